@@ -1,0 +1,2 @@
+//! Run GGUF language models from the command line.
+fn main() {}

@@ -1,0 +1,1 @@
+//! CPU backend: SIMD tiers and threading.

@@ -1,0 +1,1 @@
+//! The GGUF container: header, metadata, tensor table, memory map, split files, writer.

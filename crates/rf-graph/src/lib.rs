@@ -1,0 +1,1 @@
+//! The op vocabulary: graph builder, fusion, planner, backend trait, scalar reference.

@@ -1,0 +1,1 @@
+//! Paged KV cache bookkeeping: pages, page tables, sharing, eviction, statistics.

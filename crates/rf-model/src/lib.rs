@@ -1,0 +1,1 @@
+//! Architectures: GGUF metadata to config, weights and graph.

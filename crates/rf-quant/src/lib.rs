@@ -1,0 +1,5 @@
+//! GGUF tensor formats: block layouts, reference quantisation and dequantisation.
+
+mod dtype;
+
+pub use dtype::DType;
