@@ -1,1 +1,3 @@
 //! Sequences, scheduling, sampling.
+
+pub mod sampling;

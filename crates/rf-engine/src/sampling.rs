@@ -1,0 +1,408 @@
+//! Choosing the next token from logits: llama.cpp's sampler chain, in its order and with its defaults.
+//!
+//! logit bias → penalties → top-k → typical → top-p → min-p → temperature → draw
+//!
+//! Each step sees only what the step before it kept, so the order is part of the meaning: top-p after
+//! top-k takes its share of the mass of the *k* best, not of the whole vocabulary.
+//!
+//! Start reading at [`Sampler::sample`]; [`SamplerConfig`] says what each parameter means and which value
+//! turns it off.
+//!
+//! # Determinism
+//!
+//! The same configuration, seed, logits and accepted tokens choose the same tokens. Randomness is
+//! PCG-XSL-RR 128/64 (`pcg64` of the PCG family), state = the seed, stream = [`PCG_STREAM`], one 64-bit
+//! output for each token drawn, of which the upper 53 bits make the fraction in `[0, 1)`. That stream is
+//! the same on every platform and is held by a test with the published vectors. Greedy choices draw nothing.
+//!
+//! ```
+//! use rf_engine::sampling::{Sampler, SamplerConfig};
+//!
+//! let mut sampler = Sampler::new(SamplerConfig { seed: Some(1), ..SamplerConfig::default() })?;
+//! let id = sampler.sample(&[0.1, 9.0, -3.0])?;
+//! sampler.accept(id);
+//! assert_eq!(id, 1); // min-p 0.05 leaves nothing beside it
+//! # Ok::<(), rf_engine::sampling::Error>(())
+//! ```
+
+mod candidates;
+mod config;
+mod error;
+mod penalties;
+
+use std::hash::{BuildHasher, RandomState};
+
+use rand_pcg::{Pcg64, rand_core::Rng};
+
+use self::{candidates::Candidates, penalties::Penalties};
+
+pub use self::{config::SamplerConfig, error::Error};
+
+/// The PCG stream (its odd increment, halved) that every sampler draws from: the digits of π after the
+/// point, in hexadecimal. Changing it changes every seeded text.
+pub const PCG_STREAM: u128 = 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344;
+
+/// The sampler chain of one sequence: parameters, random stream, and the window the penalties look at.
+///
+/// Buffers are kept between calls: once they have grown to the vocabulary, sampling does not allocate.
+#[derive(Debug, Clone)]
+pub struct Sampler {
+    config: SamplerConfig,
+    seed: u64,
+    rng: Pcg64,
+    penalties: Penalties,
+    adjusted: Vec<f32>,
+    candidates: Candidates,
+}
+
+impl Sampler {
+    /// A sampler with an empty penalty window at the start of its random stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] as [`SamplerConfig::validate`] finds it.
+    pub fn new(config: SamplerConfig) -> Result<Self, Error> {
+        config.validate()?;
+        let seed = config.seed.unwrap_or_else(random_seed);
+        Ok(Self {
+            seed,
+            rng: rng_from(seed),
+            penalties: Penalties::new(&config),
+            adjusted: Vec::new(),
+            candidates: Candidates::default(),
+            config,
+        })
+    }
+
+    /// Chooses the next token from `logits` (one per token of the vocabulary, so `logits[id]`).
+    ///
+    /// NaN counts as negative infinity: such a token is never chosen. At temperature 0 or below the best of
+    /// what the chain keeps is chosen, the lowest id among equals. The token is not fed back: call
+    /// [`accept`](Self::accept) with what was really appended to the sequence.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptyLogits`] when there are none, [`Error::NoCandidates`] when all of them are NaN or
+    /// negative infinity (after the logit bias).
+    pub fn sample(&mut self, logits: &[f32]) -> Result<u32, Error> {
+        if logits.is_empty() {
+            return Err(Error::EmptyLogits);
+        }
+        let vocab_size = logits.len();
+        let logits = if self.config.logit_bias.is_empty() && !self.penalties.is_active() {
+            logits
+        } else {
+            self.adjusted.clear();
+            self.adjusted.extend_from_slice(logits);
+            add_bias(&self.config.logit_bias, &mut self.adjusted);
+            self.penalties.apply(&mut self.adjusted);
+            &self.adjusted
+        };
+        let no_candidates = Error::NoCandidates { vocab_size };
+
+        // Of all the filters only typical can drop the most probable token.
+        let greedy = self.config.is_greedy();
+        if greedy && self.config.typical_p >= 1.0 {
+            return candidates::argmax(logits).ok_or(no_candidates);
+        }
+
+        self.candidates.fill_top_k(logits, self.config.top_k);
+        self.candidates.keep_typical(self.config.typical_p);
+        self.candidates.keep_top_p(self.config.top_p);
+        self.candidates.keep_min_p(self.config.min_p);
+        if greedy {
+            return self.candidates.best().ok_or(no_candidates);
+        }
+        // Drawn even when one candidate is left, so that the nth token always uses the nth output.
+        let fraction = unit_interval(self.rng.next_u64());
+        self.candidates.draw(self.config.temperature, fraction).ok_or(no_candidates)
+    }
+
+    /// Notes that `id` was appended to the sequence, for the penalties. As in llama.cpp prompt tokens count
+    /// too: feed them in order before the first [`sample`](Self::sample).
+    pub fn accept(&mut self, id: u32) {
+        self.penalties.accept(id);
+    }
+
+    /// Starts over for a new sequence: empty penalty window, random stream from its beginning. Without a
+    /// seed in the configuration a new one is drawn.
+    pub fn reset(&mut self) {
+        self.seed = self.config.seed.unwrap_or_else(random_seed);
+        self.rng = rng_from(self.seed);
+        self.penalties.reset();
+    }
+
+    /// The seed in use: the configured one, or the one drawn in its place, which repeats this text when it
+    /// is configured.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The parameters this sampler was made with.
+    pub fn config(&self) -> &SamplerConfig {
+        &self.config
+    }
+}
+
+fn add_bias(bias: &[(u32, f32)], logits: &mut [f32]) {
+    for &(id, bias) in bias {
+        if let Some(logit) = logits.get_mut(id as usize) {
+            *logit += bias;
+        }
+    }
+}
+
+/// A fraction in `[0, 1)` from the upper 53 bits: as many as an `f64` holds exactly.
+fn unit_interval(bits: u64) -> f64 {
+    (bits >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
+}
+
+// Not `seed_from_u64`: rand_core leaves itself room to change how that expands a seed.
+fn rng_from(seed: u64) -> Pcg64 {
+    Pcg64::new(u128::from(seed), PCG_STREAM)
+}
+
+/// A seed nobody chose. The standard library keys `RandomState` from the system's entropy, which saves a
+/// dependency for the one number needed here; 32 bits are easy to retype and exact in JSON.
+fn random_seed() -> u64 {
+    RandomState::new().hash_one("seed") >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Nothing filters and the temperature leaves the distribution as it is.
+    fn plain(seed: u64) -> SamplerConfig {
+        SamplerConfig {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            seed: Some(seed),
+            ..SamplerConfig::default()
+        }
+    }
+
+    fn draws(config: SamplerConfig, logits: &[f32], count: usize) -> Vec<u32> {
+        let mut sampler = Sampler::new(config).unwrap();
+        (0..count).map(|_| sampler.sample(logits).unwrap()).collect()
+    }
+
+    fn logits_of(probabilities: &[f32]) -> Vec<f32> {
+        probabilities.iter().map(|p| p.ln()).collect()
+    }
+
+    #[test]
+    fn the_generator_is_the_published_pcg64() {
+        // First outputs of the reference implementation's demo, seed 42, stream 54.
+        let mut rng = Pcg64::new(42, 54);
+        let expected = [0x86b1_da1d_7206_2b68, 0x1304_aa46_c985_3d39, 0xa367_0e9e_0dd5_0358_u64];
+        assert_eq!([(); 3].map(|()| rng.next_u64()), expected);
+    }
+
+    #[test]
+    fn the_random_stream_of_a_seed_never_changes() {
+        // 16 equally likely tokens: the upper four bits of each output, as first released.
+        let ids = draws(plain(1234), &[0.0; 16], 16);
+        assert_eq!(ids, [0; 16]);
+    }
+
+    #[test]
+    fn frequencies_match_the_distribution() {
+        const COUNT: usize = 100_000;
+        let probabilities = [0.4, 0.3, 0.2, 0.07, 0.03];
+        let ids = draws(plain(7), &logits_of(&probabilities), COUNT);
+        let mut chi_squared = 0.0;
+        for (id, &probability) in (0..).zip(&probabilities) {
+            let expected = COUNT as f64 * f64::from(probability);
+            let seen = ids.iter().filter(|&&drawn| drawn == id).count() as f64;
+            chi_squared += (seen - expected).powi(2) / expected;
+        }
+        assert!(chi_squared < 18.47, "χ² = {chi_squared}"); // 99.9 % quantile, 4 degrees of freedom
+    }
+
+    #[test]
+    fn same_seed_same_ids_and_other_seed_other_ids() {
+        let logits = [0.0; 1000];
+        assert_eq!(draws(plain(3), &logits, 50), draws(plain(3), &logits, 50));
+        assert_ne!(draws(plain(3), &logits, 50), draws(plain(4), &logits, 50));
+    }
+
+    #[test]
+    fn an_unset_seed_is_drawn_reported_and_repeats_the_text() {
+        let logits = [0.0; 1000];
+        let mut sampler = Sampler::new(SamplerConfig { seed: None, ..plain(0) }).unwrap();
+        let ids: Vec<u32> = (0..50).map(|_| sampler.sample(&logits).unwrap()).collect();
+        assert_eq!(draws(plain(sampler.seed()), &logits, 50), ids);
+        let seeds: Vec<u64> =
+            (0..4).map(|_| Sampler::new(SamplerConfig::default()).unwrap().seed()).collect();
+        assert!(seeds.iter().any(|&seed| seed != seeds[0]), "{seeds:?}");
+    }
+
+    #[test]
+    fn reset_repeats_a_seeded_sequence_and_forgets_the_window() {
+        let config = SamplerConfig { presence_penalty: 50.0, ..plain(11) };
+        let mut sampler = Sampler::new(config).unwrap();
+        let mut run = || {
+            let ids: Vec<u32> = (0..20)
+                .map(|_| {
+                    let id = sampler.sample(&[0.0; 30]).unwrap();
+                    sampler.accept(id);
+                    id
+                })
+                .collect();
+            sampler.reset();
+            ids
+        };
+        let first = run();
+        assert_eq!(run(), first);
+        let mut unique = first.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), 20, "a penalty of 50 forbids repetition");
+    }
+
+    #[test]
+    fn greedy_takes_the_best_after_bias_and_penalties() {
+        let mut sampler = Sampler::new(SamplerConfig {
+            repeat_penalty: 2.0,
+            logit_bias: vec![(2, f32::NEG_INFINITY), (1, 0.5), (99, 1.0)],
+            ..SamplerConfig::greedy()
+        })
+        .unwrap();
+        let logits = [3.0, 2.8, 9.0, 2.0];
+        assert_eq!(sampler.sample(&logits), Ok(1)); // 2.8 + 0.5 beats 3.0
+        sampler.accept(1);
+        assert_eq!(sampler.sample(&logits), Ok(0)); // 3.3 / 2 does not
+        sampler.accept(0);
+        assert_eq!(sampler.sample(&logits), Ok(3));
+    }
+
+    #[test]
+    fn the_bias_comes_before_the_penalties() {
+        let mut sampler = Sampler::new(SamplerConfig {
+            repeat_penalty: 2.0,
+            logit_bias: vec![(0, 4.0)],
+            ..SamplerConfig::greedy()
+        })
+        .unwrap();
+        sampler.accept(0);
+        // (2 + 4) / 2 = 3 against 4; penalised before the bias it would be 2 / 2 + 4 = 5.
+        assert_eq!(sampler.sample(&[2.0, 4.0]), Ok(1));
+    }
+
+    #[test]
+    fn top_p_takes_its_share_of_what_top_k_left() {
+        // Of the whole vocabulary the first two make 0.5, so top-p 0.6 alone keeps three tokens; of the two
+        // that top-k 2 leaves, the first makes 0.6 / (0.6 + 0.4), so it alone is enough for 0.59.
+        let logits = logits_of(&[0.3, 0.2, 0.15, 0.15, 0.1, 0.1]);
+        let largest = |config| draws(config, &logits, 500).into_iter().max();
+        let top_p = SamplerConfig { top_p: 0.59, ..plain(5) };
+        assert_eq!(largest(top_p.clone()), Some(2));
+        assert_eq!(largest(SamplerConfig { top_k: 2, ..top_p }), Some(0));
+    }
+
+    #[test]
+    fn temperature_comes_after_the_filters() {
+        // At temperature 1 min-p 0.2 keeps only the first; at 100, applied first, it would keep both.
+        let config = SamplerConfig { temperature: 100.0, min_p: 0.2, ..plain(5) };
+        assert_eq!(draws(config, &logits_of(&[0.9, 0.1]), 200), [0; 200]);
+    }
+
+    #[test]
+    fn typical_can_drop_the_best_even_when_greedy() {
+        let logits = logits_of(&[0.35, 0.2, 0.2, 0.15, 0.05, 0.05]);
+        let config = SamplerConfig { typical_p: 0.39, ..SamplerConfig::greedy() };
+        assert_eq!(draws(config, &logits, 1), [1]);
+    }
+
+    #[test]
+    fn nothing_to_choose_from_is_an_error() {
+        for config in [SamplerConfig::greedy(), SamplerConfig::default(), plain(1)] {
+            let mut sampler = Sampler::new(config).unwrap();
+            assert_eq!(sampler.sample(&[]), Err(Error::EmptyLogits));
+            let impossible = [f32::NAN, f32::NEG_INFINITY];
+            assert_eq!(sampler.sample(&impossible), Err(Error::NoCandidates { vocab_size: 2 }));
+            assert_eq!(sampler.sample(&[f32::NAN, 0.0]), Ok(1));
+        }
+    }
+
+    #[test]
+    fn sampling_does_not_grow_its_buffers_after_the_first_token() {
+        let config = SamplerConfig { frequency_penalty: 0.1, top_k: 0, ..SamplerConfig::default() };
+        let mut sampler = Sampler::new(config).unwrap();
+        let logits: Vec<f32> = (0..4096).map(|i| (i % 61) as f32 * 0.1).collect();
+        let mut buffers = None;
+        for _ in 0..200 {
+            let id = sampler.sample(&logits).unwrap();
+            sampler.accept(id);
+            let now = (sampler.adjusted.as_ptr(), sampler.candidates.capacity());
+            assert_eq!(*buffers.get_or_insert(now), now);
+        }
+    }
+
+    fn any_config() -> impl Strategy<Value = SamplerConfig> {
+        let penalties = (0.5_f32..2.0, -2.0_f32..2.0, -2.0_f32..2.0, prop::option::of(0_usize..8));
+        let filters = (-0.5_f32..2.0, 0_usize..40, 0.0_f32..=1.0, 0.0_f32..=1.0, 0.0_f32..=1.0);
+        (filters, penalties, any::<u64>()).prop_map(|(filters, penalties, seed)| SamplerConfig {
+            temperature: filters.0,
+            top_k: filters.1,
+            top_p: filters.2,
+            min_p: filters.3,
+            typical_p: filters.4,
+            repeat_penalty: penalties.0,
+            presence_penalty: penalties.1,
+            frequency_penalty: penalties.2,
+            repeat_last_n: penalties.3,
+            logit_bias: vec![(1, f32::NEG_INFINITY), (2, 1.0)],
+            seed: Some(seed),
+        })
+    }
+
+    fn any_logit() -> impl Strategy<Value = f32> {
+        prop_oneof![
+            8 => -20.0_f32..20.0,
+            1 => prop::sample::select(vec![f32::INFINITY, 1e38, -1e38, -0.0, f32::MIN_POSITIVE]),
+            1 => Just(f32::NAN),
+            1 => Just(f32::NEG_INFINITY),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_choice_is_a_possible_token_and_repeatable(
+            config in any_config(),
+            logits in prop::collection::vec(any_logit(), 1..300),
+        ) {
+            let mut first = Sampler::new(config.clone()).unwrap();
+            let mut second = Sampler::new(config).unwrap();
+            for _ in 0..10 {
+                let chosen = first.sample(&logits);
+                prop_assert_eq!(&chosen, &second.sample(&logits));
+                let Ok(id) = chosen else {
+                    // Only where nothing but the banned token could have been chosen.
+                    let possible = |(id, &logit): (usize, &f32)| id != 1 && logit > f32::NEG_INFINITY;
+                    prop_assert!(!logits.iter().enumerate().any(possible));
+                    break;
+                };
+                prop_assert!(id != 1 && logits[id as usize] > f32::NEG_INFINITY);
+                first.accept(id);
+                second.accept(id);
+            }
+        }
+
+        #[test]
+        fn the_choice_is_among_the_k_best(
+            k in 1_usize..20,
+            seed: u64,
+            logits in prop::collection::vec(-5.0_f32..5.0, 20..200),
+        ) {
+            let id = draws(SamplerConfig { top_k: k, ..plain(seed) }, &logits, 1)[0];
+            let better = logits.iter().filter(|&&logit| logit > logits[id as usize]).count();
+            prop_assert!(better < k);
+        }
+    }
+}
