@@ -1,0 +1,56 @@
+//! What all block formats share: the [`Block`] trait and unaligned little-endian fields.
+
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+
+use crate::DType;
+
+/// A quantisation block of `N` values.
+///
+/// Implementors are plain bytes with alignment 1, so any byte slice of the right length can be
+/// viewed as blocks (`bytemuck::cast_slice`), wherever a file put it.
+pub trait Block<const N: usize>: Pod {
+    /// The format that is made of these blocks.
+    const DTYPE: DType;
+
+    /// Writes the values that the block stands for.
+    fn dequantize(&self, out: &mut [f32; N]);
+
+    /// The block that stands for `values`, as closely as the format's search gets.
+    ///
+    /// `values` must be finite ([`crate::quantize`] checks it); other values give an unspecified
+    /// block, never a panic.
+    fn quantize(values: &[f32; N]) -> Self;
+}
+
+/// Checks at compile time that a block struct has the size and alignment the format has.
+macro_rules! assert_layout {
+    ($block:ty, $elements:literal) => {
+        const _: () = {
+            let dtype = <$block as $crate::Block<$elements>>::DTYPE;
+            assert!(size_of::<$block>() == dtype.block_bytes());
+            assert!(align_of::<$block>() == 1);
+            assert!(dtype.block_elements() == $elements);
+        };
+    };
+}
+pub(crate) use assert_layout;
+
+/// An IEEE 754 binary16, little-endian, at any address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct F16Le([u8; 2]);
+
+impl F16Le {
+    /// The nearest binary16, ties to even. Finite values too large for binary16 become its largest,
+    /// since an infinite block scale would turn the whole block into NaN.
+    pub fn saturating_from_f32(value: f32) -> Self {
+        const MAX: f32 = 65504.0;
+        Self(f16::from_f32(value.clamp(-MAX, MAX)).to_le_bytes())
+    }
+
+    /// The value, exactly.
+    pub fn to_f32(self) -> f32 {
+        f16::from_le_bytes(self.0).to_f32()
+    }
+}

@@ -1,0 +1,50 @@
+//! The shared scale of a microscaling block: a byte `e` that stands for `2^(e - 127)`.
+
+/// `2^(e - 127)`; NaN for 255, as the specification says.
+pub(super) fn to_f32(e: u8) -> f32 {
+    match e {
+        0 => exp2(-127),
+        255 => f32::NAN,
+        _ => exp2(i32::from(e) - 127),
+    }
+}
+
+/// `2^(e - 128)`, for every `e`: half of the scale, as ggml uses with doubled elements. It has no
+/// NaN, so 255 is one more power of two.
+pub(super) fn to_f32_halved(e: u8) -> f32 {
+    exp2(i32::from(e) - 128)
+}
+
+/// The scale byte that puts the largest magnitude of `values` into the top binade of an element
+/// format whose largest exponent is `element_max_exponent`; 0 for an all-zero block.
+pub(super) fn for_values(values: &[f32; 32], element_max_exponent: i32) -> u8 {
+    // Without their sign, floats order as their bits do.
+    let bits = values.iter().fold(0, |max, x| x.abs().to_bits().max(max));
+    // Subnormal magnitudes share the exponent of the least normal ones: the scale ends at 2^-127.
+    let exponent = (bits >> 23) as i32 - 127;
+    let scale = if bits == 0 { 0 } else { exponent - element_max_exponent + 127 };
+    scale.clamp(0, 254) as u8
+}
+
+/// `2^exponent` for -149 to 127.
+fn exp2(exponent: i32) -> f32 {
+    if exponent < -126 {
+        f32::from_bits(1 << (exponent + 149))
+    } else {
+        f32::from_bits(((exponent + 127) as u32) << 23)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_are_powers_of_two() {
+        for e in 0..255u8 {
+            assert_eq!(f64::from(to_f32(e)), 2f64.powi(i32::from(e) - 127));
+            assert_eq!(f64::from(to_f32_halved(e)), 2f64.powi(i32::from(e) - 128));
+        }
+        assert!(to_f32(255).is_nan());
+    }
+}

@@ -1,0 +1,18 @@
+//! The microscaling formats of OCP MX 1.0: 32 small floats with one power-of-two scale.
+//!
+//! | block | element | magnitudes | largest |
+//! |---|---|---|---|
+//! | [`BlockMxfp4`] | E2M1 | 0, 0.5, 1, 1.5, 2, 3, 4, 6 | 6 |
+//! | [`BlockMxfp6E2M3`] | E2M3 | steps of 0.125 below 2, then 3 bits of mantissa | 7.5 |
+//! | [`BlockMxfp6E3M2`] | E3M2 | steps of 0.0625 below 0.5, then 2 bits of mantissa | 28 |
+//!
+//! The specification gives the numbers, not the bytes. MXFP4 is laid out as ggml does it. The MXFP6
+//! layout is ours (ggml has none): the scale byte, then 32 elements of 6 bits, least significant bit
+//! first.
+
+mod e8m0;
+mod mxfp4;
+mod mxfp6;
+
+pub use mxfp4::BlockMxfp4;
+pub use mxfp6::{BlockMxfp6E2M3, BlockMxfp6E3M2};
