@@ -37,6 +37,7 @@ struct Candidate {
 
 impl Candidate {
     /// Most probable first, the lower id among equals.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that sorts take")]
     fn rank(&self, other: &Self) -> Ordering {
         other.logit.total_cmp(&self.logit).then(self.id.cmp(&other.id))
     }
@@ -48,7 +49,8 @@ impl Candidates {
     pub(super) fn fill_top_k(&mut self, logits: &[f32], top_k: usize) {
         self.items.clear();
         self.sorted = false;
-        let usable = (0..).zip(logits).filter_map(|(id, &logit)| usable(logit).map(|logit| (id, logit)));
+        let usable =
+            (0..).zip(logits).filter_map(|(id, &logit)| usable(logit).map(|logit| (id, logit)));
         if top_k == 0 || top_k >= logits.len() {
             self.items.extend(usable.map(|(id, logit)| Candidate { id, logit }));
             return;
@@ -326,11 +328,11 @@ mod tests {
 
     #[test]
     fn typical_prefers_average_surprise_over_the_most_probable() {
-        // H = 1.20 nat; −ln p: 0.51, 2.30, 2.30, 2.30, 2.30. Distances: 0.72 for id 0, 1.07 for the rest.
+        // H = 1.23 nat; −ln p: 0.51, then 2.30. Distances: 0.72 for id 0, 1.07 for the rest.
         let mut candidates = with_probabilities(&[0.6, 0.1, 0.1, 0.1, 0.1]);
         candidates.keep_typical(0.55);
         assert_eq!(ids(&candidates), [0]);
-        // H = 1.64 nat; −ln p: 1.05, 1.61 ×3, 2.81 ×2 … the middle ones are nearest to H.
+        // H = 1.60 nat; −ln p: 1.05, 1.61, 1.61, 1.90, 3.00, 3.00: those of 0.2 are nearest to H.
         let mut candidates = with_probabilities(&[0.35, 0.2, 0.2, 0.15, 0.05, 0.05]);
         candidates.keep_typical(0.39);
         assert_eq!(ids(&candidates), [1, 2]);

@@ -137,13 +137,16 @@ mod tests {
             ..SamplerConfig::default()
         };
         let accepted: Vec<u32> = (0..1000).collect();
-        assert!(applied(&config, &accepted, &[0.0; 1000]).iter().all(|&logit| logit == -1.0));
+        assert_eq!(applied(&config, &accepted, &[0.0; 1000]), [-1.0; 1000]);
     }
 
     #[test]
     fn window_of_zero_and_neutral_values_are_inactive() {
-        let off =
-            SamplerConfig { repeat_penalty: 3.0, repeat_last_n: Some(0), ..SamplerConfig::default() };
+        let off = SamplerConfig {
+            repeat_penalty: 3.0,
+            repeat_last_n: Some(0),
+            ..SamplerConfig::default()
+        };
         assert!(!Penalties::new(&off).is_active());
         assert_eq!(applied(&off, &[0, 0], &[1.0]), [1.0]);
         assert!(!Penalties::new(&SamplerConfig::default()).is_active());
