@@ -1,1 +1,64 @@
-//! The GGUF container: header, metadata, tensor table, memory map, split files, writer.
+//! The GGUF container: reads untrusted model files, writes new ones.
+//!
+//! **Place in the layering.** Above `rf-quant`, whose [`DType`](rf_quant::DType) says what a tensor's
+//! bytes mean; below `rf-model`, which gives keys and tensors their meaning. This crate knows no
+//! architecture, no tokenizer, no device.
+//!
+//! **Where to start.** [`Gguf`] is an opened model: [`Gguf::metadata`], [`Gguf::tensors`],
+//! [`Gguf::data`]. [`GgufWriter`] makes a file. Inside, `parse` takes one file apart on top of
+//! `cursor`, which is the only code that touches unchecked bytes.
+//!
+//! **Invariants.**
+//! - No bytes make this crate panic, and none make it allocate more than a small multiple of their
+//!   number: every count is checked against the bytes that are left before room is made for it.
+//! - What [`Gguf`] hands out has been checked: shapes and types fit sizes, data is inside the file,
+//!   aligned, and not shared between tensors; names are unique; text is UTF-8.
+//! - Names, strings and numbers are copied out of the map; only tensor data refers to it. What happens
+//!   when another program changes a mapped file is said at [`TensorData`].
+//! - Unsafe code is in `mmap` only.
+//!
+//! # Example
+//!
+//! ```
+//! use rf_gguf::{Gguf, GgufWriter};
+//! use rf_quant::DType;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut writer = GgufWriter::new();
+//! writer.add("general.architecture", "llama")?.add("llama.block_count", 2_u32)?;
+//! writer.add_tensor("output_norm.weight", &[4], DType::F32)?;
+//!
+//! let mut file = Vec::new();
+//! writer.write_to(&mut file, |_tensor, out| Ok(out.write_all(&[0; 16])?))?;
+//!
+//! let model = Gguf::from_bytes(file)?;
+//! assert_eq!(model.metadata().required_str("general.architecture")?, "llama");
+//! assert_eq!(model.metadata().u64("llama.block_count")?, Some(2));
+//! let norm = model.required_tensor("output_norm.weight")?;
+//! assert_eq!((norm.shape(), norm.dtype()?), (&[4][..], DType::F32));
+//! assert_eq!(model.data(norm).len(), 16);
+//! # Ok(())
+//! # }
+//! ```
+
+mod cursor;
+mod data;
+mod error;
+mod file_type;
+mod gguf;
+mod metadata;
+mod mmap;
+mod parse;
+mod split;
+mod tensor;
+mod value;
+mod writer;
+
+pub use data::TensorData;
+pub use error::{Error, Problem, Subject};
+pub use file_type::file_type_name;
+pub use gguf::Gguf;
+pub use metadata::Metadata;
+pub use tensor::{MXFP6_LAYOUT_KEY, TensorInfo, TensorType, type_id};
+pub use value::{Array, StringArray, Value, ValueKind};
+pub use writer::{GgufWriter, TensorPlan};

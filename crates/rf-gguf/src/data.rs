@@ -1,0 +1,111 @@
+//! Where the bytes of a model live, and handles on ranges of them.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use crate::mmap::MappedFile;
+
+/// The bytes of one file.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Mapped(MappedFile),
+    Static(&'static [u8]),
+    Owned(Vec<u8>),
+}
+
+impl Deref for Source {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Static(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+/// The stored bytes of a tensor: a cheap handle that keeps the file mapped for as long as it lives.
+///
+/// Reading a mapped tensor may read the disk; see [`prefetch`](Self::prefetch) and
+/// [`release`](Self::release). While the file is mapped, another program must not truncate it: the
+/// operating system then ends this process when a missing page is touched.
+#[derive(Clone)]
+pub struct TensorData {
+    source: Arc<Source>,
+    // Always a valid range of `source`.
+    start: usize,
+    length_bytes: usize,
+}
+
+impl TensorData {
+    /// `range` must lie inside the source: callers have checked it when the file was opened.
+    pub(crate) fn new(source: Arc<Source>, range: Range<usize>) -> Self {
+        debug_assert!(range.start <= range.end && range.end <= source.len());
+        Self { source, start: range.start, length_bytes: range.len() }
+    }
+
+    /// Bytes that are in memory already, such as a tensor made by the program.
+    pub fn from_vec(bytes: Vec<u8>) -> Self {
+        let range = 0..bytes.len();
+        Self::new(Arc::new(Source::Owned(bytes)), range)
+    }
+
+    /// A part of these bytes, such as one expert of a stack; `None` when it is out of range.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Option<Self> {
+        if range.start > range.end || range.end > self.length_bytes {
+            return None;
+        }
+        let start = self.start + range.start;
+        Some(Self { source: Arc::clone(&self.source), start, length_bytes: range.len() })
+    }
+
+    /// Whether the bytes are those of a mapped file, so that [`release`](Self::release) has an effect.
+    pub fn is_mapped(&self) -> bool {
+        matches!(*self.source, Source::Mapped(_))
+    }
+
+    /// Hints that the bytes will be read soon. Does nothing where they are in memory already.
+    pub fn prefetch(&self) {
+        if let Source::Mapped(map) = &*self.source {
+            map.prefetch(self.start, self.length_bytes);
+        }
+    }
+
+    /// Hints that the bytes are not needed any more, for instance because the weight has been
+    /// repacked: the whole pages inside the range leave this process's memory.
+    ///
+    /// The handle stays valid: reading it afterwards reads the file again. Does nothing where the
+    /// bytes are not mapped.
+    pub fn release(&self) {
+        if let Source::Mapped(map) = &*self.source {
+            map.release(self.start, self.length_bytes);
+        }
+    }
+}
+
+impl Deref for TensorData {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.source[self.start..self.start + self.length_bytes]
+    }
+}
+
+impl AsRef<[u8]> for TensorData {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for TensorData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TensorData")
+            .field("start", &self.start)
+            .field("length_bytes", &self.length_bytes)
+            .field("mapped", &self.is_mapped())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,417 @@
+//! What can be wrong with a GGUF file, said so that the reader knows where and what to do.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::tensor::TensorType;
+use crate::value::ValueKind;
+
+/// Why a GGUF file could not be read, understood or written.
+///
+/// Messages are complete in themselves; [`Error::Io`] and [`Error::TensorData`] keep their cause as
+/// [`source`](std::error::Error::source).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nothing exists at the path.
+    #[error("file '{}' does not exist", path.display())]
+    NotFound {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// The path names a directory.
+    #[error("'{}' is a directory: give the path of a .gguf file", path.display())]
+    Directory {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// The path names a pipe, a socket or a device: it cannot be mapped, nor replaced by a rename.
+    #[error("'{}' is not a regular file", path.display())]
+    NotRegular {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} '{}'", path.display())]
+    Io {
+        /// What was tried: `open`, `map`, `write`…
+        action: &'static str,
+        /// The file it was tried on.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Something is wrong inside the named file.
+    #[error("{}: {error}", path.display())]
+    InFile {
+        /// The file; for a split model, the part.
+        path: PathBuf,
+        /// What is wrong in it.
+        error: Box<Self>,
+    },
+    /// There are no bytes at all.
+    #[error("the file is empty")]
+    Empty,
+    /// The first four bytes are not `GGUF`.
+    #[error("not a GGUF file: {}", not_gguf(*.found))]
+    NotGguf {
+        /// The first bytes, zero-filled where the file is shorter.
+        found: [u8; 16],
+    },
+    /// A version that is not 2 or 3.
+    #[error(
+        "GGUF version {version} is not supported (2 and 3 are): {}",
+        if *.version < 2 { "convert the model again with a current llama.cpp" }
+        else { "the file is newer than this program" }
+    )]
+    Version {
+        /// The version that the header states.
+        version: u32,
+    },
+    /// The file was written for a big-endian machine.
+    #[error(
+        "big-endian GGUF (version {version}) is not supported: convert it with llama.cpp's \
+         gguf_convert_endian.py"
+    )]
+    BigEndian {
+        /// The version, read in the file's own byte order.
+        version: u32,
+    },
+    /// The bytes break a rule of the format.
+    #[error("at byte {offset}: {subject}: {problem}")]
+    Malformed {
+        /// Where in the file, from its first byte.
+        offset: u64,
+        /// What was being read.
+        subject: Subject,
+        /// The rule that is broken.
+        problem: Problem,
+    },
+    /// A key that is needed is not there.
+    #[error("the metadata has no key '{key}'")]
+    MissingKey {
+        /// The key asked for.
+        key: String,
+    },
+    /// A key holds a value of another kind than is needed.
+    #[error("key '{key}' holds {found}, not {expected}")]
+    WrongKind {
+        /// The key asked for.
+        key: String,
+        /// What was asked for.
+        expected: &'static str,
+        /// What the file holds.
+        found: ValueKind,
+    },
+    /// A key holds an array of other elements than are needed.
+    #[error("key '{key}' holds an array of {found}, not {expected}")]
+    WrongElementKind {
+        /// The key asked for.
+        key: String,
+        /// What was asked for.
+        expected: &'static str,
+        /// The kind of the elements in the file.
+        found: ValueKind,
+    },
+    /// A key holds a number that does not fit in the type asked for.
+    #[error("key '{key}' holds {value}, which does not fit in {expected}")]
+    OutOfRange {
+        /// The key asked for.
+        key: String,
+        /// The number in the file.
+        value: i128,
+        /// The type asked for.
+        expected: &'static str,
+    },
+    /// A tensor that is needed is not there.
+    #[error("the file has no tensor '{name}'")]
+    MissingTensor {
+        /// The tensor asked for.
+        name: String,
+    },
+    /// A tensor is stored in a format that this program cannot compute with.
+    #[error(
+        "tensor '{name}' has type {ty}, which is not supported: re-quantise the model to one that is, \
+         such as Q4_K_M"
+    )]
+    UnsupportedType {
+        /// The tensor.
+        name: String,
+        /// Its type in the file.
+        ty: TensorType,
+    },
+    /// A part of a split model is not where its first part says.
+    #[error("part {part} of {count} is missing: '{}' does not exist", path.display())]
+    MissingPart {
+        /// Where the part should be.
+        path: PathBuf,
+        /// Its number, from 1.
+        part: u32,
+        /// How many parts there are.
+        count: u32,
+    },
+    /// A part of a split model does not have the name that leads to the others.
+    #[error(
+        "the file is part {part} of {count} but is not named so: parts must be called \
+         NAME-{part:05}-of-{count:05}.gguf to be found"
+    )]
+    PartName {
+        /// Its number, from 1, as the metadata says.
+        part: u32,
+        /// How many parts there are.
+        count: u32,
+    },
+    /// The parts of a split model do not belong together.
+    #[error(
+        "the parts of the split model do not fit together: {what} is {found}, expected {expected}"
+    )]
+    PartMismatch {
+        /// What differs: a metadata key.
+        what: &'static str,
+        /// The value found.
+        found: u64,
+        /// The value that the first part leads to expect.
+        expected: u64,
+    },
+    /// A split model was given as bytes, so that its other parts cannot be found.
+    #[error("the bytes are one of {count} parts of a split model: open it by path")]
+    SplitInMemory {
+        /// How many parts there are.
+        count: u32,
+    },
+    /// What was given to the writer would make a file that the reader refuses.
+    #[error("cannot write {subject}: {problem}")]
+    Unwritable {
+        /// The key or tensor.
+        subject: Subject,
+        /// The rule that it would break.
+        problem: Problem,
+    },
+    /// The data of a tensor could not be produced or stored.
+    #[error("cannot write the data of tensor '{name}'")]
+    TensorData {
+        /// The tensor.
+        name: String,
+        /// What the producer of the data, or the output, said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The header could not be stored.
+    #[error("cannot write the GGUF header")]
+    Header {
+        /// What the output said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The same error, with the file it is about.
+    pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
+        Self::InFile { path: path.to_owned(), error: Box::new(self) }
+    }
+}
+
+/// What was being read or written when a rule was found broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Subject {
+    /// The fixed header: version and counts.
+    Header,
+    /// A metadata entry whose key is not known yet, by its place from 0.
+    Entry(u64),
+    /// A metadata entry.
+    Key(String),
+    /// A tensor whose name is not known yet, by its place from 0.
+    TensorEntry(u64),
+    /// A tensor.
+    Tensor(String),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header => f.write_str("header"),
+            Self::Entry(index) => write!(f, "metadata entry {index}"),
+            // Names come from the file: escape what could upset a terminal.
+            Self::Key(key) => write!(f, "key '{}'", key.escape_debug()),
+            Self::TensorEntry(index) => write!(f, "tensor entry {index}"),
+            Self::Tensor(name) => write!(f, "tensor '{}'", name.escape_debug()),
+        }
+    }
+}
+
+/// A rule of the format that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The file ends inside a field.
+    #[error(
+        "the file is truncated: {needed_bytes} bytes are needed and {available_bytes} are left"
+    )]
+    Truncated {
+        /// Bytes that the field takes.
+        needed_bytes: u64,
+        /// Bytes between the field and the end of the file.
+        available_bytes: u64,
+    },
+    /// A count claims more items than the rest of the file can hold.
+    #[error(
+        "{count} items cannot fit in the {available_bytes} bytes left: the file is truncated or damaged"
+    )]
+    CountTooLarge {
+        /// The count in the file.
+        count: u64,
+        /// Bytes between the count and the end of the file.
+        available_bytes: u64,
+    },
+    /// A key or name has no characters.
+    #[error("the name is empty")]
+    EmptyName,
+    /// A key or name is longer than the format allows.
+    #[error("the name has {length_bytes} bytes, more than the {limit_bytes} allowed")]
+    NameTooLong {
+        /// Its length.
+        length_bytes: u64,
+        /// The most that is allowed.
+        limit_bytes: u64,
+    },
+    /// A key, name or value is not UTF-8.
+    #[error("the text is not valid UTF-8")]
+    InvalidUtf8,
+    /// A key occurs twice.
+    #[error("the key occurs twice")]
+    DuplicateKey,
+    /// A tensor name occurs twice.
+    #[error("the tensor occurs twice")]
+    DuplicateTensor,
+    /// A value has a kind that the format does not define.
+    #[error("unknown value type {id}")]
+    UnknownValueKind {
+        /// The number in the file.
+        id: u32,
+    },
+    /// A bool is neither 0 nor 1.
+    #[error("a bool must be 0 or 1, not {value}")]
+    InvalidBool {
+        /// The byte in the file.
+        value: u8,
+    },
+    /// Arrays of arrays go deeper than this reader follows.
+    #[error("arrays are nested more than {limit} deep")]
+    ArrayTooDeep {
+        /// The deepest nesting accepted.
+        limit: usize,
+    },
+    /// The strings of one array take more than 4 GiB.
+    #[error("the strings of the array take {length_bytes} bytes, more than 4 GiB")]
+    ArrayTooLarge {
+        /// Their total length.
+        length_bytes: u64,
+    },
+    /// `general.alignment` is zero, no power of two, or larger than the limit.
+    #[error("alignment {alignment} is not a power of two between 1 and {limit}")]
+    BadAlignment {
+        /// The alignment in the file.
+        alignment: i128,
+        /// The largest accepted.
+        limit: u64,
+    },
+    /// A tensor has no axis or too many.
+    #[error("{count} dimensions, where 1 to 4 are allowed")]
+    DimensionCount {
+        /// The number of axes.
+        count: u64,
+    },
+    /// An axis has length zero.
+    #[error("dimension {axis} is zero")]
+    ZeroDimension {
+        /// Which axis, from 0.
+        axis: usize,
+    },
+    /// The number of elements or bytes does not fit in 63 bits.
+    #[error("the size overflows: shape {shape:?}")]
+    SizeOverflow {
+        /// The shape in the file.
+        shape: Vec<u64>,
+    },
+    /// A row is not a whole number of quantisation blocks.
+    #[error("rows of {columns} values are not a multiple of the {block_elements} of a {ty} block")]
+    PartialBlock {
+        /// The length of the contiguous axis.
+        columns: u64,
+        /// Values per block.
+        block_elements: u64,
+        /// The type.
+        ty: TensorType,
+    },
+    /// The data does not start at a multiple of the alignment.
+    #[error("data offset {data_offset} is not a multiple of the alignment {alignment}")]
+    MisalignedData {
+        /// The offset in the data section.
+        data_offset: u64,
+        /// The alignment of the file.
+        alignment: u64,
+    },
+    /// The data goes past the end of the file.
+    #[error(
+        "its data ends at byte {end} but the file has {file_bytes}: the file is truncated (was the download \
+         complete?)"
+    )]
+    DataPastEnd {
+        /// Where the data would end; saturated where it does not fit in 64 bits.
+        end: u64,
+        /// The size of the file.
+        file_bytes: u64,
+    },
+    /// Two tensors share bytes.
+    #[error("its data overlaps that of tensor '{}'", other.escape_debug())]
+    OverlappingData {
+        /// The tensor that starts earlier.
+        other: String,
+    },
+    /// A private MXFP6 type without the key that describes its layout.
+    #[error("type {ty} needs the key '{}' with value 1, found {}", crate::MXFP6_LAYOUT_KEY, found_layout(*.found))]
+    Mxfp6Layout {
+        /// The type.
+        ty: TensorType,
+        /// The value of the key; `None` where it is missing.
+        found: Option<u32>,
+    },
+    /// The producer of a tensor's data wrote another number of bytes than the shape asks for.
+    #[error("{written_bytes} bytes of data were produced where the shape needs {expected_bytes}")]
+    WrongDataSize {
+        /// Bytes produced.
+        written_bytes: u64,
+        /// Bytes that shape and type ask for.
+        expected_bytes: u64,
+    },
+}
+
+/// What the first bytes of a file that is not GGUF suggest, with the cure where there is one.
+fn not_gguf(found: [u8; 16]) -> String {
+    let starts = |prefix: &[u8]| found.starts_with(prefix);
+    let hint = if starts(b"version https://") {
+        "it is a Git LFS pointer: fetch the real file with `git lfs pull`"
+    } else if starts(b"<!") || starts(b"<html") {
+        "it is a web page: the download link gave a page instead of the file"
+    } else if starts(b"PK\x03\x04") {
+        "it is a zip archive, perhaps a PyTorch checkpoint: convert it to GGUF first"
+    } else if starts(b"tjgg") || starts(b"lmgg") || starts(b"fmgg") || starts(b"algg") {
+        "it is in a ggml format older than GGUF: convert the original model again"
+    } else if found[8] == b'{' && found[..8] != [0; 8] && found[4..8] == [0; 4] {
+        "it looks like a safetensors file: convert it to GGUF first"
+    } else if found
+        .iter()
+        .all(|&b| b == 0 || b == b'\n' || b == b'\r' || b == b'\t' || (32..127).contains(&b))
+        && found[0] != 0
+    {
+        "it looks like a text file"
+    } else {
+        return format!("it starts with bytes {:02x?} and not with \"GGUF\"", &found[..4]);
+    };
+    hint.to_owned()
+}
+
+fn found_layout(found: Option<u32>) -> String {
+    found.map_or_else(|| "no such key".to_owned(), |value| value.to_string())
+}

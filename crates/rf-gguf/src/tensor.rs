@@ -1,0 +1,246 @@
+//! Tensors: names, shapes, types and where their bytes are.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rf_quant::DType;
+
+use crate::data::{Source, TensorData};
+use crate::error::Error;
+
+/// The metadata key that must be there, with the u32 value 1, for a file to hold MXFP6 tensors.
+///
+/// ggml has no MXFP6 type and the OCP specification fixes no packing, so such a file is an extension
+/// of this project: other programs see an unknown type id far above ggml's own and refuse it. Value 1
+/// means the packing that rf-quant documents: a scale byte, then 24 bytes of 6-bit elements.
+pub const MXFP6_LAYOUT_KEY: &str = "rocmforge.mxfp6.layout";
+
+/// The only value of [`MXFP6_LAYOUT_KEY`] so far.
+pub(crate) const MXFP6_LAYOUT: u32 = 1;
+
+/// "RF" in the upper half: out of the reach of ggml, which counts up from 0.
+const PRIVATE_TYPE_IDS: u32 = 0x5246_0000;
+const MXFP6_E2M3_ID: u32 = PRIVATE_TYPE_IDS + 1;
+const MXFP6_E3M2_ID: u32 = PRIVATE_TYPE_IDS + 2;
+
+/// The most axes that a tensor can have.
+pub(crate) const MAX_DIMENSIONS: usize = 4;
+
+/// One tensor of a model: what it is and where its bytes are. Cheap to clone but for the name.
+#[derive(Clone)]
+pub struct TensorInfo {
+    pub(crate) name: Box<str>,
+    pub(crate) shape: Shape,
+    pub(crate) ty: TensorType,
+    pub(crate) source: Arc<Source>,
+    // Always a valid range of `source`.
+    pub(crate) start: usize,
+    pub(crate) length_bytes: usize,
+    /// Where the entry starts in the tensor table.
+    pub(crate) entry_offset: u64,
+}
+
+impl TensorInfo {
+    /// The name, such as `blk.0.attn_q.weight`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One to four lengths, none of them zero; the first axis is the contiguous one.
+    ///
+    /// A weight that maps `n_in` values to `n_out` has shape `[n_in, n_out]`.
+    pub fn shape(&self) -> &[u64] {
+        self.shape.as_slice()
+    }
+
+    /// The type in the file, supported or not.
+    pub const fn ty(&self) -> TensorType {
+        self.ty
+    }
+
+    /// The format of the data.
+    ///
+    /// # Errors
+    ///
+    /// When rf-quant has no such format; the error names tensor and type.
+    pub fn dtype(&self) -> Result<DType, Error> {
+        self.ty
+            .dtype()
+            .ok_or_else(|| Error::UnsupportedType { name: self.name.to_string(), ty: self.ty })
+    }
+
+    /// The number of values: the product of the shape.
+    pub fn elements(&self) -> u64 {
+        self.shape().iter().product()
+    }
+
+    /// The size of the data.
+    ///
+    /// For a type whose block size is not known, it is the room up to the next tensor.
+    pub const fn size_bytes(&self) -> usize {
+        self.length_bytes
+    }
+
+    /// Where the data starts in its file.
+    pub const fn file_offset(&self) -> u64 {
+        self.start as u64
+    }
+
+    /// The stored bytes.
+    pub fn data(&self) -> TensorData {
+        TensorData::new(Arc::clone(&self.source), self.start..self.start + self.length_bytes)
+    }
+}
+
+impl fmt::Debug for TensorInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TensorInfo")
+            .field("name", &self.name)
+            .field("shape", &self.shape())
+            .field("ty", &self.ty)
+            .field("start", &self.start)
+            .field("length_bytes", &self.length_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One to four axis lengths, kept in place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    lengths: [u64; MAX_DIMENSIONS],
+    count: u8,
+}
+
+impl Shape {
+    /// The first [`MAX_DIMENSIONS`] of `lengths`; callers check that there are no more.
+    pub(crate) fn new(lengths: &[u64]) -> Self {
+        let mut shape = Self { lengths: [1; MAX_DIMENSIONS], count: 0 };
+        for (to, &from) in shape.lengths.iter_mut().zip(lengths) {
+            *to = from;
+            shape.count += 1;
+        }
+        shape
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u64] {
+        &self.lengths[..usize::from(self.count)]
+    }
+}
+
+/// The type of a tensor as the file states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TensorType {
+    /// A format of rf-quant.
+    Known(DType),
+    /// A type that ggml has, had or may get, and that rf-quant has no code for.
+    Unsupported {
+        /// The id in the file.
+        id: u32,
+    },
+}
+
+impl TensorType {
+    /// The type with this id in a GGUF file.
+    pub fn from_id(id: u32) -> Self {
+        match DType::ALL.into_iter().find(|&dtype| type_id(dtype) == Some(id)) {
+            Some(dtype) => Self::Known(dtype),
+            None => Self::Unsupported { id },
+        }
+    }
+
+    /// The format, where rf-quant has it.
+    pub const fn dtype(self) -> Option<DType> {
+        match self {
+            Self::Known(dtype) => Some(dtype),
+            Self::Unsupported { .. } => None,
+        }
+    }
+
+    /// The name that ggml gives the type; `None` where ggml does not name it either.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Known(dtype) => Some(dtype.name()),
+            Self::Unsupported { id } => ggml_type(id).map(|ty| ty.name),
+        }
+    }
+
+    /// Values and bytes per block, where they are known.
+    pub(crate) fn block(self) -> Option<(u64, u64)> {
+        match self {
+            Self::Known(dtype) => Some((dtype.block_elements() as u64, dtype.block_bytes() as u64)),
+            Self::Unsupported { id } => ggml_type(id)?.block,
+        }
+    }
+
+    pub(crate) const fn is_mxfp6(self) -> bool {
+        matches!(self, Self::Known(DType::Mxfp6E2M3 | DType::Mxfp6E3M2))
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.name()) {
+            (Self::Known(_), Some(name)) => f.pad(name),
+            (Self::Unsupported { id }, Some(name)) => f.pad(&format!("{name} ({id})")),
+            (Self::Unsupported { id }, None) => f.pad(&format!("unknown ({id})")),
+            (Self::Known(dtype), None) => dtype.fmt(f),
+        }
+    }
+}
+
+/// The id that a format has in a GGUF file: ggml's own, or a private one for MXFP6 (see
+/// [`MXFP6_LAYOUT_KEY`]). `None` for a format that has no id yet.
+pub const fn type_id(dtype: DType) -> Option<u32> {
+    match dtype {
+        DType::Mxfp6E2M3 => Some(MXFP6_E2M3_ID),
+        DType::Mxfp6E3M2 => Some(MXFP6_E3M2_ID),
+        _ => dtype.ggml_id(),
+    }
+}
+
+/// A ggml type that rf-quant does not have.
+struct GgmlType {
+    id: u32,
+    name: &'static str,
+    /// Values and bytes per block.
+    block: Option<(u64, u64)>,
+}
+
+fn ggml_type(id: u32) -> Option<&'static GgmlType> {
+    GGML_TYPES.iter().find(|ty| ty.id == id)
+}
+
+/// So that a refusal names what the file holds and `info` can size it. Types that ggml has removed
+/// keep their name and have no size.
+#[rustfmt::skip]
+const GGML_TYPES: &[GgmlType] = &[
+    GgmlType { id: 4, name: "Q4_2", block: None },
+    GgmlType { id: 5, name: "Q4_3", block: None },
+    GgmlType { id: 9, name: "Q8_1", block: Some((32, 36)) },
+    GgmlType { id: 15, name: "Q8_K", block: Some((256, 292)) },
+    GgmlType { id: 16, name: "IQ2_XXS", block: Some((256, 66)) },
+    GgmlType { id: 17, name: "IQ2_XS", block: Some((256, 74)) },
+    GgmlType { id: 18, name: "IQ3_XXS", block: Some((256, 98)) },
+    GgmlType { id: 19, name: "IQ1_S", block: Some((256, 50)) },
+    GgmlType { id: 20, name: "IQ4_NL", block: Some((32, 18)) },
+    GgmlType { id: 21, name: "IQ3_S", block: Some((256, 110)) },
+    GgmlType { id: 22, name: "IQ2_S", block: Some((256, 82)) },
+    GgmlType { id: 23, name: "IQ4_XS", block: Some((256, 136)) },
+    GgmlType { id: 24, name: "I8", block: Some((1, 1)) },
+    GgmlType { id: 25, name: "I16", block: Some((1, 2)) },
+    GgmlType { id: 26, name: "I32", block: Some((1, 4)) },
+    GgmlType { id: 27, name: "I64", block: Some((1, 8)) },
+    GgmlType { id: 28, name: "F64", block: Some((1, 8)) },
+    GgmlType { id: 29, name: "IQ1_M", block: Some((256, 56)) },
+    GgmlType { id: 31, name: "Q4_0_4_4", block: None },
+    GgmlType { id: 32, name: "Q4_0_4_8", block: None },
+    GgmlType { id: 33, name: "Q4_0_8_8", block: None },
+    GgmlType { id: 34, name: "TQ1_0", block: Some((256, 54)) },
+    GgmlType { id: 35, name: "TQ2_0", block: Some((256, 66)) },
+    GgmlType { id: 36, name: "IQ4_NL_4_4", block: None },
+    GgmlType { id: 37, name: "IQ4_NL_4_8", block: None },
+    GgmlType { id: 38, name: "IQ4_NL_8_8", block: None },
+    GgmlType { id: 40, name: "NVFP4", block: None },
+    GgmlType { id: 41, name: "Q1_0", block: None },
+    GgmlType { id: 42, name: "Q2_0", block: None },
+];
