@@ -1,0 +1,245 @@
+//! Byte-level byte-pair encoding: merges of the lowest rank first.
+//!
+//! Text never leaves the form of bytes here. Merges are a table from a pair of symbols to the
+//! symbol they become, where a symbol is a token id; ids beyond the vocabulary stand for texts
+//! that occur in merges only.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use hashbrown::HashMap;
+
+use crate::pre_tokenizer::PreTokenizer;
+use crate::vocab::Vocab;
+use crate::{byte_map, spm};
+
+/// A BPE tokenizer for one vocabulary.
+#[derive(Debug)]
+pub(crate) struct Bpe {
+    pub(crate) pre_tokenizer: PreTokenizer,
+    /// `left << 32 | right` to what the pair becomes.
+    merges: HashMap<u64, Merge>,
+    /// The symbol of each byte; unused with raw UTF-8.
+    bytes: Box<[u32; 256]>,
+    /// Texts of merges that are no tokens, with their symbols. Empty for sound vocabularies.
+    extra: HashMap<Box<str>, u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Merge {
+    rank: u32,
+    symbol: u32,
+}
+
+/// A byte or character that is in no token and no merge.
+const NO_SYMBOL: u32 = u32::MAX;
+
+/// Repeats of pieces up to this length are copied from their first encoding.
+const LONGEST_REPEAT: usize = 48;
+
+impl Bpe {
+    /// Builds the merge table. A line without a space merges nothing, as does a repeated one.
+    pub(crate) fn new(vocab: &Vocab, merges: Vec<String>, pre_tokenizer: PreTokenizer) -> Self {
+        let mut symbols = Symbols { vocab, extra: HashMap::new() };
+        let mut table: HashMap<u64, Merge> = HashMap::with_capacity(merges.len());
+        let mut merged = String::new();
+        for (rank, line) in merges.iter().enumerate() {
+            // The left text can be a space itself.
+            let Some(space) = line.bytes().skip(1).position(|b| b == b' ').map(|p| p + 1) else {
+                continue;
+            };
+            let (left, right) = (&line[..space], &line[space + 1..]);
+            merged.clear();
+            merged.push_str(left);
+            merged.push_str(right);
+            let pair = pair(symbols.of(left), symbols.of(right));
+            let symbol = symbols.of(&merged);
+            table.entry(pair).or_insert(Merge { rank: rank as u32, symbol });
+        }
+        let mut bytes = Box::new([NO_SYMBOL; 256]);
+        for (byte, symbol) in (0..=255).zip(bytes.iter_mut()) {
+            let stand_in = byte_map::char_of(byte).to_string();
+            *symbol = symbols.find(&stand_in).unwrap_or(NO_SYMBOL);
+        }
+        Self { pre_tokenizer, merges: table, bytes, extra: symbols.extra }
+    }
+
+    /// Tokenizes `text` and appends the ids to `ids`.
+    pub(crate) fn encode(&self, vocab: &Vocab, text: &[u8], ids: &mut Vec<u32>) {
+        let mut scratch = Scratch::default();
+        let mut seen: HashMap<&[u8], (usize, usize)> = HashMap::new();
+        let mut start = 0;
+        for end in self.pre_tokenizer.split(text) {
+            let piece = &text[start..end];
+            start = end;
+            if let Some(&(from, to)) = seen.get(piece) {
+                ids.extend_from_within(from..to);
+                continue;
+            }
+            let from = ids.len();
+            self.encode_piece(vocab, piece, &mut scratch, ids);
+            if piece.len() <= LONGEST_REPEAT {
+                seen.insert(piece, (from, ids.len()));
+            }
+        }
+    }
+
+    fn encode_piece(&self, vocab: &Vocab, piece: &[u8], scratch: &mut Scratch, ids: &mut Vec<u32>) {
+        let flags = self.pre_tokenizer.flags;
+        let whole = flags.ignore_merges || (flags.gemma && piece.iter().all(|&b| b == b'\n'));
+        if whole && let Some(id) = self.whole_piece(vocab, piece, &mut scratch.text) {
+            ids.push(id);
+            return;
+        }
+        scratch.symbols.clear();
+        if flags.raw_utf8 {
+            self.push_characters(vocab, piece, &mut scratch.symbols);
+        } else {
+            scratch.symbols.extend((0..piece.len()).map(|start| Symbol {
+                id: self.bytes[usize::from(piece[start])],
+                start,
+                len: 1,
+                previous: start.wrapping_sub(1),
+                next: start + 1,
+            }));
+        }
+        if let Some(last) = scratch.symbols.last_mut() {
+            last.next = NONE;
+        }
+        self.merge(scratch);
+        for symbol in scratch.symbols.iter().filter(|symbol| symbol.len > 0) {
+            if symbol.id < vocab.len() {
+                ids.push(symbol.id);
+            } else {
+                let bytes = &piece[symbol.start..symbol.start + symbol.len];
+                ids.extend(bytes.iter().filter_map(|&byte| self.byte_token(vocab, byte)));
+            }
+        }
+    }
+
+    /// The id of a piece that is a token as a whole.
+    fn whole_piece(&self, vocab: &Vocab, piece: &[u8], text: &mut String) -> Option<u32> {
+        if self.pre_tokenizer.flags.raw_utf8 {
+            return vocab.id_of(piece);
+        }
+        // Each byte becomes a character of at least one byte.
+        if piece.len() > vocab.longest() {
+            return None;
+        }
+        text.clear();
+        byte_map::encode_into(piece, text);
+        vocab.id_of(text.as_bytes())
+    }
+
+    fn push_characters(&self, vocab: &Vocab, piece: &[u8], symbols: &mut Vec<Symbol>) {
+        let mut start = 0;
+        while start < piece.len() {
+            let len = spm::char_len(piece[start]).min(piece.len() - start);
+            let bytes = &piece[start..start + len];
+            let extra = || self.extra.get(std::str::from_utf8(bytes).ok()?).copied();
+            let id = vocab.id_of(bytes).or_else(extra).unwrap_or(NO_SYMBOL);
+            let previous = symbols.len().wrapping_sub(1);
+            symbols.push(Symbol { id, start, len, previous, next: symbols.len() + 1 });
+            start += len;
+        }
+    }
+
+    /// A byte that no merge took up. One without a token is dropped, as there is nothing to
+    /// say it with.
+    fn byte_token(&self, vocab: &Vocab, byte: u8) -> Option<u32> {
+        if self.pre_tokenizer.flags.raw_utf8 {
+            return spm::byte_token(vocab, byte);
+        }
+        Some(self.bytes[usize::from(byte)]).filter(|&id| id < vocab.len())
+    }
+
+    /// Merges neighbours until no pair of them is in the table: lowest rank first, ties from
+    /// the left. Time is O(n log n).
+    fn merge(&self, scratch: &mut Scratch) {
+        let Scratch { symbols, queue, .. } = scratch;
+        queue.clear();
+        for left in 0..symbols.len() {
+            queue.extend(self.candidate(symbols, left));
+        }
+        while let Some(Reverse(best)) = queue.pop() {
+            let left = symbols[best.left];
+            let Some(&right) = symbols.get(left.next) else { continue };
+            // One of the two has merged with another symbol since.
+            if left.len == 0 || pair(left.id, right.id) != best.pair {
+                continue;
+            }
+            symbols[best.left] =
+                Symbol { id: best.symbol, len: left.len + right.len, next: right.next, ..left };
+            symbols[left.next].len = 0;
+            if let Some(next) = symbols.get_mut(right.next) {
+                next.previous = best.left;
+            }
+            if left.previous != NONE {
+                queue.extend(self.candidate(symbols, left.previous));
+            }
+            queue.extend(self.candidate(symbols, best.left));
+        }
+    }
+
+    fn candidate(&self, symbols: &[Symbol], left: usize) -> Option<Reverse<Candidate>> {
+        let first = symbols[left];
+        let second = symbols.get(first.next)?;
+        let pair = pair(first.id, second.id);
+        let Merge { rank, symbol } = *self.merges.get(&pair)?;
+        Some(Reverse(Candidate { rank, left, pair, symbol }))
+    }
+}
+
+/// Buffers that pieces share.
+#[derive(Debug, Default)]
+struct Scratch {
+    symbols: Vec<Symbol>,
+    queue: BinaryHeap<Reverse<Candidate>>,
+    text: String,
+}
+
+/// A part of a piece, in a doubly linked list; merged into its left neighbour when `len` is 0.
+#[derive(Debug, Clone, Copy)]
+struct Symbol {
+    id: u32,
+    start: usize,
+    len: usize,
+    previous: usize,
+    next: usize,
+}
+
+/// No neighbour; also what `0_usize.wrapping_sub(1)` gives.
+const NONE: usize = usize::MAX;
+
+/// Two neighbours that could merge; ordered by rank, then position.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    rank: u32,
+    left: usize,
+    pair: u64,
+    symbol: u32,
+}
+
+fn pair(left: u32, right: u32) -> u64 {
+    u64::from(left) << 32 | u64::from(right)
+}
+
+/// Gives texts of merges their symbols.
+struct Symbols<'a> {
+    vocab: &'a Vocab,
+    extra: HashMap<Box<str>, u32>,
+}
+
+impl Symbols<'_> {
+    fn find(&self, text: &str) -> Option<u32> {
+        self.vocab.id_of(text.as_bytes()).or_else(|| self.extra.get(text).copied())
+    }
+
+    fn of(&mut self, text: &str) -> u32 {
+        self.find(text).unwrap_or_else(|| {
+            let symbol = self.vocab.len() + self.extra.len() as u32;
+            self.extra.insert(text.into(), symbol);
+            symbol
+        })
+    }
+}

@@ -1,0 +1,193 @@
+//! Chat templates: the Jinja source that a model file carries, run on a conversation.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use chrono::{DateTime, Local};
+use minijinja::value::{Kwargs, Value};
+use minijinja::{Environment, ErrorKind, State};
+use serde::Serialize;
+use serde_json::ser::Formatter;
+
+use crate::Error;
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Message {
+    /// `system`, `user`, `assistant` or `tool`.
+    pub role: String,
+    /// The text.
+    pub content: String,
+}
+
+impl Message {
+    /// A message of `role` that says `content`.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { role: role.into(), content: content.into() }
+    }
+}
+
+/// What a template gets besides the messages.
+#[derive(Debug, Clone, Default)]
+pub struct RenderOptions {
+    /// End with what precedes an answer of the assistant.
+    pub add_generation_prompt: bool,
+    /// Further variables by name, such as `tools` or `enable_thinking`; a template sees the
+    /// names it does not get as undefined. The names of this crate's own variables win.
+    pub variables: BTreeMap<String, serde_json::Value>,
+    /// The time that `strftime_now` shows; the current one if `None`.
+    pub now: Option<DateTime<Local>>,
+}
+
+/// A compiled chat template. It behaves as in the `transformers` library: blocks are trimmed,
+/// `raise_exception`, `strftime_now`, Python's string methods, `break` and `continue` are there.
+///
+/// The source comes from a file, so a run is bounded in steps; an endless loop is an error.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    bos: String,
+    eos: String,
+}
+
+impl ChatTemplate {
+    /// Compiles `source`; `bos` and `eos` are the texts of these tokens, empty where the model
+    /// has none.
+    ///
+    /// # Errors
+    ///
+    /// If the source is not a Jinja template.
+    pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self, Error> {
+        let mut environment = Environment::new();
+        environment.set_trim_blocks(true);
+        environment.set_lstrip_blocks(true);
+        environment.set_fuel(Some(MAX_STEPS));
+        environment
+            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_function("raise_exception", raise_exception);
+        environment.add_function("strftime_now", strftime_now);
+        environment.add_filter("tojson", to_json);
+        let source = without_generation_blocks(source);
+        environment.add_template_owned(NAME, source).map_err(Error::TemplateSyntax)?;
+        Ok(Self { environment, bos: bos.to_owned(), eos: eos.to_owned() })
+    }
+
+    /// The prompt for `messages`. Tokenize it with
+    /// [`parse_special`](crate::EncodeOptions::parse_special); most templates write the
+    /// beginning-of-sequence token themselves.
+    ///
+    /// # Errors
+    ///
+    /// If the template refuses the messages, fails, or runs for too long.
+    pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<String, Error> {
+        let mut context: BTreeMap<&str, Value> = options
+            .variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), Value::from_serialize(value)))
+            .collect();
+        context.insert("messages", Value::from_serialize(messages));
+        context.insert("add_generation_prompt", Value::from(options.add_generation_prompt));
+        context.insert("bos_token", Value::from(self.bos.as_str()));
+        context.insert("eos_token", Value::from(self.eos.as_str()));
+        let now = options.now.unwrap_or_else(Local::now);
+        context.insert(NOW, Value::from(now.to_rfc3339()));
+        let render = |template: minijinja::Template<'_, '_>| template.render(context);
+        self.environment.get_template(NAME).and_then(render).map_err(template_error)
+    }
+}
+
+/// Steps of a run; real templates take a few hundred per message.
+const MAX_STEPS: u64 = 5_000_000;
+
+const NAME: &str = "chat_template";
+
+/// The context variable that carries the time to [`strftime_now`].
+const NOW: &str = "__now";
+
+/// How a template's refusal is told from its failures.
+const REFUSED: &str = "refused: ";
+
+fn template_error(error: minijinja::Error) -> Error {
+    match error.detail().and_then(|detail| detail.strip_prefix(REFUSED)) {
+        Some(message) if error.kind() == ErrorKind::InvalidOperation => {
+            Error::TemplateRefused(message.to_owned())
+        }
+        _ => Error::TemplateFailed(error),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the signature of template functions")]
+fn raise_exception(message: String) -> Result<Value, minijinja::Error> {
+    Err(minijinja::Error::new(ErrorKind::InvalidOperation, format!("{REFUSED}{message}")))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the signature of template functions")]
+fn strftime_now(state: &State<'_, '_>, format: String) -> Result<String, minijinja::Error> {
+    let invalid = || {
+        minijinja::Error::new(ErrorKind::InvalidOperation, format!("bad time format `{format}`"))
+    };
+    let now = state.lookup(NOW).ok_or_else(invalid)?;
+    let now = now.as_str().and_then(|now| DateTime::parse_from_rfc3339(now).ok());
+    let mut text = String::new();
+    write!(text, "{}", now.ok_or_else(invalid)?.format(&format)).map_err(|_| invalid())?;
+    Ok(text)
+}
+
+/// Python's `json.dumps(value, ensure_ascii=False)`: unlike minijinja's filter it escapes no
+/// HTML and writes a space behind separators. `indent` is understood.
+#[expect(clippy::needless_pass_by_value, reason = "the signature of template filters")]
+fn to_json(value: Value, options: Kwargs) -> Result<Value, minijinja::Error> {
+    let indent: Option<usize> = options.get("indent")?;
+    let mut json = Vec::new();
+    let written = match indent {
+        Some(width) => {
+            let indent = " ".repeat(width.min(16));
+            let formatter = serde_json::ser::PrettyFormatter::with_indent(indent.as_bytes());
+            value.serialize(&mut serde_json::Serializer::with_formatter(&mut json, formatter))
+        }
+        None => {
+            value.serialize(&mut serde_json::Serializer::with_formatter(&mut json, PythonFormatter))
+        }
+    };
+    let error = |text: String| minijinja::Error::new(ErrorKind::BadSerialization, text);
+    written.map_err(|cause| error(cause.to_string()))?;
+    let json = String::from_utf8(json).map_err(|cause| error(cause.to_string()))?;
+    Ok(Value::from_safe_string(json))
+}
+
+/// `{"a": [1, 2]}` where `serde_json` has `{"a":[1,2]}`.
+struct PythonFormatter;
+
+impl Formatter for PythonFormatter {
+    fn begin_array_value<W>(&mut self, writer: &mut W, first: bool) -> std::io::Result<()>
+    where
+        W: ?Sized + std::io::Write,
+    {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_key<W>(&mut self, writer: &mut W, first: bool) -> std::io::Result<()>
+    where
+        W: ?Sized + std::io::Write,
+    {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_value<W>(&mut self, writer: &mut W) -> std::io::Result<()>
+    where
+        W: ?Sized + std::io::Write,
+    {
+        writer.write_all(b": ")
+    }
+}
+
+/// `{% generation %}` marks what to train on and is no Jinja; `{% if true %}` trims the same.
+fn without_generation_blocks(source: &str) -> String {
+    #[expect(clippy::expect_used, reason = "the expression is a constant")]
+    let tag = regex::Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").expect("valid");
+    let replace = |tag: &regex::Captures<'_>| {
+        let name = if tag.get(2).is_some() { "endif" } else { "if true" };
+        format!("{{%{} {name} {}%}}", &tag[1], &tag[3])
+    };
+    tag.replace_all(source, replace).into_owned()
+}

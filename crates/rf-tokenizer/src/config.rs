@@ -1,0 +1,67 @@
+//! The tokenizer's part of a model file as plain data.
+
+/// What [`Tokenizer::new`](crate::Tokenizer::new) needs, each field named after its GGUF key
+/// (`tokenizer.ggml.` left out). A key that the file lacks is `None` or empty.
+#[derive(Debug, Clone, Default)]
+pub struct VocabConfig {
+    /// `model`: the tokenizer family, `gpt2` (BPE), `llama` (SPM) or `gemma4`.
+    pub model: String,
+    /// `pre`: the name of the BPE pre-tokenizer.
+    pub pre: Option<String>,
+    /// `tokens`: the text of each id.
+    pub tokens: Vec<String>,
+    /// `scores`: one per token, SPM only.
+    pub scores: Vec<f32>,
+    /// `token_type`: 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte.
+    pub token_types: Vec<i32>,
+    /// `merges`: `left right`, best first, BPE only.
+    pub merges: Vec<String>,
+
+    /// `bos_token_id`.
+    pub bos_token_id: Option<u32>,
+    /// `eos_token_id`.
+    pub eos_token_id: Option<u32>,
+    /// `eot_token_id`: end of a turn.
+    pub eot_token_id: Option<u32>,
+    /// `eom_token_id`: end of a message.
+    pub eom_token_id: Option<u32>,
+    /// `unknown_token_id`.
+    pub unknown_token_id: Option<u32>,
+    /// `seperator_token_id` (the key is spelt like this).
+    pub separator_token_id: Option<u32>,
+    /// `padding_token_id`.
+    pub padding_token_id: Option<u32>,
+    /// `mask_token_id`.
+    pub mask_token_id: Option<u32>,
+    /// `fim_pre_token_id`, or the older `prefix_token_id`.
+    pub fim_pre_token_id: Option<u32>,
+    /// `fim_suf_token_id`, or the older `suffix_token_id`.
+    pub fim_suf_token_id: Option<u32>,
+    /// `fim_mid_token_id`, or the older `middle_token_id`.
+    pub fim_mid_token_id: Option<u32>,
+    /// `fim_pad_token_id`.
+    pub fim_pad_token_id: Option<u32>,
+    /// `fim_rep_token_id`: the repository's name follows.
+    pub fim_rep_token_id: Option<u32>,
+    /// `fim_sep_token_id`: a file of the repository follows.
+    pub fim_sep_token_id: Option<u32>,
+
+    /// `add_bos_token`.
+    pub add_bos_token: Option<bool>,
+    /// `add_eos_token`.
+    pub add_eos_token: Option<bool>,
+    /// `add_space_prefix`.
+    pub add_space_prefix: Option<bool>,
+    /// `remove_extra_whitespaces`. Only unigram models act on it, so here it is carried, not used.
+    pub remove_extra_whitespaces: Option<bool>,
+    /// `suppress_tokens`: ids that must never be sampled.
+    pub suppress_tokens: Vec<u32>,
+
+    /// `tokenizer.chat_template`.
+    pub chat_template: Option<String>,
+    /// `general.architecture`, for the tokens' stripping rules.
+    pub architecture: Option<String>,
+    /// `general.name`: Phi-3 models are known by it, and their special tokens strip the
+    /// white space that follows.
+    pub name: Option<String>,
+}

@@ -1,0 +1,187 @@
+//! Token ids to text, at once or as they come.
+
+use crate::tokenizer::Model;
+use crate::vocab::Attr;
+use crate::{Error, Tokenizer, byte_map};
+
+/// How ids become text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DecodeOptions {
+    /// Write control and unknown tokens out (`<|im_end|>`) instead of leaving them out.
+    pub render_special: bool,
+    /// The ids go on where others ended, as generated ids do after a prompt: a leading space is
+    /// text then. Otherwise the space that SPM puts in front of a text is taken off again.
+    pub continuation: bool,
+}
+
+impl Tokenizer {
+    /// The bytes of `ids`. Inverse of [`encode`](Self::encode) with
+    /// [`PLAIN`](crate::EncodeOptions::PLAIN) options.
+    ///
+    /// # Errors
+    ///
+    /// If an id is not in the vocabulary.
+    pub fn decode_bytes(&self, ids: &[u32], options: DecodeOptions) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::with_capacity(ids.len() * 4);
+        let mut start = Start::new(options);
+        for &id in ids {
+            self.append_piece(id, options.render_special, &mut start, &mut bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// The text of `ids`; bytes that are not UTF-8 become U+FFFD.
+    ///
+    /// # Errors
+    ///
+    /// If an id is not in the vocabulary.
+    pub fn decode(&self, ids: &[u32], options: DecodeOptions) -> Result<String, Error> {
+        let bytes = self.decode_bytes(ids, options)?;
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// The bytes of one token, special or not.
+    ///
+    /// # Errors
+    ///
+    /// If the id is not in the vocabulary.
+    pub fn piece(&self, id: u32) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        self.append_piece(id, true, &mut Start::Past, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn append_piece(
+        &self,
+        id: u32,
+        render_special: bool,
+        start: &mut Start,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let out_of_range = || Error::TokenOutOfRange { id, vocab_size: self.vocab_size() };
+        let text = self.vocab.text(id).ok_or_else(out_of_range)?;
+        let attr = self.vocab.attr(id);
+        let from = bytes.len();
+        if attr.any(Attr::CONTROL | Attr::UNKNOWN) {
+            if render_special {
+                bytes.extend_from_slice(text.as_bytes());
+            }
+            return Ok(());
+        }
+        if attr.any(Attr::USER_DEFINED) {
+            bytes.extend_from_slice(text.as_bytes());
+        } else if attr.any(Attr::BYTE) {
+            bytes.extend(byte_of_token(text));
+        } else if attr.any(Attr::NORMAL) {
+            match &self.model {
+                Model::Bpe(bpe) if !bpe.pre_tokenizer.flags.raw_utf8 => {
+                    append_stand_ins(text, bytes);
+                }
+                Model::Bpe(_) | Model::Spm => append_unescaped(text, bytes),
+            }
+        }
+        if bytes.len() > from && matches!(start, Start::At) {
+            *start = Start::Past;
+            if self.add_space_prefix && bytes[from] == b' ' {
+                bytes.remove(from);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Turns ids into text one by one, never splitting a character. The texts of all
+/// [`push`](Self::push) calls and of [`finish`](Self::finish) together are what
+/// [`Tokenizer::decode`] gives for all ids.
+#[derive(Debug, Clone)]
+pub struct StreamDecoder {
+    options: DecodeOptions,
+    start: Start,
+    /// The beginning of a character whose other bytes are to come.
+    pending: Vec<u8>,
+}
+
+impl StreamDecoder {
+    /// A decoder at the start of a text, or of a continuation if `options` says so.
+    pub fn new(options: DecodeOptions) -> Self {
+        Self { options, start: Start::new(options), pending: Vec::new() }
+    }
+
+    /// The text that `id` completes; empty while a character is incomplete. Always pass the
+    /// same tokenizer.
+    ///
+    /// # Errors
+    ///
+    /// If the id is not in the vocabulary; the decoder can go on.
+    pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String, Error> {
+        let options = self.options;
+        tokenizer.append_piece(id, options.render_special, &mut self.start, &mut self.pending)?;
+        let mut text = String::with_capacity(self.pending.len());
+        let mut rest = self.pending.as_slice();
+        loop {
+            match std::str::from_utf8(rest) {
+                Ok(valid) => {
+                    text.push_str(valid);
+                    self.pending.clear();
+                    break;
+                }
+                Err(error) => {
+                    let (valid, invalid) = rest.split_at(error.valid_up_to());
+                    text.push_str(&String::from_utf8_lossy(valid));
+                    let Some(len) = error.error_len() else {
+                        self.pending = invalid.to_vec();
+                        break;
+                    };
+                    text.push(char::REPLACEMENT_CHARACTER);
+                    rest = &invalid[len..];
+                }
+            }
+        }
+        Ok(text)
+    }
+
+    /// What is left: U+FFFD for a character that was never completed, else nothing. The decoder
+    /// is then at the start of a continuation.
+    pub fn finish(&mut self) -> String {
+        self.start = Start::Past;
+        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
+    }
+}
+
+/// Whether any text has come yet.
+#[derive(Debug, Clone, Copy)]
+enum Start {
+    At,
+    Past,
+}
+
+impl Start {
+    fn new(options: DecodeOptions) -> Self {
+        if options.continuation { Self::Past } else { Self::At }
+    }
+}
+
+/// The byte that `<0x0A>` stands for.
+fn byte_of_token(text: &str) -> Option<u8> {
+    u8::from_str_radix(text.strip_prefix("<0x")?.strip_suffix('>')?, 16).ok()
+}
+
+/// Characters that stand for no byte are taken as they are: such tokens were added by hand.
+fn append_stand_ins(text: &str, bytes: &mut Vec<u8>) {
+    for c in text.chars() {
+        match byte_map::byte_of(c) {
+            Some(byte) => bytes.push(byte),
+            None => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
+fn append_unescaped(text: &str, bytes: &mut Vec<u8>) {
+    for (index, part) in text.split('\u{2581}').enumerate() {
+        if index > 0 {
+            bytes.push(b' ');
+        }
+        bytes.extend_from_slice(part.as_bytes());
+    }
+}

@@ -1,0 +1,85 @@
+//! What can go wrong between a vocabulary, a text and a template.
+
+/// An error of this crate. Texts that come from a file are quoted in the message.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// `tokenizer.ggml.model` names a tokenizer family that is not implemented.
+    #[error(
+        "unsupported tokenizer model `{model}` (tokenizer.ggml.model): \
+         supported are `gpt2` (BPE), `llama` (SPM) and `gemma4`; use a model of one of these families"
+    )]
+    UnsupportedModel {
+        /// The value of the key.
+        model: String,
+    },
+    /// `tokenizer.ggml.pre` names an unknown pre-tokenizer. Splitting the text in another way
+    /// would silently feed the model ids it was not trained on.
+    #[error(
+        "unknown pre-tokenizer `{pre}` (tokenizer.ggml.pre): update ROCmForge, \
+         or convert the model again with a converter that writes a known name"
+    )]
+    UnknownPreTokenizer {
+        /// The value of the key.
+        pre: String,
+    },
+    /// The vocabulary has no tokens.
+    #[error("the vocabulary is empty (tokenizer.ggml.tokens)")]
+    EmptyVocabulary,
+    /// The vocabulary has more tokens or text than 32-bit offsets can hold.
+    #[error("the vocabulary is too large: {tokens} tokens, {bytes} bytes of text")]
+    VocabularyTooLarge {
+        /// Number of tokens.
+        tokens: usize,
+        /// Sum of the tokens' lengths.
+        bytes: usize,
+    },
+    /// Two ids have the same text, so the text has no unique id.
+    #[error("duplicate token `{text}` in the vocabulary: ids {first} and {second}")]
+    DuplicateToken {
+        /// The text both ids have.
+        text: String,
+        /// The lower id.
+        first: u32,
+        /// The higher id.
+        second: u32,
+    },
+    /// A per-token array is shorter than the vocabulary.
+    #[error("{key} has {len} entries for a vocabulary of {tokens} tokens")]
+    ArrayTooShort {
+        /// The GGUF key of the array.
+        key: &'static str,
+        /// Its length.
+        len: usize,
+        /// The number of tokens.
+        tokens: usize,
+    },
+    /// A BPE vocabulary without merges could only spell single bytes.
+    #[error("the BPE vocabulary has no merges (tokenizer.ggml.merges): convert the model again")]
+    MissingMerges,
+    /// The file asks for a token to be added that it does not define.
+    #[error("{flag} is true but {key} is not set: set it, or set {flag} to false")]
+    MissingSpecialToken {
+        /// The key that asks for the token.
+        flag: &'static str,
+        /// The key that should hold its id.
+        key: &'static str,
+    },
+    /// A token id outside of the vocabulary.
+    #[error("token id {id} is out of range: the vocabulary has {vocab_size} tokens")]
+    TokenOutOfRange {
+        /// The id.
+        id: u32,
+        /// The number of tokens; valid ids are below it.
+        vocab_size: u32,
+    },
+    /// The chat template does not parse.
+    #[error("the chat template is malformed: {0}")]
+    TemplateSyntax(#[source] minijinja::Error),
+    /// The chat template refused the messages (`raise_exception`).
+    #[error("the chat template refused the messages: {0}")]
+    TemplateRefused(String),
+    /// The chat template failed while it ran.
+    #[error("the chat template failed: {0}")]
+    TemplateFailed(#[source] minijinja::Error),
+}

@@ -1,0 +1,248 @@
+//! Splits text into the pieces that BPE merges must not cross.
+//!
+//! Each name that `tokenizer.ggml.pre` can have stands for a list of regular expressions. They
+//! run in order, each on the pieces the one before left; what an expression does not match stays
+//! a piece of its own. [`patterns`] holds the expressions, this module runs them.
+//!
+//! The expressions end in `\s+(?!\S)`: of white space before a word, the last character belongs
+//! to the word. The `regex` crate has no look-ahead, and that is why it is used here: its time is
+//! linear whatever the text. The rule is applied to the match instead ([`Tail`]). Bytes that are
+//! not UTF-8 match no expression, so they end up in pieces of their own and nothing is lost.
+
+mod digits;
+mod patterns;
+
+use std::ops::Range;
+
+use regex::bytes::Regex;
+
+use crate::Error;
+
+/// A named pre-tokenizer, ready to run.
+#[derive(Debug)]
+pub(crate) struct PreTokenizer {
+    steps: Vec<Step>,
+    pub(crate) flags: Flags,
+}
+
+/// What else the name of a pre-tokenizer decides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Flags {
+    /// The beginning-of-sequence token is added unless the file says otherwise.
+    pub(crate) add_bos: bool,
+    /// A piece that is a token as a whole is not built from merges.
+    pub(crate) ignore_merges: bool,
+    /// There is no beginning-of-sequence token unless the file names one.
+    pub(crate) no_default_bos: bool,
+    /// Merges work on UTF-8 characters instead of GPT-2's byte stand-ins, and what is no token
+    /// falls back to `<0xXX>`.
+    pub(crate) raw_utf8: bool,
+    /// Spaces become U+2581 before splitting.
+    pub(crate) escape_spaces: bool,
+    /// `add_bos_token` = false is overruled, and newline runs are looked up whole (Gemma 4).
+    pub(crate) gemma: bool,
+}
+
+#[derive(Debug)]
+enum Step {
+    Match(Regex, Tail),
+    Digits(digits::Grouping),
+}
+
+/// What becomes of a match that ends in white space and is followed by something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    /// Nothing: the expression has no look-ahead.
+    Keep,
+    /// `\s+(?!\S)`: the last character is left to what follows.
+    Leave,
+    /// As `Leave`, unless it is a line break: those were matched by `\s*[\r\n]+`.
+    LeaveUnlessNewline,
+    /// `\s{512}(?!\S)|…|\s{1,2}(?!\S)|\s`: white space in powers of two (Jais 2).
+    PowersOfTwo,
+}
+
+impl PreTokenizer {
+    /// The pre-tokenizer called `name`.
+    pub(crate) fn named(name: &str) -> Result<Self, Error> {
+        let unknown = || Error::UnknownPreTokenizer { pre: name.to_owned() };
+        let (sources, flags) = patterns::lookup(name).ok_or_else(unknown)?;
+        let steps = sources.iter().map(patterns::Source::compile).collect();
+        Ok(Self { steps, flags })
+    }
+
+    /// The ends of the pieces of `text`, in order; the last is `text.len()`.
+    pub(crate) fn split(&self, text: &[u8]) -> Vec<usize> {
+        let mut ends = if text.is_empty() { vec![] } else { vec![text.len()] };
+        let mut next = Vec::with_capacity(text.len() / 4);
+        for step in &self.steps {
+            let mut start = 0;
+            for &end in &ends {
+                let piece = &text[start..end];
+                match step {
+                    Step::Match(regex, tail) => split_piece(regex, *tail, piece, start, &mut next),
+                    Step::Digits(grouping) => grouping.split(piece, start, &mut next),
+                }
+                if next.last().is_none_or(|&last| last < end) {
+                    next.push(end);
+                }
+                start = end;
+            }
+            std::mem::swap(&mut ends, &mut next);
+            next.clear();
+        }
+        ends
+    }
+}
+
+/// Splits `piece`, which starts at `base` in the text, and appends the ends to `ends`; what
+/// follows the last match is left to the caller.
+fn split_piece(regex: &Regex, tail: Tail, piece: &[u8], base: usize, ends: &mut Vec<usize>) {
+    let mut at = 0;
+    let mut last = 0;
+    while let Some(found) = regex.find_at(piece, at) {
+        if found.start() > last {
+            ends.push(base + found.start());
+        }
+        last = match tail {
+            Tail::Keep => found.end(),
+            Tail::PowersOfTwo => blanks_in_powers_of_two(piece, found.range(), base, ends),
+            Tail::Leave | Tail::LeaveUnlessNewline => {
+                leave_last_blank(piece, found.range(), tail == Tail::LeaveUnlessNewline)
+            }
+        };
+        // No expression matches the empty text; this keeps a future one from looping.
+        at = last.max(at + 1);
+        last = at;
+        ends.push(base + at);
+        if at >= piece.len() {
+            break;
+        }
+    }
+}
+
+/// The end of `found` without its last character, if that is white space to be left to the
+/// word behind it and not all of the match.
+fn leave_last_blank(piece: &[u8], found: Range<usize>, keep_newline: bool) -> usize {
+    if found.end == piece.len() {
+        return found.end;
+    }
+    match last_blank(&piece[found.clone()]) {
+        Some((c, _)) if keep_newline && matches!(c, '\r' | '\n') => found.end,
+        Some((_, len)) if len < found.len() => found.end - len,
+        _ => found.end,
+    }
+}
+
+/// Splits a match of blanks without line breaks into 512, 256, … 4, 2 or 1 of them, each the
+/// largest that leaves one for a following word; returns where the last part ends and leaves
+/// pushing that end to the caller.
+fn blanks_in_powers_of_two(
+    piece: &[u8],
+    found: Range<usize>,
+    base: usize,
+    ends: &mut Vec<usize>,
+) -> usize {
+    let matched = &piece[found.clone()];
+    if last_blank(matched).is_none_or(|(c, _)| matches!(c, '\r' | '\n')) {
+        return found.end;
+    }
+    // The start of each blank but the first, and the end of the last.
+    let is_start = |i: &usize| matched.get(*i).is_none_or(|byte| byte & 0xC0 != 0x80);
+    let blank_ends: Vec<usize> = (1..=matched.len()).filter(is_start).collect();
+    let followed = usize::from(found.end < piece.len());
+    let count = (blank_ends.len() - followed).max(1);
+    let mut done = 0;
+    loop {
+        let fits = |size: &usize| *size <= count - done;
+        done += [512, 256, 128, 64, 32, 16, 8, 4, 2].into_iter().find(fits).unwrap_or(1);
+        let end = found.start + blank_ends[done - 1];
+        if done == count {
+            return end;
+        }
+        ends.push(base + end);
+    }
+}
+
+/// The last character of `bytes` and its length, if it is white space.
+fn last_blank(bytes: &[u8]) -> Option<(char, usize)> {
+    let tail = &bytes[bytes.len().saturating_sub(4)..];
+    // The longest suffix that is one character; the bytes before it may end in half of another.
+    let c =
+        (0..tail.len()).find_map(|i| std::str::from_utf8(&tail[i..]).ok())?.chars().next_back()?;
+    c.is_whitespace().then(|| (c, c.len_utf8()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces<'a>(name: &str, text: &'a str) -> Vec<&'a str> {
+        let mut start = 0;
+        let ends = PreTokenizer::named(name).unwrap().split(text.as_bytes());
+        let cut = |end| {
+            let piece = &text[start..end];
+            start = end;
+            piece
+        };
+        ends.into_iter().map(cut).collect()
+    }
+
+    #[test]
+    fn the_last_blank_belongs_to_the_word() {
+        assert_eq!(pieces("gpt-2", "a   b"), ["a", "  ", " b"]);
+        assert_eq!(pieces("gpt-2", "a \t\nb"), ["a", " \t", "\n", "b"]);
+        assert_eq!(pieces("qwen2", "a   b  "), ["a", "  ", " b", "  "]);
+        assert_eq!(pieces("qwen2", "a \n\n  b"), ["a", " \n\n", " ", " b"]);
+        assert_eq!(pieces("qwen2", "a\u{3000}\u{3000}b"), ["a", "\u{3000}", "\u{3000}b"]);
+    }
+
+    #[test]
+    fn digits_are_grouped_as_the_name_says() {
+        assert_eq!(pieces("llama-bpe", "12345"), ["123", "45"]);
+        assert_eq!(pieces("qwen2", "12345"), ["1", "2", "3", "4", "5"]);
+        assert_eq!(pieces("gpt-2", " 12345"), [" 12345"]);
+        assert_eq!(pieces("tiny_aya", "1234567 1234a"), ["1", "234", "567", " ", "123", "4", "a"]);
+        assert_eq!(pieces("superbpe", "a1234567"), ["a", "1", "234", "567"]);
+        assert_eq!(pieces("afmoe", "1234567"), ["1", "234", "567"]);
+    }
+
+    #[test]
+    fn contractions_follow_the_case_rule() {
+        assert_eq!(pieces("llama-bpe", "I'LL he's"), ["I", "'LL", " he", "'s"]);
+        assert_eq!(pieces("gpt-2", "I'LL he's"), ["I", "'", "LL", " he", "'s"]);
+        assert_eq!(pieces("gpt-4o", "He'LL iPhone"), ["He'LL", " i", "Phone"]);
+    }
+
+    #[test]
+    fn blanks_split_in_powers_of_two() {
+        let text = format!("a{}b", " ".repeat(8));
+        assert_eq!(pieces("jais-2", &text), ["a", "    ", "  ", " ", " b"]);
+        let text = format!("a{}", " ".repeat(7));
+        assert_eq!(pieces("jais-2", &text), ["a", "    ", "  ", " "]);
+    }
+
+    #[test]
+    fn every_name_compiles_and_covers_its_text() {
+        let text = "Hé'll ~x\u{3000}。 12３45 \r\n\t  <sentinel:1>IMGIMGABZ देव 日本 가  ";
+        for name in patterns::names() {
+            let ends = PreTokenizer::named(name).unwrap().split(text.as_bytes());
+            assert_eq!(ends.last(), Some(&text.len()), "{name}");
+            assert!(ends.is_sorted_by(|a, b| a < b), "{name}: {ends:?}");
+            assert!(ends.iter().all(|&e| text.is_char_boundary(e)), "{name}: {ends:?}");
+        }
+    }
+
+    #[test]
+    fn unknown_names_are_refused_by_name() {
+        let error = PreTokenizer::named("nonesuch").unwrap_err();
+        assert!(error.to_string().contains("`nonesuch`"), "{error}");
+    }
+
+    #[test]
+    fn invalid_utf8_is_kept() {
+        let text = b"ab\xff\xfe cd\xe2\x82";
+        let ends = PreTokenizer::named("qwen2").unwrap().split(text);
+        assert_eq!(ends, [2, 4, 7, 9]);
+    }
+}

@@ -1,0 +1,133 @@
+//! The pre-tokenizers by name, after `llama.cpp`'s table.
+//!
+//! The expressions are the ones `llama.cpp` runs, which are not always the ones a model was trained
+//! with, and they mean here what they mean there:
+//! - it knows letters, not their case: `\p{Lu}` and `\p{Ll}` are both `\p{L}`, and case in
+//!   expressions of the GPT-4o kind is ASCII case;
+//! - its `\p{S}` lacks `~`;
+//! - white space beyond ASCII is only ever matched by `\s`, not by a range that spans it.
+//!
+//! Look-ahead is spelt as in the source and taken off by [`Source::compile`].
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::digits::Grouping;
+use super::{Flags, Step, Tail};
+
+/// One step of a pre-tokenizer as the table has it.
+#[derive(Debug)]
+pub(super) enum Source {
+    Regex(&'static str),
+    Digits(Grouping),
+}
+
+/// The steps and flags of the pre-tokenizer called `name`.
+pub(super) fn lookup(name: &str) -> Option<(&'static [Source], Flags)> {
+    TABLE.iter().find(|row| row.0.contains(&name)).map(|row| (row.1, row.2))
+}
+
+impl Source {
+    /// Compiles an expression, its look-ahead at white space turned into a [`Tail`].
+    pub(super) fn compile(&self) -> Step {
+        let source = match self {
+            Self::Regex(source) => *source,
+            Self::Digits(grouping) => return Step::Digits(*grouping),
+        };
+        let head = source.strip_suffix(r"|\s+").unwrap_or(source);
+        if let Some(head) = head.strip_suffix(r"|\s+(?!\S)") {
+            let newlines = head.contains(r"\s*[\r\n]");
+            let tail = if newlines { Tail::LeaveUnlessNewline } else { Tail::Leave };
+            return Step::Match(regex(&format!(r"{head}|\s+")), tail);
+        }
+        if let Some((head, _)) = source.split_once(r"|\s{512}(?!\S)|") {
+            return Step::Match(regex(&format!(r"{head}|\s+")), Tail::PowersOfTwo);
+        }
+        Step::Match(regex(source), Tail::Keep)
+    }
+}
+
+#[expect(clippy::expect_used, reason = "the expressions are constants, and a test compiles each")]
+fn regex(source: &str) -> Regex {
+    RegexBuilder::new(source).build().expect("the expression is valid")
+}
+
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().flat_map(|row| row.0).copied()
+}
+
+type Row = (&'static [&'static str], &'static [Source], Flags);
+
+#[rustfmt::skip] // one row per line; the expressions are long
+const TABLE: &[Row] = &[
+    (&["llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"], &[LLAMA3], LLAMA),
+    (&["jais-2"], &[Source::Regex(r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}")], PLAIN),
+    (&["dbrx", "smaug-bpe", "glm5"], &[LLAMA3], PLAIN),
+    (&["deepseek-llm"], &[Source::Regex(r"[\r\n]"), Source::Regex(r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+"), Source::Regex(r"\s?[[!-/:-~！-／：-～‘-‟　-。]--\s]+"), Source::Regex(r"\s+$"), Source::Regex(r"[[一-龥ࠀ-一가-퟿]--\s]+"), Source::Regex(r"\p{N}+")], PLAIN),
+    (&["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"], &[Source::Regex(r"\p{N}{1,3}"), Source::Regex(r"[一-龥぀-ゟ゠-ヿ]+"), DEEPSEEK_V3], PLAIN),
+    (&["spark2_5"], &[Source::Regex(r"\p{N}{1,3}"), Source::Regex(r"[一-龥぀-ゟ゠-ヿ]+"), Source::Regex(r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}[\p{S}--~]]?[\p{L}\p{M}]+| ?[\p{P}[\p{S}--~]]+|[\r\n]|\s+(?!\S)|\s+"##), Source::Regex(r"\p{N}")], PLAIN),
+    (&["youtu"], &[Source::Regex(r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"), Source::Regex(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")], WHOLE),
+    (&["deepseek-coder"], &[Source::Regex(r"[\r\n]"), Source::Regex(r"\s?\p{L}+"), Source::Regex(r"\s?\p{P}+"), Source::Regex(r"[[一-龥ࠀ-一가-퟿]--\s]+"), Source::Regex(r"\p{N}")], PLAIN),
+    (&["falcon"], &[Source::Regex(r"[\p{P}\$\+<=>\^~\|`]+"), GPT2, Source::Regex(r"[0-9][0-9][0-9]")], PLAIN),
+    (&["starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"], &[Source::Regex(r"\p{N}"), GPT2], PLAIN),
+    (&["gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum", "modern-bert", "jina-v1-en", "jina-v2-code", "roberta-bpe", "exaone4", "mpt", "olmo", "jais", "trillion", "granite-docling"], &[GPT2], PLAIN),
+    (&["stablelm2", "qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "hunyuan", "solar-open", "grok-2"], &[QWEN2], PLAIN),
+    (&["qwen35"], &[Source::Regex(r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")], PLAIN),
+    (&["poro-chat", "bloom", "gpt3-finnish"], &[Source::Regex(r" ?[^(\s|.,!?…。，、।۔،)]+")], PLAIN),
+    (&["chatglm-bpe", "glm4"], &[LLAMA3], GLM),
+    (&["viking"], &[Source::Regex(r" ?[^(\s|.,!?…。，、।۔،)]+"), Source::Regex(r"\p{N}")], PLAIN),
+    (&["tekken"], &[Source::Regex(r"[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]*[\p{L}--[A-Z]]+|[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]+[\p{L}--[A-Z]]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")], LLAMA),
+    (&["chameleon"], &[Source::Regex(r"<sentinel:[0-9]+>"), Source::Regex(r"(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"), Source::Regex(r"([\t\n]|    |  )"), Source::Regex(r"\p{N}"), Source::Regex(r"[\p{P}!-/:-@\[-`{-~]"), GPT2], BOS),
+    (&["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"], &[Source::Regex(r"[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]*[\p{L}--[A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]+[\p{L}--[A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")], PLAIN),
+    (&["granite-embed-multi-97m"], &[Source::Regex(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}--[a-z]]*[\p{L}\p{M}--[A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}--[a-z]]+[\p{L}\p{M}--[A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")], WHOLE),
+    (&["tiny_aya", "cohere2moe"], &[Source::Digits(Grouping::EndOfWord), Source::Regex(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")], PLAIN),
+    (&["kimi-k2"], &[KIMI], PLAIN),
+    (&["superbpe"], &[Source::Regex(r"\p{N}+"), Source::Digits(Grouping::Thousands)], PLAIN),
+    (&["bailingmoe", "bailingmoe2", "llada-moe"], &[Source::Regex(r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+")], PLAIN),
+    (&["seed-coder"], &[Source::Regex(r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+")], PLAIN),
+    (&["ufakzeka"], &[Source::Regex(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")], PLAIN),
+    (&["afmoe"], &[Source::Digits(Grouping::WithLead), Source::Regex(r"[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+"), DEEPSEEK_V3], PLAIN),
+    (&["laguna"], &[Source::Regex(r"[^\n]+|[\n]+"), QWEN2], PLAIN),
+    (&["exaone-moe"], &[Source::Regex(r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+")], PLAIN),
+    (&["gemma4", "granite-embed-multi-311m"], &[Source::Regex(r"[^\n]+|[\n]+")], GEMMA),
+    (&["sarvam-moe"], &[Source::Regex(r"[^\n]+|[\n]+")], SARVAM),
+    (&["minicpm5"], &[Source::Regex(r"\p{N}{1,3}"), Source::Regex(r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")], WHOLE),
+    (&["whitespace"], &[Source::Regex(r"\S+")], RAW),
+    (&["default"], &[Source::Regex(r"[\p{P}\$\+<=>\^~\|]+"), GPT2, Source::Regex(r"\p{N}+"), Source::Regex(r"[0-9][0-9][0-9]")], PLAIN),
+];
+
+const GPT2: Source =
+    Source::Regex(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)");
+
+const LLAMA3: Source = Source::Regex(
+    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+);
+
+const QWEN2: Source = Source::Regex(
+    r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+);
+
+const DEEPSEEK_V3: Source = Source::Regex(
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}[\p{S}--~]]?[\p{L}\p{M}]+| ?[\p{P}[\p{S}--~]]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+);
+
+/// `llama.cpp` has a hand-written splitter under the name `\p{Han}+`; this is what it does.
+const KIMI: Source = Source::Regex(
+    r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+);
+
+const PLAIN: Flags = Flags {
+    add_bos: false,
+    ignore_merges: false,
+    no_default_bos: false,
+    raw_utf8: false,
+    escape_spaces: false,
+    gemma: false,
+};
+const BOS: Flags = Flags { add_bos: true, ..PLAIN };
+const WHOLE: Flags = Flags { ignore_merges: true, ..PLAIN };
+const LLAMA: Flags = Flags { add_bos: true, ..WHOLE };
+const GLM: Flags = Flags { no_default_bos: true, ..PLAIN };
+const RAW: Flags = Flags { raw_utf8: true, ..PLAIN };
+const SARVAM: Flags = Flags { escape_spaces: true, ..RAW };
+const GEMMA: Flags = Flags { gemma: true, ..SARVAM };

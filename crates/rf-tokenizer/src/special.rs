@@ -1,0 +1,241 @@
+//! Which tokens mean something to the run time: begin, end, fill in the middle.
+
+use crate::vocab::{Attr, Vocab};
+use crate::{Error, VocabConfig};
+
+/// Ids of the tokens with a role, `None` where the vocabulary has none.
+#[derive(Debug, Default)]
+pub(crate) struct SpecialIds {
+    pub(crate) bos: Option<u32>,
+    pub(crate) eos: Option<u32>,
+    pub(crate) eot: Option<u32>,
+    pub(crate) eom: Option<u32>,
+    pub(crate) unk: Option<u32>,
+    pub(crate) sep: Option<u32>,
+    pub(crate) pad: Option<u32>,
+    pub(crate) mask: Option<u32>,
+    pub(crate) fim_pre: Option<u32>,
+    pub(crate) fim_suf: Option<u32>,
+    pub(crate) fim_mid: Option<u32>,
+    pub(crate) fim_pad: Option<u32>,
+    pub(crate) fim_rep: Option<u32>,
+    pub(crate) fim_sep: Option<u32>,
+    /// Ids that end a generation, ascending.
+    pub(crate) eog: Vec<u32>,
+}
+
+/// The ids a tokenizer family has when the file names none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct DefaultIds {
+    pub(crate) bos: Option<u32>,
+    pub(crate) eos: Option<u32>,
+    pub(crate) unk: Option<u32>,
+}
+
+impl SpecialIds {
+    /// Ids from the file's keys, else the family's defaults, else known texts. Tokens found by
+    /// their text become control tokens: converters often leave them normal, and then they would
+    /// be printed.
+    pub(crate) fn resolve(config: &VocabConfig, defaults: DefaultIds, vocab: &mut Vocab) -> Self {
+        let len = vocab.len();
+        let pick = |key: Option<u32>, default: Option<u32>| {
+            key.filter(|&id| id < len).or(default.filter(|&id| id < len))
+        };
+        let mut ids = Self {
+            bos: pick(config.bos_token_id, defaults.bos),
+            eos: pick(config.eos_token_id, defaults.eos),
+            eot: pick(config.eot_token_id, None),
+            eom: pick(config.eom_token_id, None),
+            unk: pick(config.unknown_token_id, defaults.unk),
+            sep: pick(config.separator_token_id, None),
+            pad: pick(config.padding_token_id, None),
+            mask: pick(config.mask_token_id, None),
+            fim_pre: pick(config.fim_pre_token_id, None),
+            fim_suf: pick(config.fim_suf_token_id, None),
+            fim_mid: pick(config.fim_mid_token_id, None),
+            fim_pad: pick(config.fim_pad_token_id, None),
+            fim_rep: pick(config.fim_rep_token_id, None),
+            fim_sep: pick(config.fim_sep_token_id, None),
+            eog: Vec::new(),
+        };
+        for (slot, texts) in [
+            (&mut ids.eot, EOT),
+            (&mut ids.eom, &["<|eom_id|>"]),
+            (&mut ids.fim_pre, FIM_PRE),
+            (&mut ids.fim_suf, FIM_SUF),
+            (&mut ids.fim_mid, FIM_MID),
+            (&mut ids.fim_pad, FIM_PAD),
+            (&mut ids.fim_rep, FIM_REP),
+            (&mut ids.fim_sep, &["<|file_sep|>"]),
+        ] {
+            if slot.is_none() {
+                *slot = texts.iter().find_map(|text| vocab.id_of(text.as_bytes()));
+                slot.iter().for_each(|&id| make_control(vocab, id));
+            }
+        }
+        ids.collect_eog(vocab);
+        strip_around_specials(config, vocab);
+        ids
+    }
+
+    fn collect_eog(&mut self, vocab: &mut Vocab) {
+        let find = |vocab: &Vocab, text: &str| vocab.id_of(text.as_bytes());
+        let mut eog: Vec<u32> =
+            [self.fim_pad, self.fim_rep, self.fim_sep].into_iter().flatten().collect();
+        for id in EOG.iter().filter_map(|text| find(vocab, text)).collect::<Vec<_>>() {
+            make_control(vocab, id);
+            eog.push(id);
+        }
+        // gpt-oss: these structure an answer, and its reader needs to see them.
+        for text in ["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"] {
+            if let Some(id) = find(vocab, text) {
+                vocab.set_attr(id, Attr::USER_DEFINED);
+            }
+        }
+        eog.extend([self.eos, self.eot, self.eom].into_iter().flatten());
+
+        // Where turns end in another way, `<|end|>` only ends a message (gpt-oss, Solar Open).
+        let ends = |text| find(vocab, text).is_some_and(|id| eog.contains(&id));
+        let call = ends("<|call|>") || ends("<|calls|>");
+        let message_end = call && (ends("<|return|>") || ends("<|flush|>"));
+        // Gemma 4 has a `</s>` that is an HTML tag.
+        let html_tag = ends("<|tool_response>");
+        let mut exclude = |text, attr| {
+            if let Some(id) = find(vocab, text)
+                && eog.contains(&id)
+            {
+                eog.retain(|&other| other != id);
+                vocab.set_attr(id, attr);
+            }
+        };
+        if message_end {
+            exclude("<|end|>", Attr::USER_DEFINED);
+        }
+        if html_tag {
+            exclude("</s>", Attr::NORMAL);
+        }
+        eog.sort_unstable();
+        eog.dedup();
+        self.eog = eog;
+    }
+}
+
+/// `add` as an id that is there, or the error that says what the file lacks.
+pub(crate) fn required(
+    add: bool,
+    id: Option<u32>,
+    flag: &'static str,
+    key: &'static str,
+) -> Result<Option<u32>, Error> {
+    match (add, id) {
+        (false, _) => Ok(None),
+        (true, Some(id)) => Ok(Some(id)),
+        (true, None) => Err(Error::MissingSpecialToken { flag, key }),
+    }
+}
+
+fn make_control(vocab: &mut Vocab, id: u32) {
+    vocab.set_attr(id, vocab.attr(id) | Attr::CONTROL);
+}
+
+/// Some models were trained with special tokens that swallow the white space beside them. GGUF
+/// has no key for it, so it goes by the model's name.
+fn strip_around_specials(config: &VocabConfig, vocab: &mut Vocab) {
+    let pre = config.pre.as_deref().unwrap_or_default();
+    let architecture = config.architecture.as_deref().unwrap_or_default();
+    let name = config.name.as_deref().unwrap_or_default().to_lowercase();
+    let mask = |text: &str, vocab: &mut Vocab| {
+        if let Some(id) = vocab.id_of(text.as_bytes()) {
+            vocab.set_attr(id, vocab.attr(id) | Attr::LSTRIP);
+        }
+    };
+    if ["jina-v2-de", "jina-v2-es", "jina-v2-code"].iter().any(|p| pre.contains(p))
+        || ["nomic-bert-moe", "jina-bert-v3"].iter().any(|a| architecture.contains(a))
+    {
+        mask("<mask>", vocab);
+    } else if name.contains("phi-3") || name.contains("phi3") {
+        for id in 0..vocab.len() {
+            let text = vocab.text(id);
+            let keeps = matches!(text, Some("<unk>" | "<s>" | "<|endoftext|>"));
+            if !keeps && (vocab.attr(id).any(Attr::SPECIAL) || text == Some("</s>")) {
+                vocab.set_attr(id, vocab.attr(id) | Attr::RSTRIP);
+            }
+        }
+    } else if name.contains("modern-bert") {
+        mask("[MASK]", vocab);
+    }
+}
+
+/// Texts that end a generation whatever the keys say.
+const EOG: &[&str] = &[
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "<｜end▁of▁sentence｜>",
+    "[e~[",
+];
+
+/// Texts that end a turn, the most telling first.
+const EOT: &[&str] = &[
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "<｜end▁of▁sentence｜>",
+    "<end_of_utterance>",
+];
+
+const FIM_PRE: &[&str] = &[
+    "<|fim_prefix|>",
+    "<fim-prefix>",
+    "<fim_prefix>",
+    "<｜fim▁begin｜>",
+    "<PRE>",
+    "▁<PRE>",
+    "<|code_prefix|>",
+    "<|prefix|>",
+];
+const FIM_SUF: &[&str] = &[
+    "<|fim_suffix|>",
+    "<fim-suffix>",
+    "<fim_suffix>",
+    "<｜fim▁hole｜>",
+    "<SUF>",
+    "▁<SUF>",
+    "<|code_suffix|>",
+    "<|suffix|>",
+];
+const FIM_MID: &[&str] = &[
+    "<|fim_middle|>",
+    "<fim-middle>",
+    "<fim_middle>",
+    "<｜fim▁end｜>",
+    "<MID>",
+    "▁<MID>",
+    "<|code_middle|>",
+    "<|middle|>",
+];
+const FIM_PAD: &[&str] = &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"];
+const FIM_REP: &[&str] = &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"];

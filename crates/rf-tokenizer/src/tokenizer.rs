@@ -1,0 +1,299 @@
+//! The tokenizer of one model.
+
+use crate::bpe::Bpe;
+use crate::partition::{Fragment, SpecialMatcher};
+use crate::pre_tokenizer::{Flags, PreTokenizer};
+use crate::special::{self, DefaultIds, SpecialIds};
+use crate::vocab::Vocab;
+use crate::{Error, VocabConfig, spm};
+
+/// Text to token ids and back, as the model was trained. Cheap to share, immutable.
+#[derive(Debug)]
+pub struct Tokenizer {
+    pub(crate) vocab: Vocab,
+    pub(crate) model: Model,
+    special: SpecialIds,
+    matcher: SpecialMatcher,
+    /// The ids that `add_special` adds.
+    prefix: Option<u32>,
+    suffix: Option<u32>,
+    pub(crate) add_space_prefix: bool,
+    pre_is_default: bool,
+    suppress: Vec<u32>,
+    chat_template: Option<String>,
+}
+
+/// The tokenizer family.
+#[derive(Debug)]
+pub(crate) enum Model {
+    Bpe(Box<Bpe>),
+    Spm,
+}
+
+/// How [`Tokenizer::encode`] treats special tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EncodeOptions {
+    /// Add the beginning and end tokens that the model asks for.
+    pub add_special: bool,
+    /// Read special tokens that are written out in the text, such as `<|im_end|>`. Leave it off
+    /// for text from a user.
+    pub parse_special: bool,
+}
+
+impl EncodeOptions {
+    /// For text that is only text: nothing added, nothing parsed.
+    pub const PLAIN: Self = Self { add_special: false, parse_special: false };
+    /// For a whole prompt: added and parsed.
+    pub const PROMPT: Self = Self { add_special: true, parse_special: true };
+}
+
+impl Tokenizer {
+    /// Builds the tokenizer; takes about 100 ms for a vocabulary of 128k tokens.
+    ///
+    /// # Errors
+    ///
+    /// If the family or the pre-tokenizer is unknown, the arrays do not fit each other, a text
+    /// has two ids, or a token that has to be added is not defined.
+    pub fn new(mut config: VocabConfig) -> Result<Self, Error> {
+        let is_spm = match config.model.as_str() {
+            "llama" => true,
+            "gpt2" => false,
+            "gemma4" => {
+                config.pre = Some("gemma4".to_owned());
+                false
+            }
+            model => return Err(Error::UnsupportedModel { model: model.to_owned() }),
+        };
+        // SPM files carry a `pre` that means nothing.
+        let pre_is_default = !is_spm && config.pre.as_ref().is_none_or(String::is_empty);
+        let pre_tokenizer = match (is_spm, &config.pre) {
+            (true, _) => None,
+            (false, Some(name)) if !name.is_empty() => Some(PreTokenizer::named(name)?),
+            (false, _) => Some(PreTokenizer::named("default")?),
+        };
+        if !is_spm && config.merges.is_empty() {
+            return Err(Error::MissingMerges);
+        }
+
+        let flags = pre_tokenizer.as_ref().map_or_else(Flags::default, |pre| pre.flags);
+        let tokens = std::mem::take(&mut config.tokens);
+        let scores = std::mem::take(&mut config.scores);
+        let merges = std::mem::take(&mut config.merges);
+        let mut vocab = Vocab::new(tokens, scores, &config.token_types)?;
+        let special = SpecialIds::resolve(&config, default_ids(&config.model, flags), &mut vocab);
+
+        let add_bos = config.add_bos_token.unwrap_or(is_spm || flags.add_bos) || flags.gemma;
+        let add_eos = config.add_eos_token.unwrap_or(false);
+        let key = ("tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id");
+        let prefix = special::required(add_bos, special.bos, key.0, key.1)?;
+        let key = ("tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id");
+        let suffix = special::required(add_eos, special.eos, key.0, key.1)?;
+
+        let model = match pre_tokenizer {
+            None => Model::Spm,
+            Some(pre) => Model::Bpe(Box::new(Bpe::new(&vocab, merges, pre))),
+        };
+        Ok(Self {
+            matcher: SpecialMatcher::new(&vocab),
+            model,
+            special,
+            prefix,
+            suffix,
+            add_space_prefix: config.add_space_prefix.unwrap_or(is_spm),
+            pre_is_default,
+            suppress: config.suppress_tokens.into_iter().filter(|&id| id < vocab.len()).collect(),
+            chat_template: config.chat_template,
+            vocab,
+        })
+    }
+
+    /// The ids of `text`.
+    pub fn encode(&self, text: &str, options: EncodeOptions) -> Vec<u32> {
+        self.encode_bytes(text.as_bytes(), options)
+    }
+
+    /// The ids of bytes that need not be UTF-8. Each stray byte keeps its own token, so decoding
+    /// gives the same bytes back (`llama.cpp` puts U+FFFD in their place for BPE).
+    pub fn encode_bytes(&self, text: &[u8], options: EncodeOptions) -> Vec<u32> {
+        let mut ids = Vec::with_capacity(text.len() / 3 + 2);
+        ids.extend(self.prefix.filter(|_| options.add_special));
+        let mut after_special = true;
+        for fragment in self.matcher.partition(&self.vocab, text, options.parse_special) {
+            match fragment {
+                Fragment::Special(id) => {
+                    ids.push(id);
+                    after_special = true;
+                }
+                Fragment::Text(range) => {
+                    self.encode_fragment(&text[range], after_special, &mut ids);
+                    after_special = false;
+                }
+            }
+        }
+        ids.extend(self.suffix.filter(|_| options.add_special));
+        ids
+    }
+
+    fn encode_fragment(&self, text: &[u8], after_special: bool, ids: &mut Vec<u32>) {
+        match &self.model {
+            Model::Bpe(bpe) if bpe.pre_tokenizer.flags.escape_spaces => {
+                bpe.encode(&self.vocab, &escape_spaces(text, false), ids);
+            }
+            Model::Bpe(bpe) => bpe.encode(&self.vocab, text, ids),
+            Model::Spm => {
+                let escaped = escape_spaces(text, self.add_space_prefix && after_special);
+                spm::encode(&self.vocab, self.special.unk, &escaped, ids);
+            }
+        }
+    }
+
+    /// The number of tokens; ids are below it.
+    pub fn vocab_size(&self) -> u32 {
+        self.vocab.len()
+    }
+
+    /// The text of `id` as the vocabulary has it, with stand-ins for bytes or spaces.
+    pub fn token(&self, id: u32) -> Option<&str> {
+        self.vocab.text(id)
+    }
+
+    /// The id of a token by its text in the vocabulary, such as `<|im_end|>`.
+    pub fn id_of(&self, text: &str) -> Option<u32> {
+        self.vocab.id_of(text.as_bytes())
+    }
+
+    /// Whether the file names no pre-tokenizer, so that a generic one is in use. Worth a
+    /// warning: the model may get ids it was not trained on.
+    pub fn pre_is_default(&self) -> bool {
+        self.pre_is_default
+    }
+
+    /// Whether [`EncodeOptions::add_special`] puts the beginning-of-sequence token first.
+    pub fn adds_bos(&self) -> bool {
+        self.prefix.is_some()
+    }
+
+    /// Whether [`EncodeOptions::add_special`] puts the end-of-sequence token last.
+    pub fn adds_eos(&self) -> bool {
+        self.suffix.is_some()
+    }
+
+    /// Whether `id` ends a generation: the end of the sequence, of a turn, of a message, and
+    /// tokens that are known to mean one of these.
+    pub fn is_eog(&self, id: u32) -> bool {
+        self.special.eog.binary_search(&id).is_ok()
+    }
+
+    /// All ids that end a generation, ascending.
+    pub fn eog_ids(&self) -> &[u32] {
+        &self.special.eog
+    }
+
+    /// Ids that must never be sampled.
+    pub fn suppressed_ids(&self) -> &[u32] {
+        &self.suppress
+    }
+
+    /// The source of the file's chat template, for [`ChatTemplate`](crate::ChatTemplate).
+    pub fn chat_template(&self) -> Option<&str> {
+        self.chat_template.as_deref()
+    }
+
+    /// Beginning of a sequence.
+    pub fn bos(&self) -> Option<u32> {
+        self.special.bos
+    }
+
+    /// End of a sequence.
+    pub fn eos(&self) -> Option<u32> {
+        self.special.eos
+    }
+
+    /// End of a turn.
+    pub fn eot(&self) -> Option<u32> {
+        self.special.eot
+    }
+
+    /// End of a message, where the turn goes on.
+    pub fn eom(&self) -> Option<u32> {
+        self.special.eom
+    }
+
+    /// Stands for what the vocabulary cannot spell.
+    pub fn unk(&self) -> Option<u32> {
+        self.special.unk
+    }
+
+    /// Separates two texts.
+    pub fn sep(&self) -> Option<u32> {
+        self.special.sep
+    }
+
+    /// Fills a batch.
+    pub fn pad(&self) -> Option<u32> {
+        self.special.pad
+    }
+
+    /// Stands for a hidden token.
+    pub fn mask(&self) -> Option<u32> {
+        self.special.mask
+    }
+
+    /// Before the text that precedes the hole to fill.
+    pub fn fim_pre(&self) -> Option<u32> {
+        self.special.fim_pre
+    }
+
+    /// Before the text that follows the hole.
+    pub fn fim_suf(&self) -> Option<u32> {
+        self.special.fim_suf
+    }
+
+    /// Where the filling starts.
+    pub fn fim_mid(&self) -> Option<u32> {
+        self.special.fim_mid
+    }
+
+    /// Ends a filling in some models.
+    pub fn fim_pad(&self) -> Option<u32> {
+        self.special.fim_pad
+    }
+
+    /// Before the name of a repository.
+    pub fn fim_rep(&self) -> Option<u32> {
+        self.special.fim_rep
+    }
+
+    /// Between files of a repository.
+    pub fn fim_sep(&self) -> Option<u32> {
+        self.special.fim_sep
+    }
+}
+
+fn default_ids(model: &str, flags: Flags) -> DefaultIds {
+    match model {
+        "llama" => DefaultIds { bos: Some(1), eos: Some(2), unk: Some(0) },
+        // Falcon's, which was there first.
+        "gpt2" => {
+            let bos = (!flags.no_default_bos).then_some(11);
+            DefaultIds { bos, eos: Some(11), unk: None }
+        }
+        _ => DefaultIds::default(),
+    }
+}
+
+/// `text` with U+2581 for each space, and one more in front if `prefix`.
+fn escape_spaces(text: &[u8], prefix: bool) -> Vec<u8> {
+    const SPACE: &[u8] = "\u{2581}".as_bytes();
+    let mut escaped = Vec::with_capacity(text.len() + text.len() / 2 + SPACE.len());
+    if prefix {
+        escaped.extend_from_slice(SPACE);
+    }
+    for &byte in text {
+        match byte {
+            b' ' => escaped.extend_from_slice(SPACE),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
