@@ -1,0 +1,157 @@
+//! The prefix cache: full pages that can be found again by the tokens in them and before them.
+//!
+//! The keys and values in a page depend on its tokens and on all tokens before. So a cached page is a
+//! node of a tree: it knows its own tokens and the node before it. A hash over the whole chain leads
+//! to a candidate; the candidate counts only if its tokens are the ones looked for and its parent is
+//! the very node the walk came from, so that a collision of hashes costs a miss and never an answer
+//! from another text.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::page::PageId;
+
+/// A place in the tree of cached prefixes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// Never used twice, so that the children of a node that is gone are not taken for those of
+    /// another one.
+    id: u64,
+    /// Of all tokens up to here.
+    chain_hash: u64,
+}
+
+impl Node {
+    /// The empty prefix.
+    pub(crate) const ROOT: Self = Self { id: 0, chain_hash: 0 };
+
+    fn child_hash(self, tokens: &[u32]) -> u64 {
+        // Default keys: the same in every run, as the order of eviction has to be.
+        let mut hasher = DefaultHasher::new();
+        self.chain_hash.hash(&mut hasher);
+        tokens.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    node: Node,
+    parent_id: u64,
+    tokens: Box<[u32]>,
+}
+
+/// Where a page stands among the idle ones.
+#[derive(Clone, Copy, Debug, Default)]
+struct Links {
+    older: Option<PageId>,
+    newer: Option<PageId>,
+}
+
+#[derive(Debug)]
+pub(crate) struct PrefixCache {
+    // By chain hash. A later entry with the same hash replaces an earlier one.
+    by_hash: HashMap<u64, PageId>,
+    // By page.
+    entries: Vec<Option<Entry>>,
+    // By page: a list through the idle ones, so that any of them is taken out in constant time.
+    links: Vec<Links>,
+    oldest: Option<PageId>,
+    newest: Option<PageId>,
+    idle_pages: usize,
+    last_id: u64,
+}
+
+impl PrefixCache {
+    pub(crate) fn new(num_pages: usize) -> Self {
+        Self {
+            by_hash: HashMap::new(),
+            entries: (0..num_pages).map(|_| None).collect(),
+            links: vec![Links::default(); num_pages],
+            oldest: None,
+            newest: None,
+            idle_pages: 0,
+            last_id: Node::ROOT.id,
+        }
+    }
+
+    pub(crate) fn contains(&self, page: PageId) -> bool {
+        self.entries[page.index()].is_some()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_hash.len()
+    }
+
+    pub(crate) const fn idle_pages(&self) -> usize {
+        self.idle_pages
+    }
+
+    /// The page that holds `tokens` after the prefix that ends at `parent`.
+    pub(crate) fn find(&self, parent: Node, tokens: &[u32]) -> Option<(PageId, Node)> {
+        let page = *self.by_hash.get(&parent.child_hash(tokens))?;
+        let entry = self.entries[page.index()].as_ref()?;
+        let same = entry.parent_id == parent.id && *entry.tokens == *tokens;
+        same.then_some((page, entry.node))
+    }
+
+    /// Offers `page`, which must not be cached yet, as what follows `parent`. Returns its node, and
+    /// the page that had its place because of an equal hash: no longer cached, so that it is free if
+    /// it was idle.
+    pub(crate) fn insert(
+        &mut self,
+        page: PageId,
+        parent: Node,
+        tokens: &[u32],
+    ) -> (Node, Option<PageId>) {
+        self.last_id += 1;
+        let node = Node { id: self.last_id, chain_hash: parent.child_hash(tokens) };
+        let displaced = self.by_hash.insert(node.chain_hash, page);
+        if let Some(displaced) = displaced {
+            self.entries[displaced.index()] = None;
+        }
+        self.entries[page.index()] =
+            Some(Entry { node, parent_id: parent.id, tokens: tokens.into() });
+        (node, displaced)
+    }
+
+    /// Stops offering a page, because it is about to be written.
+    pub(crate) fn remove(&mut self, page: PageId) {
+        if let Some(entry) = self.entries[page.index()].take() {
+            self.by_hash.remove(&entry.node.chain_hash);
+        }
+    }
+
+    /// A cached page lost its last table: it is now the last one to be evicted.
+    pub(crate) fn make_idle(&mut self, page: PageId) {
+        self.links[page.index()] = Links { older: self.newest, newer: None };
+        match self.newest {
+            Some(before) => self.links[before.index()].newer = Some(page),
+            None => self.oldest = Some(page),
+        }
+        self.newest = Some(page);
+        self.idle_pages += 1;
+    }
+
+    /// An idle page is in use again, or free.
+    pub(crate) fn end_idle(&mut self, page: PageId) {
+        let Links { older, newer } = std::mem::take(&mut self.links[page.index()]);
+        match older {
+            Some(older) => self.links[older.index()].newer = newer,
+            None => self.oldest = newer,
+        }
+        match newer {
+            Some(newer) => self.links[newer.index()].older = older,
+            None => self.newest = older,
+        }
+        self.idle_pages -= 1;
+    }
+
+    /// Gives up the idle page that has not been used for the longest time.
+    pub(crate) fn evict(&mut self) -> Option<PageId> {
+        let page = self.oldest?;
+        self.end_idle(page);
+        self.remove(page);
+        Some(page)
+    }
+}
