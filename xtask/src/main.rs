@@ -1,2 +1,79 @@
-//! Repository tasks.
-fn main() {}
+//! Repository tasks, run as `cargo xtask TASK`.
+//!
+//! For people who change the project; whoever only runs models never needs it. Each task is
+//! a module; start reading at the one named as the subcommand.
+
+mod tidy;
+
+use std::{
+    env,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Repository tasks of ROCmForge",
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check the rules of CONTRIBUTING.md that a compiler does not: layering, file and module
+    /// names, sizes
+    ///
+    /// Prints each finding as PATH:LINE: MESSAGE. Exit code: 0 nothing found, 1 findings, 2 could
+    /// not check.
+    Tidy {
+        /// The checkout to look at [default: the one this program was built from]
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().task {
+        Task::Tidy { root } => run_tidy(root),
+    };
+    outcome.unwrap_or_else(|error| {
+        #[expect(clippy::print_stderr, reason = "where a command reports its failure")]
+        {
+            eprintln!("error: {error:#}");
+        }
+        ExitCode::from(2)
+    })
+}
+
+fn run_tidy(root: Option<PathBuf>) -> Result<ExitCode> {
+    let root = root.map_or_else(workspace_root, Ok)?;
+    let tree = tidy::Tree::read(&root)?;
+    let findings = tidy::check(&tree);
+    let mut out = io::stdout().lock();
+    for finding in &findings {
+        writeln!(out, "{finding}")?;
+    }
+    if findings.is_empty() {
+        writeln!(out, "tidy: {} files, nothing found", tree.files.len())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    writeln!(out, "tidy: {} files, {} findings", tree.files.len(), findings.len())?;
+    Ok(ExitCode::FAILURE)
+}
+
+/// The folder above this crate's manifest, which cargo names when it runs the program.
+fn workspace_root() -> Result<PathBuf> {
+    let manifest_dir = env::var_os("CARGO_MANIFEST_DIR").context(
+        "CARGO_MANIFEST_DIR is not set: run as `cargo xtask`, or name the checkout with --root",
+    )?;
+    let root = Path::new(&manifest_dir).parent().context("the xtask folder has no parent")?;
+    Ok(root.to_owned())
+}

@@ -1,19 +1,21 @@
-//! Choosing the next token from logits: llama.cpp's sampler chain, in its order and with its defaults.
+//! Choosing the next token from logits: llama.cpp's sampler chain, in its order and with its
+//! defaults.
 //!
 //! logit bias → penalties → top-k → typical → top-p → min-p → temperature → draw
 //!
-//! Each step sees only what the step before it kept, so the order is part of the meaning: top-p after
-//! top-k takes its share of the mass of the *k* best, not of the whole vocabulary.
+//! Each step sees only what the step before it kept, so the order is part of the meaning: top-p
+//! after top-k takes its share of the mass of the *k* best, not of the whole vocabulary.
 //!
-//! Start reading at [`Sampler::sample`]; [`SamplerConfig`] says what each parameter means and which value
-//! turns it off.
+//! Start reading at [`Sampler::sample`]; [`SamplerConfig`] says what each parameter means and which
+//! value turns it off.
 //!
 //! # Determinism
 //!
 //! The same configuration, seed, logits and accepted tokens choose the same tokens. Randomness is
-//! PCG-XSL-RR 128/64 (`pcg64` of the PCG family), state = the seed, stream = [`PCG_STREAM`], one 64-bit
-//! output for each token drawn, of which the upper 53 bits make the fraction in `[0, 1)`. That stream is
-//! the same on every platform and is held by a test with the published vectors. Greedy choices draw nothing.
+//! PCG-XSL-RR 128/64 (`pcg64` of the PCG family), state = the seed, stream = [`PCG_STREAM`], one
+//! 64-bit output for each token drawn, of which the upper 53 bits make the fraction in `[0, 1)`.
+//! That stream is the same on every platform and is held by a test with the published vectors.
+//! Greedy choices draw nothing.
 //!
 //! ```
 //! use rf_engine::sampling::{Sampler, SamplerConfig};
@@ -38,13 +40,15 @@ use self::{candidates::Candidates, penalties::Penalties};
 
 pub use self::{config::SamplerConfig, error::Error};
 
-/// The PCG stream (its odd increment, halved) that every sampler draws from: the digits of π after the
-/// point, in hexadecimal. Changing it changes every seeded text.
+/// The PCG stream (its odd increment, halved) that every sampler draws from: the digits of π after
+/// the point, in hexadecimal. Changing it changes every seeded text.
 pub const PCG_STREAM: u128 = 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344;
 
-/// The sampler chain of one sequence: parameters, random stream, and the window the penalties look at.
+/// The sampler chain of one sequence: parameters, random stream, and the window the penalties look
+/// at.
 ///
-/// Buffers are kept between calls: once they have grown to the vocabulary, sampling does not allocate.
+/// Buffers are kept between calls: once they have grown to the vocabulary, sampling does not
+/// allocate.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     config: SamplerConfig,
@@ -76,14 +80,14 @@ impl Sampler {
 
     /// Chooses the next token from `logits` (one per token of the vocabulary, so `logits[id]`).
     ///
-    /// NaN counts as negative infinity: such a token is never chosen. At temperature 0 or below the best of
-    /// what the chain keeps is chosen, the lowest id among equals. The token is not fed back: call
-    /// [`accept`](Self::accept) with what was really appended to the sequence.
+    /// NaN counts as negative infinity: such a token is never chosen. At temperature 0 or below the
+    /// best of what the chain keeps is chosen, the lowest id among equals. The token is not fed
+    /// back: call [`accept`](Self::accept) with what was really appended to the sequence.
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyLogits`] when there are none, [`Error::NoCandidates`] when all of them are NaN or
-    /// negative infinity (after the logit bias).
+    /// [`Error::EmptyLogits`] when there are none, [`Error::NoCandidates`] when all of them are NaN
+    /// or negative infinity (after the logit bias).
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, Error> {
         if logits.is_empty() {
             return Err(Error::EmptyLogits);
@@ -118,22 +122,22 @@ impl Sampler {
         self.candidates.draw(self.config.temperature, fraction).ok_or(no_candidates)
     }
 
-    /// Notes that `id` was appended to the sequence, for the penalties. As in llama.cpp prompt tokens count
-    /// too: feed them in order before the first [`sample`](Self::sample).
+    /// Notes that `id` was appended to the sequence, for the penalties. As in llama.cpp prompt
+    /// tokens count too: feed them in order before the first [`sample`](Self::sample).
     pub fn accept(&mut self, id: u32) {
         self.penalties.accept(id);
     }
 
-    /// Starts over for a new sequence: empty penalty window, random stream from its beginning. Without a
-    /// seed in the configuration a new one is drawn.
+    /// Starts over for a new sequence: empty penalty window, random stream from its beginning.
+    /// Without a seed in the configuration a new one is drawn.
     pub fn reset(&mut self) {
         self.seed = self.config.seed.unwrap_or_else(random_seed);
         self.rng = rng_from(self.seed);
         self.penalties.reset();
     }
 
-    /// The seed in use: the configured one, or the one drawn in its place, which repeats this text when it
-    /// is configured.
+    /// The seed in use: the configured one, or the one drawn in its place, which repeats this text
+    /// when it is configured.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -162,8 +166,8 @@ fn rng_from(seed: u64) -> Pcg64 {
     Pcg64::new(u128::from(seed), PCG_STREAM)
 }
 
-/// A seed nobody chose. The standard library keys `RandomState` from the system's entropy, which saves a
-/// dependency for the one number needed here; 32 bits are easy to retype and exact in JSON.
+/// A seed nobody chose. The standard library keys `RandomState` from the system's entropy, which
+/// saves a dependency for the one number needed here; 32 bits are easy to retype and exact in JSON.
 fn random_seed() -> u64 {
     RandomState::new().hash_one("seed") >> 32
 }
@@ -205,7 +209,8 @@ mod tests {
 
     #[test]
     fn the_random_stream_of_a_seed_never_changes() {
-        // 16 equally likely tokens: the upper four bits of each output, computed apart from this crate.
+        // 16 equally likely tokens: the upper four bits of each output, which another
+        // implementation of the generator gave.
         let ids = draws(plain(1234), &[0.0; 16], 16);
         assert_eq!(ids, [14, 13, 11, 2, 13, 4, 8, 14, 15, 2, 1, 5, 14, 9, 10, 5]);
     }
@@ -296,8 +301,9 @@ mod tests {
 
     #[test]
     fn top_p_takes_its_share_of_what_top_k_left() {
-        // Of the whole vocabulary the first two make 0.5, so top-p 0.6 alone keeps three tokens; of the two
-        // that top-k 2 leaves, the first makes 0.6 / (0.6 + 0.4), so it alone is enough for 0.59.
+        // Of the whole vocabulary the first two make 0.5, so top-p 0.59 alone keeps three tokens; of
+        // the two that top-k 2 leaves, the first makes 0.6 / (0.6 + 0.4), so it alone is enough for
+        // 0.59.
         let logits = logits_of(&[0.3, 0.2, 0.15, 0.15, 0.1, 0.1]);
         let largest = |config| draws(config, &logits, 500).into_iter().max();
         let top_p = SamplerConfig { top_p: 0.59, ..plain(5) };
@@ -307,7 +313,8 @@ mod tests {
 
     #[test]
     fn temperature_comes_after_the_filters() {
-        // At temperature 1 min-p 0.2 keeps only the first; at 100, applied first, it would keep both.
+        // At temperature 1 min-p 0.2 keeps only the first; at 100, applied first, it would keep
+        // both.
         let config = SamplerConfig { temperature: 100.0, min_p: 0.2, ..plain(5) };
         assert_eq!(draws(config, &logits_of(&[0.9, 0.1]), 200), [0; 200]);
     }

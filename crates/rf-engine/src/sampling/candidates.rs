@@ -2,10 +2,12 @@
 
 use std::cmp::Ordering;
 
-/// First look of [`Candidates::keep_top_p`] when the candidates are unordered: most nuclei are smaller.
+/// First look of [`Candidates::keep_top_p`] when the candidates are unordered: most nuclei are
+/// smaller.
 const FIRST_ORDERED: usize = 128;
 
-/// The id of the largest logit, the lowest among equals; `None` when all are NaN or negative infinity.
+/// The id of the largest logit, the lowest among equals; `None` when all are NaN or negative
+/// infinity.
 pub(super) fn argmax(logits: &[f32]) -> Option<u32> {
     let mut best = (None, f32::NEG_INFINITY);
     for (id, &logit) in (0..).zip(logits) {
@@ -16,11 +18,11 @@ pub(super) fn argmax(logits: &[f32]) -> Option<u32> {
     best.0
 }
 
-/// A shrinking set of tokens. Filters before [`draw`](Self::draw) work on the probabilities at temperature
-/// 1: `p = exp(logit − max) / Σ exp(logit − max)` over what is left.
+/// A shrinking set of tokens. Filters before [`draw`](Self::draw) work on the probabilities at
+/// temperature 1: `p = exp(logit − max) / Σ exp(logit − max)` over what is left.
 ///
-/// Every step leaves an order that depends on ids and logits alone (id order, or one sorted by a total
-/// order), so a draw does not depend on how a sort is implemented.
+/// Every step leaves an order that depends on ids and logits alone (id order, or one sorted by a
+/// total order), so a draw does not depend on how a sort is implemented.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Candidates {
     items: Vec<Candidate>,
@@ -44,8 +46,8 @@ impl Candidate {
 }
 
 impl Candidates {
-    /// Starts over with the `top_k` best of `logits`, sorted; with all of them in id order where `top_k` is 0
-    /// or covers the vocabulary.
+    /// Starts over with the `top_k` best of `logits`, sorted; with all of them in id order where
+    /// `top_k` is 0 or covers the vocabulary.
     pub(super) fn fill_top_k(&mut self, logits: &[f32], top_k: usize) {
         self.items.clear();
         self.sorted = false;
@@ -55,9 +57,9 @@ impl Candidates {
             self.items.extend(usable.map(|(id, logit)| Candidate { id, logit }));
             return;
         }
-        // One pass with a rising bar: what is not above the worst of the k best so far cannot be among
-        // them (an equal logit loses to the lower id before it). Small k passes over almost all logits
-        // with one comparison each.
+        // One pass with a rising bar: what is not above the worst of the k best so far cannot be
+        // among them (an equal logit loses to the lower id before it). Small k passes over almost
+        // all logits with one comparison each.
         let limit = top_k + top_k.max(64);
         let mut bar = f32::NEG_INFINITY;
         for (id, logit) in usable {
@@ -75,8 +77,8 @@ impl Candidates {
         self.sorted = true;
     }
 
-    /// Locally typical sampling (Meister et al., 2022): orders by |−ln p − H|, H the entropy, and keeps the
-    /// shortest prefix whose probability exceeds `typical_p`.
+    /// Locally typical sampling (Meister et al., 2022): orders by |−ln p − H|, H the entropy, and
+    /// keeps the shortest prefix whose probability exceeds `typical_p`.
     pub(super) fn keep_typical(&mut self, typical_p: f32) {
         if typical_p >= 1.0 || self.items.len() <= 1 {
             return;
@@ -104,8 +106,8 @@ impl Candidates {
         self.items.truncate(kept.map_or(self.items.len(), |last| last + 1));
     }
 
-    /// Nucleus sampling (Holtzman et al., 2020): the shortest prefix in order of probability that sums to at
-    /// least `top_p`, never empty.
+    /// Nucleus sampling (Holtzman et al., 2020): the shortest prefix in order of probability that
+    /// sums to at least `top_p`, never empty.
     pub(super) fn keep_top_p(&mut self, top_p: f32) {
         if top_p >= 1.0 || self.items.len() <= 1 {
             return;
@@ -116,7 +118,8 @@ impl Candidates {
         let mut cumulative = 0.0;
         let mut kept = 0;
         while kept < self.items.len() {
-            // Sorting a whole vocabulary for a nucleus of a few dozen tokens would dominate the step.
+            // Sorting a whole vocabulary for a nucleus of a few dozen tokens would dominate the
+            // step.
             if kept == ordered {
                 let next = (ordered * 4).max(FIRST_ORDERED).min(self.items.len());
                 self.order(ordered, next);
@@ -193,7 +196,8 @@ impl Candidates {
         worst
     }
 
-    /// Puts the items that belong at `from..to` there, sorted; the first `from` already are in place.
+    /// Puts the items that belong at `from..to` there, sorted; the first `from` already are in
+    /// place.
     fn order(&mut self, from: usize, to: usize) {
         let rest = &mut self.items[from..];
         let count = to - from;
@@ -209,8 +213,8 @@ fn weight(logit: f32, max: f32) -> f64 {
     f64::from((logit - max).exp())
 }
 
-/// The logit as a finite number; `None` rules the token out. Positive infinity becomes the largest finite
-/// number, because differences of infinities are NaN; adding 0 turns −0 into +0, which
+/// The logit as a finite number; `None` rules the token out. Positive infinity becomes the largest
+/// finite number, because differences of infinities are NaN; adding 0 turns −0 into +0, which
 /// [`f32::total_cmp`] would tell apart.
 fn usable(logit: f32) -> Option<f32> {
     (logit > f32::NEG_INFINITY).then(|| logit.min(f32::MAX) + 0.0)

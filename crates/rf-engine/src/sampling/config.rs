@@ -12,33 +12,36 @@ use super::Error;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplerConfig {
-    /// Divides the logits before the draw: below 1 sharpens, above 1 flattens. 0 or below is greedy: always
-    /// the best token. Default 0.8.
+    /// Divides the logits before the draw: below 1 sharpens, above 1 flattens. 0 or below is
+    /// greedy: always the best token. Default 0.8.
     pub temperature: f32,
     /// Keeps the `top_k` largest logits; 0 keeps all. Default 40.
     pub top_k: usize,
-    /// Keeps the fewest most probable tokens whose probabilities sum to at least `top_p` (nucleus sampling);
-    /// 1 keeps all, 0 keeps one. Default 0.95.
+    /// Keeps the fewest most probable tokens whose probabilities sum to at least `top_p` (nucleus
+    /// sampling); 1 keeps all, 0 keeps one. Default 0.95.
     pub top_p: f32,
-    /// Keeps tokens at least `min_p` times as probable as the most probable one; 0 keeps all. Default 0.05.
+    /// Keeps tokens at least `min_p` times as probable as the most probable one; 0 keeps all.
+    /// Default 0.05.
     pub min_p: f32,
-    /// Keeps the tokens whose information content −log p is nearest to the entropy of the distribution,
-    /// until their probabilities sum to more than `typical_p`; 1 keeps all. Default 1.
+    /// Keeps the tokens whose information content −log p is nearest to the entropy of the
+    /// distribution, until their probabilities sum to more than `typical_p`; 1 keeps all. Default
+    /// 1.
     pub typical_p: f32,
-    /// Makes tokens of the window less likely: divides their positive logits, multiplies their negative
-    /// ones. 1 changes nothing, below 1 encourages repetition. Default 1.
+    /// Makes tokens of the window less likely: divides their positive logits, multiplies their
+    /// negative ones. 1 changes nothing, below 1 encourages repetition. Default 1.
     pub repeat_penalty: f32,
-    /// How many of the latest tokens the three penalties look at; `Some(0)` turns them off, `None` (-1 on
-    /// llama.cpp's command line) looks at the whole sequence. Default 64.
+    /// How many of the latest tokens the three penalties look at; `Some(0)` turns them off, `None`
+    /// (-1 on llama.cpp's command line) looks at the whole sequence. Default 64.
     pub repeat_last_n: Option<usize>,
     /// Subtracted once from the logit of every token in the window. Default 0.
     pub presence_penalty: f32,
     /// Subtracted from the logit of a token once per occurrence in the window. Default 0.
     pub frequency_penalty: f32,
-    /// `(token id, bias)`: added to the raw logits; negative infinity rules a token out, an id twice adds
-    /// twice, an id beyond the vocabulary has no effect. Default empty.
+    /// `(token id, bias)`: added to the raw logits; negative infinity rules a token out, an id
+    /// twice adds twice, an id beyond the vocabulary has no effect. Default empty.
     pub logit_bias: Vec<(u32, f32)>,
-    /// Seed of the draws; `None` draws one, see [`Sampler::seed`](super::Sampler::seed). Default `None`.
+    /// Seed of the draws; `None` draws one, see [`Sampler::seed`](super::Sampler::seed). Default
+    /// `None`.
     pub seed: Option<u64>,
 }
 
@@ -57,7 +60,8 @@ impl SamplerConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] for the first one outside, with its name, its value and the valid range.
+    /// [`Error::Parameter`] for the first one outside, with its name, its value and the valid
+    /// range.
     pub fn validate(&self) -> Result<(), Error> {
         let check = |name, value: f32, valid: bool, expected| {
             if valid { Ok(()) } else { Err(Error::Parameter { name, value, expected }) }

@@ -11,7 +11,8 @@ pub(super) struct Penalties {
     presence: f32,
     frequency: f32,
     last_n: Option<usize>,
-    /// Oldest first; stays empty when the window is the whole sequence, where nothing ever leaves it.
+    /// Oldest first; stays empty when the window is the whole sequence, where nothing ever leaves
+    /// it.
     window: VecDeque<u32>,
     counts: HashMap<u32, u32>,
 }
