@@ -9,14 +9,14 @@ use std::collections::BinaryHeap;
 
 use hashbrown::HashMap;
 
-use crate::pre_tokenizer::PreTokenizer;
+use crate::pre_tokenizer::{Form, PreTokenizer};
 use crate::vocab::Vocab;
 use crate::{byte_map, spm};
 
 /// A BPE tokenizer for one vocabulary.
 #[derive(Debug)]
 pub(crate) struct Bpe {
-    pub(crate) pre_tokenizer: PreTokenizer,
+    pre_tokenizer: PreTokenizer,
     /// `left << 32 | right` to what the pair becomes.
     merges: HashMap<u64, Merge>,
     /// The symbol of each byte; unused with raw UTF-8.
@@ -39,7 +39,7 @@ const LONGEST_REPEAT: usize = 48;
 
 impl Bpe {
     /// Builds the merge table. A line without a space merges nothing, as does a repeated one.
-    pub(crate) fn new(vocab: &Vocab, merges: Vec<String>, pre_tokenizer: PreTokenizer) -> Self {
+    pub(crate) fn new(vocab: &Vocab, merges: &[String], pre_tokenizer: PreTokenizer) -> Self {
         let mut symbols = Symbols { vocab, extra: HashMap::new() };
         let mut table: HashMap<u64, Merge> = HashMap::with_capacity(merges.len());
         let mut merged = String::new();
@@ -64,6 +64,11 @@ impl Bpe {
         Self { pre_tokenizer, merges: table, bytes, extra: symbols.extra }
     }
 
+    /// How the vocabulary spells bytes.
+    pub(crate) fn form(&self) -> Form {
+        self.pre_tokenizer.flags.form
+    }
+
     /// Tokenizes `text` and appends the ids to `ids`.
     pub(crate) fn encode(&self, vocab: &Vocab, text: &[u8], ids: &mut Vec<u32>) {
         let mut scratch = Scratch::default();
@@ -86,15 +91,14 @@ impl Bpe {
 
     fn encode_piece(&self, vocab: &Vocab, piece: &[u8], scratch: &mut Scratch, ids: &mut Vec<u32>) {
         let flags = self.pre_tokenizer.flags;
-        let whole = flags.ignore_merges || (flags.gemma && piece.iter().all(|&b| b == b'\n'));
+        let whole =
+            flags.ignore_merges || (flags.form == Form::Gemma && piece.iter().all(|&b| b == b'\n'));
         if whole && let Some(id) = self.whole_piece(vocab, piece, &mut scratch.text) {
             ids.push(id);
             return;
         }
         scratch.symbols.clear();
-        if flags.raw_utf8 {
-            self.push_characters(vocab, piece, &mut scratch.symbols);
-        } else {
+        if flags.form == Form::StandIns {
             scratch.symbols.extend((0..piece.len()).map(|start| Symbol {
                 id: self.bytes[usize::from(piece[start])],
                 start,
@@ -102,6 +106,8 @@ impl Bpe {
                 previous: start.wrapping_sub(1),
                 next: start + 1,
             }));
+        } else {
+            self.push_characters(vocab, piece, &mut scratch.symbols);
         }
         if let Some(last) = scratch.symbols.last_mut() {
             last.next = NONE;
@@ -119,7 +125,7 @@ impl Bpe {
 
     /// The id of a piece that is a token as a whole.
     fn whole_piece(&self, vocab: &Vocab, piece: &[u8], text: &mut String) -> Option<u32> {
-        if self.pre_tokenizer.flags.raw_utf8 {
+        if self.form() != Form::StandIns {
             return vocab.id_of(piece);
         }
         // Each byte becomes a character of at least one byte.
@@ -147,7 +153,7 @@ impl Bpe {
     /// A byte that no merge took up. One without a token is dropped, as there is nothing to
     /// say it with.
     fn byte_token(&self, vocab: &Vocab, byte: u8) -> Option<u32> {
-        if self.pre_tokenizer.flags.raw_utf8 {
+        if self.form() != Form::StandIns {
             return spm::byte_token(vocab, byte);
         }
         Some(self.bytes[usize::from(byte)]).filter(|&id| id < vocab.len())

@@ -1,5 +1,6 @@
 //! Token ids to text, at once or as they come.
 
+use crate::pre_tokenizer::Form;
 use crate::tokenizer::Model;
 use crate::vocab::Attr;
 use crate::{Error, Tokenizer, byte_map};
@@ -75,7 +76,7 @@ impl Tokenizer {
             bytes.extend(byte_of_token(text));
         } else if attr.any(Attr::NORMAL) {
             match &self.model {
-                Model::Bpe(bpe) if !bpe.pre_tokenizer.flags.raw_utf8 => {
+                Model::Bpe(bpe) if bpe.form() == Form::StandIns => {
                     append_stand_ins(text, bytes);
                 }
                 Model::Bpe(_) | Model::Spm => append_unescaped(text, bytes),

@@ -26,21 +26,35 @@ pub(crate) struct PreTokenizer {
 }
 
 /// What else the name of a pre-tokenizer decides.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flags {
+    pub(crate) form: Form,
     /// The beginning-of-sequence token is added unless the file says otherwise.
     pub(crate) add_bos: bool,
     /// A piece that is a token as a whole is not built from merges.
     pub(crate) ignore_merges: bool,
     /// There is no beginning-of-sequence token unless the file names one.
     pub(crate) no_default_bos: bool,
-    /// Merges work on UTF-8 characters instead of GPT-2's byte stand-ins, and what is no token
-    /// falls back to `<0xXX>`.
-    pub(crate) raw_utf8: bool,
-    /// Spaces become U+2581 before splitting.
-    pub(crate) escape_spaces: bool,
-    /// `add_bos_token` = false is overruled, and newline runs are looked up whole (Gemma 4).
-    pub(crate) gemma: bool,
+}
+
+/// How the texts of the vocabulary spell bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// In GPT-2's printable stand-ins.
+    StandIns,
+    /// As UTF-8, and what is no token in `<0xXX>` tokens.
+    Utf8,
+    /// As UTF-8, a space as U+2581.
+    EscapedUtf8,
+    /// As `EscapedUtf8`; besides, runs of line breaks are looked up whole, and the
+    /// beginning-of-sequence token is added even where the file says no.
+    Gemma,
+}
+
+impl Form {
+    pub(crate) fn escapes_spaces(self) -> bool {
+        matches!(self, Self::EscapedUtf8 | Self::Gemma)
+    }
 }
 
 #[derive(Debug)]

@@ -70,7 +70,9 @@ impl SpecialIds {
         ] {
             if slot.is_none() {
                 *slot = texts.iter().find_map(|text| vocab.id_of(text.as_bytes()));
-                slot.iter().for_each(|&id| make_control(vocab, id));
+                if let Some(id) = *slot {
+                    make_control(vocab, id);
+                }
             }
         }
         ids.collect_eog(vocab);

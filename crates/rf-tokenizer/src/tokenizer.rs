@@ -2,7 +2,7 @@
 
 use crate::bpe::Bpe;
 use crate::partition::{Fragment, SpecialMatcher};
-use crate::pre_tokenizer::{Flags, PreTokenizer};
+use crate::pre_tokenizer::{Flags, Form, PreTokenizer};
 use crate::special::{self, DefaultIds, SpecialIds};
 use crate::vocab::Vocab;
 use crate::{Error, VocabConfig, spm};
@@ -75,14 +75,15 @@ impl Tokenizer {
             return Err(Error::MissingMerges);
         }
 
-        let flags = pre_tokenizer.as_ref().map_or_else(Flags::default, |pre| pre.flags);
+        let flags = pre_tokenizer.as_ref().map(|pre| pre.flags);
         let tokens = std::mem::take(&mut config.tokens);
         let scores = std::mem::take(&mut config.scores);
         let merges = std::mem::take(&mut config.merges);
         let mut vocab = Vocab::new(tokens, scores, &config.token_types)?;
         let special = SpecialIds::resolve(&config, default_ids(&config.model, flags), &mut vocab);
 
-        let add_bos = config.add_bos_token.unwrap_or(is_spm || flags.add_bos) || flags.gemma;
+        let add_bos = config.add_bos_token.unwrap_or(flags.is_none_or(|flags| flags.add_bos))
+            || flags.is_some_and(|flags| flags.form == Form::Gemma);
         let add_eos = config.add_eos_token.unwrap_or(false);
         let key = ("tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id");
         let prefix = special::required(add_bos, special.bos, key.0, key.1)?;
@@ -91,7 +92,7 @@ impl Tokenizer {
 
         let model = match pre_tokenizer {
             None => Model::Spm,
-            Some(pre) => Model::Bpe(Box::new(Bpe::new(&vocab, merges, pre))),
+            Some(pre) => Model::Bpe(Box::new(Bpe::new(&vocab, &merges, pre))),
         };
         Ok(Self {
             matcher: SpecialMatcher::new(&vocab),
@@ -136,7 +137,7 @@ impl Tokenizer {
 
     fn encode_fragment(&self, text: &[u8], after_special: bool, ids: &mut Vec<u32>) {
         match &self.model {
-            Model::Bpe(bpe) if bpe.pre_tokenizer.flags.escape_spaces => {
+            Model::Bpe(bpe) if bpe.form().escapes_spaces() => {
                 bpe.encode(&self.vocab, &escape_spaces(text, false), ids);
             }
             Model::Bpe(bpe) => bpe.encode(&self.vocab, text, ids),
@@ -270,12 +271,12 @@ impl Tokenizer {
     }
 }
 
-fn default_ids(model: &str, flags: Flags) -> DefaultIds {
+fn default_ids(model: &str, flags: Option<Flags>) -> DefaultIds {
     match model {
         "llama" => DefaultIds { bos: Some(1), eos: Some(2), unk: Some(0) },
         // Falcon's, which was there first.
         "gpt2" => {
-            let bos = (!flags.no_default_bos).then_some(11);
+            let bos = flags.filter(|flags| !flags.no_default_bos).map(|_| 11);
             DefaultIds { bos, eos: Some(11), unk: None }
         }
         _ => DefaultIds::default(),

@@ -10,7 +10,7 @@ pub(super) enum Grouping {
     EndOfWord,
     /// `(?=(\d{3})+(?!\d))`: cuts before each group of three ASCII digits.
     Thousands,
-    /// AFMoE's: any digits; the first group keeps the text before it.
+    /// `afmoe`: any digits; the first group keeps the text before it.
     WithLead,
 }
 

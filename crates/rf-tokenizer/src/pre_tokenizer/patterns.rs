@@ -12,7 +12,7 @@
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::digits::Grouping;
-use super::{Flags, Step, Tail};
+use super::{Flags, Form, Step, Tail};
 
 /// One step of a pre-tokenizer as the table has it.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ const TABLE: &[Row] = &[
     (&["llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"], &[LLAMA3], LLAMA),
     (&["jais-2"], &[Source::Regex(r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}")], PLAIN),
     (&["dbrx", "smaug-bpe", "glm5"], &[LLAMA3], PLAIN),
-    (&["deepseek-llm"], &[Source::Regex(r"[\r\n]"), Source::Regex(r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+"), Source::Regex(r"\s?[[!-/:-~！-／：-～‘-‟　-。]--\s]+"), Source::Regex(r"\s+$"), Source::Regex(r"[[一-龥ࠀ-一가-퟿]--\s]+"), Source::Regex(r"\p{N}+")], PLAIN),
+    (&["deepseek-llm"], &[Source::Regex(r"[\r\n]"), Source::Regex(r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\x{1F7D}ᾀ-ᾴᾶ-ᾼ\x{1FBE}ῂ-ῄῆ-ῌῐ-\x{1FD3}ῖ-\x{1FDB}ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\x{2126}ℨ\x{212A}-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+"), Source::Regex(r"\s?[[!-/:-~！-／：-～‘-‟　-。]--\s]+"), Source::Regex(r"\s+$"), Source::Regex(r"[[一-龥ࠀ-一가-퟿]--\s]+"), Source::Regex(r"\p{N}+")], PLAIN),
     (&["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"], &[Source::Regex(r"\p{N}{1,3}"), Source::Regex(r"[一-龥぀-ゟ゠-ヿ]+"), DEEPSEEK_V3], PLAIN),
     (&["spark2_5"], &[Source::Regex(r"\p{N}{1,3}"), Source::Regex(r"[一-龥぀-ゟ゠-ヿ]+"), Source::Regex(r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}[\p{S}--~]]?[\p{L}\p{M}]+| ?[\p{P}[\p{S}--~]]+|[\r\n]|\s+(?!\S)|\s+"##), Source::Regex(r"\p{N}")], PLAIN),
     (&["youtu"], &[Source::Regex(r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"), Source::Regex(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")], WHOLE),
@@ -116,18 +116,12 @@ const KIMI: Source = Source::Regex(
     r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 );
 
-const PLAIN: Flags = Flags {
-    add_bos: false,
-    ignore_merges: false,
-    no_default_bos: false,
-    raw_utf8: false,
-    escape_spaces: false,
-    gemma: false,
-};
+const PLAIN: Flags =
+    Flags { form: Form::StandIns, add_bos: false, ignore_merges: false, no_default_bos: false };
 const BOS: Flags = Flags { add_bos: true, ..PLAIN };
 const WHOLE: Flags = Flags { ignore_merges: true, ..PLAIN };
 const LLAMA: Flags = Flags { add_bos: true, ..WHOLE };
 const GLM: Flags = Flags { no_default_bos: true, ..PLAIN };
-const RAW: Flags = Flags { raw_utf8: true, ..PLAIN };
-const SARVAM: Flags = Flags { escape_spaces: true, ..RAW };
-const GEMMA: Flags = Flags { gemma: true, ..SARVAM };
+const RAW: Flags = Flags { form: Form::Utf8, ..PLAIN };
+const SARVAM: Flags = Flags { form: Form::EscapedUtf8, ..PLAIN };
+const GEMMA: Flags = Flags { form: Form::Gemma, ..PLAIN };
