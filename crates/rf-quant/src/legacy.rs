@@ -9,6 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::{
     DType,
     block::{Block, F16Le, assert_layout},
+    rounding::{floor, low_byte, nearest_half_away},
 };
 
 /// A block of [`DType::Q4_0`]: `x = d (q - 8)`.
@@ -195,7 +196,7 @@ impl Block<32> for BlockQ8_0 {
         let inverse = inverse_or_zero(d);
         Self {
             d: F16Le::saturating_from_f32(d),
-            qs: values.map(|x| round_half_away(x * inverse) as i8),
+            qs: values.map(|x| low_byte(nearest_half_away(x * inverse)) as i8),
         }
     }
 }
@@ -230,7 +231,7 @@ fn range(values: &[f32; 32]) -> (f32, f32) {
 /// `floor((x - min) / d + offset)` clamped to `0..=MAX`; the offset holds the half of rounding.
 fn to_levels<const MAX: u8>(values: &[f32; 32], min: f32, d: f32, offset: f32) -> [u8; 32] {
     let inverse = inverse_or_zero(d);
-    values.map(|x| ((x - min) * inverse + offset).clamp(0.0, f32::from(MAX)) as u8)
+    values.map(|x| low_byte(floor(((x - min) * inverse + offset).clamp(0.0, f32::from(MAX)))))
 }
 
 /// Limits a scale to what f16 can hold, for values beyond 8 × 65504.
@@ -242,15 +243,6 @@ fn saturate(d: f32) -> f32 {
 fn inverse_or_zero(d: f32) -> f32 {
     let inverse = 1.0 / d;
     if inverse.is_finite() { inverse } else { 0.0 }
-}
-
-/// Nearest integer, ties away from zero, for magnitudes below 2²².
-///
-/// Not `f32::round`, which is a call per value where the CPU baseline has no such instruction. The
-/// addend is the float before one half: with one half itself, 0.49999997 would become 1.
-fn round_half_away(x: f32) -> i32 {
-    const BEFORE_HALF: f32 = 0.5f32.next_down();
-    (x + BEFORE_HALF.copysign(x)) as i32
 }
 
 fn pack_nibbles(levels: &[u8; 32]) -> [u8; 16] {

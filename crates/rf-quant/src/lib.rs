@@ -38,6 +38,7 @@ mod float;
 mod k_quants;
 mod legacy;
 mod mx;
+mod rounding;
 
 pub use block::{Block, F16Le};
 pub use convert::{dequantize, quantize, quantize_to_vec};

@@ -5,8 +5,11 @@
 //! in closed form. Then scales and minima of all sub-blocks are rounded to multiples of `d` and
 //! `dmin`; the neighbours of the rounded pair are tried too, as one can make up for the other.
 
-use super::fit::{Normalized, SUPER, importance, inverse_or_zero, round, sum, super_scale};
-use crate::F16Le;
+use super::fit::{Moments, Normalized, SUPER, importance, inverse_or_zero, sum, super_scale};
+use crate::{
+    F16Le,
+    rounding::{low_byte, nearest},
+};
 
 /// A quantised super-block before packing.
 pub(super) struct Affine {
@@ -62,7 +65,7 @@ pub(super) fn search<const N: usize, const LEVEL: u8, const SCALE: u8>(
         result.scales[sub] = scale as u8;
         result.mins[sub] = min as u8;
         let line = Line { scale: d * scale, min: dmin * min };
-        *levels = line.levels::<N, LEVEL>(x).map(|level| level as u8);
+        *levels = x.map(line.rounding::<LEVEL>()).map(low_byte);
     }
     result
 }
@@ -78,8 +81,11 @@ impl Line {
     /// The best line found for a sub-block.
     fn fit<const N: usize, const LEVEL: u8>(x: &[f32; N], weights: &[f32; N]) -> Self {
         // Trial scales: the range of values covers this many levels more or less than there are.
-        const STRETCHES: usize = 21;
+        // Plain minimum to maximum comes first.
+        const STRETCHES: i16 = 10;
         const STRETCH: f32 = 0.1;
+        // Differences of errors below this share of the sum of squares are rounding of the sums.
+        const NOISE: f32 = 1e-6;
 
         let low = x.iter().copied().fold(0.0, f32::min);
         let high = x.iter().copied().fold(x[0], f32::max);
@@ -91,21 +97,21 @@ impl Line {
 
         let sums = Sums::new(x, weights);
         let mut best = (flat, f32::INFINITY);
-        for stretch in 0..STRETCHES {
-            let offset = (stretch as f32 - (STRETCHES / 2) as f32) * STRETCH;
-            let trial = Self { scale: span / (f32::from(LEVEL) + offset), min: -low };
-            let fitted = sums.fit(&trial.levels::<N, LEVEL>(x), x, weights);
-            if fitted.1 < best.1 {
+        for stretch in std::iter::once(0).chain(-STRETCHES..=STRETCHES) {
+            let covered = f32::from(LEVEL) + f32::from(stretch) * STRETCH;
+            let trial = Self { scale: span / covered, min: -low };
+            let fitted = sums.fit(&Moments::new(x, weights, trial.rounding::<LEVEL>()));
+            if fitted.1 + NOISE * sums.square < best.1 {
                 best = fitted;
             }
         }
         best.0
     }
 
-    /// The levels nearest to `x`.
-    fn levels<const N: usize, const LEVEL: u8>(self, x: &[f32; N]) -> [f32; N] {
+    /// The function from a value to its nearest level.
+    fn rounding<const LEVEL: u8>(self) -> impl Fn(f32) -> f32 {
         let inverse = inverse_or_zero(self.scale);
-        x.map(|x| round(((x + self.min) * inverse).clamp(0.0, f32::from(LEVEL))))
+        move |x| nearest(((x + self.min) * inverse).clamp(0.0, f32::from(LEVEL)))
     }
 
     /// The best of the multiples of `d` and `dmin` about this line.
@@ -117,14 +123,14 @@ impl Line {
     ) -> (f32, f32) {
         let weights = importance(x);
         let around = |value: f32, step: f32| {
-            let nearest = round((value * inverse_or_zero(step)).min(f32::from(SCALE)));
-            [nearest, nearest - 1.0, nearest + 1.0].map(|n| n.clamp(0.0, f32::from(SCALE)))
+            let closest = nearest((value * inverse_or_zero(step)).min(f32::from(SCALE)));
+            [closest, closest - 1.0, closest + 1.0].map(|n| n.clamp(0.0, f32::from(SCALE)))
         };
         let mut best = ((0.0, 0.0), f32::INFINITY);
         for scale in around(self.scale, d) {
             for min in around(self.min, dmin) {
                 let line = Self { scale: d * scale, min: dmin * min };
-                let error = line.error(&line.levels::<N, LEVEL>(x), x, &weights);
+                let error = line.error::<N, LEVEL>(x, &weights);
                 if error < best.1 {
                     best = ((scale, min), error);
                 }
@@ -133,12 +139,13 @@ impl Line {
         best.0
     }
 
-    fn error<const N: usize>(self, levels: &[f32; N], x: &[f32; N], weights: &[f32; N]) -> f32 {
-        let squares = std::array::from_fn::<_, N, _>(|i| {
-            let error = self.scale * levels[i] - self.min - x[i];
+    /// The weighted squared error of the nearest levels.
+    fn error<const N: usize, const LEVEL: u8>(self, x: &[f32; N], weights: &[f32; N]) -> f32 {
+        let level = self.rounding::<LEVEL>();
+        sum::<N>(|i| {
+            let error = self.scale * level(x[i]) - self.min - x[i];
             weights[i] * error * error
-        });
-        sum(&squares)
+        })
     }
 }
 
@@ -152,25 +159,15 @@ struct Sums {
 impl Sums {
     fn new<const N: usize>(x: &[f32; N], weights: &[f32; N]) -> Self {
         Self {
-            weights: sum(weights),
-            x: sum(&std::array::from_fn::<_, N, _>(|i| weights[i] * x[i])),
-            square: sum(&std::array::from_fn::<_, N, _>(|i| weights[i] * x[i] * x[i])),
+            weights: sum::<N>(|i| weights[i]),
+            x: sum::<N>(|i| weights[i] * x[i]),
+            square: sum::<N>(|i| weights[i] * x[i] * x[i]),
         }
     }
 
     /// The line of least weighted squared error for given levels, and that error:
     /// the minimum of `Σ w (scale q - min - x)²` with `min >= 0`.
-    fn fit<const N: usize>(
-        &self,
-        levels: &[f32; N],
-        x: &[f32; N],
-        weights: &[f32; N],
-    ) -> (Line, f32) {
-        let weighted = std::array::from_fn::<_, N, _>(|i| weights[i] * levels[i]);
-        let q = sum(&weighted);
-        let qq = sum(&std::array::from_fn::<_, N, _>(|i| weighted[i] * levels[i]));
-        let qx = sum(&std::array::from_fn::<_, N, _>(|i| weighted[i] * x[i]));
-
+    fn fit(&self, &Moments { q, qq, qx }: &Moments) -> (Line, f32) {
         let scale = (self.weights * qx - q * self.x) / (self.weights * qq - q * q);
         let min = (scale * q - self.x) / self.weights;
         let line = if min > 0.0 { Line { scale, min } } else { Line { scale: qx / qq, min: 0.0 } };

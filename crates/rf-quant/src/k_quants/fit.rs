@@ -46,27 +46,55 @@ pub(super) fn super_scale(extreme: f32, steps: f32, factor: f32) -> (F16Le, f32)
 
 /// How much the error of each value counts: more for large values, which move a dot product more.
 pub(super) fn importance<const N: usize>(x: &[f32; N]) -> [f32; N] {
-    let mean_square = sum(&x.map(|x| x * x)) / N as f32;
+    let mean_square = sum::<N>(|i| x[i] * x[i]) / N as f32;
     let rms = mean_square.sqrt();
     x.map(|x| rms + x.abs())
 }
 
-/// Nearest integer, ties to even, for magnitudes below 2²²; a float without room for a fraction
-/// rounds by itself. Unlike `f32::round_ties_even` this is no call on a baseline CPU.
-pub(super) fn round(x: f32) -> f32 {
-    const NO_FRACTION: f32 = 1.5 * (1 << 23) as f32;
-    (x + NO_FRACTION) - NO_FRACTION
-}
+/// Lanes of a sum: independent of each other, so that the loop vectorises.
+pub(super) const LANES: usize = 8;
 
-/// The sum, in eight lanes so that it vectorises.
-pub(super) fn sum<const N: usize>(x: &[f32; N]) -> f32 {
-    let mut lanes = [0.0; 8];
-    for chunk in x.as_chunks::<8>().0 {
-        for (lane, x) in lanes.iter_mut().zip(chunk) {
-            *lane += x;
+/// The sum of `term(i)` for `i` in `0..N`, a multiple of [`LANES`].
+pub(super) fn sum<const N: usize>(term: impl Fn(usize) -> f32) -> f32 {
+    let mut sums = [0.0; LANES];
+    for first in (0..N).step_by(LANES) {
+        for (lane, sum) in sums.iter_mut().enumerate() {
+            *sum += term(first + lane);
         }
     }
-    lanes.iter().sum()
+    sums.iter().sum()
+}
+
+/// What least squares needs of a trial rounding `q` of a sub-block.
+pub(super) struct Moments {
+    /// `Σ w q`
+    pub(super) q: f32,
+    /// `Σ w q²`
+    pub(super) qq: f32,
+    /// `Σ w q x`
+    pub(super) qx: f32,
+}
+
+impl Moments {
+    /// Moments of `q = round(x)`.
+    pub(super) fn new<const N: usize>(
+        x: &[f32; N],
+        weights: &[f32; N],
+        round: impl Fn(f32) -> f32,
+    ) -> Self {
+        let (mut q, mut qq, mut qx) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+        for (x, weights) in x.as_chunks::<LANES>().0.iter().zip(weights.as_chunks::<LANES>().0) {
+            for lane in 0..LANES {
+                let level = round(x[lane]);
+                let weighted = weights[lane] * level;
+                q[lane] += weighted;
+                qq[lane] += weighted * level;
+                qx[lane] += weighted * x[lane];
+            }
+        }
+        let [q, qq, qx] = [q, qq, qx].map(|lanes| lanes.iter().sum());
+        Self { q, qq, qx }
+    }
 }
 
 /// `1 / x`, or 0 for 0.

@@ -2,8 +2,11 @@
 //!
 //! Two stages as in `affine`, with a line through 0 in place of one with a minimum.
 
-use super::fit::{Normalized, SUPER, importance, inverse_or_zero, round, sum, super_scale};
-use crate::F16Le;
+use super::fit::{Moments, Normalized, SUPER, importance, inverse_or_zero, sum, super_scale};
+use crate::{
+    F16Le,
+    rounding::{low_byte, nearest},
+};
 
 /// A quantised super-block before packing.
 pub(super) struct Symmetric {
@@ -33,7 +36,7 @@ pub(super) fn search<const HALF: u8, const SCALE: u8>(values: &[f32; SUPER]) -> 
     for (sub, (x, levels)) in subs.iter().zip(levels).enumerate() {
         let scale = round_scale::<HALF, SCALE>(fits[sub], d, x);
         result.scales[sub] = scale as i8;
-        *levels = quantize::<HALF>(x, d * scale).map(|q| (q + f32::from(HALF)) as u8);
+        *levels = x.map(rounding::<HALF>(d * scale)).map(|q| low_byte(q + f32::from(HALF)));
     }
     result
 }
@@ -50,10 +53,8 @@ fn fit_scale<const HALF: u8>(x: &[f32; 16], weights: &[f32; 16]) -> f32 {
     let mut best = (0.0, 0.0);
     for stretch in 0..STRETCHES {
         let offset = (stretch as f32 - (STRETCHES / 2) as f32) * STRETCH;
-        let q = quantize::<HALF>(x, -extreme / (f32::from(HALF) + offset));
-        let weighted: [f32; 16] = std::array::from_fn(|i| weights[i] * q[i]);
-        let qq = sum(&std::array::from_fn::<_, 16, _>(|i| weighted[i] * q[i]));
-        let qx = sum(&std::array::from_fn::<_, 16, _>(|i| weighted[i] * x[i]));
+        let trial = -extreme / (f32::from(HALF) + offset);
+        let Moments { qq, qx, .. } = Moments::new(x, weights, rounding::<HALF>(trial));
         // Least squares: scale = qx / qq lowers the error by qx² / qq.
         let gain = qx * qx / qq;
         if gain > best.1 {
@@ -67,16 +68,17 @@ fn fit_scale<const HALF: u8>(x: &[f32; 16], weights: &[f32; 16]) -> f32 {
 fn round_scale<const HALF: u8, const SCALE: u8>(scale: f32, d: f32, x: &[f32; 16]) -> f32 {
     let weights = importance(x);
     let limit = f32::from(SCALE);
-    let nearest = round((scale * inverse_or_zero(d)).clamp(-limit, limit - 1.0));
+    let closest = nearest((scale * inverse_or_zero(d)).clamp(-limit, limit));
     let mut best = (0.0, f32::INFINITY);
-    for step in [0.0, -1.0, 1.0] {
-        let steps = (nearest + step).clamp(-limit, limit - 1.0);
-        let q = quantize::<HALF>(x, d * steps);
-        let squares = std::array::from_fn::<_, 16, _>(|i| {
-            let error = d * steps * q[i] - x[i];
+    // The ranges of both scale and `q` reach further below 0, so the opposite sign may do better.
+    let around = [0.0, -1.0, 1.0].map(|step| closest + step);
+    for steps in around.into_iter().chain(around.map(|steps| -steps)) {
+        let steps = steps.clamp(-limit, limit - 1.0);
+        let q = rounding::<HALF>(d * steps);
+        let error = sum::<16>(|i| {
+            let error = d * steps * q(x[i]) - x[i];
             weights[i] * error * error
         });
-        let error = sum(&squares);
         if error < best.1 {
             best = (steps, error);
         }
@@ -84,9 +86,9 @@ fn round_scale<const HALF: u8, const SCALE: u8>(scale: f32, d: f32, x: &[f32; 16
     best.0
 }
 
-/// The integers nearest to `x / scale`.
-fn quantize<const HALF: u8>(x: &[f32; 16], scale: f32) -> [f32; 16] {
+/// The function from a value to the integer nearest to `x / scale`.
+fn rounding<const HALF: u8>(scale: f32) -> impl Fn(f32) -> f32 {
     let inverse = inverse_or_zero(scale);
     let limit = f32::from(HALF);
-    x.map(|x| round((x * inverse).clamp(-limit, limit - 1.0)))
+    move |x| nearest((x * inverse).clamp(-limit, limit - 1.0))
 }

@@ -1,0 +1,48 @@
+//! Rounding of floats to small integers in plain additions.
+//!
+//! `f32::round` and its relatives are a call per value where the CPU baseline (SSE2) has no such
+//! instruction, and `as` conversions check for NaN and overflow one value at a time. These functions
+//! are additions and selections, so loops over them vectorise. All are for magnitudes below 2²².
+
+/// A float so large that its last bit counts ones: adding it rounds the fraction away, ties to even,
+/// and leaves the integer in the low bits. The half on top of 2²³ makes room for negative integers.
+const ONES: f32 = 1.5 * (1 << 23) as f32;
+
+/// Nearest integer, ties to even.
+pub(crate) fn nearest(x: f32) -> f32 {
+    (x + ONES) - ONES
+}
+
+/// Nearest integer, ties away from zero.
+pub(crate) fn nearest_half_away(x: f32) -> f32 {
+    // With one half itself, 0.49999997 would become 1.
+    const BEFORE_HALF: f32 = 0.5f32.next_down();
+    floor(x.abs() + BEFORE_HALF).copysign(x)
+}
+
+/// Next integer below or equal.
+pub(crate) fn floor(x: f32) -> f32 {
+    let nearest = nearest(x);
+    nearest - if nearest > x { 1.0 } else { 0.0 }
+}
+
+/// The low byte, two's complement, of a float that is an integer already.
+pub(crate) fn low_byte(integer: f32) -> u8 {
+    (integer + ONES).to_bits() as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_agrees_with_the_standard_library() {
+        let edges = (-1040..=1040).map(|eighths| eighths as f32 / 8.0);
+        for x in edges.flat_map(|x| [x.next_down(), x, x.next_up()]) {
+            assert_eq!(nearest(x), x.round_ties_even(), "{x}");
+            assert_eq!(nearest_half_away(x), x.round(), "{x}");
+            assert_eq!(floor(x), x.floor(), "{x}");
+            assert_eq!(low_byte(x.floor()), x.floor() as i32 as u8, "{x}");
+        }
+    }
+}

