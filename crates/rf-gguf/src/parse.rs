@@ -22,9 +22,6 @@ pub(crate) const MAX_ARRAY_DEPTH: usize = 4;
 const MIN_ENTRY_BYTES: u64 = 8 + 1 + 4 + 1;
 const MIN_TENSOR_BYTES: u64 = 8 + 1 + 4 + 8 + 4 + 8;
 
-/// Room reserved on the word of a count alone; more grows as items really come.
-const MAX_RESERVED_ITEMS: u64 = 1024;
-
 /// A file taken apart.
 pub(crate) struct Parsed {
     pub(crate) version: u32,
@@ -44,13 +41,23 @@ pub(crate) fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {
     let metadata = metadata(&mut cursor, entry_count)?;
     let alignment = alignment(&metadata)?;
 
-    let mut entries = Vec::with_capacity(tensor_count.min(MAX_RESERVED_ITEMS) as usize);
+    let mut entries = Vec::new();
     for index in 0..tensor_count {
+        reserve_next(&mut entries, tensor_count);
         entries.push(tensor_entry(&mut cursor, index, alignment)?);
     }
     let data_start = cursor.offset().next_multiple_of(alignment);
     let tensors = place_tensors(&entries, data_start, source)?;
     Ok(Parsed { version, alignment, metadata, tensors })
+}
+
+/// Makes room for the next of `count` items: in steps, so that a count alone reserves little, and
+/// never for more than there will be.
+fn reserve_next<T>(items: &mut Vec<T>, count: u64) {
+    if items.len() == items.capacity() {
+        let missing = count.saturating_sub(items.len() as u64) as usize;
+        items.reserve_exact(missing.min(items.len().max(64)));
+    }
 }
 
 fn version(cursor: &mut Cursor<'_>, bytes: &[u8]) -> Result<u32, Error> {
@@ -79,8 +86,9 @@ fn version(cursor: &mut Cursor<'_>, bytes: &[u8]) -> Result<u32, Error> {
 }
 
 fn metadata(cursor: &mut Cursor<'_>, count: u64) -> Result<Metadata, Error> {
-    let mut entries = Vec::with_capacity(count.min(MAX_RESERVED_ITEMS) as usize);
+    let mut entries = Vec::new();
     for index in 0..count {
+        reserve_next(&mut entries, count);
         let offset = cursor.offset();
         let key = cursor.name().map_err(|fault| fault.about(Subject::Entry(index)))?;
         let value = value(cursor).map_err(|fault| fault.about(Subject::Key(key.to_owned())))?;
@@ -136,7 +144,12 @@ fn array(cursor: &mut Cursor<'_>, depth: usize) -> Result<Array, Fault> {
         }
         ValueKind::String => Array::String(strings(cursor, count)?),
         ValueKind::Array => {
-            Array::Array((0..count).map(|_| array(cursor, depth + 1)).collect::<Result<_, _>>()?)
+            let mut items = Vec::new();
+            for _ in 0..count {
+                reserve_next(&mut items, count);
+                items.push(array(cursor, depth + 1)?);
+            }
+            Array::Array(items)
         }
     })
 }

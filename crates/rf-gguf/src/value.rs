@@ -186,15 +186,15 @@ impl Array {
 /// Many strings in one allocation: a vocabulary has 150 000 of them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StringArray {
-    text: String,
+    text: Box<str>,
     // ends[i] is where string i ends and string i + 1 starts; always a character boundary.
-    ends: Vec<u32>,
+    ends: Box<[u32]>,
 }
 
 impl StringArray {
     /// The parts must fit: ascending ends, on character boundaries, the last one the length of the text.
-    pub(crate) const fn from_parts(text: String, ends: Vec<u32>) -> Self {
-        Self { text, ends }
+    pub(crate) fn from_parts(text: String, ends: Vec<u32>) -> Self {
+        Self { text: text.into(), ends: ends.into() }
     }
 
     /// The number of strings.
@@ -230,14 +230,12 @@ impl<S: AsRef<str>> FromIterator<S> for StringArray {
     ///
     /// When the strings take more than 4 GiB together, which the reader never lets through.
     fn from_iter<I: IntoIterator<Item = S>>(strings: I) -> Self {
-        let mut array = Self::default();
+        let (mut text, mut ends) = (String::new(), Vec::new());
         for string in strings {
-            array.text.push_str(string.as_ref());
-            let end =
-                u32::try_from(array.text.len()).expect("the strings of an array fit in 4 GiB");
-            array.ends.push(end);
+            text.push_str(string.as_ref());
+            ends.push(u32::try_from(text.len()).expect("the strings of an array fit in 4 GiB"));
         }
-        array
+        Self::from_parts(text, ends)
     }
 }
 

@@ -1,0 +1,87 @@
+//! Files that other programs wrote.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rf_gguf::{Gguf, GgufWriter};
+
+#[test]
+fn files_of_other_programs_open() {
+    for folder in ["models", "golden/arch", "vocabs"] {
+        for path in gguf_files(folder) {
+            let model = Gguf::open(&path).unwrap();
+            model.check_types().unwrap();
+            assert_eq!(model.file_bytes(), fs::metadata(&path).unwrap().len());
+            let architecture = model.metadata().required_str("general.architecture").unwrap();
+            if folder == "vocabs" {
+                assert!(model.tensors().is_empty());
+                assert!(
+                    model.metadata().required_strings("tokenizer.ggml.tokens").unwrap().len()
+                        > 30_000
+                );
+            } else {
+                let layers = model.metadata().required_u32(&format!("{architecture}.block_count"));
+                assert!(layers.unwrap() > 0);
+                let embeddings = model.required_tensor("token_embd.weight").unwrap();
+                let width = model.metadata().u64(&format!("{architecture}.embedding_length"));
+                assert_eq!(Some(embeddings.shape()[0]), width.unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_copy_through_the_writer_has_the_same_bytes() {
+    for path in gguf_files("models").into_iter().chain(gguf_files("vocabs")) {
+        let model = Gguf::open(&path).unwrap();
+        let mut writer = GgufWriter::new();
+        for (key, value) in model.metadata().iter() {
+            writer.add(key, value.clone()).unwrap();
+        }
+        for tensor in model.tensors() {
+            writer.add_tensor(tensor.name(), tensor.shape(), tensor.dtype().unwrap()).unwrap();
+        }
+        let mut copy = Vec::new();
+        writer
+            .write_to(&mut copy, |tensor, out| {
+                Ok(out.write_all(&model.required_tensor(tensor.name())?.data())?)
+            })
+            .unwrap();
+        let original = fs::read(&path).unwrap();
+        let same = original.len().min(copy.len());
+        assert!(copy[..same] == original[..same], "{}", path.display());
+        // Writers differ in whether they pad after the last byte.
+        assert!(copy[same..].iter().chain(&original[same..]).all(|&byte| byte == 0));
+        assert!(copy.len().abs_diff(original.len()) < 32);
+    }
+}
+
+#[test]
+fn a_vocabulary_of_128_thousand_tokens_opens_at_once() {
+    for path in gguf_files("vocabs") {
+        let start = Instant::now();
+        let model = Gguf::open(&path).unwrap();
+        let elapsed = start.elapsed();
+        let tokens = model.metadata().required_strings("tokenizer.ggml.tokens").unwrap();
+        println!("{}: {} tokens in {elapsed:?}", path.display(), tokens.len());
+        // Wide of the real time, for loaded machines and builds without optimisation.
+        assert!(elapsed.as_millis() < 1000, "{}: {elapsed:?}", path.display());
+    }
+}
+
+/// The GGUF files in a folder of test data, which need not be there.
+#[expect(clippy::print_stdout, reason = "a skipped test says so")]
+fn gguf_files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(folder);
+    let Ok(entries) = fs::read_dir(&folder) else {
+        println!("skipped: no test data in {}", folder.display());
+        return Vec::new();
+    };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut paths: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "gguf")).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "no files in {}", folder.display());
+    paths
+}
