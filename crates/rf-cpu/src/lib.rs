@@ -1,1 +1,98 @@
-//! CPU backend: SIMD tiers and threading.
+//! The CPU backend: SIMD tiers, packed weights, one parallel region per batch.
+//!
+//! [`CpuBackend`] implements [`rf_graph::Backend`]. Weights are packed into panels of 16 rows when a
+//! program is compiled, and every kernel is written once over a 16-lane vector interface that each
+//! [`Tier`] implements, so all tiers, any number of threads and any batch compute the same bits.
+//!
+//! Start reading at `exec`, then `panel` (the layout of weights) and `simd`. In the layering this
+//! crate stands beside the other backends, above rf-graph; it knows no model and no file format.
+//!
+//! ```
+//! use rf_cpu::{CpuBackend, CpuOptions, Tier};
+//! use rf_graph::Backend;
+//!
+//! let backend = CpuBackend::new(CpuOptions { threads: Some(2), tier: Some(Tier::best()) })?;
+//! assert!(backend.description().contains("2 threads"));
+//! # Ok::<(), rf_graph::BackendError>(())
+//! ```
+
+mod exec;
+mod kv;
+mod machine;
+mod panel;
+mod simd;
+mod team;
+
+use std::sync::{Arc, Mutex};
+
+use rf_graph::{Backend, BackendError, Executor, Fusions, Program, Progress};
+
+pub use simd::{Tier, UnknownTier};
+use team::Team;
+
+/// How to use the CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuOptions {
+    /// Threads; by default one per physical core that this process may use.
+    pub threads: Option<usize>,
+    /// Instruction set; by default the best of this CPU.
+    pub tier: Option<Tier>,
+}
+
+/// Runs programs on the CPU.
+pub struct CpuBackend {
+    tier: Tier,
+    team: Arc<Mutex<Team>>,
+    threads: usize,
+}
+
+impl CpuBackend {
+    /// Detects the CPU and starts the threads, which sleep until there is work.
+    ///
+    /// # Errors
+    ///
+    /// If the threads cannot be started.
+    pub fn new(options: CpuOptions) -> Result<Self, BackendError> {
+        let threads = options.threads.unwrap_or_else(machine::default_threads).max(1);
+        let tier = options.tier.unwrap_or_else(Tier::best);
+        Ok(Self { tier, team: Arc::new(Mutex::new(Team::new(threads)?)), threads })
+    }
+
+    /// The instruction set in use.
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// The number of threads.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+}
+
+impl Backend for CpuBackend {
+    fn name(&self) -> &'static str {
+        "CPU"
+    }
+
+    fn description(&self) -> String {
+        let s = if self.threads == 1 { "" } else { "s" };
+        format!("{}, {} thread{s}", self.tier, self.threads)
+    }
+
+    fn fusions(&self) -> Fusions {
+        Fusions::ALL
+    }
+
+    fn available_memory_bytes(&self) -> Option<u64> {
+        machine::available_memory_bytes()
+    }
+
+    fn compile(
+        &self,
+        program: Program,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Executor>, BackendError> {
+        let team = Arc::clone(&self.team);
+        Ok(Box::new(exec::CpuExecutor::new(self.tier, team, program, progress)?))
+    }
+}

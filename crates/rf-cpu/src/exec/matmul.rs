@@ -1,0 +1,409 @@
+//! Products: the operand is prepared once for all projections, panels are shared out.
+
+use rf_graph::{Graph, MatMul, Projection, Prologue, ValueId, WeightId};
+
+use super::steps::Step;
+use super::{Loaded, Region, StepIndex, rows};
+use crate::simd::LANES;
+use crate::simd::activations::{ACT_BLOCK, ActBlock, Quantize, RowSource};
+use crate::simd::attention::AttentionScratch;
+use crate::simd::kernels::{
+    FloatMatMul, Gemm, GemmScratch, MAX_PANELS, MatVec, Operand, Target, has_gemm,
+};
+use crate::team::{Member, Rows, Shared};
+
+/// From so many tokens on, unpacking tiles first is cheaper than unpacking in registers.
+const GEMM_TOKENS: usize = 9;
+
+/// [`rf_graph::Op::MatMul`] and the operands that its formats want.
+pub(super) struct MatMulStep {
+    op: MatMul,
+    float: bool,
+    /// Groups of int8 operands that are wanted: 32, 256 or both.
+    groups: Vec<usize>,
+}
+
+impl MatMulStep {
+    pub(super) fn new(op: MatMul, weights: &[Loaded]) -> Self {
+        let mut step = Self { op, float: false, groups: Vec::new() };
+        for p in &step.op.projections {
+            let Loaded::Matrix(m) = &weights[p.weight.index()] else { continue };
+            match Operand::of(m.dtype()) {
+                Operand::Float => step.float = true,
+                Operand::Int8 { group } if !step.groups.contains(&group) => step.groups.push(group),
+                Operand::Int8 { .. } => {}
+            }
+        }
+        step
+    }
+
+    /// Columns of the operand.
+    fn columns(&self, graph: &Graph) -> usize {
+        graph.value(self.op.prologue.inputs()[0]).width
+    }
+}
+
+/// [`rf_graph::Op::ExpertMatMul`] and the operands that its formats want.
+pub(super) struct ExpertMatMulStep {
+    pub(super) x: ValueId,
+    pub(super) route: ValueId,
+    pub(super) weights: Vec<WeightId>,
+    pub(super) out: ValueId,
+    columns: usize,
+    groups: Vec<usize>,
+}
+
+impl ExpertMatMulStep {
+    pub(super) fn new(
+        [x, route, out]: [ValueId; 3],
+        weights: Vec<WeightId>,
+        loaded: &[Loaded],
+    ) -> Self {
+        let mut step = Self { x, route, weights, out, columns: 0, groups: Vec::new() };
+        for weight in &step.weights {
+            let Loaded::Matrix(m) = &loaded[weight.index()] else { continue };
+            step.columns = m.columns();
+            match Operand::of(m.dtype()) {
+                Operand::Int8 { group } if !step.groups.contains(&group) => step.groups.push(group),
+                _ => {}
+            }
+        }
+        step
+    }
+
+    /// 1 if all slots of a token read the same row, else the number of slots.
+    fn operand_rows_per_token(&self, graph: &Graph) -> usize {
+        graph.value(self.x).width / self.columns
+    }
+}
+
+/// Operands of the product under way, for the whole team.
+pub(super) struct OperandBuffers {
+    /// `[tokens, columns]`, for float formats whose operand is no value.
+    float: Vec<f32>,
+    /// `[columns / 256, tokens]` by group: 32, 256.
+    int8: [Vec<ActBlock>; 2],
+    columns: usize,
+    max_tokens: usize,
+}
+
+/// [`OperandBuffers`] during a region.
+#[derive(Clone, Copy)]
+pub(super) struct SharedOperands<'a> {
+    float: Shared<'a, f32>,
+    int8: [Shared<'a, ActBlock>; 2],
+}
+
+/// What each thread has for itself.
+pub(super) struct Scratch {
+    float: Vec<f32>,
+    int8: [Vec<ActBlock>; 2],
+    gemm: GemmScratch,
+    pub(super) attention: AttentionScratch,
+}
+
+fn group_index(group: usize) -> usize {
+    usize::from(group != 32)
+}
+
+impl OperandBuffers {
+    pub(super) fn new(steps: &[Step], graph: &Graph, max_tokens: usize) -> Self {
+        let mut buffers =
+            Self { float: Vec::new(), int8: [Vec::new(), Vec::new()], columns: 0, max_tokens };
+        let mut float = 0;
+        let mut int8 = [0; 2];
+        for step in steps {
+            let mut want = |group: usize, blocks: usize| {
+                let wanted = &mut int8[group_index(group)];
+                *wanted = blocks.max(*wanted);
+            };
+            match step {
+                Step::MatMul(m) => {
+                    let columns = m.columns(graph);
+                    buffers.columns = buffers.columns.max(columns);
+                    if m.float && !matches!(m.op.prologue, Prologue::Plain(_)) {
+                        float = float.max(columns);
+                    }
+                    m.groups.iter().for_each(|g| want(*g, columns.div_ceil(ACT_BLOCK)));
+                }
+                Step::ExpertMatMul(m) => {
+                    let blocks = m.operand_rows_per_token(graph) * m.columns.div_ceil(ACT_BLOCK);
+                    m.groups.iter().for_each(|g| want(*g, blocks));
+                }
+                _ => {}
+            }
+        }
+        buffers.float = vec![0.0; float * max_tokens];
+        buffers.int8 = int8.map(|blocks| vec![ActBlock::ZERO; blocks * max_tokens]);
+        buffers
+    }
+
+    pub(super) fn share(&mut self) -> SharedOperands<'_> {
+        let [a, b] = &mut self.int8;
+        SharedOperands {
+            float: Shared::new(&mut self.float),
+            int8: [Shared::new(a), Shared::new(b)],
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(self.float.as_slice())
+            + self.int8.iter().map(|b| size_of_val(b.as_slice())).sum::<usize>()
+    }
+}
+
+impl Scratch {
+    pub(super) fn new(buffers: &OperandBuffers) -> Self {
+        let blocks = |wanted: &Vec<ActBlock>| {
+            let count = if wanted.is_empty() { 0 } else { buffers.columns.div_ceil(ACT_BLOCK) };
+            vec![ActBlock::ZERO; count]
+        };
+        Self {
+            float: vec![0.0; if buffers.float.is_empty() { 0 } else { buffers.columns }],
+            int8: [blocks(&buffers.int8[0]), blocks(&buffers.int8[1])],
+            gemm: GemmScratch::new(buffers.max_tokens),
+            attention: AttentionScratch::default(),
+        }
+    }
+}
+
+/// Operands of a product, ready.
+#[derive(Clone, Copy)]
+struct Operands<'a> {
+    float: Option<Rows<'a>>,
+    int8: [&'a [ActBlock]; 2],
+}
+
+impl Region<'_> {
+    pub(super) fn matmul(
+        &self,
+        member: &Member<'_>,
+        index: StepIndex,
+        step: &MatMulStep,
+        scratch: &mut Scratch,
+    ) {
+        let tokens = self.num_rows(step.op.prologue.inputs()[0]);
+        if tokens == 0 {
+            return;
+        }
+        let blocked = tokens >= GEMM_TOKENS;
+        let Scratch { float, int8, gemm, .. } = scratch;
+        let operands = if tokens == 1 {
+            // Cheaper for each thread to do it all than to meet at a barrier.
+            let [a, b] = int8;
+            let own = SharedOperands {
+                float: Shared::new(float),
+                int8: [Shared::new(a), Shared::new(b)],
+            };
+            self.prepare(step, own, 0..1, tokens, blocked);
+            self.operands(step, own, tokens)
+        } else {
+            self.prepare(step, self.operands, member.share(tokens), tokens, blocked);
+            member.barrier();
+            self.operands(step, self.operands, tokens)
+        };
+        let panels: usize =
+            step.op.projections.iter().map(|p| self.matrix(p.weight).num_panels()).sum();
+        // Small chunks end together; a multiple of 4 panels suits the float kernels.
+        let chunk = (panels / (member.threads * 8)).next_multiple_of(4).clamp(4, 64);
+        for range in member.steal(index.first_loop(), panels, chunk) {
+            let mut first = 0;
+            for p in &step.op.projections {
+                let end = first + self.matrix(p.weight).num_panels();
+                let here = range.start.max(first)..range.end.min(end);
+                if !here.is_empty() {
+                    let own = here.start - first..here.end - first;
+                    self.panels(step, p, own, operands, tokens, gemm);
+                }
+                first = end;
+            }
+        }
+    }
+
+    /// [`rf_graph::Op::ExpertMatMul`]: every (token, slot) is a product with its expert's matrix.
+    pub(super) fn expert_matmul(
+        &self,
+        member: &Member<'_>,
+        index: StepIndex,
+        step: &ExpertMatMulStep,
+    ) {
+        let per_token = step.operand_rows_per_token(self.graph);
+        let (tokens, used) = (self.tokens(), self.graph.value(step.route).width / 2);
+        let operand_rows = tokens * per_token;
+        let x = Rows { data: self.rows(step.x).data, width: step.columns };
+        for row in member.share(operand_rows) {
+            for &group in &step.groups {
+                let int8 = self.operands.int8[group_index(group)];
+                let last = (step.columns.div_ceil(ACT_BLOCK) - 1) * operand_rows + row + 1;
+                // SAFETY: of this range the kernel writes every `operand_rows`-th block, this row's.
+                let blocks = unsafe { int8.get_mut(row..last) };
+                // SAFETY: written before the last barrier.
+                let source = RowSource::Plain(unsafe { x.row(row) });
+                self.tier.run(Quantize { source, group, bias: 0, blocks, stride: operand_rows });
+            }
+        }
+        member.barrier();
+
+        let route = self.rows(step.route);
+        let out = self.rows(step.out);
+        let outputs = out.width / used;
+        let out = Rows { data: out.data, width: outputs };
+        let panels = outputs.div_ceil(LANES);
+        // One (token, slot) at a time, in a few parts.
+        let chunk = panels.div_ceil(member.threads * 2).next_multiple_of(4);
+        let parts = panels.div_ceil(chunk);
+        for range in member.steal(index.first_loop(), tokens * used * parts, 1) {
+            for item in range {
+                let (row, part) = (item / parts, item % parts);
+                let (token, slot) = (row / used, row % used);
+                // SAFETY: written before the last barrier.
+                let expert = unsafe { route.row(token) }[slot] as usize;
+                let weight = self.matrix(step.weights[expert]);
+                let panels = part * chunk..panels.min((part + 1) * chunk);
+                let x_row = if per_token == 1 { token } else { row };
+                let target = Target { out, bias: None, residual: None, first_row: row };
+                match Operand::of(weight.dtype()) {
+                    Operand::Float => {
+                        let first = x_row * step.columns;
+                        let data = x.data.part(first..first + step.columns);
+                        let x = Rows { data, width: step.columns };
+                        self.tier.run(FloatMatMul { weight, panels, x, tokens: 1, target });
+                    }
+                    Operand::Int8 { group } => {
+                        let blocks = step.columns.div_ceil(ACT_BLOCK) * operand_rows;
+                        let int8 = self.operands.int8[group_index(group)];
+                        // SAFETY: written before the last barrier.
+                        let activations = unsafe { int8.get(x_row..blocks) };
+                        self.tier.run(MatVec {
+                            weight,
+                            panels,
+                            activations,
+                            stride: operand_rows,
+                            tokens: 1,
+                            target,
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Evaluates the prologue for some tokens, in every form that is wanted.
+    fn prepare(
+        &self,
+        step: &MatMulStep,
+        buffers: SharedOperands<'_>,
+        share: std::ops::Range<usize>,
+        tokens: usize,
+        blocked: bool,
+    ) {
+        let columns = step.columns(self.graph);
+        for token in share {
+            // SAFETY: the prologue's values were written before the last barrier.
+            let row = |id| unsafe { self.rows(id).row(token) };
+            let source = match step.op.prologue {
+                Prologue::Plain(x) => RowSource::Plain(row(x)),
+                Prologue::RmsNorm { x, weight, eps } => {
+                    rows::norm_source(self.tier, row(x), self.vector(weight), eps)
+                }
+                Prologue::Glu { activation, gate, up } => {
+                    RowSource::Glu { activation, gate: row(gate), up: row(up) }
+                }
+            };
+            if step.float && !matches!(step.op.prologue, Prologue::Plain(_)) {
+                // SAFETY: each token is one member's.
+                let out = unsafe { buffers.float.get_mut(token * columns..(token + 1) * columns) };
+                rows::evaluate(self.tier, source, out);
+            }
+            for &group in &step.groups {
+                let int8 = buffers.int8[group_index(group)];
+                let last = (columns.div_ceil(ACT_BLOCK) - 1) * tokens + token + 1;
+                // SAFETY: of this range the kernel writes every `tokens`-th block, this token's.
+                let blocks = unsafe { int8.get_mut(token..last) };
+                let bias = if blocked { self.tier.bias() } else { 0 };
+                self.tier.run(Quantize { source, group, bias, blocks, stride: tokens });
+            }
+        }
+    }
+
+    /// The operands that [`Self::prepare`] made.
+    fn operands<'b>(
+        &self,
+        step: &MatMulStep,
+        buffers: SharedOperands<'b>,
+        tokens: usize,
+    ) -> Operands<'b>
+    where
+        Self: 'b,
+    {
+        let columns = step.columns(self.graph);
+        let float = step.float.then(|| match step.op.prologue {
+            Prologue::Plain(x) => self.rows(x),
+            _ => Rows { data: buffers.float.part(0..tokens * columns), width: columns },
+        });
+        let int8 = [32, 256].map(|group| {
+            let wanted = step.groups.contains(&group);
+            let blocks = if wanted { columns.div_ceil(ACT_BLOCK) * tokens } else { 0 };
+            // SAFETY: written before the last barrier.
+            unsafe { buffers.int8[group_index(group)].get(0..blocks) }
+        });
+        Operands { float, int8 }
+    }
+
+    /// Some panels of one projection.
+    fn panels(
+        &self,
+        step: &MatMulStep,
+        projection: &Projection,
+        panels: std::ops::Range<usize>,
+        operands: Operands<'_>,
+        tokens: usize,
+        scratch: &mut GemmScratch,
+    ) {
+        let weight = self.matrix(projection.weight);
+        let target = Target {
+            out: self.rows(projection.out),
+            bias: projection.bias.map(|b| self.vector(b)),
+            residual: step.op.residual.map(|r| self.rows(r)),
+            first_row: 0,
+        };
+        let group = match (Operand::of(weight.dtype()), operands.float) {
+            (Operand::Int8 { group }, _) => group,
+            (Operand::Float, Some(x)) => {
+                self.tier.run(FloatMatMul { weight, panels, x, tokens, target });
+                return;
+            }
+            (Operand::Float, None) => unreachable!("the float operand was prepared"),
+        };
+        let activations = operands.int8[group_index(group)];
+        if tokens < GEMM_TOKENS || !has_gemm(weight.dtype()) {
+            let stride = tokens;
+            self.tier.run(MatVec { weight, panels, activations, stride, tokens, target });
+            return;
+        }
+        let mut first_panel = panels.start;
+        while first_panel < panels.end {
+            if self.tier.has_wide_registers() && panels.end - first_panel >= MAX_PANELS {
+                self.tier.run(Gemm::<MAX_PANELS> {
+                    weight,
+                    first_panel,
+                    activations,
+                    tokens,
+                    target,
+                    scratch,
+                });
+                first_panel += MAX_PANELS;
+            } else {
+                self.tier.run(Gemm::<1> {
+                    weight,
+                    first_panel,
+                    activations,
+                    tokens,
+                    target,
+                    scratch,
+                });
+                first_panel += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The executor: a program as steps, and the region in which a team walks them.
+
+#![expect(unsafe_code, reason = "parts of shared buffers, disjoint by construction")]
+
+mod attention;
+mod matmul;
+mod rows;
+mod steps;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use memmap2::MmapMut;
+use rf_graph::{
+    BackendError, Batch, BatchLimits, Executor, Graph, MemoryUse, Op, Plan, Program, Progress,
+    Rope, RowKind, Span, ValueId, Weight, WeightId,
+};
+use rf_kv::PageId;
+
+use crate::kv::{KvShape, KvStore};
+use crate::panel::{PackedMatrix, fill_panel};
+use crate::simd::Tier;
+use crate::team::{Counter, Member, Rows, Shared, Team};
+use matmul::{OperandBuffers, Scratch};
+use steps::Step;
+
+/// A compiled program on the CPU.
+pub(crate) struct CpuExecutor {
+    tier: Tier,
+    team: Arc<Mutex<Team>>,
+    graph: Graph,
+    plan: Plan,
+    limits: BatchLimits,
+    weights: Vec<Loaded>,
+    steps: Vec<Step>,
+    /// Two per step: a step has at most two shared loops.
+    counters: Vec<Counter>,
+    arena: MmapMut,
+    operands: OperandBuffers,
+    scratch: Vec<Scratch>,
+    ropes: Vec<RopeTable>,
+    kv: KvStore,
+}
+
+/// A weight, in the form in which its ops want it.
+enum Loaded {
+    /// Rows of an embedding table, where they lie.
+    Table(Weight),
+    /// Norms, biases, sinks.
+    Vector(Vec<f32>),
+    /// The operand of products (and the embedding table, if tied).
+    Matrix(PackedMatrix),
+}
+
+/// cos and sin of every position so far.
+struct RopeTable {
+    rope: Rope,
+    /// `[positions][pairs]` of (cos, sin).
+    cos_sin: Vec<(f32, f32)>,
+}
+
+impl RopeTable {
+    fn extend_to(&mut self, positions: usize) {
+        let pairs = self.rope.inv_freq.len();
+        for position in self.cos_sin.len() / pairs.max(1)..positions {
+            self.cos_sin.extend((0..pairs).map(|i| self.rope.cos_sin(position, i)));
+        }
+    }
+}
+
+impl CpuExecutor {
+    pub(crate) fn new(
+        tier: Tier,
+        team: Arc<Mutex<Team>>,
+        program: Program,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, BackendError> {
+        let limits = BatchLimits::new(&program);
+        let kv = KvStore::new(&program.kv)?;
+        let Program { graph, weights, max_batch_tokens, .. } = program;
+        let threads = team.lock().unwrap_or_else(PoisonError::into_inner).threads();
+        let weights = load(&team, &graph, weights, progress)?;
+        let plan = Plan::new(&graph);
+        let bytes = plan.floats_per_row() * max_batch_tokens * size_of::<f32>();
+        let arena = MmapMut::map_anon(bytes.max(1))
+            .map_err(|_| BackendError::OutOfMemory { what: "activations", bytes: bytes as u64 })?;
+        let mut ropes = Vec::new();
+        let steps = graph.ops().iter().map(|op| Step::new(op, &weights, &mut ropes));
+        let steps = steps.collect::<Result<Vec<_>, _>>()?;
+        let operands = OperandBuffers::new(&steps, &graph, max_batch_tokens);
+        let scratch = (0..threads).map(|_| Scratch::new(&operands)).collect();
+        let counters = (0..2 * steps.len()).map(|_| Counter::default()).collect();
+        Ok(Self {
+            tier,
+            team,
+            graph,
+            plan,
+            limits,
+            weights,
+            steps,
+            counters,
+            arena,
+            operands,
+            scratch,
+            ropes,
+            kv,
+        })
+    }
+}
+
+impl Executor for CpuExecutor {
+    fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
+        batch.check(&self.limits)?;
+        let width = self.graph.value(self.graph.output()).width;
+        let rows = match self.graph.value(self.graph.output()).rows {
+            RowKind::Token => batch.ids.len(),
+            RowKind::Output => batch.output_rows.len(),
+        };
+        if out.len() != rows * width {
+            let what = format!("room for {} outputs, {rows} × {width} are due", out.len());
+            return Err(BackendError::InvalidBatch(what));
+        }
+        let positions = batch.spans.iter().map(|s| s.past_tokens + s.tokens.len()).max();
+        for rope in &mut self.ropes {
+            rope.extend_to(positions.unwrap_or(0));
+        }
+        self.counters.iter_mut().for_each(Counter::reset);
+        let token_spans = batch
+            .spans
+            .iter()
+            .enumerate()
+            .flat_map(|(i, span)| span.tokens.clone().map(move |_| i))
+            .collect();
+        let region = Region {
+            tier: self.tier,
+            graph: &self.graph,
+            plan: &self.plan,
+            weights: &self.weights,
+            ropes: &self.ropes,
+            batch,
+            token_spans,
+            arena: Shared::new(bytemuck::cast_slice_mut(&mut self.arena)),
+            out: Shared::new(out),
+            operands: self.operands.share(),
+            kv: self
+                .kv
+                .layers
+                .iter_mut()
+                .map(|layer| SharedKv {
+                    shape: layer.shape,
+                    keys: Shared::new(&mut layer.keys),
+                    values: Shared::new(&mut layer.values),
+                })
+                .collect(),
+        };
+        let scratch = Shared::new(&mut self.scratch);
+        let steps = &self.steps;
+        let team = self.team.lock().unwrap_or_else(PoisonError::into_inner);
+        team.run(&self.counters, |member| region.walk(member, steps, scratch));
+        Ok(())
+    }
+
+    fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {
+        copies.iter().try_for_each(|&(from, to)| self.kv.copy_page(from, to))
+    }
+
+    fn memory(&self) -> MemoryUse {
+        let weight_bytes = |w: &Loaded| match w {
+            Loaded::Table(w) => w.bytes().len(),
+            Loaded::Vector(v) => size_of_val(v.as_slice()),
+            Loaded::Matrix(m) => m.bytes(),
+        };
+        MemoryUse {
+            weights_bytes: self.weights.iter().map(weight_bytes).sum::<usize>() as u64,
+            kv_bytes: self.kv.bytes() as u64,
+            buffers_bytes: (self.arena.len() + self.operands.bytes()) as u64,
+        }
+    }
+}
+
+/// Brings each weight into the form that its ops want; matrices are packed by the whole team.
+fn load(
+    team: &Mutex<Team>,
+    graph: &Graph,
+    weights: Vec<Weight>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<Loaded>, BackendError> {
+    let mut is_matrix = vec![false; weights.len()];
+    let mut is_table = vec![false; weights.len()];
+    for op in graph.ops() {
+        match op {
+            Op::MatMul(m) => {
+                m.projections.iter().for_each(|p| is_matrix[p.weight.index()] = true);
+            }
+            Op::ExpertMatMul { weights, .. } => {
+                weights.iter().for_each(|w| is_matrix[w.index()] = true);
+            }
+            Op::Embed { table, .. } => is_table[table.index()] = true,
+            _ => {}
+        }
+    }
+    let total_bytes = weights.iter().map(|w| w.bytes().len() as u64).sum();
+    let mut done_bytes = 0;
+    let team = team.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut loaded = Vec::with_capacity(weights.len());
+    for (i, weight) in weights.into_iter().enumerate() {
+        let bytes = weight.bytes().len() as u64;
+        loaded.push(if is_matrix[i] {
+            let mut packed = PackedMatrix::new(&weight)?;
+            pack(&team, &weight, &mut packed);
+            weight.release();
+            Loaded::Matrix(packed)
+        } else if is_table[i] {
+            Loaded::Table(weight)
+        } else {
+            Loaded::Vector((0..weight.rows()).flat_map(|row| weight.row_f32(row)).collect())
+        });
+        done_bytes += bytes;
+        progress(Progress { done_bytes, total_bytes });
+    }
+    Ok(loaded)
+}
+
+/// Packs a matrix; every thread takes panels as it comes.
+fn pack(team: &Team, weight: &Weight, packed: &mut PackedMatrix) {
+    let counters = [Counter::default()];
+    let panels = Mutex::new(packed.panels_mut().enumerate());
+    team.run(&counters, |_| {
+        loop {
+            let next = panels.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((i, panel)) = next else { break };
+            fill_panel(weight, i, panel);
+        }
+    });
+}
+
+/// The cache of a layer, during a region.
+struct SharedKv<'a> {
+    shape: KvShape,
+    keys: Shared<'a, u8>,
+    values: Shared<'a, u8>,
+}
+
+/// Everything that the steps of one batch see.
+struct Region<'a> {
+    tier: Tier,
+    graph: &'a Graph,
+    plan: &'a Plan,
+    weights: &'a [Loaded],
+    ropes: &'a [RopeTable],
+    batch: &'a Batch<'a>,
+    /// Which span each token belongs to.
+    token_spans: Vec<usize>,
+    arena: Shared<'a, f32>,
+    out: Shared<'a, f32>,
+    operands: matmul::SharedOperands<'a>,
+    kv: Vec<SharedKv<'a>>,
+}
+
+/// A step's position in the walk: names its shared loops.
+#[derive(Clone, Copy)]
+struct StepIndex(usize);
+
+impl StepIndex {
+    fn first_loop(self) -> usize {
+        2 * self.0
+    }
+
+    fn second_loop(self) -> usize {
+        2 * self.0 + 1
+    }
+}
+
+impl<'a> Region<'a> {
+    /// All steps; after each, what it wrote is visible to all.
+    fn walk(&self, member: &Member<'_>, steps: &[Step], scratch: Shared<'_, Scratch>) {
+        // SAFETY: one element per member.
+        let [scratch] = (unsafe { scratch.get_mut(member.index..member.index + 1) }) else {
+            return;
+        };
+        for (i, step) in steps.iter().enumerate() {
+            self.step(member, StepIndex(i), step, scratch);
+            member.barrier();
+        }
+    }
+
+    fn tokens(&self) -> usize {
+        self.batch.ids.len()
+    }
+
+    /// Rows of a value in this batch.
+    fn num_rows(&self, id: ValueId) -> usize {
+        match self.graph.value(id).rows {
+            RowKind::Token => self.tokens(),
+            RowKind::Output => self.batch.output_rows.len(),
+        }
+    }
+
+    /// Where a value lies.
+    fn rows(&self, id: ValueId) -> Rows<'a> {
+        let width = self.graph.value(id).width;
+        if id == self.graph.output() {
+            return Rows { data: self.out, width };
+        }
+        let first = self.plan.offset(id) * self.tokens();
+        Rows { data: self.arena.part(first..first + width * self.num_rows(id)), width }
+    }
+
+    fn vector(&self, id: WeightId) -> &'a [f32] {
+        match &self.weights[id.index()] {
+            Loaded::Vector(v) => v,
+            _ => unreachable!("a weight that no product and no embedding reads is a vector"),
+        }
+    }
+
+    fn matrix(&self, id: WeightId) -> &'a PackedMatrix {
+        match &self.weights[id.index()] {
+            Loaded::Matrix(m) => m,
+            _ => unreachable!("a weight that a product reads is a matrix"),
+        }
+    }
+
+    /// Span and position of a token.
+    fn place(&self, token: usize) -> (&'a Span<'a>, usize) {
+        let span = &self.batch.spans[self.token_spans[token]];
+        (span, span.past_tokens + token - span.tokens.start)
+    }
+}

@@ -1,0 +1,187 @@
+//! Storage of keys and values: pages of vectors.
+//!
+//! Keys lie transposed within a page, `[head][dim][token]`, so that a lane of the score vector is a
+//! token; values lie `[head][token][dim]`, so that a lane of the output is a dimension. Neither sum
+//! crosses lanes. Memory is mapped on first use, so an unused cache costs nothing.
+
+use memmap2::MmapMut;
+use rf_graph::{BackendError, KvLayout, KvType};
+use rf_kv::PageId;
+
+use crate::simd::LANES;
+
+/// The cache of all layers.
+pub(crate) struct KvStore {
+    pub(crate) layout: KvLayout,
+    pub(crate) layers: Vec<KvLayer>,
+}
+
+/// The cache of one layer.
+pub(crate) struct KvLayer {
+    pub(crate) shape: KvShape,
+    /// `[page][head]` of [`KvShape::head_bytes`] of keys.
+    pub(crate) keys: MmapMut,
+    /// `[page][head]` of [`KvShape::value_head_bytes`] of values.
+    pub(crate) values: MmapMut,
+}
+
+/// Where things are in a layer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KvShape {
+    pub(crate) dtype: KvType,
+    pub(crate) heads: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) page_tokens: usize,
+}
+
+impl KvShape {
+    /// Elements of a row of values: whole vectors.
+    pub(crate) fn value_stride(self) -> usize {
+        self.head_dim.next_multiple_of(LANES)
+    }
+
+    /// Bytes of one element.
+    pub(crate) fn element_bytes(self) -> usize {
+        match self.dtype {
+            KvType::F32 => 4,
+            KvType::F16 => 2,
+            _ => 1,
+        }
+    }
+
+    /// Scales (f16, one per 32 elements) of one head of one token.
+    pub(crate) fn scales(self) -> usize {
+        if self.dtype == KvType::Q8_0 { self.head_dim.div_ceil(SCALE_GROUP) } else { 0 }
+    }
+
+    /// Bytes of the keys of a page and head: elements `[dim][token]`, then scales `[group][token]`.
+    pub(crate) fn key_head_bytes(self) -> usize {
+        (self.head_dim * self.element_bytes() + 2 * self.scales()) * self.page_tokens
+    }
+
+    /// Bytes of the values of a page and head: elements `[token][dim]`, then scales `[token][group]`.
+    pub(crate) fn value_head_bytes(self) -> usize {
+        (self.value_stride() * self.element_bytes() + 2 * self.scales()) * self.page_tokens
+    }
+}
+
+/// Elements per scale of a q8_0 cache.
+pub(crate) const SCALE_GROUP: usize = 32;
+
+impl KvStore {
+    pub(crate) fn new(layout: &KvLayout) -> Result<Self, BackendError> {
+        if !matches!(layout.dtype, KvType::F32 | KvType::F16 | KvType::Q8_0) {
+            return Err(BackendError::Unsupported {
+                backend: "CPU",
+                what: format!("a KV cache of type {}", layout.dtype),
+            });
+        }
+        let layer = |&(heads, head_dim): &(usize, usize)| {
+            let page_tokens = layout.page_tokens;
+            let shape = KvShape { dtype: layout.dtype, heads, head_dim, page_tokens };
+            let map = |head_bytes: usize| {
+                let bytes = layout.num_pages * heads * head_bytes;
+                // Vector loads of the last row may reach past its end by less than a vector.
+                MmapMut::map_anon(bytes + 64).map_err(|_| BackendError::OutOfMemory {
+                    what: "the KV cache",
+                    bytes: bytes as u64,
+                })
+            };
+            let keys = map(shape.key_head_bytes())?;
+            Ok(KvLayer { shape, keys, values: map(shape.value_head_bytes())? })
+        };
+        let layers = layout.layers.iter().map(layer).collect::<Result<_, BackendError>>()?;
+        Ok(Self { layout: layout.clone(), layers })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.layers.iter().map(|l| l.keys.len() + l.values.len()).sum()
+    }
+
+    pub(crate) fn copy_page(&mut self, from: PageId, to: PageId) -> Result<(), BackendError> {
+        let pages = self.layout.num_pages;
+        if let Some(page) = [from, to].iter().find(|p| p.index() >= pages) {
+            return Err(BackendError::InvalidBatch(format!("page {} of {pages}", page.index())));
+        }
+        for layer in &mut self.layers {
+            let shape = layer.shape;
+            for (map, head_bytes) in [
+                (&mut layer.keys, shape.key_head_bytes()),
+                (&mut layer.values, shape.value_head_bytes()),
+            ] {
+                let bytes = shape.heads * head_bytes;
+                map.copy_within(
+                    from.index() * bytes..(from.index() + 1) * bytes,
+                    to.index() * bytes,
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Stores the keys of one token and head in its column of a page.
+pub(crate) fn store_key(shape: KvShape, page: &mut [u8], slot: usize, k: &[f32]) {
+    let step = shape.page_tokens;
+    match shape.dtype {
+        KvType::F32 => {
+            for (d, k) in k.iter().enumerate() {
+                let at = (d * step + slot) * 4;
+                page[at..at + 4].copy_from_slice(&k.to_le_bytes());
+            }
+        }
+        KvType::F16 => {
+            for (d, k) in k.iter().enumerate() {
+                let at = (d * step + slot) * 2;
+                page[at..at + 2].copy_from_slice(&half::f16::from_f32(*k).to_le_bytes());
+            }
+        }
+        _ => {
+            let scales = shape.head_dim * step;
+            for (g, k) in k.chunks(SCALE_GROUP).enumerate() {
+                let (scale, codes) = quantize_group(k);
+                let at = scales + (g * step + slot) * 2;
+                page[at..at + 2].copy_from_slice(&scale);
+                for (d, code) in codes[..k.len()].iter().enumerate() {
+                    page[(g * SCALE_GROUP + d) * step + slot] = *code;
+                }
+            }
+        }
+    }
+}
+
+/// Stores the values of one token and head in its row of a page.
+pub(crate) fn store_value(shape: KvShape, page: &mut [u8], slot: usize, v: &[f32]) {
+    let row = slot * shape.value_stride();
+    match shape.dtype {
+        KvType::F32 => {
+            for (out, v) in page[row * 4..].as_chunks_mut::<4>().0.iter_mut().zip(v) {
+                *out = v.to_le_bytes();
+            }
+        }
+        KvType::F16 => {
+            for (out, v) in page[row * 2..].as_chunks_mut::<2>().0.iter_mut().zip(v) {
+                *out = half::f16::from_f32(*v).to_le_bytes();
+            }
+        }
+        _ => {
+            let scales = shape.value_stride() * shape.page_tokens;
+            for (g, v) in v.chunks(SCALE_GROUP).enumerate() {
+                let (scale, codes) = quantize_group(v);
+                let at = scales + (slot * shape.scales() + g) * 2;
+                page[at..at + 2].copy_from_slice(&scale);
+                page[row + g * SCALE_GROUP..][..v.len()].copy_from_slice(&codes[..v.len()]);
+            }
+        }
+    }
+}
+
+/// A block of Q8_0: the f16 scale and 32 codes.
+fn quantize_group(x: &[f32]) -> ([u8; 2], [u8; SCALE_GROUP]) {
+    let mut padded = [0.0; SCALE_GROUP];
+    padded[..x.len()].copy_from_slice(x);
+    let mut block = [0; 2 + SCALE_GROUP];
+    rf_quant::quantize(rf_quant::DType::Q8_0, &padded, &mut block).expect("one block");
+    let (scale, codes) = block.split_first_chunk().expect("a scale and codes");
+    (*scale, codes.try_into().expect("32 codes"))
+}

@@ -1,0 +1,40 @@
+//! What this process may use of the machine.
+
+use std::collections::HashSet;
+use std::{fs, num::NonZero, thread};
+
+/// Physical cores among the CPUs that this process may run on: a second hardware thread of a core
+/// shares its multipliers and its memory port.
+pub(crate) fn default_threads() -> usize {
+    let available = thread::available_parallelism().map_or(1, NonZero::get);
+    physical_cores().map_or(available, |cores| cores.min(available)).max(1)
+}
+
+/// Distinct (package, core) pairs of the online CPUs, as Linux lists them.
+fn physical_cores() -> Option<usize> {
+    let mut cores = HashSet::new();
+    for entry in fs::read_dir("/sys/devices/system/cpu").ok()?.flatten() {
+        let topology = entry.path().join("topology");
+        let read = |file: &str| fs::read_to_string(topology.join(file)).ok();
+        if let (Some(package), Some(core)) = (read("physical_package_id"), read("core_id")) {
+            cores.insert((package, core));
+        }
+    }
+    (!cores.is_empty()).then_some(cores.len())
+}
+
+/// Memory that can be had without swapping, under the limit of a control group if there is one.
+/// `None` where the system does not say.
+pub(crate) fn available_memory_bytes() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let machine = meminfo.lines().find_map(|line| {
+        let kib = line.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?;
+        kib.trim().parse::<u64>().ok()
+    })? * 1024;
+    let read = |file: &str| -> Option<u64> {
+        fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?.trim().parse().ok()
+    };
+    let group =
+        read("memory.max").map(|max| max.saturating_sub(read("memory.current").unwrap_or(0)));
+    Some(group.map_or(machine, |group| group.min(machine)))
+}

@@ -1,0 +1,311 @@
+//! Packed weights: panels of 16 rows, interleaved so that a vector lane is a row.
+//!
+//! A panel holds 16 consecutive rows of a matrix. The fields of a block format become *planes*: for
+//! each block, each 32-bit word of the codes (or each scale) of row 0, then of row 1, … of row 15. One
+//! vector load therefore brings the same word of 16 rows, no sum ever crosses lanes, and the order in
+//! which an output is summed is the same for one token and for five hundred. Packing permutes bytes
+//! and changes no size, except that the last panel is padded with zero rows.
+
+use memmap2::MmapMut;
+use rf_graph::{BackendError, DType, Weight};
+
+use crate::simd::LANES;
+
+/// One field of a block, as it is stored in a panel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plane {
+    /// Where the field starts in the file's block.
+    pub(crate) offset: usize,
+    /// Size of the field in a block.
+    pub(crate) bytes: usize,
+    /// What is interleaved: 4 for codes, the size of the scale for scales.
+    pub(crate) unit: usize,
+}
+
+const fn plane(offset: usize, bytes: usize, unit: usize) -> Plane {
+    Plane { offset, bytes, unit }
+}
+
+/// The planes of a format, codes first (they want the alignment).
+pub(crate) const fn planes(dtype: DType) -> &'static [Plane] {
+    match dtype {
+        DType::F32 => const { &[plane(0, 4, 4)] },
+        DType::F16 | DType::Bf16 => const { &[plane(0, 2, 2)] },
+        DType::Q4_0 => const { &[plane(2, 16, 4), plane(0, 2, 2)] },
+        DType::Q4_1 => const { &[plane(4, 16, 4), plane(0, 2, 2), plane(2, 2, 2)] },
+        DType::Q5_0 => const { &[plane(6, 16, 4), plane(2, 4, 4), plane(0, 2, 2)] },
+        DType::Q5_1 => const { &[plane(8, 16, 4), plane(4, 4, 4), plane(0, 2, 2), plane(2, 2, 2)] },
+        DType::Q8_0 => const { &[plane(2, 32, 4), plane(0, 2, 2)] },
+        DType::Q2K => {
+            const { &[plane(16, 64, 4), plane(0, 16, 4), plane(80, 2, 2), plane(82, 2, 2)] }
+        }
+        DType::Q3K => {
+            const { &[plane(32, 64, 4), plane(0, 32, 4), plane(96, 12, 4), plane(108, 2, 2)] }
+        }
+        DType::Q4K => {
+            const { &[plane(16, 128, 4), plane(4, 12, 4), plane(0, 2, 2), plane(2, 2, 2)] }
+        }
+        DType::Q5K => {
+            const {
+                &[
+                    plane(48, 128, 4),
+                    plane(16, 32, 4),
+                    plane(4, 12, 4),
+                    plane(0, 2, 2),
+                    plane(2, 2, 2),
+                ]
+            }
+        }
+        DType::Q6K => {
+            const { &[plane(0, 128, 4), plane(128, 64, 4), plane(192, 16, 4), plane(208, 2, 2)] }
+        }
+        DType::Mxfp4 => const { &[plane(1, 16, 4), plane(0, 1, 1)] },
+        // Low nibbles, upper two bits, scale: see `rearrange`.
+        DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => {
+            const { &[plane(1, 16, 4), plane(17, 8, 4), plane(0, 1, 1)] }
+        }
+        _ => &[],
+    }
+}
+
+/// A matrix in panels.
+pub(crate) struct PackedMatrix {
+    dtype: DType,
+    rows: usize,
+    columns: usize,
+    panel_bytes: usize,
+    data: MmapMut,
+}
+
+impl PackedMatrix {
+    /// Room for a matrix; [`Self::fill`] does the work, so that threads can share it.
+    pub(crate) fn new(weight: &Weight) -> Result<Self, BackendError> {
+        let dtype = weight.dtype();
+        if planes(dtype).is_empty() {
+            return Err(BackendError::Unsupported {
+                backend: "CPU",
+                what: format!("tensor '{}' of type {dtype}", weight.name()),
+            });
+        }
+        let (rows, columns) = (weight.rows(), weight.columns());
+        let blocks = columns / dtype.block_elements();
+        // Vector loads of the last plane may reach past its end by less than a vector.
+        let panel_bytes = (blocks * dtype.block_bytes() * LANES).next_multiple_of(64) + 64;
+        let bytes = rows.div_ceil(LANES) * panel_bytes;
+        let out_of_memory =
+            |_| BackendError::OutOfMemory { what: "packed weights", bytes: bytes as u64 };
+        let data = MmapMut::map_anon(bytes.max(64)).map_err(out_of_memory)?;
+        #[cfg(target_os = "linux")]
+        if let Err(e) = data.advise(memmap2::Advice::HugePage) {
+            tracing::debug!("no huge pages for {}: {e}", weight.name());
+        }
+        Ok(Self { dtype, rows, columns, panel_bytes, data })
+    }
+
+    /// The panels, each to be filled by [`fill_panel`].
+    pub(crate) fn panels_mut(&mut self) -> std::slice::ChunksExactMut<'_, u8> {
+        let panels = self.rows.div_ceil(LANES);
+        self.data[..panels * self.panel_bytes].chunks_exact_mut(self.panel_bytes)
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub(crate) fn blocks(&self) -> usize {
+        self.columns / self.dtype.block_elements()
+    }
+
+    pub(crate) fn num_panels(&self) -> usize {
+        self.rows.div_ceil(LANES)
+    }
+
+    pub(crate) fn panel(&self, index: usize) -> &[u8] {
+        &self.data[index * self.panel_bytes..][..self.panel_bytes]
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// One row as f32: the way back, for embedding rows of a tied output matrix.
+    pub(crate) fn row_f32(&self, row: usize, out: &mut [f32]) {
+        let panel = self.panel(row / LANES);
+        let (lane, blocks) = (row % LANES, self.blocks());
+        let (elements, bytes) = (self.dtype.block_elements(), self.dtype.block_bytes());
+        let mut block = [0; MAX_BLOCK_BYTES];
+        for (b, out) in out.chunks_exact_mut(elements).enumerate() {
+            let mut base = 0;
+            for plane in planes(self.dtype) {
+                for (u, unit) in
+                    block[plane.offset..][..plane.bytes].chunks_exact_mut(plane.unit).enumerate()
+                {
+                    let at = base + b * plane.bytes * LANES + (u * LANES + lane) * plane.unit;
+                    unit.copy_from_slice(&panel[at..][..plane.unit]);
+                }
+                base += blocks * plane.bytes * LANES;
+            }
+            rearrange(self.dtype, &mut block, Direction::Unpack);
+            rf_quant::dequantize(self.dtype, &block[..bytes], out).expect("one block");
+        }
+    }
+}
+
+/// The largest block of any format, Q6_K's 210 bytes, rounded up.
+const MAX_BLOCK_BYTES: usize = 256;
+
+/// Packs rows `16·index ..` of a weight into a panel.
+pub(crate) fn fill_panel(weight: &Weight, index: usize, panel: &mut [u8]) {
+    let dtype = weight.dtype();
+    let block_bytes = dtype.block_bytes();
+    let blocks = weight.columns() / dtype.block_elements();
+    let first = index * LANES;
+    let rows = LANES.min(weight.rows() - first);
+    let needs_rearranging =
+        matches!(dtype, DType::Q5_0 | DType::Q5_1 | DType::Mxfp6E2M3 | DType::Mxfp6E3M2);
+    let mut scratch = Vec::new();
+    for lane in 0..rows {
+        let mut source = weight.row(first + lane);
+        if needs_rearranging {
+            scratch.clear();
+            scratch.extend_from_slice(source);
+            for block in scratch.chunks_exact_mut(block_bytes) {
+                rearrange(dtype, block, Direction::Pack);
+            }
+            source = &scratch;
+        }
+        let mut base = 0;
+        for plane in planes(dtype) {
+            let target = &mut panel[base..][..blocks * plane.bytes * LANES];
+            match plane.unit {
+                4 => interleave::<4>(source, block_bytes, *plane, lane, target),
+                2 => interleave::<2>(source, block_bytes, *plane, lane, target),
+                _ => interleave::<1>(source, block_bytes, *plane, lane, target),
+            }
+            base += target.len();
+        }
+    }
+}
+
+/// Writes one row's field of every block into its lane.
+fn interleave<const UNIT: usize>(
+    source: &[u8],
+    block_bytes: usize,
+    plane: Plane,
+    lane: usize,
+    target: &mut [u8],
+) {
+    let blocks = source.chunks_exact(block_bytes);
+    for (block, target) in blocks.zip(target.chunks_exact_mut(plane.bytes * LANES)) {
+        let units = block[plane.offset..][..plane.bytes].as_chunks::<UNIT>().0;
+        let slots = target.as_chunks_mut::<UNIT>().0;
+        for (unit, slots) in units.iter().zip(slots.as_chunks_mut::<LANES>().0) {
+            slots[lane] = *unit;
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Pack,
+    Unpack,
+}
+
+/// Reorders bits within a block where the file's order does not suit vectors.
+///
+/// Q5_0, Q5_1: bit `4g + i` of the fifth bits (element `4g + i`) moves to bit `8i + g`, so that a shift
+/// by `g` brings the bits of four consecutive elements to the bottom of four bytes.
+/// MXFP6: 24 bytes of 6-bit codes become 16 bytes of low nibbles in Q4_0's order (element `j` low,
+/// `j + 16` high) and 8 bytes of upper bits (element `8k + j` in bits `2k..` of byte `j`).
+fn rearrange(dtype: DType, block: &mut [u8], direction: Direction) {
+    match dtype {
+        DType::Q5_0 | DType::Q5_1 => {
+            let at = if dtype == DType::Q5_0 { 2 } else { 4 };
+            let bits = u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
+            let mut moved = 0;
+            for g in 0..8 {
+                for i in 0..4 {
+                    let (file, vector) = (4 * g + i, 8 * i + g);
+                    moved |= match direction {
+                        Direction::Pack => (bits >> file & 1) << vector,
+                        Direction::Unpack => (bits >> vector & 1) << file,
+                    };
+                }
+            }
+            block[at..at + 4].copy_from_slice(&u32::to_le_bytes(moved));
+        }
+        DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => {
+            let codes = &mut block[1..25];
+            let mut moved = [0_u8; 24];
+            for e in 0..32 {
+                let (byte, bit) = (e * 6 / 8, e * 6 % 8);
+                let (low, high) = (e % 16, 16 + e % 8);
+                let (low_shift, high_shift) = (e / 16 * 4, e / 8 * 2);
+                match direction {
+                    Direction::Pack => {
+                        let next = codes.get(byte + 1).copied().unwrap_or(0);
+                        let code = u16::from_le_bytes([codes[byte], next]) >> bit & 63;
+                        moved[low] |= ((code & 15) << low_shift) as u8;
+                        moved[high] |= ((code >> 4) << high_shift) as u8;
+                    }
+                    Direction::Unpack => {
+                        let code = u16::from(codes[low] >> low_shift & 15)
+                            | u16::from(codes[high] >> high_shift & 3) << 4;
+                        let [first, second] = (code << bit).to_le_bytes();
+                        moved[byte] |= first;
+                        if let Some(next) = moved.get_mut(byte + 1) {
+                            *next |= second;
+                        }
+                    }
+                }
+            }
+            codes.copy_from_slice(&moved);
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn packing_and_unpacking_gives_every_row_back() {
+        for dtype in DType::ALL {
+            let (rows, columns) = (37, 512);
+            let bytes = dtype.row_bytes(columns).unwrap() * rows;
+            let data: Vec<u8> = (0..bytes).map(|i| (i * 31 % 251) as u8 & 0x5b).collect();
+            let weight = Weight::new("w", dtype, rows, columns, Arc::new(data)).unwrap();
+            let mut packed = PackedMatrix::new(&weight).unwrap();
+            for (i, panel) in packed.panels_mut().enumerate() {
+                fill_panel(&weight, i, panel);
+            }
+            let mut out = vec![0.0; columns];
+            for row in 0..rows {
+                packed.row_f32(row, &mut out);
+                assert_eq!(out, weight.row_f32(row), "{dtype} row {row}");
+            }
+        }
+    }
+
+    #[test]
+    fn planes_cover_each_block_exactly() {
+        for dtype in DType::ALL {
+            let mut covered = vec![0; dtype.block_bytes()];
+            for plane in planes(dtype) {
+                covered[plane.offset..][..plane.bytes].iter_mut().for_each(|c| *c += 1);
+            }
+            assert!(covered.iter().all(|c| *c == 1), "{dtype}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Activations as int8: what the integer formats multiply with.
+
+use super::math::SimdMath;
+use super::{Kernel, LANES, Simd};
+
+/// Columns per [`ActBlock`].
+pub(crate) const ACT_BLOCK: usize = 256;
+
+/// 256 quantised activations of one token, with the sums that offsets and minima need.
+///
+/// `x ≈ scale · q`. Formats with blocks of 32 have a scale per 32, those with super-blocks of 256 one
+/// (`scale[0]`).
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct ActBlock {
+    /// `q`, or `q + BIAS` for the blocked product.
+    pub(crate) q: [i8; ACT_BLOCK],
+    /// See above.
+    pub(crate) scale: [f32; 8],
+    /// `scale · Σ q` per 32 elements.
+    pub(crate) sum: [f32; 8],
+    /// `Σ q` per 32 elements.
+    pub(crate) sum_32: [i16; 8],
+    /// `Σ q` per 16 elements.
+    pub(crate) sum_16: [i16; 16],
+}
+
+impl ActBlock {
+    /// All zero.
+    pub(crate) const ZERO: Self =
+        Self { q: [0; ACT_BLOCK], scale: [0.0; 8], sum: [0.0; 8], sum_32: [0; 8], sum_16: [0; 16] };
+}
+
+/// What the activations of a product are made from; see [`rf_graph::Prologue`].
+#[derive(Clone, Copy)]
+pub(crate) enum RowSource<'a> {
+    Plain(&'a [f32]),
+    /// `x · scale · weight`, `scale` from [`RmsScale`].
+    Norm {
+        x: &'a [f32],
+        weight: &'a [f32],
+        scale: f32,
+    },
+    Glu {
+        activation: rf_graph::Activation,
+        gate: &'a [f32],
+        up: &'a [f32],
+    },
+}
+
+impl RowSource<'_> {
+    /// Columns.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Plain(x) | Self::Norm { x, .. } => x.len(),
+            Self::Glu { gate, .. } => gate.len(),
+        }
+    }
+
+    /// Elements `at..at + 16`, zero past the end.
+    #[inline(always)]
+    fn load<S: Simd>(&self, s: S, at: usize) -> S::F {
+        match *self {
+            Self::Plain(x) => load(s, x, at),
+            Self::Norm { x, weight, scale } => {
+                s.mul(s.mul(load(s, x, at), s.splat(scale)), load(s, weight, at))
+            }
+            Self::Glu { activation, gate, up } => {
+                let gate = load(s, gate, at);
+                s.mul(activate(s, activation, gate), load(s, up, at))
+            }
+        }
+    }
+}
+
+/// The non-linearity of a gated unit.
+#[inline(always)]
+pub(super) fn activate<S: Simd>(s: S, activation: rf_graph::Activation, x: S::F) -> S::F {
+    match activation {
+        rf_graph::Activation::GeluTanh => s.gelu_tanh(x),
+        _ => s.silu(x),
+    }
+}
+
+/// 16 values from `at`, zero past the end.
+#[inline(always)]
+pub(super) fn load<S: Simd>(s: S, x: &[f32], at: usize) -> S::F {
+    if let Some(x) = x.get(at..at + LANES) {
+        // SAFETY: 16 values.
+        return unsafe { s.load_f(x.as_ptr()) };
+    }
+    let mut padded = [0.0; LANES];
+    let rest = x.get(at..).unwrap_or_default();
+    padded[..rest.len()].copy_from_slice(rest);
+    // SAFETY: 16 values.
+    unsafe { s.load_f(padded.as_ptr()) }
+}
+
+/// `1 / √(mean(x²) + eps)`: lanes sum every sixteenth element, then by halves.
+pub(crate) struct RmsScale<'a> {
+    pub(crate) x: &'a [f32],
+    pub(crate) eps: f32,
+}
+
+impl Kernel for RmsScale<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> f32 {
+        let mut sum = [s.splat(0.0); 4];
+        for at in (0..self.x.len()).step_by(4 * LANES) {
+            for (i, sum) in sum.iter_mut().enumerate() {
+                let x = load(s, self.x, at + i * LANES);
+                *sum = s.fma(x, x, *sum);
+            }
+        }
+        let total = s.sum(s.add(s.add(sum[0], sum[2]), s.add(sum[1], sum[3])));
+        1.0 / (total / self.x.len() as f32 + self.eps).sqrt()
+    }
+}
+
+/// Evaluates a row source as f32.
+pub(crate) struct Evaluate<'a> {
+    pub(crate) source: RowSource<'a>,
+    pub(crate) out: &'a mut [f32],
+}
+
+impl Kernel for Evaluate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for (i, out) in self.out.chunks_mut(LANES).enumerate() {
+            let v = s.to_array(self.source.load(s, i * LANES));
+            out.copy_from_slice(&v[..out.len()]);
+        }
+    }
+}
+
+/// Quantises one row into its blocks: `blocks[i · stride]` are columns `256i..`.
+pub(crate) struct Quantize<'a> {
+    pub(crate) source: RowSource<'a>,
+    /// Elements per scale: 32 or 256.
+    pub(crate) group: usize,
+    /// Added to the stored bytes; see [`Simd::BIAS`].
+    pub(crate) bias: u8,
+    pub(crate) blocks: &'a mut [ActBlock],
+    pub(crate) stride: usize,
+}
+
+impl Kernel for Quantize<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let columns = self.source.len();
+        for (b, at) in (0..columns).step_by(ACT_BLOCK).enumerate() {
+            let block = &mut self.blocks[b * self.stride];
+            let mut x = [s.splat(0.0); ACT_BLOCK / LANES];
+            for (i, x) in x.iter_mut().enumerate() {
+                *x = self.source.load(s, at + i * LANES);
+            }
+            let per_group = self.group / LANES;
+            for first in (0..x.len()).step_by(per_group) {
+                let mut largest = s.splat(0.0);
+                for x in &x[first..first + per_group] {
+                    largest = s.max(s.abs(*x), largest);
+                }
+                let largest = s.max_lane(largest);
+                block.scale[first * LANES / self.group] = largest / 127.0;
+                let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
+                let inverse = s.splat(inverse);
+                for (i, x) in x[first..first + per_group].iter().enumerate() {
+                    let q = s.to_i(s.mul(*x, inverse));
+                    let at = (first + i) * LANES;
+                    store_bytes(s, q, &mut block.q[at..at + LANES], &mut block.sum_16[first + i]);
+                }
+            }
+            for j in 0..8 {
+                block.sum_32[j] = block.sum_16[2 * j] + block.sum_16[2 * j + 1];
+                let scale = block.scale[if self.group == 32 { j } else { 0 }];
+                block.sum[j] = scale * f32::from(block.sum_32[j]);
+            }
+            if self.bias != 0 {
+                for q in &mut block.q {
+                    *q = q.wrapping_add_unsigned(self.bias);
+                }
+            }
+        }
+    }
+}
+
+/// Narrows 16 integers to bytes (−127..=127: the factor can round a hair above, never to 128; NaN
+/// saturates) and sums them.
+#[inline(always)]
+fn store_bytes<S: Simd>(s: S, q: S::I, out: &mut [i8], sum: &mut i16) {
+    let mut lanes = [0_i32; LANES];
+    // SAFETY: 64 bytes.
+    unsafe { s.store_i(lanes.as_mut_ptr().cast(), q) };
+    let mut total = 0;
+    for (out, q) in out.iter_mut().zip(lanes) {
+        let q = q.clamp(-127, 127);
+        *out = q as i8;
+        total += q;
+    }
+    *sum = total as i16;
+}

@@ -1,0 +1,296 @@
+//! AVX2 with FMA and F16C: two registers per vector.
+
+use std::arch::x86_64::*;
+
+use super::{Kernel, Simd};
+
+/// Proof of AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Avx2(());
+
+impl Avx2 {
+    /// The token, if this CPU has all of them.
+    pub(super) fn detect() -> Option<Self> {
+        let all = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c");
+        all.then_some(Self(()))
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn enabled<K: Kernel>(s: Avx2, kernel: K) -> K::Output {
+    kernel.run(s)
+}
+
+/// Calls an intrinsic whose only precondition is the CPU feature.
+macro_rules! proven {
+    ($call:expr) => {
+        // SAFETY: a value of `Avx2` proves that the CPU has the instruction.
+        unsafe { $call }
+    };
+}
+
+/// Applies an intrinsic to both halves.
+macro_rules! halves {
+    ($f:ident, $a:expr) => {{
+        let a = $a;
+        proven!([$f(a[0]), $f(a[1])])
+    }};
+    ($f:ident, $a:expr, $b:expr) => {{
+        let (a, b) = ($a, $b);
+        proven!([$f(a[0], b[0]), $f(a[1], b[1])])
+    }};
+    ($f:ident, $a:expr, $b:expr, $c:expr) => {{
+        let (a, b, c) = ($a, $b, $c);
+        proven!([$f(a[0], b[0], c[0]), $f(a[1], b[1], c[1])])
+    }};
+}
+
+/// `Σ w·x` of four bytes, w unsigned and at most 128 so that the i16 sums of vpmaddubsw hold.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn dot_half(acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+    let pairs = _mm256_maddubs_epi16(w, x);
+    _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn dot_signed_half(acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+    dot_half(acc, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn dot_i16_half(acc: __m256i, a: __m256i, b: __m256i) -> __m256i {
+    _mm256_add_epi32(acc, _mm256_madd_epi16(a, b))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn abs_half(a: __m256) -> __m256 {
+    _mm256_andnot_ps(_mm256_set1_ps(-0.0), a)
+}
+
+impl Simd for Avx2 {
+    type F = [__m256; 2];
+    type I = [__m256i; 2];
+
+    const BIAS: u8 = 0;
+
+    #[inline]
+    fn vectorize<K: Kernel>(self, kernel: K) -> K::Output {
+        proven!(enabled(self, kernel))
+    }
+
+    #[inline(always)]
+    unsafe fn load_i(self, p: *const u8) -> Self::I {
+        let p: *const __m256i = p.cast();
+        // SAFETY: the caller gives 64 readable bytes, of which these are the first 32.
+        let low = unsafe { _mm256_loadu_si256(p) };
+        // SAFETY: and these the last 32.
+        let high = unsafe { _mm256_loadu_si256(p.wrapping_add(1)) };
+        [low, high]
+    }
+
+    #[inline(always)]
+    unsafe fn store_i(self, p: *mut u8, v: Self::I) {
+        let p: *mut __m256i = p.cast();
+        // SAFETY: the caller gives 64 writable bytes, of which these are the first 32.
+        unsafe { _mm256_storeu_si256(p, v[0]) };
+        // SAFETY: and these the last 32.
+        unsafe { _mm256_storeu_si256(p.wrapping_add(1), v[1]) };
+    }
+
+    #[inline(always)]
+    unsafe fn load_f(self, p: *const f32) -> Self::F {
+        // SAFETY: the caller gives 16 readable values, of which these are the first 8.
+        let low = unsafe { _mm256_loadu_ps(p) };
+        // SAFETY: and these the last 8.
+        let high = unsafe { _mm256_loadu_ps(p.wrapping_add(8)) };
+        [low, high]
+    }
+
+    #[inline(always)]
+    unsafe fn store_f(self, p: *mut f32, v: Self::F) {
+        // SAFETY: the caller gives 16 writable values, of which these are the first 8.
+        unsafe { _mm256_storeu_ps(p, v[0]) };
+        // SAFETY: and these the last 8.
+        unsafe { _mm256_storeu_ps(p.wrapping_add(8), v[1]) };
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(self, p: *const u8) -> Self::F {
+        let p: *const __m128i = p.cast();
+        // SAFETY: the caller gives 32 readable bytes, of which these are the first 16.
+        let low = unsafe { _mm_loadu_si128(p) };
+        // SAFETY: and these the last 16.
+        let high = unsafe { _mm_loadu_si128(p.wrapping_add(1)) };
+        halves!(_mm256_cvtph_ps, [low, high])
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(self, p: *const u8) -> Self::F {
+        let p: *const __m128i = p.cast();
+        // SAFETY: the caller gives 32 readable bytes, of which these are the first 16.
+        let low = unsafe { _mm_loadu_si128(p) };
+        // SAFETY: and these the last 16.
+        let high = unsafe { _mm_loadu_si128(p.wrapping_add(1)) };
+        self.bits_to_f(self.shl(halves!(_mm256_cvtepu16_epi32, [low, high]), 16))
+    }
+
+    #[inline(always)]
+    unsafe fn load_u8(self, p: *const u8) -> Self::I {
+        // SAFETY: the caller gives 16 readable bytes.
+        let bytes = unsafe { _mm_loadu_si128(p.cast()) };
+        let high = proven!(_mm_srli_si128(bytes, 8));
+        halves!(_mm256_cvtepu8_epi32, [bytes, high])
+    }
+
+    #[inline(always)]
+    unsafe fn load_i8(self, p: *const u8) -> Self::I {
+        // SAFETY: the caller gives 16 readable bytes.
+        let bytes = unsafe { _mm_loadu_si128(p.cast()) };
+        let high = proven!(_mm_srli_si128(bytes, 8));
+        halves!(_mm256_cvtepi8_epi32, [bytes, high])
+    }
+
+    #[inline(always)]
+    fn splat_i(self, x: i32) -> Self::I {
+        [proven!(_mm256_set1_epi32(x)); 2]
+    }
+
+    #[inline(always)]
+    fn and(self, a: Self::I, b: Self::I) -> Self::I {
+        halves!(_mm256_and_si256, a, b)
+    }
+
+    #[inline(always)]
+    fn or(self, a: Self::I, b: Self::I) -> Self::I {
+        halves!(_mm256_or_si256, a, b)
+    }
+
+    #[inline(always)]
+    fn add_i(self, a: Self::I, b: Self::I) -> Self::I {
+        halves!(_mm256_add_epi32, a, b)
+    }
+
+    #[inline(always)]
+    fn sub_i(self, a: Self::I, b: Self::I) -> Self::I {
+        halves!(_mm256_sub_epi32, a, b)
+    }
+
+    #[inline(always)]
+    fn sub_bytes(self, a: Self::I, b: Self::I) -> Self::I {
+        halves!(_mm256_sub_epi8, a, b)
+    }
+
+    #[inline(always)]
+    fn shr(self, a: Self::I, bits: u32) -> Self::I {
+        halves!(_mm256_srlv_epi32, a, self.splat_i(bits as i32))
+    }
+
+    #[inline(always)]
+    fn shl(self, a: Self::I, bits: u32) -> Self::I {
+        halves!(_mm256_sllv_epi32, a, self.splat_i(bits as i32))
+    }
+
+    #[inline(always)]
+    fn sar(self, a: Self::I, bits: u32) -> Self::I {
+        halves!(_mm256_srav_epi32, a, self.splat_i(bits as i32))
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: &[i8; 16], index: Self::I) -> Self::I {
+        // SAFETY: the table has 16 bytes.
+        let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
+        let table = proven!(_mm256_broadcastsi128_si256(table));
+        halves!(_mm256_shuffle_epi8, [table; 2], index)
+    }
+
+    #[inline(always)]
+    fn dot_u7(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
+        halves!(dot_half, acc, w, x)
+    }
+
+    #[inline(always)]
+    fn bias_bytes(self, w: Self::I) -> Self::I {
+        w
+    }
+
+    #[inline(always)]
+    fn dot_biased_weight(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
+        halves!(dot_signed_half, acc, w, x)
+    }
+
+    #[inline(always)]
+    fn dot_biased_activation(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
+        halves!(dot_signed_half, acc, w, x)
+    }
+
+    #[inline(always)]
+    fn dot_i16(self, acc: Self::I, a: Self::I, b: Self::I) -> Self::I {
+        halves!(dot_i16_half, acc, a, b)
+    }
+
+    #[inline(always)]
+    fn to_f(self, a: Self::I) -> Self::F {
+        halves!(_mm256_cvtepi32_ps, a)
+    }
+
+    #[inline(always)]
+    fn to_i(self, a: Self::F) -> Self::I {
+        halves!(_mm256_cvtps_epi32, a)
+    }
+
+    #[inline(always)]
+    fn bits_to_f(self, a: Self::I) -> Self::F {
+        halves!(_mm256_castsi256_ps, a)
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::F {
+        [proven!(_mm256_set1_ps(x)); 2]
+    }
+
+    #[inline(always)]
+    fn add(self, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_add_ps, a, b)
+    }
+
+    #[inline(always)]
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_sub_ps, a, b)
+    }
+
+    #[inline(always)]
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_mul_ps, a, b)
+    }
+
+    #[inline(always)]
+    fn div(self, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_div_ps, a, b)
+    }
+
+    #[inline(always)]
+    fn max(self, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_max_ps, a, b)
+    }
+
+    #[inline(always)]
+    fn min(self, a: Self::F, b: Self::F) -> Self::F {
+        halves!(_mm256_min_ps, a, b)
+    }
+
+    #[inline(always)]
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+        halves!(_mm256_fmadd_ps, a, b, c)
+    }
+
+    #[inline(always)]
+    fn abs(self, a: Self::F) -> Self::F {
+        halves!(abs_half, a)
+    }
+}

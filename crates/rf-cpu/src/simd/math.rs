@@ -1,0 +1,51 @@
+//! Functions that the vector operations are enough for. Same polynomial on every tier.
+
+use super::Simd;
+
+/// `exp` and what follows from it, for every [`Simd`].
+pub(crate) trait SimdMath: Simd {
+    /// `eˣ` within 2 ulp for −87.3 ≤ x ≤ 88; clamped outside (so `exp(−∞)` is 1.2e−38, not 0).
+    ///
+    /// Cody-Waite reduction `x = n·ln 2 + r`, `|r| ≤ ½ ln 2`, and a degree-6 polynomial for `eʳ`.
+    #[inline(always)]
+    fn exp(self, x: Self::F) -> Self::F {
+        let low = self.splat(-87.336_54);
+        let clamped = self.min(self.max(x, low), self.splat(88.0));
+        let n = self.to_i(self.mul(clamped, self.splat(std::f32::consts::LOG2_E)));
+        let n_f = self.to_f(n);
+        let r = self.fma(n_f, self.splat(-0.693_359_4), clamped);
+        let r = self.fma(n_f, self.splat(2.121_944_4e-4), r);
+        let mut p = self.splat(1.0 / 720.0);
+        for c in [1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+            p = self.fma(p, r, self.splat(c));
+        }
+        let two_to_n = self.bits_to_f(self.shl(self.add_i(n, self.splat_i(127)), 23));
+        self.mul(p, two_to_n)
+    }
+
+    /// `x · σ(x) = x / (1 + e⁻ˣ)`.
+    #[inline(always)]
+    fn silu(self, x: Self::F) -> Self::F {
+        let e = self.exp(self.sub(self.splat(0.0), x));
+        self.div(x, self.add(self.splat(1.0), e))
+    }
+
+    /// `tanh x = 1 − 2 / (e²ˣ + 1)`.
+    #[inline(always)]
+    fn tanh(self, x: Self::F) -> Self::F {
+        let e = self.exp(self.add(x, x));
+        let one = self.splat(1.0);
+        self.sub(one, self.div(self.splat(2.0), self.add(e, one)))
+    }
+
+    /// `½x(1 + tanh(√(2/π)(x + 0.044715x³)))`.
+    #[inline(always)]
+    fn gelu_tanh(self, x: Self::F) -> Self::F {
+        let cubic = self.mul(self.mul(x, x), self.mul(x, self.splat(0.044_715)));
+        let inner = self.mul(self.splat(0.797_884_56), self.add(x, cubic));
+        let half = self.mul(x, self.splat(0.5));
+        self.fma(half, self.tanh(inner), half)
+    }
+}
+
+impl<S: Simd> SimdMath for S {}

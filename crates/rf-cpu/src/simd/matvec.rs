@@ -1,0 +1,218 @@
+//! Products of a panel with a few tokens: decode, bound by the bytes of the weights.
+//!
+//! Per panel and 32 columns the integer kernels do 8 dot instructions per token and unpack the codes
+//! once for all tokens. With one token that is 2 to 4 times faster than memory delivers the weights, so
+//! the loop is plain and the stream is contiguous.
+
+use super::activations::{ACT_BLOCK, ActBlock};
+use super::format::{Format, Planes};
+use super::{LANES, Simd};
+use rf_graph::DType;
+
+/// One panel times `T` tokens; `activations[t]` is the first of the token's blocks, `stride` apart.
+///
+/// The order of the sum is the definition that `gemm` repeats: per block the integer dot products,
+/// scaled and summed in f32, then `acc = fma(sum, d · d_x, acc)`, then the minimum.
+///
+/// # Safety
+///
+/// `panel` is a panel of `Fm` with `blocks` blocks a row, and each token has
+/// `⌈blocks · BLOCK / 256⌉` activation blocks with a scale per 32 if `Fm::BLOCK` is 32, else per 256.
+#[inline(always)]
+pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
+    s: S,
+    panel: *const u8,
+    blocks: usize,
+    activations: [*const ActBlock; T],
+    stride: usize,
+) -> [S::F; T] {
+    let planes = Planes::new(Fm::PLANES, panel, blocks);
+    let per_act = ACT_BLOCK / Fm::BLOCK;
+    let mut acc = [s.splat(0.0); T];
+    for b in 0..blocks {
+        let block = planes.block(Fm::PLANES, b);
+        let first_sub = b % per_act * (Fm::BLOCK / 32);
+        // SAFETY: b / per_act is below the number of the token's blocks.
+        let x: [&ActBlock; T] = activations.map(|a| unsafe { &*a.add(b / per_act * stride) });
+        let mut sum = [s.splat(0.0); T];
+        for j in 0..Fm::BLOCK / 32 {
+            // SAFETY: the panel is of this format.
+            let mut codes = unsafe { Fm::codes(s, block, j) };
+            if Fm::SIGNED {
+                codes = codes.map(|c| s.bias_bytes(c));
+            }
+            let at = first_sub + j;
+            if Fm::SUB == 32 {
+                // SAFETY: as above.
+                let scale = (Fm::BLOCK > 32).then(|| s.to_f(unsafe { Fm::sub_scale(s, block, j) }));
+                for t in 0..T {
+                    let mut dot = start::<S, Fm>(s, i32::from(x[t].sum_32[at]));
+                    dot = dots::<S, Fm>(s, dot, &codes, x[t], 8 * at);
+                    if Fm::SPLIT {
+                        // SAFETY: as above.
+                        let high = unsafe { Fm::high_codes(s, block, j) }.map(|c| s.bias_bytes(c));
+                        let mut high_dot = start::<S, Fm>(s, i32::from(x[t].sum_32[at]));
+                        high_dot = dots::<S, Fm>(s, high_dot, &high, x[t], 8 * at);
+                        dot = s.add_i(dot, s.shl(high_dot, 4));
+                    }
+                    sum[t] = match scale {
+                        Some(scale) => s.fma(s.to_f(dot), scale, sum[t]),
+                        None => s.to_f(dot),
+                    };
+                }
+            } else {
+                for half in 0..2 {
+                    // SAFETY: as above.
+                    let scale = s.to_f(unsafe { Fm::sub_scale(s, block, 2 * j + half) });
+                    for t in 0..T {
+                        let mut dot = start::<S, Fm>(s, i32::from(x[t].sum_16[2 * at + half]));
+                        let codes = &codes[4 * half..][..4];
+                        dot = dots::<S, Fm>(s, dot, codes, x[t], 8 * at + 4 * half);
+                        sum[t] = s.fma(s.to_f(dot), scale, sum[t]);
+                    }
+                }
+            }
+        }
+        // SAFETY: as above.
+        let d = unsafe { Fm::scale(s, block) };
+        let scale_at = if Fm::BLOCK == 32 { first_sub } else { 0 };
+        for t in 0..T {
+            acc[t] = s.fma(sum[t], s.mul(d, s.splat(x[t].scale[scale_at])), acc[t]);
+        }
+        if Fm::MIN {
+            // SAFETY: as above.
+            let min = unsafe { Fm::min(s, block) };
+            if Fm::BLOCK == 32 {
+                for t in 0..T {
+                    acc[t] = s.fma(min, s.splat(x[t].sum[first_sub]), acc[t]);
+                }
+            } else {
+                let mut mins = [s.splat_i(0); T];
+                for p in 0..Fm::BLOCK / Fm::SUB / 2 {
+                    // SAFETY: as above.
+                    let pair = unsafe { Fm::sub_mins(s, block, p) };
+                    for t in 0..T {
+                        mins[t] = s.dot_i16(mins[t], pair, s.splat_i(sum_pair::<Fm>(x[t], p)));
+                    }
+                }
+                for t in 0..T {
+                    let scale = s.mul(min, s.splat(-x[t].scale[0]));
+                    acc[t] = s.fma(s.to_f(mins[t]), scale, acc[t]);
+                }
+            }
+        }
+    }
+    acc
+}
+
+/// `−offset · Σ x`: what the codes have too much.
+#[inline(always)]
+fn start<S: Simd, Fm: Format>(s: S, sum: i32) -> S::I {
+    let offset = if Fm::SIGNED { i32::from(S::BIAS) } else { Fm::OFFSET };
+    if offset == 0 { s.splat_i(0) } else { s.splat_i(-offset * sum) }
+}
+
+/// `acc + Σ codes · x` from word `at` of the activations.
+#[inline(always)]
+fn dots<S: Simd, Fm: Format>(s: S, mut acc: S::I, codes: &[S::I], x: &ActBlock, at: usize) -> S::I {
+    for (g, code) in codes.iter().enumerate() {
+        let word = s.splat_i(word(x, at + g));
+        acc = if Fm::SIGNED {
+            s.dot_biased_weight(acc, *code, word)
+        } else {
+            s.dot_u7(acc, *code, word)
+        };
+    }
+    acc
+}
+
+/// Four consecutive activations.
+#[inline(always)]
+pub(super) fn word(x: &ActBlock, i: usize) -> i32 {
+    let bytes: [i8; 4] = x.q.as_chunks::<4>().0[i];
+    i32::from_le_bytes(bytes.map(i8::cast_unsigned))
+}
+
+/// The sums that sub-blocks `2p` and `2p + 1` of a super-block go with, as two i16.
+#[inline(always)]
+pub(super) fn sum_pair<Fm: Format>(x: &ActBlock, p: usize) -> i32 {
+    let [a, b] = if Fm::SUB == 32 {
+        [x.sum_32[2 * p], x.sum_32[2 * p + 1]]
+    } else {
+        [x.sum_16[2 * p], x.sum_16[2 * p + 1]]
+    };
+    i32::from(b) << 16 | (i32::from(a) & 0xffff)
+}
+
+/// A format of plain floats.
+pub(crate) trait FloatFormat {
+    /// The format.
+    const DTYPE: DType;
+    /// Bytes of one value.
+    const BYTES: usize;
+
+    /// Column `k` of 16 rows.
+    ///
+    /// # Safety
+    /// 16 values at `p` are readable.
+    unsafe fn load<S: Simd>(s: S, p: *const u8) -> S::F;
+}
+
+macro_rules! float_format {
+    ($name:ident, $dtype:expr, $bytes:literal, |$s:ident, $p:ident| $load:expr) => {
+        #[doc = concat!("16 rows of ", stringify!($name), ".")]
+        pub(crate) struct $name;
+        impl FloatFormat for $name {
+            const DTYPE: DType = $dtype;
+            const BYTES: usize = $bytes;
+            #[inline(always)]
+            unsafe fn load<S: Simd>($s: S, $p: *const u8) -> S::F {
+                // SAFETY: by contract.
+                unsafe { $load }
+            }
+        }
+    };
+}
+float_format!(F32, DType::F32, 4, |s, p| s.load_f(p.cast()));
+float_format!(F16, DType::F16, 2, |s, p| s.load_f16(p));
+float_format!(Bf16, DType::Bf16, 2, |s, p| s.load_bf16(p));
+
+/// Columns that are summed before they join the total: bounds the rounding error of long rows.
+const FLOAT_CHUNK: usize = 256;
+
+/// `P` panels times `T` tokens of f32; `x[t]` has `columns` values.
+///
+/// # Safety
+///
+/// The panels are of `Fm` with `columns` columns, and each token has as many values.
+#[inline(always)]
+pub(super) unsafe fn panel_dot_float<S: Simd, Fm: FloatFormat, const P: usize, const T: usize>(
+    s: S,
+    panels: [*const u8; P],
+    columns: usize,
+    x: [*const f32; T],
+) -> [[S::F; T]; P] {
+    let mut total = [[s.splat(0.0); T]; P];
+    let mut first = 0;
+    while first < columns {
+        let last = columns.min(first + FLOAT_CHUNK);
+        let mut acc = [[s.splat(0.0); T]; P];
+        for k in first..last {
+            for p in 0..P {
+                // SAFETY: k < columns.
+                let w = unsafe { Fm::load(s, panels[p].add(k * LANES * Fm::BYTES)) };
+                for t in 0..T {
+                    // SAFETY: k < columns.
+                    acc[p][t] = s.fma(w, s.splat(unsafe { *x[t].add(k) }), acc[p][t]);
+                }
+            }
+        }
+        for p in 0..P {
+            for t in 0..T {
+                total[p][t] = s.add(total[p][t], acc[p][t]);
+            }
+        }
+        first = last;
+    }
+    total
+}

@@ -1,0 +1,227 @@
+//! No intrinsics: arrays that the compiler vectorises as it can.
+
+use std::array::from_fn;
+
+use half::{bf16, f16};
+
+use super::{Kernel, LANES, Simd};
+
+/// Any CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Portable;
+
+type F = [f32; LANES];
+type I = [i32; LANES];
+
+#[inline(always)]
+fn dot4(a: i32, b: i32, a_byte: impl Fn(u8) -> i32) -> i32 {
+    let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
+    (0..4).map(|i| a_byte(a[i]) * i32::from(b[i].cast_signed())).sum()
+}
+
+impl Simd for Portable {
+    type F = F;
+    type I = I;
+
+    const BIAS: u8 = 0;
+
+    fn vectorize<K: Kernel>(self, kernel: K) -> K::Output {
+        kernel.run(self)
+    }
+
+    #[inline(always)]
+    unsafe fn load_i(self, p: *const u8) -> I {
+        // SAFETY: the caller gives 64 readable bytes.
+        let bytes = unsafe { p.cast::<[[u8; 4]; LANES]>().read_unaligned() };
+        bytes.map(i32::from_le_bytes)
+    }
+
+    #[inline(always)]
+    unsafe fn store_i(self, p: *mut u8, v: I) {
+        // SAFETY: the caller gives 64 writable bytes.
+        unsafe { p.cast::<[[u8; 4]; LANES]>().write_unaligned(v.map(i32::to_le_bytes)) };
+    }
+
+    #[inline(always)]
+    unsafe fn load_f(self, p: *const f32) -> F {
+        // SAFETY: the caller gives 16 readable values.
+        unsafe { p.cast::<F>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn store_f(self, p: *mut f32, v: F) {
+        // SAFETY: the caller gives 16 writable values.
+        unsafe { p.cast::<F>().write_unaligned(v) };
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(self, p: *const u8) -> F {
+        // SAFETY: the caller gives 32 readable bytes.
+        let bytes = unsafe { p.cast::<[[u8; 2]; LANES]>().read_unaligned() };
+        bytes.map(|b| f16::from_le_bytes(b).to_f32())
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(self, p: *const u8) -> F {
+        // SAFETY: the caller gives 32 readable bytes.
+        let bytes = unsafe { p.cast::<[[u8; 2]; LANES]>().read_unaligned() };
+        bytes.map(|b| bf16::from_le_bytes(b).to_f32())
+    }
+
+    #[inline(always)]
+    unsafe fn load_u8(self, p: *const u8) -> I {
+        // SAFETY: the caller gives 16 readable bytes.
+        unsafe { p.cast::<[u8; LANES]>().read_unaligned() }.map(i32::from)
+    }
+
+    #[inline(always)]
+    unsafe fn load_i8(self, p: *const u8) -> I {
+        // SAFETY: the caller gives 16 readable bytes.
+        unsafe { p.cast::<[i8; LANES]>().read_unaligned() }.map(i32::from)
+    }
+
+    #[inline(always)]
+    fn splat_i(self, x: i32) -> I {
+        [x; LANES]
+    }
+
+    #[inline(always)]
+    fn and(self, a: I, b: I) -> I {
+        from_fn(|i| a[i] & b[i])
+    }
+
+    #[inline(always)]
+    fn or(self, a: I, b: I) -> I {
+        from_fn(|i| a[i] | b[i])
+    }
+
+    #[inline(always)]
+    fn add_i(self, a: I, b: I) -> I {
+        from_fn(|i| a[i].wrapping_add(b[i]))
+    }
+
+    #[inline(always)]
+    fn sub_i(self, a: I, b: I) -> I {
+        from_fn(|i| a[i].wrapping_sub(b[i]))
+    }
+
+    #[inline(always)]
+    fn sub_bytes(self, a: I, b: I) -> I {
+        from_fn(|i| {
+            let (a, b) = (a[i].to_le_bytes(), b[i].to_le_bytes());
+            i32::from_le_bytes(from_fn(|j| a[j].wrapping_sub(b[j])))
+        })
+    }
+
+    #[inline(always)]
+    fn shr(self, a: I, bits: u32) -> I {
+        a.map(|a| (a.cast_unsigned() >> bits).cast_signed())
+    }
+
+    #[inline(always)]
+    fn shl(self, a: I, bits: u32) -> I {
+        a.map(|a| a << bits)
+    }
+
+    #[inline(always)]
+    fn sar(self, a: I, bits: u32) -> I {
+        a.map(|a| a >> bits)
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: &[i8; 16], index: I) -> I {
+        index.map(|word| {
+            i32::from_le_bytes(
+                word.to_le_bytes().map(|i| table[usize::from(i & 15)].cast_unsigned()),
+            )
+        })
+    }
+
+    #[inline(always)]
+    fn dot_u7(self, acc: I, w: I, x: I) -> I {
+        from_fn(|i| acc[i] + dot4(w[i], x[i], i32::from))
+    }
+
+    #[inline(always)]
+    fn bias_bytes(self, w: I) -> I {
+        w
+    }
+
+    #[inline(always)]
+    fn dot_biased_weight(self, acc: I, w: I, x: I) -> I {
+        from_fn(|i| acc[i] + dot4(w[i], x[i], |w| i32::from(w.cast_signed())))
+    }
+
+    #[inline(always)]
+    fn dot_biased_activation(self, acc: I, w: I, x: I) -> I {
+        self.dot_biased_weight(acc, w, x)
+    }
+
+    #[inline(always)]
+    fn dot_i16(self, acc: I, a: I, b: I) -> I {
+        from_fn(|i| {
+            let (low, high) = (|x: i32| i32::from(x as i16), |x: i32| x >> 16);
+            acc[i] + low(a[i]) * low(b[i]) + high(a[i]) * high(b[i])
+        })
+    }
+
+    #[inline(always)]
+    fn to_f(self, a: I) -> F {
+        a.map(|a| a as f32)
+    }
+
+    #[inline(always)]
+    fn to_i(self, a: F) -> I {
+        a.map(|a| a.round_ties_even() as i32)
+    }
+
+    #[inline(always)]
+    fn bits_to_f(self, a: I) -> F {
+        a.map(|a| f32::from_bits(a.cast_unsigned()))
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> F {
+        [x; LANES]
+    }
+
+    #[inline(always)]
+    fn add(self, a: F, b: F) -> F {
+        from_fn(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    fn sub(self, a: F, b: F) -> F {
+        from_fn(|i| a[i] - b[i])
+    }
+
+    #[inline(always)]
+    fn mul(self, a: F, b: F) -> F {
+        from_fn(|i| a[i] * b[i])
+    }
+
+    #[inline(always)]
+    fn div(self, a: F, b: F) -> F {
+        from_fn(|i| a[i] / b[i])
+    }
+
+    #[inline(always)]
+    fn fma(self, a: F, b: F, c: F) -> F {
+        from_fn(|i| a[i].mul_add(b[i], c[i]))
+    }
+
+    #[inline(always)]
+    fn max(self, a: F, b: F) -> F {
+        from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn min(self, a: F, b: F) -> F {
+        from_fn(|i| if a[i] < b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn abs(self, a: F) -> F {
+        a.map(f32::abs)
+    }
+}

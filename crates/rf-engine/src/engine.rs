@@ -1,0 +1,245 @@
+//! A model on a backend: where tokens become logits.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rf_graph::{Backend, Batch, Executor, KvType, MemoryUse, Program, Progress, Span, fuse};
+use rf_kv::{PagePool, PageSize};
+
+use crate::error::Error;
+use crate::model::Model;
+use crate::session::Session;
+
+/// How to load a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Tokens per sequence; by default the model's context, at most
+    /// [`DEFAULT_CONTEXT_TOKENS`](Self::DEFAULT_CONTEXT_TOKENS).
+    pub context_tokens: Option<usize>,
+    /// Tokens that are computed at once: longer prompts go in chunks.
+    pub batch_tokens: usize,
+    /// Tokens per page of the KV cache: 16, 32 or 64.
+    pub page_tokens: usize,
+    /// Storage of the KV cache.
+    pub kv_type: KvType,
+    /// Sequences that the KV cache has room for.
+    pub max_sequences: usize,
+}
+
+impl EngineOptions {
+    /// Context where none is given, so that a model made for 128k tokens runs on a small machine.
+    pub const DEFAULT_CONTEXT_TOKENS: usize = 4096;
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            context_tokens: None,
+            batch_tokens: 512,
+            page_tokens: 32,
+            kv_type: KvType::F16,
+            max_sequences: 1,
+        }
+    }
+}
+
+/// A model loaded on a backend.
+pub struct Engine {
+    model: Model,
+    executor: Box<dyn Executor>,
+    pool: Arc<Mutex<PagePool>>,
+    context_tokens: usize,
+    batch_tokens: usize,
+    page_tokens: usize,
+}
+
+/// New tokens of one sequence.
+#[derive(Debug)]
+pub struct Feed<'a> {
+    /// The sequence; it has the tokens afterwards.
+    pub session: &'a mut Session,
+    /// At least one token.
+    pub ids: &'a [u32],
+    /// Of which tokens the logits are wanted.
+    pub outputs: Outputs,
+}
+
+/// Of which tokens the logits are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outputs {
+    /// None: the tokens only join the cache.
+    None,
+    /// The last one.
+    Last,
+    /// All.
+    All,
+}
+
+impl Engine {
+    /// Loads a model.
+    ///
+    /// # Errors
+    ///
+    /// If it does not fit in memory, or the backend has not got what it needs.
+    pub fn load(
+        model: Model,
+        backend: &dyn Backend,
+        options: EngineOptions,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, Error> {
+        let plan = model.memory_plan(&options)?;
+        if let Some(available_bytes) = backend.available_memory_bytes()
+            && plan.total_bytes() > available_bytes
+        {
+            return Err(Error::DoesNotFit { needed_bytes: plan.total_bytes(), available_bytes });
+        }
+        let kv = model.kv_layout(&options)?;
+        let page_size = PageSize::try_from(options.page_tokens)?;
+        let pool = PagePool::new(kv.num_pages, page_size);
+        let (graph, weights) = rf_model::build(model.gguf(), model.config())?;
+        let program = Program {
+            graph: fuse(graph, backend.fusions()),
+            weights,
+            kv,
+            max_batch_tokens: options.batch_tokens,
+            max_output_rows: options.batch_tokens,
+        };
+        let executor = backend.compile(program, progress)?;
+        Ok(Self {
+            context_tokens: plan.context_tokens,
+            batch_tokens: options.batch_tokens,
+            page_tokens: page_size.tokens(),
+            pool: Arc::new(Mutex::new(pool)),
+            executor,
+            model,
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Tokens per sequence.
+    pub fn context_tokens(&self) -> usize {
+        self.context_tokens
+    }
+
+    /// Tokens that are computed at once.
+    pub fn batch_tokens(&self) -> usize {
+        self.batch_tokens
+    }
+
+    /// Tokens per page of the KV cache.
+    pub fn page_tokens(&self) -> usize {
+        self.page_tokens
+    }
+
+    /// Memory held by the backend.
+    pub fn memory(&self) -> MemoryUse {
+        self.executor.memory()
+    }
+
+    /// A new, empty sequence.
+    pub fn session(&self) -> Session {
+        Session::new(Arc::clone(&self.pool))
+    }
+
+    /// Feeds tokens, of several sequences at once, and returns the logits that were asked for: rows of
+    /// `vocab_size`, in the order of the feeds. More tokens than fit a batch go in chunks; the result
+    /// does not depend on how.
+    ///
+    /// # Errors
+    ///
+    /// If a sequence outgrows its context, the cache is full, or the backend fails. Sequences keep the
+    /// tokens of the chunks that were computed.
+    pub fn forward(&mut self, feeds: &mut [Feed<'_>]) -> Result<Vec<f32>, Error> {
+        let vocab_size = self.model.config().vocab_size;
+        for feed in &*feeds {
+            let prompt_tokens = feed.session.len() + feed.ids.len();
+            if prompt_tokens > self.context_tokens {
+                return Err(Error::PromptTooLong {
+                    prompt_tokens,
+                    context_tokens: self.context_tokens,
+                });
+            }
+            if feed.ids.is_empty() {
+                return Err(Error::EmptyPrompt);
+            }
+            if let Some(&id) = feed.ids.iter().find(|id| **id as usize >= vocab_size) {
+                return Err(Error::UnknownToken { id, vocab_size });
+            }
+        }
+        let mut logits = Vec::new();
+        let mut pieces: Vec<(usize, Range<usize>)> = Vec::new();
+        let mut room = self.batch_tokens;
+        for index in 0..feeds.len() {
+            let mut at = 0;
+            while at < feeds[index].ids.len() {
+                let end = feeds[index].ids.len().min(at + room);
+                pieces.push((index, at..end));
+                room -= end - at;
+                at = end;
+                if room == 0 {
+                    self.batch(feeds, &pieces, &mut logits)?;
+                    pieces.clear();
+                    room = self.batch_tokens;
+                }
+            }
+        }
+        if !pieces.is_empty() {
+            self.batch(feeds, &pieces, &mut logits)?;
+        }
+        Ok(logits)
+    }
+
+    /// Computes one batch: some tokens of some feeds.
+    fn batch(
+        &mut self,
+        feeds: &mut [Feed<'_>],
+        pieces: &[(usize, Range<usize>)],
+        logits: &mut Vec<f32>,
+    ) -> Result<(), Error> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = Vec::new();
+        let mut output_rows = Vec::new();
+        for (index, range) in pieces {
+            let feed = &mut feeds[*index];
+            let session = &mut *feed.session;
+            let copies = pool.grow(&mut session.table, session.tokens.len() + range.len())?;
+            let copies: Vec<_> = copies.iter().map(|c| (c.from, c.to)).collect();
+            self.executor.copy_pages(&copies)?;
+            let first = ids.len();
+            ids.extend_from_slice(&feed.ids[range.clone()]);
+            match feed.outputs {
+                Outputs::All => output_rows.extend(first..ids.len()),
+                Outputs::Last if range.end == feed.ids.len() => output_rows.push(ids.len() - 1),
+                Outputs::Last | Outputs::None => {}
+            }
+        }
+        let mut first = 0;
+        let spans: Vec<Span<'_>> = pieces
+            .iter()
+            .map(|(index, range)| {
+                let session = &*feeds[*index].session;
+                let tokens = first..first + range.len();
+                first = tokens.end;
+                Span { tokens, past_tokens: session.tokens.len(), pages: session.table.pages() }
+            })
+            .collect();
+        let at = logits.len();
+        logits.resize(at + output_rows.len() * self.model.config().vocab_size, 0.0);
+        let batch = Batch { ids: &ids, spans: &spans, output_rows: &output_rows };
+        let result = self.executor.forward(&batch, &mut logits[at..]);
+        for (index, range) in pieces {
+            let feed = &mut feeds[*index];
+            let session = &mut *feed.session;
+            if result.is_ok() {
+                session.tokens.extend_from_slice(&feed.ids[range.clone()]);
+            } else {
+                pool.truncate(&mut session.table, session.tokens.len());
+            }
+        }
+        Ok(result?)
+    }
+}

@@ -1,0 +1,70 @@
+//! Stop strings: text is held back while it may be the beginning of one.
+
+/// Passes text on up to the first stop string.
+#[derive(Debug)]
+pub(crate) struct StopMatcher<'a> {
+    stops: &'a [String],
+    held: String,
+}
+
+impl<'a> StopMatcher<'a> {
+    pub(crate) fn new(stops: &'a [String]) -> Self {
+        Self { stops, held: String::new() }
+    }
+
+    /// Adds text; returns what is certain to come before any stop string, and whether one was found.
+    pub(crate) fn push(&mut self, text: &str) -> (String, bool) {
+        self.held.push_str(text);
+        let stops = self.stops.iter().filter(|s| !s.is_empty());
+        if let Some(at) = stops.clone().filter_map(|s| self.held.find(s.as_str())).min() {
+            self.held.truncate(at);
+            return (std::mem::take(&mut self.held), true);
+        }
+        // The longest end of the text that begins a stop string stays.
+        let boundaries = self.held.char_indices().map(|(i, _)| i);
+        let keep_from = boundaries
+            .clone()
+            .find(|i| stops.clone().any(|s| s.starts_with(&self.held[*i..])))
+            .unwrap_or(self.held.len());
+        let rest = self.held.split_off(keep_from);
+        (std::mem::replace(&mut self.held, rest), false)
+    }
+
+    /// What is still held when no more text comes.
+    pub(crate) fn finish(self) -> String {
+        self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Text passed on and whether it stopped, pieces fed one by one.
+    fn run(stops: &[&str], pieces: &[&str]) -> (String, bool) {
+        let stops: Vec<String> = stops.iter().map(ToString::to_string).collect();
+        let mut matcher = StopMatcher::new(&stops);
+        let mut out = String::new();
+        for piece in pieces {
+            let (text, stopped) = matcher.push(piece);
+            out += &text;
+            if stopped {
+                return (out, true);
+            }
+        }
+        (out + &matcher.finish(), false)
+    }
+
+    #[test]
+    fn a_stop_string_split_over_pieces_ends_the_text_before_it() {
+        assert_eq!(
+            run(&["\nUser:"], &["Hi", " there\n", "Us", "er: x"]),
+            ("Hi there".into(), true)
+        );
+        assert_eq!(run(&["END", "EN D"], &["a", "E", "N", "X"]), ("aENX".into(), false));
+        assert_eq!(run(&["ab"], &["a", "ab"]), ("a".into(), true));
+        assert_eq!(run(&["é!"], &["caf", "é", "!"]), ("caf".into(), true));
+        assert_eq!(run(&[""], &["text"]), ("text".into(), false));
+        assert_eq!(run(&["b", "ab"], &["xab"]), ("x".into(), true));
+    }
+}

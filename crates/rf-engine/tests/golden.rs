@@ -1,0 +1,151 @@
+//! Whole models against reference logits: `../shared/golden`, where it is there.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use rf_cpu::{CpuBackend, CpuOptions, Tier};
+use rf_engine::sampling::SamplerConfig;
+use rf_engine::{Engine, EngineOptions, Feed, GenerateOptions, Model, Outputs};
+use rf_graph::{Backend, KvType, ReferenceBackend};
+use serde_json::Value;
+
+/// A folder beside the project, or `None` after saying why the test is skipped.
+fn shared(folder: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(folder);
+    if path.is_dir() {
+        return Some(path);
+    }
+    eprintln!("skipped: shared/{folder} is not beside the project");
+    None
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
+}
+
+fn load(path: &Path, backend: &dyn Backend, options: EngineOptions) -> Engine {
+    Engine::load(Model::open(path).unwrap(), backend, options, &mut |_| ()).unwrap()
+}
+
+fn all_logits(engine: &mut Engine, ids: &[u32]) -> Vec<f32> {
+    let mut session = engine.session();
+    engine.forward(&mut [Feed { session: &mut session, ids, outputs: Outputs::All }]).unwrap()
+}
+
+fn argmax(row: &[f32]) -> usize {
+    (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b]).then(b.cmp(a))).unwrap()
+}
+
+/// Mean of −ln p of each id but the first.
+fn mean_nll(logits: &[f32], ids: &[u32]) -> f64 {
+    let vocab = logits.len() / ids.len();
+    let rows = logits.chunks_exact(vocab).zip(&ids[1..]);
+    let nll = rows.map(|(row, id)| {
+        let max = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+        let sum: f64 = row.iter().map(|l| (f64::from(*l) - max).exp()).sum();
+        max + sum.ln() - f64::from(row[*id as usize])
+    });
+    nll.sum::<f64>() / (ids.len() - 1) as f64
+}
+
+fn greedy(engine: &mut Engine, prompt: &[u32], n: usize) -> Vec<u32> {
+    let options = GenerateOptions {
+        sampler: SamplerConfig::greedy(),
+        max_tokens: Some(n),
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    };
+    let mut session = engine.session();
+    let go_on = &mut |_: &str| ControlFlow::Continue(());
+    engine.generate(&mut session, prompt, &options, go_on).unwrap().ids
+}
+
+/// Largest difference from the stored logits of one tiny model.
+fn tiny_model_error(folder: &Path, model: &Value, backend: &dyn Backend) -> f32 {
+    let options =
+        EngineOptions { kv_type: KvType::F32, context_tokens: Some(128), ..Default::default() };
+    let mut engine = load(&folder.join(model["file"].as_str().unwrap()), backend, options);
+    let logits = all_logits(&mut engine, &ids(&model["ids"]));
+    let vocab = engine.model().config().vocab_size;
+    let stored = std::fs::read(folder.join(model["logits"].as_str().unwrap())).unwrap();
+    let stored = stored.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b));
+    let rows = ids(&model["positions"]);
+    let ours = rows.iter().flat_map(|p| &logits[*p as usize * vocab..][..vocab]);
+    ours.zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn tiny_models_of_every_architecture_match_the_stored_logits_on_every_tier() {
+    let Some(folder) = shared("golden/arch") else { return };
+    let index = json(&folder.join("index.json"));
+    let mut checked = 0;
+    for model in index["models"].as_array().unwrap() {
+        let architecture = model["architecture"].as_str().unwrap();
+        if !rf_model::SUPPORTED_ARCHITECTURES.contains(&architecture) {
+            continue;
+        }
+        let name = model["name"].as_str().unwrap();
+        let error = tiny_model_error(&folder, model, &ReferenceBackend);
+        assert!(error < 2e-3, "{name} on the reference: off by {error}");
+        for tier in Tier::available() {
+            let options = CpuOptions { threads: Some(2), tier: Some(tier) };
+            let error = tiny_model_error(&folder, model, &CpuBackend::new(options).unwrap());
+            assert!(error < 2e-3, "{name} on {tier}: off by {error}");
+            checked += 1;
+        }
+    }
+    assert!(checked >= 10, "{checked} checked");
+}
+
+/// One file of `models/` against `golden/logits-stories-7m.json`, by the bounds of its bit width.
+fn check_story_model(path: &Path, golden: &Value, exact: &Value) {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let backend = CpuBackend::new(CpuOptions { threads: Some(2), tier: None }).unwrap();
+    let options = EngineOptions { context_tokens: Some(1024), ..Default::default() };
+    let mut engine = load(path, &backend, options);
+    for (prompt, expected) in exact.as_object().unwrap() {
+        let prompt_ids = ids(&golden["prompts"][prompt]["ids"]);
+        let logits = all_logits(&mut engine, &prompt_ids);
+        let nll = mean_nll(&logits, &prompt_ids);
+        let exact_nll = expected["mean_nll"].as_f64().unwrap();
+        let off = nll / exact_nll - 1.0;
+        eprintln!("{name:28} {prompt:6} nll {nll:.6} exact {exact_nll:.6} {:+.3} %", off * 100.0);
+        if prompt == "text" {
+            let bound = if name.contains("Q2_K") || name.contains("Q3_K") { 0.01 } else { 0.005 };
+            assert!(off.abs() < bound, "{name}: NLL {nll}, exact {exact_nll}");
+        }
+        let top: Vec<(usize, f64)> = expected["top16"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|v| (v[0].as_u64().unwrap() as usize, v[1].as_f64().unwrap()))
+            .collect();
+        if top[0].1 - top[1].1 > 0.15 {
+            let last = &logits[logits.len() - engine.model().config().vocab_size..];
+            assert_eq!(argmax(last), top[0].0, "{name} {prompt}");
+        }
+        if name.contains("F16") {
+            let expected = ids(&expected["greedy"]);
+            assert_eq!(
+                greedy(&mut engine, &prompt_ids, expected.len()),
+                expected,
+                "{name} {prompt}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_story_models_match_the_exact_logits() {
+    let (Some(models), Some(folder)) = (shared("models"), shared("golden")) else { return };
+    let golden = json(&folder.join("logits-stories-7m.json"));
+    let files = golden["models"].as_object().unwrap();
+    assert_eq!(files.len(), 11);
+    for (file, data) in files {
+        check_story_model(&models.join(file), &golden, &data["exact"]);
+    }
+}

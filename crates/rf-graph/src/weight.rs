@@ -1,0 +1,121 @@
+//! Weights: a shape, a format and bytes that somebody else owns.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rf_quant::DType;
+
+/// Where the bytes of a weight live, such as a mapped file.
+pub trait WeightBytes: Send + Sync {
+    /// Rows of blocks, one after the other, as in GGUF.
+    fn bytes(&self) -> &[u8];
+
+    /// Says that the bytes were copied and are not needed soon, so that the pages of a mapped file
+    /// can go. They stay readable.
+    fn release(&self) {}
+}
+
+impl WeightBytes for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+/// A matrix `[rows, columns]` (a vector is one row) in any format.
+#[derive(Clone)]
+pub struct Weight {
+    name: String,
+    dtype: DType,
+    rows: usize,
+    columns: usize,
+    data: Arc<dyn WeightBytes>,
+}
+
+impl Weight {
+    /// A weight over given bytes.
+    ///
+    /// Returns `None` if `data` has not exactly the size of the shape in that format, or the
+    /// columns are no whole number of blocks.
+    pub fn new(
+        name: impl Into<String>,
+        dtype: DType,
+        rows: usize,
+        columns: usize,
+        data: Arc<dyn WeightBytes>,
+    ) -> Option<Self> {
+        let bytes = dtype.row_bytes(columns)?.checked_mul(rows)?;
+        (data.bytes().len() == bytes).then(|| Self {
+            name: name.into(),
+            dtype,
+            rows,
+            columns,
+            data,
+        })
+    }
+
+    /// A weight of f32 values, row by row.
+    ///
+    /// # Panics
+    ///
+    /// If there are not `rows · columns` values.
+    pub fn f32(
+        name: impl Into<String>,
+        rows: usize,
+        columns: usize,
+        values: impl AsRef<[f32]>,
+    ) -> Self {
+        let bytes: Vec<u8> = values.as_ref().iter().flat_map(|v| v.to_le_bytes()).collect();
+        Self::new(name, DType::F32, rows, columns, Arc::new(bytes))
+            .expect("as many values as the shape says")
+    }
+
+    /// The tensor's name in the file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Format of the bytes.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Output features.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Input features.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// All bytes, row by row.
+    pub fn bytes(&self) -> &[u8] {
+        self.data.bytes()
+    }
+
+    /// The bytes of one row.
+    pub fn row(&self, row: usize) -> &[u8] {
+        let row_bytes = self.bytes().len() / self.rows;
+        &self.bytes()[row * row_bytes..][..row_bytes]
+    }
+
+    /// See [`WeightBytes::release`].
+    pub fn release(&self) {
+        self.data.release();
+    }
+
+    /// One row as f32.
+    pub fn row_f32(&self, row: usize) -> Vec<f32> {
+        let mut out = vec![0.0; self.columns];
+        rf_quant::dequantize(self.dtype, self.row(row), &mut out)
+            .expect("a row is a whole number of blocks");
+        out
+    }
+}
+
+impl fmt::Debug for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} [{}, {}]", self.name, self.dtype, self.rows, self.columns)
+    }
+}
