@@ -155,3 +155,69 @@ impl PrefixCache {
         Some(page)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKENS: [u32; 4] = [1, 2, 3, 4];
+
+    #[test]
+    fn another_text_with_the_same_hash_is_a_miss() {
+        let mut cache = PrefixCache::new(4);
+        let (node, _) = cache.insert(PageId::new(0), Node::ROOT, &TOKENS);
+        cache.insert(PageId::new(1), node, &TOKENS);
+        assert_eq!(cache.find(node, &TOKENS).map(|(page, _)| page), Some(PageId::new(1)));
+
+        let collides = Node { id: node.id + 100, ..node };
+        assert_eq!(cache.find(collides, &TOKENS), None);
+        let hash = cache.by_hash.remove(&node.chain_hash);
+        let other_tokens = Node::ROOT.child_hash(&[9]);
+        cache.by_hash.extend(hash.map(|page| (other_tokens, page)));
+        assert_eq!(cache.find(Node::ROOT, &[9]), None);
+    }
+
+    #[test]
+    fn a_later_entry_with_the_same_hash_takes_the_place() {
+        let mut cache = PrefixCache::new(4);
+        let (node, displaced) = cache.insert(PageId::new(0), Node::ROOT, &TOKENS);
+        assert_eq!(displaced, None);
+        cache.insert(PageId::new(1), node, &TOKENS);
+        let collides = Node { id: node.id + 100, ..node };
+        let (_, displaced) = cache.insert(PageId::new(2), collides, &TOKENS);
+        assert_eq!(displaced, Some(PageId::new(1)));
+        assert!(!cache.contains(PageId::new(1)));
+        assert_eq!(cache.len(), 2);
+        assert_eq!(cache.find(node, &TOKENS), None);
+        assert_eq!(cache.find(collides, &TOKENS).map(|(page, _)| page), Some(PageId::new(2)));
+    }
+
+    #[test]
+    fn children_of_an_evicted_node_are_not_those_of_its_successor() {
+        let mut cache = PrefixCache::new(4);
+        let (old, _) = cache.insert(PageId::new(0), Node::ROOT, &TOKENS);
+        cache.insert(PageId::new(1), old, &TOKENS);
+        cache.make_idle(PageId::new(0));
+        assert_eq!(cache.evict(), Some(PageId::new(0)));
+        assert_eq!(cache.evict(), None);
+        let (new, _) = cache.insert(PageId::new(2), Node::ROOT, &TOKENS);
+        assert_eq!(new.chain_hash, old.chain_hash);
+        assert_eq!(cache.find(new, &TOKENS), None);
+    }
+
+    #[test]
+    fn idle_pages_leave_from_anywhere_in_the_list() {
+        let mut cache = PrefixCache::new(4);
+        for index in 0..4 {
+            cache.insert(PageId::new(index), Node::ROOT, &[index; 4]);
+            cache.make_idle(PageId::new(index));
+        }
+        cache.end_idle(PageId::new(1));
+        cache.end_idle(PageId::new(3));
+        cache.make_idle(PageId::new(1));
+        assert_eq!(cache.idle_pages(), 3);
+        let order: Vec<u32> = std::iter::from_fn(|| cache.evict()).map(PageId::raw).collect();
+        assert_eq!(order, [0, 2, 1]);
+        assert_eq!((cache.idle_pages(), cache.oldest, cache.newest), (0, None, None));
+    }
+}

@@ -1,0 +1,284 @@
+//! What the pool does, one fact at a time.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use rf_kv::{CopyPage, OutOfPages, PageId, PagePool, PageSize, PageTable};
+
+const SIZE: PageSize = PageSize::Tokens16;
+
+#[test]
+fn sizes_other_than_16_32_and_64_are_refused() {
+    assert_eq!("32".parse(), Ok(PageSize::Tokens32));
+    assert_eq!(PageSize::try_from(64), Ok(PageSize::Tokens64));
+    for text in ["0", "17", "128", "-16", "many", ""] {
+        assert_eq!(
+            text.parse::<PageSize>().unwrap_err().to_string(),
+            format!("page size '{text}' is not one of 16, 32 and 64 tokens")
+        );
+    }
+    assert_eq!(SIZE.pages_for(0), 0);
+    assert_eq!(SIZE.pages_for(16), 1);
+    assert_eq!(SIZE.pages_for(17), 2);
+}
+
+#[test]
+fn pages_are_handed_out_from_zero_and_the_last_one_back_comes_first() {
+    let mut pool = PagePool::new(6, SIZE);
+    let mut first = table(&mut pool, 48);
+    assert_eq!(ids(&first), [0, 1, 2]);
+    let second = table(&mut pool, 16);
+    assert_eq!(ids(&second), [3]);
+    assert_eq!(pool.truncate(&mut first, 20), 20);
+    let third = table(&mut pool, 32);
+    assert_eq!(ids(&third), [2, 4]);
+    for table in [first, second, third] {
+        pool.release(table);
+    }
+}
+
+#[test]
+fn growing_to_less_changes_nothing() {
+    let mut pool = PagePool::new(2, SIZE);
+    let mut table = table(&mut pool, 20);
+    assert_eq!(pool.grow(&mut table, 5), Ok(Vec::new()));
+    assert_eq!((table.len_tokens(), table.pages().len()), (20, 2));
+    pool.release(table);
+}
+
+#[test]
+fn a_full_pool_says_what_is_needed_and_changes_nothing() {
+    let mut pool = PagePool::new(3, SIZE);
+    let mut table = table(&mut pool, 17);
+    let before = pool.stats();
+    let refused = pool.grow(&mut table, 100);
+    assert_eq!(refused, Err(OutOfPages { needed: 5, free: 1 }));
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "the KV cache is full: 5 more pages are needed and 1 are available"
+    );
+    assert_eq!((table.len_tokens(), pool.stats()), (17, before));
+    pool.release(table);
+}
+
+#[test]
+fn a_shared_partial_page_is_copied_once_and_a_full_one_never() {
+    let mut pool = PagePool::new(8, SIZE);
+    let mut first = table(&mut pool, 20);
+    let mut second = pool.fork(&first);
+    assert_eq!(pool.stats().shared_pages, 2);
+    let copies = pool.grow(&mut second, 21).unwrap();
+    assert_eq!(copies, [CopyPage { from: PageId::new(1), to: PageId::new(2) }]);
+    // The other one is alone with its page now.
+    assert_eq!(pool.grow(&mut first, 21), Ok(Vec::new()));
+    assert_eq!((ids(&first), ids(&second)), (vec![0, 1], vec![0, 2]));
+
+    let mut full = table(&mut pool, 16);
+    let mut fork = pool.fork(&full);
+    assert_eq!(pool.grow(&mut fork, 17), Ok(Vec::new()));
+    assert_eq!(pool.grow(&mut full, 17), Ok(Vec::new()));
+    assert_eq!(pool.stats().copies, 1);
+    for table in [first, second, full, fork] {
+        pool.release(table);
+    }
+    assert_eq!(pool.stats().free_pages, 8);
+}
+
+#[test]
+fn a_copy_that_does_not_fit_is_refused() {
+    let mut pool = PagePool::new(1, SIZE);
+    let first = table(&mut pool, 10);
+    let mut second = pool.fork(&first);
+    assert_eq!(pool.grow(&mut second, 11), Err(OutOfPages { needed: 1, free: 0 }));
+    pool.release(first);
+    assert_eq!(pool.grow(&mut second, 11), Ok(Vec::new()));
+    pool.release(second);
+}
+
+#[test]
+fn a_window_gives_back_what_it_has_passed() {
+    let mut pool = PagePool::new(4, SIZE);
+    let mut table = table(&mut pool, 60);
+    pool.drop_front(&mut table, 33);
+    assert_eq!((table.dropped_pages(), table.held_pages().len()), (2, 2));
+    assert_eq!(pool.stats().free_pages, 2);
+    assert_eq!(table.slot(31, SIZE), None);
+    assert_eq!(
+        table.slot(33, SIZE).map(|slot| (slot.page.raw(), slot.offset_tokens)),
+        Some((2, 1))
+    );
+    // Positions go on, in the pages that came back.
+    pool.grow(&mut table, 96).unwrap();
+    assert_eq!(table.pages().len(), 6);
+    // Moving back is nothing.
+    pool.drop_front(&mut table, 0);
+    assert_eq!(table.dropped_pages(), 2);
+    // Back into what was dropped there is no way.
+    assert_eq!(pool.truncate(&mut table, 40), 40);
+    assert_eq!(pool.truncate(&mut table, 31), 0);
+    assert!(table.is_empty());
+    assert_eq!(pool.stats().free_pages, 4);
+    pool.release(table);
+}
+
+#[test]
+fn a_published_prefix_is_found_in_full_pages() {
+    let mut pool = PagePool::new(8, SIZE);
+    let tokens: Vec<u32> = (100..150).collect();
+    let first = table(&mut pool, 50);
+    pool.publish(&first, &tokens);
+    assert_eq!(pool.stats().cached_pages, 3);
+
+    let same = pool.match_prefix(&tokens);
+    assert_eq!((same.len_tokens(), same.pages()), (48, &first.pages()[..3]));
+    let mut other = tokens.clone();
+    other[20] = 0;
+    let shorter = pool.match_prefix(&other);
+    assert_eq!(shorter.len_tokens(), 16);
+    // The same page of tokens after another beginning is another prefix.
+    let moved = pool.match_prefix(&tokens[16..]);
+    assert!(moved.is_empty());
+    let stats = pool.stats();
+    assert_eq!((stats.prefix_lookup_tokens, stats.prefix_hit_tokens), (50 + 50 + 34, 48 + 16));
+    for table in [first, same, shorter, moved] {
+        pool.release(table);
+    }
+    assert_eq!((pool.stats().idle_pages, pool.stats().free_pages), (3, 5));
+}
+
+#[test]
+fn equal_prefixes_that_were_computed_apart_are_cached_once() {
+    let mut pool = PagePool::new(8, SIZE);
+    let tokens: Vec<u32> = (0..48).collect();
+    let first = table(&mut pool, 32);
+    let second = table(&mut pool, 48);
+    pool.publish(&first, &tokens);
+    pool.publish(&second, &tokens);
+    let found = pool.match_prefix(&tokens);
+    assert_eq!(ids(&found), [0, 1, second.pages()[2].raw()]);
+    for table in [first, second, found] {
+        pool.release(table);
+    }
+    assert_eq!((pool.stats().idle_pages, pool.stats().free_pages), (3, 5));
+}
+
+#[test]
+fn the_prefix_unused_for_longest_is_evicted_first_and_from_its_end() {
+    let mut pool = PagePool::new(4, SIZE);
+    let text = |start: u32| (start..start + 32).collect::<Vec<u32>>();
+    for start in [100, 200] {
+        let table = table(&mut pool, 32);
+        pool.publish(&table, &text(start));
+        pool.release(table);
+    }
+    let touched = pool.match_prefix(&text(100));
+    pool.release(touched);
+
+    let new = table(&mut pool, 16);
+    assert_eq!(pool.stats().evictions, 1);
+    let found = |pool: &mut PagePool, start: u32| {
+        let table = pool.match_prefix(&text(start));
+        let len_tokens = table.len_tokens();
+        pool.release(table);
+        len_tokens
+    };
+    assert_eq!(found(&mut pool, 200), 16);
+    assert_eq!(found(&mut pool, 100), 32);
+    pool.release(new);
+}
+
+#[test]
+fn pages_in_use_are_not_evicted() {
+    let mut pool = PagePool::new(2, SIZE);
+    let tokens: Vec<u32> = (0..16).collect();
+    let first = table(&mut pool, 16);
+    pool.publish(&first, &tokens);
+    let mut second = PageTable::new();
+    assert_eq!(pool.grow(&mut second, 32), Err(OutOfPages { needed: 2, free: 1 }));
+    pool.release(first);
+    assert_eq!(pool.grow(&mut second, 32), Ok(Vec::new()));
+    assert!(pool.match_prefix(&tokens).is_empty());
+    pool.release(second);
+}
+
+#[test]
+fn a_cached_page_is_not_offered_after_it_is_written_again() {
+    let mut pool = PagePool::new(4, SIZE);
+    let tokens: Vec<u32> = (0..16).collect();
+    let mut table = table(&mut pool, 16);
+    pool.publish(&table, &tokens);
+    pool.truncate(&mut table, 10);
+    // Still as it was published.
+    let found = pool.match_prefix(&tokens);
+    assert_eq!(found.len_tokens(), 16);
+    // Someone reads it: the writer gets a copy, the cache keeps the page.
+    let copies = pool.grow(&mut table, 12).unwrap();
+    assert_eq!(copies.len(), 1);
+    assert_eq!(pool.match_prefix(&tokens).pages(), found.pages());
+    pool.release(table);
+
+    // Nobody else reads it: it is written in place and no longer offered.
+    let mut alone = PagePool::new(4, SIZE);
+    let mut table = PageTable::new();
+    alone.grow(&mut table, 16).unwrap();
+    alone.publish(&table, &tokens);
+    alone.truncate(&mut table, 10);
+    assert_eq!(alone.grow(&mut table, 12), Ok(Vec::new()));
+    assert!(alone.match_prefix(&tokens).is_empty());
+    alone.release(table);
+    assert_eq!(alone.stats().free_pages, 4);
+}
+
+#[test]
+fn publishing_stops_where_the_front_is_gone_from_the_cache() {
+    let mut pool = PagePool::new(4, SIZE);
+    let tokens: Vec<u32> = (0..48).collect();
+    let mut table = table(&mut pool, 48);
+    pool.drop_front(&mut table, 20);
+    pool.publish(&table, &tokens);
+    assert_eq!(pool.stats().cached_pages, 0);
+    pool.release(table);
+
+    let mut table = PageTable::new();
+    pool.grow(&mut table, 32).unwrap();
+    pool.publish(&table, &tokens);
+    pool.grow(&mut table, 48).unwrap();
+    pool.drop_front(&mut table, 20);
+    pool.publish(&table, &tokens);
+    assert_eq!(pool.stats().cached_pages, 3);
+    pool.release(table);
+}
+
+#[test]
+fn statistics_count_what_happened() {
+    let mut pool = PagePool::new(8, SIZE);
+    let mut first = table(&mut pool, 20);
+    let second = pool.fork(&first);
+    assert_eq!(pool.stats().unfilled_tokens, 24);
+    pool.grow(&mut first, 33).unwrap();
+    let stats = pool.stats();
+    assert_eq!((stats.allocations, stats.copies), (4, 1));
+    assert_eq!((stats.used_pages, stats.shared_pages, stats.free_pages), (4, 1, 4));
+    assert_eq!(stats.unfilled_tokens, 15 + 12);
+    pool.release(first);
+    pool.release(second);
+    let stats = pool.stats();
+    assert_eq!((stats.used_pages, stats.peak_used_pages, stats.unfilled_tokens), (0, 4, 0));
+}
+
+#[test]
+fn an_empty_pool_has_nothing() {
+    let mut pool = PagePool::new(0, SIZE);
+    let mut table = PageTable::new();
+    assert_eq!(pool.grow(&mut table, 0), Ok(Vec::new()));
+    assert_eq!(pool.grow(&mut table, 1), Err(OutOfPages { needed: 1, free: 0 }));
+}
+
+fn table(pool: &mut PagePool, len_tokens: usize) -> PageTable {
+    let mut table = PageTable::new();
+    pool.grow(&mut table, len_tokens).unwrap();
+    table
+}
+
+fn ids(table: &PageTable) -> Vec<u32> {
+    table.pages().iter().map(|page| page.raw()).collect()
+}
