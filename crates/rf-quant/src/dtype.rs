@@ -6,6 +6,27 @@ use std::fmt;
 ///
 /// A quantised row is a sequence of blocks of [`block_elements`](Self::block_elements) values, each
 /// stored in [`block_bytes`](Self::block_bytes) bytes.
+///
+/// | format | ggml id | values per block | bytes per block | bits per weight | F32 ratio |
+/// |---|---|---|---|---|---|
+/// | `F32` | 0 | 1 | 4 | 32 | 1.000 |
+/// | `F16` | 1 | 1 | 2 | 16 | 2.000 |
+/// | `BF16` | 30 | 1 | 2 | 16 | 2.000 |
+/// | `Q4_0` | 2 | 32 | 18 | 4.5 | 7.111 |
+/// | `Q4_1` | 3 | 32 | 20 | 5 | 6.400 |
+/// | `Q5_0` | 6 | 32 | 22 | 5.5 | 5.818 |
+/// | `Q5_1` | 7 | 32 | 24 | 6 | 5.333 |
+/// | `Q8_0` | 8 | 32 | 34 | 8.5 | 3.765 |
+/// | `Q2_K` | 10 | 256 | 84 | 2.625 | 12.190 |
+/// | `Q3_K` | 11 | 256 | 110 | 3.4375 | 9.309 |
+/// | `Q4_K` | 12 | 256 | 144 | 4.5 | 7.111 |
+/// | `Q5_K` | 13 | 256 | 176 | 5.5 | 5.818 |
+/// | `Q6_K` | 14 | 256 | 210 | 6.5625 | 4.876 |
+/// | `MXFP4` | 39 | 32 | 17 | 4.25 | 7.529 |
+/// | `MXFP6_E2M3` | none | 32 | 25 | 6.25 | 5.120 |
+/// | `MXFP6_E3M2` | none | 32 | 25 | 6.25 | 5.120 |
+///
+/// The ratio is the true one, scales included: `Q4_0` is 7.111 times smaller than F32, not 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DType {
@@ -159,5 +180,37 @@ impl DType {
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows of the table in the documentation are the table that the code has.
+    #[test]
+    fn documented_table_is_true() {
+        let source = include_str!("dtype.rs");
+        let rows = source.lines().filter_map(|line| line.strip_prefix("/// | "));
+        let rows: Vec<&str> = rows.filter(|row| !row.starts_with("format")).collect();
+        assert_eq!(rows.len(), DType::ALL.len());
+        for (row, dtype) in rows.iter().zip(DType::ALL) {
+            let id = dtype.ggml_id().map_or("none".to_owned(), |id| id.to_string());
+            let expected = format!(
+                "`{dtype}` | {id} | {} | {} | {} | {:.3} |",
+                dtype.block_elements(),
+                dtype.block_bytes(),
+                dtype.bits_per_weight(),
+                dtype.compression_ratio()
+            );
+            assert_eq!(*row, expected);
+        }
+    }
+
+    #[test]
+    fn rows_of_partial_blocks_have_no_size() {
+        assert_eq!(DType::Q4K.row_bytes(512), Some(288));
+        assert_eq!(DType::Q4K.row_bytes(300), None);
+        assert_eq!(DType::F32.row_bytes(usize::MAX), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The formats of 32 values with a plain f16 scale: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0.
+//! The formats of 32 values with a plain f16 scale: `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0`.
 //!
 //! Quantisation is the usual one-pass rounding of llama.cpp, byte for byte: the `_0` formats map
 //! the value of largest magnitude to the end of the signed range, the `_1` formats map minimum and
@@ -9,6 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::{
     DType,
     block::{Block, F16Le, assert_layout},
+    extent::{largest, magnitude, range},
     rounding::{floor, low_byte, nearest_half_away},
 };
 
@@ -192,40 +193,13 @@ impl Block<32> for BlockQ8_0 {
     }
 
     fn quantize(values: &[f32; 32]) -> Self {
-        let d = saturate(largest(values).abs() / 127.0);
+        let d = saturate(magnitude(values) / 127.0);
         let inverse = inverse_or_zero(d);
         Self {
             d: F16Le::saturating_from_f32(d),
             qs: values.map(|x| low_byte(nearest_half_away(x * inverse)) as i8),
         }
     }
-}
-
-/// The value of largest magnitude, with its sign; the first of several.
-fn largest(values: &[f32; 32]) -> f32 {
-    let (min, max) = range(values);
-    if max > -min {
-        return max;
-    }
-    if max < -min {
-        return min;
-    }
-    // Both signs reach the magnitude (or all is zero): the first decides, as in llama.cpp.
-    values.iter().copied().find(|x| max > 0.0 && x.abs() >= max).unwrap_or(0.0)
-}
-
-/// Minimum and maximum.
-fn range(values: &[f32; 32]) -> (f32, f32) {
-    // Eight independent lanes, so that the reduction vectorises.
-    let mut min = [f32::INFINITY; 8];
-    let mut max = [f32::NEG_INFINITY; 8];
-    for chunk in values.as_chunks::<8>().0 {
-        for lane in 0..8 {
-            min[lane] = if chunk[lane] < min[lane] { chunk[lane] } else { min[lane] };
-            max[lane] = if chunk[lane] > max[lane] { chunk[lane] } else { max[lane] };
-        }
-    }
-    (min.into_iter().fold(min[0], f32::min), max.into_iter().fold(max[0], f32::max))
 }
 
 /// `floor((x - min) / d + offset)` clamped to `0..=MAX`; the offset holds the half of rounding.

@@ -34,6 +34,7 @@ mod block;
 mod convert;
 mod dtype;
 mod error;
+mod extent;
 mod float;
 mod k_quants;
 mod legacy;

@@ -26,9 +26,9 @@ pub(crate) fn floor(x: f32) -> f32 {
     nearest - if nearest > x { 1.0 } else { 0.0 }
 }
 
-/// The low byte, two's complement, of a float that is an integer already.
-pub(crate) fn low_byte(integer: f32) -> u8 {
-    (integer + ONES).to_bits() as u8
+/// The low byte, two's complement, of the nearest integer, ties to even.
+pub(crate) fn low_byte(x: f32) -> u8 {
+    (x + ONES).to_bits() as u8
 }
 
 #[cfg(test)]
@@ -39,10 +39,10 @@ mod tests {
     fn rounding_agrees_with_the_standard_library() {
         let edges = (-1040..=1040).map(|eighths| eighths as f32 / 8.0);
         for x in edges.flat_map(|x| [x.next_down(), x, x.next_up()]) {
-            assert_eq!(nearest(x), x.round_ties_even(), "{x}");
-            assert_eq!(nearest_half_away(x), x.round(), "{x}");
-            assert_eq!(floor(x), x.floor(), "{x}");
-            assert_eq!(low_byte(x.floor()), x.floor() as i32 as u8, "{x}");
+            assert_eq!(nearest(x) as i32, x.round_ties_even() as i32, "{x}");
+            assert_eq!(nearest_half_away(x) as i32, x.round() as i32, "{x}");
+            assert_eq!(floor(x) as i32, x.floor() as i32, "{x}");
+            assert_eq!(low_byte(x), x.round_ties_even() as i32 as u8, "{x}");
         }
     }
 }

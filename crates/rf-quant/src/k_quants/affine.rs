@@ -1,15 +1,22 @@
-//! The search for scales and minima of Q2_K, Q4_K and Q5_K: `x = d s q - dmin m`, `q` unsigned.
+//! The search for scales and minima of `Q2_K`, `Q4_K` and `Q5_K`: `x = d s q - dmin m`, `q` unsigned.
 //!
 //! Two stages. Each sub-block alone is fitted by `scale * q - min`: a grid of trial scales gives
 //! trial roundings, and for each rounding the best line through the points is weighted least squares
 //! in closed form. Then scales and minima of all sub-blocks are rounded to multiples of `d` and
 //! `dmin`; the neighbours of the rounded pair are tried too, as one can make up for the other.
 
-use super::fit::{Moments, Normalized, SUPER, importance, inverse_or_zero, sum, super_scale};
+use super::fit::{
+    Moments, NEGLIGIBLE, Normalized, STRETCH, SUPER, TRIALS, errors, importance, inverse_or_zero,
+    least, super_scale,
+};
 use crate::{
     F16Le,
+    extent::range,
     rounding::{low_byte, nearest},
 };
+
+/// The share of a sum below which a difference is rounding.
+const NOISE: f32 = 4e-6;
 
 /// A quantised super-block before packing.
 pub(super) struct Affine {
@@ -65,7 +72,7 @@ pub(super) fn search<const N: usize, const LEVEL: u8, const SCALE: u8>(
         result.scales[sub] = scale as u8;
         result.mins[sub] = min as u8;
         let line = Line { scale: d * scale, min: dmin * min };
-        *levels = x.map(line.rounding::<LEVEL>()).map(low_byte);
+        *levels = line.levels::<N, LEVEL>(x);
     }
     result
 }
@@ -80,38 +87,31 @@ struct Line {
 impl Line {
     /// The best line found for a sub-block.
     fn fit<const N: usize, const LEVEL: u8>(x: &[f32; N], weights: &[f32; N]) -> Self {
-        // Trial scales: the range of values covers this many levels more or less than there are.
-        // Plain minimum to maximum comes first.
-        const STRETCHES: i16 = 10;
-        const STRETCH: f32 = 0.1;
-        // Differences of errors below this share of the sum of squares are rounding of the sums.
-        const NOISE: f32 = 1e-6;
-
-        let low = x.iter().copied().fold(0.0, f32::min);
-        let high = x.iter().copied().fold(x[0], f32::max);
+        let (low, high) = range(x);
+        let low = low.min(0.0);
         let flat = Self { scale: 0.0, min: -low };
         let span = high - low;
-        if span < f32::MIN_POSITIVE {
+        if span < NEGLIGIBLE {
             return flat;
         }
 
-        let sums = Sums::new(x, weights);
-        let mut best = (flat, f32::INFINITY);
-        for stretch in std::iter::once(0).chain(-STRETCHES..=STRETCHES) {
-            let covered = f32::from(LEVEL) + f32::from(stretch) * STRETCH;
-            let trial = Self { scale: span / covered, min: -low };
-            let fitted = sums.fit(&Moments::new(x, weights, trial.rounding::<LEVEL>()));
-            if fitted.1 + NOISE * sums.square < best.1 {
-                best = fitted;
-            }
-        }
-        best.0
-    }
+        // The span covers some fraction of a level more or less than there are; plain minimum to
+        // maximum comes first.
+        let inverse: [f32; TRIALS] = std::array::from_fn(|trial| {
+            let stretch = if trial == 0 { 0.0 } else { trial as f32 - (TRIALS / 2) as f32 };
+            (f32::from(LEVEL) + stretch * STRETCH) / span
+        });
+        let moments = Moments::<TRIALS>::new(x, weights, |trial, x| {
+            nearest(((x - low) * inverse[trial]).clamp(0.0, f32::from(LEVEL)))
+        });
 
-    /// The function from a value to its nearest level.
-    fn rounding<const LEVEL: u8>(self) -> impl Fn(f32) -> f32 {
-        let inverse = inverse_or_zero(self.scale);
-        move |x| nearest(((x + self.min) * inverse).clamp(0.0, f32::from(LEVEL)))
+        let sums = Sums::new(x, weights);
+        let (lines, mut errors) = sums.fit(&moments);
+        // Values of few kinds are fitted exactly by many trials: prefer the plain range to one that
+        // only has luckier rounding errors.
+        errors[0] -= NOISE * sums.square;
+        let best = lines[least(&errors)];
+        if best.scale > 0.0 { best } else { flat }
     }
 
     /// The best of the multiples of `d` and `dmin` about this line.
@@ -121,31 +121,37 @@ impl Line {
         dmin: f32,
         x: &[f32; N],
     ) -> (f32, f32) {
-        let weights = importance(x);
-        let around = |value: f32, step: f32| {
-            let closest = nearest((value * inverse_or_zero(step)).min(f32::from(SCALE)));
-            [closest, closest - 1.0, closest + 1.0].map(|n| n.clamp(0.0, f32::from(SCALE)))
-        };
-        let mut best = ((0.0, 0.0), f32::INFINITY);
-        for scale in around(self.scale, d) {
-            for min in around(self.min, dmin) {
-                let line = Self { scale: d * scale, min: dmin * min };
-                let error = line.error::<N, LEVEL>(x, &weights);
-                if error < best.1 {
-                    best = ((scale, min), error);
-                }
-            }
-        }
-        best.0
+        // Nearest, below, above, for both.
+        const NEIGHBOURS: [(f32, f32); 9] = [
+            (0.0, 0.0),
+            (0.0, -1.0),
+            (0.0, 1.0),
+            (-1.0, 0.0),
+            (-1.0, -1.0),
+            (-1.0, 1.0),
+            (1.0, 0.0),
+            (1.0, -1.0),
+            (1.0, 1.0),
+        ];
+
+        let limit = f32::from(SCALE);
+        let scale = nearest((self.scale * inverse_or_zero(d)).min(limit));
+        let min = nearest((self.min * inverse_or_zero(dmin)).min(limit));
+        let pairs = NEIGHBOURS
+            .map(|(ds, dm)| ((scale + ds).clamp(0.0, limit), (min + dm).clamp(0.0, limit)));
+        let lines = pairs.map(|(scale, min)| Self { scale: d * scale, min: dmin * min });
+        let inverse = lines.map(|line| inverse_or_zero(line.scale));
+        let errors = errors::<9>(x, &importance(x), |trial, x| {
+            let Self { scale, min } = lines[trial];
+            scale * nearest(((x + min) * inverse[trial]).clamp(0.0, f32::from(LEVEL))) - min
+        });
+        pairs[least(&errors)]
     }
 
-    /// The weighted squared error of the nearest levels.
-    fn error<const N: usize, const LEVEL: u8>(self, x: &[f32; N], weights: &[f32; N]) -> f32 {
-        let level = self.rounding::<LEVEL>();
-        sum::<N>(|i| {
-            let error = self.scale * level(x[i]) - self.min - x[i];
-            weights[i] * error * error
-        })
+    /// The levels nearest to `x`.
+    fn levels<const N: usize, const LEVEL: u8>(self, x: &[f32; N]) -> [u8; N] {
+        let inverse = inverse_or_zero(self.scale);
+        x.map(|x| low_byte(((x + self.min) * inverse).clamp(0.0, f32::from(LEVEL))))
     }
 }
 
@@ -157,22 +163,35 @@ struct Sums {
 }
 
 impl Sums {
-    fn new<const N: usize>(x: &[f32; N], weights: &[f32; N]) -> Self {
-        Self {
-            weights: sum::<N>(|i| weights[i]),
-            x: sum::<N>(|i| weights[i] * x[i]),
-            square: sum::<N>(|i| weights[i] * x[i] * x[i]),
+    fn new(x: &[f32], weights: &[f32]) -> Self {
+        let mut sums = Self { weights: 0.0, x: 0.0, square: 0.0 };
+        for (x, weight) in x.iter().zip(weights) {
+            sums.weights += weight;
+            sums.x += weight * x;
+            sums.square += weight * x * x;
         }
+        sums
     }
 
-    /// The line of least weighted squared error for given levels, and that error:
-    /// the minimum of `Σ w (scale q - min - x)²` with `min >= 0`.
-    fn fit(&self, &Moments { q, qq, qx }: &Moments) -> (Line, f32) {
-        let scale = (self.weights * qx - q * self.x) / (self.weights * qq - q * q);
-        let min = (scale * q - self.x) / self.weights;
-        let line = if min > 0.0 { Line { scale, min } } else { Line { scale: qx / qq, min: 0.0 } };
-        // A degenerate rounding gives a NaN here, which is below no other error.
-        let error = self.square - line.scale * qx + line.min * self.x;
-        (line, if line.scale > 0.0 { error } else { f32::INFINITY })
+    /// For each trial, the line of least weighted squared error, and that error: the minimum of
+    /// `Σ w (scale q - min - x)²` with `min >= 0`. The error is infinite where no scale above 0 fits.
+    fn fit<const T: usize>(&self, moments: &Moments<T>) -> ([Line; T], [f32; T]) {
+        let Moments { q, qq, qx } = moments;
+        let mut lines = [Line::default(); T];
+        let mut errors = [0.0; T];
+        for trial in 0..T {
+            let (q, qq, qx) = (q[trial], qq[trial], qx[trial]);
+            let variance = self.weights * qq - q * q;
+            let sloped = (self.weights * qx - q * self.x) / variance;
+            let min = (sloped * q - self.x) / self.weights;
+            // Equal levels, whose variance is rounding errors, tell nothing about a minimum.
+            let has_min = min > 0.0 && variance > NOISE * self.weights * qq;
+            let scale = if has_min { sloped } else { qx / qq };
+            let min = if has_min { min } else { 0.0 };
+            let error = self.square - scale * qx + min * self.x;
+            lines[trial] = Line { scale, min };
+            errors[trial] = if scale > 0.0 { error } else { f32::INFINITY };
+        }
+        (lines, errors)
     }
 }

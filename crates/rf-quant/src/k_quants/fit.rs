@@ -2,10 +2,20 @@
 
 use half::f16;
 
-use crate::F16Le;
+use crate::{F16Le, extent::magnitude};
 
 /// Values in a super-block.
 pub(super) const SUPER: usize = 256;
+
+/// Trial scales per sub-block.
+pub(super) const TRIALS: usize = 24;
+
+/// Levels by which trial scales differ in what the span of values covers.
+pub(super) const STRETCH: f32 = 0.1;
+
+/// A span of normalised values far below the least scale that a super-block can have beside its
+/// largest value, yet not so small that its inverse overflows.
+pub(super) const NEGLIGIBLE: f32 = 1e-12;
 
 /// A super-block divided by a power of two so that its largest magnitude is in `1..2`: the squares
 /// in the search can neither overflow nor vanish, and no bit changes.
@@ -21,12 +31,11 @@ impl Normalized {
     pub(super) fn new(values: &[f32; SUPER]) -> Option<Self> {
         const LEAST: f32 = 1.0 / (1 << 25) as f32;
 
-        // Without their sign, floats order as their bits do.
-        let bits = values.iter().fold(0, |max, x| x.abs().to_bits().max(max));
-        let factor = f32::from_bits(bits & 0x7f80_0000);
-        if f32::from_bits(bits) <= LEAST {
+        let magnitude = magnitude(values);
+        if magnitude <= LEAST {
             return None;
         }
+        let factor = f32::from_bits(magnitude.to_bits() & 0x7f80_0000);
         let inverse = 1.0 / factor;
         Some(Self { values: values.map(|x| x * inverse), factor })
     }
@@ -46,55 +55,57 @@ pub(super) fn super_scale(extreme: f32, steps: f32, factor: f32) -> (F16Le, f32)
 
 /// How much the error of each value counts: more for large values, which move a dot product more.
 pub(super) fn importance<const N: usize>(x: &[f32; N]) -> [f32; N] {
-    let mean_square = sum::<N>(|i| x[i] * x[i]) / N as f32;
-    let rms = mean_square.sqrt();
+    let rms = (x.iter().map(|x| x * x).sum::<f32>() / N as f32).sqrt();
     x.map(|x| rms + x.abs())
 }
 
-/// Lanes of a sum: independent of each other, so that the loop vectorises.
-pub(super) const LANES: usize = 8;
-
-/// The sum of `term(i)` for `i` in `0..N`, a multiple of [`LANES`].
-pub(super) fn sum<const N: usize>(term: impl Fn(usize) -> f32) -> f32 {
-    let mut sums = [0.0; LANES];
-    for first in (0..N).step_by(LANES) {
-        for (lane, sum) in sums.iter_mut().enumerate() {
-            *sum += term(first + lane);
-        }
-    }
-    sums.iter().sum()
-}
-
-/// What least squares needs of a trial rounding `q` of a sub-block.
-pub(super) struct Moments {
+/// What least squares needs to know of `T` trial roundings `q` of a sub-block.
+pub(super) struct Moments<const T: usize> {
     /// `Σ w q`
-    pub(super) q: f32,
+    pub(super) q: [f32; T],
     /// `Σ w q²`
-    pub(super) qq: f32,
+    pub(super) qq: [f32; T],
     /// `Σ w q x`
-    pub(super) qx: f32,
+    pub(super) qx: [f32; T],
 }
 
-impl Moments {
-    /// Moments of `q = round(x)`.
-    pub(super) fn new<const N: usize>(
-        x: &[f32; N],
-        weights: &[f32; N],
-        round: impl Fn(f32) -> f32,
-    ) -> Self {
-        let (mut q, mut qq, mut qx) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
-        for (x, weights) in x.as_chunks::<LANES>().0.iter().zip(weights.as_chunks::<LANES>().0) {
-            for lane in 0..LANES {
-                let level = round(x[lane]);
-                let weighted = weights[lane] * level;
-                q[lane] += weighted;
-                qq[lane] += weighted * level;
-                qx[lane] += weighted * x[lane];
+impl<const T: usize> Moments<T> {
+    /// Moments of `q = round(trial, x)`. The trials are the inner loop, because sums that do not
+    /// depend on each other vectorise, and the terms of one sum do not.
+    pub(super) fn new(x: &[f32], weights: &[f32], round: impl Fn(usize, f32) -> f32) -> Self {
+        let (mut q, mut qq, mut qx) = ([0.0; T], [0.0; T], [0.0; T]);
+        for (&x, &weight) in x.iter().zip(weights) {
+            let levels: [f32; T] = std::array::from_fn(|trial| round(trial, x));
+            for trial in 0..T {
+                let weighted = weight * levels[trial];
+                q[trial] += weighted;
+                qq[trial] += weighted * levels[trial];
+                qx[trial] += weighted * x;
             }
         }
-        let [q, qq, qx] = [q, qq, qx].map(|lanes| lanes.iter().sum());
         Self { q, qq, qx }
     }
+}
+
+/// The weighted squared errors of `T` trial quantisations: `Σ w (restored(trial, x) - x)²`.
+pub(super) fn errors<const T: usize>(
+    x: &[f32],
+    weights: &[f32],
+    restored: impl Fn(usize, f32) -> f32,
+) -> [f32; T] {
+    let mut sums = [0.0; T];
+    for (&x, &weight) in x.iter().zip(weights) {
+        let errors: [f32; T] = std::array::from_fn(|trial| restored(trial, x) - x);
+        for trial in 0..T {
+            sums[trial] += weight * errors[trial] * errors[trial];
+        }
+    }
+    sums
+}
+
+/// The index of the least error.
+pub(super) fn least(errors: &[f32]) -> usize {
+    (1..errors.len()).fold(0, |best, i| if errors[i] < errors[best] { i } else { best })
 }
 
 /// `1 / x`, or 0 for 0.

@@ -61,7 +61,7 @@ impl Block<256> for BlockQ2K {
     }
 }
 
-/// First byte in `qs` and bit position of a sub-block's values. Q3_K has the same arrangement.
+/// First byte in `qs` and bit position of a sub-block's values. `Q3_K` has the same arrangement.
 pub(super) fn place(sub: usize) -> (usize, usize) {
     (sub / 8 * 32 + sub % 2 * 16, sub % 8 / 2 * 2)
 }

@@ -64,7 +64,7 @@ impl Block<256> for BlockQ4K {
         for (qs, levels) in pairs {
             *qs = std::array::from_fn(|l| levels[l] | levels[l + 32] << 4);
         }
-        let scales = scales::pack(&fit.first_scales(), &fit.first_mins());
+        let scales = scales::pack(fit.first_scales(), fit.first_mins());
         Self { d: fit.d, dmin: fit.dmin, scales, qs }
     }
 }

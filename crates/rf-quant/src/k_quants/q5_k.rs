@@ -71,7 +71,7 @@ impl Block<256> for BlockQ5K {
                 *fifth |= (levels[l] >> 4 | levels[l + 32] >> 4 << 1) << (2 * pair);
             }
         }
-        let scales = scales::pack(&fit.first_scales(), &fit.first_mins());
+        let scales = scales::pack(fit.first_scales(), fit.first_mins());
         Self { d: fit.d, dmin: fit.dmin, scales, qh, qs }
     }
 }

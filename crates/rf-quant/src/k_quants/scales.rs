@@ -1,4 +1,4 @@
-//! The 12 bytes in which Q4_K and Q5_K keep eight 6-bit scales and eight 6-bit minima.
+//! The 12 bytes in which `Q4_K` and `Q5_K` keep eight 6-bit scales and eight 6-bit minima.
 //!
 //! ```text
 //! byte 0..4   | bits 0-5 scale j          | bits 6-7 high bits of scale j+4 |   j = byte
@@ -20,7 +20,7 @@ pub(super) fn unpack(bytes: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
 }
 
 /// The inverse of [`unpack`], for scales and minima below 64.
-pub(super) fn pack(scales: &[u8; 8], mins: &[u8; 8]) -> [u8; 12] {
+pub(super) fn pack(scales: [u8; 8], mins: [u8; 8]) -> [u8; 12] {
     let mut bytes = [0; 12];
     for j in 0..4 {
         bytes[j] = scales[j] | scales[j + 4] >> 4 << 6;
@@ -37,7 +37,7 @@ mod tests {
         for start in 0..64u8 {
             let scales = std::array::from_fn(|j| (start + 7 * j as u8) % 64);
             let mins = std::array::from_fn(|j| (start + 13 * j as u8 + 1) % 64);
-            assert_eq!(super::unpack(&super::pack(&scales, &mins)), (scales, mins));
+            assert_eq!(super::unpack(&super::pack(scales, mins)), (scales, mins));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The shared scale of a microscaling block: a byte `e` that stands for `2^(e - 127)`.
 
+use crate::extent::magnitude;
+
 /// `2^(e - 127)`; NaN for 255, as the specification says.
 pub(super) fn to_f32(e: u8) -> f32 {
     match e {
@@ -18,8 +20,7 @@ pub(super) fn to_f32_halved(e: u8) -> f32 {
 /// The scale byte that puts the largest magnitude of `values` into the top binade of an element
 /// format whose largest exponent is `element_max_exponent`; 0 for an all-zero block.
 pub(super) fn for_values(values: &[f32; 32], element_max_exponent: i32) -> u8 {
-    // Without their sign, floats order as their bits do.
-    let bits = values.iter().fold(0, |max, x| x.abs().to_bits().max(max));
+    let bits = magnitude(values).to_bits();
     // Subnormal magnitudes share the exponent of the least normal ones: the scale ends at 2^-127.
     let exponent = (bits >> 23) as i32 - 127;
     let scale = if bits == 0 { 0 } else { exponent - element_max_exponent + 127 };
@@ -42,8 +43,9 @@ mod tests {
     #[test]
     fn scales_are_powers_of_two() {
         for e in 0..255u8 {
-            assert_eq!(f64::from(to_f32(e)), 2f64.powi(i32::from(e) - 127));
-            assert_eq!(f64::from(to_f32_halved(e)), 2f64.powi(i32::from(e) - 128));
+            let exact = 2f64.powi(i32::from(e) - 127).to_bits();
+            assert_eq!(f64::from(to_f32(e)).to_bits(), exact);
+            assert_eq!((2.0 * f64::from(to_f32_halved(e))).to_bits(), exact);
         }
         assert!(to_f32(255).is_nan());
     }

@@ -1,0 +1,182 @@
+//! What holds for every input: error bounds, stability, and no panic on any bytes or floats.
+
+use proptest::{collection::vec, prelude::*};
+use rf_quant::{DType, Error, dequantize, quantize, quantize_to_vec};
+
+proptest! {
+    #[test]
+    fn round_trip_error_is_bounded_by_bit_width(
+        values in vec(-1.0f32..1.0, 256),
+        exponent in -3i32..10,
+    ) {
+        let values: Vec<f32> = values.iter().map(|x| x * 2f32.powi(exponent)).collect();
+        for dtype in DType::ALL {
+            let bytes = quantize_to_vec(dtype, &values).unwrap();
+            let restored = restore(dtype, &bytes);
+            let blocks = values.chunks(dtype.block_elements());
+            for (x, y) in blocks.zip(restored.chunks(dtype.block_elements())) {
+                let largest = x.iter().fold(0.0f32, |max, x| max.max(x.abs()));
+                if largest < SUBNORMAL_SCALES {
+                    continue;
+                }
+                let error = x.iter().zip(y).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
+                let bound = error_bound(dtype) * largest;
+                prop_assert!(error <= bound, "{dtype}: {error} above {bound}, {x:?}");
+            }
+        }
+    }
+
+    /// Formats whose scale follows from the largest magnitude alone find the same blocks again.
+    #[test]
+    fn quantizing_restored_values_gives_the_same_blocks(values in vec(-1e3f32..1e3, 256)) {
+        use DType::{Bf16, F16, F32, Mxfp4, Mxfp6E2M3, Mxfp6E3M2, Q4_0, Q5_0, Q8_0};
+        for dtype in [F32, F16, Bf16, Q4_0, Q5_0, Q8_0, Mxfp4, Mxfp6E2M3, Mxfp6E3M2] {
+            let bytes = quantize_to_vec(dtype, &values).unwrap();
+            let again = quantize_to_vec(dtype, &restore(dtype, &bytes)).unwrap();
+            prop_assert_eq!(bytes, again, "{}", dtype);
+        }
+    }
+
+    #[test]
+    fn any_bytes_dequantize(bytes in vec(any::<u8>(), 210 * 2)) {
+        for dtype in DType::ALL {
+            let blocks = bytes.len() / dtype.block_bytes();
+            restore(dtype, &bytes[..blocks * dtype.block_bytes()]);
+        }
+    }
+
+    #[test]
+    fn any_floats_quantize_to_finite_values_or_are_refused(
+        bits in vec(prop_oneof![any::<u32>(), Just(0x7f7f_ffff), Just(0xff7f_ffff), Just(1)], 256),
+    ) {
+        let values: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
+        let clean: Vec<f32> =
+            values.iter().map(|x| if x.is_finite() { *x } else { 1.0 }).collect();
+        for dtype in block_formats() {
+            let first = values.iter().position(|x| !x.is_finite());
+            match (quantize_to_vec(dtype, &values), first) {
+                (Ok(_), None) => {}
+                (Err(Error::NonFinite { index, nan, .. }), Some(first)) => {
+                    prop_assert_eq!((index, nan), (first, values[first].is_nan()));
+                }
+                (result, first) => prop_assert!(false, "{dtype}: {result:?} with {first:?}"),
+            }
+            let restored = restore(dtype, &quantize_to_vec(dtype, &clean).unwrap());
+            prop_assert!(restored.iter().all(|x| x.is_finite()), "{dtype}: {restored:?}");
+        }
+    }
+
+    #[test]
+    fn blocks_start_at_any_address(values in vec(-1.0f32..1.0, 256), offset in 0usize..8) {
+        for dtype in DType::ALL {
+            let bytes = quantize_to_vec(dtype, &values).unwrap();
+            let mut moved = vec![0; offset + bytes.len()];
+            quantize(dtype, &values, &mut moved[offset..]).unwrap();
+            prop_assert_eq!(&moved[offset..], &bytes);
+            prop_assert_eq!(restore(dtype, &moved[offset..]), restore(dtype, &bytes));
+        }
+    }
+}
+
+#[test]
+fn wrong_lengths_are_errors() {
+    for dtype in DType::ALL {
+        let block = dtype.block_elements();
+        let bytes = vec![0; dtype.block_bytes() * 2];
+        for short in [&bytes[..bytes.len() - 1], &bytes[..dtype.block_bytes()], &[]] {
+            let error = dequantize(dtype, short, &mut vec![0.0; 2 * block]).unwrap_err();
+            let (values, expected, actual) = (2 * block, bytes.len(), short.len());
+            assert_eq!(error, Error::ByteLength { dtype, values, expected, actual });
+            let error = quantize(dtype, &vec![0.0; 2 * block], &mut short.to_vec()).unwrap_err();
+            assert_eq!(error, Error::ByteLength { dtype, values, expected, actual });
+        }
+        if block > 1 {
+            let partial = Error::PartialBlock { dtype, values: block + 1 };
+            assert_eq!(quantize_to_vec(dtype, &vec![0.0; block + 1]), Err(partial.clone()));
+            assert_eq!(dequantize(dtype, &bytes, &mut vec![0.0; block + 1]), Err(partial));
+        }
+        assert_eq!(quantize_to_vec(dtype, &[]), Ok(vec![]));
+    }
+}
+
+#[test]
+fn errors_read_as_fragments() {
+    let error = quantize_to_vec(DType::Q4K, &[0.0; 100]).unwrap_err();
+    assert_eq!(error.to_string(), "100 values are no whole number of Q4_K blocks of 256");
+    let error = dequantize(DType::Q8_0, &[0; 33], &mut [0.0; 32]).unwrap_err();
+    assert_eq!(error.to_string(), "32 values take 34 bytes as Q8_0, not 33");
+    let mut values = [0.0; 64];
+    values[40] = f32::NAN;
+    let error = quantize_to_vec(DType::Q8_0, &values).unwrap_err();
+    assert_eq!(error.to_string(), "value 40 is NaN, which Q8_0 cannot store");
+    values[40] = f32::NEG_INFINITY;
+    let error = quantize_to_vec(DType::Q8_0, &values).unwrap_err();
+    assert_eq!(error.to_string(), "value 40 is infinite, which Q8_0 cannot store");
+}
+
+/// A constant needs one level and one scale, so only the rounding of scales to f16 is left.
+#[test]
+fn constant_blocks_keep_their_value() {
+    let power_of_two_scales = [DType::Mxfp4, DType::Mxfp6E2M3, DType::Mxfp6E3M2];
+    for dtype in block_formats().filter(|dtype| !power_of_two_scales.contains(dtype)) {
+        for value in [0.7f32, -0.7, 123.4, -0.003, 60_000.0, -60_000.0, 0.0] {
+            let restored = restore(dtype, &quantize_to_vec(dtype, &[value; 256]).unwrap());
+            for x in restored {
+                assert!((x - value).abs() <= value.abs() / 500.0, "{dtype}: {x} for {value}");
+            }
+        }
+    }
+}
+
+#[test]
+fn floats_keep_nan_and_infinities() {
+    let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30];
+    for dtype in [DType::F32, DType::F16, DType::Bf16] {
+        let restored = restore(dtype, &quantize_to_vec(dtype, &values).unwrap());
+        assert!(restored[0].is_nan(), "{dtype}");
+        assert_eq!(restored[1..3], values[1..3], "{dtype}");
+        assert_eq!(restored[3].is_infinite(), dtype == DType::F16, "{dtype}");
+    }
+}
+
+/// Blocks with smaller values only have scales among the subnormal f16, which are less precise.
+const SUBNORMAL_SCALES: f32 = 1.0 / 16.0;
+
+/// The largest error of a value, in units of the largest magnitude of its block.
+fn error_bound(dtype: DType) -> f32 {
+    // Half a unit in the last place of f16, which rounds every block scale and minimum.
+    const F16: f32 = 1.0 / 2048.0;
+    match dtype {
+        DType::F32 => 0.0,
+        DType::F16 => F16,
+        DType::Bf16 => 1.0 / 256.0,
+        // The end of the signed range that the largest magnitude does not take is a level short.
+        DType::Q4_0 => 1.0 / 8.0 + F16,
+        DType::Q5_0 => 1.0 / 16.0 + F16,
+        DType::Q4_1 => 1.0 / 15.0 + 3.0 * F16,
+        DType::Q5_1 => 1.0 / 31.0 + 3.0 * F16,
+        DType::Q8_0 => 0.5 / 127.0 + F16,
+        // Half a step at the top of the binade, or what saturates there.
+        DType::Mxfp4 => 2.0 / 8.0,
+        DType::Mxfp6E2M3 => 0.5 / 8.0,
+        DType::Mxfp6E3M2 => 4.0 / 32.0,
+        // The search may clip one value for the good of the others: twice the half step of the
+        // plain range from minimum to maximum.
+        DType::Q2K => 2.0 / 3.0,
+        DType::Q3K => 1.0 / 3.0,
+        DType::Q4K => 2.0 / 15.0,
+        DType::Q5K => 2.0 / 31.0,
+        DType::Q6K => 1.0 / 31.0,
+        _ => panic!("{dtype} has no bound yet"),
+    }
+}
+
+fn block_formats() -> impl Iterator<Item = DType> {
+    DType::ALL.into_iter().filter(|dtype| dtype.block_elements() > 1)
+}
+
+fn restore(dtype: DType, bytes: &[u8]) -> Vec<f32> {
+    let mut values = vec![0.0; bytes.len() / dtype.block_bytes() * dtype.block_elements()];
+    dequantize(dtype, bytes, &mut values).expect("whole blocks");
+    values
+}
