@@ -6,6 +6,7 @@ use super::e8m0;
 use crate::{
     DType,
     block::{Block, assert_layout},
+    rounding::low_byte,
 };
 
 /// A block of [`DType::Mxfp6E2M3`]: `x = 2^(e - 127) E2M3(q)`.
@@ -147,9 +148,9 @@ impl Element {
         // steps.
         let bias = (127 - self.bias) << mantissa_bits;
         let normal = (rounded.to_bits() >> (23 - mantissa_bits)) as i32 - bias;
-        let subnormal = (rounded * power_of_two(self.bias - 1 + mantissa_bits as i32)) as i32;
-        let code = if rounded < min_normal { subnormal } else { normal };
-        code as u8 | (x.to_bits() >> 31 << 5) as u8
+        let subnormal = low_byte(rounded * power_of_two(self.bias - 1 + mantissa_bits as i32));
+        let code = if rounded < min_normal { subnormal } else { normal as u8 };
+        code | (x.to_bits() >> 31 << 5) as u8
     }
 
     fn max_exponent(&self) -> i32 {
