@@ -312,6 +312,19 @@ mod tests {
     }
 
     #[test]
+    fn typical_comes_before_top_p_and_top_p_before_min_p() {
+        let logits = logits_of(&[0.35, 0.2, 0.2, 0.15, 0.05, 0.05]);
+        // Typical leaves ids 1 and 2, top-p the first of them; the other way round it would be id 0.
+        let config = SamplerConfig { typical_p: 0.39, top_p: 0.45, ..plain(5) };
+        assert_eq!(draws(config, &logits, 200), [1; 200]);
+
+        // Top-p keeps three (0.9 of 1); after min-p, which leaves those three, two (0.8 of 0.9).
+        let logits = logits_of(&[0.5, 0.3, 0.1, 0.06, 0.04]);
+        let config = SamplerConfig { top_p: 0.85, min_p: 0.15, ..plain(5) };
+        assert_eq!(draws(config, &logits, 200).into_iter().max(), Some(2));
+    }
+
+    #[test]
     fn temperature_comes_after_the_filters() {
         // At temperature 1 min-p 0.2 keeps only the first; at 100, applied first, it would keep
         // both.
