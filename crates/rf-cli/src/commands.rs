@@ -1,0 +1,10 @@
+//! The commands, one file each.
+
+pub(crate) mod bench;
+mod chat;
+pub(crate) mod completions;
+pub(crate) mod info;
+pub(crate) mod perplexity;
+pub(crate) mod quantize;
+pub(crate) mod run;
+pub(crate) mod tokenize;

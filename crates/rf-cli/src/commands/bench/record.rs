@@ -1,0 +1,346 @@
+//! Results and how they are printed.
+
+use std::fs;
+use std::io::{self, Write};
+
+use chrono::{SecondsFormat, Utc};
+use rf_cpu::CpuBackend;
+use rf_engine::Engine;
+use rf_gguf::{Gguf, TensorInfo, file_type_name};
+use rf_graph::{Backend, KvType};
+use serde_json::{Map, Value, json};
+
+use super::Format;
+use crate::version;
+
+/// What needs a new engine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup {
+    /// `None` for the default.
+    pub(super) threads: Option<usize>,
+    pub(super) n_batch: usize,
+    pub(super) n_ubatch: usize,
+    pub(super) kv_type: KvType,
+}
+
+/// What is measured: a prompt, tokens after it, or both, at some depth.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Test {
+    pub(super) n_prompt: usize,
+    pub(super) n_gen: usize,
+    pub(super) n_depth: usize,
+}
+
+impl Test {
+    /// `pp512`, `tg128`, `pp512+tg128`, with ` @ d4096` for a depth.
+    pub(super) fn name(self) -> String {
+        let mut name = match (self.n_prompt, self.n_gen) {
+            (prompt, 0) => format!("pp{prompt}"),
+            (0, generated) => format!("tg{generated}"),
+            (prompt, generated) => format!("pp{prompt}+tg{generated}"),
+        };
+        if self.n_depth > 0 {
+            name += &format!(" @ d{}", self.n_depth);
+        }
+        name
+    }
+}
+
+/// One row of results: the fields of llama-bench, in its order.
+pub(super) struct Record {
+    fields: Map<String, Value>,
+    samples_ns: Vec<u64>,
+    samples_ts: Vec<f64>,
+    test: String,
+    model_size: u64,
+    model_n_params: u64,
+    avg_ts: f64,
+    stddev_ts: f64,
+}
+
+impl Record {
+    pub(super) fn new(
+        engine: &Engine,
+        backend: &CpuBackend,
+        model_filename: &str,
+        setup: Setup,
+        test: Test,
+        samples_ns: Vec<u64>,
+    ) -> Self {
+        let gguf = engine.model().gguf();
+        let tokens = (test.n_prompt + test.n_gen) as f64;
+        let samples_ts: Vec<f64> = samples_ns.iter().map(|&ns| 1e9 * tokens / ns as f64).collect();
+        let ns: Vec<f64> = samples_ns.iter().map(|&ns| ns as f64).collect();
+        let (avg_ts, stddev_ts) = (mean(&samples_ts), standard_deviation(&samples_ts));
+        let model_size: u64 = gguf.tensors().iter().map(|tensor| tensor.size_bytes() as u64).sum();
+        let model_n_params: u64 = gguf.tensors().iter().map(TensorInfo::elements).sum();
+        // What does not apply to us has the value that llama-bench prints for a CPU by default.
+        let fields: [(&str, Value); 42] = [
+            ("build_commit", version::COMMIT.into()),
+            ("build_number", version::NUMBER.parse::<u64>().unwrap_or(0).into()),
+            ("cpu_info", cpu_info().into()),
+            ("gpu_info", "".into()),
+            ("backends", backend.name().into()),
+            ("model_filename", model_filename.into()),
+            ("model_type", model_type(gguf, model_n_params).into()),
+            ("model_size", model_size.into()),
+            ("model_n_params", model_n_params.into()),
+            ("n_batch", setup.n_batch.into()),
+            ("n_ubatch", setup.n_ubatch.into()),
+            ("n_threads", backend.threads().into()),
+            ("cpu_mask", "0x0".into()),
+            ("cpu_strict", false.into()),
+            ("poll", 50.into()),
+            ("type_k", setup.kv_type.name().into()),
+            ("type_v", setup.kv_type.name().into()),
+            ("n_gpu_layers", (-1).into()),
+            ("n_cpu_moe", 0.into()),
+            ("split_mode", "layer".into()),
+            ("main_gpu", 0.into()),
+            ("no_kv_offload", false.into()),
+            ("flash_attn", (-1).into()),
+            ("devices", "auto".into()),
+            ("tensor_split", "0.00".into()),
+            ("tensor_buft_overrides", "none".into()),
+            ("load_mode", "mmap".into()),
+            ("lazy_mode", "auto".into()),
+            ("embeddings", false.into()),
+            ("no_op_offload", 0.into()),
+            ("no_host", false.into()),
+            ("repack", 1.into()),
+            ("fit_target", 0.into()),
+            ("fit_min_ctx", 0.into()),
+            ("n_prompt", test.n_prompt.into()),
+            ("n_gen", test.n_gen.into()),
+            ("n_depth", test.n_depth.into()),
+            ("test_time", Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true).into()),
+            ("avg_ns", (mean(&ns).round() as u64).into()),
+            ("stddev_ns", (standard_deviation(&ns).round() as u64).into()),
+            ("avg_ts", avg_ts.into()),
+            ("stddev_ts", stddev_ts.into()),
+        ];
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let test = test.name();
+        Self { fields, samples_ns, samples_ts, test, model_size, model_n_params, avg_ts, stddev_ts }
+    }
+
+    /// With the samples, as JSON has it.
+    fn with_samples(&self) -> Map<String, Value> {
+        let mut fields = self.fields.clone();
+        fields.insert("samples_ns".into(), json!(self.samples_ns));
+        fields.insert("samples_ts".into(), json!(self.samples_ts));
+        fields
+    }
+
+    fn cell(&self, column: &str) -> String {
+        let field = |name: &str| match self.fields.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None => String::new(),
+        };
+        match column {
+            "model" => field("model_type"),
+            "size" => size(self.model_size),
+            "params" => parameters(self.model_n_params),
+            "backend" => field("backends"),
+            "threads" => field("n_threads"),
+            "test" => self.test.clone(),
+            "t/s" => format!("{:.2} ± {:.2}", self.avg_ts, self.stddev_ts),
+            _ => field(column),
+        }
+    }
+}
+
+/// Prints records in one format.
+pub(super) struct Printer {
+    format: Format,
+    columns: Vec<Column>,
+    rows: usize,
+}
+
+struct Column {
+    name: &'static str,
+    width: usize,
+    left: bool,
+}
+
+impl Printer {
+    /// `varied` are the columns of a table besides those that are always there.
+    pub(super) fn new(format: Format, varied: &[&'static str]) -> Self {
+        let column = |name, width, left| Column { name, width, left };
+        let mut columns = vec![
+            column("model", 30, true),
+            column("size", 10, false),
+            column("params", 10, false),
+            column("backend", 10, true),
+            column("threads", 7, false),
+        ];
+        columns.extend(varied.iter().map(|&name| match name {
+            "n_batch" => column(name, 7, false),
+            "n_ubatch" => column(name, 8, false),
+            _ => column(name, 6, false),
+        }));
+        columns.extend([column("test", 15, false), column("t/s", 20, false)]);
+        Self { format, columns, rows: 0 }
+    }
+
+    pub(super) fn start(&self, out: &mut impl Write) -> io::Result<()> {
+        match self.format {
+            Format::Md => {
+                self.table_row(out, |column| column.name.to_owned())?;
+                self.table_row(out, |column| {
+                    let end = if column.left { '-' } else { ':' };
+                    "-".repeat(column.width - 1) + &end.to_string()
+                })
+            }
+            Format::Json => writeln!(out, "["),
+            Format::Jsonl | Format::Csv => Ok(()),
+        }
+    }
+
+    pub(super) fn row(&mut self, out: &mut impl Write, record: &Record) -> io::Result<()> {
+        match self.format {
+            Format::Md => self.table_row(out, |column| record.cell(column.name))?,
+            Format::Json => {
+                let json = serde_json::to_string_pretty(&record.with_samples())?;
+                let comma = if self.rows == 0 { "" } else { ",\n" };
+                write!(out, "{comma}  {}", json.replace('\n', "\n  "))?;
+            }
+            Format::Jsonl => writeln!(out, "{}", serde_json::to_string(&record.with_samples())?)?,
+            Format::Csv => {
+                if self.rows == 0 {
+                    let names: Vec<_> = record.fields.keys().map(String::as_str).collect();
+                    writeln!(out, "{}", names.join(","))?;
+                }
+                let values: Vec<_> =
+                    record.fields.keys().map(|name| csv(&record.cell(name))).collect();
+                writeln!(out, "{}", values.join(","))?;
+            }
+        }
+        self.rows += 1;
+        out.flush()
+    }
+
+    pub(super) fn finish(&self, out: &mut impl Write) -> io::Result<()> {
+        match self.format {
+            Format::Md => writeln!(out, "\nbuild: {} ({})", version::COMMIT, version::NUMBER),
+            Format::Json => writeln!(out, "\n]"),
+            Format::Jsonl | Format::Csv => Ok(()),
+        }
+    }
+
+    fn table_row(&self, out: &mut impl Write, cell: impl Fn(&Column) -> String) -> io::Result<()> {
+        let mut row = String::from("|");
+        for column in &self.columns {
+            let (cell, width) = (cell(column), column.width);
+            row += &if column.left {
+                format!(" {cell:<width$} |")
+            } else {
+                format!(" {cell:>width$} |")
+            };
+        }
+        writeln!(out, "{row}")
+    }
+}
+
+/// Architecture, size and mix, as in `qwen2 7B Q4_K - Medium`.
+fn model_type(gguf: &Gguf, parameters: u64) -> String {
+    let metadata = gguf.metadata();
+    let text = |key: &str| metadata.get(key).and_then(|value| value.as_str());
+    let architecture = text("general.architecture").unwrap_or("?");
+    let label = text("general.size_label").filter(|label| !label.is_empty());
+    let size = label.map_or_else(|| size_label(parameters), str::to_owned);
+    let number = metadata.get("general.file_type").and_then(|value| value.as_integer());
+    let named = number.and_then(|number| u32::try_from(number).ok()).and_then(file_type_name);
+    let largest = || {
+        let largest = gguf.tensors().iter().max_by_key(|tensor| tensor.size_bytes());
+        largest.map(|tensor| tensor.ty().to_string()).unwrap_or_default()
+    };
+    format!("{architecture} {size} {}", named.map_or_else(largest, str::to_owned))
+}
+
+/// `8B`, `1.2B`, `7.3M`.
+fn size_label(parameters: u64) -> String {
+    let (value, unit) = if parameters < 1_000_000_000 {
+        (parameters as f64 / 1e6, 'M')
+    } else {
+        (parameters as f64 / 1e9, 'B')
+    };
+    let text = format!("{value:.*}", usize::from(value < 9.95));
+    format!("{}{unit}", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+fn size(bytes: u64) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20);
+    if bytes < 1 << 30 { format!("{mib:.2} MiB") } else { format!("{:.2} GiB", mib / 1024.0) }
+}
+
+fn parameters(count: u64) -> String {
+    if count < 1_000_000_000 {
+        format!("{:.2} M", count as f64 / 1e6)
+    } else {
+        format!("{:.2} B", count as f64 / 1e9)
+    }
+}
+
+fn csv(value: &str) -> String {
+    // llama-bench writes booleans as numbers here.
+    let value = match value {
+        "true" => "1",
+        "false" => "0",
+        value => value,
+    };
+    format!("\"{}\"", value.replace('"', "\"\""))
+}
+
+/// The name of the CPU; empty where the system does not say.
+fn cpu_info() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find(|line| line.starts_with("model name"));
+    let name = name.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_owned());
+    name.unwrap_or_default()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Of a sample: 0 for a single value.
+fn standard_deviation(values: &[f64]) -> f64 {
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (values.len() - 1) as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_named_as_in_llama_bench() {
+        let name = |n_prompt, n_gen, n_depth| Test { n_prompt, n_gen, n_depth }.name();
+        assert_eq!(name(512, 0, 0), "pp512");
+        assert_eq!(name(0, 128, 0), "tg128");
+        assert_eq!(name(512, 128, 4096), "pp512+tg128 @ d4096");
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!(size_label(7_344_384), "7.3M");
+        assert_eq!(size_label(494_032_768), "494M");
+        assert_eq!(size_label(1_235_814_400), "1.2B");
+        assert_eq!(size_label(8_030_261_248), "8B");
+        assert_eq!(size_label(70_553_706_496), "71B");
+        assert_eq!(size(7_949_632), "7.58 MiB");
+        assert_eq!(size(1 << 30), "1.00 GiB");
+    }
+
+    #[test]
+    fn the_deviation_is_that_of_a_sample() {
+        assert!((standard_deviation(&[1.0, 2.0, 3.0]) - 1.0).abs() < 1e-12);
+        assert!(standard_deviation(&[5.0]).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,104 @@
+//! `rf-cli info`: what a file holds.
+
+mod report;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use self::report::Report;
+use crate::args::ComputeArgs;
+use crate::{loading, terminal};
+use terminal::Palette;
+
+/// Arguments of `rf-cli info`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Works on every GGUF file, also on vocabularies and on models that this program cannot run; what it cannot use
+is listed under `problems`.
+
+Examples:
+  rf-cli info model.gguf
+  rf-cli info --tensors model.gguf
+  rf-cli info -c 32768 --json model.gguf")]
+pub(crate) struct InfoArgs {
+    /// Model file; without it the built-in demo model
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Context to plan memory for; 0 for the model's own
+    #[arg(short, long, value_name = "N")]
+    ctx_size: Option<usize>,
+    /// List every tensor
+    #[arg(long)]
+    tensors: bool,
+    /// List all metadata
+    #[arg(long)]
+    metadata: bool,
+    /// Print JSON, with everything
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    compute: ComputeArgs,
+}
+
+/// Runs `rf-cli info`.
+pub(crate) fn info(arguments: &InfoArgs) -> Result<()> {
+    let gguf = loading::open_gguf(arguments.file.as_deref())?;
+    let report = Report::of(gguf, arguments.ctx_size, &arguments.compute)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, &report, arguments)?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn print(out: &mut impl Write, report: &Report, arguments: &InfoArgs) -> io::Result<()> {
+    let palette = Palette::stdout();
+    let heading = report.file.clone().unwrap_or_else(|| "built-in demo model".into());
+    writeln!(
+        out,
+        "{} (GGUF version {}, {})",
+        palette.bold(heading),
+        report.gguf_version,
+        terminal::bytes(report.file_bytes)
+    )?;
+    for (name, value) in report.lines() {
+        writeln!(out, "  {}{value}", palette.dim(format_args!("{name:<16}")))?;
+    }
+    if !report.types.is_empty() {
+        writeln!(out, "  {}", palette.dim("tensors"))?;
+    }
+    for ty in &report.types {
+        writeln!(
+            out,
+            "    {:<14}{:>6} tensors {:>12}{}",
+            ty.name,
+            ty.tensors,
+            terminal::bytes(ty.bytes),
+            if ty.supported { String::new() } else { palette.yellow("  not supported") }
+        )?;
+    }
+    if arguments.tensors {
+        writeln!(out, "{}", palette.bold("tensors"))?;
+        for tensor in &report.tensors {
+            let (shape, size) = (format!("{:?}", tensor.shape), terminal::bytes(tensor.bytes));
+            writeln!(out, "  {:<40} {shape:>22} {:>10} {size:>12}", tensor.name, tensor.ty)?;
+        }
+    }
+    if arguments.metadata {
+        writeln!(out, "{}", palette.bold("metadata"))?;
+        for (key, value) in &report.metadata {
+            writeln!(out, "  {} = {value}", key.escape_debug())?;
+        }
+    }
+    for problem in &report.problems {
+        writeln!(out, "{} {problem}", palette.yellow("problem:"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! `rf-cli tokenize`: text to ids and back.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use rf_engine::tokenizer_from_gguf;
+use rf_tokenizer::{DecodeOptions, EncodeOptions, Tokenizer};
+use serde_json::json;
+
+use crate::args::ModelArgs;
+use crate::failure::bad_input;
+use crate::{loading, sources};
+
+/// Arguments of `rf-cli tokenize`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Output is a line `id -> 'text'` per token; --ids prints the ids alone as [1, 2, 3], and --json an object
+{\"ids\": [...], \"tokens\": [...]}. --decode writes the text as it is, and with --json {\"text\": \"...\"}.
+The file may be a vocabulary without a model.
+
+Examples:
+  rf-cli tokenize \"Once upon a time\"
+  rf-cli tokenize -m model.gguf --no-special -f text.txt --ids
+  rf-cli tokenize -m model.gguf --decode 9707,1879")]
+pub(crate) struct TokenizeArgs {
+    /// Text to tokenize; without it -f, or standard input
+    #[arg(value_name = "TEXT", conflicts_with_all = ["file", "decode"])]
+    text: Option<String>,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// File to tokenize, byte for byte; - for standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with = "decode")]
+    file: Option<PathBuf>,
+    /// Turn these ids, separated by commas or spaces, into text
+    #[arg(long, value_name = "IDS")]
+    decode: Option<String>,
+    /// Add no BOS and EOS, and take special tokens in the text as text (with --decode: leave them out)
+    #[arg(long)]
+    no_special: bool,
+    /// Print the ids alone
+    #[arg(long)]
+    ids: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `rf-cli tokenize`.
+pub(crate) fn tokenize(arguments: &TokenizeArgs) -> Result<()> {
+    let gguf = loading::open_gguf(arguments.model.model.as_deref())?;
+    let tokenizer = tokenizer_from_gguf(&gguf)?;
+    loading::warn_of_generic_pre_tokenizer(&tokenizer);
+    if let Some(ids) = &arguments.decode {
+        return decode(&tokenizer, &sources::ids(ids)?, arguments);
+    }
+    let text = match (&arguments.text, &arguments.file) {
+        (Some(text), _) => text.clone().into_bytes(),
+        (None, Some(file)) => sources::file_bytes(file)?,
+        (None, None) if io::stdin().is_terminal() => {
+            return Err(bad_input!("no text: give it as an argument, with -f FILE, or by a pipe"));
+        }
+        (None, None) => sources::stdin_bytes()?,
+    };
+    let special = !arguments.no_special;
+    let options = EncodeOptions { add_special: special, parse_special: special };
+    print(&tokenizer, &tokenizer.encode_bytes(&text, options), arguments)
+}
+
+fn decode(tokenizer: &Tokenizer, ids: &[u32], arguments: &TokenizeArgs) -> Result<()> {
+    let options = DecodeOptions { render_special: !arguments.no_special, continuation: false };
+    let bytes = tokenizer.decode_bytes(ids, options)?;
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{}", json!({ "text": String::from_utf8_lossy(&bytes) }))?;
+        return Ok(());
+    }
+    out.write_all(&bytes)?;
+    if out.is_terminal() {
+        writeln!(out)?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn print(tokenizer: &Tokenizer, ids: &[u32], arguments: &TokenizeArgs) -> Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if arguments.ids && !arguments.json {
+        writeln!(out, "{ids:?}")?;
+        out.flush()?;
+        return Ok(());
+    }
+    let mut pieces = Vec::with_capacity(ids.len());
+    for &id in ids {
+        pieces.push(String::from_utf8_lossy(&tokenizer.piece(id)?).into_owned());
+    }
+    if arguments.json {
+        writeln!(out, "{}", json!({ "ids": ids, "tokens": pieces }))?;
+    } else {
+        for (id, piece) in ids.iter().zip(&pieces) {
+            writeln!(out, "{id:>6} -> '{}'", piece.escape_debug())?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Errors as the user meets them: one sentence that ends with the cure, and an exit code.
+
+use std::fmt;
+use std::io;
+
+use anyhow::Error;
+
+/// Something the user gave that cannot be used: exit code 2.
+#[derive(Debug)]
+pub(crate) struct BadInput(pub(crate) String);
+
+impl fmt::Display for BadInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}
+
+/// Ctrl-C where there was nothing to keep: exit code 130, as shells expect.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// An error of kind [`BadInput`].
+macro_rules! bad_input {
+    ($($format:tt)+) => {
+        anyhow::Error::new($crate::failure::BadInput(format!($($format)+)))
+    };
+}
+pub(crate) use bad_input;
+
+/// How the program ends.
+pub(crate) const SUCCESS: u8 = 0;
+const FAILURE: u8 = 1;
+const BAD_INPUT: u8 = 2;
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// The exit code of `error`: 2 for bad input, 130 for Ctrl-C, 1 for everything else.
+pub(crate) fn exit_code(error: &Error) -> u8 {
+    let mut code = FAILURE;
+    for cause in error.chain() {
+        if is_broken_pipe(cause) {
+            return SUCCESS;
+        }
+        if cause.is::<Interrupted>() {
+            return INTERRUPTED;
+        }
+        if is_bad_input(cause) {
+            code = BAD_INPUT;
+        }
+    }
+    code
+}
+
+fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {
+    use rf_engine::Error as E;
+    if let Some(error) = gguf_error(cause) {
+        return !matches!(
+            error,
+            rf_gguf::Error::Io { action: "write", .. }
+                | rf_gguf::Error::TensorData { .. }
+                | rf_gguf::Error::Header { .. }
+        );
+    }
+    match cause.downcast_ref::<E>() {
+        Some(E::Backend(_) | E::OutOfPages(_)) => false,
+        Some(_) => true,
+        None => {
+            cause.is::<BadInput>()
+                || cause.is::<rf_model::Error>()
+                || cause.is::<rf_tokenizer::Error>()
+        }
+    }
+}
+
+/// The error of the container in `cause`, however it is wrapped.
+fn gguf_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a rf_gguf::Error> {
+    use rf_engine::Error as E;
+    use rf_model::Error as M;
+    match cause.downcast_ref::<E>() {
+        Some(E::Gguf(error) | E::Model(M::Gguf(error))) => return Some(error),
+        _ => {}
+    }
+    match cause.downcast_ref::<M>() {
+        Some(M::Gguf(error)) => Some(error),
+        _ => cause.downcast_ref(),
+    }
+}
+
+/// Whether whoever read our output has gone, as `head` does: no failure of ours.
+fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// The error with its causes as one sentence, with what to do about it where the causes do not say.
+pub(crate) fn sentence(error: &Error) -> String {
+    let mut sentence = String::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        // Some errors quote their cause.
+        if sentence.is_empty() {
+            sentence = text;
+        } else if !sentence.ends_with(&text) {
+            sentence.push_str(": ");
+            sentence.push_str(&text);
+        }
+    }
+    if let Some(cure) = error.chain().find_map(cure) {
+        sentence.push_str(": ");
+        sentence.push_str(cure);
+    }
+    sentence
+}
+
+fn cure(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = gguf_error(cause) {
+        return gguf_cure(error);
+    }
+    if cause.is::<rf_quant::Error>() {
+        return Some("the model is damaged, so download or convert it again");
+    }
+    let error = cause.downcast_ref::<io::Error>()?;
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Some("make room on the disk or write to another one")
+        }
+        io::ErrorKind::PermissionDenied => Some("check the permissions of the file and its folder"),
+        _ => None,
+    }
+}
+
+fn gguf_cure(error: &rf_gguf::Error) -> Option<&'static str> {
+    use rf_gguf::{Error as E, Problem as P};
+    match error {
+        E::InFile { error, .. } => gguf_cure(error),
+        E::NotFound { .. } => Some("check the path"),
+        E::NotRegular { .. } => Some("give the path of a .gguf file"),
+        E::Empty => Some("download or convert the model again"),
+        E::Malformed {
+            problem: P::CountTooLarge { .. } | P::Truncated { .. } | P::DataPastEnd { .. },
+            ..
+        } => Some("download or copy it again"),
+        E::Malformed { .. } => Some("the file is damaged or was written by a faulty converter"),
+        E::NotGguf { .. } => Some("give a model in GGUF format"),
+        E::MissingPart { .. } => Some("put all parts into one folder"),
+        E::MissingKey { .. } | E::MissingTensor { .. } => Some("convert the model again"),
+        _ => None,
+    }
+}

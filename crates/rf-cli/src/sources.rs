@@ -1,0 +1,89 @@
+//! Where text comes from: an argument, a file, or standard input.
+
+use std::fs;
+use std::io::{self, IsTerminal, Read};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::failure::bad_input;
+
+/// The bytes of a file, `-` being standard input.
+pub(crate) fn file_bytes(path: &Path) -> Result<Vec<u8>> {
+    if path.as_os_str() == "-" {
+        return stdin_bytes();
+    }
+    match fs::read(path) {
+        Ok(bytes) => Ok(bytes),
+        Err(error) => Err(match error.kind() {
+            io::ErrorKind::NotFound => {
+                bad_input!("file '{}' does not exist: check the path", path.display())
+            }
+            io::ErrorKind::IsADirectory => {
+                bad_input!("'{}' is a directory: give the path of a file", path.display())
+            }
+            _ => anyhow::Error::new(error).context(format!("cannot read '{}'", path.display())),
+        }),
+    }
+}
+
+/// The text of a file, `-` being standard input.
+pub(crate) fn file_text(path: &Path) -> Result<String> {
+    into_text(file_bytes(path)?, &format!("'{}'", path.display()))
+}
+
+/// All of standard input, unless a person would have to type it.
+pub(crate) fn piped_text() -> Result<Option<String>> {
+    if io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    into_text(stdin_bytes()?, "standard input").map(Some)
+}
+
+/// All of standard input.
+pub(crate) fn stdin_bytes() -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
+    Ok(bytes)
+}
+
+/// Token ids, separated by anything that is no digit, so that JSON lists will do.
+pub(crate) fn ids(text: &str) -> Result<Vec<u32>> {
+    let is_separator = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '[' | ']');
+    let words = text.split(is_separator).filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            word.parse().map_err(|_| {
+                bad_input!(
+                    "'{}' is no token id: give whole numbers, separated by commas or spaces",
+                    word.escape_debug()
+                )
+            })
+        })
+        .collect()
+}
+
+fn into_text(bytes: Vec<u8>, what: &str) -> Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        bad_input!(
+            "{what} is not valid UTF-8 (at byte {}): convert the text to UTF-8",
+            error.utf8_error().valid_up_to()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_may_be_written_in_several_ways() {
+        for text in ["1 2 30", "1,2,30", "[1, 2, 30]\n", " 1\n2\t30 "] {
+            assert_eq!(ids(text).unwrap(), [1, 2, 30], "{text}");
+        }
+        assert!(ids("").unwrap().is_empty());
+        for bad in ["x", "1 -2", "1.5", "4294967296"] {
+            assert!(ids(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What depends on whether a person looks at the output: colours, progress, messages.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Colours for one of the two outputs: empty strings where it is no terminal, or the user wants none
+/// (`NO_COLOR` set and not empty, `TERM=dumb`).
+#[derive(Clone, Copy)]
+pub(crate) struct Palette {
+    coloured: bool,
+}
+
+impl Palette {
+    pub(crate) fn stdout() -> Self {
+        Self { coloured: io::stdout().is_terminal() && wants_colour() }
+    }
+
+    pub(crate) fn stderr() -> Self {
+        Self { coloured: io::stderr().is_terminal() && wants_colour() }
+    }
+
+    pub(crate) fn bold(self, text: impl fmt::Display) -> String {
+        self.paint("1", text)
+    }
+
+    pub(crate) fn dim(self, text: impl fmt::Display) -> String {
+        self.paint("2", text)
+    }
+
+    pub(crate) fn green(self, text: impl fmt::Display) -> String {
+        self.paint("32", text)
+    }
+
+    pub(crate) fn yellow(self, text: impl fmt::Display) -> String {
+        self.paint("1;33", text)
+    }
+
+    pub(crate) fn red(self, text: impl fmt::Display) -> String {
+        self.paint("1;31", text)
+    }
+
+    fn paint(self, code: &str, text: impl fmt::Display) -> String {
+        if self.coloured { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+}
+
+fn wants_colour() -> bool {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// A line on stderr. Nothing can be done where even that fails.
+pub(crate) fn note(text: impl fmt::Display) {
+    drop(writeln!(io::stderr().lock(), "{text}"));
+}
+
+/// A line on stderr that says what may be wrong.
+pub(crate) fn warn(text: impl fmt::Display) {
+    note(format_args!("{} {text}", Palette::stderr().yellow("warning:")));
+}
+
+/// A progress bar over bytes on stderr; shows nothing where that is no terminal.
+pub(crate) fn byte_progress(what: &'static str, total_bytes: u64) -> ProgressBar {
+    let terminal = io::stderr().is_terminal() && std::env::var("TERM").is_ok_and(|t| t != "dumb");
+    let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template("{msg} [{wide_bar}] {bytes}/{total_bytes} {eta}")
+        .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "));
+    ProgressBar::with_draw_target(Some(total_bytes), target).with_style(style).with_message(what)
+}
+
+/// Bytes for people: `7.58 MiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.2} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_a_fitting_unit() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(7_949_632), "7.58 MiB");
+        assert_eq!(bytes(u64::MAX), "16777216.00 TiB");
+    }
+}

@@ -1,0 +1,37 @@
+//! What was built, from what, and for what.
+
+use std::sync::LazyLock;
+
+use rf_cpu::Tier;
+
+/// The revision that the program was built from; `unknown` outside of a git checkout.
+pub(crate) const COMMIT: &str = env!("RF_BUILD_COMMIT");
+
+/// How many revisions there were, as llama.cpp numbers its builds; 0 outside of a git checkout.
+pub(crate) const NUMBER: &str = env!("RF_BUILD_NUMBER");
+
+/// For `-V`.
+pub(crate) fn short() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// For `--version`.
+pub(crate) fn long() -> &'static str {
+    static LONG: LazyLock<String> = LazyLock::new(|| {
+        let tiers: Vec<_> = Tier::available().iter().map(ToString::to_string).collect();
+        format!(
+            "{} (revision {COMMIT}, build {NUMBER})\n\
+             built for {} ({}) with {}\n\
+             CPU: {} of {}\n\
+             demo model: {}",
+            short(),
+            env!("RF_BUILD_TARGET"),
+            env!("RF_BUILD_PROFILE"),
+            env!("RF_BUILD_RUSTC"),
+            Tier::best(),
+            tiers.join(", "),
+            if cfg!(feature = "demo-model") { "built in" } else { "left out" },
+        )
+    });
+    &LONG
+}

@@ -1,0 +1,285 @@
+//! What the program says of input that it cannot use: exact words, exit code, and nothing left behind.
+
+mod program;
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use program::{Finished, TinyModel, demo_model, finish, finish_with_input, rf_cli};
+use rf_quant::DType;
+use tempfile::TempDir;
+
+/// Nothing on stdout, `error: message` on stderr, and the exit code.
+fn check(finished: &Finished, code: i32, message: &str) {
+    assert_eq!(finished.stderr, format!("error: {message}\n"));
+    assert_eq!(finished.code, Some(code));
+    assert_eq!(finished.stdout, "");
+}
+
+fn folder_with(name: &str, bytes: &[u8]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join(name), bytes).unwrap();
+    folder
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_missing_file() {
+    let folder = TempDir::new().unwrap();
+    for arguments in [
+        &["run", "-m", "no.gguf", "Hello"][..],
+        &["info", "no.gguf"],
+        &["tokenize", "-m", "no.gguf", "Hello"],
+        &["bench", "-m", "no.gguf", "-o", "jsonl"],
+        &["quantize", "no.gguf", "out.gguf", "Q4_0"],
+    ] {
+        let finished = finish(folder.path(), arguments);
+        check(&finished, 2, "file 'no.gguf' does not exist: check the path");
+    }
+    let finished = finish(folder.path(), &["run", "-f", "no.txt"]);
+    check(&finished, 2, "file 'no.txt' does not exist: check the path");
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn a_directory() {
+    let folder = TempDir::new().unwrap();
+    let finished = finish(folder.path(), &["run", "-m", ".", "Hello"]);
+    check(&finished, 2, "'.' is a directory: give the path of a .gguf file");
+    let finished = finish(folder.path(), &["run", "-f", "."]);
+    check(&finished, 2, "'.' is a directory: give the path of a file");
+}
+
+#[test]
+fn an_empty_file() {
+    let folder = folder_with("empty.gguf", b"");
+    let finished = finish(folder.path(), &["run", "-m", "empty.gguf", "Hello"]);
+    check(&finished, 2, "empty.gguf: the file is empty: download or convert the model again");
+}
+
+#[test]
+fn a_text_file() {
+    let folder = folder_with("text.gguf", b"This is not a model, but text.\n");
+    let finished = finish(folder.path(), &["info", "text.gguf"]);
+    check(
+        &finished,
+        2,
+        "text.gguf: not a GGUF file: it looks like a text file: give a model in GGUF format",
+    );
+}
+
+#[test]
+fn a_truncated_file() {
+    let bytes = fs::read(demo_model()).unwrap();
+    let folder = folder_with("half.gguf", &bytes[..bytes.len() / 2]);
+    let finished = finish(folder.path(), &["run", "-m", "half.gguf", "Hello"]);
+    check(
+        &finished,
+        2,
+        "half.gguf: at byte 112976: tensor 'blk.3.ffn_gate.weight': its data ends at byte 4161632 but \
+         the file has 3974816: the file is truncated (was the download complete?): download or copy it again",
+    );
+    let folder = folder_with("head.gguf", &bytes[..100]);
+    let finished = finish(folder.path(), &["run", "-m", "head.gguf", "Hello"]);
+    assert_eq!(finished.code, Some(2));
+    assert!(finished.stderr.ends_with(": download or copy it again\n"), "{}", finished.stderr);
+}
+
+#[test]
+fn an_unsupported_architecture() {
+    let model = TinyModel {
+        architecture: "mamba",
+        tensors: vec![("token_embd.weight", vec![256, 4], DType::F32)],
+    };
+    let folder = folder_with("mamba.gguf", &model.bytes());
+    let finished = finish(folder.path(), &["run", "-m", "mamba.gguf", "Hello"]);
+    let message = format!(
+        "architecture 'mamba' is not supported; supported are {}",
+        rf_model::SUPPORTED_ARCHITECTURES.join(", ")
+    );
+    check(&finished, 2, &message);
+}
+
+#[test]
+fn an_unsupported_quantisation() {
+    let folder = folder_with("iq.gguf", &with_iq4_xs_tensor());
+    let message = "tensor 'token_embd.weight' has type IQ4_XS (23), which is not supported: \
+                   re-quantise the model to one that is, such as Q4_K_M";
+    let finished = finish(folder.path(), &["run", "-m", "iq.gguf", "Hello"]);
+    check(&finished, 2, message);
+    let finished = finish(folder.path(), &["quantize", "iq.gguf", "out.gguf", "Q4_0"]);
+    check(&finished, 2, message);
+    assert_eq!(names(folder.path()), ["iq.gguf"]);
+
+    // Listing it does not need the format.
+    let json = finish(folder.path(), &["info", "--json", "iq.gguf"]).json();
+    assert_eq!(json["types"][0]["type"], "IQ4_XS (23)");
+    assert_eq!(json["types"][0]["supported"], false);
+    assert_eq!(json["runnable"], false);
+    assert_eq!(json["problems"][0], message);
+}
+
+/// The writer makes no such file, so the type of a Q4_K tensor is overwritten.
+fn with_iq4_xs_tensor() -> Vec<u8> {
+    const NAME: &[u8] = b"token_embd.weight";
+    const IQ4_XS: u32 = 23;
+    let model = TinyModel {
+        architecture: "llama",
+        tensors: vec![("token_embd.weight", vec![256, 4], DType::Q4K)],
+    };
+    let mut bytes = model.bytes();
+    let name = bytes.windows(NAME.len()).position(|window| window == NAME).unwrap();
+    let ty = name + NAME.len() + 4 + 2 * 8; // behind the number of axes and two lengths
+    assert_eq!(bytes[ty..ty + 4], 12_u32.to_le_bytes());
+    bytes[ty..ty + 4].copy_from_slice(&IQ4_XS.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a_vocabulary_is_no_model() {
+    let model = TinyModel { architecture: "llama", tensors: Vec::new() };
+    let folder = folder_with("vocab.gguf", &model.bytes());
+    let finished = finish(folder.path(), &["run", "-m", "vocab.gguf", "Hello"]);
+    check(&finished, 2, "the file has no tensors: it is a vocabulary, not a model");
+    let finished = finish(folder.path(), &["quantize", "vocab.gguf", "out.gguf", "Q4_0"]);
+    let message = "vocab.gguf: the file has no tensors, only a vocabulary: give a model";
+    check(&finished, 2, message);
+}
+
+#[test]
+fn more_than_the_memory() {
+    let folder = TempDir::new().unwrap();
+    let finished = finish(folder.path(), &["run", "-c", "1000000000", "-q", "Hello"]);
+    assert_eq!(finished.code, Some(2));
+    let (warning, error) = finished.stderr.split_once('\n').unwrap();
+    assert!(warning.starts_with("warning: a context of 1000000000 tokens is more than the 1024"));
+    let (needed, rest) = error
+        .strip_prefix("error: the model needs ")
+        .unwrap()
+        .split_once(" of memory and ")
+        .unwrap();
+    assert_eq!(needed, "3906269 MiB");
+    let cure = " can be had; use a smaller context or a smaller quantisation\n";
+    assert!(rest.ends_with(cure), "{rest}");
+}
+
+#[test]
+fn a_prompt_longer_than_the_context() {
+    let folder = folder_with("long.txt", "Once upon a time ".repeat(20).as_bytes());
+    let finished = finish(folder.path(), &["run", "--raw", "-c", "32", "-f", "long.txt"]);
+    check(
+        &finished,
+        2,
+        "the prompt has 81 tokens and the context has room for 32; use a larger context or a shorter prompt",
+    );
+}
+
+#[test]
+fn no_tokens_to_generate() {
+    let folder = TempDir::new().unwrap();
+    let message = "-n 0 asks for no tokens: give 1 or more, or -1 to go on until the model ends";
+    check(&finish(folder.path(), &["run", "-n", "0", "Hello"]), 2, message);
+}
+
+#[test]
+fn a_prompt_that_is_not_utf_8() {
+    let folder = folder_with("latin1.txt", b"caf\xe9 au lait");
+    let message = "'latin1.txt' is not valid UTF-8 (at byte 3): convert the text to UTF-8";
+    check(&finish(folder.path(), &["run", "-f", "latin1.txt"]), 2, message);
+    let message = "standard input is not valid UTF-8 (at byte 3): convert the text to UTF-8";
+    check(&finish_with_input(folder.path(), &["run"], b"caf\xe9 au lait"), 2, message);
+    // Tokenizing takes any bytes.
+    let json = finish(folder.path(), &["tokenize", "--json", "-f", "latin1.txt"]).json();
+    let ids: Vec<_> = json["ids"].as_array().unwrap().iter().map(ToString::to_string).collect();
+    let mut command = rf_cli(folder.path(), &["tokenize", "--decode", &ids.join(",")]);
+    assert_eq!(command.output().unwrap().stdout, b"caf\xe9 au lait");
+}
+
+#[test]
+fn nothing_to_say() {
+    let folder = folder_with("empty.txt", b"\n");
+    // The demo model has neither BOS to start from nor anything to continue.
+    let finished = finish(folder.path(), &["tokenize", "--json", "-f", "empty.txt"]);
+    assert_eq!(finished.json()["ids"].as_array().unwrap().len(), 1);
+    let finished = finish(folder.path(), &["perplexity", "-f", "empty.txt"]);
+    check(&finished, 2, "'empty.txt' has 1 tokens and at least 2 are needed: give a longer text");
+}
+
+#[test]
+fn sampling_out_of_range() {
+    let folder = TempDir::new().unwrap();
+    let message = "top_p is 1.5, expected a number from 0 to 1";
+    check(&finish(folder.path(), &["run", "--top-p", "1.5", "Hello"]), 2, message);
+    let finished = finish(folder.path(), &["run", "--logit-bias", "x", "Hello"]);
+    assert_eq!(finished.code, Some(2));
+    assert!(
+        finished.stderr.contains("expected a token id, + or -, and a number, as in 15043+1"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn an_unknown_format() {
+    let folder = TempDir::new().unwrap();
+    let finished = finish(folder.path(), &["quantize", "in.gguf", "out.gguf", "Q9"]);
+    assert_eq!(finished.code, Some(2));
+    assert!(
+        finished.stderr.contains("unknown type 'Q9': take one of F32, F16, BF16, Q8_0"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn unknown_arguments_are_usage_errors() {
+    let folder = TempDir::new().unwrap();
+    for arguments in [&["--nothing"][..], &["run", "--nothing"], &["fly"], &["run", "-c", "x"], &[]]
+    {
+        assert_eq!(finish(folder.path(), arguments).code, Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let folder = TempDir::new().unwrap();
+    for arguments in [
+        &["run", "-q", "--temp", "0", "Tell me a story."][..],
+        &["run", "--json", "-n", "3", "Tell me a story."],
+        &["info", "--tensors"],
+        &["info", "--json"],
+        &["tokenize", "Once upon a time"],
+        &["bench", "-p", "4", "-n", "0", "-r", "1"],
+        &["completions", "bash"],
+        &["quantize", "--dry-run", demo_model().to_str().unwrap(), "x.gguf", "Q8_0"],
+    ] {
+        let mut command = rf_cli(folder.path(), arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take()); // as `head` does when it has seen enough
+        let finished = Finished::of(child.wait_with_output().unwrap());
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_device_is_a_failure() {
+    let folder = TempDir::new().unwrap();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = rf_cli(folder.path(), &["info"]).stdout(full).output().unwrap();
+    let finished = Finished::of(output);
+    check(
+        &finished,
+        1,
+        "No space left on device (os error 28): make room on the disk or write to another one",
+    );
+}

@@ -1,0 +1,306 @@
+//! What the commands print when all is well.
+
+mod program;
+
+use std::fs;
+use std::path::PathBuf;
+
+use program::{finish, finish_with_input, shared};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn here() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn integers(json: &Value) -> Vec<u64> {
+    json.as_array().unwrap().iter().map(|item| item.as_u64().unwrap()).collect()
+}
+
+#[test]
+fn the_demo_model_tells_a_story() {
+    let json = finish(&here(), &["run", "--json", "--temp", "0"]).json();
+    let text = json["text"].as_str().unwrap();
+    assert!(text.contains("fox") && text.contains("key"), "{text}");
+    assert!(text.split_whitespace().count() > 60, "{text}");
+    assert_eq!(json["stop_reason"], "eog");
+    assert!(!json["prompt_ids"].as_array().unwrap().is_empty());
+    let timings = json["timings"].as_object().unwrap();
+    let names: Vec<_> = timings.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "prompt_tokens",
+            "prompt_ms",
+            "prompt_per_second",
+            "generated_tokens",
+            "decode_ms",
+            "decode_per_second",
+            "ttft_ms",
+            "load_ms"
+        ]
+    );
+    assert_eq!(timings["generated_tokens"], json["ids"].as_array().unwrap().len());
+}
+
+#[test]
+fn text_goes_to_stdout_and_figures_to_stderr() {
+    let arguments = ["run", "--temp", "0", "-n", "8", "--raw", "Once upon a time"];
+    let plain = finish(&here(), &arguments);
+    let json = finish(&here(), &[&arguments[..], &["--json"]].concat()).json();
+    assert_eq!(plain.code, Some(0));
+    assert_eq!(plain.stdout, format!("{}\n", json["text"].as_str().unwrap()));
+    assert_eq!(plain.stderr.lines().count(), 1);
+    assert!(plain.stderr.starts_with("prompt 4 tokens"), "{}", plain.stderr);
+    assert!(plain.stderr.contains(", generated 8 tokens"), "{}", plain.stderr);
+    assert_eq!(json["stop_reason"], "length");
+    let quiet = finish(&here(), &[&arguments[..], &["--quiet"]].concat());
+    assert_eq!((quiet.stdout, quiet.stderr.as_str()), (plain.stdout, ""));
+}
+
+#[test]
+fn a_prompt_comes_from_an_argument_a_file_or_a_pipe() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("prompt.txt"), "A bear and a bee\n").unwrap();
+    let run = |arguments: &[&str], input: &[u8]| {
+        let arguments = [&["run", "--json", "--temp", "0", "-n", "4"], arguments].concat();
+        finish_with_input(folder.path(), &arguments, input).json()["prompt_ids"].clone()
+    };
+    let expected = run(&["A bear and a bee"], b"");
+    assert_eq!(run(&["-f", "prompt.txt"], b""), expected);
+    assert_eq!(run(&["-f", "-"], b"A bear and a bee\n"), expected);
+    assert_eq!(run(&[], b"A bear and a bee\n"), expected);
+    assert_eq!(run(&["-"], b"A bear and a bee"), expected);
+    assert_ne!(run(&["--system", "Be brief.", "A bear and a bee"], b""), expected);
+    assert_ne!(run(&["--raw", "A bear and a bee"], b""), expected);
+}
+
+#[test]
+fn seeds_repeat_an_answer() {
+    let run = |seed: &str| {
+        let arguments =
+            ["run", "--json", "-n", "24", "--temp", "1.5", "-s", seed, "Tell me a story."];
+        finish(&here(), &arguments).json()["ids"].clone()
+    };
+    assert_eq!(run("7"), run("7"));
+    assert_ne!(run("7"), run("8"));
+}
+
+#[test]
+fn answers_stop_where_they_are_told_to() {
+    let run = |arguments: &[&str]| {
+        let basic = ["run", "--json", "--temp", "0", "--raw", "Once upon a time"];
+        finish(&here(), &[&basic, arguments].concat()).json()
+    };
+    let whole = run(&["-n", "24"]);
+    let text = whole["text"].as_str().unwrap();
+    let (before, _) = text.split_once(" named").unwrap();
+    let stopped = run(&["--stop", "no such text", "--stop", " named"]);
+    assert_eq!(
+        (stopped["text"].as_str(), stopped["stop_reason"].as_str()),
+        (Some(before), Some("stop_string"))
+    );
+    let full = run(&["-c", "16"]);
+    assert_eq!(full["stop_reason"], "context_full");
+    let shifted = run(&["-c", "16", "--context-shift", "--ignore-eos", "-n", "40"]);
+    assert_eq!(shifted["ids"].as_array().unwrap().len(), 40);
+    // A ruled-out token does not come.
+    let first = whole["ids"][0].as_u64().unwrap();
+    let biased = run(&["-n", "24", "--logit-bias", &format!("{first}-inf")]);
+    assert!(!integers(&biased["ids"]).contains(&first));
+}
+
+#[test]
+fn threads_batches_and_tiers_do_not_change_the_answer() {
+    let run = |arguments: &[&str]| {
+        let basic = ["run", "--json", "--temp", "0", "-n", "32", "Tell me a story about a snail."];
+        finish(&here(), &[&basic, arguments].concat()).json()["ids"].clone()
+    };
+    let expected = run(&[]);
+    assert_eq!(run(&["-t", "1"]), expected);
+    assert_eq!(run(&["-t", "3", "-b", "5"]), expected);
+    for tier in rf_cpu::Tier::available() {
+        assert_eq!(run(&["--tier", tier.name()]), expected, "{tier}");
+    }
+}
+
+#[test]
+fn tokens_and_text_convert_both_ways() {
+    let text = "Once upon a time,\n there was ünïcödé 🦊";
+    let json = finish(&here(), &["tokenize", "--json", text]).json();
+    let ids = integers(&json["ids"]);
+    assert_eq!(ids.len(), json["tokens"].as_array().unwrap().len());
+    let ids: Vec<_> = ids.iter().map(u64::to_string).collect();
+    assert_eq!(finish(&here(), &["tokenize", "--decode", &ids.join(" ")]).stdout, text);
+    let listed = finish(&here(), &["tokenize", "--ids", text]).stdout;
+    assert_eq!(listed, format!("[{}]\n", ids.join(", ")));
+    assert_eq!(finish(&here(), &["tokenize", "--decode", listed.trim()]).stdout, text);
+    assert_eq!(
+        finish(&here(), &["tokenize", "Once upon"]).stdout,
+        "   460 -> 'Once'\n   464 -> ' upon'\n"
+    );
+}
+
+#[test]
+fn special_tokens_are_parsed_unless_told_otherwise() {
+    let ids = |arguments: &[&str]| {
+        integers(&finish(&here(), &[&["tokenize", "--json"], arguments].concat()).json()["ids"])
+    };
+    assert_eq!(ids(&["<|im_end|>"]), [2]);
+    assert!(ids(&["--no-special", "<|im_end|>"]).len() > 1);
+    assert_eq!(finish(&here(), &["tokenize", "--decode", "2"]).stdout, "<|im_end|>");
+    assert_eq!(finish(&here(), &["tokenize", "--no-special", "--decode", "2"]).stdout, "");
+    let outside = finish(&here(), &["tokenize", "--decode", "4096"]);
+    let message = "error: token id 4096 is out of range: the vocabulary has 4096 tokens\n";
+    assert_eq!((outside.code, outside.stderr.as_str()), (Some(2), message));
+}
+
+#[test]
+fn vocabularies_can_be_tokenized_and_listed() {
+    let Some(vocabs) = shared("vocabs") else { return };
+    let vocab = vocabs.join("ggml-vocab-llama-bpe.gguf");
+    let vocab = vocab.to_str().unwrap();
+    let json = finish(&here(), &["tokenize", "-m", vocab, "--json", "Hello world"]).json();
+    assert_eq!(integers(&json["ids"]), [128_000, 9906, 1917]);
+    assert_eq!(json["tokens"][1], "Hello");
+    let json = finish(&here(), &["info", "--json", vocab]).json();
+    assert_eq!(json["tokenizer"]["vocab_size"], 128_256);
+    assert_eq!(json["runnable"], false);
+}
+
+#[test]
+fn info_describes_the_demo_model() {
+    let json = finish(&here(), &["info", "--json", "-c", "512"]).json();
+    assert_eq!(json["architecture"], "llama");
+    assert_eq!(json["parameters"], 7_344_384);
+    assert_eq!(json["quantization"], "Q8_0");
+    assert_eq!(json["model"]["num_layers"], 8);
+    assert_eq!(json["model"]["num_kv_heads"], 2);
+    assert_eq!(json["tokenizer"]["chat_template"], true);
+    assert_eq!(integers(&json["tokenizer"]["eog_token_ids"]), [0, 2]);
+    assert_eq!(json["tensors"].as_array().unwrap().len(), 74);
+    assert_eq!(json["memory"]["context_tokens"], 512);
+    // 8 layers of 2 × 2 heads of 64 values in two bytes, for 512 tokens
+    assert_eq!(json["memory"]["kv_bytes"], 8 * 2 * 2 * 64 * 2 * 512);
+    assert_eq!(json["problems"].as_array().unwrap().len(), 0);
+    let plain = finish(&here(), &["info"]).stdout;
+    assert!(plain.starts_with("built-in demo model (GGUF version 3, 7.58 MiB)\n"), "{plain}");
+    assert!(!plain.contains('\x1b'), "colours without a terminal");
+}
+
+#[test]
+fn perplexity_is_that_of_the_reference() {
+    let (Some(golden), Some(models)) = (shared("golden"), shared("models")) else { return };
+    let golden = fs::read_to_string(golden.join("logits-stories-7m.json")).unwrap();
+    let golden: Value = serde_json::from_str(&golden).unwrap();
+    let folder = TempDir::new().unwrap();
+    let ids = golden["prompts"]["text"]["ids"].to_string();
+    fs::write(folder.path().join("ids.txt"), ids).unwrap();
+    for name in ["stories-7m-F16.gguf", "stories-7m-Q4_K_M.gguf"] {
+        let model = models.join(name);
+        let arguments = ["-f", "ids.txt", "--ids", "-c", "1024", "--json"];
+        let arguments = [&["perplexity", "-m", model.to_str().unwrap()], &arguments[..]].concat();
+        let json = finish(folder.path(), &arguments).json();
+        assert_eq!(json["tokens"], 999);
+        let nll = json["mean_nll"].as_f64().unwrap();
+        let expected = golden["models"][name]["exact"]["text"]["mean_nll"].as_f64().unwrap();
+        assert!((nll / expected - 1.0).abs() < 0.005, "{name}: {nll}, expected {expected}");
+        assert!((json["perplexity"].as_f64().unwrap() - nll.exp()).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn perplexity_takes_windows_of_the_context() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("ids.txt"), "[460, 464, 11, 265, 460, 464, 11]").unwrap();
+    for (context, scored) in [("4", 5), ("3", 4), ("7", 6), ("512", 6)] {
+        let arguments = ["perplexity", "-f", "ids.txt", "--ids", "-c", context, "--json"];
+        assert_eq!(finish(folder.path(), &arguments).json()["tokens"], scored);
+    }
+}
+
+/// In llama-bench's order.
+const BENCH_FIELDS: &str = "build_commit,build_number,cpu_info,gpu_info,backends,model_filename,model_type,\
+    model_size,model_n_params,n_batch,n_ubatch,n_threads,cpu_mask,cpu_strict,poll,type_k,type_v,n_gpu_layers,\
+    n_cpu_moe,split_mode,main_gpu,no_kv_offload,flash_attn,devices,tensor_split,tensor_buft_overrides,load_mode,\
+    lazy_mode,embeddings,no_op_offload,no_host,repack,fit_target,fit_min_ctx,n_prompt,n_gen,n_depth,test_time,\
+    avg_ns,stddev_ns,avg_ts,stddev_ts";
+
+#[test]
+fn bench_prints_the_fields_of_llama_bench() {
+    let arguments = ["bench", "-p", "8,16", "-n", "2", "-d", "0,4", "-r", "3", "-o"];
+    let run = |format| finish(&here(), &[&arguments[..], &[format]].concat());
+    let json = run("json").json();
+    let rows = json.as_array().unwrap();
+    let tests: Vec<_> = rows
+        .iter()
+        .map(|row| ["n_prompt", "n_gen", "n_depth"].map(|field| row[field].as_u64().unwrap()))
+        .collect();
+    assert_eq!(tests, [[8, 0, 0], [16, 0, 0], [0, 2, 0], [8, 0, 4], [16, 0, 4], [0, 2, 4]]);
+    for row in rows {
+        let names: Vec<_> = row.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(names.join(","), format!("{BENCH_FIELDS},samples_ns,samples_ts"));
+        assert_eq!(row["samples_ns"].as_array().unwrap().len(), 3);
+        assert!(row["avg_ts"].as_f64().unwrap() > 0.0);
+        assert_eq!(row["model_type"], "llama 7.3M Q8_0");
+        assert_eq!(row["model_n_params"], 7_344_384);
+        assert!(row["test_time"].as_str().unwrap().ends_with('Z'));
+    }
+    assert_eq!(run("jsonl").stdout.lines().count(), 6);
+    let csv = run("csv").stdout;
+    assert_eq!(csv.lines().next(), Some(BENCH_FIELDS));
+    assert_eq!(csv.lines().count(), 7);
+}
+
+#[test]
+fn bench_prints_the_table_of_llama_bench() {
+    let arguments = ["bench", "-p", "8", "-n", "0", "-pg", "8,2", "-d", "4", "-r", "2", "-t", "1"];
+    let table = finish(&here(), &arguments).stdout;
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(
+        lines[..2],
+        [
+            "| model                          |       size |     params | backend    | threads |            test |                  t/s |",
+            "| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: | -------------------: |",
+        ]
+    );
+    assert!(
+        lines[2].starts_with(
+            "| llama 7.3M Q8_0                |   7.47 MiB |     7.34 M | CPU        |       1 |        pp8 @ d4 | "
+        ),
+        "{}",
+        lines[2]
+    );
+    assert!(lines[3].contains("|    pp8+tg2 @ d4 |"), "{}", lines[3]);
+    assert_eq!(lines[4], "");
+    assert!(lines[5].starts_with("build: "), "{}", lines[5]);
+}
+
+#[test]
+fn every_shell_gets_completions() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let finished = finish(&here(), &["completions", shell]);
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        assert!(finished.stdout.contains("perplexity"), "{shell}");
+    }
+}
+
+#[test]
+fn the_version_says_what_was_built() {
+    let version = finish(&here(), &["--version"]).stdout;
+    let first = version.lines().next().unwrap();
+    let expected = format!("rf-cli {} (revision ", env!("CARGO_PKG_VERSION"));
+    assert!(first.starts_with(&expected), "{first}");
+    assert!(version.contains(&format!("CPU: {} of portable", rf_cpu::Tier::best())), "{version}");
+    let short = finish(&here(), &["-V"]).stdout;
+    assert_eq!(short, format!("rf-cli {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn every_help_has_examples() {
+    for command in ["run", "info", "tokenize", "perplexity", "quantize", "bench", "completions"] {
+        let help = finish(&here(), &[command, "--help"]);
+        assert_eq!(help.code, Some(0));
+        assert!(help.stdout.contains(&format!("Examples:\n  rf-cli {command}")), "{command}");
+    }
+}
