@@ -4,16 +4,16 @@ use rf_graph::{Graph, MatMul, Projection, Prologue, ValueId, WeightId};
 
 use super::steps::Step;
 use super::{Loaded, Region, StepIndex, rows};
-use crate::simd::LANES;
 use crate::simd::activations::{ACT_BLOCK, ActBlock, Quantize, RowSource};
 use crate::simd::attention::AttentionScratch;
 use crate::simd::kernels::{
-    FloatMatMul, Gemm, GemmScratch, MAX_PANELS, MatVec, Operand, Target, has_gemm,
+    FloatMatMul, GEMM_PANELS, GEMM_TOKENS, Gemm, GemmScratch, MatVec, Operand, Target, has_gemm,
 };
+use crate::simd::{LANES, Tier};
 use crate::team::{Member, Rows, Shared};
 
 /// From so many tokens on, unpacking tiles first is cheaper than unpacking in registers.
-const GEMM_TOKENS: usize = 9;
+const BLOCKED_TOKENS: usize = 9;
 
 /// [`rf_graph::Op::MatMul`] and the operands that its formats want.
 pub(super) struct MatMulStep {
@@ -21,13 +21,16 @@ pub(super) struct MatMulStep {
     float: bool,
     /// Groups of int8 operands that are wanted: 32, 256 or both.
     groups: Vec<usize>,
+    /// Whether many tokens go through [`Gemm`]: all formats must, for they share the operand.
+    blocks: bool,
 }
 
 impl MatMulStep {
-    pub(super) fn new(op: MatMul, weights: &[Loaded]) -> Self {
-        let mut step = Self { op, float: false, groups: Vec::new() };
+    pub(super) fn new(op: MatMul, weights: &[Loaded], tier: Tier) -> Self {
+        let mut step = Self { op, float: false, groups: Vec::new(), blocks: tier.has_gemm() };
         for p in &step.op.projections {
             let Loaded::Matrix(m) = &weights[p.weight.index()] else { continue };
+            step.blocks &= has_gemm(m.dtype());
             match Operand::of(m.dtype()) {
                 Operand::Float => step.float = true,
                 Operand::Int8 { group } if !step.groups.contains(&group) => step.groups.push(group),
@@ -35,6 +38,15 @@ impl MatMulStep {
             }
         }
         step
+    }
+
+    /// How many rows the int8 operand has for so many tokens, and whether it is for [`Gemm`].
+    fn stride(&self, tokens: usize) -> (usize, bool) {
+        if self.blocks && tokens >= BLOCKED_TOKENS {
+            (tokens.next_multiple_of(GEMM_TOKENS), true)
+        } else {
+            (tokens, false)
+        }
     }
 
     /// Columns of the operand.
@@ -134,7 +146,8 @@ impl OperandBuffers {
             }
         }
         buffers.float = vec![0.0; float * max_tokens];
-        buffers.int8 = int8.map(|blocks| vec![ActBlock::ZERO; blocks * max_tokens]);
+        let rows = max_tokens.next_multiple_of(GEMM_TOKENS);
+        buffers.int8 = int8.map(|blocks| vec![ActBlock::ZERO; blocks * rows]);
         buffers
     }
 
@@ -186,7 +199,6 @@ impl Region<'_> {
         if tokens == 0 {
             return;
         }
-        let blocked = tokens >= GEMM_TOKENS;
         let Scratch { float, int8, gemm, .. } = scratch;
         let operands = if tokens == 1 {
             // Cheaper for each thread to do it all than to meet at a barrier.
@@ -195,10 +207,10 @@ impl Region<'_> {
                 float: Shared::new(float),
                 int8: [Shared::new(a), Shared::new(b)],
             };
-            self.prepare(step, own, 0..1, tokens, blocked);
+            self.prepare(step, own, 0..1, tokens);
             self.operands(step, own, tokens)
         } else {
-            self.prepare(step, self.operands, member.share(tokens), tokens, blocked);
+            self.prepare(step, self.operands, member.share(tokens), tokens);
             member.barrier();
             self.operands(step, self.operands, tokens)
         };
@@ -274,14 +286,9 @@ impl Region<'_> {
                         let int8 = self.operands.int8[group_index(group)];
                         // SAFETY: written before the last barrier.
                         let activations = unsafe { int8.get(x_row..blocks) };
-                        self.tier.run(MatVec {
-                            weight,
-                            panels,
-                            activations,
-                            stride: operand_rows,
-                            tokens: 1,
-                            target,
-                        });
+                        let stride = operand_rows;
+                        let op = MatVec { weight, panels, activations, stride, tokens: 1, target };
+                        op.run(self.tier);
                     }
                 }
             }
@@ -295,9 +302,9 @@ impl Region<'_> {
         buffers: SharedOperands<'_>,
         share: std::ops::Range<usize>,
         tokens: usize,
-        blocked: bool,
     ) {
         let columns = step.columns(self.graph);
+        let (stride, blocked) = step.stride(tokens);
         for token in share {
             // SAFETY: the prologue's values were written before the last barrier.
             let row = |id| unsafe { self.rows(id).row(token) };
@@ -317,11 +324,11 @@ impl Region<'_> {
             }
             for &group in &step.groups {
                 let int8 = buffers.int8[group_index(group)];
-                let last = (columns.div_ceil(ACT_BLOCK) - 1) * tokens + token + 1;
-                // SAFETY: of this range the kernel writes every `tokens`-th block, this token's.
+                let last = (columns.div_ceil(ACT_BLOCK) - 1) * stride + token + 1;
+                // SAFETY: of this range the kernel writes every `stride`-th block, this token's.
                 let blocks = unsafe { int8.get_mut(token..last) };
                 let bias = if blocked { self.tier.bias() } else { 0 };
-                self.tier.run(Quantize { source, group, bias, blocks, stride: tokens });
+                self.tier.run(Quantize { source, group, bias, blocks, stride });
             }
         }
     }
@@ -337,13 +344,14 @@ impl Region<'_> {
         Self: 'b,
     {
         let columns = step.columns(self.graph);
+        let (stride, _) = step.stride(tokens);
         let float = step.float.then(|| match step.op.prologue {
             Prologue::Plain(x) => self.rows(x),
             _ => Rows { data: buffers.float.part(0..tokens * columns), width: columns },
         });
         let int8 = [32, 256].map(|group| {
             let wanted = step.groups.contains(&group);
-            let blocks = if wanted { columns.div_ceil(ACT_BLOCK) * tokens } else { 0 };
+            let blocks = if wanted { columns.div_ceil(ACT_BLOCK) * stride } else { 0 };
             // SAFETY: written before the last barrier.
             unsafe { buffers.int8[group_index(group)].get(0..blocks) }
         });
@@ -376,34 +384,14 @@ impl Region<'_> {
             (Operand::Float, None) => unreachable!("the float operand was prepared"),
         };
         let activations = operands.int8[group_index(group)];
-        if tokens < GEMM_TOKENS || !has_gemm(weight.dtype()) {
-            let stride = tokens;
-            self.tier.run(MatVec { weight, panels, activations, stride, tokens, target });
+        let (stride, blocked) = step.stride(tokens);
+        if !blocked {
+            MatVec { weight, panels, activations, stride, tokens, target }.run(self.tier);
             return;
         }
-        let mut first_panel = panels.start;
-        while first_panel < panels.end {
-            if self.tier.has_wide_registers() && panels.end - first_panel >= MAX_PANELS {
-                self.tier.run(Gemm::<MAX_PANELS> {
-                    weight,
-                    first_panel,
-                    activations,
-                    tokens,
-                    target,
-                    scratch,
-                });
-                first_panel += MAX_PANELS;
-            } else {
-                self.tier.run(Gemm::<1> {
-                    weight,
-                    first_panel,
-                    activations,
-                    tokens,
-                    target,
-                    scratch,
-                });
-                first_panel += 1;
-            }
+        for first in panels.clone().step_by(GEMM_PANELS) {
+            let panels = first..panels.end.min(first + GEMM_PANELS);
+            Gemm { weight, panels, activations, stride, tokens, target, scratch }.run(self.tier);
         }
     }
 }

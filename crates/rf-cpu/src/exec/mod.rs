@@ -84,7 +84,7 @@ impl CpuExecutor {
         let arena = MmapMut::map_anon(bytes.max(1))
             .map_err(|_| BackendError::OutOfMemory { what: "activations", bytes: bytes as u64 })?;
         let mut ropes = Vec::new();
-        let steps = graph.ops().iter().map(|op| Step::new(op, &weights, &mut ropes));
+        let steps = graph.ops().iter().map(|op| Step::new(op, &weights, tier, &mut ropes));
         let steps = steps.collect::<Result<Vec<_>, _>>()?;
         let operands = OperandBuffers::new(&steps, &graph, max_batch_tokens);
         let scratch = (0..threads).map(|_| Scratch::new(&operands)).collect();

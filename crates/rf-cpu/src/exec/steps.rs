@@ -7,6 +7,7 @@ use rf_graph::{Activation, Attention, BackendError, Op, QkNorm, Rope, ValueId, W
 use super::attention::AppendItem;
 use super::matmul::{ExpertMatMulStep, MatMulStep, Scratch};
 use super::{Loaded, Region, RopeTable, StepIndex, rows};
+use crate::simd::Tier;
 use crate::simd::activations::RowSource;
 use crate::team::Member;
 
@@ -43,6 +44,7 @@ impl Step {
     pub(super) fn new(
         op: &Op,
         weights: &[Loaded],
+        tier: Tier,
         ropes: &mut Vec<RopeTable>,
     ) -> Result<Self, BackendError> {
         let mut table = |rope: &Rope| {
@@ -54,7 +56,7 @@ impl Step {
         Ok(match op.clone() {
             Op::Embed { table, scale, out } => Self::Embed { table, scale, out },
             Op::RmsNorm { x, weight, eps, out } => Self::RmsNorm { x, weight, eps, out },
-            Op::MatMul(m) => Self::MatMul(MatMulStep::new(m, weights)),
+            Op::MatMul(m) => Self::MatMul(MatMulStep::new(m, weights, tier)),
             Op::Rope { x, rope, out } => Self::Rope { x, rope: table(&rope), out },
             Op::KvAppend { k, v, layer } => Self::KvAppend { k, v, layer },
             Op::Attention { q, attention, out } => Self::Attention { q, attention, out },

@@ -77,6 +77,7 @@ impl Simd for Avx2 {
     type F = [__m256; 2];
     type I = [__m256i; 2];
 
+    const HAS_GEMM: bool = true;
     const BIAS: u8 = 0;
 
     #[inline]

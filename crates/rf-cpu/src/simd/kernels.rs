@@ -1,12 +1,13 @@
 //! The kernels that the executor calls: each a struct of its operands, run on a [`Tier`](super::Tier).
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::activations::{ACT_BLOCK, ActBlock};
 use super::format::{self, Format};
 use super::gemm::{self, Tile};
 use super::matvec::{self, FloatFormat};
-use super::{Kernel, LANES, Simd};
+use super::{Kernel, LANES, Simd, Tier};
 use crate::panel::PackedMatrix;
 use crate::team::Rows;
 use rf_graph::DType;
@@ -52,7 +53,8 @@ impl Target<'_> {
     }
 }
 
-/// Calls `$body` with `$fm` standing for the integer format of a matrix; `None` for floats.
+/// Calls `$body` with `$fm` standing for the integer format of a matrix; `None` for floats. A kernel is
+/// compiled for each format on its own.
 macro_rules! with_format {
     ($dtype:expr, $fm:ident => $body:expr) => {
         match $dtype {
@@ -135,7 +137,7 @@ pub(crate) fn has_gemm(dtype: DType) -> bool {
     with_format!(dtype, Fm => !Fm::SPLIT).unwrap_or(false)
 }
 
-/// Panels of an integer matrix times tokens, four at a time.
+/// Panels of an integer matrix times few tokens.
 pub(crate) struct MatVec<'a> {
     pub(crate) weight: &'a PackedMatrix,
     pub(crate) panels: Range<usize>,
@@ -146,53 +148,61 @@ pub(crate) struct MatVec<'a> {
     pub(crate) target: Target<'a>,
 }
 
-impl Kernel for MatVec<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let done = with_format!(self.weight.dtype(), Fm => self.format::<S, Fm>(s));
+impl MatVec<'_> {
+    /// Does it.
+    pub(crate) fn run(self, tier: Tier) {
+        let done = with_format!(self.weight.dtype(), Fm => {
+            tier.run(FormatMatVec::<Fm> { op: self, format: PhantomData });
+        });
         debug_assert!(done.is_some(), "an integer format");
     }
 }
 
-impl MatVec<'_> {
+struct FormatMatVec<'a, Fm> {
+    op: MatVec<'a>,
+    format: PhantomData<Fm>,
+}
+
+impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
+    type Output = ();
+
     #[inline(always)]
-    fn format<S: Simd, Fm: Format>(&self, s: S) {
-        let acts = self.weight.columns().div_ceil(ACT_BLOCK);
-        assert!(self.tokens > 0 && self.tokens <= self.stride);
-        assert!(self.activations.len() >= (acts - 1) * self.stride + self.tokens);
-        for panel in self.panels.clone() {
+    fn run<S: Simd>(self, s: S) {
+        let op = &self.op;
+        let acts = op.weight.columns().div_ceil(ACT_BLOCK);
+        assert_eq!(op.weight.dtype(), Fm::DTYPE);
+        assert!(op.tokens > 0 && op.tokens <= op.stride);
+        assert!(op.activations.len() >= (acts - 1) * op.stride + op.tokens);
+        for panel in op.panels.clone() {
+            if op.tokens < TOKENS {
+                (0..op.tokens).for_each(|t| self.panel::<S, 1>(s, panel, t));
+                continue;
+            }
             let mut token = 0;
-            while token < self.tokens {
-                token += match self.tokens - token {
-                    1 => self.panel::<S, Fm, 1>(s, panel, token),
-                    2 => self.panel::<S, Fm, 2>(s, panel, token),
-                    3 => self.panel::<S, Fm, 3>(s, panel, token),
-                    _ => self.panel::<S, Fm, 4>(s, panel, token),
-                };
+            while token < op.tokens {
+                // The last group may overlap the one before: it writes the same again.
+                token = token.min(op.tokens - TOKENS);
+                self.panel::<S, TOKENS>(s, panel, token);
+                token += TOKENS;
             }
         }
     }
+}
 
+/// Tokens that share each unpacked block.
+const TOKENS: usize = 4;
+
+impl<Fm: Format> FormatMatVec<'_, Fm> {
     #[inline(always)]
-    fn panel<S: Simd, Fm: Format, const T: usize>(
-        &self,
-        s: S,
-        panel: usize,
-        token: usize,
-    ) -> usize {
-        let x: [*const ActBlock; T] =
-            std::array::from_fn(|t| self.activations[token + t..].as_ptr());
-        let bytes = self.weight.panel(panel).as_ptr();
-        // SAFETY: the panel is of this format, and `format` checked that the blocks are there.
-        let y = unsafe {
-            matvec::panel_dot::<S, Fm, T>(s, bytes, self.weight.blocks(), x, self.stride)
-        };
+    fn panel<S: Simd, const T: usize>(&self, s: S, panel: usize, token: usize) {
+        let op = &self.op;
+        let x: [*const ActBlock; T] = std::array::from_fn(|t| op.activations[token + t..].as_ptr());
+        let (bytes, blocks) = (op.weight.panel(panel).as_ptr(), op.weight.blocks());
+        // SAFETY: the panel is of this format, and `run` checked that the blocks are there.
+        let y = unsafe { matvec::panel_dot::<S, Fm, T>(s, bytes, blocks, x, op.stride) };
         for (t, y) in y.into_iter().enumerate() {
-            self.target.store(s, token + t, panel, y);
+            op.target.store(s, token + t, panel, y);
         }
-        T
     }
 }
 
@@ -227,7 +237,7 @@ impl FloatMatMul<'_> {
         while panel < self.panels.end {
             // Several panels at once hide the latency of the additions.
             panel += match (self.panels.end - panel, self.tokens) {
-                (4.., 1) => self.panels::<S, Fm, 4>(s, panel),
+                (4.., 1) => self.tile::<S, Fm, 4, 1>(s, panel, 0) * 4,
                 (2.., _) => self.panels::<S, Fm, 2>(s, panel),
                 _ => self.panels::<S, Fm, 1>(s, panel),
             };
@@ -239,11 +249,8 @@ impl FloatMatMul<'_> {
         let mut token = 0;
         while token < self.tokens {
             token += match self.tokens - token {
-                1 => self.tile::<S, Fm, P, 1>(s, panel, token),
-                2 | 3 => self.tile::<S, Fm, P, 2>(s, panel, token),
-                4 | 5 => self.tile::<S, Fm, P, 4>(s, panel, token),
-                _ if P <= 2 => self.tile::<S, Fm, P, 6>(s, panel, token),
-                _ => self.tile::<S, Fm, P, 4>(s, panel, token),
+                1..6 => self.tile::<S, Fm, P, 1>(s, panel, token),
+                _ => self.tile::<S, Fm, P, 6>(s, panel, token),
             };
         }
         P
@@ -271,78 +278,86 @@ impl FloatMatMul<'_> {
     }
 }
 
-/// Up to `P` panels of an integer matrix times many tokens.
-pub(crate) struct Gemm<'a, const P: usize> {
+/// One or two panels of an integer matrix times many tokens.
+pub(crate) struct Gemm<'a> {
     pub(crate) weight: &'a PackedMatrix,
-    pub(crate) first_panel: usize,
-    /// `[columns / 256, tokens]`, stored with [`Simd::BIAS`].
+    pub(crate) panels: Range<usize>,
+    /// `[columns / 256, stride]`, stored with [`Simd::BIAS`]; `stride` is `tokens` rounded up to
+    /// [`GEMM_TOKENS`].
     pub(crate) activations: &'a [ActBlock],
+    pub(crate) stride: usize,
     pub(crate) tokens: usize,
     pub(crate) target: Target<'a>,
     pub(crate) scratch: &'a mut GemmScratch,
 }
 
+/// Tokens of a register tile: 6 × 2 panels fill 32 registers of 512 bits. Narrower registers hold the
+/// sums of one panel in memory that is always in L1.
+pub(crate) const GEMM_TOKENS: usize = 6;
+
+/// Panels that [`Gemm`] takes at most.
+pub(crate) const GEMM_PANELS: usize = 2;
+
 /// What a thread needs for [`Gemm`].
 pub(crate) struct GemmScratch {
-    tiles: Box<[Tile]>,
-    /// `[tokens][P][16]`.
-    sums: Vec<[f32; LANES]>,
+    tiles: Box<[Tile; GEMM_PANELS]>,
+    /// `[tokens][panel]`.
+    sums: Vec<[[f32; LANES]; GEMM_PANELS]>,
 }
 
 impl GemmScratch {
     pub(crate) fn new(tokens: usize) -> Self {
-        let tiles = (0..MAX_PANELS).map(|_| Tile::ZERO).collect();
-        Self { tiles, sums: vec![[0.0; LANES]; tokens * MAX_PANELS] }
+        let sums = vec![[[0.0; LANES]; GEMM_PANELS]; tokens.next_multiple_of(GEMM_TOKENS)];
+        Self { tiles: Box::new([Tile::ZERO, Tile::ZERO]), sums }
     }
 }
 
-/// Panels that a tile has at most.
-pub(crate) const MAX_PANELS: usize = 2;
-
-impl<const P: usize> Kernel for Gemm<'_, P> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(mut self, s: S) {
-        let done = with_format!(self.weight.dtype(), Fm => self.format::<S, Fm>(s));
+impl Gemm<'_> {
+    /// Does it.
+    pub(crate) fn run(self, tier: Tier) {
+        let done = with_format!(self.weight.dtype(), Fm => {
+            tier.run(FormatGemm::<Fm> { op: self, format: PhantomData });
+        });
         debug_assert!(done.is_some(), "an integer format");
     }
 }
 
-impl<const P: usize> Gemm<'_, P> {
+struct FormatGemm<'a, Fm> {
+    op: Gemm<'a>,
+    format: PhantomData<Fm>,
+}
+
+impl<Fm: Format> Kernel for FormatGemm<'_, Fm> {
+    type Output = ();
+
     #[inline(always)]
-    fn format<S: Simd, Fm: Format>(&mut self, s: S) {
-        let acts = self.weight.columns().div_ceil(ACT_BLOCK);
-        assert!(self.activations.len() >= acts * self.tokens);
-        let sums = &mut self.scratch.sums.as_chunks_mut::<P>().0[..self.tokens];
-        let tiles: &mut [Tile; P] = self.scratch.tiles.first_chunk_mut().expect("room for P tiles");
-        sums.fill([[0.0; LANES]; P]);
+    fn run<S: Simd>(self, s: S) {
+        assert!(S::HAS_GEMM); // known when compiled: nothing below is built where it is false
+        let op = self.op;
+        let acts = op.weight.columns().div_ceil(ACT_BLOCK);
+        assert_eq!(op.weight.dtype(), Fm::DTYPE);
+        assert!(op.tokens <= op.stride && op.activations.len() >= acts * op.stride);
+        let sums = &mut op.scratch.sums[..op.stride];
+        let tiles = &mut *op.scratch.tiles;
+        sums.fill([[0.0; LANES]; GEMM_PANELS]);
         for kb in 0..acts {
             let mut subs = 0;
             for (p, tile) in tiles.iter_mut().enumerate() {
-                let panel = self.weight.panel(self.first_panel + p).as_ptr();
+                // A lone last panel goes twice; the second result is not stored.
+                let panel = op.weight.panel((op.panels.start + p).min(op.panels.end - 1)).as_ptr();
                 // SAFETY: the panel is of this format and has these columns.
-                subs = unsafe { gemm::unpack::<S, Fm>(s, panel, self.weight.blocks(), kb, tile) };
+                subs = unsafe { gemm::unpack::<S, Fm>(s, panel, op.weight.blocks(), kb, tile) };
             }
-            let mut x = &self.activations[kb * self.tokens..][..self.tokens];
-            let mut sums = &mut *sums;
-            // Tiles of 6 tokens × 2 panels fill 32 registers, 3 × 1 fill 16.
-            while let Some((here, rest)) = x.split_first_chunk::<6>() {
-                let (sums_here, sums_rest) = sums.split_first_chunk_mut().expect("as many tokens");
-                gemm::tile_dot::<S, Fm, P, 6>(s, tiles, subs, here, sums_here);
-                (x, sums) = (rest, sums_rest);
-            }
-            while let Some((here, rest)) = x.split_first_chunk::<1>() {
-                let (sums_here, sums_rest) = sums.split_first_chunk_mut().expect("as many tokens");
-                gemm::tile_dot::<S, Fm, P, 1>(s, tiles, subs, here, sums_here);
-                (x, sums) = (rest, sums_rest);
+            let x = op.activations[kb * op.stride..][..op.stride].as_chunks::<GEMM_TOKENS>().0;
+            for (x, sums) in x.iter().zip(sums.as_chunks_mut::<GEMM_TOKENS>().0) {
+                gemm::tile_dot::<S, Fm, GEMM_PANELS, GEMM_TOKENS>(s, tiles, subs, x, sums);
             }
         }
-        for (token, sums) in sums.iter().enumerate() {
-            for (p, sums) in sums.iter().enumerate() {
+        for (token, sums) in sums[..op.tokens].iter().enumerate() {
+            for (panel, sums) in op.panels.clone().zip(sums) {
                 // SAFETY: 16 values.
                 let v = unsafe { s.load_f(sums.as_ptr()) };
-                self.target.store(s, token, self.first_panel + p, v);
+                op.target.store(s, token, panel, v);
             }
         }
     }

@@ -38,6 +38,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// takes unsigned × signed, 0 where signed bytes multiply as they are.
     const BIAS: u8;
 
+    /// Whether the blocked product pays: it needs registers for its tiles.
+    const HAS_GEMM: bool;
+
     /// Runs a kernel in a function compiled for this instruction set.
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Output;
 
@@ -209,9 +212,15 @@ impl Tier {
         }
     }
 
-    /// Whether vectors are wide enough that a tile of two panels stays in registers.
-    pub(crate) fn has_wide_registers(self) -> bool {
-        self.name() == "avx512-vnni"
+    /// [`Simd::HAS_GEMM`].
+    pub(crate) fn has_gemm(self) -> bool {
+        match self.0 {
+            TierKind::Portable(_) => portable::Portable::HAS_GEMM,
+            #[cfg(target_arch = "x86_64")]
+            TierKind::Avx2(_) => avx2::Avx2::HAS_GEMM,
+            #[cfg(target_arch = "x86_64")]
+            TierKind::Avx512(_) => avx512::Avx512::HAS_GEMM,
+        }
     }
 
     /// [`Simd::BIAS`].

@@ -23,6 +23,7 @@ impl Simd for Portable {
     type F = F;
     type I = I;
 
+    const HAS_GEMM: bool = false;
     const BIAS: u8 = 0;
 
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Output {
