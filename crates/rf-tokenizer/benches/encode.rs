@@ -6,7 +6,7 @@ mod fixtures;
 
 use std::hint::black_box;
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput};
 use rf_tokenizer::{EncodeOptions, Tokenizer, VocabConfig};
 
 fn vocabularies() -> Vec<(&'static str, VocabConfig)> {
@@ -31,7 +31,7 @@ fn text() -> String {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let word =
                 ["quantise", "Über", "rows[i] +=", "的模型", "слово", "0x"][seed as usize >> 8 & 3];
-            text.push_str(&format!(" {word}{}\n", seed >> 12));
+            text.extend([" ", word, &(seed >> 12).to_string(), "\n"]);
         }
     }
     text
@@ -59,5 +59,9 @@ fn load(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, encode, load);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    encode(&mut criterion);
+    load(&mut criterion);
+    criterion.final_summary();
+}

@@ -42,18 +42,13 @@ impl Bpe {
     pub(crate) fn new(vocab: &Vocab, merges: &[String], pre_tokenizer: PreTokenizer) -> Self {
         let mut symbols = Symbols { vocab, extra: HashMap::new() };
         let mut table: HashMap<u64, Merge> = HashMap::with_capacity(merges.len());
-        let mut merged = String::new();
-        for (rank, line) in merges.iter().enumerate() {
-            // The left text can be a space itself.
-            let Some(space) = line.bytes().skip(1).position(|b| b == b' ').map(|p| p + 1) else {
-                continue;
-            };
-            let (left, right) = (&line[..space], &line[space + 1..]);
-            merged.clear();
-            merged.push_str(left);
-            merged.push_str(right);
-            let pair = pair(symbols.of(left), symbols.of(right));
-            let symbol = symbols.of(&merged);
+        for (rank, (line, known)) in merges.iter().zip(look_up_merges(vocab, merges)).enumerate() {
+            let Some((left, right)) = split_merge(line) else { continue };
+            let pair = pair(
+                known.left.unwrap_or_else(|| symbols.of(left)),
+                known.right.unwrap_or_else(|| symbols.of(right)),
+            );
+            let symbol = known.merged.unwrap_or_else(|| symbols.of(&format!("{left}{right}")));
             table.entry(pair).or_insert(Merge { rank: rank as u32, symbol });
         }
         let mut bytes = Box::new([NO_SYMBOL; 256]);
@@ -224,6 +219,58 @@ struct Candidate {
     left: usize,
     pair: u64,
     symbol: u32,
+}
+
+/// The ids of the texts of a merge, as far as they are tokens.
+#[derive(Debug, Clone, Copy, Default)]
+struct KnownMerge {
+    left: Option<u32>,
+    right: Option<u32>,
+    merged: Option<u32>,
+}
+
+/// Looks the texts of all merges up. Most of the loading time is spent here, waiting for memory,
+/// so it is shared among threads.
+fn look_up_merges(vocab: &Vocab, merges: &[String]) -> Vec<KnownMerge> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let chunk_len = merges.len().div_ceil(threads).max(4096);
+    let mut known = vec![KnownMerge::default(); merges.len()];
+    std::thread::scope(|scope| {
+        let mut chunks = merges.chunks(chunk_len).zip(known.chunks_mut(chunk_len));
+        let own = chunks.next();
+        for (lines, known) in chunks {
+            let work = move || look_up_chunk(vocab, lines, known);
+            // Without a thread the chunk stays unknown, and is looked up by who needs it.
+            drop(std::thread::Builder::new().spawn_scoped(scope, work));
+        }
+        if let Some((lines, known)) = own {
+            look_up_chunk(vocab, lines, known);
+        }
+    });
+    known
+}
+
+fn look_up_chunk(vocab: &Vocab, lines: &[String], known: &mut [KnownMerge]) {
+    let mut merged = String::new();
+    let mut last = 0;
+    for (line, known) in lines.iter().zip(known) {
+        let Some((left, right)) = split_merge(line) else { continue };
+        merged.clear();
+        merged.push_str(left);
+        merged.push_str(right);
+        // Merges are listed in the order of the tokens they make, one or several for each.
+        let guess = [last, last + 1].into_iter().find(|&id| vocab.text(id) == Some(&merged));
+        known.merged = guess.or_else(|| vocab.id_of(merged.as_bytes()));
+        known.left = vocab.id_of(left.as_bytes());
+        known.right = vocab.id_of(right.as_bytes());
+        last = known.merged.unwrap_or(last);
+    }
+}
+
+/// A line of merges in two, at the first space that is not its first byte.
+fn split_merge(line: &str) -> Option<(&str, &str)> {
+    let space = memchr::memchr(b' ', line.as_bytes().get(1..)?)? + 1;
+    Some((&line[..space], &line[space + 1..]))
 }
 
 fn pair(left: u32, right: u32) -> u64 {

@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(pieces("llama-bpe", "12345"), ["123", "45"]);
         assert_eq!(pieces("qwen2", "12345"), ["1", "2", "3", "4", "5"]);
         assert_eq!(pieces("gpt-2", " 12345"), [" 12345"]);
-        assert_eq!(pieces("tiny_aya", "1234567 1234a"), ["1", "234", "567", " ", "123", "4", "a"]);
+        assert_eq!(pieces("tiny_aya", "1234567  12a"), ["1", "234", "567", " ", " ", "12", "a"]);
         assert_eq!(pieces("superbpe", "a1234567"), ["a", "1", "234", "567"]);
         assert_eq!(pieces("afmoe", "1234567"), ["1", "234", "567"]);
     }

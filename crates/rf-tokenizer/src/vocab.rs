@@ -1,8 +1,9 @@
 //! The tokens of a vocabulary: text, attributes and score by id, and id by text.
 
 use std::hash::BuildHasher;
-use std::ops::BitOr;
+use std::ops::{BitOr, Range};
 
+use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::Error;
@@ -111,17 +112,21 @@ impl Vocab {
 
     fn push(&mut self, token: &str, attr: Attr) -> Result<(), Error> {
         let id = self.len();
-        if let Some(first) = self.id_of(token.as_bytes()) {
-            return Err(Error::DuplicateToken { text: token.to_owned(), first, second: id });
-        }
+        let (text, ends, hasher) = (&self.text, &self.ends, &self.hasher);
+        let bytes_of = |&id: &u32| &text.as_bytes()[span(ends, id)];
+        let hash = hasher.hash_one(token.as_bytes());
+        let same = |id: &u32| bytes_of(id) == token.as_bytes();
+        match self.index.entry(hash, same, |id| hasher.hash_one(bytes_of(id))) {
+            Entry::Occupied(entry) => {
+                let first = *entry.get();
+                return Err(Error::DuplicateToken { text: token.to_owned(), first, second: id });
+            }
+            Entry::Vacant(entry) => entry.insert(id),
+        };
         self.text.push_str(token);
         self.ends.push(self.text.len() as u32);
         self.attrs.push(attr);
         self.longest = self.longest.max(token.len());
-        let (text, ends, hasher) = (&self.text, &self.ends, &self.hasher);
-        self.index.insert_unique(hasher.hash_one(token.as_bytes()), id, |&id| {
-            hasher.hash_one(slice(text, ends, id as usize).as_bytes())
-        });
         Ok(())
     }
 
@@ -135,12 +140,13 @@ impl Vocab {
     }
 
     pub(crate) fn text(&self, id: u32) -> Option<&str> {
-        ((id as usize) < self.ends.len()).then(|| slice(&self.text, &self.ends, id as usize))
+        ((id as usize) < self.ends.len()).then(|| &self.text[span(&self.ends, id)])
     }
 
     pub(crate) fn id_of(&self, text: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
-        let same = |&id: &u32| slice(&self.text, &self.ends, id as usize).as_bytes() == text;
+        // As bytes: slicing the text as `str` would look at its neighbours for nothing.
+        let same = |&id: &u32| &self.text.as_bytes()[span(&self.ends, id)] == text;
         self.index.find(hash, same).copied()
     }
 
@@ -160,10 +166,11 @@ impl Vocab {
     }
 }
 
-/// The text of `id`, which must be below `ends.len()`.
-fn slice<'a>(text: &'a str, ends: &[u32], id: usize) -> &'a str {
+/// Where the text of `id` lies, which must be below `ends.len()`.
+fn span(ends: &[u32], id: u32) -> Range<usize> {
+    let id = id as usize;
     let start = if id == 0 { 0 } else { ends[id - 1] as usize };
-    &text[start..ends[id] as usize]
+    start..ends[id] as usize
 }
 
 #[cfg(test)]

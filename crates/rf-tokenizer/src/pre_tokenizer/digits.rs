@@ -6,11 +6,10 @@ use std::ops::Range;
 /// Which digits are grouped, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grouping {
-    /// `\d{1,3}(?=(?:\d{3})*\b)`: ASCII digits that end a word.
-    EndOfWord,
     /// `(?=(\d{3})+(?!\d))`: cuts before each group of three ASCII digits.
     Thousands,
-    /// `afmoe`: any digits; the first group keeps the text before it.
+    /// Any digits; the text before a number stays with its first group, and is left to the next
+    /// step. It stands for `\d{1,3}(?=(?:\d{3})*\b)` too.
     WithLead,
 }
 
@@ -19,15 +18,6 @@ impl Grouping {
     /// follows the last part is left to the caller.
     pub(super) fn split(self, piece: &[u8], base: usize, ends: &mut Vec<usize>) {
         match self {
-            Self::EndOfWord => {
-                for run in ascii_digit_runs(piece) {
-                    if piece.get(run.end).is_some_and(|&b| b.is_ascii_alphabetic() || b == b'_') {
-                        continue;
-                    }
-                    cut_before(run.start, base, ends);
-                    ends.extend(group_ends(run).map(|end| base + end));
-                }
-            }
             Self::Thousands => {
                 for run in ascii_digit_runs(piece).filter(|run| run.len() >= 3) {
                     let first = run.start + run.len() % 3;
@@ -58,16 +48,12 @@ fn split_with_lead(piece: &[u8], base: usize, ends: &mut Vec<usize>) {
     flush_run(&mut run, base, ends);
 }
 
+/// Cuts a number into groups of three, the first one shorter where its length asks for it.
 fn flush_run(run: &mut Vec<usize>, base: usize, ends: &mut Vec<usize>) {
-    ends.extend(group_ends(0..run.len()).map(|count| base + run[count - 1]));
-    run.clear();
-}
-
-/// The ends of groups of three in `run`, the first one shorter where the length asks for it.
-fn group_ends(run: Range<usize>) -> impl Iterator<Item = usize> {
     let lead = run.len() % 3;
-    let first = run.start + if lead == 0 { 3 } else { lead };
-    (first..=run.end).step_by(3)
+    let first = if lead == 0 { 3 } else { lead };
+    ends.extend(run.iter().skip(first - 1).step_by(3).map(|end| base + end));
+    run.clear();
 }
 
 fn cut_before(start: usize, base: usize, ends: &mut Vec<usize>) {

@@ -4,7 +4,6 @@
 //! with, and they mean here what they mean there:
 //! - it knows letters, not their case: `\p{Lu}` and `\p{Ll}` are both `\p{L}`, and case in
 //!   expressions of the GPT-4o kind is ASCII case;
-//! - its `\p{S}` lacks `~`;
 //! - white space beyond ASCII is only ever matched by `\s`, not by a range that spans it.
 //!
 //! Look-ahead is spelt as in the source and taken off by [`Source::compile`].
@@ -65,7 +64,7 @@ const TABLE: &[Row] = &[
     (&["dbrx", "smaug-bpe", "glm5"], &[LLAMA3], PLAIN),
     (&["deepseek-llm"], &[Source::Regex(r"[\r\n]"), Source::Regex(r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\x{1F7D}ᾀ-ᾴᾶ-ᾼ\x{1FBE}ῂ-ῄῆ-ῌῐ-\x{1FD3}ῖ-\x{1FDB}ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\x{2126}ℨ\x{212A}-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+"), Source::Regex(r"\s?[[!-/:-~！-／：-～‘-‟　-。]--\s]+"), Source::Regex(r"\s+$"), Source::Regex(r"[[一-龥ࠀ-一가-퟿]--\s]+"), Source::Regex(r"\p{N}+")], PLAIN),
     (&["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"], &[Source::Regex(r"\p{N}{1,3}"), Source::Regex(r"[一-龥぀-ゟ゠-ヿ]+"), DEEPSEEK_V3], PLAIN),
-    (&["spark2_5"], &[Source::Regex(r"\p{N}{1,3}"), Source::Regex(r"[一-龥぀-ゟ゠-ヿ]+"), Source::Regex(r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}[\p{S}--~]]?[\p{L}\p{M}]+| ?[\p{P}[\p{S}--~]]+|[\r\n]|\s+(?!\S)|\s+"##), Source::Regex(r"\p{N}")], PLAIN),
+    (&["spark2_5"], &[Source::Regex(r"\p{N}{1,3}"), Source::Regex(r"[一-龥぀-ゟ゠-ヿ]+"), Source::Regex(r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+"##), Source::Regex(r"\p{N}")], PLAIN),
     (&["youtu"], &[Source::Regex(r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"), Source::Regex(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")], WHOLE),
     (&["deepseek-coder"], &[Source::Regex(r"[\r\n]"), Source::Regex(r"\s?\p{L}+"), Source::Regex(r"\s?\p{P}+"), Source::Regex(r"[[一-龥ࠀ-一가-퟿]--\s]+"), Source::Regex(r"\p{N}")], PLAIN),
     (&["falcon"], &[Source::Regex(r"[\p{P}\$\+<=>\^~\|`]+"), GPT2, Source::Regex(r"[0-9][0-9][0-9]")], PLAIN),
@@ -80,7 +79,7 @@ const TABLE: &[Row] = &[
     (&["chameleon"], &[Source::Regex(r"<sentinel:[0-9]+>"), Source::Regex(r"(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"), Source::Regex(r"([\t\n]|    |  )"), Source::Regex(r"\p{N}"), Source::Regex(r"[\p{P}!-/:-@\[-`{-~]"), GPT2], BOS),
     (&["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"], &[Source::Regex(r"[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]*[\p{L}--[A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]+[\p{L}--[A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")], PLAIN),
     (&["granite-embed-multi-97m"], &[Source::Regex(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}--[a-z]]*[\p{L}\p{M}--[A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}--[a-z]]+[\p{L}\p{M}--[A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")], WHOLE),
-    (&["tiny_aya", "cohere2moe"], &[Source::Digits(Grouping::EndOfWord), Source::Regex(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")], PLAIN),
+    (&["tiny_aya", "cohere2moe"], &[Source::Digits(Grouping::WithLead), Source::Regex(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")], PLAIN),
     (&["kimi-k2"], &[KIMI], PLAIN),
     (&["superbpe"], &[Source::Regex(r"\p{N}+"), Source::Digits(Grouping::Thousands)], PLAIN),
     (&["bailingmoe", "bailingmoe2", "llada-moe"], &[Source::Regex(r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+")], PLAIN),
@@ -108,7 +107,7 @@ const QWEN2: Source = Source::Regex(
 );
 
 const DEEPSEEK_V3: Source = Source::Regex(
-    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}[\p{S}--~]]?[\p{L}\p{M}]+| ?[\p{P}[\p{S}--~]]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
 );
 
 /// `llama.cpp` has a hand-written splitter under the name `\p{Han}+`; this is what it does.

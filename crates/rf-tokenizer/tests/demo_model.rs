@@ -1,0 +1,39 @@
+//! The demo model's tokenizer, checked against ids of llama.cpp.
+
+mod fixtures;
+
+use rf_tokenizer::{ChatTemplate, DecodeOptions, EncodeOptions, Message, RenderOptions, Tokenizer};
+
+#[test]
+fn prompts_have_the_reference_ids() {
+    let tokenizer = Tokenizer::new(fixtures::demo()).unwrap();
+    let options = EncodeOptions { add_special: true, parse_special: true };
+    for prompt in fixtures::demo_prompts() {
+        // The long text was cut to its first thousand ids.
+        let ids = tokenizer.encode(&prompt.text, options);
+        assert_eq!(ids[..prompt.ids.len().min(ids.len())], prompt.ids, "{:?}", prompt.text);
+        let rendered = DecodeOptions { render_special: true, ..DecodeOptions::default() };
+        assert_eq!(tokenizer.decode(&ids, rendered).unwrap(), prompt.text);
+    }
+}
+
+#[test]
+fn a_story_and_a_turn_both_end_the_generation() {
+    let tokenizer = Tokenizer::new(fixtures::demo()).unwrap();
+    assert_eq!(tokenizer.eog_ids(), [0, 2]);
+    assert_eq!(tokenizer.token(2), Some("<|im_end|>"));
+    assert!(tokenizer.is_eog(0) && tokenizer.is_eog(2) && !tokenizer.is_eog(1));
+    assert!(!tokenizer.adds_bos() && !tokenizer.adds_eos() && !tokenizer.pre_is_default());
+}
+
+#[test]
+fn its_template_makes_the_chat_prompt() {
+    let config = fixtures::demo();
+    let template = ChatTemplate::new(config.chat_template.as_deref().unwrap(), "", "").unwrap();
+    let messages = [Message::new("user", "Tell me a story about a fox and a lost key.")];
+    let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
+    let text = template.render(&messages, &options).unwrap();
+    let expected = fixtures::demo_prompts().into_iter().find(|p| p.text == text);
+    let ids = Tokenizer::new(config).unwrap().encode(&text, EncodeOptions::PROMPT);
+    assert_eq!(ids, expected.unwrap().ids);
+}

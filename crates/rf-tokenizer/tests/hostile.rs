@@ -1,0 +1,203 @@
+//! Vocabularies and texts that someone made up to break things.
+
+mod fixtures;
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use rf_tokenizer::{DecodeOptions, EncodeOptions, Error, Tokenizer, VocabConfig};
+
+#[test]
+fn unknown_names_are_named() {
+    let mut config = fixtures::demo();
+    config.pre = Some("made-up".into());
+    let error = Tokenizer::new(config).unwrap_err();
+    assert!(matches!(&error, Error::UnknownPreTokenizer { pre } if pre == "made-up"));
+    assert!(error.to_string().contains("update ROCmForge"), "{error}");
+
+    let mut config = fixtures::demo();
+    config.model = "bert".into();
+    let error = Tokenizer::new(config).unwrap_err();
+    assert!(error.to_string().contains("`bert`"), "{error}");
+}
+
+#[test]
+fn a_missing_pre_tokenizer_is_flagged() {
+    let mut config = fixtures::demo();
+    config.pre = None;
+    let tokenizer = Tokenizer::new(config).unwrap();
+    assert!(tokenizer.pre_is_default());
+    // The generic expressions keep digits in threes.
+    let ids = tokenizer.encode("a1234", EncodeOptions::PLAIN);
+    assert_eq!(tokenizer.decode(&ids, DecodeOptions::default()).unwrap(), "a1234");
+}
+
+#[test]
+fn bad_vocabularies_are_errors() {
+    let broken = |change: fn(&mut VocabConfig)| {
+        let mut config = fixtures::demo();
+        change(&mut config);
+        Tokenizer::new(config).unwrap_err()
+    };
+    let error = broken(|c| c.tokens.clear());
+    assert!(matches!(error, Error::EmptyVocabulary));
+    let error = broken(|c| c.merges.clear());
+    assert!(matches!(error, Error::MissingMerges));
+    let error = broken(|c| c.tokens[9] = c.tokens[300].clone());
+    assert!(matches!(error, Error::DuplicateToken { first: 9, second: 300, .. }));
+    let error = broken(|c| c.token_types.truncate(4095));
+    assert!(matches!(error, Error::ArrayTooShort { len: 4095, tokens: 4096, .. }));
+    let error = broken(|c| {
+        c.model = "gemma4".into();
+        c.bos_token_id = None;
+    });
+    assert!(matches!(error, Error::MissingSpecialToken { .. }), "{error}");
+}
+
+#[test]
+fn bad_ids_fall_back_to_the_defaults() {
+    let mut config = fixtures::spm();
+    config.bos_token_id = Some(u32::MAX);
+    config.eot_token_id = Some(100_000);
+    config.suppress_tokens = vec![5, 100_000];
+    let tokenizer = Tokenizer::new(config).unwrap();
+    assert_eq!((tokenizer.bos(), tokenizer.eot()), (Some(1), None));
+    assert_eq!(tokenizer.suppressed_ids(), [5]);
+}
+
+#[test]
+fn gpt_oss_ends_messages_without_ending_turns() {
+    let mut config = fixtures::demo();
+    for (id, text) in
+        ["<|start|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"].into_iter().enumerate()
+    {
+        config.tokens[4000 + id] = text.into();
+        config.token_types[4000 + id] = 3;
+    }
+    let tokenizer = Tokenizer::new(config.clone()).unwrap();
+    assert_eq!(tokenizer.eog_ids(), [0, 2, 4003, 4004]);
+    let text = tokenizer.decode(&[4000, 4001, 4002, 4003], DecodeOptions::default()).unwrap();
+    assert_eq!(text, "<|start|><|message|><|end|>");
+
+    config.tokens[4003] = "<|other|>".into();
+    assert_eq!(Tokenizer::new(config).unwrap().eog_ids(), [0, 2, 4002, 4004]);
+}
+
+#[test]
+fn merges_may_name_texts_that_are_no_tokens() {
+    let config = VocabConfig {
+        model: "gpt2".into(),
+        pre: Some("gpt-2".into()),
+        tokens: ["a", "b", "c", "abc"].map(String::from).into(),
+        merges: ["a b", "ab c", "x y", "nospace", "", " ", "a  b"].map(String::from).into(),
+        ..VocabConfig::default()
+    };
+    let tokenizer = Tokenizer::new(config).unwrap();
+    assert_eq!(tokenizer.encode("abcab", EncodeOptions::PLAIN), [3, 0, 1]);
+    // A byte without a token is dropped.
+    assert_eq!(tokenizer.encode("a?b", EncodeOptions::PLAIN), [0, 1]);
+}
+
+/// Long runs of one thing, for each of the ways to split and to merge. What takes time quadratic
+/// in its length would take minutes.
+#[test]
+fn long_runs_finish() {
+    let bpe = |pre: &str| {
+        let mut config = fixtures::demo();
+        config.pre = Some(pre.into());
+        Tokenizer::new(config).unwrap()
+    };
+    let mut tokenizers = vec![
+        ("spm", 1 << 20, Tokenizer::new(fixtures::spm()).unwrap()),
+        ("qwen2", 1 << 20, bpe("qwen2")),
+    ];
+    for name in [
+        "gpt-2",
+        "gpt-4o",
+        "deepseek-v3",
+        "deepseek-llm",
+        "jais-2",
+        "tiny_aya",
+        "superbpe",
+        "afmoe",
+        "exaone-moe",
+        "poro-chat",
+    ] {
+        tokenizers.push((name, 1 << 17, bpe(name)));
+    }
+    for unit in [" ", "a", "1", "\n", "!", " \n", "é", "\u{3000}", "<|im_start|", "<|im_end|>"] {
+        for (name, len, tokenizer) in &tokenizers {
+            let text = unit.repeat(len / unit.len());
+            let start = Instant::now();
+            let ids = tokenizer.encode(&text, EncodeOptions::PROMPT);
+            let elapsed = start.elapsed();
+            assert!(!ids.is_empty());
+            assert!(elapsed < Duration::from_secs(30), "{name}, {unit:?}: {elapsed:?}");
+        }
+    }
+}
+
+/// Short strings over few letters, so that they collide.
+fn token() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[abĠ▁ <>|]{0,4}",
+        Just("<|im_end|>".to_owned()),
+        Just("<0xZZ>".to_owned()),
+        Just("</s>".to_owned()),
+        any::<String>(),
+    ]
+}
+
+fn config() -> impl Strategy<Value = VocabConfig> {
+    let model = prop_oneof![Just("gpt2"), Just("llama"), Just("gemma4")];
+    let pre = prop::option::of(prop_oneof![
+        Just("gpt-2"),
+        Just("llama-bpe"),
+        Just("whitespace"),
+        Just("sarvam-moe"),
+        Just("")
+    ]);
+    let id = || prop::option::of(0_u32..12);
+    (
+        (model, pre),
+        prop::collection::hash_set(token(), 1..20),
+        prop::collection::vec(any::<f32>(), 0..30),
+        prop::collection::vec(-1..9, 0..30),
+        prop::collection::vec("[abĠ▁ ]{0,5}", 0..20),
+        (id(), id(), id(), prop::option::of(any::<bool>())),
+    )
+        .prop_map(
+            |((model, pre), tokens, scores, token_types, merges, (bos, eos, unk, flag))| {
+                VocabConfig {
+                    model: model.into(),
+                    pre: pre.map(str::to_owned),
+                    tokens: tokens.into_iter().collect(),
+                    scores,
+                    token_types,
+                    merges,
+                    bos_token_id: bos,
+                    eos_token_id: eos,
+                    unknown_token_id: unk,
+                    add_bos_token: flag,
+                    add_space_prefix: flag,
+                    name: Some("phi-3".into()),
+                    ..VocabConfig::default()
+                }
+            },
+        )
+}
+
+proptest! {
+    #[test]
+    fn no_vocabulary_and_no_text_panics(config in config(), text in any::<Vec<u8>>(), words in "[ab <>|]{0,40}") {
+        let Ok(tokenizer) = Tokenizer::new(config) else { return Ok(()) };
+        for text in [text.as_slice(), words.as_bytes()] {
+            let ids = tokenizer.encode_bytes(text, EncodeOptions::PROMPT);
+            prop_assert!(ids.iter().all(|&id| id < tokenizer.vocab_size()));
+            tokenizer.decode(&ids, DecodeOptions::default()).unwrap();
+        }
+        for id in 0..tokenizer.vocab_size() {
+            tokenizer.piece(id).unwrap();
+        }
+    }
+}

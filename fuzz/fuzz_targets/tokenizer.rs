@@ -1,0 +1,59 @@
+//! Any vocabulary, text and template: no panic, ids in range, streamed text as at once.
+//!
+//! The input's first byte picks the family, then come tokens and merges, a line each, the
+//! template and the text, with zero bytes between them.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rf_tokenizer::{
+    ChatTemplate, DecodeOptions, EncodeOptions, Message, RenderOptions, StreamDecoder, Tokenizer,
+    VocabConfig,
+};
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&family, rest)) = input.split_first() else { return };
+    let mut parts = rest.splitn(4, |&byte| byte == 0);
+    let mut lines = || -> Vec<String> {
+        let part = String::from_utf8_lossy(parts.next().unwrap_or_default());
+        part.split('\n').map(str::to_owned).collect()
+    };
+    let (tokens, merges, template) = (lines(), lines(), lines().join("\n"));
+    let text = parts.next().unwrap_or_default();
+
+    let (model, pre) = [
+        ("llama", "default"),
+        ("gpt2", "gpt-2"),
+        ("gpt2", "llama-bpe"),
+        ("gpt2", "deepseek-llm"),
+        ("gpt2", "tiny_aya"),
+        ("gpt2", "whitespace"),
+        ("gemma4", ""),
+    ][usize::from(family) % 7];
+    let config = VocabConfig {
+        model: model.to_owned(),
+        pre: Some(pre.to_owned()),
+        scores: (0..tokens.len()).map(|id| (id as f32 * 7.0) % 5.0).collect(),
+        token_types: (0..tokens.len()).map(|id| (id % 7) as i32).collect(),
+        tokens,
+        merges,
+        ..VocabConfig::default()
+    };
+    if let Ok(tokenizer) = Tokenizer::new(config) {
+        let ids = tokenizer.encode_bytes(text, EncodeOptions::PROMPT);
+        let options = DecodeOptions { render_special: true, continuation: family & 8 != 0 };
+        let whole = tokenizer.decode(&ids, options).expect("the ids are in range");
+        let mut decoder = StreamDecoder::new(options);
+        let mut streamed = String::new();
+        for &id in &ids {
+            streamed.push_str(&decoder.push(&tokenizer, id).expect("the id is in range"));
+        }
+        assert_eq!(streamed + &decoder.finish(), whole);
+    }
+    // Short templates only: a run is bounded in steps, not in the length of its strings.
+    if template.len() < 200
+        && let Ok(template) = ChatTemplate::new(&template, "<s>", "</s>")
+    {
+        drop(template.render(&[Message::new("user", "hi")], &RenderOptions::default()));
+    }
+});
