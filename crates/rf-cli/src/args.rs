@@ -112,7 +112,7 @@ pub(crate) struct ComputeArgs {
     /// The same limit under llama.cpp's other name: the smaller one counts
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub(crate) ubatch_size: usize,
-    /// Format of the KV cache: f32, f16 or q8_0
+    #[arg(help = "Format of the KV cache: f32, f16 or q8_0")]
     #[arg(long, value_name = "TYPE", value_parser = kv_type)]
     cache_type: Option<KvType>,
     /// The same as --cache-type, as in llama.cpp (-ctk)

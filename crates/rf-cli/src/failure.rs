@@ -85,9 +85,8 @@ fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {
 fn gguf_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a rf_gguf::Error> {
     use rf_engine::Error as E;
     use rf_model::Error as M;
-    match cause.downcast_ref::<E>() {
-        Some(E::Gguf(error) | E::Model(M::Gguf(error))) => return Some(error),
-        _ => {}
+    if let Some(E::Gguf(error) | E::Model(M::Gguf(error))) = cause.downcast_ref::<E>() {
+        return Some(error);
     }
     match cause.downcast_ref::<M>() {
         Some(M::Gguf(error)) => Some(error),

@@ -3,7 +3,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Somebody looks at [`requested`] and acts on it.
+/// Somebody looks at [`REQUESTED`] and acts on it.
 static WATCHED: AtomicBool = AtomicBool::new(false);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 

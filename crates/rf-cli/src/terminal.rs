@@ -29,10 +29,6 @@ impl Palette {
         self.paint("2", text)
     }
 
-    pub(crate) fn green(self, text: impl fmt::Display) -> String {
-        self.paint("32", text)
-    }
-
     pub(crate) fn yellow(self, text: impl fmt::Display) -> String {
         self.paint("1;33", text)
     }

@@ -1,5 +1,7 @@
 //! What the program says of input that it cannot use: exact words, exit code, and nothing left behind.
 
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+
 mod program;
 
 use std::fs;
@@ -84,7 +86,7 @@ fn a_truncated_file() {
     check(
         &finished,
         2,
-        "half.gguf: at byte 112976: tensor 'blk.3.ffn_gate.weight': its data ends at byte 4161632 but \
+        "half.gguf: at byte 131080: tensor 'blk.3.ffn_down.weight': its data ends at byte 4180288 but \
          the file has 3974816: the file is truncated (was the download complete?): download or copy it again",
     );
     let folder = folder_with("head.gguf", &bytes[..100]);
@@ -127,7 +129,7 @@ fn an_unsupported_quantisation() {
     assert_eq!(json["problems"][0], message);
 }
 
-/// The writer makes no such file, so the type of a Q4_K tensor is overwritten.
+/// The writer makes no such file, so the type of a `Q4_K` tensor is overwritten.
 fn with_iq4_xs_tensor() -> Vec<u8> {
     const NAME: &[u8] = b"token_embd.weight";
     const IQ4_XS: u32 = 23;
@@ -166,7 +168,9 @@ fn more_than_the_memory() {
         .unwrap()
         .split_once(" of memory and ")
         .unwrap();
-    assert_eq!(needed, "3906269 MiB");
+    // A token takes 4096 bytes of KV cache; weights and buffers come on top.
+    let needed_mib: u64 = needed.strip_suffix(" MiB").unwrap().parse().unwrap();
+    assert!((3_906_250..3_907_000).contains(&needed_mib), "{needed}");
     let cure = " can be had; use a smaller context or a smaller quantisation\n";
     assert!(rest.ends_with(cure), "{rest}");
 }

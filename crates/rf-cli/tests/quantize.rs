@@ -1,6 +1,8 @@
 //! Quantised files: the formats that llama.cpp chooses, its bytes where they are deterministic, and
 //! nothing left behind on failure.
 
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+
 mod program;
 
 use std::fs;

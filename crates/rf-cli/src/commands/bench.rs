@@ -57,7 +57,7 @@ pub(crate) struct BenchArgs {
     /// The same limit under llama.cpp's other name: the smaller one counts (-ub)
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "512")]
     ubatch_size: Vec<usize>,
-    /// Format of the KV cache: f32, f16 or q8_0 (-ctk)
+    #[arg(help = "Format of the KV cache: f32, f16 or q8_0 (-ctk)")]
     #[arg(long, visible_alias = "cache-type", value_name = "TYPE", value_delimiter = ',', default_value = "f16", value_parser = args::kv_type)]
     cache_type_k: Vec<KvType>,
     /// Has to be the same as --cache-type-k (-ctv)

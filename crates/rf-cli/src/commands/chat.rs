@@ -50,11 +50,12 @@ impl Chat {
     pub(super) fn new(
         engine: Engine,
         options: GenerateOptions,
-        system: Option<String>,
+        system: Option<&str>,
         load_time: Duration,
         quiet: bool,
     ) -> Self {
-        let messages: Vec<_> = system.iter().map(|text| Message::new("system", text)).collect();
+        let messages: Vec<_> =
+            system.map(|text| Message::new("system", text)).into_iter().collect();
         Self {
             session: engine.session(),
             engine,
@@ -204,20 +205,19 @@ fn read(editor: &mut DefaultEditor) -> Result<Option<String>> {
     let mut prompt = ">>> ";
     loop {
         match editor.readline(prompt) {
-            Ok(line) => match line.strip_suffix('\\') {
-                Some(start) => {
+            Ok(line) => {
+                if let Some(start) = line.strip_suffix('\\') {
                     text.push_str(start);
                     text.push('\n');
                     prompt = "... ";
+                    continue;
                 }
-                None => {
-                    text.push_str(&line);
-                    if !text.trim().is_empty() {
-                        editor.add_history_entry(text.as_str())?;
-                    }
-                    return Ok(Some(text));
+                text.push_str(&line);
+                if !text.trim().is_empty() {
+                    editor.add_history_entry(text.as_str())?;
                 }
-            },
+                return Ok(Some(text));
+            }
             // As in a shell: Ctrl-C drops what was typed.
             Err(ReadlineError::Interrupted) => {
                 terminal::note("(Ctrl-D or /exit to leave)");

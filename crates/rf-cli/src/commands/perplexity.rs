@@ -38,8 +38,7 @@ pub(crate) struct PerplexityArgs {
     /// The file holds token ids, separated by commas or spaces
     #[arg(long)]
     ids: bool,
-    /// Print JSON: {"tokens": N, "mean_nll": X, "perplexity": Y}
-    #[arg(long)]
+    #[arg(long, help = "Print JSON: {\"tokens\": N, \"mean_nll\": X, \"perplexity\": Y}")]
     json: bool,
     #[command(flatten)]
     compute: ComputeArgs,

@@ -20,6 +20,7 @@ use crate::terminal::{self, Palette};
 
 /// Arguments of `rf-cli quantize`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[command(after_help = after_help())]
 pub(crate) struct QuantizeArgs {
     /// Model to read, best in F16, BF16 or F32 (any part of a split model)

@@ -21,6 +21,7 @@ use crate::{demo, loading, sources, terminal};
 
 /// Arguments of `rf-cli run`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[command(after_help = "\
 The text goes to stdout as it comes, a line of figures to stderr. Models with a chat template answer the prompt;
 others continue it. Ctrl-C stops the answer.
@@ -68,8 +69,7 @@ pub(crate) struct RunArgs {
     /// With --raw on a terminal: do not show the prompt before the text
     #[arg(long)]
     no_display_prompt: bool,
-    /// Print one JSON object: prompt_ids, ids, text, stop_reason, timings
-    #[arg(long)]
+    #[arg(long, help = "Print one JSON object: prompt_ids, ids, text, stop_reason, timings")]
     json: bool,
     /// Print no line of figures
     #[arg(short, long)]
@@ -93,13 +93,11 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
     let request = prompt.map(|prompt| arguments.request(&model, &prompt, is_chat)).transpose()?;
     let backend = loading::backend(&arguments.compute, threads)?;
     let Loaded { engine, load_time } = loading::load(model, &backend, engine_options, started)?;
-    match request {
-        Some(request) => arguments.answer(engine, &request, &options, load_time),
-        None => {
-            let system = arguments.system.clone();
-            chat::Chat::new(engine, options, system, load_time, arguments.quiet).run()
-        }
+    if let Some(request) = request {
+        return arguments.answer(engine, &request, &options, load_time);
     }
+    let system = arguments.system.as_deref();
+    chat::Chat::new(engine, options, system, load_time, arguments.quiet).run()
 }
 
 /// A prompt as the model gets it.

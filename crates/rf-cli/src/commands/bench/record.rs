@@ -25,6 +25,7 @@ pub(super) struct Setup {
 
 /// What is measured: a prompt, tokens after it, or both, at some depth.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "the names of llama-bench")]
 pub(super) struct Test {
     pub(super) n_prompt: usize,
     pub(super) n_gen: usize,
@@ -34,15 +35,12 @@ pub(super) struct Test {
 impl Test {
     /// `pp512`, `tg128`, `pp512+tg128`, with ` @ d4096` for a depth.
     pub(super) fn name(self) -> String {
-        let mut name = match (self.n_prompt, self.n_gen) {
+        let name = match (self.n_prompt, self.n_gen) {
             (prompt, 0) => format!("pp{prompt}"),
             (0, generated) => format!("tg{generated}"),
             (prompt, generated) => format!("pp{prompt}+tg{generated}"),
         };
-        if self.n_depth > 0 {
-            name += &format!(" @ d{}", self.n_depth);
-        }
-        name
+        if self.n_depth > 0 { format!("{name} @ d{}", self.n_depth) } else { name }
     }
 }
 
@@ -230,27 +228,27 @@ impl Printer {
     }
 
     fn table_row(&self, out: &mut impl Write, cell: impl Fn(&Column) -> String) -> io::Result<()> {
-        let mut row = String::from("|");
+        write!(out, "|")?;
         for column in &self.columns {
             let (cell, width) = (cell(column), column.width);
-            row += &if column.left {
-                format!(" {cell:<width$} |")
+            if column.left {
+                write!(out, " {cell:<width$} |")?;
             } else {
-                format!(" {cell:>width$} |")
-            };
+                write!(out, " {cell:>width$} |")?;
+            }
         }
-        writeln!(out, "{row}")
+        writeln!(out)
     }
 }
 
 /// Architecture, size and mix, as in `qwen2 7B Q4_K - Medium`.
 fn model_type(gguf: &Gguf, parameters: u64) -> String {
     let metadata = gguf.metadata();
-    let text = |key: &str| metadata.get(key).and_then(|value| value.as_str());
+    let text = |key: &str| metadata.get(key).and_then(rf_gguf::Value::as_str);
     let architecture = text("general.architecture").unwrap_or("?");
     let label = text("general.size_label").filter(|label| !label.is_empty());
     let size = label.map_or_else(|| size_label(parameters), str::to_owned);
-    let number = metadata.get("general.file_type").and_then(|value| value.as_integer());
+    let number = metadata.get("general.file_type").and_then(rf_gguf::Value::as_integer);
     let named = number.and_then(|number| u32::try_from(number).ok()).and_then(file_type_name);
     let largest = || {
         let largest = gguf.tensors().iter().max_by_key(|tensor| tensor.size_bytes());

@@ -1,0 +1,20 @@
+//! The program without the demo model: `cargo test -p rf-cli --no-default-features`.
+
+#![cfg(not(feature = "demo-model"))]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+use std::process::{Command, Stdio};
+
+#[test]
+fn a_model_has_to_be_given() {
+    for arguments in [&["run", "Hello"][..], &["info"], &["bench", "-o", "jsonl"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rf-cli"));
+        let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(
+            String::from_utf8(output.stderr).unwrap(),
+            "error: no model given, and this program was built without the demo model: give one with \
+             -m FILE, or build with the feature demo-model\n"
+        );
+    }
+}
