@@ -17,18 +17,21 @@ use crate::{byte_map, spm};
 #[derive(Debug)]
 pub(crate) struct Bpe {
     pre_tokenizer: PreTokenizer,
-    /// `left << 32 | right` to what the pair becomes.
-    merges: HashMap<u64, Merge>,
+    /// The ranks of the pairs that merge.
+    ranks: HashMap<Pair, u32>,
+    /// What the pair of each rank becomes.
+    merged: Vec<u32>,
     /// The symbol of each byte; unused with raw UTF-8.
     bytes: Box<[u32; 256]>,
     /// Texts of merges that are no tokens, with their symbols. Empty for sound vocabularies.
     extra: HashMap<Box<str>, u32>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Merge {
-    rank: u32,
-    symbol: u32,
+/// Two neighbouring symbols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Pair {
+    left: u32,
+    right: u32,
 }
 
 /// A byte or character that is in no token and no merge.
@@ -41,22 +44,31 @@ impl Bpe {
     /// Builds the merge table. A line without a space merges nothing, as does a repeated one.
     pub(crate) fn new(vocab: &Vocab, merges: &[String], pre_tokenizer: PreTokenizer) -> Self {
         let mut symbols = Symbols { vocab, extra: HashMap::new() };
-        let mut table: HashMap<u64, Merge> = HashMap::with_capacity(merges.len());
+        let mut ranks = HashMap::with_capacity(merges.len());
+        let mut results = Vec::with_capacity(merges.len());
         for (rank, (line, known)) in merges.iter().zip(look_up_merges(vocab, merges)).enumerate() {
-            let Some((left, right)) = split_merge(line) else { continue };
-            let pair = pair(
-                known.left.unwrap_or_else(|| symbols.of(left)),
-                known.right.unwrap_or_else(|| symbols.of(right)),
-            );
-            let symbol = known.merged.unwrap_or_else(|| symbols.of(&format!("{left}{right}")));
-            table.entry(pair).or_insert(Merge { rank: rank as u32, symbol });
+            let Some((left, right)) = split_merge(line) else {
+                results.push(NO_SYMBOL);
+                continue;
+            };
+            let or_new = |symbol, text: &str, symbols: &mut Symbols<'_>| match symbol {
+                NO_SYMBOL => symbols.of(text),
+                known => known,
+            };
+            let left_id = or_new(known.left, left, &mut symbols);
+            let right_id = or_new(known.right, right, &mut symbols);
+            results.push(match known.merged {
+                NO_SYMBOL => symbols.of(&format!("{left}{right}")),
+                known => known,
+            });
+            ranks.entry(Pair { left: left_id, right: right_id }).or_insert(rank as u32);
         }
         let mut bytes = Box::new([NO_SYMBOL; 256]);
         for (byte, symbol) in (0..=255).zip(bytes.iter_mut()) {
             let stand_in = byte_map::char_of(byte).to_string();
             *symbol = symbols.find(&stand_in).unwrap_or(NO_SYMBOL);
         }
-        Self { pre_tokenizer, merges: table, bytes, extra: symbols.extra }
+        Self { pre_tokenizer, ranks, merged: results, bytes, extra: symbols.extra }
     }
 
     /// How the vocabulary spells bytes.
@@ -166,11 +178,15 @@ impl Bpe {
             let left = symbols[best.left];
             let Some(&right) = symbols.get(left.next) else { continue };
             // One of the two has merged with another symbol since.
-            if left.len == 0 || pair(left.id, right.id) != best.pair {
+            if left.len == 0 || (Pair { left: left.id, right: right.id }) != best.pair {
                 continue;
             }
-            symbols[best.left] =
-                Symbol { id: best.symbol, len: left.len + right.len, next: right.next, ..left };
+            symbols[best.left] = Symbol {
+                id: self.merged[best.rank as usize],
+                len: left.len + right.len,
+                next: right.next,
+                ..left
+            };
             symbols[left.next].len = 0;
             if let Some(next) = symbols.get_mut(right.next) {
                 next.previous = best.left;
@@ -185,9 +201,9 @@ impl Bpe {
     fn candidate(&self, symbols: &[Symbol], left: usize) -> Option<Reverse<Candidate>> {
         let first = symbols[left];
         let second = symbols.get(first.next)?;
-        let pair = pair(first.id, second.id);
-        let Merge { rank, symbol } = *self.merges.get(&pair)?;
-        Some(Reverse(Candidate { rank, left, pair, symbol }))
+        let pair = Pair { left: first.id, right: second.id };
+        let rank = *self.ranks.get(&pair)?;
+        Some(Reverse(Candidate { rank, left, pair }))
     }
 }
 
@@ -217,16 +233,15 @@ const NONE: usize = usize::MAX;
 struct Candidate {
     rank: u32,
     left: usize,
-    pair: u64,
-    symbol: u32,
+    pair: Pair,
 }
 
-/// The ids of the texts of a merge, as far as they are tokens.
-#[derive(Debug, Clone, Copy, Default)]
+/// The ids of the texts of a merge, [`NO_SYMBOL`] for those that are no tokens.
+#[derive(Debug, Clone, Copy)]
 struct KnownMerge {
-    left: Option<u32>,
-    right: Option<u32>,
-    merged: Option<u32>,
+    left: u32,
+    right: u32,
+    merged: u32,
 }
 
 /// Looks the texts of all merges up. Most of the loading time is spent here, waiting for memory,
@@ -234,7 +249,8 @@ struct KnownMerge {
 fn look_up_merges(vocab: &Vocab, merges: &[String]) -> Vec<KnownMerge> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     let chunk_len = merges.len().div_ceil(threads).max(4096);
-    let mut known = vec![KnownMerge::default(); merges.len()];
+    let unknown = KnownMerge { left: NO_SYMBOL, right: NO_SYMBOL, merged: NO_SYMBOL };
+    let mut known = vec![unknown; merges.len()];
     std::thread::scope(|scope| {
         let mut chunks = merges.chunks(chunk_len).zip(known.chunks_mut(chunk_len));
         let own = chunks.next();
@@ -260,10 +276,13 @@ fn look_up_chunk(vocab: &Vocab, lines: &[String], known: &mut [KnownMerge]) {
         merged.push_str(right);
         // Merges are listed in the order of the tokens they make, one or several for each.
         let guess = [last, last + 1].into_iter().find(|&id| vocab.text(id) == Some(&merged));
-        known.merged = guess.or_else(|| vocab.id_of(merged.as_bytes()));
-        known.left = vocab.id_of(left.as_bytes());
-        known.right = vocab.id_of(right.as_bytes());
-        last = known.merged.unwrap_or(last);
+        let found = guess.or_else(|| vocab.id_of(merged.as_bytes()));
+        *known = KnownMerge {
+            left: vocab.id_of(left.as_bytes()).unwrap_or(NO_SYMBOL),
+            right: vocab.id_of(right.as_bytes()).unwrap_or(NO_SYMBOL),
+            merged: found.unwrap_or(NO_SYMBOL),
+        };
+        last = found.unwrap_or(last);
     }
 }
 
@@ -271,10 +290,6 @@ fn look_up_chunk(vocab: &Vocab, lines: &[String], known: &mut [KnownMerge]) {
 fn split_merge(line: &str) -> Option<(&str, &str)> {
     let space = memchr::memchr(b' ', line.as_bytes().get(1..)?)? + 1;
     Some((&line[..space], &line[space + 1..]))
-}
-
-fn pair(left: u32, right: u32) -> u64 {
-    u64::from(left) << 32 | u64::from(right)
 }
 
 /// Gives texts of merges their symbols.

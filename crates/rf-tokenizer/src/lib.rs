@@ -35,7 +35,7 @@
 //!
 //! Measured with version 0.23 (`default-features = false`, `fancy-regex`) on Llama 3's vocabulary
 //! (128,256 tokens, 280,147 merges; release build, 2 cores): building its BPE model takes 260 ms,
-//! against the 150 ms that loading may cost and the 80 ms of this crate; it brings 85 further
+//! against about 75 ms in this crate (limit: 150 ms); it brings 85 further
 //! crates into the build. Its semantics differ where `llama.cpp`'s do: it knows
 //! `tokenizer.json`, so names of pre-tokenizers, special-token rules and SPM's score order would
 //! still be ours. What is left is a merge loop of a hundred lines.
