@@ -112,10 +112,6 @@ impl PackedMatrix {
         self.dtype
     }
 
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
-    }
-
     pub(crate) fn columns(&self) -> usize {
         self.columns
     }

@@ -265,16 +265,16 @@ mod tests {
             for range in member.steal(0, 1000, 7) {
                 for i in range {
                     // SAFETY: each item is handed out once.
-                    unsafe { squares_shared.get_mut(i..i + 1) }
-                    [0] += i * i;
+                    let square = unsafe { squares_shared.get_mut(i..i + 1) };
+                    square[0] += i * i;
                 }
             }
             member.barrier();
             // SAFETY: written before the barrier.
-            let sum = unsafe { squares_shared.get(0..1000) }.iter().sum();
+            let squares = unsafe { squares_shared.get(0..1000) };
             // SAFETY: one element per member.
-            unsafe { sums_shared.get_mut(member.index..member.index + 1) }
-            [0] = sum;
+            let sum = unsafe { sums_shared.get_mut(member.index..member.index + 1) };
+            sum[0] = squares.iter().sum();
         });
         assert_eq!(sums, [332_833_500; 3]);
     }

@@ -66,6 +66,7 @@ pub struct GraphBuilder {
     weights: Vec<Weight>,
 }
 
+#[expect(clippy::missing_panics_doc, reason = "said once, on the type")]
 impl GraphBuilder {
     /// An empty graph.
     pub fn new() -> Self {

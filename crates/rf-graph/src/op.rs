@@ -32,7 +32,7 @@ pub enum Op {
     Embed {
         /// `[vocab_size, width]`, any format.
         table: WeightId,
-        /// Factor on every element (Gemma: √hidden_size, else 1).
+        /// Factor on every element (Gemma: `√hidden_size`, else 1).
         scale: f32,
         /// `[tokens, width]`.
         out: ValueId,
@@ -285,7 +285,7 @@ pub struct Attention {
     pub num_kv_heads: usize,
     /// Elements per head.
     pub head_dim: usize,
-    /// Factor on the scores, mostly 1/√head_dim.
+    /// Factor on the scores, mostly `1/√head_dim`.
     pub scale: f32,
     /// A key is seen if `query position − key position < window`.
     pub window: Option<usize>,

@@ -106,6 +106,10 @@ impl Weight {
     }
 
     /// One row as f32.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such row.
     pub fn row_f32(&self, row: usize) -> Vec<f32> {
         let mut out = vec![0.0; self.columns];
         rf_quant::dequantize(self.dtype, self.row(row), &mut out)

@@ -1,9 +1,9 @@
 //! Cache writes and attention.
 
-use rf_graph::{Attention, ValueId};
+use rf_graph::ValueId;
 
 use super::matmul::Scratch;
-use super::steps::RopeAppend;
+use super::steps::{AttentionStep, RopeAppend};
 use super::{Region, StepIndex, rows};
 use crate::kv::{store_key, store_value};
 use crate::simd::attention::{Attend, CachedHead, MAX_ROWS, Row};
@@ -100,13 +100,12 @@ impl Region<'_> {
         &self,
         member: &Member<'_>,
         index: StepIndex,
-        q: ValueId,
-        a: &Attention,
-        out: ValueId,
+        step: &AttentionStep,
         scratch: &mut Scratch,
     ) {
+        let a = &step.attention;
         let kv = &self.kv[a.layer];
-        let (q, out) = (self.rows(q), self.rows(out));
+        let (q, out) = (self.rows(step.q), self.rows(step.out));
         let sinks = a.sinks.map(|s| self.vector(s));
         // SAFETY: the cache was written before the last barrier.
         let keys = unsafe { kv.keys.get(0..kv.keys.len()) };

@@ -185,6 +185,7 @@ impl Scratch {
 struct Operands<'a> {
     float: Option<Rows<'a>>,
     int8: [&'a [ActBlock]; 2],
+    tokens: usize,
 }
 
 impl Region<'_> {
@@ -225,7 +226,7 @@ impl Region<'_> {
                 let here = range.start.max(first)..range.end.min(end);
                 if !here.is_empty() {
                     let own = here.start - first..here.end - first;
-                    self.panels(step, p, own, operands, tokens, gemm);
+                    self.panels(step, p, own, operands, gemm);
                 }
                 first = end;
             }
@@ -355,7 +356,7 @@ impl Region<'_> {
             // SAFETY: written before the last barrier.
             unsafe { buffers.int8[group_index(group)].get(0..blocks) }
         });
-        Operands { float, int8 }
+        Operands { float, int8, tokens }
     }
 
     /// Some panels of one projection.
@@ -365,9 +366,9 @@ impl Region<'_> {
         projection: &Projection,
         panels: std::ops::Range<usize>,
         operands: Operands<'_>,
-        tokens: usize,
         scratch: &mut GemmScratch,
     ) {
+        let tokens = operands.tokens;
         let weight = self.matrix(projection.weight);
         let target = Target {
             out: self.rows(projection.out),

@@ -192,7 +192,9 @@ fn load(
                 m.projections.iter().for_each(|p| is_matrix[p.weight.index()] = true);
             }
             Op::ExpertMatMul { weights, .. } => {
-                weights.iter().for_each(|w| is_matrix[w.index()] = true);
+                for weight in weights {
+                    is_matrix[weight.index()] = true;
+                }
             }
             Op::Embed { table, .. } => is_table[table.index()] = true,
             _ => {}

@@ -18,7 +18,7 @@ pub(super) enum Step {
     MatMul(MatMulStep),
     Rope { x: ValueId, rope: usize, out: ValueId },
     KvAppend { k: ValueId, v: ValueId, layer: usize },
-    Attention { q: ValueId, attention: Attention, out: ValueId },
+    Attention(AttentionStep),
     Glu { activation: Activation, gate: ValueId, up: ValueId, out: ValueId },
     Add { a: ValueId, b: ValueId, out: ValueId },
     Scale { x: ValueId, factor: f32, out: ValueId },
@@ -27,6 +27,13 @@ pub(super) enum Step {
     Route { logits: ValueId, used: usize, out: ValueId },
     ExpertMatMul(ExpertMatMulStep),
     CombineExperts { x: ValueId, route: ValueId, out: ValueId },
+}
+
+/// [`Op::Attention`].
+pub(super) struct AttentionStep {
+    pub(super) q: ValueId,
+    pub(super) attention: Attention,
+    pub(super) out: ValueId,
 }
 
 /// [`Op::RopeAppend`].
@@ -59,7 +66,9 @@ impl Step {
             Op::MatMul(m) => Self::MatMul(MatMulStep::new(m, weights, tier)),
             Op::Rope { x, rope, out } => Self::Rope { x, rope: table(&rope), out },
             Op::KvAppend { k, v, layer } => Self::KvAppend { k, v, layer },
-            Op::Attention { q, attention, out } => Self::Attention { q, attention, out },
+            Op::Attention { q, attention, out } => {
+                Self::Attention(AttentionStep { q, attention, out })
+            }
             Op::Glu { activation, gate, up, out } => Self::Glu { activation, gate, up, out },
             Op::Add { a, b, out } => Self::Add { a, b, out },
             Op::Scale { x, factor, out } => Self::Scale { x, factor, out },
@@ -92,9 +101,7 @@ impl Region<'_> {
     ) {
         match step {
             Step::MatMul(m) => self.matmul(member, index, m, scratch),
-            Step::Attention { q, attention, out } => {
-                self.attention(member, index, *q, attention, *out, scratch);
-            }
+            Step::Attention(op) => self.attention(member, index, op, scratch),
             Step::RopeAppend(op) => self.rope_append(member, index, op),
             Step::KvAppend { k, v, layer } => {
                 let item = AppendItem { k: *k, v: *v, layer: *layer, k_norm: None, rope: None };
@@ -102,7 +109,7 @@ impl Region<'_> {
             }
             Step::Route { logits, used, out } => {
                 let (logits, out) = (self.rows(*logits), self.rows(*out));
-                self.by_row(member, self.tokens(), |token| {
+                by_row(member, self.tokens(), |token| {
                     // SAFETY: written before the last barrier.
                     let y = rf_graph::reference::route(unsafe { logits.row(token) }, *used);
                     // SAFETY: each row is one member's.
@@ -113,7 +120,7 @@ impl Region<'_> {
             Step::CombineExperts { x, route, out } => {
                 let (x, route, out) = (self.rows(*x), self.rows(*route), self.rows(*out));
                 let used = route.width / 2;
-                self.by_row(member, self.tokens(), |token| {
+                by_row(member, self.tokens(), |token| {
                     // SAFETY: written before the last barrier.
                     let p = unsafe { &route.row(token)[used..] };
                     // SAFETY: as above.
@@ -124,17 +131,19 @@ impl Region<'_> {
             }
             Step::Embed { table, scale, out } => {
                 let out = self.rows(*out);
-                self.by_row(member, self.tokens(), |token| {
+                by_row(member, self.tokens(), |token| {
                     // SAFETY: each row is one member's.
                     let row = unsafe { out.row_mut(token, 0..out.width) };
                     self.embed(*table, self.batch.ids[token] as usize, row);
-                    row.iter_mut().for_each(|x| *x *= scale);
+                    for x in row {
+                        *x *= scale;
+                    }
                 });
             }
             Step::RmsNorm { x, weight, eps, out } => {
                 let (x_rows, weight) = (self.rows(*x), self.vector(*weight));
                 let out = self.rows(*out);
-                self.by_row(member, self.num_rows(*x), |row| {
+                by_row(member, self.num_rows(*x), |row| {
                     // SAFETY: written before the last barrier.
                     let x = unsafe { x_rows.row(row) };
                     // SAFETY: each row is one member's.
@@ -148,7 +157,7 @@ impl Region<'_> {
             Step::Rope { x, rope, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
                 let table = &self.ropes[*rope];
-                self.by_row(member, self.tokens(), |token| {
+                by_row(member, self.tokens(), |token| {
                     // SAFETY: each row is one member's.
                     let y = unsafe { out.row_mut(token, 0..out.width) };
                     // SAFETY: written before the last barrier.
@@ -159,7 +168,7 @@ impl Region<'_> {
             }
             Step::Glu { activation, gate, up, out } => {
                 let (gate_rows, up_rows, out) = (self.rows(*gate), self.rows(*up), self.rows(*out));
-                self.by_row(member, self.num_rows(*gate), |row| {
+                by_row(member, self.num_rows(*gate), |row| {
                     // SAFETY: written before the last barrier.
                     let gate = unsafe { gate_rows.row(row) };
                     // SAFETY: as above.
@@ -178,7 +187,7 @@ impl Region<'_> {
             }
             Step::SelectRows { x, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
-                self.by_row(member, self.batch.output_rows.len(), |row| {
+                by_row(member, self.batch.output_rows.len(), |row| {
                     // SAFETY: written before the last barrier.
                     let x = unsafe { x_rows.row(self.batch.output_rows[row]) };
                     // SAFETY: each row is one member's.
@@ -186,11 +195,6 @@ impl Region<'_> {
                 });
             }
         }
-    }
-
-    /// Calls `work` for this member's share of rows.
-    fn by_row(&self, member: &Member<'_>, rows: usize, work: impl Fn(usize)) {
-        member.share(rows).for_each(work);
     }
 
     /// One row of an embedding table.
@@ -213,7 +217,7 @@ impl Region<'_> {
         let rows = self.num_rows(out);
         let (inputs, out) = (inputs.map(|id| self.rows(id)), self.rows(out));
         let all: Range<usize> = 0..out.width;
-        self.by_row(member, rows, |row| {
+        by_row(member, rows, |row| {
             // SAFETY: written before the last barrier.
             let x = inputs.map(|input| unsafe { input.row(row) });
             // SAFETY: each row is one member's.
@@ -222,4 +226,9 @@ impl Region<'_> {
             }
         });
     }
+}
+
+/// Calls `work` for this member's share of rows.
+fn by_row(member: &Member<'_>, rows: usize, work: impl Fn(usize)) {
+    member.share(rows).for_each(work);
 }

@@ -99,14 +99,36 @@ impl Attend<'_, '_> {
         let out = &mut self.out[first_row..][..R];
         let mut d = 0;
         while d < cache.shape.head_dim {
-            let wide = cache.shape.value_stride() - d >= 2 * LANES;
-            d += if wide {
-                cache.values::<S, R, 2>(s, &scores, first..last, d, inverse, out)
+            if cache.shape.value_stride() - d >= 2 * LANES {
+                let sums = cache.values::<S, R, 2>(s, &scores, first..last, d);
+                store(s, sums, inverse, d, out);
+                d += 2 * LANES;
             } else {
-                cache.values::<S, R, 1>(s, &scores, first..last, d, inverse, out)
-            };
+                let sums = cache.values::<S, R, 1>(s, &scores, first..last, d);
+                store(s, sums, inverse, d, out);
+                d += LANES;
+            }
         }
         R
+    }
+}
+
+/// Writes dimensions `d..` of each row, `sums · inverse`, as far as the row goes.
+#[inline(always)]
+fn store<S: Simd, const R: usize, const D: usize>(
+    s: S,
+    sums: [[S::F; D]; R],
+    inverse: [f32; R],
+    d: usize,
+    out: &mut [&mut [f32]],
+) {
+    for ((sums, inverse), out) in sums.into_iter().zip(inverse).zip(out) {
+        for (v, sum) in sums.into_iter().enumerate() {
+            let y = s.to_array(s.mul(sum, s.splat(inverse)));
+            let from = (d + v * LANES).min(out.len());
+            let to = (from + LANES).min(out.len());
+            out[from..to].copy_from_slice(&y[..to - from]);
+        }
     }
 }
 
@@ -257,7 +279,7 @@ impl CachedHead<'_> {
         }
     }
 
-    /// Dimensions `d..d + 16·D` of `Σ p·v / Σ p`; returns `16·D`.
+    /// Dimensions `d..d + 16·D` of `Σ p·v`.
     #[inline(always)]
     fn values<S: Simd, const R: usize, const D: usize>(
         &self,
@@ -265,9 +287,7 @@ impl CachedHead<'_> {
         p: &[&mut [f32]; R],
         positions: Range<usize>,
         d: usize,
-        inverse: [f32; R],
-        out: &mut [&mut [f32]],
-    ) -> usize {
+    ) -> [[S::F; D]; R] {
         let shape = self.shape;
         let (stride, bytes) = (shape.value_stride(), shape.element_bytes());
         let mut acc = [[s.splat(0.0); D]; R];
@@ -302,14 +322,6 @@ impl CachedHead<'_> {
             }
             position += here;
         }
-        for r in 0..R {
-            for (v, acc) in acc[r].into_iter().enumerate() {
-                let y = s.to_array(s.mul(acc, s.splat(inverse[r])));
-                let from = (d + v * LANES).min(shape.head_dim);
-                let to = (from + LANES).min(shape.head_dim);
-                out[r][from..to].copy_from_slice(&y[..to - from]);
-            }
-        }
-        D * LANES
+        acc
     }
 }

@@ -1,6 +1,16 @@
 //! AVX2 with FMA and F16C: two registers per vector.
 
-use std::arch::x86_64::*;
+use std::arch::x86_64::{
+    __m128i, __m256, __m256i, _mm_loadu_si128, _mm_srli_si128, _mm256_abs_epi8, _mm256_add_epi32,
+    _mm256_add_ps, _mm256_and_si256, _mm256_andnot_ps, _mm256_broadcastsi128_si256,
+    _mm256_castsi256_ps, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32,
+    _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32, _mm256_div_ps, _mm256_fmadd_ps,
+    _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_max_ps,
+    _mm256_min_ps, _mm256_mul_ps, _mm256_or_si256, _mm256_set1_epi16, _mm256_set1_epi32,
+    _mm256_set1_ps, _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_sllv_epi32, _mm256_srav_epi32,
+    _mm256_srlv_epi32, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_sub_epi32,
+    _mm256_sub_ps,
+};
 
 use super::{Kernel, Simd};
 

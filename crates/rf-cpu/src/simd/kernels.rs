@@ -174,16 +174,12 @@ impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
         assert!(op.tokens > 0 && op.tokens <= op.stride);
         assert!(op.activations.len() >= (acts - 1) * op.stride + op.tokens);
         for panel in op.panels.clone() {
-            if op.tokens < TOKENS {
-                (0..op.tokens).for_each(|t| self.panel::<S, 1>(s, panel, t));
+            if op.tokens == 1 {
+                self.panel::<S, 1>(s, panel, 0);
                 continue;
             }
-            let mut token = 0;
-            while token < op.tokens {
-                // The last group may overlap the one before: it writes the same again.
-                token = token.min(op.tokens - TOKENS);
+            for token in (0..op.tokens).step_by(TOKENS) {
                 self.panel::<S, TOKENS>(s, panel, token);
-                token += TOKENS;
             }
         }
     }
@@ -193,15 +189,18 @@ impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
 const TOKENS: usize = 4;
 
 impl<Fm: Format> FormatMatVec<'_, Fm> {
+    /// `T` tokens, or as many as there are: the last one goes again in place of those that are missing.
     #[inline(always)]
     fn panel<S: Simd, const T: usize>(&self, s: S, panel: usize, token: usize) {
         let op = &self.op;
-        let x: [*const ActBlock; T] = std::array::from_fn(|t| op.activations[token + t..].as_ptr());
+        let last = op.tokens - 1;
+        let x: [*const ActBlock; T] =
+            std::array::from_fn(|t| op.activations[(token + t).min(last)..].as_ptr());
         let (bytes, blocks) = (op.weight.panel(panel).as_ptr(), op.weight.blocks());
         // SAFETY: the panel is of this format, and `run` checked that the blocks are there.
         let y = unsafe { matvec::panel_dot::<S, Fm, T>(s, bytes, blocks, x, op.stride) };
-        for (t, y) in y.into_iter().enumerate() {
-            op.target.store(s, token + t, panel, y);
+        for (token, y) in (token..op.tokens).zip(y) {
+            op.target.store(s, token, panel, y);
         }
     }
 }

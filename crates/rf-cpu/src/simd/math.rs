@@ -42,7 +42,7 @@ pub(crate) trait SimdMath: Simd {
     #[inline(always)]
     fn gelu_tanh(self, x: Self::F) -> Self::F {
         let cubic = self.mul(self.mul(x, x), self.mul(x, self.splat(0.044_715)));
-        let inner = self.mul(self.splat(0.797_884_56), self.add(x, cubic));
+        let inner = self.mul(self.splat(0.797_884_6), self.add(x, cubic));
         let half = self.mul(x, self.splat(0.5));
         self.fma(half, self.tanh(inner), half)
     }

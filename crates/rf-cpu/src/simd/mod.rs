@@ -5,6 +5,19 @@
 //! order with the same fused multiply-adds.
 
 #![expect(unsafe_code, reason = "intrinsics, and pointers into packed weights")]
+#![expect(
+    clippy::inline_always,
+    reason = "intrinsics are only inlined into functions of their tier"
+)]
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "a pointer's offset and the load from it"
+)]
+#![expect(clippy::cast_ptr_alignment, reason = "all vector loads are unaligned ones")]
+#![expect(
+    clippy::needless_range_loop,
+    reason = "rows, tokens and panels index several arrays at once"
+)]
 
 pub(crate) mod activations;
 pub(crate) mod attention;
