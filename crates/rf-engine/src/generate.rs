@@ -140,7 +140,9 @@ impl Engine {
                 context_tokens: self.context_tokens(),
             });
         }
-        prompt.iter().for_each(|id| sampler.accept(*id));
+        for id in prompt {
+            sampler.accept(*id);
+        }
         // The last token is computed in any case: its logits are not in the cache.
         let common = session.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let cached_tokens = common.min(prompt.len() - 1);

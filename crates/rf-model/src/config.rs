@@ -71,7 +71,7 @@ pub enum RopeScaling {
         beta_fast: f64,
         /// Turns below which it is stretched in full.
         beta_slow: f64,
-        /// DeepSeek's multiplier of the logarithm; 0 for none.
+        /// Multiplier of the logarithm in the magnitude; 0 for none.
         log_multiplier: f64,
     },
 }
@@ -105,7 +105,7 @@ impl ModelConfig {
         if !num_heads.is_multiple_of(num_kv_heads) {
             return Err(keys.invalid(
                 "attention.head_count_kv",
-                num_kv_heads,
+                &num_kv_heads,
                 &format!("it must divide the {num_heads} query heads"),
             ));
         }
@@ -115,7 +115,7 @@ impl ModelConfig {
             None => {
                 return Err(keys.invalid(
                     "attention.head_count",
-                    num_heads,
+                    &num_heads,
                     "more heads than embedding_length",
                 ));
             }
@@ -124,7 +124,7 @@ impl ModelConfig {
         if value_length != head_dim {
             return Err(keys.unsupported(
                 "attention.value_length",
-                value_length,
+                &value_length,
                 &format!("it must equal the key length, {head_dim}"),
             ));
         }
@@ -189,12 +189,12 @@ impl<'a> Keys<'a> {
         rf_gguf::Error::MissingKey { key: self.key(name) }.into()
     }
 
-    fn invalid(&self, name: &str, value: impl ToString, reason: &str) -> Error {
+    fn invalid(&self, name: &str, value: &dyn ToString, reason: &str) -> Error {
         let (key, value) = (self.key(name), value.to_string());
         Error::InvalidSetting { key, value, reason: reason.into() }
     }
 
-    fn unsupported(&self, name: &str, value: impl ToString, reason: &str) -> Error {
+    fn unsupported(&self, name: &str, value: &dyn ToString, reason: &str) -> Error {
         let (key, value) = (self.key(name), value.to_string());
         Error::UnsupportedSetting { key, value, reason: reason.into() }
     }
@@ -211,7 +211,7 @@ impl<'a> Keys<'a> {
 
     fn checked_size(&self, name: &str, size: u64) -> Result<usize, Error> {
         if size == 0 || size > MAX_SIZE {
-            return Err(self.invalid(name, size, "it must be between 1 and 2³¹"));
+            return Err(self.invalid(name, &size, "it must be between 1 and 2³¹"));
         }
         Ok(size as usize)
     }
@@ -223,12 +223,12 @@ impl<'a> Keys<'a> {
             Some(rf_gguf::Value::Array(array)) => {
                 let mut sizes = array
                     .integers()
-                    .ok_or_else(|| self.invalid(name, "array", "its elements must be integers"))?;
+                    .ok_or_else(|| self.invalid(name, &"array", "its elements must be integers"))?;
                 let first = sizes
                     .next()
-                    .ok_or_else(|| self.invalid(name, "[]", "it needs an entry per layer"))?;
+                    .ok_or_else(|| self.invalid(name, &"[]", "it needs an entry per layer"))?;
                 if sizes.any(|size| size != first) {
-                    return Err(self.unsupported(name, "array", "all layers must be alike"));
+                    return Err(self.unsupported(name, &"array", "all layers must be alike"));
                 }
                 let size = u64::try_from(first).unwrap_or(0);
                 self.checked_size(name, size).map(Some)
@@ -239,7 +239,7 @@ impl<'a> Keys<'a> {
 
     fn f64(&self, name: &str, default: f64) -> Result<f64, Error> {
         let value = self.metadata.f32(&self.key(name))?.map_or(default, f64::from);
-        if value.is_finite() { Ok(value) } else { Err(self.invalid(name, value, "not a number")) }
+        if value.is_finite() { Ok(value) } else { Err(self.invalid(name, &value, "not a number")) }
     }
 
     fn rms_norm_eps(&self) -> Result<f32, Error> {
@@ -248,7 +248,7 @@ impl<'a> Keys<'a> {
         if eps.is_finite() && eps >= 0.0 {
             Ok(eps)
         } else {
-            Err(self.invalid(NAME, eps, "it must be a small positive number"))
+            Err(self.invalid(NAME, &eps, "it must be a small positive number"))
         }
     }
 
@@ -258,13 +258,13 @@ impl<'a> Keys<'a> {
         if dims > head_dim || !dims.is_multiple_of(2) {
             return Err(self.invalid(
                 DIMS,
-                dims,
+                &dims,
                 &format!("it must be even and at most {head_dim}"),
             ));
         }
         let theta = self.f64("rope.freq_base", 10_000.0)?;
         if theta <= 0.0 {
-            return Err(self.invalid("rope.freq_base", theta, "it must be positive"));
+            return Err(self.invalid("rope.freq_base", &theta, "it must be positive"));
         }
         // The older key `rope.scale_linear` means what `rope.scaling.factor` of type linear means.
         let old_factor = self.f64("rope.scale_linear", 0.0)?;
@@ -276,7 +276,7 @@ impl<'a> Keys<'a> {
                 RopeScaling::None
             }
             _ if factor < 0.0 => {
-                return Err(self.invalid("rope.scaling.factor", factor, "it must be positive"));
+                return Err(self.invalid("rope.scaling.factor", &factor, "it must be positive"));
             }
             "linear" => RopeScaling::Linear { factor },
             "yarn" => RopeScaling::Yarn {
@@ -295,7 +295,7 @@ impl<'a> Keys<'a> {
             kind => {
                 return Err(self.unsupported(
                     "rope.scaling.type",
-                    kind,
+                    &kind,
                     "supported are none, linear and yarn",
                 ));
             }
@@ -318,12 +318,12 @@ impl<'a> Keys<'a> {
         let used = self.size("expert_used_count")?;
         if used > count {
             let reason = format!("there are {count} experts");
-            return Err(self.invalid("expert_used_count", used, &reason));
+            return Err(self.invalid("expert_used_count", &used, &reason));
         }
         let weights_scale = self.f64("expert_weights_scale", 0.0)?;
         if weights_scale != 0.0 && (weights_scale - 1.0).abs() > f64::EPSILON {
             let reason = "only a scale of 1 is";
-            return Err(self.unsupported("expert_weights_scale", weights_scale, reason));
+            return Err(self.unsupported("expert_weights_scale", &weights_scale, reason));
         }
         let intermediate_size = match self.optional_size("expert_feed_forward_length")? {
             Some(size) => size,
