@@ -210,7 +210,12 @@ fn a_prompt_that_is_not_utf_8() {
 #[test]
 fn nothing_to_say() {
     let folder = folder_with("empty.txt", b"\n");
-    // The demo model has neither BOS to start from nor anything to continue.
+    let model = demo_model();
+    let message = "the prompt is empty: give one as an argument, with -f FILE, or by a pipe";
+    for arguments in [&["-f", "empty.txt"][..], &[""], &["-p", " "], &[]] {
+        let arguments = [&["run", "-m", model.to_str().unwrap()], arguments].concat();
+        check(&finish(folder.path(), &arguments), 2, message);
+    }
     let finished = finish(folder.path(), &["tokenize", "--json", "-f", "empty.txt"]);
     assert_eq!(finished.json()["ids"].as_array().unwrap().len(), 1);
     let finished = finish(folder.path(), &["perplexity", "-f", "empty.txt"]);

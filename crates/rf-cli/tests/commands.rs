@@ -69,6 +69,7 @@ fn a_prompt_comes_from_an_argument_a_file_or_a_pipe() {
         finish_with_input(folder.path(), &arguments, input).json()["prompt_ids"].clone()
     };
     let expected = run(&["A bear and a bee"], b"");
+    assert_eq!(run(&["-p", "A bear and a bee"], b""), expected);
     assert_eq!(run(&["-f", "prompt.txt"], b""), expected);
     assert_eq!(run(&["-f", "-"], b"A bear and a bee\n"), expected);
     assert_eq!(run(&[], b"A bear and a bee\n"), expected);
@@ -188,6 +189,31 @@ fn info_describes_the_demo_model() {
     let plain = finish(&here(), &["info"]).stdout;
     assert!(plain.starts_with("built-in demo model (GGUF version 3, 7.58 MiB)\n"), "{plain}");
     assert!(!plain.contains('\x1b'), "colours without a terminal");
+}
+
+#[test]
+fn greedy_answers_are_those_of_the_reference() {
+    let (Some(golden), Some(models)) = (shared("golden"), shared("models")) else { return };
+    let golden = fs::read_to_string(golden.join("logits-stories-7m.json")).unwrap();
+    let golden: Value = serde_json::from_str(&golden).unwrap();
+    let folder = TempDir::new().unwrap();
+    let f16 = models.join("stories-7m-F16.gguf");
+    let f16 = f16.to_str().unwrap();
+    assert_eq!(finish(folder.path(), &["quantize", f16, "bf16.gguf", "BF16"]).code, Some(0));
+    let question = "Tell me a story about a fox and a lost key.";
+    for model in [f16, "bf16.gguf"] {
+        for name in ["story", "docs", "chat"] {
+            let prompt = &golden["prompts"][name];
+            let text = prompt["text"].as_str().unwrap();
+            // The template makes the third prompt from the question.
+            let arguments = if name == "chat" { ["--chat", question] } else { ["--raw", text] };
+            let basic = ["run", "-m", model, "--json", "--temp", "0", "-n", "48", "--ignore-eos"];
+            let json = finish(folder.path(), &[&basic[..], &arguments].concat()).json();
+            assert_eq!(json["prompt_ids"], prompt["ids"], "{name}");
+            let expected = &golden["models"]["stories-7m-F16.gguf"]["exact"][name]["greedy"];
+            assert_eq!(json["ids"], *expected, "{model}: {name}");
+        }
+    }
 }
 
 #[test]

@@ -21,9 +21,9 @@ use crate::{loading, terminal};
 /// Arguments of `rf-cli bench`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Options with a list take several values, separated by commas or given again, and every combination is measured.
-Tokens are random; tokenising and sampling are not timed. Columns and JSON fields are those of llama-bench, so
-that its readers work; fields for what we do not have hold llama-bench's defaults.
+Options take several values, separated by commas or given again, and every combination is measured. \
+Tokens are random; tokenising and sampling are not timed. Columns and JSON fields are those of \
+llama-bench, so that its readers work; fields for what is not there hold llama-bench's defaults.
 
 Examples:
   rf-cli bench -m model.gguf
@@ -66,7 +66,7 @@ pub(crate) struct BenchArgs {
     /// Instruction set to use instead of the best one
     #[arg(long, value_name = "NAME")]
     tier: Option<Tier>,
-    /// How to print results
+    /// How to print results: a Markdown table, a JSON array, a JSON object per line, or CSV
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Md)]
     output: Format,
     /// Leave out the run before the measured ones
@@ -80,13 +80,9 @@ pub(crate) struct BenchArgs {
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Markdown table
     Md,
-    /// One array
     Json,
-    /// An object per line
     Jsonl,
-    /// Comma-separated values
     Csv,
 }
 

@@ -16,8 +16,8 @@ use terminal::Palette;
 /// Arguments of `rf-cli info`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Works on every GGUF file, also on vocabularies and on models that this program cannot run; what it cannot use
-is listed under `problems`.
+Works on every GGUF file, also on vocabularies and on models that this program cannot run; what it \
+cannot use is listed as a problem.
 
 Examples:
   rf-cli info model.gguf

@@ -18,10 +18,10 @@ use crate::{loading, sources, terminal};
 /// Arguments of `rf-cli perplexity`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The tokens are cut into windows of the context size. Each token but the first of a window is scored with the
-window's tokens before it; perplexity is e to the power of the mean negative log-likelihood. (llama-perplexity
-scores the second half of each window only and leaves out an incomplete last one, so its figures differ.) Where
-the model asks for a BOS token, each window starts with it.
+The tokens are cut into windows of the context size. Each token but the first of a window is scored \
+with the window's tokens before it; perplexity is e to the power of the mean negative log-likelihood. \
+(llama-perplexity scores the second half of each window only and leaves out an incomplete last one, so \
+its figures differ.) Where the model asks for a BOS token, it takes the place of each window's first.
 
 Examples:
   rf-cli perplexity -m model.gguf -f text.txt -c 2048

@@ -23,8 +23,8 @@ use crate::{demo, loading, sources, terminal};
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[command(after_help = "\
-The text goes to stdout as it comes, a line of figures to stderr. Models with a chat template answer the prompt;
-others continue it. Ctrl-C stops the answer.
+The text goes to stdout as it comes, a line of figures to stderr. Models with a chat template answer \
+the prompt, others continue it. Ctrl-C stops the answer.
 
 Examples:
   rf-cli run                                          chat with the demo model
@@ -37,10 +37,13 @@ pub(crate) struct RunArgs {
     /// What to say; without it -f, standard input when piped, or a chat on a terminal
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
+    /// The same, as in llama.cpp
+    #[arg(short = 'p', long = "prompt", value_name = "PROMPT", conflicts_with = "prompt")]
+    prompt_flag: Option<String>,
     #[command(flatten)]
     model: ModelArgs,
     /// File with the prompt, one line break at its end left out; - for standard input
-    #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_flag"])]
     file: Option<PathBuf>,
     /// Tokens to generate at most; -1 until the model ends or the context is full
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
@@ -125,7 +128,7 @@ impl RunArgs {
 
     /// The prompt; `None` for a chat at the terminal.
     fn prompt(&self) -> Result<Option<String>> {
-        let text = match (&self.prompt, &self.file) {
+        let text = match (self.prompt.as_ref().or(self.prompt_flag.as_ref()), &self.file) {
             (Some(prompt), _) if prompt != "-" => return Ok(Some(prompt.clone())),
             (Some(_), _) => sources::piped_text()?.unwrap_or_default(),
             (None, Some(file)) => sources::file_text(file)?,
@@ -159,6 +162,12 @@ impl RunArgs {
     }
 
     fn request(&self, model: &Model, prompt: &str, is_chat: bool) -> Result<Request> {
+        let empty = || {
+            bad_input!("the prompt is empty: give one as an argument, with -f FILE, or by a pipe")
+        };
+        if is_chat && prompt.trim().is_empty() {
+            return Err(empty());
+        }
         let ids = if is_chat {
             let system = self.system.iter().map(|text| Message::new("system", text));
             let messages: Vec<_> = system.chain([Message::new("user", prompt)]).collect();
@@ -167,9 +176,7 @@ impl RunArgs {
             text_ids(model, prompt)
         };
         if ids.is_empty() {
-            return Err(bad_input!(
-                "the prompt is empty: give one as an argument, with -f FILE, or by a pipe"
-            ));
+            return Err(empty());
         }
         let show = !is_chat && !self.no_display_prompt && io::stdout().is_terminal();
         Ok(Request { ids, shown: show.then(|| prompt.to_owned()) })

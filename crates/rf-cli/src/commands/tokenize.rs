@@ -16,9 +16,9 @@ use crate::{loading, sources};
 /// Arguments of `rf-cli tokenize`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Output is a line `id -> 'text'` per token; --ids prints the ids alone as [1, 2, 3], and --json an object
-{\"ids\": [...], \"tokens\": [...]}. --decode writes the text as it is, and with --json {\"text\": \"...\"}.
-The file may be a vocabulary without a model.
+Output is a line `id -> 'text'` per token; --ids prints the ids alone as [1, 2, 3], and --json an \
+object {\"ids\": [...], \"tokens\": [...]}. --decode writes the text as it is, and with --json \
+{\"text\": \"...\"}. The file may be a vocabulary without a model.
 
 Examples:
   rf-cli tokenize \"Once upon a time\"
