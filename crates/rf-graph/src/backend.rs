@@ -229,24 +229,30 @@ impl Batch<'_> {
             return invalid("output rows are not ascending rows of the batch".into());
         }
         let mut next = 0;
+        let mut written = Vec::with_capacity(self.spans.len());
         for span in self.spans {
             if span.tokens.start != next || span.tokens.end <= next {
                 return invalid(format!("span {:?} where {next} was next", span.tokens));
             }
             next = span.tokens.end;
             let slots = span.pages.len() * limits.page_tokens;
-            if span.past_tokens + span.tokens.len() > slots {
-                return invalid(format!(
-                    "{} tokens in {slots} slots of the cache",
-                    span.past_tokens + span.tokens.len()
-                ));
-            }
+            let (past, tokens) = (span.past_tokens, span.tokens.len());
+            let Some(end) = past.checked_add(tokens).filter(|end| *end <= slots) else {
+                return invalid(format!("{tokens} tokens after {past} in {slots} slots"));
+            };
             if let Some(page) = span.pages.iter().find(|p| p.index() >= limits.num_pages) {
                 return invalid(format!("page {} of {}", page.index(), limits.num_pages));
             }
+            let pages = past / limits.page_tokens..end.div_ceil(limits.page_tokens);
+            written.extend_from_slice(&span.pages[pages]);
         }
         if next != n {
             return invalid(format!("spans cover {next} of {n} tokens"));
+        }
+        // Backends write pages in parallel; sharing is for pages that are only read.
+        written.sort_unstable();
+        if let Some(pair) = written.windows(2).find(|pair| pair[0] == pair[1]) {
+            return invalid(format!("page {} would be written twice", pair[0].index()));
         }
         Ok(())
     }

@@ -114,14 +114,14 @@ fn prologue(graph: &mut Graph, fusions: Fusions) {
         };
         let Some(writer) = uses.only_read_of(*x) else { continue };
         let width = graph.value(*x).width;
-        let fused = match &graph.ops[writer] {
+        let fused = match graph.ops[writer] {
             // A norm over part of a row stays: the prologue is defined over whole rows.
-            &Op::RmsNorm { x, weight, eps, .. }
+            Op::RmsNorm { x, weight, eps, .. }
                 if fusions.norm_prologue && graph.weight_columns(weight) == width =>
             {
                 Prologue::RmsNorm { x, weight, eps }
             }
-            &Op::Glu { activation, gate, up, .. } if fusions.glu_prologue => {
+            Op::Glu { activation, gate, up, .. } if fusions.glu_prologue => {
                 Prologue::Glu { activation, gate, up }
             }
             _ => continue,
@@ -179,7 +179,8 @@ fn rope_append(graph: &mut Graph) {
         else {
             continue;
         };
-        if rope != q_frequencies {
+        // The fused op knows one head size: that of the cache.
+        if rope != q_frequencies || rope.head_dim != attention.head_dim {
             continue;
         }
         let (mut q, mut k, rope) = (*q, *k, rope.clone());

@@ -1,6 +1,6 @@
 //! The op vocabulary of ROCmForge: what a model asks for and what a backend must compute.
 //!
-//! A model (rf-model) writes its layers with [`GraphBuilder`]; [`fuse`] rewrites the graph into the
+//! A model (rf-model) writes its layers with [`GraphBuilder`]; [`fuse()`] rewrites the graph into the
 //! fused forms that a backend takes; [`Plan`] assigns buffers; a [`Backend`] compiles the whole into
 //! an [`Executor`]. [`ReferenceBackend`] is the definition of every op (f64 sums, no cleverness), and
 //! [`conformance`] is the one table of cases that all backends pass against it.

@@ -9,7 +9,7 @@ use crate::backend::{
 };
 use crate::fuse::Fusions;
 use crate::graph::RowKind;
-use crate::op::{Op, Prologue, ValueId};
+use crate::op::{Op, Prologue, Rope, ValueId, WeightId};
 use cache::Cache;
 use rf_kv::PageId;
 
@@ -61,6 +61,12 @@ impl Executor for Reference {
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
         batch.check(&self.limits)?;
         let graph = &self.program.graph;
+        let output = graph.value(graph.output());
+        let due = output.width * rows(batch, output.rows);
+        if out.len() != due {
+            let what = format!("room for {} values of output, {due} are due", out.len());
+            return Err(BackendError::InvalidBatch(what));
+        }
         let mut run = Run {
             program: &self.program,
             cache: &mut self.cache,
@@ -99,6 +105,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    #[expect(clippy::too_many_lines, reason = "one arm per op, to be read as a table")]
     fn op(&mut self, op: &Op) {
         let weights = &self.program.weights;
         match op {
@@ -136,7 +143,7 @@ impl Run<'_> {
                 }
             }
             Op::Rope { x, rope, out } => {
-                let y = self.rotated(*x, rope);
+                let y = self.rotated(self.get(*x).to_vec(), rope);
                 self.set(*out, y);
             }
             Op::KvAppend { k, v, layer } => {
@@ -199,25 +206,24 @@ impl Run<'_> {
                 self.set(*out, y);
             }
             Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {
-                if let Some(norm) = qk_norm {
-                    for (x, weight) in [(*q, norm.q), (*k, norm.k)] {
-                        let weight = weights[weight.index()].row_f32(0);
-                        let y = rms_norm(self.get(x), &weight, norm.eps);
-                        self.set(x, y);
+                let normalised = |x: ValueId, weight: Option<WeightId>| match (weight, qk_norm) {
+                    (Some(weight), Some(norm)) => {
+                        rms_norm(self.get(x), &weights[weight.index()].row_f32(0), norm.eps)
                     }
-                }
-                let k = self.rotated(*k, rope);
+                    _ => self.get(x).to_vec(),
+                };
+                let q = self.rotated(normalised(*q, qk_norm.map(|norm| norm.q)), rope);
+                let k = self.rotated(normalised(*k, qk_norm.map(|norm| norm.k)), rope);
                 let v = self.get(*v).to_vec();
                 self.cache.append(*layer, self.batch, &k, &v);
-                let q = self.rotated(*q, rope);
                 self.set(*q_out, q);
             }
         }
     }
 
-    fn rotated(&self, x: ValueId, frequencies: &crate::Rope) -> Vec<f32> {
-        let width = self.program.graph.value(x).width;
-        let mut y = self.get(x).to_vec();
+    /// Every head of every token turned to its position.
+    fn rotated(&self, mut y: Vec<f32>, frequencies: &Rope) -> Vec<f32> {
+        let width = y.len() / self.batch.ids.len();
         for span in self.batch.spans {
             for (i, token) in span.tokens.clone().enumerate() {
                 rope(&mut y[token * width..][..width], frequencies, span.past_tokens + i);
@@ -232,11 +238,15 @@ impl Run<'_> {
 
     fn set(&mut self, id: ValueId, x: Vec<f32>) {
         let value = self.program.graph.value(id);
-        let rows = match value.rows {
-            RowKind::Token => self.batch.ids.len(),
-            RowKind::Output => self.batch.output_rows.len(),
-        };
-        debug_assert_eq!(x.len(), rows * value.width);
+        debug_assert_eq!(x.len(), rows(self.batch, value.rows) * value.width);
         self.values[id.index()] = x;
+    }
+}
+
+/// Rows that a value has in a batch.
+fn rows(batch: &Batch<'_>, kind: RowKind) -> usize {
+    match kind {
+        RowKind::Token => batch.ids.len(),
+        RowKind::Output => batch.output_rows.len(),
     }
 }

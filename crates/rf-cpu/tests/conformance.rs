@@ -1,0 +1,169 @@
+//! The table of cases on every tier of this CPU, with one thread and with several.
+
+use std::collections::BTreeMap;
+
+use rf_cpu::{CpuBackend, CpuOptions, Tier};
+use rf_graph::conformance::{Case, Deviation, Outcome, cases};
+use rf_graph::{Backend, BackendError, Batch, Executor, RowKind, Span};
+use rf_kv::PageId;
+
+/// Cases that this backend does not pass, by the beginning of their names, each with its reason.
+const IGNORED: [(&str, &str); 0] = [];
+
+/// Every tier with every number of threads that is tested.
+fn backends() -> Vec<(String, CpuBackend)> {
+    let mut backends = Vec::new();
+    for tier in Tier::available() {
+        for threads in [1, 3] {
+            let options = CpuOptions { threads: Some(threads), tier: Some(tier) };
+            let backend = CpuBackend::new(options).unwrap();
+            backends.push((backend.description(), backend));
+        }
+    }
+    backends
+}
+
+fn bits(outputs: &[Vec<f32>]) -> Vec<u32> {
+    outputs.iter().flatten().map(|y| y.to_bits()).collect()
+}
+
+/// Runs a case everywhere; what is wrong with it, and how far it is off.
+fn run(case: &Case, backends: &[(String, CpuBackend)]) -> (Vec<String>, Deviation) {
+    let mut wrong = Vec::new();
+    let mut first: Option<(&str, Vec<u32>, Deviation)> = None;
+    let prepared = case.prepare().unwrap();
+    for (name, backend) in backends {
+        match prepared.check(backend) {
+            Ok(Outcome::Passed { deviation, outputs }) => match &first {
+                None => first = Some((name, bits(&outputs), deviation)),
+                Some((first, expected, _)) if *expected != bits(&outputs) => {
+                    wrong.push(format!("{}: {name} and {first} differ", case.name()));
+                }
+                Some(_) => {}
+            },
+            Ok(other) => wrong.push(format!("{}: {name}: {other:?}", case.name())),
+            Err(mismatch) => wrong.push(format!("{name}: {mismatch}")),
+        }
+    }
+    (wrong, first.map(|(_, _, deviation)| deviation).unwrap_or_default())
+}
+
+#[test]
+fn every_case_passes_with_the_same_bits_on_every_tier_and_any_number_of_threads() {
+    let backends = backends();
+    let mut wrong = Vec::new();
+    let mut worst: BTreeMap<String, (f64, f64, String)> = BTreeMap::new();
+    let mut ran = 0;
+    for case in cases() {
+        if let Some((_, reason)) = IGNORED.iter().find(|(name, _)| case.name().starts_with(name)) {
+            eprintln!("skipped: {}: {reason}", case.name());
+            continue;
+        }
+        let (complaints, deviation) = run(&case, &backends);
+        wrong.extend(complaints);
+        ran += 1;
+        let entry = worst.entry(format!("{:?}", case.bound())).or_default();
+        if deviation.nmse >= entry.0 {
+            *entry = (deviation.nmse, deviation.peak, case.name().to_owned());
+        }
+    }
+    eprintln!("{ran} cases on {} backends; the furthest off:", backends.len());
+    for (bound, (nmse, peak, case)) in worst {
+        eprintln!("{bound:16} NMSE {nmse:.1e} peak {peak:.1e} {case}");
+    }
+    assert!(wrong.is_empty(), "{} failures:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn case(name: &str) -> Case {
+    cases().into_iter().find(|case| case.name() == name).unwrap()
+}
+
+/// What an executor makes of the batches of a case.
+fn outputs(executor: &mut dyn Executor, case: &Case) -> Vec<Vec<f32>> {
+    let program = case.program();
+    let output = program.graph.value(program.graph.output());
+    let forward = |batch: &Batch<'_>| {
+        let rows = match output.rows {
+            RowKind::Token => batch.ids.len(),
+            RowKind::Output => batch.output_rows.len(),
+        };
+        let mut out = vec![f32::NAN; rows * output.width];
+        executor.forward(batch, &mut out).map(|()| out)
+    };
+    let mut forward = forward;
+    case.batches().iter().map(|batch| batch.with(&mut forward).unwrap()).collect()
+}
+
+#[test]
+fn a_bad_batch_is_refused_and_the_executor_stays_usable() {
+    let case = case("model/llama-q8_0");
+    for (name, backend) in backends() {
+        let compile = || backend.compile(case.program(), &mut |_| ()).unwrap();
+        let expected = outputs(&mut *compile(), &case);
+        let mut executor = compile();
+        let (pages, beyond) = ([PageId::new(0), PageId::new(1)], [PageId::new(9999)]);
+        let span =
+            |tokens: usize, past_tokens, pages| [Span { tokens: 0..tokens, past_tokens, pages }];
+        let width = 97;
+        for (ids, spans, output_rows, room) in [
+            (&[9999][..], span(1, 0, &pages), &[0][..], width),
+            (&[u32::MAX], span(1, 0, &pages), &[0], width),
+            (&[1], span(1, 0, &beyond), &[0], width),
+            (&[1], span(1, 32, &pages), &[0], width),
+            (&[1], span(1, usize::MAX, &pages), &[0], width),
+            (&[1; 30], span(30, 0, &pages), &[0], width),
+            (&[1], span(1, 0, &pages), &[1], width),
+            (&[1], span(1, 0, &pages), &[0], width - 1),
+            (&[1], span(1, 0, &pages), &[0], width + 1),
+            (&[], span(0, 0, &pages), &[], 0),
+        ] {
+            let batch = Batch { ids, spans: &spans, output_rows };
+            let error = executor.forward(&batch, &mut vec![0.0; room]).unwrap_err();
+            assert!(matches!(error, BackendError::InvalidBatch(_)), "{name}: {error}");
+        }
+        let error = executor.copy_pages(&[(pages[0], beyond[0])]).unwrap_err();
+        assert!(matches!(error, BackendError::InvalidBatch(_)), "{name}: {error}");
+        assert_eq!(bits(&outputs(&mut *executor, &case)), bits(&expected), "{name}");
+        // And again: the cache is written anew from the first position on.
+        assert_eq!(bits(&outputs(&mut *executor, &case)), bits(&expected), "{name}");
+    }
+}
+
+#[test]
+fn programs_of_one_backend_do_not_disturb_each_other() {
+    let backend = CpuBackend::new(CpuOptions { threads: Some(3), tier: None }).unwrap();
+    let cases = [case("model/llama-q8_0"), case("model/qwen2")];
+    let mut executors = [0, 1].map(|i| backend.compile(cases[i].program(), &mut |_| ()).unwrap());
+    let expected = [0, 1].map(|i| bits(&outputs(&mut *executors[i], &cases[i])));
+    let [first, second] = &mut executors;
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| bits(&outputs(&mut **second, &cases[1])));
+        assert_eq!(bits(&outputs(&mut **first, &cases[0])), expected[0]);
+        assert_eq!(other.join().unwrap(), expected[1]);
+    });
+}
+
+#[test]
+fn a_copied_page_holds_what_the_original_does() {
+    for kv in ["f32", "f16", "q8_0"] {
+        let case = case(&format!("attention/rope/{kv}"));
+        let backend = CpuBackend::new(CpuOptions { threads: Some(2), tier: None }).unwrap();
+        let mut executor = backend.compile(case.program(), &mut |_| ()).unwrap();
+        let (from, to) = ([PageId::new(0)], [PageId::new(2)]);
+        let mut forward = |ids: &[u32], past_tokens, pages: &[PageId]| {
+            let spans = [Span { tokens: 0..ids.len(), past_tokens, pages }];
+            let mut out = vec![0.0; ids.len() * 4 * 64];
+            let batch = Batch { ids, spans: &spans, output_rows: &[] };
+            executor.forward(&batch, &mut out).unwrap();
+            out
+        };
+        forward(&[1, 2, 3, 4, 5], 0, &from);
+        let original = forward(&[6], 5, &from);
+        executor.copy_pages(&[(from[0], to[0])]).unwrap();
+        let mut out = vec![0.0; 4 * 64];
+        let spans = [Span { tokens: 0..1, past_tokens: 5, pages: &to }];
+        let batch = Batch { ids: &[6], spans: &spans, output_rows: &[] };
+        executor.forward(&batch, &mut out).unwrap();
+        assert_eq!(out, original, "{kv}");
+    }
+}

@@ -1,0 +1,124 @@
+//! The cache and attention over it.
+
+use super::inputs::{Net, Schedule, rope, schedule};
+use super::{Bound, Case};
+use crate::backend::KvType;
+use crate::op::{Attention, RopeStyle, ValueId};
+
+/// One attention: heads, storage, and what is done before and within.
+#[derive(Clone)]
+struct Shape {
+    kv_heads: usize,
+    group: usize,
+    head_dim: usize,
+    window: Option<usize>,
+    softcap: Option<f32>,
+    sinks: bool,
+    rope: Option<RopeStyle>,
+    qk_norm: bool,
+}
+
+const PLAIN: Shape = Shape {
+    kv_heads: 2,
+    group: 2,
+    head_dim: 64,
+    window: None,
+    softcap: None,
+    sinks: false,
+    rope: None,
+    qk_norm: false,
+};
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    // Head sizes: those of models, one that is no whole number of vectors, one below a vector.
+    let groups = [1, 2, 4, 8].into_iter().cycle();
+    for (head_dim, group) in [32, 64, 80, 96, 128, 256, 40, 8].into_iter().zip(groups) {
+        for kv in KvType::ALL {
+            let name = format!("attention/head-dim-{head_dim}/{kv}");
+            cases.push(case(name, kv, turns(16), Shape { head_dim, group, ..PLAIN }));
+        }
+    }
+    for group in [1, 2, 4, 8, 7] {
+        for page_tokens in [16, 32, 64] {
+            let name = format!("attention/gqa-{group}/page-{page_tokens}");
+            let shape = Shape { group, head_dim: 32, ..PLAIN };
+            cases.push(case(name, KvType::F16, turns(page_tokens), shape));
+        }
+    }
+    for kv in KvType::ALL {
+        for (name, shape) in [
+            ("window-5", Shape { window: Some(5), ..PLAIN }),
+            ("window-16", Shape { window: Some(16), ..PLAIN }),
+            ("window-1", Shape { window: Some(1), ..PLAIN }),
+            ("softcap", Shape { softcap: Some(2.0), ..PLAIN }),
+            ("softcap-50", Shape { softcap: Some(50.0), ..PLAIN }),
+            ("sinks", Shape { sinks: true, ..PLAIN }),
+            ("all", Shape { window: Some(20), softcap: Some(5.0), sinks: true, ..PLAIN }),
+            ("rope", Shape { rope: Some(RopeStyle::Normal), ..PLAIN }),
+            ("rope-neox", Shape { rope: Some(RopeStyle::Neox), head_dim: 80, ..PLAIN }),
+            ("rope+norm", Shape { rope: Some(RopeStyle::Neox), qk_norm: true, ..PLAIN }),
+        ] {
+            let name = format!("attention/{name}/{kv}");
+            cases.push(case(name, kv, turns(32), shape));
+        }
+        // 300 positions: the prompt in two chunks, then tokens one by one.
+        let long = schedule(16, &[&[(0, 170)], &[(0, 128)], &[(0, 1)], &[(0, 1)]]);
+        let shape = Shape { kv_heads: 1, rope: Some(RopeStyle::Neox), ..PLAIN };
+        cases.push(case(format!("attention/long/{kv}"), kv, long.clone(), shape.clone()));
+        let shape = Shape { window: Some(100), ..shape };
+        cases.push(case(format!("attention/long/window-100/{kv}"), kv, long, shape));
+    }
+    cases
+}
+
+/// Prompts and single tokens of three sequences, alone and together, over page boundaries.
+fn turns(page_tokens: usize) -> Schedule {
+    schedule(
+        page_tokens,
+        &[
+            &[(0, 20)],
+            &[(0, 1)],
+            &[(1, 33), (0, 1)],
+            &[(0, 1), (1, 1)],
+            &[(2, 1)],
+            &[(1, 1), (2, 5), (0, 9)],
+        ],
+    )
+}
+
+fn case(name: String, kv: KvType, mut schedule: Schedule, shape: Shape) -> Case {
+    schedule.kv.dtype = kv;
+    schedule.kv.layers = vec![(shape.kv_heads, shape.head_dim)];
+    Case::new(name, Bound::of_cache(kv), schedule, move |net| build(net, &shape))
+}
+
+fn build(net: &mut Net, shape: &Shape) -> ValueId {
+    let num_heads = shape.kv_heads * shape.group;
+    let mut q = net.input(num_heads * shape.head_dim);
+    let mut k = net.input(shape.kv_heads * shape.head_dim);
+    let v = net.input(shape.kv_heads * shape.head_dim);
+    if shape.qk_norm {
+        let (q_gains, k_gains) = (net.gains(shape.head_dim), net.gains(shape.head_dim));
+        q = net.g.rms_norm(q, q_gains, 1e-6);
+        k = net.g.rms_norm(k, k_gains, 1e-6);
+    }
+    if let Some(style) = shape.rope {
+        let rope = rope(style, shape.head_dim, shape.head_dim, 1.0);
+        q = net.g.rope(q, &rope);
+        k = net.g.rope(k, &rope);
+    }
+    let sinks = shape.sinks.then(|| net.vector(num_heads));
+    let attention = Attention {
+        layer: 0,
+        num_heads,
+        num_kv_heads: shape.kv_heads,
+        head_dim: shape.head_dim,
+        // Sharper than 1/√head_dim, so that the weights differ.
+        scale: 2.0 / (shape.head_dim as f32).sqrt(),
+        window: shape.window,
+        softcap: shape.softcap,
+        sinks,
+    };
+    net.g.attention(q, k, v, &attention)
+}

@@ -1,0 +1,167 @@
+//! Batches that do not fit a program are refused, and nothing is harmed.
+
+use rf_graph::{
+    Attention, Backend, BackendError, Batch, BatchLimits, Fusions, GraphBuilder, KvLayout, KvType,
+    Program, QkNorm, ReferenceBackend, Rope, RopeStyle, Span, Weight, fuse,
+};
+use rf_kv::PageId;
+
+const PAGES: [PageId; 4] = [PageId::new(0), PageId::new(1), PageId::new(2), PageId::new(3)];
+
+const LIMITS: BatchLimits = BatchLimits {
+    vocab_size: 10,
+    max_batch_tokens: 20,
+    max_output_rows: 3,
+    page_tokens: 16,
+    num_pages: 4,
+};
+
+/// What is wrong with a batch.
+fn complaint(ids: &[u32], spans: &[Span<'_>], output_rows: &[usize]) -> Option<String> {
+    match (Batch { ids, spans, output_rows }).check(&LIMITS) {
+        Ok(()) => None,
+        Err(BackendError::InvalidBatch(what)) => Some(what),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn span(tokens: std::ops::Range<usize>, past_tokens: usize, pages: &[PageId]) -> Span<'_> {
+    Span { tokens, past_tokens, pages }
+}
+
+#[test]
+fn batches_at_the_limits_are_taken() {
+    assert_eq!(complaint(&[9; 20], &[span(0..20, 12, &PAGES[..2])], &[0, 1, 19]), None);
+    assert_eq!(complaint(&[0], &[span(0..1, 63, &PAGES)], &[]), None);
+    // Two sequences share a page that neither writes.
+    let (a, b) = ([PAGES[0], PAGES[1]], [PAGES[0], PAGES[2]]);
+    assert_eq!(complaint(&[1, 2], &[span(0..1, 16, &a), span(1..2, 20, &b)], &[1]), None);
+}
+
+#[test]
+fn each_bad_batch_is_refused_with_its_reason() {
+    let one = [span(0..1, 0, &PAGES)];
+    let cases: [(&str, Option<String>); 14] = [
+        ("0 tokens", complaint(&[], &[], &[])),
+        ("21 tokens", complaint(&[0; 21], &[span(0..21, 0, &PAGES)], &[])),
+        ("4 output rows", complaint(&[0; 5], &[span(0..5, 0, &PAGES)], &[0, 1, 2, 3])),
+        ("token id 10", complaint(&[10], &one, &[])),
+        ("token id 4294967295", complaint(&[u32::MAX], &one, &[])),
+        ("not ascending", complaint(&[0], &one, &[1])),
+        ("not ascending", complaint(&[0; 3], &[span(0..3, 0, &PAGES)], &[2, 1])),
+        ("not ascending", complaint(&[0; 3], &[span(0..3, 0, &PAGES)], &[1, 1])),
+        ("spans cover 1 of 2", complaint(&[0; 2], &one, &[])),
+        (
+            "where 1 was next",
+            complaint(&[0; 3], &[span(0..1, 0, &PAGES), span(2..3, 0, &PAGES)], &[]),
+        ),
+        ("where 1 was next", complaint(&[0], &[span(0..1, 0, &PAGES), span(1..1, 0, &PAGES)], &[])),
+        ("17 tokens after 0 in 16 slots", complaint(&[0; 17], &[span(0..17, 0, &PAGES[..1])], &[])),
+        ("page 4 of 4", complaint(&[0], &[span(0..1, 0, &[PageId::new(4)])], &[])),
+        ("slots", complaint(&[0], &[span(0..1, usize::MAX, &PAGES)], &[])),
+    ];
+    for (expected, complaint) in cases {
+        let complaint = complaint.unwrap_or_default();
+        assert!(complaint.contains(expected), "{expected}: {complaint}");
+    }
+}
+
+#[test]
+fn a_page_that_two_spans_would_write_is_refused() {
+    let spans = [span(0..1, 0, &PAGES[..1]), span(1..2, 1, &PAGES[..1])];
+    assert!(complaint(&[0, 0], &spans, &[]).unwrap().contains("page 0 would be written twice"));
+    let twice = [PAGES[1], PAGES[1]];
+    let complaint = complaint(&[0; 20], &[span(0..20, 0, &twice)], &[]);
+    assert!(complaint.unwrap().contains("page 1 would be written twice"));
+}
+
+/// Attention with head norms over a cache of two pages; `also` adds the q from before its norm.
+fn program(fusions: Fusions, also: bool) -> Program {
+    let mut g = GraphBuilder::new();
+    let mut table = |factor: f32| {
+        let values: Vec<f32> = (0..80).map(|i| factor * (i % 7) as f32 - 1.0).collect();
+        g.weight(Weight::f32("table", 10, 8, values))
+    };
+    let tables = [table(0.5), table(0.3), table(0.7)];
+    let [q, k, v] = tables.map(|table| g.embed(table, 1.0));
+    let gains = g.weight(Weight::f32("gains", 1, 8, [1.0, 1.5, 0.5, 1.0, 2.0, 1.0, 1.0, 0.25]));
+    let rope =
+        Rope { style: RopeStyle::Normal, head_dim: 8, inv_freq: [1.0, 0.1].into(), magnitude: 1.0 };
+    let (q_normal, k) = (g.rms_norm(q, gains, 1e-5), g.rms_norm(k, gains, 1e-5));
+    let (q_turned, k) = (g.rope(q_normal, &rope), g.rope(k, &rope));
+    let attention = Attention {
+        layer: 0,
+        num_heads: 1,
+        num_kv_heads: 1,
+        head_dim: 8,
+        scale: 0.5,
+        window: None,
+        softcap: None,
+        sinks: None,
+    };
+    let mut y = g.attention(q_turned, k, v, &attention);
+    if also {
+        y = g.add(y, q);
+    }
+    let (graph, weights) = g.finish(y);
+    let kv = KvLayout { layers: vec![(1, 8)], page_tokens: 16, num_pages: 2, dtype: KvType::F32 };
+    Program { graph: fuse(graph, fusions), weights, kv, max_batch_tokens: 4, max_output_rows: 4 }
+}
+
+fn outputs(program: Program, ids: &[u32]) -> Vec<f32> {
+    let mut executor = ReferenceBackend.compile(program, &mut |_| ()).unwrap();
+    let mut out = vec![0.0; ids.len() * 8];
+    let spans = [span(0..ids.len(), 0, &PAGES[..1])];
+    executor.forward(&Batch { ids, spans: &spans, output_rows: &[] }, &mut out).unwrap();
+    out
+}
+
+#[test]
+fn the_fused_rotation_leaves_its_inputs_as_they_were() {
+    let fused = program(Fusions::ALL, true);
+    let has_norms = |op: &rf_graph::Op| {
+        matches!(op, rf_graph::Op::RopeAppend { qk_norm: Some(QkNorm { .. }), .. })
+    };
+    assert!(fused.graph.ops().iter().any(has_norms));
+    assert_eq!(outputs(fused, &[1, 2, 3]), outputs(program(Fusions::NONE, true), &[1, 2, 3]));
+}
+
+#[test]
+fn the_reference_refuses_bad_calls_and_stays_usable() {
+    let expected = outputs(program(Fusions::NONE, false), &[1, 2]);
+    let mut executor =
+        ReferenceBackend.compile(program(Fusions::NONE, false), &mut |_| ()).unwrap();
+    let good = [span(0..2, 0, &PAGES[..1])];
+    let mut out = vec![0.0; 16];
+    for (ids, spans, room) in [
+        (&[1, 10][..], &good[..], 16),
+        (&[1; 5], &[span(0..5, 0, &PAGES[..1])], 40),
+        (&[1, 2], &[span(0..2, 0, &PAGES[3..])], 16),
+        (&[1, 2], &good, 15),
+        (&[1, 2], &good, 17),
+    ] {
+        let batch = Batch { ids, spans, output_rows: &[] };
+        let error = executor.forward(&batch, &mut vec![0.0; room]).unwrap_err();
+        assert!(matches!(error, BackendError::InvalidBatch(_)), "{error}");
+    }
+    let error = executor.copy_pages(&[(PAGES[0], PAGES[2])]).unwrap_err();
+    assert!(matches!(error, BackendError::InvalidBatch(_)), "{error}");
+    executor.forward(&Batch { ids: &[1, 2], spans: &good, output_rows: &[] }, &mut out).unwrap();
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn a_copied_page_holds_the_same_keys_and_values() {
+    let mut executor = ReferenceBackend.compile(program(Fusions::ALL, false), &mut |_| ()).unwrap();
+    let mut forward = |ids: &[u32], past, pages: &[PageId], copies: &[(PageId, PageId)]| {
+        executor.copy_pages(copies).unwrap();
+        let mut out = vec![0.0; ids.len() * 8];
+        let spans = [span(0..ids.len(), past, pages)];
+        executor.forward(&Batch { ids, spans: &spans, output_rows: &[] }, &mut out).unwrap();
+        out
+    };
+    forward(&[1, 2, 3], 0, &PAGES[..1], &[]);
+    let original = forward(&[4], 3, &PAGES[..1], &[]);
+    let copied = forward(&[4], 3, &PAGES[1..2], &[(PAGES[0], PAGES[1])]);
+    assert_eq!(original, copied);
+}
