@@ -19,7 +19,7 @@ pub(crate) struct KvStore {
 /// The cache of one layer.
 pub(crate) struct KvLayer {
     pub(crate) shape: KvShape,
-    /// `[page][head]` of [`KvShape::head_bytes`] of keys.
+    /// `[page][head]` of [`KvShape::key_head_bytes`] of keys.
     pub(crate) keys: MmapMut,
     /// `[page][head]` of [`KvShape::value_head_bytes`] of values.
     pub(crate) values: MmapMut,

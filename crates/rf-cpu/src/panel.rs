@@ -78,7 +78,7 @@ pub(crate) struct PackedMatrix {
 }
 
 impl PackedMatrix {
-    /// Room for a matrix; [`Self::fill`] does the work, so that threads can share it.
+    /// Room for a matrix; [`fill_panel`] does the work, so that threads can share it.
     pub(crate) fn new(weight: &Weight) -> Result<Self, BackendError> {
         let dtype = weight.dtype();
         if planes(dtype).is_empty() {

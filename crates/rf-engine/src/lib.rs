@@ -11,10 +11,11 @@
 //! # fn backend() -> Box<dyn rf_graph::Backend> { Box::new(rf_graph::ReferenceBackend) }
 //! use std::ops::ControlFlow;
 //! use rf_engine::{Engine, EngineOptions, GenerateOptions, Model};
+//! use rf_tokenizer::EncodeOptions;
 //!
 //! let model = Model::open("model.gguf")?;
 //! let mut engine = Engine::load(model, &*backend(), EngineOptions::default(), &mut |_| ())?;
-//! let prompt = engine.model().tokenizer().encode("Once upon a time", Default::default());
+//! let prompt = engine.model().tokenizer().encode("Once upon a time", EncodeOptions::PROMPT);
 //! let mut session = engine.session();
 //! let outcome = engine.generate(&mut session, &prompt, &GenerateOptions::default(), &mut |text| {
 //!     print!("{text}");

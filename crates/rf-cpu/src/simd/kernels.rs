@@ -1,4 +1,4 @@
-//! The kernels that the executor calls: each a struct of its operands, run on a [`Tier`](super::Tier).
+//! The kernels that the executor calls: each a struct of its operands, run on a [`Tier`].
 
 use std::marker::PhantomData;
 use std::ops::Range;

@@ -283,7 +283,7 @@ mod tests {
         let logits = [f32::NAN, 1.0, f32::NEG_INFINITY, 2.0, f32::INFINITY];
         assert_eq!(ids(&filled(&logits, 0)), [1, 3, 4]);
         assert_eq!(ids(&filled(&logits, 4)), [4, 3, 1]);
-        assert_eq!(ids(&filled(&[f32::NAN; 3], 2)), []);
+        assert!(ids(&filled(&[f32::NAN; 3], 2)).is_empty());
     }
 
     #[test]
