@@ -1,4 +1,5 @@
-//! Whole models against reference logits: `../shared/golden`, where it is there.
+//! Whole models against reference logits: those in `tests/data` (a tiny Qwen3 and rf-cli's demo model), and
+//! all of `../shared/golden` where it is there.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,11 @@ fn shared(folder: &str) -> Option<PathBuf> {
     }
     eprintln!("skipped: shared/{folder} is not beside the project");
     None
+}
+
+/// The part of the reference data that is kept here.
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
 }
 
 fn json(path: &Path) -> Value {
@@ -78,9 +84,9 @@ fn tiny_model_error(folder: &Path, model: &Value, backend: &dyn Backend) -> f32 
     ours.zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-#[test]
-fn tiny_models_of_every_architecture_match_the_stored_logits_on_every_tier() {
-    let Some(folder) = shared("golden/arch") else { return };
+/// Checks every tiny model of a folder whose architecture is supported, on the reference and on every
+/// tier; returns how many runs that were.
+fn check_tiny_models(folder: &Path) -> usize {
     let index = json(&folder.join("index.json"));
     let mut checked = 0;
     for model in index["models"].as_array().unwrap() {
@@ -89,16 +95,48 @@ fn tiny_models_of_every_architecture_match_the_stored_logits_on_every_tier() {
             continue;
         }
         let name = model["name"].as_str().unwrap();
-        let error = tiny_model_error(&folder, model, &ReferenceBackend);
+        let error = tiny_model_error(folder, model, &ReferenceBackend);
         assert!(error < 2e-3, "{name} on the reference: off by {error}");
         for tier in Tier::available() {
             let options = CpuOptions { threads: Some(2), tier: Some(tier) };
-            let error = tiny_model_error(&folder, model, &CpuBackend::new(options).unwrap());
+            let error = tiny_model_error(folder, model, &CpuBackend::new(options).unwrap());
             assert!(error < 2e-3, "{name} on {tier}: off by {error}");
             checked += 1;
         }
     }
+    checked
+}
+
+#[test]
+fn tiny_models_of_every_architecture_match_the_stored_logits_on_every_tier() {
+    let Some(folder) = shared("golden/arch") else { return };
+    let checked = check_tiny_models(&folder);
     assert!(checked >= 10, "{checked} checked");
+}
+
+#[test]
+fn the_tiny_model_kept_here_matches_its_stored_logits_and_tokens() {
+    let folder = data();
+    assert!(check_tiny_models(&folder) >= Tier::available().len());
+    let model = &json(&folder.join("index.json"))["models"][0];
+    let backend = CpuBackend::new(CpuOptions { threads: Some(2), tier: None }).unwrap();
+    let options =
+        EngineOptions { kv_type: KvType::F32, context_tokens: Some(128), ..Default::default() };
+    let mut engine = load(&folder.join(model["file"].as_str().unwrap()), &backend, options);
+    let prompt = ids(&model["ids"]);
+    let nll = mean_nll(&all_logits(&mut engine, &prompt), &prompt);
+    assert!((nll - model["mean_nll"].as_f64().unwrap()).abs() < 1e-4, "NLL {nll}");
+    let expected = ids(&model["greedy"]);
+    assert_eq!(greedy(&mut engine, &prompt, expected.len()), expected);
+}
+
+#[test]
+fn the_demo_model_matches_the_exact_logits() {
+    let golden = json(&data().join("logits-stories-7m.json"));
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo");
+    for (file, data) in golden["models"].as_object().unwrap() {
+        check_story_model(&demo.join(file), &golden, &data["exact"]);
+    }
 }
 
 /// One file of `models/` against `golden/logits-stories-7m.json`, by the bounds of its bit width.
