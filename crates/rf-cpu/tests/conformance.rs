@@ -1,5 +1,7 @@
 //! The table of cases on every tier of this CPU, with one thread and with several.
 
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
 use std::collections::BTreeMap;
 
 use rf_cpu::{CpuBackend, CpuOptions, Tier};

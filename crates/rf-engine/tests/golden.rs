@@ -1,6 +1,8 @@
 //! Whole models against reference logits: those in `tests/data` (a tiny Qwen3 and rf-cli's demo model), and
 //! all of `../shared/golden` where it is there.
 
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
+
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,7 @@
 //! The same tokens whatever the threads, chunks, pages and neighbours; and every way to end.
 
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 

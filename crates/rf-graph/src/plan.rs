@@ -83,7 +83,7 @@ mod tests {
             weight(&mut g, 8, 32),
         );
         let mut x = g.embed(table, 1.0);
-        for _ in 0..4 {
+        for _ in 0..12 {
             let gate = g.matmul(x, gate_w);
             let up = g.matmul(x, up_w);
             let h = g.glu(Activation::Silu, gate, up);
@@ -93,8 +93,10 @@ mod tests {
         let (graph, _) = g.finish(x);
         let plan = Plan::new(&graph);
 
-        // x, gate, up and h live together in the middle of a layer; nothing else adds to that.
-        assert_eq!(plan.floats_per_row(), 8 + 3 * 32);
+        // x, gate, up and h live together in the middle of a layer. First fit leaves gaps beside that,
+        // of a stream's width, and no more of them with more layers.
+        let least = 8 + 3 * 32;
+        assert!((least..=least + 2 * 8).contains(&plan.floats_per_row()), "{plan:?}");
         let ops = graph.ops();
         for (step, op) in ops.iter().enumerate() {
             for out in op.outputs() {

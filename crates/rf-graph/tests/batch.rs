@@ -1,5 +1,7 @@
 //! Batches that do not fit a program are refused, and nothing is harmed.
 
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
 use rf_graph::{
     Attention, Backend, BackendError, Batch, BatchLimits, Fusions, GraphBuilder, KvLayout, KvType,
     Program, QkNorm, ReferenceBackend, Rope, RopeStyle, Span, Weight, fuse,

@@ -213,10 +213,10 @@ fn products_of_one_operand_are_not_taken_together_once_a_residual_is_in() {
 }
 
 /// q, k and v of one input, rotated as given, over heads of 4 unless said otherwise.
-fn rotated(q_rope: Rope, k_rope: Rope, head_dim: usize) -> Vec<&'static str> {
+fn rotated(q_rope: &Rope, k_rope: &Rope, head_dim: usize) -> Vec<&'static str> {
     fused(Fusions::ALL, |g| {
         let (q, k, v) = (input(g), input(g), input(g));
-        let (q, k) = (g.rope(q, &q_rope), g.rope(k, &k_rope));
+        let (q, k) = (g.rope(q, q_rope), g.rope(k, k_rope));
         g.attention(q, k, v, &attention(head_dim))
     })
 }
@@ -225,14 +225,14 @@ fn rotated(q_rope: Rope, k_rope: Rope, head_dim: usize) -> Vec<&'static str> {
 fn rotation_and_append_are_one_only_if_q_and_k_turn_alike() {
     let taken = ["embed", "embed", "embed", "rope+kv_append", "attention"];
     let left = ["embed", "embed", "embed", "rope", "rope", "kv_append", "attention"];
-    assert_eq!(rotated(rope(10.0), rope(10.0), 4), taken);
-    assert_eq!(rotated(rope(10.0), rope(20.0), 4), left);
+    assert_eq!(rotated(&rope(10.0), &rope(10.0), 4), taken);
+    assert_eq!(rotated(&rope(10.0), &rope(20.0), 4), left);
     let scaled = Rope { magnitude: 1.5, ..rope(10.0) };
-    assert_eq!(rotated(rope(10.0), scaled, 4), left);
+    assert_eq!(rotated(&rope(10.0), &scaled, 4), left);
     let normal = Rope { style: RopeStyle::Normal, ..rope(10.0) };
-    assert_eq!(rotated(normal, rope(10.0), 4), left);
+    assert_eq!(rotated(&normal, &rope(10.0), 4), left);
     // The cache has heads of 8: one rotation per head of the cache would be another.
-    assert_eq!(rotated(rope(10.0), rope(10.0), 8), left);
+    assert_eq!(rotated(&rope(10.0), &rope(10.0), 8), left);
 }
 
 #[test]

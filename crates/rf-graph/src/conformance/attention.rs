@@ -36,7 +36,7 @@ pub(super) fn cases() -> Vec<Case> {
     for (head_dim, group) in [32, 64, 80, 96, 128, 256, 40, 8].into_iter().zip(groups) {
         for kv in KvType::ALL {
             let name = format!("attention/head-dim-{head_dim}/{kv}");
-            cases.push(case(name, kv, turns(16), Shape { head_dim, group, ..PLAIN }));
+            cases.push(case(name, kv, turns(16), Shape { group, head_dim, ..PLAIN }));
         }
     }
     for group in [1, 2, 4, 8, 7] {

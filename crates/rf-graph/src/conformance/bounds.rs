@@ -54,7 +54,7 @@ impl Bound {
             // The same with a step of 1/127, one in some 10⁵: 1e-9 and a scale now and then.
             Self::CacheInt8 => 1e-7,
             // Two layers of the above, and nothing that amplifies.
-            Self::FloatModel => 1e-9,
+            Self::FloatModel => 2e-9,
             // Four quantised products per layer and the head, errors adding up along the residual.
             Self::Int8Model => 1.5e-3,
         }

@@ -59,7 +59,7 @@ impl Net {
 
     /// [`Op::Embed`](crate::Op::Embed) from a table of a format.
     pub(super) fn embedding(&mut self, dtype: DType, width: usize, scale: f32) -> ValueId {
-        let table = self.weight(dtype, VOCAB_SIZE, width, |numbers| numbers.normal());
+        let table = self.weight(dtype, VOCAB_SIZE, width, Numbers::normal);
         self.g.embed(table, scale)
     }
 
