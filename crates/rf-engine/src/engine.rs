@@ -193,14 +193,36 @@ impl Engine {
         Ok(logits)
     }
 
-    /// Computes one batch: some tokens of some feeds.
+    /// Computes one batch: some tokens of some feeds. If it fails, every sequence is as it was.
     fn batch(
         &mut self,
         feeds: &mut [Feed<'_>],
         pieces: &[(usize, Range<usize>)],
         logits: &mut Vec<f32>,
     ) -> Result<(), Error> {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let pool = Arc::clone(&self.pool);
+        let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = self.compute(&mut pool, feeds, pieces, logits);
+        for (index, range) in pieces {
+            let feed = &mut feeds[*index];
+            let session = &mut *feed.session;
+            if result.is_ok() {
+                session.tokens.extend_from_slice(&feed.ids[range.clone()]);
+            } else {
+                pool.truncate(&mut session.table, session.tokens.len());
+            }
+        }
+        result
+    }
+
+    /// Makes room in the cache and runs the batch.
+    fn compute(
+        &mut self,
+        pool: &mut PagePool,
+        feeds: &mut [Feed<'_>],
+        pieces: &[(usize, Range<usize>)],
+        logits: &mut Vec<f32>,
+    ) -> Result<(), Error> {
         let mut ids = Vec::new();
         let mut output_rows = Vec::new();
         for (index, range) in pieces {
@@ -230,16 +252,6 @@ impl Engine {
         let at = logits.len();
         logits.resize(at + output_rows.len() * self.model.config().vocab_size, 0.0);
         let batch = Batch { ids: &ids, spans: &spans, output_rows: &output_rows };
-        let result = self.executor.forward(&batch, &mut logits[at..]);
-        for (index, range) in pieces {
-            let feed = &mut feeds[*index];
-            let session = &mut *feed.session;
-            if result.is_ok() {
-                session.tokens.extend_from_slice(&feed.ids[range.clone()]);
-            } else {
-                pool.truncate(&mut session.table, session.tokens.len());
-            }
-        }
-        Ok(result?)
+        Ok(self.executor.forward(&batch, &mut logits[at..])?)
     }
 }

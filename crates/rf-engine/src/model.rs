@@ -65,7 +65,7 @@ impl Model {
             .chat_template()
             .map(|source| ChatTemplate::new(source, text(tokenizer.bos()), text(tokenizer.eos())))
             .transpose()?;
-        Ok(Self { config, chat_template, tokenizer, gguf })
+        Ok(Self { gguf, config, tokenizer, chat_template })
     }
 
     /// The container.
