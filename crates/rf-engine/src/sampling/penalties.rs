@@ -160,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn the_window_does_not_grow_once_it_is_full() {
+    fn the_window_stays_small_once_it_is_full() {
         let config = SamplerConfig { presence_penalty: 1.0, ..SamplerConfig::default() };
         let mut penalties = Penalties::new(&config);
-        (0..1000).for_each(|id| penalties.accept(id));
-        let capacities = (penalties.window.capacity(), penalties.counts.capacity());
         (0..100_000).for_each(|id| penalties.accept(id % 997));
-        assert_eq!((penalties.window.capacity(), penalties.counts.capacity()), capacities);
+        assert_eq!(penalties.window.len(), 64);
+        // Removed entries leave room that a hash map may double once or twice, by its random hash.
+        assert!(penalties.window.capacity() <= 256 && penalties.counts.capacity() <= 512);
         assert_eq!(penalties.counts.values().sum::<u32>(), 64);
     }
 }
