@@ -183,15 +183,10 @@ pub(crate) struct SamplingArgs {
     /// Seed of the draws; -1 for a new one each time
     #[arg(short, long, value_name = "SEED", default_value_t = -1, allow_negative_numbers = true)]
     seed: i64,
-    /// Temperature: higher is more surprising, 0 always takes the most probable token
-    #[arg(
-        long,
-        visible_alias = "temperature",
-        value_name = "T",
-        default_value_t = 0.8,
-        allow_negative_numbers = true
-    )]
-    temp: f32,
+    /// Temperature: higher is more surprising, 0 always takes the most probable token [default: 0.8; 0.5
+    /// for the demo model, which is too small for more]
+    #[arg(long, visible_alias = "temperature", value_name = "T", allow_negative_numbers = true)]
+    temp: Option<f32>,
     /// Keep the K most probable tokens; 0 keeps all
     #[arg(long, value_name = "K", default_value_t = 40)]
     top_k: usize,
@@ -222,10 +217,10 @@ pub(crate) struct SamplingArgs {
 }
 
 impl SamplingArgs {
-    /// The parameters, checked.
-    pub(crate) fn config(&self) -> Result<SamplerConfig> {
+    /// The parameters, checked; `temperature` is the one to use where none is given.
+    pub(crate) fn config(&self, temperature: f32) -> Result<SamplerConfig> {
         let config = SamplerConfig {
-            temperature: self.temp,
+            temperature: self.temp.unwrap_or(temperature),
             top_k: self.top_k,
             top_p: self.top_p,
             min_p: self.min_p,

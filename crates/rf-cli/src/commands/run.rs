@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use rf_engine::sampling::SamplerConfig;
 use rf_engine::{Engine, GenerateOptions, Model, Outcome, Session, StopReason, Timings};
 use rf_tokenizer::{EncodeOptions, Message, RenderOptions};
 use serde_json::json;
@@ -117,8 +118,12 @@ impl RunArgs {
                 "-n 0 asks for no tokens: give 1 or more, or -1 to go on until the model ends"
             ));
         }
+        let temperature = match self.model.model {
+            Some(_) => SamplerConfig::default().temperature,
+            None => demo::TEMPERATURE,
+        };
         Ok(GenerateOptions {
-            sampler: self.sampling.config()?,
+            sampler: self.sampling.config(temperature)?,
             max_tokens: usize::try_from(self.predict).ok(),
             stop: self.stop.clone(),
             ignore_eos: self.ignore_eos,
