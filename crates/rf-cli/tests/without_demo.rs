@@ -1,7 +1,6 @@
 //! The program without the demo model: `cargo test -p rf-cli --no-default-features`.
 
 #![cfg(not(feature = "demo-model"))]
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use std::process::{Command, Stdio};
 
