@@ -25,6 +25,26 @@ unsafe fn six_bits<S: Simd>(s: S, block: Block, plane: usize, j: usize, min: boo
     s.or(nibble, top)
 }
 
+/// Scales and minima of six bits each, in the plane given.
+macro_rules! six_bit_scales {
+    ($plane:literal) => {
+        #[inline(always)]
+        unsafe fn sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::I {
+            // SAFETY: the plane has 3 words.
+            unsafe { six_bits(s, block, $plane, i, false) }
+        }
+
+        #[inline(always)]
+        unsafe fn sub_mins<S: Simd>(s: S, block: Block, p: usize) -> S::I {
+            // SAFETY: the plane has 3 words.
+            let even = unsafe { six_bits(s, block, $plane, 2 * p, true) };
+            // SAFETY: as above.
+            let odd = unsafe { six_bits(s, block, $plane, 2 * p + 1, true) };
+            s.or(even, s.shl(odd, 16))
+        }
+    };
+}
+
 /// See [`rf_quant::BlockQ4K`].
 pub(crate) struct Q4K;
 impl Format for Q4K {
@@ -40,19 +60,7 @@ impl Format for Q4K {
             s.and(s.shr(words, shift), mask)
         })
     }
-    #[inline(always)]
-    unsafe fn sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::I {
-        // SAFETY: plane 1 has 3 words.
-        unsafe { six_bits(s, block, 1, i, false) }
-    }
-    #[inline(always)]
-    unsafe fn sub_mins<S: Simd>(s: S, block: Block, p: usize) -> S::I {
-        // SAFETY: plane 1 has 3 words.
-        let even = unsafe { six_bits(s, block, 1, 2 * p, true) };
-        // SAFETY: as above.
-        let odd = unsafe { six_bits(s, block, 1, 2 * p + 1, true) };
-        s.or(even, s.shl(odd, 16))
-    }
+    six_bit_scales!(1);
     scale_plane!(2);
     min_plane!(3);
 }
@@ -74,19 +82,7 @@ impl Format for Q5K {
             s.or(low, s.shl(high, 4))
         })
     }
-    #[inline(always)]
-    unsafe fn sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::I {
-        // SAFETY: plane 2 has 3 words.
-        unsafe { six_bits(s, block, 2, i, false) }
-    }
-    #[inline(always)]
-    unsafe fn sub_mins<S: Simd>(s: S, block: Block, p: usize) -> S::I {
-        // SAFETY: plane 2 has 3 words.
-        let even = unsafe { six_bits(s, block, 2, 2 * p, true) };
-        // SAFETY: as above.
-        let odd = unsafe { six_bits(s, block, 2, 2 * p + 1, true) };
-        s.or(even, s.shl(odd, 16))
-    }
+    six_bit_scales!(2);
     scale_plane!(3);
     min_plane!(4);
 }
