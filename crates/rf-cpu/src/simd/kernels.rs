@@ -290,8 +290,8 @@ pub(crate) struct Gemm<'a> {
     pub(crate) scratch: &'a mut GemmScratch,
 }
 
-/// Tokens of a register tile: 6 × 2 panels fill 32 registers of 512 bits. Narrower registers hold the
-/// sums of one panel in memory that is always in L1.
+/// Tokens of a register tile: 6 × 2 panels fill 32 registers of 512 bits. On narrower ones the sums
+/// spill, to L1.
 pub(crate) const GEMM_TOKENS: usize = 6;
 
 /// Panels that [`Gemm`] takes at most.
