@@ -1,0 +1,275 @@
+// The device prelude: what kernels need of a GPU, on compiler builtins alone.
+//
+// One source serves AMD (clang's amdgcn target) and NVIDIA (PTX). No HIP header, no device library: this
+// file is the only place that names a builtin or an instruction of either; kernels are plain C++.
+//
+// A wave is a group of 32 lanes. On targets with 64-lane hardware waves (gfx9) it is one half of one, which
+// is why nothing here reaches beyond 32 lanes.
+#pragma once
+
+#define RF_DEVICE static inline __attribute__((device, always_inline))
+#define RF_DEVICE_MEMBER inline __attribute__((device, always_inline))
+#define RF_CONSTANT static constexpr __attribute__((device))
+// `threads` is the size of the workgroup that the kernel is launched with, `min_waves` how many waves per SIMD
+// (per scheduler on NVIDIA) its registers must leave room for; AMD only, a hint.
+#define RF_KERNEL(threads) extern "C" __attribute__((global, launch_bounds(threads))) void
+#define RF_SHARED __attribute__((shared))
+
+using i8 = signed char;
+using u8 = unsigned char;
+using i16 = short;
+using u16 = unsigned short;
+using i32 = int;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using f16 = _Float16;
+
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x8 __attribute__((ext_vector_type(8)));
+typedef i32 i32x2 __attribute__((ext_vector_type(2)));
+typedef i32 i32x4 __attribute__((ext_vector_type(4)));
+typedef i32 i32x8 __attribute__((ext_vector_type(8)));
+typedef u32 u32x2 __attribute__((ext_vector_type(2)));
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+typedef u16 u16x2 __attribute__((ext_vector_type(2)));
+typedef f16 f16x2 __attribute__((ext_vector_type(2)));
+typedef f16 f16x4 __attribute__((ext_vector_type(4)));
+typedef f16 f16x8 __attribute__((ext_vector_type(8)));
+typedef f16 f16x16 __attribute__((ext_vector_type(16)));
+
+#if defined(__AMDGCN__)
+#define RF_AMD 1
+// The families that this file tells apart.
+#if defined(__GFX12__)
+#define RF_GFX12 1
+#elif defined(__GFX11__)
+#define RF_GFX11 1
+#elif defined(__GFX10__)
+#define RF_GFX10 1
+#else
+#define RF_GFX9 1
+#endif
+#elif defined(__NVPTX__)
+#define RF_NVIDIA 1
+#else
+#error "device code for AMD or NVIDIA only"
+#endif
+
+namespace rf {
+
+constexpr u32 WAVE = 32;
+
+// ---- places -------------------------------------------------------------------------------------------
+
+#if RF_AMD
+RF_DEVICE u32 thread_x() { return __builtin_amdgcn_workitem_id_x(); }
+RF_DEVICE u32 group_x() { return __builtin_amdgcn_workgroup_id_x(); }
+RF_DEVICE u32 group_y() { return __builtin_amdgcn_workgroup_id_y(); }
+RF_DEVICE u32 group_z() { return __builtin_amdgcn_workgroup_id_z(); }
+#else
+RF_DEVICE u32 thread_x() { return __nvvm_read_ptx_sreg_tid_x(); }
+RF_DEVICE u32 group_x() { return __nvvm_read_ptx_sreg_ctaid_x(); }
+RF_DEVICE u32 group_y() { return __nvvm_read_ptx_sreg_ctaid_y(); }
+RF_DEVICE u32 group_z() { return __nvvm_read_ptx_sreg_ctaid_z(); }
+#endif
+
+RF_DEVICE u32 lane() { return thread_x() % WAVE; }
+
+// Number of the wave in its workgroup. On AMD made uniform by force: the compiler cannot know that the lanes
+// of a wave have consecutive ids, and addresses computed from a uniform value stay in scalar registers.
+RF_DEVICE u32 wave() {
+#if RF_AMD && !RF_GFX9
+    return __builtin_amdgcn_readfirstlane(thread_x() / WAVE);
+#else
+    return thread_x() / WAVE;
+#endif
+}
+
+// ---- order --------------------------------------------------------------------------------------------
+
+// All threads of the workgroup arrive; what each wrote to LDS and memory is seen by the others.
+RF_DEVICE void barrier() {
+#if RF_AMD
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+#else
+    __nvvm_bar_sync(0);
+#endif
+}
+
+// The lanes of a wave run together; LDS written by one lane is seen by the others after this.
+RF_DEVICE void wave_barrier() {
+#if RF_AMD
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+#else
+    __nvvm_bar_warp_sync(0xffffffffu);
+#endif
+}
+
+// Adds 1 to a counter in device memory and returns what it was. What this thread (and, after a barrier, its
+// workgroup) wrote before is seen by whoever sees the new count.
+RF_DEVICE u32 arrive(u32 *counter) {
+#if RF_AMD
+    return __hip_atomic_fetch_add(counter, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+#else
+    u32 before;
+    asm volatile("membar.gl;\n\tatom.global.add.u32 %0, [%1], 1;\n\tmembar.gl;" : "=r"(before) : "l"(counter) : "memory");
+    return before;
+#endif
+}
+
+// ---- lanes --------------------------------------------------------------------------------------------
+
+// The value of the lane whose number differs in the bits of MASK (< 32).
+template <u32 MASK>
+RF_DEVICE u32 xor_lane(u32 value) {
+    static_assert(MASK > 0 && MASK < WAVE);
+#if RF_NVIDIA
+    return (u32)__nvvm_shfl_sync_bfly_i32(0xffffffffu, (i32)value, (i32)MASK, 31);
+#elif RF_GFX9
+    return (u32)__builtin_amdgcn_ds_swizzle((i32)value, 0x1f | (MASK << 10));
+#else
+    if constexpr (MASK < 16) {
+        return (u32)__builtin_amdgcn_update_dpp(0, (i32)value, 0x160 | MASK, 0xf, 0xf, true); // row_xmask
+    } else if constexpr (MASK == 16) {
+        return (u32)__builtin_amdgcn_permlanex16(0, value, 0x76543210u, 0xfedcba98u, false, false);
+    } else {
+        return xor_lane<16>(xor_lane<MASK - 16>(value));
+    }
+#endif
+}
+
+template <u32 MASK>
+RF_DEVICE float xor_lane(float value) {
+    return __builtin_bit_cast(float, xor_lane<MASK>(__builtin_bit_cast(u32, value)));
+}
+template <u32 MASK>
+RF_DEVICE i32 xor_lane(i32 value) {
+    return (i32)xor_lane<MASK>((u32)value);
+}
+
+// The value of another lane of the wave, chosen at run time.
+RF_DEVICE u32 read_lane(u32 value, u32 source) {
+#if RF_NVIDIA
+    return (u32)__nvvm_shfl_sync_idx_i32(0xffffffffu, (i32)value, (i32)source, 31);
+#elif RF_GFX9
+    // Lanes are counted within the half that this one belongs to.
+    u32 half = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)) & ~31u;
+    return (u32)__builtin_amdgcn_ds_bpermute((i32)((half + source) * 4), (i32)value);
+#else
+    return (u32)__builtin_amdgcn_ds_bpermute((i32)(source * 4), (i32)value);
+#endif
+}
+RF_DEVICE float read_lane(float value, u32 source) {
+    return __builtin_bit_cast(float, read_lane(__builtin_bit_cast(u32, value), source));
+}
+
+// Sum and maximum over the groups of SIZE neighbouring lanes; every lane gets it. The order of additions does
+// not depend on anything but SIZE.
+template <u32 SIZE = WAVE, typename T>
+RF_DEVICE T wave_sum(T value) {
+    if constexpr (SIZE > 1) value += xor_lane<1>(value);
+    if constexpr (SIZE > 2) value += xor_lane<2>(value);
+    if constexpr (SIZE > 4) value += xor_lane<4>(value);
+    if constexpr (SIZE > 8) value += xor_lane<8>(value);
+    if constexpr (SIZE > 16) value += xor_lane<16>(value);
+    return value;
+}
+template <u32 SIZE = WAVE>
+RF_DEVICE float wave_max(float value) {
+    if constexpr (SIZE > 1) value = __builtin_fmaxf(value, xor_lane<1>(value));
+    if constexpr (SIZE > 2) value = __builtin_fmaxf(value, xor_lane<2>(value));
+    if constexpr (SIZE > 4) value = __builtin_fmaxf(value, xor_lane<4>(value));
+    if constexpr (SIZE > 8) value = __builtin_fmaxf(value, xor_lane<8>(value));
+    if constexpr (SIZE > 16) value = __builtin_fmaxf(value, xor_lane<16>(value));
+    return value;
+}
+
+// ---- arithmetic ---------------------------------------------------------------------------------------
+
+// c + Σ a[i]·b[i] over the four int8 of each word.
+RF_DEVICE i32 dot4(u32 a, u32 b, i32 c) {
+#if RF_NVIDIA
+    i32 d;
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+#elif RF_GFX11 || RF_GFX12
+    return __builtin_amdgcn_sudot4(true, (i32)a, true, (i32)b, c, false);
+#elif RF_GFX10 || defined(__gfx90a__) || defined(__gfx942__)
+    return __builtin_amdgcn_sdot4((i32)a, (i32)b, c, false);
+#else
+    for (u32 i = 0; i < 4; i++) c += (i32)(i8)(a >> 8 * i) * (i32)(i8)(b >> 8 * i);
+    return c;
+#endif
+}
+
+RF_DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+
+// 2^x within 2 ulp; results below 2^-126 may be 0.
+RF_DEVICE float exp2(float x) {
+#if RF_AMD
+    return __builtin_amdgcn_exp2f(x);
+#else
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
+
+// e^x within some ulp: e^x = 2^(x·log2 e), the product in two parts so that its rounding does not show in
+// the result for large x.
+RF_DEVICE float exp(float x) {
+    constexpr float log2e = 1.44269504f, log2e_rest = 1.92596299e-8f;
+    float hi = x * log2e;
+    float lo = fma(x, log2e, -hi) + x * log2e_rest;
+    // 2^lo ≈ 1 + lo·ln 2, exact enough: |lo| < 2^-17 for |hi| < 128.
+    float y = exp2(hi);
+    // An infinite hi would make lo a NaN.
+    return __builtin_fabsf(hi) < 150.0f ? fma(y, lo * 0.693147182f, y) : y;
+}
+
+// 1/x and 1/√x within 1 to 2 ulp, by a Newton step on the hardware's estimate where that is coarser.
+RF_DEVICE float reciprocal(float x) { return 1.0f / x; }
+RF_DEVICE float rsqrt(float x) {
+#if RF_AMD
+    return __builtin_amdgcn_rsqf(x);
+#else
+    float y;
+    asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
+
+// Round to nearest, ties to even.
+RF_DEVICE float round_even(float x) { return __builtin_rintf(x); }
+
+RF_DEVICE float tanh(float x) {
+    // tanh x = 1 − 2 / (e^2x + 1); for small |x| that cancels, so there a polynomial of x².
+    float x2 = x * x;
+    if (x2 < 0.0625f) {
+        float p = fma(x2, fma(x2, fma(x2, fma(x2, 0.0218694885f, -0.0539682540f), 0.133333333f), -0.333333333f), 0.0f);
+        return fma(x, p, x);
+    }
+    float e = exp(2.0f * __builtin_fabsf(x));
+    return __builtin_copysignf(1.0f - 2.0f / (e + 1.0f), x);
+}
+
+// Two f16 in a word.
+RF_DEVICE float f16_low(u32 pair) { return (float)__builtin_bit_cast(f16, (u16)pair); }
+RF_DEVICE float f16_high(u32 pair) { return (float)__builtin_bit_cast(f16, (u16)(pair >> 16)); }
+RF_DEVICE float f16_value(u16 bits) { return (float)__builtin_bit_cast(f16, bits); }
+RF_DEVICE float bf16_value(u16 bits) { return __builtin_bit_cast(float, (u32)bits << 16); }
+
+// ---- memory -------------------------------------------------------------------------------------------
+
+// A load that is read once and should not push other data out of the caches.
+template <typename T>
+RF_DEVICE T load(const void *base, u64 byte_offset) {
+    return *reinterpret_cast<const T *>(static_cast<const u8 *>(base) + byte_offset);
+}
+
+} // namespace rf

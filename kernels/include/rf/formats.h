@@ -1,0 +1,434 @@
+// The formats of weights: how 32 neighbouring columns of a row become 32 int8 and a scale.
+//
+// The planes that hold a matrix are described in params/weight.h; crates/rf-kernels/src/pack.rs writes them and
+// this file reads them. A format F has
+//
+//   F::LOW, F::HIGH     bytes per block of 32 columns in the planes `low` and `high`
+//   F::SCALE, F::SUPER  bytes per block in `scale`, per 256 columns in `super`
+//   F::Raw              what a lane loads for one block; F::fetch(row, block) loads it, `row` from row_of
+//   F::unpack(raw, q)   8 words of 4 int8, in the order of the columns
+//   F::scales(raw)      the factor of the first and of the last 16 columns (equal unless F::HALVES), and their
+//                       minima (0 unless F::MINIMA)
+//
+// so that w[i] = scale[i / 16] · q[i] − minimum[i / 16]. Where a format has signed values they are moved to the
+// top of the byte, two's complement: sign extension for nothing. The power of two that this adds is in the scale.
+//
+// A format with F::PARTS == 2 has values that no byte holds: w[i] = scale · (q[i] + F::LARGE · h[i]), h by
+// F::unpack_large(raw, h).
+#pragma once
+
+#include "rf/device.h"
+#include "rf/params/weight.h"
+
+namespace rf {
+
+// Factors of the two halves of a block.
+struct BlockScales {
+    float scale[2];
+    float minimum[2];
+};
+
+// A load of one kind of word at an index of less than 4 GiB: a uniform address and a 32-bit offset, which AMD's
+// loads take as they are.
+template <typename T>
+RF_DEVICE T at(const void *plane, u32 index) {
+    return *reinterpret_cast<const T *>(static_cast<const u8 *>(plane) + (u32)(index * (u32)sizeof(T)));
+}
+
+// The planes from one row on; `blocks` are those of a row.
+template <typename F>
+RF_DEVICE RfWeight row_of(const RfWeight &w, u64 row, u32 blocks) {
+    u64 first = row * blocks;
+    return {static_cast<const u8 *>(w.low) + first * F::LOW, static_cast<const u8 *>(w.high) + first * F::HIGH,
+            static_cast<const u8 *>(w.scale) + first * F::SCALE,
+            static_cast<const u8 *>(w.super) + first / 8 * F::SUPER};
+}
+
+namespace detail {
+
+// 4-bit values, low nibbles first.
+RF_DEVICE void nibbles(u32x4 low, u32 q[8]) {
+    for (u32 j = 0; j < 4; j++) {
+        q[j] = low[j] & 0x0f0f0f0fu;
+        q[j + 4] = (low[j] >> 4) & 0x0f0f0f0fu;
+    }
+}
+
+// Bit `7 − j` of byte i of `bits` belongs to column 4j + i.
+RF_DEVICE u32 bit_at(u32 bits, u32 j, u32 position) {
+    u32 shifted = 7 - j >= position ? bits >> (7 - j - position) : bits << (position - 7 + j);
+    return shifted & (0x01010101u << position);
+}
+
+// Bits `7 − 2j` and `6 − 2j` of byte i of `bits` belong to column 4j + i; here they come to the top.
+RF_DEVICE u32 pair_at_top(u32 bits, u32 j) { return (bits << 2 * j) & 0xc0c0c0c0u; }
+
+RF_DEVICE BlockScales one_scale(float scale) { return {{scale, scale}, {0.0f, 0.0f}}; }
+RF_DEVICE BlockScales scale_and_minimum(float scale, float minimum) {
+    return {{scale, scale}, {minimum, minimum}};
+}
+
+} // namespace detail
+
+// The four least significant bits of a value, for Q4_0 sign-inverted so that they are two's complement.
+struct Q4_0 {
+    static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 0;
+    static constexpr bool MINIMA = false, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u16 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u16>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        for (u32 j = 0; j < 4; j++) {
+            q[j] = (raw.low[j] << 4) & 0xf0f0f0f0u;
+            q[j + 4] = raw.low[j] & 0xf0f0f0f0u;
+        }
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::one_scale(f16_value(raw.scale) * 0x1p-4f);
+    }
+};
+
+// Values 0 … 15; scale and minimum (with its sign turned) side by side.
+struct Q4_1 {
+    static constexpr u32 LOW = 16, HIGH = 0, SCALE = 4, SUPER = 0;
+    static constexpr bool MINIMA = true, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u32 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u32>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { detail::nibbles(raw.low, q); }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::scale_and_minimum(f16_low(raw.scale), -f16_high(raw.scale));
+    }
+};
+
+// Five bits, two's complement, moved up by three.
+struct Q5_0 {
+    static constexpr u32 LOW = 16, HIGH = 4, SCALE = 2, SUPER = 0;
+    static constexpr bool MINIMA = false, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u32 high;
+        u16 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u32>(row.high, block), at<u16>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        for (u32 j = 0; j < 4; j++) {
+            q[j] = ((raw.low[j] << 3) & 0x78787878u) | detail::bit_at(raw.high, j, 7);
+            q[j + 4] = ((raw.low[j] >> 1) & 0x78787878u) | detail::bit_at(raw.high, j + 4, 7);
+        }
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::one_scale(f16_value(raw.scale) * 0x1p-3f);
+    }
+};
+
+// Values 0 … 31.
+struct Q5_1 {
+    static constexpr u32 LOW = 16, HIGH = 4, SCALE = 4, SUPER = 0;
+    static constexpr bool MINIMA = true, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u32 high;
+        u32 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u32>(row.high, block), at<u32>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        detail::nibbles(raw.low, q);
+        for (u32 j = 0; j < 8; j++) q[j] |= detail::bit_at(raw.high, j, 4);
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::scale_and_minimum(f16_low(raw.scale), -f16_high(raw.scale));
+    }
+};
+
+// Bytes as they are; the first 16 of every block in `low`, the last 16 in `high`.
+struct Q8_0 {
+    static constexpr u32 LOW = 16, HIGH = 16, SCALE = 2, SUPER = 0;
+    static constexpr bool MINIMA = false, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u32x4 high;
+        u16 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u32x4>(row.high, block), at<u16>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        for (u32 j = 0; j < 4; j++) {
+            q[j] = raw.low[j];
+            q[j + 4] = raw.high[j];
+        }
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::one_scale(f16_value(raw.scale));
+    }
+};
+
+// Two bits: bits 2j and 2j + 1 of byte i of word h belong to column 16h + 4j + i. One byte per 16 columns: the
+// scale in the low nibble, the minimum in the high one; d and dmin per 256.
+struct Q2_K {
+    static constexpr u32 LOW = 8, HIGH = 0, SCALE = 2, SUPER = 4;
+    static constexpr bool MINIMA = true, HALVES = true;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x2 low;
+        u32 super;
+        u16 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x2>(row.low, block), at<u32>(row.super, block / 8), at<u16>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        for (u32 j = 0; j < 8; j++) q[j] = (raw.low[j / 4] >> 2 * (j % 4)) & 0x03030303u;
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        float d = f16_low(raw.super), dmin = f16_high(raw.super);
+        u32 first = raw.scale & 0xff, last = raw.scale >> 8;
+        return {{d * (float)(first & 15), d * (float)(last & 15)},
+                {dmin * (float)(first >> 4), dmin * (float)(last >> 4)}};
+    }
+};
+
+// Three bits, two's complement, at the top: one in `high`, two in `low`. A signed byte per 16 columns, d per 256.
+struct Q3_K {
+    static constexpr u32 LOW = 8, HIGH = 4, SCALE = 2, SUPER = 2;
+    static constexpr bool MINIMA = false, HALVES = true;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x2 low;
+        u32 high;
+        u16 super;
+        u16 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x2>(row.low, block), at<u32>(row.high, block), at<u16>(row.super, block / 8),
+                at<u16>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        for (u32 j = 0; j < 8; j++) {
+            u32 pair = detail::pair_at_top(raw.low[j / 4], j % 4) >> 1;
+            q[j] = detail::bit_at(raw.high, j, 7) | pair;
+        }
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        float d = f16_value(raw.super) * 0x1p-5f;
+        return {{d * (float)(i8)raw.scale, d * (float)(i8)(raw.scale >> 8)}, {0.0f, 0.0f}};
+    }
+};
+
+// Values 0 … 15; six-bit scale and minimum in a byte each; d and dmin per 256.
+struct Q4_K {
+    static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 4;
+    static constexpr bool MINIMA = true, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u32 super;
+        u16 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u32>(row.super, block / 8), at<u16>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { detail::nibbles(raw.low, q); }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::scale_and_minimum(f16_low(raw.super) * (float)(raw.scale & 0xff),
+                                         f16_high(raw.super) * (float)(raw.scale >> 8));
+    }
+};
+
+// As Q4_K, with a fifth bit.
+struct Q5_K {
+    static constexpr u32 LOW = 16, HIGH = 4, SCALE = 2, SUPER = 4;
+    static constexpr bool MINIMA = true, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u32 high;
+        u32 super;
+        u16 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u32>(row.high, block), at<u32>(row.super, block / 8),
+                at<u16>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        detail::nibbles(raw.low, q);
+        for (u32 j = 0; j < 8; j++) q[j] |= detail::bit_at(raw.high, j, 4);
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::scale_and_minimum(f16_low(raw.super) * (float)(raw.scale & 0xff),
+                                         f16_high(raw.super) * (float)(raw.scale >> 8));
+    }
+};
+
+// Six bits, two's complement, moved up by two. A signed byte per 16 columns, d per 256.
+struct Q6_K {
+    static constexpr u32 LOW = 16, HIGH = 8, SCALE = 2, SUPER = 2;
+    static constexpr bool MINIMA = false, HALVES = true;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u32x2 high;
+        u16 super;
+        u16 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u32x2>(row.high, block), at<u16>(row.super, block / 8),
+                at<u16>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        for (u32 j = 0; j < 4; j++) {
+            q[j] = ((raw.low[j] << 2) & 0x3c3c3c3cu) | detail::pair_at_top(raw.high[0], j);
+            q[j + 4] = ((raw.low[j] >> 2) & 0x3c3c3c3cu) | detail::pair_at_top(raw.high[1], j);
+        }
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        float d = f16_value(raw.super) * 0x1p-2f;
+        return {{d * (float)(i8)raw.scale, d * (float)(i8)(raw.scale >> 8)}, {0.0f, 0.0f}};
+    }
+};
+
+namespace detail {
+
+// 2^(e − 127) of an E8M0 byte; 0 is 2^-127, 255 NaN.
+RF_DEVICE float e8m0(u8 e) {
+    u32 bits = e == 0 ? 0x00400000u : e == 255 ? 0x7fc00000u : (u32)e << 23;
+    return __builtin_bit_cast(float, bits);
+}
+
+} // namespace detail
+
+// Codes of a sign and three bits of magnitude, E2M1: twice the value is 0 1 2 3 4 6 8 12.
+struct Mxfp4 {
+    static constexpr u32 LOW = 16, HIGH = 0, SCALE = 1, SUPER = 0;
+    static constexpr bool MINIMA = false, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u8 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u8>(row.scale, block)};
+    }
+    // Magnitudes below 4 are their code; 4 … 7 are 4 6 8 12: 2c − 4, and 2 more for 7.
+    RF_DEVICE_MEMBER static u32 values(u32 codes) {
+        u32 c = codes & 0x07070707u;
+        u32 large = (c >> 2) & 0x01010101u;
+        u32 seven = (c >> 1) & c & large;
+        u32 magnitude = c + (c & (large * 7)) - (large << 2) + (seven << 1);
+        u32 sign = (codes >> 3) & 0x01010101u;
+        // −m = (m ^ 0xff) + 1 in every byte; no carry leaves one but for m = 0, whose complement needs care.
+        u32 negative = sign & ~zero_bytes(magnitude);
+        return (magnitude ^ (negative * 0xff)) + negative;
+    }
+    // 1 in every byte that is 0; bytes are below 0x80.
+    RF_DEVICE_MEMBER static u32 zero_bytes(u32 bytes) { return (~(bytes + 0x7f7f7f7fu) >> 7) & 0x01010101u; }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        for (u32 j = 0; j < 4; j++) {
+            q[j] = values(raw.low[j]);
+            q[j + 4] = values(raw.low[j] >> 4);
+        }
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::one_scale(detail::e8m0(raw.scale) * 0.5f);
+    }
+};
+
+namespace detail {
+
+struct SixBitRaw {
+    u32x4 low;
+    u32x2 high;
+    u8 scale;
+};
+
+// Words of four six-bit codes: four bits in `low` as nibbles, two in `high` as Q6_K has them.
+RF_DEVICE u32 six_bit_codes(const SixBitRaw &raw, u32 j) {
+    u32 low = j < 4 ? raw.low[j] & 0x0f0f0f0fu : (raw.low[j - 4] >> 4) & 0x0f0f0f0fu;
+    return low | pair_at_top(raw.high[j / 4], j % 4) >> 2;
+}
+
+// Turns the bytes of `magnitude` (below 0x80) negative where `sign` has a 1.
+RF_DEVICE u32 negate(u32 magnitude, u32 sign) {
+    u32 negative = sign & ~Mxfp4::zero_bytes(magnitude);
+    return (magnitude ^ (negative * 0xff)) + negative;
+}
+
+} // namespace detail
+
+// E2M3: eight times the value is at most 60.
+struct Mxfp6E2M3 {
+    static constexpr u32 LOW = 16, HIGH = 8, SCALE = 1, SUPER = 0;
+    static constexpr bool MINIMA = false, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    using Raw = detail::SixBitRaw;
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u32x2>(row.high, block), at<u8>(row.scale, block)};
+    }
+    // Exponents 0 and 1: the code c itself; 2: 2c − 16; 3: 4c − 64.
+    RF_DEVICE_MEMBER static u32 values(u32 codes) {
+        u32 c = codes & 0x1f1f1f1fu;
+        u32 e = (c >> 3) & 0x03030303u;
+        u32 two = (e >> 1) & ~e & 0x01010101u, three = (e >> 1) & e & 0x01010101u;
+        u32 magnitude = c + (c & (two * 0x1f)) + (c & (three * 0x1f)) * 3 - (two << 4) - (three << 6);
+        return detail::negate(magnitude, (codes >> 5) & 0x01010101u);
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        for (u32 j = 0; j < 8; j++) q[j] = values(detail::six_bit_codes(raw, j));
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::one_scale(detail::e8m0(raw.scale) * 0.125f);
+    }
+};
+
+// E3M2: sixteen times the value is at most 448. Exponents 0 … 4 give up to 56, larger ones multiples of 16.
+struct Mxfp6E3M2 {
+    static constexpr u32 LOW = 16, HIGH = 8, SCALE = 1, SUPER = 0;
+    static constexpr bool MINIMA = false, HALVES = false;
+    static constexpr u32 PARTS = 2;
+    static constexpr i32 LARGE = 16;
+    using Raw = detail::SixBitRaw;
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) { return Mxfp6E2M3::fetch(row, block); }
+    // Magnitudes of exponents e: (4 + m)·2^(e − 1), of 0 m. `LARGER` keeps those of 5 and more, sixteenths of them.
+    template <bool LARGER>
+    RF_DEVICE_MEMBER static u32 values(u32 codes) {
+        u32 result = 0;
+        for (u32 i = 0; i < 4; i++) {
+            u32 code = codes >> 8 * i, e = (code >> 2) & 7, m = code & 3;
+            u32 small = e == 0 ? m : (4 + m) << (e - 1);
+            u32 large = (4 + m) << ((e - 5) & 3);
+            u32 magnitude = LARGER ? (e >= 5 ? large : 0) : (e >= 5 ? 0 : small);
+            u32 value = code & 0x20 ? 0 - magnitude : magnitude;
+            result |= (value & 0xff) << 8 * i;
+        }
+        return result;
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        for (u32 j = 0; j < 8; j++) q[j] = values<false>(detail::six_bit_codes(raw, j));
+    }
+    RF_DEVICE_MEMBER static void unpack_large(const Raw &raw, u32 h[8]) {
+        for (u32 j = 0; j < 8; j++) h[j] = values<true>(detail::six_bit_codes(raw, j));
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::one_scale(detail::e8m0(raw.scale) * 0.0625f);
+    }
+};
+
+} // namespace rf
