@@ -1,0 +1,47 @@
+// Where keys and values lie in the paged cache. All page arithmetic of the kernels is here; the layout is
+// described in params/batch.h.
+#pragma once
+
+#include "rf/device.h"
+#include "rf/params/batch.h"
+
+namespace rf {
+
+// Which half of the cache.
+enum class KvHalf { Key, Value };
+
+// Elements of a head that share an f16 scale in q8_0; the last group of a head may have fewer.
+constexpr u32 KV_GROUP = 32;
+
+RF_DEVICE u32 kv_element_bytes(u32 type) { return type == RF_KV_F32 ? 4 : type == RF_KV_F16 ? 2 : 1; }
+
+RF_DEVICE u32 kv_groups(const RfKvCache &cache) { return (cache.head_dim + KV_GROUP - 1) / KV_GROUP; }
+
+// A page by its number.
+RF_DEVICE u8 *kv_page(const RfKvCache &cache, u32 page) { return cache.pages + page * cache.page_bytes; }
+
+// The page that holds a position of a sequence; `table` are the page numbers of the sequence, in order:
+// RfBatch::pages + RfSpan::first_page.
+RF_DEVICE u8 *kv_page_of(const RfKvCache &cache, const u32 *table, u32 position) {
+    return kv_page(cache, table[position >> __builtin_ctz(cache.page_tokens)]);
+}
+
+// Place of a position within its page.
+RF_DEVICE u32 kv_slot(const RfKvCache &cache, u32 position) { return position & (cache.page_tokens - 1); }
+
+// Byte offset within a page of the `head_dim` elements of a head at a slot. Slots follow one another, `head_dim`
+// elements apart.
+template <KvHalf HALF>
+RF_DEVICE u32 kv_row_offset(const RfKvCache &cache, u32 kv_head, u32 slot) {
+    u32 first = HALF == KvHalf::Key ? cache.keys : cache.values;
+    return first + (kv_head * cache.page_tokens + slot) * cache.head_dim * kv_element_bytes(cache.type);
+}
+
+// Byte offset within a page of the ⌈head_dim / 32⌉ scales (f16) of a head at a slot; q8_0 only.
+template <KvHalf HALF>
+RF_DEVICE u32 kv_scale_offset(const RfKvCache &cache, u32 kv_head, u32 slot) {
+    u32 first = HALF == KvHalf::Key ? cache.key_scales : cache.value_scales;
+    return first + (kv_head * cache.page_tokens + slot) * kv_groups(cache) * (u32)sizeof(f16);
+}
+
+} // namespace rf
