@@ -1,0 +1,10 @@
+//! HIP kernels, their code objects, and the GPU backend that launches them.
+//!
+//! Stands on `rf-graph`, whose operations it computes, and `rf-hip`, which talks to the driver. Kernel sources
+//! are in `kernels/` at the top of the repository. Start reading at [`objects`]: which machine code a device
+//! gets.
+
+mod pack;
+
+pub mod objects;
+pub mod params;

@@ -1,0 +1,272 @@
+//! Which machine code a device gets: one embedded for it, one embedded for its family, or one compiled now.
+//!
+//! The build script embeds code objects for the targets it was asked for ([`build_note`] tells), and always the
+//! kernel sources. [`CodeObjects::for_device`] takes the exact architecture before the generic one of its
+//! family; an NVIDIA device gets the newest PTX that it understands, which its driver compiles.
+
+#[cfg_attr(not(test), expect(dead_code, reason = "until objects are compiled at run time"))]
+mod digest;
+#[cfg_attr(not(test), expect(dead_code, reason = "until objects are compiled at run time"))]
+mod embedded;
+
+use std::{borrow::Cow, fmt};
+
+use thiserror::Error;
+
+/// The code of every unit for one device.
+#[derive(Clone, Debug)]
+pub struct CodeObjects {
+    choice: Choice,
+    units: Vec<CodeObject>,
+}
+
+/// The code of one unit, a file `kernels/NAME.hip`.
+#[derive(Clone, Debug)]
+pub struct CodeObject {
+    /// The file's name without its ending.
+    pub unit: &'static str,
+    /// An AMD code object, or PTX as text without a NUL at the end.
+    pub code: Cow<'static, [u8]>,
+}
+
+/// Which code a device gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Choice {
+    /// Embedded for this very architecture.
+    Exact {
+        /// Such as `gfx1100`.
+        target: &'static str,
+    },
+    /// Embedded for the family; loading it needs ROCm 6.3 or newer.
+    Generic {
+        /// Such as `gfx11-generic`.
+        target: &'static str,
+    },
+    /// PTX embedded for this compute capability or an older one; the driver compiles it.
+    Ptx {
+        /// Such as `sm_80`.
+        target: &'static str,
+    },
+}
+
+/// Why a device gets no code.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No kernels for such a device, whatever is built.
+    #[error("no kernels for {arch}: {why}")]
+    Unsupported {
+        /// As the driver names it.
+        arch: String,
+        /// What would be needed.
+        why: &'static str,
+    },
+    /// This program was built without them.
+    #[error(
+        "this program carries no kernels for {arch} ({note}); build it with clang 19 and lld 19 installed and \
+         ROCFORGE_KERNEL_TARGETS={arch}"
+    )]
+    NotEmbedded {
+        /// As the driver names it.
+        arch: String,
+        /// [`build_note`].
+        note: &'static str,
+    },
+    /// What is embedded is damaged, so the program's file is.
+    #[error("embedded code of {unit} for {target} is damaged: install the program again")]
+    Damaged {
+        /// The unit.
+        unit: &'static str,
+        /// The target.
+        target: &'static str,
+    },
+}
+
+/// One sentence on how this program's kernels were built: by which compiler, for which targets, or why not.
+pub fn build_note() -> &'static str {
+    embedded::NOTE
+}
+
+/// The targets whose code this program carries.
+pub fn embedded_targets() -> impl Iterator<Item = &'static str> {
+    embedded::targets()
+}
+
+/// What a device of `arch` (`gfx1100`, `sm_90`; features after a colon are ignored) gets, without making it ready.
+///
+/// # Errors
+///
+/// As [`CodeObjects::for_device`], but for damage.
+pub fn choose(arch: &str) -> Result<Choice, Error> {
+    let arch = base(arch);
+    let available: Vec<_> = embedded::targets().collect();
+    let device = Device::parse(arch).ok_or_else(|| unsupported(arch))?;
+    device
+        .choose(arch, &available)
+        .ok_or_else(|| Error::NotEmbedded { arch: arch.to_owned(), note: embedded::NOTE })
+}
+
+impl CodeObjects {
+    /// The code for a device whose driver calls it `arch`: `gfx1100`, `sm_90`; features after a colon are ignored.
+    ///
+    /// # Errors
+    ///
+    /// No kernels for it exist ([`Error::Unsupported`]) or are in this program ([`Error::NotEmbedded`]).
+    pub fn for_device(arch: &str) -> Result<Self, Error> {
+        let choice = choose(arch)?;
+        let target = choice.target();
+        let units = embedded::OBJECTS
+            .iter()
+            .filter(|object| object.target == target)
+            .map(|object| {
+                let unit = object.unit;
+                let code = object.inflate().ok_or(Error::Damaged { unit, target })?;
+                Ok(CodeObject { unit, code })
+            })
+            .collect::<Result<_, Error>>()?;
+        Ok(Self { choice, units })
+    }
+
+    /// Where the code is from.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// One for each unit, by name.
+    pub fn units(&self) -> &[CodeObject] {
+        &self.units
+    }
+}
+
+impl Choice {
+    /// The target that the code was compiled for.
+    pub fn target(&self) -> &'static str {
+        match *self {
+            Self::Exact { target } | Self::Generic { target } | Self::Ptx { target } => target,
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact { target } => write!(f, "{target}"),
+            Self::Generic { target } => write!(f, "{target} (family)"),
+            Self::Ptx { target } => write!(f, "{target} (PTX)"),
+        }
+    }
+}
+
+/// What of an architecture's name decides its code.
+enum Device {
+    /// An AMD device and the generic target of its family, where there is one.
+    Amd { generic: Option<&'static str> },
+    /// An NVIDIA device of this compute capability, times ten.
+    Nvidia { capability: u32 },
+}
+
+impl Device {
+    fn parse(arch: &str) -> Option<Self> {
+        if let Some(capability) = arch.strip_prefix("sm_") {
+            let digits = capability.trim_end_matches(|c: char| c.is_ascii_lowercase());
+            return Some(Self::Nvidia { capability: digits.parse().ok()? });
+        }
+        // LLVM's "Generic processors" in its AMDGPU usage guide.
+        let generic = match arch.strip_prefix("gfx")? {
+            "900" | "902" | "904" | "906" | "909" | "90c" => Some("gfx9-generic"),
+            "90a" | "940" | "941" | "942" | "950" => None,
+            "1030" | "1031" | "1032" | "1033" | "1034" | "1035" | "1036" => Some("gfx10-3-generic"),
+            "1100" | "1101" | "1102" | "1103" | "1150" | "1151" | "1152" | "1153" => {
+                Some("gfx11-generic")
+            }
+            "1200" | "1201" => Some("gfx12-generic"),
+            _ => return None,
+        };
+        Some(Self::Amd { generic })
+    }
+
+    fn choose(&self, arch: &str, available: &[&'static str]) -> Option<Choice> {
+        let find = |name: &str| available.iter().copied().find(|&target| target == name);
+        match *self {
+            Self::Amd { generic } => find(arch)
+                .map(|target| Choice::Exact { target })
+                .or_else(|| generic.and_then(find).map(|target| Choice::Generic { target })),
+            Self::Nvidia { capability } => available
+                .iter()
+                .filter_map(|&target| Some((target.strip_prefix("sm_")?.parse().ok()?, target)))
+                .filter(|&(needed, _): &(u32, _)| needed <= capability)
+                .max()
+                .map(|(_, target)| Choice::Ptx { target }),
+        }
+    }
+}
+
+/// The name without features: `gfx90a` of `gfx90a:sramecc+:xnack-`.
+fn base(arch: &str) -> &str {
+    arch.split(':').next().unwrap_or(arch)
+}
+
+fn unsupported(arch: &str) -> Error {
+    let why = "AMD cards from gfx900 (Vega) to gfx12 and NVIDIA cards of compute capability 8.0 or newer are supported";
+    Error::Unsupported { arch: arch.to_owned(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(arch: &str, available: &[&'static str]) -> Option<Choice> {
+        Device::parse(arch).and_then(|device| device.choose(arch, available))
+    }
+
+    #[test]
+    fn exact_code_goes_before_that_of_the_family() {
+        let both = ["gfx11-generic", "gfx1100"];
+        assert_eq!(chosen("gfx1100", &both), Some(Choice::Exact { target: "gfx1100" }));
+        assert_eq!(chosen("gfx1151", &both), Some(Choice::Generic { target: "gfx11-generic" }));
+        assert_eq!(chosen("gfx1201", &both), None);
+        // gfx90a and gfx942 are in no family that clang 19 knows.
+        assert_eq!(chosen("gfx90a", &["gfx9-generic"]), None);
+    }
+
+    #[test]
+    fn nvidia_gets_the_newest_ptx_it_understands() {
+        let all = ["sm_80", "sm_90", "gfx1100"];
+        assert_eq!(chosen("sm_86", &all), Some(Choice::Ptx { target: "sm_80" }));
+        assert_eq!(chosen("sm_90a", &all), Some(Choice::Ptx { target: "sm_90" }));
+        assert_eq!(chosen("sm_120", &all), Some(Choice::Ptx { target: "sm_90" }));
+        assert_eq!(chosen("sm_75", &all), None);
+    }
+
+    #[test]
+    fn unknown_devices_are_refused_by_name() {
+        for arch in ["gfx803", "gfx1010", "gfx", "sm_", "sm_x", "", "llvmpipe"] {
+            let error = choose(arch).unwrap_err();
+            assert!(
+                matches!(&error, Error::Unsupported { arch: named, .. } if named == arch),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_embedded_target_has_whole_code_of_every_unit() {
+        if embedded::OBJECTS.is_empty() {
+            println!("skipped: {}", build_note());
+            return;
+        }
+        for target in embedded_targets() {
+            let objects: Vec<_> =
+                embedded::OBJECTS.iter().filter(|object| object.target == target).collect();
+            let units: Vec<_> = objects.iter().map(|object| object.unit).collect();
+            let sources: Vec<_> = embedded::SOURCES.iter().map(|source| source.unit).collect();
+            assert_eq!(units, sources, "{target}");
+            for object in objects {
+                let code = object.inflate().unwrap();
+                let start: &[u8] = if target.starts_with("sm_") { b"//" } else { b"\x7fELF" };
+                assert!(code.starts_with(start), "{} for {target}", object.unit);
+            }
+        }
+    }
+}

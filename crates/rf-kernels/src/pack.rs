@@ -1,0 +1,350 @@
+//! Weights as kernels want them: the bytes of a format's blocks, sorted into planes.
+//!
+//! `kernels/include/rf/formats.h` reads what this writes. Packing permutes bits; sizes stay, but for the
+//! six-bit scales of Q4_K and Q5_K, which become bytes (2.8 % and 2.3 % more).
+
+use bytemuck::{Pod, cast_slice};
+use rf_quant::{BlockMxfp4, BlockMxfp6E2M3, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K};
+use rf_quant::{BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, DType};
+
+/// Rows of room behind the last one, which kernels read without using them.
+pub(crate) const SPARE_ROWS: usize = 8;
+
+/// Every plane starts at a multiple of this.
+const ALIGNMENT: usize = 256;
+
+/// Bytes of a row in each plane of a format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PlaneBytes {
+    /// Per block of 32 columns; for float formats per column.
+    low: usize,
+    high: usize,
+    scale: usize,
+    /// Per 256 columns.
+    super_scale: usize,
+}
+
+impl PlaneBytes {
+    /// Those of a format; `None` if kernels do not know it.
+    pub(crate) const fn of(dtype: DType) -> Option<Self> {
+        let (low, high, scale, super_scale) = match dtype {
+            DType::F32 => (4, 0, 0, 0),
+            DType::F16 | DType::Bf16 => (2, 0, 0, 0),
+            DType::Q4_0 => (16, 0, 2, 0),
+            DType::Q4_1 => (16, 0, 4, 0),
+            DType::Q5_0 => (16, 4, 2, 0),
+            DType::Q5_1 => (16, 4, 4, 0),
+            DType::Q8_0 => (16, 16, 2, 0),
+            DType::Q2K => (8, 0, 2, 4),
+            DType::Q3K => (8, 4, 2, 2),
+            DType::Q4K => (16, 0, 2, 4),
+            DType::Q5K => (16, 4, 2, 4),
+            DType::Q6K => (16, 8, 2, 2),
+            DType::Mxfp4 => (16, 0, 1, 0),
+            DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => (16, 8, 1, 0),
+            _ => return None,
+        };
+        Some(Self { low, high, scale, super_scale })
+    }
+
+    fn rows_of(self, dtype: DType, columns: usize) -> [usize; 4] {
+        if matches!(dtype, DType::F32 | DType::F16 | DType::Bf16) {
+            return [self.low * columns, 0, 0, 0];
+        }
+        let blocks = columns / 32;
+        [
+            self.low * blocks,
+            self.high * blocks,
+            self.scale * blocks,
+            self.super_scale * (blocks / 8),
+        ]
+    }
+}
+
+/// Where the planes of a matrix lie in one piece of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PackedLayout {
+    dtype: DType,
+    columns: usize,
+    row_bytes: [usize; 4],
+    offsets: [usize; 4],
+    bytes: usize,
+}
+
+impl PackedLayout {
+    /// The layout of `[rows, columns]`; `None` if kernels do not know the format.
+    pub(crate) fn new(dtype: DType, rows: usize, columns: usize) -> Option<Self> {
+        let row_bytes = PlaneBytes::of(dtype)?.rows_of(dtype, columns);
+        let mut offsets = [0; 4];
+        let mut bytes = 0_usize;
+        for (offset, row_bytes) in offsets.iter_mut().zip(row_bytes) {
+            *offset = bytes;
+            bytes += (row_bytes * (rows + SPARE_ROWS)).next_multiple_of(ALIGNMENT);
+        }
+        Some(Self { dtype, columns, row_bytes, offsets, bytes })
+    }
+
+    /// All planes together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Offset of each plane: low, high, scale, super.
+    pub(crate) fn offsets(&self) -> [usize; 4] {
+        self.offsets
+    }
+
+    /// Bytes of rows `..rows` in each plane.
+    pub(crate) fn plane_bytes(&self, rows: usize) -> [usize; 4] {
+        self.row_bytes.map(|bytes| bytes * rows)
+    }
+
+    /// Bytes of one row, all planes.
+    pub(crate) fn bytes_per_row(&self) -> usize {
+        self.row_bytes.iter().sum()
+    }
+
+    /// Packs rows of the file's blocks into one buffer: the rows' part of each plane, one plane after the
+    /// other as [`Self::plane_bytes`] says.
+    pub(crate) fn pack(&self, source: &[u8], rows: usize, out: &mut [u8]) {
+        let [low, high, scale, super_scale] = self.plane_bytes(rows);
+        let (low, rest) = out.split_at_mut(low);
+        let (high, rest) = rest.split_at_mut(high);
+        let (scale, rest) = rest.split_at_mut(scale);
+        let planes = Planes { low, high, scale, super_scale: &mut rest[..super_scale] };
+        self.fill(source, planes);
+    }
+
+    /// Blocks are independent; pieces of some hundred keep every core busy.
+    fn fill(&self, source: &[u8], planes: Planes<'_>) {
+        match self.dtype {
+            DType::Q4_0 => each::<BlockQ4_0, _>(source, planes, [16, 0, 2, 0], |b, p| {
+                p.low.copy_from_slice(&b.qs.map(|q| q ^ 0x88));
+                p.scale.copy_from_slice(bytemuck::bytes_of(&b.d));
+            }),
+            DType::Q4_1 => each::<BlockQ4_1, _>(source, planes, [16, 0, 4, 0], |b, p| {
+                p.low.copy_from_slice(&b.qs);
+                p.scale[..2].copy_from_slice(bytemuck::bytes_of(&b.d));
+                p.scale[2..].copy_from_slice(bytemuck::bytes_of(&b.m));
+            }),
+            DType::Q5_0 => each::<BlockQ5_0, _>(source, planes, [16, 4, 2, 0], |b, p| {
+                p.low.copy_from_slice(&b.qs);
+                // The fifth bit turned: two's complement of q − 16.
+                p.high.copy_from_slice(&fifth_bits(!u32::from_le_bytes(b.qh)));
+                p.scale.copy_from_slice(bytemuck::bytes_of(&b.d));
+            }),
+            DType::Q5_1 => each::<BlockQ5_1, _>(source, planes, [16, 4, 4, 0], |b, p| {
+                p.low.copy_from_slice(&b.qs);
+                p.high.copy_from_slice(&fifth_bits(u32::from_le_bytes(b.qh)));
+                p.scale[..2].copy_from_slice(bytemuck::bytes_of(&b.d));
+                p.scale[2..].copy_from_slice(bytemuck::bytes_of(&b.m));
+            }),
+            DType::Q8_0 => each::<BlockQ8_0, _>(source, planes, [16, 16, 2, 0], |b, p| {
+                let (first, last) = cast_slice::<i8, u8>(&b.qs).split_at(16);
+                p.low.copy_from_slice(first);
+                p.high.copy_from_slice(last);
+                p.scale.copy_from_slice(bytemuck::bytes_of(&b.d));
+            }),
+            DType::Q2K => each::<BlockQ2K, _>(source, planes, [64, 0, 16, 4], |b, p| {
+                let codes = q2_k_codes(&b.qs);
+                for (codes, low) in codes.as_chunks::<16>().0.iter().zip(p.low.chunks_exact_mut(4))
+                {
+                    pack_bytes(codes, low, |j| 2 * j);
+                }
+                p.scale.copy_from_slice(&b.scales);
+                p.super_scale[..2].copy_from_slice(bytemuck::bytes_of(&b.d));
+                p.super_scale[2..].copy_from_slice(bytemuck::bytes_of(&b.dmin));
+            }),
+            DType::Q3K => each::<BlockQ3K, _>(source, planes, [64, 32, 16, 2], |b, p| {
+                let codes = q2_k_codes(&b.qs);
+                for (codes, low) in codes.as_chunks::<16>().0.iter().zip(p.low.chunks_exact_mut(4))
+                {
+                    pack_bytes(codes, low, |j| 6 - 2 * j);
+                }
+                for (block, high) in p.high.chunks_exact_mut(4).enumerate() {
+                    // Bit `block` of byte l is that of column 32·block + l; turned, as in Q5_0.
+                    let bits = b.hmask.map(|byte| !byte >> block & 1);
+                    high.copy_from_slice(&bits_at_top(&bits));
+                }
+                p.scale.copy_from_slice(cast_slice(&b.unpack_scales()));
+                p.super_scale.copy_from_slice(bytemuck::bytes_of(&b.d));
+            }),
+            DType::Q4K => each::<BlockQ4K, _>(source, planes, [128, 0, 16, 4], |b, p| {
+                nibbles_by_block(&b.qs, p.low);
+                let (scales, minima) = b.unpack_scales();
+                interleave(&scales, &minima, p.scale);
+                p.super_scale[..2].copy_from_slice(bytemuck::bytes_of(&b.d));
+                p.super_scale[2..].copy_from_slice(bytemuck::bytes_of(&b.dmin));
+            }),
+            DType::Q5K => each::<BlockQ5K, _>(source, planes, [128, 32, 16, 4], |b, p| {
+                nibbles_by_block(&b.qs, p.low);
+                for (block, high) in p.high.chunks_exact_mut(4).enumerate() {
+                    high.copy_from_slice(&bits_at_top(&b.qh.map(|byte| byte >> block & 1)));
+                }
+                let (scales, minima) = b.unpack_scales();
+                interleave(&scales, &minima, p.scale);
+                p.super_scale[..2].copy_from_slice(bytemuck::bytes_of(&b.d));
+                p.super_scale[2..].copy_from_slice(bytemuck::bytes_of(&b.dmin));
+            }),
+            DType::Q6K => each::<BlockQ6K, _>(source, planes, [128, 64, 16, 2], |b, p| {
+                // Of 128 values, byte l of 64 has value l low and value 64 + l high; byte l of 32 the upper
+                // bits of values l, 32 + l, 64 + l, 96 + l.
+                for (half, low) in p.low.chunks_exact_mut(64).enumerate() {
+                    nibbles_of_128(&b.ql[64 * half..][..64], low);
+                }
+                for (block, high) in p.high.chunks_exact_mut(8).enumerate() {
+                    let bytes = &b.qh[block / 4 * 32..][..32];
+                    // The sixth bit turned: two's complement of q − 32.
+                    let pairs: [u8; 32] =
+                        std::array::from_fn(|l| (bytes[l] >> (2 * (block % 4)) & 3) ^ 2);
+                    pairs_at_top(&pairs, high);
+                }
+                p.scale.copy_from_slice(cast_slice(&b.scales));
+                p.super_scale.copy_from_slice(bytemuck::bytes_of(&b.d));
+            }),
+            DType::Mxfp4 => each::<BlockMxfp4, _>(source, planes, [16, 0, 1, 0], |b, p| {
+                p.low.copy_from_slice(&b.qs);
+                p.scale[0] = b.e;
+            }),
+            // E3M2 has the same layout.
+            DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => {
+                each::<BlockMxfp6E2M3, _>(source, planes, [16, 8, 1, 0], |b, p| {
+                    let codes = six_bit_codes(&b.qs);
+                    for (l, low) in p.low.iter_mut().enumerate() {
+                        *low = codes[l] & 15 | (codes[l + 16] & 15) << 4;
+                    }
+                    pairs_at_top(&codes.map(|code| code >> 4), p.high);
+                    p.scale[0] = b.e;
+                });
+            }
+            _ => planes.low.copy_from_slice(source),
+        }
+    }
+}
+
+/// The planes of some rows, or of one block of the file.
+struct Planes<'a> {
+    low: &'a mut [u8],
+    high: &'a mut [u8],
+    scale: &'a mut [u8],
+    super_scale: &'a mut [u8],
+}
+
+impl Planes<'_> {
+    /// The parts of the first `blocks` blocks and the rest; `bytes` are the sizes of a block's parts.
+    fn split_at(&mut self, blocks: usize, bytes: [usize; 4]) -> (Planes<'_>, Planes<'_>) {
+        let (low, low_rest) = self.low.split_at_mut(blocks * bytes[0]);
+        let (high, high_rest) = self.high.split_at_mut(blocks * bytes[1]);
+        let (scale, scale_rest) = self.scale.split_at_mut(blocks * bytes[2]);
+        let (super_scale, super_rest) = self.super_scale.split_at_mut(blocks * bytes[3]);
+        (
+            Planes { low, high, scale, super_scale },
+            Planes { low: low_rest, high: high_rest, scale: scale_rest, super_scale: super_rest },
+        )
+    }
+}
+
+/// Calls `f` with every block of the file and its part of the planes, on all cores; `bytes` are the sizes of
+/// those parts.
+fn each<B: Pod, F>(source: &[u8], mut planes: Planes<'_>, bytes: [usize; 4], f: F)
+where
+    F: Fn(&B, Planes<'_>) + Sync + Copy,
+{
+    /// Blocks that are worth another task.
+    const PIECE: usize = 4096;
+    let blocks = source.len() / size_of::<B>();
+    if blocks > PIECE {
+        let half = blocks / 2;
+        let (source, source_rest) = source.split_at(half * size_of::<B>());
+        let (planes, planes_rest) = planes.split_at(half, bytes);
+        rayon::join(
+            || each::<B, F>(source, planes, bytes, f),
+            || each::<B, F>(source_rest, planes_rest, bytes, f),
+        );
+        return;
+    }
+    for (i, block) in source.chunks_exact(size_of::<B>()).enumerate() {
+        let part = |plane: &mut [u8], bytes: usize| i * bytes..(i * bytes + bytes).min(plane.len());
+        let ranges = [
+            part(planes.low, bytes[0]),
+            part(planes.high, bytes[1]),
+            part(planes.scale, bytes[2]),
+            part(planes.super_scale, bytes[3]),
+        ];
+        let [low, high, scale, super_scale] = ranges;
+        let planes = Planes {
+            low: &mut planes.low[low],
+            high: &mut planes.high[high],
+            scale: &mut planes.scale[scale],
+            super_scale: &mut planes.super_scale[super_scale],
+        };
+        f(&bytemuck::pod_read_unaligned(block), planes);
+    }
+}
+
+/// Bit `e` of `bits` is that of value `e`: 32 bits as [`bits_at_top`] has them.
+fn fifth_bits(bits: u32) -> [u8; 4] {
+    bits_at_top(&std::array::from_fn(|e| (bits >> e & 1) as u8))
+}
+
+/// Bit `7 − j` of byte `i` is that of value `4j + i`.
+fn bits_at_top(bits: &[u8; 32]) -> [u8; 4] {
+    std::array::from_fn(|i| (0..8).fold(0, |byte, j| byte | bits[4 * j + i] << (7 - j)))
+}
+
+/// Bits `7 − 2j` and `6 − 2j` of byte `4h + i` are those of value `16h + 4j + i`.
+fn pairs_at_top(pairs: &[u8; 32], out: &mut [u8]) {
+    for (pairs, out) in pairs.as_chunks::<16>().0.iter().zip(out.chunks_exact_mut(4)) {
+        pack_bytes(pairs, out, |j| 6 - 2 * j);
+    }
+}
+
+/// Byte `i` has value `4j + i` from bit `shift(j)` on.
+fn pack_bytes(values: &[u8; 16], out: &mut [u8], shift: impl Fn(usize) -> usize) {
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = (0..4).fold(0, |byte, j| byte | values[4 * j + i] << shift(j));
+    }
+}
+
+/// Two bits of each value, as Q2_K and Q3_K store them: of 128 values byte `l` of 32 has values
+/// `l`, `32 + l`, `64 + l`, `96 + l`.
+fn q2_k_codes(qs: &[u8; 64]) -> [u8; 256] {
+    std::array::from_fn(|e| qs[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3)
+}
+
+/// Of 64 values, byte `l` of 32 has value `l` low and value `32 + l` high; out come nibbles block by block.
+fn nibbles_by_block(qs: &[u8; 128], out: &mut [u8]) {
+    for (qs, out) in qs.as_chunks::<32>().0.iter().zip(out.chunks_exact_mut(32)) {
+        let (first, last) = out.split_at_mut(16);
+        for l in 0..16 {
+            first[l] = qs[l] & 15 | (qs[l + 16] & 15) << 4;
+            last[l] = qs[l] >> 4 | qs[l + 16] & 0xf0;
+        }
+    }
+}
+
+/// The same for 128 values, value `64 + l` high.
+fn nibbles_of_128(qs: &[u8], out: &mut [u8]) {
+    for (block, out) in out.chunks_exact_mut(16).enumerate() {
+        let (bytes, shift) = (&qs[block % 2 * 32..][..32], block / 2 * 4);
+        for (l, out) in out.iter_mut().enumerate() {
+            *out = bytes[l] >> shift & 15 | (bytes[l + 16] >> shift & 15) << 4;
+        }
+    }
+}
+
+/// `a₀ b₀ a₁ b₁ …`
+fn interleave(a: &[u8], b: &[u8], out: &mut [u8]) {
+    for ((a, b), out) in a.iter().zip(b).zip(out.chunks_exact_mut(2)) {
+        out.copy_from_slice(&[*a, *b]);
+    }
+}
+
+/// 32 codes of 6 bits, least significant bits first.
+fn six_bit_codes(qs: &[u8; 24]) -> [u8; 32] {
+    std::array::from_fn(|e| {
+        let (byte, bit) = (e * 6 / 8, e * 6 % 8);
+        let next = qs.get(byte + 1).copied().unwrap_or(0);
+        (u16::from_le_bytes([qs[byte], next]) >> bit & 63) as u8
+    })
+}

@@ -1,0 +1,71 @@
+//! `kernels/include/rf/params/batch.h`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::Address;
+
+/// Consecutive tokens of one sequence.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct Span {
+    /// Index into the arrays per token.
+    pub first_token: u32,
+    /// How many.
+    pub num_tokens: u32,
+    /// Tokens already in the cache: the position of the first one.
+    pub past_tokens: u32,
+    /// Index into [`Batch::pages`].
+    pub first_page: u32,
+}
+
+/// One step; everything that changes from step to step is behind the addresses.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct Batch {
+    /// `[num_tokens]` u32.
+    pub ids: Address,
+    /// `[num_tokens]` u32: `past_tokens` and the place in the span.
+    pub positions: Address,
+    /// `[num_tokens]` u32: the span of each token.
+    pub span_of: Address,
+    /// `[num_spans]` of [`Span`].
+    pub spans: Address,
+    /// Page numbers of all spans, u32.
+    pub pages: Address,
+    /// `[num_outputs]` u32: rows of the batch whose output is wanted.
+    pub output_rows: Address,
+    /// Tokens of all spans.
+    pub num_tokens: u32,
+    /// Spans.
+    pub num_spans: u32,
+    /// Rows of output.
+    pub num_outputs: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// The cache of one layer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct KvCache {
+    /// The first page.
+    pub pages: Address,
+    /// From one page to the next.
+    pub page_bytes: u64,
+    /// Offset of the layer's keys in a page, in bytes.
+    pub keys: u32,
+    /// Offset of the layer's values.
+    pub values: u32,
+    /// Offset of the layer's scales of keys (`q8_0`).
+    pub key_scales: u32,
+    /// Offset of the layer's scales of values (`q8_0`).
+    pub value_scales: u32,
+    /// Positions of a page.
+    pub page_tokens: u32,
+    /// Heads of keys and values.
+    pub num_kv_heads: u32,
+    /// Elements of a head.
+    pub head_dim: u32,
+    /// Storage format: 0 f32, 1 f16, 2 `q8_0`, 3 fp8.
+    pub kv_type: u32,
+}

@@ -1,0 +1,38 @@
+//! Twins of the structs in `kernels/include/rf/params/`: what a kernel is given.
+//!
+//! A kernel takes one of these by value; its fields have the layout of C, addresses are those of the
+//! device, null (0) switches off what is optional. `cargo xtask kernels --report --check` compares the
+//! sizes with those in the code objects.
+
+mod batch;
+mod matmul;
+mod matvec;
+mod weight;
+
+pub use batch::{Batch, KvCache, Span};
+pub use matmul::{MatmulParams, Projection};
+pub use matvec::{MatvecGluParams, MatvecParams};
+pub use weight::{Activations, Weight};
+
+/// An address in device memory.
+pub type Address = u64;
+
+/// Which kernel to launch, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Its symbol.
+    pub kernel: &'static str,
+    /// Workgroups in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a workgroup in x, y and z.
+    pub block: [u32; 3],
+    /// LDS beyond what the kernel declares.
+    pub lds_bytes: u32,
+}
+
+impl Launch {
+    /// A launch of `groups` workgroups of `threads`.
+    pub fn linear(kernel: &'static str, groups: usize, threads: u32) -> Self {
+        Self { kernel, grid: [groups as u32, 1, 1], block: [threads, 1, 1], lds_bytes: 0 }
+    }
+}
