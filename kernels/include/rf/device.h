@@ -264,12 +264,12 @@ RF_DEVICE float f16_high(u32 pair) { return (float)__builtin_bit_cast(f16, (u16)
 RF_DEVICE float f16_value(u16 bits) { return (float)__builtin_bit_cast(f16, bits); }
 RF_DEVICE float bf16_value(u16 bits) { return __builtin_bit_cast(float, (u32)bits << 16); }
 
-// ---- memory -------------------------------------------------------------------------------------------
-
-// A load that is read once and should not push other data out of the caches.
-template <typename T>
-RF_DEVICE T load(const void *base, u64 byte_offset) {
-    return *reinterpret_cast<const T *>(static_cast<const u8 *>(base) + byte_offset);
+// The same value, of which the compiler knows nothing.
+RF_DEVICE u32 opaque(u32 value) {
+#if RF_AMD
+    asm("" : "+v"(value));
+#endif
+    return value;
 }
 
 } // namespace rf

@@ -3,6 +3,7 @@
 // The planes that hold a matrix are described in params/weight.h; crates/rf-kernels/src/pack.rs writes them and
 // this file reads them. A format F has
 //
+//   F::NUMBER           its place in DType::ALL of rf-quant
 //   F::LOW, F::HIGH     bytes per block of 32 columns in the planes `low` and `high`
 //   F::SCALE, F::SUPER  bytes per block in `scale`, per 256 columns in `super`
 //   F::Raw              what a lane loads for one block; F::fetch(row, block) loads it, `row` from row_of
@@ -37,11 +38,11 @@ RF_DEVICE T at(const void *plane, u32 index) {
 
 // The planes from one row on; `blocks` are those of a row.
 template <typename F>
-RF_DEVICE RfWeight row_of(const RfWeight &w, u64 row, u32 blocks) {
-    u64 first = row * blocks;
+RF_DEVICE RfWeight row_of(const RfWeight &w, u32 row, u32 blocks) {
+    u64 first = (u64)row * blocks;
     return {static_cast<const u8 *>(w.low) + first * F::LOW, static_cast<const u8 *>(w.high) + first * F::HIGH,
             static_cast<const u8 *>(w.scale) + first * F::SCALE,
-            static_cast<const u8 *>(w.super) + first / 8 * F::SUPER};
+            static_cast<const u8 *>(w.super) + (u64)row * (blocks / 8) * F::SUPER};
 }
 
 namespace detail {
@@ -72,6 +73,7 @@ RF_DEVICE BlockScales scale_and_minimum(float scale, float minimum) {
 
 // The four least significant bits of a value, for Q4_0 sign-inverted so that they are two's complement.
 struct Q4_0 {
+    static constexpr u32 NUMBER = 3;
     static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 0;
     static constexpr bool MINIMA = false, HALVES = false;
     static constexpr u32 PARTS = 1;
@@ -95,6 +97,7 @@ struct Q4_0 {
 
 // Values 0 … 15; scale and minimum (with its sign turned) side by side.
 struct Q4_1 {
+    static constexpr u32 NUMBER = 4;
     static constexpr u32 LOW = 16, HIGH = 0, SCALE = 4, SUPER = 0;
     static constexpr bool MINIMA = true, HALVES = false;
     static constexpr u32 PARTS = 1;
@@ -113,6 +116,7 @@ struct Q4_1 {
 
 // Five bits, two's complement, moved up by three.
 struct Q5_0 {
+    static constexpr u32 NUMBER = 5;
     static constexpr u32 LOW = 16, HIGH = 4, SCALE = 2, SUPER = 0;
     static constexpr bool MINIMA = false, HALVES = false;
     static constexpr u32 PARTS = 1;
@@ -137,6 +141,7 @@ struct Q5_0 {
 
 // Values 0 … 31.
 struct Q5_1 {
+    static constexpr u32 NUMBER = 6;
     static constexpr u32 LOW = 16, HIGH = 4, SCALE = 4, SUPER = 0;
     static constexpr bool MINIMA = true, HALVES = false;
     static constexpr u32 PARTS = 1;
@@ -159,6 +164,7 @@ struct Q5_1 {
 
 // Bytes as they are; the first 16 of every block in `low`, the last 16 in `high`.
 struct Q8_0 {
+    static constexpr u32 NUMBER = 7;
     static constexpr u32 LOW = 16, HIGH = 16, SCALE = 2, SUPER = 0;
     static constexpr bool MINIMA = false, HALVES = false;
     static constexpr u32 PARTS = 1;
@@ -184,6 +190,7 @@ struct Q8_0 {
 // Two bits: bits 2j and 2j + 1 of byte i of word h belong to column 16h + 4j + i. One byte per 16 columns: the
 // scale in the low nibble, the minimum in the high one; d and dmin per 256.
 struct Q2_K {
+    static constexpr u32 NUMBER = 8;
     static constexpr u32 LOW = 8, HIGH = 0, SCALE = 2, SUPER = 4;
     static constexpr bool MINIMA = true, HALVES = true;
     static constexpr u32 PARTS = 1;
@@ -208,6 +215,7 @@ struct Q2_K {
 
 // Three bits, two's complement, at the top: one in `high`, two in `low`. A signed byte per 16 columns, d per 256.
 struct Q3_K {
+    static constexpr u32 NUMBER = 9;
     static constexpr u32 LOW = 8, HIGH = 4, SCALE = 2, SUPER = 2;
     static constexpr bool MINIMA = false, HALVES = true;
     static constexpr u32 PARTS = 1;
@@ -235,6 +243,7 @@ struct Q3_K {
 
 // Values 0 … 15; six-bit scale and minimum in a byte each; d and dmin per 256.
 struct Q4_K {
+    static constexpr u32 NUMBER = 10;
     static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 4;
     static constexpr bool MINIMA = true, HALVES = false;
     static constexpr u32 PARTS = 1;
@@ -255,6 +264,7 @@ struct Q4_K {
 
 // As Q4_K, with a fifth bit.
 struct Q5_K {
+    static constexpr u32 NUMBER = 11;
     static constexpr u32 LOW = 16, HIGH = 4, SCALE = 2, SUPER = 4;
     static constexpr bool MINIMA = true, HALVES = false;
     static constexpr u32 PARTS = 1;
@@ -280,6 +290,7 @@ struct Q5_K {
 
 // Six bits, two's complement, moved up by two. A signed byte per 16 columns, d per 256.
 struct Q6_K {
+    static constexpr u32 NUMBER = 12;
     static constexpr u32 LOW = 16, HIGH = 8, SCALE = 2, SUPER = 2;
     static constexpr bool MINIMA = false, HALVES = true;
     static constexpr u32 PARTS = 1;
@@ -317,6 +328,7 @@ RF_DEVICE float e8m0(u8 e) {
 
 // Codes of a sign and three bits of magnitude, E2M1: twice the value is 0 1 2 3 4 6 8 12.
 struct Mxfp4 {
+    static constexpr u32 NUMBER = 13;
     static constexpr u32 LOW = 16, HIGH = 0, SCALE = 1, SUPER = 0;
     static constexpr bool MINIMA = false, HALVES = false;
     static constexpr u32 PARTS = 1;
@@ -375,6 +387,7 @@ RF_DEVICE u32 negate(u32 magnitude, u32 sign) {
 
 // E2M3: eight times the value is at most 60.
 struct Mxfp6E2M3 {
+    static constexpr u32 NUMBER = 14;
     static constexpr u32 LOW = 16, HIGH = 8, SCALE = 1, SUPER = 0;
     static constexpr bool MINIMA = false, HALVES = false;
     static constexpr u32 PARTS = 1;
@@ -400,6 +413,7 @@ struct Mxfp6E2M3 {
 
 // E3M2: sixteen times the value is at most 448. Exponents 0 … 4 give up to 56, larger ones multiples of 16.
 struct Mxfp6E3M2 {
+    static constexpr u32 NUMBER = 15;
     static constexpr u32 LOW = 16, HIGH = 8, SCALE = 1, SUPER = 0;
     static constexpr bool MINIMA = false, HALVES = false;
     static constexpr u32 PARTS = 2;

@@ -8,6 +8,7 @@
 //   scale  per block of 32 columns
 //   super  per 256 columns (K-quants)
 //
+// Behind the last row of every plane is room for 8 more rows: kernels read them, and use nothing of it.
 // kernels/include/rf/formats.h says what is in them for each format. F32, F16 and BF16 have `low` alone.
 struct RfWeight {
     const void *low;

@@ -1,0 +1,209 @@
+// Matrix × vector for quantised weights: the product that decode is made of.
+//
+// A lane takes a block of 32 columns of a row at a time, so that a wave reads 512 consecutive bytes of 4-bit
+// weights by one instruction; a wave takes ROWS rows, which share the activations, and keeps their sums to
+// itself: no LDS, no barrier. Bytes moved: the weights once; activations come from the caches. Work per block and
+// row: 8 dot4, the unpacking (3 operations per 8 weights of 4 bits) and some 4 of f32.
+#pragma once
+
+#include "rf/formats.h"
+#include "rf/params/matvec.h"
+
+namespace rf {
+
+constexpr u32 MATVEC_WAVES = 8;
+constexpr u32 MATVEC_THREADS = MATVEC_WAVES * WAVE;
+
+// Steps whose loads a wave has in flight together. An AMD SIMD has up to 16 waves to switch between, an NVIDIA
+// scheduler with so few rows only two or three.
+#if RF_AMD
+constexpr u32 MATVEC_STEPS = 1;
+#else
+constexpr u32 MATVEC_STEPS = 2;
+#endif
+
+// One block of a row of activations.
+struct ActivationBlock {
+    u32x4 first;
+    u32x4 last;
+    f32x2 meta; // d, d·Σq
+
+    RF_DEVICE_MEMBER static ActivationBlock fetch(const i8 *q, const float *meta, u32 columns, u32 block) {
+        return {at<u32x4>(q, block), at<u32x4>(q + columns / 2, block), at<f32x2>(meta, block)};
+    }
+    RF_DEVICE_MEMBER u32 word(u32 j) const { return j < 4 ? first[j] : last[j - 4]; }
+};
+
+// Σ w·x over a block: scale · d · Σ q_w·q_x − minimum · d · Σ q_x, with a scale per half where F has that.
+template <typename F>
+RF_DEVICE float block_dot(const u32 w[8], const u32 large[8], const BlockScales &s, const ActivationBlock &x) {
+    if constexpr (F::HALVES) {
+        i32 first = 0, last = 0;
+        for (u32 j = 0; j < 4; j++) {
+            first = dot4(w[j], x.word(j), first);
+            last = dot4(w[j + 4], x.word(j + 4), last);
+        }
+        float sum = fma(s.scale[0], (float)first, s.scale[1] * (float)last);
+        if constexpr (F::MINIMA) {
+            i32 first_sum = 0, last_sum = 0;
+            for (u32 j = 0; j < 4; j++) {
+                first_sum = dot4(0x01010101u, x.word(j), first_sum);
+                last_sum = dot4(0x01010101u, x.word(j + 4), last_sum);
+            }
+            sum -= fma(s.minimum[0], (float)first_sum, s.minimum[1] * (float)last_sum);
+        }
+        return sum * x.meta[0];
+    } else {
+        i32 dot = 0;
+        for (u32 j = 0; j < 8; j++) dot = dot4(w[j], x.word(j), dot);
+        if constexpr (F::PARTS == 2) {
+            i32 more = 0;
+            for (u32 j = 0; j < 8; j++) more = dot4(large[j], x.word(j), more);
+            dot += F::LARGE * more;
+        }
+        float sum = s.scale[0] * x.meta[0] * (float)dot;
+        if constexpr (F::MINIMA) sum = fma(-s.minimum[0], x.meta[1], sum);
+        return sum;
+    }
+}
+
+// One step of a wave: block `block` of ROWS rows of weights and of TOKENS rows of activations.
+template <typename F, u32 ROWS, u32 TOKENS>
+RF_DEVICE void accumulate(float (&sums)[ROWS][TOKENS], const typename F::Raw (&raw)[ROWS],
+                          const ActivationBlock (&x)[TOKENS]) {
+    for (u32 r = 0; r < ROWS; r++) {
+        u32 w[8], large[8];
+        F::unpack(raw[r], w);
+        if constexpr (F::PARTS == 2) F::unpack_large(raw[r], large);
+        BlockScales scales = F::scales(raw[r]);
+        for (u32 t = 0; t < TOKENS; t++) sums[r][t] += block_dot<F>(w, large, scales, x[t]);
+    }
+}
+
+template <u32 TOKENS>
+RF_DEVICE void fetch_activations(ActivationBlock (&block_x)[TOKENS], const RfActivations &x, u32 columns, u32 block) {
+    for (u32 t = 0; t < TOKENS; t++)
+        block_x[t] = ActivationBlock::fetch(x.q + (u64)t * columns, x.meta + (u64)t * (columns / 16), columns, block);
+}
+
+// STEPS steps of a wave from block `first` on.
+template <typename F, u32 STEPS, u32 ROWS, u32 TOKENS>
+RF_DEVICE void steps(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight)[ROWS], const RfActivations &x,
+                     u32 columns, u32 first) {
+    // The offset of every load: left to itself the compiler makes an address of 64 bits for each.
+    u32 block = opaque(first);
+    typename F::Raw raw[STEPS][ROWS];
+    for (u32 i = 0; i < STEPS; i++)
+        for (u32 r = 0; r < ROWS; r++) raw[i][r] = F::fetch(row_weight[r], block + i * WAVE);
+    for (u32 i = 0; i < STEPS; i++) {
+        ActivationBlock block_x[TOKENS];
+        fetch_activations(block_x, x, columns, block + i * WAVE);
+        accumulate<F>(sums, raw[i], block_x);
+    }
+}
+
+// sums[r][t] = Σ over the columns of rows that may lie anywhere, the same in every lane.
+template <typename F, u32 ROWS, u32 TOKENS>
+RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight)[ROWS], const RfActivations &x,
+                        u32 columns) {
+    u32 blocks = columns / 32;
+    for (u32 r = 0; r < ROWS; r++)
+        for (u32 t = 0; t < TOKENS; t++) sums[r][t] = 0.0f;
+    u32 first = lane();
+    // Several steps at a time have their loads in flight together, as far as there are registers.
+    constexpr u32 STEPS = TOKENS == 1 ? MATVEC_STEPS : 1;
+    for (; STEPS > 1 && first + (STEPS - 1) * WAVE < blocks; first += STEPS * WAVE)
+        steps<F, STEPS>(sums, row_weight, x, columns, first);
+    for (; first < blocks; first += WAVE) steps<F, 1>(sums, row_weight, x, columns, first);
+    for (u32 r = 0; r < ROWS; r++)
+        for (u32 t = 0; t < TOKENS; t++) sums[r][t] = wave_sum(sums[r][t]);
+}
+
+// The planes of ROWS neighbouring rows. Planes have room behind their last row (see params/weight.h), so that a
+// wave need not ask where they end.
+template <typename F, u32 ROWS, u32 ALL>
+RF_DEVICE void neighbours(RfWeight (&row_weight)[ALL], u32 at, const RfWeight &weight, u32 row, u32 blocks) {
+    row_weight[at] = row_of<F>(weight, row, blocks);
+    for (u32 r = 1; r < ROWS; r++) row_weight[at + r] = row_of<F>(row_weight[at + r - 1], 1, blocks);
+}
+
+// Lane r of the wave writes row `row + r` of a projection, of all tokens.
+template <u32 ROWS, u32 TOKENS>
+RF_DEVICE void write_rows(const float (&sums)[ROWS][TOKENS], const RfProjection &to, const float *residual, u32 row,
+                          u32 tokens) {
+    u32 mine = row + lane();
+    if (lane() >= ROWS || mine >= to.rows) return;
+    float bias = to.bias ? to.bias[mine] : 0.0f;
+    for (u32 t = 0; t < TOKENS; t++) {
+        if (t >= tokens) return;
+        float value = sums[0][t];
+        for (u32 r = 1; r < ROWS; r++) value = lane() == r ? sums[r][t] : value;
+        value += bias;
+        u64 index = (u64)t * to.rows + mine;
+        if (residual) value += residual[index];
+        to.out[index] = value;
+    }
+}
+
+// The projection and its first row that a workgroup works on: workgroups are dealt to the projections in order.
+struct Place {
+    u32 projection;
+    u32 row;
+};
+RF_DEVICE Place place_of(const RfProjection *projections, u32 count, u32 group, u32 rows_per_group) {
+    u32 p = 0;
+    for (; p + 1 < count; p++) {
+        u32 groups = (projections[p].rows + rows_per_group - 1) / rows_per_group;
+        if (group < groups) break;
+        group -= groups;
+    }
+    return {p, group * rows_per_group};
+}
+
+// One wave of a product. With a route, group_y is the slot: one token, one expert.
+template <typename F, u32 ROWS, u32 TOKENS>
+RF_DEVICE void matvec_rows(const RfMatvecParams &p, const RfProjection &projection, u32 first_row) {
+    u32 row = first_row + wave() * ROWS;
+    if (row >= projection.rows) return;
+    float sums[ROWS][TOKENS];
+    RfWeight row_weight[ROWS];
+    if (TOKENS == 1 && p.route) {
+        u32 slot = group_y(), token = slot / p.used;
+        u32 expert = (u32)p.route[token * 2 * p.used + slot % p.used];
+        u64 x_row = p.shared_x ? token : slot;
+        RfActivations x{p.x_q8.q + x_row * p.columns, p.x_q8.meta + x_row * (p.columns / 16)};
+        RfProjection to = projection;
+        to.out += (u64)slot * projection.rows;
+        neighbours<F, ROWS>(row_weight, 0, projection.weight, expert * projection.rows + row, p.columns / 32);
+        row_sums<F>(sums, row_weight, x, p.columns);
+        write_rows(sums, to, nullptr, row, 1);
+        return;
+    }
+    neighbours<F, ROWS>(row_weight, 0, projection.weight, row, p.columns / 32);
+    row_sums<F>(sums, row_weight, p.x_q8, p.columns);
+    write_rows(sums, projection, p.residual, row, p.tokens);
+}
+
+// Rows of a wave, so that sums and unpacked weights of all tokens find room in registers.
+template <typename F, u32 TOKENS>
+constexpr u32 MATVEC_ROWS = (TOKENS <= 2 ? 4 : 2) / F::PARTS;
+
+// One workgroup of a product whose projections have one format.
+template <typename F, u32 TOKENS>
+RF_DEVICE void matvec(const RfMatvecParams &p) {
+    constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
+    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
+    matvec_rows<F, ROWS, TOKENS>(p, p.projections[place.projection], place.row);
+}
+
+// The same for one token, with a format for each projection. The branch is the same for all of a workgroup.
+template <typename... FORMATS>
+RF_DEVICE void matvec_mixed(const RfMatvecParams &p) {
+    constexpr u32 ROWS = 4;
+    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
+    const RfProjection &projection = p.projections[place.projection];
+    (void)((projection.format == FORMATS::NUMBER &&
+            (matvec_rows<FORMATS, ROWS, 1>(p, projection, place.row), true)) || ...);
+}
+
+} // namespace rf

@@ -1,0 +1,78 @@
+// Matrix × vector for F32, F16 and BF16 weights.
+//
+// A lane takes 16 bytes of a row at a time and multiplies in f32; otherwise as rf/matvec.h. Rows whose size is no
+// multiple of 16 bytes are read element by element. Bytes moved: the weights once.
+#pragma once
+
+#include "rf/matvec.h"
+
+namespace rf {
+
+struct F32 {
+    using Element = float;
+    RF_DEVICE_MEMBER static float value(float bits) { return bits; }
+};
+struct F16 {
+    using Element = u16;
+    RF_DEVICE_MEMBER static float value(u16 bits) { return f16_value(bits); }
+};
+struct BF16 {
+    using Element = u16;
+    RF_DEVICE_MEMBER static float value(u16 bits) { return bf16_value(bits); }
+};
+
+template <typename F, u32 ROWS, u32 TOKENS>
+RF_DEVICE void float_row_sums(float (&sums)[ROWS][TOKENS], const void *weight, u32 row, const float *x, u32 columns) {
+    using Element = typename F::Element;
+    constexpr u32 N = 16 / sizeof(Element);
+    typedef Element Piece __attribute__((ext_vector_type(N)));
+    for (u32 r = 0; r < ROWS; r++)
+        for (u32 t = 0; t < TOKENS; t++) sums[r][t] = 0.0f;
+    const Element *rows = static_cast<const Element *>(weight) + (u64)row * columns;
+    if (columns % N == 0) {
+        for (u32 first = lane(); first < columns / N; first += WAVE) {
+            u32 piece = opaque(first);
+            Piece raw[ROWS];
+            for (u32 r = 0; r < ROWS; r++) raw[r] = at<Piece>(rows + (u64)r * columns, piece);
+            for (u32 t = 0; t < TOKENS; t++) {
+                f32x4 x_piece[N / 4];
+                for (u32 i = 0; i < N / 4; i++) x_piece[i] = at<f32x4>(x + (u64)t * columns, piece * (N / 4) + i);
+                for (u32 r = 0; r < ROWS; r++)
+                    for (u32 i = 0; i < N; i++)
+                        sums[r][t] = fma(F::value(raw[r][i]), x_piece[i / 4][i % 4], sums[r][t]);
+            }
+        }
+    } else {
+        for (u32 c = lane(); c < columns; c += WAVE)
+            for (u32 t = 0; t < TOKENS; t++)
+                for (u32 r = 0; r < ROWS; r++)
+                    sums[r][t] = fma(F::value(rows[(u64)r * columns + c]), x[(u64)t * columns + c], sums[r][t]);
+    }
+    for (u32 r = 0; r < ROWS; r++)
+        for (u32 t = 0; t < TOKENS; t++) sums[r][t] = wave_sum(sums[r][t]);
+}
+
+template <typename F, u32 TOKENS>
+RF_DEVICE void matvec_float(const RfMatvecParams &p) {
+    constexpr u32 ROWS = TOKENS <= 4 ? 4 : 2;
+    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
+    const RfProjection &projection = p.projections[place.projection];
+    u32 row = place.row + wave() * ROWS;
+    if (row >= projection.rows) return;
+    float sums[ROWS][TOKENS];
+    if (TOKENS == 1 && p.route) {
+        u32 slot = group_y(), token = slot / p.used;
+        u32 expert = (u32)p.route[token * 2 * p.used + slot % p.used];
+        u64 x_row = p.shared_x ? token : slot;
+        RfProjection to = projection;
+        to.out += (u64)slot * projection.rows;
+        float_row_sums<F>(sums, projection.weight.low, expert * projection.rows + row, p.x_f32 + x_row * p.columns,
+                          p.columns);
+        write_rows(sums, to, nullptr, row, 1);
+        return;
+    }
+    float_row_sums<F>(sums, projection.weight.low, row, p.x_f32, p.columns);
+    write_rows(sums, projection, p.residual, row, p.tokens);
+}
+
+} // namespace rf
