@@ -1,0 +1,187 @@
+//! Level 2: the foreign functions as Rust functions that return [`Result`], grouped by noun.
+//!
+//! Here the two platforms become one: where their APIs differ, a function of this level chooses.
+//! Lifetimes and threads are still the caller's business, hence `unsafe` wherever a handle or an
+//! address goes in. One contract holds for all of these functions:
+//!
+//! - handles were made by the same [`Api`] and are not destroyed yet;
+//! - addresses and lengths lie within one live allocation, and stay so until the work is done;
+//! - the context the objects belong to is current on the calling thread.
+
+#![expect(unsafe_code, reason = "foreign functions are called here")]
+
+use std::{
+    ffi::{CStr, c_char},
+    path::PathBuf,
+    ptr,
+};
+
+use libloading::Library;
+
+use crate::{
+    Error, Platform,
+    sys::{Entry, Functions, Status, constants, library},
+};
+
+/// Calls a row of the table by name; its status becomes a [`Result`].
+macro_rules! call {
+    ($api:expr, $name:ident($($arg:expr),* $(,)?)) => {{
+        let entry = &$api.functions.$name;
+        let function = $api.pointer(entry)?;
+        // SAFETY: the caller keeps this level's contract; out-pointers come from references.
+        let status = unsafe { function($($arg),*) };
+        $api.check(entry.symbol, status)
+    }};
+}
+
+pub(crate) mod context;
+pub(crate) mod device;
+pub(crate) mod event;
+pub(crate) mod graph;
+pub(crate) mod memory;
+pub(crate) mod module;
+pub(crate) mod stream;
+
+/// The functions of one loaded library.
+#[derive(Debug)]
+pub(crate) struct Api {
+    pub(crate) platform: Platform,
+    pub(crate) functions: Functions,
+    pub(crate) library_path: PathBuf,
+}
+
+impl Api {
+    /// Loads the platform's library and starts it. No device is no failure.
+    pub(crate) fn load(platform: Platform, search: &library::Search) -> Result<Self, Error> {
+        let (library, library_path) = library::open(platform, search)?;
+        let functions = Functions::resolve(platform, &library);
+        // Unloading a GPU driver while its threads run ends the process, so it stays to the end.
+        std::mem::forget::<Library>(library);
+        let api = Self { platform, functions, library_path };
+        api.check_core()?;
+        match call!(api, init(0)) {
+            Err(error) if error.status() == Some(constants::NO_DEVICE) => Ok(api),
+            outcome => outcome.map(|()| api),
+        }
+    }
+
+    /// A library without these is of no use, and better refused at once than in the middle.
+    fn check_core(&self) -> Result<(), Error> {
+        let functions = &self.functions;
+        self.pointer(&functions.init)?;
+        self.pointer(&functions.device_count)?;
+        self.pointer(&functions.device)?;
+        self.pointer(&functions.device_attribute)?;
+        self.pointer(&functions.allocate)?;
+        self.pointer(&functions.free)?;
+        self.pointer(&functions.copy_to_device)?;
+        self.pointer(&functions.copy_to_host)?;
+        self.pointer(&functions.stream_create)?;
+        self.pointer(&functions.stream_destroy)?;
+        self.pointer(&functions.stream_synchronize)?;
+        self.pointer(&functions.module_unload)?;
+        self.pointer(&functions.module_function)?;
+        self.pointer(&functions.launch)?;
+        match self.platform {
+            Platform::Amd => {
+                self.pointer(&functions.hip_set_device)?;
+                self.pointer(&functions.hip_module_load)?;
+            }
+            Platform::Nvidia => {
+                self.pointer(&functions.cuda_primary_context_retain)?;
+                self.pointer(&functions.cuda_primary_context_release)?;
+                self.pointer(&functions.cuda_context_set_current)?;
+                self.pointer(&functions.cuda_module_load)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn pointer<F: Copy>(&self, entry: &Entry<F>) -> Result<F, Error> {
+        entry.pointer.ok_or_else(|| Error::MissingSymbol {
+            symbol: entry.symbol,
+            library: self.library_path.clone(),
+        })
+    }
+
+    pub(crate) fn check(&self, function: &'static str, status: Status) -> Result<(), Error> {
+        if status == constants::SUCCESS {
+            return Ok(());
+        }
+        let (name, text) = self.describe(status);
+        Err(Error::Status { function, status, name, text })
+    }
+
+    /// The status' name and description in the runtime's words.
+    pub(crate) fn describe(&self, status: Status) -> (String, String) {
+        let functions = &self.functions;
+        let (name, text) = match self.platform {
+            Platform::Amd => (
+                hip_text(&functions.hip_error_name, status),
+                hip_text(&functions.hip_error_text, status),
+            ),
+            Platform::Nvidia => (
+                cuda_text(&functions.cuda_error_name, status),
+                cuda_text(&functions.cuda_error_text, status),
+            ),
+        };
+        let unknown = || "no description".to_owned();
+        (name.unwrap_or_else(|| "unknown status".to_owned()), text.unwrap_or_else(unknown))
+    }
+
+    /// Version numbers as the runtime packs them: (runtime, driver).
+    pub(crate) fn versions(&self) -> Result<(Option<i32>, i32), Error> {
+        let mut driver = 0;
+        call!(self, driver_version(&raw mut driver))?;
+        if self.functions.runtime_version.pointer.is_none() {
+            return Ok((None, driver));
+        }
+        let mut runtime = 0;
+        call!(self, runtime_version(&raw mut runtime))?;
+        Ok((Some(runtime), driver))
+    }
+}
+
+fn hip_text(
+    entry: &Entry<unsafe extern "C" fn(Status) -> *const c_char>,
+    status: Status,
+) -> Option<String> {
+    let function = entry.pointer?;
+    // SAFETY: takes any number.
+    let text = unsafe { function(status) };
+    // SAFETY: points to a string constant of the library.
+    unsafe { static_text(text) }
+}
+
+fn cuda_text(
+    entry: &Entry<unsafe extern "C" fn(Status, *mut *const c_char) -> Status>,
+    status: Status,
+) -> Option<String> {
+    let function = entry.pointer?;
+    let mut text = ptr::null();
+    // SAFETY: takes any number; `text` is written only with a string constant's address.
+    let outcome = unsafe { function(status, &raw mut text) };
+    if outcome != constants::SUCCESS {
+        return None;
+    }
+    // SAFETY: points to a string constant of the library.
+    unsafe { static_text(text) }
+}
+
+/// # Safety
+///
+/// `text` is null or a zero-terminated string.
+unsafe fn static_text(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
+}
+
+/// The text up to the first zero byte.
+fn text_of(buffer: &[u8]) -> String {
+    let end = buffer.iter().position(|&byte| byte == 0).unwrap_or(buffer.len());
+    String::from_utf8_lossy(&buffer[..end]).trim().to_owned()
+}

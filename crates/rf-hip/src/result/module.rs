@@ -1,0 +1,138 @@
+//! Modules, their functions, launches.
+
+use std::ffi::{CStr, c_int, c_void};
+
+use super::{Api, text_of};
+use crate::{
+    Error, LaunchConfig, Platform,
+    sys::{FunctionHandle, ModuleHandle, StreamHandle, constants},
+};
+
+/// Room for what the compiler of PTX has to say.
+const LOG_BYTES: usize = 16 << 10;
+
+/// Loads a code object (AMD), or a cubin or zero-terminated PTX text (NVIDIA).
+///
+/// # Safety
+///
+/// See [`super`]; the image is what it claims to be in its headers.
+pub(crate) unsafe fn load(api: &Api, image: *const c_void) -> Result<ModuleHandle, Error> {
+    let mut module = ModuleHandle::NULL;
+    let mut log = Vec::new();
+    let outcome = match api.platform {
+        Platform::Amd => call!(api, hip_module_load(&raw mut module, image)),
+        Platform::Nvidia => {
+            log.resize(LOG_BYTES, 0u8);
+            let mut options =
+                [constants::JIT_ERROR_LOG_BUFFER, constants::JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+            // The driver takes the size as a number in a pointer's place.
+            let mut values =
+                [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(LOG_BYTES)];
+            call!(
+                api,
+                cuda_module_load(
+                    &raw mut module,
+                    image,
+                    options.len() as u32,
+                    options.as_mut_ptr(),
+                    values.as_mut_ptr(),
+                )
+            )
+        }
+    };
+    match outcome {
+        Ok(()) => Ok(module),
+        Err(Error::Status { function, status, name, text: _ }) => {
+            Err(Error::Module { function, status, name, log: text_of(&log) })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// # Safety
+///
+/// See [`super`]; neither the module nor its functions are used again.
+pub(crate) unsafe fn unload(api: &Api, module: ModuleHandle) -> Result<(), Error> {
+    call!(api, module_unload(module))
+}
+
+/// # Safety
+///
+/// See [`super`].
+pub(crate) unsafe fn function(
+    api: &Api,
+    module: ModuleHandle,
+    name: &CStr,
+) -> Result<FunctionHandle, Error> {
+    let mut function = FunctionHandle::NULL;
+    call!(api, module_function(&raw mut function, module, name.as_ptr()))?;
+    Ok(function)
+}
+
+/// # Safety
+///
+/// See [`super`].
+pub(crate) unsafe fn attribute(
+    api: &Api,
+    function: FunctionHandle,
+    attribute: c_int,
+) -> Result<c_int, Error> {
+    let mut value = 0;
+    call!(api, function_attribute(&raw mut value, attribute, function))?;
+    Ok(value)
+}
+
+/// Lets launches ask for up to this many bytes of dynamic LDS.
+///
+/// HIP's call of this name wants the address of a host-side stub, which a function of a module does
+/// not have; nor does AMD ask for leave, its limit being the hardware's.
+///
+/// # Safety
+///
+/// See [`super`].
+pub(crate) unsafe fn set_max_dynamic_lds_bytes(
+    api: &Api,
+    function: FunctionHandle,
+    bytes: c_int,
+) -> Result<(), Error> {
+    match api.platform {
+        Platform::Amd => Ok(()),
+        Platform::Nvidia => {
+            let attribute = constants::FUNCTION_MAX_DYNAMIC_LDS_BYTES;
+            call!(api, cuda_function_set_attribute(function, attribute, bytes))
+        }
+    }
+}
+
+/// How many workgroups fit on one compute unit at a time.
+///
+/// # Safety
+///
+/// See [`super`].
+pub(crate) unsafe fn max_workgroups(
+    api: &Api,
+    function: FunctionHandle,
+    block_size: c_int,
+    lds_bytes: usize,
+) -> Result<c_int, Error> {
+    let mut count = 0;
+    call!(api, function_max_workgroups(&raw mut count, function, block_size, lds_bytes))?;
+    Ok(count)
+}
+
+/// # Safety
+///
+/// See [`super`]; `params` is what the function declares as its only argument, and the addresses in
+/// it fit what the function does with them.
+pub(crate) unsafe fn launch(
+    api: &Api,
+    function: FunctionHandle,
+    config: &LaunchConfig,
+    stream: StreamHandle,
+    params: *const c_void,
+) -> Result<(), Error> {
+    let ([gx, gy, gz], [bx, by, bz]) = (config.grid, config.block);
+    let mut arguments = [params.cast_mut()];
+    let (arguments, extra) = (arguments.as_mut_ptr(), std::ptr::null_mut());
+    call!(api, launch(function, gx, gy, gz, bx, by, bz, config.lds_bytes, stream, arguments, extra))
+}

@@ -1,0 +1,77 @@
+//! Host memory that kernels read and write where it is.
+
+use std::{
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+};
+
+use bytemuck::Pod;
+
+use super::{HostMemory, size_bytes};
+use crate::{Context, Error, result::memory as raw};
+
+/// `len` elements of host memory that kernels can address; zero at first. For little data that goes
+/// one way: each access crosses the bus.
+///
+/// Only kernels touch it from the other side, and whoever launches one promises that it does not
+/// write what the host looks at meanwhile: see [`Stream::launch`](crate::Stream::launch).
+#[derive(Debug)]
+pub struct MappedBuffer<T> {
+    memory: HostMemory,
+    device_address: u64,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Pod> MappedBuffer<T> {
+    /// A buffer of zero bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], or what the runtime's calls return; [`Error::is_unsupported`] where it
+    /// has no mapped memory.
+    pub fn new(context: &Context, len: usize) -> Result<Self, Error> {
+        let bytes = size_bytes::<T>(len)?;
+        let memory = HostMemory::zeroed(context, bytes, true)?;
+        let device_address = match bytes {
+            0 => 0,
+            // SAFETY: allocated as mapped, above.
+            _ => unsafe { raw::host_device_address(context.enter()?, memory.pointer) }?,
+        };
+        Ok(Self { memory, device_address, len, element: PhantomData })
+    }
+
+    /// One element, read from memory here and now: for a value that a kernel is expected to write.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`]
+    pub fn read_volatile(&self, index: usize) -> Result<T, Error> {
+        super::check_range(index, 1, self.len)?;
+        // SAFETY: in bounds, initialised, and any bytes are a `T`.
+        Ok(unsafe { self.memory.start::<T>().add(index).read_volatile() })
+    }
+}
+
+impl<T> MappedBuffer<T> {
+    /// Where kernels find the buffer; 0 where empty.
+    pub fn device_address(&self) -> u64 {
+        self.device_address
+    }
+}
+
+impl<T: Pod> Deref for MappedBuffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `len` initialised elements.
+        unsafe { std::slice::from_raw_parts(self.memory.start(), self.len) }
+    }
+}
+
+impl<T: Pod> DerefMut for MappedBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: `len` initialised elements, borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.start(), self.len) }
+    }
+}

@@ -1,0 +1,34 @@
+//! Level 3: owned objects that keep what they stand on alive.
+//!
+//! Every object holds its [`Context`](crate::Context), so none outlives it. Every call makes that
+//! context current first, so objects may be used from any thread.
+
+#![expect(unsafe_code, reason = "the contracts of the result level are kept here")]
+
+mod context;
+mod device;
+mod event;
+mod memory;
+mod module;
+mod runtime;
+mod stream;
+
+pub use context::{Context, SyncMode};
+pub use device::{Device, DeviceInfo};
+pub use event::Event;
+pub use memory::{DeviceBuffer, MappedBuffer, PinnedBuffer};
+pub use module::{Function, FunctionInfo, Module};
+pub use runtime::{Platform, Runtime, Version, Versions};
+pub use stream::{LaunchConfig, Stream};
+
+use crate::Error;
+
+/// A failure in a drop has nowhere to go but the log. On a lost device everything fails, which
+/// whoever used it has been told.
+fn report_drop(what: &str, outcome: Result<(), Error>) {
+    match outcome {
+        Ok(()) => {}
+        Err(error) if error.is_device_lost() => tracing::debug!("dropping {what}: {error}"),
+        Err(error) => tracing::warn!("dropping {what}: {error}"),
+    }
+}
