@@ -136,7 +136,11 @@ RF_DEVICE u32 xor_lane(u32 value) {
     if constexpr (MASK < 16) {
         return (u32)__builtin_amdgcn_update_dpp(0, (i32)value, 0x160 | MASK, 0xf, 0xf, true); // row_xmask
     } else if constexpr (MASK == 16) {
-        return (u32)__builtin_amdgcn_permlanex16(0, value, 0x76543210u, 0xfedcba98u, false, false);
+        u32 other = __builtin_amdgcn_permlanex16(0, value, 0x76543210u, 0xfedcba98u, false, false);
+        // LLVM 19 does not know that the instruction is convergent and sinks it into branches of fewer lanes; it
+        // does know of an assembly statement.
+        asm("" : "+v"(other));
+        return other;
     } else {
         return xor_lane<16>(xor_lane<MASK - 16>(value));
     }
