@@ -232,8 +232,8 @@ RF_DEVICE float exp(float x) {
     float lo = fma(x, log2e, -hi) + x * log2e_rest;
     // 2^lo ≈ 1 + lo·ln 2, exact enough: |lo| < 2^-17 for |hi| < 128.
     float y = exp2(hi);
-    // An infinite hi would make lo a NaN.
-    return __builtin_fabsf(hi) < 150.0f ? fma(y, lo * 0.693147182f, y) : y;
+    // Of an infinite y or hi the correction would be a NaN.
+    return __builtin_fabsf(hi) < 128.0f ? fma(y, lo * 0.693147182f, y) : y;
 }
 
 // 1/x and 1/√x within 1 to 2 ulp, by a Newton step on the hardware's estimate where that is coarser.
