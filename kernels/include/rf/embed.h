@@ -1,0 +1,146 @@
+// Rows of weights as f32, to the bit what rf_quant::dequantize gives.
+//
+// A lane takes four neighbouring columns at a time, which are one word of a block's unpacked values; the 8 lanes of
+// a block read the same bytes of it. For matrices that are looked into row by row: embeddings.
+#pragma once
+
+#include "rf/formats.h"
+#include "rf/params/embed.h"
+#include "rf/rows.h"
+
+namespace rf {
+
+constexpr u32 EMBED_THREADS = 128;
+
+// A row of a float table; T is float, f16 or, for bf16, u16.
+template <typename T>
+struct FloatRow {
+    static constexpr bool ANY_WIDTH = true;
+    const T *values;
+
+    RF_DEVICE_MEMBER static FloatRow of(const RfWeight &table, u32 row, u32 columns) {
+        return {static_cast<const T *>(table.low) + (u64)row * columns};
+    }
+    RF_DEVICE_MEMBER static float to_f32(T value) {
+        if constexpr (__is_same(T, u16)) {
+            return bf16_value(value);
+        } else {
+            return (float)value;
+        }
+    }
+    RF_DEVICE_MEMBER float one(u32 column) const { return to_f32(values[column]); }
+    RF_DEVICE_MEMBER f32x4 four(u32 vector) const {
+        typedef T Four __attribute__((ext_vector_type(4)));
+        Four v = reinterpret_cast<const Four *>(values)[vector];
+        return {to_f32(v[0]), to_f32(v[1]), to_f32(v[2]), to_f32(v[3])};
+    }
+};
+
+// A row of a quantised table.
+template <typename F>
+struct BlockRow {
+    static constexpr bool ANY_WIDTH = false;
+    RfWeight planes;
+
+    RF_DEVICE_MEMBER static BlockRow of(const RfWeight &table, u32 row, u32 columns) {
+        return {row_of<F>(table, row, columns / 32)};
+    }
+
+    RF_DEVICE_MEMBER f32x4 four(u32 vector) const {
+        u32 word = vector % 8;
+        auto raw = F::fetch(planes, vector / 8);
+        BlockScales s = F::scales(raw);
+        float scale = F::HALVES && word >= 4 ? s.scale[1] : s.scale[0];
+        float minimum = F::HALVES && word >= 4 ? s.minimum[1] : s.minimum[0];
+
+        u32 q = 0, large = 0, negative = 0;
+        if constexpr (SIX_BIT) {
+            u32 codes = detail::six_bit_codes(raw, word);
+            q = small_of<F>(codes);
+            large = large_of<F>(codes);
+            negative = codes << 2;
+        } else {
+            u32 words[8];
+            F::unpack(raw, words);
+            q = choose(words, word);
+        }
+
+        f32x4 v;
+        for (u32 i = 0; i < 4; i++) {
+            i32 level = (i32)(i8)(q >> 8 * i);
+            if constexpr (F::PARTS == 2) level += F::LARGE * (i32)(i8)(large >> 8 * i);
+            v[i] = (float)level * scale;
+            if constexpr (F::MINIMA) v[i] -= minimum;
+            // Integers have one zero, these codes have two.
+            if constexpr (SIX_BIT) v[i] = __builtin_copysignf(v[i], negative >> 8 * i & 0x80 ? -1.0f : 1.0f);
+        }
+        return v;
+    }
+
+  private:
+    static constexpr bool SIX_BIT = __is_same(F, Mxfp6E2M3) || __is_same(F, Mxfp6E3M2);
+
+    template <typename G>
+    RF_DEVICE_MEMBER static u32 small_of(u32 codes) {
+        if constexpr (G::PARTS == 2) {
+            return G::template values<false>(codes);
+        } else {
+            return G::values(codes);
+        }
+    }
+    template <typename G>
+    RF_DEVICE_MEMBER static u32 large_of(u32 codes) {
+        if constexpr (G::PARTS == 2) {
+            return G::template values<true>(codes);
+        } else {
+            return 0;
+        }
+    }
+
+    // words[index], by comparisons: registers have no index.
+    RF_DEVICE_MEMBER static u32 choose(const u32 words[8], u32 index) {
+        u32 word = words[0];
+        for (u32 j = 1; j < 8; j++) word = index == j ? words[j] : word;
+        return word;
+    }
+};
+
+// Rows of a table, scaled, by a workgroup per row (grid: x). With IDS the row of ids[i], else row i as it is.
+// Moves the bytes of the row in the table and 4 per column of x.
+template <typename Row, bool IDS>
+RF_DEVICE void embed(const RfEmbedParams &p) {
+    u32 index = group_x();
+    Row row = Row::of(p.table, IDS ? p.ids[index] : index, p.columns);
+    float *x = p.x + (u64)index * p.columns;
+    float scale = IDS ? p.scale : 1.0f;
+    if (!Row::ANY_WIDTH || p.columns % VECTOR == 0) {
+        for (u32 vector = thread_x(); vector < p.columns / VECTOR; vector += EMBED_THREADS) {
+            reinterpret_cast<f32x4 *>(x)[vector] = row.four(vector) * scale;
+        }
+    } else if constexpr (Row::ANY_WIDTH) {
+        for (u32 column = thread_x(); column < p.columns; column += EMBED_THREADS) x[column] = row.one(column) * scale;
+    }
+}
+
+// The source of rms_norm_row that dequantises, and writes what it gives.
+template <typename Row>
+struct EmbeddingSource {
+    Row row;
+    float scale;
+    f32x4 *x;
+
+    RF_DEVICE_MEMBER f32x4 load(u32 vector) const { return row.four(vector) * scale; }
+    RF_DEVICE_MEMBER void keep(u32 vector, f32x4 v) const { x[vector] = v; }
+    RF_DEVICE_MEMBER f32x4 again(u32 vector) const { return x[vector]; }
+};
+
+// Embedding and the norm of the first layer, by a workgroup per row (grid: x). Columns are a multiple of 4.
+template <typename Row>
+RF_DEVICE void embed_rms_norm(const RfEmbedParams &p) {
+    u64 index = group_x();
+    f32x4 *x = reinterpret_cast<f32x4 *>(p.x + index * p.columns);
+    EmbeddingSource<Row> source = {Row::of(p.table, p.ids[index], p.columns), p.scale, x};
+    rms_norm_row<2>(source, p.norm, p.eps, p.out, index, p.columns, p.threads);
+}
+
+} // namespace rf

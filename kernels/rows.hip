@@ -1,0 +1,129 @@
+// Kernels over rows of activations: what stands between products.
+#include "rf/activation.h"
+#include "rf/rows.h"
+
+using namespace rf;
+
+// Threads of the workgroups of kernels that have one vector of four columns per lane.
+constexpr u32 ROW_THREADS = 128;
+
+namespace {
+
+// Columns of x.
+struct PlainSource {
+    const f32x4 *x;
+
+    RF_DEVICE_MEMBER f32x4 load(u32 vector) const { return x[vector]; }
+    RF_DEVICE_MEMBER void keep(u32, f32x4) const {}
+    RF_DEVICE_MEMBER f32x4 again(u32 vector) const { return x[vector]; }
+};
+
+// Columns of x + residual, of which the sum is kept, maybe where x was.
+struct ResidualSource {
+    const f32x4 *x;
+    const f32x4 *residual;
+    f32x4 *sum;
+
+    RF_DEVICE_MEMBER f32x4 load(u32 vector) const { return x[vector] + residual[vector]; }
+    RF_DEVICE_MEMBER void keep(u32 vector, f32x4 v) const { sum[vector] = v; }
+    RF_DEVICE_MEMBER f32x4 again(u32 vector) const { return sum[vector]; }
+};
+
+// As few registers per lane as the row allows.
+template <typename Source>
+RF_DEVICE void rms_norm_of(const Source &source, const RfRmsNormParams &p, u64 row) {
+    if (p.columns <= VECTOR * p.threads) {
+        rms_norm_row<1>(source, p.weight, p.eps, p.out, row, p.columns, p.threads);
+    } else if (p.columns <= 2 * VECTOR * p.threads) {
+        rms_norm_row<2>(source, p.weight, p.eps, p.out, row, p.columns, p.threads);
+    } else {
+        rms_norm_row<4>(source, p.weight, p.eps, p.out, row, p.columns, p.threads);
+    }
+}
+
+RF_DEVICE const f32x4 *vectors_of(const float *x, u64 row, u32 columns) {
+    return reinterpret_cast<const f32x4 *>(x + row * columns);
+}
+
+} // namespace
+
+// Activations as int8. Grid: x = 512 columns each, y = row. A lane has four columns.
+// Reads 4 bytes per column and writes 1.25 (and 4 as f32).
+RF_KERNEL(ROW_THREADS) quantize_f32_q8(RfQuantizeParams p) {
+    u32 vector = group_x() * ROW_THREADS + thread_x();
+    u64 row = group_y();
+    bool inside = vector < p.columns / VECTOR;
+    f32x4 v = inside ? vectors_of(p.x, row, p.columns)[vector] : f32x4{0.0f, 0.0f, 0.0f, 0.0f};
+    store_operand(p.out, row, p.columns, vector, inside, v);
+}
+
+// rf_graph::reference::rms_norm over the whole row, with the residual added before and quantised after. Grid: x = row.
+// Columns are a multiple of 4. Reads 4 bytes per column (8 with a residual), writes 1.25 and 4 for each f32 form.
+RF_KERNEL(MAX_WAVES * WAVE) rms_norm_f32_q8(RfRmsNormParams p) {
+    u64 row = group_x();
+    const f32x4 *x = vectors_of(p.x, row, p.columns);
+    if (p.residual) {
+        f32x4 *sum = reinterpret_cast<f32x4 *>(p.sum + row * p.columns);
+        rms_norm_of(ResidualSource{x, vectors_of(p.residual, row, p.columns), sum}, p, row);
+    } else {
+        rms_norm_of(PlainSource{x}, p, row);
+    }
+}
+
+// rf_graph::reference::glu, quantised. Grid: x = 512 columns each, y = row. Reads 8 bytes per column, writes 1.25
+// (and 4 as f32).
+RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
+    u32 vector = group_x() * ROW_THREADS + thread_x();
+    u64 row = group_y();
+    bool inside = vector < p.columns / VECTOR;
+    f32x4 v = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (inside) {
+        f32x4 gate = vectors_of(p.gate, row, p.columns)[vector], up = vectors_of(p.up, row, p.columns)[vector];
+        for (u32 i = 0; i < VECTOR; i++) v[i] = activate(p.activation, gate[i]) * up[i];
+    }
+    store_operand(p.out, row, p.columns, vector, inside, v);
+}
+
+// The same as f32 alone, for any number of columns: a lane per element. Grid: x over all elements.
+RF_KERNEL(ROW_THREADS) glu_f32(RfGluParams p) {
+    u64 i = (u64)group_x() * ROW_THREADS + thread_x();
+    if (i < (u64)p.rows * p.columns) p.out.f32[i] = activate(p.activation, p.gate[i]) * p.up[i];
+}
+
+// rf_graph::reference::rms_norm over groups of any size: a wave per group, four to a workgroup. Grid: x.
+RF_KERNEL(ROW_THREADS) rms_norm_f32(RfGroupNormParams p) {
+    u32 group = group_x() * (ROW_THREADS / WAVE) + wave();
+    if (group >= p.groups) return;
+    const float *x = p.x + (u64)group * p.group;
+    float *out = p.out + (u64)group * p.group;
+    float sum = 0.0f;
+    for (u32 i = lane(); i < p.group; i += WAVE) sum = fma(x[i], x[i], sum);
+    float scale = rsqrt(wave_sum(sum) / (float)p.group + p.eps);
+    for (u32 i = lane(); i < p.group; i += WAVE) out[i] = x[i] * scale * p.weight[i];
+}
+
+// Sums and factors, one rounding each. Grid: x = 512 elements each; the last of a count that is no multiple of four
+// are taken one by one.
+RF_KERNEL(ROW_THREADS) add_scale_f32(RfAddScaleParams p) {
+    u64 first = ((u64)group_x() * ROW_THREADS + thread_x()) * VECTOR;
+    if (first + VECTOR <= p.count) {
+        f32x4 v = *reinterpret_cast<const f32x4 *>(p.a + first);
+        if (p.b) v += *reinterpret_cast<const f32x4 *>(p.b + first);
+        *reinterpret_cast<f32x4 *>(p.out + first) = v * p.factor;
+    } else {
+        for (u64 i = first; i < p.count; i++) p.out[i] = (p.b ? p.a[i] + p.b[i] : p.a[i]) * p.factor;
+    }
+}
+
+// Rows of which output is wanted. Grid: x = 512 columns each, y = row.
+RF_KERNEL(ROW_THREADS) select_rows_f32(RfSelectRowsParams p) {
+    u32 first = (group_x() * ROW_THREADS + thread_x()) * VECTOR;
+    const float *x = p.x + (u64)p.output_rows[group_y()] * p.columns;
+    float *out = p.out + (u64)group_y() * p.columns;
+    // Rows of other lengths do not begin at multiples of 16 bytes.
+    if (p.columns % VECTOR == 0) {
+        if (first < p.columns) *reinterpret_cast<f32x4 *>(out + first) = *reinterpret_cast<const f32x4 *>(x + first);
+    } else {
+        for (u32 i = first; i < first + VECTOR && i < p.columns; i++) out[i] = x[i];
+    }
+}
