@@ -1,0 +1,18 @@
+// Attention for decode over a cache of fp8: attention_decode_fp8_d<head_dim>_g<heads>, for head sizes up to
+// <head_dim> and <heads> query heads per wave. Grid and work: rf/attention_decode.h.
+#include "rf/attention_decode.h"
+
+using namespace rf;
+
+#define DECODE(NAME, LANES, HEADS)                                                                                     \
+    RF_KERNEL(DECODE_THREADS) NAME(RfAttentionParams p) { attention_decode<RF_KV_FP8, LANES, HEADS>(p); }
+
+DECODE(attention_decode_fp8_d64_g1, 8, 1)
+DECODE(attention_decode_fp8_d64_g2, 8, 2)
+DECODE(attention_decode_fp8_d64_g4, 8, 4)
+DECODE(attention_decode_fp8_d128_g1, 16, 1)
+DECODE(attention_decode_fp8_d128_g2, 16, 2)
+DECODE(attention_decode_fp8_d128_g4, 16, 4)
+DECODE(attention_decode_fp8_d256_g1, 32, 1)
+DECODE(attention_decode_fp8_d256_g2, 32, 2)
+DECODE(attention_decode_fp8_d256_g4, 32, 4)

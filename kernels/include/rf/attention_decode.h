@@ -1,0 +1,391 @@
+// Attention of few tokens over a long cache: rf_graph::reference::attention, memory bound.
+//
+// Grid: x = split, y = key/value head, z = token. A split is a range of the keys that the token sees; a workgroup
+// attends to it with all query heads of one key/value head, so that keys and values are read from memory once. Its
+// four waves share out groups of HEADS query heads and, where there are fewer than four of those, the keys.
+//
+// A wave has LANES lanes per key, eight elements of the head each (LANES · 8 ≥ head_dim), and takes tiles of
+// STEPS keys per lane: products, then the sums over the lanes of a key such that each lane ends with one key and
+// head, then weights relative to the largest score so far, then values. Scores are in units of log 2.
+//
+// Workgroups leave (largest score, sum of weights, weighted sum of values) in memory; the one that finishes last
+// combines them in the order of the splits. Which one that is changes nothing in the result.
+#pragma once
+
+#include "rf/kv_row.h"
+#include "rf/lanes.h"
+#include "rf/params/attention.h"
+#include "rf/rows.h"
+
+namespace rf {
+
+constexpr u32 DECODE_WAVES = 4, DECODE_THREADS = DECODE_WAVES * WAVE;
+constexpr u32 MAX_SPLITS = 128;
+// A split has at least that many keys, for smaller ones cost more than they bring.
+constexpr u32 MIN_SPLIT_KEYS = 64;
+// Below every score: the largest score of no keys. Not infinite, so that differences are numbers.
+constexpr float NO_SCORE = -1e30f;
+constexpr float LOG2_E = 1.44269504f;
+
+// What one token sees, and how it is shared out.
+struct DecodeRange {
+    u32 first_key, last_key;
+    u32 first_tile, end_tile; // those of this split
+    u32 active_splits;        // the others have nothing to do
+};
+
+RF_DEVICE DecodeRange decode_range(const RfAttentionParams &p, u32 position, u32 split, u32 tile_keys) {
+    DecodeRange r;
+    r.last_key = position;
+    r.first_key = p.window != 0 && position >= p.window ? position + 1 - p.window : 0;
+    u32 first = r.first_key / tile_keys, tiles = position / tile_keys + 1 - first;
+    u32 per_split = (tiles + p.splits - 1) / p.splits;
+    if (per_split < MIN_SPLIT_KEYS / tile_keys) per_split = MIN_SPLIT_KEYS / tile_keys;
+    r.active_splits = (tiles + per_split - 1) / per_split;
+    r.first_tile = first + split * per_split;
+    r.end_tile = first + (split + 1 < r.active_splits ? (split + 1) * per_split : tiles);
+    return r;
+}
+
+// The factor on q that makes the products scores, but for the softcap.
+RF_DEVICE float query_factor(const RfAttentionParams &p) {
+    return p.softcap > 0.0f ? p.scale / p.softcap : p.scale * LOG2_E;
+}
+RF_DEVICE float capped(const RfAttentionParams &p, float score) {
+    return p.softcap > 0.0f ? tanh(score) * (p.softcap * LOG2_E) : score;
+}
+
+// The state of a wave for HEADS query heads: what a lane has of it.
+template <u32 HEADS, u32 REGISTERS>
+struct DecodeState {
+    float o[HEADS][KV_CHUNK]; // weighted values: of this lane's keys, elements of this lane's chunk
+    float m[REGISTERS];       // largest score of the heads whose sums this lane holds
+    float l[REGISTERS];       // sum of weights: of the keys and heads whose sums this lane holds
+};
+
+// One wave, HEADS query heads, every `stride`-th tile.
+template <RfKvType TYPE, u32 LANES, u32 HEADS, u32 STEPS>
+struct DecodeWave {
+    static constexpr u32 KEYS = WAVE / LANES; // side by side
+    static constexpr u32 TILE = KEYS * STEPS; // at most 16: within a page
+    static constexpr u32 SUMS = STEPS * HEADS;
+    static constexpr u32 REGISTERS = SUM_REGISTERS<SUMS, LANES>;
+    using Row = KvRow<TYPE>;
+    using State = DecodeState<HEADS, REGISTERS>;
+    static_assert(TILE <= 16 && STEPS <= LANES);
+
+    struct Tile {
+        typename Row::Raw raw[STEPS];
+        u16 scale[STEPS];
+    };
+
+    const RfAttentionParams &p;
+    const u32 *table; // page numbers of the sequence
+    u32 kv_head;
+    u32 chunk, key; // this lane's; lanes beyond the head read its last chunk, and q is zero there
+
+    template <KvHalf HALF>
+    RF_DEVICE_MEMBER void fetch(Tile &t, u32 tile, u32 last_key) const {
+        u32 first = tile * TILE;
+        auto head = KvHead<TYPE>::template in_page<HALF>(p.cache, kv_page_of(p.cache, table, first), kv_head);
+        u32 slot = kv_slot(p.cache, first);
+        for (u32 u = 0; u < STEPS; u++) {
+            // Rows behind the last have never been written.
+            u32 row = u * KEYS + key;
+            row = slot + (first + row > last_key ? last_key - first : row);
+            t.raw[u] = head.fetch(row, chunk);
+            if constexpr (Row::SCALED) t.scale[u] = head.fetch_scale(row, chunk);
+        }
+    }
+
+    RF_DEVICE_MEMBER void scores(const Tile &keys, const float (&q)[HEADS][KV_CHUNK], float *sums) const {
+        for (u32 u = 0; u < STEPS; u++) {
+            auto k = Row::values(keys.raw[u]);
+            float scale = Row::SCALED ? f16_value(keys.scale[u]) : 1.0f;
+            for (u32 h = 0; h < HEADS; h++) {
+                float dot = (float)k[0] * q[h][0];
+                for (u32 i = 1; i < KV_CHUNK; i++) dot = fma((float)k[i], q[h][i], dot);
+                sums[u * HEADS + h] = Row::SCALED ? dot * scale : dot;
+            }
+        }
+        shared_sums<SUMS, LANES>(sums);
+    }
+
+    // The step (of STEPS) whose keys this lane's sums belong to.
+    RF_DEVICE_MEMBER static u32 own_step() {
+        u32 step = 0;
+        for (u32 bit = 1; bit < STEPS; bit *= 2) step = 2 * step + (lane() & bit ? 1 : 0);
+        return step;
+    }
+
+    // Over the keys of a tile: the steps are in the lowest bits of the lane, keys side by side in the uppermost.
+    template <typename Combine>
+    RF_DEVICE_MEMBER static float over_keys(float value, Combine combine) {
+        if constexpr (STEPS > 1) value = combine(value, xor_lane<1>(value));
+        if constexpr (STEPS > 2) value = combine(value, xor_lane<2>(value));
+        if constexpr (STEPS > 4) value = combine(value, xor_lane<4>(value));
+        if constexpr (LANES <= 8) value = combine(value, xor_lane<8>(value));
+        if constexpr (LANES <= 16) value = combine(value, xor_lane<16>(value));
+        return value;
+    }
+
+    RF_DEVICE_MEMBER void weigh(const Tile &values, State &s, const float *weights) const {
+        for_each<STEPS>([&](auto step) {
+            constexpr u32 u = decltype(step)::value;
+            auto v = Row::values(values.raw[u]);
+            float scale = Row::SCALED ? f16_value(values.scale[u]) : 1.0f;
+            for_each<HEADS>([&](auto head) {
+                constexpr u32 h = decltype(head)::value, i = u * HEADS + h;
+                float w = share<LANES, sum_lane<SUMS, LANES>(i)>(weights[sum_register<SUMS, LANES>(i)]);
+                if constexpr (Row::SCALED) w *= scale;
+                for (u32 j = 0; j < KV_CHUNK; j++) s.o[h][j] = fma((float)v[j], w, s.o[h][j]);
+            });
+        });
+    }
+
+    RF_DEVICE_MEMBER void rescale(State &s, const float (&largest)[REGISTERS]) const {
+        float factor[REGISTERS];
+        for (u32 r = 0; r < REGISTERS; r++) {
+            float m = __builtin_fmaxf(s.m[r], largest[r]);
+            factor[r] = exp2(s.m[r] - m);
+            s.l[r] *= factor[r];
+            s.m[r] = m;
+        }
+        for_each<HEADS>([&](auto head) {
+            constexpr u32 h = decltype(head)::value;
+            float f = share<LANES, sum_lane<SUMS, LANES>(h)>(factor[sum_register<SUMS, LANES>(h)]);
+            for (u32 j = 0; j < KV_CHUNK; j++) s.o[h][j] *= f;
+        });
+    }
+
+    RF_DEVICE_MEMBER void run(State &s, const float (&q)[HEADS][KV_CHUNK], const DecodeRange &range, u32 slice,
+                              u32 stride) const {
+        for (u32 h = 0; h < HEADS; h++) {
+            for (u32 j = 0; j < KV_CHUNK; j++) s.o[h][j] = 0.0f;
+        }
+        for (u32 r = 0; r < REGISTERS; r++) {
+            s.m[r] = NO_SCORE;
+            s.l[r] = 0.0f;
+        }
+        u32 tile = range.first_tile + slice;
+        if (tile >= range.end_tile) return;
+
+        Tile keys, values;
+        fetch<KvHalf::Key>(keys, tile, range.last_key);
+        fetch<KvHalf::Value>(values, tile, range.last_key);
+        u32 own_key = own_step() * KEYS + key;
+        while (true) {
+            u32 next = tile + stride;
+            float sums[SUMS];
+            scores(keys, q, sums);
+            if (next < range.end_tile) fetch<KvHalf::Key>(keys, next, range.last_key);
+
+            u32 position = tile * TILE + own_key;
+            bool seen = position >= range.first_key && position <= range.last_key;
+            float largest[REGISTERS], weights[REGISTERS];
+            bool larger = false;
+            for (u32 r = 0; r < REGISTERS; r++) {
+                sums[r] = seen ? capped(p, sums[r]) : -__builtin_inff();
+                largest[r] = over_keys(sums[r], [](float a, float b) { return __builtin_fmaxf(a, b); });
+                // Weights may grow to 2^8 before everything is put on a new scale.
+                larger |= largest[r] > s.m[r] + 8.0f;
+            }
+            if (any_lane(larger)) rescale(s, largest);
+            for (u32 r = 0; r < REGISTERS; r++) {
+                weights[r] = exp2(sums[r] - s.m[r]);
+                s.l[r] += weights[r];
+            }
+            weigh(values, s, weights);
+            if (next >= range.end_tile) break;
+            fetch<KvHalf::Value>(values, next, range.last_key);
+            tile = next;
+        }
+    }
+
+    // Sums over the keys side by side; after this every lane has the whole of its chunk.
+    RF_DEVICE_MEMBER static void finish(State &s) {
+        for (u32 r = 0; r < REGISTERS; r++) s.l[r] = over_keys(s.l[r], [](float a, float b) { return a + b; });
+        for (u32 h = 0; h < HEADS; h++) {
+            for (u32 j = 0; j < KV_CHUNK; j++) {
+                float v = s.o[h][j];
+                if constexpr (LANES <= 8) v += xor_lane<8>(v);
+                if constexpr (LANES <= 16) v += xor_lane<16>(v);
+                s.o[h][j] = v * Row::FACTOR;
+            }
+        }
+    }
+};
+
+// What waves with different keys of the same heads leave for each other.
+template <u32 LANES, u32 HEADS>
+struct DecodeShared {
+    float o[DECODE_WAVES][HEADS][LANES * KV_CHUNK];
+    float m[DECODE_WAVES][HEADS];
+    float l[DECODE_WAVES][HEADS];
+    u32 arrived;
+};
+
+// Where a split's results go: offsets in units of heads · splits.
+RF_DEVICE u64 partial_index(const RfAttentionParams &p, u32 token, u32 head, u32 split) {
+    return ((u64)token * p.num_heads + head) * p.splits + split;
+}
+
+// Σ weights with the sink's, relative to the larger of `m` and the sink; `scale` turns the other sums to that.
+RF_DEVICE float with_sink(const RfAttentionParams &p, u32 head, float m, float l, float &scale) {
+    scale = 1.0f;
+    if (!p.sinks) return l;
+    float sink = p.sinks[head] * LOG2_E, top = __builtin_fmaxf(m, sink);
+    scale = exp2(m - top);
+    return l * scale + exp2(sink - top);
+}
+
+// Combines the splits of the heads [first_head, first_head + heads): a wave per head, four elements per lane.
+RF_DEVICE void combine_splits(const RfAttentionParams &p, u32 token, u32 first_head, u32 heads, u32 splits) {
+    constexpr u32 PER_LANE = MAX_SPLITS / WAVE;
+    u32 vectors = p.cache.head_dim / VECTOR, columns = p.num_heads * p.cache.head_dim;
+    for (u32 i = wave(); i < heads; i += DECODE_WAVES) {
+        u32 head = first_head + i;
+        u64 first = partial_index(p, token, head, 0);
+        const f32x2 *statistics = reinterpret_cast<const f32x2 *>(p.statistics) + first;
+        float m[PER_LANE], l[PER_LANE], top = NO_SCORE, sum = 0.0f;
+        for (u32 j = 0; j < PER_LANE; j++) {
+            u32 split = j * WAVE + lane();
+            f32x2 ml = split < splits ? statistics[split] : f32x2{NO_SCORE, 0.0f};
+            m[j] = ml[0];
+            l[j] = ml[1];
+            top = __builtin_fmaxf(top, m[j]);
+        }
+        top = wave_max(top);
+        for (u32 j = 0; j < PER_LANE; j++) {
+            m[j] = exp2(m[j] - top);
+            sum = fma(m[j], l[j], sum);
+        }
+        float scale, total = with_sink(p, head, top, wave_sum(sum), scale);
+        float inverse = scale / total;
+
+        const f32x4 *partials = reinterpret_cast<const f32x4 *>(p.partials) + first * vectors;
+        for (u32 vector = lane(); vector - lane() < vectors; vector += WAVE) {
+            bool inside = vector < vectors;
+            const f32x4 *column = partials + (inside ? vector : 0);
+            f32x4 o = {0.0f, 0.0f, 0.0f, 0.0f};
+            // Eight loads at a time; splits beyond the last weigh nothing and read its part once more.
+            constexpr u32 AT_ONCE = 8;
+            for_each<PER_LANE>([&](auto number) {
+                constexpr u32 j = decltype(number)::value;
+                for (u32 s = 0; s < WAVE && j * WAVE + s < splits; s += AT_ONCE) {
+                    f32x4 part[AT_ONCE];
+                    for (u32 k = 0; k < AT_ONCE; k++) {
+                        u32 split = j * WAVE + s + k;
+                        part[k] = column[(split < splits ? split : splits - 1) * vectors];
+                    }
+                    for (u32 k = 0; k < AT_ONCE; k++) o += part[k] * read_lane(m[j], s + k);
+                }
+            });
+            store_operand(p.out, token, columns, head * vectors + vector, inside, o * inverse);
+        }
+    }
+}
+
+// Puts together what the waves have of `heads` query heads from first_head on, and writes it: the result if no
+// other split has anything, else this split's part.
+template <u32 LANES, u32 HEADS>
+RF_DEVICE void merge_waves(const RfAttentionParams &p, const DecodeShared<LANES, HEADS> &shared, u32 token,
+                           u32 first_head, u32 heads, u32 slices, u32 split, u32 splits) {
+    u32 vectors = p.cache.head_dim / VECTOR, columns = p.num_heads * p.cache.head_dim;
+    for (u32 first = 0; first < heads * vectors; first += DECODE_THREADS) {
+        u32 i = first + thread_x();
+        bool inside = i < heads * vectors;
+        i = inside ? i : 0;
+        u32 head = i / vectors, vector = i % vectors;
+        u32 wave = head / HEADS * slices, h = head % HEADS;
+
+        float m = NO_SCORE, l = 0.0f;
+        f32x4 o = {0.0f, 0.0f, 0.0f, 0.0f};
+        for (u32 s = 0; s < slices; s++) m = __builtin_fmaxf(m, shared.m[wave + s][h]);
+        for (u32 s = 0; s < slices; s++) {
+            float factor = exp2(shared.m[wave + s][h] - m);
+            l = fma(factor, shared.l[wave + s][h], l);
+            o += *reinterpret_cast<const f32x4 *>(&shared.o[wave + s][h][vector * VECTOR]) * factor;
+        }
+        head += first_head;
+        if (splits == 1) {
+            float scale, total = with_sink(p, head, m, l, scale);
+            store_operand(p.out, token, columns, head * vectors + vector, inside, o * (scale / total));
+        } else if (inside) {
+            u64 at = partial_index(p, token, head, split);
+            reinterpret_cast<f32x4 *>(p.partials)[at * vectors + vector] = o;
+            if (vector == 0) reinterpret_cast<f32x2 *>(p.statistics)[at] = f32x2{m, l};
+        }
+    }
+}
+
+template <RfKvType TYPE, u32 LANES, u32 HEADS, u32 STEPS = 4>
+RF_DEVICE void attention_decode(const RfAttentionParams &p) {
+    using Wave = DecodeWave<TYPE, LANES, HEADS, STEPS>;
+    RF_SHARED static DecodeShared<LANES, HEADS> shared;
+
+    u32 token = group_z(), kv_head = group_y(), split = group_x();
+    RfSpan span = p.batch.spans[p.batch.span_of[token]];
+    if (span.num_tokens > p.short_span) return;
+    DecodeRange range = decode_range(p, span.past_tokens + token - span.first_token, split, Wave::TILE);
+    if (split >= range.active_splits) return;
+
+    u32 head_dim = p.cache.head_dim, group = p.num_heads / p.cache.num_kv_heads;
+    u32 chunk = lane() % LANES, chunks = head_dim / KV_CHUNK;
+    Wave w = {p, p.batch.pages + span.first_page, kv_head, chunk < chunks ? chunk : chunks - 1, lane() / LANES};
+    float factor = query_factor(p) * KvRow<TYPE>::FACTOR;
+
+    // Groups of HEADS heads side by side in the waves, and waves with different keys per group.
+    u32 groups = (group + HEADS - 1) / HEADS;
+    u32 slices = groups == 1 ? 4 : groups == 2 ? 2 : 1, together = DECODE_WAVES / slices;
+    for (u32 first_group = 0; first_group < groups; first_group += together) {
+        u32 first_head = (first_group + wave() / slices) * HEADS;
+        if (first_head < group) {
+            float q[HEADS][KV_CHUNK];
+            for (u32 h = 0; h < HEADS; h++) {
+                // Heads beyond the group repeat its last one and are not used.
+                u32 head = kv_head * group + (first_head + h < group ? first_head + h : group - 1);
+                const f32x4 *from =
+                    reinterpret_cast<const f32x4 *>(p.q + ((u64)token * p.num_heads + head) * head_dim + w.chunk * KV_CHUNK);
+                f32x4 low = from[0], high = from[1];
+                for (u32 j = 0; j < 4; j++) {
+                    q[h][j] = chunk < chunks ? low[j] * factor : 0.0f;
+                    q[h][j + 4] = chunk < chunks ? high[j] * factor : 0.0f;
+                }
+            }
+            typename Wave::State s;
+            w.run(s, q, range, wave() % slices, slices);
+            Wave::finish(s);
+            for_each<HEADS>([&](auto head) {
+                constexpr u32 h = decltype(head)::value, r = sum_register<Wave::SUMS, LANES>(h);
+                if (lane() < LANES) {
+                    f32x4 *to = reinterpret_cast<f32x4 *>(&shared.o[wave()][h][chunk * KV_CHUNK]);
+                    to[0] = f32x4{s.o[h][0], s.o[h][1], s.o[h][2], s.o[h][3]};
+                    to[1] = f32x4{s.o[h][4], s.o[h][5], s.o[h][6], s.o[h][7]};
+                }
+                if (lane() == sum_lane<Wave::SUMS, LANES>(h)) {
+                    shared.m[wave()][h] = s.m[r];
+                    shared.l[wave()][h] = s.l[r];
+                }
+            });
+        }
+        barrier();
+        u32 heads = group - first_group * HEADS;
+        heads = heads < together * HEADS ? heads : together * HEADS;
+        merge_waves(p, shared, token, kv_head * group + first_group * HEADS, heads, slices, split, range.active_splits);
+        barrier();
+    }
+    if (range.active_splits == 1) return;
+
+    device_fence();
+    barrier();
+    u32 *arrivals = p.arrivals + token * p.cache.num_kv_heads + kv_head;
+    if (thread_x() == 0) shared.arrived = arrive(arrivals);
+    barrier();
+    if (shared.arrived + 1 != range.active_splits) return;
+    device_fence();
+    combine_splits(p, token, kv_head * group, group, range.active_splits);
+    if (thread_x() == 0) *arrivals = 0;
+}
+
+} // namespace rf
