@@ -5,13 +5,22 @@
 //! sizes with those in the code objects.
 
 mod batch;
+mod embed;
 mod matmul;
 mod matvec;
+mod rope;
+mod rows;
 mod weight;
 
 pub use batch::{Batch, KvCache, Span};
+pub use embed::{EmbedParams, embed_rms_norm_threads};
 pub use matmul::{MatmulParams, Projection};
 pub use matvec::{MatvecGluParams, MatvecParams};
+pub use rope::{KvAppendParams, MAX_HEAD_DIM, RopeAppendParams, RopeParams, RopeTable};
+pub use rows::{
+    AddScaleParams, GluParams, GroupNormParams, Operand, QuantizeParams, RmsNormParams,
+    SelectRowsParams, rms_norm_threads,
+};
 pub use weight::{Activations, Weight};
 
 /// An address in device memory.

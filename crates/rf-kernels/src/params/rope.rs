@@ -1,0 +1,111 @@
+//! `kernels/include/rf/params/rope.h`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{Address, Batch, KvCache, Launch};
+
+/// Largest head that the kernels of this module take.
+pub const MAX_HEAD_DIM: usize = 256;
+
+/// Waves of a workgroup, each with a head.
+const HEAD_WAVES: u32 = 4;
+
+/// Rotation of heads by position.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct RopeTable {
+    /// `[positions][dims / 2][2]` f32: cos and sin, magnitude included.
+    pub table: Address,
+    /// Rotated elements of a head.
+    pub dims: u32,
+    /// 0 pairs of neighbours, 1 pairs half of `dims` apart.
+    pub style: u32,
+}
+
+/// `out = rope(x)`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct RopeParams {
+    /// Positions.
+    pub batch: Batch,
+    /// Rotation.
+    pub rope: RopeTable,
+    /// `[tokens, num_heads · head_dim]` f32.
+    pub x: Address,
+    /// The same; may be `x`.
+    pub out: Address,
+    /// Heads of a token.
+    pub num_heads: u32,
+    /// At most [`MAX_HEAD_DIM`].
+    pub head_dim: u32,
+}
+
+impl RopeParams {
+    /// The launch.
+    pub fn launch(&self) -> Launch {
+        by_head("rope_f32", self.num_heads, &self.batch)
+    }
+}
+
+/// Keys and values into the cache of a layer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct KvAppendParams {
+    /// Positions and pages.
+    pub batch: Batch,
+    /// The layer; its `head_dim` at most [`MAX_HEAD_DIM`].
+    pub cache: KvCache,
+    /// `[tokens, num_kv_heads · head_dim]` f32.
+    pub k: Address,
+    /// `[tokens, num_kv_heads · head_dim]` f32.
+    pub v: Address,
+}
+
+impl KvAppendParams {
+    /// The launch.
+    pub fn launch(&self) -> Launch {
+        by_head("kv_append_f32", 2 * self.cache.num_kv_heads, &self.batch)
+    }
+}
+
+/// Norms of heads (optional), rotation, and keys and values into the cache.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct RopeAppendParams {
+    /// Positions and pages.
+    pub batch: Batch,
+    /// The layer; its `head_dim` at most [`MAX_HEAD_DIM`].
+    pub cache: KvCache,
+    /// Rotation.
+    pub rope: RopeTable,
+    /// `[tokens, num_heads · head_dim]` f32.
+    pub q: Address,
+    /// `[tokens, num_kv_heads · head_dim]` f32.
+    pub k: Address,
+    /// `[tokens, num_kv_heads · head_dim]` f32.
+    pub v: Address,
+    /// `[tokens, num_heads · head_dim]` f32; may be `q`.
+    pub q_out: Address,
+    /// `[head_dim]` f32 or null.
+    pub q_norm: Address,
+    /// `[head_dim]` f32 or null.
+    pub k_norm: Address,
+    /// Added to the mean squares.
+    pub eps: f32,
+    /// Heads of queries.
+    pub num_heads: u32,
+}
+
+impl RopeAppendParams {
+    /// The launch.
+    pub fn launch(&self) -> Launch {
+        by_head("rope_append_f32", self.num_heads + 2 * self.cache.num_kv_heads, &self.batch)
+    }
+}
+
+/// A wave per head; tokens in y.
+fn by_head(kernel: &'static str, heads: u32, batch: &Batch) -> Launch {
+    let groups = heads.div_ceil(HEAD_WAVES);
+    let block = [HEAD_WAVES * 32, 1, 1];
+    Launch { kernel, grid: [groups, batch.num_tokens, 1], block, lds_bytes: 0 }
+}
