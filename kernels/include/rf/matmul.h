@@ -1,0 +1,401 @@
+// Quantised matrix × matrix: out[token][row] = Σ_block scale·d·(q_w · q_x) − minimum·(d·Σq_x), all sums of a block in
+// integers, all sums of blocks in f32.
+//
+// A workgroup of 8 waves makes a tile of Shape::ROWS × Shape::TOKENS. It goes through the columns in stages of
+// Shape::BLOCKS blocks of 32: weights are fetched as planes, 16 bytes a lane, and unpacked once to int8 in LDS;
+// activations come as they are. Of every stage each thread brings Shape::ROWS · Shape::BLOCKS / 256 blocks of weights
+// and as many of activations as follows from that; the loads of the next stage are under way while this one is
+// multiplied. A wave makes Shape::WAVE_ROWS × Shape::WAVE_TOKENS of the tile from every Shape::K_WAVES-th part of
+// each stage; waves of one tile with different parts add up their sums in the end, in a fixed order.
+//
+// Per block and tile of the matrix unit: 2 multiply-adds per sum (3 with minima), which is what bounds the speed
+// beside the matrix unit itself. t = fma(sum + BIAS, scale, −BIAS·scale) is exact but for its rounding, since BIAS =
+// 3 · 2^22 and no scale has more than 22 significant bits; out = fma(t, d, out).
+#pragma once
+
+#include "rf/formats.h"
+#include "rf/mma_i8.h"
+#include "rf/params/matmul.h"
+
+// Two workgroups per multiprocessor: 128 registers on NVIDIA.
+#if RF_NVIDIA
+#define RF_MATMUL_KERNEL extern "C" __attribute__((global, launch_bounds(256, 2))) void
+#else
+#define RF_MATMUL_KERNEL RF_KERNEL(256)
+#endif
+
+namespace rf {
+
+template <u32 WAVE_ROWS_, u32 WAVE_TOKENS_, u32 ROW_WAVES_, u32 TOKEN_WAVES_, u32 K_WAVES_, u32 BLOCKS_>
+struct MatmulShape {
+    static constexpr u32 WAVE_ROWS = WAVE_ROWS_, WAVE_TOKENS = WAVE_TOKENS_;
+    static constexpr u32 ROW_WAVES = ROW_WAVES_, TOKEN_WAVES = TOKEN_WAVES_, K_WAVES = K_WAVES_;
+    static constexpr u32 THREADS = WAVE * ROW_WAVES * TOKEN_WAVES * K_WAVES;
+    static constexpr u32 ROWS = WAVE_ROWS * ROW_WAVES, TOKENS = WAVE_TOKENS * TOKEN_WAVES;
+    static constexpr u32 BLOCKS = BLOCKS_; // of 32 columns, per stage
+    static constexpr u32 ROW_TILES = WAVE_ROWS / Int8Tile::ROWS, TOKEN_TILES = WAVE_TOKENS / Int8Tile::TOKENS;
+    // What a thread brings per stage, in blocks.
+    static constexpr u32 FETCH_ROWS = ROWS * BLOCKS / THREADS, FETCH_TOKENS = TOKENS * BLOCKS / THREADS;
+    static_assert(FETCH_ROWS * THREADS == ROWS * BLOCKS && FETCH_TOKENS * THREADS == TOKENS * BLOCKS);
+    static_assert(BLOCKS % K_WAVES == 0 && 8 % BLOCKS == 0);
+};
+
+// More than 64 tokens; 33 … 64; up to 32.
+using MatmulWide = MatmulShape<64, 32, 2, 4, 1, 2>;
+using MatmulMiddle = MatmulShape<64, 32, 1, 2, 4, 4>;
+using MatmulNarrow = MatmulShape<32, 32, 1, 1, 8, 8>;
+
+// One stage in LDS.
+template <typename F, typename Shape>
+struct MatmulStage {
+    static constexpr u32 HALVES = F::HALVES ? 2 : 1;
+    // Half block h of block b has index h · BLOCKS + b. Threads write the blocks of a row side by side: the pad
+    // sends them to different banks.
+    static constexpr u32 PAD = 128 / Shape::BLOCKS;
+    u8 rows[F::PARTS][2 * Shape::BLOCKS][Shape::ROWS * HALF_BLOCK_BYTES + PAD];
+    u8 tokens[2 * Shape::BLOCKS][Shape::TOKENS * HALF_BLOCK_BYTES + PAD];
+    // By slots within each tile.
+    float scale[Shape::BLOCKS][HALVES][Shape::ROWS];
+    float minimum[F::MINIMA ? Shape::BLOCKS : 1][HALVES][F::MINIMA ? Shape::ROWS : 1]; // its negative
+    float d[Shape::BLOCKS][Shape::TOKENS];
+    float sum[F::MINIMA ? Shape::BLOCKS : 1][HALVES][F::MINIMA ? Shape::TOKENS : 1]; // d·Σq
+};
+
+// What a thread has fetched of a stage.
+template <typename F, typename Shape>
+struct MatmulFetch {
+    typename F::Raw rows[Shape::FETCH_ROWS];
+    u32x4 tokens[Shape::FETCH_TOKENS][2];
+    f32x2 meta[Shape::FETCH_TOKENS];
+};
+
+template <typename F, typename Shape>
+struct Matmul {
+    using Stage = MatmulStage<F, Shape>;
+    using Fetch = MatmulFetch<F, Shape>;
+    static constexpr u32 LANE_ROWS = Int8Tile::LANE_ROWS, LANE_TOKENS = Int8Tile::LANE_TOKENS;
+    static constexpr u32 LANE_SUMS = LANE_ROWS * LANE_TOKENS;
+    // Two stages in LDS, where that is not more than the 48 KiB that NVIDIA gives.
+    static constexpr u32 BUFFERS = 2 * sizeof(Stage) <= 48 * 1024 ? 2 : 1;
+    static constexpr u32 ACC_FLOATS = Shape::ROW_TILES * Shape::TOKEN_TILES * LANE_SUMS;
+    static constexpr u32 PARTS_BYTES = Shape::K_WAVES / 2 * Shape::ROWS * Shape::TOKENS * 4;
+    static constexpr u32 STAGE_BYTES = BUFFERS * sizeof(Stage);
+    static constexpr u32 LDS_BYTES = STAGE_BYTES > PARTS_BYTES ? STAGE_BYTES : PARTS_BYTES;
+    
+    struct Accumulator {
+        float value[Shape::ROW_TILES][Shape::TOKEN_TILES][LANE_SUMS];
+    };
+
+    // The operands of a workgroup: from its first row and token on.
+    RfWeight weight;
+    const u8 *q;
+    const float *meta;
+    u32 blocks;
+    u32 last_row, last_token; // of this tile that exist
+
+    RF_DEVICE_MEMBER Fetch fetch(u32 stage) const {
+        Fetch f;
+        u32 thread = thread_x();
+        u32 block = stage * Shape::BLOCKS + thread % Shape::BLOCKS;
+        bool exists = block < blocks;
+        block = exists ? block : blocks - 1;
+        #pragma unroll
+        for (u32 i = 0; i < Shape::FETCH_ROWS; i++) {
+            u32 row = thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
+            row = row < last_row ? row : last_row;
+            f.rows[i] = F::fetch(weight, row * blocks + block);
+        }
+        #pragma unroll
+        for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
+            u32 token = thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
+            token = token < last_token ? token : last_token;
+            f.tokens[i][0] = at<u32x4>(q, token * 2 * blocks + block);
+            f.tokens[i][1] = at<u32x4>(q, (token * 2 + 1) * blocks + block);
+            f.meta[i] = at<f32x2>(meta, token * blocks + block);
+            // Blocks after the last one count for nothing.
+            f.meta[i] = exists ? f.meta[i] : f32x2{0.0f, 0.0f};
+        }
+        return f;
+    }
+
+    RF_DEVICE_MEMBER static void store(const Fetch &f, Stage &stage) {
+        u32 thread = thread_x();
+        u32 block = thread % Shape::BLOCKS;
+        #pragma unroll
+        for (u32 i = 0; i < Shape::FETCH_ROWS; i++) {
+            u32 row = thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
+            u32 words[8];
+            F::unpack(f.rows[i], words);
+            put(words, stage.rows[0][block], stage.rows[0][block + Shape::BLOCKS], row);
+            if constexpr (F::PARTS == 2) {
+                F::unpack_large(f.rows[i], words);
+                put(words, stage.rows[1][block], stage.rows[1][block + Shape::BLOCKS], row);
+            }
+            BlockScales s = F::scales(f.rows[i]);
+            u32 slot = row / Int8Tile::ROWS * Int8Tile::ROWS + Int8Tile::row_slot(row % Int8Tile::ROWS);
+            #pragma unroll
+            for (u32 h = 0; h < Stage::HALVES; h++) {
+                stage.scale[block][h][slot] = s.scale[h];
+                if constexpr (F::MINIMA) stage.minimum[block][h][slot] = -s.minimum[h];
+            }
+        }
+        #pragma unroll
+        for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
+            u32 token = thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
+            u32 slot = token / Int8Tile::TOKENS * Int8Tile::TOKENS + Int8Tile::token_slot(token % Int8Tile::TOKENS);
+            stage.d[block][slot] = f.meta[i][0];
+            #pragma unroll
+            for (u32 h = 0; h < 2; h++) {
+                *(u32x4 *)(stage.tokens[block + h * Shape::BLOCKS] + token * HALF_BLOCK_BYTES) = f.tokens[i][h];
+                if constexpr (F::MINIMA && F::HALVES) {
+                    i32 sum = 0;
+                    #pragma unroll
+                    for (u32 j = 0; j < 4; j++) sum = dot4(f.tokens[i][h][j], 0x01010101u, sum);
+                    stage.sum[block][h][slot] = f.meta[i][0] * (float)sum;
+                }
+            }
+            if constexpr (F::MINIMA && !F::HALVES) stage.sum[block][0][slot] = f.meta[i][1];
+        }
+    }
+
+    RF_DEVICE_MEMBER static void put(const u32 words[8], u8 *first, u8 *last, u32 row) {
+        *(u32x4 *)(first + row * HALF_BLOCK_BYTES) = u32x4{words[0], words[1], words[2], words[3]};
+        *(u32x4 *)(last + row * HALF_BLOCK_BYTES) = u32x4{words[4], words[5], words[6], words[7]};
+    }
+
+    // What a lane has of the tokens of one block.
+    struct TokenTiles {
+        typename Int8Tile::Tokens q[Shape::TOKEN_TILES];
+        float d[Shape::TOKEN_TILES][LANE_TOKENS];
+        float sum[Shape::TOKEN_TILES][Stage::HALVES][LANE_TOKENS];
+    };
+
+    RF_DEVICE_MEMBER static TokenTiles load_tokens(const Stage &stage, u32 block, u32 wave_token) {
+        TokenTiles tokens;
+#pragma unroll
+        for (u32 t = 0; t < Shape::TOKEN_TILES; t++) {
+            u32 first = wave_token + t * Int8Tile::TOKENS, slot = first + Int8Tile::token_base();
+            tokens.q[t] = Int8Tile::load_tokens(stage.tokens[block] + first * HALF_BLOCK_BYTES,
+                                                stage.tokens[block + Shape::BLOCKS] + first * HALF_BLOCK_BYTES);
+#pragma unroll
+            for (u32 j = 0; j < LANE_TOKENS; j++) {
+                tokens.d[t][j] = stage.d[block][slot + j];
+                if constexpr (F::MINIMA) {
+#pragma unroll
+                    for (u32 h = 0; h < Stage::HALVES; h++) tokens.sum[t][h][j] = stage.sum[block][h][slot + j];
+                }
+            }
+        }
+        return tokens;
+    }
+
+    // The same of the rows of one tile; bias = −SUM_BIAS · scale[0].
+    struct RowFactors {
+        float scale[Stage::HALVES][LANE_ROWS], minimum[Stage::HALVES][LANE_ROWS], bias[LANE_ROWS];
+    };
+
+    // Adds one block of a stage to what a wave has.
+    RF_DEVICE_MEMBER static void multiply(const Stage &stage, u32 block, u32 wave_row, u32 wave_token,
+                                          const Int8Tile::Sums &start, Accumulator &acc) {
+        TokenTiles tokens = load_tokens(stage, block, wave_token);
+#pragma unroll
+        for (u32 r = 0; r < Shape::ROW_TILES; r++) {
+            u32 first = wave_row + r * Int8Tile::ROWS, slot = first + Int8Tile::row_base();
+            typename Int8Tile::Rows rows[F::PARTS];
+#pragma unroll
+            for (u32 part = 0; part < F::PARTS; part++) {
+                rows[part] = Int8Tile::load_rows(stage.rows[part][block] + first * HALF_BLOCK_BYTES,
+                                                 stage.rows[part][block + Shape::BLOCKS] + first * HALF_BLOCK_BYTES);
+            }
+            RowFactors factors;
+#pragma unroll
+            for (u32 h = 0; h < Stage::HALVES; h++) {
+#pragma unroll
+                for (u32 i = 0; i < LANE_ROWS; i++) {
+                    factors.scale[h][i] = stage.scale[block][h][slot + i];
+                    if constexpr (F::MINIMA) factors.minimum[h][i] = stage.minimum[block][h][slot + i];
+                }
+            }
+#pragma unroll
+            for (u32 i = 0; i < LANE_ROWS; i++) factors.bias[i] = -SUM_BIAS * factors.scale[0][i];
+#pragma unroll
+            for (u32 t = 0; t < Shape::TOKEN_TILES; t++) {
+                add_block(rows, factors, tokens, t, start, acc.value[r][t]);
+            }
+        }
+    }
+
+    // Adds one block of one tile to its sums. What depends on the sums of the matrix unit is done step by step for
+    // all of them, not sum by sum: neighbouring operations are independent, and RDNA3 issues many in pairs.
+    RF_DEVICE_MEMBER static void add_block(const typename Int8Tile::Rows *rows, const RowFactors &factors,
+                                           const TokenTiles &tokens, u32 t, const Int8Tile::Sums &start, float *out) {
+        float part[LANE_SUMS];
+        if constexpr (F::HALVES) {
+            Int8Tile::Sums first_sums = Int8Tile::product_half(rows[0], tokens.q[t], 0, start);
+            Int8Tile::Sums last_sums = Int8Tile::product_half(rows[0], tokens.q[t], 1, start);
+            float last[LANE_SUMS];
+#pragma unroll
+            for (u32 n = 0; n < LANE_SUMS; n++) {
+                u32 i = n / LANE_TOKENS;
+                part[n] = fma(biased(first_sums[n]), factors.scale[0][i], factors.bias[i]);
+                last[n] = biased(last_sums[n]) - SUM_BIAS;
+            }
+            schedule_fence();
+#pragma unroll
+            for (u32 n = 0; n < LANE_SUMS; n++) part[n] = fma(last[n], factors.scale[1][n / LANE_TOKENS], part[n]);
+        } else {
+            Int8Tile::Sums from = start;
+            if constexpr (F::PARTS == 2) {
+                Int8Tile::Sums large = Int8Tile::product(rows[1], tokens.q[t], Int8Tile::start(0));
+                from = Int8Tile::scaled(large, F::LARGE, SUM_START);
+            }
+            Int8Tile::Sums sums = Int8Tile::product(rows[0], tokens.q[t], from);
+#pragma unroll
+            for (u32 n = 0; n < LANE_SUMS; n++) {
+                u32 i = n / LANE_TOKENS;
+                part[n] = fma(biased(sums[n]), factors.scale[0][i], factors.bias[i]);
+            }
+        }
+        schedule_fence();
+#pragma unroll
+        for (u32 n = 0; n < LANE_SUMS; n++) out[n] = fma(part[n], tokens.d[t][n % LANE_TOKENS], out[n]);
+        if constexpr (F::MINIMA) {
+#pragma unroll
+            for (u32 h = 0; h < Stage::HALVES; h++) {
+#pragma unroll
+                for (u32 n = 0; n < LANE_SUMS; n++) {
+                    out[n] = fma(factors.minimum[h][n / LANE_TOKENS], tokens.sum[t][h][n % LANE_TOKENS], out[n]);
+                }
+            }
+        }
+        schedule_fence();
+    }
+
+    RF_DEVICE_MEMBER static float biased(i32 sum) { return __builtin_bit_cast(float, sum); }
+
+    // The sums of waves with different parts of the columns: the upper half of them hands its sums to the lower one,
+    // until there is one part. `lds` has room for half of all accumulators.
+    RF_DEVICE_MEMBER static void add_parts(Accumulator &acc, float *lds, u32 k_wave, u32 tile_wave) {
+        constexpr u32 TILE_WAVES = Shape::ROW_WAVES * Shape::TOKEN_WAVES;
+        float *values = &acc.value[0][0][0];
+        #pragma unroll
+        for (u32 half = Shape::K_WAVES / 2; half > 0; half /= 2) {
+            float *place = lds + ((k_wave % half) * TILE_WAVES + tile_wave) * ACC_FLOATS * WAVE + lane();
+            barrier();
+            if (k_wave >= half && k_wave < 2 * half) {
+                #pragma unroll
+                for (u32 i = 0; i < ACC_FLOATS; i++) place[i * WAVE] = values[i];
+            }
+            barrier();
+            if (k_wave < half) {
+                #pragma unroll
+                for (u32 i = 0; i < ACC_FLOATS; i++) values[i] += place[i * WAVE];
+            }
+        }
+    }
+
+    // Member by member: in registers.
+    RF_DEVICE_MEMBER static RfProjection chosen(bool first, const RfProjection &a, const RfProjection &b) {
+        return {{first ? a.weight.low : b.weight.low, first ? a.weight.high : b.weight.high,
+                 first ? a.weight.scale : b.weight.scale, first ? a.weight.super : b.weight.super},
+                first ? a.bias : b.bias,
+                first ? a.out : b.out,
+                first ? a.rows : b.rows,
+                first ? a.format : b.format};
+    }
+
+    RF_DEVICE_MEMBER static void run(const RfMatmulParams &params) {
+        RF_SHARED static __attribute__((aligned(16))) u8 lds[LDS_BYTES];
+        Stage *stages = reinterpret_cast<Stage *>(lds);
+
+        // Rows of all projections are numbered through, by tiles.
+        RfProjection p = params.projections[0];
+        u32 tile = group_y();
+        #pragma unroll
+        for (u32 i = 1; i < 3; i++) {
+            u32 tiles = (p.rows + Shape::ROWS - 1) / Shape::ROWS;
+            if (i < params.num_projections && tile >= tiles) {
+                tile -= tiles;
+                p = params.projections[i];
+            }
+        }
+        u32 first_row = tile * Shape::ROWS, first_token = group_x() * Shape::TOKENS;
+        if (first_row >= p.rows) return;
+        Matmul self;
+        self.blocks = params.columns / 32;
+        self.weight = row_of<F>(p.weight, first_row, self.blocks);
+        self.q = (const u8 *)params.x_q8.q + (u64)first_token * params.columns;
+        self.meta = params.x_q8.meta + (u64)first_token * self.blocks * 2;
+        self.last_row = p.rows - 1 - first_row;
+        self.last_token = params.tokens - 1 - first_token;
+
+        constexpr u32 TILE_WAVES = Shape::ROW_WAVES * Shape::TOKEN_WAVES;
+        u32 tile_wave = wave() % TILE_WAVES, k_wave = wave() / TILE_WAVES;
+        u32 wave_row = tile_wave % Shape::ROW_WAVES * Shape::WAVE_ROWS;
+        u32 wave_token = tile_wave / Shape::ROW_WAVES * Shape::WAVE_TOKENS;
+
+        Accumulator acc = {};
+        Int8Tile::Sums start = Int8Tile::start(opaque(SUM_START));
+        u32 num_stages = (self.blocks + Shape::BLOCKS - 1) / Shape::BLOCKS;
+        // A loop that the compiler does not dissolve, or it would unpack while it multiplies: too many registers.
+        u32 blocks_per_wave = opaque_uniform(Shape::BLOCKS / Shape::K_WAVES);
+        Fetch next = self.fetch(0);
+        store(next, stages[0]);
+        barrier();
+        #pragma unroll 1
+        for (u32 s = 0; s < num_stages; s++) {
+            bool more = s + 1 < num_stages;
+            if (more) next = self.fetch(s + 1);
+            const Stage &stage = stages[BUFFERS == 2 ? s % 2 : 0];
+            #pragma unroll 1
+            for (u32 b = 0; b < blocks_per_wave; b++) {
+                multiply(stage, k_wave * (Shape::BLOCKS / Shape::K_WAVES) + b, wave_row, wave_token, start, acc);
+            }
+            if constexpr (BUFFERS == 1) barrier();
+            if (more) store(next, stages[BUFFERS == 2 ? (s + 1) % 2 : 0]);
+            barrier();
+        }
+        if constexpr (Shape::K_WAVES > 1) {
+            add_parts(acc, reinterpret_cast<float *>(lds), k_wave, tile_wave);
+            if (k_wave > 0) return;
+        }
+        write(params, p, acc, first_row + wave_row, first_token + wave_token);
+    }
+
+    RF_DEVICE_MEMBER static void write(const RfMatmulParams &params, const RfProjection &p, const Accumulator &acc,
+                                       u32 first_row, u32 first_token) {
+        #pragma unroll
+        for (u32 r = 0; r < Shape::ROW_TILES; r++) {
+            #pragma unroll
+            for (u32 i = 0; i < LANE_ROWS; i++) {
+                u32 row = first_row + r * Int8Tile::ROWS + Int8Tile::row(i);
+                if (row >= p.rows) continue;
+                float bias = p.bias ? p.bias[row] : 0.0f;
+                #pragma unroll
+                for (u32 t = 0; t < Shape::TOKEN_TILES; t++) {
+                    #pragma unroll
+                    for (u32 j = 0; j < LANE_TOKENS; j++) {
+                        u32 token = first_token + t * Int8Tile::TOKENS + Int8Tile::token(j);
+                        if (token >= params.tokens) continue;
+                        u64 place = (u64)token * p.rows + row;
+                        float y = acc.value[r][t][i * LANE_TOKENS + j] + bias;
+                        if (params.residual) y += params.residual[place];
+                        p.out[place] = y;
+                    }
+                }
+            }
+        }
+    }
+};
+
+} // namespace rf
+
+// The kernels of one format: RfMatmulParams; grid [⌈tokens / TOKENS⌉, Σ ⌈rows / ROWS⌉], 256 threads.
+#define RF_MATMUL(NAME, FORMAT)                                                                                        \
+    RF_MATMUL_KERNEL matmul_wide_##NAME##_q8_f32(RfMatmulParams p) { rf::Matmul<rf::FORMAT, rf::MatmulWide>::run(p); }   \
+    RF_MATMUL_KERNEL matmul_middle_##NAME##_q8_f32(RfMatmulParams p) {                                                   \
+        rf::Matmul<rf::FORMAT, rf::MatmulMiddle>::run(p);                                                              \
+    }                                                                                                                  \
+    RF_MATMUL_KERNEL matmul_narrow_##NAME##_q8_f32(RfMatmulParams p) {                                                   \
+        rf::Matmul<rf::FORMAT, rf::MatmulNarrow>::run(p);                                                              \
+    }
