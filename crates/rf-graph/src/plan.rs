@@ -17,6 +17,12 @@ impl Plan {
     /// Assigns offsets, first fit in the order of the ops. A value lives from the op that writes it to
     /// the last op that reads it; the output lives to the end.
     pub fn new(graph: &Graph) -> Self {
+        Self::aligned(graph, 1)
+    }
+
+    /// The same with offsets that are multiples of `floats`, for backends that load several at a time.
+    pub fn aligned(graph: &Graph, floats: usize) -> Self {
+        let width_of = |id: ValueId| graph.value(id).width.next_multiple_of(floats);
         let mut last_use = vec![None; graph.values.len()];
         for (step, op) in graph.ops.iter().enumerate() {
             for id in op.inputs().into_iter().chain(op.outputs()) {
@@ -29,7 +35,7 @@ impl Plan {
         let mut live: Vec<ValueId> = Vec::new(); // by offset
         for (step, op) in graph.ops.iter().enumerate() {
             for out in op.outputs() {
-                let width = graph.value(out).width;
+                let width = width_of(out);
                 let mut offset = 0;
                 let mut place = live.len();
                 for (i, other) in live.iter().enumerate() {
@@ -38,7 +44,7 @@ impl Plan {
                         place = i;
                         break;
                     }
-                    offset = start + graph.value(*other).width;
+                    offset = start + width_of(*other);
                 }
                 plan.offsets[out.index()] = Some(offset);
                 plan.floats_per_row = plan.floats_per_row.max(offset + width);

@@ -4,7 +4,14 @@
 //! are in `kernels/` at the top of the repository. Start reading at [`objects`]: which machine code a device
 //! gets.
 
+mod backend;
+mod error;
+mod exec;
+mod launch;
 mod pack;
 
 pub mod objects;
 pub mod params;
+
+pub use backend::{GpuBackend, GpuOptions, GraphMode};
+pub use error::Error;

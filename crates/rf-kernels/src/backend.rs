@@ -1,0 +1,122 @@
+//! The backend: a device that programs are compiled for.
+
+use std::sync::Arc;
+
+use rf_graph::{Backend, BackendError, Executor, Fusions, Program, Progress};
+use rf_hip::{DeviceInfo, Runtime, SyncMode};
+
+use crate::error::Error;
+use crate::exec::GpuExecutor;
+use crate::launch::Gpu;
+use crate::objects::{Choice, CodeObjects};
+
+/// Which device, and how it is driven.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GpuOptions {
+    /// Its number; by default the one with the most memory that is no integrated one.
+    pub ordinal: Option<usize>,
+    /// Whether decode is replayed as a captured graph.
+    pub graphs: GraphMode,
+    /// Whether a waiting thread spins: some microseconds less latency, for a core.
+    pub spin: bool,
+}
+
+/// Whether decode is replayed as a captured graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GraphMode {
+    /// Where the runtime can, and the replay gives the same bits as the launches.
+    #[default]
+    On,
+    /// Every step as launches.
+    Off,
+}
+
+/// Runs programs on a GPU.
+pub struct GpuBackend {
+    gpu: Arc<Gpu>,
+    choice: Choice,
+    runtime: Runtime,
+    graphs: GraphMode,
+}
+
+impl GpuBackend {
+    /// Opens a device of the runtime that is installed.
+    ///
+    /// # Errors
+    ///
+    /// If there is no runtime, no such device, or this program has no kernels for it.
+    pub fn new(options: GpuOptions) -> Result<Self, Error> {
+        Self::on(Runtime::load()?, options)
+    }
+
+    /// Opens a device of a given runtime.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn on(runtime: Runtime, options: GpuOptions) -> Result<Self, Error> {
+        let devices = runtime.devices()?;
+        let device = match options.ordinal {
+            Some(ordinal) => {
+                let count = devices.len();
+                devices.get(ordinal).ok_or(Error::NoSuchDevice { ordinal, count })?
+            }
+            None => devices
+                .iter()
+                .max_by_key(|device| {
+                    let info = device.info();
+                    (!info.integrated, info.total_memory_bytes, std::cmp::Reverse(info.ordinal))
+                })
+                .ok_or(Error::NoDevice { platform: runtime.platform() })?,
+        };
+        let objects = CodeObjects::for_device(&device.info().arch)?;
+        let choice = objects.choice().clone();
+        let sync = if options.spin { SyncMode::Spin } else { SyncMode::Sleep };
+        let context = device.context_with(sync)?;
+        let gpu = Arc::new(Gpu::new(context, objects));
+        Ok(Self { gpu, choice, runtime, graphs: options.graphs })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &DeviceInfo {
+        self.gpu.context().info()
+    }
+
+    /// Which code it got.
+    pub fn code(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// The runtime that drives it.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+}
+
+impl Backend for GpuBackend {
+    fn name(&self) -> &'static str {
+        "GPU"
+    }
+
+    fn description(&self) -> String {
+        let info = self.device();
+        format!("{} ({}, {})", info.name, info.arch, self.choice)
+    }
+
+    fn fusions(&self) -> Fusions {
+        Fusions::ALL
+    }
+
+    fn available_memory_bytes(&self) -> Option<u64> {
+        self.gpu.context().memory_info().ok().map(|(free, _)| free)
+    }
+
+    fn compile(
+        &self,
+        program: Program,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Executor>, BackendError> {
+        let gpu = Arc::clone(&self.gpu);
+        Ok(Box::new(GpuExecutor::new(gpu, self.graphs, program, progress)?))
+    }
+}

@@ -1,0 +1,228 @@
+//! Matrix products: which kernel for which format and how many rows.
+
+use rf_graph::{DType, MatMul, Op, Prologue, ValueId, WeightId};
+
+use super::{Recorder, Wants, activation_number};
+use crate::error::Error;
+use crate::params::{
+    Activations, MatvecGluParams, MatvecParams, Operand,
+    Projection, QuantizeParams,
+};
+
+/// Rows up to which a product is a matrix-vector one.
+const MATVEC_ROWS: usize = 8;
+
+/// Projections that one launch takes.
+const MAX_PROJECTIONS: usize = 3;
+
+/// Whether products of a format read activations in f32.
+pub(super) fn is_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::Bf16)
+}
+
+/// Formats that [`MatvecParams::mixed_launch`]'s kernel knows.
+fn mixes(dtype: DType) -> bool {
+    !is_float(dtype) && !matches!(dtype, DType::Mxfp4 | DType::Mxfp6E2M3 | DType::Mxfp6E3M2)
+}
+
+/// A projection with the format that decides on its kernel.
+#[derive(Clone, Copy)]
+struct Product {
+    dtype: DType,
+    params: Projection,
+}
+
+impl Recorder<'_> {
+    /// [`Op::MatMul`].
+    pub(super) fn matmul(&mut self, m: &MatMul) -> Result<(), Error> {
+        let products: Vec<Product> = m
+            .projections
+            .iter()
+            .map(|p| {
+                let place = self.exec.weights.place(p.weight);
+                let params = Projection {
+                    weight: place.planes,
+                    bias: p.bias.map_or(0, |bias| self.exec.weights.vector(bias)),
+                    out: self.at(p.out),
+                    rows: place.rows as u32,
+                    format: format_number(place.dtype),
+                };
+                Product { dtype: place.dtype, params }
+            })
+            .collect();
+        let wants = Wants {
+            q8: products.iter().any(|p| !is_float(p.dtype)),
+            f32: products.iter().any(|p| is_float(p.dtype)),
+        };
+        let operand = self.operand(&m.prologue, wants)?;
+        let x = m.prologue.inputs()[0];
+        let (rows, columns) = (self.rows(x), self.width(x));
+        if rows == 0 {
+            return Ok(());
+        }
+        if rows == 1
+            && let Some(reader) = self.exec.facts.glu_of[self.op]
+        {
+            return self.gate_and_up(&products, operand, reader, columns);
+        }
+        let residual = m.residual.map_or(0, |residual| self.at(residual));
+        for group in groups(&products, rows) {
+            let mut projections = [Projection::default(); MAX_PROJECTIONS];
+            for (slot, product) in projections.iter_mut().zip(&group) {
+                *slot = product.params;
+            }
+            let num_projections = group.len() as u32;
+            let (tokens, columns) = (rows as u32, columns as u32);
+            if rows <= MATVEC_ROWS {
+                let params = MatvecParams {
+                    projections,
+                    x_q8: operand.q8,
+                    x_f32: operand.f32,
+                    residual,
+                    num_projections,
+                    columns,
+                    tokens,
+                    ..MatvecParams::default()
+                };
+                self.push(params.launch(&group.iter().map(|p| p.dtype).collect::<Vec<_>>()), params)?;
+            } else {
+                for first in (0..tokens).step_by(8) {
+                    let count = (tokens - first).min(8);
+                    let at = |address: u64, bytes: u64| if address == 0 { 0 } else { address + u64::from(first) * bytes };
+                    let mut projections = projections;
+                    for p in &mut projections { p.out = at(p.out, 4 * u64::from(p.rows)); }
+                    let params = MatvecParams {
+                        projections,
+                        x_q8: Activations { q: at(operand.q8.q, columns.into()), meta: at(operand.q8.meta, u64::from(columns) / 4) },
+                        x_f32: at(operand.f32, 4 * u64::from(columns)),
+                        residual: at(residual, 4 * u64::from(projections[0].rows)),
+                        num_projections,
+                        columns,
+                        tokens: count,
+                        ..MatvecParams::default()
+                    };
+                    self.push(params.launch(&group.iter().map(|p| p.dtype).collect::<Vec<_>>()), params)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gate and up of one token with the activation and the quantisation behind them.
+    fn gate_and_up(
+        &mut self,
+        products: &[Product],
+        x: Operand,
+        reader: usize,
+        columns: usize,
+    ) -> Result<(), Error> {
+        let Op::MatMul(MatMul {
+            prologue: Prologue::Glu { activation, .. },
+            projections,
+            ..
+        }) = &self.exec.graph.ops()[reader]
+        else {
+            return Ok(());
+        };
+        let reads_float =
+            projections.iter().any(|p| is_float(self.exec.weights.place(p.weight).dtype));
+        let reads_q8 =
+            projections.iter().any(|p| !is_float(self.exec.weights.place(p.weight).dtype));
+        let out = Operand {
+            q8: if reads_q8 { self.next_q8() } else { Activations::default() },
+            f32: if reads_float { self.exec.work.operand_f32.address() } else { 0 },
+        };
+        let params = MatvecGluParams {
+            gate: products[0].params.weight,
+            up: products[1].params.weight,
+            x_q8: x.q8,
+            x_f32: x.f32,
+            out_f32: out.f32,
+            out_q8: out.q8,
+            rows: products[0].params.rows,
+            columns: columns as u32,
+            tokens: 1,
+            activation: activation_number(*activation),
+        };
+        self.push(params.launch(products[0].dtype), params)?;
+        self.ready = Some((reader, out));
+        Ok(())
+    }
+
+    /// [`Op::ExpertMatMul`]: every slot of every token is a matrix-vector product.
+    pub(super) fn expert_matmul(
+        &mut self,
+        x: ValueId,
+        route: ValueId,
+        weights: &[WeightId],
+        out: ValueId,
+    ) -> Result<(), Error> {
+        let used = self.width(route) / 2;
+        let first = *self.exec.weights.place(weights[0]);
+        let columns = self.exec.graph.weight_columns(weights[0]);
+        let (tokens, width) = (self.rows(x), self.width(x));
+        let shared_x = width == columns;
+        let x_rows = if shared_x { tokens } else { tokens * used };
+        let mut operand = Operand { q8: Activations::default(), f32: self.at(x) };
+        if !is_float(first.dtype) {
+            operand.q8 = self.next_q8();
+            let params = QuantizeParams {
+                x: operand.f32,
+                out: Operand { q8: operand.q8, f32: 0 },
+                columns: columns as u32,
+                rows: x_rows as u32,
+            };
+            self.push(params.launch(), params)?;
+        }
+        let projection = Projection {
+            weight: first.planes,
+            bias: 0,
+            out: self.at(out),
+            rows: first.rows as u32,
+            format: format_number(first.dtype),
+        };
+        let params = MatvecParams {
+            projections: [projection, Projection::default(), Projection::default()],
+            x_q8: operand.q8,
+            x_f32: operand.f32,
+            residual: 0,
+            route: self.at(route),
+            num_projections: 1,
+            columns: columns as u32,
+            tokens: tokens as u32,
+            used: used as u32,
+            shared_x: u32::from(shared_x),
+            reserved: 0,
+        };
+        self.push(params.launch(&[first.dtype]), params)
+    }
+
+    pub(super) fn route(&mut self, _: ValueId, _: usize, _: ValueId) -> Result<(), Error> {
+        Err(Error::Unsupported { what: "route".into() })
+    }
+    pub(super) fn combine_experts(&mut self, _: ValueId, _: ValueId, _: ValueId) -> Result<(), Error> {
+        Err(Error::Unsupported { what: "combine".into() })
+    }
+}
+
+/// Place of a format in [`DType::ALL`], which is what kernels know it by.
+pub(super) fn format_number(dtype: DType) -> u32 {
+    DType::ALL.iter().position(|other| *other == dtype).map_or(u32::MAX, |at| at as u32)
+}
+
+/// Projections by launch: those of one format together, for one row also those whose formats mix.
+fn groups(products: &[Product], rows: usize) -> Vec<Vec<Product>> {
+    let mut groups: Vec<Vec<Product>> = Vec::new();
+    for product in products {
+        let joins = |group: &&mut Vec<Product>| {
+            let first = group[0].dtype;
+            group.len() < MAX_PROJECTIONS
+                && (first == product.dtype || (rows == 1 && mixes(first) && mixes(product.dtype)))
+        };
+        match groups.iter_mut().find(joins) {
+            Some(group) => group.push(*product),
+            None => groups.push(vec![*product]),
+        }
+    }
+    groups
+}

@@ -1,0 +1,78 @@
+//! Tables of cos and sin, made in f64 by the host and extended as sequences grow.
+
+use rf_graph::Rope;
+use rf_hip::{Context, DeviceBuffer, Stream};
+
+use crate::error::Error;
+use crate::params::Address;
+
+/// Positions added at a time, so that decode seldom waits for one.
+const POSITIONS_AT_ONCE: usize = 512;
+
+/// One table per kind of rotation in the graph.
+pub(super) struct RopeTables {
+    tables: Vec<Table>,
+    max_positions: usize,
+}
+
+struct Table {
+    rope: Rope,
+    /// `[max_positions][dims / 2][2]`.
+    memory: DeviceBuffer<f32>,
+    filled_positions: usize,
+}
+
+impl RopeTables {
+    pub(super) fn new(max_positions: usize) -> Self {
+        Self { tables: Vec::new(), max_positions }
+    }
+
+    /// The address of the table of a rotation, which is made if it is the first of its kind.
+    pub(super) fn address(&mut self, context: &Context, rope: &Rope) -> Result<Address, Error> {
+        let same = |table: &&Table| {
+            table.rope.inv_freq == rope.inv_freq
+                && table.rope.magnitude.to_bits() == rope.magnitude.to_bits()
+        };
+        if let Some(table) = self.tables.iter().find(same) {
+            return Ok(table.memory.address());
+        }
+        let memory = DeviceBuffer::new(context, self.max_positions * rope.dims())?;
+        let address = memory.address();
+        self.tables.push(Table { rope: rope.clone(), memory, filled_positions: 0 });
+        Ok(address)
+    }
+
+    /// Bytes that tables for these rotations take.
+    pub(super) fn bytes_for<'a>(&self, ropes: impl Iterator<Item = &'a Rope>) -> usize {
+        let mut kinds: Vec<&Rope> = Vec::new();
+        for rope in ropes {
+            if !kinds.iter().any(|other| other.inv_freq == rope.inv_freq) {
+                kinds.push(rope);
+            }
+        }
+        kinds.iter().map(|rope| rope.dims() * self.max_positions * size_of::<f32>()).sum()
+    }
+
+    /// Sees to it that all tables cover positions `..positions`.
+    pub(super) fn extend_to(&mut self, stream: &Stream, positions: usize) -> Result<(), Error> {
+        for table in &mut self.tables {
+            if positions <= table.filled_positions {
+                continue;
+            }
+            let end = positions.next_multiple_of(POSITIONS_AT_ONCE).min(self.max_positions);
+            let dims = table.rope.dims();
+            let rows = table.filled_positions..end;
+            let values: Vec<f32> = rows
+                .flat_map(|position| (0..dims / 2).map(move |pair| (position, pair)))
+                .flat_map(|(position, pair)| <[f32; 2]>::from(table.rope.cos_sin(position, pair)))
+                .collect();
+            table.memory.copy_from_slice(stream, table.filled_positions * dims, &values)?;
+            table.filled_positions = end;
+        }
+        Ok(())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.tables.iter().map(|table| table.memory.size_bytes()).sum()
+    }
+}

@@ -1,0 +1,133 @@
+//! One step in device memory: what changes from batch to batch.
+
+use rf_graph::Batch;
+use rf_hip::{Context, DeviceBuffer, PinnedBuffer, Stream};
+
+use crate::error::Error;
+use crate::params::{self, Address};
+
+/// Counts of a batch: what launches are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    pub(super) tokens: usize,
+    pub(super) spans: usize,
+    pub(super) outputs: usize,
+    /// Tokens of the shortest span.
+    pub(super) shortest_span: usize,
+    /// Tokens of the longest span.
+    pub(super) longest_span: usize,
+    /// Positions of the longest sequence, rounded up to a power of two: attention shares its keys out by it,
+    /// and a recording serves until it doubles.
+    pub(super) context: usize,
+}
+
+impl Shape {
+    pub(super) fn of(batch: &Batch<'_>) -> Self {
+        let spans = batch.spans.iter();
+        let context = spans.clone().map(|s| s.past_tokens + s.tokens.len()).max().unwrap_or(0);
+        Self {
+            tokens: batch.ids.len(),
+            spans: batch.spans.len(),
+            outputs: batch.output_rows.len(),
+            shortest_span: spans.clone().map(|s| s.tokens.len()).min().unwrap_or(0),
+            longest_span: spans.map(|s| s.tokens.len()).max().unwrap_or(0),
+            context: context.next_power_of_two(),
+        }
+    }
+}
+
+/// The arrays that [`params::Batch`] points to, of u32, one after the other.
+pub(super) struct StepMemory {
+    device: DeviceBuffer<u32>,
+    host: PinnedBuffer<u32>,
+}
+
+impl StepMemory {
+    /// Room for the largest batch, with so many page numbers in all its spans.
+    pub(super) fn new(
+        context: &Context,
+        max_tokens: usize,
+        max_outputs: usize,
+        max_pages: usize,
+    ) -> Result<Self, Error> {
+        let len = 7 * max_tokens + max_outputs + max_pages;
+        Ok(Self { device: DeviceBuffer::new(context, len)?, host: PinnedBuffer::new(context, len)? })
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.device.size_bytes()
+    }
+
+    /// Whether a batch with so many page numbers has room.
+    pub(super) fn has_room(&self, shape: &Shape, pages: usize) -> bool {
+        Layout::of(shape).pages + pages <= self.device.len()
+    }
+
+    /// Queues the upload of a batch.
+    pub(super) fn upload(&mut self, stream: &Stream, batch: &Batch<'_>) -> Result<(), Error> {
+        let at = Layout::of(&Shape::of(batch));
+        let host = &mut self.host[..];
+        host[..batch.ids.len()].copy_from_slice(batch.ids);
+        let mut page = 0;
+        for (i, span) in batch.spans.iter().enumerate() {
+            for (place, token) in span.tokens.clone().enumerate() {
+                host[at.positions + token] = (span.past_tokens + place) as u32;
+                host[at.span_of + token] = i as u32;
+            }
+            let record = params::Span {
+                first_token: span.tokens.start as u32,
+                num_tokens: span.tokens.len() as u32,
+                past_tokens: span.past_tokens as u32,
+                first_page: page as u32,
+            };
+            host[at.spans + 4 * i..][..4].copy_from_slice(bytemuck::cast_slice(&[record]));
+            for id in span.pages {
+                host[at.pages + page] = id.index() as u32;
+                page += 1;
+            }
+        }
+        for (slot, row) in host[at.output_rows..].iter_mut().zip(batch.output_rows) {
+            *slot = *row as u32;
+        }
+        self.device.copy_from_pinned(stream, 0, &self.host, 0..at.pages + page)?;
+        Ok(())
+    }
+
+    /// What kernels get.
+    pub(super) fn params(&self, shape: &Shape) -> params::Batch {
+        let at = Layout::of(shape);
+        let address = |index: usize| self.device.address() + (4 * index) as Address;
+        params::Batch {
+            ids: address(0),
+            positions: address(at.positions),
+            span_of: address(at.span_of),
+            spans: address(at.spans),
+            pages: address(at.pages),
+            output_rows: address(at.output_rows),
+            num_tokens: shape.tokens as u32,
+            num_spans: shape.spans as u32,
+            num_outputs: shape.outputs as u32,
+            reserved: 0,
+        }
+    }
+}
+
+/// Indices of the arrays; ids are at 0, page numbers last since their count is free.
+struct Layout {
+    positions: usize,
+    span_of: usize,
+    spans: usize,
+    output_rows: usize,
+    pages: usize,
+}
+
+impl Layout {
+    fn of(shape: &Shape) -> Self {
+        let positions = shape.tokens;
+        let span_of = positions + shape.tokens;
+        // Records of 16 bytes.
+        let spans = (span_of + shape.tokens).next_multiple_of(4);
+        let output_rows = spans + 4 * shape.spans;
+        Self { positions, span_of, spans, output_rows, pages: output_rows + shape.outputs }
+    }
+}

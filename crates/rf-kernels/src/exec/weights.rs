@@ -1,0 +1,178 @@
+//! Weights on the device: one piece of memory, filled once through pinned staging.
+
+use rf_graph::{DType, Graph, Op, Progress, Weight, WeightId};
+use rf_hip::{DeviceBuffer, PinnedBuffer, Stream};
+
+use crate::error::Error;
+use crate::pack::PackedLayout;
+use crate::params::{self, Address};
+
+/// Packed bytes on their way at a time. Two buffers: one is filled while the other travels.
+const STAGING_BYTES: usize = 32 << 20;
+
+/// The weights of a program, by [`WeightId::index`].
+pub(super) struct Weights {
+    memory: DeviceBuffer<u8>,
+    places: Vec<Place>,
+}
+
+/// A weight in device memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) dtype: DType,
+    pub(super) rows: usize,
+    /// Address of the planes; vectors have f32 in `low`.
+    pub(super) planes: params::Weight,
+}
+
+/// How a weight is stored, known before anything is allocated.
+#[derive(Debug)]
+enum Form {
+    /// f32, for norms, biases and sinks.
+    Vector,
+    /// In planes, `first_row` of a matrix that may hold several weights (experts).
+    Matrix { layout: PackedLayout, base: usize, first_row: usize },
+}
+
+/// Sizes and offsets of all weights.
+pub(super) struct WeightPlan {
+    forms: Vec<(Form, usize)>,
+    bytes: usize,
+}
+
+impl WeightPlan {
+    /// Decides on forms from what the ops read. Experts of one product become one matrix.
+    pub(super) fn new(graph: &Graph, weights: &[Weight]) -> Result<Self, Error> {
+        let mut forms: Vec<Option<(Form, usize)>> = weights.iter().map(|_| None).collect();
+        let mut bytes = 0;
+        let mut matrix = |ids: &[WeightId], forms: &mut Vec<Option<(Form, usize)>>| {
+            let [first, ..] = ids else { return Ok(()) };
+            if forms[first.index()].is_some() {
+                return Ok(());
+            }
+            let (w, rows) = (&weights[first.index()], weights[first.index()].rows());
+            let layout = PackedLayout::new(w.dtype(), rows * ids.len(), w.columns());
+            let Some(layout) = layout else {
+                let what = format!("tensor '{}' of type {}", w.name(), w.dtype());
+                return Err(Error::Unsupported { what });
+            };
+            for (i, id) in ids.iter().enumerate() {
+                forms[id.index()] = Some((Form::Matrix { layout, base: bytes, first_row: i * rows }, 0));
+            }
+            bytes += layout.bytes();
+            Ok(())
+        };
+        for op in graph.ops() {
+            match op {
+                Op::Embed { table, .. } => matrix(&[*table], &mut forms)?,
+                Op::MatMul(m) => {
+                    m.projections.iter().try_for_each(|p| matrix(&[p.weight], &mut forms))?;
+                }
+                Op::ExpertMatMul { weights, .. } => matrix(weights, &mut forms)?,
+                _ => {}
+            }
+        }
+        let forms = forms.into_iter().zip(weights).map(|(form, weight)| {
+            form.unwrap_or_else(|| {
+                let at = bytes;
+                bytes += (weight.rows() * weight.columns() * size_of::<f32>()).next_multiple_of(256);
+                (Form::Vector, at)
+            })
+        });
+        let forms = forms.collect();
+        Ok(Self { forms, bytes })
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Weights {
+    /// Packs and uploads everything; each weight's source is released when it is done.
+    pub(super) fn load(
+        stream: &Stream,
+        plan: &WeightPlan,
+        weights: Vec<Weight>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, Error> {
+        let memory = DeviceBuffer::new(stream.context(), plan.bytes.max(1))?;
+        let total_bytes = weights.iter().map(|w| w.bytes().len() as u64).sum();
+        let largest = plan.bytes.clamp(1, STAGING_BYTES);
+        let mut staging = [
+            PinnedBuffer::<u8>::new(stream.context(), largest)?,
+            PinnedBuffer::<u8>::new(stream.context(), largest)?,
+        ];
+        let (mut done_bytes, mut turn) = (0, 0);
+        let mut places = Vec::with_capacity(weights.len());
+        for (weight, (form, at)) in weights.into_iter().zip(&plan.forms) {
+            match form {
+                Form::Vector => {
+                    let values: Vec<f32> =
+                        (0..weight.rows()).flat_map(|row| weight.row_f32(row)).collect();
+                    memory.copy_from_slice(stream, *at, bytemuck::cast_slice(&values))?;
+                    done_bytes += weight.bytes().len() as u64;
+                }
+                Form::Matrix { layout, base, first_row } => {
+                    let rows_at_once = (largest / layout.bytes_per_row().max(1)).max(1);
+                    if layout.bytes_per_row() > largest {
+                        let what = format!("tensor '{}' with rows that long", weight.name());
+                        return Err(Error::Unsupported { what });
+                    }
+                    let row_bytes = weight.bytes().len() / weight.rows().max(1);
+                    for first in (0..weight.rows()).step_by(rows_at_once) {
+                        let rows = rows_at_once.min(weight.rows() - first);
+                        let source = &weight.bytes()[first * row_bytes..][..rows * row_bytes];
+                        let buffer = &mut staging[turn];
+                        turn = 1 - turn;
+                        let plane_bytes = layout.plane_bytes(rows);
+                        let used = plane_bytes.iter().sum();
+                        layout.pack(source, rows, &mut buffer[..used]);
+                        let mut from = 0;
+                        let before = layout.plane_bytes(first_row + first);
+                        for ((offset, before), bytes) in
+                            layout.offsets().into_iter().zip(before).zip(plane_bytes)
+                        {
+                            let to = base + offset + before;
+                            memory.copy_from_pinned(stream, to, buffer, from..from + bytes)?;
+                            from += bytes;
+                        }
+                        done_bytes += source.len() as u64;
+                        progress(Progress { done_bytes, total_bytes });
+                    }
+                    weight.release();
+                }
+            }
+            let planes = match form {
+                Form::Vector => {
+                    params::Weight { low: memory.address() + *at as Address, ..Default::default() }
+                }
+                Form::Matrix { layout, base, first_row } => {
+                    let start = memory.address() + *base as Address;
+                    let before = layout.plane_bytes(*first_row);
+                    let [low, high, scale, super_scale] = std::array::from_fn(|plane| {
+                        start + (layout.offsets()[plane] + before[plane]) as Address
+                    });
+                    params::Weight { low, high, scale, super_scale }
+                }
+            };
+            places.push(Place { dtype: weight.dtype(), rows: weight.rows(), planes });
+        }
+        stream.synchronize()?;
+        progress(Progress { done_bytes: total_bytes, total_bytes });
+        Ok(Self { memory, places })
+    }
+
+    pub(super) fn place(&self, id: WeightId) -> &Place {
+        &self.places[id.index()]
+    }
+
+    /// Address of a vector of f32.
+    pub(super) fn vector(&self, id: WeightId) -> Address {
+        self.place(id).planes.low
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.size_bytes()
+    }
+}

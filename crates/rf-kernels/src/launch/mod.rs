@@ -1,0 +1,146 @@
+//! Launching: functions by name, recordings of launches, and graphs captured from them.
+//!
+//! The only place where addresses become accesses. An executor records launches whose parameters name
+//! its own buffers, and drops a recording before them.
+
+#![expect(unsafe_code, reason = "kernels are given addresses")]
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use bytemuck::Pod;
+use memchr::memmem;
+use rf_hip::{Context, Function, GraphExec, LaunchConfig, Module, Stream};
+
+use crate::error::Error;
+use crate::objects::{CodeObject, CodeObjects};
+use crate::params::Launch;
+
+/// A device with its kernels: units are loaded when the first of their kernels is asked for.
+pub(crate) struct Gpu {
+    context: Context,
+    units: Vec<(CodeObject, Mutex<Option<Module>>)>,
+    functions: Mutex<HashMap<&'static str, Function>>,
+}
+
+impl Gpu {
+    pub(crate) fn new(context: Context, objects: CodeObjects) -> Self {
+        let units = objects.units().iter().map(|unit| (unit.clone(), Mutex::new(None))).collect();
+        Self { context, units, functions: Mutex::default() }
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// A kernel by its symbol.
+    pub(crate) fn function(&self, name: &'static str) -> Result<Function, Error> {
+        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = functions.get(name) {
+            return Ok(function.clone());
+        }
+        let function = self.find(name)?;
+        functions.insert(name, function.clone());
+        Ok(function)
+    }
+
+    fn find(&self, name: &'static str) -> Result<Function, Error> {
+        // PTX has `.entry name(`, a code object the symbol between zero bytes.
+        let (entry, symbol) = (format!(".entry {name}("), format!("\0{name}\0"));
+        for (unit, module) in &self.units {
+            let names = |needle: &str| memmem::find(&unit.code, needle.as_bytes()).is_some();
+            if !names(&entry) && !names(&symbol) {
+                continue;
+            }
+            let mut module = module.lock().unwrap_or_else(PoisonError::into_inner);
+            let module = match &*module {
+                Some(module) => module,
+                None => module.insert(Module::load(&self.context, &unit.code)?),
+            };
+            return Ok(module.function(name)?);
+        }
+        Err(Error::NoKernel { name })
+    }
+}
+
+/// Launches in order, to be queued as often as wanted.
+#[derive(Default)]
+pub(crate) struct Recording {
+    launches: Vec<Recorded>,
+}
+
+struct Recorded {
+    function: Function,
+    config: LaunchConfig,
+    params: Box<dyn Params>,
+    /// Which op of the graph it is part of.
+    op: usize,
+}
+
+/// Parameters of any kernel.
+trait Params: Send {
+    fn queue(&self, stream: &Stream, to: &Recorded) -> Result<(), rf_hip::Error>;
+}
+
+impl<P: Pod + Send> Params for P {
+    fn queue(&self, stream: &Stream, to: &Recorded) -> Result<(), rf_hip::Error> {
+        // SAFETY: structs of `params` are twins of what their kernels take (checked against the code
+        // objects), and an executor's recordings name only buffers that live as long as it does.
+        unsafe { stream.launch(&to.function, to.config, self) }
+    }
+}
+
+impl Recording {
+    /// Adds a launch on behalf of op number `op`.
+    pub(crate) fn push<P: Pod + Send>(
+        &mut self,
+        gpu: &Gpu,
+        op: usize,
+        launch: Launch,
+        params: P,
+    ) -> Result<(), Error> {
+        let Launch { kernel, grid, block, lds_bytes } = launch;
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        let function = gpu.function(kernel)?;
+        if lds_bytes > 0 {
+            function.set_max_dynamic_lds_bytes(lds_bytes)?;
+        }
+        let config = LaunchConfig { grid, block, lds_bytes };
+        self.launches.push(Recorded { function, config, params: Box::new(params), op });
+        Ok(())
+    }
+
+    /// Queues everything.
+    pub(crate) fn queue(&self, stream: &Stream) -> Result<(), Error> {
+        for launch in &self.launches {
+            launch.params.queue(stream, launch)?;
+        }
+        Ok(())
+    }
+
+    /// Queues one launch after the other, calling `between` with the op and the kernel of each.
+    pub(crate) fn queue_each(
+        &self,
+        stream: &Stream,
+        mut between: impl FnMut(usize, &str) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for launch in &self.launches {
+            launch.params.queue(stream, launch)?;
+            between(launch.op, launch.function.name())?;
+        }
+        Ok(())
+    }
+
+    /// Captures everything as a graph of the device's runtime.
+    pub(crate) fn capture(&self, stream: &Stream) -> Result<GraphExec, Error> {
+        let graph = stream.capture(|| self.queue(stream))?;
+        Ok(graph.instantiate()?)
+    }
+
+    /// Launches.
+    pub(crate) fn len(&self) -> usize {
+        self.launches.len()
+    }
+}
