@@ -27,13 +27,15 @@ use crate::{
 macro_rules! call {
     ($api:expr, $name:ident($($arg:expr),* $(,)?)) => {{
         let entry = &$api.functions.$name;
-        let function = $api.pointer(entry)?;
-        // SAFETY: the caller keeps this level's contract; out-pointers come from references.
-        let status = unsafe { function($($arg),*) };
-        $api.check(entry.symbol, status)
+        $api.pointer(entry).and_then(|function| {
+            // SAFETY: the caller keeps this level's contract; out-pointers are of live variables.
+            let status = unsafe { function($($arg),*) };
+            $api.check(entry.symbol, status)
+        })
     }};
 }
 
+pub(crate) mod compiler;
 pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod event;

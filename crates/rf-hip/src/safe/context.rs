@@ -5,7 +5,7 @@ use std::{ffi::c_int, ptr, sync::Arc};
 use super::report_drop;
 use crate::{
     DeviceInfo, Error,
-    result::{Api, context as raw},
+    result::{Api, context as raw, memory},
     sys::{ContextHandle, constants},
 };
 
@@ -98,6 +98,32 @@ impl Context {
         let api = self.enter()?;
         // SAFETY: `other` is alive, so its context is retained.
         unsafe { raw::enable_peer_access(api, other.inner.device, other.inner.handle) }
+    }
+
+    /// How many freed bytes the device's pool holds on to for later
+    /// [`DeviceBuffer::on_stream`](crate::DeviceBuffer::on_stream), instead of giving them back
+    /// whenever a thread waits for the device; 0 at first, `u64::MAX` for all.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_unsupported`] where the runtime has no pools, or what its calls return.
+    pub fn keep_pool_bytes(&self, bytes: u64) -> Result<(), Error> {
+        let api = self.enter()?;
+        let pool = memory::default_pool(api, self.inner.device)?;
+        // SAFETY: the device's own pool, alive as long as the device.
+        unsafe { memory::pool_keep(api, pool, bytes) }
+    }
+
+    /// Gives memory of the device's pool back, down to `keep` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::keep_pool_bytes`].
+    pub fn trim_pool(&self, keep: usize) -> Result<(), Error> {
+        let api = self.enter()?;
+        let pool = memory::default_pool(api, self.inner.device)?;
+        // SAFETY: as above.
+        unsafe { memory::pool_trim(api, pool, keep) }
     }
 
     /// Makes this context current on the calling thread and gives the functions to call.

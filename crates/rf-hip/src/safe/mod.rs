@@ -5,17 +5,21 @@
 
 #![expect(unsafe_code, reason = "the contracts of the result level are kept here")]
 
+mod compiler;
 mod context;
 mod device;
 mod event;
+mod graph;
 mod memory;
 mod module;
 mod runtime;
 mod stream;
 
+pub use compiler::{Compiler, Source};
 pub use context::{Context, SyncMode};
 pub use device::{Device, DeviceInfo};
 pub use event::Event;
+pub use graph::{Capture, Graph, GraphExec};
 pub use memory::{DeviceBuffer, MappedBuffer, PinnedBuffer};
 pub use module::{Function, FunctionInfo, Module};
 pub use runtime::{Platform, Runtime, Version, Versions};

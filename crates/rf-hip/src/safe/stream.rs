@@ -164,7 +164,9 @@ impl Stream {
     /// what is used. A stream that only joined another's capture cannot hand anything over to it.
     pub(crate) fn admit(&self, used: &[Kept]) -> Result<(), Error> {
         if self.is_recording() {
-            used.iter().for_each(|object| self.keep(Arc::clone(object)));
+            for object in used {
+                self.keep(Arc::clone(object));
+            }
             return Ok(());
         }
         self.refuse_capture("work on a stream that joined the capture of another one")
@@ -176,6 +178,18 @@ impl Stream {
         // SAFETY: the stream is alive.
         let capturing = self.is_recording() || unsafe { raw::is_capturing(api, self.handle()) }?;
         if capturing { Err(Error::Capturing { operation }) } else { Ok(()) }
+    }
+
+    /// Notes that a capture begins; `false` where one runs already.
+    pub(super) fn start_recording(&self) -> bool {
+        !self.inner.capturing.swap(true, Ordering::AcqRel)
+    }
+
+    /// Notes that the capture is over and hands out what its graph has to keep.
+    pub(super) fn stop_recording(&self) -> Vec<Kept> {
+        let mut kept = self.inner.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.inner.capturing.store(false, Ordering::Release);
+        std::mem::take(&mut *kept)
     }
 
     /// Gives an object to the graph being captured.

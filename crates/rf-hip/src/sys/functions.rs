@@ -10,10 +10,12 @@
 //! A symbol left out (`[]`) does not exist on that platform. The rows are a macro that takes the name
 //! of another one, so that `abi-check` compares the same text with the public bindings of both APIs.
 
-/// Calls `$then!` with all rows.
+/// Calls `$then!` with a name for the table and all rows.
 macro_rules! functions {
     ($then:ident) => {
         $then! {
+            Functions;
+
             // ---- start, versions, errors
             init(flags: c_uint) -> Status [hipInit] [cuInit];
             runtime_version(version: *mut c_int) -> Status [hipRuntimeGetVersion] [];
@@ -175,6 +177,32 @@ macro_rules! functions {
             ) -> Status [hipGraphExecUpdate] [];
             cuda_graph_update(exec: GraphExecHandle, graph: GraphHandle, info: *mut GraphUpdateInfo)
                 -> Status [] [cuGraphExecUpdate_v2];
+        }
+    };
+}
+
+/// The same for libhiprtc, the compiler that comes with HIP.
+macro_rules! compiler_functions {
+    ($then:ident) => {
+        $then! {
+            CompilerFunctions;
+
+            version(major: *mut c_int, minor: *mut c_int) -> Status [hiprtcVersion] [];
+            error_text(status: Status) -> *const c_char [hiprtcGetErrorString] [];
+            create(
+                program: *mut ProgramHandle, text: *const c_char, name: *const c_char,
+                num_headers: c_int, headers: *const *const c_char,
+                header_names: *const *const c_char
+            ) -> Status [hiprtcCreateProgram] [];
+            destroy(program: *mut ProgramHandle) -> Status [hiprtcDestroyProgram] [];
+            compile(program: ProgramHandle, num_options: c_int, options: *const *const c_char)
+                -> Status [hiprtcCompileProgram] [];
+            log_size(program: ProgramHandle, bytes: *mut usize) -> Status
+                [hiprtcGetProgramLogSize] [];
+            log(program: ProgramHandle, log: *mut c_char) -> Status [hiprtcGetProgramLog] [];
+            code_size(program: ProgramHandle, bytes: *mut usize) -> Status
+                [hiprtcGetCodeSize] [];
+            code(program: ProgramHandle, code: *mut c_char) -> Status [hiprtcGetCode] [];
         }
     };
 }

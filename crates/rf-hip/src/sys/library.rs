@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    error::Error as _,
     ffi::OsString,
     path::{Path, PathBuf},
 };
@@ -60,10 +61,15 @@ fn open_first(platform: Platform, candidates: Vec<PathBuf>) -> Result<(Library, 
         // runtimes, or a path the user gave for one.
         match unsafe { Library::new(&path) } {
             Ok(library) => return Ok((library, path)),
-            Err(error) => tried.push(Attempt::new(platform, path, error.to_string())),
+            Err(error) => tried.push(Attempt::new(platform, path, reason(&error))),
         }
     }
     Err(Error::LibraryNotFound { tried })
+}
+
+/// The loader's own words, which libloading hands on as the cause.
+fn reason(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// HIP's soname is its major version; the plain name exists only with the development package.

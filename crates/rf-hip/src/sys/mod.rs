@@ -7,11 +7,13 @@
 mod functions;
 
 pub(crate) mod constants;
+mod handles;
 pub(crate) mod library;
 mod table;
 
 pub(crate) use constants::Status;
-pub(crate) use table::{
-    ContextHandle, Entry, EventHandle, FunctionHandle, Functions, GraphExecHandle, GraphHandle,
-    GraphUpdateInfo, ModuleHandle, NodeHandle, PoolHandle, StreamHandle,
+pub(crate) use handles::{
+    ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle, GraphUpdateInfo,
+    ModuleHandle, NodeHandle, PoolHandle, ProgramHandle, StreamHandle,
 };
+pub(crate) use table::{CompilerFunctions, Entry, Functions};

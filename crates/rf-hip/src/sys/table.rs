@@ -1,64 +1,20 @@
 //! The table of foreign functions, resolved once per loaded library.
 
-use std::{
-    ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void},
-    ptr,
-};
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 
 use libloading::Library;
 
-use super::constants::Status;
+use super::{
+    constants::Status,
+    handles::{
+        ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle, GraphUpdateInfo,
+        ModuleHandle, NodeHandle, PoolHandle, ProgramHandle, StreamHandle,
+    },
+};
 use crate::Platform;
 
 // Device addresses and pointers share registers and size only here: see `functions`.
 const _: () = assert!(size_of::<*const c_void>() == 8, "the GPU runtimes are 64-bit only");
-
-macro_rules! handles {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
-        $(#[$doc])*
-        #[repr(transparent)]
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) struct $name(*mut c_void);
-
-        impl $name {
-            pub(crate) const NULL: Self = Self(ptr::null_mut());
-        }
-
-        // SAFETY: an opaque name for an object of the runtime, which both APIs let any thread use.
-        unsafe impl Send for $name {}
-        // SAFETY: as above; the handle itself is never written through.
-        unsafe impl Sync for $name {}
-    )*};
-}
-
-handles! {
-    /// `CUcontext`; NULL on AMD, where the device's number plays that part.
-    ContextHandle;
-    /// `hipStream_t`, `CUstream`
-    StreamHandle;
-    /// `hipEvent_t`, `CUevent`
-    EventHandle;
-    /// `hipModule_t`, `CUmodule`
-    ModuleHandle;
-    /// `hipFunction_t`, `CUfunction`
-    FunctionHandle;
-    /// `hipGraph_t`, `CUgraph`
-    GraphHandle;
-    /// `hipGraphExec_t`, `CUgraphExec`
-    GraphExecHandle;
-    /// `hipGraphNode_t`, `CUgraphNode`
-    NodeHandle;
-    /// `hipMemPool_t`, `CUmemoryPool`
-    PoolHandle;
-}
-
-/// `CUgraphExecUpdateResultInfo`
-#[repr(C)]
-pub(crate) struct GraphUpdateInfo {
-    pub(crate) result: c_int,
-    pub(crate) error_node: NodeHandle,
-    pub(crate) error_from_node: NodeHandle,
-}
 
 /// One foreign function: its symbol, and its address where the library has it.
 #[derive(Debug)]
@@ -81,17 +37,17 @@ impl<F: Copy> Entry<F> {
 }
 
 macro_rules! define_table {
-    ($(
+    ($table:ident; $(
         $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty
             [$($amd:ident)?] [$($nvidia:ident)?];
     )*) => {
-        /// Every foreign function; see [`super::functions`].
+        /// The foreign functions of a library; see [`super::functions`].
         #[derive(Debug)]
-        pub(crate) struct Functions {
+        pub(crate) struct $table {
             $(pub(crate) $name: Entry<unsafe extern "C" fn($($arg: $type),*) -> $result>,)*
         }
 
-        impl Functions {
+        impl $table {
             /// Looks all symbols up; a missing one is no error until it is called.
             pub(crate) fn resolve(platform: Platform, library: &Library) -> Self {
                 Self {$(
@@ -106,3 +62,4 @@ macro_rules! define_table {
 }
 
 functions!(define_table);
+compiler_functions!(define_table);

@@ -5,7 +5,7 @@ use std::{marker::PhantomData, ops::Range, sync::Arc};
 use bytemuck::Pod;
 
 use super::{PinnedBuffer, check_range, report_drop, size_bytes};
-use crate::{Context, Error, Stream, result::memory as raw, sys::Status};
+use crate::{Context, Error, Stream, result::memory as raw};
 
 /// `len` elements of `T` in device memory.
 ///
@@ -85,9 +85,9 @@ impl<T: Pod> DeviceBuffer<T> {
         stream.refuse_capture("taking memory from the pool")?;
         let context = stream.context();
         let api = context.enter()?;
-        // SAFETY: the stream is alive.
         let address = match bytes {
             0 => 0,
+            // SAFETY: the stream is alive.
             _ => unsafe { raw::allocate_on_stream(api, bytes, stream.handle()) }?,
         };
         let pool = Some(stream.clone());
@@ -160,8 +160,9 @@ impl<T: Pod> DeviceBuffer<T> {
         check_range(range.start, range.len(), source.len())?;
         check_range(offset, range.len(), self.len)?;
         source.while_read(stream, |start| {
+            let start = start.wrapping_add(range.start);
             // SAFETY: in range, and the source is not written until the copy is done.
-            unsafe { self.copy_from_host(stream, offset, start.add(range.start), range.len()) }
+            unsafe { self.copy_from_host(stream, offset, start, range.len()) }
         })
     }
 
@@ -182,8 +183,9 @@ impl<T: Pod> DeviceBuffer<T> {
         check_range(range.start, range.len(), target.len())?;
         check_range(offset, range.len(), self.len)?;
         target.while_written(stream, |start| {
+            let start = start.wrapping_add(range.start);
             // SAFETY: in range, and the target is not looked at until the copy is done.
-            unsafe { self.copy_to_host(stream, offset, start.add(range.start), range.len()) }
+            unsafe { self.copy_to_host(stream, offset, start, range.len()) }
         })
     }
 
@@ -255,6 +257,33 @@ impl<T: Pod> DeviceBuffer<T> {
         let (address, api) = (self.address_of(range.start), self.context().enter()?);
         // SAFETY: the range is inside a live allocation; a graph keeps it.
         unsafe { raw::fill_bytes(api, address, value, bytes, stream.handle()) }
+    }
+
+    /// Queues setting the elements in `range` to `value`: any value of 1 or 4 bytes, and of other
+    /// sizes one whose bytes are all alike.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceBuffer::fill_bytes`]; [`Error::Unsupported`] for other values.
+    pub fn fill(&self, stream: &Stream, range: Range<usize>, value: T) -> Result<(), Error> {
+        let bytes = bytemuck::bytes_of(&value);
+        if let Some(&first) = bytes.first().filter(|&first| bytes.iter().all(|b| b == first)) {
+            return self.fill_bytes(stream, range, first);
+        }
+        let Ok(word) = <[u8; 4]>::try_from(bytes) else {
+            let (platform, operation) = (stream.context().api().platform, "fill of such elements");
+            return Err(Error::Unsupported { platform, operation });
+        };
+        check_range(range.start, range.len(), self.len)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.context().expect_same(stream.context(), "filling")?;
+        stream.admit(&[self.kept()])?;
+        let (address, api) = (self.address_of(range.start), self.context().enter()?);
+        let word = u32::from_ne_bytes(word);
+        // SAFETY: the range is inside a live allocation, of 4-byte elements; a graph keeps it.
+        unsafe { raw::fill_words(api, address, word, range.len(), stream.handle()) }
     }
 
     /// Queues a copy from host memory that the caller looks after; for graphs, where each launch

@@ -48,8 +48,9 @@ impl<T: Pod> MappedBuffer<T> {
     /// [`Error::OutOfBounds`]
     pub fn read_volatile(&self, index: usize) -> Result<T, Error> {
         super::check_range(index, 1, self.len)?;
+        let element = self.memory.start::<T>().wrapping_add(index);
         // SAFETY: in bounds, initialised, and any bytes are a `T`.
-        Ok(unsafe { self.memory.start::<T>().add(index).read_volatile() })
+        Ok(unsafe { element.read_volatile() })
     }
 }
 

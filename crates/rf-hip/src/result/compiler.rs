@@ -1,0 +1,131 @@
+//! libhiprtc: HIP source to code object, in this process.
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int},
+    path::PathBuf,
+    ptr,
+};
+
+use libloading::Library;
+
+use super::{static_text, text_of};
+use crate::{
+    Error, Platform,
+    sys::{CompilerFunctions, Entry, ProgramHandle, Status, constants, library},
+};
+
+/// The functions of a loaded libhiprtc.
+#[derive(Debug)]
+pub(crate) struct CompilerApi {
+    functions: CompilerFunctions,
+    library_path: PathBuf,
+}
+
+/// A program's texts, ready for C.
+#[derive(Debug)]
+pub(crate) struct ProgramText {
+    pub(crate) name: CString,
+    pub(crate) text: CString,
+    /// (name, text)
+    pub(crate) headers: Vec<(CString, CString)>,
+    pub(crate) options: Vec<CString>,
+}
+
+impl CompilerApi {
+    pub(crate) fn load() -> Result<Self, Error> {
+        let (library, library_path) = library::open_compiler()?;
+        let functions = CompilerFunctions::resolve(Platform::Amd, &library);
+        // As in `Api::load`: the compiler keeps state in thread-locals and exit handlers.
+        std::mem::forget::<Library>(library);
+        Ok(Self { functions, library_path })
+    }
+
+    pub(crate) fn version(&self) -> Result<(i32, i32), Error> {
+        let (mut major, mut minor) = (0, 0);
+        call!(self, version(&raw mut major, &raw mut minor))?;
+        Ok((major, minor))
+    }
+
+    /// Compiles; a failure carries the compiler's messages.
+    pub(crate) fn compile(&self, program: &ProgramText) -> Result<Vec<u8>, Error> {
+        let handle = self.create(program)?;
+        let outcome = self.compile_program(handle, program);
+        let mut handle = handle;
+        if let Err(error) = call!(self, destroy(&raw mut handle)) {
+            tracing::warn!("dropping a program: {error}");
+        }
+        outcome
+    }
+
+    fn create(&self, program: &ProgramText) -> Result<ProgramHandle, Error> {
+        let pointers = |part: fn(&(CString, CString)) -> &CStr| -> Vec<*const c_char> {
+            program.headers.iter().map(|header| part(header).as_ptr()).collect()
+        };
+        let (names, texts) = (pointers(|header| &header.0), pointers(|header| &header.1));
+        let mut handle = ProgramHandle::NULL;
+        call!(
+            self,
+            create(
+                &raw mut handle,
+                program.text.as_ptr(),
+                program.name.as_ptr(),
+                names.len() as c_int,
+                texts.as_ptr(),
+                names.as_ptr(),
+            )
+        )?;
+        Ok(handle)
+    }
+
+    fn compile_program(
+        &self,
+        handle: ProgramHandle,
+        program: &ProgramText,
+    ) -> Result<Vec<u8>, Error> {
+        let options: Vec<_> = program.options.iter().map(|option| option.as_ptr()).collect();
+        let outcome = call!(self, compile(handle, options.len() as c_int, options.as_ptr()));
+        if let Err(error) = outcome {
+            let Error::Status { text, .. } = error else { return Err(error) };
+            let source_name = program.name.to_string_lossy().into_owned();
+            return Err(Error::Compilation { source_name, text, log: self.log(handle) });
+        }
+        let mut bytes = 0;
+        call!(self, code_size(handle, &raw mut bytes))?;
+        let mut code = vec![0u8; bytes];
+        call!(self, code(handle, code.as_mut_ptr().cast()))?;
+        Ok(code)
+    }
+
+    /// The compiler's messages; a log that cannot be read must not hide the failure it is about.
+    fn log(&self, handle: ProgramHandle) -> String {
+        let mut bytes = 0;
+        if call!(self, log_size(handle, &raw mut bytes)).is_err() || bytes == 0 {
+            return String::new();
+        }
+        let mut log = vec![0u8; bytes];
+        match call!(self, log(handle, log.as_mut_ptr().cast())) {
+            Ok(()) => text_of(&log),
+            Err(_) => String::new(),
+        }
+    }
+
+    fn pointer<F: Copy>(&self, entry: &Entry<F>) -> Result<F, Error> {
+        entry.pointer.ok_or_else(|| Error::MissingSymbol {
+            symbol: entry.symbol,
+            library: self.library_path.clone(),
+        })
+    }
+
+    fn check(&self, function: &'static str, status: Status) -> Result<(), Error> {
+        if status == constants::SUCCESS {
+            return Ok(());
+        }
+        let text = self.functions.error_text.pointer.map_or(ptr::null(), |function| {
+            // SAFETY: takes any number.
+            unsafe { function(status) }
+        });
+        // SAFETY: null, or a string constant of the library.
+        let text = unsafe { static_text(text) }.unwrap_or_else(|| "no description".to_owned());
+        Err(Error::Status { function, status, name: "hiprtcResult".to_owned(), text })
+    }
+}

@@ -1,0 +1,56 @@
+//! Names for the runtime's objects, and the one structure that is passed by address.
+
+use std::{
+    ffi::{c_int, c_void},
+    ptr,
+};
+
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[repr(transparent)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) struct $name(*mut c_void);
+
+        impl $name {
+            /// No object yet.
+            pub(crate) const NULL: Self = Self(ptr::null_mut());
+        }
+
+        // SAFETY: an opaque name for an object of the runtime, which both APIs let any thread use.
+        unsafe impl Send for $name {}
+        // SAFETY: as above; the handle itself is never written through.
+        unsafe impl Sync for $name {}
+    )*};
+}
+
+handles! {
+    /// `CUcontext`; NULL on AMD, where the device's number plays that part.
+    ContextHandle;
+    /// `hipStream_t`, `CUstream`
+    StreamHandle;
+    /// `hipEvent_t`, `CUevent`
+    EventHandle;
+    /// `hipModule_t`, `CUmodule`
+    ModuleHandle;
+    /// `hipFunction_t`, `CUfunction`
+    FunctionHandle;
+    /// `hipGraph_t`, `CUgraph`
+    GraphHandle;
+    /// `hipGraphExec_t`, `CUgraphExec`
+    GraphExecHandle;
+    /// `hipGraphNode_t`, `CUgraphNode`
+    NodeHandle;
+    /// `hipMemPool_t`, `CUmemoryPool`
+    PoolHandle;
+    /// `hiprtcProgram`
+    ProgramHandle;
+}
+
+/// `CUgraphExecUpdateResultInfo`
+#[repr(C)]
+pub(crate) struct GraphUpdateInfo {
+    pub(crate) result: c_int,
+    pub(crate) error_node: NodeHandle,
+    pub(crate) error_from_node: NodeHandle,
+}
