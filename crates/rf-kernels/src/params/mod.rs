@@ -4,16 +4,21 @@
 //! device, null (0) switches off what is optional. `cargo xtask kernels --report --check` compares the
 //! sizes with those in the code objects.
 
+mod attention;
 mod batch;
 mod embed;
+mod experts;
 mod matmul;
 mod matvec;
 mod rope;
 mod rows;
+mod sampling;
 mod weight;
 
+pub use attention::AttentionParams;
 pub use batch::{Batch, KvCache, Span};
 pub use embed::{EmbedParams, embed_rms_norm_threads};
+pub use experts::{CombineExpertsParams, RouteParams};
 pub use matmul::{MatmulParams, Projection};
 pub use matvec::{MatvecGluParams, MatvecParams};
 pub use rope::{KvAppendParams, MAX_HEAD_DIM, RopeAppendParams, RopeParams, RopeTable};
@@ -21,6 +26,7 @@ pub use rows::{
     AddScaleParams, GluParams, GroupNormParams, Operand, QuantizeParams, RmsNormParams,
     SelectRowsParams, rms_norm_threads,
 };
+pub use sampling::{ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, top_k_parts};
 pub use weight::{Activations, Weight};
 
 /// An address in device memory.

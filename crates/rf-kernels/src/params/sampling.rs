@@ -1,0 +1,94 @@
+//! `kernels/include/rf/params/sampling.h`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{Address, Launch};
+
+/// Largest `k` of [`TopKParams`].
+pub const MAX_TOP_K: u32 = 256;
+
+/// Threads of the workgroups that share a row.
+const ARGMAX_THREADS: u32 = 256;
+const TOP_K_THREADS: u32 = 1024;
+
+/// The largest logit of each row, the lowest id among equals; NaN counts as −∞.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct ArgmaxParams {
+    /// `[rows, vocab_size]` f32.
+    pub logits: Address,
+    /// `[rows]` u32.
+    pub ids: Address,
+    /// `[rows, parts]` u64.
+    pub scratch: Address,
+    /// `[rows]` u32: 0 before and after.
+    pub counters: Address,
+    /// How many.
+    pub rows: u32,
+    /// Logits of a row.
+    pub vocab_size: u32,
+    /// From [`argmax_parts`].
+    pub parts: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl ArgmaxParams {
+    /// The launch: parts of rows in x, rows in y.
+    pub fn launch(&self) -> Launch {
+        by_part("argmax_f32", self.parts, self.rows, ARGMAX_THREADS)
+    }
+}
+
+/// Workgroups that share a row of [`ArgmaxParams`]: some eight logits per thread.
+pub fn argmax_parts(vocab_size: u32) -> u32 {
+    vocab_size.div_ceil(8 * ARGMAX_THREADS).clamp(1, 64)
+}
+
+/// The `k` largest logits of each row in the order of [`ArgmaxParams`], and their probabilities among
+/// themselves.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct TopKParams {
+    /// `[rows, vocab_size]` f32.
+    pub logits: Address,
+    /// `[rows, k]` u32.
+    pub ids: Address,
+    /// `[rows, k]` f32: their logits.
+    pub values: Address,
+    /// `[rows, k]` f32: softmax of `values / temperature`.
+    pub probabilities: Address,
+    /// `[rows, parts, k]` u64.
+    pub scratch: Address,
+    /// `[rows]` u32: 0 before and after.
+    pub counters: Address,
+    /// How many.
+    pub rows: u32,
+    /// Logits of a row, at most 2²⁰.
+    pub vocab_size: u32,
+    /// At most [`MAX_TOP_K`] and `vocab_size`.
+    pub k: u32,
+    /// From [`top_k_parts`].
+    pub parts: u32,
+    /// Above 0.
+    pub temperature: f32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl TopKParams {
+    /// The launch: parts of rows in x, rows in y.
+    pub fn launch(&self) -> Launch {
+        by_part("top_k_f32", self.parts, self.rows, TOP_K_THREADS)
+    }
+}
+
+/// Workgroups that share a row of [`TopKParams`]: four logits per thread, more only beyond what the last
+/// workgroup can take from 64 of them.
+pub fn top_k_parts(vocab_size: u32) -> u32 {
+    vocab_size.div_ceil(4 * TOP_K_THREADS).clamp(1, 64)
+}
+
+fn by_part(kernel: &'static str, parts: u32, rows: u32, threads: u32) -> Launch {
+    Launch { kernel, grid: [parts, rows, 1], block: [threads, 1, 1], lds_bytes: 0 }
+}

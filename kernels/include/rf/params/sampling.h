@@ -1,0 +1,30 @@
+// Choosing tokens. Twin: crates/rf-kernels/src/params/sampling.rs.
+#pragma once
+
+// ids[r] = the best of row r: the largest logit, of equal ones the lowest id.
+struct RfArgmaxParams {
+    const float *logits;         // [rows, vocab_size]
+    unsigned *ids;               // [rows]
+    unsigned long long *scratch; // [rows, parts]
+    unsigned *counters;          // [rows], 0 before and after
+    unsigned rows;
+    unsigned vocab_size;
+    unsigned parts; // workgroups per row
+    unsigned reserved;
+};
+
+// The k best of each row in order, and their probabilities among themselves: softmax(logits / temperature).
+struct RfTopKParams {
+    const float *logits;         // [rows, vocab_size]
+    unsigned *ids;               // [rows, k]
+    float *values;               // [rows, k]: logits
+    float *probabilities;        // [rows, k]
+    unsigned long long *scratch; // [rows, parts, k]
+    unsigned *counters;          // [rows], 0 before and after
+    unsigned rows;
+    unsigned vocab_size;
+    unsigned k;     // at most 256 and vocab_size
+    unsigned parts; // workgroups per row, at most 64, each with at most 16384 logits
+    float temperature; // above 0
+    unsigned reserved;
+};

@@ -1,0 +1,170 @@
+// Choosing tokens on the device: the best one, or the k best with their probabilities.
+//
+// Several workgroups share a row (grid: x = parts, y = row). Each leaves the best of its part in scratch memory; the
+// last one to arrive chooses among those. Which one that is does not matter for the result.
+#include "rf/params/sampling.h"
+#include "rf/rank.h"
+#include "rf/share.h"
+
+using namespace rf;
+
+constexpr u32 ARGMAX_THREADS = 256;
+constexpr u32 TOP_K_THREADS = 1024;
+
+namespace {
+
+constexpr u32 MAX_K = 256;
+
+// Keys that a thread of top_k_f32 holds.
+constexpr u32 HELD = 16;
+
+// The number of the calling workgroup among those that arrived, for every thread.
+RF_DEVICE u32 arrival(u32 *counter) {
+    RF_SHARED static u32 before;
+    publish();
+    barrier();
+    if (thread_x() == 0) before = arrive(counter);
+    barrier();
+    return before;
+}
+
+struct TopKShared {
+    u32 counts[2][TOP_K_THREADS / WAVE];
+    u32 chosen;
+    u64 keys[MAX_K];
+};
+
+// The sum over the workgroup; calls alternate between two `turn`s, so that one barrier is enough.
+RF_DEVICE u32 workgroup_count(u32 count, u32 turn, TopKShared &shared) {
+    count = wave_sum(count);
+    if (lane() == 0) shared.counts[turn][wave()] = count;
+    barrier();
+    return wave_sum(shared.counts[turn][lane()]);
+}
+
+// Puts the min(k, number) best of the workgroup's keys into shared.keys, in any order, NO_KEY behind them. The least
+// of them is found bit by bit: the largest bound that at least k keys reach. Keys are unique, so k do in the end.
+// (Loops over `keys` are unrolled: registers have no index.)
+RF_DEVICE void choose_best(const u64 (&keys)[HELD], u32 per_thread, u32 number, u32 k, TopKShared &shared) {
+    u64 bound = NO_KEY + 1;
+    if (number > k) {
+        bound = 0;
+        for (u32 bit = 64; bit-- > 0;) {
+            u64 higher = bound | 1ull << bit;
+            u32 count = 0;
+#pragma unroll
+            for (u32 i = 0; i < HELD; i++) {
+                if (i < per_thread) count += keys[i] >= higher;
+            }
+            count = workgroup_count(count, bit % 2, shared);
+            if (count >= k) bound = higher;
+            if (count == k) break;
+        }
+    }
+    if (thread_x() < MAX_K) shared.keys[thread_x()] = NO_KEY;
+    if (thread_x() == 0) shared.chosen = 0;
+    barrier();
+#pragma unroll
+    for (u32 i = 0; i < HELD; i++) {
+        if (i < per_thread && keys[i] >= bound) shared.keys[count_up(&shared.chosen)] = keys[i];
+    }
+    barrier();
+}
+
+// Sorts shared.keys, best first: the place of a key is the number of better ones. Four lanes count for each.
+RF_DEVICE void sort_keys(u32 k, TopKShared &shared) {
+    u32 mine = thread_x() / 4;
+    u64 key = shared.keys[mine];
+    u32 place = 0;
+    for (u32 i = thread_x() % 4; i < k; i += 4) place += shared.keys[i] > key;
+    place = wave_sum<4>(place);
+    barrier();
+    if (thread_x() % 4 == 0 && mine < k) shared.keys[place] = key;
+    barrier();
+}
+
+} // namespace
+
+// Reads the logits once. A lane has every (256 · parts)-th, four of them in flight.
+RF_KERNEL(ARGMAX_THREADS) argmax_f32(RfArgmaxParams p) {
+    RF_SHARED static u64 wave_keys[ARGMAX_THREADS / WAVE];
+    constexpr u32 WAVES = ARGMAX_THREADS / WAVE, TOGETHER = 4;
+    u32 part = group_x(), row = group_y(), stride = p.parts * ARGMAX_THREADS;
+    const float *logits = p.logits + (u64)row * p.vocab_size;
+    u64 *scratch = p.scratch + (u64)row * p.parts;
+
+    u64 best = NO_KEY;
+    for (u32 first = part * ARGMAX_THREADS + thread_x(); first < p.vocab_size; first += stride * TOGETHER) {
+        u32 index[TOGETHER];
+        float logit[TOGETHER];
+        for (u32 i = 0; i < TOGETHER; i++) {
+            // The last logit may be seen more than once.
+            index[i] = first + i * stride < p.vocab_size ? first + i * stride : p.vocab_size - 1;
+            logit[i] = logits[index[i]];
+        }
+        for (u32 i = 0; i < TOGETHER; i++) best = better(best, key_of(logit[i], index[i]));
+    }
+
+    best = wave_best(best);
+    if (lane() == 0) wave_keys[wave()] = best;
+    barrier();
+    best = wave_best(lane() < WAVES ? wave_keys[lane()] : NO_KEY);
+    if (thread_x() == 0) scratch[part] = best;
+    if (arrival(&p.counters[row]) != p.parts - 1) return;
+
+    if (wave() != 0) return;
+    best = NO_KEY;
+    for (u32 i = lane(); i < p.parts; i += WAVE) best = better(best, read_published(&scratch[i]));
+    best = wave_best(best);
+    if (lane() == 0) {
+        p.ids[row] = index_of(best);
+        p.counters[row] = 0;
+    }
+}
+
+// Reads the logits once; a workgroup has a stretch of them in registers.
+RF_KERNEL(TOP_K_THREADS) top_k_f32(RfTopKParams p) {
+    RF_SHARED static TopKShared shared;
+    u32 part = group_x(), row = group_y(), length = (p.vocab_size + p.parts - 1) / p.parts;
+    const float *logits = p.logits + (u64)row * p.vocab_size;
+    u64 *scratch = p.scratch + (u64)row * p.parts * p.k;
+
+    u64 keys[HELD];
+    u32 begin = part * length, end = begin + length < p.vocab_size ? begin + length : p.vocab_size;
+#pragma unroll
+    for (u32 i = 0; i < HELD; i++) {
+        u32 index = begin + i * TOP_K_THREADS + thread_x();
+        keys[i] = index < end ? key_of(logits[index], index) : NO_KEY;
+    }
+    u32 number = begin < end ? end - begin : 0;
+    choose_best(keys, (number + TOP_K_THREADS - 1) / TOP_K_THREADS, number, p.k, shared);
+    if (thread_x() < p.k) scratch[part * p.k + thread_x()] = shared.keys[thread_x()];
+    if (arrival(&p.counters[row]) != p.parts - 1) return;
+
+    u32 candidates = p.parts * p.k;
+#pragma unroll
+    for (u32 i = 0; i < HELD; i++) {
+        u32 index = i * TOP_K_THREADS + thread_x();
+        keys[i] = index < candidates ? read_published(&scratch[index]) : NO_KEY;
+    }
+    choose_best(keys, (candidates + TOP_K_THREADS - 1) / TOP_K_THREADS, candidates, p.k, shared);
+    sort_keys(p.k, shared);
+
+    if (wave() != 0) return;
+    float max = logit_of(shared.keys[0]), sum = 0.0f, weights[MAX_K / WAVE];
+    for (u32 i = 0; i < MAX_K / WAVE; i++) {
+        u32 place = i * WAVE + lane();
+        weights[i] = place < p.k ? exp((logit_of(shared.keys[place]) - max) / p.temperature) : 0.0f;
+        sum += weights[i];
+    }
+    sum = wave_sum(sum);
+    for (u32 i = 0; i < MAX_K / WAVE; i++) {
+        u32 place = i * WAVE + lane();
+        if (place >= p.k) break;
+        u64 at = (u64)row * p.k + place;
+        p.ids[at] = index_of(shared.keys[place]);
+        p.values[at] = logit_of(shared.keys[place]);
+        p.probabilities[at] = weights[i] / sum;
+    }
+    if (lane() == 0) p.counters[row] = 0;
+}
