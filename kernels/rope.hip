@@ -23,11 +23,13 @@ struct Head {
 
 RF_DEVICE Head read_head(const float *x, u32 head_dim) {
     Head head;
+#pragma unroll
     for (u32 i = 0; i < STEPS; i++) head.x[i] = i * WAVE + lane() < head_dim ? x[i * WAVE + lane()] : 0.0f;
     return head;
 }
 
 RF_DEVICE void write_head(float *out, const Head &head, u32 head_dim) {
+#pragma unroll
     for (u32 i = 0; i < STEPS; i++) {
         if (i * WAVE + lane() < head_dim) out[i * WAVE + lane()] = head.x[i];
     }
@@ -36,8 +38,10 @@ RF_DEVICE void write_head(float *out, const Head &head, u32 head_dim) {
 // x / √(mean(x²) + eps) · weight.
 RF_DEVICE void norm_head(Head &head, const float *weight, float eps, u32 head_dim) {
     float sum = 0.0f;
+#pragma unroll
     for (u32 i = 0; i < STEPS; i++) sum = fma(head.x[i], head.x[i], sum);
     float scale = rsqrt(wave_sum(sum) / (float)head_dim + eps);
+#pragma unroll
     for (u32 i = 0; i < STEPS; i++) {
         if (i * WAVE + lane() < head_dim) head.x[i] *= scale * weight[i * WAVE + lane()];
     }
@@ -46,8 +50,10 @@ RF_DEVICE void norm_head(Head &head, const float *weight, float eps, u32 head_di
 // (x, y) → (x cos θ − y sin θ, x sin θ + y cos θ) for each pair; `exchange` is LDS of this wave.
 RF_DEVICE void rotate_head(Head &head, const RfRope &rope, u32 position, float (&exchange)[MAX_HEAD_DIM]) {
     const f32x2 *table = reinterpret_cast<const f32x2 *>(rope.table) + (u64)position * (rope.dims / 2);
+#pragma unroll
     for (u32 i = 0; i < STEPS; i++) exchange[i * WAVE + lane()] = head.x[i];
     wave_barrier();
+#pragma unroll
     for (u32 i = 0; i < STEPS; i++) {
         u32 d = i * WAVE + lane(), half = rope.dims / 2;
         if (d >= rope.dims) break;
@@ -69,11 +75,13 @@ RF_DEVICE void store_head(const RfKvCache &cache, const Head &head, u8 *page, u3
     if (cache.type == RF_KV_F32) {
         write_head(reinterpret_cast<float *>(row), head, head_dim);
     } else if (cache.type == RF_KV_F16) {
+#pragma unroll
         for (u32 i = 0; i < STEPS; i++) {
             u32 d = i * WAVE + lane();
             if (d < head_dim) reinterpret_cast<f16 *>(row)[d] = (f16)head.x[i];
         }
     } else if (cache.type == RF_KV_FP8) {
+#pragma unroll
         for (u32 i = 0; i < STEPS; i++) {
             u32 d = i * WAVE + lane();
             if (d < head_dim) row[d] = fp8_e4m3_from_f32(head.x[i]);
@@ -82,6 +90,7 @@ RF_DEVICE void store_head(const RfKvCache &cache, const Head &head, u8 *page, u3
         // As rf_quant has Q8_0: d = max|x| / 127 in f32, of which 1/d is taken before it is rounded to f16;
         // q = x · (1/d), ties away from zero.
         f16 *scales = reinterpret_cast<f16 *>(page + kv_scale_offset<HALF>(cache, kv_head, slot));
+#pragma unroll
         for (u32 i = 0; i < STEPS; i++) {
             if (i * WAVE >= head_dim) break;
             u32 d = i * WAVE + lane();

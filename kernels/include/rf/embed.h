@@ -53,16 +53,23 @@ struct BlockRow {
         float scale = F::HALVES && word >= 4 ? s.scale[1] : s.scale[0];
         float minimum = F::HALVES && word >= 4 ? s.minimum[1] : s.minimum[0];
 
-        u32 q = 0, large = 0, negative = 0;
+        // Small floats are decoded when it is known which are wanted.
+        u32 words[8];
         if constexpr (SIX_BIT) {
-            u32 codes = detail::six_bit_codes(raw, word);
-            q = small_of<F>(codes);
-            large = large_of<F>(codes);
-            negative = codes << 2;
+#pragma unroll
+            for (u32 j = 0; j < 8; j++) words[j] = detail::six_bit_codes(raw, j);
+        } else if constexpr (FOUR_BIT) {
+#pragma unroll
+            for (u32 j = 0; j < 8; j++) words[j] = j < 4 ? raw.low[j] : raw.low[j - 4] >> 4;
         } else {
-            u32 words[8];
             F::unpack(raw, words);
-            q = choose(words, word);
+        }
+        u32 codes = choose(words, word), q = codes, large = 0;
+        if constexpr (F::PARTS == 2) {
+            q = F::template values<false>(codes);
+            large = F::template values<true>(codes);
+        } else if constexpr (SIX_BIT || FOUR_BIT) {
+            q = F::values(codes);
         }
 
         f32x4 v;
@@ -72,34 +79,19 @@ struct BlockRow {
             v[i] = (float)level * scale;
             if constexpr (F::MINIMA) v[i] -= minimum;
             // Integers have one zero, these codes have two.
-            if constexpr (SIX_BIT) v[i] = __builtin_copysignf(v[i], negative >> 8 * i & 0x80 ? -1.0f : 1.0f);
+            if constexpr (SIX_BIT) v[i] = __builtin_copysignf(v[i], codes >> 8 * i & 0x20 ? -1.0f : 1.0f);
         }
         return v;
     }
 
   private:
+    static constexpr bool FOUR_BIT = __is_same(F, Mxfp4);
     static constexpr bool SIX_BIT = __is_same(F, Mxfp6E2M3) || __is_same(F, Mxfp6E3M2);
-
-    template <typename G>
-    RF_DEVICE_MEMBER static u32 small_of(u32 codes) {
-        if constexpr (G::PARTS == 2) {
-            return G::template values<false>(codes);
-        } else {
-            return G::values(codes);
-        }
-    }
-    template <typename G>
-    RF_DEVICE_MEMBER static u32 large_of(u32 codes) {
-        if constexpr (G::PARTS == 2) {
-            return G::template values<true>(codes);
-        } else {
-            return 0;
-        }
-    }
 
     // words[index], by comparisons: registers have no index.
     RF_DEVICE_MEMBER static u32 choose(const u32 words[8], u32 index) {
         u32 word = words[0];
+#pragma unroll
         for (u32 j = 1; j < 8; j++) word = index == j ? words[j] : word;
         return word;
     }

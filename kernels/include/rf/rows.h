@@ -71,6 +71,7 @@ RF_DEVICE void rms_norm_row(const Source &source, const float *weight, float eps
     u32 vectors = columns / VECTOR;
 
     f32x4 x[HELD], w[HELD];
+#pragma unroll
     for (u32 i = 0; i < HELD; i++) {
         // No branch around a load: what is behind the end reads the last once more.
         u32 vector = thread_x() + i * threads, last = vectors - 1;
@@ -78,6 +79,7 @@ RF_DEVICE void rms_norm_row(const Source &source, const float *weight, float eps
         w[i] = weights[vector < last ? vector : last];
     }
     float sum = 0.0f;
+#pragma unroll
     for (u32 i = 0; i < HELD; i++) {
         u32 vector = thread_x() + i * threads;
         if (vector < vectors) {
@@ -96,6 +98,7 @@ RF_DEVICE void rms_norm_row(const Source &source, const float *weight, float eps
 
     // Waves go on together as long as one of their lanes has something.
     u32 wave_first = wave() * WAVE;
+#pragma unroll
     for (u32 i = 0; i < HELD; i++) {
         u32 vector = thread_x() + i * threads;
         if (wave_first + i * threads >= vectors) return;
