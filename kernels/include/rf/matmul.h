@@ -1,10 +1,10 @@
 // Quantised matrix × matrix: out[token][row] = Σ_block scale·d·(q_w · q_x) − minimum·(d·Σq_x), all sums of a block in
 // integers, all sums of blocks in f32.
 //
-// A workgroup of 8 waves makes a tile of Shape::ROWS × Shape::TOKENS. It goes through the columns in stages of
+// A workgroup of 8 waves (16 without a matrix unit) makes a tile of Shape::ROWS × Shape::TOKENS. It goes through the columns in stages of
 // Shape::BLOCKS blocks of 32: weights are fetched as planes, 16 bytes a lane, and unpacked once to int8 in LDS;
-// activations come as they are. Of every stage each thread brings Shape::ROWS · Shape::BLOCKS / 256 blocks of weights
-// and as many of activations as follows from that; the loads of the next stage are under way while this one is
+// activations come as they are. Of every stage each thread brings Shape::FETCH_ROWS blocks of weights and
+// Shape::FETCH_TOKENS of activations; the loads of the next stage are under way while this one is
 // multiplied. A wave makes Shape::WAVE_ROWS × Shape::WAVE_TOKENS of the tile from every Shape::K_WAVES-th part of
 // each stage; waves of one tile with different parts add up their sums in the end, in a fixed order.
 //
@@ -19,9 +19,11 @@
 
 // Two workgroups per multiprocessor: 128 registers on NVIDIA.
 #if RF_NVIDIA
-#define RF_MATMUL_KERNEL extern "C" __attribute__((global, launch_bounds(256, 2))) void
+#define RF_MATMUL_BUFFERS 2
+#define RF_MATMUL_KERNEL(SHAPE) extern "C" __attribute__((global, launch_bounds(SHAPE::THREADS, 2))) void
 #else
-#define RF_MATMUL_KERNEL RF_KERNEL(256)
+#define RF_MATMUL_BUFFERS 1
+#define RF_MATMUL_KERNEL(SHAPE) RF_KERNEL(SHAPE::THREADS)
 #endif
 
 namespace rf {
@@ -40,9 +42,14 @@ struct MatmulShape {
     static_assert(BLOCKS % K_WAVES == 0 && 8 % BLOCKS == 0);
 };
 
-// More than 64 tokens; 33 … 64; up to 32.
+// More than 64 tokens, 33 … 64, up to 32. Without a matrix unit twice the waves of half the sums.
+#if RF_MATRIX_UNIT
 using MatmulWide = MatmulShape<64, 32, 2, 4, 1, 2>;
 using MatmulMiddle = MatmulShape<64, 32, 1, 2, 4, 4>;
+#else
+using MatmulWide = MatmulShape<64, 16, 2, 8, 1, 4>;
+using MatmulMiddle = MatmulShape<64, 16, 1, 4, 4, 8>;
+#endif
 using MatmulNarrow = MatmulShape<32, 32, 1, 1, 8, 8>;
 
 // One stage in LDS.
@@ -75,8 +82,11 @@ struct Matmul {
     using Fetch = MatmulFetch<F, Shape>;
     static constexpr u32 LANE_ROWS = Int8Tile::LANE_ROWS, LANE_TOKENS = Int8Tile::LANE_TOKENS;
     static constexpr u32 LANE_SUMS = LANE_ROWS * LANE_TOKENS;
-    // Two stages in LDS, where that is not more than the 48 KiB that NVIDIA gives.
-    static constexpr u32 BUFFERS = 2 * sizeof(Stage) <= 48 * 1024 ? 2 : 1;
+    // Stages in LDS. NVIDIA: two, if that is not more than the 48 KiB it gives. AMD: with one there is room for four
+    // workgroups, which wait for each other less than the waves of one do at a second barrier.
+    static constexpr u32 BUFFERS = RF_MATMUL_BUFFERS == 2 && 2 * sizeof(Stage) <= 48 * 1024 ? 2 : 1;
+    // Whether the next stage is fetched before this one is multiplied. Without matrix unit all registers have sums.
+    static constexpr bool AHEAD = RF_MATRIX_UNIT && !(F::MINIMA && F::HALVES);
     static constexpr u32 ACC_FLOATS = Shape::ROW_TILES * Shape::TOKEN_TILES * LANE_SUMS;
     static constexpr u32 PARTS_BYTES = Shape::K_WAVES / 2 * Shape::ROWS * Shape::TOKENS * 4;
     static constexpr u32 STAGE_BYTES = BUFFERS * sizeof(Stage);
@@ -163,30 +173,24 @@ struct Matmul {
         *(u32x4 *)(last + row * HALF_BLOCK_BYTES) = u32x4{words[4], words[5], words[6], words[7]};
     }
 
-    // What a lane has of the tokens of one block.
-    struct TokenTiles {
-        typename Int8Tile::Tokens q[Shape::TOKEN_TILES];
-        float d[Shape::TOKEN_TILES][LANE_TOKENS];
-        float sum[Shape::TOKEN_TILES][Stage::HALVES][LANE_TOKENS];
+    // What a lane has of the tokens of one tile and block; sums where it has registers for them.
+    struct TokenTile {
+        typename Int8Tile::Tokens q;
+        float d[LANE_TOKENS], sum[LANE_TOKENS];
     };
+    static constexpr bool KEEP_SUMS = F::MINIMA && !F::HALVES;
 
-    RF_DEVICE_MEMBER static TokenTiles load_tokens(const Stage &stage, u32 block, u32 wave_token) {
-        TokenTiles tokens;
+    RF_DEVICE_MEMBER static TokenTile load_tokens(const Stage &stage, u32 block, u32 first) {
+        TokenTile tile;
+        u32 slot = first + Int8Tile::token_base();
+        tile.q = Int8Tile::load_tokens(stage.tokens[block] + first * HALF_BLOCK_BYTES,
+                                       stage.tokens[block + Shape::BLOCKS] + first * HALF_BLOCK_BYTES);
 #pragma unroll
-        for (u32 t = 0; t < Shape::TOKEN_TILES; t++) {
-            u32 first = wave_token + t * Int8Tile::TOKENS, slot = first + Int8Tile::token_base();
-            tokens.q[t] = Int8Tile::load_tokens(stage.tokens[block] + first * HALF_BLOCK_BYTES,
-                                                stage.tokens[block + Shape::BLOCKS] + first * HALF_BLOCK_BYTES);
-#pragma unroll
-            for (u32 j = 0; j < LANE_TOKENS; j++) {
-                tokens.d[t][j] = stage.d[block][slot + j];
-                if constexpr (F::MINIMA) {
-#pragma unroll
-                    for (u32 h = 0; h < Stage::HALVES; h++) tokens.sum[t][h][j] = stage.sum[block][h][slot + j];
-                }
-            }
+        for (u32 j = 0; j < LANE_TOKENS; j++) {
+            tile.d[j] = stage.d[block][slot + j];
+            if constexpr (KEEP_SUMS) tile.sum[j] = stage.sum[block][0][slot + j];
         }
-        return tokens;
+        return tile;
     }
 
     // The same of the rows of one tile; bias = −SUM_BIAS · scale[0].
@@ -197,7 +201,14 @@ struct Matmul {
     // Adds one block of a stage to what a wave has.
     RF_DEVICE_MEMBER static void multiply(const Stage &stage, u32 block, u32 wave_row, u32 wave_token,
                                           const Int8Tile::Sums &start, Accumulator &acc) {
-        TokenTiles tokens = load_tokens(stage, block, wave_token);
+        // Tokens are read once for all rows, where there are registers for that.
+        TokenTile tiles[Shape::TOKEN_TILES];
+        if constexpr (RF_MATRIX_UNIT) {
+#pragma unroll
+            for (u32 t = 0; t < Shape::TOKEN_TILES; t++) {
+                tiles[t] = load_tokens(stage, block, wave_token + t * Int8Tile::TOKENS);
+            }
+        }
 #pragma unroll
         for (u32 r = 0; r < Shape::ROW_TILES; r++) {
             u32 first = wave_row + r * Int8Tile::ROWS, slot = first + Int8Tile::row_base();
@@ -220,7 +231,23 @@ struct Matmul {
             for (u32 i = 0; i < LANE_ROWS; i++) factors.bias[i] = -SUM_BIAS * factors.scale[0][i];
 #pragma unroll
             for (u32 t = 0; t < Shape::TOKEN_TILES; t++) {
-                add_block(rows, factors, tokens, t, start, acc.value[r][t]);
+                u32 first_token = wave_token + t * Int8Tile::TOKENS;
+                if constexpr (!RF_MATRIX_UNIT) {
+                    forget_memory();
+                    tiles[t] = load_tokens(stage, block, first_token);
+                }
+                float *out = acc.value[r][t];
+                add_block(rows, factors, tiles[t], start, out);
+                if constexpr (F::MINIMA && F::HALVES) {
+                    forget_memory();
+#pragma unroll
+                    for (u32 n = 0; n < 2 * LANE_SUMS; n++) {
+                        u32 h = n / LANE_SUMS, i = n / LANE_TOKENS % LANE_ROWS, j = n % LANE_TOKENS;
+                        float sum = stage.sum[block][h][first_token + Int8Tile::token_base() + j];
+                        out[n % LANE_SUMS] = fma(factors.minimum[h][i], sum, out[n % LANE_SUMS]);
+                    }
+                }
+                schedule_fence();
             }
         }
     }
@@ -228,28 +255,33 @@ struct Matmul {
     // Adds one block of one tile to its sums. What depends on the sums of the matrix unit is done step by step for
     // all of them, not sum by sum: neighbouring operations are independent, and RDNA3 issues many in pairs.
     RF_DEVICE_MEMBER static void add_block(const typename Int8Tile::Rows *rows, const RowFactors &factors,
-                                           const TokenTiles &tokens, u32 t, const Int8Tile::Sums &start, float *out) {
+                                           const TokenTile &tokens, const Int8Tile::Sums &start, float *out) {
         float part[LANE_SUMS];
         if constexpr (F::HALVES) {
-            Int8Tile::Sums first_sums = Int8Tile::product_half(rows[0], tokens.q[t], 0, start);
-            Int8Tile::Sums last_sums = Int8Tile::product_half(rows[0], tokens.q[t], 1, start);
+            Int8Tile::Sums first_sums = Int8Tile::product_half(rows[0], tokens.q, 0, start), last_sums;
             float last[LANE_SUMS];
+            if constexpr (RF_MATRIX_UNIT) last_sums = Int8Tile::product_half(rows[0], tokens.q, 1, start);
 #pragma unroll
             for (u32 n = 0; n < LANE_SUMS; n++) {
                 u32 i = n / LANE_TOKENS;
                 part[n] = fma(biased(first_sums[n]), factors.scale[0][i], factors.bias[i]);
-                last[n] = biased(last_sums[n]) - SUM_BIAS;
             }
+            if constexpr (!RF_MATRIX_UNIT) {
+                schedule_fence();
+                last_sums = Int8Tile::product_half(rows[0], tokens.q, 1, start);
+            }
+#pragma unroll
+            for (u32 n = 0; n < LANE_SUMS; n++) last[n] = biased(last_sums[n]) - SUM_BIAS;
             schedule_fence();
 #pragma unroll
             for (u32 n = 0; n < LANE_SUMS; n++) part[n] = fma(last[n], factors.scale[1][n / LANE_TOKENS], part[n]);
         } else {
             Int8Tile::Sums from = start;
             if constexpr (F::PARTS == 2) {
-                Int8Tile::Sums large = Int8Tile::product(rows[1], tokens.q[t], Int8Tile::start(0));
+                Int8Tile::Sums large = Int8Tile::product(rows[1], tokens.q, Int8Tile::start(0));
                 from = Int8Tile::scaled(large, F::LARGE, SUM_START);
             }
-            Int8Tile::Sums sums = Int8Tile::product(rows[0], tokens.q[t], from);
+            Int8Tile::Sums sums = Int8Tile::product(rows[0], tokens.q, from);
 #pragma unroll
             for (u32 n = 0; n < LANE_SUMS; n++) {
                 u32 i = n / LANE_TOKENS;
@@ -258,17 +290,13 @@ struct Matmul {
         }
         schedule_fence();
 #pragma unroll
-        for (u32 n = 0; n < LANE_SUMS; n++) out[n] = fma(part[n], tokens.d[t][n % LANE_TOKENS], out[n]);
-        if constexpr (F::MINIMA) {
+        for (u32 n = 0; n < LANE_SUMS; n++) out[n] = fma(part[n], tokens.d[n % LANE_TOKENS], out[n]);
+        if constexpr (KEEP_SUMS) {
 #pragma unroll
-            for (u32 h = 0; h < Stage::HALVES; h++) {
-#pragma unroll
-                for (u32 n = 0; n < LANE_SUMS; n++) {
-                    out[n] = fma(factors.minimum[h][n / LANE_TOKENS], tokens.sum[t][h][n % LANE_TOKENS], out[n]);
-                }
+            for (u32 n = 0; n < LANE_SUMS; n++) {
+                out[n] = fma(factors.minimum[0][n / LANE_TOKENS], tokens.sum[n % LANE_TOKENS], out[n]);
             }
         }
-        schedule_fence();
     }
 
     RF_DEVICE_MEMBER static float biased(i32 sum) { return __builtin_bit_cast(float, sum); }
@@ -345,12 +373,13 @@ struct Matmul {
         #pragma unroll 1
         for (u32 s = 0; s < num_stages; s++) {
             bool more = s + 1 < num_stages;
-            if (more) next = self.fetch(s + 1);
+            if (AHEAD && more) next = self.fetch(s + 1);
             const Stage &stage = stages[BUFFERS == 2 ? s % 2 : 0];
             #pragma unroll 1
             for (u32 b = 0; b < blocks_per_wave; b++) {
                 multiply(stage, k_wave * (Shape::BLOCKS / Shape::K_WAVES) + b, wave_row, wave_token, start, acc);
             }
+            if (!AHEAD && more) next = self.fetch(s + 1);
             if constexpr (BUFFERS == 1) barrier();
             if (more) store(next, stages[BUFFERS == 2 ? (s + 1) % 2 : 0]);
             barrier();
@@ -390,12 +419,14 @@ struct Matmul {
 
 } // namespace rf
 
-// The kernels of one format: RfMatmulParams; grid [⌈tokens / TOKENS⌉, Σ ⌈rows / ROWS⌉], 256 threads.
+// The kernels of one format: RfMatmulParams; grid [⌈tokens / TOKENS⌉, Σ ⌈rows / ROWS⌉], Shape::THREADS threads.
 #define RF_MATMUL(NAME, FORMAT)                                                                                        \
-    RF_MATMUL_KERNEL matmul_wide_##NAME##_q8_f32(RfMatmulParams p) { rf::Matmul<rf::FORMAT, rf::MatmulWide>::run(p); }   \
-    RF_MATMUL_KERNEL matmul_middle_##NAME##_q8_f32(RfMatmulParams p) {                                                   \
+    RF_MATMUL_KERNEL(rf::MatmulWide) matmul_wide_##NAME##_q8_f32(RfMatmulParams p) {                                     \
+        rf::Matmul<rf::FORMAT, rf::MatmulWide>::run(p);                                                                \
+    }                                                                                                                  \
+    RF_MATMUL_KERNEL(rf::MatmulMiddle) matmul_middle_##NAME##_q8_f32(RfMatmulParams p) {                                 \
         rf::Matmul<rf::FORMAT, rf::MatmulMiddle>::run(p);                                                              \
     }                                                                                                                  \
-    RF_MATMUL_KERNEL matmul_narrow_##NAME##_q8_f32(RfMatmulParams p) {                                                   \
+    RF_MATMUL_KERNEL(rf::MatmulNarrow) matmul_narrow_##NAME##_q8_f32(RfMatmulParams p) {                                 \
         rf::Matmul<rf::FORMAT, rf::MatmulNarrow>::run(p);                                                              \
     }

@@ -14,6 +14,13 @@
 
 #include "rf/device.h"
 
+// Whether there is more than dot4.
+#if RF_GFX11 || RF_GFX12 || RF_NVIDIA
+#define RF_MATRIX_UNIT 1
+#else
+#define RF_MATRIX_UNIT 0
+#endif
+
 namespace rf {
 
 constexpr u32 HALF_BLOCK_BYTES = 16;
@@ -39,6 +46,9 @@ RF_DEVICE u32 opaque_uniform(u32 value) {
 #endif
     return value;
 }
+
+// What was read from memory before this is read again after it.
+RF_DEVICE void forget_memory() { asm volatile("" ::: "memory"); }
 
 // No instruction is moved across this (AMD).
 RF_DEVICE void schedule_fence() {
@@ -232,19 +242,23 @@ struct Int8Tile {
         return {{first + offset, last + offset}};
     }
     RF_DEVICE_MEMBER static Sums product_half(const Rows &rows, const Tokens &tokens, u32 half, Sums sums) {
-        // Keeps the compiler from reading the operands of several tiles at once.
-        asm volatile("" ::: "memory");
-        u32x4 r[4];
-        #pragma unroll
-        for (u32 i = 0; i < 4; i++) r[i] = *(const u32x4 *)(rows.half[half] + 8 * i * HALF_BLOCK_BYTES);
-        #pragma unroll
-        for (u32 j = 0; j < 4; j++) {
-            u32x4 t = *(const u32x4 *)(tokens.half[half] + 4 * j * HALF_BLOCK_BYTES);
-            #pragma unroll
-            for (u32 k = 0; k < 4; k++) {
-                #pragma unroll
-                for (u32 i = 0; i < 4; i++) sums.sum[4 * i + j] = dot4(r[i][k], t[k], sums.sum[4 * i + j]);
+        // Keeps the compiler from reading more operands at once than it has registers for.
+        forget_memory();
+        u32x2 r[4];
+#pragma unroll
+        for (u32 word = 0; word < 4; word += 2) {
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) r[i] = *(const u32x2 *)(rows.half[half] + 8 * i * HALF_BLOCK_BYTES + 4 * word);
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) {
+                u32x2 t = *(const u32x2 *)(tokens.half[half] + 4 * j * HALF_BLOCK_BYTES + 4 * word);
+#pragma unroll
+                for (u32 k = 0; k < 2; k++) {
+#pragma unroll
+                    for (u32 i = 0; i < 4; i++) sums.sum[4 * i + j] = dot4(r[i][k], t[k], sums.sum[4 * i + j]);
+                }
             }
+            schedule_fence();
         }
         return sums;
     }
