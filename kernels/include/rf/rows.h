@@ -4,7 +4,7 @@
 // A lane takes four neighbouring columns at a time (a vector), so 8 neighbouring lanes have a block of 32.
 #pragma once
 
-#include "rf/device.h"
+#include "rf/estimate.h"
 #include "rf/params/rows.h"
 
 namespace rf {
@@ -37,8 +37,8 @@ RF_DEVICE void store_q8(const RfActivations &out, u64 row, u32 columns, u32 vect
     for (u32 i = 0; i < VECTOR; i++) largest = __builtin_fmaxf(largest, __builtin_fabsf(v[i]));
     largest = wave_max<8>(largest);
     // The inverse of less would be infinite.
-    float inverse = largest > 0x1p-100f ? 127.0f / largest : 0.0f;
-    float d = largest / 127.0f;
+    float inverse = largest > 0x1p-100f ? 127.0f * reciprocal_estimate(largest) : 0.0f;
+    float d = largest * (1.0f / 127.0f);
 
     u32 q = 0;
     for (u32 i = 0; i < VECTOR; i++) q |= ((u32)(i32)round_even(v[i] * inverse) & 0xff) << 8 * i;
@@ -94,7 +94,7 @@ RF_DEVICE void rms_norm_row(const Source &source, const float *weight, float eps
     }
 
     sum = workgroup_sum(sum, threads, partial);
-    float scale = rsqrt(sum / (float)columns + eps);
+    float scale = rsqrt(sum * reciprocal_estimate((float)columns) + eps);
 
     // Waves go on together as long as one of their lanes has something.
     u32 wave_first = wave() * WAVE;

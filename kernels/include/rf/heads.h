@@ -1,0 +1,126 @@
+// Heads of queries, keys and values: read, normed, rotated, stored in the cache.
+//
+// A wave has one head of one token: lane l holds elements l, l + 32, l + 64 … of it, STEPS in all.
+#pragma once
+
+#include "rf/estimate.h"
+#include "rf/fp8.h"
+#include "rf/kv.h"
+#include "rf/params/rope.h"
+
+namespace rf {
+
+constexpr u32 MAX_HEAD_DIM = 256;
+
+template <u32 STEPS>
+struct Head {
+    float x[STEPS]; // elements past the end are 0
+    u32 dim;
+
+    RF_DEVICE_MEMBER static Head read(const float *from, u32 dim) {
+        Head head;
+        head.dim = dim;
+#pragma unroll
+        for (u32 i = 0; i < STEPS; i++) {
+            // No branch around a load: past the end the last element is read once more.
+            float value = from[index(i) < dim ? index(i) : dim - 1];
+            head.x[i] = index(i) < dim ? value : 0.0f;
+        }
+        return head;
+    }
+
+    RF_DEVICE_MEMBER void write(float *to) const {
+#pragma unroll
+        for (u32 i = 0; i < STEPS; i++) {
+            if (index(i) < dim) to[index(i)] = x[i];
+        }
+    }
+
+    // x / √(mean(x²) + eps) · weight.
+    RF_DEVICE_MEMBER void norm(const float *weight, float eps) {
+        float w[STEPS], sum = 0.0f;
+#pragma unroll
+        for (u32 i = 0; i < STEPS; i++) {
+            w[i] = weight[index(i) < dim ? index(i) : dim - 1];
+            sum = fma(x[i], x[i], sum);
+        }
+        float scale = rsqrt(wave_sum(sum) * reciprocal_estimate((float)dim) + eps);
+#pragma unroll
+        for (u32 i = 0; i < STEPS; i++) x[i] *= scale * w[i];
+    }
+
+    // (x, y) → (x cos θ − y sin θ, x sin θ + y cos θ) for each pair; `exchange` is LDS of this wave.
+    RF_DEVICE_MEMBER void rotate(const RfRope &rope, u32 position, float (&exchange)[MAX_HEAD_DIM]) {
+        u32 half = rope.dims / 2;
+        bool neox = rope.style == RF_ROPE_NEOX;
+        const f32x2 *table = reinterpret_cast<const f32x2 *>(rope.table) + (u64)position * half;
+
+        f32x2 turn[STEPS];
+#pragma unroll
+        for (u32 i = 0; i < STEPS; i++) {
+            u32 d = index(i), pair = neox ? (d < half ? d : d - half) : d / 2;
+            turn[i] = table[pair < half ? pair : half - 1];
+            exchange[d] = x[i];
+        }
+        wave_barrier();
+#pragma unroll
+        for (u32 i = 0; i < STEPS; i++) {
+            u32 d = index(i);
+            bool is_first = neox ? d < half : d % 2 == 0;
+            float across = exchange[neox ? (is_first ? d + half : d - half) : d ^ 1] * turn[i][1];
+            float turned = fma(x[i], turn[i][0], is_first ? -across : across);
+            x[i] = d < rope.dims ? turned : x[i];
+        }
+    }
+
+    // Into a page, in the format of the cache, elements in order.
+    template <KvHalf HALF>
+    RF_DEVICE_MEMBER void store(const RfKvCache &cache, u8 *page, u32 kv_head, u32 slot) const {
+        u8 *row = page + kv_row_offset<HALF>(cache, kv_head, slot);
+        if (cache.type == RF_KV_F32) {
+            write(reinterpret_cast<float *>(row));
+        } else if (cache.type == RF_KV_F16) {
+#pragma unroll
+            for (u32 i = 0; i < STEPS; i++) {
+                if (index(i) < dim) reinterpret_cast<f16 *>(row)[index(i)] = (f16)x[i];
+            }
+        } else if (cache.type == RF_KV_FP8) {
+#pragma unroll
+            for (u32 i = 0; i < STEPS; i++) {
+                if (index(i) < dim) row[index(i)] = fp8_e4m3_from_f32(x[i]);
+            }
+        } else {
+            f16 *scales = reinterpret_cast<f16 *>(page + kv_scale_offset<HALF>(cache, kv_head, slot));
+#pragma unroll
+            for (u32 i = 0; i < STEPS; i++) {
+                if (i * WAVE < dim) store_q8_0(row, scales, i);
+            }
+        }
+    }
+
+    // Stores the head of a token at its position.
+    template <KvHalf HALF>
+    RF_DEVICE_MEMBER void append(const RfBatch &batch, const RfKvCache &cache, u32 token, u32 kv_head) const {
+        u32 position = batch.positions[token];
+        const u32 *table = batch.pages + batch.spans[batch.span_of[token]].first_page;
+        store<HALF>(cache, kv_page_of(cache, table, position), kv_head, kv_slot(cache, position));
+    }
+
+  private:
+    RF_DEVICE_MEMBER static u32 index(u32 step) { return step * WAVE + lane(); }
+
+    // 32 elements as rf_quant has Q8_0: d = max|x| / 127 in f32, of which 1/d is taken before it is rounded to f16;
+    // q = x · (1/d), ties away from zero.
+    RF_DEVICE_MEMBER void store_q8_0(u8 *row, f16 *scales, u32 step) const {
+        static_assert(KV_GROUP == WAVE);
+        float scale = __builtin_fminf(wave_max(__builtin_fabsf(x[step])) / 127.0f, 65504.0f);
+        float inverse = 1.0f / scale;
+        float level = inverse < __builtin_inff() ? __builtin_fabsf(x[step] * inverse) : 0.0f;
+        // Half less an ulp: with one half itself, 0.49999997 would become 1.
+        i32 q = (i32)(level + 0x1.fffffep-2f);
+        if (index(step) < dim) row[index(step)] = (u8)(x[step] < 0.0f ? -q : q);
+        if (lane() == 0) scales[step] = (f16)scale;
+    }
+};
+
+} // namespace rf
