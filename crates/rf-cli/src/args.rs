@@ -70,10 +70,11 @@ impl Command {
 }
 
 /// llama.cpp's flags of several letters after one dash, which clap has no notion of.
-const LONG_FLAGS: [(&str, &str); 7] = [
+const LONG_FLAGS: [(&str, &str); 8] = [
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ub", "--ubatch-size"),
+    ("-ngl", "--gpu-layers"),
     ("-sys", "--system"),
     ("-cnv", "--chat"),
     ("-no-cnv", "--raw"),

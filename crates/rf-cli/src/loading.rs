@@ -4,20 +4,36 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::{Engine, EngineOptions, Model};
+use rf_cpu::CpuOptions;
+use rf_engine::{Engine, EngineOptions, Error, Model};
 use rf_gguf::Gguf;
+use rf_graph::Backend;
 
 use crate::args::{ComputeArgs, ModelArgs};
-use crate::demo;
+use crate::device::{GpuLayers, OpenGpu, Placement};
 use crate::failure::bad_input;
 use crate::terminal;
+use crate::{demo, failure};
 
 /// A model that is ready to run.
 pub(crate) struct Loaded {
     pub(crate) engine: Engine,
     /// From opening the file to here.
     pub(crate) load_time: Duration,
+    pub(crate) placed: Placed,
+}
+
+/// What runs where.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Placed {
+    /// `CPU`, `GPU`.
+    pub(crate) backends: &'static str,
+    /// Threads of the CPU; the one that drives the GPU where the CPU has no part.
+    pub(crate) threads: usize,
+    /// The GPU's name, if it has a part.
+    pub(crate) gpu: Option<String>,
+    /// Layers on it, the output counting as one.
+    pub(crate) gpu_layers: usize,
 }
 
 /// Opens the container of a model file, or of the demo model.
@@ -66,17 +82,94 @@ pub(crate) fn engine_options(
     })
 }
 
-/// The CPU backend with the threads and the instruction set that were asked for.
-pub(crate) fn backend(compute: &ComputeArgs, threads: Option<usize>) -> Result<CpuBackend> {
-    Ok(CpuBackend::new(CpuOptions { threads, tier: compute.tier })?)
+/// How the CPU takes part.
+pub(crate) fn cpu_options(compute: &ComputeArgs) -> Result<CpuOptions> {
+    Ok(CpuOptions { threads: compute.threads()?, tier: compute.tier })
 }
 
-/// Loads a model, with a progress bar where it takes long. `started` is when opening it began.
+/// Where a model comes from, and what is said while it is loaded.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    /// `None` for the demo model.
+    pub(crate) path: Option<&'a Path>,
+    /// When opening it began.
+    pub(crate) started: Instant,
+    /// Say nothing of what runs where.
+    pub(crate) quiet: bool,
+}
+
+/// Loads a model where `placement` says, with a progress bar where it takes long, and says what runs where.
+/// Where the choice is ours and the GPU fails, the CPU takes over, with a warning.
 pub(crate) fn load(
     model: Model,
-    backend: &CpuBackend,
+    placement: &Placement,
     options: EngineOptions,
-    started: Instant,
+    source: Source<'_>,
+) -> Result<Loaded> {
+    let Some(gpu) = placement.gpu() else {
+        return load_on_cpu(model, placement, options, source);
+    };
+    let all = model.config().num_layers + 1;
+    if let GpuLayers::Last(count) = placement.gpu_layers()
+        && count < all
+    {
+        return Err(bad_input!(
+            "the model has {all} layers with the output: the GPU takes all or none"
+        ));
+    }
+    if !source.quiet {
+        terminal::note(format_args!("running on {gpu}"));
+    }
+    let placed = Placed {
+        backends: gpu.backend.name(),
+        threads: 1,
+        gpu: Some(gpu.name.clone()),
+        gpu_layers: all,
+    };
+    match load_on(model, &*gpu.backend, placed, options, source) {
+        Err(error) if placement.is_auto() && is_of_backend(&error) => {
+            take_over(placement, gpu, &error, options, source)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Loads the model on the CPU after the GPU has failed.
+fn take_over(
+    placement: &Placement,
+    gpu: &OpenGpu,
+    error: &anyhow::Error,
+    options: EngineOptions,
+    source: Source<'_>,
+) -> Result<Loaded> {
+    let why = failure::sentence(error);
+    terminal::warn(format_args!("{gpu} is not used, the model runs on the CPU: {why}"));
+    let model = Model::from_gguf(open_gguf(source.path)?)?;
+    load_on_cpu(model, placement, options, source)
+}
+
+fn load_on_cpu(
+    model: Model,
+    placement: &Placement,
+    options: EngineOptions,
+    source: Source<'_>,
+) -> Result<Loaded> {
+    let cpu = placement.cpu()?;
+    let placed = Placed { backends: cpu.name(), threads: cpu.threads(), ..Placed::default() };
+    load_on(model, &cpu, placed, options, source)
+}
+
+/// Whether the device is to blame, not the model or the options.
+fn is_of_backend(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::Backend(_) | Error::DoesNotFit { .. }))
+}
+
+fn load_on(
+    model: Model,
+    backend: &dyn Backend,
+    placed: Placed,
+    options: EngineOptions,
+    source: Source<'_>,
 ) -> Result<Loaded> {
     // A bar that flashes by disturbs more than it tells.
     const PATIENCE: Duration = Duration::from_millis(200);
@@ -89,7 +182,7 @@ pub(crate) fn load(
         }
     });
     bar.finish_and_clear();
-    Ok(Loaded { engine: engine?, load_time: started.elapsed() })
+    Ok(Loaded { engine: engine?, load_time: source.started.elapsed(), placed })
 }
 
 /// The context of `-c`, which must hold a prompt and an answer.

@@ -2,7 +2,7 @@
 //!
 //! Arguments become calls of the library crates, and their results text, JSON and exit codes; nothing
 //! else is here. Start reading at [`args`] (what there is), then `commands` (one file each);
-//! `loading` turns the shared options into an engine, `failure` errors into sentences and codes.
+//! `device` and `loading` turn the shared options into an engine, `failure` errors into sentences and codes.
 //!
 //! Invariants: results go to stdout and everything else to stderr; no input makes the program panic; a
 //! file is written whole or not at all.
@@ -10,6 +10,7 @@
 mod args;
 mod commands;
 mod demo;
+mod device;
 mod failure;
 mod interrupt;
 mod loading;

@@ -8,14 +8,16 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use rf_cpu::{CpuBackend, CpuOptions, Tier};
-use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs, Session};
+use rf_cpu::{CpuOptions, Tier};
+use rf_engine::{EngineOptions, Feed, Model, Outputs, Session};
 use rf_graph::KvType;
 
 use self::record::{Printer, Record, Setup, Test};
 use crate::args;
+use crate::device::{DeviceArgs, GpuLayers, Placement};
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
+use crate::loading::{Loaded, Source};
 use crate::{loading, terminal};
 
 /// Arguments of `rf-cli bench`.
@@ -75,6 +77,8 @@ pub(crate) struct BenchArgs {
     /// Say on stderr what is being measured
     #[arg(long)]
     progress: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 /// How results are printed.
@@ -95,17 +99,16 @@ pub(crate) fn bench(arguments: &BenchArgs) -> Result<()> {
     printer.start(&mut out)?;
     for path in arguments.models() {
         for setup in arguments.setups()? {
-            let backend =
-                CpuBackend::new(CpuOptions { threads: setup.threads, tier: arguments.tier })?;
-            let mut runner = Runner::load(path, &backend, setup, &tests)?;
+            let cpu = CpuOptions { threads: setup.threads, tier: arguments.tier };
+            let placement = arguments.device.open(cpu)?;
+            let mut runner = Runner::load(path, &placement, setup, &tests)?;
             for &test in &tests {
                 if arguments.progress {
                     terminal::note(format_args!("measuring {} of {}", test.name(), runner.name));
                 }
                 let samples_ns =
                     runner.measure(test, arguments.repetitions, !arguments.no_warmup)?;
-                let record =
-                    Record::new(&runner.engine, &backend, &runner.name, setup, test, samples_ns);
+                let record = Record::new(&runner.loaded, &runner.name, setup, test, samples_ns);
                 printer.row(&mut out, &record)?;
             }
         }
@@ -185,6 +188,7 @@ impl BenchArgs {
         add("n_ubatch", self.ubatch_size != [512]);
         add("type_k", self.cache_type_k != [KvType::F16]);
         add("type_v", self.cache_type_k != [KvType::F16]);
+        add("ngl", self.device.gpu_layers != GpuLayers::Auto);
         columns
     }
 }
@@ -199,7 +203,7 @@ fn prompt_gen(text: &str) -> Result<(usize, usize), &'static str> {
 
 /// A loaded model and the random tokens it gets.
 struct Runner {
-    engine: Engine,
+    loaded: Loaded,
     session: Session,
     /// The path, as llama-bench prints it.
     name: String,
@@ -209,7 +213,7 @@ struct Runner {
 impl Runner {
     fn load(
         path: Option<&Path>,
-        backend: &CpuBackend,
+        placement: &Placement,
         setup: Setup,
         tests: &[Test],
     ) -> Result<Self> {
@@ -222,10 +226,11 @@ impl Runner {
             kv_type: setup.kv_type,
             ..EngineOptions::default()
         };
-        let engine = loading::load(model, backend, options, started)?.engine;
-        let session = engine.session();
+        let source = Source { path, started, quiet: false };
+        let loaded = loading::load(model, placement, options, source)?;
+        let session = loaded.engine.session();
         let name = path.map_or_else(|| "built-in".to_owned(), |path| path.display().to_string());
-        Ok(Self { engine, session, name, random: 1 })
+        Ok(Self { loaded, session, name, random: 1 })
     }
 
     /// Nanoseconds of each repetition.
@@ -255,7 +260,7 @@ impl Runner {
     /// Feeds random tokens batch by batch; logits are computed for the last one of each.
     fn prompt(&mut self, mut tokens: usize, watch: &Watch) -> Result<()> {
         while tokens > 0 {
-            let count = tokens.min(self.engine.batch_tokens());
+            let count = tokens.min(self.loaded.engine.batch_tokens());
             let ids: Vec<u32> = (0..count).map(|_| self.random_id()).collect();
             self.feed(&ids, watch)?;
             tokens -= count;
@@ -276,7 +281,7 @@ impl Runner {
             return Err(Interrupted.into());
         }
         let feed = Feed { session: &mut self.session, ids, outputs: Outputs::Last };
-        self.engine.forward(&mut [feed])?;
+        self.loaded.engine.forward(&mut [feed])?;
         Ok(())
     }
 
@@ -286,7 +291,7 @@ impl Runner {
             .random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        let vocab_size = self.engine.model().config().vocab_size as u64;
+        let vocab_size = self.loaded.engine.model().config().vocab_size as u64;
         ((self.random >> 33) % vocab_size) as u32
     }
 }

@@ -11,8 +11,10 @@ use rf_tokenizer::EncodeOptions;
 use serde_json::json;
 
 use crate::args::{ComputeArgs, ModelArgs};
+use crate::device::DeviceArgs;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
+use crate::loading::Source;
 use crate::{loading, sources, terminal};
 
 /// Arguments of `rf-cli perplexity`.
@@ -41,6 +43,8 @@ pub(crate) struct PerplexityArgs {
     #[arg(long, help = "Print JSON: {\"tokens\": N, \"mean_nll\": X, \"perplexity\": Y}")]
     json: bool,
     #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
     compute: ComputeArgs,
 }
 
@@ -67,10 +71,11 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
             ids.len()
         ));
     }
-    let threads = arguments.compute.threads()?;
+    let cpu = loading::cpu_options(&arguments.compute)?;
     let options = loading::engine_options(&model, &arguments.compute, Some(arguments.ctx_size))?;
-    let backend = loading::backend(&arguments.compute, threads)?;
-    let mut engine = loading::load(model, &backend, options, started)?.engine;
+    let placement = arguments.device.open(cpu)?;
+    let source = Source { path: arguments.model.model.as_deref(), started, quiet: false };
+    let mut engine = loading::load(model, &placement, options, source)?.engine;
 
     let scoring = Instant::now();
     let score = score(&mut engine, &ids, bos, arguments.json)?;

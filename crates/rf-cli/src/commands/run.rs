@@ -14,9 +14,10 @@ use serde_json::json;
 
 use super::chat;
 use crate::args::{ComputeArgs, ModelArgs, SamplingArgs};
+use crate::device::DeviceArgs;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
-use crate::loading::Loaded;
+use crate::loading::{Loaded, Source};
 use crate::terminal::Palette;
 use crate::{demo, loading, sources, terminal};
 
@@ -81,6 +82,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
     compute: ComputeArgs,
 }
 
@@ -89,14 +92,16 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
     let started = Instant::now();
     let options = arguments.generate_options()?;
     loading::check_context(arguments.ctx_size)?;
-    let threads = arguments.compute.threads()?;
+    let cpu = loading::cpu_options(&arguments.compute)?;
     let prompt = arguments.prompt()?;
     let model = loading::open_model(&arguments.model)?;
     let is_chat = arguments.is_chat(&model)?;
     let engine_options = loading::engine_options(&model, &arguments.compute, arguments.ctx_size)?;
     let request = prompt.map(|prompt| arguments.request(&model, &prompt, is_chat)).transpose()?;
-    let backend = loading::backend(&arguments.compute, threads)?;
-    let Loaded { engine, load_time } = loading::load(model, &backend, engine_options, started)?;
+    let placement = arguments.device.open(cpu)?;
+    let source = Source { path: arguments.model.model.as_deref(), started, quiet: arguments.quiet };
+    let Loaded { engine, load_time, .. } =
+        loading::load(model, &placement, engine_options, source)?;
     if let Some(request) = request {
         return arguments.answer(engine, &request, &options, load_time);
     }

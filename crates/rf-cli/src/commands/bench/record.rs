@@ -4,13 +4,12 @@ use std::fs;
 use std::io::{self, Write};
 
 use chrono::{SecondsFormat, Utc};
-use rf_cpu::CpuBackend;
-use rf_engine::Engine;
 use rf_gguf::{Gguf, TensorInfo, file_type_name};
-use rf_graph::{Backend, KvType};
+use rf_graph::KvType;
 use serde_json::{Map, Value, json};
 
 use super::Format;
+use crate::loading::Loaded;
 use crate::version;
 
 /// What needs a new engine.
@@ -58,13 +57,13 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn new(
-        engine: &Engine,
-        backend: &CpuBackend,
+        loaded: &Loaded,
         model_filename: &str,
         setup: Setup,
         test: Test,
         samples_ns: Vec<u64>,
     ) -> Self {
+        let Loaded { engine, placed, .. } = loaded;
         let gguf = engine.model().gguf();
         let tokens = (test.n_prompt + test.n_gen) as f64;
         let samples_ts: Vec<f64> = samples_ns.iter().map(|&ns| 1e9 * tokens / ns as f64).collect();
@@ -73,25 +72,26 @@ impl Record {
         let model_size: u64 = gguf.tensors().iter().map(|tensor| tensor.size_bytes() as u64).sum();
         let model_n_params: u64 = gguf.tensors().iter().map(TensorInfo::elements).sum();
         // What does not apply to us has the value that llama-bench prints for a CPU by default.
+        let n_gpu_layers = placed.gpu.as_ref().map_or(-1, |_| placed.gpu_layers as i64);
         let fields: [(&str, Value); 42] = [
             ("build_commit", version::COMMIT.into()),
             ("build_number", version::NUMBER.parse::<u64>().unwrap_or(0).into()),
             ("cpu_info", cpu_info().into()),
-            ("gpu_info", "".into()),
-            ("backends", backend.name().into()),
+            ("gpu_info", placed.gpu.clone().unwrap_or_default().into()),
+            ("backends", placed.backends.into()),
             ("model_filename", model_filename.into()),
             ("model_type", model_type(gguf, model_n_params).into()),
             ("model_size", model_size.into()),
             ("model_n_params", model_n_params.into()),
             ("n_batch", setup.n_batch.into()),
             ("n_ubatch", setup.n_ubatch.into()),
-            ("n_threads", backend.threads().into()),
+            ("n_threads", placed.threads.into()),
             ("cpu_mask", "0x0".into()),
             ("cpu_strict", false.into()),
             ("poll", 50.into()),
             ("type_k", setup.kv_type.name().into()),
             ("type_v", setup.kv_type.name().into()),
-            ("n_gpu_layers", (-1).into()),
+            ("n_gpu_layers", n_gpu_layers.into()),
             ("n_cpu_moe", 0.into()),
             ("split_mode", "layer".into()),
             ("main_gpu", 0.into()),
@@ -142,6 +142,7 @@ impl Record {
             "params" => parameters(self.model_n_params),
             "backend" => field("backends"),
             "threads" => field("n_threads"),
+            "ngl" => field("n_gpu_layers"),
             "test" => self.test.clone(),
             "t/s" => format!("{:.2} ± {:.2}", self.avg_ts, self.stddev_ts),
             _ => field(column),
@@ -176,6 +177,7 @@ impl Printer {
         columns.extend(varied.iter().map(|&name| match name {
             "n_batch" => column(name, 7, false),
             "n_ubatch" => column(name, 8, false),
+            "ngl" => column(name, 3, false),
             _ => column(name, 6, false),
         }));
         columns.extend([column("test", 15, false), column("t/s", 20, false)]);
