@@ -9,7 +9,7 @@ mod axpy;
 use axpy::{Axpy, BLOCK};
 use rf_hip::{
     Context, DeviceBuffer, Error, Event, Function, LaunchConfig, MappedBuffer, Module,
-    PinnedBuffer, Platform, Runtime, Stream,
+    PinnedBuffer, Platform, Runtime, Stream, SyncMode,
 };
 
 /// A context on the first device, or `None` after saying why not.
@@ -300,6 +300,19 @@ fn a_stream_is_used_from_several_threads() {
             });
         }
     });
+}
+
+#[test]
+fn streams_of_other_priorities_and_waiting_threads_that_poll_work_too() {
+    let Some(context) = context() else { return };
+    let device = Runtime::load().unwrap().device(context.info().ordinal).unwrap();
+    let context = device.context_with(SyncMode::Spin).unwrap();
+    assert_eq!(context.sync_mode(), SyncMode::Spin);
+    for priority in [-1, 1] {
+        let stream = Stream::with_priority(&context, priority).unwrap();
+        let buffer = DeviceBuffer::from_slice(&stream, &[priority; 10]).unwrap();
+        assert_eq!(buffer.to_vec(&stream).unwrap(), [priority; 10]);
+    }
 }
 
 #[test]

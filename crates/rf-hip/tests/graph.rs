@@ -164,6 +164,33 @@ fn what_cannot_be_repeated_is_refused() {
 }
 
 #[test]
+fn memory_given_back_during_a_capture_is_no_part_of_the_graph() {
+    let Some((context, stream, function)) = setup() else { return };
+    let (x, y) = ones_and_zeros(&context, &stream);
+    let mut pooled = match DeviceBuffer::<f32>::on_stream(&stream, LEN) {
+        Ok(buffer) => Some(buffer),
+        Err(error) if error.is_unsupported() => {
+            println!("skipped: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let graph = stream
+        .capture(|| {
+            pooled = None;
+            drop(DeviceBuffer::<f32>::new(&context, LEN)?);
+            add(&stream, &function, (1.0, &x, &y))
+        })
+        .unwrap();
+    assert_eq!(graph.node_count().unwrap(), 1);
+    let exec = graph.instantiate().unwrap();
+    exec.launch(&stream).unwrap();
+    exec.launch(&stream).unwrap();
+    expect_all(&y, &stream, 2.0);
+    assert!(pooled.is_none());
+}
+
+#[test]
 fn a_graph_copies_from_and_to_host_memory_anew_each_time() {
     let Some((context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);

@@ -4,6 +4,7 @@ use std::{
     ffi::{CStr, CString, c_char, c_int},
     path::PathBuf,
     ptr,
+    sync::{Mutex, PoisonError},
 };
 
 use libloading::Library;
@@ -13,6 +14,9 @@ use crate::{
     Error, Platform,
     sys::{CompilerFunctions, Entry, ProgramHandle, Status, constants, library},
 };
+
+/// HIP 5's compiler crashes when two threads use it at the same time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The functions of a loaded libhiprtc.
 #[derive(Debug)]
@@ -33,8 +37,10 @@ pub(crate) struct ProgramText {
 
 impl CompilerApi {
     pub(crate) fn load() -> Result<Self, Error> {
-        let (library, library_path) = library::open_compiler()?;
-        let functions = CompilerFunctions::resolve(Platform::Amd, &library);
+        let resolve = |library: &Library| CompilerFunctions::resolve(Platform::Amd, library);
+        let (library, library_path) =
+            library::open_compiler(|library| resolve(library).compile.pointer.is_some())?;
+        let functions = resolve(&library);
         // As in `Api::load`: the compiler keeps state in thread-locals and exit handlers.
         std::mem::forget::<Library>(library);
         Ok(Self { functions, library_path })
@@ -48,6 +54,7 @@ impl CompilerApi {
 
     /// Compiles; a failure carries the compiler's messages.
     pub(crate) fn compile(&self, program: &ProgramText) -> Result<Vec<u8>, Error> {
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let handle = self.create(program)?;
         let outcome = self.compile_program(handle, program);
         let mut handle = handle;

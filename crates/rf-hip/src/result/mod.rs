@@ -61,9 +61,10 @@ impl Api {
         std::mem::forget::<Library>(library);
         let api = Self { platform, functions, library_path };
         api.check_core()?;
-        match call!(api, init(0)) {
-            Err(error) if error.status() == Some(constants::NO_DEVICE) => Ok(api),
-            outcome => outcome.map(|()| api),
+        let outcome = call!(api, init(0));
+        match outcome.as_ref().map_err(Error::status) {
+            Err(Some(constants::NO_DEVICE | constants::INVALID_DEVICE)) => Ok(api),
+            _ => outcome.map(|()| api),
         }
     }
 

@@ -45,7 +45,7 @@ impl Compiler {
     }
 
     /// Compiles to a code object for [`Module::load`](crate::Module::load). Options are clang's, above
-    /// all `--offload-arch=gfx1100`.
+    /// all `--offload-arch=gfx1100`. One source of the process at a time; another thread waits.
     ///
     /// # Errors
     ///

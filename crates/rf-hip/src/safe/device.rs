@@ -99,8 +99,8 @@ impl Device {
         self.context_with(SyncMode::Sleep)
     }
 
-    /// Starts using the device. There is one context per device and process: the first one made
-    /// decides how threads wait.
+    /// Starts using the device. There is one context per device and process, so use one mode: what
+    /// holds after two were asked for is the runtime's affair.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Level 3: owned objects that keep what they stand on alive.
 //!
-//! Every object holds its [`Context`](crate::Context), so none outlives it. Every call makes that
+//! Every object holds its [`Context`], so none outlives it. Every call makes that
 //! context current first, so objects may be used from any thread.
 
 #![expect(unsafe_code, reason = "the contracts of the result level are kept here")]

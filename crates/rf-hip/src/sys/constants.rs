@@ -11,6 +11,8 @@ pub(crate) type Status = c_int;
 pub(crate) const SUCCESS: Status = 0;
 pub(crate) const OUT_OF_MEMORY: Status = 2;
 pub(crate) const NO_DEVICE: Status = 100;
+/// Also what HIP 5's `hipInit` says where there is none.
+pub(crate) const INVALID_DEVICE: Status = 101;
 /// The flags of a context that exists already are fixed.
 pub(crate) const CONTEXT_ACTIVE: Status = 708;
 pub(crate) const NOT_READY: Status = 600;

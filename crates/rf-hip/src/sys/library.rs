@@ -45,23 +45,38 @@ impl Search {
 
 /// Opens the first library that loads.
 pub(crate) fn open(platform: Platform, search: &Search) -> Result<(Library, PathBuf), Error> {
-    open_first(platform, search.candidates(platform))
+    open_first(platform, search.candidates(platform), |_| Ok(()))
 }
 
-/// Opens libhiprtc from where libamdhip64 comes from.
-pub(crate) fn open_compiler() -> Result<(Library, PathBuf), Error> {
+/// Opens libhiprtc from where libamdhip64 comes from; or that one itself, which had the compiler in
+/// it up to HIP 5. `has_compiler` tells.
+pub(crate) fn open_compiler(
+    has_compiler: impl Fn(&Library) -> bool,
+) -> Result<(Library, PathBuf), Error> {
     let search = Search::from_environment(Platform::Amd);
-    open_first(Platform::Amd, amd_candidates("hiprtc", search.rocm_path.as_deref()))
+    let mut candidates = amd_candidates("hiprtc", search.rocm_path.as_deref());
+    candidates.extend(search.candidates(Platform::Amd));
+    open_first(Platform::Amd, candidates, |library| {
+        if has_compiler(library) { Ok(()) } else { Err("it has no compiler") }
+    })
 }
 
-fn open_first(platform: Platform, candidates: Vec<PathBuf>) -> Result<(Library, PathBuf), Error> {
+fn open_first(
+    platform: Platform,
+    candidates: Vec<PathBuf>,
+    accept: impl Fn(&Library) -> Result<(), &'static str>,
+) -> Result<(Library, PathBuf), Error> {
     let mut tried = Vec::new();
     for path in candidates {
         // SAFETY: loading runs the library's initialisers. The names are those of the vendors'
         // runtimes, or a path the user gave for one.
-        match unsafe { Library::new(&path) } {
+        let outcome = match unsafe { Library::new(&path) } {
+            Ok(library) => accept(&library).map(|()| library).map_err(str::to_owned),
+            Err(error) => Err(reason(&error)),
+        };
+        match outcome {
             Ok(library) => return Ok((library, path)),
-            Err(error) => tried.push(Attempt::new(platform, path, reason(&error))),
+            Err(reason) => tried.push(Attempt::new(platform, path, reason)),
         }
     }
     Err(Error::LibraryNotFound { tried })

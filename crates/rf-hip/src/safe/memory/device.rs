@@ -387,7 +387,11 @@ impl Drop for Allocation {
         if self.address == 0 {
             return;
         }
-        let outcome = self.context.enter().and_then(|api| match &self.pool {
+        // Recorded into a graph, the memory would be given back at each of its launches; so within a
+        // capture it goes at once, which waits for the device as other buffers do.
+        let pool = self.pool.as_ref();
+        let pool = pool.filter(|stream| stream.refuse_capture("giving memory back").is_ok());
+        let outcome = self.context.enter().and_then(|api| match pool {
             // SAFETY: allocated once, freed once; `free` waits for the device.
             None => unsafe { raw::free(api, self.address) },
             // SAFETY: as above, in the order of the stream it came from.
