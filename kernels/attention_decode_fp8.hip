@@ -5,7 +5,9 @@
 using namespace rf;
 
 #define DECODE(NAME, LANES, HEADS)                                                                                     \
-    RF_KERNEL(DECODE_THREADS) NAME(RfAttentionParams p) { attention_decode<RF_KV_FP8, LANES, HEADS>(p); }
+    RF_KERNEL(DECODE_THREADS) RF_EXACTLY(DECODE_THREADS) NAME(RfAttentionParams p) {                                   \
+        attention_decode<RF_KV_FP8, LANES, HEADS>(p);                                                                  \
+    }
 
 DECODE(attention_decode_fp8_d64_g1, 8, 1)
 DECODE(attention_decode_fp8_d64_g2, 8, 2)

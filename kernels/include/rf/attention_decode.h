@@ -12,9 +12,9 @@
 // combines them in the order of the splits. Which one that is changes nothing in the result.
 #pragma once
 
+#include "rf/attention_score.h"
 #include "rf/kv_row.h"
 #include "rf/lanes.h"
-#include "rf/params/attention.h"
 #include "rf/rows.h"
 
 namespace rf {
@@ -23,9 +23,15 @@ constexpr u32 DECODE_WAVES = 4, DECODE_THREADS = DECODE_WAVES * WAVE;
 constexpr u32 MAX_SPLITS = 128;
 // A split has at least that many keys, for smaller ones cost more than they bring.
 constexpr u32 MIN_SPLIT_KEYS = 64;
-// Below every score: the largest score of no keys. Not infinite, so that differences are numbers.
-constexpr float NO_SCORE = -1e30f;
-constexpr float LOG2_E = 1.44269504f;
+
+// Keys per lane and tile: what registers allow.
+#if RF_NVIDIA
+constexpr u32 decode_steps(u32) { return 4; }
+#elif RF_GFX9
+constexpr u32 decode_steps(u32 heads) { return 4 / heads; }
+#else
+constexpr u32 decode_steps(u32 heads) { return heads == 4 ? 2 : 4; }
+#endif
 
 // What one token sees, and how it is shared out.
 struct DecodeRange {
@@ -37,7 +43,7 @@ struct DecodeRange {
 RF_DEVICE DecodeRange decode_range(const RfAttentionParams &p, u32 position, u32 split, u32 tile_keys) {
     DecodeRange r;
     r.last_key = position;
-    r.first_key = p.window != 0 && position >= p.window ? position + 1 - p.window : 0;
+    r.first_key = first_seen(p, position);
     u32 first = r.first_key / tile_keys, tiles = position / tile_keys + 1 - first;
     u32 per_split = (tiles + p.splits - 1) / p.splits;
     if (per_split < MIN_SPLIT_KEYS / tile_keys) per_split = MIN_SPLIT_KEYS / tile_keys;
@@ -45,14 +51,6 @@ RF_DEVICE DecodeRange decode_range(const RfAttentionParams &p, u32 position, u32
     r.first_tile = first + split * per_split;
     r.end_tile = first + (split + 1 < r.active_splits ? (split + 1) * per_split : tiles);
     return r;
-}
-
-// The factor on q that makes the products scores, but for the softcap.
-RF_DEVICE float query_factor(const RfAttentionParams &p) {
-    return p.softcap > 0.0f ? p.scale / p.softcap : p.scale * LOG2_E;
-}
-RF_DEVICE float capped(const RfAttentionParams &p, float score) {
-    return p.softcap > 0.0f ? tanh(score) * (p.softcap * LOG2_E) : score;
 }
 
 // The state of a wave for HEADS query heads: what a lane has of it.
@@ -230,15 +228,6 @@ RF_DEVICE u64 partial_index(const RfAttentionParams &p, u32 token, u32 head, u32
     return ((u64)token * p.num_heads + head) * p.splits + split;
 }
 
-// Σ weights with the sink's, relative to the larger of `m` and the sink; `scale` turns the other sums to that.
-RF_DEVICE float with_sink(const RfAttentionParams &p, u32 head, float m, float l, float &scale) {
-    scale = 1.0f;
-    if (!p.sinks) return l;
-    float sink = p.sinks[head] * LOG2_E, top = __builtin_fmaxf(m, sink);
-    scale = exp2(m - top);
-    return l * scale + exp2(sink - top);
-}
-
 // Combines the splits of the heads [first_head, first_head + heads): a wave per head, four elements per lane.
 RF_DEVICE void combine_splits(const RfAttentionParams &p, u32 token, u32 first_head, u32 heads, u32 splits) {
     constexpr u32 PER_LANE = MAX_SPLITS / WAVE;
@@ -260,8 +249,7 @@ RF_DEVICE void combine_splits(const RfAttentionParams &p, u32 token, u32 first_h
             m[j] = exp2(m[j] - top);
             sum = fma(m[j], l[j], sum);
         }
-        float scale, total = with_sink(p, head, top, wave_sum(sum), scale);
-        float inverse = scale / total;
+        float factor = normalisation(p, head, top, wave_sum(sum));
 
         const f32x4 *partials = reinterpret_cast<const f32x4 *>(p.partials) + first * vectors;
         for (u32 vector = lane(); vector - lane() < vectors; vector += WAVE) {
@@ -281,7 +269,7 @@ RF_DEVICE void combine_splits(const RfAttentionParams &p, u32 token, u32 first_h
                     for (u32 k = 0; k < AT_ONCE; k++) o += part[k] * read_lane(m[j], s + k);
                 }
             });
-            store_operand(p.out, token, columns, head * vectors + vector, inside, o * inverse);
+            store_operand(p.out, token, columns, head * vectors + vector, inside, o * factor);
         }
     }
 }
@@ -309,8 +297,8 @@ RF_DEVICE void merge_waves(const RfAttentionParams &p, const DecodeShared<LANES,
         }
         head += first_head;
         if (splits == 1) {
-            float scale, total = with_sink(p, head, m, l, scale);
-            store_operand(p.out, token, columns, head * vectors + vector, inside, o * (scale / total));
+            float factor = normalisation(p, head, m, l);
+            store_operand(p.out, token, columns, head * vectors + vector, inside, o * factor);
         } else if (inside) {
             u64 at = partial_index(p, token, head, split);
             reinterpret_cast<f32x4 *>(p.partials)[at * vectors + vector] = o;
@@ -319,7 +307,7 @@ RF_DEVICE void merge_waves(const RfAttentionParams &p, const DecodeShared<LANES,
     }
 }
 
-template <RfKvType TYPE, u32 LANES, u32 HEADS, u32 STEPS = 4>
+template <RfKvType TYPE, u32 LANES, u32 HEADS, u32 STEPS = decode_steps(HEADS)>
 RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     using Wave = DecodeWave<TYPE, LANES, HEADS, STEPS>;
     RF_SHARED static DecodeShared<LANES, HEADS> shared;
@@ -345,8 +333,8 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
             for (u32 h = 0; h < HEADS; h++) {
                 // Heads beyond the group repeat its last one and are not used.
                 u32 head = kv_head * group + (first_head + h < group ? first_head + h : group - 1);
-                const f32x4 *from =
-                    reinterpret_cast<const f32x4 *>(p.q + ((u64)token * p.num_heads + head) * head_dim + w.chunk * KV_CHUNK);
+                u64 row = (u64)token * p.num_heads + head;
+                const f32x4 *from = reinterpret_cast<const f32x4 *>(p.q + row * head_dim + w.chunk * KV_CHUNK);
                 f32x4 low = from[0], high = from[1];
                 for (u32 j = 0; j < 4; j++) {
                     q[h][j] = chunk < chunks ? low[j] * factor : 0.0f;

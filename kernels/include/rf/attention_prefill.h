@@ -1,0 +1,472 @@
+// Attention of many tokens: rf_graph::reference::attention, bound by matrix units.
+//
+// Grid: x = query head, y = tile of queries. A tile is WAVES · 16 neighbouring tokens of a span, those that see most
+// keys first; a wave has 16 of them. The workgroup goes through the keys that any of its queries
+// sees, KEYS at a time: keys to LDS, scores by matrix products, softmax weights relative to the largest score so
+// far, values to the same LDS, weighted sums by matrix products. While it computes with one, the next is on its way
+// from memory to registers.
+//
+// Per tile of keys a wave does 2 · KEYS / 16 · DIM / 16 tile products (rf/mma_f16.h), each of them two on matrix
+// units; every key and value is read once per workgroup. Sums over all keys are f32 additions outside the matrix
+// units, one per tile of keys, so that their rounding does not add up over a long context.
+#pragma once
+
+#include "rf/attention_score.h"
+#include "rf/kv_row.h"
+#include "rf/lanes.h"
+#include "rf/mma_f16.h"
+#include "rf/rows.h"
+
+namespace rf {
+
+// Weights are 2^WEIGHT_SHIFT at most, for f16 is coarse below 2^-14.
+constexpr float WEIGHT_SHIFT = 10.0f;
+
+// Queries are scaled such that the largest of a row has this exponent: their low parts are well within f16 then.
+constexpr u32 QUERY_EXPONENT = 12;
+
+// Keeps the compiler from moving loads up across this: it would take everything into registers at once.
+RF_DEVICE void keep_order() { asm volatile("" ::: "memory"); }
+
+// A tile of queries in a batch; of every span the last one comes first.
+struct QueryTile {
+    RfSpan span;
+    u32 first; // token of the span
+    bool exists;
+};
+
+RF_DEVICE QueryTile find_tile(const RfAttentionParams &p, u32 tile, u32 queries) {
+    for (u32 i = 0; i < p.batch.num_spans; i++) {
+        RfSpan span = p.batch.spans[i];
+        if (span.num_tokens <= p.short_span) continue;
+        u32 tiles = (span.num_tokens + queries - 1) / queries;
+        if (tile < tiles) return {span, (tiles - 1 - tile) * queries, true};
+        tile -= tiles;
+    }
+    return {{0, 0, 0, 0}, 0, false};
+}
+
+template <RfKvType TYPE>
+struct PrefillElement {
+    using Type = f16;
+};
+template <>
+struct PrefillElement<RF_KV_F32> {
+    using Type = float;
+};
+
+// How keys and values come from the cache into LDS.
+template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS>
+struct PrefillTile {
+    using Element = typename PrefillElement<TYPE>::Type;
+    using Engine = Tile<Element>;
+    using Row = KvRow<TYPE>;
+    static constexpr u32 THREADS = WAVES * WAVE;
+    static constexpr u32 CHUNKS = DIM / KV_CHUNK, COUNT = KEYS * CHUNKS / THREADS;
+    static_assert(KEYS * CHUNKS % THREADS == 0 && COUNT % 2 == 0 && DIM % KV_GROUP == 0);
+    static constexpr u32 GROUPS = DIM / KV_GROUP;
+
+    // Rows by key; or, for values where the engine wants it, by element: eight elements of KEYS keys and four banks
+    // of shift, then as much again, so that neither reads nor writes meet in a bank.
+    static constexpr u32 STRIDE = Engine::template STRIDE<DIM>;
+    static constexpr u32 TRANSPOSED_STRIDE = KEYS + 8, TRANSPOSED_SHIFT = 8;
+    static constexpr u32 COLUMN_STRIDE = Engine::COLUMNS_TRANSPOSED ? TRANSPOSED_STRIDE : STRIDE;
+    static constexpr u32 TRANSPOSED_ELEMENTS = DIM * TRANSPOSED_STRIDE + DIM / KV_CHUNK * TRANSPOSED_SHIFT;
+    static constexpr u32 ELEMENTS =
+        Engine::COLUMNS_TRANSPOSED && TRANSPOSED_ELEMENTS > KEYS * STRIDE ? TRANSPOSED_ELEMENTS : KEYS * STRIDE;
+
+    struct Raw {
+        typename Row::Raw raw[COUNT];
+        u16 scale[COUNT];
+    };
+
+    const RfAttentionParams &p;
+    const u32 *table;
+    u32 kv_head;
+    u32 chunks; // of the head; the others are zero
+
+    // Pairs of neighbouring keys have the same chunk and neighbouring numbers.
+    RF_DEVICE_MEMBER static u32 pair(u32 i) { return (i / 2 * THREADS + thread_x()) / CHUNKS; }
+    RF_DEVICE_MEMBER static u32 chunk(u32 i) { return (i / 2 * THREADS + thread_x()) % CHUNKS; }
+    RF_DEVICE_MEMBER static u32 key(u32 i) { return pair(i) * 2 + i % 2; }
+
+    template <KvHalf HALF>
+    RF_DEVICE_MEMBER void fetch(Raw &r, u32 first_key, u32 last_key) const {
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++) {
+            u32 position = first_key + key(i);
+            // What is behind the last key is given no weight, but has to be a number.
+            position = position < last_key ? position : last_key;
+            auto head = KvHead<TYPE>::template in_page<HALF>(p.cache, kv_page_of(p.cache, table, position), kv_head);
+            u32 slot = kv_slot(p.cache, position), c = chunk(i) < chunks ? chunk(i) : 0;
+            r.raw[i] = head.fetch(slot, c);
+            if constexpr (Row::SCALED) r.scale[i] = head.fetch_scale(slot, c);
+        }
+    }
+
+    RF_DEVICE_MEMBER typename Row::Values values(const Raw &r, u32 i) const {
+        auto v = Row::values(r.raw[i]);
+        return chunk(i) < chunks ? v : v - v;
+    }
+
+    RF_DEVICE_MEMBER static void store_row(Element *row, typename Row::Values v) {
+        if constexpr (sizeof(Element) == 2) {
+            *reinterpret_cast<f16x8 *>(row) = v;
+        } else {
+            f32x4 *to = reinterpret_cast<f32x4 *>(row);
+            to[0] = __builtin_shufflevector(v, v, 0, 1, 2, 3);
+            to[1] = __builtin_shufflevector(v, v, 4, 5, 6, 7);
+        }
+    }
+
+    // Those of q8_0, [group][key] in the order in which the engine has keys.
+    RF_DEVICE_MEMBER void store_scales(const Raw &r, float *scales) const {
+        if constexpr (Row::SCALED) {
+#pragma unroll
+            for (u32 i = 0; i < COUNT; i++) {
+                if (chunk(i) % (KV_GROUP / KV_CHUNK) != 0) continue;
+                u32 slot = key(i) / TILE * TILE + Engine::y_slot(key(i) % TILE);
+                scales[chunk(i) / (KV_GROUP / KV_CHUNK) * KEYS + slot] = f16_value(r.scale[i]);
+            }
+        }
+    }
+
+    // Rows by key.
+    RF_DEVICE_MEMBER void store_keys(const Raw &r, Element *tile, float *scales) const {
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++) {
+            store_row(tile + key(i) * STRIDE + chunk(i) * KV_CHUNK, values(r, i));
+        }
+        store_scales(r, scales);
+    }
+
+    RF_DEVICE_MEMBER void store_values(const Raw &r, Element *tile, float *scales) const {
+        store_scales(r, scales);
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i += 2) {
+            typename Row::Values v[2] = {values(r, i), values(r, i + 1)};
+            if constexpr (Engine::COLUMNS_TRANSPOSED) {
+                Element *to = tile + transposed(chunk(i) * KV_CHUNK) + key(i);
+                for (u32 j = 0; j < KV_CHUNK; j++) {
+                    *reinterpret_cast<f16x2 *>(to + j * TRANSPOSED_STRIDE) = f16x2{v[0][j], v[1][j]};
+                }
+            } else {
+#pragma unroll
+                for (u32 j = 0; j < 2; j++) store_row(tile + key(i + j) * STRIDE + chunk(i) * KV_CHUNK, v[j]);
+            }
+        }
+    }
+
+    RF_DEVICE_MEMBER static u32 transposed(u32 element) {
+        return element * TRANSPOSED_STRIDE + element / KV_CHUNK * TRANSPOSED_SHIFT;
+    }
+    // Where 16 keys × 16 elements of the values begin.
+    RF_DEVICE_MEMBER static const Element *columns(const Element *tile, u32 key, u32 element) {
+        if constexpr (Engine::COLUMNS_TRANSPOSED) {
+            // Lanes have rows of their own: 8 … 15 are one shift further.
+            return tile + transposed(element) + lane() / 8 % 2 * TRANSPOSED_SHIFT + key;
+        } else {
+            return tile + key * STRIDE + element;
+        }
+    }
+};
+
+// The 16 queries of a wave.
+template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS>
+struct PrefillWave {
+    using Tile = PrefillTile<TYPE, DIM, WAVES, KEYS>;
+    using Engine = typename Tile::Engine;
+    using Element = typename Tile::Element;
+    using Accumulator = typename Engine::Accumulator;
+    static constexpr u32 STEPS = DIM / TILE, KEY_TILES = KEYS / TILE, ROWS = Engine::LANE_ROWS;
+
+    Accumulator o[STEPS]; // weighted values
+    float m[ROWS];        // largest score
+    float l[ROWS];        // sum of this lane's weights
+    float factor[ROWS];   // makes products scores
+    u32 position[ROWS];
+
+    RF_DEVICE_MEMBER void start() {
+#pragma unroll
+        for (u32 i = 0; i < STEPS; i++) o[i] = Engine::zero();
+#pragma unroll
+        for (u32 r = 0; r < ROWS; r++) {
+            m[r] = NO_SCORE;
+            l[r] = 0.0f;
+        }
+    }
+
+    // Row by row: the largest magnitude chooses a power of two, which is taken back by `factor`.
+    RF_DEVICE_MEMBER static void load_queries(const RfAttentionParams &p, u32 head, u32 first_token, u32 tokens, u8 *x,
+                                              float *factors) {
+        u32 vectors = p.cache.head_dim / VECTOR;
+        for (u32 row = 0; row < TILE; row++) {
+            u64 token = first_token + (row < tokens ? row : 0);
+            const f32x4 *from = reinterpret_cast<const f32x4 *>(p.q) + (token * p.num_heads + head) * vectors;
+            f32x4 v[(DIM + 127) / 128];
+            float largest = 0.0f;
+            for (u32 i = 0; i < (DIM + 127) / 128; i++) {
+                u32 vector = i * WAVE + lane();
+                bool inside = vector < vectors && row < tokens;
+                v[i] = inside ? from[vector] : f32x4{0.0f, 0.0f, 0.0f, 0.0f};
+                for (u32 j = 0; j < VECTOR; j++) largest = __builtin_fmaxf(largest, __builtin_fabsf(v[i][j]));
+            }
+            u32 exponent = __builtin_bit_cast(u32, wave_max(largest)) >> 23;
+            exponent = exponent > QUERY_EXPONENT ? exponent : QUERY_EXPONENT + 1;
+            float up = __builtin_bit_cast(float, (254 + QUERY_EXPONENT - exponent) << 23);
+            for (u32 i = 0; i < (DIM + 127) / 128; i++) {
+                u32 column = (i * WAVE + lane()) * VECTOR;
+                if (column < DIM) Engine::template store_x<DIM>(x, row, column, v[i] * up);
+            }
+            if (lane() == 0) factors[row] = __builtin_bit_cast(float, (exponent - QUERY_EXPONENT) << 23);
+        }
+    }
+
+    RF_DEVICE_MEMBER void scores(const u8 *x, const Element *keys, const float *scales, Accumulator *s) const {
+        constexpr u32 STRIDE = Tile::STRIDE;
+#pragma unroll
+        for (u32 i = 0; i < KEY_TILES; i++) s[i] = Engine::zero();
+        if constexpr (Tile::Row::SCALED) {
+            for (u32 group = 0; group < Tile::GROUPS; group++) {
+                Accumulator part[KEY_TILES];
+#pragma unroll
+                for (u32 i = 0; i < KEY_TILES; i++) part[i] = Engine::zero();
+                for (u32 k = group * KV_GROUP; k < (group + 1) * KV_GROUP; k += TILE) {
+                    keep_order();
+                    auto q = Engine::template load_x<DIM>(x, k);
+#pragma unroll
+                    for (u32 i = 0; i < KEY_TILES; i++) {
+                        auto y = Engine::template load_rows<STRIDE>(keys + i * TILE * STRIDE + k);
+                        part[i] = Engine::product(q, y, part[i]);
+                    }
+                }
+#pragma unroll
+                for (u32 i = 0; i < KEY_TILES; i++) {
+                    const float *own = scales + group * KEYS + i * TILE + Engine::y_base();
+#pragma unroll
+                    for (u32 e = 0; e < 8; e++) s[i][e] = fma(part[i][e], own[Engine::y_index(e)], s[i][e]);
+                }
+            }
+        } else {
+            for (u32 k = 0; k < DIM; k += TILE) {
+                keep_order();
+                auto q = Engine::template load_x<DIM>(x, k);
+#pragma unroll
+                for (u32 i = 0; i < KEY_TILES; i++) {
+                    auto y = Engine::template load_rows<STRIDE>(keys + i * TILE * STRIDE + k);
+                    s[i] = Engine::product(q, y, s[i]);
+                }
+            }
+        }
+    }
+
+    // Keys that a query does not see.
+    RF_DEVICE_MEMBER void mask(const RfAttentionParams &p, u32 first_key, Accumulator *s) const {
+        // Relative to this lane's first key, so that every comparison is with a constant.
+        i32 first[ROWS], last[ROWS];
+#pragma unroll
+        for (u32 r = 0; r < ROWS; r++) {
+            i32 own = (i32)(first_key + Engine::y_first());
+            first[r] = (i32)first_seen(p, position[r]) - own;
+            last[r] = (i32)position[r] - own;
+        }
+#pragma unroll
+        for (u32 i = 0; i < KEY_TILES; i++) {
+#pragma unroll
+            for (u32 e = 0; e < 8; e++) {
+                u32 r = Engine::lane_row(e);
+                i32 key = (i32)(i * TILE + Engine::y_step(e));
+                if (key < first[r] || key > last[r]) s[i][e] = -__builtin_inff();
+            }
+        }
+    }
+
+    // Products become weights in place; `rescale` is what the sums so far are multiplied by.
+    RF_DEVICE_MEMBER void weights(const RfAttentionParams &p, u32 first_key, bool all_seen, Accumulator *s,
+                                  float (&rescale)[ROWS]) {
+#pragma unroll
+        for (u32 i = 0; i < KEY_TILES; i++) {
+#pragma unroll
+            for (u32 e = 0; e < 8; e++) s[i][e] *= factor[Engine::lane_row(e)];
+        }
+        if (p.softcap > 0.0f) {
+#pragma unroll
+            for (u32 i = 0; i < KEY_TILES; i++) {
+#pragma unroll
+                for (u32 e = 0; e < 8; e++) s[i][e] = capped(p, s[i][e]);
+            }
+        }
+        if (!all_seen) mask(p, first_key, s);
+
+        float largest[ROWS];
+#pragma unroll
+        for (u32 r = 0; r < ROWS; r++) largest[r] = m[r];
+#pragma unroll
+        for (u32 i = 0; i < KEY_TILES; i++) {
+#pragma unroll
+            for (u32 e = 0; e < 8; e++) {
+                u32 r = Engine::lane_row(e);
+                largest[r] = __builtin_fmaxf(largest[r], s[i][e]);
+            }
+        }
+#pragma unroll
+        for (u32 r = 0; r < ROWS; r++) {
+            largest[r] = Engine::over_lanes(largest[r], [](float a, float b) { return __builtin_fmaxf(a, b); });
+            rescale[r] = exp2(m[r] - largest[r]);
+            m[r] = largest[r];
+            l[r] *= rescale[r];
+        }
+#pragma unroll
+        for (u32 i = 0; i < KEY_TILES; i++) {
+#pragma unroll
+            for (u32 e = 0; e < 8; e++) {
+                u32 r = Engine::lane_row(e);
+                s[i][e] = exp2(s[i][e] - (m[r] - WEIGHT_SHIFT));
+                l[r] += s[i][e];
+            }
+        }
+    }
+
+    // Adds 16 · (last − first) elements of the weighted values.
+    RF_DEVICE_MEMBER void add_columns(const Element *values, const typename Engine::X *weights,
+                                      const float (&rescale)[ROWS], u32 first, u32 last) {
+#pragma unroll
+        for (u32 d = first; d < last; d++) {
+            keep_order();
+            Accumulator sum = Engine::zero();
+#pragma unroll
+            for (u32 i = 0; i < KEY_TILES; i++) {
+                auto y = Engine::template load_columns<Tile::COLUMN_STRIDE>(Tile::columns(values, i * TILE, d * TILE));
+                sum = Engine::product(weights[i], y, sum);
+            }
+#pragma unroll
+            for (u32 e = 0; e < 8; e++) o[d][e] = fma(o[d][e], rescale[Engine::lane_row(e)], sum[e]);
+        }
+    }
+
+    RF_DEVICE_MEMBER void add_values(const Element *values, const float *scales, const Accumulator *s,
+                                     const float (&rescale)[ROWS]) {
+        typename Engine::X weights[KEY_TILES];
+        if constexpr (Tile::Row::SCALED) {
+            // A group's scales go into the weights.
+#pragma unroll
+            for (u32 group = 0; group < Tile::GROUPS; group++) {
+                keep_order();
+#pragma unroll
+                for (u32 i = 0; i < KEY_TILES; i++) {
+                    const float *own = scales + group * KEYS + i * TILE + Engine::y_base();
+                    Accumulator scaled;
+#pragma unroll
+                    for (u32 e = 0; e < 8; e++) scaled[e] = s[i][e] * own[Engine::y_index(e)];
+                    weights[i] = Engine::x_of(scaled);
+                }
+                add_columns(values, weights, rescale, group * (KV_GROUP / TILE), (group + 1) * (KV_GROUP / TILE));
+            }
+        } else {
+#pragma unroll
+            for (u32 i = 0; i < KEY_TILES; i++) weights[i] = Engine::x_of(s[i]);
+            add_columns(values, weights, rescale, 0, STEPS);
+        }
+    }
+
+    // Through LDS, which the wave's queries no longer need: lanes then have neighbouring elements of a row.
+    RF_DEVICE_MEMBER void write(const RfAttentionParams &p, u32 head, u32 first_token, u32 tokens, u8 *x) const {
+        constexpr u32 STRIDE = DIM + 4;
+        static_assert(TILE * STRIDE * sizeof(float) <= Engine::template X_BYTES<DIM>);
+        float *rows = reinterpret_cast<float *>(x);
+        float scale[ROWS];
+#pragma unroll
+        for (u32 r = 0; r < ROWS; r++) {
+            float sum = Engine::over_lanes(l[r], [](float a, float b) { return a + b; });
+            // The weights are 2^WEIGHT_SHIFT of those that `m` stands for.
+            scale[r] = normalisation(p, head, m[r] - WEIGHT_SHIFT, sum) * Tile::Row::FACTOR;
+        }
+#pragma unroll
+        for (u32 d = 0; d < STEPS; d++) {
+#pragma unroll
+            for (u32 e = 0; e < 8; e++) {
+                u32 column = d * TILE + Engine::y_first() + Engine::y_step(e);
+                rows[Engine::x_row(e) * STRIDE + column] = o[d][e] * scale[Engine::lane_row(e)];
+            }
+        }
+        wave_barrier();
+        u32 vectors = p.cache.head_dim / VECTOR, columns = p.num_heads * p.cache.head_dim;
+        for (u32 row = 0; row < tokens; row++) {
+            for (u32 first = 0; first < vectors; first += WAVE) {
+                u32 vector = first + lane();
+                bool inside = vector < vectors;
+                f32x4 v = *reinterpret_cast<const f32x4 *>(rows + row * STRIDE + (inside ? vector : 0) * VECTOR);
+                store_operand(p.out, first_token + row, columns, head * vectors + vector, inside, v);
+            }
+        }
+    }
+};
+
+template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS>
+RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
+    using Wave = PrefillWave<TYPE, DIM, WAVES, KEYS>;
+    using Tile = typename Wave::Tile;
+    using Engine = typename Tile::Engine;
+    constexpr u32 X_BYTES = Engine::template X_BYTES<DIM>;
+    RF_SHARED __attribute__((aligned(16))) static u8 queries[WAVES * X_BYTES];
+    RF_SHARED __attribute__((aligned(16))) static typename Tile::Element kv[Tile::ELEMENTS];
+    RF_SHARED __attribute__((aligned(16))) static float scales[Tile::Row::SCALED ? Tile::GROUPS * KEYS : 4];
+    RF_SHARED static float factors[WAVES * TILE];
+
+    u32 head = group_x();
+    QueryTile tile = find_tile(p, group_y(), WAVES * TILE);
+    if (!tile.exists) return;
+    u32 left = tile.span.num_tokens - tile.first;
+    u32 tile_tokens = left < WAVES * TILE ? left : WAVES * TILE;
+    u32 first_position = tile.span.past_tokens + tile.first, last_position = first_position + tile_tokens - 1;
+
+    // This wave's queries; none of them if the span ends before.
+    u32 own_first = wave() * TILE;
+    u32 own_tokens = tile_tokens > own_first ? tile_tokens - own_first : 0;
+    own_tokens = own_tokens < TILE ? own_tokens : TILE;
+    u32 first_token = tile.span.first_token + tile.first + own_first;
+    u32 own_position = first_position + own_first, own_last = own_position + own_tokens - 1;
+    u8 *x = queries + wave() * X_BYTES;
+    Wave w;
+    w.start();
+    if (own_tokens > 0) Wave::load_queries(p, head, first_token, own_tokens, x, factors + own_first);
+    wave_barrier();
+#pragma unroll
+    for (u32 r = 0; r < Wave::ROWS; r++) {
+        // Element 2r of a lane's sums is in its row r, if there are two.
+        u32 row = Engine::x_row(2 * r);
+        w.factor[r] = factors[own_first + row] * query_factor(p) * Tile::Row::FACTOR;
+        w.position[r] = own_position + (row < own_tokens ? row : 0);
+    }
+
+    u32 group = p.num_heads / p.cache.num_kv_heads;
+    Tile t = {p, p.batch.pages + tile.span.first_page, head / group, p.cache.head_dim / KV_CHUNK};
+    typename Tile::Raw raw;
+    u32 key = first_seen(p, first_position);
+    t.template fetch<KvHalf::Key>(raw, key, last_position);
+    for (; key <= last_position; key += KEYS) {
+        u32 last_key = key + KEYS - 1;
+        bool concerned = own_tokens > 0 && key <= own_last && last_key >= first_seen(p, own_position);
+        bool all_seen = last_key <= own_position && key >= first_seen(p, own_last);
+
+        barrier();
+        t.store_keys(raw, kv, scales);
+        t.template fetch<KvHalf::Value>(raw, key, last_position);
+        barrier();
+        typename Wave::Accumulator s[Wave::KEY_TILES];
+        float rescale[Wave::ROWS];
+        if (concerned) {
+            w.scores(x, kv, scales, s);
+            w.weights(p, key, all_seen, s, rescale);
+        }
+
+        barrier();
+        t.store_values(raw, kv, scales);
+        if (key + KEYS <= last_position) t.template fetch<KvHalf::Key>(raw, key + KEYS, last_position);
+        barrier();
+        if (concerned) w.add_values(kv, scales, s, rescale);
+    }
+    if (own_tokens > 0) w.write(p, head, first_token, own_tokens, x);
+}
+
+} // namespace rf

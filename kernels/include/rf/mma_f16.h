@@ -1,0 +1,361 @@
+// Products of float tiles by a wave: acc[x][y] += Σ_k X[x][k] · Y[y][k] over 16 × 16 × 16, summed in f32.
+//
+// X has the precision of f32 (queries, softmax weights, activations), Y is f16 as stored (keys, values, weights).
+// On matrix units X is split into two f16, high and low part, and every product is two; |x| must be below 65504,
+// and what is below 2^-24 is lost: callers scale.
+//
+// MatrixTile uses the matrix units of gfx11, gfx12 and NVIDIA; FmaTile<E> plain fused multiply-adds, with Y of f16 or
+// f32. Tile<E> is the better of the two. Each has
+//
+//   Accumulator            8 sums per lane: x_row(e) and y_first() + y_step(e) say which
+//   LANE_ROWS, lane_row(e) different rows x among these, and which of them sum e belongs to
+//   over_lanes(v, op)      combines a value per row x over the lanes that share the row
+//   X, load_x, store_x     16 rows of X in LDS (X_BYTES<COLUMNS>), four columns stored at a time
+//   x_of(acc)              sums as operand X of the next product: k is what y was
+//   load_rows(p)           Y from LDS with rows of STRIDE elements, row y: k runs along the row
+//   load_columns(p)        Y from LDS with row k: y runs along the row; COLUMNS_TRANSPOSED tells that the tile is
+//                          expected transposed for that, row y
+//   y_slot, y_base         an order of the 16 y in which a lane's are consecutive; y_index(e) from y_base() on
+#pragma once
+
+#include "rf/device.h"
+
+namespace rf {
+
+constexpr u32 TILE = 16;
+
+typedef float f32x16 __attribute__((ext_vector_type(16)));
+
+// Two f32 as a word of two f16; the rounding is up to the hardware.
+RF_DEVICE u32 pack_f16(float low, float high) {
+#if RF_AMD
+    return __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(low, high));
+#else
+    u32 word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+#endif
+}
+
+// Two words: the high parts of two f32 and what is left of them.
+struct SplitPair {
+    u32 high, low;
+};
+RF_DEVICE SplitPair split_f16(float a, float b) {
+    u32 high = pack_f16(a, b);
+    return {high, pack_f16(a - f16_low(high), b - f16_high(high))};
+}
+
+#if RF_GFX11 || RF_GFX12 || RF_NVIDIA
+
+struct MatrixTile {
+    using Element = f16;
+    using Accumulator = f32x8;
+    RF_DEVICE_MEMBER static Accumulator zero() { return Accumulator{0, 0, 0, 0, 0, 0, 0, 0}; }
+
+    // Rows of COLUMNS f16 and a shift of four banks from one to the next.
+    template <u32 COLUMNS>
+    static constexpr u32 STRIDE = COLUMNS + 8;
+    template <u32 COLUMNS>
+    static constexpr u32 X_BYTES = 2 * TILE * STRIDE<COLUMNS> * sizeof(f16);
+
+    template <u32 COLUMNS>
+    RF_DEVICE_MEMBER static void store_x(u8 *tile, u32 row, u32 column, f32x4 v) {
+        SplitPair first = split_f16(v[0], v[1]), last = split_f16(v[2], v[3]);
+        u8 *to = tile + (row * STRIDE<COLUMNS> + column) * sizeof(f16);
+        *reinterpret_cast<u32x2 *>(to) = u32x2{first.high, last.high};
+        *reinterpret_cast<u32x2 *>(to + X_BYTES<COLUMNS> / 2) = u32x2{first.low, last.low};
+    }
+
+#if RF_NVIDIA
+    // mma.sync m16n8k16, x as the rows of its A; y in two halves of 8, columns of its B.
+    static constexpr u32 LANE_ROWS = 2;
+    static constexpr bool COLUMNS_TRANSPOSED = false;
+    struct Fragment {
+        u32 word[4];
+    };
+
+    RF_DEVICE_MEMBER static u32 lane_row(u32 e) { return e / 2 % 2; }
+    RF_DEVICE_MEMBER static u32 x_row(u32 e) { return lane() / 4 + lane_row(e) * 8; }
+    RF_DEVICE_MEMBER static u32 y_step(u32 e) { return e / 4 * 8 + e % 2; }
+    RF_DEVICE_MEMBER static u32 y_first() { return lane() % 4 * 2; }
+    RF_DEVICE_MEMBER static u32 y_slot(u32 y) { return y % 8 / 2 * 4 + y / 8 * 2 + y % 2; }
+    RF_DEVICE_MEMBER static u32 y_base() { return lane() % 4 * 4; }
+    RF_DEVICE_MEMBER static u32 y_index(u32 e) { return e / 4 * 2 + e % 2; }
+    template <typename Combine>
+    RF_DEVICE_MEMBER static float over_lanes(float v, Combine combine) {
+        v = combine(v, xor_lane<1>(v));
+        return combine(v, xor_lane<2>(v));
+    }
+
+    RF_DEVICE_MEMBER static u32 lds_address(const void *p) {
+        return (u32)(u64)(__attribute__((address_space(3))) const u8 *)(const u8 *)p;
+    }
+    RF_DEVICE_MEMBER static Fragment load_matrices(const void *p) {
+        Fragment f;
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(f.word[0]), "=r"(f.word[1]), "=r"(f.word[2]), "=r"(f.word[3])
+                     : "r"(lds_address(p))
+                     : "memory");
+        return f;
+    }
+    RF_DEVICE_MEMBER static Fragment load_transposed_matrices(const void *p) {
+        Fragment f;
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(f.word[0]), "=r"(f.word[1]), "=r"(f.word[2]), "=r"(f.word[3])
+                     : "r"(lds_address(p))
+                     : "memory");
+        return f;
+    }
+
+    RF_DEVICE_MEMBER static Fragment load_x_plane(const u8 *plane, u32 stride) {
+        return load_matrices(plane + (lane() % 16 * stride + lane() / 16 * 8) * sizeof(f16));
+    }
+    template <u32 STRIDE>
+    RF_DEVICE_MEMBER static Fragment load_rows(const f16 *p) {
+        return load_matrices(p + (lane() % 8 + lane() / 16 * 8) * STRIDE + lane() / 8 % 2 * 8);
+    }
+    template <u32 STRIDE>
+    RF_DEVICE_MEMBER static Fragment load_columns(const f16 *p) {
+        return load_transposed_matrices(p + lane() % 16 * STRIDE + lane() / 16 * 8);
+    }
+
+    RF_DEVICE_MEMBER static void multiply_add(const Fragment &x, const Fragment &y, Accumulator &acc) {
+        for (u32 half = 0; half < 2; half++) {
+            float a = acc[4 * half], b = acc[4 * half + 1], c = acc[4 * half + 2], d = acc[4 * half + 3];
+            asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                "{%0, %1, %2, %3};"
+                : "+f"(a), "+f"(b), "+f"(c), "+f"(d)
+                : "r"(x.word[0]), "r"(x.word[1]), "r"(x.word[2]), "r"(x.word[3]), "r"(y.word[2 * half]),
+                  "r"(y.word[2 * half + 1]));
+            acc[4 * half] = a;
+            acc[4 * half + 1] = b;
+            acc[4 * half + 2] = c;
+            acc[4 * half + 3] = d;
+        }
+    }
+
+    struct X {
+        Fragment high, low;
+    };
+    RF_DEVICE_MEMBER static X x_of(const Accumulator &acc) {
+        X x;
+        for (u32 i = 0; i < 4; i++) {
+            SplitPair pair = split_f16(acc[2 * i], acc[2 * i + 1]);
+            x.high.word[i] = pair.high;
+            x.low.word[i] = pair.low;
+        }
+        return x;
+    }
+#else
+    // WMMA, y as the rows of its A, x as the columns of its B: a lane has the sums of one x.
+    static constexpr u32 LANE_ROWS = 1;
+    static constexpr bool COLUMNS_TRANSPOSED = true;
+
+    RF_DEVICE_MEMBER static u32 lane_row(u32) { return 0; }
+    RF_DEVICE_MEMBER static u32 x_row(u32) { return lane() % 16; }
+    RF_DEVICE_MEMBER static u32 y_base() { return lane() / 16 * 8; }
+    RF_DEVICE_MEMBER static u32 y_index(u32 e) { return e; }
+    template <typename Combine>
+    RF_DEVICE_MEMBER static float over_lanes(float v, Combine combine) {
+        return combine(v, xor_lane<16>(v));
+    }
+
+#if RF_GFX11
+    // All 16 k of a row in both half waves.
+    using Fragment = f16x16;
+    RF_DEVICE_MEMBER static u32 y_step(u32 e) { return 2 * e; }
+    RF_DEVICE_MEMBER static u32 y_first() { return lane() / 16; }
+    RF_DEVICE_MEMBER static u32 y_slot(u32 y) { return y % 2 * 8 + y / 2; }
+    RF_DEVICE_MEMBER static Fragment load_fragment(const f16 *p, u32 stride) {
+        const f16x8 *from = reinterpret_cast<const f16x8 *>(p + lane() % 16 * stride);
+        return __builtin_shufflevector(from[0], from[1], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    }
+    RF_DEVICE_MEMBER static void multiply_add(const Fragment &x, const Fragment &y, Accumulator &acc) {
+        acc = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(y, x, acc);
+    }
+    // This half wave has every other k; `words` are pairs of those.
+    RF_DEVICE_MEMBER static Fragment both_halves(u32x4 words) {
+        typedef u32 u32x8 __attribute__((ext_vector_type(8)));
+        bool upper = lane() >= 16;
+        u32 low_halves = upper ? 0x05040100u : 0x01000504u, high_halves = upper ? 0x07060302u : 0x03020706u;
+        u32x8 all;
+        for (u32 i = 0; i < 4; i++) {
+            u32 other = xor_lane<16>(words[i]);
+            all[2 * i] = __builtin_amdgcn_perm(words[i], other, low_halves);
+            all[2 * i + 1] = __builtin_amdgcn_perm(words[i], other, high_halves);
+        }
+        return __builtin_bit_cast(Fragment, all);
+    }
+#else
+    // Lanes 0 … 15 have k 0 … 7, lanes 16 … 31 the others.
+    using Fragment = f16x8;
+    RF_DEVICE_MEMBER static u32 y_step(u32 e) { return e; }
+    RF_DEVICE_MEMBER static u32 y_first() { return lane() / 16 * 8; }
+    RF_DEVICE_MEMBER static u32 y_slot(u32 y) { return y; }
+    RF_DEVICE_MEMBER static Fragment load_fragment(const f16 *p, u32 stride) {
+        return *reinterpret_cast<const f16x8 *>(p + lane() % 16 * stride + lane() / 16 * 8);
+    }
+    RF_DEVICE_MEMBER static void multiply_add(const Fragment &x, const Fragment &y, Accumulator &acc) {
+        acc = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(y, x, acc);
+    }
+    RF_DEVICE_MEMBER static Fragment both_halves(u32x4 words) { return __builtin_bit_cast(Fragment, words); }
+#endif
+
+    RF_DEVICE_MEMBER static Fragment load_x_plane(const u8 *plane, u32 stride) {
+        return load_fragment(reinterpret_cast<const f16 *>(plane), stride);
+    }
+    template <u32 STRIDE>
+    RF_DEVICE_MEMBER static Fragment load_rows(const f16 *p) {
+        return load_fragment(p, STRIDE);
+    }
+    template <u32 STRIDE>
+    RF_DEVICE_MEMBER static Fragment load_columns(const f16 *p) {
+        return load_fragment(p, STRIDE);
+    }
+
+    struct X {
+        Fragment high, low;
+    };
+    RF_DEVICE_MEMBER static X x_of(const Accumulator &acc) {
+        u32x4 high, low;
+        for (u32 i = 0; i < 4; i++) {
+            SplitPair pair = split_f16(acc[2 * i], acc[2 * i + 1]);
+            high[i] = pair.high;
+            low[i] = pair.low;
+        }
+        return {both_halves(high), both_halves(low)};
+    }
+#endif
+
+    template <u32 COLUMNS>
+    RF_DEVICE_MEMBER static X load_x(const u8 *tile, u32 k) {
+        const u8 *plane = tile + k * sizeof(f16);
+        return {load_x_plane(plane, STRIDE<COLUMNS>), load_x_plane(plane + X_BYTES<COLUMNS> / 2, STRIDE<COLUMNS>)};
+    }
+    RF_DEVICE_MEMBER static Accumulator product(const X &x, const Fragment &y, Accumulator acc) {
+        multiply_add(x.high, y, acc);
+        multiply_add(x.low, y, acc);
+        return acc;
+    }
+};
+
+#endif
+
+// Fused multiply-adds. Lane l has row x = l % 16 and the eight y of its half wave; Y is read from LDS where it is
+// used, the same words by all lanes of a half.
+template <typename E>
+struct FmaTile {
+    using Element = E;
+    using Accumulator = f32x8;
+    typedef E Eight __attribute__((ext_vector_type(8)));
+    static constexpr u32 LANE_ROWS = 1;
+    static constexpr bool COLUMNS_TRANSPOSED = false;
+    RF_DEVICE_MEMBER static Accumulator zero() { return Accumulator{0, 0, 0, 0, 0, 0, 0, 0}; }
+
+    RF_DEVICE_MEMBER static u32 lane_row(u32) { return 0; }
+    RF_DEVICE_MEMBER static u32 x_row(u32) { return lane() % 16; }
+    RF_DEVICE_MEMBER static u32 y_step(u32 e) { return e; }
+    RF_DEVICE_MEMBER static u32 y_first() { return lane() / 16 * 8; }
+    RF_DEVICE_MEMBER static u32 y_slot(u32 y) { return y; }
+    RF_DEVICE_MEMBER static u32 y_base() { return lane() / 16 * 8; }
+    RF_DEVICE_MEMBER static u32 y_index(u32 e) { return e; }
+    template <typename Combine>
+    RF_DEVICE_MEMBER static float over_lanes(float v, Combine combine) {
+        return combine(v, xor_lane<16>(v));
+    }
+
+    // Rows shifted by four banks.
+    template <u32 COLUMNS>
+    static constexpr u32 STRIDE = COLUMNS + 16 / sizeof(E);
+    template <u32 COLUMNS>
+    static constexpr u32 X_BYTES = TILE * (COLUMNS + 4) * sizeof(float);
+
+    struct X {
+        float k[16];
+    };
+    template <u32 COLUMNS>
+    RF_DEVICE_MEMBER static void store_x(u8 *tile, u32 row, u32 column, f32x4 v) {
+        *reinterpret_cast<f32x4 *>(tile + (row * (COLUMNS + 4) + column) * sizeof(float)) = v;
+    }
+    template <u32 COLUMNS>
+    RF_DEVICE_MEMBER static X load_x(const u8 *tile, u32 k) {
+        const f32x4 *from =
+            reinterpret_cast<const f32x4 *>(tile + (lane() % 16 * (COLUMNS + 4) + k) * sizeof(float));
+        X x;
+        for (u32 i = 0; i < 16; i++) x.k[i] = from[i / 4][i % 4];
+        return x;
+    }
+    RF_DEVICE_MEMBER static X x_of(const Accumulator &acc) {
+        X x;
+        for (u32 e = 0; e < 8; e++) {
+            float other = xor_lane<16>(acc[e]);
+            x.k[e] = lane() < 16 ? acc[e] : other;
+            x.k[e + 8] = lane() < 16 ? other : acc[e];
+        }
+        return x;
+    }
+
+    struct Rows {
+        const E *first;
+        u32 stride;
+    };
+    struct Columns {
+        const E *first;
+        u32 stride;
+    };
+    template <u32 STRIDE>
+    RF_DEVICE_MEMBER static Rows load_rows(const E *p) {
+        return {p + y_base() * STRIDE, STRIDE};
+    }
+    template <u32 STRIDE>
+    RF_DEVICE_MEMBER static Columns load_columns(const E *p) {
+        return {p + y_base(), STRIDE};
+    }
+
+    RF_DEVICE_MEMBER static Eight eight(const E *p) {
+        typedef E Four __attribute__((ext_vector_type(4)));
+        // In pieces of 16 bytes at most: alignment guarantees no more.
+        if constexpr (sizeof(E) == 2) return *reinterpret_cast<const Eight *>(p);
+        const Four *from = reinterpret_cast<const Four *>(p);
+        return __builtin_shufflevector(from[0], from[1], 0, 1, 2, 3, 4, 5, 6, 7);
+    }
+    RF_DEVICE_MEMBER static Accumulator product(const X &x, const Rows &y, Accumulator acc) {
+        for (u32 e = 0; e < 8; e++) {
+            // Keeps the compiler from reading everything at once, which registers do not hold.
+            if (e % 2 == 0) asm volatile("" ::: "memory");
+            Eight low = eight(y.first + e * y.stride), high = eight(y.first + e * y.stride + 8);
+            float sum = acc[e];
+            for (u32 k = 0; k < 8; k++) sum = fma((float)low[k], x.k[k], sum);
+            for (u32 k = 0; k < 8; k++) sum = fma((float)high[k], x.k[k + 8], sum);
+            acc[e] = sum;
+        }
+        return acc;
+    }
+    RF_DEVICE_MEMBER static Accumulator product(const X &x, const Columns &y, Accumulator acc) {
+        for (u32 k = 0; k < 16; k++) {
+            if (k % 4 == 0) asm volatile("" ::: "memory");
+            Eight row = eight(y.first + k * y.stride);
+            for (u32 e = 0; e < 8; e++) acc[e] = fma((float)row[e], x.k[k], acc[e]);
+        }
+        return acc;
+    }
+};
+
+namespace detail {
+template <typename E>
+struct TileOf {
+    using Type = FmaTile<E>;
+};
+#if RF_GFX11 || RF_GFX12 || RF_NVIDIA
+template <>
+struct TileOf<f16> {
+    using Type = MatrixTile;
+};
+#endif
+} // namespace detail
+
+template <typename E>
+using Tile = typename detail::TileOf<E>::Type;
+
+} // namespace rf
