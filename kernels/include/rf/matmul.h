@@ -14,16 +14,13 @@
 #pragma once
 
 #include "rf/formats.h"
+#include "rf/matmul_tile.h"
 #include "rf/mma_i8.h"
-#include "rf/params/matmul.h"
 
-// Two workgroups per multiprocessor: 128 registers on NVIDIA.
 #if RF_NVIDIA
 #define RF_MATMUL_BUFFERS 2
-#define RF_MATMUL_KERNEL(SHAPE) extern "C" __attribute__((global, launch_bounds(SHAPE::THREADS, 2))) void
 #else
 #define RF_MATMUL_BUFFERS 1
-#define RF_MATMUL_KERNEL(SHAPE) RF_KERNEL(SHAPE::THREADS)
 #endif
 
 namespace rf {
@@ -88,13 +85,12 @@ struct Matmul {
     // Whether the next stage is fetched before this one is multiplied. Without matrix unit all registers have sums.
     static constexpr bool AHEAD = RF_MATRIX_UNIT && !(F::MINIMA && F::HALVES);
     static constexpr u32 ACC_FLOATS = Shape::ROW_TILES * Shape::TOKEN_TILES * LANE_SUMS;
-    static constexpr u32 PARTS_BYTES = Shape::K_WAVES / 2 * Shape::ROWS * Shape::TOKENS * 4;
+    static constexpr u32 PARTS_BYTES = parts_bytes<Shape>(ACC_FLOATS);
     static constexpr u32 STAGE_BYTES = BUFFERS * sizeof(Stage);
     static constexpr u32 LDS_BYTES = STAGE_BYTES > PARTS_BYTES ? STAGE_BYTES : PARTS_BYTES;
     
-    struct Accumulator {
-        float value[Shape::ROW_TILES][Shape::TOKEN_TILES][LANE_SUMS];
-    };
+    // Sum n of a lane in tile (r, t): acc[(r · TOKEN_TILES + t) · LANE_SUMS + n].
+    using Accumulator = float[ACC_FLOATS];
 
     // The operands of a workgroup: from its first row and token on.
     RfWeight weight;
@@ -236,7 +232,7 @@ struct Matmul {
                     forget_memory();
                     tiles[t] = load_tokens(stage, block, first_token);
                 }
-                float *out = acc.value[r][t];
+                float *out = acc + (r * Shape::TOKEN_TILES + t) * LANE_SUMS;
                 add_block(rows, factors, tiles[t], start, out);
                 if constexpr (F::MINIMA && F::HALVES) {
                     forget_memory();
@@ -301,53 +297,11 @@ struct Matmul {
 
     RF_DEVICE_MEMBER static float biased(i32 sum) { return __builtin_bit_cast(float, sum); }
 
-    // The sums of waves with different parts of the columns: the upper half of them hands its sums to the lower one,
-    // until there is one part. `lds` has room for half of all accumulators.
-    RF_DEVICE_MEMBER static void add_parts(Accumulator &acc, float *lds, u32 k_wave, u32 tile_wave) {
-        constexpr u32 TILE_WAVES = Shape::ROW_WAVES * Shape::TOKEN_WAVES;
-        float *values = &acc.value[0][0][0];
-        #pragma unroll
-        for (u32 half = Shape::K_WAVES / 2; half > 0; half /= 2) {
-            float *place = lds + ((k_wave % half) * TILE_WAVES + tile_wave) * ACC_FLOATS * WAVE + lane();
-            barrier();
-            if (k_wave >= half && k_wave < 2 * half) {
-                #pragma unroll
-                for (u32 i = 0; i < ACC_FLOATS; i++) place[i * WAVE] = values[i];
-            }
-            barrier();
-            if (k_wave < half) {
-                #pragma unroll
-                for (u32 i = 0; i < ACC_FLOATS; i++) values[i] += place[i * WAVE];
-            }
-        }
-    }
-
-    // Member by member: in registers.
-    RF_DEVICE_MEMBER static RfProjection chosen(bool first, const RfProjection &a, const RfProjection &b) {
-        return {{first ? a.weight.low : b.weight.low, first ? a.weight.high : b.weight.high,
-                 first ? a.weight.scale : b.weight.scale, first ? a.weight.super : b.weight.super},
-                first ? a.bias : b.bias,
-                first ? a.out : b.out,
-                first ? a.rows : b.rows,
-                first ? a.format : b.format};
-    }
-
     RF_DEVICE_MEMBER static void run(const RfMatmulParams &params) {
         RF_SHARED static __attribute__((aligned(16))) u8 lds[LDS_BYTES];
         Stage *stages = reinterpret_cast<Stage *>(lds);
 
-        // Rows of all projections are numbered through, by tiles.
-        RfProjection p = params.projections[0];
-        u32 tile = group_y();
-        #pragma unroll
-        for (u32 i = 1; i < 3; i++) {
-            u32 tiles = (p.rows + Shape::ROWS - 1) / Shape::ROWS;
-            if (i < params.num_projections && tile >= tiles) {
-                tile -= tiles;
-                p = params.projections[i];
-            }
-        }
-        u32 first_row = tile * Shape::ROWS, first_token = group_x() * Shape::TOKENS;
+        auto [p, first_row, first_token] = place_of_group<Shape>(params);
         if (first_row >= p.rows) return;
         Matmul self;
         self.blocks = params.columns / 32;
@@ -385,34 +339,15 @@ struct Matmul {
             barrier();
         }
         if constexpr (Shape::K_WAVES > 1) {
-            add_parts(acc, reinterpret_cast<float *>(lds), k_wave, tile_wave);
+            add_parts<Shape>(acc, reinterpret_cast<float *>(lds), k_wave, tile_wave);
             if (k_wave > 0) return;
         }
-        write(params, p, acc, first_row + wave_row, first_token + wave_token);
-    }
-
-    RF_DEVICE_MEMBER static void write(const RfMatmulParams &params, const RfProjection &p, const Accumulator &acc,
-                                       u32 first_row, u32 first_token) {
-        #pragma unroll
-        for (u32 r = 0; r < Shape::ROW_TILES; r++) {
-            #pragma unroll
-            for (u32 i = 0; i < LANE_ROWS; i++) {
-                u32 row = first_row + r * Int8Tile::ROWS + Int8Tile::row(i);
-                if (row >= p.rows) continue;
-                float bias = p.bias ? p.bias[row] : 0.0f;
-                #pragma unroll
-                for (u32 t = 0; t < Shape::TOKEN_TILES; t++) {
-                    #pragma unroll
-                    for (u32 j = 0; j < LANE_TOKENS; j++) {
-                        u32 token = first_token + t * Int8Tile::TOKENS + Int8Tile::token(j);
-                        if (token >= params.tokens) continue;
-                        u64 place = (u64)token * p.rows + row;
-                        float y = acc.value[r][t][i * LANE_TOKENS + j] + bias;
-                        if (params.residual) y += params.residual[place];
-                        p.out[place] = y;
-                    }
-                }
-            }
+#pragma unroll
+        for (u32 n = 0; n < ACC_FLOATS; n++) {
+            u32 r = n / LANE_SUMS / Shape::TOKEN_TILES, t = n / LANE_SUMS % Shape::TOKEN_TILES;
+            u32 row = first_row + wave_row + r * Int8Tile::ROWS + Int8Tile::row(n % LANE_SUMS / LANE_TOKENS);
+            u32 token = first_token + wave_token + t * Int8Tile::TOKENS + Int8Tile::token(n % LANE_TOKENS);
+            write_sum(params, p, row, token, acc[n]);
         }
     }
 };

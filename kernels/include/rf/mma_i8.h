@@ -14,13 +14,6 @@
 
 #include "rf/device.h"
 
-// Whether there is more than dot4.
-#if RF_GFX11 || RF_GFX12 || RF_NVIDIA
-#define RF_MATRIX_UNIT 1
-#else
-#define RF_MATRIX_UNIT 0
-#endif
-
 namespace rf {
 
 constexpr u32 HALF_BLOCK_BYTES = 16;

@@ -1,0 +1,104 @@
+// What the kernels of matrix products share: which tile a workgroup makes, how waves with different parts of the
+// columns add up, and what becomes of a sum.
+#pragma once
+
+#include "rf/device.h"
+#include "rf/params/matmul.h"
+
+// Whether there is more than dot4 and plain multiply-adds.
+#if RF_GFX11 || RF_GFX12 || RF_NVIDIA
+#define RF_MATRIX_UNIT 1
+#else
+#define RF_MATRIX_UNIT 0
+#endif
+
+// Two workgroups per multiprocessor on NVIDIA: 128 registers for 256 threads.
+#if RF_NVIDIA
+#define RF_MATMUL_KERNEL(SHAPE) extern "C" __attribute__((global, launch_bounds(SHAPE::THREADS, 2))) void
+#else
+#define RF_MATMUL_KERNEL(SHAPE) RF_KERNEL(SHAPE::THREADS)
+#endif
+
+namespace rf {
+
+// The value in a register of its own: keeps the compiler from choosing between addresses of parameters, for which
+// NVIDIA would need them in memory.
+template <typename T>
+RF_DEVICE T held(T value) {
+#if RF_NVIDIA
+    if constexpr (sizeof(T) == 8) {
+        asm("" : "+l"(value));
+    } else {
+        asm("" : "+r"(value));
+    }
+#endif
+    return value;
+}
+
+RF_DEVICE RfProjection chosen(bool first, const RfProjection &a, const RfProjection &b) {
+    return {{first ? held(a.weight.low) : held(b.weight.low), first ? held(a.weight.high) : held(b.weight.high),
+             first ? held(a.weight.scale) : held(b.weight.scale), first ? held(a.weight.super) : held(b.weight.super)},
+            first ? held(a.bias) : held(b.bias),
+            first ? held(a.out) : held(b.out),
+            first ? held(a.rows) : held(b.rows),
+            first ? held(a.format) : held(b.format)};
+}
+
+// The tile of a workgroup: group_x counts tiles of tokens, so that neighbours share weights; group_y those of the
+// rows of all projections.
+struct MatmulPlace {
+    RfProjection projection;
+    u32 first_row, first_token;
+};
+
+template <typename Shape>
+RF_DEVICE MatmulPlace place_of_group(const RfMatmulParams &params) {
+    RfProjection p = params.projections[0];
+    u32 tile = group_y();
+#pragma unroll
+    for (u32 i = 1; i < 3; i++) {
+        u32 tiles = (p.rows + Shape::ROWS - 1) / Shape::ROWS;
+        bool later = i < params.num_projections && tile >= tiles;
+        tile -= later ? tiles : 0;
+        p = chosen(later, params.projections[i], p);
+    }
+    return {p, tile * Shape::ROWS, group_x() * Shape::TOKENS};
+}
+
+// Bytes of LDS that add_parts needs for `sums` sums per lane.
+template <typename Shape>
+constexpr u32 parts_bytes(u32 sums) {
+    return Shape::K_WAVES / 2 * Shape::ROW_WAVES * Shape::TOKEN_WAVES * sums * WAVE * 4;
+}
+
+// The sums of waves with different parts of the columns: the upper half of them hands its sums to the lower one,
+// until the first wave of each tile has all.
+template <typename Shape, u32 SUMS>
+RF_DEVICE void add_parts(float (&values)[SUMS], float *lds, u32 k_wave, u32 tile_wave) {
+    constexpr u32 TILE_WAVES = Shape::ROW_WAVES * Shape::TOKEN_WAVES;
+#pragma unroll
+    for (u32 half = Shape::K_WAVES / 2; half > 0; half /= 2) {
+        float *place = lds + ((k_wave % half) * TILE_WAVES + tile_wave) * SUMS * WAVE + lane();
+        barrier();
+        if (k_wave >= half && k_wave < 2 * half) {
+#pragma unroll
+            for (u32 i = 0; i < SUMS; i++) place[i * WAVE] = values[i];
+        }
+        barrier();
+        if (k_wave < half) {
+#pragma unroll
+            for (u32 i = 0; i < SUMS; i++) values[i] += place[i * WAVE];
+        }
+    }
+}
+
+// Bias and residual join a sum on its way out. Row and token are those of a matrix that may end before its tile.
+RF_DEVICE void write_sum(const RfMatmulParams &params, const RfProjection &p, u32 row, u32 token, float sum) {
+    if (row >= p.rows || token >= params.tokens) return;
+    u64 place = (u64)token * p.rows + row;
+    if (p.bias) sum += p.bias[row];
+    if (params.residual) sum += params.residual[place];
+    p.out[place] = sum;
+}
+
+} // namespace rf
