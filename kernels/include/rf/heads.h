@@ -23,8 +23,9 @@ struct Head {
 #pragma unroll
         for (u32 i = 0; i < STEPS; i++) {
             // No branch around a load: past the end the last element is read once more.
-            float value = from[index(i) < dim ? index(i) : dim - 1];
-            head.x[i] = index(i) < dim ? value : 0.0f;
+            u32 d = index(i);
+            float value = from[d < dim ? d : dim - 1];
+            head.x[i] = d < dim ? value : 0.0f;
         }
         return head;
     }
@@ -32,7 +33,8 @@ struct Head {
     RF_DEVICE_MEMBER void write(float *to) const {
 #pragma unroll
         for (u32 i = 0; i < STEPS; i++) {
-            if (index(i) < dim) to[index(i)] = x[i];
+            u32 d = index(i);
+            if (d < dim) to[d] = x[i];
         }
     }
 
@@ -41,7 +43,8 @@ struct Head {
         float w[STEPS], sum = 0.0f;
 #pragma unroll
         for (u32 i = 0; i < STEPS; i++) {
-            w[i] = weight[index(i) < dim ? index(i) : dim - 1];
+            u32 d = index(i);
+            w[i] = weight[d < dim ? d : dim - 1];
             sum = fma(x[i], x[i], sum);
         }
         float scale = rsqrt(wave_sum(sum) * reciprocal_estimate((float)dim) + eps);
@@ -82,12 +85,14 @@ struct Head {
         } else if (cache.type == RF_KV_F16) {
 #pragma unroll
             for (u32 i = 0; i < STEPS; i++) {
-                if (index(i) < dim) reinterpret_cast<f16 *>(row)[index(i)] = (f16)x[i];
+                u32 d = index(i);
+                if (d < dim) reinterpret_cast<f16 *>(row)[d] = (f16)x[i];
             }
         } else if (cache.type == RF_KV_FP8) {
 #pragma unroll
             for (u32 i = 0; i < STEPS; i++) {
-                if (index(i) < dim) row[index(i)] = fp8_e4m3_from_f32(x[i]);
+                u32 d = index(i);
+                if (d < dim) row[d] = fp8_e4m3_from_f32(x[i]);
             }
         } else {
             f16 *scales = reinterpret_cast<f16 *>(page + kv_scale_offset<HALF>(cache, kv_head, slot));
@@ -107,7 +112,14 @@ struct Head {
     }
 
   private:
-    RF_DEVICE_MEMBER static u32 index(u32 step) { return step * WAVE + lane(); }
+    RF_DEVICE_MEMBER static u32 index(u32 step) {
+#if RF_GFX9
+        // Compared anew each time: masks of 64 lanes, kept for all steps, would fill the scalar registers.
+        return step * WAVE + opaque(lane());
+#else
+        return step * WAVE + lane();
+#endif
+    }
 
     // 32 elements as rf_quant has Q8_0: d = max|x| / 127 in f32, of which 1/d is taken before it is rounded to f16;
     // q = x · (1/d), ties away from zero.
@@ -118,7 +130,8 @@ struct Head {
         float level = inverse < __builtin_inff() ? __builtin_fabsf(x[step] * inverse) : 0.0f;
         // Half less an ulp: with one half itself, 0.49999997 would become 1.
         i32 q = (i32)(level + 0x1.fffffep-2f);
-        if (index(step) < dim) row[index(step)] = (u8)(x[step] < 0.0f ? -q : q);
+        u32 d = index(step);
+        if (d < dim) row[d] = (u8)(x[step] < 0.0f ? -q : q);
         if (lane() == 0) scales[step] = (f16)scale;
     }
 };
