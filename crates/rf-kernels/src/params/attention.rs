@@ -1,0 +1,196 @@
+//! `kernels/include/rf/params/attention.h`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{Address, Batch, KvCache, Launch, Operand};
+
+/// Threads of a workgroup of decode: four waves.
+const DECODE_THREADS: u32 = 128;
+
+/// Keys that are worth a workgroup of decode.
+const MIN_SPLIT_KEYS: usize = 64;
+
+/// What the combination of splits takes.
+const MAX_SPLITS: usize = 128;
+
+/// `softmax(scale · q·kᵀ) · v` over the cache of a layer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct AttentionParams {
+    /// The step.
+    pub batch: Batch,
+    /// The layer.
+    pub cache: KvCache,
+    /// `[tokens, num_heads · head_dim]` f32, rotated.
+    pub q: Address,
+    /// `[num_heads]` f32 or null.
+    pub sinks: Address,
+    /// `[tokens, num_heads · head_dim]`; as int8 where the head size is a multiple of 32.
+    pub out: Operand,
+    /// `[tokens, num_heads, splits, head_dim]` f32.
+    pub partials: Address,
+    /// `[tokens, num_heads, splits, 2]` f32.
+    pub statistics: Address,
+    /// `[tokens, num_kv_heads]` u32, zero before and after.
+    pub arrivals: Address,
+    /// Factor on the scores.
+    pub scale: f32,
+    /// 0: none.
+    pub softcap: f32,
+    /// 0: all keys up to the query's position are seen.
+    pub window: u32,
+    /// Query heads.
+    pub num_heads: u32,
+    /// Of decode: workgroups that share the keys of a sequence out, 1 to 128.
+    pub splits: u32,
+    /// Spans up to that many tokens are decode's, the others prefill's.
+    pub short_span: u32,
+}
+
+impl AttentionParams {
+    /// The same with as many splits as fill the device: `context` keys are seen at most, partial results have
+    /// room for `most_splits`.
+    #[must_use]
+    pub fn with_splits(self, context: usize, compute_units: usize, most_splits: usize) -> Self {
+        let groups = (self.batch.num_tokens * self.cache.num_kv_heads).max(1) as usize;
+        let wanted = (4 * compute_units).div_ceil(groups);
+        let splits = wanted.min(context.div_ceil(MIN_SPLIT_KEYS)).min(most_splits).min(MAX_SPLITS);
+        Self { splits: splits.max(1) as u32, ..self }
+    }
+
+    /// How the spans of few tokens are launched.
+    pub fn decode_launch(&self) -> Launch {
+        let heads_per_wave = match self.num_heads / self.cache.num_kv_heads.max(1) {
+            0 | 1 => 0,
+            2 | 3 => 1,
+            _ => 2,
+        };
+        let size = match self.cache.head_dim {
+            0..=64 => 0,
+            65..=128 => 1,
+            _ => 2,
+        };
+        let kernel = DECODE[self.cache.kv_type as usize % 4][size][heads_per_wave];
+        let grid = [self.splits, self.cache.num_kv_heads, self.batch.num_tokens];
+        Launch { kernel, grid, block: [DECODE_THREADS, 1, 1], lds_bytes: 0 }
+    }
+
+    /// How the longer spans are launched. There are as many workgroups as any spans with that many tokens in
+    /// all can need; those beyond the last tile end at once.
+    pub fn prefill_launch(&self) -> Launch {
+        let sizes = &PREFILL[self.cache.kv_type as usize % 4];
+        let size = sizes.iter().find(|size| self.cache.head_dim <= size.head_dim);
+        let Prefill { kernel, queries, .. } = *size.unwrap_or(&sizes[sizes.len() - 1]);
+        let tiles = (self.batch.num_tokens + self.batch.num_spans * (queries - 1)) / queries;
+        let grid = [self.num_heads, tiles, 1];
+        // A wave of 32 lanes has 16 queries.
+        Launch { kernel, grid, block: [2 * queries, 1, 1], lds_bytes: 0 }
+    }
+}
+
+/// One kernel of prefill.
+struct Prefill {
+    kernel: &'static str,
+    /// The largest head.
+    head_dim: u32,
+    /// Tokens of a workgroup.
+    queries: u32,
+}
+
+macro_rules! prefill_kernels {
+    ($($kv:literal: $($head_dim:literal x $queries:literal),*;)*) => {
+        [$(&[$(Prefill {
+            kernel: concat!("attention_prefill_", $kv, "_d", $head_dim),
+            head_dim: $head_dim,
+            queries: $queries,
+        }),*]),*]
+    };
+}
+
+/// By type of cache, in the order of head sizes.
+const PREFILL: [&[Prefill]; 4] = prefill_kernels! {
+    "f32": 64 x 64, 128 x 64, 256 x 16;
+    "f16": 64 x 64, 96 x 64, 128 x 64, 256 x 32;
+    "q8_0": 64 x 64, 96 x 64, 128 x 64, 256 x 32;
+    "fp8": 64 x 64, 96 x 64, 128 x 64, 256 x 32;
+};
+
+macro_rules! decode_kernels {
+    ($($kv:literal),*) => {
+        [$([
+            [
+                concat!("attention_decode_", $kv, "_d64_g1"),
+                concat!("attention_decode_", $kv, "_d64_g2"),
+                concat!("attention_decode_", $kv, "_d64_g4"),
+            ],
+            [
+                concat!("attention_decode_", $kv, "_d128_g1"),
+                concat!("attention_decode_", $kv, "_d128_g2"),
+                concat!("attention_decode_", $kv, "_d128_g4"),
+            ],
+            [
+                concat!("attention_decode_", $kv, "_d256_g1"),
+                concat!("attention_decode_", $kv, "_d256_g2"),
+                concat!("attention_decode_", $kv, "_d256_g4"),
+            ],
+        ]),*]
+    };
+}
+
+/// By type of cache, head size and query heads per wave.
+const DECODE: [[[&str; 3]; 3]; 4] = decode_kernels!("f32", "f16", "q8_0", "fp8");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(kv_type: u32, head_dim: u32, tokens: u32, spans: u32) -> AttentionParams {
+        let cache = KvCache { kv_type, head_dim, num_kv_heads: 8, ..KvCache::default() };
+        let batch = Batch { num_tokens: tokens, num_spans: spans, ..Batch::default() };
+        AttentionParams { batch, cache, num_heads: 32, splits: 5, ..AttentionParams::default() }
+    }
+
+    #[test]
+    fn prefill_takes_the_smallest_kernel_that_holds_a_head() {
+        for (kv_type, head_dim, kernel, threads) in [
+            (0, 96, "attention_prefill_f32_d128", 128),
+            (0, 256, "attention_prefill_f32_d256", 32),
+            (1, 8, "attention_prefill_f16_d64", 128),
+            (1, 65, "attention_prefill_f16_d96", 128),
+            (2, 128, "attention_prefill_q8_0_d128", 128),
+            (3, 129, "attention_prefill_fp8_d256", 64),
+        ] {
+            let launch = params(kv_type, head_dim, 1, 1).prefill_launch();
+            assert_eq!((launch.kernel, launch.block[0]), (kernel, threads));
+        }
+    }
+
+    #[test]
+    fn tiles_suffice_for_any_lengths_of_spans() {
+        for lengths in [&[512][..], &[1, 1, 1], &[65, 63, 64], &[33, 479]] {
+            let (tokens, spans) = (lengths.iter().sum(), lengths.len() as u32);
+            let needed: u32 = lengths.iter().map(|n: &u32| n.div_ceil(64)).sum();
+            let [heads, tiles, _] = params(1, 128, tokens, spans).prefill_launch().grid;
+            assert_eq!(heads, 32);
+            assert!((needed..=needed + spans).contains(&tiles), "{lengths:?}: {tiles}");
+        }
+    }
+
+    #[test]
+    fn decode_has_a_workgroup_per_split_head_and_token() {
+        let launch = params(2, 96, 3, 3).decode_launch();
+        assert_eq!(launch.kernel, "attention_decode_q8_0_d128_g4");
+        assert_eq!((launch.grid, launch.block), ([5, 8, 3], [DECODE_THREADS, 1, 1]));
+    }
+
+    #[test]
+    fn splits_fill_the_device_but_not_beyond_what_pays() {
+        let splits =
+            |tokens, context| params(1, 128, tokens, 1).with_splits(context, 132, 1024).splits;
+        assert_eq!(splits(1, 64), 1);
+        assert_eq!(splits(1, 1024), 16);
+        assert_eq!(splits(1, 1 << 20), 66);
+        assert_eq!(splits(8, 1 << 20), 9);
+        assert_eq!(params(1, 128, 1, 1).with_splits(1 << 20, 10_000, 1024).splits, 128);
+    }
+}
