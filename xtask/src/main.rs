@@ -3,6 +3,7 @@
 //! For people who change the project; whoever only runs models never needs it. Each task is
 //! a module; start reading at the one named as the subcommand.
 
+mod kernels;
 mod tidy;
 
 use std::{
@@ -38,11 +39,16 @@ enum Task {
         #[arg(long, value_name = "DIR")]
         root: Option<PathBuf>,
     },
+    /// Build the GPU kernels for every target that the compiler knows, and print times and sizes
+    ///
+    /// Needs clang 19 or newer with lld (see `ROCFORGE_CLANG`), no ROCm, no GPU.
+    Kernels(kernels::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Tidy { root } => run_tidy(root),
+        Task::Kernels(options) => workspace_root().and_then(|root| kernels::run(&root, &options)),
     };
     outcome.unwrap_or_else(|error| {
         #[expect(clippy::print_stderr, reason = "where a command reports its failure")]

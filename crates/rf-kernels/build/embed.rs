@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, io, path::Path};
 
-use crate::toolchain::{Object, Unit};
+use crate::toolchain::{compile::Object, sources::Unit};
 
 /// Balance of time and size: 9 is three times slower for two percent.
 const LEVEL: u8 = 6;

@@ -2,8 +2,8 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `ROCFORGE_KERNEL_TARGETS` | `all`, `none` or a list such as `gfx1100,sm_80`; unset: a few that reach every supported card |
-//! | `ROCFORGE_CLANG` | the clang to use, version 19 or newer; unset: see [`toolchain::Compiler::find`] |
+//! | `ROCFORGE_KERNEL_TARGETS` | `all`, `none` or a list such as `gfx1100,sm_80`; unset or `default`: with `--release` RDNA 2 to 4 and NVIDIA, else gfx1100 and NVIDIA |
+//! | `ROCFORGE_CLANG` | the clang to use, version 19 or newer; unset: see [`Compiler::find`] |
 //!
 //! Without a compiler the build goes through: the sources are embedded always, and `objects` says at run time
 //! what is missing. A kernel that does not compile fails the build with the compiler's text.
@@ -19,7 +19,12 @@ use std::{
     thread,
 };
 
-use toolchain::{Cache, Compiler, Object, Search, Selection, Target, Unit};
+use toolchain::{
+    compile::{Cache, Object, compile_all},
+    compiler::{Compiler, Search},
+    sources::{Unit, include_folder, read_units},
+    targets::{Selection, Target},
+};
 
 fn main() -> ExitCode {
     match build() {
@@ -44,7 +49,7 @@ fn build() -> Result<(), String> {
     let wanted = env::var("ROCFORGE_KERNEL_TARGETS").unwrap_or_default();
     let selection =
         Selection::parse(&wanted).map_err(|why| format!("ROCFORGE_KERNEL_TARGETS: {why}"))?;
-    let units = toolchain::read_units(&kernels)?;
+    let units = read_units(&kernels)?;
     let cache = Cache::of(&out).map_err(|error| format!("cache of compiled kernels: {error}"))?;
     let (objects, note) = compile(&selection, &kernels, &units, &cache)?;
     embed::write(&out, &units, &objects, &note)
@@ -74,7 +79,7 @@ fn compile<'a>(
 
     let mut targets = Vec::new();
     let mut unknown = Vec::new();
-    for target in selection.targets() {
+    for target in selection.targets(optimised()) {
         match compiler.probe(target, cache.folder()) {
             Ok(()) => targets.push(target),
             Err(why) if matches!(selection, Selection::Named(_)) => {
@@ -86,8 +91,8 @@ fn compile<'a>(
             Err(why) => unknown.push(format!("; not {}: {why}", target.name)),
         }
     }
-    let include = toolchain::include_folder(kernels);
-    let objects = toolchain::compile_all(&compiler, cache, &include, units, &targets, threads())?;
+    let include = include_folder(kernels);
+    let objects = compile_all(&compiler, cache, &include, units, &targets, threads())?;
     report(&objects)?;
     let names: Vec<_> = targets.iter().map(|target: &&Target| target.name).collect();
     let note = format!("built by {} for {}{}", compiler.version, names.join(" "), unknown.concat());
@@ -109,6 +114,11 @@ fn report(objects: &[Object<'_>]) -> Result<(), String> {
         Ok(())
     };
     lines().map_err(|error: io::Error| error.to_string())
+}
+
+/// Whether cargo's profile asks for more than a quick build, as that of `cargo build --release` does.
+fn optimised() -> bool {
+    env::var("PROFILE").is_ok_and(|profile| profile == "release")
 }
 
 /// As many as cargo gives, and no more than there are processors.

@@ -1,12 +1,12 @@
-//! Which machine code a device gets: one embedded for it, one embedded for its family, or one compiled now.
+//! Which machine code a device gets: embedded for it, embedded for its family, or compiled on the spot.
 //!
 //! The build script embeds code objects for the targets it was asked for ([`build_note`] tells), and always the
 //! kernel sources. [`CodeObjects::for_device`] takes the exact architecture before the generic one of its
-//! family; an NVIDIA device gets the newest PTX that it understands, which its driver compiles.
+//! family; failing both, ROCm's libhiprtc compiles the sources into a cache of the user. An NVIDIA device gets
+//! the newest PTX that it understands, which its driver compiles.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "until objects are compiled at run time"))]
+mod compiled;
 mod digest;
-#[cfg_attr(not(test), expect(dead_code, reason = "until objects are compiled at run time"))]
 mod embedded;
 
 use std::{borrow::Cow, fmt};
@@ -48,6 +48,11 @@ pub enum Choice {
         /// Such as `sm_80`.
         target: &'static str,
     },
+    /// Compiled from the embedded sources by this machine's ROCm, on first use.
+    RunTime {
+        /// Such as `gfx1036`.
+        arch: String,
+    },
 }
 
 /// Why a device gets no code.
@@ -62,16 +67,23 @@ pub enum Error {
         /// What would be needed.
         why: &'static str,
     },
-    /// This program was built without them.
-    #[error(
-        "this program carries no kernels for {arch} ({note}); build it with clang 19 and lld 19 installed and \
-         ROCFORGE_KERNEL_TARGETS={arch}"
-    )]
+    /// This program was built without them, and cannot compile them.
+    #[error("this program carries no kernels for {arch} ({note}); {remedy}")]
     NotEmbedded {
         /// As the driver names it.
         arch: String,
         /// [`build_note`].
         note: &'static str,
+        /// What to do.
+        remedy: String,
+    },
+    /// They are in nothing embedded, and compiling the sources failed.
+    #[error("kernels for {arch} could not be compiled on this machine")]
+    RunTime {
+        /// As the driver names it.
+        arch: String,
+        /// What libhiprtc says.
+        source: rf_hip::Error,
     },
     /// What is embedded is damaged, so the program's file is.
     #[error("embedded code of {unit} for {target} is damaged: install the program again")]
@@ -102,9 +114,15 @@ pub fn choose(arch: &str) -> Result<Choice, Error> {
     let arch = base(arch);
     let available: Vec<_> = embedded::targets().collect();
     let device = Device::parse(arch).ok_or_else(|| unsupported(arch))?;
-    device
-        .choose(arch, &available)
-        .ok_or_else(|| Error::NotEmbedded { arch: arch.to_owned(), note: embedded::NOTE })
+    if let Some(choice) = device.choose(arch, &available) {
+        return Ok(choice);
+    }
+    match device {
+        Device::Amd { .. } if compiled::available() => {
+            Ok(Choice::RunTime { arch: arch.to_owned() })
+        }
+        _ => Err(not_embedded(arch, &device)),
+    }
 }
 
 impl CodeObjects {
@@ -112,20 +130,28 @@ impl CodeObjects {
     ///
     /// # Errors
     ///
-    /// No kernels for it exist ([`Error::Unsupported`]) or are in this program ([`Error::NotEmbedded`]).
+    /// No kernels for it exist ([`Error::Unsupported`]), or none are in this program and it cannot compile them
+    /// ([`Error::NotEmbedded`]), or compiling failed ([`Error::RunTime`]).
     pub fn for_device(arch: &str) -> Result<Self, Error> {
-        let choice = choose(arch)?;
-        let target = choice.target();
-        let units = embedded::OBJECTS
-            .iter()
-            .filter(|object| object.target == target)
-            .map(|object| {
-                let unit = object.unit;
-                let code = object.inflate().ok_or(Error::Damaged { unit, target })?;
-                Ok(CodeObject { unit, code })
-            })
-            .collect::<Result<_, Error>>()?;
-        Ok(Self { choice, units })
+        match choose(arch)? {
+            Choice::RunTime { arch } => Self::at_run_time(&arch),
+            choice => {
+                let units = embedded_units(choice.target())?;
+                Ok(Self { choice, units })
+            }
+        }
+    }
+
+    /// The code that this machine's ROCm makes for `arch`, whatever is embedded: for a driver that refuses an
+    /// embedded code object, as one before ROCm 6.3 does a family's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RunTime`]
+    pub fn at_run_time(arch: &str) -> Result<Self, Error> {
+        let arch = base(arch);
+        let units = compiled::units(arch)?;
+        Ok(Self { choice: Choice::RunTime { arch: arch.to_owned() }, units })
     }
 
     /// Where the code is from.
@@ -141,9 +167,10 @@ impl CodeObjects {
 
 impl Choice {
     /// The target that the code was compiled for.
-    pub fn target(&self) -> &'static str {
-        match *self {
+    pub fn target(&self) -> &str {
+        match self {
             Self::Exact { target } | Self::Generic { target } | Self::Ptx { target } => target,
+            Self::RunTime { arch } => arch,
         }
     }
 }
@@ -154,8 +181,19 @@ impl fmt::Display for Choice {
             Self::Exact { target } => write!(f, "{target}"),
             Self::Generic { target } => write!(f, "{target} (family)"),
             Self::Ptx { target } => write!(f, "{target} (PTX)"),
+            Self::RunTime { arch } => write!(f, "{arch} (compiled on first use)"),
         }
     }
+}
+
+fn embedded_units(target: &str) -> Result<Vec<CodeObject>, Error> {
+    let objects = embedded::OBJECTS.iter().filter(|object| object.target == target);
+    let inflated = objects.map(|object| {
+        let (unit, target) = (object.unit, object.target);
+        let code = object.inflate().ok_or(Error::Damaged { unit, target })?;
+        Ok(CodeObject { unit, code })
+    });
+    inflated.collect()
 }
 
 /// What of an architecture's name decides its code.
@@ -205,6 +243,22 @@ impl Device {
 /// The name without features: `gfx90a` of `gfx90a:sramecc+:xnack-`.
 fn base(arch: &str) -> &str {
     arch.split(':').next().unwrap_or(arch)
+}
+
+fn not_embedded(arch: &str, device: &Device) -> Error {
+    let rebuild = |target: &str| {
+        format!("build it with clang 19 and lld 19 installed and ROCFORGE_KERNEL_TARGETS={target}")
+    };
+    let remedy = match device {
+        Device::Amd { .. } => {
+            format!(
+                "install ROCm's libhiprtc, which compiles them on first use, or {}",
+                rebuild(arch)
+            )
+        }
+        Device::Nvidia { .. } => rebuild("sm_80"),
+    };
+    Error::NotEmbedded { arch: arch.to_owned(), note: embedded::NOTE, remedy }
 }
 
 fn unsupported(arch: &str) -> Error {

@@ -1,0 +1,278 @@
+//! Compiles the embedded sources on the user's machine, once: the results stay in a per-user cache.
+//!
+//! `$XDG_CACHE_HOME/rocmforge/kernels/ARCH/UNIT-KEY.co` (or `~/.cache` for the former), the key being made of the
+//! source, the options and the compiler's version. Whatever is wrong with a file, it is compiled again; a cache that
+//! cannot be written costs time, no more.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process,
+    time::SystemTime,
+};
+
+use rf_hip::Compiler;
+
+use super::{
+    CodeObject, Error,
+    digest::Digest,
+    embedded::{SOURCES, Source},
+};
+
+/// As the build script's, but for the language and the libraries, which hiprtc sets itself.
+const OPTIONS: [&str; 4] = ["-O3", "-std=c++20", "-ffp-contract=off", "-DRF_RUNTIME_COMPILER=1"];
+
+/// Starts a cache file; another layout gets another number.
+const MAGIC: &[u8; 8] = b"RFKERN1\n";
+
+/// Files kept per unit and architecture: those of a few versions of this program and of ROCm.
+const KEPT: usize = 3;
+
+/// Compiles one source: text, name and options to a code object.
+type Compile<'a> = dyn Fn(&str, &str, &[&str]) -> Result<Vec<u8>, rf_hip::Error> + 'a;
+
+/// The units for `arch`, from the cache or from libhiprtc.
+pub(super) fn units(arch: &str) -> Result<Vec<CodeObject>, Error> {
+    let fail = |source| Error::RunTime { arch: arch.to_owned(), source };
+    let compiler = Compiler::load().map_err(fail)?;
+    let (major, minor) = compiler.version().map_err(fail)?;
+    let compile = |text: &str, name: &str, options: &[&str]| {
+        compiler.compile(rf_hip::Source { name, text, headers: &[] }, options)
+    };
+    let cache = Cache { folder: folder(), version: format!("hiprtc {major}.{minor}") };
+    cache.units(arch, SOURCES, &compile).map_err(fail)
+}
+
+/// Whether there is a libhiprtc.
+pub(super) fn available() -> bool {
+    Compiler::load().is_ok()
+}
+
+/// `None` when the environment names no home: then nothing is kept.
+fn folder() -> Option<PathBuf> {
+    // The XDG specification has relative paths ignored.
+    let absolute =
+        |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(base.join("rocmforge/kernels"))
+}
+
+struct Cache {
+    folder: Option<PathBuf>,
+    /// Of the compiler.
+    version: String,
+}
+
+impl Cache {
+    fn units(
+        &self,
+        arch: &str,
+        sources: &[Source],
+        compile: &Compile<'_>,
+    ) -> Result<Vec<CodeObject>, rf_hip::Error> {
+        let target = format!("--offload-arch={arch}");
+        let options: Vec<_> = [&*target].into_iter().chain(OPTIONS).collect();
+        let folder = self.folder.as_ref().map(|folder| folder.join(arch));
+        let mut announced = false;
+        let mut unit = |source: &Source| {
+            let key = self.key(source, &options);
+            let file =
+                folder.as_ref().map(|folder| folder.join(format!("{}-{key:032x}.co", source.unit)));
+            if let Some(code) = file.as_deref().and_then(|file| read(file, key)) {
+                return Ok(code);
+            }
+            if !announced {
+                tracing::warn!(arch, "compiling kernels for this device, once: this takes minutes");
+                announced = true;
+            }
+            let code = compile(source.text, &format!("{}.hip", source.unit), &options)?;
+            if let Some(file) = &file {
+                match write(file, key, &code) {
+                    Ok(()) => forget_old(file, source.unit),
+                    Err(error) => {
+                        tracing::warn!(file = %file.display(), %error, "compiled kernels are not kept");
+                    }
+                }
+            }
+            Ok(code)
+        };
+        sources
+            .iter()
+            .map(|source| Ok(CodeObject { unit: source.unit, code: unit(source)?.into() }))
+            .collect()
+    }
+
+    fn key(&self, source: &Source, options: &[&str]) -> u128 {
+        let digest = Digest::new().field(source.text.as_bytes()).field(self.version.as_bytes());
+        options.iter().fold(digest, |digest, option| digest.field(option.as_bytes())).finish()
+    }
+}
+
+/// The code object in `file`; `None` when there is none, or not this one, or not whole.
+fn read(file: &Path, key: u128) -> Option<Vec<u8>> {
+    let bytes = match fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::warn!(file = %file.display(), %error, "cached kernels cannot be read");
+            }
+            return None;
+        }
+    };
+    let code = (|| {
+        let rest = bytes.strip_prefix(MAGIC)?;
+        let (sum, code) = rest.split_first_chunk::<16>()?;
+        (u128::from_le_bytes(*sum) == checksum(key, code)).then(|| code.to_vec())
+    })();
+    if code.is_none() {
+        tracing::warn!(file = %file.display(), "cached kernels are damaged: compiling them again");
+    }
+    code
+}
+
+/// Writes beside and renames, so that no reader sees half a file.
+fn write(file: &Path, key: u128, code: &[u8]) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    fs::create_dir_all(folder)?;
+    let partial = file.with_extension(format!("{}.part", process::id()));
+    let bytes = [MAGIC, &checksum(key, code).to_le_bytes()[..], code].concat();
+    let written = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, file));
+    if written.is_err() {
+        // A full disk should not stay full of halves.
+        fs::remove_file(&partial).ok();
+    }
+    written
+}
+
+/// Of the contents and of what they were made from: a file under another's name is as wrong as a damaged one.
+fn checksum(key: u128, code: &[u8]) -> u128 {
+    Digest::new().field(&key.to_le_bytes()).field(code).finish()
+}
+
+/// Removes the oldest files of the unit beside `file`, beyond [`KEPT`].
+fn forget_old(file: &Path, unit: &str) {
+    let Some(folder) = file.parent() else { return };
+    let key_of = |path: &Path| -> Option<String> {
+        let stem = path.file_stem()?.to_str()?.strip_prefix(unit)?.strip_prefix('-')?;
+        (path.extension()? == "co").then(|| stem.to_owned())
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<(SystemTime, PathBuf)> = entries
+        .filter(|entry| key_of(&entry.path()).is_some())
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    files.sort();
+    let surplus = files.len().saturating_sub(KEPT);
+    for (_, old) in &files[..surplus] {
+        // One that stays does no harm.
+        fs::remove_file(old).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const SOURCES: &[Source] =
+        &[Source { unit: "rows", text: "rows" }, Source { unit: "rope", text: "rope" }];
+
+    /// Runs the cache on a compiler that counts its calls and puts the source's text into the object.
+    fn units(cache: &Cache, arch: &str) -> (Vec<CodeObject>, u32) {
+        let calls = Cell::new(0);
+        let compile = |text: &str, _: &str, options: &[&str]| {
+            calls.set(calls.get() + 1);
+            Ok(format!("\x7fELF {text} {}", options[0]).into_bytes())
+        };
+        (cache.units(arch, SOURCES, &compile).unwrap(), calls.get())
+    }
+
+    fn cache(folder: &Path) -> Cache {
+        Cache { folder: Some(folder.to_owned()), version: "hiprtc 6.2".to_owned() }
+    }
+
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder.join("gfx1036")).unwrap();
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn the_second_run_compiles_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, calls) = units(&cache(folder.path()), "gfx1036");
+        assert_eq!(calls, 2);
+        assert_eq!(&*first[0].code, b"\x7fELF rows --offload-arch=gfx1036");
+        let (second, calls) = units(&cache(folder.path()), "gfx1036");
+        assert_eq!(calls, 0);
+        assert_eq!(second[1].code, first[1].code);
+    }
+
+    #[test]
+    fn architectures_and_compilers_do_not_share() {
+        let folder = tempfile::tempdir().unwrap();
+        units(&cache(folder.path()), "gfx1036");
+        assert_eq!(units(&cache(folder.path()), "gfx1035").1, 2);
+        let newer = Cache { version: "hiprtc 7.0".to_owned(), ..cache(folder.path()) };
+        assert_eq!(units(&newer, "gfx1036").1, 2);
+        assert_eq!(units(&cache(folder.path()), "gfx1036").1, 0);
+    }
+
+    #[test]
+    fn every_damage_is_noticed_and_repaired() {
+        let folder = tempfile::tempdir().unwrap();
+        let (whole, _) = units(&cache(folder.path()), "gfx1036");
+        let damaged = files(folder.path()).remove(0);
+        let good = fs::read(&damaged).unwrap();
+        let mut cases: Vec<Vec<u8>> =
+            (0..good.len()).map(|length| good[..length].to_vec()).collect();
+        cases.extend((0..good.len()).map(|at| {
+            let mut bytes = good.clone();
+            bytes[at] ^= 0x10;
+            bytes
+        }));
+        cases.push([&*good, b"x"].concat());
+        // Whole, but of the other unit.
+        cases.push(fs::read(&files(folder.path())[1]).unwrap());
+        for bytes in cases {
+            fs::write(&damaged, &bytes).unwrap();
+            let (units, calls) = units(&cache(folder.path()), "gfx1036");
+            assert_eq!(calls, 1, "{bytes:?}");
+            assert_eq!(units[0].code, whole[0].code);
+            assert_eq!(fs::read(&damaged).unwrap(), good);
+        }
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_written_costs_only_time() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("gfx1036"), "a file where the folder should be").unwrap();
+        assert_eq!(units(&cache(folder.path()), "gfx1036").1, 2);
+        assert_eq!(units(&cache(folder.path()), "gfx1036").1, 2);
+        let nowhere = Cache { folder: None, ..cache(folder.path()) };
+        assert_eq!(units(&nowhere, "gfx1036").1, 2);
+    }
+
+    #[test]
+    fn old_versions_are_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        for version in 0..10 {
+            let cache = Cache { version: version.to_string(), ..cache(folder.path()) };
+            units(&cache, "gfx1036");
+        }
+        assert_eq!(files(folder.path()).len(), 2 * KEPT);
+        let last = Cache { version: "9".to_owned(), ..cache(folder.path()) };
+        assert_eq!(units(&last, "gfx1036").1, 0);
+    }
+
+    #[test]
+    fn a_compiler_that_fails_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let refuse = |_: &str, name: &str, _: &[&str]| {
+            Err(rf_hip::Error::ZeroByte { name: name.to_owned() })
+        };
+        assert!(cache(folder.path()).units("gfx1036", SOURCES, &refuse).is_err());
+    }
+}

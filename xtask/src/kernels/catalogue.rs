@@ -1,0 +1,159 @@
+//! `kernels/kernels.toml`: every kernel, what it is given, and what is demanded of it.
+
+use std::fs;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use std::path::Path;
+
+/// Waves per SIMD that a hot kernel leaves room for, unless its row says otherwise.
+const MIN_WAVES: u32 = 8;
+
+/// The rows of the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Catalogue {
+    #[serde(rename = "kernel")]
+    rows: Vec<Row>,
+}
+
+/// One kernel, or several of a kind.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Row {
+    /// The symbol; `*` stands for any text.
+    pub(super) name: String,
+    /// `kernels/UNIT.hip`; `*` likewise.
+    pub(super) unit: String,
+    /// The struct in `crates/rf-kernels/src/params`; with `Rf` before it the one in `rf/params`.
+    pub(super) params: String,
+    /// Runs for every token or prompt: neither spills nor low occupancy.
+    #[serde(default)]
+    pub(super) hot: bool,
+    /// Fewer waves per SIMD than [`MIN_WAVES`] will do,
+    min_waves: Option<u32>,
+    /// because of this.
+    reason: Option<String>,
+    /// Starts of target names; on others the kernel does not exist. None: it exists everywhere.
+    targets: Option<Vec<String>>,
+    /// LDS that the launch adds to what the kernel declares, at most.
+    #[serde(default)]
+    pub(super) dynamic_lds_bytes: u32,
+}
+
+impl Catalogue {
+    /// Reads `kernels/kernels.toml` of the checkout.
+    ///
+    /// # Errors
+    ///
+    /// Not there, not TOML, or a row that contradicts itself.
+    pub(super) fn read(root: &Path) -> Result<Self> {
+        let path = root.join("kernels/kernels.toml");
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Self::parse(&text).with_context(|| path.display().to_string())
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let catalogue: Self = toml::from_str(text)?;
+        for row in &catalogue.rows {
+            ensure!(
+                row.min_waves.is_some() == row.reason.is_some(),
+                "{}: min_waves and reason stand together",
+                row.name
+            );
+            if let Some(waves) = row.min_waves
+                && (waves >= MIN_WAVES || !row.hot)
+            {
+                bail!("{}: min_waves is for hot kernels below {MIN_WAVES}", row.name);
+            }
+        }
+        Ok(catalogue)
+    }
+
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The row of `kernel` in `unit`: of those that match, the one that says most of the name.
+    pub(super) fn row(&self, unit: &str, kernel: &str) -> Option<&Row> {
+        let matching = self.rows.iter().filter(|row| row.covers(unit, kernel));
+        matching.max_by_key(|row| row.name.chars().filter(|&c| c != '*').count())
+    }
+}
+
+impl Row {
+    fn covers(&self, unit: &str, kernel: &str) -> bool {
+        matches(&self.unit, unit) && matches(&self.name, kernel)
+    }
+
+    pub(super) fn exists_on(&self, target: &str) -> bool {
+        let prefixes = self.targets.as_deref();
+        prefixes.is_none_or(|prefixes| prefixes.iter().any(|prefix| target.starts_with(prefix)))
+    }
+
+    /// What a hot kernel must leave room for.
+    pub(super) fn required_waves(&self) -> u32 {
+        self.min_waves.unwrap_or(MIN_WAVES)
+    }
+
+    /// Whether it asks for an exception.
+    pub(super) fn excepted(&self) -> bool {
+        self.min_waves.is_some()
+    }
+}
+
+/// Whether `name` is `pattern` with every `*` replaced by some text.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        assert!(matches("rope_f32", "rope_f32"));
+        assert!(!matches("rope_f32", "rope_f32_kv"));
+        assert!(matches("matvec_*_q8_f32_n*", "matvec_q4_k_q8_f32_n8"));
+        assert!(!matches("matvec_*_q8_f32_n*", "matvec_f16_f32_n1"));
+        assert!(matches("*", "anything"));
+        // Not the same characters twice.
+        assert!(!matches("ab*ba", "aba"));
+    }
+
+    #[test]
+    fn the_row_that_says_most_of_the_name_counts() {
+        let catalogue = Catalogue::parse(
+            "[[kernel]]\nname = 'm_*'\nunit = 'u_*'\nparams = 'A'\n\
+             [[kernel]]\nname = 'm_*_n8'\nunit = 'u_*'\nparams = 'B'\nhot = true\nmin_waves = 5\nreason = 'x'\n",
+        )
+        .unwrap();
+        assert_eq!(catalogue.row("u_a", "m_q4_n1").map(|row| &*row.params), Some("A"));
+        let eight = catalogue.row("u_a", "m_q4_n8").unwrap();
+        assert_eq!((eight.params.as_str(), eight.required_waves()), ("B", 5));
+        assert!(catalogue.row("v", "m_q4_n8").is_none());
+    }
+
+    #[test]
+    fn rows_that_contradict_themselves_are_refused() {
+        let row = |rest: &str| {
+            let text = format!("[[kernel]]\nname = 'a'\nunit = 'u'\nparams = 'A'\n{rest}");
+            Catalogue::parse(&text).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert!(row("").is_ok());
+        assert!(row("hot = true\nmin_waves = 5").unwrap_err().contains("stand together"));
+        assert!(row("min_waves = 5\nreason = 'x'").unwrap_err().contains("hot kernels"));
+        assert!(row("hot = true\nmin_waves = 9\nreason = 'x'").unwrap_err().contains("below 8"));
+        assert!(row("warm = true").unwrap_err().contains("unknown field"));
+    }
+}

@@ -1,0 +1,34 @@
+//! The sizes of the structs that kernels are given, as the host has them.
+
+use rf_kernels::params;
+
+macro_rules! sizes {
+    ($($name:ident),* $(,)?) => {
+        [$((stringify!($name), std::mem::size_of::<params::$name>())),*]
+    };
+}
+
+/// The size of `rf_kernels::params::NAME` in bytes.
+pub(super) fn size_of(name: &str) -> Option<usize> {
+    let sizes = sizes![
+        AddScaleParams,
+        ArgmaxParams,
+        AttentionParams,
+        CombineExpertsParams,
+        EmbedParams,
+        GluParams,
+        GroupNormParams,
+        KvAppendParams,
+        MatmulParams,
+        MatvecGluParams,
+        MatvecParams,
+        QuantizeParams,
+        RmsNormParams,
+        RopeAppendParams,
+        RopeParams,
+        RouteParams,
+        SelectRowsParams,
+        TopKParams,
+    ];
+    sizes.into_iter().find(|&(known, _)| known == name).map(|(_, size)| size)
+}

@@ -1,0 +1,222 @@
+//! Resources of every kernel on every AMD target, and what `kernels.toml` demands of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write,
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    catalogue::{Catalogue, matches},
+    metadata::{self, Kernel},
+    occupancy::waves_per_simd,
+    params,
+    snapshot::{Entry, Snapshot},
+    toolchain::compile::Object,
+};
+
+/// The targets of the table and of the snapshot: one of each family whose resources differ. Demands are checked on
+/// all of them.
+const SHOWN: [&str; 4] = ["gfx1030", "gfx1100", "gfx1201", "gfx90a"];
+
+/// The kernels of all objects.
+pub(super) struct Report<'a> {
+    catalogue: &'a Catalogue,
+    compiled: Vec<Compiled>,
+}
+
+/// A kernel on a target.
+struct Compiled {
+    unit: String,
+    target: &'static str,
+    kernel: Kernel,
+    waves: u32,
+}
+
+impl<'a> Report<'a> {
+    /// Reads the code objects; PTX says nothing of resources.
+    ///
+    /// # Errors
+    ///
+    /// An object that cannot be read.
+    pub(super) fn of(objects: &[Object<'_>], catalogue: &'a Catalogue) -> Result<Self> {
+        let mut compiled = Vec::new();
+        for object in objects {
+            let (unit, target) = (&object.unit.name, object.target.name);
+            if !target.starts_with("gfx") {
+                continue;
+            }
+            let code = fs::read(&object.path)?;
+            let kernels =
+                metadata::kernels(&code).with_context(|| format!("{unit} for {target}"))?;
+            compiled.extend(kernels.into_iter().map(|kernel| {
+                let row = catalogue.row(unit, &kernel.name);
+                let dynamic = row.map_or(0, |row| row.dynamic_lds_bytes);
+                let waves = waves_per_simd(target, &kernel, dynamic);
+                Compiled { unit: unit.clone(), target, kernel, waves }
+            }));
+        }
+        Ok(Self { catalogue, compiled })
+    }
+
+    pub(super) fn print(&self, out: &mut impl Write) -> Result<()> {
+        let mut by_kernel: BTreeMap<(&str, &str), Vec<&Compiled>> = BTreeMap::new();
+        for compiled in self.compiled.iter().filter(|compiled| SHOWN.contains(&compiled.target)) {
+            by_kernel.entry((&compiled.unit, &compiled.kernel.name)).or_default().push(compiled);
+        }
+        writeln!(
+            out,
+            "\n{:<44} {:<8} {:>5} {:>5} {:>6} {:>7} {:>6} {:>7} {:>5} {:>5}",
+            "kernel",
+            "target",
+            "VGPR",
+            "SGPR",
+            "spills",
+            "scratch",
+            "LDS",
+            "kernarg",
+            "wave",
+            "waves"
+        )?;
+        for ((_, name), rows) in by_kernel {
+            let mut name = name;
+            for Compiled { target, kernel, waves, .. } in rows {
+                writeln!(
+                    out,
+                    "{name:<44} {target:<8} {:>5} {:>5} {:>6} {:>7} {:>6} {:>7} {:>5} {waves:>5}",
+                    kernel.vgprs,
+                    kernel.sgprs,
+                    kernel.vgpr_spills + kernel.sgpr_spills,
+                    kernel.private_bytes,
+                    kernel.lds_bytes,
+                    kernel.kernarg_bytes,
+                    kernel.wave,
+                )?;
+                name = "";
+            }
+        }
+        Ok(())
+    }
+
+    /// Demands that are not met.
+    pub(super) fn findings(&self) -> Vec<String> {
+        let mut findings = Vec::new();
+        for compiled in &self.compiled {
+            let place = format!("{} for {}", compiled.kernel.name, compiled.target);
+            let found = self.findings_of(compiled);
+            findings.extend(found.into_iter().map(|what| format!("{place}: {what}")));
+        }
+        findings.extend(self.missing());
+        findings.extend(self.needless_exceptions());
+        findings
+    }
+
+    fn findings_of(&self, compiled: &Compiled) -> Vec<String> {
+        let Compiled { unit, target, kernel, waves } = compiled;
+        let Some(row) = self.catalogue.row(unit, &kernel.name) else {
+            return vec!["has no row in kernels/kernels.toml".to_owned()];
+        };
+        let mut found = Vec::new();
+        let newer = !target.starts_with("gfx9");
+        if newer && kernel.wave != 32 {
+            found.push(format!("waves of {} lanes, 32 expected", kernel.wave));
+        }
+        match (kernel.params_bytes(), params::size_of(&row.params)) {
+            (Err(error), _) => found.push(error.to_string()),
+            (_, None) => found
+                .push(format!("{} is not in the list of xtask/src/kernels/params.rs", row.params)),
+            (Ok(device), Some(host)) if device as usize != host => found.push(format!(
+                "takes {device} bytes, but rf_kernels::params::{} has {host}",
+                row.params
+            )),
+            (Ok(_), Some(_)) => {}
+        }
+        if row.hot {
+            for (count, what) in [
+                (kernel.vgpr_spills, "vector registers spilled"),
+                (kernel.sgpr_spills, "scalar registers spilled"),
+                (kernel.private_bytes, "bytes of scratch memory per lane"),
+            ] {
+                if count > 0 {
+                    found.push(format!("hot, but {count} {what}"));
+                }
+            }
+            if newer && *waves < row.required_waves() {
+                found.push(format!(
+                    "hot, but {waves} waves per SIMD, {} demanded ({} VGPRs, {} bytes of LDS)",
+                    row.required_waves(),
+                    kernel.vgprs,
+                    kernel.lds_bytes + row.dynamic_lds_bytes
+                ));
+            }
+        }
+        found
+    }
+
+    /// Rows without a kernel, as a whole or on a target where it should be.
+    fn missing(&self) -> Vec<String> {
+        let targets: BTreeSet<_> = self.compiled.iter().map(|compiled| compiled.target).collect();
+        let mut found = Vec::new();
+        for row in self.catalogue.rows() {
+            for target in targets.iter().filter(|target| row.exists_on(target)) {
+                let there = self.compiled.iter().any(|compiled| {
+                    compiled.target == *target
+                        && matches(&row.unit, &compiled.unit)
+                        && matches(&row.name, &compiled.kernel.name)
+                });
+                if !there {
+                    found
+                        .push(format!("{} for {target}: in kernels.toml, but not built", row.name));
+                }
+            }
+        }
+        found
+    }
+
+    /// Exceptions that no kernel makes use of any more.
+    fn needless_exceptions(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for row in self.catalogue.rows().iter().filter(|row| row.excepted()) {
+            let mut waves = self
+                .compiled
+                .iter()
+                .filter(|compiled| !compiled.target.starts_with("gfx9"))
+                .filter(|compiled| {
+                    let counts = self.catalogue.row(&compiled.unit, &compiled.kernel.name);
+                    counts.is_some_and(|counts| std::ptr::eq(counts, row))
+                })
+                .map(|compiled| compiled.waves)
+                .peekable();
+            if waves.peek().is_some() && waves.all(|waves| waves > row.required_waves()) {
+                found.push(format!(
+                    "{}: min_waves = {} is less than every target has",
+                    row.name,
+                    row.required_waves()
+                ));
+            }
+        }
+        found
+    }
+
+    pub(super) fn snapshot(&self, compiler: &str) -> Snapshot {
+        let mut snapshot = Snapshot { compiler: compiler.to_owned(), kernels: BTreeMap::new() };
+        for Compiled { target, kernel, waves, .. } in &self.compiled {
+            if !SHOWN.contains(target) {
+                continue;
+            }
+            let entry = Entry {
+                vgprs: kernel.vgprs,
+                sgprs: kernel.sgprs,
+                spills: kernel.vgpr_spills + kernel.sgpr_spills,
+                scratch_bytes: kernel.private_bytes,
+                lds_bytes: kernel.lds_bytes,
+                waves: *waves,
+            };
+            let entries = snapshot.kernels.entry(kernel.name.clone()).or_default();
+            entries.insert((*target).to_owned(), entry);
+        }
+        snapshot
+    }
+}

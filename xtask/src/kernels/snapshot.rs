@@ -1,0 +1,161 @@
+//! `kernels/resources.toml`: the resources of every kernel as they were last looked at.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    fs,
+    path::Path,
+};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+const HEADER: &str = "\
+# What the compiler made of every kernel. Written by `cargo xtask kernels --report --bless`, compared by
+# `cargo xtask kernels --report --check`; waves are those that fit on a SIMD.
+";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Snapshot {
+    /// The first line of its `--version`: another one makes other code.
+    pub(super) compiler: String,
+    /// By kernel, then by target.
+    pub(super) kernels: BTreeMap<String, BTreeMap<String, Entry>>,
+}
+
+/// A kernel on a target.
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    pub(super) vgprs: u32,
+    pub(super) sgprs: u32,
+    #[serde(default)]
+    pub(super) spills: u32,
+    #[serde(default)]
+    pub(super) scratch_bytes: u32,
+    #[serde(default)]
+    pub(super) lds_bytes: u32,
+    pub(super) waves: u32,
+}
+
+impl Snapshot {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("{}; write it with --bless", path.display()))?;
+        toml::from_str(&text).with_context(|| path.display().to_string())
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        fs::write(path, self.to_string()).with_context(|| path.display().to_string())
+    }
+
+    /// What `current` has otherwise, of the targets that it was built for.
+    pub(super) fn differences(&self, current: &Self) -> Vec<String> {
+        let built =
+            |target: &String| current.kernels.values().any(|entries| entries.contains_key(target));
+        let was = self.rows().filter(|&((_, target), _)| built(target));
+        let was: BTreeMap<_, _> = was.collect();
+        let is: BTreeMap<_, _> = current.rows().collect();
+
+        let mut differences = Vec::new();
+        for (&(kernel, target), entry) in &was {
+            match is.get(&(kernel, target)) {
+                None => differences.push(format!("{kernel} for {target}: gone")),
+                Some(now) if now != entry => {
+                    differences.push(format!("{kernel} for {target}: was {entry}, is {now}"));
+                }
+                Some(_) => {}
+            }
+        }
+        let new = is.iter().filter(|(key, _)| !was.contains_key(*key));
+        differences.extend(
+            new.map(|((kernel, target), entry)| format!("{kernel} for {target}: new, {entry}")),
+        );
+        if !differences.is_empty() {
+            let hint = "kernels/resources.toml differs: look at it, then \
+                        `cargo xtask kernels --report --bless`";
+            differences.push(hint.to_owned());
+        }
+        differences
+    }
+
+    fn rows(&self) -> impl Iterator<Item = ((&String, &String), &Entry)> {
+        self.kernels.iter().flat_map(|(kernel, entries)| {
+            entries.iter().map(move |(target, entry)| ((kernel, target), entry))
+        })
+    }
+}
+
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = format!("{HEADER}compiler = {:?}\n", self.compiler);
+        for (kernel, entries) in &self.kernels {
+            write!(text, "\n[kernels.{kernel}]\n")?;
+            for (target, entry) in entries {
+                writeln!(text, "{target} = {{ {entry} }}")?;
+            }
+        }
+        f.write_str(&text)
+    }
+}
+
+/// As in the file; what is mostly 0 is left out when it is.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "vgprs = {}, sgprs = {}", self.vgprs, self.sgprs)?;
+        for (name, value) in [
+            ("spills", self.spills),
+            ("scratch_bytes", self.scratch_bytes),
+            ("lds_bytes", self.lds_bytes),
+        ] {
+            if value > 0 {
+                write!(f, ", {name} = {value}")?;
+            }
+        }
+        write!(f, ", waves = {}", self.waves)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(kernels: &[(&str, &str, u32)]) -> Snapshot {
+        let mut snapshot =
+            Snapshot { compiler: "clang \"x\"".to_owned(), kernels: BTreeMap::new() };
+        for &(kernel, target, vgprs) in kernels {
+            let entry =
+                Entry { vgprs, sgprs: 16, spills: 0, scratch_bytes: 0, lds_bytes: 512, waves: 16 };
+            let entries = snapshot.kernels.entry(kernel.to_owned()).or_default();
+            entries.insert(target.to_owned(), entry);
+        }
+        snapshot
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let written = snapshot(&[("a", "gfx1030", 40), ("a", "gfx1100", 48), ("b", "gfx1100", 8)]);
+        let read: Snapshot = toml::from_str(&written.to_string()).unwrap();
+        assert_eq!(read.compiler, written.compiler);
+        assert_eq!(written.differences(&read), [""; 0]);
+        assert_eq!(read.kernels["a"]["gfx1100"].vgprs, 48);
+    }
+
+    #[test]
+    fn changes_are_named() {
+        let was = snapshot(&[("a", "gfx1030", 40), ("b", "gfx1030", 8)]);
+        let is = snapshot(&[("a", "gfx1030", 41), ("c", "gfx1030", 8)]);
+        let differences = was.differences(&is);
+        assert!(differences[0].starts_with("a for gfx1030: was vgprs = 40, "), "{differences:?}");
+        assert!(differences[0].contains(", is vgprs = 41, "), "{differences:?}");
+        assert_eq!(differences[1], "b for gfx1030: gone");
+        assert!(differences[2].starts_with("c for gfx1030: new"), "{differences:?}");
+    }
+
+    #[test]
+    fn targets_that_were_not_built_are_not_compared() {
+        let was = snapshot(&[("a", "gfx1030", 40), ("a", "gfx1100", 48)]);
+        assert_eq!(was.differences(&snapshot(&[("a", "gfx1100", 48)])), [""; 0]);
+    }
+}
