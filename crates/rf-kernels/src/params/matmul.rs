@@ -2,7 +2,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{Activations, Address, Weight};
+use rf_quant::DType;
+
+use super::{Activations, Address, Launch, Weight};
 
 /// One weight matrix of a product.
 #[repr(C)]
@@ -40,4 +42,144 @@ pub struct MatmulParams {
     pub tokens: u32,
     /// Zero.
     pub reserved: u32,
+}
+
+/// What the choice of a tile depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatmulDevice {
+    /// Processors as the runtime counts them.
+    pub compute_units: usize,
+    /// `RF_MATRIX_UNIT` of `rf/matmul_tile.h` for the code that runs.
+    pub matrix_unit: bool,
+}
+
+impl MatmulDevice {
+    /// Of a device with this many processors of an architecture such as `gfx1100` or `sm_90`.
+    pub fn new(compute_units: usize, arch: &str) -> Self {
+        let matrix_unit = ["gfx11", "gfx12", "sm_"].iter().any(|family| arch.starts_with(family));
+        Self { compute_units, matrix_unit }
+    }
+}
+
+/// The part of the result that a workgroup makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tile {
+    Wide,
+    Middle,
+    Narrow,
+}
+
+impl Tile {
+    /// Its rows and tokens: the shapes of `rf/matmul.h` and `rf/matmul_float.h`.
+    fn extent(self, float: bool) -> (u32, u32) {
+        match self {
+            Self::Wide if float => (128, 64),
+            Self::Wide => (128, 128),
+            Self::Middle => (64, 64),
+            Self::Narrow => (32, 32),
+        }
+    }
+}
+
+/// The kernel for a format and a tile.
+macro_rules! kernels {
+    ($dtype:expr, $tile:expr, floats $($float:ident => $float_text:literal),*;
+     $($name:ident => $text:literal),*) => {
+        match ($dtype, $tile) {
+            $(
+                (DType::$float, Tile::Wide | Tile::Middle) => concat!("matmul_wide_", $float_text, "_f32"),
+                (DType::$float, Tile::Narrow) => concat!("matmul_narrow_", $float_text, "_f32"),
+            )*
+            $(
+                (DType::$name, Tile::Wide) => concat!("matmul_wide_", $text, "_q8_f32"),
+                (DType::$name, Tile::Middle) => concat!("matmul_middle_", $text, "_q8_f32"),
+                (DType::$name, Tile::Narrow) => concat!("matmul_narrow_", $text, "_q8_f32"),
+            )*
+            _ => "matmul_of_unknown_format",
+        }
+    };
+}
+
+impl MatmulParams {
+    /// How it is launched; all projections have the format `dtype`.
+    pub fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
+        let float = matches!(dtype, DType::F32 | DType::F16 | DType::Bf16);
+        let tile = self.tile(float, device.compute_units);
+        let kernel = kernels!(dtype, tile,
+            floats F32 => "f32", F16 => "f16", Bf16 => "bf16";
+            Q4_0 => "q4_0", Q4_1 => "q4_1", Q5_0 => "q5_0", Q5_1 => "q5_1", Q8_0 => "q8_0",
+            Q2K => "q2_k", Q3K => "q3_k", Q4K => "q4_k", Q5K => "q5_k", Q6K => "q6_k",
+            Mxfp4 => "mxfp4", Mxfp6E2M3 => "mxfp6_e2m3", Mxfp6E3M2 => "mxfp6_e3m2");
+        // Without a matrix unit twice the waves make a tile of those that are not narrow.
+        let threads = if float || device.matrix_unit || tile == Tile::Narrow { 256 } else { 512 };
+        let [tokens, rows] = self.groups(tile.extent(float));
+        Launch { kernel, grid: [tokens, rows, 1], block: [threads, 1, 1], lds_bytes: 0 }
+    }
+
+    /// The largest tile that leaves a workgroup for every processor: larger ones read less per product.
+    fn tile(&self, float: bool, compute_units: usize) -> Tile {
+        let all: &[Tile] = if float { &[Tile::Wide] } else { &[Tile::Wide, Tile::Middle] };
+        all.iter()
+            .copied()
+            .find(|tile| {
+                let (rows, tokens) = tile.extent(float);
+                let [token_tiles, row_tiles] = self.groups((rows, tokens));
+                // Tiles that would be half empty are no gain.
+                self.tokens > tokens / 2 && (token_tiles * row_tiles) as usize >= compute_units
+            })
+            .unwrap_or(Tile::Narrow)
+    }
+
+    /// Workgroups along the tokens and along the rows of all projections.
+    fn groups(&self, (rows, tokens): (u32, u32)) -> [u32; 2] {
+        let projections = &self.projections[..self.num_projections as usize];
+        [self.tokens.div_ceil(tokens), projections.iter().map(|p| p.rows.div_ceil(rows)).sum()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H200: MatmulDevice = MatmulDevice { compute_units: 132, matrix_unit: true };
+
+    fn params(rows: &[u32], tokens: u32) -> MatmulParams {
+        let mut params = MatmulParams {
+            num_projections: rows.len() as u32,
+            columns: 4096,
+            tokens,
+            ..MatmulParams::default()
+        };
+        for (projection, rows) in params.projections.iter_mut().zip(rows) {
+            projection.rows = *rows;
+        }
+        params
+    }
+
+    #[test]
+    fn tiles_are_as_large_as_there_is_work_for_all() {
+        let wide = params(&[11008, 11008], 512).launch(DType::Q4K, H200);
+        assert_eq!((wide.kernel, wide.grid), ("matmul_wide_q4_k_q8_f32", [4, 172, 1]));
+        let middle = params(&[4096], 300).launch(DType::Q4_0, H200);
+        assert_eq!((middle.kernel, middle.grid), ("matmul_middle_q4_0_q8_f32", [5, 64, 1]));
+        let narrow = params(&[4096, 1024, 1000], 20).launch(DType::Mxfp4, H200);
+        assert_eq!((narrow.kernel, narrow.grid), ("matmul_narrow_mxfp4_q8_f32", [1, 192, 1]));
+    }
+
+    #[test]
+    fn floats_have_two_tiles() {
+        let wide = params(&[4096], 512).launch(DType::F16, H200);
+        assert_eq!((wide.kernel, wide.grid), ("matmul_wide_f16_f32", [8, 32, 1]));
+        let narrow = params(&[37], 512).launch(DType::F32, H200);
+        assert_eq!((narrow.kernel, narrow.grid), ("matmul_narrow_f32_f32", [16, 2, 1]));
+    }
+
+    #[test]
+    fn dot_products_need_more_waves() {
+        let device = MatmulDevice::new(40, "gfx1030");
+        assert_eq!(params(&[8192], 512).launch(DType::Q8_0, device).block, [512, 1, 1]);
+        assert_eq!(params(&[64], 32).launch(DType::Q8_0, device).block, [256, 1, 1]);
+        assert_eq!(params(&[8192], 512).launch(DType::F16, device).block, [256, 1, 1]);
+        assert!(MatmulDevice::new(48, "gfx1100").matrix_unit);
+    }
 }
