@@ -119,7 +119,7 @@ fn a_bad_batch_is_refused_and_the_executor_stays_usable() {
             (&[1], span(1, 0, &pages), &[0], width + 1),
             (&[], span(0, 0, &pages), &[], 0),
         ] {
-            let batch = Batch { ids, spans: &spans, output_rows };
+            let batch = Batch { ids, spans: &spans, output_rows, input: None };
             let error = executor.forward(&batch, &mut vec![0.0; room]).unwrap_err();
             assert!(matches!(error, BackendError::InvalidBatch(_)), "{name}: {error}");
         }
@@ -155,7 +155,7 @@ fn a_copied_page_holds_what_the_original_does() {
         let mut forward = |ids: &[u32], past_tokens, pages: &[PageId]| {
             let spans = [Span { tokens: 0..ids.len(), past_tokens, pages }];
             let mut out = vec![0.0; ids.len() * 4 * 64];
-            let batch = Batch { ids, spans: &spans, output_rows: &[] };
+            let batch = Batch { ids, spans: &spans, output_rows: &[], input: None };
             executor.forward(&batch, &mut out).unwrap();
             out
         };
@@ -164,7 +164,7 @@ fn a_copied_page_holds_what_the_original_does() {
         executor.copy_pages(&[(from[0], to[0])]).unwrap();
         let mut out = vec![0.0; 4 * 64];
         let spans = [Span { tokens: 0..1, past_tokens: 5, pages: &to }];
-        let batch = Batch { ids: &[6], spans: &spans, output_rows: &[] };
+        let batch = Batch { ids: &[6], spans: &spans, output_rows: &[], input: None };
         executor.forward(&batch, &mut out).unwrap();
         assert_eq!(out, original, "{kv}");
     }

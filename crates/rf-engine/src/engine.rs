@@ -251,7 +251,7 @@ impl Engine {
             .collect();
         let at = logits.len();
         logits.resize(at + output_rows.len() * self.model.config().vocab_size, 0.0);
-        let batch = Batch { ids: &ids, spans: &spans, output_rows: &output_rows };
+        let batch = Batch { ids: &ids, spans: &spans, output_rows: &output_rows, input: None };
         Ok(self.executor.forward(&batch, &mut logits[at..])?)
     }
 }

@@ -80,6 +80,8 @@ pub struct Batch<'a> {
     pub spans: &'a [Span<'a>],
     /// Rows (indices into `ids`) whose output is wanted, ascending.
     pub output_rows: &'a [usize],
+    /// What [`Op::Input`](crate::Op::Input) is: `[tokens, width]`. `None` for a graph without it.
+    pub input: Option<&'a [f32]>,
 }
 
 /// Consecutive tokens of one sequence.
@@ -228,6 +230,12 @@ impl Batch<'_> {
         {
             return invalid("output rows are not ascending rows of the batch".into());
         }
+        let floats = self.input.map(<[f32]>::len);
+        if floats != limits.input_width.map(|width| n * width) {
+            let due = limits.input_width.unwrap_or(0);
+            let given = floats.unwrap_or(0);
+            return invalid(format!("{given} values of input, {n} rows of {due} are due"));
+        }
         let mut next = 0;
         let mut written = Vec::with_capacity(self.spans.len());
         for span in self.spans {
@@ -261,8 +269,10 @@ impl Batch<'_> {
 /// What a program allows in a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchLimits {
-    /// Rows of the embedding table.
+    /// Rows of the embedding table; without one, ids mean nothing and any is allowed.
     pub vocab_size: usize,
+    /// Width of [`Op::Input`](crate::Op::Input), if the graph has it.
+    pub input_width: Option<usize>,
     /// See [`Program::max_batch_tokens`].
     pub max_batch_tokens: usize,
     /// See [`Program::max_output_rows`].
@@ -276,12 +286,19 @@ pub struct BatchLimits {
 impl BatchLimits {
     /// The limits of a program.
     pub fn new(program: &Program) -> Self {
-        let vocab_size = program.graph.ops().iter().find_map(|op| match op {
-            crate::Op::Embed { table, .. } => Some(program.weights[table.index()].rows()),
-            _ => None,
-        });
+        let (mut vocab_size, mut input_width) = (None, None);
+        for op in program.graph.ops() {
+            match op {
+                crate::Op::Embed { table, .. } => {
+                    vocab_size = Some(program.weights[table.index()].rows());
+                }
+                crate::Op::Input { out } => input_width = Some(program.graph.value(*out).width),
+                _ => {}
+            }
+        }
         Self {
-            vocab_size: vocab_size.unwrap_or(0),
+            vocab_size: vocab_size.unwrap_or(usize::MAX),
+            input_width,
             max_batch_tokens: program.max_batch_tokens,
             max_output_rows: program.max_output_rows,
             page_tokens: program.kv.page_tokens,

@@ -85,6 +85,12 @@ impl GraphBuilder {
         self.push(Op::Embed { table, scale, out }, out)
     }
 
+    /// [`Op::Input`].
+    pub fn input(&mut self, width: usize) -> ValueId {
+        let out = self.value(RowKind::Token, width);
+        self.push(Op::Input { out }, out)
+    }
+
     /// [`Op::RmsNorm`].
     pub fn rms_norm(&mut self, x: ValueId, weight: WeightId, eps: f32) -> ValueId {
         assert!(self.width(x).is_multiple_of(self.weights[weight.index()].columns()));

@@ -31,6 +31,7 @@ mod graph;
 mod op;
 mod plan;
 pub mod reference;
+mod split;
 mod weight;
 
 pub use backend::{
@@ -46,4 +47,5 @@ pub use op::{
 pub use plan::Plan;
 pub use reference::ReferenceBackend;
 pub use rf_quant::DType;
+pub use split::{Split, SplitError, split};
 pub use weight::{Weight, WeightBytes};

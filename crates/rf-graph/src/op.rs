@@ -37,6 +37,11 @@ pub enum Op {
         /// `[tokens, width]`.
         out: ValueId,
     },
+    /// `out` is what the caller hands in with the batch ([`Batch::input`](crate::Batch)).
+    Input {
+        /// `[tokens, width]`.
+        out: ValueId,
+    },
     /// `out = x / √(mean(x²) + eps) · weight`, over groups of `weight.len()` columns: the whole row,
     /// or each head when the weight is as long as a head.
     RmsNorm {
@@ -299,7 +304,7 @@ impl Op {
     /// Values that the op reads.
     pub fn inputs(&self) -> Vec<ValueId> {
         match self {
-            Self::Embed { .. } => vec![],
+            Self::Embed { .. } | Self::Input { .. } => vec![],
             Self::RmsNorm { x, .. }
             | Self::Rope { x, .. }
             | Self::Scale { x, .. }
@@ -323,6 +328,7 @@ impl Op {
             Self::KvAppend { .. } => vec![],
             Self::MatMul(m) => m.projections.iter().map(|p| p.out).collect(),
             Self::Embed { out, .. }
+            | Self::Input { out }
             | Self::RmsNorm { out, .. }
             | Self::Rope { out, .. }
             | Self::Attention { out, .. }
@@ -341,6 +347,7 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Embed { .. } => "embed",
+            Self::Input { .. } => "input",
             Self::RmsNorm { .. } => "rms_norm",
             Self::MatMul(m) => match m.prologue {
                 Prologue::Plain(_) => "matmul",

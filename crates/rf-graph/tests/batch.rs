@@ -12,6 +12,7 @@ const PAGES: [PageId; 4] = [PageId::new(0), PageId::new(1), PageId::new(2), Page
 
 const LIMITS: BatchLimits = BatchLimits {
     vocab_size: 10,
+    input_width: None,
     max_batch_tokens: 20,
     max_output_rows: 3,
     page_tokens: 16,
@@ -20,7 +21,7 @@ const LIMITS: BatchLimits = BatchLimits {
 
 /// What is wrong with a batch.
 fn complaint(ids: &[u32], spans: &[Span<'_>], output_rows: &[usize]) -> Option<String> {
-    match (Batch { ids, spans, output_rows }).check(&LIMITS) {
+    match (Batch { ids, spans, output_rows, input: None }).check(&LIMITS) {
         Ok(()) => None,
         Err(BackendError::InvalidBatch(what)) => Some(what),
         Err(other) => panic!("{other}"),
@@ -38,6 +39,21 @@ fn batches_at_the_limits_are_taken() {
     // Two sequences share a page that neither writes.
     let (a, b) = ([PAGES[0], PAGES[1]], [PAGES[0], PAGES[2]]);
     assert_eq!(complaint(&[1, 2], &[span(0..1, 16, &a), span(1..2, 20, &b)], &[1]), None);
+}
+
+#[test]
+fn input_comes_if_and_only_if_the_program_takes_it() {
+    let spans = [span(0..2, 0, &PAGES)];
+    let complaint = |input, input_width| {
+        let batch = Batch { ids: &[1, 2], spans: &spans, output_rows: &[], input };
+        batch.check(&BatchLimits { input_width, ..LIMITS }).err().map(|error| error.to_string())
+    };
+    let rows = [0.0; 6];
+    assert_eq!(complaint(Some(&rows), Some(3)), None);
+    for (input, width) in [(Some(&rows[..]), Some(4)), (None, Some(3)), (Some(&rows), None)] {
+        let complaint = complaint(input, width).unwrap();
+        assert!(complaint.contains("values of input"), "{complaint}");
+    }
 }
 
 #[test]
@@ -114,7 +130,9 @@ fn outputs(program: Program, ids: &[u32]) -> Vec<f32> {
     let mut executor = ReferenceBackend.compile(program, &mut |_| ()).unwrap();
     let mut out = vec![0.0; ids.len() * 8];
     let spans = [span(0..ids.len(), 0, &PAGES[..1])];
-    executor.forward(&Batch { ids, spans: &spans, output_rows: &[] }, &mut out).unwrap();
+    executor
+        .forward(&Batch { ids, spans: &spans, output_rows: &[], input: None }, &mut out)
+        .unwrap();
     out
 }
 
@@ -142,13 +160,15 @@ fn the_reference_refuses_bad_calls_and_stays_usable() {
         (&[1, 2], &good, 15),
         (&[1, 2], &good, 17),
     ] {
-        let batch = Batch { ids, spans, output_rows: &[] };
+        let batch = Batch { ids, spans, output_rows: &[], input: None };
         let error = executor.forward(&batch, &mut vec![0.0; room]).unwrap_err();
         assert!(matches!(error, BackendError::InvalidBatch(_)), "{error}");
     }
     let error = executor.copy_pages(&[(PAGES[0], PAGES[2])]).unwrap_err();
     assert!(matches!(error, BackendError::InvalidBatch(_)), "{error}");
-    executor.forward(&Batch { ids: &[1, 2], spans: &good, output_rows: &[] }, &mut out).unwrap();
+    executor
+        .forward(&Batch { ids: &[1, 2], spans: &good, output_rows: &[], input: None }, &mut out)
+        .unwrap();
     assert_eq!(out, expected);
 }
 
@@ -159,7 +179,9 @@ fn a_copied_page_holds_the_same_keys_and_values() {
         executor.copy_pages(copies).unwrap();
         let mut out = vec![0.0; ids.len() * 8];
         let spans = [span(0..ids.len(), past, pages)];
-        executor.forward(&Batch { ids, spans: &spans, output_rows: &[] }, &mut out).unwrap();
+        executor
+            .forward(&Batch { ids, spans: &spans, output_rows: &[], input: None }, &mut out)
+            .unwrap();
         out
     };
     forward(&[1, 2, 3], 0, &PAGES[..1], &[]);

@@ -14,6 +14,7 @@ use crate::team::Member;
 /// One op, ready to run.
 pub(super) enum Step {
     Embed { table: WeightId, scale: f32, out: ValueId },
+    Input { out: ValueId },
     RmsNorm { x: ValueId, weight: WeightId, eps: f32, out: ValueId },
     MatMul(MatMulStep),
     Rope { x: ValueId, rope: usize, out: ValueId },
@@ -62,6 +63,7 @@ impl Step {
         };
         Ok(match op.clone() {
             Op::Embed { table, scale, out } => Self::Embed { table, scale, out },
+            Op::Input { out } => Self::Input { out },
             Op::RmsNorm { x, weight, eps, out } => Self::RmsNorm { x, weight, eps, out },
             Op::MatMul(m) => Self::MatMul(MatMulStep::new(m, weights, tier)),
             Op::Rope { x, rope, out } => Self::Rope { x, rope: table(&rope), out },
@@ -138,6 +140,15 @@ impl Region<'_> {
                     for x in row {
                         *x *= scale;
                     }
+                });
+            }
+            Step::Input { out } => {
+                let out = self.rows(*out);
+                let x = self.batch.input.unwrap_or_default();
+                by_row(member, self.tokens(), |token| {
+                    // SAFETY: each row is one member's.
+                    let row = unsafe { out.row_mut(token, 0..out.width) };
+                    row.copy_from_slice(&x[token * out.width..][..out.width]);
                 });
             }
             Step::RmsNorm { x, weight, eps, out } => {

@@ -138,11 +138,23 @@ pub(super) fn schedule(page_tokens: usize, steps: &[&[(usize, usize)]]) -> Sched
         }
         let ids = (0..first).map(|_| numbers.below(VOCAB_SIZE) as u32).collect();
         let output_rows = (0..first).filter(|row| row % 3 != 1).collect();
-        CaseBatch { ids, spans, output_rows }
+        CaseBatch { ids, spans, output_rows, input: None }
     };
     let batches = steps.iter().map(&mut batch).collect();
     let kv = KvLayout { layers: Vec::new(), page_tokens, num_pages, dtype: KvType::F32 };
     Schedule { kv, batches }
+}
+
+impl Schedule {
+    /// With rows of normal numbers for [`Op::Input`](crate::Op::Input).
+    pub(super) fn with_input(mut self, width: usize) -> Self {
+        let mut numbers = Numbers::new("input");
+        for batch in &mut self.batches {
+            let len = batch.ids.len() * width;
+            batch.input = Some((0..len).map(|_| numbers.normal()).collect());
+        }
+        self
+    }
 }
 
 /// Batches of so many tokens, each a sequence of its own.

@@ -135,6 +135,7 @@ pub struct CaseBatch {
     /// Tokens, past tokens and pages of each span.
     spans: Vec<(Range<usize>, usize, Vec<PageId>)>,
     output_rows: Vec<usize>,
+    input: Option<Vec<f32>>,
 }
 
 impl CaseBatch {
@@ -149,7 +150,12 @@ impl CaseBatch {
                 pages,
             })
             .collect();
-        f(&Batch { ids: &self.ids, spans: &spans, output_rows: &self.output_rows })
+        f(&Batch {
+            ids: &self.ids,
+            spans: &spans,
+            output_rows: &self.output_rows,
+            input: self.input.as_deref(),
+        })
     }
 }
 

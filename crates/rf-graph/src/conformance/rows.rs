@@ -8,6 +8,7 @@ use crate::op::{Activation, RopeStyle};
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = embeddings();
+    cases.extend(handed_in());
     cases.extend(norms());
     cases.extend(rotations());
     cases.extend(element_wise());
@@ -29,6 +30,28 @@ fn embeddings() -> Vec<Case> {
         }
     }
     cases
+}
+
+/// Rows that come with the batch, as in the second part of a program that was split.
+fn handed_in() -> Vec<Case> {
+    let mut some_without_outputs = batches(&[4, 1, 5, 33]).with_input(100);
+    some_without_outputs.batches[0].output_rows.clear();
+    vec![
+        Case::new("input", Bound::Exact, batches(&[1, 5, 33]).with_input(96), |net| {
+            net.g.input(96)
+        }),
+        Case::new("input/select_rows", Bound::Exact, some_without_outputs, |net| {
+            let x = net.g.input(100);
+            net.g.select_rows(x)
+        }),
+        Case::new("input/then-ops", Bound::Float, batches(&[1, 5, 33]).with_input(64), |net| {
+            let x = net.g.input(64);
+            let (gains, square) = (net.gains(64), net.matrix(DType::F16, 64, 64));
+            let normed = net.g.rms_norm(x, gains, 1e-5);
+            let y = net.g.matmul(normed, square);
+            net.g.add(x, y)
+        }),
+    ]
 }
 
 fn norms() -> Vec<Case> {

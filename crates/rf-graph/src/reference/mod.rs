@@ -115,6 +115,10 @@ impl Run<'_> {
                 let x = rows.map(|v| v * scale).collect();
                 self.set(*out, x);
             }
+            Op::Input { out } => {
+                let x = self.batch.input.unwrap_or_default().to_vec();
+                self.set(*out, x);
+            }
             Op::RmsNorm { x, weight, eps, out } => {
                 let weight = weights[weight.index()].row_f32(0);
                 let y = rms_norm(self.get(*x), &weight, *eps);
