@@ -73,7 +73,7 @@ impl GpuBackend {
         let choice = objects.choice().clone();
         let sync = if options.spin { SyncMode::Spin } else { SyncMode::Sleep };
         let context = device.context_with(sync)?;
-        let gpu = Arc::new(Gpu::new(context, objects));
+        let gpu = Arc::new(Gpu::new(context, &objects));
         Ok(Self { gpu, choice, runtime, graphs: options.graphs })
     }
 

@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rf_graph::{
-    BackendError, Batch, BatchLimits, Executor, Graph, MemoryUse, Op, Plan, Program, Progress,
-    RowKind, ValueId,
+    BackendError, Batch, BatchLimits, Executor, Graph, MemoryUse, Plan, Program, Progress, RowKind,
+    ValueId,
 };
 use rf_hip::{DeviceBuffer, GraphExec, PinnedBuffer, Stream};
 use rf_kv::PageId;
@@ -282,6 +282,10 @@ impl GpuExecutor {
         let positions = batch.spans.iter().map(|s| s.past_tokens + s.tokens.len()).max();
         self.ropes.extend_to(&self.stream, positions.unwrap_or(0))?;
         self.step.upload(&self.stream, batch)?;
+        if let (Some(id), Some(rows)) = (self.facts.input(), batch.input) {
+            let first = self.plan.offset(id) * shape.tokens;
+            self.work.arena.copy_from_slice(&self.stream, first, rows)?;
+        }
         if shape.tokens <= DECODE_TOKENS {
             return self.run_decode(shape, out);
         }
@@ -296,9 +300,9 @@ fn bits_equal(a: &[f32], b: &[f32]) -> bool {
 
 /// The memory plan against what the device has free.
 fn check_memory(gpu: &Gpu, weights: usize, kv: usize, work: usize) -> Result<(), Error> {
-    let (free_bytes, _) = gpu.context().memory_info()?;
-    // What drivers keep for themselves: queues, code, staging.
+    /// What drivers keep for themselves: queues, code, staging.
     const RESERVE_BYTES: u64 = 64 << 20;
+    let (free_bytes, _) = gpu.context().memory_info()?;
     let needed_bytes = (weights + kv + work) as u64 + RESERVE_BYTES;
     tracing::debug!(weights, kv, work, free_bytes, "memory plan in bytes");
     if needed_bytes <= free_bytes {
@@ -323,8 +327,7 @@ impl Executor for GpuExecutor {
             RowKind::Output => batch.output_rows.len(),
         };
         if out.len() != rows * output.width {
-            let what =
-                format!("room for {} outputs, {rows} × {} are due", out.len(), output.width);
+            let what = format!("room for {} outputs, {rows} × {} are due", out.len(), output.width);
             return Err(BackendError::InvalidBatch(what));
         }
         Ok(self.run(batch, out)?)

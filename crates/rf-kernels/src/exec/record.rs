@@ -20,6 +20,8 @@ use products::is_float;
 /// What is known of a graph before any batch.
 pub(super) struct Facts {
     compute_units: usize,
+    /// Rows handed in with the batch.
+    input: Option<ValueId>,
     /// Columns times rows per token of the largest operand.
     operand_per_token: usize,
     /// Elements of all query heads, and key/value heads, of the largest attention.
@@ -37,6 +39,7 @@ impl Facts {
         let columns = |id: rf_graph::WeightId| weights[id.index()].columns();
         let mut facts = Self {
             compute_units: device.compute_units as usize,
+            input: None,
             operand_per_token: 32,
             attention_width: 1,
             attention_heads: 1,
@@ -46,6 +49,7 @@ impl Facts {
         };
         for (i, op) in graph.ops().iter().enumerate() {
             match op {
+                Op::Input { out } => facts.input = Some(*out),
                 Op::MatMul(m) => {
                     facts.operand_per_token =
                         facts.operand_per_token.max(columns(m.projections[0].weight));
@@ -69,6 +73,11 @@ impl Facts {
             }
         }
         facts
+    }
+
+    /// The value that [`Op::Input`] writes.
+    pub(super) fn input(&self) -> Option<ValueId> {
+        self.input
     }
 
     /// Elements of an operand of the largest batch, with spare rows.
@@ -98,7 +107,8 @@ fn fused_glu(graph: &Graph, weights: &[Weight], op: usize) -> Option<usize> {
     }
     let reader = only_reader(graph, a.out)?;
     let Op::MatMul(down) = &graph.ops()[reader] else { return None };
-    let reads_both = matches!(down.prologue, Prologue::Glu { gate, up, .. } if gate == a.out && up == b.out);
+    let reads_both =
+        matches!(down.prologue, Prologue::Glu { gate, up, .. } if gate == a.out && up == b.out);
     (reads_both && only_reader(graph, b.out) == Some(reader)).then_some(reader)
 }
 
@@ -142,7 +152,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn push<P: bytemuck::Pod + Send>(&mut self, launch: Launch, params: P) -> Result<(), Error> {
-        self.recording.push(&self.exec.gpu, self.op, launch, params)
+        self.recording.push(&self.exec.gpu, launch, params)
     }
 
     /// Address of a value.
@@ -263,6 +273,8 @@ impl<'a> Recorder<'a> {
                 self.expert_matmul(*x, *route, weights, *out)
             }
             Op::CombineExperts { x, route, out } => self.combine_experts(*x, *route, *out),
+            // Uploaded with the batch.
+            Op::Input { .. } => Ok(()),
             other => Err(Error::Unsupported { what: other.name().into() }),
         }
     }

@@ -51,7 +51,10 @@ impl StepMemory {
         max_pages: usize,
     ) -> Result<Self, Error> {
         let len = 7 * max_tokens + max_outputs + max_pages;
-        Ok(Self { device: DeviceBuffer::new(context, len)?, host: PinnedBuffer::new(context, len)? })
+        Ok(Self {
+            device: DeviceBuffer::new(context, len)?,
+            host: PinnedBuffer::new(context, len)?,
+        })
     }
 
     pub(super) fn bytes(&self) -> usize {

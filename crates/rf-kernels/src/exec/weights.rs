@@ -57,7 +57,8 @@ impl WeightPlan {
                 return Err(Error::Unsupported { what });
             };
             for (i, id) in ids.iter().enumerate() {
-                forms[id.index()] = Some((Form::Matrix { layout, base: bytes, first_row: i * rows }, 0));
+                forms[id.index()] =
+                    Some((Form::Matrix { layout, base: bytes, first_row: i * rows }, 0));
             }
             bytes += layout.bytes();
             Ok(())
@@ -75,7 +76,8 @@ impl WeightPlan {
         let forms = forms.into_iter().zip(weights).map(|(form, weight)| {
             form.unwrap_or_else(|| {
                 let at = bytes;
-                bytes += (weight.rows() * weight.columns() * size_of::<f32>()).next_multiple_of(256);
+                bytes +=
+                    (weight.rows() * weight.columns() * size_of::<f32>()).next_multiple_of(256);
                 (Form::Vector, at)
             })
         });

@@ -24,7 +24,7 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    pub(crate) fn new(context: Context, objects: CodeObjects) -> Self {
+    pub(crate) fn new(context: Context, objects: &CodeObjects) -> Self {
         let units = objects.units().iter().map(|unit| (unit.clone(), Mutex::new(None))).collect();
         Self { context, units, functions: Mutex::default() }
     }
@@ -73,8 +73,6 @@ struct Recorded {
     function: Function,
     config: LaunchConfig,
     params: Box<dyn Params>,
-    /// Which op of the graph it is part of.
-    op: usize,
 }
 
 /// Parameters of any kernel.
@@ -91,11 +89,10 @@ impl<P: Pod + Send> Params for P {
 }
 
 impl Recording {
-    /// Adds a launch on behalf of op number `op`.
+    /// Adds a launch.
     pub(crate) fn push<P: Pod + Send>(
         &mut self,
         gpu: &Gpu,
-        op: usize,
         launch: Launch,
         params: P,
     ) -> Result<(), Error> {
@@ -108,7 +105,7 @@ impl Recording {
             function.set_max_dynamic_lds_bytes(lds_bytes)?;
         }
         let config = LaunchConfig { grid, block, lds_bytes };
-        self.launches.push(Recorded { function, config, params: Box::new(params), op });
+        self.launches.push(Recorded { function, config, params: Box::new(params) });
         Ok(())
     }
 
@@ -116,19 +113,6 @@ impl Recording {
     pub(crate) fn queue(&self, stream: &Stream) -> Result<(), Error> {
         for launch in &self.launches {
             launch.params.queue(stream, launch)?;
-        }
-        Ok(())
-    }
-
-    /// Queues one launch after the other, calling `between` with the op and the kernel of each.
-    pub(crate) fn queue_each(
-        &self,
-        stream: &Stream,
-        mut between: impl FnMut(usize, &str) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        for launch in &self.launches {
-            launch.params.queue(stream, launch)?;
-            between(launch.op, launch.function.name())?;
         }
         Ok(())
     }

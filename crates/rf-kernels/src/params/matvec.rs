@@ -120,9 +120,27 @@ impl MatvecParams {
 /// `MATVEC_ROWS` of `rf/matvec.h`, and its counterpart of `rf/matvec_float.h`.
 fn rows_per_wave(dtype: DType, columns: u32) -> u32 {
     match dtype {
-        DType::F32 | DType::F16 | DType::Bf16 => if columns <= 4 { 4 } else { 2 },
-        DType::Mxfp6E3M2 => if columns <= 2 { 2 } else { 1 },
-        _ => if columns <= 2 { 4 } else { 2 },
+        DType::F32 | DType::F16 | DType::Bf16 => {
+            if columns <= 4 {
+                4
+            } else {
+                2
+            }
+        }
+        DType::Mxfp6E3M2 => {
+            if columns <= 2 {
+                2
+            } else {
+                1
+            }
+        }
+        _ => {
+            if columns <= 2 {
+                4
+            } else {
+                2
+            }
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use rf_graph::{Attention, DType, Op, ValueId};
 
-use super::super::{DECODE_TOKENS, Facts};
+use super::super::Facts;
 use super::Recorder;
 use super::products::is_float;
 use crate::error::Error;
+use crate::params::{Activations, AttentionParams, Operand};
 
 /// Tokens times splits for which there is room for partial results.
 const MAX_PARTIALS: usize = 1024;
@@ -24,8 +25,48 @@ impl Facts {
 
 impl Recorder<'_> {
     /// [`Op::Attention`].
-    pub(super) fn attention(&mut self, q: ValueId, a: &Attention, out: ValueId) -> Result<(), Error> {
-        let _ = (q, a, out);
-        Err(Error::Unsupported { what: "attention".into() })
+    pub(super) fn attention(
+        &mut self,
+        q: ValueId,
+        a: &Attention,
+        out: ValueId,
+    ) -> Result<(), Error> {
+        let facts = &self.exec.facts;
+        let reader = facts.reader_of[self.op].filter(|_| a.head_dim.is_multiple_of(32));
+        let mut operand = Operand { q8: Activations::default(), f32: self.at(out) };
+        if let Some(reader) = reader
+            && let Op::MatMul(m) = &self.exec.graph.ops()[reader]
+        {
+            let dtypes: Vec<DType> =
+                m.projections.iter().map(|p| self.exec.weights.place(p.weight).dtype).collect();
+            if dtypes.iter().any(|dtype| !is_float(*dtype)) {
+                operand.q8 = self.next_q8();
+                if !dtypes.iter().any(|dtype| is_float(*dtype)) {
+                    operand.f32 = 0;
+                }
+                self.ready = Some((reader, operand));
+            }
+        }
+        let most_splits = (MAX_PARTIALS / self.shape.tokens.max(1)).max(1);
+        let partials = self.exec.work.partials.address();
+        let params = AttentionParams {
+            batch: self.batch,
+            cache: self.exec.kv.layer(a.layer),
+            q: self.at(q),
+            sinks: a.sinks.map_or(0, |sinks| self.exec.weights.vector(sinks)),
+            out: operand,
+            partials,
+            statistics: partials + 4 * (MAX_PARTIALS * self.exec.facts.attention_width) as u64,
+            arrivals: self.exec.work.arrivals.address(),
+            scale: a.scale,
+            softcap: a.softcap.unwrap_or(0.0),
+            window: a.window.map_or(0, |window| window as u32),
+            num_heads: a.num_heads as u32,
+            splits: 1,
+            short_span: u32::MAX,
+        };
+        let seen = a.window.map_or(self.shape.context, |window| window.min(self.shape.context));
+        let params = params.with_splits(seen, self.exec.facts.compute_units, most_splits);
+        self.push(params.decode_launch(), params)
     }
 }

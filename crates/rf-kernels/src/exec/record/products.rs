@@ -5,8 +5,8 @@ use rf_graph::{DType, MatMul, Op, Prologue, ValueId, WeightId};
 use super::{Recorder, Wants, activation_number};
 use crate::error::Error;
 use crate::params::{
-    Activations, MatvecGluParams, MatvecParams, Operand,
-    Projection, QuantizeParams,
+    Activations, CombineExpertsParams, MatvecGluParams, MatvecParams, Operand, Projection,
+    QuantizeParams, RouteParams,
 };
 
 /// Rows up to which a product is a matrix-vector one.
@@ -84,16 +84,26 @@ impl Recorder<'_> {
                     tokens,
                     ..MatvecParams::default()
                 };
-                self.push(params.launch(&group.iter().map(|p| p.dtype).collect::<Vec<_>>()), params)?;
+                self.push(
+                    params.launch(&group.iter().map(|p| p.dtype).collect::<Vec<_>>()),
+                    params,
+                )?;
             } else {
                 for first in (0..tokens).step_by(8) {
                     let count = (tokens - first).min(8);
-                    let at = |address: u64, bytes: u64| if address == 0 { 0 } else { address + u64::from(first) * bytes };
+                    let at = |address: u64, bytes: u64| {
+                        if address == 0 { 0 } else { address + u64::from(first) * bytes }
+                    };
                     let mut projections = projections;
-                    for p in &mut projections { p.out = at(p.out, 4 * u64::from(p.rows)); }
+                    for p in &mut projections {
+                        p.out = at(p.out, 4 * u64::from(p.rows));
+                    }
                     let params = MatvecParams {
                         projections,
-                        x_q8: Activations { q: at(operand.q8.q, columns.into()), meta: at(operand.q8.meta, u64::from(columns) / 4) },
+                        x_q8: Activations {
+                            q: at(operand.q8.q, columns.into()),
+                            meta: at(operand.q8.meta, u64::from(columns) / 4),
+                        },
                         x_f32: at(operand.f32, 4 * u64::from(columns)),
                         residual: at(residual, 4 * u64::from(projections[0].rows)),
                         num_projections,
@@ -101,7 +111,10 @@ impl Recorder<'_> {
                         tokens: count,
                         ..MatvecParams::default()
                     };
-                    self.push(params.launch(&group.iter().map(|p| p.dtype).collect::<Vec<_>>()), params)?;
+                    self.push(
+                        params.launch(&group.iter().map(|p| p.dtype).collect::<Vec<_>>()),
+                        params,
+                    )?;
                 }
             }
         }
@@ -116,11 +129,8 @@ impl Recorder<'_> {
         reader: usize,
         columns: usize,
     ) -> Result<(), Error> {
-        let Op::MatMul(MatMul {
-            prologue: Prologue::Glu { activation, .. },
-            projections,
-            ..
-        }) = &self.exec.graph.ops()[reader]
+        let Op::MatMul(MatMul { prologue: Prologue::Glu { activation, .. }, projections, .. }) =
+            &self.exec.graph.ops()[reader]
         else {
             return Ok(());
         };
@@ -197,11 +207,41 @@ impl Recorder<'_> {
         self.push(params.launch(&[first.dtype]), params)
     }
 
-    pub(super) fn route(&mut self, _: ValueId, _: usize, _: ValueId) -> Result<(), Error> {
-        Err(Error::Unsupported { what: "route".into() })
+    /// [`Op::Route`].
+    pub(super) fn route(
+        &mut self,
+        logits: ValueId,
+        used: usize,
+        out: ValueId,
+    ) -> Result<(), Error> {
+        let params = RouteParams {
+            logits: self.at(logits),
+            out: self.at(out),
+            experts: self.width(logits) as u32,
+            used: used as u32,
+            tokens: self.rows(logits) as u32,
+            reserved: 0,
+        };
+        self.push(params.launch(), params)
     }
-    pub(super) fn combine_experts(&mut self, _: ValueId, _: ValueId, _: ValueId) -> Result<(), Error> {
-        Err(Error::Unsupported { what: "combine".into() })
+
+    /// [`Op::CombineExperts`].
+    pub(super) fn combine_experts(
+        &mut self,
+        x: ValueId,
+        route: ValueId,
+        out: ValueId,
+    ) -> Result<(), Error> {
+        let params = CombineExpertsParams {
+            x: self.at(x),
+            route: self.at(route),
+            out: self.at(out),
+            columns: self.width(out) as u32,
+            used: (self.width(route) / 2) as u32,
+            tokens: self.rows(out) as u32,
+            reserved: 0,
+        };
+        self.push(params.launch(), params)
     }
 }
 
