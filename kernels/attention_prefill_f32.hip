@@ -9,6 +9,6 @@ using namespace rf;
         attention_prefill<RF_KV_F32, DIM, WAVES, KEYS>(p);                                                             \
     }
 
-PREFILL(attention_prefill_f32_d64, 64, 4, 32)
+PREFILL(attention_prefill_f32_d64, 64, 2, 16)
 PREFILL(attention_prefill_f32_d128, 128, 4, 16)
 PREFILL(attention_prefill_f32_d256, 256, 1, 16)

@@ -10,6 +10,6 @@ using namespace rf;
     }
 
 PREFILL(attention_prefill_q8_0_d64, 64, 4, 64)
-PREFILL(attention_prefill_q8_0_d96, 96, 4, 64)
+PREFILL(attention_prefill_q8_0_d96, 96, 3, 32)
 PREFILL(attention_prefill_q8_0_d128, 128, 4, 32)
 PREFILL(attention_prefill_q8_0_d256, 256, 2, 16)

@@ -25,8 +25,13 @@ constexpr float WEIGHT_SHIFT = 10.0f;
 // Queries are scaled such that the largest of a row has this exponent: their low parts are well within f16 then.
 constexpr u32 QUERY_EXPONENT = 12;
 
-// Keeps the compiler from moving loads up across this: it would take everything into registers at once.
-RF_DEVICE void keep_order() { asm volatile("" ::: "memory"); }
+// Keeps the compiler from moving anything across this: it would take everything into registers at once.
+RF_DEVICE void keep_order() {
+    asm volatile("" ::: "memory");
+#if RF_AMD
+    __builtin_amdgcn_sched_barrier(0);
+#endif
+}
 
 // A tile of queries in a batch; of every span the last one comes first.
 struct QueryTile {
@@ -65,6 +70,10 @@ struct PrefillTile {
     static constexpr u32 CHUNKS = DIM / KV_CHUNK, COUNT = KEYS * CHUNKS / THREADS;
     static_assert(KEYS * CHUNKS % THREADS == 0 && COUNT % 2 == 0 && DIM % KV_GROUP == 0);
     static constexpr u32 GROUPS = DIM / KV_GROUP;
+    // Whether registers can hold the next tile while there is work on one.
+    static constexpr bool AHEAD = DIM <= 128 && TYPE != RF_KV_F32;
+    static constexpr u32 HELD = AHEAD ? COUNT : 2;
+    static_assert(COUNT % HELD == 0);
 
     // Rows by key; or, for values where the engine wants it, by element: eight elements of KEYS keys and four banks
     // of shift, then as much again, so that neither reads nor writes meet in a bank.
@@ -75,9 +84,10 @@ struct PrefillTile {
     static constexpr u32 ELEMENTS =
         Engine::COLUMNS_TRANSPOSED && TRANSPOSED_ELEMENTS > KEYS * STRIDE ? TRANSPOSED_ELEMENTS : KEYS * STRIDE;
 
+    // One part of a tile as it is in memory: chunks FIRST … FIRST + HELD − 1 of this thread's.
     struct Raw {
-        typename Row::Raw raw[COUNT];
-        u16 scale[COUNT];
+        typename Row::Raw raw[HELD];
+        u16 scale[HELD];
     };
 
     const RfAttentionParams &p;
@@ -90,23 +100,33 @@ struct PrefillTile {
     RF_DEVICE_MEMBER static u32 chunk(u32 i) { return (i / 2 * THREADS + thread_x()) % CHUNKS; }
     RF_DEVICE_MEMBER static u32 key(u32 i) { return pair(i) * 2 + i % 2; }
 
+    // `first_key` is even: the keys of a pair are in one page.
     template <KvHalf HALF>
-    RF_DEVICE_MEMBER void fetch(Raw &r, u32 first_key, u32 last_key) const {
+    RF_DEVICE_MEMBER void fetch(Raw &r, u32 first_key, u32 last_key, u32 first = 0) const {
 #pragma unroll
-        for (u32 i = 0; i < COUNT; i++) {
-            u32 position = first_key + key(i);
+        for (u32 i = 0; i < HELD; i += 2) {
             // What is behind the last key is given no weight, but has to be a number.
+            u32 position = first_key + key(first + i), c = chunk(first + i) < chunks ? chunk(first + i) : 0;
             position = position < last_key ? position : last_key;
+            u32 slot = kv_slot(p.cache, position), next = position < last_key ? slot + 1 : slot;
             auto head = KvHead<TYPE>::template in_page<HALF>(p.cache, kv_page_of(p.cache, table, position), kv_head);
-            u32 slot = kv_slot(p.cache, position), c = chunk(i) < chunks ? chunk(i) : 0;
             r.raw[i] = head.fetch(slot, c);
-            if constexpr (Row::SCALED) r.scale[i] = head.fetch_scale(slot, c);
+            r.raw[i + 1] = head.fetch(next, c);
+            if constexpr (Row::SCALED) {
+                r.scale[i] = head.fetch_scale(slot, c);
+                r.scale[i + 1] = head.fetch_scale(next, c);
+            }
         }
     }
 
-    RF_DEVICE_MEMBER typename Row::Values values(const Raw &r, u32 i) const {
-        auto v = Row::values(r.raw[i]);
-        return chunk(i) < chunks ? v : v - v;
+    // Zero in the chunks behind the head.
+    RF_DEVICE_MEMBER typename Row::Values values(const Raw &r, u32 i, u32 first) const {
+        typedef u32 Words __attribute__((ext_vector_type(sizeof(typename Row::Raw) / 4)));
+        Words words = __builtin_bit_cast(Words, r.raw[i]);
+        bool inside = chunk(first + i) < chunks;
+#pragma unroll
+        for (u32 j = 0; j < sizeof(words) / 4; j++) words[j] = inside ? words[j] : 0;
+        return Row::values(__builtin_bit_cast(typename Row::Raw, words));
     }
 
     RF_DEVICE_MEMBER static void store_row(Element *row, typename Row::Values v) {
@@ -120,40 +140,60 @@ struct PrefillTile {
     }
 
     // Those of q8_0, [group][key] in the order in which the engine has keys.
-    RF_DEVICE_MEMBER void store_scales(const Raw &r, float *scales) const {
+    RF_DEVICE_MEMBER void store_scales(const Raw &r, float *scales, u32 first) const {
         if constexpr (Row::SCALED) {
 #pragma unroll
-            for (u32 i = 0; i < COUNT; i++) {
-                if (chunk(i) % (KV_GROUP / KV_CHUNK) != 0) continue;
-                u32 slot = key(i) / TILE * TILE + Engine::y_slot(key(i) % TILE);
-                scales[chunk(i) / (KV_GROUP / KV_CHUNK) * KEYS + slot] = f16_value(r.scale[i]);
+            for (u32 i = 0; i < HELD; i++) {
+                if (chunk(first + i) % (KV_GROUP / KV_CHUNK) != 0) continue;
+                u32 slot = key(first + i) / TILE * TILE + Engine::y_slot(key(first + i) % TILE);
+                scales[chunk(first + i) / (KV_GROUP / KV_CHUNK) * KEYS + slot] = f16_value(r.scale[i]);
             }
         }
     }
 
     // Rows by key.
-    RF_DEVICE_MEMBER void store_keys(const Raw &r, Element *tile, float *scales) const {
+    RF_DEVICE_MEMBER void store_keys(const Raw &r, Element *tile, float *scales, u32 first = 0) const {
 #pragma unroll
-        for (u32 i = 0; i < COUNT; i++) {
-            store_row(tile + key(i) * STRIDE + chunk(i) * KV_CHUNK, values(r, i));
+        for (u32 i = 0; i < HELD; i++) {
+            store_row(tile + key(first + i) * STRIDE + chunk(first + i) * KV_CHUNK, values(r, i, first));
         }
-        store_scales(r, scales);
+        store_scales(r, scales, first);
     }
 
-    RF_DEVICE_MEMBER void store_values(const Raw &r, Element *tile, float *scales) const {
-        store_scales(r, scales);
+    RF_DEVICE_MEMBER void store_values(const Raw &r, Element *tile, float *scales, u32 first = 0) const {
+        store_scales(r, scales, first);
 #pragma unroll
-        for (u32 i = 0; i < COUNT; i += 2) {
-            typename Row::Values v[2] = {values(r, i), values(r, i + 1)};
+        for (u32 i = 0; i < HELD; i += 2) {
+            typename Row::Values v[2] = {values(r, i, first), values(r, i + 1, first)};
             if constexpr (Engine::COLUMNS_TRANSPOSED) {
-                Element *to = tile + transposed(chunk(i) * KV_CHUNK) + key(i);
+                Element *to = tile + transposed(chunk(first + i) * KV_CHUNK) + key(first + i);
                 for (u32 j = 0; j < KV_CHUNK; j++) {
                     *reinterpret_cast<f16x2 *>(to + j * TRANSPOSED_STRIDE) = f16x2{v[0][j], v[1][j]};
                 }
             } else {
 #pragma unroll
-                for (u32 j = 0; j < 2; j++) store_row(tile + key(i + j) * STRIDE + chunk(i) * KV_CHUNK, v[j]);
+                for (u32 j = 0; j < 2; j++) store_row(tile + key(first + i + j) * STRIDE + chunk(first + i) * KV_CHUNK, v[j]);
             }
+        }
+    }
+
+    // From memory to LDS at once, part by part.
+    RF_DEVICE_MEMBER void copy_keys(Element *tile, float *scales, u32 first_key, u32 last_key) const {
+#pragma unroll
+        for (u32 first = 0; first < COUNT; first += HELD) {
+            keep_order();
+            Raw r;
+            fetch<KvHalf::Key>(r, first_key, last_key, first);
+            store_keys(r, tile, scales, first);
+        }
+    }
+    RF_DEVICE_MEMBER void copy_values(Element *tile, float *scales, u32 first_key, u32 last_key) const {
+#pragma unroll
+        for (u32 first = 0; first < COUNT; first += HELD) {
+            keep_order();
+            Raw r;
+            fetch<KvHalf::Value>(r, first_key, last_key, first);
+            store_values(r, tile, scales, first);
         }
     }
 
@@ -332,7 +372,7 @@ struct PrefillWave {
                                       const float (&rescale)[ROWS], u32 first, u32 last) {
 #pragma unroll
         for (u32 d = first; d < last; d++) {
-            keep_order();
+            if (d % 2 == 0 || DIM > 128) keep_order();
             Accumulator sum = Engine::zero();
 #pragma unroll
             for (u32 i = 0; i < KEY_TILES; i++) {
@@ -442,16 +482,20 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
     u32 group = p.num_heads / p.cache.num_kv_heads;
     Tile t = {p, p.batch.pages + tile.span.first_page, head / group, p.cache.head_dim / KV_CHUNK};
     typename Tile::Raw raw;
-    u32 key = first_seen(p, first_position);
-    t.template fetch<KvHalf::Key>(raw, key, last_position);
+    u32 key = first_seen(p, first_position) & ~1u;
+    if constexpr (Tile::AHEAD) t.template fetch<KvHalf::Key>(raw, key, last_position);
     for (; key <= last_position; key += KEYS) {
         u32 last_key = key + KEYS - 1;
         bool concerned = own_tokens > 0 && key <= own_last && last_key >= first_seen(p, own_position);
         bool all_seen = last_key <= own_position && key >= first_seen(p, own_last);
 
         barrier();
-        t.store_keys(raw, kv, scales);
-        t.template fetch<KvHalf::Value>(raw, key, last_position);
+        if constexpr (Tile::AHEAD) {
+            t.store_keys(raw, kv, scales);
+            t.template fetch<KvHalf::Value>(raw, key, last_position);
+        } else {
+            t.copy_keys(kv, scales, key, last_position);
+        }
         barrier();
         typename Wave::Accumulator s[Wave::KEY_TILES];
         float rescale[Wave::ROWS];
@@ -461,8 +505,12 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         }
 
         barrier();
-        t.store_values(raw, kv, scales);
-        if (key + KEYS <= last_position) t.template fetch<KvHalf::Key>(raw, key + KEYS, last_position);
+        if constexpr (Tile::AHEAD) {
+            t.store_values(raw, kv, scales);
+            if (key + KEYS <= last_position) t.template fetch<KvHalf::Key>(raw, key + KEYS, last_position);
+        } else {
+            t.copy_values(kv, scales, key, last_position);
+        }
         barrier();
         if (concerned) w.add_values(kv, scales, s, rescale);
     }

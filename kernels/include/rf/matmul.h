@@ -13,6 +13,7 @@
 // 3 · 2^22 and no scale has more than 22 significant bits; out = fma(t, d, out).
 #pragma once
 
+#include "rf/copy_async.h"
 #include "rf/formats.h"
 #include "rf/matmul_tile.h"
 #include "rf/mma_i8.h"
@@ -39,15 +40,16 @@ struct MatmulShape {
     static_assert(BLOCKS % K_WAVES == 0 && 8 % BLOCKS == 0);
 };
 
-// More than 64 tokens, 33 … 64, up to 32. Without a matrix unit twice the waves of half the sums.
+// More than 64 tokens, 33 … 64, up to 32. Without a matrix unit waves have half the sums.
 #if RF_MATRIX_UNIT
 using MatmulWide = MatmulShape<64, 32, 2, 4, 1, 2>;
 using MatmulMiddle = MatmulShape<64, 32, 1, 2, 4, 4>;
+using MatmulNarrow = MatmulShape<32, 32, 1, 1, 8, 8>;
 #else
 using MatmulWide = MatmulShape<64, 16, 2, 8, 1, 4>;
 using MatmulMiddle = MatmulShape<64, 16, 1, 4, 4, 8>;
+using MatmulNarrow = MatmulShape<32, 16, 1, 2, 4, 8>;
 #endif
-using MatmulNarrow = MatmulShape<32, 32, 1, 1, 8, 8>;
 
 // One stage in LDS.
 template <typename F, typename Shape>
@@ -84,6 +86,8 @@ struct Matmul {
     static constexpr u32 BUFFERS = RF_MATMUL_BUFFERS == 2 && 2 * sizeof(Stage) <= 48 * 1024 ? 2 : 1;
     // Whether the next stage is fetched before this one is multiplied. Without matrix unit all registers have sums.
     static constexpr bool AHEAD = RF_MATRIX_UNIT && !(F::MINIMA && F::HALVES);
+    // Whether activations go to LDS on their own. Q2_K needs their sums by halves.
+    static constexpr bool ASYNC = COPY_ASYNC && AHEAD && BUFFERS == 2;
     static constexpr u32 ACC_FLOATS = Shape::ROW_TILES * Shape::TOKEN_TILES * LANE_SUMS;
     static constexpr u32 PARTS_BYTES = parts_bytes<Shape>(ACC_FLOATS);
     static constexpr u32 STAGE_BYTES = BUFFERS * sizeof(Stage);
@@ -99,7 +103,8 @@ struct Matmul {
     u32 blocks;
     u32 last_row, last_token; // of this tile that exist
 
-    RF_DEVICE_MEMBER Fetch fetch(u32 stage) const {
+    // `to` is where the stage will be stored.
+    RF_DEVICE_MEMBER Fetch fetch(u32 stage, Stage &to) const {
         Fetch f;
         u32 thread = thread_x();
         u32 block = stage * Shape::BLOCKS + thread % Shape::BLOCKS;
@@ -115,8 +120,17 @@ struct Matmul {
         for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
             u32 token = thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
             token = token < last_token ? token : last_token;
-            f.tokens[i][0] = at<u32x4>(q, token * 2 * blocks + block);
-            f.tokens[i][1] = at<u32x4>(q, (token * 2 + 1) * blocks + block);
+#pragma unroll
+            for (u32 h = 0; h < 2; h++) {
+                u32 piece = (token * 2 + h) * blocks + block;
+                if constexpr (ASYNC) {
+                    u32 place = (thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS)) * HALF_BLOCK_BYTES;
+                    copy_async_16(to.tokens[thread % Shape::BLOCKS + h * Shape::BLOCKS] + place,
+                                  q + piece * HALF_BLOCK_BYTES);
+                } else {
+                    f.tokens[i][h] = at<u32x4>(q, piece);
+                }
+            }
             f.meta[i] = at<f32x2>(meta, token * blocks + block);
             // Blocks after the last one count for nothing.
             f.meta[i] = exists ? f.meta[i] : f32x2{0.0f, 0.0f};
@@ -152,7 +166,9 @@ struct Matmul {
             stage.d[block][slot] = f.meta[i][0];
             #pragma unroll
             for (u32 h = 0; h < 2; h++) {
-                *(u32x4 *)(stage.tokens[block + h * Shape::BLOCKS] + token * HALF_BLOCK_BYTES) = f.tokens[i][h];
+                if constexpr (!ASYNC) {
+                    *(u32x4 *)(stage.tokens[block + h * Shape::BLOCKS] + token * HALF_BLOCK_BYTES) = f.tokens[i][h];
+                }
                 if constexpr (F::MINIMA && F::HALVES) {
                     i32 sum = 0;
                     #pragma unroll
@@ -174,7 +190,7 @@ struct Matmul {
         typename Int8Tile::Tokens q;
         float d[LANE_TOKENS], sum[LANE_TOKENS];
     };
-    static constexpr bool KEEP_SUMS = F::MINIMA && !F::HALVES;
+    static constexpr bool KEEP_SUMS = F::MINIMA && !F::HALVES && RF_MATRIX_UNIT;
 
     RF_DEVICE_MEMBER static TokenTile load_tokens(const Stage &stage, u32 block, u32 first) {
         TokenTile tile;
@@ -191,7 +207,7 @@ struct Matmul {
 
     // The same of the rows of one tile; bias = −SUM_BIAS · scale[0].
     struct RowFactors {
-        float scale[Stage::HALVES][LANE_ROWS], minimum[Stage::HALVES][LANE_ROWS], bias[LANE_ROWS];
+        float scale[Stage::HALVES][LANE_ROWS], bias[LANE_ROWS], minimum[LANE_ROWS];
     };
 
     // Adds one block of a stage to what a wave has.
@@ -220,7 +236,7 @@ struct Matmul {
 #pragma unroll
                 for (u32 i = 0; i < LANE_ROWS; i++) {
                     factors.scale[h][i] = stage.scale[block][h][slot + i];
-                    if constexpr (F::MINIMA) factors.minimum[h][i] = stage.minimum[block][h][slot + i];
+                    if constexpr (KEEP_SUMS) factors.minimum[i] = stage.minimum[block][h][slot + i];
                 }
             }
 #pragma unroll
@@ -234,13 +250,15 @@ struct Matmul {
                 }
                 float *out = acc + (r * Shape::TOKEN_TILES + t) * LANE_SUMS;
                 add_block(rows, factors, tiles[t], start, out);
-                if constexpr (F::MINIMA && F::HALVES) {
+                if constexpr (F::MINIMA && !KEEP_SUMS) {
+                    schedule_fence();
                     forget_memory();
 #pragma unroll
-                    for (u32 n = 0; n < 2 * LANE_SUMS; n++) {
+                    for (u32 n = 0; n < Stage::HALVES * LANE_SUMS; n++) {
                         u32 h = n / LANE_SUMS, i = n / LANE_TOKENS % LANE_ROWS, j = n % LANE_TOKENS;
                         float sum = stage.sum[block][h][first_token + Int8Tile::token_base() + j];
-                        out[n % LANE_SUMS] = fma(factors.minimum[h][i], sum, out[n % LANE_SUMS]);
+                        float minimum = stage.minimum[block][h][slot + i];
+                        out[n % LANE_SUMS] = fma_pairable(n, minimum, sum, out[n % LANE_SUMS]);
                     }
                 }
                 schedule_fence();
@@ -270,7 +288,7 @@ struct Matmul {
             for (u32 n = 0; n < LANE_SUMS; n++) last[n] = biased(last_sums[n]) - SUM_BIAS;
             schedule_fence();
 #pragma unroll
-            for (u32 n = 0; n < LANE_SUMS; n++) part[n] = fma(last[n], factors.scale[1][n / LANE_TOKENS], part[n]);
+            for (u32 n = 0; n < LANE_SUMS; n++) part[n] = fma_pairable(n, factors.scale[1][n / LANE_TOKENS], last[n], part[n]);
         } else {
             Int8Tile::Sums from = start;
             if constexpr (F::PARTS == 2) {
@@ -290,9 +308,16 @@ struct Matmul {
         if constexpr (KEEP_SUMS) {
 #pragma unroll
             for (u32 n = 0; n < LANE_SUMS; n++) {
-                out[n] = fma(factors.minimum[0][n / LANE_TOKENS], tokens.sum[n % LANE_TOKENS], out[n]);
+                float minimum = factors.minimum[n / LANE_TOKENS], sum = tokens.sum[n % LANE_TOKENS];
+                out[n] = fma_pairable(n, minimum, sum, out[n]);
             }
         }
+    }
+
+    // shared · own + addend, number n of a row of such. A pair of them may not have the same register as the same
+    // operand on RDNA3, hence the order.
+    RF_DEVICE_MEMBER static float fma_pairable(u32 n, float shared, float own, float addend) {
+        return n % 2 ? fma(shared, own, addend) : fma(own, shared, addend);
     }
 
     RF_DEVICE_MEMBER static float biased(i32 sum) { return __builtin_bit_cast(float, sum); }
@@ -321,21 +346,25 @@ struct Matmul {
         u32 num_stages = (self.blocks + Shape::BLOCKS - 1) / Shape::BLOCKS;
         // A loop that the compiler does not dissolve, or it would unpack while it multiplies: too many registers.
         u32 blocks_per_wave = opaque_uniform(Shape::BLOCKS / Shape::K_WAVES);
-        Fetch next = self.fetch(0);
-        store(next, stages[0]);
+        store(self.fetch(0, stages[0]), stages[0]);
+        if constexpr (ASYNC) copy_async_wait();
         barrier();
-        #pragma unroll 1
+#pragma unroll 1
         for (u32 s = 0; s < num_stages; s++) {
             bool more = s + 1 < num_stages;
-            if (AHEAD && more) next = self.fetch(s + 1);
             const Stage &stage = stages[BUFFERS == 2 ? s % 2 : 0];
-            #pragma unroll 1
+            Stage &other = stages[BUFFERS == 2 ? (s + 1) % 2 : 0];
+            Fetch next;
+            if (AHEAD && more) next = self.fetch(s + 1, other);
+#pragma unroll 1
             for (u32 b = 0; b < blocks_per_wave; b++) {
                 multiply(stage, k_wave * (Shape::BLOCKS / Shape::K_WAVES) + b, wave_row, wave_token, start, acc);
             }
-            if (!AHEAD && more) next = self.fetch(s + 1);
+            if (!more) break;
+            if constexpr (!AHEAD) next = self.fetch(s + 1, other);
             if constexpr (BUFFERS == 1) barrier();
-            if (more) store(next, stages[BUFFERS == 2 ? (s + 1) % 2 : 0]);
+            store(next, other);
+            if constexpr (ASYNC) copy_async_wait();
             barrier();
         }
         if constexpr (Shape::K_WAVES > 1) {

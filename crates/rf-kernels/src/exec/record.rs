@@ -12,14 +12,15 @@ use crate::error::Error;
 use crate::launch::Recording;
 use crate::params::{
     self, Activations, AddScaleParams, Address, EmbedParams, GluParams, GroupNormParams,
-    KvAppendParams, Launch, Operand, QuantizeParams, RmsNormParams, RopeAppendParams, RopeParams,
-    RopeTable, SelectRowsParams, rms_norm_threads,
+    KvAppendParams, Launch, MatmulDevice, Operand, QuantizeParams, RmsNormParams, RopeAppendParams,
+    RopeParams, RopeTable, SelectRowsParams, rms_norm_threads,
 };
 use products::is_float;
 
 /// What is known of a graph before any batch.
 pub(super) struct Facts {
     compute_units: usize,
+    matmul_device: MatmulDevice,
     /// Rows handed in with the batch.
     input: Option<ValueId>,
     /// Columns times rows per token of the largest operand.
@@ -39,6 +40,7 @@ impl Facts {
         let columns = |id: rf_graph::WeightId| weights[id.index()].columns();
         let mut facts = Self {
             compute_units: device.compute_units as usize,
+            matmul_device: MatmulDevice::new(device.compute_units as usize, &device.arch),
             input: None,
             operand_per_token: 32,
             attention_width: 1,

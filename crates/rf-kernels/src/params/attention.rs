@@ -109,10 +109,10 @@ macro_rules! prefill_kernels {
 
 /// By type of cache, in the order of head sizes.
 const PREFILL: [&[Prefill]; 4] = prefill_kernels! {
-    "f32": 64 x 64, 128 x 64, 256 x 16;
-    "f16": 64 x 64, 96 x 64, 128 x 64, 256 x 32;
-    "q8_0": 64 x 64, 96 x 64, 128 x 64, 256 x 32;
-    "fp8": 64 x 64, 96 x 64, 128 x 64, 256 x 32;
+    "f32": 64 x 32, 128 x 64, 256 x 16;
+    "f16": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
+    "q8_0": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
+    "fp8": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
 };
 
 macro_rules! decode_kernels {
@@ -156,7 +156,7 @@ mod tests {
             (0, 96, "attention_prefill_f32_d128", 128),
             (0, 256, "attention_prefill_f32_d256", 32),
             (1, 8, "attention_prefill_f16_d64", 128),
-            (1, 65, "attention_prefill_f16_d96", 128),
+            (1, 65, "attention_prefill_f16_d96", 96),
             (2, 128, "attention_prefill_q8_0_d128", 128),
             (3, 129, "attention_prefill_fp8_d256", 64),
         ] {

@@ -8,6 +8,10 @@ use super::products::is_float;
 use crate::error::Error;
 use crate::params::{Activations, AttentionParams, Operand};
 
+/// Spans up to that many tokens are decode's, which reads the keys once per token but shares them out over the
+/// device; in longer ones a tile of queries reads them once.
+const SHORT_SPAN: usize = 8;
+
 /// Tokens times splits for which there is room for partial results.
 const MAX_PARTIALS: usize = 1024;
 
@@ -63,10 +67,16 @@ impl Recorder<'_> {
             window: a.window.map_or(0, |window| window as u32),
             num_heads: a.num_heads as u32,
             splits: 1,
-            short_span: u32::MAX,
+            short_span: SHORT_SPAN as u32,
         };
-        let seen = a.window.map_or(self.shape.context, |window| window.min(self.shape.context));
-        let params = params.with_splits(seen, self.exec.facts.compute_units, most_splits);
-        self.push(params.decode_launch(), params)
+        if self.shape.longest_span > SHORT_SPAN {
+            self.push(params.prefill_launch(), params)?;
+        }
+        if self.shape.shortest_span <= SHORT_SPAN {
+            let seen = a.window.map_or(self.shape.context, |window| window.min(self.shape.context));
+            let params = params.with_splits(seen, self.exec.facts.compute_units, most_splits);
+            self.push(params.decode_launch(), params)?;
+        }
+        Ok(())
     }
 }

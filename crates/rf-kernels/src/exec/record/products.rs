@@ -5,8 +5,8 @@ use rf_graph::{DType, MatMul, Op, Prologue, ValueId, WeightId};
 use super::{Recorder, Wants, activation_number};
 use crate::error::Error;
 use crate::params::{
-    Activations, CombineExpertsParams, MatvecGluParams, MatvecParams, Operand, Projection,
-    QuantizeParams, RouteParams,
+    Activations, CombineExpertsParams, MatmulParams, MatvecGluParams, MatvecParams, Operand,
+    Projection, QuantizeParams, RouteParams,
 };
 
 /// Rows up to which a product is a matrix-vector one.
@@ -89,33 +89,17 @@ impl Recorder<'_> {
                     params,
                 )?;
             } else {
-                for first in (0..tokens).step_by(8) {
-                    let count = (tokens - first).min(8);
-                    let at = |address: u64, bytes: u64| {
-                        if address == 0 { 0 } else { address + u64::from(first) * bytes }
-                    };
-                    let mut projections = projections;
-                    for p in &mut projections {
-                        p.out = at(p.out, 4 * u64::from(p.rows));
-                    }
-                    let params = MatvecParams {
-                        projections,
-                        x_q8: Activations {
-                            q: at(operand.q8.q, columns.into()),
-                            meta: at(operand.q8.meta, u64::from(columns) / 4),
-                        },
-                        x_f32: at(operand.f32, 4 * u64::from(columns)),
-                        residual: at(residual, 4 * u64::from(projections[0].rows)),
-                        num_projections,
-                        columns,
-                        tokens: count,
-                        ..MatvecParams::default()
-                    };
-                    self.push(
-                        params.launch(&group.iter().map(|p| p.dtype).collect::<Vec<_>>()),
-                        params,
-                    )?;
-                }
+                let params = MatmulParams {
+                    projections,
+                    x_q8: operand.q8,
+                    x_f32: operand.f32,
+                    residual,
+                    num_projections,
+                    columns,
+                    tokens,
+                    reserved: 0,
+                };
+                self.push(params.launch(group[0].dtype, self.exec.facts.matmul_device), params)?;
             }
         }
         Ok(())

@@ -1,0 +1,26 @@
+// Copies from memory into LDS that pass no register and are under way while other work is done; NVIDIA only, what
+// else there is says COPY_ASYNC.
+#pragma once
+
+#include "rf/device.h"
+
+namespace rf {
+
+#if RF_NVIDIA
+constexpr bool COPY_ASYNC = true;
+
+// 16 bytes; both addresses are multiples of that.
+RF_DEVICE void copy_async_16(void *lds, const void *from) {
+    u32 to = (u32)(u64)(__attribute__((address_space(3))) u8 *)static_cast<u8 *>(lds);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(to), "l"(from) : "memory");
+}
+
+// All copies of this thread have arrived; a barrier tells the others.
+RF_DEVICE void copy_async_wait() { asm volatile("cp.async.wait_all;" : : : "memory"); }
+#else
+constexpr bool COPY_ASYNC = false;
+RF_DEVICE void copy_async_16(void *, const void *) {}
+RF_DEVICE void copy_async_wait() {}
+#endif
+
+} // namespace rf
