@@ -69,14 +69,19 @@ impl CpuBackend {
     }
 }
 
+/// `AVX2, 8 threads`.
+fn description(tier: Tier, threads: usize) -> String {
+    let s = if threads == 1 { "" } else { "s" };
+    format!("{tier}, {threads} thread{s}")
+}
+
 impl Backend for CpuBackend {
     fn name(&self) -> &'static str {
         "CPU"
     }
 
     fn description(&self) -> String {
-        let s = if self.threads == 1 { "" } else { "s" };
-        format!("{}, {} thread{s}", self.tier, self.threads)
+        description(self.tier, self.threads)
     }
 
     fn fusions(&self) -> Fusions {

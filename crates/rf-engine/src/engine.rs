@@ -3,7 +3,10 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rf_graph::{Backend, Batch, Executor, KvType, MemoryUse, Program, Progress, Span, fuse};
+use rf_graph::{
+    Backend, BackendExecutionSummary, Batch, Executor, KvType, MemoryUse, Program, Progress, Span,
+    fuse,
+};
 use rf_kv::{PagePool, PageSize};
 
 use crate::error::Error;
@@ -93,17 +96,10 @@ impl Engine {
         {
             return Err(Error::DoesNotFit { needed_bytes: plan.total_bytes(), available_bytes });
         }
-        let kv = model.kv_layout(&options)?;
         let page_size = PageSize::try_from(options.page_tokens)?;
-        let pool = PagePool::new(kv.num_pages, page_size);
-        let (graph, weights) = rf_model::build(model.gguf(), model.config())?;
-        let program = Program {
-            graph: fuse(graph, backend.fusions()),
-            weights,
-            kv,
-            max_batch_tokens: options.batch_tokens,
-            max_output_rows: options.batch_tokens,
-        };
+        let program = model.program(&options)?;
+        let pool = PagePool::new(program.kv.num_pages, page_size);
+        let program = Program { graph: fuse(program.graph, backend.fusions()), ..program };
         let executor = backend.compile(program, progress)?;
         Ok(Self {
             context_tokens: plan.context_tokens,
@@ -138,6 +134,16 @@ impl Engine {
     /// Memory held by the backend.
     pub fn memory(&self) -> MemoryUse {
         self.executor.memory()
+    }
+
+    /// Starts or stops taking the time of every op; false where the backend cannot.
+    pub fn profile(&mut self, on: bool) -> bool {
+        self.executor.profile(on)
+    }
+
+    /// What ran since times are taken, one summary per backend.
+    pub fn summaries(&self) -> Vec<BackendExecutionSummary> {
+        self.executor.summaries()
     }
 
     /// A new, empty sequence.

@@ -28,6 +28,7 @@
 mod engine;
 mod error;
 mod generate;
+pub mod hybrid;
 mod model;
 pub mod sampling;
 mod session;

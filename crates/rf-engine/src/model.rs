@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rf_gguf::Gguf;
-use rf_graph::{KvLayout, Plan};
+use rf_graph::{KvLayout, Plan, Program};
 use rf_kv::PageSize;
 use rf_model::ModelConfig;
 use rf_tokenizer::{ChatTemplate, Tokenizer};
@@ -104,6 +104,14 @@ impl Model {
             buffers_bytes: activations as u64,
             context_tokens: self.context_tokens(options),
         })
+    }
+
+    /// The program, unfused.
+    pub(crate) fn program(&self, options: &EngineOptions) -> Result<Program, Error> {
+        let kv = self.kv_layout(options)?;
+        let (graph, weights) = rf_model::build(&self.gguf, &self.config)?;
+        let (max_batch_tokens, max_output_rows) = (options.batch_tokens, options.batch_tokens);
+        Ok(Program { graph, weights, kv, max_batch_tokens, max_output_rows })
     }
 
     /// Tokens per sequence with these options.

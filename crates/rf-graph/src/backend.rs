@@ -7,6 +7,7 @@ use rf_kv::PageId;
 
 use crate::fuse::Fusions;
 use crate::graph::Graph;
+use crate::telemetry::BackendExecutionSummary;
 use crate::weight::Weight;
 
 /// Something that executes graphs.
@@ -54,6 +55,18 @@ pub trait Executor: Send {
 
     /// Memory held.
     fn memory(&self) -> MemoryUse;
+
+    /// Starts or stops taking the time of every op, which costs some speed; starting forgets what was
+    /// taken. False where a backend cannot.
+    fn profile(&mut self, on: bool) -> bool {
+        _ = on;
+        false
+    }
+
+    /// What ran since times are taken, one summary per backend; empty where none are.
+    fn summaries(&self) -> Vec<BackendExecutionSummary> {
+        Vec::new()
+    }
 }
 
 /// What a backend compiles.

@@ -32,6 +32,7 @@ mod op;
 mod plan;
 pub mod reference;
 mod split;
+mod telemetry;
 mod weight;
 
 pub use backend::{
@@ -48,4 +49,5 @@ pub use plan::Plan;
 pub use reference::ReferenceBackend;
 pub use rf_quant::DType;
 pub use split::{Split, SplitError, split};
+pub use telemetry::{BackendExecutionSummary, OpSummary};
 pub use weight::{Weight, WeightBytes};

@@ -4,6 +4,7 @@
 
 mod attention;
 mod matmul;
+mod profile;
 mod rows;
 mod steps;
 
@@ -11,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapMut;
 use rf_graph::{
-    BackendError, Batch, BatchLimits, Executor, Graph, MemoryUse, Op, Plan, Program, Progress,
-    Rope, RowKind, Span, ValueId, Weight, WeightId,
+    BackendError, BackendExecutionSummary, Batch, BatchLimits, Executor, Graph, MemoryUse, Op,
+    Plan, Program, Progress, Rope, RowKind, Span, ValueId, Weight, WeightId,
 };
 use rf_kv::PageId;
 
@@ -21,6 +22,7 @@ use crate::panel::{PackedMatrix, fill_panel};
 use crate::simd::Tier;
 use crate::team::{Counter, Member, Rows, Shared, Team};
 use matmul::{OperandBuffers, Scratch};
+use profile::{BatchClock, Profile, StepTimes};
 use steps::Step;
 
 /// A compiled program on the CPU.
@@ -39,6 +41,7 @@ pub(crate) struct CpuExecutor {
     scratch: Vec<Scratch>,
     ropes: Vec<RopeTable>,
     kv: KvStore,
+    profile: Option<Profile>,
 }
 
 /// A weight, in the form in which its ops want it.
@@ -103,6 +106,7 @@ impl CpuExecutor {
             scratch,
             ropes,
             kv,
+            profile: None,
         })
     }
 }
@@ -155,7 +159,12 @@ impl Executor for CpuExecutor {
         let scratch = Shared::new(&mut self.scratch);
         let steps = &self.steps;
         let team = self.team.lock().unwrap_or_else(PoisonError::into_inner);
-        team.run(&self.counters, |member| region.walk(member, steps, scratch));
+        let clock = self.profile.as_ref().map(Profile::start);
+        let step_times = clock.as_ref().map(BatchClock::step_times);
+        team.run(&self.counters, |member| region.walk(member, steps, scratch, step_times));
+        if let Some(clock) = clock {
+            clock.stop(batch.ids.len(), batch.input.map_or(0, size_of_val));
+        }
         Ok(())
     }
 
@@ -174,6 +183,18 @@ impl Executor for CpuExecutor {
             kv_bytes: self.kv.bytes() as u64,
             buffers_bytes: (self.arena.len() + self.operands.bytes()) as u64,
         }
+    }
+
+    fn profile(&mut self, on: bool) -> bool {
+        self.profile = on.then(|| Profile::new(self.steps.len()));
+        true
+    }
+
+    fn summaries(&self) -> Vec<BackendExecutionSummary> {
+        let threads = self.team.lock().unwrap_or_else(PoisonError::into_inner).threads();
+        let backend = format!("CPU ({})", crate::description(self.tier, threads));
+        let summary = |profile: &Profile| profile.summary(backend, self.graph.ops());
+        self.profile.as_ref().map(summary).into_iter().collect()
     }
 }
 
@@ -274,14 +295,24 @@ impl StepIndex {
 
 impl<'a> Region<'a> {
     /// All steps; after each, what it wrote is visible to all.
-    fn walk(&self, member: &Member<'_>, steps: &[Step], scratch: Shared<'_, Scratch>) {
+    fn walk(
+        &self,
+        member: &Member<'_>,
+        steps: &[Step],
+        scratch: Shared<'_, Scratch>,
+        step_times: Option<StepTimes<'_>>,
+    ) {
         // SAFETY: one element per member.
         let [scratch] = (unsafe { scratch.get_mut(member.index..member.index + 1) }) else {
             return;
         };
+        let mut stopwatch = step_times.filter(|_| member.index == 0).map(StepTimes::stopwatch);
         for (i, step) in steps.iter().enumerate() {
             self.step(member, StepIndex(i), step, scratch);
             member.barrier();
+            if let Some(stopwatch) = &mut stopwatch {
+                stopwatch.lap(i);
+            }
         }
     }
 

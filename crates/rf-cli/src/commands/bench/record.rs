@@ -78,7 +78,7 @@ impl Record {
             ("build_number", version::NUMBER.parse::<u64>().unwrap_or(0).into()),
             ("cpu_info", cpu_info().into()),
             ("gpu_info", placed.gpu.clone().unwrap_or_default().into()),
-            ("backends", placed.backends.into()),
+            ("backends", placed.backends.clone().into()),
             ("model_filename", model_filename.into()),
             ("model_type", model_type(gguf, model_n_params).into()),
             ("model_size", model_size.into()),
