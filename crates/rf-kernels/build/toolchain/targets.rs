@@ -106,7 +106,7 @@ impl Target {
 
 /// What to build.
 pub(crate) enum Selection {
-    /// What [`Default`] says of each target.
+    /// What the table says of each target.
     Default,
     /// Every target that the compiler knows.
     All,
