@@ -15,6 +15,7 @@ mod failure;
 mod interrupt;
 mod loading;
 mod sources;
+mod telemetry;
 mod terminal;
 mod version;
 

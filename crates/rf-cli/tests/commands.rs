@@ -61,6 +61,19 @@ fn text_goes_to_stdout_and_figures_to_stderr() {
 }
 
 #[test]
+fn verbose_says_which_ops_ran_where() {
+    let arguments = ["run", "-v", "--temp", "0", "-n", "8", "--raw", "Once upon a time"];
+    let run = finish(&here(), &arguments);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let of = |word: &str| run.stderr.lines().find(|line| line.trim_start().starts_with(word));
+    // Eight batches: the prompt's, and one for each token but the last.
+    assert!(of("CPU (").unwrap().contains("in 8 batches of 11 tokens"), "{}", run.stderr);
+    // 8 layers.
+    let attention: Vec<_> = of("attention").unwrap().split_whitespace().collect();
+    assert_eq!(attention[1], "64", "{}", run.stderr);
+}
+
+#[test]
 fn a_prompt_comes_from_an_argument_a_file_or_a_pipe() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("prompt.txt"), "A bear and a bee\n").unwrap();

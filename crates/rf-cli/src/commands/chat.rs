@@ -12,6 +12,7 @@ use rustyline::error::ReadlineError;
 
 use super::run::{conversation_ids, stream, summary};
 use crate::failure::{bad_input, sentence};
+use crate::telemetry;
 use crate::terminal::{self, Palette};
 
 /// A conversation at the terminal.
@@ -102,6 +103,7 @@ impl Chat {
             }
             drop(editor.save_history(&history));
         }
+        telemetry::report(&self.engine);
         Ok(())
     }
 

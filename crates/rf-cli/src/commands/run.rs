@@ -19,7 +19,7 @@ use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::loading::{Loaded, Source};
 use crate::terminal::Palette;
-use crate::{demo, loading, sources, terminal};
+use crate::{demo, loading, sources, telemetry, terminal};
 
 /// Arguments of `rf-cli run`.
 #[derive(Debug, Args)]
@@ -79,6 +79,9 @@ pub(crate) struct RunArgs {
     /// Print no line of figures
     #[arg(short, long)]
     quiet: bool,
+    /// Print which ops ran where and how long they took; taking the times costs some speed
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
@@ -100,10 +103,15 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
     let request = prompt.map(|prompt| arguments.request(&model, &prompt, is_chat)).transpose()?;
     let placement = arguments.device.open(cpu)?;
     let source = Source { path: arguments.model.model.as_deref(), started, quiet: arguments.quiet };
-    let Loaded { engine, load_time, .. } =
+    let Loaded { mut engine, load_time, .. } =
         loading::load(model, &placement, engine_options, source)?;
+    if arguments.verbose {
+        telemetry::start(&mut engine);
+    }
     if let Some(request) = request {
-        return arguments.answer(engine, &request, &options, load_time);
+        let ended = arguments.answer(&mut engine, &request, &options, load_time);
+        telemetry::report(&engine);
+        return ended;
     }
     let system = arguments.system.as_deref();
     chat::Chat::new(engine, options, system, load_time, arguments.quiet).run()
@@ -194,7 +202,7 @@ impl RunArgs {
 
     fn answer(
         &self,
-        mut engine: Engine,
+        engine: &mut Engine,
         request: &Request,
         options: &GenerateOptions,
         load_time: Duration,
@@ -211,7 +219,7 @@ impl RunArgs {
         if let Some(shown) = &request.shown {
             write!(io::stdout().lock(), "{}", Palette::stdout().dim(shown))?;
         }
-        let outcome = stream(&mut engine, &mut session, &request.ids, options)?;
+        let outcome = stream(engine, &mut session, &request.ids, options)?;
         if !self.quiet {
             let memory = engine.memory();
             let bytes = memory.weights_bytes + memory.kv_bytes + memory.buffers_bytes;
