@@ -19,6 +19,9 @@ pub struct GpuOptions {
     pub graphs: GraphMode,
     /// Whether a waiting thread spins: some microseconds less latency, for a core.
     pub spin: bool,
+    /// Processors to share work out over; by default those that the runtime counts. With 1, work is cut into the
+    /// largest parts that there are kernels for, whatever its size.
+    pub compute_units: Option<usize>,
 }
 
 /// Whether decode is replayed as a captured graph.
@@ -73,7 +76,9 @@ impl GpuBackend {
         let choice = objects.choice().clone();
         let sync = if options.spin { SyncMode::Spin } else { SyncMode::Sleep };
         let context = device.context_with(sync)?;
-        let gpu = Arc::new(Gpu::new(context, &objects));
+        let compute_units =
+            options.compute_units.unwrap_or(context.info().compute_units as usize).max(1);
+        let gpu = Arc::new(Gpu::new(context, &objects, compute_units));
         Ok(Self { gpu, choice, runtime, graphs: options.graphs })
     }
 

@@ -12,8 +12,8 @@ use rf_kernels::{GpuBackend, GpuOptions};
 const IGNORED: [(&str, &str); 0] = [];
 
 /// The device, or nothing and why.
-fn backend() -> Option<GpuBackend> {
-    match GpuBackend::new(GpuOptions::default()) {
+fn backend(options: GpuOptions) -> Option<GpuBackend> {
+    match GpuBackend::new(options) {
         Ok(backend) => Some(backend),
         Err(error) => {
             println!("skipped: {error}");
@@ -22,16 +22,28 @@ fn backend() -> Option<GpuBackend> {
     }
 }
 
-/// `ROCFORGE_CONFORMANCE` picks cases whose names contain it, for work on one kernel.
 #[test]
 fn every_case_passes() {
-    let Some(backend) = backend() else { return };
-    println!("{}", rf_graph::Backend::description(&backend));
+    let Some(backend) = backend(GpuOptions::default()) else { return };
+    check(&backend, |_| true);
+}
+
+/// The tiles of large products, which small ones take only where there is one processor to keep busy.
+#[test]
+fn large_tiles_pass() {
+    let options = GpuOptions { compute_units: Some(1), ..GpuOptions::default() };
+    let Some(backend) = backend(options) else { return };
+    check(&backend, |name| name.starts_with("matmul/"));
+}
+
+/// `ROCFORGE_CONFORMANCE` picks cases whose names contain it, for work on one kernel.
+fn check(backend: &GpuBackend, concerns: impl Fn(&str) -> bool) {
+    println!("{}", rf_graph::Backend::description(backend));
     let wanted = std::env::var("ROCFORGE_CONFORMANCE").unwrap_or_default();
     let (mut wrong, mut ran) = (Vec::new(), 0);
     let mut worst: BTreeMap<String, (f64, f64, String)> = BTreeMap::new();
     for case in cases() {
-        if !case.name().contains(&wanted) {
+        if !case.name().contains(&wanted) || !concerns(case.name()) {
             continue;
         }
         if let Some((_, reason)) = IGNORED.iter().find(|(name, _)| case.name().starts_with(name)) {
@@ -40,7 +52,7 @@ fn every_case_passes() {
         }
         ran += 1;
         let start = Instant::now();
-        match case.prepare().unwrap().check(&backend) {
+        match case.prepare().unwrap().check(backend) {
             Ok(Outcome::Passed { deviation, .. }) => {
                 let entry = worst.entry(format!("{:?}", case.bound())).or_default();
                 if deviation.nmse >= entry.0 {

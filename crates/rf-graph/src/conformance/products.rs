@@ -9,6 +9,9 @@ use crate::op::Activation;
 /// Batch sizes on both sides of what kernels block by.
 const TOKENS: [usize; 5] = [1, 3, 5, 13, 33];
 
+/// Batch sizes that take more than one of the largest tiles, the last of them partly filled.
+const MANY_TOKENS: [usize; 2] = [70, 140];
+
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = shapes();
     for dtype in DType::ALL {
@@ -34,6 +37,12 @@ fn shapes() -> Vec<Case> {
                 }));
             }
         }
+        let (rows, columns) = (150, 512);
+        let name = format!("matmul/{dtype}/{rows}x{columns}/large");
+        cases.push(Case::new(name, Bound::of_product(dtype), batches(&MANY_TOKENS), move |net| {
+            let (x, w) = (net.input(columns), net.matrix(dtype, rows, columns));
+            net.g.matmul(x, w)
+        }));
     }
     cases
 }

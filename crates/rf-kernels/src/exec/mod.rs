@@ -138,7 +138,7 @@ impl GpuExecutor {
     ) -> Result<Self, Error> {
         let limits = BatchLimits::new(&program);
         let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
-        let facts = Facts::of(&graph, &weights, gpu.context().info());
+        let facts = Facts::of(&graph, &weights, &gpu);
         let plan = Plan::aligned(&graph, 64);
         let weight_plan = WeightPlan::new(&graph, &weights)?;
         let kv_plan = KvPlan::new(&kv)?;

@@ -4,12 +4,11 @@ mod attention;
 mod products;
 
 use rf_graph::{Activation, Graph, Op, Prologue, Rope, RopeStyle, ValueId, Weight};
-use rf_hip::DeviceInfo;
 
 use super::GpuExecutor;
 use super::step::Shape;
 use crate::error::Error;
-use crate::launch::Recording;
+use crate::launch::{Gpu, Recording};
 use crate::params::{
     self, Activations, AddScaleParams, Address, EmbedParams, GluParams, GroupNormParams,
     KvAppendParams, Launch, MatmulDevice, Operand, QuantizeParams, RmsNormParams, RopeAppendParams,
@@ -36,11 +35,11 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn of(graph: &Graph, weights: &[Weight], device: &DeviceInfo) -> Self {
+    pub(super) fn of(graph: &Graph, weights: &[Weight], gpu: &Gpu) -> Self {
         let columns = |id: rf_graph::WeightId| weights[id.index()].columns();
         let mut facts = Self {
-            compute_units: device.compute_units as usize,
-            matmul_device: MatmulDevice::new(device.compute_units as usize, &device.arch),
+            compute_units: gpu.compute_units(),
+            matmul_device: MatmulDevice::new(gpu.compute_units(), &gpu.context().info().arch),
             input: None,
             operand_per_token: 32,
             attention_width: 1,

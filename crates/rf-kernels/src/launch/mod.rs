@@ -21,16 +21,22 @@ pub(crate) struct Gpu {
     context: Context,
     units: Vec<(CodeObject, Mutex<Option<Module>>)>,
     functions: Mutex<HashMap<&'static str, Function>>,
+    /// Processors to share work out over.
+    compute_units: usize,
 }
 
 impl Gpu {
-    pub(crate) fn new(context: Context, objects: &CodeObjects) -> Self {
+    pub(crate) fn new(context: Context, objects: &CodeObjects, compute_units: usize) -> Self {
         let units = objects.units().iter().map(|unit| (unit.clone(), Mutex::new(None))).collect();
-        Self { context, units, functions: Mutex::default() }
+        Self { context, units, functions: Mutex::default(), compute_units }
     }
 
     pub(crate) fn context(&self) -> &Context {
         &self.context
+    }
+
+    pub(crate) fn compute_units(&self) -> usize {
+        self.compute_units
     }
 
     /// A kernel by its symbol.
