@@ -1,6 +1,7 @@
 //! `cargo xtask kernels`: builds the GPU kernels for every target and looks at what came out.
 
 mod catalogue;
+mod counts;
 mod metadata;
 mod occupancy;
 mod params;
@@ -35,6 +36,7 @@ use self::{
 
 /// What to do beside building.
 #[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Options {
     /// What to build for: all, default, or a list such as `gfx1100,sm_80`
     #[arg(long, value_name = "LIST", default_value = "all")]
@@ -49,6 +51,10 @@ pub(crate) struct Options {
     /// Write `kernels/resources.toml`
     #[arg(long, requires = "report")]
     bless: bool,
+    /// Count the instructions of products on the gfx1100 emulator that `ROCFORGE_RDNA_EMU` names, beside
+    /// those of llama.cpp; benchmarks/isa/README.md says more
+    #[arg(long, requires = "report")]
+    counts: bool,
 }
 
 /// Builds, prints, checks. Exit code: 0 fine, 1 findings.
@@ -109,6 +115,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
                 )?;
             }
         }
+    }
+    if options.counts {
+        findings.extend(counts::run(root, &objects, &mut out)?);
     }
     writeln!(out)?;
     for finding in &findings {
