@@ -71,6 +71,7 @@ RF_DEVICE float block_dot(const u32 w[8], const u32 large[8], const BlockScales 
 template <typename F, u32 ROWS, u32 TOKENS>
 RF_DEVICE void accumulate(float (&sums)[ROWS][TOKENS], const typename F::Raw (&raw)[ROWS],
                           const ActivationBlock (&x)[TOKENS]) {
+#pragma unroll
     for (u32 r = 0; r < ROWS; r++) {
         u32 w[8], large[8];
         F::unpack(raw[r], w);
@@ -94,6 +95,7 @@ RF_DEVICE void steps(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight)[R
     u32 block = opaque(first);
     typename F::Raw raw[STEPS][ROWS];
     for (u32 i = 0; i < STEPS; i++)
+#pragma unroll
         for (u32 r = 0; r < ROWS; r++) raw[i][r] = F::fetch(row_weight[r], block + i * WAVE);
     for (u32 i = 0; i < STEPS; i++) {
         ActivationBlock block_x[TOKENS];
@@ -134,9 +136,11 @@ RF_DEVICE void write_rows(const float (&sums)[ROWS][TOKENS], const RfProjection 
     u32 mine = row + lane();
     if (lane() >= ROWS || mine >= to.rows) return;
     float bias = to.bias ? to.bias[mine] : 0.0f;
+#pragma unroll
     for (u32 t = 0; t < TOKENS; t++) {
         if (t >= tokens) return;
         float value = sums[0][t];
+#pragma unroll
         for (u32 r = 1; r < ROWS; r++) value = lane() == r ? sums[r][t] : value;
         value += bias;
         u64 index = (u64)t * to.rows + mine;
