@@ -11,6 +11,10 @@ use rf_engine::sampling::SamplerConfig;
 use rf_graph::KvType;
 
 use crate::commands::{bench, completions, info, perplexity, quantize, run, tokenize};
+#[cfg(feature = "gpu")]
+use crate::commands::{devices, doctor};
+#[cfg(feature = "gpu")]
+use crate::device::probe;
 use crate::failure::bad_input;
 use crate::version;
 
@@ -50,6 +54,16 @@ pub(crate) enum Command {
     Quantize(quantize::QuantizeArgs),
     /// Measure speed, with the columns and fields of llama-bench
     Bench(bench::BenchArgs),
+    /// List the GPUs, and what code each gets
+    #[cfg(feature = "gpu")]
+    Devices(devices::DevicesArgs),
+    /// Check whether GPUs can be used, and say what to do where not
+    #[cfg(feature = "gpu")]
+    Doctor(doctor::DoctorArgs),
+    /// Ask a driver, for `devices` and `doctor`
+    #[cfg(feature = "gpu")]
+    #[command(hide = true)]
+    Probe(probe::ProbeArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
 }
@@ -64,6 +78,12 @@ impl Command {
             Self::Perplexity(arguments) => perplexity::perplexity(arguments),
             Self::Quantize(arguments) => quantize::quantize(arguments),
             Self::Bench(arguments) => bench::bench(arguments),
+            #[cfg(feature = "gpu")]
+            Self::Devices(arguments) => devices::devices(arguments),
+            #[cfg(feature = "gpu")]
+            Self::Doctor(arguments) => doctor::doctor(arguments),
+            #[cfg(feature = "gpu")]
+            Self::Probe(arguments) => probe::run(arguments),
             Self::Completions(arguments) => completions::completions(arguments),
         }
     }

@@ -3,6 +3,10 @@
 pub(crate) mod bench;
 mod chat;
 pub(crate) mod completions;
+#[cfg(feature = "gpu")]
+pub(crate) mod devices;
+#[cfg(feature = "gpu")]
+pub(crate) mod doctor;
 pub(crate) mod info;
 pub(crate) mod perplexity;
 pub(crate) mod quantize;

@@ -4,10 +4,12 @@
 //! says why where a GPU was found.
 
 #[cfg(feature = "gpu")]
-pub(crate) mod gpus;
+mod gpus;
 #[cfg(not(feature = "gpu"))]
 #[path = "device/no_gpus.rs"]
 mod gpus;
+#[cfg(feature = "gpu")]
+pub(crate) mod probe;
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +20,6 @@ use rf_cpu::{CpuBackend, CpuOptions};
 use rf_graph::Backend;
 
 use crate::failure::bad_input;
-use crate::terminal;
 
 /// Where to compute.
 #[derive(Clone, Copy, Debug, Args)]
@@ -176,11 +177,6 @@ impl fmt::Display for GpuLayers {
             Self::Last(count) => write!(f, "{count}"),
         }
     }
-}
-
-/// A line on stderr about a GPU that `auto` does not take.
-fn not_used(which: impl fmt::Display, why: impl fmt::Display) {
-    terminal::warn(format_args!("{which} is not used: {why}"));
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use rf_hip::{DeviceInfo, Platform, Runtime};
 use rf_kernels::objects::{self, Choice};
 use rf_kernels::{GpuBackend, GpuOptions};
 
-use super::{OpenGpu, not_used};
+use super::OpenGpu;
 use crate::failure::sentence;
 use crate::terminal;
 
@@ -92,8 +92,13 @@ pub(super) fn open_if_usable(wanted: bool) -> Option<OpenGpu> {
     None
 }
 
+/// A line on stderr about a GPU that `auto` does not take.
+fn not_used(which: impl fmt::Display, why: impl fmt::Display) {
+    terminal::warn(format_args!("{which} is not used: {why}"));
+}
+
 /// The platforms to look for, in order of preference.
-fn platforms() -> Result<Vec<Platform>, rf_hip::Error> {
+pub(super) fn platforms() -> Result<Vec<Platform>, rf_hip::Error> {
     let asked_for = std::env::var("ROCFORGE_GPU_PLATFORM").unwrap_or_default();
     match asked_for.to_ascii_lowercase().as_str() {
         "" => Ok(vec![Platform::Amd, Platform::Nvidia]),

@@ -1,0 +1,319 @@
+//! What was found, line by line, with the cures.
+
+use rf_kernels::objects::{self, Choice};
+
+use super::Check;
+use super::overrides::{self, Code, Situation};
+use super::system::{Access, Node, System};
+use crate::device::probe::{DeviceReport, PlatformReport};
+
+/// How a GPU did that ran kernels, by its number.
+pub(super) type Tried = Vec<(usize, Result<(), String>)>;
+
+const CONTAINER: &str = "start the container with --device /dev/kfd --device /dev/dri";
+
+/// All lines, from what is below to what stands on it.
+pub(super) fn all(system: &System, reports: &[PlatformReport], tried: &Tried) -> Vec<Check> {
+    let mut checks = vec![program()];
+    let find = |platform: &str| reports.iter().find(|report| report.platform == platform);
+    let others_work = |platform: &str| {
+        let mut others = reports.iter().filter(|report| report.platform != platform);
+        others.any(|report| report.devices.iter().any(|device| device.usable))
+    };
+    if let Some(report) = find("AMD") {
+        let is_wanted = system.amd_cards > 0 || system.kfd.is_some() || !report.is_absent;
+        if is_wanted {
+            amd(system, report, &mut checks);
+        } else if !others_work("AMD") {
+            checks.push(no_card(system));
+        }
+    }
+    if let Some(report) = find("NVIDIA")
+        && (system.nvidia_cards > 0 || !report.is_absent)
+    {
+        nvidia(system, report, &mut checks);
+    }
+    for device in reports.iter().flat_map(|report| &report.devices) {
+        let verdict = tried.iter().find(|(number, _)| *number == device.number);
+        checks.push(gpu(device, verdict.map(|(_, verdict)| verdict)));
+    }
+    checks
+}
+
+/// The kernels that this program carries.
+fn program() -> Check {
+    let targets: Vec<_> = objects::embedded_targets().collect();
+    let note = objects::build_note();
+    if targets.is_empty() {
+        return Check::warn(
+            format!("this program carries no kernels: {note}"),
+            "install a released program, or build it with clang 19 and lld 19 installed (ROCm's libhiprtc compiles them \
+             on first use where it is there)",
+        );
+    }
+    Check::ok(format!("kernels for {} ({note})", targets.join(", ")))
+}
+
+fn no_card(system: &System) -> Check {
+    let what = "no AMD GPU is on the PCI bus, and no ROCm is installed";
+    if system.is_container {
+        Check::fail(what, CONTAINER)
+    } else {
+        Check::fail(what, "the CPU does without: nothing is to be done where there is no card")
+    }
+}
+
+fn amd(system: &System, report: &PlatformReport, checks: &mut Vec<Check>) {
+    // Whatever is amiss, it is in nobody's way.
+    let works = !report.devices.is_empty();
+    let mut push = |check: Check| checks.push(if works { check.at_most_warn() } else { check });
+    if !system.is_wsl {
+        push(kernel_driver(system));
+        push(interface(system, system.kfd.as_ref(), "/dev/kfd"));
+        if system.render_nodes.is_empty() {
+            push(interface(system, None, "/dev/dri/renderD*"));
+        }
+        for node in &system.render_nodes {
+            push(interface(system, Some(node), ""));
+        }
+    }
+    push(amd_runtime(system, report));
+    if let Some(version) = &report.compiler {
+        push(Check::ok(format!(
+            "libhiprtc {version}, which compiles kernels for what none are embedded"
+        )));
+    }
+    for variable in ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"] {
+        if let Ok(value) = std::env::var(variable)
+            && report.devices.len() < system.amd_cards
+        {
+            let what = format!(
+                "{variable}={value} hides GPUs: {} of {} are listed",
+                report.devices.len(),
+                system.amd_cards
+            );
+            push(Check::warn(what, format!("unset {variable} if you want them all")));
+        }
+    }
+    let value = std::env::var("HSA_OVERRIDE_GFX_VERSION").ok();
+    let listed: Vec<_> = report.devices.iter().map(|device| device.arch.clone()).collect();
+    // What HIP lists is what the variable makes of it.
+    let cards = if system.archs.is_empty() && value.is_none() { &listed } else { &system.archs };
+    let hip = report.version.as_deref().and_then(major_minor);
+    let situation = Situation { value: value.as_deref(), cards, hip, code_for: &code_for };
+    overrides::check(&situation).into_iter().for_each(push);
+}
+
+fn kernel_driver(system: &System) -> Check {
+    if !system.has_amdgpu {
+        return Check::fail(
+            "AMD's kernel driver amdgpu is not loaded",
+            "sudo modprobe amdgpu (in a container: on the host), and look at sudo dmesg if that fails",
+        );
+    }
+    let version = system
+        .amdgpu_version
+        .as_ref()
+        .map_or_else(|| "the kernel's own".to_owned(), |version| format!("version {version}"));
+    Check::ok(format!("kernel driver amdgpu ({version})"))
+}
+
+/// A device file that ROCm opens.
+fn interface(system: &System, node: Option<&Node>, name: &str) -> Check {
+    let Some(node) = node else {
+        let cure = if system.is_container {
+            CONTAINER
+        } else {
+            "the kernel driver amdgpu makes it: load that, or enable the card in the firmware's settings"
+        };
+        return Check::fail(format!("there is no {name}"), cure);
+    };
+    let path = node.path.display();
+    match &node.access {
+        Access::Allowed => Check::ok(format!("{path} can be opened")),
+        Access::Denied { group } => {
+            let group = group.as_deref().filter(|group| *group != "root").unwrap_or("render,video");
+            Check::fail(
+                format!("{path} is closed to this user"),
+                if system.is_container {
+                    format!("start the container with --group-add {group}")
+                } else {
+                    format!("sudo usermod -aG {group} $USER, then log out and in again")
+                },
+            )
+        }
+        Access::Failed(error) => {
+            Check::fail(format!("{path} cannot be opened: {error}"), "look at sudo dmesg")
+        }
+    }
+}
+
+fn amd_runtime(system: &System, report: &PlatformReport) -> Check {
+    let rocm =
+        system.rocm_version.as_ref().map(|version| format!(", ROCm {version}")).unwrap_or_default();
+    let Some(library) = &report.library else {
+        let error = report.error.as_deref().unwrap_or("it was not found");
+        return if report.is_absent {
+            Check::fail(
+                "ROCm's libamdhip64 is not installed",
+                "install ROCm 6.3 or newer (its package hip-runtime-amd is enough); if it is somewhere else than in \
+                 /opt/rocm, set ROCM_PATH",
+            )
+        } else {
+            Check::fail(
+                format!("ROCm's runtime does not load: {error}"),
+                "install ROCm again; sudo dmesg may say more",
+            )
+        };
+    };
+    let version = report.version.as_deref().unwrap_or("of unknown version");
+    let what = format!("HIP {version}{rocm}, {library}");
+    if let Some(error) = &report.error {
+        return Check::fail(
+            format!("{what}: {error}"),
+            "see the lines above; sudo dmesg may say more",
+        );
+    }
+    if report.devices.is_empty() {
+        return Check::fail(
+            format!("{what}: it lists no GPU"),
+            "see the lines above; `rocminfo` of ROCm says whether the card is supported at all",
+        );
+    }
+    match report.version.as_deref().and_then(major_minor) {
+        Some(version) if version < (6, 0) => Check::warn(
+            what,
+            "it is older than what this program is made for: install ROCm 6.3 or newer",
+        ),
+        _ => Check::ok(what),
+    }
+}
+
+fn nvidia(system: &System, report: &PlatformReport, checks: &mut Vec<Check>) {
+    if let Some(version) = &system.nvidia_version {
+        checks.push(Check::ok(format!("kernel driver {version}")));
+    }
+    let Some(library) = &report.library else {
+        let error = report.error.as_deref().unwrap_or("it was not found");
+        checks.push(Check::warn(
+            format!("NVIDIA's libcuda does not load: {error}"),
+            "install NVIDIA's driver",
+        ));
+        return;
+    };
+    let what = format!(
+        "CUDA {}, {library}",
+        report.driver_version.as_deref().unwrap_or("of unknown version")
+    );
+    checks.push(match &report.error {
+        Some(error) => Check::warn(format!("{what}: {error}"), "`nvidia-smi` may say more"),
+        None => Check::ok(what),
+    });
+}
+
+/// A GPU that a runtime lists, and how its kernels did.
+fn gpu(device: &DeviceReport, verdict: Option<&Result<(), String>>) -> Check {
+    let DeviceReport { number, name, arch, .. } = device;
+    let name = name.escape_debug();
+    let gpu = format!("GPU {number}, {name} ({arch})");
+    let code = device.code.as_deref().unwrap_or_default();
+    match (&device.problem, verdict) {
+        (Some(problem), _) => {
+            Check::warn(format!("{gpu}: {problem}"), "see ROCFORGE_KERNEL_TARGETS in docs/gpu.md")
+        }
+        (None, Some(Err(error))) => Check::fail(
+            format!("{gpu} cannot run kernels: {error}"),
+            "look at sudo dmesg; update the driver and ROCm",
+        ),
+        (None, Some(Ok(()))) => {
+            Check::ok(format!("{gpu} runs kernels, compiled for {code}, with the CPU's results"))
+        }
+        (None, None) => Check::ok(format!("{gpu} gets code for {code}")),
+    }
+}
+
+fn code_for(arch: &str) -> Code {
+    match objects::choose(arch) {
+        Ok(Choice::Generic { .. }) => Code::Family,
+        Ok(_) => Code::Own,
+        Err(_) => Code::None,
+    }
+}
+
+/// The first two numbers of `6.3.42134`.
+fn major_minor(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.split('.').map_while(|number| number.parse().ok());
+    Some((numbers.next()?, numbers.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+
+    /// A machine with an AMD card and everything right below ROCm.
+    fn system() -> System {
+        System {
+            amd_cards: 1,
+            has_amdgpu: true,
+            kfd: Some(Node { path: "/dev/kfd".into(), access: Access::Allowed }),
+            render_nodes: vec![Node {
+                path: "/dev/dri/renderD128".into(),
+                access: Access::Allowed,
+            }],
+            ..System::default()
+        }
+    }
+
+    fn absent() -> PlatformReport {
+        PlatformReport { platform: "AMD".into(), is_absent: true, ..PlatformReport::default() }
+    }
+
+    fn failures(system: &System, report: PlatformReport) -> Vec<Check> {
+        let checks = all(system, &[report], &Vec::new());
+        checks.into_iter().filter(|check| check.level == Level::Fail).collect()
+    }
+
+    #[test]
+    fn a_missing_rocm_is_named_where_there_is_a_card() {
+        let failures = failures(&system(), absent());
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        assert!(failures[0].cure.as_ref().unwrap().contains("ROCm 6.3"), "{failures:?}");
+    }
+
+    #[test]
+    fn a_closed_device_file_names_its_group() {
+        let mut system = system();
+        let denied = Access::Denied { group: Some("render".into()) };
+        system.kfd = Some(Node { path: "/dev/kfd".into(), access: denied });
+        let failures = failures(&system, absent());
+        let cure = failures[0].cure.as_ref().unwrap();
+        assert!(cure.starts_with("sudo usermod -aG render $USER"), "{failures:?}");
+    }
+
+    #[test]
+    fn what_is_missing_in_a_container_has_to_be_handed_in() {
+        let system = System { amd_cards: 1, is_container: true, ..System::default() };
+        let failures = failures(&system, absent());
+        let handed_in = failures.iter().filter(|check| check.cure.as_deref() == Some(CONTAINER));
+        assert_eq!(handed_in.count(), 2, "{failures:?}");
+    }
+
+    #[test]
+    fn a_driver_that_crashes_is_a_failure_with_what_it_did() {
+        let error = "the driver ended the process that asked it (signal: 11 (SIGSEGV))";
+        let report = PlatformReport {
+            platform: "AMD".into(),
+            error: Some(error.into()),
+            ..PlatformReport::default()
+        };
+        let failures = failures(&system(), report);
+        assert!(failures[0].what.contains("SIGSEGV"), "{failures:?}");
+    }
+
+    #[test]
+    fn without_a_card_and_without_rocm_one_line_says_so() {
+        let failures = failures(&System::default(), absent());
+        assert_eq!(failures.len(), 1, "{failures:?}");
+    }
+}

@@ -1,0 +1,177 @@
+//! `HSA_OVERRIDE_GFX_VERSION`: has ROCm take a card for another one of its family.
+
+use super::Check;
+
+/// What is known when the override is judged.
+pub(super) struct Situation<'a> {
+    /// Value of the variable.
+    pub(super) value: Option<&'a str>,
+    /// Architectures of the cards themselves.
+    pub(super) cards: &'a [String],
+    /// HIP's version, as far as known.
+    pub(super) hip: Option<(u32, u32)>,
+    /// The code that this program has for an architecture.
+    pub(super) code_for: &'a dyn Fn(&str) -> Code,
+}
+
+/// Code for an architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    /// Its own, or compiled on this machine.
+    Own,
+    /// That of its family, which HIP loads from 6.3 on.
+    Family,
+    None,
+}
+
+/// The first HIP that loads a family's code.
+const FAMILY_CODE_FROM: (u32, u32) = (6, 3);
+
+/// Processors whose code runs on others: prefix of the others, its name, the value of the variable. Best first.
+const STAND_INS: [(&str, &str, &str); 6] = [
+    ("gfx103", "gfx1030", "10.3.0"),
+    ("gfx110", "gfx1100", "11.0.0"),
+    ("gfx115", "gfx1151", "11.5.1"),
+    ("gfx115", "gfx1100", "11.0.0"),
+    ("gfx120", "gfx1201", "12.0.1"),
+    ("gfx120", "gfx1200", "12.0.0"),
+];
+
+/// A line for each thing to say; none if the variable is not set and nothing is missing.
+pub(super) fn check(situation: &Situation<'_>) -> Vec<Check> {
+    let Some(value) = situation.value.map(str::trim).filter(|value| !value.is_empty()) else {
+        return situation.cards.iter().filter_map(|card| situation.suggest(card)).collect();
+    };
+    let Some(taken_for) = arch(value) else {
+        return vec![Check::fail(
+            format!("HSA_OVERRIDE_GFX_VERSION={value} is no version"),
+            "unset it, or give it the form 10.3.0",
+        )];
+    };
+    if situation.cards.is_empty() {
+        return vec![Check::ok(format!(
+            "HSA_OVERRIDE_GFX_VERSION={value}: ROCm takes every card for {taken_for}"
+        ))];
+    }
+    situation.cards.iter().map(|card| situation.judge(card, value, &taken_for)).collect()
+}
+
+impl Situation<'_> {
+    /// What to set for a card that has no code otherwise.
+    fn suggest(&self, card: &str) -> Option<Check> {
+        if self.runs(card) {
+            return None;
+        }
+        let value = self.stand_in(card)?;
+        let what = match (self.code_for)(card) {
+            Code::Family => format!(
+                "{card} has the code of its family only, which HIP {} does not load",
+                self.hip.map(|(major, minor)| format!("{major}.{minor}")).unwrap_or_default()
+            ),
+            _ => format!("this program has no code for {card}"),
+        };
+        Some(Check::warn(what, format!("export HSA_OVERRIDE_GFX_VERSION={value}")))
+    }
+
+    /// Whether the value that is set does a card good.
+    fn judge(&self, card: &str, value: &str, taken_for: &str) -> Check {
+        let set =
+            format!("HSA_OVERRIDE_GFX_VERSION={value} has ROCm take the {card} for a {taken_for}");
+        if card == taken_for {
+            return Check::ok(format!("{set}, which it is"));
+        }
+        let fits = STAND_INS
+            .iter()
+            .any(|(others, name, _)| card.starts_with(others) && *name == taken_for);
+        if self.runs(card) {
+            let cure = format!("unset it: there is code for {card}");
+            return if fits { Check::warn(set, cure) } else { Check::fail(set, cure) };
+        }
+        if fits && self.runs(taken_for) {
+            return Check::ok(set);
+        }
+        let cure = match self.stand_in(card) {
+            Some(right) => format!("export HSA_OVERRIDE_GFX_VERSION={right}"),
+            None => "unset it: nothing stands in for this card".to_owned(),
+        };
+        Check::fail(format!("{set}, whose code is not right for it"), cure)
+    }
+
+    /// Whether a card runs as what it is.
+    fn runs(&self, card: &str) -> bool {
+        match (self.code_for)(card) {
+            Code::Own => true,
+            Code::Family => self.hip.is_none_or(|hip| hip >= FAMILY_CODE_FROM),
+            Code::None => false,
+        }
+    }
+
+    /// The value with which a card runs as another one.
+    fn stand_in(&self, card: &str) -> Option<&'static str> {
+        let of_card =
+            STAND_INS.iter().filter(|(others, name, _)| card.starts_with(others) && *name != card);
+        of_card.filter(|(_, name, _)| self.runs(name)).map(|(.., value)| *value).next()
+    }
+}
+
+/// `gfx1030` of `10.3.0`.
+fn arch(version: &str) -> Option<String> {
+    let numbers: Option<Vec<u32>> = version.split('.').map(|number| number.parse().ok()).collect();
+    match numbers?.as_slice() {
+        &[major, minor, stepping] if minor < 16 && stepping < 16 => {
+            Some(format!("gfx{major}{minor:x}{stepping:x}"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+
+    /// A program with code for gfx1030 and gfx1100 and for the family gfx10-3.
+    fn code_for(arch: &str) -> Code {
+        match arch {
+            "gfx1030" | "gfx1100" => Code::Own,
+            _ if arch.starts_with("gfx103") => Code::Family,
+            _ => Code::None,
+        }
+    }
+
+    fn checks(value: Option<&str>, card: &str, hip: (u32, u32)) -> Vec<Check> {
+        let cards = [card.to_owned()];
+        check(&Situation { value, cards: &cards, hip: Some(hip), code_for: &code_for })
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_card_that_runs() {
+        assert_eq!(checks(None, "gfx1100", (5, 7)), []);
+        assert_eq!(checks(None, "gfx1031", (6, 3)), []);
+        assert_eq!(checks(Some(""), "gfx1031", (7, 0)), []);
+    }
+
+    #[test]
+    fn the_exact_value_is_named_where_one_helps() {
+        let cure = |card, hip| checks(None, card, hip).pop().and_then(|check| check.cure);
+        let set = |value| Some(format!("export HSA_OVERRIDE_GFX_VERSION={value}"));
+        // HIP 6.2 does not load a family's code.
+        assert_eq!(cure("gfx1031", (6, 2)), set("10.3.0"));
+        assert_eq!(cure("gfx1102", (7, 0)), set("11.0.0"));
+        assert_eq!(cure("gfx1151", (7, 0)), set("11.0.0"));
+        assert_eq!(cure("gfx1201", (7, 0)), None);
+        assert_eq!(cure("gfx90a", (7, 0)), None);
+    }
+
+    #[test]
+    fn a_value_that_is_set_is_judged() {
+        let level = |value, card| checks(Some(value), card, (6, 4))[0].level;
+        assert_eq!(level("11.0.0", "gfx1102"), Level::Ok);
+        assert_eq!(level("11.0.0", "gfx1100"), Level::Ok);
+        assert_eq!(level("10.3.0", "gfx1031"), Level::Warn);
+        assert_eq!(level("10.3.0", "gfx1100"), Level::Fail);
+        assert_eq!(level("10.3.0", "gfx1102"), Level::Fail);
+        assert_eq!(level("gfx1030", "gfx1031"), Level::Fail);
+        assert_eq!(level("9.0.10", "gfx90a"), Level::Ok);
+    }
+}

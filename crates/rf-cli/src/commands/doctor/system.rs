@@ -1,0 +1,202 @@
+//! What the operating system says about GPUs.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Files of the system that concern GPUs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct System {
+    /// AMD's graphics cards and accelerators on the PCI bus.
+    pub(super) amd_cards: usize,
+    pub(super) nvidia_cards: usize,
+    /// AMD's kernel driver is loaded.
+    pub(super) has_amdgpu: bool,
+    /// Version of a driver that was installed beside the kernel's own.
+    pub(super) amdgpu_version: Option<String>,
+    /// What NVIDIA's kernel driver calls itself.
+    pub(super) nvidia_version: Option<String>,
+    /// AMD's compute interface.
+    pub(super) kfd: Option<Node>,
+    pub(super) render_nodes: Vec<Node>,
+    /// Architectures that the compute interface lists, before any override.
+    pub(super) archs: Vec<String>,
+    /// Version of the ROCm in the usual place.
+    pub(super) rocm_version: Option<String>,
+    pub(super) is_container: bool,
+    /// Windows' kernel below: cards come through another device.
+    pub(super) is_wsl: bool,
+}
+
+/// A device file.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) path: PathBuf,
+    pub(super) access: Access,
+}
+
+/// Whether we may read and write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Allowed,
+    /// To those in a group only.
+    Denied {
+        group: Option<String>,
+    },
+    Failed(String),
+}
+
+impl System {
+    /// Looks below `root`, which is `/`.
+    pub(super) fn look(root: &Path) -> Self {
+        let text = |path: &str| {
+            let text = fs::read_to_string(root.join(path)).ok()?;
+            Some(text.lines().next()?.trim().to_owned())
+        };
+        let cards = |vendor| cards(&root.join("sys/bus/pci/devices"), vendor);
+        let nodes = |folder: &str, prefix: &str| {
+            let mut paths = entries(&root.join(folder), prefix);
+            paths.sort();
+            paths.into_iter().map(|path| Node::look(path, root)).collect::<Vec<_>>()
+        };
+        Self {
+            amd_cards: cards("0x1002"),
+            nvidia_cards: cards("0x10de"),
+            has_amdgpu: root.join("sys/module/amdgpu").is_dir(),
+            amdgpu_version: text("sys/module/amdgpu/version"),
+            nvidia_version: text("proc/driver/nvidia/version"),
+            kfd: nodes("dev", "kfd").pop(),
+            render_nodes: nodes("dev/dri", "renderD"),
+            archs: archs(&root.join("sys/class/kfd/kfd/topology/nodes")),
+            rocm_version: text("opt/rocm/.info/version"),
+            is_container: [".dockerenv", "run/.containerenv"]
+                .iter()
+                .any(|file| root.join(file).exists()),
+            is_wsl: root.join("dev/dxg").exists(),
+        }
+    }
+}
+
+impl Node {
+    fn look(path: PathBuf, root: &Path) -> Self {
+        let access = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(_) => Access::Allowed,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                Access::Denied { group: group_of(&path, root) }
+            }
+            Err(error) => Access::Failed(error.to_string()),
+        };
+        Self { path, access }
+    }
+}
+
+/// Display controllers (class 0x03) and processing accelerators (0x12) of a vendor.
+fn cards(devices: &Path, vendor: &str) -> usize {
+    let is = |device: &Path| -> io::Result<bool> {
+        let class = fs::read_to_string(device.join("class"))?;
+        let vendor_of = fs::read_to_string(device.join("vendor"))?;
+        let shows = ["0x03", "0x12"].iter().any(|start| class.starts_with(start));
+        Ok(shows && vendor_of.trim() == vendor)
+    };
+    entries(devices, "").iter().filter(|device| is(device).unwrap_or(false)).count()
+}
+
+/// Architectures of the nodes that are GPUs.
+fn archs(nodes: &Path) -> Vec<String> {
+    let mut folders = entries(nodes, "");
+    folders.sort();
+    let arch = |folder: &PathBuf| {
+        let properties = fs::read_to_string(folder.join("properties")).ok()?;
+        let version =
+            properties.lines().find_map(|line| line.strip_prefix("gfx_target_version "))?;
+        arch(version.trim().parse().ok()?)
+    };
+    folders.iter().filter_map(arch).collect()
+}
+
+/// `gfx90a` of 90010: two decimal digits each for minor version and stepping, which the name has in hexadecimal.
+/// CPUs have 0.
+fn arch(version: u32) -> Option<String> {
+    let (major, minor, stepping) = (version / 10_000, version / 100 % 100, version % 100);
+    (major > 0).then(|| format!("gfx{major}{minor:x}{stepping:x}"))
+}
+
+/// Paths in a folder whose names begin with `prefix`; none if there is no such folder.
+fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let fits = |path: &PathBuf| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix))
+    };
+    entries.map(|entry| entry.path()).filter(fits).collect()
+}
+
+/// The name of the group that a file belongs to.
+#[cfg(unix)]
+fn group_of(path: &Path, root: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let id = fs::metadata(path).ok()?.gid().to_string();
+    let groups = fs::read_to_string(root.join("etc/group")).ok()?;
+    groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == id).then(|| name.to_owned())
+    })
+}
+
+#[cfg(not(unix))]
+fn group_of(_path: &Path, _root: &Path) -> Option<String> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_come_from_the_topology() {
+        assert_eq!(arch(110_000).as_deref(), Some("gfx1100"));
+        assert_eq!(arch(90_010).as_deref(), Some("gfx90a"));
+        assert_eq!(arch(100_306).as_deref(), Some("gfx1036"));
+        assert_eq!(arch(110_501).as_deref(), Some("gfx1151"));
+        assert_eq!(arch(0), None);
+    }
+
+    #[test]
+    fn a_machine_is_read_from_its_files() {
+        let root = tempfile::TempDir::new().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for (slot, vendor, class) in [
+            ("00", "0x1002", "0x030000"),
+            ("01", "0x1002", "0x040300"),
+            ("02", "0x10de", "0x120000"),
+        ] {
+            write(&format!("sys/bus/pci/devices/{slot}/vendor"), &format!("{vendor}\n"));
+            write(&format!("sys/bus/pci/devices/{slot}/class"), &format!("{class}\n"));
+        }
+        write(
+            "sys/class/kfd/kfd/topology/nodes/0/properties",
+            "cpu_cores_count 8\ngfx_target_version 0\n",
+        );
+        write(
+            "sys/class/kfd/kfd/topology/nodes/1/properties",
+            "simd_count 96\ngfx_target_version 110000\n",
+        );
+        write("sys/module/amdgpu/version", "6.10.5\n");
+        write("dev/kfd", "");
+        write("dev/dri/renderD128", "");
+        write("dev/dri/card0", "");
+        write("opt/rocm/.info/version", "6.3.1-48\n");
+        let system = System::look(root.path());
+        assert_eq!((system.amd_cards, system.nvidia_cards), (1, 1));
+        assert_eq!(system.archs, ["gfx1100"]);
+        assert_eq!(system.amdgpu_version.as_deref(), Some("6.10.5"));
+        assert_eq!(system.kfd.unwrap().access, Access::Allowed);
+        assert_eq!(system.render_nodes.len(), 1);
+        assert_eq!(system.rocm_version.as_deref(), Some("6.3.1-48"));
+        assert!(system.has_amdgpu && !system.is_container && !system.is_wsl);
+    }
+}

@@ -1,0 +1,83 @@
+//! What the commands about GPUs say where there is none. What they say of one, the emulator shows.
+
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+
+mod program;
+
+use std::path::Path;
+
+use program::{Finished, rf_cli};
+
+/// Runs the program on a machine without any GPU runtime.
+fn finish(arguments: &[&str]) -> Finished {
+    let mut command = rf_cli(Path::new(env!("CARGO_MANIFEST_DIR")), arguments);
+    command.env_remove("ROCFORGE_DEVICE").env_remove("ROCFORGE_GPU_PLATFORM");
+    command.env("ROCFORGE_HIP_LIBRARY", "/nowhere/libamdhip64.so");
+    command.env("ROCFORGE_CUDA_LIBRARY", "/nowhere/libcuda.so");
+    Finished::of(command.output().unwrap())
+}
+
+#[test]
+fn without_a_gpu_the_cpu_runs_and_nothing_is_said() {
+    let run = finish(&["run", "-n", "4", "--temp", "0", "--raw", "Once upon a time"]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+}
+
+#[test]
+fn a_gpu_that_is_asked_for_and_absent_is_an_error_with_the_cure() {
+    for arguments in [["--device", "gpu"], ["--device", "0"]] {
+        let run = finish(&[&["run", "-n", "4", "Hello"][..], &arguments].concat());
+        assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""), "{}", run.stderr);
+        assert!(run.stderr.contains("no GPU runtime is installed"), "{}", run.stderr);
+        assert!(run.stderr.contains("rf-cli doctor"), "{}", run.stderr);
+    }
+    let run = finish(&["run", "-n", "4", "--device", "cpu", "-ngl", "3", "Hello"]);
+    assert_eq!(run.code, Some(2), "{}", run.stderr);
+    // Layers for a GPU that is not there: the CPU runs, and it is said.
+    let run = finish(&["run", "-n", "4", "-ngl", "3", "Hello"]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert!(run.stderr.contains("everything runs on the CPU"), "{}", run.stderr);
+}
+
+#[test]
+fn devices_lists_none() {
+    let list = finish(&["devices"]);
+    assert_eq!((list.code, list.stdout.as_str()), (Some(0), ""), "{}", list.stderr);
+    assert!(list.stderr.starts_with("no usable GPU"), "{}", list.stderr);
+    let json = finish(&["devices", "--json"]).json();
+    assert_eq!(json["devices"].as_array().unwrap().len(), 0);
+    assert!(json["default"].is_null());
+    let platforms: Vec<_> =
+        json["runtimes"].as_array().unwrap().iter().map(|runtime| &runtime["platform"]).collect();
+    assert_eq!(platforms, ["AMD", "NVIDIA"]);
+}
+
+#[test]
+fn the_doctor_fails_with_cures() {
+    let doctor = finish(&["doctor"]);
+    assert_eq!(doctor.code, Some(1), "{}", doctor.stdout);
+    assert!(doctor.stderr.contains("no GPU is usable"), "{}", doctor.stderr);
+    let lines: Vec<_> = doctor.stdout.lines().collect();
+    for (i, line) in lines.iter().enumerate() {
+        if line.starts_with("fail") || line.starts_with("warn") {
+            assert!(lines[i + 1].trim_start().starts_with("->"), "{}", doctor.stdout);
+        }
+    }
+    let json = finish(&["doctor", "--json"]);
+    let checks: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let levels: Vec<_> = checks.as_array().unwrap().iter().map(|check| &check["level"]).collect();
+    assert!(levels.iter().any(|level| *level == "fail"), "{levels:?}");
+}
+
+#[test]
+fn a_library_that_is_none_is_told_from_one_that_is_absent() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let library = folder.path().join("libamdhip64.so");
+    std::fs::write(&library, "no library").unwrap();
+    let mut command = rf_cli(folder.path(), &["doctor"]);
+    command.env("ROCFORGE_HIP_LIBRARY", &library).env("ROCFORGE_GPU_PLATFORM", "amd");
+    let doctor = Finished::of(command.output().unwrap());
+    assert_eq!(doctor.code, Some(1));
+    assert!(doctor.stdout.contains("ROCm's runtime does not load"), "{}", doctor.stdout);
+}
