@@ -424,6 +424,7 @@ struct Mxfp6E3M2 {
     template <bool LARGER>
     RF_DEVICE_MEMBER static u32 values(u32 codes) {
         u32 result = 0;
+#pragma unroll
         for (u32 i = 0; i < 4; i++) {
             u32 code = codes >> 8 * i, e = (code >> 2) & 7, m = code & 3;
             u32 small = e == 0 ? m : (4 + m) << (e - 1);
@@ -435,9 +436,11 @@ struct Mxfp6E3M2 {
         return result;
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+#pragma unroll
         for (u32 j = 0; j < 8; j++) q[j] = values<false>(detail::six_bit_codes(raw, j));
     }
     RF_DEVICE_MEMBER static void unpack_large(const Raw &raw, u32 h[8]) {
+#pragma unroll
         for (u32 j = 0; j < 8; j++) h[j] = values<true>(detail::six_bit_codes(raw, j));
     }
     RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {

@@ -39,6 +39,7 @@ template <typename F>
 RF_DEVICE float block_dot(const u32 w[8], const u32 large[8], const BlockScales &s, const ActivationBlock &x) {
     if constexpr (F::HALVES) {
         i32 first = 0, last = 0;
+#pragma unroll
         for (u32 j = 0; j < 4; j++) {
             first = dot4(w[j], x.word(j), first);
             last = dot4(w[j + 4], x.word(j + 4), last);
@@ -46,6 +47,7 @@ RF_DEVICE float block_dot(const u32 w[8], const u32 large[8], const BlockScales 
         float sum = fma(s.scale[0], (float)first, s.scale[1] * (float)last);
         if constexpr (F::MINIMA) {
             i32 first_sum = 0, last_sum = 0;
+#pragma unroll
             for (u32 j = 0; j < 4; j++) {
                 first_sum = dot4(0x01010101u, x.word(j), first_sum);
                 last_sum = dot4(0x01010101u, x.word(j + 4), last_sum);
@@ -55,9 +57,11 @@ RF_DEVICE float block_dot(const u32 w[8], const u32 large[8], const BlockScales 
         return sum * x.meta[0];
     } else {
         i32 dot = 0;
+#pragma unroll
         for (u32 j = 0; j < 8; j++) dot = dot4(w[j], x.word(j), dot);
         if constexpr (F::PARTS == 2) {
             i32 more = 0;
+#pragma unroll
             for (u32 j = 0; j < 8; j++) more = dot4(large[j], x.word(j), more);
             dot += F::LARGE * more;
         }
@@ -77,12 +81,14 @@ RF_DEVICE void accumulate(float (&sums)[ROWS][TOKENS], const typename F::Raw (&r
         F::unpack(raw[r], w);
         if constexpr (F::PARTS == 2) F::unpack_large(raw[r], large);
         BlockScales scales = F::scales(raw[r]);
+#pragma unroll
         for (u32 t = 0; t < TOKENS; t++) sums[r][t] += block_dot<F>(w, large, scales, x[t]);
     }
 }
 
 template <u32 TOKENS>
 RF_DEVICE void fetch_activations(ActivationBlock (&block_x)[TOKENS], const RfActivations &x, u32 columns, u32 block) {
+#pragma unroll
     for (u32 t = 0; t < TOKENS; t++)
         block_x[t] = ActivationBlock::fetch(x.q + (u64)t * columns, x.meta + (u64)t * (columns / 16), columns, block);
 }
@@ -94,9 +100,11 @@ RF_DEVICE void steps(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight)[R
     // The offset of every load: left to itself the compiler makes an address of 64 bits for each.
     u32 block = opaque(first);
     typename F::Raw raw[STEPS][ROWS];
+#pragma unroll
     for (u32 i = 0; i < STEPS; i++)
 #pragma unroll
         for (u32 r = 0; r < ROWS; r++) raw[i][r] = F::fetch(row_weight[r], block + i * WAVE);
+#pragma unroll
     for (u32 i = 0; i < STEPS; i++) {
         ActivationBlock block_x[TOKENS];
         fetch_activations(block_x, x, columns, block + i * WAVE);
@@ -109,7 +117,9 @@ template <typename F, u32 ROWS, u32 TOKENS>
 RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight)[ROWS], const RfActivations &x,
                         u32 columns) {
     u32 blocks = columns / 32;
+#pragma unroll
     for (u32 r = 0; r < ROWS; r++)
+#pragma unroll
         for (u32 t = 0; t < TOKENS; t++) sums[r][t] = 0.0f;
     u32 first = lane();
     // Several steps at a time have their loads in flight together, as far as there are registers.
@@ -117,7 +127,9 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
     for (; STEPS > 1 && first + (STEPS - 1) * WAVE < blocks; first += STEPS * WAVE)
         steps<F, STEPS>(sums, row_weight, x, columns, first);
     for (; first < blocks; first += WAVE) steps<F, 1>(sums, row_weight, x, columns, first);
+#pragma unroll
     for (u32 r = 0; r < ROWS; r++)
+#pragma unroll
         for (u32 t = 0; t < TOKENS; t++) sums[r][t] = wave_sum(sums[r][t]);
 }
 
@@ -126,6 +138,7 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
 template <typename F, u32 ROWS, u32 ALL>
 RF_DEVICE void neighbours(RfWeight (&row_weight)[ALL], u32 at, const RfWeight &weight, u32 row, u32 blocks) {
     row_weight[at] = row_of<F>(weight, row, blocks);
+#pragma unroll
     for (u32 r = 1; r < ROWS; r++) row_weight[at + r] = row_of<F>(row_weight[at + r - 1], 1, blocks);
 }
 

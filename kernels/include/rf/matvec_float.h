@@ -26,29 +26,40 @@ RF_DEVICE void float_row_sums(float (&sums)[ROWS][TOKENS], const void *weight, u
     using Element = typename F::Element;
     constexpr u32 N = 16 / sizeof(Element);
     typedef Element Piece __attribute__((ext_vector_type(N)));
+#pragma unroll
     for (u32 r = 0; r < ROWS; r++)
+#pragma unroll
         for (u32 t = 0; t < TOKENS; t++) sums[r][t] = 0.0f;
     const Element *rows = static_cast<const Element *>(weight) + (u64)row * columns;
     if (columns % N == 0) {
         for (u32 first = lane(); first < columns / N; first += WAVE) {
             u32 piece = opaque(first);
             Piece raw[ROWS];
+#pragma unroll
             for (u32 r = 0; r < ROWS; r++) raw[r] = at<Piece>(rows + (u64)r * columns, piece);
+#pragma unroll
             for (u32 t = 0; t < TOKENS; t++) {
                 f32x4 x_piece[N / 4];
+#pragma unroll
                 for (u32 i = 0; i < N / 4; i++) x_piece[i] = at<f32x4>(x + (u64)t * columns, piece * (N / 4) + i);
+#pragma unroll
                 for (u32 r = 0; r < ROWS; r++)
+#pragma unroll
                     for (u32 i = 0; i < N; i++)
                         sums[r][t] = fma(F::value(raw[r][i]), x_piece[i / 4][i % 4], sums[r][t]);
             }
         }
     } else {
         for (u32 c = lane(); c < columns; c += WAVE)
+#pragma unroll
             for (u32 t = 0; t < TOKENS; t++)
+#pragma unroll
                 for (u32 r = 0; r < ROWS; r++)
                     sums[r][t] = fma(F::value(rows[(u64)r * columns + c]), x[(u64)t * columns + c], sums[r][t]);
     }
+#pragma unroll
     for (u32 r = 0; r < ROWS; r++)
+#pragma unroll
         for (u32 t = 0; t < TOKENS; t++) sums[r][t] = wave_sum(sums[r][t]);
 }
 
