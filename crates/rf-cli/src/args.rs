@@ -12,7 +12,7 @@ use rf_graph::KvType;
 
 use crate::commands::{bench, completions, info, perplexity, quantize, run, tokenize};
 #[cfg(feature = "gpu")]
-use crate::commands::{devices, doctor};
+use crate::commands::{devices, doctor, selftest};
 #[cfg(feature = "gpu")]
 use crate::device::probe;
 use crate::failure::bad_input;
@@ -60,6 +60,9 @@ pub(crate) enum Command {
     /// Check whether GPUs can be used, and say what to do where not
     #[cfg(feature = "gpu")]
     Doctor(doctor::DoctorArgs),
+    /// Check every kernel on a GPU against the CPU, and measure it
+    #[cfg(feature = "gpu")]
+    Selftest(selftest::SelftestArgs),
     /// Ask a driver, for `devices` and `doctor`
     #[cfg(feature = "gpu")]
     #[command(hide = true)]
@@ -82,6 +85,8 @@ impl Command {
             Self::Devices(arguments) => devices::devices(arguments),
             #[cfg(feature = "gpu")]
             Self::Doctor(arguments) => doctor::doctor(arguments),
+            #[cfg(feature = "gpu")]
+            Self::Selftest(arguments) => selftest::selftest(arguments),
             #[cfg(feature = "gpu")]
             Self::Probe(arguments) => probe::run(arguments),
             Self::Completions(arguments) => completions::completions(arguments),

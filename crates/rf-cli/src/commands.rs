@@ -11,4 +11,6 @@ pub(crate) mod info;
 pub(crate) mod perplexity;
 pub(crate) mod quantize;
 pub(crate) mod run;
+#[cfg(feature = "gpu")]
+pub(crate) mod selftest;
 pub(crate) mod tokenize;

@@ -4,7 +4,7 @@
 //! says why where a GPU was found.
 
 #[cfg(feature = "gpu")]
-mod gpus;
+pub(crate) mod gpus;
 #[cfg(not(feature = "gpu"))]
 #[path = "device/no_gpus.rs"]
 mod gpus;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rf_graph::{Backend, BackendError, Executor, Fusions, Program, Progress};
-use rf_hip::{DeviceInfo, Runtime, SyncMode};
+use rf_hip::{Context, DeviceInfo, Runtime, SyncMode};
 
 use crate::error::Error;
 use crate::exec::GpuExecutor;
@@ -85,6 +85,10 @@ impl GpuBackend {
     /// The device.
     pub fn device(&self) -> &DeviceInfo {
         self.gpu.context().info()
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        self.gpu.context()
     }
 
     /// Which code it got.

@@ -12,6 +12,7 @@ mod pack;
 
 pub mod objects;
 pub mod params;
+pub mod selftest;
 
 pub use backend::{GpuBackend, GpuOptions, GraphMode};
 pub use error::Error;

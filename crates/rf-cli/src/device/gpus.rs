@@ -53,13 +53,31 @@ pub(crate) fn find() -> Result<Found, rf_hip::Error> {
 ///
 /// With the cure, if that is not possible.
 pub(super) fn open(number: Option<usize>) -> Result<OpenGpu> {
-    let found = find()?;
-    let gpu = match number {
-        Some(number) => found.gpus.iter().find(|gpu| gpu.number == number),
-        None => found.best().or(found.gpus.first()),
-    };
-    let gpu = gpu.ok_or_else(|| found.why_none(number))?;
+    let gpu = pick(number)?;
     gpu.open().map_err(|error| error.context(format!("{gpu} cannot be used")))
+}
+
+/// Opens a GPU by its number, or the best one, to measure it: a waiting thread spins.
+///
+/// # Errors
+///
+/// As [`open`].
+pub(crate) fn open_for_test(number: Option<usize>) -> Result<(Gpu, GpuBackend)> {
+    let gpu = pick(number)?;
+    let backend = gpu.backend(true).map_err(|e| e.context(format!("{gpu} cannot be used")))?;
+    Ok((gpu, backend))
+}
+
+fn pick(number: Option<usize>) -> Result<Gpu> {
+    let mut found = find()?;
+    let place = match number {
+        Some(number) => found.gpus.iter().position(|gpu| gpu.number == number),
+        None => found.best().map(|gpu| gpu.number).or((!found.gpus.is_empty()).then_some(0)),
+    };
+    match place {
+        Some(place) => Ok(found.gpus.swap_remove(place)),
+        None => Err(found.why_none(number)),
+    }
 }
 
 /// Opens the best GPU if it is worth it; says why not where there is one, or where the user `wanted` one.
@@ -168,14 +186,23 @@ impl Found {
 
 impl Gpu {
     fn open(&self) -> Result<OpenGpu> {
-        let options = GpuOptions { ordinal: Some(self.info.ordinal), ..GpuOptions::default() };
-        let backend = GpuBackend::on(self.runtime.clone(), options)?;
         Ok(OpenGpu {
-            backend: Box::new(backend),
+            backend: Box::new(self.backend(false)?),
             number: self.number,
             name: self.info.name.clone(),
             arch: self.info.arch.clone(),
         })
+    }
+
+    fn backend(&self, spin: bool) -> Result<GpuBackend> {
+        if let Ok(Choice::RunTime { arch }) = &self.code {
+            terminal::note(format_args!(
+                "kernels for {arch} are compiled by this machine's ROCm: that takes minutes, the first time"
+            ));
+        }
+        let options =
+            GpuOptions { ordinal: Some(self.info.ordinal), spin, ..GpuOptions::default() };
+        Ok(GpuBackend::on(self.runtime.clone(), options)?)
     }
 
     /// Whether it is likely faster than the CPU. Desktop processors carry GPUs of two compute units, for the
