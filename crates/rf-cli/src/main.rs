@@ -14,6 +14,7 @@ mod device;
 mod failure;
 mod interrupt;
 mod loading;
+mod log;
 mod sources;
 mod telemetry;
 mod terminal;
@@ -28,6 +29,7 @@ use crate::args::Cli;
 use crate::terminal::Palette;
 
 fn main() -> ExitCode {
+    log::start();
     let arguments: Vec<OsString> = args::with_long_flags(std::env::args_os());
     let result = Cli::parse_from(arguments).command.run();
     let code = match result {
