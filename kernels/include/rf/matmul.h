@@ -53,7 +53,7 @@ using MatmulNarrow = MatmulShape<32, 16, 1, 2, 4, 8>;
 
 // One stage in LDS.
 template <typename F, typename Shape>
-struct MatmulStage {
+struct alignas(16) MatmulStage {
     static constexpr u32 HALVES = F::HALVES ? 2 : 1;
     // Half block h of block b has index h · BLOCKS + b. Threads write the blocks of a row side by side: the pad
     // sends them to different banks.
