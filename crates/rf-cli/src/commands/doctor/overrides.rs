@@ -62,15 +62,17 @@ impl Situation<'_> {
         if self.runs(card) {
             return None;
         }
-        let value = self.stand_in(card)?;
-        let what = match (self.code_for)(card) {
-            Code::Family => format!(
-                "{card} has the code of its family only, which HIP {} does not load",
-                self.hip.map(|(major, minor)| format!("{major}.{minor}")).unwrap_or_default()
-            ),
-            _ => format!("this program has no code for {card}"),
-        };
-        Some(Check::warn(what, format!("export HSA_OVERRIDE_GFX_VERSION={value}")))
+        let set =
+            self.stand_in(card).map(|value| format!("export HSA_OVERRIDE_GFX_VERSION={value}"));
+        if (self.code_for)(card) == Code::None {
+            return Some(Check::warn(format!("this program has no code for {card}"), set?));
+        }
+        let (major, minor) = self.hip.unwrap_or_default();
+        let what = format!(
+            "{card} has the code of its family only, which HIP {major}.{minor} does not load"
+        );
+        let newer = "install ROCm 6.3 or newer";
+        Some(Check::warn(what, set.map_or(newer.to_owned(), |set| format!("{newer}, or {set}"))))
     }
 
     /// Whether the value that is set does a card good.
@@ -156,7 +158,9 @@ mod tests {
         let cure = |card, hip| checks(None, card, hip).pop().and_then(|check| check.cure);
         let set = |value| Some(format!("export HSA_OVERRIDE_GFX_VERSION={value}"));
         // HIP 6.2 does not load a family's code.
-        assert_eq!(cure("gfx1031", (6, 2)), set("10.3.0"));
+        let newer = cure("gfx1031", (6, 2)).unwrap();
+        assert!(newer.starts_with("install ROCm 6.3"), "{newer}");
+        assert!(newer.ends_with("export HSA_OVERRIDE_GFX_VERSION=10.3.0"), "{newer}");
         assert_eq!(cure("gfx1102", (7, 0)), set("11.0.0"));
         assert_eq!(cure("gfx1151", (7, 0)), set("11.0.0"));
         assert_eq!(cure("gfx1201", (7, 0)), None);
