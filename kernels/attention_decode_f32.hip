@@ -5,7 +5,7 @@
 using namespace rf;
 
 #define DECODE(NAME, LANES, HEADS)                                                                                     \
-    RF_KERNEL(DECODE_THREADS) RF_EXACTLY(DECODE_THREADS) NAME(RfAttentionParams p) {                                   \
+    RF_LARGE_KERNEL(DECODE_THREADS) NAME(RfAttentionParams p) {                                                        \
         attention_decode<RF_KV_F32, LANES, HEADS>(p);                                                                  \
     }
 

@@ -5,7 +5,7 @@
 using namespace rf;
 
 #define PREFILL(NAME, DIM, WAVES, KEYS)                                                                                \
-    RF_KERNEL((WAVES) * WAVE) RF_EXACTLY((WAVES) * WAVE) NAME(RfAttentionParams p) {                                   \
+    RF_LARGE_KERNEL((WAVES) * WAVE) NAME(RfAttentionParams p) {                                                        \
         attention_prefill<RF_KV_Q8_0, DIM, WAVES, KEYS>(p);                                                            \
     }
 

@@ -33,6 +33,15 @@ RF_DEVICE void keep_order() {
 #endif
 }
 
+// Keeps a vector in neighbouring registers. Else clang leaves some of its elements among those of the matrix unit's
+// result, the rest of which then lives as long.
+template <typename T>
+RF_DEVICE void together(T &vector) {
+#if RF_GFX11 || RF_GFX12
+    asm("" : "+v"(vector));
+#endif
+}
+
 // A tile of queries in a batch; of every span the last one comes first.
 struct QueryTile {
     RfSpan span;
@@ -381,6 +390,7 @@ struct PrefillWave {
             }
 #pragma unroll
             for (u32 e = 0; e < 8; e++) o[d][e] = fma(o[d][e], rescale[Engine::lane_row(e)], sum[e]);
+            if constexpr (sizeof(Element) == 2) together(o[d]);
         }
     }
 

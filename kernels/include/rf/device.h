@@ -10,9 +10,21 @@
 #define RF_DEVICE static inline __attribute__((device, always_inline))
 #define RF_DEVICE_MEMBER inline __attribute__((device, always_inline))
 #define RF_CONSTANT static constexpr __attribute__((device))
-// `threads` is the size of the workgroup that the kernel is launched with, `min_waves` how many waves per SIMD
-// (per scheduler on NVIDIA) its registers must leave room for; AMD only, a hint.
+// A kernel; `threads` is the largest workgroup that it is launched with. On RDNA its registers leave room for 8 waves
+// per SIMD; RF_LARGE_KERNEL, for tiles that need more registers than that, takes what there is. For AMD clang passes
+// over launch_bounds without a word.
+#if defined(__AMDGCN__)
+#define RF_LARGE_KERNEL(threads) extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, threads))) void
+#if defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__)
+#define RF_KERNEL(threads)                                                                                             \
+    extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, threads), amdgpu_waves_per_eu(8))) void
+#else
+#define RF_KERNEL(threads) RF_LARGE_KERNEL(threads)
+#endif
+#else
 #define RF_KERNEL(threads) extern "C" __attribute__((global, launch_bounds(threads))) void
+#define RF_LARGE_KERNEL(threads) RF_KERNEL(threads)
+#endif
 #define RF_SHARED __attribute__((shared))
 
 using i8 = signed char;

@@ -3,13 +3,6 @@
 
 #include "rf/device.h"
 
-// Behind RF_KERNEL(threads): the launch has exactly that many, which is what decides how many registers there are.
-#if RF_AMD
-#define RF_EXACTLY(threads) __attribute__((amdgpu_flat_work_group_size(threads, threads)))
-#else
-#define RF_EXACTLY(threads)
-#endif
-
 namespace rf {
 
 // The value that lane SOURCE of each group of SIZE neighbouring lanes has.

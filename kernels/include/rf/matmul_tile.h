@@ -16,7 +16,7 @@
 #if RF_NVIDIA
 #define RF_MATMUL_KERNEL(SHAPE) extern "C" __attribute__((global, launch_bounds(SHAPE::THREADS, 2))) void
 #else
-#define RF_MATMUL_KERNEL(SHAPE) RF_KERNEL(SHAPE::THREADS)
+#define RF_MATMUL_KERNEL(SHAPE) RF_LARGE_KERNEL(SHAPE::THREADS)
 #endif
 
 namespace rf {
