@@ -287,5 +287,6 @@ RF_DEVICE u32 opaque(u32 value) {
 #endif
     return value;
 }
+RF_DEVICE float opaque(float value) { return __builtin_bit_cast(float, opaque(__builtin_bit_cast(u32, value))); }
 
 } // namespace rf

@@ -153,8 +153,9 @@ RF_DEVICE void write_rows(const float (&sums)[ROWS][TOKENS], const RfProjection 
     for (u32 t = 0; t < TOKENS; t++) {
         if (t >= tokens) return;
         float value = sums[0][t];
+        // Of two values that the compiler knows it would choose between their addresses, for which they need memory.
 #pragma unroll
-        for (u32 r = 1; r < ROWS; r++) value = lane() == r ? sums[r][t] : value;
+        for (u32 r = 1; r < ROWS; r++) value = lane() == r ? opaque(sums[r][t]) : value;
         value += bias;
         u64 index = (u64)t * to.rows + mine;
         if (residual) value += residual[index];
