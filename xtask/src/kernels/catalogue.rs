@@ -32,7 +32,10 @@ pub(super) struct Row {
     #[serde(default)]
     pub(super) hot: bool,
     /// Fewer waves per SIMD than [`MIN_WAVES`] will do,
-    min_waves: Option<u32>,
+    pub(super) min_waves: Option<u32>,
+    /// or scalar registers may be kept in lanes of a vector register, so many at most,
+    #[serde(default)]
+    pub(super) scalar_spills: u32,
     /// because of this.
     reason: Option<String>,
     /// Starts of target names; on others the kernel does not exist. None: it exists everywhere.
@@ -58,8 +61,8 @@ impl Catalogue {
         let catalogue: Self = toml::from_str(text)?;
         for row in &catalogue.rows {
             ensure!(
-                row.min_waves.is_some() == row.reason.is_some(),
-                "{}: min_waves and reason stand together",
+                row.excepted() == row.reason.is_some(),
+                "{}: min_waves or scalar_spills and a reason stand together",
                 row.name
             );
             if let Some(waves) = row.min_waves
@@ -99,7 +102,7 @@ impl Row {
 
     /// Whether it asks for an exception.
     pub(super) fn excepted(&self) -> bool {
-        self.min_waves.is_some()
+        self.min_waves.is_some() || self.scalar_spills > 0
     }
 }
 
@@ -152,6 +155,7 @@ mod tests {
         };
         assert!(row("").is_ok());
         assert!(row("hot = true\nmin_waves = 5").unwrap_err().contains("stand together"));
+        assert!(row("scalar_spills = 2").unwrap_err().contains("stand together"));
         assert!(row("min_waves = 5\nreason = 'x'").unwrap_err().contains("hot kernels"));
         assert!(row("hot = true\nmin_waves = 9\nreason = 'x'").unwrap_err().contains("below 8"));
         assert!(row("warm = true").unwrap_err().contains("unknown field"));
