@@ -197,13 +197,18 @@ impl GpuExecutor {
     }
 
     /// Runs what is recorded for a decode step, as a graph where that is proven.
-    fn run_decode(&mut self, shape: Shape, out: &mut [f32]) -> Result<(), Error> {
+    fn run_decode(
+        &mut self,
+        batch: &Batch<'_>,
+        shape: Shape,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
         let decode = match self.decode.remove(&shape) {
             Some(decode) => decode,
             None => Decode { recording: self.record(shape)?, replay: Replay::Untried },
         };
         let Decode { recording, mut replay } = decode;
-        let outcome = self.run_recorded(&recording, &mut replay, shape, out);
+        let outcome = self.run_recorded(&recording, &mut replay, batch, shape, out);
         self.decode.insert(shape, Decode { recording, replay });
         outcome
     }
@@ -212,6 +217,7 @@ impl GpuExecutor {
         &mut self,
         recording: &Recording,
         replay: &mut Replay,
+        batch: &Batch<'_>,
         shape: Shape,
         out: &mut [f32],
     ) -> Result<(), Error> {
@@ -224,7 +230,7 @@ impl GpuExecutor {
         if matches!(replay, Replay::Untried) {
             *replay = match self.graphs {
                 GraphMode::Off => Replay::Off,
-                GraphMode::On => self.check_replay(recording, shape, out),
+                GraphMode::On => self.check_replay(recording, batch, shape, out),
             };
         }
         Ok(())
@@ -232,9 +238,16 @@ impl GpuExecutor {
 
     /// Captures a recording and replays it for the batch that has just run: a step writes the same places of
     /// the cache with the same values, so nothing else may come out.
-    fn check_replay(&mut self, recording: &Recording, shape: Shape, expected: &[f32]) -> Replay {
+    fn check_replay(
+        &mut self,
+        recording: &Recording,
+        batch: &Batch<'_>,
+        shape: Shape,
+        expected: &[f32],
+    ) -> Replay {
         let mut replayed = vec![f32::NAN; expected.len()];
         let graph = recording.capture(&self.stream).and_then(|graph| {
+            self.upload_input(batch, shape)?;
             graph.launch(&self.stream)?;
             self.read_output(shape, &mut replayed)?;
             Ok(graph)
@@ -266,6 +279,15 @@ impl GpuExecutor {
         Ok(())
     }
 
+    /// What [`rf_graph::Op::Input`] is, to its place in the arena; later values may take that over.
+    fn upload_input(&self, batch: &Batch<'_>, shape: Shape) -> Result<(), Error> {
+        if let (Some(id), Some(rows)) = (self.facts.input(), batch.input) {
+            let first = self.plan.offset(id) * shape.tokens;
+            self.work.arena.copy_from_slice(&self.stream, first, rows)?;
+        }
+        Ok(())
+    }
+
     fn run(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), Error> {
         let shape = Shape::of(batch);
         let pages = batch.spans.iter().map(|span| span.pages.len()).sum();
@@ -282,12 +304,9 @@ impl GpuExecutor {
         let positions = batch.spans.iter().map(|s| s.past_tokens + s.tokens.len()).max();
         self.ropes.extend_to(&self.stream, positions.unwrap_or(0))?;
         self.step.upload(&self.stream, batch)?;
-        if let (Some(id), Some(rows)) = (self.facts.input(), batch.input) {
-            let first = self.plan.offset(id) * shape.tokens;
-            self.work.arena.copy_from_slice(&self.stream, first, rows)?;
-        }
+        self.upload_input(batch, shape)?;
         if shape.tokens <= DECODE_TOKENS {
-            return self.run_decode(shape, out);
+            return self.run_decode(batch, shape, out);
         }
         self.record(shape)?.queue(&self.stream)?;
         self.read_output(shape, out)
