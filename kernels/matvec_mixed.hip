@@ -4,6 +4,6 @@
 
 using namespace rf;
 
-RF_KERNEL(MATVEC_THREADS) matvec_mixed_q8_f32_n1(RfMatvecParams p) {
+RF_KERNEL(MATVEC_THREADS_1) matvec_mixed_q8_f32_n1(RfMatvecParams p) {
     matvec_mixed<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K>(p);
 }

@@ -25,6 +25,13 @@
 #define RF_KERNEL(threads) extern "C" __attribute__((global, launch_bounds(threads))) void
 #define RF_LARGE_KERNEL(threads) RF_KERNEL(threads)
 #endif
+// The same, for as few registers per thread as NVIDIA needs to have so many workgroups on a processor.
+#if defined(__NVPTX__)
+#define RF_KERNEL_AT_ONCE(threads, groups)                                                                             \
+    extern "C" __attribute__((global, launch_bounds(threads, groups))) void
+#else
+#define RF_KERNEL_AT_ONCE(threads, groups) RF_KERNEL(threads)
+#endif
 #define RF_SHARED __attribute__((shared))
 
 using i8 = signed char;
@@ -288,5 +295,8 @@ RF_DEVICE u32 opaque(u32 value) {
     return value;
 }
 RF_DEVICE float opaque(float value) { return __builtin_bit_cast(float, opaque(__builtin_bit_cast(u32, value))); }
+
+// What was read from memory before this is read again after it.
+RF_DEVICE void forget_memory() { asm volatile("" ::: "memory"); }
 
 } // namespace rf

@@ -2,24 +2,42 @@
 //
 // A lane takes a block of 32 columns of a row at a time, so that a wave reads 512 consecutive bytes of 4-bit
 // weights by one instruction; a wave takes ROWS rows, which share the activations, and keeps their sums to
-// itself: no LDS, no barrier. Bytes moved: the weights once; activations come from the caches. Work per block and
-// row: 8 dot4, the unpacking (3 operations per 8 weights of 4 bits) and some 4 of f32.
+// itself. Bytes moved: the weights once; activations come from the caches. Work per block and row: 8 dot4, the
+// unpacking (3 operations per 8 weights of 4 bits) and some 4 of f32.
+//
+// What an RMS norm would do between two products of one token is shared out among them (params/matvec.h): no launch
+// of its own, and nothing that a workgroup has to wait for.
 #pragma once
 
+#include "rf/estimate.h"
 #include "rf/formats.h"
 #include "rf/params/matvec.h"
 
 namespace rf {
 
-constexpr u32 MATVEC_WAVES = 8;
-constexpr u32 MATVEC_THREADS = MATVEC_WAVES * WAVE;
+// Rows of a wave, so that sums and unpacked weights of all tokens find room in registers. For one token few: there
+// are only so many rows, and all of the device should have work.
+template <typename F, u32 TOKENS>
+constexpr u32 MATVEC_ROWS = TOKENS == 1 ? 2 : (TOKENS == 2 ? 4 : 2) / F::PARTS;
 
-// Steps whose loads a wave has in flight together. An AMD SIMD has up to 16 waves to switch between, an NVIDIA
-// scheduler with so few rows only two or three.
+// For one token a workgroup makes a block of 32 rows, which the norm needs.
+template <u32 TOKENS>
+constexpr u32 MATVEC_WAVES = TOKENS == 1 ? 16 : 8;
+constexpr u32 MATVEC_THREADS = MATVEC_WAVES<2> * WAVE, MATVEC_THREADS_1 = MATVEC_WAVES<1> * WAVE;
+
+// Steps whose loads a wave has in flight together, and whether the next are fetched before these are used, as far as
+// there are registers. An AMD SIMD has up to 16 waves to switch between, an NVIDIA scheduler with so few rows only
+// some four.
 #if RF_AMD
+template <typename F>
 constexpr u32 MATVEC_STEPS = 1;
+template <typename F>
+constexpr bool MATVEC_AHEAD = false;
 #else
-constexpr u32 MATVEC_STEPS = 2;
+template <typename F>
+constexpr u32 MATVEC_STEPS = F::PARTS == 1 ? 2 : 1;
+template <typename F>
+constexpr bool MATVEC_AHEAD = F::PARTS == 1;
 #endif
 
 // One block of a row of activations.
@@ -93,44 +111,90 @@ RF_DEVICE void fetch_activations(ActivationBlock (&block_x)[TOKENS], const RfAct
         block_x[t] = ActivationBlock::fetch(x.q + (u64)t * columns, x.meta + (u64)t * (columns / 16), columns, block);
 }
 
-// STEPS steps of a wave from block `first` on.
-template <typename F, u32 STEPS, u32 ROWS, u32 TOKENS>
-RF_DEVICE void steps(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight)[ROWS], const RfActivations &x,
-                     u32 columns, u32 first) {
-    // The offset of every load: left to itself the compiler makes an address of 64 bits for each.
-    u32 block = opaque(first);
+// STEPS steps of ROWS rows of weights as they are in memory, from block `first` on.
+template <typename F, u32 STEPS, u32 ROWS>
+struct WeightSteps {
     typename F::Raw raw[STEPS][ROWS];
+
+    RF_DEVICE_MEMBER static WeightSteps fetch(const RfWeight (&row_weight)[ROWS], u32 first) {
+        WeightSteps steps;
+        // The offset of every load: left to itself the compiler makes an address of 64 bits for each.
+        u32 block = opaque(first);
 #pragma unroll
-    for (u32 i = 0; i < STEPS; i++)
+        for (u32 i = 0; i < STEPS; i++)
 #pragma unroll
-        for (u32 r = 0; r < ROWS; r++) raw[i][r] = F::fetch(row_weight[r], block + i * WAVE);
-#pragma unroll
-    for (u32 i = 0; i < STEPS; i++) {
-        ActivationBlock block_x[TOKENS];
-        fetch_activations(block_x, x, columns, block + i * WAVE);
-        accumulate<F>(sums, raw[i], block_x);
+            for (u32 r = 0; r < ROWS; r++) steps.raw[i][r] = F::fetch(row_weight[r], block + i * WAVE);
+        return steps;
     }
+
+    template <u32 TOKENS>
+    RF_DEVICE_MEMBER void add_to(float (&sums)[ROWS][TOKENS], const RfActivations &x, u32 columns, u32 first) const {
+        u32 block = opaque(first);
+#pragma unroll
+        for (u32 i = 0; i < STEPS; i++) {
+            ActivationBlock block_x[TOKENS];
+            fetch_activations(block_x, x, columns, block + i * WAVE);
+            accumulate<F>(sums, raw[i], block_x);
+        }
+    }
+};
+
+// The common factor of an operand that came without it, or 1: `squares` has a part of the sum in every lane.
+RF_DEVICE float norm_squares(const RfNormIn &norm) {
+    float squares = 0.0f;
+#pragma unroll 4
+    for (u32 i = lane(); i < norm.count; i += WAVE) squares += norm.squares[i];
+    return squares;
+}
+RF_DEVICE float norm_factor(const RfNormIn &norm, float squares, u32 columns) {
+    if (norm.count == 0) return 1.0f;
+    return rsqrt(wave_sum(squares) * reciprocal_estimate((float)columns) + norm.eps);
 }
 
 // sums[r][t] = Σ over the columns of rows that may lie anywhere, the same in every lane.
-template <typename F, u32 ROWS, u32 TOKENS>
+template <typename F, u32 STEPS, u32 ROWS, u32 TOKENS>
 RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight)[ROWS], const RfActivations &x,
-                        u32 columns) {
+                        const RfNormIn &norm, u32 columns) {
     u32 blocks = columns / 32;
 #pragma unroll
     for (u32 r = 0; r < ROWS; r++)
 #pragma unroll
         for (u32 t = 0; t < TOKENS; t++) sums[r][t] = 0.0f;
     u32 first = lane();
-    // Several steps at a time have their loads in flight together, as far as there are registers.
-    constexpr u32 STEPS = TOKENS == 1 ? MATVEC_STEPS : 1;
-    for (; STEPS > 1 && first + (STEPS - 1) * WAVE < blocks; first += STEPS * WAVE)
-        steps<F, STEPS>(sums, row_weight, x, columns, first);
-    for (; first < blocks; first += WAVE) steps<F, 1>(sums, row_weight, x, columns, first);
+    constexpr u32 SPAN = STEPS * WAVE;
+    float squares = 0.0f;
+    if constexpr (TOKENS == 1 && MATVEC_AHEAD<F>) {
+        using Steps = WeightSteps<F, STEPS, ROWS>;
+        u32 spans = blocks / SPAN;
+        if (spans > 0) {
+            Steps steps = Steps::fetch(row_weight, first);
+            squares = norm_squares(norm);
+#pragma unroll 1
+            for (u32 i = 1; i < spans; i++) {
+                Steps next = Steps::fetch(row_weight, first + SPAN);
+                forget_memory();
+                steps.add_to(sums, x, columns, first);
+                steps = next;
+                first += SPAN;
+            }
+            steps.add_to(sums, x, columns, first);
+            first += SPAN;
+        } else {
+            squares = norm_squares(norm);
+        }
+    } else if constexpr (TOKENS == 1) {
+        squares = norm_squares(norm);
+    }
+    for (; first < blocks; first += WAVE)
+        WeightSteps<F, 1, ROWS>::fetch(row_weight, first).add_to(sums, x, columns, first);
+    float factor = TOKENS == 1 ? norm_factor(norm, squares, columns) : 1.0f;
 #pragma unroll
     for (u32 r = 0; r < ROWS; r++)
 #pragma unroll
-        for (u32 t = 0; t < TOKENS; t++) sums[r][t] = wave_sum(sums[r][t]);
+        for (u32 t = 0; t < TOKENS; t++) {
+            sums[r][t] = wave_sum(sums[r][t]);
+            if constexpr (TOKENS == 1) sums[r][t] *= factor;
+        }
 }
 
 // The planes of ROWS neighbouring rows. Planes have room behind their last row (see params/weight.h), so that a
@@ -142,17 +206,18 @@ RF_DEVICE void neighbours(RfWeight (&row_weight)[ALL], u32 at, const RfWeight &w
     for (u32 r = 1; r < ROWS; r++) row_weight[at + r] = row_of<F>(row_weight[at + r - 1], 1, blocks);
 }
 
-// Lane r of the wave writes row `row + r` of a projection, of all tokens.
+// Lane r of the wave writes row `row + r` of a projection, of all tokens; it has the last one's value then.
 template <u32 ROWS, u32 TOKENS>
-RF_DEVICE void write_rows(const float (&sums)[ROWS][TOKENS], const RfProjection &to, const float *residual, u32 row,
-                          u32 tokens) {
+RF_DEVICE float write_rows(const float (&sums)[ROWS][TOKENS], const RfProjection &to, const float *residual, u32 row,
+                           u32 tokens) {
     u32 mine = row + lane();
-    if (lane() >= ROWS || mine >= to.rows) return;
+    float value = 0.0f;
+    if (lane() >= ROWS || mine >= to.rows) return value;
     float bias = to.bias ? to.bias[mine] : 0.0f;
 #pragma unroll
     for (u32 t = 0; t < TOKENS; t++) {
-        if (t >= tokens) return;
-        float value = sums[0][t];
+        if (t >= tokens) break;
+        value = sums[0][t];
         // Of two values that the compiler knows it would choose between their addresses, for which they need memory.
 #pragma unroll
         for (u32 r = 1; r < ROWS; r++) value = lane() == r ? opaque(sums[r][t]) : value;
@@ -160,6 +225,22 @@ RF_DEVICE void write_rows(const float (&sums)[ROWS][TOKENS], const RfProjection 
         u64 index = (u64)t * to.rows + mine;
         if (residual) value += residual[index];
         to.out[index] = value;
+    }
+    return value;
+}
+
+// Lane i of a wave has value i of a block of activations.
+RF_DEVICE void write_block(float value, const RfActivations &out, u64 row, u32 columns, u32 block) {
+    float largest = wave_max(__builtin_fabsf(value));
+    float d = largest / 127.0f;
+    float q = d > 0.0f ? round_even(value / d) : 0.0f;
+    i32 sum = wave_sum((i32)q);
+    u32 half = lane() / 16;
+    out.q[row * columns + half * (columns / 2) + block * 16 + lane() % 16] = (i8)q;
+    if (lane() == 0) {
+        float *meta = out.meta + row * (columns / 16) + block * 2;
+        meta[0] = d;
+        meta[1] = d * (float)sum;
     }
 }
 
@@ -178,11 +259,11 @@ RF_DEVICE Place place_of(const RfProjection *projections, u32 count, u32 group, 
     return {p, group * rows_per_group};
 }
 
-// One wave of a product. With a route, group_y is the slot: one token, one expert.
-template <typename F, u32 ROWS, u32 TOKENS>
-RF_DEVICE void matvec_rows(const RfMatvecParams &p, const RfProjection &projection, u32 first_row) {
-    u32 row = first_row + wave() * ROWS;
-    if (row >= projection.rows) return;
+// One wave of a product: what lane r has written. With a route, group_y is the slot: one token, one expert.
+template <typename F, u32 TOKENS, u32 STEPS>
+RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &projection, u32 row) {
+    constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
+    if (row >= projection.rows) return 0.0f;
     float sums[ROWS][TOKENS];
     RfWeight row_weight[ROWS];
     if (TOKENS == 1 && p.route) {
@@ -193,35 +274,47 @@ RF_DEVICE void matvec_rows(const RfMatvecParams &p, const RfProjection &projecti
         RfProjection to = projection;
         to.out += (u64)slot * projection.rows;
         neighbours<F, ROWS>(row_weight, 0, projection.weight, expert * projection.rows + row, p.columns / 32);
-        row_sums<F>(sums, row_weight, x, p.columns);
-        write_rows(sums, to, nullptr, row, 1);
-        return;
+        row_sums<F, STEPS>(sums, row_weight, x, p.norm_in, p.columns);
+        return write_rows(sums, to, nullptr, row, 1);
     }
     neighbours<F, ROWS>(row_weight, 0, projection.weight, row, p.columns / 32);
-    row_sums<F>(sums, row_weight, p.x_q8, p.columns);
-    write_rows(sums, projection, p.residual, row, p.tokens);
+    row_sums<F, STEPS>(sums, row_weight, p.x_q8, p.norm_in, p.columns);
+    return write_rows(sums, projection, p.residual, row, p.tokens);
 }
 
-// Rows of a wave, so that sums and unpacked weights of all tokens find room in registers.
-template <typename F, u32 TOKENS>
-constexpr u32 MATVEC_ROWS = (TOKENS <= 2 ? 4 : 2) / F::PARTS;
+// Of the 32 rows of a workgroup the operand of the product behind a norm.
+RF_DEVICE void write_normed(const RfNormOut &norm, float value, u32 rows_per_wave, u32 rows) {
+    RF_SHARED float values[32];
+    if (lane() < rows_per_wave) values[wave() * rows_per_wave + lane()] = value;
+    barrier();
+    if (wave() > 0) return;
+    float x = values[lane()];
+    float squares = wave_sum(x * x);
+    if (lane() == 0) norm.squares[group_x()] = squares;
+    write_block(x * norm.weight[group_x() * 32 + lane()], norm.out, 0, rows, group_x());
+}
 
 // One workgroup of a product whose projections have one format.
 template <typename F, u32 TOKENS>
 RF_DEVICE void matvec(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
-    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
-    matvec_rows<F, ROWS, TOKENS>(p, p.projections[place.projection], place.row);
+    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES<TOKENS> * ROWS);
+    const RfProjection &projection = p.projections[place.projection];
+    constexpr u32 STEPS = TOKENS == 1 ? MATVEC_STEPS<F> : 1;
+    float value = matvec_rows<F, TOKENS, STEPS>(p, projection, place.row + wave() * ROWS);
+    if constexpr (TOKENS == 1) {
+        if (p.norm_out.squares) write_normed(p.norm_out, value, ROWS, projection.rows);
+    }
 }
 
 // The same for one token, with a format for each projection. The branch is the same for all of a workgroup.
 template <typename... FORMATS>
 RF_DEVICE void matvec_mixed(const RfMatvecParams &p) {
-    constexpr u32 ROWS = 4;
-    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
+    constexpr u32 ROWS = MATVEC_ROWS<Q4_0, 1>;
+    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES<1> * ROWS);
     const RfProjection &projection = p.projections[place.projection];
     (void)((projection.format == FORMATS::NUMBER &&
-            (matvec_rows<FORMATS, ROWS, 1>(p, projection, place.row), true)) || ...);
+            (matvec_rows<FORMATS, 1, 1>(p, projection, place.row + wave() * ROWS), true)) || ...);
 }
 
 } // namespace rf

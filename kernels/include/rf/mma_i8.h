@@ -40,8 +40,6 @@ RF_DEVICE u32 opaque_uniform(u32 value) {
     return value;
 }
 
-// What was read from memory before this is read again after it.
-RF_DEVICE void forget_memory() { asm volatile("" ::: "memory"); }
 
 // No instruction is moved across this (AMD).
 RF_DEVICE void schedule_fence() {

@@ -85,6 +85,8 @@ pub(crate) struct Work {
     /// Of attention that shares a sequence's keys out: sums, statistics, counters.
     partials: DeviceBuffer<f32>,
     arrivals: DeviceBuffer<u32>,
+    /// Sums of squares of what a norm is on its way to.
+    squares: DeviceBuffer<f32>,
 }
 
 struct Q8Buffer {
@@ -111,7 +113,11 @@ impl Work {
     fn bytes(facts: &Facts, plan: &Plan, max_tokens: usize) -> usize {
         let operand = facts.operand_elements(max_tokens);
         let arena = plan.floats_per_row() * (max_tokens + SPARE_ROWS);
-        4 * (arena + operand + facts.partial_floats() + facts.arrival_count(max_tokens))
+        4 * (arena
+            + operand
+            + operand / 32
+            + facts.partial_floats()
+            + facts.arrival_count(max_tokens))
             + 2 * (operand + operand / 4)
     }
 
@@ -125,6 +131,7 @@ impl Work {
             operands_q8: [Q8Buffer::new(stream, operand)?, Q8Buffer::new(stream, operand)?],
             partials: DeviceBuffer::new(context, facts.partial_floats())?,
             arrivals: DeviceBuffer::zeroed(context, facts.arrival_count(max_tokens))?,
+            squares: DeviceBuffer::new(context, operand / 32)?,
         })
     }
 }

@@ -3,7 +3,7 @@
 mod attention;
 mod products;
 
-use rf_graph::{Activation, Graph, Op, Prologue, Rope, RopeStyle, ValueId, Weight};
+use rf_graph::{Activation, Graph, Op, Prologue, Rope, RopeStyle, ValueId, Weight, WeightId};
 
 use super::GpuExecutor;
 use super::step::Shape;
@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::launch::{Gpu, Recording};
 use crate::params::{
     self, Activations, AddScaleParams, Address, EmbedParams, GluParams, GroupNormParams,
-    KvAppendParams, Launch, MatmulDevice, Operand, QuantizeParams, RmsNormParams, RopeAppendParams,
-    RopeParams, RopeTable, SelectRowsParams, rms_norm_threads,
+    KvAppendParams, Launch, MatmulDevice, NormIn, Operand, QuantizeParams, RmsNormParams,
+    RopeAppendParams, RopeParams, RopeTable, SelectRowsParams, rms_norm_threads,
 };
 use products::is_float;
 
@@ -32,11 +32,20 @@ pub(super) struct Facts {
     glu_of: Vec<Option<usize>>,
     /// By op: an attention whose output only the product at that op reads.
     reader_of: Vec<Option<usize>>,
+    /// By op: a product of quantised weights whose rows the product that follows normalises.
+    norm_behind: Vec<Option<NormBehind>>,
+}
+
+/// An RMS norm that the product before it takes part in.
+#[derive(Clone, Copy)]
+struct NormBehind {
+    weight: WeightId,
+    eps: f32,
 }
 
 impl Facts {
     pub(super) fn of(graph: &Graph, weights: &[Weight], gpu: &Gpu) -> Self {
-        let columns = |id: rf_graph::WeightId| weights[id.index()].columns();
+        let columns = |id: WeightId| weights[id.index()].columns();
         let mut facts = Self {
             compute_units: gpu.compute_units(),
             matmul_device: MatmulDevice::new(gpu.compute_units(), &gpu.context().info().arch),
@@ -47,6 +56,7 @@ impl Facts {
             attention_kv_heads: 1,
             glu_of: vec![None; graph.ops().len()],
             reader_of: vec![None; graph.ops().len()],
+            norm_behind: vec![None; graph.ops().len()],
         };
         for (i, op) in graph.ops().iter().enumerate() {
             match op {
@@ -55,6 +65,7 @@ impl Facts {
                     facts.operand_per_token =
                         facts.operand_per_token.max(columns(m.projections[0].weight));
                     facts.glu_of[i] = fused_glu(graph, weights, i);
+                    facts.norm_behind[i] = norm_behind(graph, weights, i);
                 }
                 Op::ExpertMatMul { x, route, .. } => {
                     let used = graph.value(*route).width / 2;
@@ -113,12 +124,35 @@ fn fused_glu(graph: &Graph, weights: &[Weight], op: usize) -> Option<usize> {
     (reads_both && only_reader(graph, b.out) == Some(reader)).then_some(reader)
 }
 
+/// The norm that the next op, a product of quantised weights only, has for its prologue, if the product `op` can
+/// do its part of it: one quantised matrix of whole blocks of output.
+fn norm_behind(graph: &Graph, weights: &[Weight], op: usize) -> Option<NormBehind> {
+    let [Op::MatMul(m), Op::MatMul(next)] = graph.ops().get(op..op + 2)? else { return None };
+    let [projection] = m.projections.as_slice() else { return None };
+    let Prologue::RmsNorm { x, weight, eps } = next.prologue else { return None };
+    let quantised = |m: &rf_graph::MatMul| {
+        m.projections.iter().all(|p| !is_float(weights[p.weight.index()].dtype()))
+    };
+    let whole = weights[projection.weight.index()].rows().is_multiple_of(32);
+    (x == projection.out && quantised(m) && quantised(next) && whole)
+        .then_some(NormBehind { weight, eps })
+}
+
 /// The rotation that an op makes.
 pub(super) fn rope_of(op: &Op) -> Option<&Rope> {
     match op {
         Op::Rope { rope, .. } | Op::RopeAppend { rope, .. } => Some(rope),
         _ => None,
     }
+}
+
+/// The left operand of the product at op `reader`.
+#[derive(Clone, Copy)]
+struct Ready {
+    reader: usize,
+    operand: Operand,
+    /// The factor that it lacks.
+    norm: NormIn,
 }
 
 /// Writes down the launches of a batch.
@@ -132,7 +166,7 @@ pub(super) struct Recorder<'a> {
     /// Which of the two int8 operands was written last.
     last_q8: usize,
     /// The operand of a product that an earlier launch made already.
-    ready: Option<(usize, Operand)>,
+    ready: Option<Ready>,
 }
 
 impl<'a> Recorder<'a> {
@@ -251,7 +285,7 @@ impl<'a> Recorder<'a> {
                 self.push(params.launch(), params)
             }
             Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {
-                let norm = |pick: fn(&rf_graph::QkNorm) -> rf_graph::WeightId| {
+                let norm = |pick: fn(&rf_graph::QkNorm) -> WeightId| {
                     qk_norm.as_ref().map_or(0, |norm| self.exec.weights.vector(pick(norm)))
                 };
                 let params = RopeAppendParams {
@@ -310,11 +344,14 @@ impl<'a> Recorder<'a> {
     }
 
     /// Launches what makes the left operand of a product, in the forms that it wants.
-    fn operand(&mut self, prologue: &Prologue, wants: Wants) -> Result<Operand, Error> {
-        if let Some((reader, operand)) = self.ready.take_if(|(reader, _)| *reader == self.op) {
-            debug_assert_eq!(reader, self.op);
-            return Ok(operand);
+    fn operand(&mut self, prologue: &Prologue, wants: Wants) -> Result<(Operand, NormIn), Error> {
+        if let Some(ready) = self.ready.take_if(|ready| ready.reader == self.op) {
+            return Ok((ready.operand, ready.norm));
         }
+        Ok((self.make_operand(prologue, wants)?, NormIn::default()))
+    }
+
+    fn make_operand(&mut self, prologue: &Prologue, wants: Wants) -> Result<Operand, Error> {
         let x = prologue.inputs()[0];
         let (rows, columns) = (self.rows(x) as u32, self.width(x) as u32);
         let q8 = if wants.q8 { self.next_q8() } else { Activations::default() };

@@ -5,15 +5,40 @@ use rf_quant::DType;
 
 use super::{Activations, Address, Launch, Projection, Weight};
 
-/// Threads of a workgroup: eight waves.
-const THREADS: u32 = 256;
+/// Rows that one factor for 8-bit activations spans, and that a workgroup makes of a product of one token.
+const BLOCK: u32 = 32;
 
-/// Threads of a workgroup of the gated unit: 16 waves of two rows of each matrix.
-const GLU_THREADS: u32 = 512;
+/// Threads of a workgroup of the gated unit.
+const GLU_THREADS: u32 = 256;
+
+/// What a product does of the RMS norm behind it: it writes `w · x` as int8, without the factor
+/// `1 / √(Σ x² / columns + eps)`, and the sums of squares that the next product makes that factor of.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct NormOut {
+    /// `[rows]`.
+    pub weight: Address,
+    /// `[1, rows]`.
+    pub out: Activations,
+    /// `[rows / 32]`, or null: no norm behind this product.
+    pub squares: Address,
+}
+
+/// The factor that the rows of x still lack.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct NormIn {
+    /// `[count]`, as [`NormOut::squares`].
+    pub squares: Address,
+    /// `columns / 32`, or 0: x is complete.
+    pub count: u32,
+    /// Of the norm.
+    pub eps: f32,
+}
 
 /// A product with few tokens; with a route, of the experts of a mixture.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct MatvecParams {
     /// The first [`num_projections`](Self::num_projections) count. With a route one: the experts' matrices
     /// one below the other, `rows` those of one expert.
@@ -26,6 +51,10 @@ pub struct MatvecParams {
     pub residual: Address,
     /// `[tokens, 2 · used]` f32 or null.
     pub route: Address,
+    /// With one token of quantised formats only.
+    pub norm_in: NormIn,
+    /// The same, and with one projection of whole blocks of 32 rows.
+    pub norm_out: NormOut,
     /// 1 to 3.
     pub num_projections: u32,
     /// Input features.
@@ -42,7 +71,7 @@ pub struct MatvecParams {
 
 /// `activation(x · Gᵀ) · (x · Uᵀ)`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct MatvecGluParams {
     /// `[rows, columns]`.
     pub gate: Weight,
@@ -54,9 +83,11 @@ pub struct MatvecGluParams {
     pub x_f32: Address,
     /// `[tokens, rows]` or null.
     pub out_f32: Address,
-    /// `[tokens, rows]` or null; then `rows` is a multiple of 32.
+    /// `[tokens, rows]` or null.
     pub out_q8: Activations,
-    /// Output features.
+    /// As in [`MatvecParams`].
+    pub norm_in: NormIn,
+    /// Output features, a multiple of 32.
     pub rows: u32,
     /// Input features.
     pub columns: u32,
@@ -107,40 +138,27 @@ impl MatvecParams {
                 Q5K => "q5_k_q8", Q6K => "q6_k_q8", Mxfp4 => "mxfp4_q8",
                 Mxfp6E2M3 => "mxfp6_e2m3_q8", Mxfp6E3M2 => "mxfp6_e3m2_q8")
         };
-        let rows_per_group = THREADS / 32 * rows_per_wave(first, columns);
+        let (waves, rows_per_wave) = shape(first, columns);
         let groups = self.projections[..self.num_projections as usize]
             .iter()
-            .map(|p| p.rows.div_ceil(rows_per_group))
+            .map(|p| p.rows.div_ceil(waves * rows_per_wave))
             .sum();
         let slots = if self.route == 0 { 1 } else { self.tokens * self.used };
-        Launch { kernel, grid: [groups, slots, 1], block: [THREADS, 1, 1], lds_bytes: 0 }
+        Launch { kernel, grid: [groups, slots, 1], block: [32 * waves, 1, 1], lds_bytes: 0 }
     }
 }
 
-/// `MATVEC_ROWS` of `rf/matvec.h`, and its counterpart of `rf/matvec_float.h`.
-fn rows_per_wave(dtype: DType, columns: u32) -> u32 {
-    match dtype {
-        DType::F32 | DType::F16 | DType::Bf16 => {
-            if columns <= 4 {
-                4
-            } else {
-                2
-            }
-        }
-        DType::Mxfp6E3M2 => {
-            if columns <= 2 {
-                2
-            } else {
-                1
-            }
-        }
-        _ => {
-            if columns <= 2 {
-                4
-            } else {
-                2
-            }
-        }
+/// Waves of a workgroup and rows of a wave: `MATVEC_WAVES` and `MATVEC_ROWS` of `rf/matvec.h`, and their
+/// counterparts of `rf/matvec_float.h`.
+fn shape(dtype: DType, columns: u32) -> (u32, u32) {
+    match (dtype, columns) {
+        (DType::F32 | DType::F16 | DType::Bf16, 0..=4) => (8, 4),
+        (DType::F32 | DType::F16 | DType::Bf16, _) => (8, 2),
+        (_, 0..=1) => (16, 2),
+        (DType::Mxfp6E3M2, 2) => (8, 2),
+        (DType::Mxfp6E3M2, _) => (8, 1),
+        (_, 2) => (8, 4),
+        _ => (8, 2),
     }
 }
 
@@ -151,6 +169,6 @@ impl MatvecGluParams {
             Q4_0 => "q4_0", Q4_1 => "q4_1", Q5_0 => "q5_0", Q5_1 => "q5_1", Q8_0 => "q8_0",
             Q2K => "q2_k", Q3K => "q3_k", Q4K => "q4_k", Q5K => "q5_k", Q6K => "q6_k",
             Mxfp4 => "mxfp4", Mxfp6E2M3 => "mxfp6_e2m3", Mxfp6E3M2 => "mxfp6_e3m2");
-        Launch::linear(kernel, self.rows.div_ceil(32) as usize, GLU_THREADS)
+        Launch::linear(kernel, self.rows.div_ceil(BLOCK) as usize, GLU_THREADS)
     }
 }

@@ -20,7 +20,7 @@ pub use batch::{Batch, KvCache, Span};
 pub use embed::{EmbedParams, embed_rms_norm_threads};
 pub use experts::{CombineExpertsParams, RouteParams};
 pub use matmul::{MatmulDevice, MatmulParams, Projection};
-pub use matvec::{MatvecGluParams, MatvecParams};
+pub use matvec::{MatvecGluParams, MatvecParams, NormIn, NormOut};
 pub use rope::{KvAppendParams, MAX_HEAD_DIM, RopeAppendParams, RopeParams, RopeTable};
 pub use rows::{
     AddScaleParams, GluParams, GroupNormParams, Operand, QuantizeParams, RmsNormParams,

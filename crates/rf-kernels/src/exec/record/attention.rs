@@ -3,10 +3,10 @@
 use rf_graph::{Attention, DType, Op, ValueId};
 
 use super::super::Facts;
-use super::Recorder;
 use super::products::is_float;
+use super::{Ready, Recorder};
 use crate::error::Error;
-use crate::params::{Activations, AttentionParams, Operand};
+use crate::params::{Activations, AttentionParams, NormIn, Operand};
 
 /// Spans up to that many tokens are decode's, which reads the keys once per token but shares them out over the
 /// device; in longer ones a tile of queries reads them once.
@@ -48,7 +48,7 @@ impl Recorder<'_> {
                 if !dtypes.iter().any(|dtype| is_float(*dtype)) {
                     operand.f32 = 0;
                 }
-                self.ready = Some((reader, operand));
+                self.ready = Some(Ready { reader, operand, norm: NormIn::default() });
             }
         }
         let most_splits = (MAX_PARTIALS / self.shape.tokens.max(1)).max(1);

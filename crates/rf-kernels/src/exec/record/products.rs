@@ -2,11 +2,11 @@
 
 use rf_graph::{DType, MatMul, Op, Prologue, ValueId, WeightId};
 
-use super::{Recorder, Wants, activation_number};
+use super::{Ready, Recorder, Wants, activation_number};
 use crate::error::Error;
 use crate::params::{
-    Activations, CombineExpertsParams, MatmulParams, MatvecGluParams, MatvecParams, Operand,
-    Projection, QuantizeParams, RouteParams,
+    Activations, CombineExpertsParams, MatmulParams, MatvecGluParams, MatvecParams, NormIn,
+    NormOut, Operand, Projection, QuantizeParams, RouteParams,
 };
 
 /// Rows up to which a product is a matrix-vector one.
@@ -54,7 +54,7 @@ impl Recorder<'_> {
             q8: products.iter().any(|p| !is_float(p.dtype)),
             f32: products.iter().any(|p| is_float(p.dtype)),
         };
-        let operand = self.operand(&m.prologue, wants)?;
+        let (operand, norm_in) = self.operand(&m.prologue, wants)?;
         let x = m.prologue.inputs()[0];
         let (rows, columns) = (self.rows(x), self.width(x));
         if rows == 0 {
@@ -63,7 +63,7 @@ impl Recorder<'_> {
         if rows == 1
             && let Some(reader) = self.exec.facts.glu_of[self.op]
         {
-            return self.gate_and_up(&products, operand, reader, columns);
+            return self.gate_and_up(&products, operand, norm_in, reader, columns);
         }
         let residual = m.residual.map_or(0, |residual| self.at(residual));
         for group in groups(&products, rows) {
@@ -79,6 +79,8 @@ impl Recorder<'_> {
                     x_q8: operand.q8,
                     x_f32: operand.f32,
                     residual,
+                    norm_in,
+                    norm_out: self.norm_out(rows),
                     num_projections,
                     columns,
                     tokens,
@@ -105,11 +107,28 @@ impl Recorder<'_> {
         Ok(())
     }
 
+    /// What the product of one token that is being recorded does of the norm behind it.
+    fn norm_out(&mut self, rows: usize) -> NormOut {
+        let Some(norm) = self.exec.facts.norm_behind[self.op].filter(|_| rows == 1) else {
+            return NormOut::default();
+        };
+        let q8 = self.next_q8();
+        let squares = self.exec.work.squares.address();
+        let count = (self.exec.graph.weight_columns(norm.weight) / 32) as u32;
+        self.ready = Some(Ready {
+            reader: self.op + 1,
+            operand: Operand { q8, f32: 0 },
+            norm: NormIn { squares, count, eps: norm.eps },
+        });
+        NormOut { weight: self.exec.weights.vector(norm.weight), out: q8, squares }
+    }
+
     /// Gate and up of one token with the activation and the quantisation behind them.
     fn gate_and_up(
         &mut self,
         products: &[Product],
         x: Operand,
+        norm_in: NormIn,
         reader: usize,
         columns: usize,
     ) -> Result<(), Error> {
@@ -133,13 +152,14 @@ impl Recorder<'_> {
             x_f32: x.f32,
             out_f32: out.f32,
             out_q8: out.q8,
+            norm_in,
             rows: products[0].params.rows,
             columns: columns as u32,
             tokens: 1,
             activation: activation_number(*activation),
         };
         self.push(params.launch(products[0].dtype), params)?;
-        self.ready = Some((reader, out));
+        self.ready = Some(Ready { reader, operand: out, norm: NormIn::default() });
         Ok(())
     }
 
@@ -181,6 +201,8 @@ impl Recorder<'_> {
             x_f32: operand.f32,
             residual: 0,
             route: self.at(route),
+            norm_in: NormIn::default(),
+            norm_out: NormOut::default(),
             num_projections: 1,
             columns: columns as u32,
             tokens: tokens as u32,
