@@ -1,9 +1,11 @@
 //! The cache and attention over it.
 
+use rf_quant::DType;
+
 use super::inputs::{Net, Schedule, rope, schedule};
 use super::{Bound, Case};
 use crate::backend::KvType;
-use crate::op::{Attention, RopeStyle, ValueId};
+use crate::op::{Attention, RopeStyle, ValueId, WeightId};
 
 /// One attention: heads, storage, and what is done before and within.
 #[derive(Clone)]
@@ -28,6 +30,22 @@ const PLAIN: Shape = Shape {
     rope: None,
     qk_norm: false,
 };
+
+impl Shape {
+    fn attention(&self, sinks: Option<WeightId>) -> Attention {
+        Attention {
+            layer: 0,
+            num_heads: self.kv_heads * self.group,
+            num_kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            // Sharper than 1/√head_dim, so that the weights differ.
+            scale: 2.0 / (self.head_dim as f32).sqrt(),
+            window: self.window,
+            softcap: self.softcap,
+            sinks,
+        }
+    }
+}
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -69,7 +87,33 @@ pub(super) fn cases() -> Vec<Case> {
         let shape = Shape { window: Some(100), ..shape };
         cases.push(case(format!("attention/long/window-100/{kv}"), kv, long, shape));
     }
+    cases.push(after_input());
     cases
+}
+
+/// Keys and values of rows that were handed in. Later values may take over the place of these in memory, so who
+/// runs a step twice needs them anew: a wrong key of one step is seen in the next one.
+fn after_input() -> Case {
+    const WIDTH: usize = 128;
+    let mut schedule = turns(16).with_input(WIDTH);
+    schedule.kv.dtype = KvType::F32;
+    schedule.kv.layers = vec![(PLAIN.kv_heads, PLAIN.head_dim)];
+    Case::new("input/attention", Bound::Float, schedule, |net| {
+        let x = net.g.input(WIDTH);
+        let kv_width = PLAIN.kv_heads * PLAIN.head_dim;
+        let weights = [PLAIN.group * kv_width, kv_width, kv_width]
+            .map(|rows| net.matrix(DType::F32, rows, WIDTH));
+        let [q, k, v] = weights.map(|weight| net.g.matmul(x, weight));
+        let attention = net.g.attention(q, k, v, &PLAIN.attention(None));
+        // Enough further values to fill every place that became free.
+        let mut columns = PLAIN.group * kv_width;
+        let mut out = attention;
+        for _ in 0..3 {
+            let weight = net.matrix(DType::F32, WIDTH, columns);
+            (out, columns) = (net.g.matmul(out, weight), WIDTH);
+        }
+        out
+    })
 }
 
 /// Prompts and single tokens of three sequences, alone and together, over page boundaries.
@@ -109,16 +153,5 @@ fn build(net: &mut Net, shape: &Shape) -> ValueId {
         k = net.g.rope(k, &rope);
     }
     let sinks = shape.sinks.then(|| net.vector(num_heads));
-    let attention = Attention {
-        layer: 0,
-        num_heads,
-        num_kv_heads: shape.kv_heads,
-        head_dim: shape.head_dim,
-        // Sharper than 1/√head_dim, so that the weights differ.
-        scale: 2.0 / (shape.head_dim as f32).sqrt(),
-        window: shape.window,
-        softcap: shape.softcap,
-        sinks,
-    };
-    net.g.attention(q, k, v, &attention)
+    net.g.attention(q, k, v, &shape.attention(sinks))
 }
