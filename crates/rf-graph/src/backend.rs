@@ -204,16 +204,24 @@ pub enum BackendError {
     #[error("invalid batch: {0}")]
     InvalidBatch(String),
     /// Not enough memory.
-    #[error("out of memory: {what} needs {bytes} bytes")]
+    #[error("out of memory: {what}{}", size(*bytes))]
     OutOfMemory {
         /// What was to be allocated.
         what: &'static str,
-        /// Its size.
+        /// Its size; 0 if that is not known.
         bytes: u64,
     },
     /// The device or its runtime failed.
     #[error("{0}")]
     Device(String),
+}
+
+/// In parentheses, for an error.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!(" ({} MiB)", bytes.div_ceil(1 << 20)),
+    }
 }
 
 impl Batch<'_> {
