@@ -17,8 +17,9 @@ pub struct GpuOptions {
     pub ordinal: Option<usize>,
     /// Whether decode is replayed as a captured graph.
     pub graphs: GraphMode,
-    /// Whether a waiting thread spins: some microseconds less latency, for a core.
-    pub spin: bool,
+    /// Whether a thread sleeps while it waits for a step: it leaves its core to others, and loses some ten
+    /// microseconds per token.
+    pub sleep: bool,
     /// Processors to share work out over; by default those that the runtime counts. With 1, work is cut into the
     /// largest parts that there are kernels for, whatever its size.
     pub compute_units: Option<usize>,
@@ -74,7 +75,7 @@ impl GpuBackend {
         };
         let objects = CodeObjects::for_device(&device.info().arch)?;
         let choice = objects.choice().clone();
-        let sync = if options.spin { SyncMode::Spin } else { SyncMode::Sleep };
+        let sync = if options.sleep { SyncMode::Sleep } else { SyncMode::Spin };
         let context = device.context_with(sync)?;
         let compute_units =
             options.compute_units.unwrap_or(context.info().compute_units as usize).max(1);

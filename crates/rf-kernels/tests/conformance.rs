@@ -52,7 +52,7 @@ fn check(backend: &GpuBackend, concerns: impl Fn(&str) -> bool) {
         }
         ran += 1;
         let start = Instant::now();
-        match case.prepare().unwrap().check(backend) {
+        match case.prepare().and_then(|case| case.check(backend)) {
             Ok(Outcome::Passed { deviation, .. }) => {
                 let entry = worst.entry(format!("{:?}", case.bound())).or_default();
                 if deviation.nmse >= entry.0 {

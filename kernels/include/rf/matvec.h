@@ -20,10 +20,9 @@ namespace rf {
 template <typename F, u32 TOKENS>
 constexpr u32 MATVEC_ROWS = TOKENS == 1 ? 2 : (TOKENS == 2 ? 4 : 2) / F::PARTS;
 
-// For one token a workgroup makes a block of 32 rows, which the norm needs.
-template <u32 TOKENS>
-constexpr u32 MATVEC_WAVES = TOKENS == 1 ? 16 : 8;
-constexpr u32 MATVEC_THREADS = MATVEC_WAVES<2> * WAVE, MATVEC_THREADS_1 = MATVEC_WAVES<1> * WAVE;
+// For one token with a norm behind it a workgroup makes a block of 32 rows: `waves` is 16.
+constexpr u32 MATVEC_WAVES = 8;
+constexpr u32 MATVEC_THREADS = MATVEC_WAVES * WAVE, MATVEC_THREADS_1 = 2 * MATVEC_THREADS;
 
 // Steps whose loads a wave has in flight together, and whether the next are fetched before these are used, as far as
 // there are registers. An AMD SIMD has up to 16 waves to switch between, an NVIDIA scheduler with so few rows only
@@ -298,7 +297,7 @@ RF_DEVICE void write_normed(const RfNormOut &norm, float value, u32 rows_per_wav
 template <typename F, u32 TOKENS>
 RF_DEVICE void matvec(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
-    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES<TOKENS> * ROWS);
+    Place place = place_of(p.projections, p.num_projections, group_x(), (TOKENS == 1 ? p.waves : MATVEC_WAVES) * ROWS);
     const RfProjection &projection = p.projections[place.projection];
     constexpr u32 STEPS = TOKENS == 1 ? MATVEC_STEPS<F> : 1;
     float value = matvec_rows<F, TOKENS, STEPS>(p, projection, place.row + wave() * ROWS);
@@ -311,10 +310,10 @@ RF_DEVICE void matvec(const RfMatvecParams &p) {
 template <typename... FORMATS>
 RF_DEVICE void matvec_mixed(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<Q4_0, 1>;
-    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES<1> * ROWS);
+    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
     const RfProjection &projection = p.projections[place.projection];
     (void)((projection.format == FORMATS::NUMBER &&
-            (matvec_rows<FORMATS, 1, 1>(p, projection, place.row + wave() * ROWS), true)) || ...);
+            (matvec_rows<FORMATS, 1, MATVEC_STEPS<FORMATS>>(p, projection, place.row + wave() * ROWS), true)) || ...);
 }
 
 } // namespace rf

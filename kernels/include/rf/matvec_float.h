@@ -66,7 +66,7 @@ RF_DEVICE void float_row_sums(float (&sums)[ROWS][TOKENS], const void *weight, u
 template <typename F, u32 TOKENS>
 RF_DEVICE void matvec_float(const RfMatvecParams &p) {
     constexpr u32 ROWS = TOKENS <= 4 ? 4 : 2;
-    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES<2> * ROWS);
+    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
     const RfProjection &projection = p.projections[place.projection];
     u32 row = place.row + wave() * ROWS;
     if (row >= projection.rows) return;

@@ -57,14 +57,14 @@ pub(super) fn open(number: Option<usize>) -> Result<OpenGpu> {
     gpu.open().map_err(|error| error.context(format!("{gpu} cannot be used")))
 }
 
-/// Opens a GPU by its number, or the best one, to measure it: a waiting thread spins.
+/// Opens a GPU by its number, or the best one, to measure it.
 ///
 /// # Errors
 ///
 /// As [`open`].
 pub(crate) fn open_for_test(number: Option<usize>) -> Result<(Gpu, GpuBackend)> {
     let gpu = pick(number)?;
-    let backend = gpu.backend(true).map_err(|e| e.context(format!("{gpu} cannot be used")))?;
+    let backend = gpu.backend().map_err(|e| e.context(format!("{gpu} cannot be used")))?;
     Ok((gpu, backend))
 }
 
@@ -187,21 +187,20 @@ impl Found {
 impl Gpu {
     fn open(&self) -> Result<OpenGpu> {
         Ok(OpenGpu {
-            backend: Box::new(self.backend(false)?),
+            backend: Box::new(self.backend()?),
             number: self.number,
             name: self.info.name.clone(),
             arch: self.info.arch.clone(),
         })
     }
 
-    fn backend(&self, spin: bool) -> Result<GpuBackend> {
+    fn backend(&self) -> Result<GpuBackend> {
         if let Ok(Choice::RunTime { arch }) = &self.code {
             terminal::note(format_args!(
                 "kernels for {arch} are compiled by this machine's ROCm: that takes minutes, the first time"
             ));
         }
-        let options =
-            GpuOptions { ordinal: Some(self.info.ordinal), spin, ..GpuOptions::default() };
+        let options = GpuOptions { ordinal: Some(self.info.ordinal), ..GpuOptions::default() };
         Ok(GpuBackend::on(self.runtime.clone(), options)?)
     }
 

@@ -5,6 +5,7 @@
 //! replayed as a captured graph; a prompt's chunk is recorded anew.
 
 mod kv;
+mod profile;
 mod record;
 mod rope;
 mod step;
@@ -12,10 +13,11 @@ mod weights;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rf_graph::{
-    BackendError, Batch, BatchLimits, Executor, Graph, MemoryUse, Plan, Program, Progress, RowKind,
-    ValueId,
+    BackendError, BackendExecutionSummary, Batch, BatchLimits, Executor, Graph, MemoryUse, Plan,
+    Program, Progress, RowKind, ValueId,
 };
 use rf_hip::{DeviceBuffer, GraphExec, PinnedBuffer, Stream};
 use rf_kv::PageId;
@@ -25,6 +27,7 @@ use crate::error::Error;
 use crate::launch::{Gpu, Recording};
 use crate::params::{Activations, Address};
 use kv::{KvMemory, KvPlan};
+use profile::Profile;
 use record::{Facts, Recorder};
 use rope::RopeTables;
 use step::{Shape, StepMemory};
@@ -56,6 +59,7 @@ pub(crate) struct GpuExecutor {
     output: PinnedBuffer<f32>,
     decode: HashMap<Shape, Decode>,
     graphs: GraphMode,
+    profile: Option<Profile>,
 }
 
 /// The launches of a decode step.
@@ -186,6 +190,7 @@ impl GpuExecutor {
             output,
             decode: HashMap::new(),
             graphs,
+            profile: None,
         })
     }
 
@@ -296,6 +301,7 @@ impl GpuExecutor {
     }
 
     fn run(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), Error> {
+        let started = Instant::now();
         let shape = Shape::of(batch);
         let pages = batch.spans.iter().map(|span| span.pages.len()).sum();
         if !self.step.has_room(&shape, pages) {
@@ -312,6 +318,15 @@ impl GpuExecutor {
         self.ropes.extend_to(&self.stream, positions.unwrap_or(0))?;
         self.step.upload(&self.stream, batch)?;
         self.upload_input(batch, shape)?;
+        if let Some(mut profile) = self.profile.take() {
+            let recording = self.record(shape)?;
+            let outcome = profile.queue(&recording, &self.stream).and_then(|()| {
+                self.read_output(shape, out)?;
+                profile.finish(&recording, self.graph.ops(), batch, started)
+            });
+            self.profile = Some(profile);
+            return outcome;
+        }
         if shape.tokens <= DECODE_TOKENS {
             return self.run_decode(batch, shape, out);
         }
@@ -361,6 +376,16 @@ impl Executor for GpuExecutor {
 
     fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {
         copies.iter().try_for_each(|&(from, to)| self.kv.copy_page(&self.stream, from, to))
+    }
+
+    fn profile(&mut self, on: bool) -> bool {
+        let info = self.gpu.context().info();
+        self.profile = on.then(|| Profile::new(format!("GPU ({}, {})", info.name, info.arch)));
+        true
+    }
+
+    fn summaries(&self) -> Vec<BackendExecutionSummary> {
+        self.profile.iter().map(Profile::summary).collect()
     }
 
     fn memory(&self) -> MemoryUse {

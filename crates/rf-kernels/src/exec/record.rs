@@ -187,7 +187,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn push<P: bytemuck::Pod + Send>(&mut self, launch: Launch, params: P) -> Result<(), Error> {
-        self.recording.push(&self.exec.gpu, launch, params)
+        self.recording.push(&self.exec.gpu, self.op, launch, params)
     }
 
     /// Address of a value.

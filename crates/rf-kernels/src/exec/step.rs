@@ -6,6 +6,9 @@ use rf_hip::{Context, DeviceBuffer, PinnedBuffer, Stream};
 use crate::error::Error;
 use crate::params::{self, Address};
 
+/// Up to so many positions attention takes little time either way.
+const MIN_CONTEXT: usize = 256;
+
 /// Counts of a batch: what launches are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
@@ -16,8 +19,8 @@ pub(super) struct Shape {
     pub(super) shortest_span: usize,
     /// Tokens of the longest span.
     pub(super) longest_span: usize,
-    /// Positions of the longest sequence, rounded up to a power of two: attention shares its keys out by it,
-    /// and a recording serves until it doubles.
+    /// Positions of the longest sequence, rounded up to a power of two of at least [`MIN_CONTEXT`]: attention
+    /// shares its keys out by it, and a recording serves until it doubles.
     pub(super) context: usize,
 }
 
@@ -31,7 +34,7 @@ impl Shape {
             outputs: batch.output_rows.len(),
             shortest_span: spans.clone().map(|s| s.tokens.len()).min().unwrap_or(0),
             longest_span: spans.map(|s| s.tokens.len()).max().unwrap_or(0),
-            context: context.next_power_of_two(),
+            context: context.next_power_of_two().max(MIN_CONTEXT),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bytemuck::Pod;
 use memchr::memmem;
-use rf_hip::{Context, Function, GraphExec, LaunchConfig, Module, Stream};
+use rf_hip::{Context, Event, Function, GraphExec, LaunchConfig, Module, Stream};
 
 use crate::error::Error;
 use crate::objects::{CodeObject, CodeObjects};
@@ -76,6 +76,8 @@ pub(crate) struct Recording {
 }
 
 struct Recorded {
+    /// The op that it belongs to, by its place in the graph.
+    op: usize,
     function: Function,
     config: LaunchConfig,
     params: Box<dyn Params>,
@@ -95,10 +97,11 @@ impl<P: Pod + Send> Params for P {
 }
 
 impl Recording {
-    /// Adds a launch.
+    /// Adds a launch of an op.
     pub(crate) fn push<P: Pod + Send>(
         &mut self,
         gpu: &Gpu,
+        op: usize,
         launch: Launch,
         params: P,
     ) -> Result<(), Error> {
@@ -111,7 +114,7 @@ impl Recording {
             function.set_max_dynamic_lds_bytes(lds_bytes)?;
         }
         let config = LaunchConfig { grid, block, lds_bytes };
-        self.launches.push(Recorded { function, config, params: Box::new(params) });
+        self.launches.push(Recorded { op, function, config, params: Box::new(params) });
         Ok(())
     }
 
@@ -121,6 +124,23 @@ impl Recording {
             launch.params.queue(stream, launch)?;
         }
         Ok(())
+    }
+
+    /// Queues everything with an event before each launch and one behind the last: one more than launches.
+    pub(crate) fn queue_between(&self, stream: &Stream, events: &[Event]) -> Result<(), Error> {
+        for (launch, event) in self.launches.iter().zip(events) {
+            event.record(stream)?;
+            launch.params.queue(stream, launch)?;
+        }
+        if let Some(last) = events.get(self.launches.len()) {
+            last.record(stream)?;
+        }
+        Ok(())
+    }
+
+    /// The op of each launch.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = usize> {
+        self.launches.iter().map(|launch| launch.op)
     }
 
     /// Captures everything as a graph of the device's runtime.

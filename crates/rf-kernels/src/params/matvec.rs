@@ -8,6 +8,9 @@ use super::{Activations, Address, Launch, Projection, Weight};
 /// Rows that one factor for 8-bit activations spans, and that a workgroup makes of a product of one token.
 const BLOCK: u32 = 32;
 
+/// Waves of a workgroup.
+const WAVES: u32 = 8;
+
 /// Threads of a workgroup of the gated unit.
 const GLU_THREADS: u32 = 256;
 
@@ -65,8 +68,8 @@ pub struct MatvecParams {
     pub used: u32,
     /// With a route: x has one row per token, not per slot.
     pub shared_x: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Of a workgroup: see [`with_waves`](Self::with_waves).
+    pub waves: u32,
 }
 
 /// `activation(x · Gᵀ) · (x · Uᵀ)`.
@@ -129,7 +132,7 @@ impl MatvecParams {
         let mixed = dtypes.iter().any(|dtype| *dtype != first);
         let columns = if self.route == 0 { self.tokens } else { 1 };
         let kernel = if mixed {
-            "matvec_mixed_q8_f32_n1"
+            mixed_kernel(dtypes)
         } else {
             kernels!(first, columns,
                 F32 => "f32", F16 => "f16", Bf16 => "bf16",
@@ -138,27 +141,47 @@ impl MatvecParams {
                 Q5K => "q5_k_q8", Q6K => "q6_k_q8", Mxfp4 => "mxfp4_q8",
                 Mxfp6E2M3 => "mxfp6_e2m3_q8", Mxfp6E3M2 => "mxfp6_e3m2_q8")
         };
-        let (waves, rows_per_wave) = shape(first, columns);
+        let rows_per_group = self.waves * rows_per_wave(first, columns);
         let groups = self.projections[..self.num_projections as usize]
             .iter()
-            .map(|p| p.rows.div_ceil(waves * rows_per_wave))
+            .map(|p| p.rows.div_ceil(rows_per_group))
             .sum();
         let slots = if self.route == 0 { 1 } else { self.tokens * self.used };
-        Launch { kernel, grid: [groups, slots, 1], block: [32 * waves, 1, 1], lds_bytes: 0 }
+        Launch { kernel, grid: [groups, slots, 1], block: [32 * self.waves, 1, 1], lds_bytes: 0 }
+    }
+
+    /// The same with as many waves in a workgroup as it needs: with a norm behind it, those that make a block of
+    /// rows.
+    #[must_use]
+    pub fn with_waves(self) -> Self {
+        let waves =
+            if self.norm_out.squares == 0 { WAVES } else { BLOCK / rows_per_wave(DType::Q4_0, 1) };
+        Self { waves, ..self }
     }
 }
 
-/// Waves of a workgroup and rows of a wave: `MATVEC_WAVES` and `MATVEC_ROWS` of `rf/matvec.h`, and their
-/// counterparts of `rf/matvec_float.h`.
-fn shape(dtype: DType, columns: u32) -> (u32, u32) {
-    match (dtype, columns) {
-        (DType::F32 | DType::F16 | DType::Bf16, 0..=4) => (8, 4),
-        (DType::F32 | DType::F16 | DType::Bf16, _) => (8, 2),
-        (_, 0..=1) => (16, 2),
-        (DType::Mxfp6E3M2, 2) => (8, 2),
-        (DType::Mxfp6E3M2, _) => (8, 1),
-        (_, 2) => (8, 4),
-        _ => (8, 2),
+/// The kernel for projections of several formats.
+fn mixed_kernel(dtypes: &[DType]) -> &'static str {
+    let all_of = |pair: [DType; 2]| dtypes.iter().all(|dtype| pair.contains(dtype));
+    if all_of([DType::Q4K, DType::Q6K]) {
+        "matvec_mixed_q4_k_q6_k_q8_f32_n1"
+    } else if all_of([DType::Q5K, DType::Q6K]) {
+        "matvec_mixed_q5_k_q6_k_q8_f32_n1"
+    } else {
+        "matvec_mixed_q8_f32_n1"
+    }
+}
+
+/// Rows of a wave: `MATVEC_ROWS` of `rf/matvec.h`, and its counterpart of `rf/matvec_float.h`.
+fn rows_per_wave(dtype: DType, columns: u32) -> u32 {
+    let float = matches!(dtype, DType::F32 | DType::F16 | DType::Bf16);
+    // Two values of its weights have to be added up.
+    let parts = if dtype == DType::Mxfp6E3M2 { 2 } else { 1 };
+    match columns {
+        0..=1 if !float => 2,
+        0..=4 if float => 4,
+        2 => 4 / parts,
+        _ => 2 / parts,
     }
 }
 

@@ -35,7 +35,7 @@ struct RfMatvecParams {
     unsigned tokens;
     unsigned used;
     unsigned shared_x;
-    unsigned reserved;
+    unsigned waves; // of a workgroup: 8, or 16 with norm_out
 };
 
 enum RfActivation : unsigned { RF_SILU = 0, RF_GELU_TANH = 1 };

@@ -20,7 +20,7 @@ pub(super) fn is_float(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::Bf16)
 }
 
-/// Formats that [`MatvecParams::mixed_launch`]'s kernel knows.
+/// Formats that [`MatvecParams::launch`]'s kernel knows.
 fn mixes(dtype: DType) -> bool {
     !is_float(dtype) && !matches!(dtype, DType::Mxfp4 | DType::Mxfp6E2M3 | DType::Mxfp6E3M2)
 }
@@ -85,7 +85,8 @@ impl Recorder<'_> {
                     columns,
                     tokens,
                     ..MatvecParams::default()
-                };
+                }
+                .with_waves();
                 self.push(
                     params.launch(&group.iter().map(|p| p.dtype).collect::<Vec<_>>()),
                     params,
@@ -208,8 +209,9 @@ impl Recorder<'_> {
             tokens: tokens as u32,
             used: used as u32,
             shared_x: u32::from(shared_x),
-            reserved: 0,
-        };
+            waves: 0,
+        }
+        .with_waves();
         self.push(params.launch(&[first.dtype]), params)
     }
 
