@@ -36,7 +36,7 @@ RF_DEVICE void keep_order() {
 // Keeps a vector in neighbouring registers. Else clang leaves some of its elements among those of the matrix unit's
 // result, the rest of which then lives as long.
 template <typename T>
-RF_DEVICE void together(T &vector) {
+RF_DEVICE void together([[maybe_unused]] T &vector) {
 #if RF_GFX11 || RF_GFX12
     asm("" : "+v"(vector));
 #endif

@@ -21,6 +21,10 @@ use super::{
 /// all of them.
 const SHOWN: [&str; 4] = ["gfx1030", "gfx1100", "gfx1201", "gfx90a"];
 
+/// Without dot products, which are most of what there is to do: built for those who have nothing else. Its kernels are
+/// not held to be fast.
+const COURTESY: &str = "gfx9-generic";
+
 /// The kernels of all objects.
 pub(super) struct Report<'a> {
     catalogue: &'a Catalogue,
@@ -133,7 +137,7 @@ impl<'a> Report<'a> {
             )),
             (Ok(_), Some(_)) => {}
         }
-        if row.hot {
+        if row.hot && *target != COURTESY {
             // On gfx9 the masks of 64 lanes fill the scalar registers; what spills there stays out of memory.
             let scalar_spills = if newer { row.scalar_spills } else { u32::MAX };
             for (count, allowed, what) in [
