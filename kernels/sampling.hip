@@ -118,6 +118,7 @@ RF_KERNEL(ARGMAX_THREADS) argmax_f32(RfArgmaxParams p) {
     best = wave_best(best);
     if (lane() == 0) {
         p.ids[row] = index_of(best);
+        p.values[row] = logit_of(best);
         p.counters[row] = 0;
     }
 }

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rf_graph::{
-    Backend, BackendExecutionSummary, Batch, Executor, KvType, MemoryUse, Program, Progress, Span,
-    fuse,
+    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, KvType, MemoryUse,
+    Program, Progress, Span, fuse,
 };
 use rf_kv::{PagePool, PageSize};
 
@@ -77,6 +77,9 @@ pub enum Outputs {
     /// All.
     All,
 }
+
+/// Has an executor run one batch, and keeps what comes out.
+type Step<'a> = dyn FnMut(&mut dyn Executor, &Batch<'_>) -> Result<(), BackendError> + 'a;
 
 impl Engine {
     /// Loads a model.
@@ -161,6 +164,43 @@ impl Engine {
     /// tokens of the chunks that were computed.
     pub fn forward(&mut self, feeds: &mut [Feed<'_>]) -> Result<Vec<f32>, Error> {
         let vocab_size = self.model.config().vocab_size;
+        let mut logits = Vec::new();
+        self.run(feeds, &mut |executor, batch| {
+            let at = logits.len();
+            logits.resize(at + batch.output_rows.len() * vocab_size, 0.0);
+            executor.forward(batch, &mut logits[at..])
+        })?;
+        Ok(logits)
+    }
+
+    /// The largest `k` of [`forward_top_k`](Self::forward_top_k); 0 where the backend only gives logits.
+    pub fn max_top_k(&self) -> usize {
+        self.executor.max_top_k()
+    }
+
+    /// As [`forward`](Self::forward), but only the `k` most probable tokens of each row: rows of `k`, the most
+    /// probable first, of equal ones the lower id first.
+    ///
+    /// # Errors
+    ///
+    /// As [`forward`](Self::forward), and if `k` is 0 or above [`max_top_k`](Self::max_top_k).
+    pub fn forward_top_k(
+        &mut self,
+        feeds: &mut [Feed<'_>],
+        k: usize,
+    ) -> Result<Vec<Candidate>, Error> {
+        let mut best = Vec::new();
+        self.run(feeds, &mut |executor, batch| {
+            let at = best.len();
+            best.resize(at + batch.output_rows.len() * k, Candidate::default());
+            executor.forward_top_k(batch, k, &mut best[at..])
+        })?;
+        Ok(best)
+    }
+
+    /// Feeds tokens in batches, each of which goes to `step`.
+    fn run(&mut self, feeds: &mut [Feed<'_>], step: &mut Step<'_>) -> Result<(), Error> {
+        let vocab_size = self.model.config().vocab_size;
         for feed in &*feeds {
             let prompt_tokens = feed.session.len() + feed.ids.len();
             if prompt_tokens > self.context_tokens {
@@ -176,7 +216,6 @@ impl Engine {
                 return Err(Error::UnknownToken { id, vocab_size });
             }
         }
-        let mut logits = Vec::new();
         let mut pieces: Vec<(usize, Range<usize>)> = Vec::new();
         let mut room = self.batch_tokens;
         for index in 0..feeds.len() {
@@ -187,16 +226,16 @@ impl Engine {
                 room -= end - at;
                 at = end;
                 if room == 0 {
-                    self.batch(feeds, &pieces, &mut logits)?;
+                    self.batch(feeds, &pieces, step)?;
                     pieces.clear();
                     room = self.batch_tokens;
                 }
             }
         }
         if !pieces.is_empty() {
-            self.batch(feeds, &pieces, &mut logits)?;
+            self.batch(feeds, &pieces, step)?;
         }
-        Ok(logits)
+        Ok(())
     }
 
     /// Computes one batch: some tokens of some feeds. If it fails, every sequence is as it was.
@@ -204,11 +243,11 @@ impl Engine {
         &mut self,
         feeds: &mut [Feed<'_>],
         pieces: &[(usize, Range<usize>)],
-        logits: &mut Vec<f32>,
+        step: &mut Step<'_>,
     ) -> Result<(), Error> {
         let pool = Arc::clone(&self.pool);
         let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = self.compute(&mut pool, feeds, pieces, logits);
+        let result = self.compute(&mut pool, feeds, pieces, step);
         for (index, range) in pieces {
             let feed = &mut feeds[*index];
             let session = &mut *feed.session;
@@ -227,7 +266,7 @@ impl Engine {
         pool: &mut PagePool,
         feeds: &mut [Feed<'_>],
         pieces: &[(usize, Range<usize>)],
-        logits: &mut Vec<f32>,
+        step: &mut Step<'_>,
     ) -> Result<(), Error> {
         let mut ids = Vec::new();
         let mut output_rows = Vec::new();
@@ -255,9 +294,7 @@ impl Engine {
                 Span { tokens, past_tokens: session.tokens.len(), pages: session.table.pages() }
             })
             .collect();
-        let at = logits.len();
-        logits.resize(at + output_rows.len() * self.model.config().vocab_size, 0.0);
         let batch = Batch { ids: &ids, spans: &spans, output_rows: &output_rows, input: None };
-        Ok(self.executor.forward(&batch, &mut logits[at..])?)
+        Ok(step(self.executor.as_mut(), &batch)?)
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use rf_graph::Candidate;
 use rf_tokenizer::{DecodeOptions, StreamDecoder};
 
 use crate::engine::{Engine, Feed, Outputs};
@@ -152,7 +153,8 @@ impl Engine {
             cached_tokens,
             ..Timings::default()
         };
-        let mut logits = self.next_logits(session, &prompt[cached_tokens..])?;
+        let wanted = sampler.best_needed().filter(|k| *k <= self.max_top_k());
+        let mut next = self.next_token(session, &prompt[cached_tokens..], wanted)?;
         timings.prompt_us = micros(start.elapsed());
 
         let mut decoder =
@@ -168,12 +170,15 @@ impl Engine {
         let mut first_token = None;
         let mut last_token = start;
         while options.max_tokens.is_none_or(|max| outcome.ids.len() < max) {
-            let next = self.advance(session, &outcome.ids, options, &mut logits)?;
-            if let ControlFlow::Break(reason) = next {
+            let end = self.advance(session, &outcome.ids, options, &mut next)?;
+            if let ControlFlow::Break(reason) = end {
                 outcome.stop_reason = reason;
                 break;
             }
-            let id = sampler.sample(&logits)?;
+            let id = match &next {
+                NextToken::Logits(logits) => sampler.sample(logits)?,
+                NextToken::Best(_, best) => sampler.sample_best(best)?,
+            };
             sampler.accept(id);
             outcome.ids.push(id);
             last_token = Instant::now();
@@ -214,7 +219,7 @@ impl Engine {
         session: &mut Session,
         ids: &[u32],
         options: &GenerateOptions,
-        logits: &mut Vec<f32>,
+        next: &mut NextToken,
     ) -> Result<ControlFlow<StopReason>, Error> {
         let Some(&newest) = ids.last() else { return Ok(ControlFlow::Continue(())) };
         if session.len() == self.context_tokens() {
@@ -223,7 +228,11 @@ impl Engine {
             }
             self.shift(session)?;
         }
-        *logits = self.next_logits(session, &[newest])?;
+        let wanted = match next {
+            NextToken::Logits(_) => None,
+            NextToken::Best(k, _) => Some(*k),
+        };
+        *next = self.next_token(session, &[newest], wanted)?;
         Ok(ControlFlow::Continue(()))
     }
 
@@ -237,7 +246,25 @@ impl Engine {
         Ok(())
     }
 
-    fn next_logits(&mut self, session: &mut Session, ids: &[u32]) -> Result<Vec<f32>, Error> {
-        self.forward(&mut [Feed { session, ids, outputs: Outputs::Last }])
+    /// Feeds tokens of a sequence. With `best` only so many of the most probable tokens are fetched.
+    fn next_token(
+        &mut self,
+        session: &mut Session,
+        ids: &[u32],
+        best: Option<usize>,
+    ) -> Result<NextToken, Error> {
+        let mut feeds = [Feed { session, ids, outputs: Outputs::Last }];
+        Ok(match best {
+            Some(k) => NextToken::Best(k, self.forward_top_k(&mut feeds, k)?),
+            None => NextToken::Logits(self.forward(&mut feeds)?),
+        })
     }
+}
+
+/// What is known of the token that comes next.
+enum NextToken {
+    /// By token.
+    Logits(Vec<f32>),
+    /// So many of the most probable ones.
+    Best(usize, Vec<Candidate>),
 }

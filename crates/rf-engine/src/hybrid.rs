@@ -5,8 +5,8 @@
 //! split. Only the residual stream goes from one backend to the other, once per batch.
 
 use rf_graph::{
-    Backend, BackendError, BackendExecutionSummary, Batch, Executor, Fusions, MemoryUse, Plan,
-    Program, Progress, Split, fuse, split,
+    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, MemoryUse,
+    Plan, Program, Progress, Split, fuse, split,
 };
 use rf_kv::PageId;
 
@@ -151,15 +151,40 @@ struct HybridExecutor {
     stream: Vec<f32>,
 }
 
+/// The residual stream behind the first part.
+fn run_first<'a>(
+    first: &mut dyn Executor,
+    stream: &'a mut [f32],
+    width: usize,
+    batch: &Batch<'_>,
+) -> Result<&'a [f32], BackendError> {
+    let Some(stream) = stream.get_mut(..batch.ids.len() * width) else {
+        let what = format!("{} tokens are more than the program allows", batch.ids.len());
+        return Err(BackendError::InvalidBatch(what));
+    };
+    // It has one row per token and no others.
+    first.forward(&Batch { output_rows: &[], ..*batch }, stream)?;
+    Ok(stream)
+}
+
 impl Executor for HybridExecutor {
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        let Some(stream) = self.stream.get_mut(..batch.ids.len() * self.width) else {
-            let what = format!("{} tokens are more than the program allows", batch.ids.len());
-            return Err(BackendError::InvalidBatch(what));
-        };
-        // The first part has one row per token and no others.
-        self.first.forward(&Batch { output_rows: &[], ..*batch }, stream)?;
+        let stream = run_first(self.first.as_mut(), &mut self.stream, self.width, batch)?;
         self.second.forward(&Batch { input: Some(stream), ..*batch }, out)
+    }
+
+    fn max_top_k(&self) -> usize {
+        self.second.max_top_k()
+    }
+
+    fn forward_top_k(
+        &mut self,
+        batch: &Batch<'_>,
+        k: usize,
+        out: &mut [Candidate],
+    ) -> Result<(), BackendError> {
+        let stream = run_first(self.first.as_mut(), &mut self.stream, self.width, batch)?;
+        self.second.forward_top_k(&Batch { input: Some(stream), ..*batch }, k, out)
     }
 
     fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {

@@ -35,6 +35,7 @@ mod penalties;
 use std::hash::{BuildHasher, RandomState};
 
 use rand_pcg::{Pcg64, rand_core::Rng};
+use rf_graph::Candidate;
 
 use self::{candidates::Candidates, penalties::Penalties};
 
@@ -105,21 +106,48 @@ impl Sampler {
         let no_candidates = Error::NoCandidates { vocab_size };
 
         // Of all the filters only typical can drop the most probable token.
-        let greedy = self.config.is_greedy();
-        if greedy && self.config.typical_p >= 1.0 {
+        if self.config.is_greedy() && self.config.typical_p >= 1.0 {
             return candidates::argmax(logits).ok_or(no_candidates);
         }
-
         self.candidates.fill_top_k(logits, self.config.top_k);
+        self.choose().ok_or(no_candidates)
+    }
+
+    /// How many of the most probable tokens [`sample_best`](Self::sample_best) needs to choose what
+    /// [`sample`](Self::sample) would; `None` if it takes all of them.
+    pub fn best_needed(&self) -> Option<usize> {
+        if !self.config.logit_bias.is_empty() || self.penalties.is_active() {
+            return None;
+        }
+        let greedy = self.config.is_greedy() && self.config.typical_p >= 1.0;
+        if greedy { Some(1) } else { Some(self.config.top_k).filter(|k| *k > 0) }
+    }
+
+    /// As [`sample`](Self::sample) from the tokens that a backend chose: as many of the best as
+    /// [`best_needed`](Self::best_needed) says, or all, the most probable first.
+    ///
+    /// # Errors
+    ///
+    /// As [`sample`](Self::sample).
+    pub fn sample_best(&mut self, best: &[Candidate]) -> Result<u32, Error> {
+        if best.is_empty() {
+            return Err(Error::EmptyLogits);
+        }
+        self.candidates.fill_best(best);
+        self.choose().ok_or(Error::NoCandidates { vocab_size: best.len() })
+    }
+
+    /// The filters behind top-k, and the draw.
+    fn choose(&mut self) -> Option<u32> {
         self.candidates.keep_typical(self.config.typical_p);
         self.candidates.keep_top_p(self.config.top_p);
         self.candidates.keep_min_p(self.config.min_p);
-        if greedy {
-            return self.candidates.best().ok_or(no_candidates);
+        if self.config.is_greedy() {
+            return self.candidates.best();
         }
         // Drawn even when one candidate is left, so that the nth token always uses the nth output.
         let fraction = unit_interval(self.rng.next_u64());
-        self.candidates.draw(self.config.temperature, fraction).ok_or(no_candidates)
+        self.candidates.draw(self.config.temperature, fraction)
     }
 
     /// Notes that `id` was appended to the sequence, for the penalties. As in llama.cpp prompt
@@ -193,6 +221,39 @@ mod tests {
     fn draws(config: SamplerConfig, logits: &[f32], count: usize) -> Vec<u32> {
         let mut sampler = Sampler::new(config).unwrap();
         (0..count).map(|_| sampler.sample(logits).unwrap()).collect()
+    }
+
+    proptest! {
+        /// A backend that hands over only the best tokens changes no choice.
+        #[test]
+        fn the_best_tokens_are_enough(
+            logits in prop::collection::vec(-20.0_f32..20.0, 1..300),
+            top_k in 1_usize..60,
+            temperature in prop::sample::select(vec![0.0_f32, 0.7, 1.5]),
+            typical_p in prop::sample::select(vec![0.5_f32, 1.0]),
+        ) {
+            let config = SamplerConfig { temperature, top_k, typical_p, seed: Some(7), ..SamplerConfig::default() };
+            let (mut whole, mut best) =
+                (Sampler::new(config.clone()).unwrap(), Sampler::new(config).unwrap());
+            let mut order: Vec<_> =
+                (0..).zip(&logits).map(|(id, logit)| Candidate { id, logit: *logit }).collect();
+            order.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id)));
+            order.truncate(best.best_needed().unwrap());
+            for _ in 0..5 {
+                prop_assert_eq!(whole.sample(&logits).unwrap(), best.sample_best(&order).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn penalties_and_biases_take_all_logits() {
+        let needed = |config: SamplerConfig| Sampler::new(config).unwrap().best_needed();
+        let greedy = SamplerConfig { temperature: 0.0, ..SamplerConfig::default() };
+        assert_eq!(needed(greedy.clone()), Some(1));
+        assert_eq!(needed(SamplerConfig { typical_p: 0.9, top_k: 0, ..greedy.clone() }), None);
+        assert_eq!(needed(SamplerConfig { logit_bias: vec![(3, 1.0)], ..greedy.clone() }), None);
+        assert_eq!(needed(SamplerConfig { repeat_penalty: 1.1, ..greedy }), None);
+        assert_eq!(needed(SamplerConfig { top_k: 40, ..SamplerConfig::default() }), Some(40));
     }
 
     fn logits_of(probabilities: &[f32]) -> Vec<f32> {

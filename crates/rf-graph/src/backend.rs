@@ -46,6 +46,28 @@ pub trait Executor: Send {
     /// ids, pages). The cache is unchanged then.
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError>;
 
+    /// The largest `k` of [`Self::forward_top_k`]; 0 where a backend only gives whole rows.
+    fn max_top_k(&self) -> usize {
+        0
+    }
+
+    /// Runs one batch and writes the `k` largest elements of each row of the graph's output, `out
+    /// [output_rows, k]`: larger first, of equal ones the lower place first, NaN as −∞. Much less than a row of
+    /// logits has to leave a device so.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::forward`], and if `k` is 0 or above [`Self::max_top_k`].
+    fn forward_top_k(
+        &mut self,
+        batch: &Batch<'_>,
+        k: usize,
+        out: &mut [Candidate],
+    ) -> Result<(), BackendError> {
+        _ = (batch, out);
+        Err(BackendError::InvalidBatch(format!("the {k} best of a row are not to be had")))
+    }
+
     /// Copies whole pages of the KV cache, in order.
     ///
     /// # Errors
@@ -166,6 +188,15 @@ impl KvType {
             Self::Q8_0 => head_dim + 2 * head_dim.div_ceil(32),
         }
     }
+}
+
+/// An element of an output row: a token that may come next.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Candidate {
+    /// Its place in the row.
+    pub id: u32,
+    /// The element.
+    pub logit: f32,
 }
 
 /// Progress of loading.

@@ -36,8 +36,8 @@ mod telemetry;
 mod weight;
 
 pub use backend::{
-    Backend, BackendError, Batch, BatchLimits, Executor, KvLayout, KvType, MemoryUse, Program,
-    Progress, Span,
+    Backend, BackendError, Batch, BatchLimits, Candidate, Executor, KvLayout, KvType, MemoryUse,
+    Program, Progress, Span,
 };
 pub use fuse::{Fusions, fuse};
 pub use graph::{Graph, GraphBuilder, RowKind, Value};

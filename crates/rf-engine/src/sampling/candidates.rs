@@ -77,6 +77,14 @@ impl Candidates {
         self.sorted = true;
     }
 
+    /// Starts over with the best of the logits, sorted already.
+    pub(super) fn fill_best(&mut self, best: &[rf_graph::Candidate]) {
+        self.items.clear();
+        let usable = best.iter().filter_map(|c| usable(c.logit).map(|logit| (c.id, logit)));
+        self.items.extend(usable.map(|(id, logit)| Candidate { id, logit }));
+        self.sorted = true;
+    }
+
     /// Locally typical sampling (Meister et al., 2022): orders by |−ln p − H|, H the entropy, and
     /// keeps the shortest prefix whose probability exceeds `typical_p`.
     pub(super) fn keep_typical(&mut self, typical_p: f32) {

@@ -9,6 +9,7 @@ mod profile;
 mod record;
 mod rope;
 mod step;
+mod top_k;
 mod weights;
 
 use std::collections::HashMap;
@@ -16,8 +17,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rf_graph::{
-    BackendError, BackendExecutionSummary, Batch, BatchLimits, Executor, Graph, MemoryUse, Plan,
-    Program, Progress, RowKind, ValueId,
+    BackendError, BackendExecutionSummary, Batch, BatchLimits, Candidate, Executor, Graph,
+    MemoryUse, Plan, Program, Progress, ValueId,
 };
 use rf_hip::{DeviceBuffer, GraphExec, PinnedBuffer, Stream};
 use rf_kv::PageId;
@@ -31,6 +32,7 @@ use profile::Profile;
 use record::{Facts, Recorder};
 use rope::RopeTables;
 use step::{Shape, StepMemory};
+use top_k::TopK;
 use weights::{WeightPlan, Weights};
 
 /// Tokens up to which a batch counts as decode: its launches are kept and captured.
@@ -60,6 +62,14 @@ pub(crate) struct GpuExecutor {
     decode: HashMap<Shape, Decode>,
     graphs: GraphMode,
     profile: Option<Profile>,
+    top_k: Option<TopK>,
+}
+
+/// What is wanted of the output's rows, and where it goes.
+enum Output<'a> {
+    Rows(&'a mut [f32]),
+    /// So many of each.
+    Best(usize, &'a mut [Candidate]),
 }
 
 /// The launches of a decode step.
@@ -191,6 +201,7 @@ impl GpuExecutor {
             decode: HashMap::new(),
             graphs,
             profile: None,
+            top_k: None,
         })
     }
 
@@ -200,10 +211,7 @@ impl GpuExecutor {
 
     /// Address and row count of a value in a batch.
     fn value(&self, id: ValueId, shape: &Shape) -> (Address, usize) {
-        let rows = match self.graph.value(id).rows {
-            RowKind::Token => shape.tokens,
-            RowKind::Output => shape.outputs,
-        };
+        let rows = shape.rows_of(self.graph.value(id).rows);
         let floats = self.plan.offset(id) * shape.tokens;
         (self.work.arena.address() + 4 * floats as Address, rows)
     }
@@ -213,7 +221,7 @@ impl GpuExecutor {
         &mut self,
         batch: &Batch<'_>,
         shape: Shape,
-        out: &mut [f32],
+        out: Output<'_>,
     ) -> Result<(), Error> {
         let decode = match self.decode.remove(&shape) {
             Some(decode) => decode,
@@ -231,21 +239,25 @@ impl GpuExecutor {
         replay: &mut Replay,
         batch: &Batch<'_>,
         shape: Shape,
-        out: &mut [f32],
+        out: Output<'_>,
     ) -> Result<(), Error> {
-        if let Replay::Checked(graph) = replay {
-            graph.launch(&self.stream)?;
-            return self.read_output(shape, out);
+        match replay {
+            Replay::Checked(graph) => graph.launch(&self.stream)?,
+            Replay::Untried if self.graphs == GraphMode::On => {
+                recording.queue(&self.stream)?;
+                let output = self.graph.value(self.graph.output());
+                let mut rows = vec![0.0; shape.rows_of(output.rows) * output.width];
+                self.read_output(shape, &mut rows)?;
+                *replay = self.check_replay(recording, batch, shape, &rows);
+                if matches!(replay, Replay::Off) {
+                    // What the replay has left there is not to be relied on.
+                    self.upload_input(batch, shape)?;
+                    recording.queue(&self.stream)?;
+                }
+            }
+            Replay::Untried | Replay::Off => recording.queue(&self.stream)?,
         }
-        recording.queue(&self.stream)?;
-        self.read_output(shape, out)?;
-        if matches!(replay, Replay::Untried) {
-            *replay = match self.graphs {
-                GraphMode::Off => Replay::Off,
-                GraphMode::On => self.check_replay(recording, batch, shape, out),
-            };
-        }
-        Ok(())
+        self.collect(shape, out)
     }
 
     /// Captures a recording and replays it for the batch that has just run: a step writes the same places of
@@ -277,6 +289,18 @@ impl GpuExecutor {
         }
     }
 
+    /// Waits for the queue and fetches what is wanted of the graph's output.
+    fn collect(&mut self, shape: Shape, out: Output<'_>) -> Result<(), Error> {
+        match out {
+            Output::Rows(rows) => self.read_output(shape, rows),
+            Output::Best(k, best) => {
+                let (logits, _) = self.value(self.graph.output(), &shape);
+                let width = self.graph.value(self.graph.output()).width;
+                TopK::choose(&mut self.top_k, &self.gpu, &self.stream, (logits, width), k, best)
+            }
+        }
+    }
+
     /// Waits for the queue and copies the graph's output.
     fn read_output(&mut self, shape: Shape, out: &mut [f32]) -> Result<(), Error> {
         let first = self.plan.offset(self.graph.output()) * shape.tokens;
@@ -300,7 +324,7 @@ impl GpuExecutor {
         Ok(())
     }
 
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), Error> {
+    fn run(&mut self, batch: &Batch<'_>, out: Output<'_>) -> Result<(), Error> {
         let started = Instant::now();
         let shape = Shape::of(batch);
         let pages = batch.spans.iter().map(|span| span.pages.len()).sum();
@@ -321,7 +345,7 @@ impl GpuExecutor {
         if let Some(mut profile) = self.profile.take() {
             let recording = self.record(shape)?;
             let outcome = profile.queue(&recording, &self.stream).and_then(|()| {
-                self.read_output(shape, out)?;
+                self.collect(shape, out)?;
                 profile.finish(&recording, self.graph.ops(), batch, started)
             });
             self.profile = Some(profile);
@@ -331,7 +355,22 @@ impl GpuExecutor {
             return self.run_decode(batch, shape, out);
         }
         self.record(shape)?.queue(&self.stream)?;
-        self.read_output(shape, out)
+        self.collect(shape, out)
+    }
+}
+
+impl GpuExecutor {
+    /// Whether a batch can run, and `room` is what its output takes: whole rows, or `k` of each.
+    fn check(&self, batch: &Batch<'_>, room: usize, k: usize) -> Result<(), BackendError> {
+        batch.check(&self.limits)?;
+        let output = self.graph.value(self.graph.output());
+        let rows = Shape::of(batch).rows_of(output.rows);
+        let width = if k == 0 { output.width } else { k };
+        if room != rows * width {
+            let what = format!("room for {room} outputs, {rows} × {width} are due");
+            return Err(BackendError::InvalidBatch(what));
+        }
+        Ok(())
     }
 }
 
@@ -361,17 +400,29 @@ fn check_memory(gpu: &Gpu, weights: usize, kv: usize, work: usize) -> Result<(),
 
 impl Executor for GpuExecutor {
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        batch.check(&self.limits)?;
-        let output = self.graph.value(self.graph.output());
-        let rows = match output.rows {
-            RowKind::Token => batch.ids.len(),
-            RowKind::Output => batch.output_rows.len(),
-        };
-        if out.len() != rows * output.width {
-            let what = format!("room for {} outputs, {rows} × {} are due", out.len(), output.width);
+        self.check(batch, out.len(), 0)?;
+        Ok(self.run(batch, Output::Rows(out))?)
+    }
+
+    fn max_top_k(&self) -> usize {
+        top_k::max_top_k(self.graph.value(self.graph.output()).width)
+    }
+
+    fn forward_top_k(
+        &mut self,
+        batch: &Batch<'_>,
+        k: usize,
+        out: &mut [Candidate],
+    ) -> Result<(), BackendError> {
+        if k == 0 || k > self.max_top_k() {
+            let what = format!("the {k} best of a row, {} are to be had", self.max_top_k());
             return Err(BackendError::InvalidBatch(what));
         }
-        Ok(self.run(batch, out)?)
+        self.check(batch, out.len(), k)?;
+        if out.is_empty() {
+            return Ok(self.run(batch, Output::Rows(&mut []))?);
+        }
+        Ok(self.run(batch, Output::Best(k, out))?)
     }
 
     fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {

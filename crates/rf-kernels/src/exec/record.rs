@@ -3,7 +3,9 @@
 mod attention;
 mod products;
 
-use rf_graph::{Activation, Graph, Op, Prologue, Rope, RopeStyle, ValueId, Weight, WeightId};
+use rf_graph::{
+    Activation, Graph, MatMul, Op, Prologue, Rope, RopeStyle, ValueId, Weight, WeightId,
+};
 
 use super::GpuExecutor;
 use super::step::Shape;
@@ -12,7 +14,8 @@ use crate::launch::{Gpu, Recording};
 use crate::params::{
     self, Activations, AddScaleParams, Address, EmbedParams, GluParams, GroupNormParams,
     KvAppendParams, Launch, MatmulDevice, NormIn, Operand, QuantizeParams, RmsNormParams,
-    RopeAppendParams, RopeParams, RopeTable, SelectRowsParams, rms_norm_threads,
+    RopeAppendParams, RopeParams, RopeTable, SelectRowsParams, embed_rms_norm_threads,
+    rms_norm_threads,
 };
 use products::is_float;
 
@@ -130,9 +133,8 @@ fn norm_behind(graph: &Graph, weights: &[Weight], op: usize) -> Option<NormBehin
     let [Op::MatMul(m), Op::MatMul(next)] = graph.ops().get(op..op + 2)? else { return None };
     let [projection] = m.projections.as_slice() else { return None };
     let Prologue::RmsNorm { x, weight, eps } = next.prologue else { return None };
-    let quantised = |m: &rf_graph::MatMul| {
-        m.projections.iter().all(|p| !is_float(weights[p.weight.index()].dtype()))
-    };
+    let quantised =
+        |m: &MatMul| m.projections.iter().all(|p| !is_float(weights[p.weight.index()].dtype()));
     let whole = weights[projection.weight.index()].rows().is_multiple_of(32);
     (x == projection.out && quantised(m) && quantised(next) && whole)
         .then_some(NormBehind { weight, eps })
@@ -212,19 +214,7 @@ impl<'a> Recorder<'a> {
 
     fn record_op(&mut self, op: &Op) -> Result<(), Error> {
         match op {
-            Op::Embed { table, scale, out } => {
-                let place = self.exec.weights.place(*table);
-                let params = EmbedParams {
-                    table: place.planes,
-                    ids: self.batch.ids,
-                    x: self.at(*out),
-                    scale: *scale,
-                    columns: self.width(*out) as u32,
-                    rows: self.rows(*out) as u32,
-                    ..EmbedParams::default()
-                };
-                self.push(params.embed(place.dtype), params)
-            }
+            Op::Embed { table, scale, out } => self.embed(*table, *scale, *out),
             Op::RmsNorm { x, weight, eps, out } => {
                 let group = self.exec.graph.weight_columns(*weight);
                 let params = GroupNormParams {
@@ -314,6 +304,48 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// [`Op::Embed`], with the norm of the product that follows, if there is one.
+    fn embed(&mut self, table: WeightId, scale: f32, out: ValueId) -> Result<(), Error> {
+        let place = self.exec.weights.place(table);
+        let (columns, rows) = (self.width(out) as u32, self.rows(out) as u32);
+        let params = EmbedParams {
+            table: place.planes,
+            ids: self.batch.ids,
+            x: self.at(out),
+            scale,
+            columns,
+            rows,
+            ..EmbedParams::default()
+        };
+        let reader = self.op + 1;
+        if let Some(Op::MatMul(next)) = self.exec.graph.ops().get(reader)
+            && let Prologue::RmsNorm { x, weight, eps } = next.prologue
+            && x == out
+            && columns.is_multiple_of(4)
+        {
+            let operand = self.room_for(self.wants(next));
+            let norm = self.exec.weights.vector(weight);
+            let threads = embed_rms_norm_threads(columns);
+            let params = EmbedParams { norm, out: operand, eps, threads, ..params };
+            self.ready = Some(Ready { reader, operand, norm: NormIn::default() });
+            return self.push(params.embed_rms_norm(place.dtype), params);
+        }
+        self.push(params.embed(place.dtype), params)
+    }
+
+    /// The forms in which a product reads its left operand.
+    fn wants(&self, m: &MatMul) -> Wants {
+        let float = |p: &rf_graph::Projection| is_float(self.exec.weights.place(p.weight).dtype);
+        Wants { q8: !m.projections.iter().all(float), f32: m.projections.iter().any(float) }
+    }
+
+    /// Where the operand of the next product goes.
+    fn room_for(&mut self, wants: Wants) -> Operand {
+        let q8 = if wants.q8 { self.next_q8() } else { Activations::default() };
+        let f32 = if wants.f32 { self.exec.work.operand_f32.address() } else { 0 };
+        Operand { q8, f32 }
+    }
+
     fn add_scale(
         &mut self,
         a: ValueId,
@@ -354,17 +386,15 @@ impl<'a> Recorder<'a> {
     fn make_operand(&mut self, prologue: &Prologue, wants: Wants) -> Result<Operand, Error> {
         let x = prologue.inputs()[0];
         let (rows, columns) = (self.rows(x) as u32, self.width(x) as u32);
-        let q8 = if wants.q8 { self.next_q8() } else { Activations::default() };
-        let scratch = if wants.f32 { self.exec.work.operand_f32.address() } else { 0 };
-        let out = Operand { q8, f32: scratch };
+        let out = self.room_for(wants);
         match *prologue {
             Prologue::Plain(x) => {
                 if wants.q8 {
-                    let out = Operand { q8, f32: 0 };
+                    let out = Operand { f32: 0, ..out };
                     let params = QuantizeParams { x: self.at(x), out, columns, rows };
                     self.push(params.launch(), params)?;
                 }
-                Ok(Operand { q8, f32: self.at(x) })
+                Ok(Operand { f32: self.at(x), ..out })
             }
             Prologue::RmsNorm { x, weight, eps } => {
                 let params = RmsNormParams {

@@ -1,6 +1,6 @@
 //! One step in device memory: what changes from batch to batch.
 
-use rf_graph::Batch;
+use rf_graph::{Batch, RowKind};
 use rf_hip::{Context, DeviceBuffer, PinnedBuffer, Stream};
 
 use crate::error::Error;
@@ -35,6 +35,16 @@ impl Shape {
             shortest_span: spans.clone().map(|s| s.tokens.len()).min().unwrap_or(0),
             longest_span: spans.map(|s| s.tokens.len()).max().unwrap_or(0),
             context: context.next_power_of_two().max(MIN_CONTEXT),
+        }
+    }
+}
+
+impl Shape {
+    /// Rows of values of a kind.
+    pub(super) fn rows_of(&self, kind: RowKind) -> usize {
+        match kind {
+            RowKind::Token => self.tokens,
+            RowKind::Output => self.outputs,
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct ArgmaxParams {
     pub logits: Address,
     /// `[rows]` u32.
     pub ids: Address,
+    /// `[rows]` f32: their logits.
+    pub values: Address,
     /// `[rows, parts]` u64.
     pub scratch: Address,
     /// `[rows]` u32: 0 before and after.

@@ -5,6 +5,7 @@
 struct RfArgmaxParams {
     const float *logits;         // [rows, vocab_size]
     unsigned *ids;               // [rows]
+    float *values;               // [rows]: logits
     unsigned long long *scratch; // [rows, parts]
     unsigned *counters;          // [rows], 0 before and after
     unsigned rows;

@@ -2,7 +2,7 @@
 
 use rf_graph::{DType, MatMul, Op, Prologue, ValueId, WeightId};
 
-use super::{Ready, Recorder, Wants, activation_number};
+use super::{Ready, Recorder, activation_number};
 use crate::error::Error;
 use crate::params::{
     Activations, CombineExpertsParams, MatmulParams, MatvecGluParams, MatvecParams, NormIn,
@@ -50,10 +50,7 @@ impl Recorder<'_> {
                 Product { dtype: place.dtype, params }
             })
             .collect();
-        let wants = Wants {
-            q8: products.iter().any(|p| !is_float(p.dtype)),
-            f32: products.iter().any(|p| is_float(p.dtype)),
-        };
+        let wants = self.wants(m);
         let (operand, norm_in) = self.operand(&m.prologue, wants)?;
         let x = m.prologue.inputs()[0];
         let (rows, columns) = (self.rows(x), self.width(x));
@@ -133,19 +130,12 @@ impl Recorder<'_> {
         reader: usize,
         columns: usize,
     ) -> Result<(), Error> {
-        let Op::MatMul(MatMul { prologue: Prologue::Glu { activation, .. }, projections, .. }) =
+        let Op::MatMul(down @ MatMul { prologue: Prologue::Glu { activation, .. }, .. }) =
             &self.exec.graph.ops()[reader]
         else {
             return Ok(());
         };
-        let reads_float =
-            projections.iter().any(|p| is_float(self.exec.weights.place(p.weight).dtype));
-        let reads_q8 =
-            projections.iter().any(|p| !is_float(self.exec.weights.place(p.weight).dtype));
-        let out = Operand {
-            q8: if reads_q8 { self.next_q8() } else { Activations::default() },
-            f32: if reads_float { self.exec.work.operand_f32.address() } else { 0 },
-        };
+        let out = self.room_for(self.wants(down));
         let params = MatvecGluParams {
             gate: products[0].params.weight,
             up: products[1].params.weight,

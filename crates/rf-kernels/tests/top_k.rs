@@ -1,0 +1,76 @@
+//! The best logits of a row, chosen on the device: the same as from the whole row.
+
+use rf_graph::{
+    Backend, BackendError, Batch, Candidate, Executor, GraphBuilder, KvLayout, KvType, Program,
+    Span, Weight,
+};
+use rf_kernels::{GpuBackend, GpuOptions};
+use rf_kv::PageId;
+
+const WIDTH: usize = 5003;
+
+const PAGES: [PageId; 1] = [PageId::new(0)];
+
+/// A program whose output row for token t is row t of a table: with equals, infinities and a NaN.
+fn program() -> Program {
+    let mut g = GraphBuilder::new();
+    let special = |id: usize| match id {
+        17 | 4000 => Some(f32::INFINITY),
+        99 => Some(f32::NAN),
+        100..200 => Some(f32::NEG_INFINITY),
+        _ => None,
+    };
+    let value = |i: usize| {
+        let (row, id) = (i / WIDTH, i % WIDTH);
+        // Many values occur several times.
+        let plain = ((i * 7919 + row) % 1009) as f32 - 500.0;
+        if row == 2 { special(id).unwrap_or(plain) } else { plain }
+    };
+    let table = Weight::f32("table", 4, WIDTH, (0..4 * WIDTH).map(value).collect::<Vec<_>>());
+    let table = g.weight(table);
+    let x = g.embed(table, 1.0);
+    let (graph, weights) = g.finish(x);
+    let kv = KvLayout { layers: vec![], page_tokens: 16, num_pages: 1, dtype: KvType::F16 };
+    Program { graph, weights, kv, max_batch_tokens: 16, max_output_rows: 16 }
+}
+
+fn best_of(row: &[f32], k: usize) -> Vec<Candidate> {
+    let logit = |x: f32| if x.is_nan() { f32::NEG_INFINITY } else { x };
+    let mut all: Vec<_> =
+        (0..).zip(row).map(|(id, x)| Candidate { id, logit: logit(*x) }).collect();
+    all.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id)));
+    all.truncate(k);
+    all
+}
+
+#[test]
+fn the_best_of_a_row_are_those_of_the_whole_row() {
+    let backend = match GpuBackend::new(GpuOptions::default()) {
+        Ok(backend) => backend,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let mut executor = backend.compile(program(), &mut |_| ()).unwrap();
+    let run = |executor: &mut dyn Executor, ids: &[u32], k: usize| {
+        let spans = [Span { tokens: 0..ids.len(), past_tokens: 0, pages: &PAGES }];
+        let batch = Batch { ids, spans: &spans, output_rows: &[], input: None };
+        let mut rows = vec![0.0; ids.len() * WIDTH];
+        executor.forward(&batch, &mut rows).unwrap();
+        let mut best = vec![Candidate::default(); ids.len() * k];
+        executor.forward_top_k(&batch, k, &mut best).unwrap();
+        let expected: Vec<_> = rows.chunks(WIDTH).flat_map(|row| best_of(row, k)).collect();
+        assert_eq!(best, expected, "{k} of {ids:?}");
+    };
+    for k in [1, 2, 40, 256] {
+        run(executor.as_mut(), &[1], k);
+        run(executor.as_mut(), &[2], k);
+        run(executor.as_mut(), &[3, 2, 1, 0, 0, 1, 2, 3, 1, 2], k);
+    }
+
+    let spans = [Span { tokens: 0..1, past_tokens: 0, pages: &PAGES }];
+    let batch = Batch { ids: &[1], spans: &spans, output_rows: &[], input: None };
+    for (k, room) in [(0, 0), (257, 257), (4, 3)] {
+        let mut best = vec![Candidate::default(); room];
+        let error = executor.forward_top_k(&batch, k, &mut best).unwrap_err();
+        assert!(matches!(error, BackendError::InvalidBatch(_)), "{error}");
+    }
+}
