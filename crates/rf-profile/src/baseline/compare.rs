@@ -1,0 +1,349 @@
+//! Holding fresh figures against stored ones.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Baseline, BaselineSet, Better, DeviceKind, Hardware, Origin};
+
+/// Change that counts, where none is given: 10 %.
+pub const DEFAULT_THRESHOLD: f64 = 0.10;
+
+/// How many standard deviations of noise a change must exceed besides the threshold.
+const NOISE_SIGMAS: f64 = 3.0;
+
+/// What became of a benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub enum Verdict {
+    /// Within threshold and noise.
+    Ok,
+    /// Better by more than both.
+    Improved,
+    /// Worse by more than both.
+    Regression,
+    /// There is a baseline, of other hardware.
+    HardwareMismatch,
+    /// There is a baseline of this hardware, and no figure now.
+    Missing,
+    /// There is a figure now, and no baseline.
+    New,
+}
+
+impl Verdict {
+    /// As in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "Ok",
+            Self::Improved => "Improved",
+            Self::Regression => "Regression",
+            Self::HardwareMismatch => "HardwareMismatch",
+            Self::Missing => "Missing",
+            Self::New => "New",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// One benchmark of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The benchmark.
+    pub name: String,
+    /// What computed.
+    pub device: DeviceKind,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Unit of both figures.
+    pub unit: String,
+    /// The stored figure.
+    pub baseline: Option<f64>,
+    /// The fresh one.
+    pub current: Option<f64>,
+    /// Change as a share of the stored figure, positive where the figure grew.
+    pub change: Option<f64>,
+    /// What the change was held against: the greater of threshold and noise.
+    pub allowed: Option<f64>,
+    /// Why there is nothing to compare, or what else to know.
+    pub note: String,
+}
+
+/// The outcome of [`BaselineSet::compare`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Change that counts, as a share.
+    pub threshold: f64,
+    /// The machine of the fresh figures.
+    pub hardware: Hardware,
+    /// One for each benchmark of either set: fresh ones in their order, then what is missing.
+    pub rows: Vec<Row>,
+}
+
+impl BaselineSet {
+    /// Holds `current`, measured on `here`, against this set.
+    ///
+    /// A change is a regression or an improvement if it exceeds `threshold` (a share: 0.1 is 10 %) and three
+    /// standard deviations of the noise of both figures together, √(a² + b²), and if the best sample (the
+    /// least of times) changed by half as much too: a busy machine makes most samples slower, slower code
+    /// all of them. Figures of two machines are not compared, nor are those of two models.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rf_profile::baseline::*;
+    ///
+    /// let here = Hardware::cpu_only();
+    /// let measured = |ms: f64| -> Result<BaselineSet, rf_profile::Error> {
+    ///     let metrics = Metrics::from_samples("ms", Better::Lower, &[ms, ms * 1.01, ms * 0.99])?;
+    ///     let entry = Baseline::measured("matmul", DeviceKind::Cpu, here.clone(), metrics);
+    ///     Ok(BaselineSet { entries: vec![entry], ..BaselineSet::default() })
+    /// };
+    /// let stored = measured(10.0)?;
+    /// let comparison = stored.compare(&measured(12.0)?, &here, DEFAULT_THRESHOLD);
+    /// assert_eq!(comparison.rows[0].verdict, Verdict::Regression);
+    /// assert_eq!(comparison.exit_code(false), 1);
+    /// # Ok::<(), rf_profile::Error>(())
+    /// ```
+    pub fn compare(&self, current: &Self, here: &Hardware, threshold: f64) -> Comparison {
+        let fresh = current.entries.iter().map(|entry| self.judge(entry, threshold));
+        let mut rows: Vec<Row> = fresh.collect();
+        for entry in &self.entries {
+            // A name that was measured has its row, be it with another model or on another machine.
+            let measured = current.entries.iter().any(|now| is_same_benchmark(now, entry));
+            if !measured
+                && !rows.iter().any(|row| row.name == entry.name && row.device == entry.device)
+            {
+                rows.push(unmeasured(entry, here));
+            }
+        }
+        Comparison { threshold, hardware: here.clone(), rows }
+    }
+
+    fn judge(&self, entry: &Baseline, threshold: f64) -> Row {
+        let row = |verdict, note: String| Row {
+            name: entry.name.clone(),
+            device: entry.device,
+            verdict,
+            unit: entry.metrics.unit.clone(),
+            baseline: None,
+            current: entry.metrics.value(),
+            change: None,
+            allowed: None,
+            note,
+        };
+        let of_name = || {
+            let entries = self.entries.iter();
+            entries.filter(|old| old.name == entry.name && old.device == entry.device)
+        };
+        let of_model: Vec<_> = of_name().filter(|old| is_same_benchmark(old, entry)).collect();
+        if of_model.is_empty() {
+            let other_model = of_name().next().is_some();
+            let note = if other_model { "the baseline is of another model" } else { "" };
+            return row(Verdict::New, note.to_owned());
+        }
+        let mismatch = |old: &Baseline| entry.hardware.mismatch(&old.hardware, entry.device);
+        let here = of_model.iter().filter(|old| mismatch(old).is_none());
+        let Some(old) = here.max_by_key(|old| old.timestamp) else {
+            let note = of_model.iter().find_map(|old| mismatch(old)).unwrap_or_default();
+            return row(Verdict::HardwareMismatch, note);
+        };
+        let Some((now, before)) = entry.metrics.in_common(&old.metrics) else {
+            let note = format!("no figure in common (the baseline is in {})", old.metrics.unit);
+            return row(Verdict::New, note);
+        };
+        let (a, b) = (entry.metrics.noise_or_estimate(), old.metrics.noise_or_estimate());
+        let allowed = threshold.max(NOISE_SIGMAS * a.hypot(b));
+        let change = relative_change(before, now);
+        // The load of a machine moves the median alone; slower code moves the best sample too.
+        let best = entry.metrics.best_in_common(&old.metrics);
+        let confirmed = best.is_none_or(|(now, before)| {
+            relative_change(before, now) * change.signum() >= allowed / 2.0
+        });
+        let verdict = match (entry.metrics.better, change) {
+            (_, change) if change.abs() <= allowed || !confirmed => Verdict::Ok,
+            (Better::Lower, change) if change > 0.0 => Verdict::Regression,
+            (Better::Higher, change) if change < 0.0 => Verdict::Regression,
+            _ => Verdict::Improved,
+        };
+        let mut notes = Vec::new();
+        if let Origin::Reference { source } = &old.origin {
+            notes.push(format!("reference: {source}"));
+        }
+        if change.abs() > allowed && !confirmed {
+            notes.push("the best sample did not change: the machine was busy".to_owned());
+        }
+        if allowed > threshold {
+            notes.push(format!("noisy: changes up to {:.0} % mean nothing", 100.0 * allowed));
+        }
+        let compared = row(verdict, notes.join("; "));
+        Row {
+            baseline: Some(before),
+            current: Some(now),
+            change: Some(change),
+            allowed: Some(allowed),
+            ..compared
+        }
+    }
+}
+
+impl Comparison {
+    /// How many benchmarks ended so.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.rows.iter().filter(|row| row.verdict == verdict).count()
+    }
+
+    /// The exit code for programs: 1 where anything got worse, 2 where `require_hardware` and a baseline
+    /// is of other hardware, else 0.
+    pub fn exit_code(&self, require_hardware: bool) -> u8 {
+        if self.count(Verdict::Regression) > 0 {
+            1
+        } else if require_hardware && self.count(Verdict::HardwareMismatch) > 0 {
+            2
+        } else {
+            0
+        }
+    }
+}
+
+/// As a share of `before`; infinite where that was 0 and is no longer.
+fn relative_change(before: f64, now: f64) -> f64 {
+    let growth = now - before;
+    if growth == 0.0 { 0.0 } else { growth / before.abs() }
+}
+
+/// Whether two figures may stand for one benchmark; where one does not say its model, it may be any.
+fn is_same_benchmark(a: &Baseline, b: &Baseline) -> bool {
+    let same_model = match (&a.model, &b.model) {
+        (Some(a), Some(b)) => a.hash == b.hash,
+        _ => true,
+    };
+    a.name == b.name && a.device == b.device && same_model
+}
+
+fn unmeasured(entry: &Baseline, here: &Hardware) -> Row {
+    let (verdict, note) = match here.mismatch(&entry.hardware, entry.device) {
+        Some(mismatch) => (Verdict::HardwareMismatch, mismatch),
+        None => (Verdict::Missing, "not measured".to_owned()),
+    };
+    Row {
+        name: entry.name.clone(),
+        device: entry.device,
+        verdict,
+        unit: entry.metrics.unit.clone(),
+        baseline: entry.metrics.value(),
+        current: None,
+        change: None,
+        allowed: None,
+        note,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::baseline::{Metrics, ModelId};
+
+    fn machine(cpu: &str) -> Hardware {
+        Hardware { cpu: cpu.into(), cpu_threads: 2, ..Hardware::default() }
+    }
+
+    fn entry(name: &str, cpu: &str, better: Better, samples: &[f64]) -> Baseline {
+        let metrics = Metrics::from_samples("ms", better, samples).unwrap();
+        Baseline::measured(name, DeviceKind::Cpu, machine(cpu), metrics)
+    }
+
+    fn quiet(value: f64) -> [f64; 3] {
+        [value * 0.999, value, value * 1.001]
+    }
+
+    fn verdict_of(stored: Baseline, fresh: Baseline) -> Verdict {
+        let set = |entry| BaselineSet { entries: vec![entry], ..BaselineSet::default() };
+        let here = fresh.hardware.clone();
+        let comparison = set(stored).compare(&set(fresh), &here, DEFAULT_THRESHOLD);
+        assert_eq!(comparison.rows.len(), 1);
+        comparison.rows[0].verdict
+    }
+
+    #[test]
+    fn times_that_grow_and_speeds_that_fall_are_regressions() {
+        let judge = |better, before, now| {
+            verdict_of(
+                entry("a", "A", better, &quiet(before)),
+                entry("a", "A", better, &quiet(now)),
+            )
+        };
+        assert_eq!(judge(Better::Lower, 10.0, 11.5), Verdict::Regression);
+        assert_eq!(judge(Better::Lower, 10.0, 8.5), Verdict::Improved);
+        assert_eq!(judge(Better::Lower, 10.0, 10.9), Verdict::Ok);
+        assert_eq!(judge(Better::Higher, 10.0, 8.5), Verdict::Regression);
+        assert_eq!(judge(Better::Higher, 10.0, 11.5), Verdict::Improved);
+        assert_eq!(judge(Better::Higher, 0.0, 0.0), Verdict::Ok);
+        assert_eq!(judge(Better::Lower, 0.0, 1.0), Verdict::Regression);
+    }
+
+    #[test]
+    fn a_change_within_the_noise_is_none() {
+        let noisy = |value: f64| [value * 0.9, value, value * 1.1];
+        let stored = entry("a", "A", Better::Lower, &noisy(10.0));
+        let fresh = entry("a", "A", Better::Lower, &noisy(12.0));
+        assert_eq!(verdict_of(stored.clone(), fresh), Verdict::Ok);
+        let far = entry("a", "A", Better::Lower, &noisy(30.0));
+        assert_eq!(verdict_of(stored, far), Verdict::Regression);
+    }
+
+    #[test]
+    fn a_busy_machine_is_no_regression_and_slower_code_is() {
+        let stored = entry("a", "A", Better::Lower, &quiet(10.0));
+        let busy = entry("a", "A", Better::Lower, &[10.1, 14.0, 14.0, 14.0, 14.1]);
+        assert_eq!(verdict_of(stored.clone(), busy), Verdict::Ok);
+        let slower = entry("a", "A", Better::Lower, &[13.9, 14.0, 14.0, 14.0, 14.1]);
+        assert_eq!(verdict_of(stored, slower), Verdict::Regression);
+    }
+
+    #[test]
+    fn other_hardware_and_other_models_are_not_compared() {
+        let stored = entry("a", "A", Better::Lower, &quiet(10.0));
+        let mut fresh = entry("a", "B", Better::Lower, &quiet(20.0));
+        assert_eq!(verdict_of(stored.clone(), fresh.clone()), Verdict::HardwareMismatch);
+        fresh.hardware = machine("A");
+        let model = |hash: &str| Some(ModelId { name: "m".into(), hash: hash.into() });
+        let stored = Baseline { model: model("1"), ..stored };
+        let fresh = Baseline { model: model("2"), ..fresh };
+        assert_eq!(verdict_of(stored.clone(), fresh.clone()), Verdict::New);
+        assert_eq!(verdict_of(stored, Baseline { model: None, ..fresh }), Verdict::Regression);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_missing_or_of_other_hardware() {
+        let mut card = entry("c", "A", Better::Lower, &quiet(1.0));
+        card.device = DeviceKind::Gpu;
+        card.hardware.gpu = "RX 7900 XT".into();
+        let stored = BaselineSet {
+            entries: vec![entry("a", "A", Better::Lower, &quiet(1.0)), card],
+            ..BaselineSet::default()
+        };
+        let comparison = stored.compare(&BaselineSet::default(), &machine("A"), 0.1);
+        let verdicts: Vec<_> = comparison.rows.iter().map(|row| row.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Missing, Verdict::HardwareMismatch]);
+        assert_eq!((comparison.exit_code(false), comparison.exit_code(true)), (0, 2));
+    }
+
+    #[test]
+    fn the_newest_baseline_of_this_machine_counts() {
+        let mut old = entry("a", "A", Better::Lower, &quiet(1.0));
+        old.timestamp = super::super::Timestamp::from_unix(5);
+        let stored = BaselineSet {
+            entries: vec![old, entry("a", "A", Better::Lower, &quiet(10.0))],
+            ..BaselineSet::default()
+        };
+        let fresh = BaselineSet {
+            entries: vec![entry("a", "A", Better::Lower, &quiet(10.0))],
+            ..BaselineSet::default()
+        };
+        assert_eq!(stored.compare(&fresh, &machine("A"), 0.1).rows[0].verdict, Verdict::Ok);
+    }
+}

@@ -1,0 +1,202 @@
+//! The figures of a benchmark.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::stats::Summary;
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Times, bytes.
+    #[default]
+    Lower,
+    /// Speeds, shares of a limit.
+    Higher,
+}
+
+/// What a benchmark gave. Figures of the older formats and of publications may be missing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {
+    /// `ms`, `tokens/s`, `GB/s`…
+    pub unit: String,
+    /// Which way is better.
+    pub better: Better,
+    /// Mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub avg: Option<f64>,
+    /// The least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// The greatest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+    /// Median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50: Option<f64>,
+    /// 95 % are at most this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95: Option<f64>,
+    /// 99 % are at most this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
+    /// How many were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<u64>,
+    /// Spread as a share of the median (0.02: 2 %): what a repetition may differ by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<f64>,
+}
+
+impl Metrics {
+    /// The figures of repeated measurements in one go. The noise is their
+    /// [`relative_spread`](Summary::relative_spread).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Samples`] where there are none, or one is not finite.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rf_profile::baseline::{Better, Metrics};
+    ///
+    /// let metrics = Metrics::from_samples("ms", Better::Lower, &[10.0, 10.2, 9.9])?;
+    /// assert_eq!((metrics.p50, metrics.iterations), (Some(10.0), Some(3)));
+    /// # Ok::<(), rf_profile::Error>(())
+    /// ```
+    pub fn from_samples(unit: &str, better: Better, samples: &[f64]) -> Result<Self, Error> {
+        let summary = Summary::of(samples).ok_or_else(|| Error::Samples {
+            name: unit.to_owned(),
+            reason: if samples.is_empty() { "there are none" } else { "one is not finite" },
+        })?;
+        Ok(Self {
+            unit: unit.to_owned(),
+            better,
+            avg: Some(summary.mean),
+            min: Some(summary.min),
+            max: Some(summary.max),
+            p50: Some(summary.median),
+            p95: Some(summary.p95),
+            p99: Some(summary.p99),
+            iterations: Some(summary.count),
+            noise: Some(summary.relative_spread()),
+        })
+    }
+
+    /// The figures of several rounds of measurements with a pause or other work in between. The noise
+    /// is the spread within rounds or, if that is greater, half of what the rounds' medians range over:
+    /// clocks and neighbours change slower than one round takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Metrics::from_samples`].
+    pub fn from_rounds(unit: &str, better: Better, rounds: &[Vec<f64>]) -> Result<Self, Error> {
+        let all: Vec<f64> = rounds.iter().flatten().copied().collect();
+        let mut metrics = Self::from_samples(unit, better, &all)?;
+        let of_rounds: Vec<Summary> =
+            rounds.iter().filter_map(|round| Summary::of(round)).collect();
+        let within: Vec<f64> = of_rounds.iter().map(Summary::relative_spread).collect();
+        let medians: Vec<f64> = of_rounds.iter().map(|round| round.median).collect();
+        if let (Some(within), Some(medians)) = (Summary::of(&within), Summary::of(&medians))
+            && medians.median != 0.0
+        {
+            let between = ((medians.max - medians.min) / 2.0 / medians.median).abs();
+            metrics.noise = Some(within.median.max(between));
+        }
+        Ok(metrics)
+    }
+
+    /// A single figure without a distribution: bytes, or what somebody published.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Samples`] where it is not finite.
+    pub fn single(unit: &str, better: Better, value: f64) -> Result<Self, Error> {
+        if !value.is_finite() {
+            return Err(Error::Samples { name: unit.to_owned(), reason: "it is not finite" });
+        }
+        Ok(Self { unit: unit.to_owned(), better, avg: Some(value), ..Self::default() })
+    }
+
+    /// The figure that stands for all: the median, or else the mean.
+    pub fn value(&self) -> Option<f64> {
+        self.p50.or(self.avg).or(self.min)
+    }
+
+    /// The noise, or an estimate of it from the 95th percentile where it was not recorded; 0 where there
+    /// is nothing to go by.
+    pub fn noise_or_estimate(&self) -> f64 {
+        // The 95th percentile of a normal distribution is this many standard deviations off.
+        const SIGMAS_OF_P95: f64 = 1.645;
+        self.noise.unwrap_or_else(|| match (self.value(), self.p95) {
+            (Some(value), Some(p95)) if value != 0.0 => {
+                ((p95 - value) / SIGMAS_OF_P95 / value).abs()
+            }
+            _ => 0.0,
+        })
+    }
+
+    /// The same figure of both, in the unit of `self`: the median where both have it, else the mean,
+    /// else the least. `None` where they have none in common or their units do not convert.
+    pub(super) fn in_common(&self, other: &Self) -> Option<(f64, f64)> {
+        let factor = conversion(&other.unit, &self.unit)?;
+        let pairs = [(self.p50, other.p50), (self.avg, other.avg), (self.min, other.min)];
+        let (ours, theirs) = pairs.into_iter().find_map(|(ours, theirs)| Some((ours?, theirs?)))?;
+        Some((ours, theirs * factor))
+    }
+
+    /// The best sample of both, in the unit of `self`.
+    pub(super) fn best_in_common(&self, other: &Self) -> Option<(f64, f64)> {
+        let factor = conversion(&other.unit, &self.unit)?;
+        let best = |metrics: &Self| match self.better {
+            Better::Lower => metrics.min,
+            Better::Higher => metrics.max,
+        };
+        Some((best(self)?, best(other)? * factor))
+    }
+}
+
+/// What a figure in `from` is multiplied with to be in `to`.
+fn conversion(from: &str, to: &str) -> Option<f64> {
+    let nanoseconds = |unit| match unit {
+        "ns" => Some(1.0),
+        "us" => Some(1e3),
+        "ms" => Some(1e6),
+        "s" => Some(1e9),
+        _ => None,
+    };
+    if from == to { Some(1.0) } else { Some(nanoseconds(from)? / nanoseconds(to)?) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_that_drift_are_noisier_than_each_alone() {
+        let rounds = [vec![10.0, 10.01, 9.99], vec![11.0, 11.01, 10.99]];
+        let metrics = Metrics::from_rounds("ms", Better::Lower, &rounds).unwrap();
+        assert!((metrics.noise.unwrap() - 0.5 / 10.5).abs() < 1e-9, "{metrics:?}");
+        assert_eq!(metrics.iterations, Some(6));
+    }
+
+    #[test]
+    fn figures_are_compared_in_one_unit() {
+        let ms = Metrics::single("ms", Better::Lower, 2.0).unwrap();
+        let us = Metrics::single("us", Better::Lower, 500.0).unwrap();
+        assert_eq!(ms.in_common(&us), Some((2.0, 0.5)));
+        let speed = Metrics::single("tokens/s", Better::Higher, 1.0).unwrap();
+        assert_eq!(ms.in_common(&speed), None);
+        assert!(Metrics::single("ms", Better::Lower, f64::NAN).is_err());
+    }
+
+    #[test]
+    fn noise_that_was_not_recorded_is_estimated() {
+        let metrics =
+            Metrics { p50: Some(10.0), p95: Some(11.645), unit: "ms".into(), ..Metrics::default() };
+        assert!((metrics.noise_or_estimate() - 0.1).abs() < 1e-9);
+    }
+}

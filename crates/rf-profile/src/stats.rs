@@ -1,0 +1,108 @@
+//! Figures of samples.
+
+/// What a set of samples comes to. Units are those of the samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// How many samples.
+    pub count: u64,
+    /// Their sum.
+    pub total: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+    /// Their mean.
+    pub mean: f64,
+    /// Their median.
+    pub median: f64,
+    /// 95 % are at most this.
+    pub p95: f64,
+    /// 99 % are at most this.
+    pub p99: f64,
+    /// Median of the distances to the median.
+    pub mad: f64,
+}
+
+impl Summary {
+    /// The figures of `samples`; `None` where there are none, or one is not finite.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rf_profile::stats::Summary;
+    ///
+    /// let summary = Summary::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
+    /// assert_eq!((summary.min, summary.median, summary.max), (1.0, 2.5, 4.0));
+    /// assert_eq!(Summary::of(&[]), None);
+    /// ```
+    pub fn of(samples: &[f64]) -> Option<Self> {
+        if samples.is_empty() || samples.iter().any(|sample| !sample.is_finite()) {
+            return None;
+        }
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let total: f64 = sorted.iter().sum();
+        let median = percentile(&sorted, 50.0);
+        let mut distances: Vec<f64> = sorted.iter().map(|sample| (sample - median).abs()).collect();
+        distances.sort_by(f64::total_cmp);
+        Some(Self {
+            count: sorted.len() as u64,
+            total,
+            min: sorted[0],
+            max: sorted[sorted.len() - 1],
+            mean: total / sorted.len() as f64,
+            median,
+            p95: percentile(&sorted, 95.0),
+            p99: percentile(&sorted, 99.0),
+            mad: percentile(&distances, 50.0),
+        })
+    }
+
+    /// Spread as a share of the median, robust against outliers: 1.4826 · MAD / median, which is the
+    /// standard deviation where the samples are normally distributed. 0 where the median is 0.
+    pub fn relative_spread(&self) -> f64 {
+        const MAD_TO_SIGMA: f64 = 1.4826;
+        if self.median == 0.0 { 0.0 } else { (MAD_TO_SIGMA * self.mad / self.median).abs() }
+    }
+}
+
+/// Percentile of sorted samples, linear between neighbours (the "type 7" of Hyndman and Fan, which
+/// spreadsheets and `NumPy` use). 0 for no samples.
+pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
+    let place = percent.clamp(0.0, 100.0) / 100.0 * last as f64;
+    let below = place.floor() as usize;
+    let above = (below + 1).min(last);
+    sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
+}
+
+#[cfg(test)]
+#[expect(clippy::float_cmp, reason = "samples come back as they were")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_lie_between_neighbours() {
+        let sorted: Vec<f64> = (1..=100).map(f64::from).collect();
+        // NumPy: np.percentile(np.arange(1, 101), [50, 95, 99])
+        assert_eq!(percentile(&sorted, 50.0), 50.5);
+        assert!((percentile(&sorted, 95.0) - 95.05).abs() < 1e-9);
+        assert!((percentile(&sorted, 99.0) - 99.01).abs() < 1e-9);
+        assert_eq!(percentile(&sorted, 100.0), 100.0);
+        assert_eq!(percentile(&[7.0], 95.0), 7.0);
+    }
+
+    #[test]
+    fn the_spread_of_one_outlier_is_small() {
+        let quiet = Summary::of(&[10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 10.0, 50.0]).unwrap();
+        assert!(quiet.relative_spread() < 0.02, "{quiet:?}");
+        assert_eq!(quiet.max, 50.0);
+    }
+
+    #[test]
+    fn samples_that_are_no_numbers_give_no_figure() {
+        assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
+        assert_eq!(Summary::of(&[f64::INFINITY]), None);
+    }
+}
