@@ -146,7 +146,8 @@ fn matvec(what: &'static str, dtype: DType, tokens: u32) -> Case {
         columns,
         tokens,
         ..MatvecParams::default()
-    };
+    }
+    .with_waves();
     let launch = params.launch(&[dtype]);
     Case::new(what, dtype, rows * columns, launch, &params, &arena)
 }
