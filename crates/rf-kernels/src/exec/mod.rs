@@ -184,7 +184,7 @@ impl GpuExecutor {
         let rows = max_output_rows.max(max_batch_tokens);
         let output =
             PinnedBuffer::new(gpu.context(), (width * rows).min(PINNED_OUTPUT_FLOATS.max(width)))?;
-        Ok(Self {
+        let executor = Self {
             gpu,
             stream,
             graph,
@@ -202,7 +202,25 @@ impl GpuExecutor {
             graphs,
             profile: None,
             top_k: None,
-        })
+        };
+        executor.load_kernels()?;
+        Ok(executor)
+    }
+
+    /// Loads what one token and what a whole prompt take, so that the first batch need not; an op that this
+    /// backend has not got shows here.
+    fn load_kernels(&self) -> Result<(), Error> {
+        let shape = |tokens: usize| Shape {
+            tokens,
+            spans: 1,
+            outputs: 1,
+            shortest_span: tokens,
+            longest_span: tokens,
+            context: tokens,
+        };
+        self.record(shape(1))?;
+        self.record(shape(self.limits.max_batch_tokens))?;
+        Ok(())
     }
 
     fn record(&self, shape: Shape) -> Result<Recording, Error> {
