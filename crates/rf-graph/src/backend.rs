@@ -165,11 +165,13 @@ pub enum KvType {
     F16,
     /// One byte and an f16 scale per 32 elements of a head.
     Q8_0,
+    /// One byte, [`rf_quant::E4m3`]: no scale, saturating at 448.
+    Fp8,
 }
 
 impl KvType {
     /// All types.
-    pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Q8_0];
+    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Q8_0, Self::Fp8];
 
     /// The name that users write: `f16`.
     pub fn name(self) -> &'static str {
@@ -177,6 +179,7 @@ impl KvType {
             Self::F32 => "f32",
             Self::F16 => "f16",
             Self::Q8_0 => "q8_0",
+            Self::Fp8 => "fp8",
         }
     }
 
@@ -186,6 +189,7 @@ impl KvType {
             Self::F32 => 4 * head_dim,
             Self::F16 => 2 * head_dim,
             Self::Q8_0 => head_dim + 2 * head_dim.div_ceil(32),
+            Self::Fp8 => head_dim,
         }
     }
 }

@@ -5,7 +5,7 @@
 //! conversion is what their kernels are tested against.
 //!
 //! Start with [`DType`], the table of formats, then [`Block`] and one layout, such as [`BlockQ4_0`].
-//! [`dequantize`] and [`quantize`] convert whole rows.
+//! [`dequantize`] and [`quantize`] convert whole rows. [`E4m3`] is the one format that only caches have.
 //!
 //! Invariants:
 //!
@@ -33,6 +33,7 @@
 mod block;
 mod convert;
 mod dtype;
+mod e4m3;
 mod error;
 mod extent;
 mod float;
@@ -44,6 +45,7 @@ mod rounding;
 pub use block::{Block, F16Le};
 pub use convert::{dequantize, quantize, quantize_to_vec};
 pub use dtype::DType;
+pub use e4m3::E4m3;
 pub use error::Error;
 pub use k_quants::{BlockQ2K, BlockQ3K, BlockQ4K, BlockQ5K, BlockQ6K};
 pub use legacy::{BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1, BlockQ8_0};

@@ -18,6 +18,8 @@ struct Shape {
     sinks: bool,
     rope: Option<RopeStyle>,
     qk_norm: bool,
+    /// Factor of the values; keys are divided by it, and queries multiplied.
+    stretch: Option<f32>,
 }
 
 const PLAIN: Shape = Shape {
@@ -29,6 +31,7 @@ const PLAIN: Shape = Shape {
     sinks: false,
     rope: None,
     qk_norm: false,
+    stretch: None,
 };
 
 impl Shape {
@@ -73,6 +76,8 @@ pub(super) fn cases() -> Vec<Case> {
             ("softcap-50", Shape { softcap: Some(50.0), ..PLAIN }),
             ("sinks", Shape { sinks: true, ..PLAIN }),
             ("all", Shape { window: Some(20), softcap: Some(5.0), sinks: true, ..PLAIN }),
+            // Most keys fall below the normal numbers of fp8, most values above its largest.
+            ("stretched", Shape { stretch: Some(500.0), ..PLAIN }),
             ("rope", Shape { rope: Some(RopeStyle::Normal), ..PLAIN }),
             ("rope-neox", Shape { rope: Some(RopeStyle::Neox), head_dim: 80, ..PLAIN }),
             ("rope+norm", Shape { rope: Some(RopeStyle::Neox), qk_norm: true, ..PLAIN }),
@@ -134,14 +139,19 @@ fn turns(page_tokens: usize) -> Schedule {
 fn case(name: String, kv: KvType, mut schedule: Schedule, shape: Shape) -> Case {
     schedule.kv.dtype = kv;
     schedule.kv.layers = vec![(shape.kv_heads, shape.head_dim)];
-    Case::new(name, Bound::of_cache(kv), schedule, move |net| build(net, &shape))
+    let computed = shape.rope.is_some() || shape.qk_norm;
+    Case::new(name, Bound::of_cache(kv, computed), schedule, move |net| build(net, &shape))
 }
 
 fn build(net: &mut Net, shape: &Shape) -> ValueId {
     let num_heads = shape.kv_heads * shape.group;
     let mut q = net.input(num_heads * shape.head_dim);
     let mut k = net.input(shape.kv_heads * shape.head_dim);
-    let v = net.input(shape.kv_heads * shape.head_dim);
+    let mut v = net.input(shape.kv_heads * shape.head_dim);
+    if let Some(factor) = shape.stretch {
+        [q, v] = [q, v].map(|x| net.g.scale(x, factor));
+        k = net.g.scale(k, 1.0 / factor);
+    }
     if shape.qk_norm {
         let (q_gains, k_gains) = (net.gains(shape.head_dim), net.gains(shape.head_dim));
         q = net.g.rms_norm(q, q_gains, 1e-6);

@@ -24,6 +24,8 @@ pub enum Bound {
     CacheF16,
     /// Attention over values that are rounded to int8 after f32 arithmetic.
     CacheInt8,
+    /// Attention over values that are rounded to eight-bit floats after f32 arithmetic.
+    CacheFp8,
     /// Whole layers in f32.
     FloatModel,
     /// Whole layers, activations of every product as int8.
@@ -53,6 +55,11 @@ impl Bound {
             Self::CacheF16 => 1e-9,
             // The same with a step of 1/127, one in some 10⁵: 1e-9 and a scale now and then.
             Self::CacheInt8 => 1e-7,
+            // An ulp of f32 decides one rounding in some 2²⁰, so in most cases none of their 2·10⁴, else one:
+            // an element off by a step, 2⁻³ of it. Random ones of these in each case give 2e-7 at the
+            // median and 5e-5 at worst; two such are allowed. Values not rounded at all would be off by 2⁻⁵
+            // everywhere, 7e-4.
+            Self::CacheFp8 => 1.1e-4,
             // Two layers of the above, and nothing that amplifies.
             Self::FloatModel => 2e-9,
             // Four quantised products per layer and the head, errors adding up along the residual.
@@ -66,6 +73,8 @@ impl Bound {
     pub fn peak(self) -> f64 {
         match self {
             Self::CacheF16 => 1e-3,
+            // As for NMSE: up to 0.4.
+            Self::CacheFp8 => 0.5,
             other => 10.0 * other.nmse().sqrt(),
         }
     }
@@ -88,10 +97,13 @@ impl Bound {
         }
     }
 
-    /// The bound of attention over a cache of a type.
-    pub(super) fn of_cache(dtype: KvType) -> Self {
+    /// The bound of attention over a cache of a type; `computed`: keys come out of f32 arithmetic.
+    pub(super) fn of_cache(dtype: KvType, computed: bool) -> Self {
         match dtype {
-            KvType::F32 => Self::Float,
+            // Equal numbers are rounded to equal codes, and codes are exact in every format that
+            // kernels multiply in.
+            KvType::Fp8 if computed => Self::CacheFp8,
+            KvType::F32 | KvType::Fp8 => Self::Float,
             KvType::F16 => Self::CacheF16,
             KvType::Q8_0 => Self::CacheInt8,
         }

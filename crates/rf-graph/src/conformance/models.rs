@@ -67,6 +67,7 @@ pub(super) fn cases() -> Vec<Case> {
             Family { dtype: DType::Q8_0, better_dtype: DType::F16, ..LLAMA },
             KvType::Q8_0,
         ),
+        ("llama-fp8", LLAMA, KvType::Fp8),
         ("qwen2", qwen2, KvType::F32),
         ("qwen3", Family { num_kv_heads: 1, ..qwen3 }, KvType::F32),
         (
@@ -83,8 +84,11 @@ pub(super) fn cases() -> Vec<Case> {
         schedule.batches[0].output_rows.clear();
         schedule.kv.dtype = kv;
         schedule.kv.layers = vec![(family.num_kv_heads, family.head_dim); 2];
-        let float = Bound::of_product(family.dtype) == Bound::Float;
-        let bound = if float { Bound::FloatModel } else { Bound::Int8Model };
+        let bound = match (Bound::of_product(family.dtype), kv) {
+            (Bound::Float, KvType::Fp8) => Bound::CacheFp8,
+            (Bound::Float, _) => Bound::FloatModel,
+            _ => Bound::Int8Model,
+        };
         Case::new(format!("model/{name}"), bound, schedule, move |net| build(net, &family))
     };
     families.into_iter().map(case).collect()

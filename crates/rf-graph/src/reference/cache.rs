@@ -1,6 +1,7 @@
 //! KV storage: plain pages of rounded f32.
 
 use rf_kv::PageId;
+use rf_quant::E4m3;
 
 use crate::backend::{BackendError, Batch, KvLayout, KvType, Span};
 
@@ -92,5 +93,6 @@ fn round(dtype: KvType, head: &mut [f32]) {
                 block.copy_from_slice(&padded[..block.len()]);
             }
         }
+        KvType::Fp8 => head.iter_mut().for_each(|x| *x = E4m3::from_f32(*x).to_f32()),
     }
 }
