@@ -7,6 +7,7 @@
 use memmap2::MmapMut;
 use rf_graph::{BackendError, KvLayout, KvType};
 use rf_kv::PageId;
+use rf_quant::E4m3;
 
 use crate::simd::LANES;
 
@@ -70,7 +71,7 @@ pub(crate) const SCALE_GROUP: usize = 32;
 
 impl KvStore {
     pub(crate) fn new(layout: &KvLayout) -> Result<Self, BackendError> {
-        if !matches!(layout.dtype, KvType::F32 | KvType::F16 | KvType::Q8_0) {
+        if !matches!(layout.dtype, KvType::F32 | KvType::F16 | KvType::Q8_0 | KvType::Fp8) {
             return Err(BackendError::Unsupported {
                 backend: "CPU",
                 what: format!("a KV cache of type {}", layout.dtype),
@@ -136,6 +137,11 @@ pub(crate) fn store_key(shape: KvShape, page: &mut [u8], slot: usize, k: &[f32])
                 page[at..at + 2].copy_from_slice(&half::f16::from_f32(*k).to_le_bytes());
             }
         }
+        KvType::Fp8 => {
+            for (d, k) in k.iter().enumerate() {
+                page[d * step + slot] = E4m3::from_f32(*k).to_bits();
+            }
+        }
         _ => {
             let scales = shape.head_dim * step;
             for (g, k) in k.chunks(SCALE_GROUP).enumerate() {
@@ -162,6 +168,11 @@ pub(crate) fn store_value(shape: KvShape, page: &mut [u8], slot: usize, v: &[f32
         KvType::F16 => {
             for (out, v) in page[row * 2..].as_chunks_mut::<2>().0.iter_mut().zip(v) {
                 *out = half::f16::from_f32(*v).to_le_bytes();
+            }
+        }
+        KvType::Fp8 => {
+            for (out, v) in page[row..].iter_mut().zip(v) {
+                *out = E4m3::from_f32(*v).to_bits();
             }
         }
         _ => {

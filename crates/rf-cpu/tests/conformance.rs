@@ -147,7 +147,7 @@ fn programs_of_one_backend_do_not_disturb_each_other() {
 
 #[test]
 fn a_copied_page_holds_what_the_original_does() {
-    for kv in ["f32", "f16", "q8_0"] {
+    for kv in ["f32", "f16", "q8_0", "fp8"] {
         let case = case(&format!("attention/rope/{kv}"));
         let backend = CpuBackend::new(CpuOptions { threads: Some(2), tier: None }).unwrap();
         let mut executor = backend.compile(case.program(), &mut |_| ()).unwrap();

@@ -262,7 +262,11 @@ impl CachedHead<'_> {
                     let p = vectors[v].0.wrapping_add((d * step + vectors[v].1) * bytes);
                     // SAFETY: 16 positions of a page from a multiple of 16.
                     let k = unsafe {
-                        if shape.dtype == KvType::F16 { s.load_f16(p) } else { s.load_f(p.cast()) }
+                        match shape.dtype {
+                            KvType::F16 => s.load_f16(p),
+                            KvType::Fp8 => s.load_fp8(p),
+                            _ => s.load_f(p.cast()),
+                        }
                     };
                     for r in 0..R {
                         acc[r][v] = s.fma(k, s.splat(q[r][d]), acc[r][v]);
@@ -304,6 +308,7 @@ impl CachedHead<'_> {
                         match shape.dtype {
                             KvType::F32 => s.load_f(row.cast::<f32>().add(v * LANES)),
                             KvType::F16 => s.load_f16(row.add(v * LANES * 2)),
+                            KvType::Fp8 => s.load_fp8(row.add(v * LANES)),
                             _ => {
                                 let group = (d + v * LANES) / SCALE_GROUP;
                                 let at = stride * shape.page_tokens

@@ -3,11 +3,12 @@
 use std::arch::x86_64::{
     __m128i, __m256, __m256i, _mm_loadu_si128, _mm_srli_si128, _mm256_abs_epi8, _mm256_add_epi32,
     _mm256_add_ps, _mm256_and_si256, _mm256_andnot_ps, _mm256_broadcastsi128_si256,
-    _mm256_castsi256_ps, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32,
-    _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32, _mm256_div_ps, _mm256_fmadd_ps,
-    _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_max_ps,
-    _mm256_min_ps, _mm256_mul_ps, _mm256_or_si256, _mm256_set1_epi16, _mm256_set1_epi32,
-    _mm256_set1_ps, _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_sllv_epi32, _mm256_srav_epi32,
+    _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cvtepi8_epi16, _mm256_cvtepi8_epi32,
+    _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps,
+    _mm256_cvtps_epi32, _mm256_div_ps, _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_loadu_ps,
+    _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_max_ps, _mm256_min_ps,
+    _mm256_mul_ps, _mm256_or_si256, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps,
+    _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_slli_epi16, _mm256_sllv_epi32, _mm256_srav_epi32,
     _mm256_srlv_epi32, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_sub_epi32,
     _mm256_sub_ps,
 };
@@ -149,6 +150,18 @@ impl Simd for Avx2 {
         // SAFETY: and these the last 16.
         let high = unsafe { _mm_loadu_si128(p.wrapping_add(1)) };
         self.bits_to_f(self.shl(halves!(_mm256_cvtepu16_epi32, [low, high]), 16))
+    }
+
+    #[inline(always)]
+    unsafe fn load_fp8(self, p: *const u8) -> Self::F {
+        // SAFETY: the caller gives 16 readable bytes.
+        let bytes = unsafe { _mm_loadu_si128(p.cast()) };
+        // Exponent and mantissa in their places of an f16 that is 2⁻⁸ of the value: subnormals come out
+        // right, and cost no more than others. Above them two copies of the sign, of which one goes.
+        let spread = proven!(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7));
+        let half = proven!(_mm256_and_si256(spread, _mm256_set1_epi16(0xbf80_u16 as i16)));
+        let halves = proven!([_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)]);
+        self.mul(halves!(_mm256_cvtph_ps, halves), self.splat(256.0))
     }
 
     #[inline(always)]

@@ -1,14 +1,15 @@
 //! AVX-512 with VNNI: one register per vector.
 
 use std::arch::x86_64::{
-    __m512, __m512i, _mm_loadu_si128, _mm256_loadu_si256, _mm512_abs_ps, _mm512_add_epi32,
-    _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_castsi512_ps,
-    _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtepu16_epi32,
-    _mm512_cvtph_ps, _mm512_cvtps_epi32, _mm512_div_ps, _mm512_dpbusd_epi32, _mm512_dpwssd_epi32,
-    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_max_ps, _mm512_min_ps,
-    _mm512_mul_ps, _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps,
-    _mm512_shuffle_epi8, _mm512_sllv_epi32, _mm512_srav_epi32, _mm512_srlv_epi32, _mm512_storeu_ps,
-    _mm512_storeu_si512, _mm512_sub_epi8, _mm512_sub_epi32, _mm512_sub_ps, _mm512_xor_si512,
+    __m512, __m512i, _mm_loadu_si128, _mm256_and_si256, _mm256_cvtepi8_epi16, _mm256_loadu_si256,
+    _mm256_set1_epi16, _mm256_slli_epi16, _mm512_abs_ps, _mm512_add_epi32, _mm512_add_ps,
+    _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_castsi512_ps, _mm512_cvtepi8_epi32,
+    _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtepu16_epi32, _mm512_cvtph_ps,
+    _mm512_cvtps_epi32, _mm512_div_ps, _mm512_dpbusd_epi32, _mm512_dpwssd_epi32, _mm512_fmadd_ps,
+    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps,
+    _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_shuffle_epi8,
+    _mm512_sllv_epi32, _mm512_srav_epi32, _mm512_srlv_epi32, _mm512_storeu_ps, _mm512_storeu_si512,
+    _mm512_sub_epi8, _mm512_sub_epi32, _mm512_sub_ps, _mm512_xor_si512,
 };
 
 use super::{Kernel, Simd};
@@ -93,6 +94,16 @@ impl Simd for Avx512 {
         let half = unsafe { _mm256_loadu_si256(p.cast()) };
         let wide = proven!(_mm512_cvtepu16_epi32(half));
         self.bits_to_f(self.shl(wide, 16))
+    }
+
+    #[inline(always)]
+    unsafe fn load_fp8(self, p: *const u8) -> __m512 {
+        // SAFETY: the caller gives 16 readable bytes.
+        let bytes = unsafe { _mm_loadu_si128(p.cast()) };
+        // As AVX2 has it.
+        let spread = proven!(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7));
+        let half = proven!(_mm256_and_si256(spread, _mm256_set1_epi16(0xbf80_u16 as i16)));
+        self.mul(proven!(_mm512_cvtph_ps(half)), self.splat(256.0))
     }
 
     #[inline(always)]

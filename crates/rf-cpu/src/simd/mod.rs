@@ -87,6 +87,11 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// 32 bytes at `p` are readable.
     unsafe fn load_bf16(self, p: *const u8) -> Self::F;
+    /// 16 × [`rf_quant::E4m3`], widened.
+    ///
+    /// # Safety
+    /// 16 bytes at `p` are readable.
+    unsafe fn load_fp8(self, p: *const u8) -> Self::F;
     /// 16 × u8, widened.
     ///
     /// # Safety

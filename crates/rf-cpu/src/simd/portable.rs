@@ -70,6 +70,13 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    unsafe fn load_fp8(self, p: *const u8) -> F {
+        // SAFETY: the caller gives 16 readable bytes.
+        let bytes = unsafe { p.cast::<[u8; LANES]>().read_unaligned() };
+        bytes.map(|b| rf_quant::E4m3::from_bits(b).to_f32())
+    }
+
+    #[inline(always)]
     unsafe fn load_u8(self, p: *const u8) -> I {
         // SAFETY: the caller gives 16 readable bytes.
         unsafe { p.cast::<[u8; LANES]>().read_unaligned() }.map(i32::from)
