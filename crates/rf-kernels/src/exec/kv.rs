@@ -26,6 +26,7 @@ impl KvPlan {
                 KvType::F32 => (4, 0),
                 KvType::F16 => (2, 0),
                 KvType::Q8_0 => (1, 2 * rows * head_dim.div_ceil(32)),
+                KvType::Fp8 => (1, 0),
                 other => return Err(Error::Unsupported { what: format!("a cache of {other}") }),
             };
             let data_bytes = rows * head_dim * element_bytes;
@@ -81,6 +82,7 @@ impl KvMemory {
             kv_type: match self.plan.layout.dtype {
                 KvType::F32 => 0,
                 KvType::Q8_0 => 2,
+                KvType::Fp8 => 3,
                 _ => 1,
             },
         }
