@@ -14,5 +14,7 @@ mod atomic;
 pub mod baseline;
 mod error;
 pub mod stats;
+pub mod timer;
 
 pub use error::Error;
+pub use timer::{KernelTimer, ScopedTimer, Timings};
