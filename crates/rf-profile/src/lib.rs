@@ -14,7 +14,9 @@ mod atomic;
 pub mod baseline;
 mod error;
 pub mod stats;
+pub mod tables;
 pub mod timer;
+pub mod tools;
 
 pub use error::Error;
 pub use timer::{KernelTimer, ScopedTimer, Timings};

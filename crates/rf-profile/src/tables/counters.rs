@@ -1,0 +1,235 @@
+//! Hardware counters of dispatches, and the figures made of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{KernelRow, Table};
+use crate::Error;
+
+/// Columns that describe a dispatch; every other column of a wide table is a counter.
+const DESCRIPTION: [&str; 49] = [
+    "guid",
+    "kind",
+    "correlation_id",
+    "dispatch_id",
+    "agent_id",
+    "queue_id",
+    "stream_id",
+    "process_id",
+    "thread_id",
+    "pid",
+    "tid",
+    "gpu_id",
+    "gpu-id",
+    "queue-id",
+    "queue-index",
+    "index",
+    "kernel_id",
+    "kernel_name",
+    "kernelname",
+    "grid_size",
+    "workgroup_size",
+    "grd",
+    "wgr",
+    "lds",
+    "scr",
+    "lds_block_size",
+    "lds_per_workgroup",
+    "scratch_size",
+    "scratch_per_workitem",
+    "private_segment_size",
+    "group_segment_size",
+    "vgpr_count",
+    "vgpr",
+    "arch_vgpr",
+    "accum_vgpr",
+    "accum_vgpr_count",
+    "sgpr",
+    "sgpr_count",
+    "wave_size",
+    "sig",
+    "obj",
+    "start_timestamp",
+    "end_timestamp",
+    "dispatchns",
+    "beginns",
+    "endns",
+    "completens",
+    "durationns",
+    "name",
+];
+
+/// Counters that cannot be 0 where a kernel ran.
+const NEVER_ZERO: [&str; 5] =
+    ["SQ_WAVES", "SQ_WAVES_sum", "GRBM_COUNT", "GRBM_GUI_ACTIVE", "Wavefronts"];
+
+/// Why counters are all zero (ROCm/rocm-systems, documentation of rocprofv3).
+const ZERO_CAUSE: &str = "on RDNA 3 and 4 the clock of the counters is off while the performance level is auto; \
+                          set a stable one before profiling (sudo amd-smi set -g 0 -l stable_std, or write \
+                          profile_standard into /sys/class/drm/card0/device/power_dpm_force_performance_level) and \
+                          auto again afterwards";
+
+/// A counter of one dispatch.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CounterRow {
+    /// The kernel.
+    pub kernel: String,
+    /// The tool's number of the dispatch.
+    pub dispatch: u64,
+    /// The counter or metric.
+    pub counter: String,
+    /// What was counted.
+    pub value: f64,
+}
+
+impl CounterRow {
+    /// Whether a table holds counters.
+    pub fn fits(table: &Table) -> bool {
+        is_long(table) || (has_kernel(table) && wide_columns(table).next().is_some())
+    }
+
+    /// The counters of a table: one row each (rocprofv3), or one column each (rocprof, rocprofv2,
+    /// rocprof-compute). Cells without a value are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoColumn`] and [`Error::Malformed`].
+    pub fn all(table: &Table) -> Result<Vec<Self>, Error> {
+        let mut all = Vec::new();
+        for row in table.rows() {
+            let kernel = row
+                .find(&["Kernel_Name", "KernelName"])
+                .ok_or_else(|| row.no_column("Kernel_Name"))?
+                .to_owned();
+            let dispatch = row.number_of(&["Dispatch_Id", "Index"])?.unwrap_or(0);
+            let mut push = |counter: &str, value: Option<f64>| {
+                if let Some(value) = value {
+                    let (kernel, counter) = (kernel.clone(), counter.to_owned());
+                    all.push(Self { kernel, dispatch, counter, value });
+                }
+            };
+            if is_long(table) {
+                push(row.text("Counter_Name")?, row.number_of(&["Counter_Value"])?);
+            } else {
+                for counter in wide_columns(table) {
+                    push(counter, row.number_of(&[counter])?);
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn is_long(table: &Table) -> bool {
+    table.has("Counter_Name") && table.has("Counter_Value")
+}
+
+fn has_kernel(table: &Table) -> bool {
+    table.has("Kernel_Name") || table.has("KernelName")
+}
+
+fn wide_columns(table: &Table) -> impl Iterator<Item = &str> {
+    let columns = table.columns().iter().map(String::as_str);
+    columns.filter(|column| {
+        let lower = column.to_ascii_lowercase();
+        let axis = ["workgroup_size_", "grid_size_"].iter().any(|name| lower.starts_with(name));
+        !lower.is_empty() && !axis && !DESCRIPTION.contains(&&*lower)
+    })
+}
+
+/// Counters by kernel. It exists only where something was counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CounterProfile {
+    by_kernel: BTreeMap<String, BTreeMap<String, Vec<f64>>>,
+}
+
+impl CounterProfile {
+    /// Sorts counters by kernel.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ZeroCounters`] where every value is 0, or every value of a counter is that cannot be 0 where a
+    /// kernel ran.
+    pub fn new(rows: &[CounterRow]) -> Result<Self, Error> {
+        let is_zero = |row: &&CounterRow| row.value == 0.0;
+        let sure: Vec<&CounterRow> =
+            rows.iter().filter(|row| NEVER_ZERO.contains(&&*row.counter)).collect();
+        let all_zero = !rows.is_empty() && rows.iter().all(|row| is_zero(&row));
+        if all_zero || (!sure.is_empty() && sure.iter().all(is_zero)) {
+            let rows: Vec<&CounterRow> = if all_zero { rows.iter().collect() } else { sure };
+            let counters: BTreeSet<&str> = rows.iter().map(|row| &*row.counter).collect();
+            return Err(Error::ZeroCounters {
+                values: rows.len(),
+                counters: counters.into_iter().collect::<Vec<_>>().join(", "),
+                cause: ZERO_CAUSE,
+            });
+        }
+        let mut by_kernel: BTreeMap<String, BTreeMap<String, Vec<f64>>> = BTreeMap::new();
+        for row in rows {
+            let kernel = by_kernel.entry(row.kernel.clone()).or_default();
+            kernel.entry(row.counter.clone()).or_default().push(row.value);
+        }
+        Ok(Self { by_kernel })
+    }
+
+    /// The kernels.
+    pub fn kernels(&self) -> impl Iterator<Item = &str> {
+        self.by_kernel.keys().map(String::as_str)
+    }
+
+    /// A counter's mean per dispatch.
+    pub fn mean(&self, kernel: &str, counter: &str) -> Option<f64> {
+        let values = self.by_kernel.get(kernel)?.get(counter)?;
+        Some(values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// Bytes per dispatch that were read from and written to memory: the metrics `FETCH_SIZE` and `WRITE_SIZE`, which
+    /// are in KiB.
+    pub fn memory_bytes(&self, kernel: &str) -> Option<(f64, f64)> {
+        let kib = |names: [&str; 2]| names.iter().find_map(|name| self.mean(kernel, name));
+        let read = kib(["FETCH_SIZE", "FetchSize"])?;
+        let written = kib(["WRITE_SIZE", "WriteSize"])?;
+        Some((1024.0 * read, 1024.0 * written))
+    }
+
+    /// Bytes per second that went to and from memory, given the kernel's durations.
+    pub fn bandwidth_bytes_per_s(&self, kernel: &str, rows: &[KernelRow]) -> Option<f64> {
+        let durations = rows.iter().filter(|row| row.name == kernel).map(|row| row.duration_ns);
+        let (count, total_ns) =
+            durations.fold((0_u64, 0.0), |(n, sum), ns| (n + 1, sum + ns as f64));
+        let (read, written) = self.memory_bytes(kernel)?;
+        (total_ns > 0.0).then(|| (read + written) * count as f64 / (total_ns / 1e9))
+    }
+
+    /// Share of accesses that the second-level cache served.
+    pub fn l2_hit_rate(&self, kernel: &str) -> Option<f64> {
+        let rate = |hit: &str, miss: &str| {
+            let (hit, miss) = (self.mean(kernel, hit)?, self.mean(kernel, miss)?);
+            (hit + miss > 0.0).then(|| hit / (hit + miss))
+        };
+        rate("GL2C_HIT_sum", "GL2C_MISS_sum")
+            .or_else(|| rate("TCC_HIT_sum", "TCC_MISS_sum"))
+            .or_else(|| Some(self.mean(kernel, "L2CacheHit")? / 100.0))
+    }
+
+    /// Waves that were resident, as a share of what the compute units have room for.
+    pub fn occupancy(&self, kernel: &str) -> Option<f64> {
+        Some(self.mean(kernel, "OccupancyPercent")? / 100.0)
+    }
+
+    /// Share of LDS cycles lost to bank conflicts.
+    pub fn lds_conflict_rate(&self, kernel: &str) -> Option<f64> {
+        let rate = |conflicts: &str, active: &str| {
+            let (conflicts, active) = (self.mean(kernel, conflicts)?, self.mean(kernel, active)?);
+            (active > 0.0).then(|| conflicts / active)
+        };
+        rate("SQC_LDS_BANK_CONFLICT", "SQC_LDS_IDX_ACTIVE")
+            .or_else(|| rate("SQ_LDS_BANK_CONFLICT", "SQ_LDS_IDX_ACTIVE"))
+    }
+
+    /// Instructions of a kind per wave: `VALU`, `SALU`, `SMEM`, `LDS`, `FLAT`.
+    pub fn instructions_per_wave(&self, kernel: &str, kind: &str) -> Option<f64> {
+        let waves = self.mean(kernel, "SQ_WAVES").filter(|waves| *waves > 0.0)?;
+        Some(self.mean(kernel, &format!("SQ_INSTS_{kind}"))? / waves)
+    }
+}
