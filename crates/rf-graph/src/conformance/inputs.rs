@@ -12,7 +12,11 @@ use crate::op::{Rope, RopeStyle, ValueId, WeightId};
 use crate::weight::Weight;
 
 /// Rows of every embedding table.
-const VOCAB_SIZE: usize = 211;
+pub(super) const VOCAB_SIZE: usize = 211;
+
+/// The largest exponent byte of a microscaling block with which every element is a finite f32: those of
+/// MXFP6 E3M2 reach 28.
+pub(super) const LARGEST_EXPONENT: u8 = 250;
 
 /// Pseudo-random numbers, the same everywhere: a linear congruential generator with Knuth's factor.
 pub(super) struct Numbers(u64);
@@ -69,6 +73,32 @@ impl Net {
         self.weight(dtype, rows, columns, |numbers| scale * numbers.normal())
     }
 
+    /// A matrix of a microscaling format whose blocks have these exponent bytes in turn. Where the largest
+    /// elements would overflow, only the least ones stay.
+    pub(super) fn microscaled(
+        &mut self,
+        dtype: DType,
+        rows: usize,
+        columns: usize,
+        exponents: &[u8],
+    ) -> WeightId {
+        // Of every code the sign and the lowest bit.
+        let least: &[u8] = if dtype == DType::Mxfp4 { &[0x99] } else { &[0x61, 0x18, 0x86] };
+        let values: Vec<f32> = (0..rows * columns).map(|_| self.numbers.normal()).collect();
+        let mut bytes = rf_quant::quantize_to_vec(dtype, &values).expect("whole blocks");
+        let blocks = bytes.chunks_exact_mut(dtype.block_bytes());
+        for (block, &exponent) in blocks.zip(exponents.iter().cycle()) {
+            block[0] = exponent;
+            if exponent > LARGEST_EXPONENT {
+                block[1..]
+                    .iter_mut()
+                    .zip(least.iter().cycle())
+                    .for_each(|(codes, bits)| *codes &= bits);
+            }
+        }
+        self.stored(dtype, rows, columns, bytes)
+    }
+
     /// Weights of a norm: around 1.
     pub(super) fn gains(&mut self, len: usize) -> WeightId {
         self.weight(DType::F32, 1, len, |numbers| 1.0 + 0.2 * numbers.normal())
@@ -88,6 +118,10 @@ impl Net {
     ) -> WeightId {
         let values: Vec<f32> = (0..rows * columns).map(|_| number(&mut self.numbers)).collect();
         let bytes = rf_quant::quantize_to_vec(dtype, &values).expect("whole blocks");
+        self.stored(dtype, rows, columns, bytes)
+    }
+
+    fn stored(&mut self, dtype: DType, rows: usize, columns: usize, bytes: Vec<u8>) -> WeightId {
         let weight = Weight::new("weight", dtype, rows, columns, Arc::new(bytes));
         self.g.weight(weight.expect("as many bytes as the shape says"))
     }

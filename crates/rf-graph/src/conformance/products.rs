@@ -2,7 +2,7 @@
 
 use rf_quant::DType;
 
-use super::inputs::batches;
+use super::inputs::{LARGEST_EXPONENT, batches};
 use super::{Bound, Case};
 use crate::op::Activation;
 
@@ -17,6 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
     for dtype in DType::ALL {
         cases.extend(fused(dtype));
     }
+    cases.extend(microscaled());
     cases.extend(mixed());
     cases
 }
@@ -85,6 +86,33 @@ fn fused(dtype: DType) -> Vec<Case> {
             let x = net.g.glu(activation, gate, up);
             net.g.matmul(x, w)
         }));
+    }
+    cases
+}
+
+/// Scales at the ends of E8M0, with activations that bring results back to where floats are exact.
+fn microscaled() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for dtype in [DType::Mxfp4, DType::Mxfp6E2M3, DType::Mxfp6E3M2] {
+        let (least, mut largest) = (vec![0, 1, 2], vec![LARGEST_EXPONENT, 253, 254]);
+        let mut tests = Vec::new();
+        if dtype == DType::Mxfp4 {
+            largest.push(255);
+        } else {
+            // Every other row has a block of NaN.
+            let nan = [127, 127, 255].into_iter().chain([127; 13]).collect();
+            tests.push(("nan", nan, 1.0));
+        }
+        tests.extend([("least", least, 2f32.powi(60)), ("largest", largest, 2f32.powi(-60))]);
+        for (which, exponents, scale) in tests {
+            let name = format!("matmul/{dtype}/{which}-exponents");
+            let bound = Bound::of_product(dtype);
+            cases.push(Case::new(name, bound, batches(&TOKENS), move |net| {
+                let x = net.embedding(DType::F32, 256, scale);
+                let w = net.microscaled(dtype, 37, 256, &exponents);
+                net.g.matmul(x, w)
+            }));
+        }
     }
     cases
 }

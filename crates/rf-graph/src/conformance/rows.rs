@@ -2,7 +2,7 @@
 
 use rf_quant::DType;
 
-use super::inputs::{batches, rope, schedule};
+use super::inputs::{LARGEST_EXPONENT, VOCAB_SIZE, batches, rope, schedule};
 use super::{Bound, Case};
 use crate::op::{Activation, RopeStyle};
 
@@ -28,6 +28,16 @@ fn embeddings() -> Vec<Case> {
                 }));
             }
         }
+    }
+    for dtype in [DType::Mxfp4, DType::Mxfp6E2M3, DType::Mxfp6E3M2] {
+        // The ends of the scale. 255 is a number in MXFP4 alone.
+        let last = if dtype == DType::Mxfp4 { 255 } else { 253 };
+        let exponents = [0, 1, 2, 3, 127, LARGEST_EXPONENT, 254, last];
+        let name = format!("embed/{dtype}/exponents");
+        cases.push(Case::new(name, Bound::Exact, batches(&[1, 5, 33]), move |net| {
+            let table = net.microscaled(dtype, VOCAB_SIZE, 256, &exponents);
+            net.g.embed(table, 1.0)
+        }));
     }
     cases
 }
