@@ -267,7 +267,8 @@ impl Format for Q8_0 {
     scale_plane!(1);
 }
 
-/// `2^(e − bias)` of E8M0 scales, by exponent bits; `e = 0` gives the subnormal `2^−127` its due.
+/// `factor · 2^(e − 127)` of E8M0 scales, by exponent bits; `e = 0` gives the subnormal `2^−127` its due,
+/// and 255 is NaN.
 ///
 /// # Safety
 /// `plane` has a byte per row and block.
@@ -280,7 +281,23 @@ unsafe fn e8m0<S: Simd>(s: S, block: Block, plane: usize, factor: f32) -> S::F {
     // 1 where e = 0: (e − 1) is negative only then.
     let zero = s.shr(s.sub_i(e, s.splat_i(1)), 31);
     let value = s.bits_to_f(s.or(normal, s.shl(zero, 22)));
-    s.mul(value, s.splat(factor))
+    let scaled = s.mul(value, s.splat(factor));
+    // The bits of 255 are infinity's, and infinity less itself is NaN; of others the difference is 0.
+    s.add(scaled, s.sub(scaled, scaled))
+}
+
+/// `2^(e − 128)`, half of an E8M0 scale as ggml has it: 0 and 1 are subnormal, and 255 is a number.
+///
+/// # Safety
+/// `plane` has a byte per row and block.
+#[inline(always)]
+unsafe fn e8m0_halved<S: Simd>(s: S, block: Block, plane: usize) -> S::F {
+    // SAFETY: by contract.
+    let e = unsafe { s.load_u8(block.0[plane]) };
+    // As a product of two powers, each of which is a normal float.
+    let low = s.shr(e, 1);
+    let power = |e| s.bits_to_f(s.shl(s.add_i(e, s.splat_i(127 - 64)), 23));
+    s.mul(power(low), power(s.sub_i(e, low)))
 }
 
 /// See [`rf_quant::BlockMxfp4`]. Codes are twice the E2M1 values.
@@ -299,7 +316,7 @@ impl Format for Mxfp4 {
     #[inline(always)]
     unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F {
         // SAFETY: plane 1 has a byte per row and block.
-        unsafe { e8m0(s, block, 1, 0.5) }
+        unsafe { e8m0_halved(s, block, 1) }
     }
 }
 
