@@ -324,6 +324,12 @@ RF_DEVICE float e8m0(u8 e) {
     return __builtin_bit_cast(float, bits);
 }
 
+// 2^(e − 128), which ggml multiplies doubled elements with: 0 and 1 are subnormal, and 255 is a number.
+RF_DEVICE float e8m0_halved(u8 e) {
+    u32 bits = e < 2 ? 0x00200000u << e : ((u32)e - 1) << 23;
+    return __builtin_bit_cast(float, bits);
+}
+
 } // namespace detail
 
 // Codes of a sign and three bits of magnitude, E2M1: twice the value is 0 1 2 3 4 6 8 12.
@@ -359,7 +365,7 @@ struct Mxfp4 {
         }
     }
     RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
-        return detail::one_scale(detail::e8m0(raw.scale) * 0.5f);
+        return detail::one_scale(detail::e8m0_halved(raw.scale));
     }
 };
 
