@@ -95,11 +95,12 @@ impl Command {
 }
 
 /// llama.cpp's flags of several letters after one dash, which clap has no notion of.
-const LONG_FLAGS: [(&str, &str); 8] = [
+const LONG_FLAGS: [(&str, &str); 9] = [
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ub", "--ubatch-size"),
     ("-ngl", "--gpu-layers"),
+    ("-npl", "--n-parallel"),
     ("-sys", "--system"),
     ("-cnv", "--chat"),
     ("-no-cnv", "--raw"),
@@ -138,7 +139,9 @@ pub(crate) struct ComputeArgs {
     /// The same limit under llama.cpp's other name: the smaller one counts
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub(crate) ubatch_size: usize,
-    #[arg(help = "Format of the KV cache: f32, f16 or q8_0")]
+    #[arg(
+        help = "Format of the KV cache: f32, f16, q8_0 or fp8 (E4M3, without scales) [default: f16]"
+    )]
     #[arg(long, value_name = "TYPE", value_parser = kv_type)]
     cache_type: Option<KvType>,
     /// The same as --cache-type, as in llama.cpp (-ctk)

@@ -3,6 +3,7 @@
 mod record;
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -47,6 +48,9 @@ pub(crate) struct BenchArgs {
     /// Tokens that are in the context already
     #[arg(short = 'd', long, value_name = "N", value_delimiter = ',', default_value = "0")]
     n_depth: Vec<usize>,
+    /// Sequences that generate together, one token of each at a time; the speed is that of all (-npl)
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
+    n_parallel: Vec<usize>,
     /// Repetitions of each test
     #[arg(short, long, value_name = "N", default_value_t = 5)]
     repetitions: usize,
@@ -59,7 +63,7 @@ pub(crate) struct BenchArgs {
     /// The same limit under llama.cpp's other name: the smaller one counts (-ub)
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "512")]
     ubatch_size: Vec<usize>,
-    #[arg(help = "Format of the KV cache: f32, f16 or q8_0 (-ctk)")]
+    #[arg(help = "Format of the KV cache: f32, f16, q8_0 or fp8 (-ctk)")]
     #[arg(long, visible_alias = "cache-type", value_name = "TYPE", value_delimiter = ',', default_value = "f16", value_parser = args::kv_type)]
     cache_type_k: Vec<KvType>,
     /// Has to be the same as --cache-type-k (-ctv)
@@ -127,6 +131,9 @@ impl BenchArgs {
                 "-p 0 and -n 0 leave nothing to measure: give one of them, or -pg"
             ));
         }
+        if self.n_parallel.contains(&0) {
+            return Err(bad_input!("--n-parallel 0 generates nothing: give 1 or more"));
+        }
         let batches = self.batch_size.iter().chain(&self.ubatch_size);
         if batches.min() == Some(&0) {
             return Err(bad_input!("a batch of 0 tokens computes nothing: give 1 or more"));
@@ -167,15 +174,27 @@ impl BenchArgs {
         Ok(setups)
     }
 
-    /// Prompts first, then generation, then both: llama-bench's order.
+    /// Prompts first, then generation, then both: llama-bench's order. Prompts are of one sequence.
     fn tests(&self) -> Vec<Test> {
         let prompts = self.n_prompt.iter().map(|&n_prompt| (n_prompt, 0));
-        let gens = self.n_gen.iter().map(|&n_gen| (0, n_gen));
-        let both = self.prompt_gen.iter().copied();
-        let counts: Vec<_> =
-            prompts.chain(gens).chain(both).filter(|&(prompt, gen_)| prompt + gen_ > 0).collect();
-        let at = |depth| {
-            counts.iter().map(move |&(n_prompt, n_gen)| Test { n_prompt, n_gen, n_depth: depth })
+        let prompts = prompts.map(|(n_prompt, n_gen)| (n_prompt, n_gen, 1));
+        let gens = self
+            .n_parallel
+            .iter()
+            .flat_map(|&n_parallel| self.n_gen.iter().map(move |&n_gen| (0, n_gen, n_parallel)));
+        let both = self.prompt_gen.iter().map(|&(n_prompt, n_gen)| (n_prompt, n_gen, 1));
+        let counts: Vec<_> = prompts
+            .chain(gens)
+            .chain(both)
+            .filter(|&(prompt, gen_, _)| prompt + gen_ > 0)
+            .collect();
+        let at = |n_depth| {
+            counts.iter().map(move |&(n_prompt, n_gen, n_parallel)| Test {
+                n_prompt,
+                n_gen,
+                n_depth,
+                n_parallel,
+            })
         };
         self.n_depth.iter().flat_map(|&depth| at(depth)).collect()
     }
@@ -204,7 +223,8 @@ fn prompt_gen(text: &str) -> Result<(usize, usize), &'static str> {
 /// A loaded model and the random tokens it gets.
 struct Runner {
     loaded: Loaded,
-    session: Session,
+    /// As many as any test has.
+    sessions: Vec<Session>,
     /// The path, as llama-bench prints it.
     name: String,
     random: u64,
@@ -219,69 +239,78 @@ impl Runner {
     ) -> Result<Self> {
         let started = Instant::now();
         let model = Model::from_gguf(loading::open_gguf(path)?)?;
+        let sequences = tests.iter().map(|test| test.n_parallel).max().unwrap_or(1);
         let longest = tests.iter().map(|test| test.n_depth + test.n_prompt + test.n_gen).max();
         let options = EngineOptions {
             context_tokens: longest,
             batch_tokens: setup.n_batch.min(setup.n_ubatch),
             kv_type: setup.kv_type,
+            max_sequences: sequences,
             ..EngineOptions::default()
         };
         let source = Source { path, started, quiet: false };
         let loaded = loading::load(model, placement, options, source)?;
-        let session = loaded.engine.session();
+        let sessions = (0..sequences).map(|_| loaded.engine.session()).collect();
         let name = path.map_or_else(|| "built-in".to_owned(), |path| path.display().to_string());
-        Ok(Self { loaded, session, name, random: 1 })
+        Ok(Self { loaded, sessions, name, random: 1 })
     }
 
     /// Nanoseconds of each repetition.
     fn measure(&mut self, test: Test, repetitions: usize, warm_up: bool) -> Result<Vec<u64>> {
         let watch = Watch::new();
-        self.session.reset();
-        self.prompt(test.n_depth, &watch)?;
+        self.sessions.iter_mut().for_each(Session::reset);
+        for sequence in 0..test.n_parallel {
+            self.prompt(sequence, test.n_depth, &watch)?;
+        }
         if warm_up {
             if test.n_prompt > 0 {
-                self.prompt(test.n_prompt, &watch)?;
+                self.prompt(0, test.n_prompt, &watch)?;
             }
             if test.n_gen > 0 {
-                self.generate(1, &watch)?;
+                self.generate(test.n_parallel, 1, &watch)?;
             }
         }
         let mut samples_ns = Vec::with_capacity(repetitions);
         for _ in 0..repetitions {
-            self.session.truncate(test.n_depth);
+            self.sessions.iter_mut().for_each(|session| session.truncate(test.n_depth));
             let started = Instant::now();
-            self.prompt(test.n_prompt, &watch)?;
-            self.generate(test.n_gen, &watch)?;
+            self.prompt(0, test.n_prompt, &watch)?;
+            self.generate(test.n_parallel, test.n_gen, &watch)?;
             samples_ns.push(started.elapsed().as_nanos().try_into().unwrap_or(u64::MAX).max(1));
         }
         Ok(samples_ns)
     }
 
-    /// Feeds random tokens batch by batch; logits are computed for the last one of each.
-    fn prompt(&mut self, mut tokens: usize, watch: &Watch) -> Result<()> {
+    /// Feeds random tokens to a sequence batch by batch; logits are computed for the last one of each.
+    fn prompt(&mut self, sequence: usize, mut tokens: usize, watch: &Watch) -> Result<()> {
         while tokens > 0 {
             let count = tokens.min(self.loaded.engine.batch_tokens());
             let ids: Vec<u32> = (0..count).map(|_| self.random_id()).collect();
-            self.feed(&ids, watch)?;
+            self.feed(sequence..sequence + 1, &[ids], watch)?;
             tokens -= count;
         }
         Ok(())
     }
 
-    fn generate(&mut self, tokens: usize, watch: &Watch) -> Result<()> {
+    /// Feeds the first sequences one random token each, so many times.
+    fn generate(&mut self, sequences: usize, tokens: usize, watch: &Watch) -> Result<()> {
         for _ in 0..tokens {
-            let id = self.random_id();
-            self.feed(&[id], watch)?;
+            let ids: Vec<_> = (0..sequences).map(|_| vec![self.random_id()]).collect();
+            self.feed(0..sequences, &ids, watch)?;
         }
         Ok(())
     }
 
-    fn feed(&mut self, ids: &[u32], watch: &Watch) -> Result<()> {
+    fn feed(&mut self, sequences: Range<usize>, ids: &[Vec<u32>], watch: &Watch) -> Result<()> {
         if watch.requested() {
             return Err(Interrupted.into());
         }
-        let feed = Feed { session: &mut self.session, ids, outputs: Outputs::Last };
-        self.loaded.engine.forward(&mut [feed])?;
+        let sessions = self.sessions[sequences].iter_mut();
+        let mut feeds: Vec<_> = sessions
+            .zip(ids)
+            .map(|(session, ids)| Feed { session, ids, outputs: Outputs::Last })
+            .collect();
+        self.loaded.engine.forward(&mut feeds)?;
         Ok(())
     }
 

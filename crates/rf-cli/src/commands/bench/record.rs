@@ -29,17 +29,27 @@ pub(super) struct Test {
     pub(super) n_prompt: usize,
     pub(super) n_gen: usize,
     pub(super) n_depth: usize,
+    /// Sequences that generate together.
+    pub(super) n_parallel: usize,
 }
 
 impl Test {
-    /// `pp512`, `tg128`, `pp512+tg128`, with ` @ d4096` for a depth.
+    /// `pp512`, `tg128`, `pp512+tg128`, with ` x8` for several sequences and ` @ d4096` for a depth.
     pub(super) fn name(self) -> String {
         let name = match (self.n_prompt, self.n_gen) {
             (prompt, 0) => format!("pp{prompt}"),
             (0, generated) => format!("tg{generated}"),
             (prompt, generated) => format!("pp{prompt}+tg{generated}"),
         };
-        if self.n_depth > 0 { format!("{name} @ d{}", self.n_depth) } else { name }
+        let sequences = match self.n_parallel {
+            1 => String::new(),
+            sequences => format!(" x{sequences}"),
+        };
+        let depth = match self.n_depth {
+            0 => String::new(),
+            depth => format!(" @ d{depth}"),
+        };
+        name + &sequences + &depth
     }
 }
 
@@ -65,7 +75,7 @@ impl Record {
     ) -> Self {
         let Loaded { engine, placed, .. } = loaded;
         let gguf = engine.model().gguf();
-        let tokens = (test.n_prompt + test.n_gen) as f64;
+        let tokens = (test.n_prompt + test.n_gen * test.n_parallel) as f64;
         let samples_ts: Vec<f64> = samples_ns.iter().map(|&ns| 1e9 * tokens / ns as f64).collect();
         let ns: Vec<f64> = samples_ns.iter().map(|&ns| ns as f64).collect();
         let (avg_ts, stddev_ts) = (mean(&samples_ts), standard_deviation(&samples_ts));
@@ -117,7 +127,10 @@ impl Record {
             ("avg_ts", avg_ts.into()),
             ("stddev_ts", stddev_ts.into()),
         ];
-        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        // llama-bench has no such test, and so no such field.
+        let parallel = (test.n_parallel > 1).then(|| ("n_parallel", test.n_parallel.into()));
+        let fields = fields.into_iter().chain(parallel);
+        let fields = fields.map(|(name, value)| (name.to_owned(), value)).collect();
         let test = test.name();
         Self { fields, samples_ns, samples_ts, test, model_size, model_n_params, avg_ts, stddev_ts }
     }
@@ -321,7 +334,8 @@ mod tests {
 
     #[test]
     fn tests_are_named_as_in_llama_bench() {
-        let name = |n_prompt, n_gen, n_depth| Test { n_prompt, n_gen, n_depth }.name();
+        let name =
+            |n_prompt, n_gen, n_depth| Test { n_prompt, n_gen, n_depth, n_parallel: 1 }.name();
         assert_eq!(name(512, 0, 0), "pp512");
         assert_eq!(name(0, 128, 0), "tg128");
         assert_eq!(name(512, 128, 4096), "pp512+tg128 @ d4096");
