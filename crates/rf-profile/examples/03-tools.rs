@@ -11,7 +11,7 @@ use rf_profile::Error;
 use rf_profile::tables::kernel_table;
 use rf_profile::tools::{Request, Runner, Session, Tool, Toolbox, available_tools, perf};
 
-fn main() -> Result<(), Error> {
+fn main() {
     for tool in available_tools() {
         let version = tool.version.unwrap_or_else(|why| format!("- ({why})"));
         println!("{:<20} {version}", tool.tool.program());
@@ -29,7 +29,6 @@ fn main() -> Result<(), Error> {
     if let Err(error) = with_rocprofv3(&program, &folder) {
         println!("\nrocprofv3 skipped: {error}");
     }
-    Ok(())
 }
 
 fn with_perf(program: &[OsString], folder: &Path) -> Result<(), Error> {

@@ -1,0 +1,347 @@
+//! Where memory goes: the KV cache as it grows, the process, the device, and what was planned.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use rf_hip::Context;
+
+use crate::Error;
+
+/// Memory of this process, as Linux counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProcessMemory {
+    /// Resident now.
+    pub rss_bytes: u64,
+    /// The most that was ever resident.
+    pub peak_rss_bytes: u64,
+    /// Of what is resident, pages of mapped files: the system may take them back.
+    pub file_bytes: u64,
+}
+
+/// The state of a KV cache at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KvSample {
+    /// Tokens of all sequences.
+    pub tokens: u64,
+    /// Bytes of the pages in use.
+    pub bytes: u64,
+    /// Pages in use.
+    pub used_pages: u64,
+    /// Pages that there are.
+    pub total_pages: u64,
+    /// Places for tokens in used pages that no token fills.
+    pub unfilled_tokens: u64,
+    /// Pages handed out so far.
+    pub allocations: u64,
+}
+
+/// What was planned to be held, or is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryParts {
+    /// Weights.
+    pub weights_bytes: u64,
+    /// KV cache.
+    pub kv_bytes: u64,
+    /// Activations and everything else.
+    pub buffers_bytes: u64,
+}
+
+/// Collects what memory is used for during a run.
+///
+/// # Examples
+///
+/// ```
+/// use rf_profile::memory::{KvSample, MemoryTracker};
+///
+/// let mut tracker = MemoryTracker::new();
+/// for pages in 1..=4 {
+///     let tokens = 16 * pages - 4;
+///     let (bytes, unfilled_tokens) = (pages * 16 * 1024, 4);
+///     tracker.sample_kv(KvSample {
+///         tokens, bytes, used_pages: pages, total_pages: 8, unfilled_tokens, allocations: pages,
+///     });
+/// }
+/// let report = tracker.report();
+/// assert_eq!(report.kv_bytes_per_token, Some(1024.0));
+/// println!("{report}");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct MemoryTracker {
+    kv: Vec<KvSample>,
+    planned: Option<MemoryParts>,
+    actual: Option<MemoryParts>,
+    process: Option<ProcessMemory>,
+    device: Option<DevicePeak>,
+}
+
+/// Device memory that others and this process use together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DevicePeak {
+    /// When watching began.
+    pub first_used_bytes: u64,
+    /// The most at any sample.
+    pub peak_used_bytes: u64,
+    /// All there is.
+    pub total_bytes: u64,
+}
+
+/// What a [`MemoryTracker`] found. What was not sampled is `None`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MemoryReport {
+    /// By how much the KV cache grows with each token: the slope of a line through
+    /// the samples; two of different sizes are needed.
+    pub kv_bytes_per_token: Option<f64>,
+    /// The cache when it was largest.
+    pub kv_peak: Option<KvSample>,
+    /// Share of the used pages' places that no token fills, on average.
+    pub kv_fragmentation: Option<f64>,
+    /// Pages handed out from the first sample to the last.
+    pub kv_allocations: Option<u64>,
+    /// The process at the last sample.
+    pub process: Option<ProcessMemory>,
+    /// The device.
+    pub device: Option<DevicePeak>,
+    /// What was planned.
+    pub planned: Option<MemoryParts>,
+    /// What is held.
+    pub actual: Option<MemoryParts>,
+}
+
+impl ProcessMemory {
+    /// Reads `/proc/self/status`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Read`] on systems without it; [`Error::Malformed`].
+    pub fn now() -> Result<Self, Error> {
+        let path = Path::new("/proc/self/status");
+        let text = fs::read_to_string(path).map_err(|source| Error::read(path, source))?;
+        Self::parse(&text)
+    }
+
+    fn parse(status: &str) -> Result<Self, Error> {
+        let kib = |name: &str| {
+            let line =
+                status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+        };
+        let missing = |name: &str| Error::malformed("/proc/self/status", 0, format!("no {name}"));
+        let bytes = |name: &str| kib(name).map(|kib| 1024 * kib).ok_or_else(|| missing(name));
+        Ok(Self {
+            rss_bytes: bytes("VmRSS")?,
+            peak_rss_bytes: bytes("VmHWM")?,
+            file_bytes: kib("RssFile").unwrap_or(0) * 1024,
+        })
+    }
+}
+
+impl MemoryParts {
+    /// Together.
+    pub fn total_bytes(&self) -> u64 {
+        self.weights_bytes.saturating_add(self.kv_bytes).saturating_add(self.buffers_bytes)
+    }
+}
+
+impl MemoryTracker {
+    /// Nothing sampled yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What the plan says.
+    pub fn plan(&mut self, planned: MemoryParts) {
+        self.planned = Some(planned);
+    }
+
+    /// What is held.
+    pub fn actual(&mut self, actual: MemoryParts) {
+        self.actual = Some(actual);
+    }
+
+    /// Adds a moment of the KV cache.
+    pub fn sample_kv(&mut self, sample: KvSample) {
+        self.kv.push(sample);
+    }
+
+    /// Samples this process.
+    ///
+    /// # Errors
+    ///
+    /// As [`ProcessMemory::now`].
+    pub fn sample_process(&mut self) -> Result<(), Error> {
+        self.process = Some(ProcessMemory::now()?);
+        Ok(())
+    }
+
+    /// Samples a device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gpu`].
+    pub fn sample_device(&mut self, context: &Context) -> Result<(), Error> {
+        let (free, total) = context.memory_info()?;
+        self.record_device(total.saturating_sub(free), total);
+        Ok(())
+    }
+
+    fn record_device(&mut self, used: u64, total: u64) {
+        let peak = self.device.get_or_insert(DevicePeak {
+            first_used_bytes: used,
+            peak_used_bytes: used,
+            total_bytes: total,
+        });
+        peak.peak_used_bytes = peak.peak_used_bytes.max(used);
+    }
+
+    /// What was found.
+    pub fn report(&self) -> MemoryReport {
+        let fragmented: Vec<f64> = self.kv.iter().filter_map(KvSample::fragmentation).collect();
+        let mean = fragmented.iter().sum::<f64>() / fragmented.len() as f64;
+        let allocations = self.kv.first().zip(self.kv.last());
+        MemoryReport {
+            kv_bytes_per_token: slope(&self.kv),
+            kv_peak: self.kv.iter().copied().max_by_key(|sample| sample.bytes),
+            kv_fragmentation: (!fragmented.is_empty()).then_some(mean),
+            kv_allocations: allocations
+                .map(|(first, last)| last.allocations.saturating_sub(first.allocations)),
+            process: self.process,
+            device: self.device,
+            planned: self.planned,
+            actual: self.actual,
+        }
+    }
+}
+
+impl KvSample {
+    /// Share of the used pages' places that no token fills.
+    fn fragmentation(&self) -> Option<f64> {
+        let places = self.tokens + self.unfilled_tokens;
+        (places > 0).then(|| self.unfilled_tokens as f64 / places as f64)
+    }
+}
+
+/// Of bytes over places for tokens, by least squares. Places, filled or not, grow with the pages; tokens alone would make
+/// steps of a line.
+fn slope(samples: &[KvSample]) -> Option<f64> {
+    let n = samples.len() as f64;
+    let point = |s: &KvSample| ((s.tokens + s.unfilled_tokens) as f64, s.bytes as f64);
+    let (sum_x, sum_y) =
+        samples.iter().map(point).fold((0.0, 0.0), |(x, y), (dx, dy)| (x + dx, y + dy));
+    let deviation = |s: &KvSample| {
+        let (x, y) = point(s);
+        (x - sum_x / n, y - sum_y / n)
+    };
+    let covariance: f64 = samples.iter().map(deviation).map(|(dx, dy)| dx * dy).sum();
+    let variance: f64 = samples.iter().map(deviation).map(|(dx, _)| dx * dx).sum();
+    (variance > 0.0).then(|| covariance / variance)
+}
+
+impl fmt::Display for MemoryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        if let Some(per_token) = self.kv_bytes_per_token {
+            writeln!(f, "KV cache: {:.2} KiB per token", per_token / 1024.0)?;
+        }
+        if let Some(peak) = self.kv_peak {
+            let KvSample { used_pages, total_pages, bytes, .. } = peak;
+            writeln!(f, "  at most {used_pages} of {total_pages} pages, {:.1} MiB", mib(bytes))?;
+        }
+        if let Some(share) = self.kv_fragmentation {
+            writeln!(f, "  {:.1} % of the used pages hold nothing", 100.0 * share)?;
+        }
+        if let Some(count) = self.kv_allocations {
+            writeln!(f, "  {count} pages handed out")?;
+        }
+        if let Some(process) = self.process {
+            let (now, peak) = (mib(process.rss_bytes), mib(process.peak_rss_bytes));
+            writeln!(f, "process: {now:.1} MiB resident, {peak:.1} at most")?;
+        }
+        if let Some(device) = self.device {
+            let (peak, total) = (mib(device.peak_used_bytes), mib(device.total_bytes));
+            writeln!(f, "device: {peak:.1} MiB in use at most, of {total:.1}")?;
+        }
+        if let (Some(planned), Some(actual)) = (self.planned, self.actual) {
+            for (what, planned, actual) in [
+                ("weights", planned.weights_bytes, actual.weights_bytes),
+                ("KV cache", planned.kv_bytes, actual.kv_bytes),
+                ("buffers", planned.buffers_bytes, actual.buffers_bytes),
+                ("all", planned.total_bytes(), actual.total_bytes()),
+            ] {
+                let (planned, actual) = (mib(planned), mib(actual));
+                writeln!(f, "{what}: {planned:.1} MiB planned, {actual:.1} held")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_and_fragmentation_of_known_pages() {
+        let mut tracker = MemoryTracker::new();
+        // Pages of 16 tokens of 1 KiB; the last one is filled token by token.
+        for tokens in 1..=64_u64 {
+            let used_pages = tokens.div_ceil(16);
+            tracker.sample_kv(KvSample {
+                tokens,
+                bytes: used_pages * 16 * 1024,
+                used_pages,
+                total_pages: 10,
+                unfilled_tokens: used_pages * 16 - tokens,
+                allocations: 5 + used_pages,
+            });
+        }
+        let report = tracker.report();
+        assert!((report.kv_bytes_per_token.unwrap() - 1024.0).abs() < 1e-6, "{report:?}");
+        assert_eq!(report.kv_peak.unwrap().used_pages, 4);
+        assert_eq!(report.kv_allocations, Some(3));
+        let fragmentation = report.kv_fragmentation.unwrap();
+        assert!(fragmentation > 0.1 && fragmentation < 0.4, "{fragmentation}");
+    }
+
+    #[test]
+    fn what_was_not_sampled_is_none() {
+        let report = MemoryTracker::new().report();
+        assert_eq!((report.kv_bytes_per_token, report.kv_fragmentation), (None, None));
+        assert_eq!(report.to_string(), "");
+        let mut one = MemoryTracker::new();
+        one.sample_kv(KvSample { tokens: 4, bytes: 100, ..KvSample::default() });
+        assert_eq!(one.report().kv_bytes_per_token, None);
+    }
+
+    #[test]
+    fn the_peak_of_a_device_stays() {
+        let mut tracker = MemoryTracker::new();
+        for used in [10, 50, 20] {
+            tracker.record_device(used, 100);
+        }
+        let device = tracker.report().device.unwrap();
+        assert_eq!((device.first_used_bytes, device.peak_used_bytes), (10, 50));
+    }
+
+    #[test]
+    fn plan_and_actual_stand_side_by_side() {
+        let mut tracker = MemoryTracker::new();
+        tracker.plan(MemoryParts { weights_bytes: 1 << 20, kv_bytes: 2 << 20, buffers_bytes: 0 });
+        tracker.actual(MemoryParts { weights_bytes: 1 << 20, kv_bytes: 3 << 20, buffers_bytes: 0 });
+        assert!(tracker.report().to_string().contains("all: 3.0 MiB planned, 4.0 held"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_process_grows_by_what_it_touches() {
+        let before = ProcessMemory::now().unwrap();
+        let touched = vec![1_u8; 64 << 20];
+        let after = ProcessMemory::now().unwrap();
+        assert!(touched.iter().all(|byte| *byte == 1));
+        assert!(after.peak_rss_bytes >= before.rss_bytes + (60 << 20), "{before:?} {after:?}");
+        assert!(ProcessMemory::parse("VmRSS: 1 kB\n").is_err());
+    }
+}
