@@ -269,6 +269,7 @@ fn unsupported(arch: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::Gpu;
 
     fn chosen(arch: &str, available: &[&'static str]) -> Option<Choice> {
         Device::parse(arch).and_then(|device| device.choose(arch, available))
@@ -291,6 +292,49 @@ mod tests {
         assert_eq!(chosen("sm_90a", &all), Some(Choice::Ptx { target: "sm_90" }));
         assert_eq!(chosen("sm_120", &all), Some(Choice::Ptx { target: "sm_90" }));
         assert_eq!(chosen("sm_75", &all), None);
+    }
+
+    #[test]
+    fn code_that_is_none_is_an_error_and_the_device_stays_usable() {
+        const KERNEL: &str = "rope_f32";
+        let context = match rf_hip::Runtime::load().and_then(|runtime| runtime.device(0)?.context())
+        {
+            Ok(context) => context,
+            Err(error) => {
+                println!("skipped: {error}");
+                return;
+            }
+        };
+        let good = match CodeObjects::for_device(&context.info().arch) {
+            Ok(good) => good,
+            Err(error) => {
+                println!("skipped: {error}");
+                return;
+            }
+        };
+        let gpu = |objects: &CodeObjects| Gpu::new(context.clone(), objects, 1);
+        // Each has the kernel's name where that is looked for.
+        let name = format!(".entry {KERNEL}(\0{KERNEL}\0").into_bytes();
+        let rest = |units: &[CodeObject]| -> Vec<u8> {
+            units.iter().flat_map(|u| u.code[4..].to_vec()).collect()
+        };
+        let half = |code: &[u8]| [&code[..code.len() / 2], &name].concat();
+        let wrong: [Vec<u8>; 4] = [
+            name.clone(),
+            [&b"\x7fELF"[..], &name].concat(),
+            rest(good.units()),
+            half(&good.units()[0].code),
+        ];
+        for code in wrong {
+            let units = vec![CodeObject { unit: "wrong", code: code.into() }];
+            let error =
+                gpu(&CodeObjects { choice: good.choice.clone(), units }).function(KERNEL).err();
+            assert!(matches!(error, Some(crate::Error::Runtime(_))), "{error:?}");
+        }
+        let none = CodeObjects { choice: good.choice.clone(), units: Vec::new() };
+        let error = gpu(&none).function(KERNEL).err();
+        assert!(matches!(error, Some(crate::Error::NoKernel { name: KERNEL })), "{error:?}");
+        gpu(&good).function(KERNEL).unwrap();
     }
 
     #[test]

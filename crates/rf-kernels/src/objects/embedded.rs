@@ -35,3 +35,28 @@ pub(crate) fn targets() -> impl Iterator<Item = &'static str> {
 }
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_noticed() {
+        let whole = miniz_oxide::deflate::compress_to_vec_zlib(b"\x7fELF and what follows", 6);
+        let inflate = |bytes: &[u8]| {
+            let deflated = bytes.to_vec().leak();
+            Embedded { unit: "unit", target: "gfx1100", deflated }.inflate()
+        };
+        assert_eq!(inflate(&whole).as_deref(), Some(&b"\x7fELF and what follows"[..]));
+        for length in 0..whole.len() {
+            assert_eq!(inflate(&whole[..length]), None, "{length}");
+        }
+        for bit in 0..8 * whole.len() {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            // Some bits of the header say nothing.
+            let inflated = inflate(&bytes);
+            assert!(inflated.is_none() || inflated == inflate(&whole), "{bit}");
+        }
+    }
+}
