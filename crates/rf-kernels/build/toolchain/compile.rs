@@ -17,8 +17,8 @@ use super::{compiler::Compiler, digest::Digest, sources::Unit, targets::Target};
 /// Objects that no build asked for in this time are removed.
 const KEPT: Duration = Duration::from_hours(3 * 24);
 
-/// Marks the top of a target directory; cargo writes it.
-const TARGET_DIRECTORY_MARK: &str = "CACHEDIR.TAG";
+/// Mark the top of a target directory. Cargo writes the first only into one that it has made itself.
+const TARGET_DIRECTORY_MARKS: [&str; 2] = ["CACHEDIR.TAG", ".rustc_info.json"];
 
 /// A folder of compiled objects named by what they were made of.
 pub(crate) struct Cache {
@@ -45,7 +45,9 @@ impl Cache {
     ///
     /// The folder cannot be created.
     pub(crate) fn of(inside: &Path) -> io::Result<Self> {
-        let target = inside.ancestors().find(|above| above.join(TARGET_DIRECTORY_MARK).is_file());
+        let marked =
+            |folder: &&Path| TARGET_DIRECTORY_MARKS.iter().any(|mark| folder.join(mark).is_file());
+        let target = inside.ancestors().find(marked);
         let folder = target.unwrap_or(inside).join("rocmforge-kernels");
         fs::create_dir_all(&folder)?;
         Ok(Self { folder })
