@@ -220,7 +220,7 @@ impl GpuExecutor {
         };
         self.record(shape(1))?;
         self.record(shape(self.limits.max_batch_tokens))?;
-        Ok(())
+        top_k::KERNELS.iter().try_for_each(|kernel| self.gpu.function(kernel).map(drop))
     }
 
     fn record(&self, shape: Shape) -> Result<Recording, Error> {

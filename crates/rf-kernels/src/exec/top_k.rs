@@ -10,6 +10,9 @@ use crate::params::{Address, ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, 
 /// Elements of a row up to which the kernels share it out.
 const MAX_ROW: usize = 1 << 20;
 
+/// What chooses.
+pub(super) const KERNELS: [&str; 2] = ["argmax_f32", "top_k_f32"];
+
 /// The largest `k` for rows of so many elements.
 pub(super) fn max_top_k(width: usize) -> usize {
     if width <= MAX_ROW { width.min(MAX_TOP_K as usize) } else { 0 }
