@@ -77,9 +77,10 @@ fn fingerprint(engine: &mut Engine, ids: &[u32]) -> (Vec<u32>, Vec<u32>) {
 
 #[test]
 fn results_do_not_depend_on_threads_chunks_or_pages() {
-    for (path, kv_types) in
-        [(tiny(), &[KvType::F16, KvType::Q8_0][..]), (demo(), &[KvType::F16, KvType::Q8_0])]
-    {
+    for (path, kv_types) in [
+        (tiny(), &[KvType::F16, KvType::Q8_0, KvType::Fp8][..]),
+        (demo(), &[KvType::F16, KvType::Q8_0]),
+    ] {
         for &kv_type in kv_types {
             let base = EngineOptions { kv_type, ..BASE };
             let ids = prompt(3, 100);
@@ -105,9 +106,13 @@ fn results_do_not_depend_on_threads_chunks_or_pages() {
 fn logits_do_not_depend_on_what_else_is_in_the_batch() {
     let prompts = [prompt(1, 40), prompt(2, 1), prompt(3, 70)];
     for path in [tiny(), demo()] {
-        for (kv_type, batch_tokens) in
-            [(KvType::F16, 512), (KvType::Q8_0, 512), (KvType::F16, 7), (KvType::Q8_0, 7)]
-        {
+        for (kv_type, batch_tokens) in [
+            (KvType::F16, 512),
+            (KvType::Q8_0, 512),
+            (KvType::F16, 7),
+            (KvType::Q8_0, 7),
+            (KvType::Fp8, 7),
+        ] {
             let options = EngineOptions { kv_type, batch_tokens, ..BASE };
             let mut engine = engine(&path, 2, options);
             // Alone: the prompt, then three tokens one by one.

@@ -67,6 +67,7 @@ mod tests {
         expect("matmul/Q4_K/bias+residual", "matmul", "Q4_K");
         expect("matmul/Q4_K+Q6_K/projection-0", "matmul", "mixed");
         expect("attention/window-5/q8_0", "attention", "q8_0");
+        expect("attention/long/window-100/fp8", "attention", "fp8");
         expect("attention/gqa-4/page-32", "attention", "f16");
         expect("add/itself", "add", "");
     }
