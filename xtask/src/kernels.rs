@@ -44,8 +44,8 @@ pub(crate) struct Options {
     /// Print registers, LDS and waves per SIMD of every kernel
     #[arg(long)]
     report: bool,
-    /// Exit with 1 on warnings, on a kernel that misses a demand of `kernels.toml`, and on a
-    /// difference from `kernels/resources.toml`
+    /// Exit with 1 on warnings, on a kernel that misses a demand of `kernels.toml`, and on one that
+    /// is worse than `kernels/resources.toml` has it, or not in there
     #[arg(long, requires = "report")]
     check: bool,
     /// Write `kernels/resources.toml`

@@ -12,7 +12,8 @@ use serde::Deserialize;
 
 const HEADER: &str = "\
 # What the compiler made of every kernel. Written by `cargo xtask kernels --report --bless`, compared by
-# `cargo xtask kernels --report --check`, but for the registers; waves are those that fit on a SIMD.
+# `cargo xtask kernels --report --check`, which refuses what is worse, new or gone; waves are those that fit on a
+# SIMD.
 ";
 
 #[derive(Deserialize)]
@@ -50,7 +51,7 @@ impl Snapshot {
         fs::write(path, self.to_string()).with_context(|| path.display().to_string())
     }
 
-    /// What matters in `current` and is otherwise, of the targets that it was built for.
+    /// What is worse, new or gone in `current`, of the targets that it was built for.
     pub(super) fn differences(&self, current: &Self) -> Vec<String> {
         let built =
             |target: &String| current.kernels.values().any(|entries| entries.contains_key(target));
@@ -62,7 +63,7 @@ impl Snapshot {
         for (&(kernel, target), entry) in &was {
             match is.get(&(kernel, target)) {
                 None => differences.push(format!("{kernel} for {target}: gone")),
-                Some(now) if now.differs(entry) => {
+                Some(now) if now.is_worse_than(entry) => {
                     differences.push(format!("{kernel} for {target}: was {entry}, is {now}"));
                 }
                 Some(_) => {}
@@ -102,10 +103,11 @@ impl fmt::Display for Snapshot {
 
 impl Entry {
     /// Registers move with every edit and alone do not matter; what waves have room for does.
-    fn differs(&self, other: &Self) -> bool {
-        let matters =
-            |entry: &Self| (entry.spills, entry.scratch_bytes, entry.lds_bytes, entry.waves);
-        matters(self) != matters(other)
+    fn is_worse_than(&self, other: &Self) -> bool {
+        self.spills > other.spills
+            || self.scratch_bytes > other.scratch_bytes
+            || self.lds_bytes > other.lds_bytes
+            || self.waves < other.waves
     }
 }
 
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_alone_are_no_change_and_spills_are() {
+    fn registers_alone_are_no_change_and_gains_neither() {
         let was = snapshot(&[("a", "gfx1030", 16)]);
         let with = |change: fn(&mut Entry)| {
             let mut is = snapshot(&[("a", "gfx1030", 16)]);
@@ -171,6 +173,8 @@ mod tests {
             was.differences(&is).len()
         };
         assert_eq!(with(|entry| entry.vgprs += 4), 0);
+        assert_eq!(with(|entry| entry.lds_bytes = 0), 0);
+        assert_eq!(with(|entry| entry.waves -= 1), 2);
         assert_eq!(with(|entry| entry.spills += 1), 2);
         assert_eq!(with(|entry| entry.lds_bytes += 4), 2);
     }
