@@ -10,7 +10,7 @@ use rf_cpu::Tier;
 use rf_engine::sampling::SamplerConfig;
 use rf_graph::KvType;
 
-use crate::commands::{bench, completions, info, perplexity, quantize, run, tokenize};
+use crate::commands::{bench, completions, info, perplexity, profile, quantize, run, tokenize};
 #[cfg(feature = "gpu")]
 use crate::commands::{devices, doctor, selftest};
 #[cfg(feature = "gpu")]
@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Quantize(quantize::QuantizeArgs),
     /// Measure speed, with the columns and fields of llama-bench
     Bench(bench::BenchArgs),
+    /// Run a command under a profiler and print where its time goes
+    Profile(profile::ProfileArgs),
     /// List the GPUs, and what code each gets
     #[cfg(feature = "gpu")]
     Devices(devices::DevicesArgs),
@@ -81,6 +83,7 @@ impl Command {
             Self::Perplexity(arguments) => perplexity::perplexity(arguments),
             Self::Quantize(arguments) => quantize::quantize(arguments),
             Self::Bench(arguments) => bench::bench(arguments),
+            Self::Profile(arguments) => profile::profile(arguments),
             #[cfg(feature = "gpu")]
             Self::Devices(arguments) => devices::devices(arguments),
             #[cfg(feature = "gpu")]

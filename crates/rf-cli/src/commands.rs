@@ -9,6 +9,7 @@ pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod info;
 pub(crate) mod perplexity;
+pub(crate) mod profile;
 pub(crate) mod quantize;
 pub(crate) mod run;
 #[cfg(feature = "gpu")]

@@ -7,15 +7,25 @@ use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
 
 use crate::terminal;
 
 /// Shows from now on what is logged. `RUST_LOG` may be off, error, warn, info, debug or trace.
 pub(crate) fn start() {
-    let asked_for = env::var("RUST_LOG").ok().and_then(|level| level.parse().ok());
-    let log = Log { level: asked_for.unwrap_or(LevelFilter::WARN), print };
     // Nobody else sets one.
-    drop(tracing::subscriber::set_global_default(log));
+    drop(tracing::subscriber::set_global_default(log()));
+}
+
+/// The same beside other layers, for a thread whose spans are recorded.
+pub(crate) fn layer<S: Subscriber>() -> impl Layer<S> {
+    log()
+}
+
+fn log() -> Log {
+    let asked_for = env::var("RUST_LOG").ok().and_then(|level| level.parse().ok());
+    Log { level: asked_for.unwrap_or(LevelFilter::WARN), print }
 }
 
 fn print(level: Level, line: &str) {
@@ -32,9 +42,29 @@ struct Log {
     print: fn(Level, &str),
 }
 
+impl Log {
+    fn wants(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= self.level && metadata.target().starts_with("rf_")
+    }
+
+    fn show(&self, event: &Event<'_>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        (self.print)(*event.metadata().level(), &line.0);
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        if self.wants(event.metadata()) {
+            self.show(event);
+        }
+    }
+}
+
 impl Subscriber for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= self.level && metadata.target().starts_with("rf_")
+        self.wants(metadata)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -42,9 +72,7 @@ impl Subscriber for Log {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        (self.print)(*event.metadata().level(), &line.0);
+        self.show(event);
     }
 
     fn new_span(&self, _span: &Attributes<'_>) -> Id {

@@ -15,6 +15,7 @@ mod failure;
 mod interrupt;
 mod loading;
 mod log;
+mod recording;
 mod sources;
 mod telemetry;
 mod terminal;

@@ -93,6 +93,7 @@ impl Engine {
         options: EngineOptions,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
+        let _span = tracing::info_span!("model_load").entered();
         let plan = model.memory_plan(&options)?;
         if let Some(available_bytes) = backend.available_memory_bytes()
             && plan.total_bytes() > available_bytes
@@ -245,6 +246,8 @@ impl Engine {
         pieces: &[(usize, Range<usize>)],
         step: &mut Step<'_>,
     ) -> Result<(), Error> {
+        let tokens: usize = pieces.iter().map(|(_, range)| range.len()).sum();
+        let _span = tracing::debug_span!("batch", tokens, sequences = feeds.len()).entered();
         let pool = Arc::clone(&self.pool);
         let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
         let result = self.compute(&mut pool, feeds, pieces, step);

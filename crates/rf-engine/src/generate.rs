@@ -154,7 +154,9 @@ impl Engine {
             ..Timings::default()
         };
         let wanted = sampler.best_needed().filter(|k| *k <= self.max_top_k());
-        let mut next = self.next_token(session, &prompt[cached_tokens..], wanted)?;
+        // Names of spans are those of rf-profile's phases.
+        let mut next = tracing::info_span!("prefill", tokens = timings.prompt_tokens)
+            .in_scope(|| self.next_token(session, &prompt[cached_tokens..], wanted))?;
         timings.prompt_us = micros(start.elapsed());
 
         let mut decoder =
@@ -175,10 +177,10 @@ impl Engine {
                 outcome.stop_reason = reason;
                 break;
             }
-            let id = match &next {
-                NextToken::Logits(logits) => sampler.sample(logits)?,
-                NextToken::Best(_, best) => sampler.sample_best(best)?,
-            };
+            let id = tracing::debug_span!("sample").in_scope(|| match &next {
+                NextToken::Logits(logits) => sampler.sample(logits),
+                NextToken::Best(_, best) => sampler.sample_best(best),
+            })?;
             sampler.accept(id);
             outcome.ids.push(id);
             last_token = Instant::now();
@@ -232,7 +234,8 @@ impl Engine {
             NextToken::Logits(_) => None,
             NextToken::Best(k, _) => Some(*k),
         };
-        *next = self.next_token(session, &[newest], wanted)?;
+        let span = tracing::debug_span!("decode", position = session.len());
+        *next = span.in_scope(|| self.next_token(session, &[newest], wanted))?;
         Ok(ControlFlow::Continue(()))
     }
 

@@ -20,7 +20,7 @@
 //!
 //! The numbered examples show each; they run without a GPU and say what they skip.
 //!
-//! //! # Invariants
+//! # Invariants
 //!
 //! - Every figure was measured. What could not be is an [`Error`] that says why, never an estimate or zero.
 //! - A file is replaced whole or left as it was.

@@ -165,11 +165,12 @@ impl TtftBreakdown {
         self.times[phase as usize]
     }
 
-    /// Time to first token: all phases but loading the model. `None` where none was measured.
+    /// Time to first token: all phases but loading the model. `None` where computing the prompt or choosing the first
+    /// token was not measured: without them the sum means nothing.
     pub fn total(&self) -> Option<Duration> {
+        self.time(Phase::Prefill).and(self.time(Phase::FirstSample))?;
         let phases = Phase::ALL.into_iter().filter(|phase| *phase != Phase::ModelLoad);
-        let times: Vec<Duration> = phases.filter_map(|phase| self.time(phase)).collect();
-        (!times.is_empty()).then(|| times.iter().sum())
+        Some(phases.filter_map(|phase| self.time(phase)).sum())
     }
 
     /// The phase that most of the time to first token goes to, with its share.
@@ -297,5 +298,8 @@ time to first token         95.000
         assert_eq!((ttft.total(), ttft.dominant_component()), (None, None));
         assert_eq!(ttft.meets_target(Duration::from_secs(1)), None);
         assert!(ttft.optimization_summary().contains("not measured"));
+        let without_prompt =
+            TtftBreakdown::from_spans(&[span("tokenize", 0, 1), span("sample", 1, 1)]);
+        assert_eq!(without_prompt.total(), None, "a sum without the prompt means nothing");
     }
 }

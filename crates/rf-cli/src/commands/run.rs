@@ -18,6 +18,7 @@ use crate::device::DeviceArgs;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::loading::{Loaded, Source};
+use crate::recording::Recording;
 use crate::terminal::Palette;
 use crate::{demo, loading, sources, telemetry, terminal};
 
@@ -34,7 +35,8 @@ Examples:
   rf-cli run --raw \"Once upon a time\"
   rf-cli run -m model.gguf --system \"Answer in one line.\" \"What is a GGUF file?\"
   git diff | rf-cli run -m model.gguf -f - -n 200 --temp 0
-  rf-cli run -m model.gguf --json \"Hello\" | jq .timings")]
+  rf-cli run -m model.gguf --json \"Hello\" | jq .timings
+  rf-cli run -m model.gguf --trace run.json \"Hello\"")]
 pub(crate) struct RunArgs {
     /// What to say; without it -f, standard input when piped, or a chat on a terminal
     #[arg(value_name = "PROMPT")]
@@ -82,6 +84,9 @@ pub(crate) struct RunArgs {
     /// Print which ops ran where and how long they took; taking the times costs some speed
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
+    /// Write a timeline of the run, to be opened in Perfetto or Chrome's tracing page
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
@@ -92,12 +97,21 @@ pub(crate) struct RunArgs {
 
 /// Runs `rf-cli run`.
 pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.verbose);
+    let ended = answer_or_chat(arguments);
+    // An answer that was stopped has its timeline too.
+    let recorded = recording.map_or(Ok(()), Recording::finish);
+    ended.and(recorded)
+}
+
+fn answer_or_chat(arguments: &RunArgs) -> Result<()> {
     let started = Instant::now();
     let options = arguments.generate_options()?;
     loading::check_context(arguments.ctx_size)?;
     let cpu = loading::cpu_options(&arguments.compute)?;
     let prompt = arguments.prompt()?;
-    let model = loading::open_model(&arguments.model)?;
+    let model =
+        tracing::info_span!("model_load").in_scope(|| loading::open_model(&arguments.model))?;
     let is_chat = arguments.is_chat(&model)?;
     let engine_options = loading::engine_options(&model, &arguments.compute, arguments.ctx_size)?;
     let request = prompt.map(|prompt| arguments.request(&model, &prompt, is_chat)).transpose()?;
@@ -180,6 +194,7 @@ impl RunArgs {
     }
 
     fn request(&self, model: &Model, prompt: &str, is_chat: bool) -> Result<Request> {
+        let _span = tracing::info_span!("tokenize").entered();
         let empty = || {
             bad_input!("the prompt is empty: give one as an argument, with -f FILE, or by a pipe")
         };

@@ -1,9 +1,9 @@
 //! Running a program that may hang, print nothing, or print without end.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,11 +20,17 @@ const GRACE: Duration = Duration::from_secs(3);
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// How programs are run: for how long, and what may end them earlier.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Runner {
     limit: Duration,
-    stop: Option<Arc<AtomicBool>>,
+    stop: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
     echo: bool,
+}
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").field("limit", &self.limit).finish_non_exhaustive()
+    }
 }
 
 /// A program that ended well.
@@ -52,11 +58,11 @@ impl Runner {
         Self { limit, stop: None, echo: false }
     }
 
-    /// Ends them as soon as `stop` is true as well. Programs are run in a process group of their own, so that Ctrl-C at
-    /// the terminal does not reach them: a handler that sets this does.
+    /// Ends them as soon as `stop` says so as well; it is asked some hundred times a second. Programs are run in a process
+    /// group of their own, so that Ctrl-C at the terminal does not reach them: a handler's flag does, this way.
     #[must_use]
-    pub fn stopped_by(mut self, stop: Arc<AtomicBool>) -> Self {
-        self.stop = Some(stop);
+    pub fn stopped_when(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.stop = Some(Arc::new(stop));
         self
     }
 
@@ -142,7 +148,7 @@ impl Runner {
             if let Some(status) = child.try_wait()? {
                 break status;
             }
-            let asked_to = self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
+            let asked_to = self.stop.as_ref().is_some_and(|stop| stop());
             if asked_to || start.elapsed() >= self.limit {
                 end(child)?;
                 drain(pieces, Duration::from_millis(200), take);
@@ -312,8 +318,7 @@ mod tests {
 
     #[test]
     fn a_stop_from_outside_ends_it() {
-        let stop = Arc::new(AtomicBool::new(true));
-        let runner = Runner::new(Duration::from_mins(1)).stopped_by(stop);
+        let runner = Runner::new(Duration::from_mins(1)).stopped_when(|| true);
         assert!(matches!(runner.run(&mut shell("sleep 60")), Err(Error::TimedOut { .. })));
     }
 }
