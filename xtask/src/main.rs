@@ -3,6 +3,7 @@
 //! For people who change the project; whoever only runs models never needs it. Each task is
 //! a module; start reading at the one named as the subcommand.
 
+mod bench;
 mod kernels;
 mod tidy;
 
