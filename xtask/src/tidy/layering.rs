@@ -20,7 +20,7 @@ const fn layer(name: &'static str, built_on: &'static [&'static str]) -> Layer {
 /// The table of ARCHITECTURE.md, lowest first. A crate may depend on what it is built on, and on
 /// what that is built on. Its tests (dev-dependencies) may use any crate above its row, so that a
 /// model is tested on a backend it does not name.
-const LAYERS: [Layer; 14] = [
+const LAYERS: [Layer; 15] = [
     layer("rf-quant", &[]),
     layer("rf-gguf", &["rf-quant"]),
     layer("rf-tokenizer", &[]),
@@ -32,9 +32,10 @@ const LAYERS: [Layer; 14] = [
     layer("rf-model", &["rf-graph", "rf-gguf", "rf-kv"]),
     layer("rf-engine", &["rf-model", "rf-tokenizer"]),
     layer("rf-profile", &["rf-hip"]),
+    layer("rf-bench", &["rf-cpu", "rf-kernels", "rf-kv"]),
     layer("rf-server", &["rf-engine"]),
     layer("rf-cli", &["rf-server", "rf-engine", "rf-cpu", "rf-kernels", "rf-profile"]),
-    layer("xtask", &["rf-server", "rf-engine", "rf-cpu", "rf-kernels", "rf-profile"]),
+    layer("xtask", &["rf-server", "rf-engine", "rf-cpu", "rf-kernels", "rf-profile", "rf-bench"]),
 ];
 
 /// Outside libraries that are the knowledge of one layer; tests may use them anywhere.

@@ -80,7 +80,7 @@ impl Bound {
     }
 
     /// The bound of a product with weights of a format.
-    pub(super) fn of_product(dtype: DType) -> Self {
+    pub fn of_product(dtype: DType) -> Self {
         match dtype {
             DType::F32 | DType::F16 | DType::Bf16 => Self::Float,
             _ if dtype.block_elements() == 256 => Self::Int8Per256,
@@ -98,7 +98,7 @@ impl Bound {
     }
 
     /// The bound of attention over a cache of a type; `computed`: keys come out of f32 arithmetic.
-    pub(super) fn of_cache(dtype: KvType, computed: bool) -> Self {
+    pub fn of_cache(dtype: KvType, computed: bool) -> Self {
         match dtype {
             // Equal numbers are rounded to equal codes, and codes are exact in every format that
             // kernels multiply in.

@@ -19,11 +19,12 @@ pub(super) const VOCAB_SIZE: usize = 211;
 pub(super) const LARGEST_EXPONENT: u8 = 250;
 
 /// Pseudo-random numbers, the same everywhere: a linear congruential generator with Knuth's factor.
-pub(super) struct Numbers(u64);
+#[derive(Clone, Debug)]
+pub struct Numbers(u64);
 
 impl Numbers {
     /// Numbers that depend on a name (FNV-1a).
-    pub(super) fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let hash = |h: u64, byte: u8| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         Self(name.bytes().fold(0xcbf2_9ce4_8422_2325, hash))
     }
@@ -39,7 +40,7 @@ impl Numbers {
     }
 
     /// Mean 0, variance 1, nearly normal: the sum of four uniform numbers.
-    fn normal(&mut self) -> f32 {
+    pub fn normal(&mut self) -> f32 {
         let sum: f64 = (0..4).map(|_| f64::from(self.next()) / f64::from(u32::MAX)).sum();
         ((sum - 2.0) * 3.0_f64.sqrt()) as f32
     }

@@ -35,6 +35,7 @@ use crate::weight::Weight;
 use inputs::{Net, Schedule};
 
 pub use bounds::Bound;
+pub use inputs::Numbers;
 
 /// All cases. Programs and weights are made only when a case is run.
 pub fn cases() -> Vec<Case> {
@@ -273,7 +274,8 @@ pub struct Deviation {
 }
 
 impl Deviation {
-    fn between(actual: &[Vec<f32>], expected: &[Vec<f32>]) -> Self {
+    /// Of outputs, batch by batch, from those of the reference.
+    pub fn between(actual: &[Vec<f32>], expected: &[Vec<f32>]) -> Self {
         let (mut error, mut energy, mut peak, mut count) = (0.0, 0.0, 0.0_f64, 0_usize);
         for (a, b) in actual.iter().flatten().zip(expected.iter().flatten()) {
             if a.is_nan() && b.is_nan() {
@@ -292,7 +294,7 @@ impl Deviation {
     }
 
     /// Whether both are within a bound; NaN is not.
-    fn is_within(self, bound: Bound) -> bool {
+    pub fn is_within(self, bound: Bound) -> bool {
         self.nmse <= bound.nmse() && self.peak <= bound.peak()
     }
 

@@ -1,0 +1,144 @@
+//! Attention over the paged cache: of whole prompts, and of single tokens behind many others.
+//!
+//! The graph has one attention, causal, and backends one form of it: scores, softmax and values of a query in one pass
+//! over the pages ("flash"). There is no kernel that writes down all scores, and none without the mask, so there is
+//! nothing to measure for "standard" and "not causal".
+
+use rf_graph::{Attention, KvLayout, KvType};
+
+use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, cold_copies};
+use crate::workload::Task;
+use crate::{OperationKind, Operations, Suite, Workload};
+
+/// Attention of some tokens of one sequence.
+#[derive(Clone, Debug)]
+pub(crate) struct Attend {
+    pub(crate) heads: Heads,
+    pub(crate) kv: KvType,
+    /// Queries.
+    pub(crate) tokens: usize,
+    /// What the cache holds before them.
+    pub(crate) past_tokens: usize,
+}
+
+/// Heads of a layer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heads {
+    pub(crate) num_heads: usize,
+    pub(crate) num_kv_heads: usize,
+    pub(crate) head_dim: usize,
+}
+
+/// Of Llama 2 7B, Llama 3.2 1B, Llama 3 8B and Qwen2.5 0.5B.
+const HEADS: [Heads; 4] = [
+    Heads { num_heads: 32, num_kv_heads: 32, head_dim: 128 },
+    Heads { num_heads: 32, num_kv_heads: 8, head_dim: 64 },
+    Heads { num_heads: 32, num_kv_heads: 8, head_dim: 128 },
+    Heads { num_heads: 14, num_kv_heads: 2, head_dim: 64 },
+];
+
+/// Which of them stands for all in the quick subset, and for types of caches beyond the usual.
+const USUAL: usize = 2;
+
+pub(crate) fn workloads() -> Vec<Workload> {
+    let mut workloads = Vec::new();
+    for (i, heads) in HEADS.into_iter().enumerate() {
+        for tokens in [32, 64, 128, 256, 512] {
+            let attend = Attend { heads, kv: KvType::F16, tokens, past_tokens: 0 };
+            workloads.push(attend.workload(i == USUAL && [128, 512].contains(&tokens)));
+        }
+    }
+    for (i, heads) in HEADS.into_iter().enumerate() {
+        let all = &KvType::ALL[..];
+        for &kv in if i == USUAL { all } else { &[KvType::F16, KvType::Q8_0] } {
+            for past_tokens in [512, 4096] {
+                let attend = Attend { heads, kv, tokens: 1, past_tokens };
+                let usual = i == USUAL && [KvType::F16, KvType::Q8_0].contains(&kv);
+                workloads.push(attend.workload(usual && past_tokens == 4096));
+            }
+        }
+    }
+    workloads
+}
+
+impl Attend {
+    fn workload(self, quick: bool) -> Workload {
+        let Self { heads: Heads { num_heads, num_kv_heads, head_dim }, kv, .. } = self;
+        let (tokens, past_tokens) = (self.tokens, self.past_tokens);
+        let what = if past_tokens == 0 {
+            format!("prefill/tokens={tokens}")
+        } else {
+            format!("decode/depth={past_tokens}")
+        };
+        // A query sees all keys up to its own: a product with each, and a share of each value.
+        let seen: usize = (past_tokens + 1..=past_tokens + tokens).sum();
+        let queries = tokens * num_heads * head_dim;
+        Workload {
+            name: format!("attention/heads={num_heads}:{num_kv_heads}x{head_dim}/{kv}/{what}"),
+            suite: Suite::Attention,
+            bytes: (self.cache_bytes() + 2 * size_of::<f32>() * queries) as u64,
+            operations: Operations {
+                kind: OperationKind::F32,
+                count: (4 * num_heads * head_dim * seen) as u64,
+            },
+            quick,
+            task: Task::Attention(self),
+        }
+    }
+
+    /// Of one layer.
+    fn cache_bytes(&self) -> usize {
+        let per_token = 2 * self.heads.num_kv_heads * self.kv.head_bytes(self.heads.head_dim);
+        (self.past_tokens + self.tokens) * per_token
+    }
+
+    /// In decode each layer of a model has a cache of its own, which is read once per token; so it is here.
+    pub(crate) fn program(&self) -> OpProgram {
+        /// Rows of the tables that queries, keys and values are of.
+        const VOCAB_SIZE: usize = 512;
+        let Heads { num_heads, num_kv_heads, head_dim } = self.heads;
+        let layers = if self.past_tokens == 0 { 1 } else { cold_copies(self.cache_bytes()) };
+        let mut net = Net::new();
+        let [q, k, v] = [num_heads, num_kv_heads, num_kv_heads]
+            .map(|heads| net.rows_of_table(VOCAB_SIZE, heads * head_dim));
+        let mut out = q;
+        for layer in 0..layers {
+            let scale = 1.0 / (head_dim as f32).sqrt();
+            let (window, softcap, sinks) = (None, None, None);
+            let attention = Attention {
+                layer,
+                num_heads,
+                num_kv_heads,
+                head_dim,
+                scale,
+                window,
+                softcap,
+                sinks,
+            };
+            out = net.g.attention(q, k, v, &attention);
+        }
+        let num_pages = (self.past_tokens + self.tokens).div_ceil(PAGE_TOKENS);
+        let kv = KvLayout {
+            layers: vec![(num_kv_heads, head_dim); layers],
+            page_tokens: PAGE_TOKENS,
+            num_pages,
+            dtype: self.kv,
+        };
+        let fill: Vec<_> = (0..self.past_tokens.div_ceil(PAGE_TOKENS) as u32)
+            .collect::<Vec<_>>()
+            .chunks(VOCAB_SIZE / PAGE_TOKENS)
+            .map(|pages| {
+                let pages = pages[0]..pages[0] + pages.len() as u32;
+                OwnedBatch::of_pages(pages, VOCAB_SIZE, PAGE_TOKENS)
+            })
+            .collect();
+        let batch = OwnedBatch::of_sequence(self.tokens, self.past_tokens, VOCAB_SIZE, PAGE_TOKENS);
+        let max_tokens = fill.iter().map(OwnedBatch::tokens).fold(self.tokens, usize::max);
+        OpProgram {
+            program: net.finish(out, kv, max_tokens),
+            batch,
+            fill,
+            timed: Timed::Op("attention", layers as u32),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What a step costs before it computes anything: chains of ops on one short row.
+//!
+//! With one op it is what handing over a batch costs; what each further one adds is a barrier among threads on the CPU, a
+//! launch or a node of a graph on a GPU.
+
+use rf_graph::Backend;
+
+use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, no_cache};
+use crate::workload::Task;
+use crate::{Error, Operations, Prepared, Suite, Target, Workload};
+
+/// A step of one token.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// Ops one behind the other, each reading what the one before wrote.
+    pub(crate) ops: usize,
+    pub(crate) form: Form,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One by one: a parallel region on the CPU, launches on a GPU.
+    Step,
+    /// A captured graph.
+    Replay,
+}
+
+pub(crate) fn workloads() -> Vec<Workload> {
+    let mut workloads = Vec::new();
+    for form in [Form::Step, Form::Replay] {
+        for ops in [1, 64, 512] {
+            workloads.push(Step { ops, form }.workload());
+        }
+    }
+    workloads
+}
+
+impl Step {
+    fn workload(self) -> Workload {
+        let form = match self.form {
+            Form::Step => "step",
+            Form::Replay => "replay",
+        };
+        Workload {
+            name: format!("launch/{form}/ops={}", self.ops),
+            suite: Suite::Launch,
+            bytes: 0,
+            operations: Operations::NONE,
+            quick: true,
+            task: Task::Step(self),
+        }
+    }
+
+    pub(crate) fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
+        let launches: Option<Box<dyn Backend>> = target.without_graphs()?;
+        match (self.form, launches) {
+            (Form::Step, Some(launches)) => self.program().prepare_on(&*launches),
+            (Form::Replay, None) => {
+                let why = "the CPU replays no graphs: launch/step is what it does";
+                Err(Error::Unsupported(why.to_owned()))
+            }
+            _ => self.program().prepare(target),
+        }
+    }
+
+    pub(crate) fn program(&self) -> OpProgram {
+        const WIDTH: usize = 64;
+        let mut net = Net::new();
+        let mut out = net.rows_of_table(1, WIDTH);
+        for _ in 1..self.ops {
+            out = net.g.scale(out, -1.0);
+        }
+        OpProgram {
+            program: net.finish(out, no_cache(1), 1),
+            batch: OwnedBatch::of_sequence(1, 0, 1, PAGE_TOKENS),
+            fill: Vec::new(),
+            timed: Timed::Step,
+        }
+    }
+}

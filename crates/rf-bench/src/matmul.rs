@@ -1,0 +1,101 @@
+//! Products: `out [tokens, rows of the weight] = x · Wᵀ`.
+
+use rf_graph::DType;
+
+use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, cold_copies, no_cache};
+use crate::workload::Task;
+use crate::{OperationKind, Operations, Suite, Workload};
+
+/// A product of a batch with one matrix.
+#[derive(Clone, Debug)]
+pub(crate) struct Product {
+    pub(crate) dtype: DType,
+    /// Rows of the batch.
+    pub(crate) tokens: usize,
+    /// Rows of the weight: columns of the result.
+    pub(crate) rows: usize,
+    /// Columns of the weight.
+    pub(crate) columns: usize,
+}
+
+/// Rows of a batch up to which a product is bound by reading its weight, as in decode: the weight is then not to
+/// come from a cache.
+const DECODE_ROWS: usize = 8;
+
+/// Dense products: `[tokens, rows, columns]`.
+const DENSE: [[usize; 3]; 8] = [
+    [512, 512, 512],
+    [1024, 1024, 1024],
+    [2048, 2048, 2048],
+    [4096, 4096, 4096],
+    [1, 4096, 4096],
+    [32, 128, 4096],
+    [128, 128, 1024],
+    [32, 32, 768],
+];
+
+pub(crate) fn workloads() -> Vec<Workload> {
+    let mut workloads = Vec::new();
+    for dtype in [DType::F32, DType::F16] {
+        for [tokens, rows, columns] in DENSE {
+            let quick = dtype == DType::F32 && [512, 1].contains(&tokens);
+            workloads.push(Product { dtype, tokens, rows, columns }.workload(quick));
+        }
+    }
+    for dtype in DType::ALL {
+        for tokens in [1, 4, 8, 512] {
+            let product = Product { dtype, tokens, rows: 4096, columns: 4096 };
+            let quick = match dtype {
+                DType::Q4_0 | DType::Q6K => tokens == 1,
+                DType::Q8_0 | DType::Q4K => [1, 512].contains(&tokens),
+                _ => false,
+            };
+            let workload = product.workload(quick);
+            if workloads.iter().all(|other: &Workload| other.name != workload.name) {
+                workloads.push(workload);
+            }
+        }
+    }
+    workloads
+}
+
+impl Product {
+    pub(crate) fn workload(self, quick: bool) -> Workload {
+        let Self { dtype, tokens, rows, columns } = self;
+        let kind = match dtype {
+            DType::F32 | DType::F16 | DType::Bf16 => OperationKind::F32,
+            _ => OperationKind::I8,
+        };
+        Workload {
+            name: format!("matmul/{dtype}/{rows}x{columns}/rows={tokens}"),
+            suite: Suite::Matmul,
+            bytes: (self.weight_bytes() + size_of::<f32>() * tokens * (columns + rows)) as u64,
+            operations: Operations { kind, count: 2 * (tokens * rows * columns) as u64 },
+            quick,
+            task: Task::Product(self),
+        }
+    }
+
+    fn weight_bytes(&self) -> usize {
+        self.rows * self.dtype.row_bytes(self.columns).expect("whole blocks")
+    }
+
+    pub(crate) fn program(&self) -> OpProgram {
+        let copies = if self.tokens <= DECODE_ROWS { cold_copies(self.weight_bytes()) } else { 1 };
+        let vocab_size = self.tokens;
+        let mut net = Net::new();
+        let x = net.rows_of_table(vocab_size, self.columns);
+        let weight = net.matrix(self.dtype, self.rows, self.columns);
+        let mut out = x;
+        for _ in 0..copies {
+            let weight = net.g.weight(weight.clone());
+            out = net.g.matmul(x, weight);
+        }
+        OpProgram {
+            program: net.finish(out, no_cache(self.tokens), self.tokens),
+            batch: OwnedBatch::of_sequence(self.tokens, 0, vocab_size, PAGE_TOKENS),
+            fill: Vec::new(),
+            timed: Timed::Op("matmul", copies as u32),
+        }
+    }
+}

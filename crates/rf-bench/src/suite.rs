@@ -1,0 +1,58 @@
+//! Suites: workloads that are measured together.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Workloads that are measured together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Suite {
+    /// Products, dense and quantised.
+    Matmul,
+    /// Attention over the paged cache, of prompts and of single tokens.
+    Attention,
+    /// Conversion between formats and floats.
+    Dequant,
+    /// The KV cache: bookkeeping of pages, writing and copying them.
+    Memory,
+    /// What a step costs before it computes anything.
+    Launch,
+}
+
+impl Suite {
+    /// Every suite.
+    pub const ALL: [Self; 5] =
+        [Self::Matmul, Self::Attention, Self::Dequant, Self::Memory, Self::Launch];
+
+    /// The word that names of its workloads begin with.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Matmul => "matmul",
+            Self::Attention => "attention",
+            Self::Dequant => "dequant",
+            Self::Memory => "memory",
+            Self::Launch => "launch",
+        }
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Suite {
+    type Err = UnknownSuite;
+
+    fn from_str(name: &str) -> Result<Self, UnknownSuite> {
+        let found = Self::ALL.into_iter().find(|suite| suite.name() == name);
+        found.ok_or_else(|| UnknownSuite { name: name.to_owned() })
+    }
+}
+
+/// A word that is no [`Suite`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no suite '{name}'; there are {}", Suite::ALL.map(Suite::name).join(", "))]
+pub struct UnknownSuite {
+    name: String,
+}

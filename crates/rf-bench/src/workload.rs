@@ -1,0 +1,153 @@
+//! A workload, from its name to one run of it.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::{Error, Suite, Target, attention, dequant, launch, matmul, memory};
+
+/// Something that is measured.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Workload {
+    /// Words and sizes, `matmul/Q4_K/4096x4096/rows=8`: the same in every version, so that records can be compared.
+    pub name: String,
+    /// What it is measured with.
+    pub suite: Suite,
+    /// Bytes that a run has to move between memory and whatever computes: weights, activations and cache, each once;
+    /// 0 where moving is not what it is about.
+    pub bytes: u64,
+    /// What a run computes.
+    pub operations: Operations,
+    /// Whether it belongs to the subset that takes less than a minute.
+    pub quick: bool,
+    pub(crate) task: Task,
+}
+
+/// What a workload does.
+#[derive(Clone, Debug)]
+pub(crate) enum Task {
+    Product(matmul::Product),
+    Attention(attention::Attend),
+    Convert(dequant::Convert),
+    TableRows(dequant::TableRows),
+    Pool(memory::PoolTask),
+    Cache(memory::CacheTask),
+    Step(launch::Step),
+}
+
+/// Arithmetic of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operations {
+    /// What most of it is done in.
+    pub kind: OperationKind,
+    /// How much; a multiply-add counts as two. 0 where arithmetic is not what it is about.
+    pub count: u64,
+}
+
+/// Arithmetic that a machine has a limit for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum OperationKind {
+    /// Multiply-adds of f32. The GPU backend multiplies f16 instead in attention of prompts.
+    F32,
+    /// Dot products of int8.
+    I8,
+}
+
+/// What a run's time is measured with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Clock {
+    /// The executor's profile of the op: on a GPU between events on the device, on the CPU between barriers.
+    Op,
+    /// The host's clock, around the call.
+    Host,
+}
+
+/// All workloads of a suite, in the order in which they are reported.
+pub fn workloads(suite: Suite) -> Vec<Workload> {
+    match suite {
+        Suite::Matmul => matmul::workloads(),
+        Suite::Attention => attention::workloads(),
+        Suite::Dequant => dequant::workloads(),
+        Suite::Memory => memory::workloads(),
+        Suite::Launch => launch::workloads(),
+    }
+}
+
+impl Workload {
+    /// Makes what a run needs. It is freed with what comes back; hold one at a time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] where the target cannot do it, with the reason; [`Error::OutOfMemory`].
+    pub fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
+        match &self.task {
+            Task::Product(product) => product.program().prepare(target),
+            Task::Attention(attend) => attend.program().prepare(target),
+            Task::Convert(convert) => convert.prepare(target),
+            Task::TableRows(rows) => rows.program().prepare(target),
+            Task::Pool(task) => task.prepare(target),
+            Task::Cache(task) => task.prepare(target),
+            Task::Step(step) => step.prepare(target),
+        }
+    }
+}
+
+impl Operations {
+    /// For what moves bytes and computes nothing worth counting.
+    pub(crate) const NONE: Self = Self { kind: OperationKind::F32, count: 0 };
+}
+
+impl OperationKind {
+    /// In reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::I8 => "int8",
+        }
+    }
+}
+
+impl fmt::Display for OperationKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A workload with all it needs.
+pub struct Prepared {
+    clock: Clock,
+    run: Box<dyn FnMut() -> Result<Duration, Error>>,
+}
+
+impl Prepared {
+    pub(crate) fn new(
+        clock: Clock,
+        run: impl FnMut() -> Result<Duration, Error> + 'static,
+    ) -> Self {
+        Self { clock, run: Box::new(run) }
+    }
+
+    /// What the times of [`Self::run`] are measured with.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Runs it once. The time is that of what the workload's name says: where a run goes over several equal weights
+    /// or caches, the mean of them.
+    ///
+    /// The first runs of a program take longer (pages are mapped, kernels loaded, graphs captured): leave them out.
+    ///
+    /// # Errors
+    ///
+    /// What the backend says.
+    pub fn run(&mut self) -> Result<Duration, Error> {
+        (self.run)()
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
