@@ -7,7 +7,7 @@ use rf_kv::PageId;
 
 use crate::fuse::Fusions;
 use crate::graph::Graph;
-use crate::telemetry::BackendExecutionSummary;
+use crate::telemetry::{BackendExecutionSummary, Timeline};
 use crate::weight::Weight;
 
 /// Something that executes graphs.
@@ -83,6 +83,18 @@ pub trait Executor: Send {
     fn profile(&mut self, on: bool) -> bool {
         _ = on;
         false
+    }
+
+    /// Keeps, as long as times are taken ([`Self::profile`], which comes first), when each op ran on which thread or
+    /// device, up to about so many events: whole batches, the first ones. False where a backend cannot.
+    fn record_timeline(&mut self, max_events: usize) -> bool {
+        _ = max_events;
+        false
+    }
+
+    /// What was kept, one timeline per backend; empty where nothing was.
+    fn timelines(&self) -> Vec<Timeline> {
+        Vec::new()
     }
 
     /// What ran since times are taken, one summary per backend; empty where none are.

@@ -26,6 +26,7 @@
 
 mod backend;
 pub mod conformance;
+mod cost;
 mod fuse;
 mod graph;
 mod op;
@@ -39,6 +40,7 @@ pub use backend::{
     Backend, BackendError, Batch, BatchLimits, Candidate, Executor, KvLayout, KvType, MemoryUse,
     Program, Progress, Span,
 };
+pub use cost::{Costs, OpCost};
 pub use fuse::{Fusions, fuse};
 pub use graph::{Graph, GraphBuilder, RowKind, Value};
 pub use op::{
@@ -49,5 +51,7 @@ pub use plan::Plan;
 pub use reference::ReferenceBackend;
 pub use rf_quant::DType;
 pub use split::{Split, SplitError, split};
-pub use telemetry::{BackendExecutionSummary, OpSummary};
+pub use telemetry::{
+    BackendExecutionSummary, OpSummary, Timeline, TimelineEvent, TimelineTrack, TrackKind,
+};
 pub use weight::{Weight, WeightBytes};

@@ -1,7 +1,10 @@
 //! What backends did, for reports.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::cost::OpCost;
 
 /// What one backend did while it was watched ([`Executor::profile`](crate::Executor::profile)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,12 +31,77 @@ pub struct OpSummary {
     pub count: u64,
     /// Together.
     pub time: Duration,
+    /// What they had to move and compute, together.
+    pub bytes: u64,
+    /// See [`OpCost::operations`].
+    pub operations: u64,
+    /// Launches on a device, together; 0 on the CPU.
+    pub launches: u64,
+}
+
+/// What one backend did when: see [`Executor::record_timeline`](crate::Executor::record_timeline).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Timeline {
+    /// Its name and what it runs on.
+    pub backend: String,
+    /// A track for each thread of the CPU; for a device one of its ops, one of the calls that queue them and one of the copies.
+    pub tracks: Vec<TimelineTrack>,
+    /// Batches of which nothing is kept, for lack of room: the last ones.
+    pub dropped_batches: u64,
+}
+
+/// Events that follow each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimelineTrack {
+    /// Such as `thread 1`.
+    pub name: String,
+    /// What its events are.
+    pub kind: TrackKind,
+    /// By their start; none overlaps the next.
+    pub events: Vec<TimelineEvent>,
+}
+
+/// What the events of a track are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TrackKind {
+    /// Ops; on a CPU the part of each that one thread did, the gaps being waits for the others.
+    Ops,
+    /// Calls on the host that queue work on a device.
+    Launches,
+    /// Copies between host and device.
+    Transfers,
+}
+
+/// Something that took time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimelineEvent {
+    /// [`Op::name`](crate::Op::name), the kernel that is launched, or for a copy `h2d` or `d2h`.
+    pub name: &'static str,
+    /// What tells it from others of the name: a weight, a layer. Empty where nothing does.
+    pub detail: Arc<str>,
+    /// On the host's clock.
+    pub start: Instant,
+    /// Until its end.
+    pub duration: Duration,
+    /// Which batch it belongs to, counted from 0.
+    pub batch: u64,
+    /// Bytes that a copy moves; 0 for all else.
+    pub bytes: u64,
 }
 
 impl BackendExecutionSummary {
     /// Ops that ran.
     pub fn op_count(&self) -> u64 {
         self.ops.values().map(|op| op.count).sum()
+    }
+
+    /// Adds what the ops of a name had to do, and took launches for.
+    pub fn add_cost(&mut self, name: &'static str, cost: OpCost, launches: u64) {
+        let op = self.ops.entry(name).or_default();
+        op.bytes += cost.bytes;
+        op.operations += cost.operations;
+        op.launches += launches;
     }
 
     /// Counts an op that ran `count` times.
