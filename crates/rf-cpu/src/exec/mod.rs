@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapMut;
 use rf_graph::{
-    BackendError, BackendExecutionSummary, Batch, BatchLimits, Executor, Graph, MemoryUse, Op,
-    Plan, Program, Progress, Rope, RowKind, Span, ValueId, Weight, WeightId,
+    BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Graph, MemoryUse,
+    Op, Plan, Program, Progress, Rope, RowKind, Span, Timeline, ValueId, Weight, WeightId,
 };
 use rf_kv::PageId;
 
@@ -41,6 +41,7 @@ pub(crate) struct CpuExecutor {
     scratch: Vec<Scratch>,
     ropes: Vec<RopeTable>,
     kv: KvStore,
+    costs: Costs,
     profile: Option<Profile>,
 }
 
@@ -79,6 +80,7 @@ impl CpuExecutor {
     ) -> Result<Self, BackendError> {
         let limits = BatchLimits::new(&program);
         let kv = KvStore::new(&program.kv)?;
+        let costs = Costs::new(&program);
         let Program { graph, weights, max_batch_tokens, .. } = program;
         let threads = team.lock().unwrap_or_else(PoisonError::into_inner).threads();
         let weights = load(&team, &graph, weights, progress)?;
@@ -106,8 +108,20 @@ impl CpuExecutor {
             scratch,
             ropes,
             kv,
+            costs,
             profile: None,
         })
+    }
+}
+
+impl CpuExecutor {
+    fn threads(&self) -> usize {
+        self.team.lock().unwrap_or_else(PoisonError::into_inner).threads()
+    }
+
+    /// What it runs on, for reports.
+    fn name(&self) -> String {
+        format!("CPU ({})", crate::description(self.tier, self.threads()))
     }
 }
 
@@ -163,7 +177,7 @@ impl Executor for CpuExecutor {
         let step_times = clock.as_ref().map(BatchClock::step_times);
         team.run(&self.counters, |member| region.walk(member, steps, scratch, step_times));
         if let Some(clock) = clock {
-            clock.stop(batch.ids.len(), batch.input.map_or(0, size_of_val));
+            clock.stop(&self.graph, &self.costs, batch);
         }
         Ok(())
     }
@@ -190,10 +204,20 @@ impl Executor for CpuExecutor {
         true
     }
 
+    fn record_timeline(&mut self, max_events: usize) -> bool {
+        let threads = self.threads();
+        let Some(profile) = &mut self.profile else { return false };
+        profile.record_timeline(max_events, threads);
+        true
+    }
+
+    fn timelines(&self) -> Vec<Timeline> {
+        let timeline = |profile: &Profile| profile.timeline(self.name(), &self.graph, &self.costs);
+        self.profile.as_ref().and_then(timeline).into_iter().collect()
+    }
+
     fn summaries(&self) -> Vec<BackendExecutionSummary> {
-        let threads = self.team.lock().unwrap_or_else(PoisonError::into_inner).threads();
-        let backend = format!("CPU ({})", crate::description(self.tier, threads));
-        let summary = |profile: &Profile| profile.summary(backend, self.graph.ops());
+        let summary = |profile: &Profile| profile.summary(self.name(), &self.graph);
         self.profile.as_ref().map(summary).into_iter().collect()
     }
 }
@@ -306,9 +330,12 @@ impl<'a> Region<'a> {
         let [scratch] = (unsafe { scratch.get_mut(member.index..member.index + 1) }) else {
             return;
         };
-        let mut stopwatch = step_times.filter(|_| member.index == 0).map(StepTimes::stopwatch);
+        let mut stopwatch = step_times.and_then(|times| times.stopwatch(member.index));
         for (i, step) in steps.iter().enumerate() {
             self.step(member, StepIndex(i), step, scratch);
+            if let Some(stopwatch) = &mut stopwatch {
+                stopwatch.part(i);
+            }
             member.barrier();
             if let Some(stopwatch) = &mut stopwatch {
                 stopwatch.lap(i);

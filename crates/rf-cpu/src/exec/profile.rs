@@ -1,18 +1,41 @@
-//! Times of steps, taken by the first member of the team: after each barrier all have finished a step.
+//! Times of steps. Sums are taken by the first member of the team: after each barrier all have finished a step. A timeline
+//! has what each member did itself, without the wait for the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rf_graph::{BackendExecutionSummary, Op};
+use rf_graph::{
+    BackendExecutionSummary, Batch, Costs, Graph, OpCost, Timeline, TimelineEvent, TimelineTrack,
+    TrackKind,
+};
 
 /// Sums over all batches since it was made.
 pub(super) struct Profile {
     /// Nanoseconds by step.
     steps_ns: Vec<AtomicU64>,
+    costs: Mutex<Vec<OpCost>>,
     time_ns: AtomicU64,
     batches: AtomicU64,
     tokens: AtomicU64,
     input_bytes: AtomicU64,
+    /// By member; empty without a timeline.
+    lanes: Vec<Mutex<Lane>>,
+    dropped_batches: AtomicU64,
+}
+
+/// What one member did when.
+struct Lane {
+    laps: Vec<Lap>,
+    /// Room for so many.
+    max_laps: usize,
+}
+
+struct Lap {
+    step: usize,
+    batch: u64,
+    start: Instant,
+    duration: Duration,
 }
 
 /// The time of one batch is being taken.
@@ -23,11 +46,14 @@ pub(super) struct BatchClock<'a> {
 
 /// Where the times of steps go.
 #[derive(Clone, Copy)]
-pub(super) struct StepTimes<'a>(&'a [AtomicU64]);
+pub(super) struct StepTimes<'a>(&'a Profile);
 
 /// Takes the time between laps.
 pub(super) struct Stopwatch<'a> {
-    steps_ns: &'a [AtomicU64],
+    /// For the first member.
+    steps_ns: Option<&'a [AtomicU64]>,
+    lane: Option<MutexGuard<'a, Lane>>,
+    batch: u64,
     last: Instant,
 }
 
@@ -35,19 +61,29 @@ impl Profile {
     pub(super) fn new(steps: usize) -> Self {
         Self {
             steps_ns: (0..steps).map(|_| AtomicU64::new(0)).collect(),
+            costs: Mutex::new(vec![OpCost::default(); steps]),
             time_ns: AtomicU64::new(0),
             batches: AtomicU64::new(0),
             tokens: AtomicU64::new(0),
             input_bytes: AtomicU64::new(0),
+            lanes: Vec::new(),
+            dropped_batches: AtomicU64::new(0),
         }
+    }
+
+    /// Keeps a timeline from now on.
+    pub(super) fn record_timeline(&mut self, max_events: usize, members: usize) {
+        let lane = || Lane { laps: Vec::new(), max_laps: max_events / members.max(1) };
+        self.lanes = (0..members).map(|_| Mutex::new(lane())).collect();
+        *self.dropped_batches.get_mut() = 0;
     }
 
     pub(super) fn start(&self) -> BatchClock<'_> {
         BatchClock { profile: self, started: Instant::now() }
     }
 
-    /// `ops` are those of the steps.
-    pub(super) fn summary(&self, backend: String, ops: &[Op]) -> BackendExecutionSummary {
+    /// `graph` is that of the steps.
+    pub(super) fn summary(&self, backend: String, graph: &Graph) -> BackendExecutionSummary {
         let load = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
         let batches = load(&self.batches);
         let mut summary = BackendExecutionSummary {
@@ -58,39 +94,114 @@ impl Profile {
             input_bytes: load(&self.input_bytes),
             ..BackendExecutionSummary::default()
         };
-        for (op, step_ns) in ops.iter().zip(&self.steps_ns) {
+        let costs = self.costs.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((op, step_ns), cost) in graph.ops().iter().zip(&self.steps_ns).zip(&*costs) {
             summary.add_op(op.name(), batches, Duration::from_nanos(load(step_ns)));
+            summary.add_cost(op.name(), *cost, 0);
         }
         summary
+    }
+
+    /// What was kept, if a timeline is.
+    pub(super) fn timeline(
+        &self,
+        backend: String,
+        graph: &Graph,
+        costs: &Costs,
+    ) -> Option<Timeline> {
+        if self.lanes.is_empty() {
+            return None;
+        }
+        let details: Vec<Arc<str>> = graph.ops().iter().map(|op| costs.detail(op).into()).collect();
+        let event = |lap: &Lap| TimelineEvent {
+            name: graph.ops()[lap.step].name(),
+            detail: Arc::clone(&details[lap.step]),
+            start: lap.start,
+            duration: lap.duration,
+            batch: lap.batch,
+            bytes: 0,
+        };
+        let track = |(member, lane): (usize, &Mutex<Lane>)| TimelineTrack {
+            name: format!("thread {member}"),
+            kind: TrackKind::Ops,
+            events: lock(lane).laps.iter().map(event).collect(),
+        };
+        Some(Timeline {
+            backend,
+            tracks: self.lanes.iter().enumerate().map(track).collect(),
+            dropped_batches: self.dropped_batches.load(Ordering::Relaxed),
+        })
     }
 }
 
 impl<'a> BatchClock<'a> {
     pub(super) fn step_times(&self) -> StepTimes<'a> {
-        StepTimes(&self.profile.steps_ns)
+        StepTimes(self.profile)
     }
 
-    pub(super) fn stop(self, tokens: usize, input_bytes: usize) {
+    pub(super) fn stop(self, graph: &Graph, costs: &Costs, batch: &Batch<'_>) {
         let profile = self.profile;
         add(&profile.time_ns, nanoseconds(self.started));
         add(&profile.batches, 1);
-        add(&profile.tokens, tokens as u64);
-        add(&profile.input_bytes, input_bytes as u64);
+        add(&profile.tokens, batch.ids.len() as u64);
+        add(&profile.input_bytes, batch.input.map_or(0, size_of_val) as u64);
+        let mut sums = profile.costs.lock().unwrap_or_else(PoisonError::into_inner);
+        for (sum, op) in sums.iter_mut().zip(graph.ops()) {
+            let cost = costs.of(graph, op, batch);
+            sum.bytes += cost.bytes;
+            sum.operations += cost.operations;
+        }
     }
 }
 
 impl<'a> StepTimes<'a> {
-    pub(super) fn stopwatch(self) -> Stopwatch<'a> {
-        Stopwatch { steps_ns: self.0, last: Instant::now() }
+    /// For a member, if something is to be taken of it.
+    pub(super) fn stopwatch(self, member: usize) -> Option<Stopwatch<'a>> {
+        let Self(profile) = self;
+        let steps = profile.steps_ns.len();
+        let lane = profile.lanes.get(member).map(lock);
+        let is_kept = lane.is_some();
+        // All members have as many laps, so they drop the same batches.
+        let mut lane = lane.filter(|lane| lane.laps.len() + steps <= lane.max_laps);
+        if let Some(lane) = &mut lane {
+            // Before the first step, so that none waits for memory.
+            lane.laps.reserve(steps);
+        }
+        let is_first = member == 0;
+        if is_first && is_kept && lane.is_none() {
+            add(&profile.dropped_batches, 1);
+        }
+        let steps_ns = is_first.then_some(&*profile.steps_ns);
+        (is_first || lane.is_some()).then(|| Stopwatch {
+            steps_ns,
+            lane,
+            batch: profile.batches.load(Ordering::Relaxed),
+            last: Instant::now(),
+        })
     }
 }
 
 impl Stopwatch<'_> {
-    /// What passed since the last lap was step `step`.
-    pub(super) fn lap(&mut self, step: usize) {
-        add(&self.steps_ns[step], nanoseconds(self.last));
-        self.last = Instant::now();
+    /// The member has done its part of `step`, and goes to wait for the others.
+    pub(super) fn part(&mut self, step: usize) {
+        if let Some(lane) = &mut self.lane {
+            let (batch, start) = (self.batch, self.last);
+            lane.laps.push(Lap { step, batch, start, duration: start.elapsed() });
+        }
     }
+
+    /// All have done `step`, what passed since the last lap.
+    pub(super) fn lap(&mut self, step: usize) {
+        let now = Instant::now();
+        if let Some(steps_ns) = self.steps_ns {
+            add(&steps_ns[step], now.duration_since(self.last).as_nanos() as u64);
+        }
+        self.last = now;
+    }
+}
+
+fn lock(lane: &Mutex<Lane>) -> MutexGuard<'_, Lane> {
+    lane.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn add(sum: &AtomicU64, value: u64) {
