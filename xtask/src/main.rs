@@ -40,6 +40,8 @@ enum Task {
         #[arg(long, value_name = "DIR")]
         root: Option<PathBuf>,
     },
+    /// Measure speed, compare with baselines and with other engines
+    Bench(Box<bench::Options>),
     /// Build the GPU kernels for every target that the compiler knows, and print times and sizes
     ///
     /// Needs clang 19 or newer with lld (see `ROCFORGE_CLANG`), no ROCm, no GPU.
@@ -49,6 +51,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Tidy { root } => run_tidy(root),
+        Task::Bench(options) => workspace_root().and_then(|root| bench::run(&root, &options)),
         Task::Kernels(options) => workspace_root().and_then(|root| kernels::run(&root, &options)),
     };
     outcome.unwrap_or_else(|error| {

@@ -1,0 +1,33 @@
+//! Ctrl-C: ends after what is being measured; the second one ends at once.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use super::output;
+
+/// Notices Ctrl-C and the request to end from now on.
+#[derive(Clone)]
+pub(super) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    pub(super) fn new() -> Self {
+        let requested = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&requested);
+        let set = ctrlc::set_handler(move || {
+            #[expect(clippy::exit, reason = "what the default handler of the signal does")]
+            if flag.swap(true, SeqCst) {
+                std::process::exit(i32::from(output::INTERRUPTED));
+            }
+        });
+        if let Err(error) = set {
+            output::note(format_args!("Ctrl-C will lose what was measured: {error}"));
+        }
+        Self(requested)
+    }
+
+    pub(super) fn requested(&self) -> bool {
+        self.0.load(SeqCst)
+    }
+}
