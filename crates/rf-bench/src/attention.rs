@@ -13,7 +13,7 @@ use crate::{OperationKind, Operations, Suite, Workload};
 /// Attention of some tokens of one sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct Attend {
-    pub(crate) heads: Heads,
+    pub(crate) layer: AttentionLayer,
     pub(crate) kv: KvType,
     /// Queries.
     pub(crate) tokens: usize,
@@ -21,20 +21,20 @@ pub(crate) struct Attend {
     pub(crate) past_tokens: usize,
 }
 
-/// Heads of a layer.
+/// What a layer of a model asks for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heads {
+pub(crate) struct AttentionLayer {
     pub(crate) num_heads: usize,
     pub(crate) num_kv_heads: usize,
     pub(crate) head_dim: usize,
 }
 
 /// Of Llama 2 7B, Llama 3.2 1B, Llama 3 8B and Qwen2.5 0.5B.
-const HEADS: [Heads; 4] = [
-    Heads { num_heads: 32, num_kv_heads: 32, head_dim: 128 },
-    Heads { num_heads: 32, num_kv_heads: 8, head_dim: 64 },
-    Heads { num_heads: 32, num_kv_heads: 8, head_dim: 128 },
-    Heads { num_heads: 14, num_kv_heads: 2, head_dim: 64 },
+const LAYERS: [AttentionLayer; 4] = [
+    AttentionLayer { num_heads: 32, num_kv_heads: 32, head_dim: 128 },
+    AttentionLayer { num_heads: 32, num_kv_heads: 8, head_dim: 64 },
+    AttentionLayer { num_heads: 32, num_kv_heads: 8, head_dim: 128 },
+    AttentionLayer { num_heads: 14, num_kv_heads: 2, head_dim: 64 },
 ];
 
 /// Which of them stands for all in the quick subset, and for types of caches beyond the usual.
@@ -42,17 +42,17 @@ const USUAL: usize = 2;
 
 pub(crate) fn workloads() -> Vec<Workload> {
     let mut workloads = Vec::new();
-    for (i, heads) in HEADS.into_iter().enumerate() {
+    for (i, layer) in LAYERS.into_iter().enumerate() {
         for tokens in [32, 64, 128, 256, 512] {
-            let attend = Attend { heads, kv: KvType::F16, tokens, past_tokens: 0 };
+            let attend = Attend { layer, kv: KvType::F16, tokens, past_tokens: 0 };
             workloads.push(attend.workload(i == USUAL && [128, 512].contains(&tokens)));
         }
     }
-    for (i, heads) in HEADS.into_iter().enumerate() {
+    for (i, layer) in LAYERS.into_iter().enumerate() {
         let all = &KvType::ALL[..];
         for &kv in if i == USUAL { all } else { &[KvType::F16, KvType::Q8_0] } {
             for past_tokens in [512, 4096] {
-                let attend = Attend { heads, kv, tokens: 1, past_tokens };
+                let attend = Attend { layer, kv, tokens: 1, past_tokens };
                 let usual = i == USUAL && [KvType::F16, KvType::Q8_0].contains(&kv);
                 workloads.push(attend.workload(usual && past_tokens == 4096));
             }
@@ -63,7 +63,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
 
 impl Attend {
     fn workload(self, quick: bool) -> Workload {
-        let Self { heads: Heads { num_heads, num_kv_heads, head_dim }, kv, .. } = self;
+        let Self { layer: AttentionLayer { num_heads, num_kv_heads, head_dim }, kv, .. } = self;
         let (tokens, past_tokens) = (self.tokens, self.past_tokens);
         let what = if past_tokens == 0 {
             format!("prefill/tokens={tokens}")
@@ -88,7 +88,7 @@ impl Attend {
 
     /// Of one layer.
     fn cache_bytes(&self) -> usize {
-        let per_token = 2 * self.heads.num_kv_heads * self.kv.head_bytes(self.heads.head_dim);
+        let per_token = 2 * self.layer.num_kv_heads * self.kv.head_bytes(self.layer.head_dim);
         (self.past_tokens + self.tokens) * per_token
     }
 
@@ -96,7 +96,7 @@ impl Attend {
     pub(crate) fn program(&self) -> OpProgram {
         /// Rows of the tables that queries, keys and values are of.
         const VOCAB_SIZE: usize = 512;
-        let Heads { num_heads, num_kv_heads, head_dim } = self.heads;
+        let AttentionLayer { num_heads, num_kv_heads, head_dim } = self.layer;
         let layers = if self.past_tokens == 0 { 1 } else { cold_copies(self.cache_bytes()) };
         let mut net = Net::new();
         let [q, k, v] = [num_heads, num_kv_heads, num_kv_heads]
