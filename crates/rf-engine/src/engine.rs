@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, KvType, MemoryUse,
-    Program, Progress, Span, fuse,
+    Program, Progress, Span, Timeline, fuse,
 };
-use rf_kv::{PagePool, PageSize};
+use rf_kv::{PagePool, PageSize, PoolStats};
+use tracing::field::Empty;
 
 use crate::error::Error;
-use crate::model::Model;
+use crate::model::{MemoryPlan, Model};
 use crate::session::Session;
 
 /// How to load a model.
@@ -51,7 +52,7 @@ pub struct Engine {
     model: Model,
     executor: Box<dyn Executor>,
     pool: Arc<Mutex<PagePool>>,
-    context_tokens: usize,
+    plan: MemoryPlan,
     batch_tokens: usize,
     page_tokens: usize,
 }
@@ -106,7 +107,7 @@ impl Engine {
         let program = Program { graph: fuse(program.graph, backend.fusions()), ..program };
         let executor = backend.compile(program, progress)?;
         Ok(Self {
-            context_tokens: plan.context_tokens,
+            plan,
             batch_tokens: options.batch_tokens,
             page_tokens: page_size.tokens(),
             pool: Arc::new(Mutex::new(pool)),
@@ -122,7 +123,7 @@ impl Engine {
 
     /// Tokens per sequence.
     pub fn context_tokens(&self) -> usize {
-        self.context_tokens
+        self.plan.context_tokens
     }
 
     /// Tokens that are computed at once.
@@ -140,6 +141,16 @@ impl Engine {
         self.executor.memory()
     }
 
+    /// Memory that was planned before loading.
+    pub fn memory_plan(&self) -> MemoryPlan {
+        self.plan
+    }
+
+    /// Pages of the KV cache: held, free, handed out so far.
+    pub fn kv_stats(&self) -> PoolStats {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).stats()
+    }
+
     /// Starts or stops taking the time of every op; false where the backend cannot.
     pub fn profile(&mut self, on: bool) -> bool {
         self.executor.profile(on)
@@ -148,6 +159,17 @@ impl Engine {
     /// What ran since times are taken, one summary per backend.
     pub fn summaries(&self) -> Vec<BackendExecutionSummary> {
         self.executor.summaries()
+    }
+
+    /// Keeps, while times are taken ([`profile`](Self::profile)), when each op ran on each thread or device: the first
+    /// batches, up to about so many events of each backend. False where no backend can.
+    pub fn record_timeline(&mut self, max_events: usize) -> bool {
+        self.executor.record_timeline(max_events)
+    }
+
+    /// What was kept, one timeline per backend.
+    pub fn timelines(&self) -> Vec<Timeline> {
+        self.executor.timelines()
     }
 
     /// A new, empty sequence.
@@ -204,10 +226,10 @@ impl Engine {
         let vocab_size = self.model.config().vocab_size;
         for feed in &*feeds {
             let prompt_tokens = feed.session.len() + feed.ids.len();
-            if prompt_tokens > self.context_tokens {
+            if prompt_tokens > self.plan.context_tokens {
                 return Err(Error::PromptTooLong {
                     prompt_tokens,
-                    context_tokens: self.context_tokens,
+                    context_tokens: self.plan.context_tokens,
                 });
             }
             if feed.ids.is_empty() {
@@ -247,10 +269,24 @@ impl Engine {
         step: &mut Step<'_>,
     ) -> Result<(), Error> {
         let tokens: usize = pieces.iter().map(|(_, range)| range.len()).sum();
-        let _span = tracing::debug_span!("batch", tokens, sequences = feeds.len()).entered();
+        let span = tracing::debug_span!(
+            "batch",
+            tokens,
+            sequences = feeds.len(),
+            kv_pages = Empty,
+            kv_unfilled_tokens = Empty,
+            kv_allocations = Empty
+        )
+        .entered();
         let pool = Arc::clone(&self.pool);
         let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
         let result = self.compute(&mut pool, feeds, pieces, step);
+        if !span.is_disabled() {
+            let stats = pool.stats();
+            span.record("kv_pages", stats.used_pages);
+            span.record("kv_unfilled_tokens", stats.unfilled_tokens);
+            span.record("kv_allocations", stats.allocations);
+        }
         for (index, range) in pieces {
             let feed = &mut feeds[*index];
             let session = &mut *feed.session;

@@ -6,7 +6,7 @@
 
 use rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, MemoryUse,
-    Plan, Program, Progress, Split, fuse, split,
+    Plan, Program, Progress, Split, Timeline, fuse, split,
 };
 use rf_kv::PageId;
 
@@ -207,6 +207,16 @@ impl Executor for HybridExecutor {
         // Both, even if only one can.
         let (first, second) = (self.first.profile(on), self.second.profile(on));
         first || second
+    }
+
+    fn record_timeline(&mut self, max_events: usize) -> bool {
+        let (first, second) =
+            (self.first.record_timeline(max_events), self.second.record_timeline(max_events));
+        first || second
+    }
+
+    fn timelines(&self) -> Vec<Timeline> {
+        [self.first.timelines(), self.second.timelines()].concat()
     }
 
     fn summaries(&self) -> Vec<BackendExecutionSummary> {

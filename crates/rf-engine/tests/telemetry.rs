@@ -1,0 +1,111 @@
+//! What a run says of itself: costs of ops, timelines, pages.
+
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+use std::path::Path;
+use std::time::Instant;
+
+use rf_cpu::{CpuBackend, CpuOptions};
+use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
+use rf_graph::TrackKind;
+
+const TOKENS: usize = 40;
+
+/// The demo model of rf-cli on two threads, with batches of 16 tokens.
+fn engine() -> Engine {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf");
+    let backend = CpuBackend::new(CpuOptions { threads: Some(2), tier: None }).unwrap();
+    let options = EngineOptions {
+        context_tokens: Some(96),
+        batch_tokens: 16,
+        page_tokens: 16,
+        ..EngineOptions::default()
+    };
+    Engine::load(Model::open(path).unwrap(), &backend, options, &mut |_| ()).unwrap()
+}
+
+/// A prompt in three batches.
+fn run(engine: &mut Engine) {
+    let ids: Vec<u32> = (0..TOKENS as u32).map(|i| 7 + i).collect();
+    let mut session = engine.session();
+    let feed = Feed { session: &mut session, ids: &ids, outputs: Outputs::Last };
+    engine.forward(&mut [feed]).unwrap();
+}
+
+#[test]
+fn a_timeline_has_each_op_of_each_thread_in_order() {
+    let mut engine = engine();
+    assert!(!engine.record_timeline(1000), "no times are taken");
+    assert!(engine.profile(true) && engine.record_timeline(1 << 20));
+    let before = Instant::now();
+    run(&mut engine);
+    let after = Instant::now();
+
+    let timelines = engine.timelines();
+    let [timeline] = timelines.as_slice() else { panic!("{timelines:?}") };
+    assert!(timeline.backend.starts_with("CPU (") && timeline.dropped_batches == 0);
+    assert_eq!(timeline.tracks.len(), 2);
+    let ops = engine.summaries()[0].op_count() as usize;
+    for track in &timeline.tracks {
+        assert_eq!((track.kind, track.events.len()), (TrackKind::Ops, ops));
+        assert_eq!((track.events[0].name, track.events[ops - 1].batch), ("embed", 2));
+        assert!(track.events[0].start >= before);
+        for pair in track.events.windows(2) {
+            assert!(pair[0].start + pair[0].duration <= pair[1].start, "{pair:?}");
+        }
+        let last = &track.events[ops - 1];
+        assert!(last.start + last.duration <= after);
+    }
+    let details = timeline.tracks[0].events.iter().map(|event| &*event.detail);
+    let details: Vec<&str> = details.collect();
+    assert!(details.contains(&"layer 1") && details.iter().any(|d| d.contains("blk.0.attn_q")));
+    assert!(engine.profile(false) && engine.timelines().is_empty());
+}
+
+#[test]
+fn a_full_timeline_keeps_the_first_batches_and_counts_the_others() {
+    let mut engine = engine();
+    assert!(engine.profile(true) && engine.record_timeline(1 << 20));
+    run(&mut engine);
+    let all: usize = engine.timelines()[0].tracks.iter().map(|track| track.events.len()).sum();
+
+    assert!(engine.record_timeline(all / 3 * 2 + 10));
+    run(&mut engine);
+    let timeline = &engine.timelines()[0];
+    assert_eq!(timeline.dropped_batches, 1);
+    for track in &timeline.tracks {
+        assert_eq!(track.events.len(), all / 3, "two of three batches of one of two threads");
+    }
+}
+
+#[test]
+fn ops_say_what_they_had_to_move_and_compute() {
+    let mut engine = engine();
+    assert!(engine.profile(true));
+    run(&mut engine);
+    let summary = &engine.summaries()[0];
+    let operations: u64 = summary.ops.values().map(|op| op.operations).sum();
+    let bytes: u64 = summary.ops.values().map(|op| op.bytes).sum();
+    // Two for each weight and token, but for the embedding, which is the output's matrix of the last token alone.
+    let config = engine.model().config();
+    let embedding = (config.vocab_size * config.hidden_size) as u64;
+    let tensors = engine.model().gguf().tensors();
+    let weights: u64 = tensors.iter().map(|tensor| tensor.elements()).sum();
+    let products = 2 * (weights - embedding) * TOKENS as u64 + 2 * embedding;
+    let more = operations as f64 / products as f64;
+    assert!((1.0..1.2).contains(&more), "{more}: attention and norms are little beside products");
+    // Each of three batches reads all weights but the embedding, the last one the output's too.
+    let weights_bytes = engine.memory_plan().weights_bytes;
+    assert!(bytes > 2 * weights_bytes, "{bytes} {weights_bytes}");
+}
+
+#[test]
+fn pages_of_the_cache_are_counted() {
+    let mut engine = engine();
+    run(&mut engine);
+    let stats = engine.kv_stats();
+    assert_eq!((stats.total_pages, stats.used_pages, stats.allocations), (6, 0, 3));
+    // Backends add a little to load whole vectors at the end.
+    let (planned, held) = (engine.memory_plan().kv_bytes, engine.memory().kv_bytes);
+    assert!((planned..planned + planned / 100).contains(&held), "{planned} {held}");
+}
