@@ -6,20 +6,43 @@
 mod options;
 mod suite;
 
+#[cfg(not(feature = "bench"))]
+mod relaunch;
+
+#[cfg(feature = "bench")]
+mod baselines;
 #[cfg(feature = "bench")]
 mod feeding;
 #[cfg(feature = "bench")]
+mod html;
+#[cfg(feature = "bench")]
+mod inference;
+#[cfg(feature = "bench")]
 mod interrupt;
 #[cfg(feature = "bench")]
+mod limits;
+#[cfg(feature = "bench")]
 mod machine;
+#[cfg(feature = "bench")]
+mod model;
 #[cfg(feature = "bench")]
 mod output;
 #[cfg(feature = "bench")]
 mod peer;
-#[cfg(not(feature = "bench"))]
-mod relaunch;
 #[cfg(feature = "bench")]
-pub(crate) mod results;
+mod plan;
+#[cfg(feature = "bench")]
+mod results;
+#[cfg(feature = "bench")]
+mod rounds;
+#[cfg(feature = "bench")]
+mod sampling;
+#[cfg(feature = "bench")]
+mod session;
+#[cfg(feature = "bench")]
+mod table;
+#[cfg(feature = "bench")]
+mod targets;
 
 use std::{path::Path, process::ExitCode};
 
@@ -36,7 +59,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     if options.peer.peer.is_some() {
         return peer::run(root, options);
     }
-    anyhow::bail!("only --peer so far")
+    session::run(root, options)
 }
 
 /// Has the program that was built to measure do it.

@@ -1,61 +1,26 @@
 //! A loaded model that is fed random tokens.
 
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs, Session};
-use rf_gguf::Gguf;
 use rf_graph::Backend;
-
-/// The model that is measured where none is given.
-pub(super) const DEMO_MODEL: &str = "crates/rf-cli/demo/stories-7m-Q8_0.gguf";
-
-/// Where a model is, and what to call it.
-#[derive(Clone, Debug)]
-pub(super) struct ModelFile {
-    pub(super) path: PathBuf,
-    pub(super) is_demo: bool,
-}
 
 /// An engine and its sequences.
 pub(super) struct Feeder {
     pub(super) engine: Engine,
-    sessions: Vec<Session>,
+    pub(super) sessions: Vec<Session>,
     random: u64,
 }
 
-impl ModelFile {
-    /// The given one, or the demo model.
-    pub(super) fn new(root: &Path, given: Option<&Path>) -> Self {
-        match given {
-            Some(path) => Self { path: path.to_owned(), is_demo: false },
-            None => Self { path: root.join(DEMO_MODEL), is_demo: true },
-        }
-    }
-
-    /// `llama-1b-Q4_K_M.gguf`.
-    pub(super) fn name(&self) -> String {
-        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
-        name.to_string_lossy().into_owned()
-    }
-
-    /// Reads what the file says of itself.
-    pub(super) fn open(&self) -> Result<Model> {
-        let gguf =
-            Gguf::open(&self.path).with_context(|| format!("model '{}'", self.path.display()))?;
-        Ok(Model::from_gguf(gguf)?)
-    }
-}
-
 impl Feeder {
-    /// Loads a model with room for `options.max_sequences` sequences.
+    /// Loads a model, and makes so many sequences that share its cache.
     pub(super) fn load(
         model: Model,
         backend: &dyn Backend,
         options: EngineOptions,
+        sequences: usize,
     ) -> Result<Self> {
         let engine = Engine::load(model, backend, options, &mut |_| ())?;
-        let sessions = (0..options.max_sequences).map(|_| engine.session()).collect();
+        let sessions = (0..sequences).map(|_| engine.session()).collect();
         Ok(Self { engine, sessions, random: 1 })
     }
 

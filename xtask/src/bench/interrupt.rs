@@ -27,6 +27,12 @@ impl Interrupt {
         Self(requested)
     }
 
+    /// Notices nothing.
+    #[cfg(test)]
+    pub(super) fn never() -> Self {
+        Self(Arc::default())
+    }
+
     pub(super) fn requested(&self) -> bool {
         self.0.load(SeqCst)
     }

@@ -31,6 +31,9 @@ pub(crate) struct Options {
     /// A subset that takes less than a minute
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Rounds over all benchmarks [default: 5; 3 with --quick]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) rounds: Option<usize>,
     /// Print the names of the benchmarks and run none
     #[arg(long)]
     pub(crate) list: bool,
@@ -130,8 +133,9 @@ pub(crate) struct PeerOptions {
 }
 
 /// What --peer has no use for.
-const PLAIN_ONLY: [&str; 9] = [
+const PLAIN_ONLY: [&str; 10] = [
     "suites",
+    "rounds",
     "filter",
     "quick",
     "list",

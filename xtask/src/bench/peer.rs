@@ -14,16 +14,16 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::EngineOptions;
 use serde::{Deserialize, Serialize};
 
 use self::{programs::Programs, report::Comparison};
 use super::{
-    feeding::{Feeder, ModelFile},
+    feeding::Feeder,
     interrupt::Interrupt,
     machine,
-    options::{BackendName, Format, Options},
+    model::ModelFile,
+    options::{Format, Options},
     output,
 };
 
@@ -88,12 +88,11 @@ pub(super) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     progress.clear();
     let was_interrupted = interrupt.requested();
     comparisons.retain(|comparison| !comparison.pairs.is_empty());
+    let hardware = machine::hardware(options, &machine::open(options)?)?;
     let text = match options.format {
-        Format::Json => report::json(&comparisons, &machine::hardware(options.backend))?,
+        Format::Json => report::json(&comparisons, &hardware)?,
         Format::Csv => report::csv(&comparisons),
-        Format::Table | Format::Html => {
-            report::table(&comparisons, &machine::hardware(options.backend))
-        }
+        Format::Table | Format::Html => report::table(&comparisons, &hardware),
     };
     output::write(options.output.as_deref(), &text)?;
     if was_interrupted {
@@ -112,8 +111,8 @@ pub(super) fn run_self(root: &Path, options: &Options) -> Result<ExitCode> {
         batch_tokens: BATCH_TOKENS,
         ..EngineOptions::default()
     };
-    let device = machine::open(options.backend, options.threads, options.tier.as_deref())?;
-    let mut feeder = Feeder::load(model.open()?, &*device.backend, engine_options)?;
+    let device = machine::open(options)?;
+    let mut feeder = Feeder::load(model.open()?, device.backend(), engine_options, 1)?;
     feeder.prompt(0, test.depth_tokens)?;
     let mut speed =
         |tokens: usize, warm_up: usize, run: &dyn Fn(&mut Feeder, usize) -> Result<()>| {
@@ -132,7 +131,7 @@ pub(super) fn run_self(root: &Path, options: &Options) -> Result<ExitCode> {
     let (pp, tg) = (test.prompt_tokens, test.generated_tokens);
     let speeds = Speeds {
         program: format!("ROCmForge {}", machine::revision(root)),
-        features: device.description,
+        features: device.backend().description(),
         prompt_tokens_per_s: speed(pp, pp, &prompt)?,
         decode_tokens_per_s: speed(tg, tg.min(WARM_UP_TOKENS), &generate)?,
     };
@@ -146,10 +145,10 @@ impl Test {
         if peer.prompt == 0 && peer.generate == 0 {
             bail!("-p 0 and -n 0 leave nothing to measure: give one of them");
         }
-        let threads = match (options.threads, options.backend) {
-            (Some(threads), _) => threads,
-            (None, BackendName::Cpu) => CpuBackend::new(CpuOptions::default())?.threads(),
-            (None, BackendName::Gpu) => 1,
+        // llama.cpp's own choice would be another number.
+        let threads = match options.threads {
+            Some(threads) => threads,
+            None => machine::open(options)?.threads().unwrap_or(1),
         };
         Ok(Self {
             prompt_tokens: peer.prompt,

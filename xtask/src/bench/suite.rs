@@ -22,3 +22,18 @@ pub(crate) enum Suite {
     /// What a launch, or the smallest step, costs
     Launch,
 }
+
+impl Suite {
+    /// On the command line, and at the start of names.
+    #[cfg(feature = "bench")]
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Matmul => "matmul",
+            Self::Attention => "attention",
+            Self::Dequant => "dequant",
+            Self::Inference => "inference",
+            Self::Memory => "memory",
+            Self::Launch => "launch",
+        }
+    }
+}

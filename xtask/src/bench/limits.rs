@@ -1,0 +1,94 @@
+//! What the machine can do at most.
+//!
+//! Measured at the start of every run, and kept below target/ for each hardware: a limit is the most that was ever
+//! seen, so that a busy start does not make shares of it look good.
+
+use std::{fs, path::Path};
+
+use anyhow::Result;
+use rf_bench::Target;
+use rf_cpu::Tier;
+use rf_profile::{baseline::Hardware, roofline::Limits};
+
+use super::{
+    machine,
+    options::Options,
+    output,
+    results::{Arithmetic, MachineLimits},
+};
+
+/// Measures, and remembers.
+pub(super) fn measure(
+    root: &Path,
+    options: &Options,
+    target: &Target,
+    hardware: &Hardware,
+) -> Result<MachineLimits> {
+    let mut limits = if target.is_gpu() { of_device()? } else { of_host(options, target)? };
+    let slug = machine::slug(hardware, machine::device(options));
+    let path = root.join("target/bench/limits").join(format!("{slug}.json"));
+    let known = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    if let Some(known) = known {
+        raise(&mut limits, &known);
+    }
+    // What cannot be kept is measured again next time.
+    if let Err(error) = output::replace(&path, &serde_json::to_string_pretty(&limits)?) {
+        output::note(format_args!("the limits of this machine were not kept: {error:#}"));
+    }
+    Ok(limits)
+}
+
+fn of_host(options: &Options, target: &Target) -> Result<MachineLimits> {
+    let threads = target.threads().unwrap_or(1);
+    let memory = Limits::measure_host(threads)?;
+    let peak = machine::tier(options)?.unwrap_or_else(Tier::best).measure_peak(threads);
+    Ok(MachineLimits {
+        source: format!(
+            "the most that {threads} threads were seen to read, and to compute in registers"
+        ),
+        bandwidth_bytes_per_s: memory.bandwidth_bytes_per_s,
+        operations_per_s: [
+            (Arithmetic::F32, peak.f32_operations_per_s),
+            (Arithmetic::I8, peak.int8_operations_per_s),
+        ]
+        .into(),
+    })
+}
+
+/// Memory alone: what its matrix units do at most is not measured.
+fn of_device() -> Result<MachineLimits> {
+    let context = rf_hip::Runtime::load()?.device(0)?.context()?;
+    let limits = Limits::measure_device(&context)?;
+    Ok(MachineLimits {
+        source: format!("{} (copies within its memory)", limits.source),
+        bandwidth_bytes_per_s: limits.bandwidth_bytes_per_s,
+        ..MachineLimits::default()
+    })
+}
+
+/// Takes what is higher in `known`.
+fn raise(limits: &mut MachineLimits, known: &MachineLimits) {
+    let bandwidth = limits.bandwidth_bytes_per_s.into_iter().chain(known.bandwidth_bytes_per_s);
+    limits.bandwidth_bytes_per_s = bandwidth.reduce(f64::max);
+    for (arithmetic, speed) in &known.operations_per_s {
+        let limit = limits.operations_per_s.entry(*arithmetic).or_default();
+        *limit = limit.max(*speed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_the_most_that_was_seen() {
+        let seen = |bandwidth: f64, speed: f64| MachineLimits {
+            bandwidth_bytes_per_s: Some(bandwidth),
+            operations_per_s: [(Arithmetic::I8, speed)].into(),
+            ..MachineLimits::default()
+        };
+        let mut limits = seen(40e9, 1.2e12);
+        raise(&mut limits, &seen(45e9, 1.1e12));
+        assert_eq!(limits, seen(45e9, 1.2e12));
+    }
+}

@@ -1,0 +1,151 @@
+//! Which benchmarks a command line means.
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use rf_bench::{OperationKind, Workload, workloads};
+
+use super::{
+    inference::Figure,
+    options::Options,
+    results::{Arithmetic, Work},
+    suite::Suite,
+};
+
+/// Something that gets a line in reports.
+#[derive(Clone, Debug)]
+pub(super) struct Benchmark {
+    pub(super) name: String,
+    pub(super) suite: Suite,
+    pub(super) task: Task,
+}
+
+/// What is done for it.
+#[derive(Clone, Debug)]
+pub(super) enum Task {
+    /// One op, or a call that is not of a model.
+    Op(Workload),
+    /// A figure of the model.
+    Model(Figure),
+}
+
+/// The benchmarks of a command line, in the order of reports.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) benchmarks: Vec<Benchmark>,
+    /// Whether these are all that there are.
+    pub(super) is_whole: bool,
+}
+
+/// What targets are checked on where no suite is named.
+const TARGET_SUITES: [Suite; 2] = [Suite::Matmul, Suite::Inference];
+
+impl Plan {
+    /// # Errors
+    ///
+    /// If nothing is left to measure.
+    pub(super) fn of(options: &Options) -> Result<Self> {
+        let suites: &[Suite] = match &options.suites[..] {
+            [] if options.targets => &TARGET_SUITES,
+            [] => Suite::value_variants(),
+            given => given,
+        };
+        // The targets of a product are met, or not, by few of them.
+        let is_quick = options.quick || (options.targets && options.suites.is_empty());
+        let all = all();
+        let count = all.len();
+        let chosen = all.into_iter().filter(|benchmark| {
+            let is_quick_one = match &benchmark.task {
+                Task::Op(workload) => workload.quick,
+                Task::Model(_) => true,
+            };
+            suites.contains(&benchmark.suite) && (!is_quick || is_quick_one)
+        });
+        let mut benchmarks: Vec<Benchmark> = chosen.collect();
+        if let Some(filter) = &options.filter {
+            let filter = filter.to_lowercase();
+            benchmarks.retain(|benchmark| benchmark.name.to_lowercase().contains(&filter));
+            if benchmarks.is_empty() {
+                bail!(
+                    "no benchmark of {} contains '{filter}': `cargo xtask bench --list` prints their names",
+                    suites.iter().map(|suite| suite.as_str()).collect::<Vec<_>>().join(", ")
+                );
+            }
+        }
+        Ok(Self { is_whole: benchmarks.len() == count, benchmarks })
+    }
+
+    /// Whether a benchmark is part of it.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.benchmarks.iter().any(|benchmark| benchmark.name == name)
+    }
+
+    /// A line for each: its name, and a mark for those of --quick.
+    pub(super) fn list(&self) -> String {
+        let width = self.benchmarks.iter().map(|one| one.name.len()).max().unwrap_or(0);
+        let lines = self.benchmarks.iter().map(|benchmark| {
+            let quick = match &benchmark.task {
+                Task::Op(workload) if !workload.quick => "",
+                _ => "quick",
+            };
+            let line = format!("{:<width$}  {quick}", benchmark.name);
+            line.trim_end().to_owned() + "\n"
+        });
+        lines.collect()
+    }
+}
+
+/// What a run of an op moves and computes; `None` where neither is what it is about.
+pub(super) fn work(workload: &Workload) -> Option<Work> {
+    let arithmetic = match workload.operations.kind {
+        OperationKind::I8 => Arithmetic::I8,
+        _ => Arithmetic::F32,
+    };
+    let (bytes, operations) = (workload.bytes as f64, workload.operations.count as f64);
+    (bytes > 0.0 || operations > 0.0).then_some(Work { bytes, operations, arithmetic })
+}
+
+fn all() -> Vec<Benchmark> {
+    let of_suite = |suite: &Suite| -> Vec<Benchmark> {
+        let suite = *suite;
+        let op = |workload: Workload| Benchmark {
+            name: workload.name.clone(),
+            suite,
+            task: Task::Op(workload),
+        };
+        let of = |ops| workloads(ops).into_iter().map(op).collect();
+        match suite {
+            Suite::Matmul => of(rf_bench::Suite::Matmul),
+            Suite::Attention => of(rf_bench::Suite::Attention),
+            Suite::Dequant => of(rf_bench::Suite::Dequant),
+            Suite::Memory => of(rf_bench::Suite::Memory),
+            Suite::Launch => of(rf_bench::Suite::Launch),
+            Suite::Inference => {
+                let figure = |figure: Figure| Benchmark {
+                    name: figure.name(),
+                    suite,
+                    task: Task::Model(figure),
+                };
+                Figure::all().into_iter().map(figure).collect()
+            }
+        }
+    };
+    Suite::value_variants().iter().flat_map(of_suite).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_begin_with_their_suite() {
+        let all = all();
+        let mut names: Vec<&str> = all.iter().map(|benchmark| &*benchmark.name).collect();
+        for benchmark in &all {
+            let suite = format!("{}/", benchmark.suite.as_str());
+            assert!(benchmark.name.starts_with(&suite), "{}", benchmark.name);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all.len());
+    }
+}

@@ -1,0 +1,263 @@
+//! From a command line to results: measures, compares, writes.
+
+use std::{path::Path, process::ExitCode};
+
+use anyhow::{Error, Result, bail};
+use rf_bench::Target;
+use rf_profile::{
+    baseline::{Comparison, Hardware, ModelId, Timestamp},
+    monitor::Monitor,
+};
+use serde_json::json;
+
+use super::{
+    baselines::{self, Destination, Stored},
+    html,
+    interrupt::Interrupt,
+    limits, machine,
+    model::{self, ModelFile},
+    options::{Format, Options},
+    output,
+    plan::{Plan, Task},
+    results::{FORMAT, Report, Run, TargetCheck, TargetOutcome, VERSION},
+    rounds::{self, Setting},
+    sampling::Sampling,
+    table, targets,
+};
+
+/// Exit code where figures got worse, or a target was missed.
+const WORSE: u8 = 1;
+
+/// Exit code where something could not be done.
+const FAILED: u8 = 2;
+
+/// What a command line asks for beyond measuring, looked at before anything is measured: an hour's figures are not to
+/// be lost to a mistyped name.
+struct Wishes {
+    plan: Plan,
+    stored: Option<Stored>,
+    destination: Option<Destination>,
+    model: Option<MeasuredModel>,
+}
+
+/// The model of the suite `inference`.
+struct MeasuredModel {
+    file: ModelFile,
+    id: ModelId,
+    /// `7B Q4_K_M`.
+    kind: String,
+}
+
+/// Measures what `options` ask for.
+pub(super) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
+    let plan = Plan::of(options)?;
+    if options.list {
+        output::write(options.output.as_deref(), &plan.list())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let target = machine::open(options)?;
+    let hardware = machine::hardware(options, &target)?;
+    let wishes = Wishes::of(root, options, plan, &hardware)?;
+    if let Some(stored) = &wishes.stored
+        && let Some(comparison) = stored.of_other_hardware(&hardware, options.threshold)
+    {
+        return say_what_would_run(options, stored, &comparison);
+    }
+    if cfg!(debug_assertions) {
+        output::note("warning: this build is not optimised, its figures say nothing of a release");
+    }
+    let interrupt = Interrupt::new();
+    let (run, failure) = measure(root, options, &target, hardware, &wishes, &interrupt)?;
+    finish(root, options, &wishes, &run, failure)
+}
+
+impl Wishes {
+    fn of(root: &Path, options: &Options, plan: Plan, hardware: &Hardware) -> Result<Self> {
+        if options.record
+            && !(plan.is_whole
+                || (options.quick && options.suites.is_empty() && options.filter.is_none()))
+        {
+            bail!("--record keeps runs of all suites: leave out their names and --filter");
+        }
+        let has_model = |task: &Task| matches!(task, Task::Model(_));
+        let model = match &options.model[..] {
+            [_, _, ..] => bail!("the suite inference measures one model: give one --model"),
+            _ if !plan.benchmarks.iter().any(|benchmark| has_model(&benchmark.task)) => None,
+            given => {
+                Some(MeasuredModel::open(root, given.first().map(std::path::PathBuf::as_path))?)
+            }
+        };
+        let stored = options.compare.as_deref().map(|path| Stored::load(root, path)).transpose()?;
+        let slug = machine::slug(hardware, machine::device(options));
+        let destination = Destination::new(root, options, &slug, &plan)?;
+        Ok(Self { plan, stored, destination, model })
+    }
+}
+
+impl MeasuredModel {
+    fn open(root: &Path, given: Option<&Path>) -> Result<Self> {
+        let file = ModelFile::new(root, given);
+        if file.is_demo {
+            output::note(
+                "the suite inference measures the demo model: --model FILE measures another one",
+            );
+        }
+        let model = file.open()?;
+        Ok(Self { id: file.id(&model)?, kind: model::kind(&model), file })
+    }
+}
+
+/// Takes all samples. The error is why not all of them.
+fn measure(
+    root: &Path,
+    options: &Options,
+    target: &Target,
+    hardware: Hardware,
+    wishes: &Wishes,
+    interrupt: &Interrupt,
+) -> Result<(Run, Option<Error>)> {
+    let timestamp = Timestamp::now();
+    let limits = limits::measure(root, options, target, &hardware)?;
+    let monitor = if target.is_gpu() {
+        Monitor::detect().inspect_err(|error| output::note(format_args!("{error}"))).ok()
+    } else {
+        None
+    };
+    let outcomes = rounds::run(
+        &wishes.plan,
+        &Setting {
+            target,
+            model: wishes.model.as_ref().map(|model| &model.file),
+            limits: &limits,
+            sampling: Sampling::of(options),
+            interrupt,
+            monitor,
+        },
+    );
+    let run = Run {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        timestamp,
+        build: machine::build(root, target),
+        device: machine::device(options),
+        backend: target.backend().description(),
+        model: wishes.model.as_ref().map(|model| model.id.clone()),
+        quick: options.quick,
+        hardware,
+        limits,
+        results: outcomes.measured,
+        skipped: outcomes.skipped,
+        missing: outcomes.missing,
+        monitor: outcomes.monitor,
+    };
+    Ok((run, outcomes.failure))
+}
+
+/// Prints and writes. What cannot be written does not keep the rest from being.
+fn finish(
+    root: &Path,
+    options: &Options,
+    wishes: &Wishes,
+    run: &Run,
+    failure: Option<Error>,
+) -> Result<ExitCode> {
+    let kind = wishes.model.as_ref().map_or("", |model| &model.kind);
+    let comparison = wishes
+        .stored
+        .as_ref()
+        .map(|stored| stored.compare(run, kind, &wishes.plan, options.threshold));
+    let checks = if options.targets { targets::check(run) } else { Vec::new() };
+    let history = match options.format {
+        Format::Html => baselines::history(root, run),
+        _ => Vec::new(),
+    };
+    let report =
+        Report { run, comparison: comparison.as_ref(), targets: &checks, history: &history };
+
+    let was_interrupted = !run.missing.is_empty() && failure.is_none();
+    let mut errors: Vec<Error> = failure.into_iter().collect();
+    if let Err(error) =
+        output::write(options.output.as_deref(), &formatted(options.format, &report)?)
+    {
+        errors.push(error);
+        if options.output.is_some() {
+            errors.extend(output::write(None, &table::report(&report)).err());
+        }
+    } else if let Some(path) = &options.output {
+        let summary = comparison.as_ref().map(|comparison| format!(": {}", comparison.summary()));
+        output::note(format_args!(
+            "written to '{}'{}",
+            path.display(),
+            summary.unwrap_or_default()
+        ));
+    }
+    errors.extend(wishes.destination.as_ref().and_then(|destination| destination.save(run).err()));
+    if options.record {
+        errors.extend(baselines::record(root, run).err());
+    }
+    for error in &errors {
+        output::note(format_args!("error: {error:#}"));
+    }
+    if was_interrupted {
+        let (missing, all) = (run.missing.len(), wishes.plan.benchmarks.len());
+        output::note(format_args!("ended by Ctrl-C: {missing} of {all} benchmarks are missing"));
+    }
+    Ok(ExitCode::from(exit_code(options, comparison.as_ref(), &checks, was_interrupted, &errors)))
+}
+
+fn exit_code(
+    options: &Options,
+    comparison: Option<&Comparison>,
+    checks: &[TargetCheck],
+    was_interrupted: bool,
+    errors: &[Error],
+) -> u8 {
+    if was_interrupted {
+        return output::INTERRUPTED;
+    }
+    if !errors.is_empty() {
+        return FAILED;
+    }
+    match comparison.map_or(0, |comparison| comparison.exit_code(options.require_hardware)) {
+        0 if checks.iter().any(|check| matches!(check.outcome, TargetOutcome::Fail(_))) => WORSE,
+        code => code,
+    }
+}
+
+fn formatted(format: Format, report: &Report<'_>) -> Result<String> {
+    Ok(match format {
+        Format::Table => table::report(report),
+        Format::Csv => table::csv(report.run),
+        Format::Html => html::render(report),
+        Format::Json => {
+            let comparison = report.comparison.map(Comparison::to_json);
+            let all =
+                json!({"run": report.run, "comparison": comparison, "targets": report.targets});
+            serde_json::to_string_pretty(&all)? + "\n"
+        }
+    })
+}
+
+/// Every figure of the baseline is of other hardware: nothing is measured.
+fn say_what_would_run(
+    options: &Options,
+    stored: &Stored,
+    comparison: &Comparison,
+) -> Result<ExitCode> {
+    let text = match options.format {
+        Format::Json => {
+            let all = json!({"run": null, "comparison": comparison.to_json(), "targets": [],
+                "would_run": stored.commands()});
+            serde_json::to_string_pretty(&all)? + "\n"
+        }
+        _ => {
+            let commands = stored.commands().join("\n  ");
+            format!(
+                "{}\nNothing was measured: every figure is of other hardware. There, this would run:\n  {commands}\n",
+                comparison.table()
+            )
+        }
+    };
+    output::write(options.output.as_deref(), &text)?;
+    Ok(ExitCode::from(comparison.exit_code(options.require_hardware)))
+}
