@@ -1,0 +1,210 @@
+//! Tables: each suite, the comparison, targets, what was not measured.
+
+use std::fmt::Write;
+
+use rf_profile::baseline::{Comparison, Verdict};
+
+use super::distribution::Strips;
+use super::figures::{change, figure, in_words, percent, rate};
+use super::{phases, put, suite_name, text};
+use crate::bench::results::{Limit, Measured, Run, TargetCheck, TargetOutcome};
+use crate::bench::suite::Suite;
+
+/// One suite's benchmarks.
+pub(super) fn suite(out: &mut String, run: &Run, suite: Suite) {
+    let name = suite_name(suite);
+    let of_suite = || run.results.iter().filter(|measured| measured.suite == suite);
+    let strips = Strips::of(of_suite());
+    // Columns that no benchmark of the suite fills are left out.
+    let has_limit = of_suite().any(|measured| measured.reached.is_some());
+    let has_speed = of_suite().any(|measured| measured.work.is_some());
+    put!(
+        out,
+        "<section id=\"{name}\"><h2>{name}</h2>\n<div class=\"scroll\"><table data-filter>\n<thead><tr>"
+    );
+    put!(out, "<th>benchmark</th><th class=\"num\" colspan=\"2\">median</th>");
+    put!(out, "<th class=\"num wide\" colspan=\"2\">p95</th><th class=\"num\">spread</th>");
+    put!(out, "<th class=\"num wide\">runs</th>");
+    if has_speed {
+        put!(out, "<th class=\"num wide\">speed</th>");
+    }
+    if has_limit {
+        put!(out, "<th>of limit</th>");
+    }
+    put!(
+        out,
+        "<th class=\"wide\">samples <span class=\"muted\">{}</span></th></tr></thead>\n<tbody>\n",
+        strips.span()
+    );
+    for measured in of_suite() {
+        row(out, measured, &strips, has_speed, has_limit);
+    }
+    put!(out, "</tbody></table></div></section>\n");
+}
+
+fn row(out: &mut String, measured: &Measured, strips: &Strips, has_speed: bool, has_limit: bool) {
+    let metrics = &measured.metrics;
+    put!(out, "<tr><td class=\"name\">{}", text(&measured.name));
+    if !measured.metadata.is_empty() {
+        let notes: Vec<String> =
+            measured.metadata.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        put!(out, "<div class=\"sub\">{}</div>", text(&notes.join(" · ")));
+    }
+    phases::bar(out, &measured.phases);
+    put!(out, "</td>");
+    two_cells(out, metrics.value(), &metrics.unit, "");
+    two_cells(out, metrics.p95, &metrics.unit, "wide");
+    let spread = metrics.noise.map_or("–".to_owned(), |noise| format!("± {}", percent(noise)));
+    let runs = metrics.iterations.map_or("–".to_owned(), |count| count.to_string());
+    put!(out, "<td class=\"num\">{spread}</td><td class=\"num wide\">{runs}</td>");
+    let reached = measured.reached.as_ref();
+    if has_speed {
+        let speed = reached.map_or(String::new(), |reached| match reached.limit {
+            Limit::Bandwidth => rate(reached.bytes_per_s, "B"),
+            Limit::Compute => rate(reached.operations_per_s, "ops"),
+        });
+        put!(out, "<td class=\"num wide\">{speed}</td>");
+    }
+    if has_limit {
+        put!(out, "<td>");
+        if let Some(reached) = reached {
+            let of = match reached.limit {
+                Limit::Bandwidth => "memory",
+                Limit::Compute => "arithmetic",
+            };
+            let width = 100.0 * reached.share.clamp(0.0, 1.0);
+            put!(
+                out,
+                "<div class=\"share\"><div class=\"bar {of}\"><i style=\"width:{width:.1}%\"></i></div><span>{} <span \
+                 class=\"muted\">{of}</span></span></div>",
+                percent(reached.share)
+            );
+        }
+        put!(out, "</td>");
+    }
+    put!(out, "<td class=\"wide\">");
+    strips.draw(out, measured);
+    put!(out, "</td></tr>\n");
+}
+
+/// A figure, and its unit in a cell of its own so that figures stand below each other.
+fn two_cells(out: &mut String, value: Option<f64>, unit: &str, class: &str) {
+    let (value, unit) =
+        value.map_or(("–".to_owned(), String::new()), |value| figure(value, unit));
+    put!(
+        out,
+        "<td class=\"num figure {class}\">{value}</td><td class=\"unit {class}\">{}</td>",
+        text(&unit)
+    );
+}
+
+/// Against a baseline: what changed first.
+pub(super) fn comparison(out: &mut String, comparison: &Comparison) {
+    put!(out, "<section id=\"comparison\"><h2>Comparison with the baseline</h2>\n");
+    let verdicts = [
+        Verdict::Regression,
+        Verdict::Improved,
+        Verdict::Ok,
+        Verdict::New,
+        Verdict::Missing,
+        Verdict::HardwareMismatch,
+    ];
+    put!(out, "<p>A change counts beyond {} and beyond the noise. ", percent(comparison.threshold));
+    for verdict in verdicts {
+        let count = comparison.count(verdict);
+        if count > 0 {
+            put!(out, "<span class=\"count\">{count} {}</span> ", badge(verdict));
+        }
+    }
+    put!(
+        out,
+        "</p>\n<div class=\"scroll\"><table data-filter>\n<thead><tr><th>benchmark</th><th>verdict</th><th class=\"num\" \
+         colspan=\"2\">baseline</th><th class=\"num\" colspan=\"2\">now</th><th class=\"num\">change</th><th class=\"num wide\">counts \
+         beyond</th><th class=\"wide\">note</th></tr></thead>\n<tbody>\n"
+    );
+    for verdict in verdicts {
+        for row in comparison.rows.iter().filter(|row| row.verdict == verdict) {
+            put!(out, "<tr><td class=\"name\">{}</td><td>{}</td>", text(&row.name), badge(verdict));
+            two_cells(out, row.baseline, &row.unit, "");
+            two_cells(out, row.current, &row.unit, "");
+            let share = row.change.filter(|change| change.is_finite());
+            let share = share.map_or("–".to_owned(), change);
+            let allowed = row.allowed.map_or("–".to_owned(), percent);
+            put!(
+                out,
+                "<td class=\"num v-{}\">{share}</td><td class=\"num wide\">{allowed}</td><td class=\"wide note\">{}</td></tr>\n",
+                verdict.as_str(),
+                text(&row.note)
+            );
+        }
+    }
+    put!(out, "</tbody></table></div></section>\n");
+}
+
+fn badge(verdict: Verdict) -> String {
+    let word = match verdict {
+        Verdict::HardwareMismatch => "other hardware",
+        verdict => verdict.as_str(),
+    };
+    format!("<span class=\"badge v-{}\">{word}</span>", verdict.as_str())
+}
+
+/// Targets, met or not.
+pub(super) fn targets(out: &mut String, targets: &[TargetCheck]) {
+    if targets.is_empty() {
+        return;
+    }
+    put!(
+        out,
+        "<section id=\"targets\"><h2>Targets</h2>\n<div class=\"scroll\"><table>\n<thead><tr><th>target</th><th>outcome</th>\
+         <th>wanted</th><th>measured</th><th class=\"wide\">needs</th></tr></thead>\n<tbody>\n"
+    );
+    for target in targets {
+        let (class, word, figure) = match &target.outcome {
+            TargetOutcome::Pass(figure) => ("Improved", "PASS", figure),
+            TargetOutcome::Fail(figure) => ("Regression", "FAIL", figure),
+            TargetOutcome::NotMeasured(why) => ("Missing", "NOT MEASURED", why),
+        };
+        put!(
+            out,
+            "<tr><td class=\"name\">{}</td><td><span class=\"badge v-{class}\">{word}</span></td><td>{}</td><td>{}</td><td \
+             class=\"wide note\">{}</td></tr>\n",
+            text(&target.name),
+            text(&target.wanted),
+            text(figure),
+            text(&target.needs)
+        );
+    }
+    put!(out, "</tbody></table></div></section>\n");
+}
+
+/// What could not run, and what Ctrl-C left.
+pub(super) fn unmeasured(out: &mut String, run: &Run) {
+    let (skipped, missing) = (&run.skipped, &run.missing);
+    if skipped.is_empty() && missing.is_empty() {
+        return;
+    }
+    put!(out, "<section id=\"unmeasured\"><h2>Not measured</h2>\n<div class=\"scroll\"><table>\n");
+    put!(out, "<thead><tr><th>benchmark</th><th>why</th></tr></thead>\n<tbody>\n");
+    for skipped in skipped {
+        put!(
+            out,
+            "<tr><td class=\"name\">{}</td><td class=\"note\">{}</td></tr>\n",
+            text(&skipped.name),
+            text(&skipped.why)
+        );
+    }
+    for name in missing {
+        put!(
+            out,
+            "<tr><td class=\"name\">{}</td><td class=\"note\">the run ended early</td></tr>\n",
+            text(name)
+        );
+    }
+    put!(out, "</tbody></table></div></section>\n");
+}
+
+/// A figure of a record, for titles.
+pub(super) fn headline(measured: &Measured) -> Option<String> {
+    Some(in_words(measured.metrics.value()?, &measured.metrics.unit))
+}
