@@ -20,6 +20,7 @@ mod exec;
 mod kv;
 mod machine;
 mod panel;
+mod peak;
 mod simd;
 mod team;
 
@@ -27,6 +28,7 @@ use std::sync::{Arc, Mutex};
 
 use rf_graph::{Backend, BackendError, Executor, Fusions, Program, Progress};
 
+pub use peak::Peak;
 pub use simd::{Tier, UnknownTier};
 use team::Team;
 

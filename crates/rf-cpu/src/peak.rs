@@ -1,0 +1,124 @@
+//! How much arithmetic this CPU does at most: what shares of the limit are shares of.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Tier;
+use crate::simd::{Kernel, LANES, Simd};
+
+/// The most arithmetic that a tier was seen to do, all threads together; a multiply-add is two operations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Peak {
+    /// Fused multiply-adds of f32, in operations per second.
+    pub f32_operations_per_s: f64,
+    /// Dot products of bytes, in operations per second.
+    pub int8_operations_per_s: f64,
+}
+
+/// What each of the two needs per vector: operations of a multiply-add in every lane, of four bytes in every lane.
+const F32_OPERATIONS: usize = 2 * LANES;
+const INT8_OPERATIONS: usize = 4 * F32_OPERATIONS;
+
+impl Tier {
+    /// Measures multiply-adds that stay in registers, on `threads` threads at the same time. Takes a tenth of a second.
+    ///
+    /// ```
+    /// use rf_cpu::Tier;
+    ///
+    /// let peak = Tier::best().measure_peak(1);
+    /// assert!(peak.f32_operations_per_s > 1e6);
+    /// ```
+    pub fn measure_peak(self, threads: usize) -> Peak {
+        // Chains enough to hide the latency of two units, or few enough for 16 registers of half a vector: the better.
+        let f32 = |rounds| (self.run(Fma::<6> { rounds }), self.run(Fma::<12> { rounds }));
+        let int8 = |rounds| (self.run(Dot::<6> { rounds }), self.run(Dot::<12> { rounds }));
+        Peak {
+            f32_operations_per_s: best(threads, F32_OPERATIONS, &f32),
+            int8_operations_per_s: best(threads, INT8_OPERATIONS, &int8),
+        }
+    }
+}
+
+/// Time of 6 and of 12 chains, each of so many rounds.
+type Pass<'a> = dyn Fn(usize) -> (Duration, Duration) + Sync + 'a;
+
+/// The best of some passes of all threads together: a pass takes as long as its slowest thread.
+fn best(threads: usize, operations: usize, pass: &Pass<'_>) -> f64 {
+    const PASSES: usize = 8;
+    const ROUNDS: usize = 1 << 18;
+    let threads = threads.max(1);
+    let together = Barrier::new(threads);
+    let work = || {
+        let passes = (0..PASSES).map(|_| {
+            together.wait();
+            pass(ROUNDS)
+        });
+        passes.collect::<Vec<_>>()
+    };
+    let times: Vec<Vec<(Duration, Duration)>> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
+    });
+    let speed = |chains: usize, time: Option<Duration>| {
+        let done = (chains * ROUNDS * operations * threads) as f64;
+        time.filter(|time| !time.is_zero()).map_or(0.0, |time| done / time.as_secs_f64())
+    };
+    let of_pass = |number: usize| {
+        let few = times.iter().map(|thread| thread[number].0).max();
+        let many = times.iter().map(|thread| thread[number].1).max();
+        speed(6, few).max(speed(12, many))
+    };
+    (0..PASSES).map(of_pass).fold(0.0, f64::max)
+}
+
+/// So many chains of `x · a + b`.
+struct Fma<const CHAINS: usize> {
+    rounds: usize,
+}
+
+/// So many chains of dot products of bytes.
+struct Dot<const CHAINS: usize> {
+    rounds: usize,
+}
+
+impl<const CHAINS: usize> Kernel for Fma<CHAINS> {
+    type Output = Duration;
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as all kernels")]
+    fn run<S: Simd>(self, s: S) -> Duration {
+        let start = Instant::now();
+        let (a, b) = (s.splat(black_box(0.5)), s.splat(black_box(0.25)));
+        let mut chains = [b; CHAINS];
+        for _ in 0..self.rounds {
+            for x in &mut chains {
+                *x = s.fma(*x, a, b);
+            }
+        }
+        black_box(chains.map(|x| s.max_lane(x)));
+        start.elapsed()
+    }
+}
+
+impl<const CHAINS: usize> Kernel for Dot<CHAINS> {
+    type Output = Duration;
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as all kernels")]
+    fn run<S: Simd>(self, s: S) -> Duration {
+        let start = Instant::now();
+        // Bytes of 0, so that sums stay what they are, as the compiler cannot know.
+        let (w, x) = (s.splat_i(black_box(0)), s.splat_i(black_box(0)));
+        let mut chains = [w; CHAINS];
+        for _ in 0..self.rounds {
+            for sum in &mut chains {
+                *sum = s.dot_u7(*sum, w, x);
+            }
+        }
+        black_box(chains.map(|sum| s.max_lane(s.to_f(sum))));
+        start.elapsed()
+    }
+}
