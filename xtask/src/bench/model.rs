@@ -66,14 +66,24 @@ impl ModelFile {
 
 /// Size and quantisation, by which published figures name models: `7B Q4_0`.
 pub(super) fn kind(model: &Model) -> String {
-    let gguf = model.gguf();
-    let parameters: u64 = gguf.tensors().iter().map(rf_gguf::TensorInfo::elements).sum();
-    let number = gguf.metadata().get("general.file_type").and_then(Value::as_integer);
-    let quantisation = number
-        .and_then(|number| u32::try_from(number).ok())
-        .and_then(file_type_name)
-        .unwrap_or("of unknown quantisation");
-    format!("{} {quantisation}", size(parameters))
+    let metadata = model.gguf().metadata();
+    let parameters: u64 = model.gguf().tensors().iter().map(rf_gguf::TensorInfo::elements).sum();
+    let label = metadata.str("general.size_label").ok().flatten().map(str::to_owned);
+    let number = metadata.get("general.file_type").and_then(Value::as_integer);
+    let mix = number.and_then(|number| u32::try_from(number).ok()).and_then(file_type_name);
+    let quantisation = mix.map_or_else(|| "of unknown quantisation".to_owned(), short);
+    format!("{} {quantisation}", label.unwrap_or_else(|| size(parameters)))
+}
+
+/// `Q4_K_M` of `Q4_K - Medium`.
+fn short(mix: &str) -> String {
+    let words = mix.split(" - ").map(|word| match word {
+        "Small" => "S",
+        "Medium" => "M",
+        "Large" => "L",
+        other => other,
+    });
+    words.collect::<Vec<_>>().join("_")
 }
 
 /// `7B`, `1.2B`, `7M`.
@@ -98,5 +108,7 @@ mod tests {
         assert_eq!(size(8_030_261_312), "8B");
         assert_eq!(size(1_235_814_432), "1.2B");
         assert_eq!(size(7_340_032), "7M");
+        assert_eq!(short("Q4_K - Medium"), "Q4_K_M");
+        assert_eq!(short("Q8_0"), "Q8_0");
     }
 }
