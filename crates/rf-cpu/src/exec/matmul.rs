@@ -7,7 +7,7 @@ use super::{Loaded, Region, StepIndex, rows};
 use crate::simd::activations::{ACT_BLOCK, ActBlock, Quantize, RowSource};
 use crate::simd::attention::AttentionScratch;
 use crate::simd::kernels::{
-    FloatMatMul, GEMM_PANELS, GEMM_TOKENS, Gemm, GemmScratch, MatVec, Operand, Target, has_gemm,
+    FloatMatMul, GEMM_GROUP, GEMM_TOKENS, Gemm, GemmScratch, MatVec, Operand, Target, has_gemm,
 };
 use crate::simd::{LANES, Tier};
 use crate::team::{Member, Rows, Shared};
@@ -218,7 +218,8 @@ impl Region<'_> {
         let panels: usize =
             step.op.projections.iter().map(|p| self.matrix(p.weight).num_panels()).sum();
         // Small chunks end together; a multiple of 4 panels suits the float kernels.
-        let chunk = (panels / (member.threads * 8)).next_multiple_of(4).clamp(4, 64);
+        let largest = if step.stride(tokens).1 { GEMM_GROUP } else { 64 };
+        let chunk = (panels / (member.threads * 8)).next_multiple_of(4).clamp(4, largest);
         for range in member.steal(index.first_loop(), panels, chunk) {
             let mut first = 0;
             for p in &step.op.projections {
@@ -252,7 +253,13 @@ impl Region<'_> {
                 let blocks = unsafe { int8.get_mut(row..last) };
                 // SAFETY: written before the last barrier.
                 let source = RowSource::Plain(unsafe { x.row(row) });
-                self.tier.run(Quantize { source, group, bias: 0, blocks, stride: operand_rows });
+                self.tier.run(Quantize {
+                    source,
+                    group,
+                    biased: false,
+                    blocks,
+                    stride: operand_rows,
+                });
             }
         }
         member.barrier();
@@ -328,8 +335,7 @@ impl Region<'_> {
                 let last = (columns.div_ceil(ACT_BLOCK) - 1) * stride + token + 1;
                 // SAFETY: of this range the kernel writes every `stride`-th block, this token's.
                 let blocks = unsafe { int8.get_mut(token..last) };
-                let bias = if blocked { self.tier.bias() } else { 0 };
-                self.tier.run(Quantize { source, group, bias, blocks, stride });
+                self.tier.run(Quantize { source, group, biased: blocked, blocks, stride });
             }
         }
     }
@@ -390,9 +396,6 @@ impl Region<'_> {
             MatVec { weight, panels, activations, stride, tokens, target }.run(self.tier);
             return;
         }
-        for first in panels.clone().step_by(GEMM_PANELS) {
-            let panels = first..panels.end.min(first + GEMM_PANELS);
-            Gemm { weight, panels, activations, stride, tokens, target, scratch }.run(self.tier);
-        }
+        Gemm { weight, panels, activations, stride, tokens, target, scratch }.run(self.tier);
     }
 }

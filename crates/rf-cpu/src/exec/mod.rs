@@ -94,6 +94,10 @@ impl CpuExecutor {
         let bytes = plan.floats_per_row() * max_batch_tokens * size_of::<f32>();
         let arena = MmapMut::map_anon(bytes.max(1))
             .map_err(|_| BackendError::OutOfMemory { what: "activations", bytes: bytes as u64 })?;
+        #[cfg(target_os = "linux")]
+        if let Err(e) = arena.advise(memmap2::Advice::HugePage) {
+            tracing::debug!("no huge pages for activations: {e}");
+        }
         let mut ropes = Vec::new();
         let steps = graph.ops().iter().map(|op| Step::new(op, &weights, tier, &mut ropes));
         let steps = steps.collect::<Result<Vec<_>, _>>()?;

@@ -142,8 +142,8 @@ pub(crate) struct Quantize<'a> {
     pub(crate) source: RowSource<'a>,
     /// Elements per scale: 32 or 256.
     pub(crate) group: usize,
-    /// Added to the stored bytes; see [`Simd::BIAS`].
-    pub(crate) bias: u8,
+    /// Whether [`Simd::BIAS`] is added to the stored bytes.
+    pub(crate) biased: bool,
     pub(crate) blocks: &'a mut [ActBlock],
     pub(crate) stride: usize,
 }
@@ -171,9 +171,26 @@ impl Kernel for Quantize<'_> {
                 let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
                 let inverse = s.splat(inverse);
                 for (i, x) in x[first..first + per_group].iter().enumerate() {
+                    // At most 127: the factor can round a hair above, never to 128.
                     let q = s.to_i(s.mul(*x, inverse));
-                    let at = (first + i) * LANES;
-                    store_bytes(s, q, &mut block.q[at..at + LANES], &mut block.sum_16[first + i]);
+                    // SAFETY: 16 of the block's 256 bytes.
+                    unsafe { s.store_i8(block.q[(first + i) * LANES..].as_mut_ptr(), q) };
+                }
+            }
+            for (q, sums) in block.q.chunks_exact_mut(64).zip(block.sum_16.chunks_exact_mut(4)) {
+                let q: *mut u8 = q.as_mut_ptr().cast();
+                // SAFETY: 64 bytes.
+                let bytes = unsafe { s.load_i(q) };
+                let mut fours = [0_i32; LANES];
+                let dot = s.dot_u7(s.splat_i(0), s.splat_i(0x0101_0101), bytes);
+                // SAFETY: 64 bytes.
+                unsafe { s.store_i(fours.as_mut_ptr().cast(), dot) };
+                for (sum, fours) in sums.iter_mut().zip(fours.as_chunks::<4>().0) {
+                    *sum = fours.iter().sum::<i32>() as i16;
+                }
+                if self.biased {
+                    // SAFETY: 64 bytes.
+                    unsafe { s.store_i(q, s.bias_bytes(bytes)) };
                 }
             }
             for j in 0..8 {
@@ -181,27 +198,6 @@ impl Kernel for Quantize<'_> {
                 let scale = block.scale[if self.group == 32 { j } else { 0 }];
                 block.sum[j] = scale * f32::from(block.sum_32[j]);
             }
-            if self.bias != 0 {
-                for q in &mut block.q {
-                    *q = q.wrapping_add_unsigned(self.bias);
-                }
-            }
         }
     }
-}
-
-/// Narrows 16 integers to bytes (−127..=127: the factor can round a hair above, never to 128; NaN
-/// saturates) and sums them.
-#[inline(always)]
-fn store_bytes<S: Simd>(s: S, q: S::I, out: &mut [i8], sum: &mut i16) {
-    let mut lanes = [0_i32; LANES];
-    // SAFETY: 64 bytes.
-    unsafe { s.store_i(lanes.as_mut_ptr().cast(), q) };
-    let mut total = 0;
-    for (out, q) in out.iter_mut().zip(lanes) {
-        let q = q.clamp(-127, 127);
-        *out = q as i8;
-        total += q;
-    }
-    *sum = total as i16;
 }

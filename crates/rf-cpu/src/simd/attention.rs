@@ -52,23 +52,38 @@ impl Kernel for Attend<'_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(mut self, s: S) {
-        let mut row = 0;
-        while row < self.rows.len() {
-            row += match self.rows.len() - row {
-                1 => self.group::<S, 1, 4>(s, row),
-                2 | 3 => self.group::<S, 2, 4>(s, row),
-                4..MAX_ROWS => self.group::<S, 4, 2>(s, row),
-                _ => self.group::<S, MAX_ROWS, 1>(s, row),
-            };
+    fn run<S: Simd>(self, s: S) {
+        match self.cache.shape.dtype {
+            KvType::F32 => self.all::<S, F32>(s),
+            KvType::F16 => self.all::<S, F16>(s),
+            KvType::Fp8 => self.all::<S, Fp8>(s),
+            _ => self.all::<S, Q8>(s),
         }
     }
 }
 
 impl Attend<'_, '_> {
-    /// `R` rows; scores of `V` vectors of positions at a time.
     #[inline(always)]
-    fn group<S: Simd, const R: usize, const V: usize>(&mut self, s: S, first_row: usize) -> usize {
+    fn all<S: Simd, E: Element>(mut self, s: S) {
+        let mut row = 0;
+        while row < self.rows.len() {
+            // Sums fill the registers: rows × vectors of positions, rows × vectors of dimensions.
+            row += match self.rows.len() - row {
+                1 => self.group::<S, E, 1, 4, 4>(s, row),
+                2 | 3 => self.group::<S, E, 2, 4, 4>(s, row),
+                4..MAX_ROWS => self.group::<S, E, 4, 2, 4>(s, row),
+                _ => self.group::<S, E, MAX_ROWS, 2, 2>(s, row),
+            };
+        }
+    }
+
+    /// `R` rows; scores of `V` vectors of positions, and sums of `D` vectors of dimensions at a time.
+    #[inline(always)]
+    fn group<S: Simd, E: Element, const R: usize, const V: usize, const D: usize>(
+        &mut self,
+        s: S,
+        first_row: usize,
+    ) -> usize {
         let rows: &[Row<'_>; R] = self.rows[first_row..].first_chunk().expect("R rows from here");
         let first = rows.iter().map(|r| r.first).min().unwrap_or(0) / LANES * LANES;
         let last = rows.iter().map(|r| r.last).max().unwrap_or(0);
@@ -84,10 +99,10 @@ impl Attend<'_, '_> {
         let mut at = 0;
         while at < span {
             if span - at >= V * LANES {
-                cache.scores::<S, R, V>(s, rows, first, at, &mut scores);
+                cache.scores::<S, E, R, V>(s, rows, first, at, &mut scores);
                 at += V * LANES;
             } else {
-                cache.scores::<S, R, 1>(s, rows, first, at, &mut scores);
+                cache.scores::<S, E, R, 1>(s, rows, first, at, &mut scores);
                 at += LANES;
             }
         }
@@ -99,12 +114,12 @@ impl Attend<'_, '_> {
         let out = &mut self.out[first_row..][..R];
         let mut d = 0;
         while d < cache.shape.head_dim {
-            if cache.shape.value_stride() - d >= 2 * LANES {
-                let sums = cache.values::<S, R, 2>(s, &scores, first..last, d);
+            if cache.shape.value_stride() - d >= D * LANES {
+                let sums = cache.values::<S, E, R, D>(s, &scores, first..last, d);
                 store(s, sums, inverse, d, out);
-                d += 2 * LANES;
+                d += D * LANES;
             } else {
-                let sums = cache.values::<S, R, 1>(s, &scores, first..last, d);
+                let sums = cache.values::<S, E, R, 1>(s, &scores, first..last, d);
                 store(s, sums, inverse, d, out);
                 d += LANES;
             }
@@ -112,6 +127,39 @@ impl Attend<'_, '_> {
         R
     }
 }
+
+/// How an element of the cache is stored.
+trait Element {
+    /// Bytes of one.
+    const BYTES: usize;
+    /// Whether 32 dimensions of a token share a scale.
+    const SCALED: bool = false;
+
+    /// 16 neighbours as f32, without their scale.
+    ///
+    /// # Safety
+    /// 16 elements at `p` are readable.
+    unsafe fn load<S: Simd>(s: S, p: *const u8) -> S::F;
+}
+
+macro_rules! element {
+    ($name:ident, $bytes:literal, $scaled:literal, |$s:ident, $p:ident| $load:expr) => {
+        struct $name;
+        impl Element for $name {
+            const BYTES: usize = $bytes;
+            const SCALED: bool = $scaled;
+            #[inline(always)]
+            unsafe fn load<S: Simd>($s: S, $p: *const u8) -> S::F {
+                // SAFETY: by contract.
+                unsafe { $load }
+            }
+        }
+    };
+}
+element!(F32, 4, false, |s, p| s.load_f(p.cast()));
+element!(F16, 2, false, |s, p| s.load_f16(p));
+element!(Fp8, 1, false, |s, p| s.load_fp8(p));
+element!(Q8, 1, true, |s, p| s.to_f(s.load_i8(p)));
 
 /// Writes dimensions `d..` of each row, `sums · inverse`, as far as the row goes.
 #[inline(always)]
@@ -166,7 +214,7 @@ fn softmax<S: Simd>(
     for (i, scores) in scores.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         // SAFETY: 16 values.
         let v = unsafe { s.load_f(scores.as_ptr()) };
-        let p = s.exp(s.sub(v, s.splat(max)));
+        let p = s.exp_or_zero(s.sub(v, s.splat(max)));
         // SAFETY: 16 values.
         unsafe { s.store_f(scores.as_mut_ptr(), p) };
         let lanes = i * LANES..(i + 1) * LANES;
@@ -198,7 +246,7 @@ pub(crate) struct CachedHead<'a> {
 impl CachedHead<'_> {
     /// Keys of the page that holds a position.
     #[inline(always)]
-    fn keys(&self, position: usize) -> *const u8 {
+    fn page_keys(&self, position: usize) -> *const u8 {
         let shape = self.shape;
         let page = self.pages[position / shape.page_tokens].index();
         let bytes = shape.key_head_bytes();
@@ -214,9 +262,16 @@ impl CachedHead<'_> {
         self.values[(page * shape.heads + self.head) * bytes..][..bytes].as_ptr()
     }
 
+    /// The position a page on, or the same where that is the last.
+    #[inline(always)]
+    fn next_page(&self, position: usize) -> usize {
+        let next = position + self.shape.page_tokens;
+        if next / self.shape.page_tokens < self.pages.len() { next } else { position }
+    }
+
     /// `q·k` of `R` rows and `V` vectors of positions from `first + at` on, unscaled.
     #[inline(always)]
-    fn scores<S: Simd, const R: usize, const V: usize>(
+    fn scores<S: Simd, E: Element, const R: usize, const V: usize>(
         &self,
         s: S,
         rows: &[Row<'_>; R],
@@ -225,52 +280,44 @@ impl CachedHead<'_> {
         scores: &mut [&mut [f32]; R],
     ) {
         let shape = self.shape;
-        let (step, bytes) = (shape.page_tokens, shape.element_bytes());
-        let q: [&[f32]; R] = std::array::from_fn(|r| &rows[r].q[..shape.head_dim]);
-        // Vectors of positions: the page's keys, and the position within the page.
-        let vectors: [(*const u8, usize); V] = std::array::from_fn(|v| {
+        let step = shape.page_tokens * E::BYTES;
+        let q: [*const f32; R] = std::array::from_fn(|r| rows[r].q[..shape.head_dim].as_ptr());
+        // Vectors of positions: 16 of a page, from a multiple of 16.
+        let keys: [*const u8; V] = std::array::from_fn(|v| {
             let position = first + at + v * LANES;
-            (self.keys(position), position % step)
+            let slot = position % shape.page_tokens;
+            self.page_keys(position).wrapping_add(slot * E::BYTES)
         });
+        // Pages lie apart: no stream that hardware foresees.
+        let ahead = self.page_keys(self.next_page(first + at));
         let mut acc = [[s.splat(0.0); V]; R];
-        if shape.dtype == KvType::Q8_0 {
-            for group in 0..shape.scales() {
-                let dims = group * SCALE_GROUP..shape.head_dim.min((group + 1) * SCALE_GROUP);
-                let mut partial = [[s.splat(0.0); V]; R];
-                for d in dims {
+        let group = if E::SCALED { SCALE_GROUP } else { shape.head_dim };
+        for (g, dim) in (0..shape.head_dim).step_by(group).enumerate() {
+            let mut partial = [[s.splat(0.0); V]; R];
+            for d in dim..shape.head_dim.min(dim + group) {
+                s.prefetch(ahead.wrapping_add(d * step));
+                // SAFETY: the page has these dimensions of these positions.
+                let k = keys.map(|keys| unsafe { E::load(s, keys.add(d * step)) });
+                for r in 0..R {
+                    // SAFETY: d < head_dim.
+                    let q = s.splat(unsafe { *q[r].add(d) });
                     for v in 0..V {
-                        // SAFETY: 16 positions of a page from a multiple of 16.
-                        let k = unsafe { s.load_i8(vectors[v].0.add(d * step + vectors[v].1)) };
-                        let k = s.to_f(k);
-                        for r in 0..R {
-                            partial[r][v] = s.fma(k, s.splat(q[r][d]), partial[r][v]);
-                        }
-                    }
-                }
-                for v in 0..V {
-                    let at = shape.head_dim * step + (group * step + vectors[v].1) * 2;
-                    // SAFETY: scales follow the elements.
-                    let scale = unsafe { s.load_f16(vectors[v].0.add(at)) };
-                    for r in 0..R {
-                        acc[r][v] = s.fma(partial[r][v], scale, acc[r][v]);
+                        partial[r][v] = s.fma(k[v], q, partial[r][v]);
                     }
                 }
             }
-        } else {
-            for d in 0..shape.head_dim {
-                for v in 0..V {
-                    let p = vectors[v].0.wrapping_add((d * step + vectors[v].1) * bytes);
-                    // SAFETY: 16 positions of a page from a multiple of 16.
-                    let k = unsafe {
-                        match shape.dtype {
-                            KvType::F16 => s.load_f16(p),
-                            KvType::Fp8 => s.load_fp8(p),
-                            _ => s.load_f(p.cast()),
-                        }
-                    };
-                    for r in 0..R {
-                        acc[r][v] = s.fma(k, s.splat(q[r][d]), acc[r][v]);
-                    }
+            if !E::SCALED {
+                acc = partial;
+                continue;
+            }
+            for v in 0..V {
+                let position = first + at + v * LANES;
+                let slot = position % shape.page_tokens;
+                let scales = shape.head_dim * step + (g * shape.page_tokens + slot) * 2;
+                // SAFETY: scales follow the elements.
+                let scale = unsafe { s.load_f16(self.page_keys(position).add(scales)) };
+                for r in 0..R {
+                    acc[r][v] = s.fma(partial[r][v], scale, acc[r][v]);
                 }
             }
         }
@@ -285,7 +332,7 @@ impl CachedHead<'_> {
 
     /// Dimensions `d..d + 16·D` of `Σ p·v`.
     #[inline(always)]
-    fn values<S: Simd, const R: usize, const D: usize>(
+    fn values<S: Simd, E: Element, const R: usize, const D: usize>(
         &self,
         s: S,
         p: &[&mut [f32]; R],
@@ -293,35 +340,42 @@ impl CachedHead<'_> {
         d: usize,
     ) -> [[S::F; D]; R] {
         let shape = self.shape;
-        let (stride, bytes) = (shape.value_stride(), shape.element_bytes());
+        let stride = shape.value_stride();
         let mut acc = [[s.splat(0.0); D]; R];
         let mut position = positions.start;
         while position < positions.end {
             let page = self.page_values(position);
+            let ahead = self.page_values(self.next_page(position));
             let slot = position % shape.page_tokens;
             let here = (shape.page_tokens - slot).min(positions.end - position);
+            let p: [*const f32; R] =
+                std::array::from_fn(|r| p[r][position - positions.start..][..here].as_ptr());
             for i in 0..here {
-                let row = page.wrapping_add(((slot + i) * stride + d) * bytes);
+                let at = ((slot + i) * stride + d) * E::BYTES;
+                for line in (0..D * LANES * E::BYTES).step_by(64) {
+                    s.prefetch(ahead.wrapping_add(at + line));
+                }
+                let mut scales = [1.0; LANES];
+                if E::SCALED {
+                    let first = (slot + i) * shape.scales() + d / SCALE_GROUP;
+                    let p = page.wrapping_add(stride * shape.page_tokens + first * 2);
+                    // SAFETY: scales follow the elements; 32 bytes further is inside the map.
+                    scales = s.to_array(unsafe { s.load_f16(p) });
+                }
+                let mut value = [s.splat(0.0); D];
                 for v in 0..D {
                     // SAFETY: the row has whole vectors.
-                    let value = unsafe {
-                        match shape.dtype {
-                            KvType::F32 => s.load_f(row.cast::<f32>().add(v * LANES)),
-                            KvType::F16 => s.load_f16(row.add(v * LANES * 2)),
-                            KvType::Fp8 => s.load_fp8(row.add(v * LANES)),
-                            _ => {
-                                let group = (d + v * LANES) / SCALE_GROUP;
-                                let at = stride * shape.page_tokens
-                                    + ((slot + i) * shape.scales() + group) * 2;
-                                let scale = page.add(at).cast::<[u8; 2]>().read();
-                                let scale = half::f16::from_le_bytes(scale).to_f32();
-                                s.mul(s.to_f(s.load_i8(row.add(v * LANES))), s.splat(scale))
-                            }
-                        }
-                    };
-                    for r in 0..R {
-                        let weight = p[r][position - positions.start + i];
-                        acc[r][v] = s.fma(value, s.splat(weight), acc[r][v]);
+                    value[v] = unsafe { E::load(s, page.add(at + v * LANES * E::BYTES)) };
+                    if E::SCALED {
+                        // `d` is a multiple of 32, or the last 16 dimensions alone.
+                        value[v] = s.mul(value[v], s.splat(scales[v * LANES / SCALE_GROUP]));
+                    }
+                }
+                for r in 0..R {
+                    // SAFETY: i < here.
+                    let weight = s.splat(unsafe { *p[r].add(i) });
+                    for v in 0..D {
+                        acc[r][v] = s.fma(value[v], weight, acc[r][v]);
                     }
                 }
             }

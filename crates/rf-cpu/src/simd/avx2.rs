@@ -1,16 +1,18 @@
 //! AVX2 with FMA and F16C: two registers per vector.
 
 use std::arch::x86_64::{
-    __m128i, __m256, __m256i, _mm_loadu_si128, _mm_srli_si128, _mm256_abs_epi8, _mm256_add_epi32,
-    _mm256_add_ps, _mm256_and_si256, _mm256_andnot_ps, _mm256_broadcastsi128_si256,
-    _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cvtepi8_epi16, _mm256_cvtepi8_epi32,
-    _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps,
-    _mm256_cvtps_epi32, _mm256_div_ps, _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_loadu_ps,
-    _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_max_ps, _mm256_min_ps,
-    _mm256_mul_ps, _mm256_or_si256, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps,
+    __m128i, __m256, __m256i, _MM_HINT_T0, _mm_loadu_si128, _mm_packs_epi16, _mm_prefetch,
+    _mm_srli_si128, _mm_storeu_si128, _mm256_abs_epi8, _mm256_add_epi32, _mm256_add_ps,
+    _mm256_and_si256, _mm256_andnot_ps, _mm256_broadcastsi128_si256, _mm256_castsi256_ps,
+    _mm256_castsi256_si128, _mm256_cvtepi8_epi16, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps,
+    _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32,
+    _mm256_div_ps, _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_max_epi32, _mm256_max_ps, _mm256_min_ps,
+    _mm256_mul_ps, _mm256_mullo_epi16, _mm256_or_si256, _mm256_packs_epi32,
+    _mm256_permute4x64_epi64, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps,
     _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_slli_epi16, _mm256_sllv_epi32, _mm256_srav_epi32,
-    _mm256_srlv_epi32, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_sub_epi32,
-    _mm256_sub_ps,
+    _mm256_srli_epi16, _mm256_srlv_epi32, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8,
+    _mm256_sub_epi32, _mm256_sub_ps,
 };
 
 use super::{Kernel, Simd};
@@ -27,6 +29,16 @@ impl Avx2 {
             && is_x86_feature_detected!("f16c");
         all.then_some(Self(()))
     }
+}
+
+/// Products of bytes with the low bytes of words: the low byte of a product of words is that of the product of
+/// the low bytes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn mul_bytes_half(a: __m256i, b: __m256i) -> __m256i {
+    let even = _mm256_and_si256(_mm256_mullo_epi16(a, b), _mm256_set1_epi16(0xff));
+    let odd = _mm256_mullo_epi16(_mm256_srli_epi16::<8>(a), b);
+    _mm256_or_si256(even, _mm256_slli_epi16::<8>(odd))
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -181,6 +193,11 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn prefetch(self, p: *const u8) {
+        proven!(_mm_prefetch::<_MM_HINT_T0>(p.cast()));
+    }
+
+    #[inline(always)]
     fn splat_i(self, x: i32) -> Self::I {
         [proven!(_mm256_set1_epi32(x)); 2]
     }
@@ -208,6 +225,12 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn sub_bytes(self, a: Self::I, b: Self::I) -> Self::I {
         halves!(_mm256_sub_epi8, a, b)
+    }
+
+    #[inline(always)]
+    fn mul_bytes(self, a: Self::I, b: Self::I) -> Self::I {
+        let b = self.or(self.and(b, self.splat_i(0xffff)), self.shl(b, 16));
+        halves!(mul_bytes_half, a, b)
     }
 
     #[inline(always)]
@@ -266,6 +289,19 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn to_i(self, a: Self::F) -> Self::I {
         halves!(_mm256_cvtps_epi32, a)
+    }
+
+    #[inline(always)]
+    unsafe fn store_i8(self, p: *mut i8, v: Self::I) {
+        let bounded = halves!(_mm256_max_epi32, v, [proven!(_mm256_set1_epi32(-127)); 2]);
+        // Packing works within halves of 128 bits: quarters 0 2 1 3 come in order again.
+        let words = proven!(_mm256_packs_epi32(bounded[0], bounded[1]));
+        let words = proven!(_mm256_permute4x64_epi64::<0b11_01_10_00>(words));
+        let low = proven!(_mm256_castsi256_si128(words));
+        let high = proven!(_mm256_extracti128_si256::<1>(words));
+        let bytes = proven!(_mm_packs_epi16(low, high));
+        // SAFETY: the caller gives 16 writable bytes.
+        unsafe { _mm_storeu_si128(p.cast(), bytes) };
     }
 
     #[inline(always)]

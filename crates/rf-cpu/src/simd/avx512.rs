@@ -1,14 +1,16 @@
 //! AVX-512 with VNNI: one register per vector.
 
 use std::arch::x86_64::{
-    __m512, __m512i, _mm_loadu_si128, _mm256_and_si256, _mm256_cvtepi8_epi16, _mm256_loadu_si256,
-    _mm256_set1_epi16, _mm256_slli_epi16, _mm512_abs_ps, _mm512_add_epi32, _mm512_add_ps,
-    _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_castsi512_ps, _mm512_cvtepi8_epi32,
-    _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtepu16_epi32, _mm512_cvtph_ps,
-    _mm512_cvtps_epi32, _mm512_div_ps, _mm512_dpbusd_epi32, _mm512_dpwssd_epi32, _mm512_fmadd_ps,
-    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps,
-    _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_shuffle_epi8,
-    _mm512_sllv_epi32, _mm512_srav_epi32, _mm512_srlv_epi32, _mm512_storeu_ps, _mm512_storeu_si512,
+    __m512, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_storeu_si128,
+    _mm256_and_si256, _mm256_cvtepi8_epi16, _mm256_loadu_si256, _mm256_set1_epi16,
+    _mm256_slli_epi16, _mm512_abs_ps, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512,
+    _mm512_broadcast_i32x4, _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps,
+    _mm512_cvtepu8_epi32, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_epi32,
+    _mm512_cvtsepi32_epi8, _mm512_div_ps, _mm512_dpbusd_epi32, _mm512_dpwssd_epi32,
+    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_max_epi32, _mm512_max_ps,
+    _mm512_min_ps, _mm512_mul_ps, _mm512_mullo_epi16, _mm512_or_si512, _mm512_set1_epi8,
+    _mm512_set1_epi32, _mm512_set1_ps, _mm512_shuffle_epi8, _mm512_slli_epi16, _mm512_sllv_epi32,
+    _mm512_srav_epi32, _mm512_srli_epi16, _mm512_srlv_epi32, _mm512_storeu_ps, _mm512_storeu_si512,
     _mm512_sub_epi8, _mm512_sub_epi32, _mm512_sub_ps, _mm512_xor_si512,
 };
 
@@ -121,6 +123,11 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn prefetch(self, p: *const u8) {
+        proven!(_mm_prefetch::<_MM_HINT_T0>(p.cast()));
+    }
+
+    #[inline(always)]
     fn splat_i(self, x: i32) -> __m512i {
         proven!(_mm512_set1_epi32(x))
     }
@@ -148,6 +155,15 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn sub_bytes(self, a: __m512i, b: __m512i) -> __m512i {
         proven!(_mm512_sub_epi8(a, b))
+    }
+
+    #[inline(always)]
+    fn mul_bytes(self, a: __m512i, b: __m512i) -> __m512i {
+        // The low byte of a product of words is that of the product of the low bytes.
+        let b = self.or(self.and(b, self.splat_i(0xffff)), self.shl(b, 16));
+        let even = self.and(proven!(_mm512_mullo_epi16(a, b)), self.splat_i(0x00ff_00ff));
+        let odd = proven!(_mm512_mullo_epi16(_mm512_srli_epi16::<8>(a), b));
+        self.or(even, proven!(_mm512_slli_epi16::<8>(odd)))
     }
 
     #[inline(always)]
@@ -206,6 +222,13 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn to_i(self, a: __m512) -> __m512i {
         proven!(_mm512_cvtps_epi32(a))
+    }
+
+    #[inline(always)]
+    unsafe fn store_i8(self, p: *mut i8, v: __m512i) {
+        let bytes = proven!(_mm512_cvtsepi32_epi8(_mm512_max_epi32(v, _mm512_set1_epi32(-127))));
+        // SAFETY: the caller gives 16 writable bytes.
+        unsafe { _mm_storeu_si128(p.cast(), bytes) };
     }
 
     #[inline(always)]

@@ -3,10 +3,12 @@
 //! Per 256 columns the codes of `P` panels are unpacked once into a tile of signed bytes (7 KiB a panel,
 //! so tiles stay in L1), with scales as f32; then `P` panels × `T` tokens are summed in registers. Per
 //! 32 columns and pair of panel and token that is 8 dot products, one conversion and one or two
-//! multiply-adds: at best 73 to 80 % of the dot-product peak.
+//! multiply-adds: at best 73 to 80 % of the dot-product peak. Where codes and integer scales fold into bytes
+//! ([`Format::FOLD`]) there is one conversion per 256 columns.
 
 use super::activations::{ACT_BLOCK, ActBlock};
 use super::format::{Format, Planes};
+use super::kernels::{GEMM_PANELS as P, PanelSums};
 use super::matvec::{sum_pair, word};
 use super::{LANES, Simd};
 
@@ -63,18 +65,34 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
     let offset = s.splat_i(Fm::OFFSET * 0x0101_0101);
     for b in 0..here {
         let block = planes.block(Fm::PLANES, first + b);
+        let mut total = s.splat_i(0);
         for j in 0..Fm::BLOCK / 32 {
             let sub = b * (Fm::BLOCK / 32) + j;
             // SAFETY: the panel is of this format.
             let codes = unsafe { Fm::codes(s, block, j) };
             let mut sums = [s.splat_i(0); 2];
+            let mut factors = [s.splat_i(0); 2];
+            if Fm::FOLD != 0 {
+                for (half, factor) in factors.iter_mut().enumerate() {
+                    // SAFETY: as above.
+                    *factor = unsafe { Fm::sub_scale(s, block, 2 * j + half) };
+                    if Fm::FOLD < 0 {
+                        *factor = s.sub_i(s.splat_i(0), *factor);
+                    }
+                }
+            }
             for (g, code) in codes.into_iter().enumerate() {
-                let code = if Fm::OFFSET == 0 { code } else { s.sub_bytes(code, offset) };
+                let mut code = if Fm::OFFSET == 0 { code } else { s.sub_bytes(code, offset) };
+                if Fm::FOLD != 0 {
+                    code = s.mul_bytes(code, factors[g / 4]);
+                }
                 sums[g / 4] = weight_sum::<S>(s, sums[g / 4], code, ones);
                 // SAFETY: 64 bytes.
                 unsafe { s.store_i(tile.codes[sub][g].as_mut_ptr(), code) };
             }
-            if Fm::SUB == 32 {
+            if Fm::FOLD != 0 {
+                total = s.add_i(total, s.add_i(sums[0], sums[1]));
+            } else if Fm::SUB == 32 {
                 store_int(s, &mut tile.start[sub], bias_start(s, s.add_i(sums[0], sums[1])));
                 // SAFETY: as above.
                 let scale = unsafe {
@@ -94,6 +112,9 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
                     store_float(s, &mut tile.scale[i], scale);
                 }
             }
+        }
+        if Fm::FOLD != 0 {
+            store_int(s, &mut tile.start[0], bias_start(s, total));
         }
         if Fm::BLOCK == 32 {
             if Fm::MIN {
@@ -155,25 +176,26 @@ fn float<S: Simd>(s: S, v: &[f32; LANES]) -> S::F {
     unsafe { s.load_f(v.as_ptr()) }
 }
 
-/// Adds 256 columns of `P` panels × `T` tokens to `sums[t][p]`. `x` are the tokens' blocks, stored with
+/// Adds 256 columns of all panels × `T` tokens to `sums[t].0[p]`. `x` are the tokens' blocks, stored with
 /// [`Simd::BIAS`]; `subs` sub-blocks of 32 are there.
 #[inline(always)]
-pub(super) fn tile_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
+pub(super) fn tile_dot<S: Simd, Fm: Format, const T: usize>(
     s: S,
     tiles: &[Tile; P],
     subs: usize,
     x: &[ActBlock; T],
-    sums: &mut [[[f32; LANES]; P]; T],
+    sums: &mut [PanelSums; T],
 ) {
     let mut acc = [[s.splat(0.0); P]; T];
     if Fm::BLOCK == 32 {
         for t in 0..T {
             for p in 0..P {
-                acc[t][p] = float(s, &sums[t][p]);
+                acc[t][p] = float(s, &sums[t].0[p]);
             }
         }
         for sub in 0..subs {
-            let dot = sub_dot::<S, P, T>(s, tiles, x, sub, 0..8, sub);
+            let mut dot = starts::<S, T>(s, tiles, sub);
+            add_dots::<S, T>(s, tiles, x, sub, 0..8, &mut dot);
             for p in 0..P {
                 let d = float(s, &tiles[p].scale[sub]);
                 for t in 0..T {
@@ -187,10 +209,23 @@ pub(super) fn tile_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
             }
         }
     } else {
-        for i in 0..ACT_BLOCK / Fm::SUB {
+        if Fm::FOLD != 0 {
+            let mut dot = starts::<S, T>(s, tiles, 0);
+            for sub in 0..8 {
+                add_dots::<S, T>(s, tiles, x, sub, 0..8, &mut dot);
+            }
+            for t in 0..T {
+                for p in 0..P {
+                    let dot = dot[t][p];
+                    acc[t][p] = s.to_f(if Fm::FOLD < 0 { s.sub_i(s.splat_i(0), dot) } else { dot });
+                }
+            }
+        }
+        for i in 0..if Fm::FOLD == 0 { ACT_BLOCK / Fm::SUB } else { 0 } {
             let sub = i * Fm::SUB / 32;
             let words = if Fm::SUB == 32 { 0..8 } else { i % 2 * 4..i % 2 * 4 + 4 };
-            let dot = sub_dot::<S, P, T>(s, tiles, x, sub, words, i);
+            let mut dot = starts::<S, T>(s, tiles, i);
+            add_dots::<S, T>(s, tiles, x, sub, words, &mut dot);
             for p in 0..P {
                 let scale = float(s, &tiles[p].scale[i]);
                 for t in 0..T {
@@ -202,7 +237,7 @@ pub(super) fn tile_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
             let d = float(s, &tiles[p].d);
             for t in 0..T {
                 let scale = s.mul(d, s.splat(x[t].scale[0]));
-                acc[t][p] = s.fma(acc[t][p], scale, float(s, &sums[t][p]));
+                acc[t][p] = s.fma(acc[t][p], scale, float(s, &sums[t].0[p]));
             }
         }
         if Fm::MIN {
@@ -226,34 +261,35 @@ pub(super) fn tile_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
     }
     for t in 0..T {
         for p in 0..P {
-            store_float(s, &mut sums[t][p], acc[t][p]);
+            store_float(s, &mut sums[t].0[p], acc[t][p]);
         }
     }
 }
 
-/// Integer dot products of one sub-block (or the half of it that `words` says).
+/// What sum `index` of a tile begins with, for every token.
 #[inline(always)]
-fn sub_dot<S: Simd, const P: usize, const T: usize>(
+fn starts<S: Simd, const T: usize>(s: S, tiles: &[Tile; P], index: usize) -> [[S::I; P]; T] {
+    [std::array::from_fn(|p| int(s, &tiles[p].start[index])); T]
+}
+
+/// Adds the integer dot products of sub-block `sub`, of those four columns that `words` says.
+#[inline(always)]
+fn add_dots<S: Simd, const T: usize>(
     s: S,
     tiles: &[Tile; P],
     x: &[ActBlock; T],
     sub: usize,
     words: std::ops::Range<usize>,
-    start: usize,
-) -> [[S::I; P]; T] {
-    let mut dot = [[s.splat_i(0); P]; T];
-    for p in 0..P {
-        let start = int(s, &tiles[p].start[start]);
-        for dot in &mut dot {
-            dot[p] = start;
-        }
+    dot: &mut [[S::I; P]; T],
+) {
+    for x in x {
+        // The same part of the next tokens' blocks.
+        s.prefetch(std::ptr::from_ref(x).wrapping_add(T).cast::<u8>().wrapping_add(64 * sub));
     }
     for g in words {
-        let mut w = [s.splat_i(0); P];
-        for p in 0..P {
-            // SAFETY: 64 bytes.
-            w[p] = unsafe { s.load_i(tiles[p].codes[sub][g].as_ptr()) };
-        }
+        // SAFETY: 64 bytes.
+        let load = |tile: &Tile| unsafe { s.load_i(tile.codes[sub][g].as_ptr()) };
+        let w: [S::I; P] = std::array::from_fn(|p| load(&tiles[p]));
         for t in 0..T {
             let word = s.splat_i(word(&x[t], 8 * sub + g));
             for p in 0..P {
@@ -261,5 +297,4 @@ fn sub_dot<S: Simd, const P: usize, const T: usize>(
             }
         }
     }
-    dot
 }

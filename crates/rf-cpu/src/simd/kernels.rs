@@ -277,7 +277,7 @@ impl FloatMatMul<'_> {
     }
 }
 
-/// One or two panels of an integer matrix times many tokens.
+/// Panels of an integer matrix times many tokens.
 pub(crate) struct Gemm<'a> {
     pub(crate) weight: &'a PackedMatrix,
     pub(crate) panels: Range<usize>,
@@ -294,19 +294,35 @@ pub(crate) struct Gemm<'a> {
 /// spill, to L1.
 pub(crate) const GEMM_TOKENS: usize = 6;
 
-/// Panels that [`Gemm`] takes at most.
-pub(crate) const GEMM_PANELS: usize = 2;
+/// Panels of a register tile.
+pub(super) const GEMM_PANELS: usize = 2;
+
+/// Panels that [`Gemm`] takes at a time: 256 columns of a block of tokens are read from L2 by all of them.
+pub(crate) const GEMM_GROUP: usize = 4 * GEMM_PANELS;
+
+/// Tokens of such a block. Their 256 columns (194 KiB) and sums with a group of panels (258 KiB) stay in L2.
+const GEMM_BLOCK: usize = 86 * GEMM_TOKENS;
+
+/// Sums of one token with the panels of a register tile, on cache lines of their own.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct PanelSums(pub(super) [[f32; LANES]; GEMM_PANELS]);
+
+impl PanelSums {
+    const ZERO: Self = Self([[0.0; LANES]; GEMM_PANELS]);
+}
 
 /// What a thread needs for [`Gemm`].
 pub(crate) struct GemmScratch {
     tiles: Box<[Tile; GEMM_PANELS]>,
-    /// `[tokens][panel]`.
-    sums: Vec<[[f32; LANES]; GEMM_PANELS]>,
+    /// `[pair of panels][tokens of a block]`.
+    sums: Vec<PanelSums>,
 }
 
 impl GemmScratch {
     pub(crate) fn new(tokens: usize) -> Self {
-        let sums = vec![[[0.0; LANES]; GEMM_PANELS]; tokens.next_multiple_of(GEMM_TOKENS)];
+        let tokens = tokens.next_multiple_of(GEMM_TOKENS).min(GEMM_BLOCK);
+        let sums = vec![PanelSums::ZERO; tokens * (GEMM_GROUP / GEMM_PANELS)];
         Self { tiles: Box::new([Tile::ZERO, Tile::ZERO]), sums }
     }
 }
@@ -332,32 +348,69 @@ impl<Fm: Format> Kernel for FormatGemm<'_, Fm> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         assert!(S::HAS_GEMM); // known when compiled: nothing below is built where it is false
-        let op = self.op;
+        let mut op = self.op;
         let acts = op.weight.columns().div_ceil(ACT_BLOCK);
         assert_eq!(op.weight.dtype(), Fm::DTYPE);
         assert!(op.tokens <= op.stride && op.activations.len() >= acts * op.stride);
-        let sums = &mut op.scratch.sums[..op.stride];
-        let tiles = &mut *op.scratch.tiles;
-        sums.fill([[0.0; LANES]; GEMM_PANELS]);
-        for kb in 0..acts {
-            let mut subs = 0;
-            for (p, tile) in tiles.iter_mut().enumerate() {
-                // A lone last panel goes twice; the second result is not stored.
-                let panel = op.weight.panel((op.panels.start + p).min(op.panels.end - 1)).as_ptr();
-                // SAFETY: the panel is of this format and has these columns.
-                subs = unsafe { gemm::unpack::<S, Fm>(s, panel, op.weight.blocks(), kb, tile) };
-            }
-            let x = op.activations[kb * op.stride..][..op.stride].as_chunks::<GEMM_TOKENS>().0;
-            for (x, sums) in x.iter().zip(sums.as_chunks_mut::<GEMM_TOKENS>().0) {
-                gemm::tile_dot::<S, Fm, GEMM_PANELS, GEMM_TOKENS>(s, tiles, subs, x, sums);
+        for first in op.panels.clone().step_by(GEMM_GROUP) {
+            let panels = first..op.panels.end.min(first + GEMM_GROUP);
+            for token in (0..op.tokens).step_by(GEMM_BLOCK) {
+                let tokens = token..op.stride.min(token + GEMM_BLOCK);
+                op.block::<S, Fm>(s, panels.clone(), tokens);
             }
         }
-        for (token, sums) in sums[..op.tokens].iter().enumerate() {
-            for (panel, sums) in op.panels.clone().zip(sums) {
-                // SAFETY: 16 values.
-                let v = unsafe { s.load_f(sums.as_ptr()) };
-                op.target.store(s, token, panel, v);
+    }
+}
+
+impl Gemm<'_> {
+    /// A group of panels times a block of tokens.
+    #[inline(always)]
+    fn block<S: Simd, Fm: Format>(&mut self, s: S, panels: Range<usize>, tokens: Range<usize>) {
+        let (blocks, target, num_tokens) = (self.weight.blocks(), self.target, self.tokens);
+        let pairs = panels.len().div_ceil(GEMM_PANELS);
+        let sums = &mut self.scratch.sums[..pairs * tokens.len()];
+        sums.fill(PanelSums::ZERO);
+        let acts = self.weight.columns().div_ceil(ACT_BLOCK);
+        for kb in 0..acts {
+            let x = &self.activations[kb * self.stride..][tokens.clone()];
+            let x = x.as_chunks::<GEMM_TOKENS>().0;
+            let first_panels = panels.clone().step_by(GEMM_PANELS);
+            for (first, sums) in first_panels.zip(sums.chunks_exact_mut(tokens.len())) {
+                let mut subs = 0;
+                for (p, tile) in self.scratch.tiles.iter_mut().enumerate() {
+                    // A lone last panel goes twice; the second result is not stored.
+                    let panel = self.weight.panel((first + p).min(panels.end - 1)).as_ptr();
+                    // SAFETY: the panel is of this format and has these columns.
+                    subs = unsafe { gemm::unpack::<S, Fm>(s, panel, blocks, kb, tile) };
+                }
+                let tiles = &*self.scratch.tiles;
+                let groups = x.iter().zip(sums.as_chunks_mut::<GEMM_TOKENS>().0);
+                for (token, (x, sums)) in tokens.clone().step_by(GEMM_TOKENS).zip(groups) {
+                    gemm::tile_dot::<S, Fm, GEMM_TOKENS>(s, tiles, subs, x, sums);
+                    if kb + 1 == acts {
+                        // Here rather than at the end: the lines come while the next tokens are summed.
+                        store_tile(s, target, token..num_tokens, first..panels.end, sums);
+                    }
+                }
             }
+        }
+    }
+}
+
+/// Writes the outputs of a register tile, as far as its tokens and panels exist.
+#[inline(always)]
+fn store_tile<S: Simd>(
+    s: S,
+    target: Target<'_>,
+    tokens: Range<usize>,
+    panels: Range<usize>,
+    sums: &[PanelSums; GEMM_TOKENS],
+) {
+    for (token, sums) in tokens.zip(sums) {
+        for (panel, sums) in panels.clone().zip(&sums.0) {
+            // SAFETY: 16 values.
+            let v = unsafe { s.load_f(sums.as_ptr()) };
+            target.store(s, token, panel, v);
         }
     }
 }

@@ -23,6 +23,14 @@ pub(crate) trait SimdMath: Simd {
         self.mul(p, two_to_n)
     }
 
+    /// `eˣ` for x ≤ 0, but 0 where that is below 2⁻¹⁰⁰: sums of what small weights multiply would be subnormal,
+    /// and a multiply-add of those takes a hundred times as long.
+    #[inline(always)]
+    fn exp_or_zero(self, x: Self::F) -> Self::F {
+        // Exact above 2⁻⁷⁶.
+        self.max(self.sub(self.exp(x), self.splat(2_f32.powi(-100))), self.splat(0.0))
+    }
+
     /// `x · σ(x) = x / (1 + e⁻ˣ)`.
     #[inline(always)]
     fn silu(self, x: Self::F) -> Self::F {

@@ -103,12 +103,18 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// 16 bytes at `p` are readable.
     unsafe fn load_i8(self, p: *const u8) -> Self::I;
 
+    /// Asks for a cache line, whatever is there.
+    #[inline(always)]
+    fn prefetch(self, _p: *const u8) {}
+
     fn splat_i(self, x: i32) -> Self::I;
     fn and(self, a: Self::I, b: Self::I) -> Self::I;
     fn or(self, a: Self::I, b: Self::I) -> Self::I;
     fn add_i(self, a: Self::I, b: Self::I) -> Self::I;
     /// Byte by byte, wrapping.
     fn sub_bytes(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Each byte times the lowest byte of its 32-bit lane of `b`, wrapping.
+    fn mul_bytes(self, a: Self::I, b: Self::I) -> Self::I;
     /// Logical, per 32-bit lane.
     fn shr(self, a: Self::I, bits: u32) -> Self::I;
     /// Per 32-bit lane.
@@ -133,6 +139,11 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Rounded to nearest, ties to even.
     fn to_i(self, a: Self::F) -> Self::I;
     fn bits_to_f(self, a: Self::I) -> Self::F;
+    /// 16 integers as bytes, bounded to −127..=127.
+    ///
+    /// # Safety
+    /// 16 bytes at `p` are writable.
+    unsafe fn store_i8(self, p: *mut i8, v: Self::I);
 
     fn splat(self, x: f32) -> Self::F;
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
@@ -173,7 +184,15 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Largest lane.
     #[inline(always)]
     fn max_lane(self, a: Self::F) -> f32 {
-        self.to_array(a).into_iter().fold(f32::NEG_INFINITY, f32::max)
+        let mut v = self.to_array(a);
+        let mut n = LANES / 2;
+        while n > 0 {
+            for i in 0..n {
+                v[i] = if v[i] > v[i + n] { v[i] } else { v[i + n] };
+            }
+            n /= 2;
+        }
+        v[0]
     }
 }
 
@@ -238,17 +257,6 @@ impl Tier {
             TierKind::Avx2(_) => avx2::Avx2::HAS_GEMM,
             #[cfg(target_arch = "x86_64")]
             TierKind::Avx512(_) => avx512::Avx512::HAS_GEMM,
-        }
-    }
-
-    /// [`Simd::BIAS`].
-    pub(crate) fn bias(self) -> u8 {
-        match self.0 {
-            TierKind::Portable(_) => portable::Portable::BIAS,
-            #[cfg(target_arch = "x86_64")]
-            TierKind::Avx2(_) => avx2::Avx2::BIAS,
-            #[cfg(target_arch = "x86_64")]
-            TierKind::Avx512(_) => avx512::Avx512::BIAS,
         }
     }
 

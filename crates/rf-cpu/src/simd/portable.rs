@@ -122,6 +122,15 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn mul_bytes(self, a: I, b: I) -> I {
+        let product = |i: usize| {
+            let factor = b[i].to_le_bytes()[0];
+            i32::from_le_bytes(a[i].to_le_bytes().map(|a| a.wrapping_mul(factor)))
+        };
+        from_fn(product)
+    }
+
+    #[inline(always)]
     fn shr(self, a: I, bits: u32) -> I {
         a.map(|a| (a.cast_unsigned() >> bits).cast_signed())
     }
@@ -181,6 +190,12 @@ impl Simd for Portable {
     #[inline(always)]
     fn to_i(self, a: F) -> I {
         a.map(|a| a.round_ties_even() as i32)
+    }
+
+    #[inline(always)]
+    unsafe fn store_i8(self, p: *mut i8, v: I) {
+        // SAFETY: the caller gives 16 writable bytes.
+        unsafe { p.cast::<[i8; LANES]>().write(v.map(|v| v.clamp(-127, 127) as i8)) };
     }
 
     #[inline(always)]

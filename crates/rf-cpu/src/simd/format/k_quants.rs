@@ -138,6 +138,7 @@ impl Format for Q2K {
     const DTYPE: DType = DType::Q2K;
     const BLOCK: usize = 256;
     const SUB: usize = 16;
+    const FOLD: i32 = 1; // at most 3 · 15
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
         // SAFETY: plane 0 has 16 words.
@@ -168,6 +169,7 @@ impl Format for Q3K {
     const BLOCK: usize = 256;
     const SUB: usize = 16;
     const OFFSET: i32 = 4;
+    const FOLD: i32 = -1; // −128, from −4 · −32, to 124
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
         // SAFETY: plane 0 has 16 words.

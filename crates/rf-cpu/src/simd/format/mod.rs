@@ -88,6 +88,9 @@ pub(crate) trait Format {
     const MIN: bool = false;
     /// Whether values are `16 · high + low` of two sets of codes.
     const SPLIT: bool = false;
+    /// ±1 where `±code · sub_scale` fits a signed byte: the blocked product multiplies that, and a super-block is
+    /// one integer sum. It is below 2²⁴, so the float sums of the other kernels are the same number. 0 elsewhere.
+    const FOLD: i32 = 0;
     /// Planes of [`Self::DTYPE`].
     const PLANES: &'static [Plane] = planes(Self::DTYPE);
 
