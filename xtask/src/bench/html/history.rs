@@ -7,7 +7,7 @@ use rf_profile::baseline::Metrics;
 use super::figures::{change, direction, figure, unit_s};
 use super::scale::Linear;
 use super::tables::headline;
-use super::{put, suite_name, suites, text};
+use super::{name, put, suite_name, suites, text};
 use crate::bench::results::{Measured, Report, Run};
 
 const WIDTH: f64 = 240.0;
@@ -98,7 +98,7 @@ fn in_unit_of(then: &Metrics, now: &Metrics) -> Option<f64> {
 }
 
 fn row(out: &mut String, measured: &Measured, entries: &[Entry<'_>]) {
-    put!(out, "<tr><td class=\"name\">{}</td><td>", text(&measured.name));
+    put!(out, "<tr><td class=\"name\">{}</td><td>", name(&measured.name));
     line(out, entries);
     let [first, .., before, now] = entries else {
         // Two: the last is the first.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use rf_profile::baseline::Verdict;
 
-use super::figures::{in_words, rate};
+use super::figures::{figure, in_words, rate};
 use super::{put, suite_name, suites, text};
 use crate::bench::results::{Measured, Report, Run, TargetOutcome};
 use crate::bench::suite::Suite;
@@ -52,8 +52,8 @@ pub(super) fn at_a_glance(out: &mut String, report: &Report<'_>) {
     }
     put!(out, "<section class=\"cards\" aria-label=\"At a glance\">\n");
     let count = run.results.len();
-    let what = if count == 0 { "nothing was measured".to_owned() } else { count.to_string() };
-    card(out, "benchmarks", &what, "");
+    let unit = if count == 0 { "nothing was measured" } else { "benchmarks" };
+    card(out, "measured", (&count.to_string(), unit), "");
     if let Some(comparison) = report.comparison {
         let (worse, better) =
             (comparison.count(Verdict::Regression), comparison.count(Verdict::Improved));
@@ -62,8 +62,8 @@ pub(super) fn at_a_glance(out: &mut String, report: &Report<'_>) {
             (_, 1..) => "good",
             _ => "",
         };
-        let value = format!("{worse} worse, {better} better");
-        card(out, "against the baseline", &value, kind);
+        let rest = format!("worse, {better} better");
+        card(out, "against the baseline", (&worse.to_string(), &rest), kind);
     }
     if !report.targets.is_empty() {
         let count = |wanted: fn(&TargetOutcome) -> bool| {
@@ -72,19 +72,21 @@ pub(super) fn at_a_glance(out: &mut String, report: &Report<'_>) {
         let missed = count(|outcome| matches!(outcome, TargetOutcome::Fail(_)));
         let met = count(|outcome| matches!(outcome, TargetOutcome::Pass(_)));
         let kind = if missed > 0 { "bad" } else { "" };
-        card(out, "targets", &format!("{met} met, {missed} missed"), kind);
+        let rest = format!("missed, {met} met");
+        card(out, "targets", (&missed.to_string(), &rest), kind);
     }
     for (label, measured) in headlines(run) {
         if let Some(value) = measured.metrics.value() {
-            card(out, label, &in_words(value, &measured.metrics.unit), "");
+            let (value, unit) = figure(value, &measured.metrics.unit);
+            card(out, label, (&value, &unit), "");
         }
     }
     if let Some(bandwidth) = run.limits.bandwidth_bytes_per_s {
-        card(out, "memory, measured limit", &rate(bandwidth, "B"), "");
+        limit_card(out, "limit of memory", &rate(bandwidth, "B"));
     }
     let best = run.limits.operations_per_s.values().copied().reduce(f64::max);
     if let Some(best) = best {
-        card(out, "arithmetic, measured limit", &rate(best, "ops"), "");
+        limit_card(out, "limit of arithmetic", &rate(best, "ops"));
     }
     put!(out, "</section>\n");
 }
@@ -104,11 +106,18 @@ fn headlines(run: &Run) -> Vec<(&'static str, &Measured)> {
     found.into_iter().filter_map(|(label, measured)| Some((label, measured?))).collect()
 }
 
-fn card(out: &mut String, label: &str, value: &str, kind: &str) {
+fn limit_card(out: &mut String, label: &str, rate: &str) {
+    card(out, label, rate.split_once(' ').unwrap_or((rate, "")), "");
+}
+
+/// A figure, its unit smaller, and what it is.
+fn card(out: &mut String, label: &str, (value, unit): (&str, &str), kind: &str) {
     put!(
         out,
-        "<div class=\"card {kind}\"><div class=\"value\">{}</div><div class=\"label\">{}</div></div>\n",
+        "<div class=\"card {kind}\"><div class=\"value\">{} <small>{}</small></div><div class=\"label\">{}</div></div>
+",
         text(value),
+        text(unit),
         text(label)
     );
 }

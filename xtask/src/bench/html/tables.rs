@@ -2,17 +2,17 @@
 
 use std::fmt::Write;
 
-use rf_profile::baseline::{Comparison, Verdict};
+use rf_profile::baseline::{Comparison, Row, Verdict};
 
 use super::distribution::Strips;
 use super::figures::{change, figure, in_words, percent, rate};
-use super::{phases, put, suite_name, text};
+use super::{name, phases, put, suite_name, text};
 use crate::bench::results::{Limit, Measured, Run, TargetCheck, TargetOutcome};
 use crate::bench::suite::Suite;
 
 /// One suite's benchmarks.
 pub(super) fn suite(out: &mut String, run: &Run, suite: Suite) {
-    let name = suite_name(suite);
+    let anchor = suite_name(suite);
     let of_suite = || run.results.iter().filter(|measured| measured.suite == suite);
     let strips = Strips::of(of_suite());
     // Columns that no benchmark of the suite fills are left out.
@@ -20,7 +20,7 @@ pub(super) fn suite(out: &mut String, run: &Run, suite: Suite) {
     let has_speed = of_suite().any(|measured| measured.work.is_some());
     put!(
         out,
-        "<section id=\"{name}\"><h2>{name}</h2>\n<div class=\"scroll\"><table data-filter>\n<thead><tr>"
+        "<section id=\"{anchor}\"><h2>{anchor}</h2>\n<div class=\"scroll\"><table data-filter>\n<thead><tr>"
     );
     put!(out, "<th>benchmark</th><th class=\"num\" colspan=\"2\">median</th>");
     put!(out, "<th class=\"num wide\" colspan=\"2\">p95</th><th class=\"num\">spread</th>");
@@ -44,7 +44,7 @@ pub(super) fn suite(out: &mut String, run: &Run, suite: Suite) {
 
 fn row(out: &mut String, measured: &Measured, strips: &Strips, has_speed: bool, has_limit: bool) {
     let metrics = &measured.metrics;
-    put!(out, "<tr><td class=\"name\">{}", text(&measured.name));
+    put!(out, "<tr><td class=\"name\">{}", name(&measured.name));
     if !measured.metadata.is_empty() {
         let notes: Vec<String> =
             measured.metadata.iter().map(|(name, value)| format!("{name}: {value}")).collect();
@@ -116,29 +116,52 @@ pub(super) fn comparison(out: &mut String, comparison: &Comparison) {
             put!(out, "<span class=\"count\">{count} {}</span> ", badge(verdict));
         }
     }
+    put!(out, "</p>\n");
+    let rows = |verdicts: &[Verdict]| -> Vec<&Row> {
+        let of = |verdict: &Verdict| {
+            let verdict = *verdict;
+            comparison.rows.iter().filter(move |row| row.verdict == verdict)
+        };
+        verdicts.iter().flat_map(of).collect()
+    };
+    compared(out, &rows(&[Verdict::Regression, Verdict::Improved]));
+    let rest = [Verdict::Ok, Verdict::New, Verdict::Missing, Verdict::HardwareMismatch];
+    let rest = rows(&rest);
+    if !rest.is_empty() {
+        put!(out, "<details><summary>{} without a change that counts</summary>\n", rest.len());
+        compared(out, &rest);
+        put!(out, "</details>\n");
+    }
+    put!(out, "</section>\n");
+}
+
+/// Nothing without rows.
+fn compared(out: &mut String, rows: &[&Row]) {
+    if rows.is_empty() {
+        return;
+    }
     put!(
         out,
-        "</p>\n<div class=\"scroll\"><table data-filter>\n<thead><tr><th>benchmark</th><th>verdict</th><th class=\"num\" \
+        "<div class=\"scroll\"><table data-filter>\n<thead><tr><th>benchmark</th><th>verdict</th><th class=\"num wide\" \
          colspan=\"2\">baseline</th><th class=\"num\" colspan=\"2\">now</th><th class=\"num\">change</th><th class=\"num wide\">counts \
          beyond</th><th class=\"wide\">note</th></tr></thead>\n<tbody>\n"
     );
-    for verdict in verdicts {
-        for row in comparison.rows.iter().filter(|row| row.verdict == verdict) {
-            put!(out, "<tr><td class=\"name\">{}</td><td>{}</td>", text(&row.name), badge(verdict));
-            two_cells(out, row.baseline, &row.unit, "");
-            two_cells(out, row.current, &row.unit, "");
-            let share = row.change.filter(|change| change.is_finite());
-            let share = share.map_or("–".to_owned(), change);
-            let allowed = row.allowed.map_or("–".to_owned(), percent);
-            put!(
-                out,
-                "<td class=\"num v-{}\">{share}</td><td class=\"num wide\">{allowed}</td><td class=\"wide note\">{}</td></tr>\n",
-                verdict.as_str(),
-                text(&row.note)
-            );
-        }
+    for row in rows {
+        let verdict = row.verdict;
+        put!(out, "<tr><td class=\"name\">{}</td><td>{}</td>", name(&row.name), badge(verdict));
+        two_cells(out, row.baseline, &row.unit, "wide");
+        two_cells(out, row.current, &row.unit, "");
+        let share = row.change.filter(|change| change.is_finite());
+        let share = share.map_or("–".to_owned(), change);
+        let allowed = row.allowed.map_or("–".to_owned(), percent);
+        put!(
+            out,
+            "<td class=\"num v-{}\">{share}</td><td class=\"num wide\">{allowed}</td><td class=\"wide note\">{}</td></tr>\n",
+            verdict.as_str(),
+            text(&row.note)
+        );
     }
-    put!(out, "</tbody></table></div></section>\n");
+    put!(out, "</tbody></table></div>\n");
 }
 
 fn badge(verdict: Verdict) -> String {
