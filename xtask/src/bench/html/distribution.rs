@@ -90,7 +90,7 @@ impl Strips {
             for sample in round.iter().step_by(every) {
                 let deviation = sample / median - 1.0;
                 let x = axis.at(deviation);
-                if self.shown.contains(&deviation) || deviation == self.shown.end {
+                if (self.shown.start..=self.shown.end).contains(&deviation) {
                     put!(out, "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"1.6\"/>");
                 } else {
                     // Beyond the scale: an arrow that points there.

@@ -19,6 +19,9 @@ const BOTTOM: f64 = 44.0;
 const LETTER: f64 = 5.9;
 const LABEL_HEIGHT: f64 = 11.0;
 
+/// Areas that stand for the slope where labels look for room.
+const SLOPE_STEPS: u32 = 160;
+
 /// An operation in the plot.
 struct Point<'a> {
     measured: &'a Measured,
@@ -151,7 +154,7 @@ fn grid(out: &mut String, axes: &Axes) {
     );
 }
 
-/// The lines of the limits; returns where their labels stand.
+/// The lines of the limits; returns where they and their labels lie.
 fn roofs(out: &mut String, limits: &MachineLimits, axes: &Axes) -> Vec<Area> {
     let mut taken = Vec::new();
     let Some(bandwidth) = limits.bandwidth_bytes_per_s else { return taken };
@@ -180,6 +183,10 @@ fn roofs(out: &mut String, limits: &MachineLimits, axes: &Axes) -> Vec<Area> {
         let (x, y) = (x1 + share * (x2 - x1), y1 + share * (y2 - y1));
         taken.push(Area::around(x + 2.0, y - 10.0, 9.0));
     }
+    for step in 0..=SLOPE_STEPS {
+        let share = f64::from(step) / f64::from(SLOPE_STEPS);
+        taken.push(Area::around(x1 + share * (x2 - x1), y1 + share * (y2 - y1), 2.0));
+    }
     for (arithmetic, speed) in &limits.operations_per_s {
         let (x, y) = (axes.x.at(speed / bandwidth), axes.y.at(*speed));
         let right = WIDTH - RIGHT;
@@ -195,6 +202,7 @@ fn roofs(out: &mut String, limits: &MachineLimits, axes: &Axes) -> Vec<Area> {
         );
         let width = LETTER * name.chars().count() as f64;
         taken.push(Area { left: right - width, right, top: y - 18.0, bottom: y });
+        taken.push(Area { left: x, right, top: y - 2.0, bottom: y + 2.0 });
     }
     taken
 }
