@@ -6,10 +6,11 @@ use super::steps::Step;
 use super::{Loaded, Region, StepIndex, rows};
 use crate::simd::activations::{ACT_BLOCK, ActBlock, Quantize, RowSource};
 use crate::simd::attention::AttentionScratch;
+use crate::simd::float_gemm::{self, FLOAT_TOKENS, FloatGemm, PackFloats};
 use crate::simd::kernels::{
     FloatMatMul, GEMM_GROUP, GEMM_TOKENS, Gemm, GemmScratch, MatVec, Operand, Target, has_gemm,
 };
-use crate::simd::{LANES, Tier};
+use crate::simd::{FLOAT_CHUNK, LANES, Tier};
 use crate::team::{Member, Rows, Shared};
 
 /// From so many tokens on, unpacking tiles first is cheaper than unpacking in registers.
@@ -40,13 +41,14 @@ impl MatMulStep {
         step
     }
 
-    /// How many rows the int8 operand has for so many tokens, and whether it is for [`Gemm`].
-    fn stride(&self, tokens: usize) -> (usize, bool) {
-        if self.blocks && tokens >= BLOCKED_TOKENS {
-            (tokens.next_multiple_of(GEMM_TOKENS), true)
-        } else {
-            (tokens, false)
-        }
+    /// Whether so many tokens go through [`Gemm`].
+    fn is_blocked(&self, tokens: usize) -> bool {
+        self.blocks && tokens >= BLOCKED_TOKENS
+    }
+
+    /// How many rows the int8 operand has for so many tokens.
+    fn stride(&self, tokens: usize) -> usize {
+        if self.is_blocked(tokens) { tokens.next_multiple_of(GEMM_TOKENS) } else { tokens }
     }
 
     /// Columns of the operand.
@@ -91,7 +93,7 @@ impl ExpertMatMulStep {
 
 /// Operands of the product under way, for the whole team.
 pub(super) struct OperandBuffers {
-    /// `[tokens, columns]`, for float formats whose operand is no value.
+    /// For float formats: as [`FloatGemm`] wants it, or `[tokens, columns]` if the operand is no value.
     float: Vec<f32>,
     /// `[columns / 256, tokens]` by group: 32, 256.
     int8: [Vec<ActBlock>; 2],
@@ -133,8 +135,8 @@ impl OperandBuffers {
                 Step::MatMul(m) => {
                     let columns = m.columns(graph);
                     buffers.columns = buffers.columns.max(columns);
-                    if m.float && !matches!(m.op.prologue, Prologue::Plain(_)) {
-                        float = float.max(columns);
+                    if m.float && (m.blocks || !matches!(m.op.prologue, Prologue::Plain(_))) {
+                        float = float.max(float_gemm::operand_floats(columns));
                     }
                     m.groups.iter().for_each(|g| want(*g, columns.div_ceil(ACT_BLOCK)));
                 }
@@ -145,7 +147,7 @@ impl OperandBuffers {
                 _ => {}
             }
         }
-        buffers.float = vec![0.0; float * max_tokens];
+        buffers.float = vec![0.0; float * max_tokens.next_multiple_of(FLOAT_TOKENS)];
         let rows = max_tokens.next_multiple_of(GEMM_TOKENS);
         buffers.int8 = int8.map(|blocks| vec![ActBlock::ZERO; blocks * rows]);
         buffers
@@ -180,10 +182,19 @@ impl Scratch {
     }
 }
 
+/// What float formats multiply with.
+#[derive(Clone, Copy)]
+enum FloatOperand<'a> {
+    Unwanted,
+    Rows(Rows<'a>),
+    /// For [`FloatGemm`].
+    Blocks(&'a [f32]),
+}
+
 /// Operands of a product, ready.
 #[derive(Clone, Copy)]
 struct Operands<'a> {
-    float: Option<Rows<'a>>,
+    float: FloatOperand<'a>,
     int8: [&'a [ActBlock]; 2],
     tokens: usize,
 }
@@ -218,7 +229,7 @@ impl Region<'_> {
         let panels: usize =
             step.op.projections.iter().map(|p| self.matrix(p.weight).num_panels()).sum();
         // Small chunks end together; a multiple of 4 panels suits the float kernels.
-        let largest = if step.stride(tokens).1 { GEMM_GROUP } else { 64 };
+        let largest = if step.is_blocked(tokens) { GEMM_GROUP } else { 64 };
         let chunk = (panels / (member.threads * 8)).next_multiple_of(4).clamp(4, largest);
         for range in member.steal(index.first_loop(), panels, chunk) {
             let mut first = 0;
@@ -312,7 +323,7 @@ impl Region<'_> {
         tokens: usize,
     ) {
         let columns = step.columns(self.graph);
-        let (stride, blocked) = step.stride(tokens);
+        let (stride, biased) = (step.stride(tokens), step.is_blocked(tokens));
         for token in share {
             // SAFETY: the prologue's values were written before the last barrier.
             let row = |id| unsafe { self.rows(id).row(token) };
@@ -325,7 +336,14 @@ impl Region<'_> {
                     RowSource::Glu { activation, gate: row(gate), up: row(up) }
                 }
             };
-            if step.float && !matches!(step.op.prologue, Prologue::Plain(_)) {
+            if step.float && step.is_blocked(tokens) {
+                let stride = tokens.next_multiple_of(FLOAT_TOKENS);
+                let chunks = float_gemm::operand_floats(columns) / FLOAT_CHUNK;
+                let last = (chunks - 1) * stride + token + 1;
+                // SAFETY: of this range the kernel writes every `stride`-th block, this token's.
+                let out = unsafe { buffers.float.get_mut(token * FLOAT_CHUNK..last * FLOAT_CHUNK) };
+                self.tier.run(PackFloats { source, out, stride });
+            } else if step.float && !matches!(step.op.prologue, Prologue::Plain(_)) {
                 // SAFETY: each token is one member's.
                 let out = unsafe { buffers.float.get_mut(token * columns..(token + 1) * columns) };
                 rows::evaluate(self.tier, source, out);
@@ -335,7 +353,7 @@ impl Region<'_> {
                 let last = (columns.div_ceil(ACT_BLOCK) - 1) * stride + token + 1;
                 // SAFETY: of this range the kernel writes every `stride`-th block, this token's.
                 let blocks = unsafe { int8.get_mut(token..last) };
-                self.tier.run(Quantize { source, group, biased: blocked, blocks, stride });
+                self.tier.run(Quantize { source, group, biased, blocks, stride });
             }
         }
     }
@@ -351,11 +369,22 @@ impl Region<'_> {
         Self: 'b,
     {
         let columns = step.columns(self.graph);
-        let (stride, _) = step.stride(tokens);
-        let float = step.float.then(|| match step.op.prologue {
-            Prologue::Plain(x) => self.rows(x),
-            _ => Rows { data: buffers.float.part(0..tokens * columns), width: columns },
-        });
+        let stride = step.stride(tokens);
+        let float = match step.op.prologue {
+            _ if !step.float => FloatOperand::Unwanted,
+            _ if step.is_blocked(tokens) => {
+                let rows = tokens.next_multiple_of(FLOAT_TOKENS);
+                // SAFETY: written before the last barrier.
+                let blocks =
+                    unsafe { buffers.float.get(0..rows * float_gemm::operand_floats(columns)) };
+                FloatOperand::Blocks(blocks)
+            }
+            Prologue::Plain(x) => FloatOperand::Rows(self.rows(x)),
+            _ => {
+                let data = buffers.float.part(0..tokens * columns);
+                FloatOperand::Rows(Rows { data, width: columns })
+            }
+        };
         let int8 = [32, 256].map(|group| {
             let wanted = step.groups.contains(&group);
             let blocks = if wanted { columns.div_ceil(ACT_BLOCK) * stride } else { 0 };
@@ -384,15 +413,20 @@ impl Region<'_> {
         };
         let group = match (Operand::of(weight.dtype()), operands.float) {
             (Operand::Int8 { group }, _) => group,
-            (Operand::Float, Some(x)) => {
+            (Operand::Float, FloatOperand::Rows(x)) => {
                 self.tier.run(FloatMatMul { weight, panels, x, tokens, target });
                 return;
             }
-            (Operand::Float, None) => unreachable!("the float operand was prepared"),
+            (Operand::Float, FloatOperand::Blocks(x)) => {
+                let stride = tokens.next_multiple_of(FLOAT_TOKENS);
+                self.tier.run(FloatGemm { weight, panels, x, stride, tokens, target, scratch });
+                return;
+            }
+            (Operand::Float, FloatOperand::Unwanted) => unreachable!("the float operand is there"),
         };
         let activations = operands.int8[group_index(group)];
-        let (stride, blocked) = step.stride(tokens);
-        if !blocked {
+        let stride = step.stride(tokens);
+        if !step.is_blocked(tokens) {
             MatVec { weight, panels, activations, stride, tokens, target }.run(self.tier);
             return;
         }

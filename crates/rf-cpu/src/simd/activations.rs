@@ -59,7 +59,7 @@ impl RowSource<'_> {
 
     /// Elements `at..at + 16`, zero past the end.
     #[inline(always)]
-    fn load<S: Simd>(&self, s: S, at: usize) -> S::F {
+    pub(super) fn load<S: Simd>(&self, s: S, at: usize) -> S::F {
         match *self {
             Self::Plain(x) => load(s, x, at),
             Self::Norm { x, weight, scale } => {

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::activations::{ACT_BLOCK, ActBlock};
+use super::float_gemm::{FLOAT_TOKENS, FloatTile};
 use super::format::{self, Format};
 use super::gemm::{self, Tile};
 use super::matvec::{self, FloatFormat};
@@ -49,6 +50,24 @@ impl Target<'_> {
         for (i, out) in out.iter_mut().enumerate() {
             *out = v[i] + self.bias.map_or(0.0, |b| b[first + i]);
             *out += residual.map_or(0.0, |r| r[i]);
+        }
+    }
+
+    /// Writes the outputs of a register tile, as far as its tokens and panels exist.
+    #[inline(always)]
+    pub(super) fn store_tile<S: Simd>(
+        &self,
+        s: S,
+        tokens: Range<usize>,
+        panels: Range<usize>,
+        sums: &[PanelSums],
+    ) {
+        for (token, sums) in tokens.zip(sums) {
+            for (panel, sums) in panels.clone().zip(&sums.0) {
+                // SAFETY: 16 values.
+                let v = unsafe { s.load_f(sums.as_ptr()) };
+                self.store(s, token, panel, v);
+            }
         }
     }
 }
@@ -132,9 +151,10 @@ impl Operand {
     }
 }
 
-/// Whether [`Gemm`] takes a format; the others go through [`MatVec`] for any number of tokens.
+/// Whether [`Gemm`] or [`FloatGemm`](super::float_gemm::FloatGemm) takes a format; the others go through [`MatVec`]
+/// for any number of tokens.
 pub(crate) fn has_gemm(dtype: DType) -> bool {
-    with_format!(dtype, Fm => !Fm::SPLIT).unwrap_or(false)
+    with_format!(dtype, Fm => !Fm::SPLIT).unwrap_or(true)
 }
 
 /// Panels of an integer matrix times few tokens.
@@ -174,38 +194,39 @@ impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
         assert!(op.tokens > 0 && op.tokens <= op.stride);
         assert!(op.activations.len() >= (acts - 1) * op.stride + op.tokens);
         for panel in op.panels.clone() {
-            if op.tokens == 1 {
-                self.panel::<S, 1>(s, panel, 0);
-                continue;
-            }
-            for token in (0..op.tokens).step_by(TOKENS) {
-                self.panel::<S, TOKENS>(s, panel, token);
+            let mut token = 0;
+            while token < op.tokens {
+                token += match op.tokens - token {
+                    1 => self.panel::<S, 1>(s, panel, token),
+                    2 => self.panel::<S, 2>(s, panel, token),
+                    3 | 4 => self.panel::<S, 4>(s, panel, token),
+                    _ => self.panel::<S, 8>(s, panel, token),
+                };
             }
         }
     }
 }
 
-/// Tokens that share each unpacked block.
-const TOKENS: usize = 4;
-
 impl<Fm: Format> FormatMatVec<'_, Fm> {
     /// `T` tokens, or as many as there are: the last one goes again in place of those that are missing.
     #[inline(always)]
-    fn panel<S: Simd, const T: usize>(&self, s: S, panel: usize, token: usize) {
+    fn panel<S: Simd, const T: usize>(&self, s: S, panel: usize, token: usize) -> usize {
         let op = &self.op;
         let last = op.tokens - 1;
         let x: [*const ActBlock; T] =
             std::array::from_fn(|t| op.activations[(token + t).min(last)..].as_ptr());
         let (bytes, blocks) = (op.weight.panel(panel).as_ptr(), op.weight.blocks());
+        let ahead = bytes.wrapping_add(op.weight.panel(panel).len());
         // SAFETY: the panel is of this format, and `run` checked that the blocks are there.
-        let y = unsafe { matvec::panel_dot::<S, Fm, T>(s, bytes, blocks, x, op.stride) };
+        let y = unsafe { matvec::panel_dot::<S, Fm, T>(s, bytes, blocks, x, op.stride, ahead) };
         for (token, y) in (token..op.tokens).zip(y) {
             op.target.store(s, token, panel, y);
         }
+        T
     }
 }
 
-/// Panels of a float matrix times tokens.
+/// Panels of a float matrix times few tokens.
 pub(crate) struct FloatMatMul<'a> {
     pub(crate) weight: &'a PackedMatrix,
     pub(crate) panels: Range<usize>,
@@ -248,8 +269,10 @@ impl FloatMatMul<'_> {
         let mut token = 0;
         while token < self.tokens {
             token += match self.tokens - token {
-                1..6 => self.tile::<S, Fm, P, 1>(s, panel, token),
-                _ => self.tile::<S, Fm, P, 6>(s, panel, token),
+                1 => self.tile::<S, Fm, P, 1>(s, panel, token),
+                2 | 3 => self.tile::<S, Fm, P, 2>(s, panel, token),
+                4..8 => self.tile::<S, Fm, P, 4>(s, panel, token),
+                _ => self.tile::<S, Fm, P, 8>(s, panel, token),
             };
         }
         P
@@ -301,7 +324,7 @@ pub(super) const GEMM_PANELS: usize = 2;
 pub(crate) const GEMM_GROUP: usize = 4 * GEMM_PANELS;
 
 /// Tokens of such a block. Their 256 columns (194 KiB) and sums with a group of panels (258 KiB) stay in L2.
-const GEMM_BLOCK: usize = 86 * GEMM_TOKENS;
+pub(super) const GEMM_BLOCK: usize = 43 * FLOAT_TOKENS;
 
 /// Sums of one token with the panels of a register tile, on cache lines of their own.
 #[derive(Clone, Copy)]
@@ -309,21 +332,29 @@ const GEMM_BLOCK: usize = 86 * GEMM_TOKENS;
 pub(super) struct PanelSums(pub(super) [[f32; LANES]; GEMM_PANELS]);
 
 impl PanelSums {
-    const ZERO: Self = Self([[0.0; LANES]; GEMM_PANELS]);
+    /// All zero.
+    pub(super) const ZERO: Self = Self([[0.0; LANES]; GEMM_PANELS]);
 }
 
 /// What a thread needs for [`Gemm`].
 pub(crate) struct GemmScratch {
     tiles: Box<[Tile; GEMM_PANELS]>,
+    float_tile: Box<FloatTile>,
     /// `[pair of panels][tokens of a block]`.
     sums: Vec<PanelSums>,
 }
 
 impl GemmScratch {
     pub(crate) fn new(tokens: usize) -> Self {
-        let tokens = tokens.next_multiple_of(GEMM_TOKENS).min(GEMM_BLOCK);
+        let tokens = tokens.next_multiple_of(FLOAT_TOKENS).min(GEMM_BLOCK);
         let sums = vec![PanelSums::ZERO; tokens * (GEMM_GROUP / GEMM_PANELS)];
-        Self { tiles: Box::new([Tile::ZERO, Tile::ZERO]), sums }
+        let tiles = Box::new([Tile::ZERO, Tile::ZERO]);
+        Self { tiles, float_tile: Box::new(FloatTile::ZERO), sums }
+    }
+
+    /// What floats need.
+    pub(super) fn for_floats(&mut self) -> (&mut FloatTile, &mut [PanelSums]) {
+        (&mut self.float_tile, &mut self.sums)
     }
 }
 
@@ -389,28 +420,10 @@ impl Gemm<'_> {
                     gemm::tile_dot::<S, Fm, GEMM_TOKENS>(s, tiles, subs, x, sums);
                     if kb + 1 == acts {
                         // Here rather than at the end: the lines come while the next tokens are summed.
-                        store_tile(s, target, token..num_tokens, first..panels.end, sums);
+                        target.store_tile(s, token..num_tokens, first..panels.end, sums);
                     }
                 }
             }
-        }
-    }
-}
-
-/// Writes the outputs of a register tile, as far as its tokens and panels exist.
-#[inline(always)]
-fn store_tile<S: Simd>(
-    s: S,
-    target: Target<'_>,
-    tokens: Range<usize>,
-    panels: Range<usize>,
-    sums: &[PanelSums; GEMM_TOKENS],
-) {
-    for (token, sums) in tokens.zip(sums) {
-        for (panel, sums) in panels.clone().zip(&sums.0) {
-            // SAFETY: 16 values.
-            let v = unsafe { s.load_f(sums.as_ptr()) };
-            target.store(s, token, panel, v);
         }
     }
 }

@@ -5,11 +5,12 @@
 //! the loop is plain and the stream is contiguous.
 
 use super::activations::{ACT_BLOCK, ActBlock};
-use super::format::{Format, Planes};
+use super::format::{Block, Format, Planes};
 use super::{LANES, Simd};
 use rf_graph::DType;
 
-/// One panel times `T` tokens; `activations[t]` is the first of the token's blocks, `stride` apart.
+/// One panel times `T` tokens; `activations[t]` is the first of the token's blocks, `stride` apart. `ahead` is the
+/// panel that is read next.
 ///
 /// The order of the sum is the definition that `gemm` repeats: per block the integer dot products,
 /// scaled and summed in f32, then `acc = fma(sum, d · d_x, acc)`, then the minimum.
@@ -25,52 +26,36 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
     blocks: usize,
     activations: [*const ActBlock; T],
     stride: usize,
+    ahead: *const u8,
 ) -> [S::F; T] {
     let planes = Planes::new(Fm::PLANES, panel, blocks);
     let per_act = ACT_BLOCK / Fm::BLOCK;
+    let bytes = Fm::DTYPE.block_bytes() * LANES;
     let mut acc = [s.splat(0.0); T];
     for b in 0..blocks {
+        // A share of what comes next: the planes of a panel are too many and too short streams for hardware.
+        for line in b * bytes / 64..(b + 1) * bytes / 64 {
+            s.prefetch(ahead.wrapping_add(line * 64));
+        }
         let block = planes.block(Fm::PLANES, b);
         let first_sub = b % per_act * (Fm::BLOCK / 32);
         // SAFETY: b / per_act is below the number of the token's blocks.
         let x: [&ActBlock; T] = activations.map(|a| unsafe { &*a.add(b / per_act * stride) });
         let mut sum = [s.splat(0.0); T];
-        for j in 0..Fm::BLOCK / 32 {
+        if Fm::BLOCK == 32 {
             // SAFETY: the panel is of this format.
-            let mut codes = unsafe { Fm::codes(s, block, j) };
-            if Fm::SIGNED {
-                codes = codes.map(|c| s.bias_bytes(c));
-            }
-            let at = first_sub + j;
-            if Fm::SUB == 32 {
+            unsafe { sub_block::<S, Fm, T>(s, block, 0, first_sub, x, &mut sum) };
+        } else {
+            // Written out: shifts by constants, and four sub-blocks under way at once.
+            for j in (0..8).step_by(4) {
                 // SAFETY: as above.
-                let scale = (Fm::BLOCK > 32).then(|| s.to_f(unsafe { Fm::sub_scale(s, block, j) }));
-                for t in 0..T {
-                    let mut dot = start::<S, Fm>(s, i32::from(x[t].sum_32[at]));
-                    dot = dots::<S, Fm>(s, dot, &codes, x[t], 8 * at);
-                    if Fm::SPLIT {
-                        // SAFETY: as above.
-                        let high = unsafe { Fm::high_codes(s, block, j) }.map(|c| s.bias_bytes(c));
-                        let mut high_dot = start::<S, Fm>(s, i32::from(x[t].sum_32[at]));
-                        high_dot = dots::<S, Fm>(s, high_dot, &high, x[t], 8 * at);
-                        dot = s.add_i(dot, s.shl(high_dot, 4));
-                    }
-                    sum[t] = match scale {
-                        Some(scale) => s.fma(s.to_f(dot), scale, sum[t]),
-                        None => s.to_f(dot),
-                    };
-                }
-            } else {
-                for half in 0..2 {
-                    // SAFETY: as above.
-                    let scale = s.to_f(unsafe { Fm::sub_scale(s, block, 2 * j + half) });
-                    for t in 0..T {
-                        let mut dot = start::<S, Fm>(s, i32::from(x[t].sum_16[2 * at + half]));
-                        let codes = &codes[4 * half..][..4];
-                        dot = dots::<S, Fm>(s, dot, codes, x[t], 8 * at + 4 * half);
-                        sum[t] = s.fma(s.to_f(dot), scale, sum[t]);
-                    }
-                }
+                unsafe { sub_block::<S, Fm, T>(s, block, j, j, x, &mut sum) };
+                // SAFETY: as above.
+                unsafe { sub_block::<S, Fm, T>(s, block, j + 1, j + 1, x, &mut sum) };
+                // SAFETY: as above.
+                unsafe { sub_block::<S, Fm, T>(s, block, j + 2, j + 2, x, &mut sum) };
+                // SAFETY: as above.
+                unsafe { sub_block::<S, Fm, T>(s, block, j + 3, j + 3, x, &mut sum) };
             }
         }
         // SAFETY: as above.
@@ -105,6 +90,57 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
     acc
 }
 
+/// Adds columns `32j..32j + 32` of a block to `sum`: sub-block `at` of the activations.
+///
+/// # Safety
+///
+/// The block is of a panel of `Fm`, and has these columns.
+#[inline(always)]
+unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
+    s: S,
+    block: Block,
+    j: usize,
+    at: usize,
+    x: [&ActBlock; T],
+    sum: &mut [S::F; T],
+) {
+    // SAFETY: by contract.
+    let mut codes = unsafe { Fm::codes(s, block, j) };
+    if Fm::SIGNED {
+        codes = codes.map(|c| s.bias_bytes(c));
+    }
+    if Fm::SUB == 32 {
+        // SAFETY: by contract.
+        let scale = (Fm::BLOCK > 32).then(|| s.to_f(unsafe { Fm::sub_scale(s, block, j) }));
+        for t in 0..T {
+            let mut dot = start::<S, Fm>(s, i32::from(x[t].sum_32[at]));
+            dot = dots::<S, Fm>(s, dot, &codes, x[t], 8 * at);
+            if Fm::SPLIT {
+                // SAFETY: by contract.
+                let high = unsafe { Fm::high_codes(s, block, j) }.map(|c| s.bias_bytes(c));
+                let mut high_dot = start::<S, Fm>(s, i32::from(x[t].sum_32[at]));
+                high_dot = dots::<S, Fm>(s, high_dot, &high, x[t], 8 * at);
+                dot = s.add_i(dot, s.shl(high_dot, 4));
+            }
+            sum[t] = match scale {
+                Some(scale) => s.fma(s.to_f(dot), scale, sum[t]),
+                None => s.to_f(dot),
+            };
+        }
+        return;
+    }
+    for half in 0..2 {
+        // SAFETY: by contract.
+        let scale = s.to_f(unsafe { Fm::sub_scale(s, block, 2 * j + half) });
+        for t in 0..T {
+            let mut dot = start::<S, Fm>(s, i32::from(x[t].sum_16[2 * at + half]));
+            let codes = &codes[4 * half..][..4];
+            dot = dots::<S, Fm>(s, dot, codes, x[t], 8 * at + 4 * half);
+            sum[t] = s.fma(s.to_f(dot), scale, sum[t]);
+        }
+    }
+}
+
 /// `−offset · Σ x`: what the codes have too much.
 #[inline(always)]
 fn start<S: Simd, Fm: Format>(s: S, sum: i32) -> S::I {
@@ -112,18 +148,20 @@ fn start<S: Simd, Fm: Format>(s: S, sum: i32) -> S::I {
     if offset == 0 { s.splat_i(0) } else { s.splat_i(-offset * sum) }
 }
 
-/// `acc + Σ codes · x` from word `at` of the activations.
+/// `acc + Σ codes · x` from word `at` of the activations, as two sums: one would wait for itself.
 #[inline(always)]
-fn dots<S: Simd, Fm: Format>(s: S, mut acc: S::I, codes: &[S::I], x: &ActBlock, at: usize) -> S::I {
+fn dots<S: Simd, Fm: Format>(s: S, acc: S::I, codes: &[S::I], x: &ActBlock, at: usize) -> S::I {
+    let mut sums = [acc, s.splat_i(0)];
     for (g, code) in codes.iter().enumerate() {
         let word = s.splat_i(word(x, at + g));
-        acc = if Fm::SIGNED {
-            s.dot_biased_weight(acc, *code, word)
+        let sum = &mut sums[g % 2];
+        *sum = if Fm::SIGNED {
+            s.dot_biased_weight(*sum, *code, word)
         } else {
-            s.dot_u7(acc, *code, word)
+            s.dot_u7(*sum, *code, word)
         };
     }
-    acc
+    s.add_i(sums[0], sums[1])
 }
 
 /// Four consecutive activations.
@@ -178,7 +216,7 @@ float_format!(F16, DType::F16, 2, |s, p| s.load_f16(p));
 float_format!(Bf16, DType::Bf16, 2, |s, p| s.load_bf16(p));
 
 /// Columns that are summed before they join the total: bounds the rounding error of long rows.
-const FLOAT_CHUNK: usize = 256;
+pub(crate) const FLOAT_CHUNK: usize = 128;
 
 /// `P` panels times `T` tokens of f32; `x[t]` has `columns` values.
 ///

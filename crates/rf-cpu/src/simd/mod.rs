@@ -25,6 +25,7 @@ pub(crate) mod attention;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub(crate) mod float_gemm;
 mod format;
 mod gemm;
 pub(crate) mod kernels;
@@ -35,6 +36,8 @@ mod portable;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
+
+pub(crate) use matvec::FLOAT_CHUNK;
 
 /// Lanes of a vector, and rows of a weight panel.
 pub(crate) const LANES: usize = 16;

@@ -1,0 +1,168 @@
+//! Products of float panels with many tokens: prefill, bound by multiply-adds.
+//!
+//! Per 128 columns two panels are widened once into a tile of f32 (16 KiB, half of L1); then 12 tokens × 2 panels
+//! are summed in 24 registers: 24 multiply-adds per 14 loads. The order of a sum is that of
+//! [`panel_dot_float`](super::matvec::panel_dot_float).
+
+use std::ops::Range;
+
+use super::activations::RowSource;
+use super::kernels::{GEMM_BLOCK, GEMM_GROUP, GEMM_PANELS, GemmScratch, PanelSums, Target};
+use super::matvec::{Bf16, F16, F32, FLOAT_CHUNK, FloatFormat};
+use super::{Kernel, LANES, Simd};
+use crate::panel::PackedMatrix;
+use rf_graph::DType;
+
+/// Tokens of a register tile.
+pub(crate) const FLOAT_TOKENS: usize = 12;
+
+/// Two panels' 128 columns as f32.
+#[repr(C, align(64))]
+pub(super) struct FloatTile([[[f32; LANES]; GEMM_PANELS]; FLOAT_CHUNK]);
+
+impl FloatTile {
+    /// All zero.
+    pub(super) const ZERO: Self = Self([[[0.0; LANES]; GEMM_PANELS]; FLOAT_CHUNK]);
+}
+
+/// f32 that the operand of [`FloatGemm`] takes per token.
+pub(crate) fn operand_floats(columns: usize) -> usize {
+    columns.next_multiple_of(FLOAT_CHUNK)
+}
+
+/// Evaluates a token's operand into its blocks: `out[i · stride · 128..]` are columns `128i..`, zero past the end.
+pub(crate) struct PackFloats<'a> {
+    pub(crate) source: RowSource<'a>,
+    /// From the token's first block on.
+    pub(crate) out: &'a mut [f32],
+    /// Tokens, rounded up to [`FLOAT_TOKENS`].
+    pub(crate) stride: usize,
+}
+
+impl Kernel for PackFloats<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for (i, column) in (0..self.source.len()).step_by(FLOAT_CHUNK).enumerate() {
+            let block = &mut self.out[i * self.stride * FLOAT_CHUNK..][..FLOAT_CHUNK];
+            for (j, out) in block.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+                let v = self.source.load(s, column + j * LANES);
+                // SAFETY: 16 values.
+                unsafe { s.store_f(out.as_mut_ptr(), v) };
+            }
+        }
+    }
+}
+
+/// Panels of a float matrix times many tokens.
+pub(crate) struct FloatGemm<'a> {
+    pub(crate) weight: &'a PackedMatrix,
+    pub(crate) panels: Range<usize>,
+    /// `[columns / 128, stride, 128]`; `stride` is `tokens` rounded up to [`FLOAT_TOKENS`].
+    pub(crate) x: &'a [f32],
+    pub(crate) stride: usize,
+    pub(crate) tokens: usize,
+    pub(crate) target: Target<'a>,
+    pub(crate) scratch: &'a mut GemmScratch,
+}
+
+impl Kernel for FloatGemm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        match self.weight.dtype() {
+            DType::F32 => self.format::<S, F32>(s),
+            DType::F16 => self.format::<S, F16>(s),
+            _ => self.format::<S, Bf16>(s),
+        }
+    }
+}
+
+impl FloatGemm<'_> {
+    #[inline(always)]
+    fn format<S: Simd, Fm: FloatFormat>(mut self, s: S) {
+        assert!(S::HAS_GEMM); // known when compiled: nothing below is built where it is false
+        assert_eq!(self.weight.dtype(), Fm::DTYPE);
+        assert!(self.tokens <= self.stride && self.stride.is_multiple_of(FLOAT_TOKENS));
+        assert!(self.x.len() >= operand_floats(self.weight.columns()) * self.stride);
+        for first in self.panels.clone().step_by(GEMM_GROUP) {
+            let panels = first..self.panels.end.min(first + GEMM_GROUP);
+            for token in (0..self.tokens).step_by(GEMM_BLOCK) {
+                let tokens = token..self.stride.min(token + GEMM_BLOCK);
+                self.block::<S, Fm>(s, panels.clone(), tokens);
+            }
+        }
+    }
+
+    /// A group of panels times a block of tokens.
+    #[inline(always)]
+    fn block<S: Simd, Fm: FloatFormat>(
+        &mut self,
+        s: S,
+        panels: Range<usize>,
+        tokens: Range<usize>,
+    ) {
+        let (weight, target, num_tokens) = (self.weight, self.target, self.tokens);
+        let (tile, sums) = self.scratch.for_floats();
+        let sums = &mut sums[..panels.len().div_ceil(GEMM_PANELS) * tokens.len()];
+        sums.fill(PanelSums::ZERO);
+        let chunks = weight.columns().div_ceil(FLOAT_CHUNK);
+        for chunk in 0..chunks {
+            let first_column = chunk * FLOAT_CHUNK;
+            let columns = first_column..weight.columns().min(first_column + FLOAT_CHUNK);
+            let x = &self.x[(chunk * self.stride + tokens.start) * FLOAT_CHUNK..];
+            let x = x.as_chunks::<FLOAT_CHUNK>().0.as_chunks::<FLOAT_TOKENS>().0;
+            let first_panels = panels.clone().step_by(GEMM_PANELS);
+            for (first, sums) in first_panels.zip(sums.chunks_exact_mut(tokens.len())) {
+                for p in 0..GEMM_PANELS {
+                    // A lone last panel goes twice; the second result is not stored.
+                    let panel = weight.panel((first + p).min(panels.end - 1)).as_ptr();
+                    for (w, k) in tile.0.iter_mut().zip(columns.clone()) {
+                        // SAFETY: the panel is of this format and has this column.
+                        let v = unsafe { Fm::load(s, panel.add(k * LANES * Fm::BYTES)) };
+                        // SAFETY: 16 values.
+                        unsafe { s.store_f(w[p].as_mut_ptr(), v) };
+                    }
+                }
+                let groups = x.iter().zip(sums.as_chunks_mut::<FLOAT_TOKENS>().0);
+                for (token, (x, sums)) in tokens.clone().step_by(FLOAT_TOKENS).zip(groups) {
+                    tile_dot(s, &tile.0[..columns.len()], x, sums);
+                    if chunk + 1 == chunks {
+                        target.store_tile(s, token..num_tokens, first..panels.end, sums);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds up to 128 columns of both panels × 12 tokens to the sums.
+#[inline(always)]
+fn tile_dot<S: Simd>(
+    s: S,
+    tile: &[[[f32; LANES]; GEMM_PANELS]],
+    x: &[[f32; FLOAT_CHUNK]; FLOAT_TOKENS],
+    sums: &mut [PanelSums; FLOAT_TOKENS],
+) {
+    let mut acc = [[s.splat(0.0); GEMM_PANELS]; FLOAT_TOKENS];
+    for (k, w) in tile.iter().enumerate().take(FLOAT_CHUNK) {
+        // SAFETY: 16 values.
+        let w = [0, 1].map(|p| unsafe { s.load_f(w[p].as_ptr()) });
+        for t in 0..FLOAT_TOKENS {
+            let x = s.splat(x[t][k]);
+            for p in 0..GEMM_PANELS {
+                acc[t][p] = s.fma(w[p], x, acc[t][p]);
+            }
+        }
+    }
+    for (sums, acc) in sums.iter_mut().zip(acc) {
+        for (sum, acc) in sums.0.iter_mut().zip(acc) {
+            // SAFETY: 16 values.
+            let total = s.add(unsafe { s.load_f(sum.as_ptr()) }, acc);
+            // SAFETY: 16 values.
+            unsafe { s.store_f(sum.as_mut_ptr(), total) };
+        }
+    }
+}
