@@ -43,6 +43,8 @@ mod session;
 mod table;
 #[cfg(feature = "bench")]
 mod targets;
+#[cfg(feature = "bench")]
+mod timers;
 
 use std::{path::Path, process::ExitCode};
 

@@ -108,7 +108,7 @@ impl Destination {
     ) -> Result<Option<Self>> {
         let Some(given) = &options.save_baseline else { return Ok(None) };
         let default = || root.join(BASELINES).join(format!("{run_name}.json"));
-        let path = given.clone().unwrap_or_else(default);
+        let path = if given.as_os_str().is_empty() { default() } else { given.clone() };
         let merges = !plan.is_whole && path.exists();
         if merges {
             BaselineSet::load(&path).with_context(|| {
@@ -213,7 +213,8 @@ fn find(root: &Path, given: &Path) -> Result<PathBuf> {
     }
     let names = fs::read_dir(&folder).into_iter().flatten().filter_map(|entry| {
         let name = entry.ok()?.file_name().into_string().ok()?;
-        name.ends_with(".json").then_some(name)
+        let is_json = Path::new(&name).extension().is_some_and(|ending| ending == "json");
+        is_json.then_some(name)
     });
     let mut names: Vec<String> = names.collect();
     names.sort();

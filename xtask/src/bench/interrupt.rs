@@ -16,7 +16,7 @@ impl Interrupt {
         let requested = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&requested);
         let set = ctrlc::set_handler(move || {
-            #[expect(clippy::exit, reason = "what the default handler of the signal does")]
+            // What the default handler of the signal does.
             if flag.swap(true, SeqCst) {
                 std::process::exit(i32::from(output::INTERRUPTED));
             }

@@ -56,10 +56,10 @@ pub(crate) struct Options {
         long,
         value_name = "FILE",
         num_args = 0..=1,
-        require_equals = false,
+        default_missing_value = "",
         help_heading = "Baselines"
     )]
-    pub(crate) save_baseline: Option<Option<PathBuf>>,
+    pub(crate) save_baseline: Option<PathBuf>,
     /// Compare with a baseline: a file, looked for in benchmarks/baselines/ too
     #[arg(long, value_name = "FILE", help_heading = "Baselines")]
     pub(crate) compare: Option<PathBuf>,

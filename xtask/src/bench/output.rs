@@ -15,14 +15,12 @@ pub(super) const INTERRUPTED: u8 = 130;
 
 /// Writes results to a file, or to stdout.
 pub(super) fn write(path: Option<&Path>, text: &str) -> Result<()> {
-    match path {
-        Some(path) => replace(path, text),
-        None => {
-            let mut out = io::stdout().lock();
-            let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-            written.context("cannot write to stdout")
-        }
+    if let Some(path) = path {
+        return replace(path, text);
     }
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.context("cannot write to stdout")
 }
 
 /// Puts a text in the place of a file, whose folder is made where it is missing: whole, or not at all. What is no file

@@ -9,6 +9,7 @@ use super::{
     options::Options,
     results::{Arithmetic, Work},
     suite::Suite,
+    timers::Timer,
 };
 
 /// Something that gets a line in reports.
@@ -26,6 +27,8 @@ pub(super) enum Task {
     Op(Workload),
     /// A figure of the model.
     Model(Figure),
+    /// What taking a time costs.
+    Timer(Timer),
 }
 
 /// The benchmarks of a command line, in the order of reports.
@@ -37,7 +40,7 @@ pub(super) struct Plan {
 }
 
 /// What targets are checked on where no suite is named.
-const TARGET_SUITES: [Suite; 2] = [Suite::Matmul, Suite::Inference];
+const TARGET_SUITES: [Suite; 3] = [Suite::Matmul, Suite::Inference, Suite::Launch];
 
 impl Plan {
     /// # Errors
@@ -56,7 +59,7 @@ impl Plan {
         let chosen = all.into_iter().filter(|benchmark| {
             let is_quick_one = match &benchmark.task {
                 Task::Op(workload) => workload.quick,
-                Task::Model(_) => true,
+                Task::Model(_) | Task::Timer(_) => true,
             };
             suites.contains(&benchmark.suite) && (!is_quick || is_quick_one)
         });
@@ -112,13 +115,20 @@ fn all() -> Vec<Benchmark> {
             suite,
             task: Task::Op(workload),
         };
-        let of = |ops| workloads(ops).into_iter().map(op).collect();
+        let of = |ops| -> Vec<Benchmark> { workloads(ops).into_iter().map(op).collect() };
         match suite {
             Suite::Matmul => of(rf_bench::Suite::Matmul),
             Suite::Attention => of(rf_bench::Suite::Attention),
             Suite::Dequant => of(rf_bench::Suite::Dequant),
             Suite::Memory => of(rf_bench::Suite::Memory),
-            Suite::Launch => of(rf_bench::Suite::Launch),
+            Suite::Launch => {
+                let timer = |timer: Timer| Benchmark {
+                    name: timer.name().to_owned(),
+                    suite,
+                    task: Task::Timer(timer),
+                };
+                of(rf_bench::Suite::Launch).into_iter().chain(Timer::ALL.map(timer)).collect()
+            }
             Suite::Inference => {
                 let figure = |figure: Figure| Benchmark {
                     name: figure.name(),

@@ -17,6 +17,7 @@ use super::{
     plan::{self, Benchmark, Plan, Task},
     results::{GpuWatch, MachineLimits, Measured, Reached, Skipped, Work},
     sampling::Sampling,
+    timers,
 };
 
 /// Between samples of the GPUs' state.
@@ -125,13 +126,23 @@ fn run_round(
         outcome?;
     }
     for (benchmark, collected) in plan.benchmarks.iter().zip(collected) {
-        let Task::Op(workload) = &benchmark.task else { continue };
+        if matches!(benchmark.task, Task::Model(_)) {
+            continue;
+        }
         if setting.interrupt.requested() {
             break;
         }
         bar.set_message(benchmark.name.clone());
-        if collected.skipped.is_none() {
-            measure_op(workload, setting, collected)?;
+        match &benchmark.task {
+            Task::Op(workload) if collected.skipped.is_none() => {
+                measure_op(workload, setting, collected)?;
+            }
+            Task::Timer(timer) => {
+                let seconds = setting.sampling.take(setting.interrupt, || Ok(timer.run()))?;
+                let each = seconds.iter().map(|seconds| 1e6 * seconds / f64::from(timers::COUNT));
+                collected.rounds.push(each.collect());
+            }
+            _ => {}
         }
         bar.inc(1);
     }
@@ -164,7 +175,7 @@ impl Outcomes {
         let mut rounds = collected.rounds;
         rounds.retain(|samples| !samples.is_empty());
         let (unit, better) = match task {
-            Task::Op(_) => ("us", Better::Lower),
+            Task::Op(_) | Task::Timer(_) => ("us", Better::Lower),
             Task::Model(figure) if figure.is_speed() => (figure.unit(), Better::Higher),
             Task::Model(figure) => (figure.unit(), Better::Lower),
         };
@@ -174,16 +185,15 @@ impl Outcomes {
         };
         let sampled = collected.first.unwrap_or_default();
         let mut metadata = sampled.metadata;
-        match collected.clock {
-            Some(Clock::Op) => {
-                _ = metadata.insert("clock".into(), "the executor's, of the op".into())
-            }
-            Some(Clock::Host) => _ = metadata.insert("clock".into(), "the host's".into()),
-            _ => {}
-        }
+        let clock = collected.clock.map(|clock| match clock {
+            Clock::Op => "the executor's, of the op",
+            Clock::Host => "the host's",
+        });
+        metadata.extend(clock.map(|clock| ("clock".to_owned(), clock.to_owned())));
         let work = match task {
             Task::Op(workload) => plan::work(workload),
             Task::Model(_) => sampled.work,
+            Task::Timer(_) => None,
         };
         let reached = work
             .zip(metrics.value())

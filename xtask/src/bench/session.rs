@@ -244,19 +244,18 @@ fn say_what_would_run(
     stored: &Stored,
     comparison: &Comparison,
 ) -> Result<ExitCode> {
-    let text = match options.format {
-        Format::Json => {
-            let all = json!({"run": null, "comparison": comparison.to_json(), "targets": [],
-                "would_run": stored.commands()});
-            serde_json::to_string_pretty(&all)? + "\n"
-        }
-        _ => {
-            let commands = stored.commands().join("\n  ");
-            format!(
-                "{}\nNothing was measured: every figure is of other hardware. There, this would run:\n  {commands}\n",
-                comparison.table()
-            )
-        }
+    let commands = stored.commands();
+    let text = if options.format == Format::Json {
+        let comparison = comparison.to_json();
+        let all =
+            json!({"run": null, "comparison": comparison, "targets": [], "would_run": commands});
+        serde_json::to_string_pretty(&all)? + "\n"
+    } else {
+        format!(
+            "{}\nNothing was measured: every figure is of other hardware. There, this would run:\n  {}\n",
+            comparison.table(),
+            commands.join("\n  ")
+        )
     };
     output::write(options.output.as_deref(), &text)?;
     Ok(ExitCode::from(comparison.exit_code(options.require_hardware)))

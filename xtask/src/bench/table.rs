@@ -198,7 +198,7 @@ pub(super) fn csv(run: &Run) -> String {
 }
 
 /// Four significant digits, and a time in the unit that suits it.
-fn with_unit(value: f64, unit: &str) -> String {
+pub(super) fn with_unit(value: f64, unit: &str) -> String {
     let (value, unit) = match unit {
         "us" if value >= 1e6 => (value / 1e6, "s"),
         "us" if value >= 1e3 => (value / 1e3, "ms"),
