@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::figures::{percent, rate};
-use super::scale::Decades;
+use super::scale::Logarithmic;
 use super::{put, suite_name, text};
 use crate::bench::results::{Arithmetic, Limit, MachineLimits, Measured, Reached, Run, Work};
 
@@ -17,6 +17,7 @@ const BOTTOM: f64 = 44.0;
 
 /// Of a letter of a label, about.
 const LETTER: f64 = 5.9;
+const ROOF_LETTER: f64 = 7.2;
 const LABEL_HEIGHT: f64 = 11.0;
 
 /// Areas that stand for the slope where labels look for room.
@@ -58,8 +59,8 @@ fn points<'a>(run: &'a Run) -> Vec<Point<'a>> {
 
 /// Operations per byte, operations per second.
 struct Axes {
-    x: Decades,
-    y: Decades,
+    x: Logarithmic,
+    y: Logarithmic,
 }
 
 fn axes(limits: &MachineLimits, points: &[Point<'_>]) -> Option<Axes> {
@@ -74,8 +75,8 @@ fn axes(limits: &MachineLimits, points: &[Point<'_>]) -> Option<Axes> {
     let speeds = points.iter().map(|point| point.reached.operations_per_s);
     let ys = speeds.chain(limits.operations_per_s.values().copied());
     Some(Axes {
-        x: Decades::around(xs, LEFT..WIDTH - RIGHT)?,
-        y: Decades::around(ys, HEIGHT - BOTTOM..TOP)?,
+        x: Logarithmic::around(xs, LEFT..WIDTH - RIGHT)?,
+        y: Logarithmic::around(ys, HEIGHT - BOTTOM..TOP)?,
     })
 }
 
@@ -97,7 +98,7 @@ fn plot(out: &mut String, run: &Run, mut points: Vec<Point<'_>>, axes: &Axes) {
         points.len()
     );
     grid(out, axes);
-    let mut taken = roofs(out, &run.limits, axes);
+    let mut taken = roofs(out, &run.limits, axes, &points);
     for point in &points {
         dot(out, point);
         taken.push(Area::around(point.x, point.y, 4.0));
@@ -113,7 +114,7 @@ fn plot(out: &mut String, run: &Run, mut points: Vec<Point<'_>>, axes: &Axes) {
 
 fn grid(out: &mut String, axes: &Axes) {
     let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-    for power in axes.x.from.start..=axes.x.from.end {
+    for power in axes.x.powers() {
         let x = axes.x.at(10_f64.powi(power));
         put!(
             out,
@@ -126,7 +127,7 @@ fn grid(out: &mut String, axes: &Axes) {
             plain_power(power)
         );
     }
-    for power in axes.y.from.start..=axes.y.from.end {
+    for power in axes.y.powers() {
         let y = axes.y.at(10_f64.powi(power));
         put!(
             out,
@@ -155,15 +156,14 @@ fn grid(out: &mut String, axes: &Axes) {
 }
 
 /// The lines of the limits; returns where they and their labels lie.
-fn roofs(out: &mut String, limits: &MachineLimits, axes: &Axes) -> Vec<Area> {
+fn roofs(out: &mut String, limits: &MachineLimits, axes: &Axes, points: &[Point<'_>]) -> Vec<Area> {
     let mut taken = Vec::new();
     let Some(bandwidth) = limits.bandwidth_bytes_per_s else { return taken };
-    let least = 10_f64.powi(axes.x.from.start);
-    let most = 10_f64.powi(axes.x.from.end);
+    let ((least, most), (slowest, fastest)) = (axes.x.ends(), axes.y.ends());
     let top = limits.operations_per_s.values().copied().fold(0.0, f64::max);
-    let top = if top > 0.0 { top } else { 10_f64.powi(axes.y.from.end) };
+    let top = if top > 0.0 { top } else { fastest };
     // The slope, cut where the plot begins and at the highest level.
-    let start = least.max(10_f64.powi(axes.y.from.start) / bandwidth);
+    let start = least.max(slowest / bandwidth);
     let end = (top / bandwidth).min(most);
     let (x1, y1) = (axes.x.at(start), axes.y.at(start * bandwidth));
     let (x2, y2) = (axes.x.at(end), axes.y.at(end * bandwidth));
@@ -195,13 +195,22 @@ fn roofs(out: &mut String, limits: &MachineLimits, axes: &Axes) -> Vec<Area> {
             "<line class=\"roof compute\" x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>"
         );
         let name = format!("{} {}", arithmetic_name(*arithmetic), rate(*speed, "ops"));
+        // At the end of the line, or where dots leave room before it.
+        let width = ROOF_LETTER * name.chars().count() as f64;
+        let place = |steps: u32| {
+            let right = right - f64::from(steps) * 20.0;
+            Area { left: right - width, right, top: y - 18.0, bottom: y - 2.0 }
+        };
+        let covers = |area: &Area| points.iter().any(|p| Area::around(p.x, p.y, 5.0).meets(area));
+        let mut places = (0..40).map(place).take_while(|area| area.left > x);
+        let area = places.find(|area| !covers(area)).unwrap_or_else(|| place(0));
         put!(
             out,
-            "<text class=\"roof-name\" x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>\n",
+            "<text class=\"roof-name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>\n",
+            area.right,
             y - 6.0
         );
-        let width = LETTER * name.chars().count() as f64;
-        taken.push(Area { left: right - width, right, top: y - 18.0, bottom: y });
+        taken.push(area);
         taken.push(Area { left: x, right, top: y - 2.0, bottom: y + 2.0 });
     }
     taken
