@@ -126,13 +126,13 @@ impl Destination {
 
     /// Writes what was measured. A whole run takes the place of the file, one of some benchmarks is merged into it, and
     /// one that Ctrl-C ended is written beside it: so a baseline never loses figures.
-    pub(super) fn save(&self, run: &Run) -> Result<()> {
+    pub(super) fn save(&self, run: &Run, was_interrupted: bool) -> Result<()> {
         let fresh = run.baselines();
         if fresh.entries.is_empty() {
             bail!("nothing was measured, so '{}' is left as it was", self.path.display());
         }
         let count = fresh.entries.len();
-        if !run.missing.is_empty() {
+        if was_interrupted || !run.missing.is_empty() {
             let path = self.beside();
             fresh.save(&path)?;
             output::note(format_args!(
@@ -164,9 +164,6 @@ impl Destination {
 
 /// Adds a whole run to the records of its hardware.
 pub(super) fn record(root: &Path, run: &Run) -> Result<()> {
-    if !run.missing.is_empty() {
-        bail!("not recorded: {} benchmarks were not measured", run.missing.len());
-    }
     let slug = machine::slug(&run.hardware, run.device);
     let day = run.timestamp.to_string();
     let day = day.split('T').next().unwrap_or_default();

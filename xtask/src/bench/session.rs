@@ -1,11 +1,11 @@
 //! From a command line to results: measures, compares, writes.
 
-use std::{path::Path, process::ExitCode};
+use std::{path::Path, process::ExitCode, thread, time::Duration};
 
 use anyhow::{Error, Result, bail};
 use rf_bench::Target;
 use rf_profile::{
-    baseline::{Comparison, Hardware, ModelId, Timestamp},
+    baseline::{Comparison, Hardware, ModelId, Timestamp, Verdict},
     monitor::Monitor,
 };
 use serde_json::json;
@@ -20,7 +20,7 @@ use super::{
     output,
     plan::{Plan, Task},
     results::{FORMAT, Report, Run, TargetCheck, TargetOutcome, VERSION},
-    rounds::{self, Setting},
+    rounds::{Measuring, Setting},
     sampling::Sampling,
     table, targets,
 };
@@ -30,6 +30,14 @@ const WORSE: u8 = 1;
 
 /// Exit code where something could not be done.
 const FAILED: u8 = 2;
+
+/// Before each of the times that what seems to have changed is measured again: neighbours stay for seconds.
+const PAUSES: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+];
 
 /// What a command line asks for beyond measuring, looked at before anything is measured: an hour's figures are not to
 /// be lost to a mistyped name.
@@ -66,12 +74,16 @@ pub(super) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     if cfg!(debug_assertions) {
         output::note("warning: this build is not optimised, its figures say nothing of a release");
     }
-    let interrupt = Interrupt::new();
-    let (run, failure) = measure(root, options, &target, hardware, &wishes, &interrupt)?;
-    finish(root, options, &wishes, &run, failure)
+    let measurement = measure(root, options, &target, hardware, &wishes)?;
+    finish(root, options, &wishes, measurement)
 }
 
 impl Wishes {
+    fn compare(&self, run: &Run, threshold: f64) -> Option<Comparison> {
+        let kind = self.model.as_ref().map_or("", |model| &model.kind);
+        Some(self.stored.as_ref()?.compare(run, kind, &self.plan, threshold))
+    }
+
     fn of(root: &Path, options: &Options, plan: Plan, hardware: &Hardware) -> Result<Self> {
         if options.record
             && !(plan.is_whole
@@ -107,50 +119,87 @@ impl MeasuredModel {
     }
 }
 
-/// Takes all samples. The error is why not all of them.
+/// What was measured, and how it compares.
+struct Measurement {
+    run: Run,
+    comparison: Option<Comparison>,
+    /// Why not all of it was.
+    failure: Option<Error>,
+    was_interrupted: bool,
+}
+
+/// Takes all samples, and more of what seems to have changed: a change that is one does not go away.
 fn measure(
     root: &Path,
     options: &Options,
     target: &Target,
     hardware: Hardware,
     wishes: &Wishes,
-    interrupt: &Interrupt,
-) -> Result<(Run, Option<Error>)> {
-    let timestamp = Timestamp::now();
+) -> Result<Measurement> {
+    let interrupt = Interrupt::new();
     let limits = limits::measure(root, options, target, &hardware)?;
     let monitor = if target.is_gpu() {
         Monitor::detect().inspect_err(|error| output::note(format_args!("{error}"))).ok()
     } else {
         None
     };
-    let outcomes = rounds::run(
-        &wishes.plan,
-        &Setting {
-            target,
-            model: wishes.model.as_ref().map(|model| &model.file),
-            limits: &limits,
-            sampling: Sampling::of(options),
-            interrupt,
-            monitor,
-        },
-    );
-    let run = Run {
+    let mut run = Run {
         format: FORMAT.to_owned(),
         version: VERSION,
-        timestamp,
+        timestamp: Timestamp::now(),
         build: machine::build(root, target),
         device: machine::device(options),
         backend: target.backend().description(),
         model: wishes.model.as_ref().map(|model| model.id.clone()),
         quick: options.quick,
         hardware,
-        limits,
-        results: outcomes.measured,
-        skipped: outcomes.skipped,
-        missing: outcomes.missing,
-        monitor: outcomes.monitor,
+        limits: limits.clone(),
+        results: Vec::new(),
+        skipped: Vec::new(),
+        missing: Vec::new(),
+        monitor: Vec::new(),
     };
-    Ok((run, outcomes.failure))
+    let setting = Setting {
+        target,
+        model: wishes.model.as_ref().map(|model| &model.file),
+        limits: &limits,
+        sampling: Sampling::of(options),
+        interrupt: &interrupt,
+        monitor,
+    };
+    let mut measuring = Measuring::start(&wishes.plan, &setting);
+    let mut failure = take_into(&mut run, &mut measuring);
+    let mut comparison = wishes.compare(&run, options.threshold);
+    for pause in PAUSES {
+        let changed: Vec<String> = comparison.iter().flat_map(changed).collect();
+        if changed.is_empty() || failure.is_some() || interrupt.requested() {
+            break;
+        }
+        thread::sleep(pause);
+        for _ in 0..2 {
+            measuring.round(&|name| changed.iter().any(|one| one == name), "changed? again");
+        }
+        failure = take_into(&mut run, &mut measuring);
+        comparison = wishes.compare(&run, options.threshold);
+    }
+    Ok(Measurement { run, comparison, failure, was_interrupted: interrupt.requested() })
+}
+
+/// Puts what was measured so far into a run; gives what failed.
+fn take_into(run: &mut Run, measuring: &mut Measuring<'_>) -> Option<Error> {
+    let outcomes = measuring.outcomes();
+    run.results = outcomes.measured;
+    run.skipped = outcomes.skipped;
+    run.missing = outcomes.missing;
+    run.monitor = outcomes.monitor;
+    outcomes.failure
+}
+
+/// Names of what a comparison says has changed.
+fn changed(comparison: &Comparison) -> Vec<String> {
+    let rows = comparison.rows.iter();
+    let changed = rows.filter(|row| matches!(row.verdict, Verdict::Regression | Verdict::Improved));
+    changed.map(|row| row.name.clone()).collect()
 }
 
 /// Prints and writes. What cannot be written does not keep the rest from being.
@@ -158,14 +207,10 @@ fn finish(
     root: &Path,
     options: &Options,
     wishes: &Wishes,
-    run: &Run,
-    failure: Option<Error>,
+    measurement: Measurement,
 ) -> Result<ExitCode> {
-    let kind = wishes.model.as_ref().map_or("", |model| &model.kind);
-    let comparison = wishes
-        .stored
-        .as_ref()
-        .map(|stored| stored.compare(run, kind, &wishes.plan, options.threshold));
+    let Measurement { run, comparison, failure, was_interrupted } = measurement;
+    let run = &run;
     let checks = if options.targets { targets::check(run) } else { Vec::new() };
     let history = match options.format {
         Format::Html => baselines::history(root, run),
@@ -174,7 +219,6 @@ fn finish(
     let report =
         Report { run, comparison: comparison.as_ref(), targets: &checks, history: &history };
 
-    let was_interrupted = !run.missing.is_empty() && failure.is_none();
     let mut errors: Vec<Error> = failure.into_iter().collect();
     if let Err(error) =
         output::write(options.output.as_deref(), &formatted(options.format, &report)?)
@@ -191,8 +235,15 @@ fn finish(
             summary.unwrap_or_default()
         ));
     }
-    errors.extend(wishes.destination.as_ref().and_then(|destination| destination.save(run).err()));
-    if options.record {
+    errors.extend(
+        wishes
+            .destination
+            .as_ref()
+            .and_then(|destination| destination.save(run, was_interrupted).err()),
+    );
+    if options.record && was_interrupted {
+        output::note("not recorded: records are of whole runs");
+    } else if options.record {
         errors.extend(baselines::record(root, run).err());
     }
     for error in &errors {
@@ -200,7 +251,9 @@ fn finish(
     }
     if was_interrupted {
         let (missing, all) = (run.missing.len(), wishes.plan.benchmarks.len());
-        output::note(format_args!("ended by Ctrl-C: {missing} of {all} benchmarks are missing"));
+        output::note(format_args!(
+            "ended by Ctrl-C: {missing} of {all} benchmarks are missing, others have fewer rounds"
+        ));
     }
     Ok(ExitCode::from(exit_code(options, comparison.as_ref(), &checks, was_interrupted, &errors)))
 }
