@@ -297,7 +297,7 @@ fn label(out: &mut String, point: &Point<'_>, taken: &mut Vec<Area>) {
 
 /// A name without its suite, which the colour says.
 fn short(name: &str) -> String {
-    const LETTERS: usize = 34;
+    const LETTERS: usize = 44;
     let rest = name.split_once('/').map_or(name, |(_, rest)| rest);
     if rest.chars().count() <= LETTERS {
         return rest.to_owned();
@@ -359,6 +359,6 @@ mod tests {
         assert_eq!(ticks, ["0.01", "1", "1000"]);
         assert_eq!([7, 9, 13].map(speed_power), ["10 M", "1 G", "10 T"]);
         assert_eq!(short("matmul/q4_0/rows=1"), "q4_0/rows=1");
-        assert_eq!(short(&"x".repeat(99)).chars().count(), 34);
+        assert_eq!(short(&"x".repeat(99)).chars().count(), 44);
     }
 }

@@ -62,8 +62,11 @@ pub(super) fn at_a_glance(out: &mut String, report: &Report<'_>) {
             (_, 1..) => "good",
             _ => "",
         };
-        let rest = format!("worse, {better} better");
-        card(out, "against the baseline", (&worse.to_string(), &rest), kind);
+        let (figure, rest) = match worse {
+            0 => (better, "better, 0 worse".to_owned()),
+            _ => (worse, format!("worse, {better} better")),
+        };
+        card(out, "against the baseline", (&figure.to_string(), &rest), kind);
     }
     if !report.targets.is_empty() {
         let count = |wanted: fn(&TargetOutcome) -> bool| {

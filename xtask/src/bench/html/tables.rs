@@ -14,41 +14,72 @@ use crate::bench::suite::Suite;
 pub(super) fn suite(out: &mut String, run: &Run, suite: Suite) {
     let anchor = suite_name(suite);
     let of_suite = || run.results.iter().filter(|measured| measured.suite == suite);
-    let strips = Strips::of(of_suite());
-    // Columns that no benchmark of the suite fills are left out.
-    let has_limit = of_suite().any(|measured| measured.reached.is_some());
-    let has_speed = of_suite().any(|measured| measured.work.is_some());
-    put!(
-        out,
-        "<section id=\"{anchor}\"><h2>{anchor}</h2>\n<div class=\"scroll\"><table data-filter>\n<thead><tr>"
-    );
+    let columns = Columns {
+        strips: Strips::of(of_suite()),
+        limit: of_suite().any(|measured| measured.reached.is_some()),
+        speed: of_suite().any(|measured| measured.work.is_some()),
+        shared: shared_notes(&of_suite().collect::<Vec<_>>()),
+    };
+    put!(out, "<section id=\"{anchor}\"><h2>{anchor}</h2>\n");
+    if !columns.shared.is_empty() {
+        put!(out, "<p>{}</p>\n", text(&in_a_line(columns.shared.iter().copied())));
+    }
+    put!(out, "<div class=\"scroll\"><table data-filter>\n<thead><tr>");
     put!(out, "<th>benchmark</th><th class=\"num\" colspan=\"2\">median</th>");
     put!(out, "<th class=\"num wide\" colspan=\"2\">p95</th><th class=\"num\">spread</th>");
     put!(out, "<th class=\"num wide\">runs</th>");
-    if has_speed {
+    if columns.speed {
         put!(out, "<th class=\"num wide\">speed</th>");
     }
-    if has_limit {
+    if columns.limit {
         put!(out, "<th>of limit</th>");
     }
     put!(
         out,
         "<th class=\"wide\">samples <span class=\"muted\">{}</span></th></tr></thead>\n<tbody>\n",
-        strips.span()
+        columns.strips.span()
     );
     for measured in of_suite() {
-        row(out, measured, &strips, has_speed, has_limit);
+        row(out, measured, &columns);
     }
     put!(out, "</tbody></table></div></section>\n");
 }
 
-fn row(out: &mut String, measured: &Measured, strips: &Strips, has_speed: bool, has_limit: bool) {
+/// What the rows of a suite have in common.
+struct Columns<'a> {
+    strips: Strips,
+    /// Columns that no benchmark of the suite fills are left out.
+    limit: bool,
+    speed: bool,
+    /// Said once, above the table.
+    shared: Vec<Note<'a>>,
+}
+
+type Note<'a> = (&'a String, &'a String);
+
+/// What all of several benchmarks say of themselves.
+fn shared_notes<'a>(measured: &[&'a Measured]) -> Vec<Note<'a>> {
+    let [first, others @ ..] = measured else { return Vec::new() };
+    if others.is_empty() {
+        return Vec::new();
+    }
+    let is_shared = |(name, value): &Note<'_>| {
+        others.iter().all(|other| other.metadata.get(*name) == Some(*value))
+    };
+    first.metadata.iter().filter(is_shared).collect()
+}
+
+fn in_a_line<'a>(notes: impl Iterator<Item = Note<'a>>) -> String {
+    let notes: Vec<String> = notes.map(|(name, value)| format!("{name}: {value}")).collect();
+    notes.join(" · ")
+}
+
+fn row(out: &mut String, measured: &Measured, columns: &Columns<'_>) {
     let metrics = &measured.metrics;
     put!(out, "<tr><td class=\"name\">{}", name(&measured.name));
-    if !measured.metadata.is_empty() {
-        let notes: Vec<String> =
-            measured.metadata.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        put!(out, "<div class=\"sub\">{}</div>", text(&notes.join(" · ")));
+    let own = in_a_line(measured.metadata.iter().filter(|note| !columns.shared.contains(note)));
+    if !own.is_empty() {
+        put!(out, "<div class=\"sub\">{}</div>", text(&own));
     }
     phases::bar(out, &measured.phases);
     put!(out, "</td>");
@@ -58,14 +89,14 @@ fn row(out: &mut String, measured: &Measured, strips: &Strips, has_speed: bool, 
     let runs = metrics.iterations.map_or("–".to_owned(), |count| count.to_string());
     put!(out, "<td class=\"num\">{spread}</td><td class=\"num wide\">{runs}</td>");
     let reached = measured.reached.as_ref();
-    if has_speed {
+    if columns.speed {
         let speed = reached.map_or(String::new(), |reached| match reached.limit {
             Limit::Bandwidth => rate(reached.bytes_per_s, "B"),
             Limit::Compute => rate(reached.operations_per_s, "ops"),
         });
         put!(out, "<td class=\"num wide\">{speed}</td>");
     }
-    if has_limit {
+    if columns.limit {
         put!(out, "<td>");
         if let Some(reached) = reached {
             let of = match reached.limit {
@@ -83,7 +114,7 @@ fn row(out: &mut String, measured: &Measured, strips: &Strips, has_speed: bool, 
         put!(out, "</td>");
     }
     put!(out, "<td class=\"wide\">");
-    strips.draw(out, measured);
+    columns.strips.draw(out, measured);
     put!(out, "</td></tr>\n");
 }
 
