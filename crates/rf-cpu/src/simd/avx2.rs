@@ -1,4 +1,4 @@
-//! AVX2 with FMA and F16C: two registers per vector.
+//! AVX2 with FMA and F16C, and the same with the dot products of AVX-VNNI: two registers per vector.
 
 use std::arch::x86_64::{
     __m128i, __m256, __m256i, _MM_HINT_T0, _mm_loadu_si128, _mm_packs_epi16, _mm_prefetch,
@@ -6,28 +6,37 @@ use std::arch::x86_64::{
     _mm256_and_si256, _mm256_andnot_ps, _mm256_broadcastsi128_si256, _mm256_castsi256_ps,
     _mm256_castsi256_si128, _mm256_cvtepi8_epi16, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps,
     _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32,
-    _mm256_div_ps, _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_max_epi32, _mm256_max_ps, _mm256_min_ps,
-    _mm256_mul_ps, _mm256_mullo_epi16, _mm256_or_si256, _mm256_packs_epi32,
-    _mm256_permute4x64_epi64, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps,
-    _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_slli_epi16, _mm256_sllv_epi32, _mm256_srav_epi32,
-    _mm256_srli_epi16, _mm256_srlv_epi32, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8,
-    _mm256_sub_epi32, _mm256_sub_ps,
+    _mm256_div_ps, _mm256_dpbusd_avx_epi32, _mm256_dpwssd_avx_epi32, _mm256_extracti128_si256,
+    _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16,
+    _mm256_max_epi32, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps, _mm256_mullo_epi16,
+    _mm256_or_si256, _mm256_packs_epi32, _mm256_permute4x64_epi64, _mm256_set1_epi8,
+    _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_shuffle_epi8, _mm256_sign_epi8,
+    _mm256_slli_epi16, _mm256_sllv_epi32, _mm256_srav_epi32, _mm256_srli_epi16, _mm256_srlv_epi32,
+    _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_sub_epi32, _mm256_sub_ps,
+    _mm256_xor_si256,
 };
 
 use super::{Kernel, Simd};
 
-/// Proof of AVX2, FMA and F16C.
+/// Proof of AVX2, FMA and F16C, and with `VNNI` of AVX-VNNI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Avx2(());
+pub(super) struct Avx2<const VNNI: bool>(());
 
-impl Avx2 {
+impl Avx2<false> {
     /// The token, if this CPU has all of them.
     pub(super) fn detect() -> Option<Self> {
         let all = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c");
         all.then_some(Self(()))
+    }
+}
+
+impl Avx2<true> {
+    /// The token, if this CPU has all of them.
+    pub(super) fn detect() -> Option<Self> {
+        let avx2 = Avx2::<false>::detect()?;
+        is_x86_feature_detected!("avxvnni").then_some(Self(avx2.0))
     }
 }
 
@@ -42,7 +51,12 @@ fn mul_bytes_half(a: __m256i, b: __m256i) -> __m256i {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn enabled<K: Kernel>(s: Avx2, kernel: K) -> K::Output {
+fn enabled<const VNNI: bool, K: Kernel>(s: Avx2<VNNI>, kernel: K) -> K::Output {
+    kernel.run(s)
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+fn enabled_with_vnni<const VNNI: bool, K: Kernel>(s: Avx2<VNNI>, kernel: K) -> K::Output {
     kernel.run(s)
 }
 
@@ -96,15 +110,18 @@ fn abs_half(a: __m256) -> __m256 {
     _mm256_andnot_ps(_mm256_set1_ps(-0.0), a)
 }
 
-impl Simd for Avx2 {
+impl<const VNNI: bool> Simd for Avx2<VNNI> {
     type F = [__m256; 2];
     type I = [__m256i; 2];
 
     const HAS_GEMM: bool = true;
-    const BIAS: u8 = 0;
+    const BIAS: u8 = if VNNI { 128 } else { 0 }; // vpdpbusd takes unsigned × signed
 
     #[inline]
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Output {
+        if VNNI {
+            return proven!(enabled_with_vnni(self, kernel));
+        }
         proven!(enabled(self, kernel))
     }
 
@@ -258,26 +275,42 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn dot_u7(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
+        if VNNI {
+            return halves!(_mm256_dpbusd_avx_epi32, acc, w, x);
+        }
         halves!(dot_half, acc, w, x)
     }
 
     #[inline(always)]
     fn bias_bytes(self, w: Self::I) -> Self::I {
+        if VNNI {
+            // Adding 128 to a signed byte flips its top bit.
+            return halves!(_mm256_xor_si256, w, [proven!(_mm256_set1_epi8(-128)); 2]);
+        }
         w
     }
 
     #[inline(always)]
     fn dot_biased_weight(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
+        if VNNI {
+            return halves!(_mm256_dpbusd_avx_epi32, acc, w, x);
+        }
         halves!(dot_signed_half, acc, w, x)
     }
 
     #[inline(always)]
     fn dot_biased_activation(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
+        if VNNI {
+            return halves!(_mm256_dpbusd_avx_epi32, acc, x, w);
+        }
         halves!(dot_signed_half, acc, w, x)
     }
 
     #[inline(always)]
     fn dot_i16(self, acc: Self::I, a: Self::I, b: Self::I) -> Self::I {
+        if VNNI {
+            return halves!(_mm256_dpwssd_avx_epi32, acc, a, b);
+        }
         halves!(dot_i16_half, acc, a, b)
     }
 

@@ -31,6 +31,8 @@ mod gemm;
 pub(crate) mod kernels;
 mod math;
 mod matvec;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 
 use std::fmt;
@@ -217,9 +219,15 @@ pub struct Tier(TierKind);
 enum TierKind {
     Portable(portable::Portable),
     #[cfg(target_arch = "x86_64")]
-    Avx2(avx2::Avx2),
+    Avx2(avx2::Avx2<false>),
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni(avx2::Avx2<true>),
     #[cfg(target_arch = "x86_64")]
     Avx512(avx512::Avx512),
+    #[cfg(target_arch = "aarch64")]
+    Neon(neon::Neon<false>),
+    #[cfg(target_arch = "aarch64")]
+    NeonDotprod(neon::Neon<true>),
 }
 
 impl Tier {
@@ -228,8 +236,14 @@ impl Tier {
         let mut tiers = vec![Self(TierKind::Portable(portable::Portable))];
         #[cfg(target_arch = "x86_64")]
         {
-            tiers.extend(avx2::Avx2::detect().map(|t| Self(TierKind::Avx2(t))));
+            tiers.extend(avx2::Avx2::<false>::detect().map(|t| Self(TierKind::Avx2(t))));
+            tiers.extend(avx2::Avx2::<true>::detect().map(|t| Self(TierKind::AvxVnni(t))));
             tiers.extend(avx512::Avx512::detect().map(|t| Self(TierKind::Avx512(t))));
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            tiers.extend(neon::Neon::<false>::detect().map(|t| Self(TierKind::Neon(t))));
+            tiers.extend(neon::Neon::<true>::detect().map(|t| Self(TierKind::NeonDotprod(t))));
         }
         tiers
     }
@@ -248,7 +262,13 @@ impl Tier {
             #[cfg(target_arch = "x86_64")]
             TierKind::Avx2(_) => "avx2",
             #[cfg(target_arch = "x86_64")]
+            TierKind::AvxVnni(_) => "avx-vnni",
+            #[cfg(target_arch = "x86_64")]
             TierKind::Avx512(_) => "avx512-vnni",
+            #[cfg(target_arch = "aarch64")]
+            TierKind::Neon(_) => "neon",
+            #[cfg(target_arch = "aarch64")]
+            TierKind::NeonDotprod(_) => "neon-dotprod",
         }
     }
 
@@ -257,9 +277,15 @@ impl Tier {
         match self.0 {
             TierKind::Portable(_) => portable::Portable::HAS_GEMM,
             #[cfg(target_arch = "x86_64")]
-            TierKind::Avx2(_) => avx2::Avx2::HAS_GEMM,
+            TierKind::Avx2(_) => avx2::Avx2::<false>::HAS_GEMM,
+            #[cfg(target_arch = "x86_64")]
+            TierKind::AvxVnni(_) => avx2::Avx2::<true>::HAS_GEMM,
             #[cfg(target_arch = "x86_64")]
             TierKind::Avx512(_) => avx512::Avx512::HAS_GEMM,
+            #[cfg(target_arch = "aarch64")]
+            TierKind::Neon(_) => neon::Neon::<false>::HAS_GEMM,
+            #[cfg(target_arch = "aarch64")]
+            TierKind::NeonDotprod(_) => neon::Neon::<true>::HAS_GEMM,
         }
     }
 
@@ -271,7 +297,13 @@ impl Tier {
             #[cfg(target_arch = "x86_64")]
             TierKind::Avx2(s) => s.vectorize(kernel),
             #[cfg(target_arch = "x86_64")]
+            TierKind::AvxVnni(s) => s.vectorize(kernel),
+            #[cfg(target_arch = "x86_64")]
             TierKind::Avx512(s) => s.vectorize(kernel),
+            #[cfg(target_arch = "aarch64")]
+            TierKind::Neon(s) => s.vectorize(kernel),
+            #[cfg(target_arch = "aarch64")]
+            TierKind::NeonDotprod(s) => s.vectorize(kernel),
         }
     }
 }
