@@ -35,8 +35,8 @@ impl Avx2<false> {
 impl Avx2<true> {
     /// The token, if this CPU has all of them.
     pub(super) fn detect() -> Option<Self> {
-        let avx2 = Avx2::<false>::detect()?;
-        is_x86_feature_detected!("avxvnni").then_some(Self(avx2.0))
+        Avx2::<false>::detect()?;
+        is_x86_feature_detected!("avxvnni").then_some(Self(()))
     }
 }
 

@@ -37,8 +37,8 @@ impl Neon<false> {
 impl Neon<true> {
     /// The token, if this CPU has both.
     pub(super) fn detect() -> Option<Self> {
-        let neon = Neon::<false>::detect()?;
-        is_aarch64_feature_detected!("dotprod").then_some(Self(neon.0))
+        Neon::<false>::detect()?;
+        is_aarch64_feature_detected!("dotprod").then_some(Self(()))
     }
 }
 
