@@ -94,10 +94,15 @@ impl Attend {
 
     /// In decode each layer of a model has a cache of its own, which is read once per token; so it is here.
     pub(crate) fn program(&self) -> OpProgram {
+        let is_decode = self.past_tokens > 0;
+        self.program_of(if is_decode { cold_copies(self.cache_bytes()) } else { 1 })
+    }
+
+    /// With so many layers.
+    fn program_of(&self, layers: usize) -> OpProgram {
         /// Rows of the tables that queries, keys and values are of.
         const VOCAB_SIZE: usize = 512;
         let AttentionLayer { num_heads, num_kv_heads, head_dim } = self.layer;
-        let layers = if self.past_tokens == 0 { 1 } else { cold_copies(self.cache_bytes()) };
         let mut net = Net::new();
         let [q, k, v] = [num_heads, num_kv_heads, num_kv_heads]
             .map(|heads| net.rows_of_table(VOCAB_SIZE, heads * head_dim));
@@ -139,6 +144,45 @@ impl Attend {
             batch,
             fill,
             timed: Timed::Op("attention", layers as u32),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rf_graph::conformance::Bound;
+
+    use super::*;
+    use crate::program::agreement;
+
+    const SMALL: AttentionLayer = AttentionLayer { num_heads: 4, num_kv_heads: 2, head_dim: 32 };
+
+    #[test]
+    fn decode_reads_the_whole_cache_and_prefill_half_of_all_pairs() {
+        let layer = LAYERS[USUAL];
+        let decode =
+            Attend { layer, kv: KvType::F16, tokens: 1, past_tokens: 4096 }.workload(false);
+        // 4097 tokens of 8 heads of 128, keys and values, 2 bytes each; a query of 32 · 128 floats in and out.
+        assert_eq!(decode.bytes, 4097 * 4096 + 2 * 16_384);
+        assert_eq!(decode.operations.count, 4 * 4096 * 4097);
+        let prefill =
+            Attend { layer, kv: KvType::F16, tokens: 512, past_tokens: 0 }.workload(false);
+        // 512 · 513 / 2 pairs.
+        assert_eq!(prefill.operations.count, 4 * 4096 * 131_328);
+    }
+
+    #[test]
+    fn programs_compute_the_attention_that_their_name_says() {
+        for kv in KvType::ALL {
+            for (tokens, past_tokens) in [(40, 0), (1, 96), (1, 600)] {
+                let attend = Attend { layer: SMALL, kv, tokens, past_tokens };
+                let cost = agreement(attend.program_of(2), Bound::of_cache(kv, false));
+                let workload = attend.workload(false);
+                assert_eq!(
+                    (cost.bytes, cost.operations),
+                    (workload.bytes, workload.operations.count)
+                );
+            }
         }
     }
 }

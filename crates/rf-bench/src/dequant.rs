@@ -9,8 +9,8 @@ use rf_graph::conformance::Numbers;
 use rf_quant::{dequantize, quantize, quantize_to_vec};
 
 use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, no_cache};
-use crate::workload::Task;
-use crate::{Clock, Error, Operations, Prepared, Suite, Target, Workload};
+use crate::workload::{Task, word};
+use crate::{Clock, Error, Operations, Prepared, Suite, Workload};
 
 /// Elements that are converted: a matrix of 4096 by 4096.
 const ELEMENTS: usize = 1 << 24;
@@ -66,7 +66,7 @@ impl Convert {
             Direction::Quantize => "quantize",
         };
         Workload {
-            name: format!("dequant/{dtype}/{what}/elements={elements}"),
+            name: format!("dequant/{}/{what}/elements={elements}", word(dtype)),
             suite: Suite::Dequant,
             bytes: bytes_of(dtype, elements),
             operations: Operations::NONE,
@@ -75,14 +75,10 @@ impl Convert {
         }
     }
 
-    pub(crate) fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
+    pub(crate) fn prepare(&self) -> Result<Prepared, Error> {
         /// Values that are made; the rest repeats them.
         const DISTINCT: usize = 1 << 18;
         let Self { dtype, direction, elements } = *self;
-        if target.is_gpu() {
-            let why = "converting whole tensors is done by the host: measured with the CPU";
-            return Err(Error::Unsupported(why.to_owned()));
-        }
         let mut numbers = Numbers::new("rf-bench");
         let some: Vec<f32> = (0..elements.min(DISTINCT)).map(|_| 0.03 * numbers.normal()).collect();
         let row_bytes = dtype.row_bytes(elements).expect("whole blocks");
@@ -116,7 +112,7 @@ impl TableRows {
     fn workload(self, quick: bool) -> Workload {
         let Self { dtype, rows, columns } = self;
         Workload {
-            name: format!("dequant/{dtype}/embed/{rows}x{columns}"),
+            name: format!("dequant/{}/embed/{rows}x{columns}", word(dtype)),
             suite: Suite::Dequant,
             bytes: bytes_of(dtype, rows * columns),
             operations: Operations::NONE,
@@ -135,6 +131,27 @@ impl TableRows {
             batch: OwnedBatch::of_sequence(self.rows, 0, self.rows, PAGE_TOKENS),
             fill: Vec::new(),
             timed: Timed::Op("embed", 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rf_graph::conformance::Bound;
+
+    use super::*;
+    use crate::program::agreement;
+
+    #[test]
+    fn conversion_moves_blocks_and_floats() {
+        // 65536 blocks of 210 bytes.
+        assert_eq!(bytes_of(DType::Q6K, ELEMENTS), 65_536 * 210 + 67_108_864);
+    }
+
+    #[test]
+    fn table_rows_are_all_rows() {
+        for dtype in DType::ALL {
+            agreement(TableRows { dtype, rows: 40, columns: 256 }.program(), Bound::Exact);
         }
     }
 }

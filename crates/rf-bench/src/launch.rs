@@ -3,8 +3,6 @@
 //! With one op it is what handing over a batch costs; what each further one adds is a barrier among threads on the CPU, a
 //! launch or a node of a graph on a GPU.
 
-use rf_graph::Backend;
-
 use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, no_cache};
 use crate::workload::Task;
 use crate::{Error, Operations, Prepared, Suite, Target, Workload};
@@ -52,15 +50,14 @@ impl Step {
     }
 
     pub(crate) fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
-        let launches: Option<Box<dyn Backend>> = target.without_graphs()?;
-        match (self.form, launches) {
+        match (self.form, target.without_graphs()?) {
             (Form::Step, Some(launches)) => self.program().prepare_on(&*launches),
-            (Form::Replay, None) => {
-                let why = "the CPU replays no graphs: launch/step is what it does";
-                Err(Error::Unsupported(why.to_owned()))
-            }
             _ => self.program().prepare(target),
         }
+    }
+
+    pub(crate) fn is_replay(&self) -> bool {
+        self.form == Form::Replay
     }
 
     pub(crate) fn program(&self) -> OpProgram {
@@ -75,6 +72,24 @@ impl Step {
             batch: OwnedBatch::of_sequence(1, 0, 1, PAGE_TOKENS),
             fill: Vec::new(),
             timed: Timed::Step,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rf_graph::conformance::Bound;
+
+    use super::*;
+    use crate::program::agreement;
+
+    #[test]
+    fn every_op_of_a_chain_counts() {
+        for ops in [1, 2, 5] {
+            let step = Step { ops, form: Form::Step };
+            // One more picks the rows that are wanted: none, when it is measured.
+            assert_eq!(step.program().program.graph.ops().len(), ops + 1);
+            agreement(step.program(), Bound::Exact);
         }
     }
 }

@@ -3,7 +3,7 @@
 use rf_graph::DType;
 
 use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, cold_copies, no_cache};
-use crate::workload::Task;
+use crate::workload::{Task, word};
 use crate::{OperationKind, Operations, Suite, Workload};
 
 /// A product of a batch with one matrix.
@@ -67,7 +67,7 @@ impl Product {
             _ => OperationKind::I8,
         };
         Workload {
-            name: format!("matmul/{dtype}/{rows}x{columns}/rows={tokens}"),
+            name: format!("matmul/{}/{rows}x{columns}/rows={tokens}", word(dtype)),
             suite: Suite::Matmul,
             bytes: (self.weight_bytes() + size_of::<f32>() * tokens * (columns + rows)) as u64,
             operations: Operations { kind, count: 2 * (tokens * rows * columns) as u64 },
@@ -81,7 +81,12 @@ impl Product {
     }
 
     pub(crate) fn program(&self) -> OpProgram {
-        let copies = if self.tokens <= DECODE_ROWS { cold_copies(self.weight_bytes()) } else { 1 };
+        let is_decode = self.tokens <= DECODE_ROWS;
+        self.program_of(if is_decode { cold_copies(self.weight_bytes()) } else { 1 })
+    }
+
+    /// With so many equal weights.
+    fn program_of(&self, copies: usize) -> OpProgram {
         let vocab_size = self.tokens;
         let mut net = Net::new();
         let x = net.rows_of_table(vocab_size, self.columns);
@@ -96,6 +101,44 @@ impl Product {
             batch: OwnedBatch::of_sequence(self.tokens, 0, vocab_size, PAGE_TOKENS),
             fill: Vec::new(),
             timed: Timed::Op("matmul", copies as u32),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rf_graph::conformance::Bound;
+
+    use super::*;
+    use crate::program::agreement;
+
+    #[test]
+    fn a_product_moves_its_matrix_and_rows_once() {
+        let workload =
+            |dtype, tokens| Product { dtype, tokens, rows: 4096, columns: 4096 }.workload(false);
+        // 524288 blocks of 18 bytes; 8 rows of 4096 floats in, 8 out; 8 · 2²⁴ multiply-adds.
+        let q4_0 = workload(DType::Q4_0, 8);
+        assert_eq!(q4_0.bytes, 524_288 * 18 + 2 * 131_072);
+        assert_eq!(q4_0.operations.count, 268_435_456);
+        assert_eq!(q4_0.operations.kind, OperationKind::I8);
+        // 64 MiB of weights; 16 KiB in and out.
+        let f32 = workload(DType::F32, 1);
+        assert_eq!(f32.bytes, 67_108_864 + 2 * 16_384);
+        assert_eq!(f32.operations, Operations { kind: OperationKind::F32, count: 33_554_432 });
+    }
+
+    #[test]
+    fn programs_compute_the_product_that_their_name_says() {
+        for dtype in DType::ALL {
+            for tokens in [1, 4, 20] {
+                let product = Product { dtype, tokens, rows: 64, columns: 256 };
+                let cost = agreement(product.program_of(2), Bound::of_product(dtype));
+                let workload = product.workload(false);
+                assert_eq!(
+                    (cost.bytes, cost.operations),
+                    (workload.bytes, workload.operations.count)
+                );
+            }
         }
     }
 }

@@ -27,10 +27,10 @@ struct Model {
 
 /// Llama 3.2 1B, Llama 2 7B and 13B, Llama 3 70B.
 const MODELS: [Model; 4] = [
-    Model { name: "1B", num_layers: 16, num_kv_heads: 8, head_dim: 64 },
-    Model { name: "7B", num_layers: 32, num_kv_heads: 32, head_dim: 128 },
-    Model { name: "13B", num_layers: 40, num_kv_heads: 40, head_dim: 128 },
-    Model { name: "70B", num_layers: 80, num_kv_heads: 8, head_dim: 128 },
+    Model { name: "1b", num_layers: 16, num_kv_heads: 8, head_dim: 64 },
+    Model { name: "7b", num_layers: 32, num_kv_heads: 32, head_dim: 128 },
+    Model { name: "13b", num_layers: 40, num_kv_heads: 40, head_dim: 128 },
+    Model { name: "70b", num_layers: 80, num_kv_heads: 8, head_dim: 128 },
 ];
 
 /// Which of them stands for all where the size does not matter.
@@ -109,7 +109,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
         for tokens in GROWTH {
             let pattern = CachePattern::Append(tokens);
             let task = CacheTask { model, page_size: PageSize::default(), pattern };
-            workloads.push(task.workload(model.name == "1B"));
+            workloads.push(task.workload(model.name == "1b"));
         }
     }
     for page_size in PageSize::ALL {
@@ -136,11 +136,7 @@ fn pool_workload(model: Model, page_size: PageSize, pattern: Pattern, quick: boo
 }
 
 impl PoolTask {
-    pub(crate) fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
-        if target.is_gpu() {
-            let why = "the host keeps track of pages, whatever the device: measured with the CPU";
-            return Err(Error::Unsupported(why.to_owned()));
-        }
+    pub(crate) fn prepare(&self) -> Result<Prepared, Error> {
         let mut pool = PagePool::new(self.pages, self.page_size);
         match self.pattern {
             Pattern::Grow(step) => Ok(Prepared::new(Clock::Host, move || {
@@ -256,5 +252,50 @@ impl CacheTask {
                 Ok(start.elapsed())
             })
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rf_graph::conformance::Bound;
+
+    use super::*;
+    use crate::program::agreement;
+
+    const SMALL: Model = Model { name: "small", num_layers: 3, num_kv_heads: 2, head_dim: 32 };
+
+    #[test]
+    fn models_have_the_caches_that_are_known_of_them() {
+        // Keys and values in f16: 2 · 2 · layers · heads · dimension.
+        let bytes = MODELS.map(|model| model.layout(PageSize::default(), 1).bytes_per_token());
+        assert_eq!(bytes, [32_768, 524_288, 819_200, 327_680]);
+        // 8 GiB in pages of 32 tokens of half a MiB.
+        assert_eq!(USUAL.pool_pages(PageSize::Tokens32), 512);
+    }
+
+    #[test]
+    fn appending_writes_what_attention_then_reads() {
+        let page_size = PageSize::Tokens16;
+        for tokens in [1, 40] {
+            let pattern = CachePattern::Append(tokens);
+            let task = CacheTask { model: SMALL, page_size, pattern };
+            let cost = agreement(task.append(tokens), Bound::of_cache(KvType::F16, false));
+            // One layer of three.
+            assert_eq!(task.workload(false).bytes, 3 * cost.bytes);
+        }
+    }
+
+    #[test]
+    fn pools_are_as_before_after_each_run() {
+        for pattern in [Pattern::Grow(64), Pattern::Fork, Pattern::Prefix] {
+            // As many pages as the pattern takes: a run that kept one would leave too few for the next.
+            let page_size = PageSize::Tokens32;
+            let pages = page_size.pages_for(SEQUENCE_TOKENS)
+                + usize::from(matches!(pattern, Pattern::Fork));
+            let mut prepared = PoolTask { pages, page_size, pattern }.prepare().unwrap();
+            for _ in 0..3 {
+                prepared.run().unwrap();
+            }
+        }
     }
 }

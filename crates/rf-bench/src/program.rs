@@ -213,3 +213,42 @@ impl Net {
         Program { graph, weights, kv, max_batch_tokens: max_tokens, max_output_rows: max_tokens }
     }
 }
+
+/// Runs a program on the CPU and by definition, and panics where the results differ by more than the bound. Gives
+/// what one of the timed ops costs.
+#[cfg(test)]
+pub(crate) fn agreement(given: OpProgram, bound: rf_graph::conformance::Bound) -> rf_graph::OpCost {
+    use rf_graph::conformance::Deviation;
+    use rf_graph::{Costs, OpCost, ReferenceBackend};
+
+    let OpProgram { program, batch, fill, timed } = given;
+    let rows: Vec<usize> = (0..batch.tokens()).collect();
+    let width = program.graph.value(program.graph.output()).width;
+    let cost = match timed {
+        Timed::Step => OpCost::default(),
+        Timed::Op(name, count) => {
+            let timed: Vec<_> = program.graph.ops().iter().filter(|op| op.name() == name).collect();
+            assert!(timed.len().is_multiple_of(count as usize) && !timed.is_empty(), "{name}");
+            batch.with(&rows, |batch| Costs::new(&program).of(&program.graph, timed[0], batch))
+        }
+    };
+    let copy = |program: &Program| Program {
+        graph: program.graph.clone(),
+        weights: program.weights.clone(),
+        kv: program.kv.clone(),
+        ..*program
+    };
+    let run = |backend: &dyn Backend| {
+        let mut executor = backend.compile(copy(&program), &mut |_| ()).unwrap();
+        for batch in &fill {
+            batch.with(&[], |batch| executor.forward(batch, &mut [])).unwrap();
+        }
+        let mut out = vec![f32::NAN; rows.len() * width];
+        batch.with(&rows, |batch| executor.forward(batch, &mut out)).unwrap();
+        vec![out]
+    };
+    let target = Target::cpu(Some(2), None).unwrap();
+    let deviation = Deviation::between(&run(target.backend()), &run(&ReferenceBackend));
+    assert!(deviation.is_within(bound), "{deviation}");
+    cost
+}

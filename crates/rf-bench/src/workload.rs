@@ -3,13 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
+use rf_graph::DType;
+
 use crate::{Error, Suite, Target, attention, dequant, launch, matmul, memory};
 
 /// Something that is measured.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Workload {
-    /// Words and sizes, `matmul/Q4_K/4096x4096/rows=8`: the same in every version, so that records can be compared.
+    /// Words and sizes, `matmul/q4_k/4096x4096/rows=8`: the same in every version, so that records can be compared.
     pub name: String,
     /// What it is measured with.
     pub suite: Suite,
@@ -75,22 +77,43 @@ pub fn workloads(suite: Suite) -> Vec<Workload> {
 }
 
 impl Workload {
+    /// Whether a target does this at all, before anything is made for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`], with the reason.
+    pub fn check(&self, target: &Target) -> Result<(), Error> {
+        let why = match (&self.task, target.is_gpu()) {
+            (Task::Convert(_), true) => "whole tensors are converted by the host",
+            (Task::Pool(_), true) => "the host keeps track of pages, whatever the device",
+            (Task::Step(step), false) if step.is_replay() => "the CPU has no graphs to replay",
+            _ => return Ok(()),
+        };
+        Err(Error::Unsupported(why.to_owned()))
+    }
+
     /// Makes what a run needs. It is freed with what comes back; hold one at a time.
     ///
     /// # Errors
     ///
     /// [`Error::Unsupported`] where the target cannot do it, with the reason; [`Error::OutOfMemory`].
     pub fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
+        self.check(target)?;
         match &self.task {
             Task::Product(product) => product.program().prepare(target),
             Task::Attention(attend) => attend.program().prepare(target),
-            Task::Convert(convert) => convert.prepare(target),
+            Task::Convert(convert) => convert.prepare(),
             Task::TableRows(rows) => rows.program().prepare(target),
-            Task::Pool(task) => task.prepare(target),
+            Task::Pool(task) => task.prepare(),
             Task::Cache(task) => task.prepare(target),
             Task::Step(step) => step.prepare(target),
         }
     }
+}
+
+/// A format in names.
+pub(crate) fn word(dtype: DType) -> String {
+    dtype.name().to_ascii_lowercase()
 }
 
 impl Operations {
@@ -111,6 +134,18 @@ impl OperationKind {
 impl fmt::Display for OperationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+/// One line: name, bytes, operations, whether it is quick.
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, bytes, operations: Operations { kind, count }, quick, .. } = self;
+        write!(f, "{name:<56} {bytes:>11} bytes {count:>13}")?;
+        if *count > 0 {
+            write!(f, " {kind}")?;
+        }
+        f.write_str(if *quick { " quick" } else { "" })
     }
 }
 
