@@ -4,6 +4,8 @@
 //! token; values lie `[head][token][dim]`, so that a lane of the output is a dimension. Neither sum
 //! crosses lanes. Memory is mapped on first use, so an unused cache costs nothing.
 
+use half::f16;
+use half::slice::HalfFloatSliceExt;
 use memmap2::MmapMut;
 use rf_graph::{BackendError, KvLayout, KvType};
 use rf_kv::PageId;
@@ -132,10 +134,9 @@ pub(crate) fn store_key(shape: KvShape, page: &mut [u8], slot: usize, k: &[f32])
             }
         }
         KvType::F16 => {
-            for (d, k) in k.iter().enumerate() {
-                let at = (d * step + slot) * 2;
-                page[at..at + 2].copy_from_slice(&half::f16::from_f32(*k).to_le_bytes());
-            }
+            let slots = page.as_chunks_mut::<2>().0.iter_mut().skip(slot).step_by(step);
+            let mut slots = slots.take(k.len());
+            for_halves(k, |half| *slots.next().expect("as many dimensions") = half.to_le_bytes());
         }
         KvType::Fp8 => {
             for (d, k) in k.iter().enumerate() {
@@ -166,9 +167,8 @@ pub(crate) fn store_value(shape: KvShape, page: &mut [u8], slot: usize, v: &[f32
             }
         }
         KvType::F16 => {
-            for (out, v) in page[row * 2..].as_chunks_mut::<2>().0.iter_mut().zip(v) {
-                *out = half::f16::from_f32(*v).to_le_bytes();
-            }
+            let mut row = page[row * 2..].as_chunks_mut::<2>().0.iter_mut();
+            for_halves(v, |half| *row.next().expect("as many dimensions") = half.to_le_bytes());
         }
         KvType::Fp8 => {
             for (out, v) in page[row..].iter_mut().zip(v) {
@@ -184,6 +184,16 @@ pub(crate) fn store_value(shape: KvShape, page: &mut [u8], slot: usize, v: &[f32
                 page[row + g * SCALE_GROUP..][..v.len()].copy_from_slice(&codes[..v.len()]);
             }
         }
+    }
+}
+
+/// Rounds many at once: one by one, each asks for the CPU's features.
+fn for_halves(x: &[f32], mut f: impl FnMut(f16)) {
+    let mut halves = [f16::ZERO; 64];
+    for x in x.chunks(halves.len()) {
+        let halves = &mut halves[..x.len()];
+        halves.convert_from_f32_slice(x);
+        halves.iter().for_each(|half| f(*half));
     }
 }
 

@@ -44,7 +44,7 @@ impl Region<'_> {
                     Some((weight, eps)) => rows::rms_norm(self.tier, x, weight, eps, y),
                     None => y.copy_from_slice(x),
                 }
-                table.rotate(self.place(token).1, y);
+                table.rotate(self.tier, self.place(token).1, y);
             }
         }
     }
@@ -85,7 +85,7 @@ impl Region<'_> {
                         None => head_buffer.copy_from_slice(k),
                     }
                     if let Some(rope) = op.rope {
-                        self.ropes[rope].rotate(position, &mut head_buffer);
+                        self.ropes[rope].rotate(self.tier, position, &mut head_buffer);
                     }
                     store_key(shape, keys, position % page_tokens, &head_buffer);
                     // SAFETY: written before the last barrier.

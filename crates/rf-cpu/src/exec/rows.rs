@@ -3,6 +3,7 @@
 use super::RopeTable;
 use crate::simd::Tier;
 use crate::simd::activations::{Evaluate, RmsScale, RowSource};
+use crate::simd::rope::Rotate;
 
 /// `y = x / √(mean(x²) + eps) · weight`.
 pub(super) fn rms_norm(tier: Tier, x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
@@ -25,15 +26,10 @@ pub(super) fn evaluate(tier: Tier, source: RowSource<'_>, y: &mut [f32]) {
 }
 
 impl RopeTable {
-    /// Rotates one head at a position: see [`rf_graph::reference::rope`].
-    pub(super) fn rotate(&self, position: usize, head: &mut [f32]) {
+    /// Rotates one head at a position.
+    pub(super) fn rotate(&self, tier: Tier, position: usize, head: &mut [f32]) {
         let pairs = self.rope.inv_freq.len();
         let cos_sin = &self.cos_sin[position * pairs..][..pairs];
-        for (i, (cos, sin)) in cos_sin.iter().enumerate() {
-            let (a, b) = self.rope.pair(i);
-            let (x, y) = (head[a], head[b]);
-            head[a] = x.mul_add(*cos, -(y * sin));
-            head[b] = x.mul_add(*sin, y * cos);
-        }
+        tier.run(Rotate { style: self.rope.style, cos_sin, head });
     }
 }

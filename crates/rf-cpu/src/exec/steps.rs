@@ -174,7 +174,7 @@ impl Region<'_> {
                     // SAFETY: written before the last barrier.
                     y.copy_from_slice(unsafe { x_rows.row(token) });
                     y.chunks_exact_mut(table.rope.head_dim)
-                        .for_each(|head| table.rotate(self.place(token).1, head));
+                        .for_each(|head| table.rotate(self.tier, self.place(token).1, head));
                 });
             }
             Step::Glu { activation, gate, up, out } => {

@@ -297,7 +297,8 @@ impl CachedHead<'_> {
             for d in dim..shape.head_dim.min(dim + group) {
                 s.prefetch(ahead.wrapping_add(d * step));
                 // SAFETY: the page has these dimensions of these positions.
-                let k = keys.map(|keys| unsafe { E::load(s, keys.add(d * step)) });
+                let k: [S::F; V] =
+                    array!(s.splat(0.0), |v| unsafe { E::load(s, keys[v].add(d * step)) });
                 for r in 0..R {
                     // SAFETY: d < head_dim.
                     let q = s.splat(unsafe { *q[r].add(d) });

@@ -51,6 +51,7 @@ impl Simd for Avx512 {
     type F = __m512;
     type I = __m512i;
 
+    const WIDE: bool = true;
     const HAS_GEMM: bool = true;
     const BIAS: u8 = 128; // vpdpbusd takes unsigned × signed
 

@@ -1,7 +1,7 @@
 //! Products of float panels with many tokens: prefill, bound by multiply-adds.
 //!
 //! Per 128 columns two panels are widened once into a tile of f32 (16 KiB, half of L1); then 12 tokens × 2 panels
-//! are summed in 24 registers: 24 multiply-adds per 14 loads. The order of a sum is that of
+//! are summed in 24 registers: 24 multiply-adds per 14 loads (with 16 registers of half the width: 6 × 1). The order of a sum is that of
 //! [`panel_dot_float`](super::matvec::panel_dot_float).
 
 use std::ops::Range;
@@ -128,7 +128,17 @@ impl FloatGemm<'_> {
                 }
                 let groups = x.iter().zip(sums.as_chunks_mut::<FLOAT_TOKENS>().0);
                 for (token, (x, sums)) in tokens.clone().step_by(FLOAT_TOKENS).zip(groups) {
-                    tile_dot(s, &tile.0[..columns.len()], x, sums);
+                    let tile = &tile.0[..columns.len()];
+                    if S::WIDE {
+                        tile_dot::<S, GEMM_PANELS, FLOAT_TOKENS>(s, tile, 0, x, sums);
+                    } else {
+                        for p in 0..GEMM_PANELS {
+                            for t in (0..FLOAT_TOKENS).step_by(6) {
+                                let (x, sums) = (&x[t..], &mut sums[t..]);
+                                tile_dot::<S, 1, 6>(s, tile, p, x, sums);
+                            }
+                        }
+                    }
                     if chunk + 1 == chunks {
                         target.store_tile(s, token..num_tokens, first..panels.end, sums);
                     }
@@ -138,27 +148,29 @@ impl FloatGemm<'_> {
     }
 }
 
-/// Adds up to 128 columns of both panels × 12 tokens to the sums.
+/// Adds up to 128 columns of `P` panels, from panel `first` of the tile on, × the first `T` tokens to the sums.
 #[inline(always)]
-fn tile_dot<S: Simd>(
+fn tile_dot<S: Simd, const P: usize, const T: usize>(
     s: S,
     tile: &[[[f32; LANES]; GEMM_PANELS]],
-    x: &[[f32; FLOAT_CHUNK]; FLOAT_TOKENS],
-    sums: &mut [PanelSums; FLOAT_TOKENS],
+    first: usize,
+    x: &[[f32; FLOAT_CHUNK]],
+    sums: &mut [PanelSums],
 ) {
-    let mut acc = [[s.splat(0.0); GEMM_PANELS]; FLOAT_TOKENS];
+    let x: &[[f32; FLOAT_CHUNK]; T] = x.first_chunk().expect("T tokens");
+    let mut acc = [[s.splat(0.0); P]; T];
     for (k, w) in tile.iter().enumerate().take(FLOAT_CHUNK) {
         // SAFETY: 16 values.
-        let w = [0, 1].map(|p| unsafe { s.load_f(w[p].as_ptr()) });
-        for t in 0..FLOAT_TOKENS {
+        let w: [S::F; P] = array!(s.splat(0.0), |p| unsafe { s.load_f(w[first + p].as_ptr()) });
+        for t in 0..T {
             let x = s.splat(x[t][k]);
-            for p in 0..GEMM_PANELS {
+            for p in 0..P {
                 acc[t][p] = s.fma(w[p], x, acc[t][p]);
             }
         }
     }
     for (sums, acc) in sums.iter_mut().zip(acc) {
-        for (sum, acc) in sums.0.iter_mut().zip(acc) {
+        for (sum, acc) in sums.0[first..].iter_mut().zip(acc) {
             // SAFETY: 16 values.
             let total = s.add(unsafe { s.load_f(sum.as_ptr()) }, acc);
             // SAFETY: 16 values.

@@ -8,7 +8,7 @@
 
 use super::activations::{ACT_BLOCK, ActBlock};
 use super::format::{Format, Planes};
-use super::kernels::{GEMM_PANELS as P, PanelSums};
+use super::kernels::{GEMM_PANELS, GEMM_TOKENS, PanelSums};
 use super::matvec::{sum_pair, word};
 use super::{LANES, Simd};
 
@@ -44,7 +44,8 @@ impl Tile {
     };
 }
 
-/// Unpacks columns `256·index ..` of a panel; returns how many sub-blocks of 32 there are.
+/// Unpacks columns `256·index ..` of a panel; returns how many sub-blocks of 32 there are. Asks for a share of the
+/// panel `ahead`, as large.
 ///
 /// # Safety
 ///
@@ -55,12 +56,17 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
     panel: *const u8,
     blocks: usize,
     index: usize,
+    ahead: *const u8,
     tile: &mut Tile,
 ) -> usize {
     let planes = Planes::new(Fm::PLANES, panel, blocks);
     let per_tile = ACT_BLOCK / Fm::BLOCK;
     let first = index * per_tile;
     let here = per_tile.min(blocks - first);
+    let bytes = Fm::DTYPE.block_bytes() * LANES;
+    for line in first * bytes / 64..(first + here) * bytes / 64 {
+        s.prefetch(ahead.wrapping_add(line * 64));
+    }
     let ones = s.splat_i(0x0101_0101);
     let offset = s.splat_i(Fm::OFFSET * 0x0101_0101);
     for b in 0..here {
@@ -82,7 +88,10 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
                 }
             }
             for (g, code) in codes.into_iter().enumerate() {
-                let mut code = if Fm::OFFSET == 0 { code } else { s.sub_bytes(code, offset) };
+                let mut code = code;
+                if Fm::OFFSET != 0 && !is_unsigned::<S, Fm>() {
+                    code = s.sub_bytes(code, offset);
+                }
                 if Fm::FOLD != 0 {
                     code = s.mul_bytes(code, factors[g / 4]);
                 }
@@ -176,26 +185,50 @@ fn float<S: Simd>(s: S, v: &[f32; LANES]) -> S::F {
     unsafe { s.load_f(v.as_ptr()) }
 }
 
-/// Adds 256 columns of all panels × `T` tokens to `sums[t].0[p]`. `x` are the tokens' blocks, stored with
+/// Adds 256 columns of all panels × `T` tokens to `sums[t].0[first + p]`. `x` are the tokens' blocks, stored with
 /// [`Simd::BIAS`]; `subs` sub-blocks of 32 are there.
 #[inline(always)]
-pub(super) fn tile_dot<S: Simd, Fm: Format, const T: usize>(
+pub(super) fn tile_dot<S: Simd, Fm: Format>(
     s: S,
-    tiles: &[Tile; P],
+    tiles: &[Tile; GEMM_PANELS],
     subs: usize,
-    x: &[ActBlock; T],
-    sums: &mut [PanelSums; T],
+    x: &[ActBlock; GEMM_TOKENS],
+    sums: &mut [PanelSums; GEMM_TOKENS],
 ) {
+    if S::WIDE {
+        part_dot::<S, Fm, GEMM_PANELS, GEMM_TOKENS>(s, tiles, 0, subs, x, sums);
+        return;
+    }
+    for p in 0..GEMM_PANELS {
+        for t in (0..GEMM_TOKENS).step_by(2) {
+            part_dot::<S, Fm, 1, 2>(s, &tiles[p..], p, subs, &x[t..], &mut sums[t..]);
+        }
+    }
+}
+
+/// As many tokens and panels as fit into registers: the first ones of `x` and `tiles`, and sums from panel `first` on.
+#[inline(always)]
+fn part_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
+    s: S,
+    tiles: &[Tile],
+    first: usize,
+    subs: usize,
+    x: &[ActBlock],
+    sums: &mut [PanelSums],
+) {
+    let tiles: &[Tile; P] = tiles.first_chunk().expect("P panels");
+    let x: &[ActBlock; T] = x.first_chunk().expect("T tokens");
+    let sums: &mut [PanelSums; T] = sums.first_chunk_mut().expect("T tokens");
     let mut acc = [[s.splat(0.0); P]; T];
     if Fm::BLOCK == 32 {
         for t in 0..T {
             for p in 0..P {
-                acc[t][p] = float(s, &sums[t].0[p]);
+                acc[t][p] = float(s, &sums[t].0[first + p]);
             }
         }
         for sub in 0..subs {
-            let mut dot = starts::<S, T>(s, tiles, sub);
-            add_dots::<S, T>(s, tiles, x, sub, 0..8, &mut dot);
+            let mut dot = starts::<S, Fm, P, T>(s, tiles, x, sub);
+            add_dots::<S, Fm, P, T>(s, tiles, x, sub, 0..8, &mut dot);
             for p in 0..P {
                 let d = float(s, &tiles[p].scale[sub]);
                 for t in 0..T {
@@ -210,9 +243,9 @@ pub(super) fn tile_dot<S: Simd, Fm: Format, const T: usize>(
         }
     } else {
         if Fm::FOLD != 0 {
-            let mut dot = starts::<S, T>(s, tiles, 0);
+            let mut dot = starts::<S, Fm, P, T>(s, tiles, x, 0);
             for sub in 0..8 {
-                add_dots::<S, T>(s, tiles, x, sub, 0..8, &mut dot);
+                add_dots::<S, Fm, P, T>(s, tiles, x, sub, 0..8, &mut dot);
             }
             for t in 0..T {
                 for p in 0..P {
@@ -224,8 +257,8 @@ pub(super) fn tile_dot<S: Simd, Fm: Format, const T: usize>(
         for i in 0..if Fm::FOLD == 0 { ACT_BLOCK / Fm::SUB } else { 0 } {
             let sub = i * Fm::SUB / 32;
             let words = if Fm::SUB == 32 { 0..8 } else { i % 2 * 4..i % 2 * 4 + 4 };
-            let mut dot = starts::<S, T>(s, tiles, i);
-            add_dots::<S, T>(s, tiles, x, sub, words, &mut dot);
+            let mut dot = starts::<S, Fm, P, T>(s, tiles, x, i);
+            add_dots::<S, Fm, P, T>(s, tiles, x, sub, words, &mut dot);
             for p in 0..P {
                 let scale = float(s, &tiles[p].scale[i]);
                 for t in 0..T {
@@ -237,7 +270,7 @@ pub(super) fn tile_dot<S: Simd, Fm: Format, const T: usize>(
             let d = float(s, &tiles[p].d);
             for t in 0..T {
                 let scale = s.mul(d, s.splat(x[t].scale[0]));
-                acc[t][p] = s.fma(acc[t][p], scale, float(s, &sums[t].0[p]));
+                acc[t][p] = s.fma(acc[t][p], scale, float(s, &sums[t].0[first + p]));
             }
         }
         if Fm::MIN {
@@ -261,20 +294,35 @@ pub(super) fn tile_dot<S: Simd, Fm: Format, const T: usize>(
     }
     for t in 0..T {
         for p in 0..P {
-            store_float(s, &mut sums[t].0[p], acc[t][p]);
+            store_float(s, &mut sums[t].0[first + p], acc[t][p]);
         }
     }
 }
 
+/// Whether codes stay unsigned in the tile: where an instruction takes unsigned × signed and `x` is stored as it is.
+/// The offset is then taken off by the sums of `x`.
+const fn is_unsigned<S: Simd, Fm: Format>() -> bool {
+    S::BIAS == 0 && !Fm::SIGNED && Fm::FOLD == 0
+}
+
 /// What sum `index` of a tile begins with, for every token.
 #[inline(always)]
-fn starts<S: Simd, const T: usize>(s: S, tiles: &[Tile; P], index: usize) -> [[S::I; P]; T] {
-    [std::array::from_fn(|p| int(s, &tiles[p].start[index])); T]
+fn starts<S: Simd, Fm: Format, const P: usize, const T: usize>(
+    s: S,
+    tiles: &[Tile; P],
+    x: &[ActBlock; T],
+    index: usize,
+) -> [[S::I; P]; T] {
+    if !is_unsigned::<S, Fm>() {
+        return [array!(s.splat_i(0), |p| int(s, &tiles[p].start[index])); T];
+    }
+    let sum = |x: &ActBlock| if Fm::SUB == 32 { x.sum_32[index] } else { x.sum_16[index] };
+    array!([s.splat_i(0); P], |t| [s.splat_i(-Fm::OFFSET * i32::from(sum(&x[t]))); P])
 }
 
 /// Adds the integer dot products of sub-block `sub`, of those four columns that `words` says.
 #[inline(always)]
-fn add_dots<S: Simd, const T: usize>(
+fn add_dots<S: Simd, Fm: Format, const P: usize, const T: usize>(
     s: S,
     tiles: &[Tile; P],
     x: &[ActBlock; T],
@@ -288,12 +336,16 @@ fn add_dots<S: Simd, const T: usize>(
     }
     for g in words {
         // SAFETY: 64 bytes.
-        let load = |tile: &Tile| unsafe { s.load_i(tile.codes[sub][g].as_ptr()) };
-        let w: [S::I; P] = std::array::from_fn(|p| load(&tiles[p]));
+        let w: [S::I; P] =
+            array!(s.splat_i(0), |p| unsafe { s.load_i(tiles[p].codes[sub][g].as_ptr()) });
         for t in 0..T {
             let word = s.splat_i(word(&x[t], 8 * sub + g));
             for p in 0..P {
-                dot[t][p] = s.dot_biased_activation(dot[t][p], w[p], word);
+                dot[t][p] = if is_unsigned::<S, Fm>() {
+                    s.dot_u7(dot[t][p], w[p], word)
+                } else {
+                    s.dot_biased_activation(dot[t][p], w[p], word)
+                };
             }
         }
     }

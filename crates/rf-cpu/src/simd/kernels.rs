@@ -199,8 +199,7 @@ impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
                 token += match op.tokens - token {
                     1 => self.panel::<S, 1>(s, panel, token),
                     2 => self.panel::<S, 2>(s, panel, token),
-                    3 | 4 => self.panel::<S, 4>(s, panel, token),
-                    _ => self.panel::<S, 8>(s, panel, token),
+                    _ => self.panel::<S, 4>(s, panel, token),
                 };
             }
         }
@@ -271,8 +270,7 @@ impl FloatMatMul<'_> {
             token += match self.tokens - token {
                 1 => self.tile::<S, Fm, P, 1>(s, panel, token),
                 2 | 3 => self.tile::<S, Fm, P, 2>(s, panel, token),
-                4..8 => self.tile::<S, Fm, P, 4>(s, panel, token),
-                _ => self.tile::<S, Fm, P, 8>(s, panel, token),
+                _ => self.tile::<S, Fm, P, 4>(s, panel, token),
             };
         }
         P
@@ -325,6 +323,9 @@ pub(crate) const GEMM_GROUP: usize = 4 * GEMM_PANELS;
 
 /// Tokens of such a block. Their 256 columns (194 KiB) and sums with a group of panels (258 KiB) stay in L2.
 pub(super) const GEMM_BLOCK: usize = 43 * FLOAT_TOKENS;
+
+/// Tokens up to which reading the weights is most of the work.
+const FEW_TOKENS: usize = 24;
 
 /// Sums of one token with the panels of a register tile, on cache lines of their own.
 #[derive(Clone, Copy)]
@@ -383,8 +384,10 @@ impl<Fm: Format> Kernel for FormatGemm<'_, Fm> {
         let acts = op.weight.columns().div_ceil(ACT_BLOCK);
         assert_eq!(op.weight.dtype(), Fm::DTYPE);
         assert!(op.tokens <= op.stride && op.activations.len() >= acts * op.stride);
-        for first in op.panels.clone().step_by(GEMM_GROUP) {
-            let panels = first..op.panels.end.min(first + GEMM_GROUP);
+        // Few tokens stay in L1 anyway, and weights are best read in the order in which they lie.
+        let group = if op.tokens <= FEW_TOKENS { GEMM_PANELS } else { GEMM_GROUP };
+        for first in op.panels.clone().step_by(group) {
+            let panels = first..op.panels.end.min(first + group);
             for token in (0..op.tokens).step_by(GEMM_BLOCK) {
                 let tokens = token..op.stride.min(token + GEMM_BLOCK);
                 op.block::<S, Fm>(s, panels.clone(), tokens);
@@ -410,14 +413,16 @@ impl Gemm<'_> {
                 let mut subs = 0;
                 for (p, tile) in self.scratch.tiles.iter_mut().enumerate() {
                     // A lone last panel goes twice; the second result is not stored.
-                    let panel = self.weight.panel((first + p).min(panels.end - 1)).as_ptr();
+                    let panel = self.weight.panel((first + p).min(panels.end - 1));
+                    let ahead = panel.as_ptr().wrapping_add(GEMM_PANELS * panel.len());
+                    let panel = panel.as_ptr();
                     // SAFETY: the panel is of this format and has these columns.
-                    subs = unsafe { gemm::unpack::<S, Fm>(s, panel, blocks, kb, tile) };
+                    subs = unsafe { gemm::unpack::<S, Fm>(s, panel, blocks, kb, ahead, tile) };
                 }
                 let tiles = &*self.scratch.tiles;
                 let groups = x.iter().zip(sums.as_chunks_mut::<GEMM_TOKENS>().0);
                 for (token, (x, sums)) in tokens.clone().step_by(GEMM_TOKENS).zip(groups) {
-                    gemm::tile_dot::<S, Fm, GEMM_TOKENS>(s, tiles, subs, x, sums);
+                    gemm::tile_dot::<S, Fm>(s, tiles, subs, x, sums);
                     if kb + 1 == acts {
                         // Here rather than at the end: the lines come while the next tokens are summed.
                         target.store_tile(s, token..num_tokens, first..panels.end, sums);

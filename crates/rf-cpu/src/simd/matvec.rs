@@ -107,7 +107,7 @@ unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
     // SAFETY: by contract.
     let mut codes = unsafe { Fm::codes(s, block, j) };
     if Fm::SIGNED {
-        codes = codes.map(|c| s.bias_bytes(c));
+        codes = array!(codes[0], |g| s.bias_bytes(codes[g]));
     }
     if Fm::SUB == 32 {
         // SAFETY: by contract.
@@ -117,7 +117,8 @@ unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
             dot = dots::<S, Fm>(s, dot, &codes, x[t], 8 * at);
             if Fm::SPLIT {
                 // SAFETY: by contract.
-                let high = unsafe { Fm::high_codes(s, block, j) }.map(|c| s.bias_bytes(c));
+                let high = unsafe { Fm::high_codes(s, block, j) };
+                let high: [S::I; 8] = array!(high[0], |g| s.bias_bytes(high[g]));
                 let mut high_dot = start::<S, Fm>(s, i32::from(x[t].sum_32[at]));
                 high_dot = dots::<S, Fm>(s, high_dot, &high, x[t], 8 * at);
                 dot = s.add_i(dot, s.shl(high_dot, 4));

@@ -19,6 +19,18 @@
     reason = "rows, tokens and panels index several arrays at once"
 )]
 
+/// `[f(0), f(1), …]` of as many as the context wants. `std::array::from_fn` and closures are calls where they are not
+/// inlined, and then the intrinsics in them are calls too.
+macro_rules! array {
+    ($any:expr, |$i:ident| $value:expr) => {{
+        let mut out = [$any; _];
+        for $i in 0..out.len() {
+            out[$i] = $value;
+        }
+        out
+    }};
+}
+
 pub(crate) mod activations;
 pub(crate) mod attention;
 #[cfg(target_arch = "x86_64")]
@@ -34,6 +46,7 @@ mod matvec;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
+pub(crate) mod rope;
 
 use std::fmt;
 use std::str::FromStr;
@@ -55,6 +68,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// What the unsigned side of a dot product of signed bytes has added: 128 where the instruction
     /// takes unsigned × signed, 0 where signed bytes multiply as they are.
     const BIAS: u8;
+
+    /// Whether there are 32 registers of a whole vector each: register tiles are then larger.
+    const WIDE: bool = false;
 
     /// Whether the blocked product pays: it needs registers for its tiles.
     const HAS_GEMM: bool;

@@ -54,7 +54,7 @@ impl Format for Q4K {
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
         let (mask, shift) = (s.splat_i(NIBBLES), 4 * (j % 2) as u32);
-        std::array::from_fn(|g| {
+        array!(s.splat_i(0), |g| {
             // SAFETY: plane 0 has 32 words, 8 for two sub-blocks.
             let words = unsafe { block.words(s, 0, j / 2 * 8 + g) };
             s.and(s.shr(words, shift), mask)
@@ -74,7 +74,7 @@ impl Format for Q5K {
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
         let (mask, shift) = (s.splat_i(NIBBLES), 4 * (j % 2) as u32);
-        std::array::from_fn(|g| {
+        array!(s.splat_i(0), |g| {
             // SAFETY: plane 0 has 32 words, 8 for two sub-blocks.
             let low = s.and(s.shr(unsafe { block.words(s, 0, j / 2 * 8 + g) }, shift), mask);
             // SAFETY: plane 1 has 8 words; bit j of each byte belongs to sub-block j.
@@ -99,7 +99,7 @@ impl Format for Q6K {
         // Of the half `n` of the block, run `r` of 32: nibble `r / 2` of bytes 32·(r % 2).. of the
         // half's 64, and bits 2r.. of its 32 bytes of upper bits.
         let (n, r) = (j / 4, j % 4);
-        std::array::from_fn(|g| {
+        array!(s.splat_i(0), |g| {
             // SAFETY: plane 0 has 32 words.
             let low = unsafe { block.words(s, 0, 16 * n + 8 * (r % 2) + g) };
             let low = s.and(s.shr(low, 4 * (r / 2) as u32), s.splat_i(NIBBLES));
@@ -125,7 +125,7 @@ impl Format for Q6K {
 #[inline(always)]
 unsafe fn two_bits<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
     let (n, r) = (j / 4, j % 4);
-    std::array::from_fn(|g| {
+    array!(s.splat_i(0), |g| {
         // SAFETY: by contract.
         let words = unsafe { block.words(s, 0, 8 * n + g) };
         s.and(s.shr(words, 2 * r as u32), s.splat_i(PAIRS))

@@ -265,7 +265,7 @@ impl Format for Q8_0 {
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
         // SAFETY: plane 0 has 8 words.
-        std::array::from_fn(|g| unsafe { block.words(s, 0, g) })
+        array!(s.splat_i(0), |g| unsafe { block.words(s, 0, g) })
     }
     scale_plane!(1);
 }
@@ -314,7 +314,8 @@ impl Format for Mxfp4 {
     unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
         const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
         // SAFETY: plane 0 has 4 words.
-        unsafe { nibbles_of_32(s, block) }.map(|index| s.lookup(&TWICE_E2M1, index))
+        let codes = unsafe { nibbles_of_32(s, block) };
+        array!(codes[0], |g| s.lookup(&TWICE_E2M1, codes[g]))
     }
     #[inline(always)]
     unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F {
@@ -365,7 +366,7 @@ impl Format for Mxfp6E2M3 {
         const HIGH: [i8; 16] = [16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60];
         // SAFETY: this format has the planes.
         let codes = unsafe { six_bits_of_32(s, block) };
-        codes.map(|code| apply_sign(s, code, select_16(s, code, &LOW, &HIGH)))
+        array!(codes[0], |g| apply_sign(s, codes[g], select_16(s, codes[g], &LOW, &HIGH)))
     }
     #[inline(always)]
     unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F {
@@ -413,7 +414,7 @@ impl Mxfp6E3M2 {
         let [below_16, above_16] = if high { &HIGH } else { &LOW };
         // SAFETY: by contract.
         let codes = unsafe { six_bits_of_32(s, block) };
-        codes.map(|code| apply_sign(s, code, select_16(s, code, below_16, above_16)))
+        array!(codes[0], |g| apply_sign(s, codes[g], select_16(s, codes[g], below_16, above_16)))
     }
 }
 impl Format for Mxfp6E3M2 {

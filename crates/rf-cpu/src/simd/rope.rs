@@ -1,0 +1,37 @@
+//! Rotary embedding of one head.
+
+use super::{Kernel, Simd};
+use rf_graph::RopeStyle;
+
+/// Rotates pairs of a head: see [`rf_graph::reference::rope`]. Compiled for the tier, where a multiply-add is one
+/// instruction.
+pub(crate) struct Rotate<'a> {
+    pub(crate) style: RopeStyle,
+    /// Of each pair.
+    pub(crate) cos_sin: &'a [(f32, f32)],
+    pub(crate) head: &'a mut [f32],
+}
+
+impl Kernel for Rotate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        if self.style == RopeStyle::Normal {
+            let pairs = self.head.as_chunks_mut::<2>().0;
+            for (pair, cos_sin) in pairs.iter_mut().zip(self.cos_sin) {
+                *pair = rotate(*pair, *cos_sin);
+            }
+            return;
+        }
+        let (first, second) = self.head.split_at_mut(self.cos_sin.len());
+        for ((x, y), cos_sin) in first.iter_mut().zip(second).zip(self.cos_sin) {
+            [*x, *y] = rotate([*x, *y], *cos_sin);
+        }
+    }
+}
+
+#[inline(always)]
+fn rotate([x, y]: [f32; 2], (cos, sin): (f32, f32)) -> [f32; 2] {
+    [x.mul_add(cos, -(y * sin)), x.mul_add(sin, y * cos)]
+}
