@@ -193,7 +193,9 @@ fn for_halves(x: &[f32], mut f: impl FnMut(f16)) {
     for x in x.chunks(halves.len()) {
         let halves = &mut halves[..x.len()];
         halves.convert_from_f32_slice(x);
-        halves.iter().for_each(|half| f(*half));
+        for half in halves {
+            f(*half);
+        }
     }
 }
 

@@ -296,9 +296,11 @@ impl CachedHead<'_> {
             let mut partial = [[s.splat(0.0); V]; R];
             for d in dim..shape.head_dim.min(dim + group) {
                 s.prefetch(ahead.wrapping_add(d * step));
-                // SAFETY: the page has these dimensions of these positions.
-                let k: [S::F; V] =
-                    array!(s.splat(0.0), |v| unsafe { E::load(s, keys[v].add(d * step)) });
+                let mut k = [s.splat(0.0); V];
+                for v in 0..V {
+                    // SAFETY: the page has this dimension of these positions.
+                    k[v] = unsafe { E::load(s, keys[v].add(d * step)) };
+                }
                 for r in 0..R {
                     // SAFETY: d < head_dim.
                     let q = s.splat(unsafe { *q[r].add(d) });

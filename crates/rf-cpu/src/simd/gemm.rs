@@ -335,9 +335,11 @@ fn add_dots<S: Simd, Fm: Format, const P: usize, const T: usize>(
         s.prefetch(std::ptr::from_ref(x).wrapping_add(T).cast::<u8>().wrapping_add(64 * sub));
     }
     for g in words {
-        // SAFETY: 64 bytes.
-        let w: [S::I; P] =
-            array!(s.splat_i(0), |p| unsafe { s.load_i(tiles[p].codes[sub][g].as_ptr()) });
+        let mut w = [s.splat_i(0); P];
+        for p in 0..P {
+            // SAFETY: 64 bytes.
+            w[p] = unsafe { s.load_i(tiles[p].codes[sub][g].as_ptr()) };
+        }
         for t in 0..T {
             let word = s.splat_i(word(&x[t], 8 * sub + g));
             for p in 0..P {

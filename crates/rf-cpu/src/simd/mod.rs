@@ -13,7 +13,6 @@
     clippy::multiple_unsafe_ops_per_block,
     reason = "a pointer's offset and the load from it"
 )]
-#![expect(clippy::cast_ptr_alignment, reason = "all vector loads are unaligned ones")]
 #![expect(
     clippy::needless_range_loop,
     reason = "rows, tokens and panels index several arrays at once"
