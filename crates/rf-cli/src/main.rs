@@ -13,6 +13,7 @@ mod demo;
 mod device;
 mod failure;
 mod interrupt;
+mod limits;
 mod loading;
 mod log;
 mod recording;

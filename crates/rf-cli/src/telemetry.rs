@@ -1,25 +1,55 @@
-//! What each backend did, as a table on stderr.
+//! What each backend did, as tables.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use rf_engine::Engine;
 use rf_graph::BackendExecutionSummary;
+use rf_profile::roofline::{self, Limits, OpMeasurement};
 
+use crate::failure::sentence;
 use crate::terminal;
 
-/// Has the engine take the time of every op from now on.
-pub(crate) fn start(engine: &mut Engine) {
-    if !engine.profile(true) {
-        terminal::warn("what runs the model takes no times of ops");
+/// The ops by the time they took, then what limits each; or why that is not known.
+pub(crate) fn report(
+    summary: &BackendExecutionSummary,
+    limits: Result<&Limits, &anyhow::Error>,
+) -> String {
+    let mut out = table(summary);
+    out.push('\n');
+    match limits {
+        Ok(limits) => verdicts(&mut out, summary, limits),
+        Err(error) => {
+            line(&mut out, format_args!("limits were not measured: {}", sentence(error)));
+        }
     }
+    out
 }
 
-/// Prints what ran since [`start`], a table per backend.
-pub(crate) fn report(engine: &Engine) {
-    for summary in engine.summaries() {
-        terminal::note(table(&summary).trim_end());
-    }
+fn verdicts(out: &mut String, summary: &BackendExecutionSummary, limits: &Limits) {
+    let figure = |value: Option<f64>, unit: f64, name: &str| {
+        value.map(|value| format!("{:.1} {name}", value / unit))
+    };
+    let figures = [
+        figure(limits.bandwidth_bytes_per_s, 1e9, "GB/s"),
+        figure(limits.operations_per_s, 1e9, "Gops/s"),
+        figure(limits.transfer_bytes_per_s, 1e9, "GB/s between host and device"),
+        figure(limits.launch.map(|launch| launch.as_secs_f64()), 1e-6, "us for a launch"),
+    ];
+    let figures: Vec<String> = figures.into_iter().flatten().collect();
+    line(out, format_args!("limits: {} ({})", figures.join(", "), limits.source));
+    let ops = summary.ops.iter().filter(|(_, op)| op.count > 0 && !op.time.is_zero());
+    let ops: Vec<OpMeasurement> = ops
+        .map(|(name, op)| OpMeasurement {
+            name: (*name).to_owned(),
+            count: op.count,
+            time: op.time,
+            bytes: op.bytes as f64,
+            operations: op.operations as f64,
+            launches: op.launches,
+            ..OpMeasurement::default()
+        })
+        .collect();
+    out.push_str(&roofline::table(&limits.judge(&ops)));
 }
 
 /// The ops by the time they took, and what belongs to none.
@@ -94,5 +124,28 @@ CPU: 6 ops in 2 batches of 5 tokens, 8.000 ms
   (no op)                           2.000   25.0%
 ";
         assert_eq!(table(&summary), expected);
+    }
+
+    #[test]
+    fn each_op_is_held_against_the_limits() {
+        let mut summary = BackendExecutionSummary::default();
+        summary.add_op("matmul", 2, Duration::from_millis(4));
+        // 20 MB in 4 ms are 5 GB/s, of 6.
+        let cost = rf_graph::OpCost { bytes: 20_000_000, operations: 1_000_000 };
+        summary.add_cost("matmul", cost, 0);
+        summary.add_op("never", 0, Duration::ZERO);
+        let limits = Limits {
+            source: "a test".to_owned(),
+            bandwidth_bytes_per_s: Some(6e9),
+            operations_per_s: Some(1e12),
+            ..Limits::default()
+        };
+        let text = report(&summary, Ok(&limits));
+        assert!(text.contains("limits: 6.0 GB/s, 1000.0 Gops/s (a test)"), "{text}");
+        let row = text.lines().last().unwrap();
+        assert!(row.starts_with("matmul") && row.contains("bandwidth"), "{text}");
+        assert!(row.ends_with("5.0 of 6.0 GB/s (83 %)"), "{text}");
+        let unknown = report(&summary, Err(&anyhow::anyhow!("no memory")));
+        assert!(unknown.ends_with("limits were not measured: no memory\n"), "{unknown}");
     }
 }

@@ -4,6 +4,7 @@
 
 mod program;
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use program::{finish, rf_cli};
@@ -28,11 +29,64 @@ fn a_run_leaves_a_timeline_and_says_what_the_first_token_waited_for() {
         prefill["dur"].as_f64().unwrap() > 0.0 && prefill["args"]["tokens"].as_u64().unwrap() > 4
     );
 
+    assert_is_a_timeline(events);
+    let threads = tracks(events, "thread_name");
+    assert!(threads.iter().any(|name| name == "main") && threads.iter().any(|n| n == "thread 0"));
+    assert!(tracks(events, "process_name").iter().any(|name| name.starts_with("CPU (")));
+    // An op of each layer in each batch says which it is, on each thread.
+    let attention: Vec<&Value> = events.iter().filter(|e| e["name"] == "attention").collect();
+    assert!(attention.iter().any(|op| op["args"]["of"] == "KV layer 0" && op["cat"] == "op"));
+    assert!(attention.iter().any(|op| op["args"]["batch"] == 3), "a prompt and three tokens");
+    assert!(count("pages in use") == 4);
+
     let row =
         |name: &str| ran.stderr.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     assert!(row("prefill").ends_with('%') && row("first sample").ends_with('%'), "{}", ran.stderr);
+    // A phase, besides the op of that name.
+    assert!(ran.stderr.lines().any(|line| line.starts_with("embed ") && line.ends_with('%')));
     assert!(row("host to device").trim_end().ends_with('-'), "what was not measured is not 0");
+    assert!(row("limits: ").contains("GB/s") && row("operation").contains("evidence"));
+    assert!(row("KV cache: ").contains("KiB per token") && row("process: ").contains("at most"));
+    assert!(row("all: ").contains("planned"));
     assert!(ran.stderr.contains("of the time to first token is"));
+}
+
+/// What the format asks for: events of a track nest or follow each other, and every track has a name.
+fn assert_is_a_timeline(events: &[Value]) {
+    let named: Vec<(&Value, &Value)> = events
+        .iter()
+        .filter(|event| event["ph"] == "M" && event["name"] == "thread_name")
+        .map(|event| (&event["pid"], &event["tid"]))
+        .collect();
+    let mut by_track: BTreeMap<(u64, u64), Vec<(f64, f64)>> = BTreeMap::new();
+    for event in events.iter().filter(|event| event["ph"] == "X") {
+        assert!(named.contains(&(&event["pid"], &event["tid"])), "{event}");
+        let (start, duration) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+        assert!(start >= 0.0 && duration >= 0.0, "{event}");
+        let track = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
+        by_track.entry(track).or_default().push((start, start + duration));
+    }
+    assert!(by_track.len() > 1);
+    for times in by_track.values_mut() {
+        // Outer before inner.
+        times.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        let mut open: Vec<f64> = Vec::new();
+        for (start, end) in times {
+            // A nanosecond is lost where sums are rounded.
+            open.retain(|outer| *outer > *start + 1e-3);
+            assert!(
+                open.iter().all(|outer| *end <= *outer + 1e-3),
+                "{start} to {end} within {open:?}"
+            );
+            open.push(*end);
+        }
+    }
+}
+
+/// Names of groups or tracks.
+fn tracks(events: &[Value], what: &str) -> Vec<String> {
+    let named = events.iter().filter(|event| event["ph"] == "M" && event["name"] == what);
+    named.map(|event| event["args"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
+use rf_gguf::TensorInfo;
 use rf_graph::TrackKind;
 
 const TOKENS: usize = 40;
@@ -58,7 +59,7 @@ fn a_timeline_has_each_op_of_each_thread_in_order() {
     }
     let details = timeline.tracks[0].events.iter().map(|event| &*event.detail);
     let details: Vec<&str> = details.collect();
-    assert!(details.contains(&"layer 1") && details.iter().any(|d| d.contains("blk.0.attn_q")));
+    assert!(details.contains(&"KV layer 1") && details.iter().any(|d| d.contains("blk.0.attn_q")));
     assert!(engine.profile(false) && engine.timelines().is_empty());
 }
 
@@ -90,7 +91,7 @@ fn ops_say_what_they_had_to_move_and_compute() {
     let config = engine.model().config();
     let embedding = (config.vocab_size * config.hidden_size) as u64;
     let tensors = engine.model().gguf().tensors();
-    let weights: u64 = tensors.iter().map(|tensor| tensor.elements()).sum();
+    let weights: u64 = tensors.iter().map(TensorInfo::elements).sum();
     let products = 2 * (weights - embedding) * TOKENS as u64 + 2 * embedding;
     let more = operations as f64 / products as f64;
     assert!((1.0..1.2).contains(&more), "{more}: attention and norms are little beside products");

@@ -41,7 +41,8 @@ impl Costs {
         Self { weights: weights.collect(), kv: program.kv.clone() }
     }
 
-    /// What tells an op from others of its name: the weights of a product, the layer of attention.
+    /// What tells an op from others of its name: the weights of a product, the layer of the cache (of a part of a model, its
+    /// own).
     pub fn detail(&self, op: &Op) -> String {
         let name = |id: WeightId| self.weights[id.index()].name.as_str();
         match op {
@@ -56,7 +57,9 @@ impl Costs {
             }
             Op::KvAppend { layer, .. }
             | Op::RopeAppend { layer, .. }
-            | Op::Attention { attention: Attention { layer, .. }, .. } => format!("layer {layer}"),
+            | Op::Attention { attention: Attention { layer, .. }, .. } => {
+                format!("KV layer {layer}")
+            }
             _ => String::new(),
         }
     }

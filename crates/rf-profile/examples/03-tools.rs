@@ -1,4 +1,4 @@
-//! Which profilers are here; what `perf` says of a program, and `rocprofv3` of its kernels.
+//! Which profilers are here, and what is said of one that does not exist, hangs or counts nothing; what `perf` says of a program, and `rocprofv3` of its kernels.
 //!
 //! `cargo run -p rf-profile --example 03-tools -- PROGRAM [ARGUMENTS]`
 
@@ -6,9 +6,11 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use rf_profile::Error;
-use rf_profile::tables::kernel_table;
+use rf_profile::tables::{CounterProfile, CounterRow, Table, kernel_table};
 use rf_profile::tools::{Request, Runner, Session, Tool, Toolbox, available_tools, perf};
 
 fn main() {
@@ -16,6 +18,7 @@ fn main() {
         let version = tool.version.unwrap_or_else(|why| format!("- ({why})"));
         println!("{:<20} {version}", tool.tool.program());
     }
+    refusals();
     let mut program: Vec<OsString> = std::env::args_os().skip(1).collect();
     if program.is_empty() {
         program = ["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]
@@ -28,6 +31,25 @@ fn main() {
     }
     if let Err(error) = with_rocprofv3(&program, &folder) {
         println!("\nrocprofv3 skipped: {error}");
+    }
+}
+
+/// What goes wrong with profilers is an error that says so.
+fn refusals() {
+    // Older texts name it.
+    if let Err(error) = Tool::named("rocperf") {
+        println!("\n{error}");
+    }
+    // A tool that hangs is ended, with all that it started.
+    let hangs = Runner::new(Duration::from_millis(200)).run(Command::new("sleep").arg("60"));
+    if let Err(error) = hangs {
+        println!("{error}");
+    }
+    // Counters that are all zero were not counted: never a figure.
+    let table = "Kernel_Name,Counter_Name,Counter_Value\nmatvec,SQ_WAVES,0\n";
+    let counters = Table::parse(table, "counters.csv").and_then(|table| CounterRow::all(&table));
+    if let Err(error) = counters.and_then(|rows| CounterProfile::new(&rows)) {
+        println!("{error}");
     }
 }
 

@@ -160,6 +160,28 @@ impl TtftBreakdown {
         *self.times[phase as usize].get_or_insert_default() += time;
     }
 
+    /// Says that of the time recorded for `outer` so much was `inner`: copies and ops whose times a device or an executor took itself,
+    /// without a span. More than there is of `outer` cannot be.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use rf_profile::ttft::{Phase, TtftBreakdown};
+    ///
+    /// let mut ttft = TtftBreakdown::new();
+    /// ttft.record(Phase::Prefill, Duration::from_millis(50));
+    /// ttft.record_within(Phase::Prefill, Phase::HostToDevice, Duration::from_millis(2));
+    /// assert_eq!(ttft.time(Phase::Prefill), Some(Duration::from_millis(48)));
+    /// ```
+    pub fn record_within(&mut self, outer: Phase, inner: Phase, time: Duration) {
+        let Some(whole) = &mut self.times[outer as usize] else { return };
+        let time = time.min(*whole);
+        *whole -= time;
+        self.record(inner, time);
+    }
+
     /// Time of a phase; `None` where it was not measured.
     pub fn time(&self, phase: Phase) -> Option<Duration> {
         self.times[phase as usize]

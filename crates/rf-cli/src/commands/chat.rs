@@ -12,7 +12,6 @@ use rustyline::error::ReadlineError;
 
 use super::run::{conversation_ids, stream, summary};
 use crate::failure::{bad_input, sentence};
-use crate::telemetry;
 use crate::terminal::{self, Palette};
 
 /// A conversation at the terminal.
@@ -69,8 +68,8 @@ impl Chat {
         }
     }
 
-    /// Talks until the user leaves.
-    pub(super) fn run(mut self) -> Result<()> {
+    /// Talks until the user leaves, and gives the engine back.
+    pub(super) fn run(mut self) -> Result<Engine> {
         if self.engine.model().chat_template().is_none() {
             return Err(bad_input!(
                 "the model has no chat template, so it cannot chat: give a text to continue, as in \
@@ -103,8 +102,7 @@ impl Chat {
             }
             drop(editor.save_history(&history));
         }
-        telemetry::report(&self.engine);
-        Ok(())
+        Ok(self.engine)
     }
 
     fn greet(&self) {

@@ -18,9 +18,9 @@ use crate::device::DeviceArgs;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::loading::{Loaded, Source};
-use crate::recording::Recording;
+use crate::recording::{self, Recording};
 use crate::terminal::Palette;
-use crate::{demo, loading, sources, telemetry, terminal};
+use crate::{demo, loading, sources, terminal};
 
 /// Arguments of `rf-cli run`.
 #[derive(Debug, Args)]
@@ -81,7 +81,8 @@ pub(crate) struct RunArgs {
     /// Print no line of figures
     #[arg(short, long)]
     quiet: bool,
-    /// Print which ops ran where and how long they took; taking the times costs some speed
+    /// Print which ops ran where, how long they took and what limits them, what the first token waited for, and where
+    /// memory went; taking the times costs some speed
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
     /// Write a timeline of the run, to be opened in Perfetto or Chrome's tracing page
@@ -97,14 +98,14 @@ pub(crate) struct RunArgs {
 
 /// Runs `rf-cli run`.
 pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
-    let recording = Recording::start(arguments.trace.as_deref(), arguments.verbose);
-    let ended = answer_or_chat(arguments);
+    let mut recording = Recording::start(arguments.trace.as_deref(), arguments.verbose);
+    let ended = answer_or_chat(arguments, recording.as_mut());
     // An answer that was stopped has its timeline too.
     let recorded = recording.map_or(Ok(()), Recording::finish);
     ended.and(recorded)
 }
 
-fn answer_or_chat(arguments: &RunArgs) -> Result<()> {
+fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Result<()> {
     let started = Instant::now();
     let options = arguments.generate_options()?;
     loading::check_context(arguments.ctx_size)?;
@@ -119,16 +120,20 @@ fn answer_or_chat(arguments: &RunArgs) -> Result<()> {
     let source = Source { path: arguments.model.model.as_deref(), started, quiet: arguments.quiet };
     let Loaded { mut engine, load_time, .. } =
         loading::load(model, &placement, engine_options, source)?;
-    if arguments.verbose {
-        telemetry::start(&mut engine);
+    if recording.is_some() {
+        recording::watch(&mut engine);
     }
-    if let Some(request) = request {
+    let (engine, ended) = if let Some(request) = request {
         let ended = arguments.answer(&mut engine, &request, &options, load_time);
-        telemetry::report(&engine);
-        return ended;
+        (engine, ended)
+    } else {
+        let system = arguments.system.as_deref();
+        (chat::Chat::new(engine, options, system, load_time, arguments.quiet).run()?, Ok(()))
+    };
+    if let Some(recording) = recording {
+        recording.take_in(&engine, &placement);
     }
-    let system = arguments.system.as_deref();
-    chat::Chat::new(engine, options, system, load_time, arguments.quiet).run()
+    ended
 }
 
 /// A prompt as the model gets it.

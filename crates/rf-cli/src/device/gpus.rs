@@ -7,6 +7,8 @@ use anyhow::{Error, Result, anyhow};
 use rf_hip::{DeviceInfo, Platform, Runtime};
 use rf_kernels::objects::{self, Choice};
 use rf_kernels::{GpuBackend, GpuOptions};
+use rf_profile::memory::MemoryTracker;
+use rf_profile::roofline::Limits;
 
 use super::OpenGpu;
 use crate::failure::sentence;
@@ -66,6 +68,26 @@ pub(crate) fn open_for_test(number: Option<usize>) -> Result<(Gpu, GpuBackend)> 
     let gpu = pick(number)?;
     let backend = gpu.backend().map_err(|e| e.context(format!("{gpu} cannot be used")))?;
     Ok((gpu, backend))
+}
+
+/// What a GPU can do at most, but for arithmetic.
+///
+/// # Errors
+///
+/// If the device cannot be used, or has not the memory to measure with.
+pub(crate) fn limits(number: usize) -> Result<Limits> {
+    let gpu = pick(Some(number))?;
+    Ok(Limits::measure_device(&gpu.runtime.device(gpu.info.ordinal)?.context()?)?)
+}
+
+/// Samples the memory of a GPU.
+///
+/// # Errors
+///
+/// If the device does not say.
+pub(crate) fn sample_memory(number: usize, tracker: &mut MemoryTracker) -> Result<()> {
+    let gpu = pick(Some(number))?;
+    Ok(tracker.sample_device(&gpu.runtime.device(gpu.info.ordinal)?.context()?)?)
 }
 
 fn pick(number: Option<usize>) -> Result<Gpu> {

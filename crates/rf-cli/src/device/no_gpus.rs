@@ -2,6 +2,9 @@
 
 use anyhow::{Result, bail};
 
+use rf_profile::memory::MemoryTracker;
+use rf_profile::roofline::Limits;
+
 use super::OpenGpu;
 use crate::terminal;
 
@@ -9,6 +12,16 @@ const WITHOUT: &str = "this program was built without GPU support: build it with
 
 /// There is none to open.
 pub(super) fn open(_number: Option<usize>) -> Result<OpenGpu> {
+    bail!(WITHOUT)
+}
+
+/// There is none to measure.
+pub(crate) fn limits(_number: usize) -> Result<Limits> {
+    bail!(WITHOUT)
+}
+
+/// There is none to sample.
+pub(crate) fn sample_memory(_number: usize, _tracker: &mut MemoryTracker) -> Result<()> {
     bail!(WITHOUT)
 }
 

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rf_graph::{
-    BackendError, BackendExecutionSummary, Batch, BatchLimits, Candidate, Executor, Graph,
-    MemoryUse, Plan, Program, Progress, ValueId,
+    BackendError, BackendExecutionSummary, Batch, BatchLimits, Candidate, Costs, Executor, Graph,
+    MemoryUse, Plan, Program, Progress, Timeline, ValueId,
 };
 use rf_hip::{DeviceBuffer, GraphExec, PinnedBuffer, Stream};
 use rf_kv::PageId;
@@ -61,6 +61,7 @@ pub(crate) struct GpuExecutor {
     output: PinnedBuffer<f32>,
     decode: HashMap<Shape, Decode>,
     graphs: GraphMode,
+    costs: Costs,
     profile: Option<Profile>,
     top_k: Option<TopK>,
 }
@@ -157,7 +158,7 @@ impl GpuExecutor {
         program: Program,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
-        let limits = BatchLimits::new(&program);
+        let (limits, costs) = (BatchLimits::new(&program), Costs::new(&program));
         let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
         let facts = Facts::of(&graph, &weights, &gpu);
         let plan = Plan::aligned(&graph, 64);
@@ -200,6 +201,7 @@ impl GpuExecutor {
             output,
             decode: HashMap::new(),
             graphs,
+            costs,
             profile: None,
             top_k: None,
         };
@@ -314,7 +316,8 @@ impl GpuExecutor {
             Output::Best(k, best) => {
                 let (logits, _) = self.value(self.graph.output(), &shape);
                 let width = self.graph.value(self.graph.output()).width;
-                TopK::choose(&mut self.top_k, &self.gpu, &self.stream, (logits, width), k, best)
+                let device = (&*self.gpu, &self.stream, self.profile.as_mut());
+                TopK::choose(&mut self.top_k, device, (logits, width), k, best)
             }
         }
     }
@@ -322,12 +325,24 @@ impl GpuExecutor {
     /// Waits for the queue and copies the graph's output.
     fn read_output(&mut self, shape: Shape, out: &mut [f32]) -> Result<(), Error> {
         let first = self.plan.offset(self.graph.output()) * shape.tokens;
-        if out.len() > self.output.len() {
-            self.work.arena.copy_to_slice(&self.stream, first, out)?;
+        let (arena, stream, pinned) = (&self.work.arena, &self.stream, &mut self.output);
+        let (range, bytes) = (0..out.len(), size_of_val(out));
+        let is_pinned = out.len() <= pinned.len();
+        let copy = || {
+            if is_pinned {
+                arena.copy_to_pinned(stream, first, pinned, range)?;
+            } else {
+                arena.copy_to_slice(stream, first, out)?;
+            }
+            Ok(())
+        };
+        match &mut self.profile {
+            Some(profile) => profile.read_back(stream, bytes, copy)?,
+            None => copy()?,
+        }
+        if !is_pinned {
             return Ok(());
         }
-        let range = 0..out.len();
-        self.work.arena.copy_to_pinned(&self.stream, first, &mut self.output, range)?;
         self.stream.synchronize()?;
         out.copy_from_slice(&self.output[..out.len()]);
         Ok(())
@@ -358,16 +373,22 @@ impl GpuExecutor {
         }
         let positions = batch.spans.iter().map(|s| s.past_tokens + s.tokens.len()).max();
         self.ropes.extend_to(&self.stream, positions.unwrap_or(0))?;
-        self.step.upload(&self.stream, batch)?;
+        if let Some(profile) = &mut self.profile {
+            profile.start(&self.stream)?;
+        }
+        let bytes = self.step.upload(&self.stream, batch)?;
         self.upload_input(batch, shape)?;
-        if let Some(mut profile) = self.profile.take() {
+        if let Some(profile) = &mut self.profile {
+            profile.uploaded(&self.stream, bytes + batch.input.map_or(0, size_of_val))?;
             let recording = self.record(shape)?;
-            let outcome = profile.queue(&recording, &self.stream).and_then(|()| {
-                self.collect(shape, out)?;
-                profile.finish(&recording, self.graph.ops(), batch, started)
-            });
-            self.profile = Some(profile);
-            return outcome;
+            if let Some(profile) = &mut self.profile {
+                profile.queue(&recording, &self.stream)?;
+            }
+            self.collect(shape, out)?;
+            if let Some(profile) = &mut self.profile {
+                profile.finish(&recording, (&self.graph, &self.costs), batch, started)?;
+            }
+            return Ok(());
         }
         if shape.tokens <= DECODE_TOKENS {
             return self.run_decode(batch, shape, out);
@@ -451,6 +472,16 @@ impl Executor for GpuExecutor {
         let info = self.gpu.context().info();
         self.profile = on.then(|| Profile::new(format!("GPU ({}, {})", info.name, info.arch)));
         true
+    }
+
+    fn record_timeline(&mut self, max_events: usize) -> bool {
+        let Some(profile) = &mut self.profile else { return false };
+        profile.record_timeline(max_events);
+        true
+    }
+
+    fn timelines(&self) -> Vec<Timeline> {
+        self.profile.iter().filter_map(Profile::timeline).collect()
     }
 
     fn summaries(&self) -> Vec<BackendExecutionSummary> {

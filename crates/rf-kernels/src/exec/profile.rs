@@ -1,8 +1,16 @@
-//! Times of ops, by events around every launch.
+//! Times of ops and copies, by events around every launch.
+//!
+//! Events give times between each other. The host's clock is brought in at one place: the device is idle when a batch comes, so
+//! it passes the first event when the host queues it, some microseconds apart.
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rf_graph::{BackendExecutionSummary, Batch, Op};
+use rf_graph::{
+    BackendExecutionSummary, Batch, Costs, Graph, OpCost, Timeline, TimelineEvent, TimelineTrack,
+    TrackKind,
+};
 use rf_hip::{Event, Stream};
 
 use crate::error::Error;
@@ -13,17 +21,108 @@ pub(super) struct Profile {
     summary: BackendExecutionSummary,
     /// One before each launch, one behind the last.
     events: Vec<Event>,
+    copies: Copies,
+    timeline: Option<Record>,
+}
+
+/// The two copies of a batch.
+#[derive(Default)]
+struct Copies {
+    /// Before and behind what is uploaded, before and behind what is read back.
+    events: Option<[Event; 4]>,
+    /// When the host queued the first event.
+    started: Option<Instant>,
+    uploaded_bytes: usize,
+    read_bytes: Option<usize>,
+}
+
+/// What ran when.
+struct Record {
+    max_events: usize,
+    dropped_batches: u64,
+    ops: Vec<TimelineEvent>,
+    launches: Vec<TimelineEvent>,
+    transfers: Vec<TimelineEvent>,
+    /// Of the batch that runs: when the host queued each launch.
+    queued: Vec<Range<Instant>>,
 }
 
 impl Profile {
     /// Of a backend by its name.
     pub(super) fn new(backend: String) -> Self {
         let summary = BackendExecutionSummary { backend, ..BackendExecutionSummary::default() };
-        Self { summary, events: Vec::new() }
+        Self { summary, events: Vec::new(), copies: Copies::default(), timeline: None }
     }
 
     pub(super) fn summary(&self) -> BackendExecutionSummary {
         self.summary.clone()
+    }
+
+    /// Keeps a timeline from now on.
+    pub(super) fn record_timeline(&mut self, max_events: usize) {
+        self.timeline = Some(Record {
+            max_events,
+            dropped_batches: 0,
+            ops: Vec::new(),
+            launches: Vec::new(),
+            transfers: Vec::new(),
+            queued: Vec::new(),
+        });
+    }
+
+    /// What was kept, if a timeline is.
+    pub(super) fn timeline(&self) -> Option<Timeline> {
+        let record = self.timeline.as_ref()?;
+        let track = |name: &str, kind, events: &Vec<TimelineEvent>| TimelineTrack {
+            name: name.to_owned(),
+            kind,
+            events: events.clone(),
+        };
+        Some(Timeline {
+            backend: self.summary.backend.clone(),
+            tracks: vec![
+                track("launches", TrackKind::Launches, &record.launches),
+                track("ops", TrackKind::Ops, &record.ops),
+                track("copies", TrackKind::Transfers, &record.transfers),
+            ],
+            dropped_batches: record.dropped_batches,
+        })
+    }
+
+    /// A batch begins with its upload.
+    pub(super) fn start(&mut self, stream: &Stream) -> Result<(), Error> {
+        let event = || Event::new(stream.context(), true);
+        let events = match self.copies.events.take() {
+            Some(events) => events,
+            None => [event()?, event()?, event()?, event()?],
+        };
+        events[0].record(stream)?;
+        self.copies = Copies {
+            events: Some(events),
+            started: Some(Instant::now()),
+            uploaded_bytes: 0,
+            read_bytes: None,
+        };
+        Ok(())
+    }
+
+    /// The upload, of so many bytes, is queued.
+    pub(super) fn uploaded(&mut self, stream: &Stream, bytes: usize) -> Result<(), Error> {
+        self.copies.uploaded_bytes = bytes;
+        self.copies.mark(1, stream)
+    }
+
+    /// Queues what copies so many bytes back.
+    pub(super) fn read_back(
+        &mut self,
+        stream: &Stream,
+        bytes: usize,
+        copy: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.copies.mark(2, stream)?;
+        copy()?;
+        self.copies.read_bytes = Some(bytes);
+        self.copies.mark(3, stream)
     }
 
     /// Queues a recording with an event between any two launches.
@@ -31,23 +130,48 @@ impl Profile {
         while self.events.len() <= recording.len() {
             self.events.push(Event::new(stream.context(), true)?);
         }
-        recording.queue_between(stream, &self.events)
+        let mut queued = self.timeline.as_mut().map(|record| &mut record.queued);
+        if let Some(queued) = &mut queued {
+            queued.clear();
+        }
+        recording.queue_between(stream, &self.events, &mut |time| {
+            if let Some(queued) = &mut queued {
+                queued.push(time);
+            }
+        })
     }
 
     /// Takes in the times of a batch that has ended; the launches of an op stand together.
     pub(super) fn finish(
         &mut self,
         recording: &Recording,
-        ops: &[Op],
+        (graph, costs): (&Graph, &Costs),
         batch: &Batch<'_>,
         started: Instant,
     ) -> Result<(), Error> {
+        let mut times = Vec::with_capacity(recording.len());
         let mut last = None;
-        for (op, between) in recording.ops().zip(self.events.windows(2)) {
-            let time_us = Event::elapsed_us(&between[0], &between[1])?;
-            let time = Duration::from_secs_f64(time_us.max(0.0) * 1e-6);
-            self.summary.add_op(ops[op].name(), u64::from(last != Some(op)), time);
+        for ((op, _), between) in recording.ops().zip(self.events.windows(2)) {
+            let time = elapsed(&between[0], &between[1])?;
+            times.push(time);
+            let (op_of_graph, is_new) = (&graph.ops()[op], last != Some(op));
+            let name = op_of_graph.name();
+            self.summary.add_op(name, u64::from(is_new), time);
+            let cost = if is_new { costs.of(graph, op_of_graph, batch) } else { OpCost::default() };
+            self.summary.add_cost(name, cost, 1);
             last = Some(op);
+        }
+        let launched = self.events.first().filter(|_| !times.is_empty());
+        if let (Some(record), Some(first)) = (&mut self.timeline, launched) {
+            let has_room = record.has_room(times.len());
+            if has_room {
+                let launched = self.copies.since_start(first)?;
+                let batch = self.summary.batches;
+                let lag = record.add(batch, recording, (graph, costs), launched, &times);
+                self.copies.add_to(record, batch, lag)?;
+            } else {
+                record.dropped_batches += 1;
+            }
         }
         self.summary.time += started.elapsed();
         self.summary.batches += 1;
@@ -55,4 +179,94 @@ impl Profile {
         self.summary.input_bytes += batch.input.map_or(0, |rows| size_of_val(rows) as u64);
         Ok(())
     }
+}
+
+impl Copies {
+    fn mark(&self, place: usize, stream: &Stream) -> Result<(), Error> {
+        match &self.events {
+            Some(events) => Ok(events[place].record(stream)?),
+            None => Ok(()),
+        }
+    }
+
+    /// When the device passed an event, on the host's clock.
+    fn since_start(&self, event: &Event) -> Result<Option<Instant>, Error> {
+        match (&self.events, self.started) {
+            (Some(events), Some(started)) => Ok(Some(started + elapsed(&events[0], event)?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// `lag` as in [`Record::add`].
+    fn add_to(&self, record: &mut Record, batch: u64, lag: Duration) -> Result<(), Error> {
+        let Some([up, up_end, down, down_end]) = &self.events else { return Ok(()) };
+        if let Some(start) = self.started {
+            record.copy("h2d", start, elapsed(up, up_end)?, (batch, self.uploaded_bytes));
+        }
+        if let (Some(bytes), Some(start)) = (self.read_bytes, self.since_start(down)?) {
+            down_end.synchronize()?;
+            record.copy("d2h", start + lag, elapsed(down, down_end)?, (batch, bytes));
+        }
+        Ok(())
+    }
+}
+
+impl Record {
+    /// For a batch of so many launches: each is on two tracks, and there are two copies.
+    fn has_room(&self, launches: usize) -> bool {
+        let used = self.ops.len() + self.launches.len() + self.transfers.len();
+        used + 2 * launches + 2 <= self.max_events
+    }
+
+    /// Takes in the launches of a batch, which the device began at `launched`. Returns by how much later that must have been,
+    /// for no kernel runs before it was queued: the clocks of host and device meet with an error of microseconds.
+    fn add(
+        &mut self,
+        batch: u64,
+        recording: &Recording,
+        (graph, costs): (&Graph, &Costs),
+        launched: Option<Instant>,
+        times: &[Duration],
+    ) -> Duration {
+        let Some(mut start) = launched else { return Duration::ZERO };
+        let mut unshifted = start;
+        let mut lag = Duration::ZERO;
+        for (queued, time) in self.queued.iter().zip(times) {
+            lag = lag.max(queued.start.saturating_duration_since(unshifted));
+            unshifted += *time;
+        }
+        start += lag;
+        for (((op, kernel), time), queued) in recording.ops().zip(times).zip(&self.queued) {
+            let op = &graph.ops()[op];
+            let detail: Arc<str> = costs.detail(op).into();
+            let event = |name, start, duration, detail| TimelineEvent {
+                name,
+                detail,
+                start,
+                duration,
+                batch,
+                bytes: 0,
+            };
+            let call = queued.end - queued.start;
+            self.launches.push(event(kernel, queued.start, call, Arc::clone(&detail)));
+            self.ops.push(event(op.name(), start, *time, detail));
+            start += *time;
+        }
+        lag
+    }
+
+    fn copy(
+        &mut self,
+        name: &'static str,
+        start: Instant,
+        duration: Duration,
+        (batch, bytes): (u64, usize),
+    ) {
+        let (detail, bytes) = ("".into(), bytes as u64);
+        self.transfers.push(TimelineEvent { name, detail, start, duration, batch, bytes });
+    }
+}
+
+fn elapsed(from: &Event, to: &Event) -> Result<Duration, Error> {
+    Ok(Duration::from_secs_f64(Event::elapsed_us(from, to)?.max(0.0) * 1e-6))
 }

@@ -79,8 +79,8 @@ impl StepMemory {
         Layout::of(shape).pages + pages <= self.device.len()
     }
 
-    /// Queues the upload of a batch.
-    pub(super) fn upload(&mut self, stream: &Stream, batch: &Batch<'_>) -> Result<(), Error> {
+    /// Queues the upload of a batch, of so many bytes.
+    pub(super) fn upload(&mut self, stream: &Stream, batch: &Batch<'_>) -> Result<usize, Error> {
         let at = Layout::of(&Shape::of(batch));
         let host = &mut self.host[..];
         host[..batch.ids.len()].copy_from_slice(batch.ids);
@@ -105,8 +105,9 @@ impl StepMemory {
         for (slot, row) in host[at.output_rows..].iter_mut().zip(batch.output_rows) {
             *slot = *row as u32;
         }
-        self.device.copy_from_pinned(stream, 0, &self.host, 0..at.pages + page)?;
-        Ok(())
+        let len = at.pages + page;
+        self.device.copy_from_pinned(stream, 0, &self.host, 0..len)?;
+        Ok(len * size_of::<u32>())
     }
 
     /// What kernels get.

@@ -3,6 +3,7 @@
 use rf_graph::Candidate;
 use rf_hip::{Context, DeviceBuffer, PinnedBuffer, Stream};
 
+use super::profile::Profile;
 use crate::error::Error;
 use crate::launch::{Gpu, Recording};
 use crate::params::{Address, ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, top_k_parts};
@@ -59,12 +60,11 @@ impl TopK {
         })
     }
 
-    /// Chooses among rows of so many logits that the stream is still to write, and waits for the result; room
+    /// Chooses, on a device, among rows of so many logits that the stream is still to write, and waits for the result; room
     /// is kept for the next time.
     pub(super) fn choose(
         room: &mut Option<Self>,
-        gpu: &Gpu,
-        stream: &Stream,
+        (gpu, stream, profile): (&Gpu, &Stream, Option<&mut Profile>),
         (logits, width): (Address, usize),
         k: usize,
         out: &mut [Candidate],
@@ -75,7 +75,12 @@ impl TopK {
             _ => room.insert(Self::new(gpu.context(), request)?),
         };
         this.record(gpu, logits)?.queue(stream)?;
-        this.best.copy_to_pinned(stream, 0, &mut this.host, 0..2 * out.len())?;
+        let bytes = 2 * out.len() * size_of::<u32>();
+        let mut copy = || this.best.copy_to_pinned(stream, 0, &mut this.host, 0..2 * out.len());
+        match profile {
+            Some(profile) => profile.read_back(stream, bytes, || Ok(copy()?))?,
+            None => copy()?,
+        }
         stream.synchronize()?;
         let (ids, logits) = this.host[..2 * out.len()].split_at(out.len());
         for ((candidate, id), bits) in out.iter_mut().zip(ids).zip(logits) {

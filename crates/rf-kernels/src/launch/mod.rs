@@ -6,7 +6,9 @@
 #![expect(unsafe_code, reason = "kernels are given addresses")]
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use bytemuck::Pod;
 use memchr::memmem;
@@ -78,6 +80,7 @@ pub(crate) struct Recording {
 struct Recorded {
     /// The op that it belongs to, by its place in the graph.
     op: usize,
+    kernel: &'static str,
     function: Function,
     config: LaunchConfig,
     params: Box<dyn Params>,
@@ -114,7 +117,7 @@ impl Recording {
             function.set_max_dynamic_lds_bytes(lds_bytes)?;
         }
         let config = LaunchConfig { grid, block, lds_bytes };
-        self.launches.push(Recorded { op, function, config, params: Box::new(params) });
+        self.launches.push(Recorded { op, kernel, function, config, params: Box::new(params) });
         Ok(())
     }
 
@@ -126,11 +129,19 @@ impl Recording {
         Ok(())
     }
 
-    /// Queues everything with an event before each launch and one behind the last: one more than launches.
-    pub(crate) fn queue_between(&self, stream: &Stream, events: &[Event]) -> Result<(), Error> {
+    /// Queues everything with an event before each launch and one behind the last: one more than launches. Says of each launch
+    /// when it is queued, and when it was.
+    pub(crate) fn queue_between(
+        &self,
+        stream: &Stream,
+        events: &[Event],
+        queued: &mut dyn FnMut(Range<Instant>),
+    ) -> Result<(), Error> {
         for (launch, event) in self.launches.iter().zip(events) {
             event.record(stream)?;
+            let start = Instant::now();
             launch.params.queue(stream, launch)?;
+            queued(start..Instant::now());
         }
         if let Some(last) = events.get(self.launches.len()) {
             last.record(stream)?;
@@ -138,9 +149,9 @@ impl Recording {
         Ok(())
     }
 
-    /// The op of each launch.
-    pub(crate) fn ops(&self) -> impl Iterator<Item = usize> {
-        self.launches.iter().map(|launch| launch.op)
+    /// The op and the kernel of each launch.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        self.launches.iter().map(|launch| (launch.op, launch.kernel))
     }
 
     /// Captures everything as a graph of the device's runtime.
