@@ -27,7 +27,7 @@ pub(super) fn bar(out: &mut String, phases: &[PhaseTime]) {
         let width = WIDTH * phase.ms / total;
         put!(
             out,
-            "<rect class=\"phase{}\" x=\"{x:.2}\" y=\"0\" width=\"{width:.2}\" height=\"{HEIGHT}\"/>",
+            "<rect class=\"part-{}\" x=\"{x:.2}\" y=\"0\" width=\"{width:.2}\" height=\"{HEIGHT}\"/>",
             place.min(SHADES - 1)
         );
         x += width;
@@ -36,7 +36,7 @@ pub(super) fn bar(out: &mut String, phases: &[PhaseTime]) {
     for (place, phase) in phases.iter().enumerate() {
         put!(
             out,
-            "<span class=\"part\"><i class=\"phase{}\"></i>{} {} ({})</span> ",
+            "<span class=\"part\"><i class=\"part-{}\"></i>{} {} ({})</span> ",
             place.min(SHADES - 1),
             text(&phase.name),
             in_words(phase.ms, "ms"),
