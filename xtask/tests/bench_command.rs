@@ -9,6 +9,11 @@ fn benchmarks_are_measured_by_a_program_of_their_own() {
 }
 
 #[cfg(feature = "bench")]
+#[expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests fail and skip like these"
+)]
 mod bench {
     use std::fs;
     use std::path::{Path, PathBuf};
@@ -80,6 +85,7 @@ mod bench {
                 &["--peer", "llama.cpp", "--peer-python", "/nosuch/python"],
                 "--peer-python '/nosuch/python'",
             ),
+            (&["--peer", "rocmforge"], "--peer-bench PROGRAM"),
             (&["--peer", "llama.cpp", "-p", "0", "-n", "0"], "nothing to measure"),
             (&["--peer", "llama.cpp", "--quick"], "cannot be used with"),
         ] {
@@ -242,7 +248,7 @@ mod bench {
         assert!(killed.unwrap().success());
         let asked = Instant::now();
         let output = child.wait_with_output().unwrap();
-        assert!(asked.elapsed() < Duration::from_secs(60), "it ends behind what it measures");
+        assert!(asked.elapsed() < Duration::from_mins(1), "it ends behind what it measures");
         assert_eq!(code(&output), 130, "{output:?}");
         assert!(
             text(&output).contains("memory/") || text(&output).contains("launch/"),
@@ -363,6 +369,27 @@ echo ' {"build_commit": "abc", "build_number": 7, "n_prompt": 0, "n_gen": 8, "av
         let output = run(&arguments);
         assert_eq!(code(&output), 2);
         assert!(errors(&output).contains("no such model"), "{}", errors(&output));
+    }
+
+    #[test]
+    fn two_builds_are_measured_in_turns() {
+        let program = env!("CARGO_BIN_EXE_xtask");
+        let output = run(&[
+            "--peer",
+            "rocmforge",
+            "--peer-bench",
+            program,
+            "-p",
+            "16",
+            "-n",
+            "8",
+            "-r",
+            "1",
+            "--format",
+            "csv",
+        ]);
+        assert_eq!(code(&output), 0, "{output:?}");
+        assert_eq!(text(&output).lines().count(), 3, "{}", text(&output));
     }
 
     /// A file of the folder that lies beside the checkout.

@@ -109,7 +109,7 @@ pub(crate) struct PeerOptions {
     /// Python that has llama-cpp-python [default: that of target/peers, see --peer-install]
     #[arg(long, value_name = "PYTHON", requires = "peer", conflicts_with = "peer_bench")]
     pub(crate) peer_python: Option<PathBuf>,
-    /// A llama-bench instead
+    /// A llama-bench instead; with --peer rocmforge another build's target/release/xtask
     #[arg(long, value_name = "PROGRAM", requires = "peer")]
     pub(crate) peer_bench: Option<PathBuf>,
     /// Build llama-cpp-python in a virtual environment below target/ first: takes minutes
@@ -174,6 +174,8 @@ pub(crate) enum PeerName {
     /// By llama-cpp-python or llama-bench
     #[value(name = "llama.cpp")]
     LlamaCpp,
+    /// Another build of this program, which --peer-bench names
+    Rocmforge,
 }
 
 fn at_least_one(text: &str) -> Result<usize, &'static str> {

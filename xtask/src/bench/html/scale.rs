@@ -71,9 +71,10 @@ mod tests {
     fn values_lie_between_the_ends() {
         let axis = Linear { from: 10.0..20.0, to: 0.0..100.0 };
         assert_eq!((axis.at(15.0), axis.at(0.0), axis.at(99.0)), (50.0, 0.0, 100.0));
-        assert_eq!(Linear { from: 1.0..1.0, to: 0.0..100.0 }.at(1.0), 50.0);
-        // Upside down, as SVG has it.
-        assert_eq!(Linear { from: 0.0..1.0, to: 100.0..0.0 }.at(0.25), 75.0);
+        let point = Linear { from: 1.0..1.0, to: 0.0..100.0 };
+        // As SVG has it.
+        let upside_down = Linear { from: 0.0..1.0, to: 100.0..0.0 };
+        assert_eq!((point.at(1.0), upside_down.at(0.25)), (50.0, 75.0));
     }
 
     #[test]

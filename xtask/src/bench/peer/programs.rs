@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use super::{BATCH_TOKENS, Speeds, Test, install};
-use crate::bench::options::{BackendName, Options};
+use crate::bench::options::{BackendName, Options, PeerName};
 
 /// Layers that go to the GPU where one computes: more than any model has.
 const ALL_LAYERS: &str = "999";
@@ -21,6 +21,8 @@ enum Peer {
     Python { python: PathBuf, script: PathBuf },
     /// llama-bench.
     Bench(PathBuf),
+    /// Another build of this program.
+    Own(PathBuf),
 }
 
 /// How both are started.
@@ -44,8 +46,14 @@ struct BenchEntry {
 impl Programs {
     pub(super) fn find(root: &Path, options: &Options) -> Result<Self> {
         let given = &options.peer;
+        let is_own = given.peer == Some(PeerName::Rocmforge);
         let peer = if let Some(program) = &given.peer_bench {
-            Peer::Bench(existing(program, "--peer-bench")?)
+            let program = existing(program, "--peer-bench")?;
+            if is_own { Peer::Own(program) } else { Peer::Bench(program) }
+        } else if is_own {
+            bail!(
+                "--peer rocmforge needs the other build's target/release/xtask: --peer-bench PROGRAM"
+            );
         } else {
             let python = match &given.peer_python {
                 Some(python) => existing(python, "--peer-python")?,
@@ -59,7 +67,11 @@ impl Programs {
 
     /// This program, once.
     pub(super) fn measure_own(&self, model: &Path, test: Test) -> Result<Speeds> {
-        let mut command = Command::new(&self.own);
+        self.measure_build(&self.own, model, test)
+    }
+
+    fn measure_build(&self, program: &Path, model: &Path, test: Test) -> Result<Speeds> {
+        let mut command = Command::new(program);
         command.args(["bench", "--peer-self", "--model"]).arg(model);
         command.args(["--threads", &test.threads.to_string()]);
         command.args(test_arguments(test));
@@ -69,7 +81,7 @@ impl Programs {
         if self.backend == BackendName::Gpu {
             command.args(["--backend", "gpu"]);
         }
-        Speeds::parse(&output_of(&mut command)?, "this program")
+        Speeds::parse(&output_of(&mut command)?, &program.display().to_string())
     }
 
     /// The peer, once.
@@ -84,6 +96,7 @@ impl Programs {
                 command.args(test_arguments(test));
                 Speeds::parse(&output_of(&mut command)?, "llama-cpp-python")
             }
+            Peer::Own(program) => self.measure_build(program, model, test),
             Peer::Bench(program) => {
                 let mut command = Command::new(program);
                 command.arg("-m").arg(model).args(["-r", "1", "-o", "json", "-ngl", layers]);
