@@ -14,7 +14,7 @@ use crate::simd::{FLOAT_CHUNK, LANES, Tier};
 use crate::team::{Member, Rows, Shared};
 
 /// From so many tokens on, unpacking tiles first is cheaper than unpacking in registers.
-const BLOCKED_TOKENS: usize = 5;
+const BLOCKED_TOKENS: usize = 9;
 
 /// [`rf_graph::Op::MatMul`] and the operands that its formats want.
 pub(super) struct MatMulStep {

@@ -199,7 +199,8 @@ impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
                 token += match op.tokens - token {
                     1 => self.panel::<S, 1>(s, panel, token),
                     2 => self.panel::<S, 2>(s, panel, token),
-                    _ => self.panel::<S, 4>(s, panel, token),
+                    3 | 4 => self.panel::<S, 4>(s, panel, token),
+                    _ => self.panel::<S, 8>(s, panel, token),
                 };
             }
         }

@@ -34,15 +34,14 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
     let mut acc = [s.splat(0.0); T];
     for b in 0..blocks {
         // A share of what comes next: the planes of a panel are too many and too short streams for hardware.
-        for line in b * bytes / 64..(b + 1) * bytes / 64 {
-            s.prefetch(ahead.wrapping_add(line * 64));
-        }
+        let ahead = ahead.wrapping_add(b * bytes);
         let block = planes.block(Fm::PLANES, b);
         let first_sub = b % per_act * (Fm::BLOCK / 32);
         // SAFETY: b / per_act is below the number of the token's blocks.
         let x: [&ActBlock; T] = activations.map(|a| unsafe { &*a.add(b / per_act * stride) });
         let mut sum = [s.splat(0.0); T];
         if Fm::BLOCK == 32 {
+            prefetch(s, ahead, 0..bytes);
             // SAFETY: the panel is of this format.
             unsafe { sub_block::<S, Fm, T>(s, block, 0, first_sub, x, &mut sum) };
         } else {
@@ -50,12 +49,16 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
             for j in (0..8).step_by(4) {
                 // SAFETY: as above.
                 unsafe { sub_block::<S, Fm, T>(s, block, j, j, x, &mut sum) };
+                prefetch(s, ahead, (j) * bytes / 8..(j + 1) * bytes / 8);
                 // SAFETY: as above.
                 unsafe { sub_block::<S, Fm, T>(s, block, j + 1, j + 1, x, &mut sum) };
+                prefetch(s, ahead, (j + 1) * bytes / 8..(j + 2) * bytes / 8);
                 // SAFETY: as above.
                 unsafe { sub_block::<S, Fm, T>(s, block, j + 2, j + 2, x, &mut sum) };
+                prefetch(s, ahead, (j + 2) * bytes / 8..(j + 3) * bytes / 8);
                 // SAFETY: as above.
                 unsafe { sub_block::<S, Fm, T>(s, block, j + 3, j + 3, x, &mut sum) };
+                prefetch(s, ahead, (j + 3) * bytes / 8..(j + 4) * bytes / 8);
             }
         }
         // SAFETY: as above.
@@ -90,6 +93,14 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
     acc
 }
 
+/// Asks for the cache lines that begin in `range`.
+#[inline(always)]
+fn prefetch<S: Simd>(s: S, from: *const u8, range: std::ops::Range<usize>) {
+    for line in range.start.div_ceil(64)..range.end.div_ceil(64) {
+        s.prefetch(from.wrapping_add(line * 64));
+    }
+}
+
 /// Adds columns `32j..32j + 32` of a block to `sum`: sub-block `at` of the activations.
 ///
 /// # Safety
@@ -112,20 +123,21 @@ unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
     if Fm::SUB == 32 {
         // SAFETY: by contract.
         let scale = (Fm::BLOCK > 32).then(|| s.to_f(unsafe { Fm::sub_scale(s, block, j) }));
-        for t in 0..T {
-            let mut dot = start::<S, Fm>(s, i32::from(x[t].sum_32[at]));
-            dot = dots::<S, Fm>(s, dot, &codes, x[t], 8 * at);
-            if Fm::SPLIT {
-                // SAFETY: by contract.
-                let high = unsafe { Fm::high_codes(s, block, j) };
-                let high: [S::I; 8] = array!(high[0], |g| s.bias_bytes(high[g]));
-                let mut high_dot = start::<S, Fm>(s, i32::from(x[t].sum_32[at]));
-                high_dot = dots::<S, Fm>(s, high_dot, &high, x[t], 8 * at);
-                dot = s.add_i(dot, s.shl(high_dot, 4));
+        let starts = array!(s.splat_i(0), |t| start::<S, Fm>(s, i32::from(x[t].sum_32[at])));
+        let mut dot = dots::<S, Fm, T>(s, starts, &codes, x, 8 * at);
+        if Fm::SPLIT {
+            // SAFETY: by contract.
+            let high = unsafe { Fm::high_codes(s, block, j) };
+            let high: [S::I; 8] = array!(high[0], |g| s.bias_bytes(high[g]));
+            let high_dot = dots::<S, Fm, T>(s, starts, &high, x, 8 * at);
+            for t in 0..T {
+                dot[t] = s.add_i(dot[t], s.shl(high_dot[t], 4));
             }
+        }
+        for t in 0..T {
             sum[t] = match scale {
-                Some(scale) => s.fma(s.to_f(dot), scale, sum[t]),
-                None => s.to_f(dot),
+                Some(scale) => s.fma(s.to_f(dot[t]), scale, sum[t]),
+                None => s.to_f(dot[t]),
             };
         }
         return;
@@ -133,11 +145,11 @@ unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
     for half in 0..2 {
         // SAFETY: by contract.
         let scale = s.to_f(unsafe { Fm::sub_scale(s, block, 2 * j + half) });
+        let sub = 2 * at + half;
+        let starts = array!(s.splat_i(0), |t| start::<S, Fm>(s, i32::from(x[t].sum_16[sub])));
+        let dot = dots::<S, Fm, T>(s, starts, &codes[4 * half..][..4], x, 4 * sub);
         for t in 0..T {
-            let mut dot = start::<S, Fm>(s, i32::from(x[t].sum_16[2 * at + half]));
-            let codes = &codes[4 * half..][..4];
-            dot = dots::<S, Fm>(s, dot, codes, x[t], 8 * at + 4 * half);
-            sum[t] = s.fma(s.to_f(dot), scale, sum[t]);
+            sum[t] = s.fma(s.to_f(dot[t]), scale, sum[t]);
         }
     }
 }
@@ -149,20 +161,32 @@ fn start<S: Simd, Fm: Format>(s: S, sum: i32) -> S::I {
     if offset == 0 { s.splat_i(0) } else { s.splat_i(-offset * sum) }
 }
 
-/// `acc + Σ codes · x` from word `at` of the activations, as two sums: one would wait for itself.
+/// `acc + Σ codes · x` from word `at` of the activations. A sum would wait for itself: with few tokens each is two.
 #[inline(always)]
-fn dots<S: Simd, Fm: Format>(s: S, acc: S::I, codes: &[S::I], x: &ActBlock, at: usize) -> S::I {
-    let mut sums = [acc, s.splat_i(0)];
+fn dots<S: Simd, Fm: Format, const T: usize>(
+    s: S,
+    acc: [S::I; T],
+    codes: &[S::I],
+    x: [&ActBlock; T],
+    at: usize,
+) -> [S::I; T] {
+    let parts = if T < 4 { 2 } else { 1 };
+    let mut sums = [acc, [s.splat_i(0); T]];
     for (g, code) in codes.iter().enumerate() {
-        let word = s.splat_i(word(x, at + g));
-        let sum = &mut sums[g % 2];
-        *sum = if Fm::SIGNED {
-            s.dot_biased_weight(*sum, *code, word)
-        } else {
-            s.dot_u7(*sum, *code, word)
-        };
+        let sums = &mut sums[g % parts];
+        for t in 0..T {
+            let word = s.splat_i(word(x[t], at + g));
+            sums[t] = if Fm::SIGNED {
+                s.dot_biased_weight(sums[t], *code, word)
+            } else {
+                s.dot_u7(sums[t], *code, word)
+            };
+        }
     }
-    s.add_i(sums[0], sums[1])
+    if parts == 1 {
+        return sums[0];
+    }
+    array!(acc[0], |t| s.add_i(sums[0][t], sums[1][t]))
 }
 
 /// Four consecutive activations.
