@@ -1,19 +1,20 @@
 //! AVX2 with FMA and F16C, and the same with the dot products of AVX-VNNI: two registers per vector.
 
+use std::arch::asm;
 use std::arch::x86_64::{
     __m128i, __m256, __m256i, _MM_HINT_T0, _mm_loadu_si128, _mm_packs_epi16, _mm_prefetch,
-    _mm_srli_si128, _mm_storeu_si128, _mm256_abs_epi8, _mm256_add_epi32, _mm256_add_ps,
-    _mm256_and_si256, _mm256_andnot_ps, _mm256_broadcastsi128_si256, _mm256_castsi256_ps,
-    _mm256_castsi256_si128, _mm256_cvtepi8_epi16, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps,
-    _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32,
-    _mm256_div_ps, _mm256_dpbusd_avx_epi32, _mm256_dpwssd_avx_epi32, _mm256_extracti128_si256,
-    _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16,
-    _mm256_max_epi32, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps, _mm256_mullo_epi16,
-    _mm256_or_si256, _mm256_packs_epi32, _mm256_permute4x64_epi64, _mm256_set1_epi8,
-    _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_shuffle_epi8, _mm256_sign_epi8,
-    _mm256_slli_epi16, _mm256_sllv_epi32, _mm256_srav_epi32, _mm256_srli_epi16, _mm256_srlv_epi32,
-    _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_sub_epi32, _mm256_sub_ps,
-    _mm256_xor_si256,
+    _mm_srli_si128, _mm_storeu_si128, _mm256_abs_epi8, _mm256_add_epi16, _mm256_add_epi32,
+    _mm256_add_ps, _mm256_and_si256, _mm256_andnot_ps, _mm256_broadcastsi128_si256,
+    _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cvtepi8_epi16, _mm256_cvtepi8_epi32,
+    _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps,
+    _mm256_cvtps_epi32, _mm256_div_ps, _mm256_dpbusd_avx_epi32, _mm256_dpwssd_avx_epi32,
+    _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_max_epi32, _mm256_max_ps, _mm256_min_ps,
+    _mm256_mul_ps, _mm256_mullo_epi16, _mm256_or_si256, _mm256_packs_epi32,
+    _mm256_permute4x64_epi64, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32,
+    _mm256_set1_ps, _mm256_shuffle_epi8, _mm256_sign_epi8, _mm256_slli_epi16, _mm256_sllv_epi32,
+    _mm256_srav_epi32, _mm256_srli_epi16, _mm256_srlv_epi32, _mm256_storeu_ps, _mm256_storeu_si256,
+    _mm256_sub_epi8, _mm256_sub_epi32, _mm256_sub_ps, _mm256_xor_si256,
 };
 
 use super::{Kernel, Simd};
@@ -94,8 +95,25 @@ fn dot_half(acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
 
 #[inline]
 #[target_feature(enable = "avx2")]
+fn dot_pairs_half(acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+    _mm256_add_epi16(acc, _mm256_maddubs_epi16(w, x))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
 fn dot_signed_half(acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
     dot_half(acc, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn pin([mut a, mut b]: [__m256i; 2]) -> [__m256i; 2] {
+    // SAFETY: no instruction at all.
+    unsafe {
+        asm!("/* {a} {b} */", a = inout(ymm_reg) a, b = inout(ymm_reg) b,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    [a, b]
 }
 
 #[inline]
@@ -115,6 +133,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     type I = [__m256i; 2];
 
     const HAS_GEMM: bool = true;
+    const PAIRS: bool = !VNNI;
     const BIAS: u8 = if VNNI { 128 } else { 0 }; // vpdpbusd takes unsigned × signed
 
     #[inline]
@@ -279,6 +298,16 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
             return halves!(_mm256_dpbusd_avx_epi32, acc, w, x);
         }
         halves!(dot_half, acc, w, x)
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
+        halves!(dot_pairs_half, acc, w, x)
+    }
+
+    #[inline(always)]
+    fn pin(self, v: Self::I) -> Self::I {
+        proven!(pin(v))
     }
 
     #[inline(always)]

@@ -17,13 +17,14 @@ use super::{LANES, Simd};
 pub(crate) struct Tile {
     /// Signed codes: `[sub-block of 32][4 columns][row][column of 4]`.
     codes: [[[u8; 64]; 8]; 8],
-    /// Start of each sum of [`Simd::dot_biased_activation`].
+    /// Start of each sum of [`Simd::dot_biased_activation`], or [`joins_scaled`] the integer scale of each sub-block,
+    /// as two equal i16.
     start: [[i32; LANES]; 16],
     /// Scale of each sub-block (`SUB` elements).
     scale: [[f32; LANES]; 16],
     /// Minimum of each block of 32.
     min: [[f32; LANES]; 8],
-    /// Integer minima of two sub-blocks.
+    /// Integer minima of two sub-blocks, as two i16; [`joins_scaled`] without minima the scales.
     mins: [[i32; LANES]; 8],
     /// Scale of the super-block.
     d: [f32; LANES],
@@ -78,7 +79,7 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
             let codes = unsafe { Fm::codes(s, block, j) };
             let mut sums = [s.splat_i(0); 2];
             let mut factors = [s.splat_i(0); 2];
-            if Fm::FOLD != 0 {
+            if folds::<S, Fm>() {
                 for (half, factor) in factors.iter_mut().enumerate() {
                     // SAFETY: as above.
                     *factor = unsafe { Fm::sub_scale(s, block, 2 * j + half) };
@@ -92,14 +93,26 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
                 if Fm::OFFSET != 0 && !is_unsigned::<S, Fm>() {
                     code = s.sub_bytes(code, offset);
                 }
-                if Fm::FOLD != 0 {
+                if folds::<S, Fm>() {
                     code = s.mul_bytes(code, factors[g / 4]);
                 }
                 sums[g / 4] = weight_sum::<S>(s, sums[g / 4], code, ones);
                 // SAFETY: 64 bytes.
                 unsafe { s.store_i(tile.codes[sub][g].as_mut_ptr(), code) };
             }
-            if Fm::FOLD != 0 {
+            if joins_scaled::<S, Fm>() {
+                // SAFETY: as above.
+                let scale: [S::I; 2] =
+                    array!(total, |half| unsafe { Fm::sub_scale(s, block, 2 * j + half) });
+                let scale: [S::I; 2] = array!(total, |i| s.and(scale[i], s.splat_i(0xffff)));
+                for half in 0..2 {
+                    let twice = s.or(scale[half], s.shl(scale[half], 16));
+                    store_int(s, &mut tile.start[2 * sub + half], twice);
+                }
+                if !Fm::MIN {
+                    store_int(s, &mut tile.mins[sub], s.or(scale[0], s.shl(scale[1], 16)));
+                }
+            } else if Fm::FOLD != 0 {
                 total = s.add_i(total, s.add_i(sums[0], sums[1]));
             } else if Fm::SUB == 32 {
                 store_int(s, &mut tile.start[sub], bias_start(s, s.add_i(sums[0], sums[1])));
@@ -122,7 +135,7 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
                 }
             }
         }
-        if Fm::FOLD != 0 {
+        if folds::<S, Fm>() {
             store_int(s, &mut tile.start[0], bias_start(s, total));
         }
         if Fm::BLOCK == 32 {
@@ -200,6 +213,13 @@ pub(super) fn tile_dot<S: Simd, Fm: Format>(
         return;
     }
     for p in 0..GEMM_PANELS {
+        // With one sum of pairs per dot product three tokens' sums fit into registers.
+        if S::PAIRS && !Fm::SIGNED && Fm::PAIRED_CODES * 4 >= Fm::SUB {
+            for t in (0..GEMM_TOKENS).step_by(3) {
+                part_dot::<S, Fm, 1, 3>(s, &tiles[p..], p, subs, &x[t..], &mut sums[t..]);
+            }
+            continue;
+        }
         for t in (0..GEMM_TOKENS).step_by(2) {
             part_dot::<S, Fm, 1, 2>(s, &tiles[p..], p, subs, &x[t..], &mut sums[t..]);
         }
@@ -242,7 +262,9 @@ fn part_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
             }
         }
     } else {
-        if Fm::FOLD != 0 {
+        if joins_scaled::<S, Fm>() {
+            scaled_dots::<S, Fm, P, T>(s, tiles, x, &mut acc);
+        } else if Fm::FOLD != 0 {
             let mut dot = starts::<S, Fm, P, T>(s, tiles, x, 0);
             for sub in 0..8 {
                 add_dots::<S, Fm, P, T>(s, tiles, x, sub, 0..8, &mut dot);
@@ -254,16 +276,12 @@ fn part_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
                 }
             }
         }
-        for i in 0..if Fm::FOLD == 0 { ACT_BLOCK / Fm::SUB } else { 0 } {
-            let sub = i * Fm::SUB / 32;
-            let words = if Fm::SUB == 32 { 0..8 } else { i % 2 * 4..i % 2 * 4 + 4 };
-            let mut dot = starts::<S, Fm, P, T>(s, tiles, x, i);
-            add_dots::<S, Fm, P, T>(s, tiles, x, sub, words, &mut dot);
-            for p in 0..P {
-                let scale = float(s, &tiles[p].scale[i]);
-                for t in 0..T {
-                    acc[t][p] = s.fma(s.to_f(dot[t][p]), scale, acc[t][p]);
-                }
+        for sub in 0..if Fm::FOLD == 0 { 8 } else { 0 } {
+            if Fm::SUB == 32 {
+                add_sub_block::<S, Fm, P, T>(s, tiles, x, sub, 0..8, &mut acc);
+            } else {
+                add_sub_block::<S, Fm, P, T>(s, tiles, x, sub, 0..4, &mut acc);
+                add_sub_block::<S, Fm, P, T>(s, tiles, x, sub, 4..8, &mut acc);
             }
         }
         for p in 0..P {
@@ -299,10 +317,116 @@ fn part_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
     }
 }
 
+/// Adds the product of one sub-block of a super-block, the columns `4 · words` of 32, to `acc`.
+#[inline(always)]
+fn add_sub_block<S: Simd, Fm: Format, const P: usize, const T: usize>(
+    s: S,
+    tiles: &[Tile; P],
+    x: &[ActBlock; T],
+    sub: usize,
+    words: std::ops::Range<usize>,
+    acc: &mut [[S::F; P]; T],
+) {
+    let index = (32 * sub + 4 * words.start) / Fm::SUB;
+    let mut dot = starts::<S, Fm, P, T>(s, tiles, x, index);
+    add_dots::<S, Fm, P, T>(s, tiles, x, sub, words, &mut dot);
+    for p in 0..P {
+        let scale = float(s, &tiles[p].scale[index]);
+        for t in 0..T {
+            acc[t][p] = s.fma(s.to_f(dot[t][p]), scale, acc[t][p]);
+        }
+    }
+}
+
 /// Whether codes stay unsigned in the tile: where an instruction takes unsigned × signed and `x` is stored as it is.
 /// The offset is then taken off by the sums of `x`.
 const fn is_unsigned<S: Simd, Fm: Format>() -> bool {
-    S::BIAS == 0 && !Fm::SIGNED && Fm::FOLD == 0
+    S::BIAS == 0 && !Fm::SIGNED && !folds::<S, Fm>()
+}
+
+/// Whether integer scales are multiplied into the bytes of the tile; see [`Format::FOLD`].
+const fn folds<S: Simd, Fm: Format>() -> bool {
+    Fm::FOLD != 0 && !S::PAIRS
+}
+
+/// Whether integer scales are what joins the pairs of i16; as [`Format::FOLD`], a super-block is one integer sum.
+const fn joins_scaled<S: Simd, Fm: Format>() -> bool {
+    Fm::FOLD != 0 && S::PAIRS
+}
+
+/// With [`joins_scaled`]: `acc = Σ_j s_j · (Σ q·x − OFFSET · Σ x)` of a super-block.
+#[inline(always)]
+fn scaled_dots<S: Simd, Fm: Format, const P: usize, const T: usize>(
+    s: S,
+    tiles: &[Tile; P],
+    x: &[ActBlock; T],
+    acc: &mut [[S::F; P]; T],
+) {
+    let mut dot = [[s.splat_i(0); P]; T];
+    for i in 0..ACT_BLOCK / 16 {
+        let factor = array!(s.splat_i(0), |p| int(s, &tiles[p].start[i]));
+        let words = i % 2 * 4..i % 2 * 4 + 4;
+        add_pairs::<S, Fm, P, T>(s, tiles, x, i / 2, words, factor, &mut dot);
+    }
+    if Fm::OFFSET != 0 {
+        let mut offset = [[s.splat_i(0); P]; T];
+        for pair in 0..ACT_BLOCK / 32 {
+            for t in 0..T {
+                let sum = s.splat_i(sum_pair::<Fm>(&x[t], pair));
+                for p in 0..P {
+                    offset[t][p] = s.dot_i16(offset[t][p], int(s, &tiles[p].mins[pair]), sum);
+                }
+            }
+        }
+        for t in 0..T {
+            for p in 0..P {
+                let offset = s.shl(offset[t][p], Fm::OFFSET.trailing_zeros());
+                dot[t][p] = s.sub_i(dot[t][p], offset);
+            }
+        }
+    }
+    for t in 0..T {
+        for p in 0..P {
+            acc[t][p] = s.to_f(dot[t][p]);
+        }
+    }
+}
+
+/// Adds dot products of the four columns that `words` says, joined by `factor`.
+#[inline(always)]
+fn add_pairs<S: Simd, Fm: Format, const P: usize, const T: usize>(
+    s: S,
+    tiles: &[Tile; P],
+    x: &[ActBlock; T],
+    sub: usize,
+    words: std::ops::Range<usize>,
+    factor: [S::I; P],
+    dot: &mut [[S::I; P]; T],
+) {
+    for first in words.clone().step_by(Fm::PAIRED_CODES) {
+        let mut pairs = [[s.splat_i(0); P]; T];
+        for g in first..words.end.min(first + Fm::PAIRED_CODES) {
+            let w: [S::I; P] = codes(s, tiles, sub, g);
+            for t in 0..T {
+                let word = s.splat_i(word(&x[t], 8 * sub + g));
+                for p in 0..P {
+                    pairs[t][p] = s.pin(s.dot_pairs(pairs[t][p], w[p], word));
+                }
+            }
+        }
+        for t in 0..T {
+            for p in 0..P {
+                dot[t][p] = s.dot_i16(dot[t][p], pairs[t][p], factor[p]);
+            }
+        }
+    }
+}
+
+/// Four columns of each tile.
+#[inline(always)]
+fn codes<S: Simd, const P: usize>(s: S, tiles: &[Tile; P], sub: usize, g: usize) -> [S::I; P] {
+    // SAFETY: 64 bytes.
+    array!(s.splat_i(0), |p| unsafe { s.load_i(tiles[p].codes[sub][g].as_ptr()) })
 }
 
 /// What sum `index` of a tile begins with, for every token.
@@ -315,6 +439,14 @@ fn starts<S: Simd, Fm: Format, const P: usize, const T: usize>(
 ) -> [[S::I; P]; T] {
     if !is_unsigned::<S, Fm>() {
         return [array!(s.splat_i(0), |p| int(s, &tiles[p].start[index])); T];
+    }
+    if S::PAIRS && Fm::OFFSET != 0 {
+        // One of the two sums, by its factor.
+        let factor = s.splat_i((-Fm::OFFSET & 0xffff) << (16 * (index % 2)));
+        return array!([s.splat_i(0); P], |t| {
+            let sums = s.splat_i(sum_pair::<Fm>(&x[t], index / 2));
+            [s.dot_i16(s.splat_i(0), sums, factor); P]
+        });
     }
     let sum = |x: &ActBlock| if Fm::SUB == 32 { x.sum_32[index] } else { x.sum_16[index] };
     array!([s.splat_i(0); P], |t| [s.splat_i(-Fm::OFFSET * i32::from(sum(&x[t]))); P])
@@ -334,12 +466,12 @@ fn add_dots<S: Simd, Fm: Format, const P: usize, const T: usize>(
         // The same part of the next tokens' blocks.
         s.prefetch(std::ptr::from_ref(x).wrapping_add(T).cast::<u8>().wrapping_add(64 * sub));
     }
+    if S::PAIRS && !Fm::SIGNED {
+        let ones = [s.splat_i(0x0001_0001); P];
+        return add_pairs::<S, Fm, P, T>(s, tiles, x, sub, words, ones, dot);
+    }
     for g in words {
-        let mut w = [s.splat_i(0); P];
-        for p in 0..P {
-            // SAFETY: 64 bytes.
-            w[p] = unsafe { s.load_i(tiles[p].codes[sub][g].as_ptr()) };
-        }
+        let w: [S::I; P] = codes(s, tiles, sub, g);
         for t in 0..T {
             let word = s.splat_i(word(&x[t], 8 * sub + g));
             for p in 0..P {

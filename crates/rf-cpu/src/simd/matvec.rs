@@ -170,6 +170,22 @@ fn dots<S: Simd, Fm: Format, const T: usize>(
     x: [&ActBlock; T],
     at: usize,
 ) -> [S::I; T] {
+    if S::PAIRS && !Fm::SIGNED {
+        let mut sums = acc;
+        for (i, codes) in codes.chunks(Fm::PAIRED_CODES).enumerate() {
+            let mut pairs = [s.splat_i(0); T];
+            for (g, code) in codes.iter().enumerate() {
+                for t in 0..T {
+                    let word = s.splat_i(word(x[t], at + i * Fm::PAIRED_CODES + g));
+                    pairs[t] = s.dot_pairs(pairs[t], *code, word);
+                }
+            }
+            for t in 0..T {
+                sums[t] = s.dot_i16(sums[t], pairs[t], s.splat_i(0x0001_0001));
+            }
+        }
+        return sums;
+    }
     let parts = if T < 4 { 2 } else { 1 };
     let mut sums = [acc, [s.splat_i(0); T]];
     for (g, code) in codes.iter().enumerate() {

@@ -71,6 +71,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Whether there are 32 registers of a whole vector each: register tiles are then larger.
     const WIDE: bool = false;
 
+    /// Whether products of bytes come in pairs of i16 first ([`Self::dot_pairs`]).
+    const PAIRS: bool = false;
+
     /// Whether the blocked product pays: it needs registers for its tiles.
     const HAS_GEMM: bool;
 
@@ -146,6 +149,17 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
     /// `acc + Σ w·x` over the four bytes of each lane: w unsigned and at most 127, x signed.
     fn dot_u7(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
+    /// `acc + Σ w·x` over pairs of bytes, as i16, where there is such an instruction ([`Self::PAIRS`]); w is unsigned.
+    /// [`Self::dot_i16`] joins the pairs.
+    #[inline(always)]
+    fn dot_pairs(self, _acc: Self::I, _w: Self::I, _x: Self::I) -> Self::I {
+        unreachable!("asked for where PAIRS is true")
+    }
+    /// The same vector, computed here: what comes after it is not moved before it.
+    #[inline(always)]
+    fn pin(self, v: Self::I) -> Self::I {
+        v
+    }
     /// Adds [`Self::BIAS`] to 64 signed bytes.
     fn bias_bytes(self, w: Self::I) -> Self::I;
     /// `acc + Σ (w + BIAS)·x`: `w` went through [`Self::bias_bytes`]; x is signed, at least −127.

@@ -51,6 +51,7 @@ impl Format for Q4K {
     const DTYPE: DType = DType::Q4K;
     const BLOCK: usize = 256;
     const SUB: usize = 32;
+    const BITS: u32 = 4;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
         let (mask, shift) = (s.splat_i(NIBBLES), 4 * (j % 2) as u32);
@@ -71,6 +72,7 @@ impl Format for Q5K {
     const DTYPE: DType = DType::Q5K;
     const BLOCK: usize = 256;
     const SUB: usize = 32;
+    const BITS: u32 = 5;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
         let (mask, shift) = (s.splat_i(NIBBLES), 4 * (j % 2) as u32);
@@ -93,6 +95,7 @@ impl Format for Q6K {
     const DTYPE: DType = DType::Q6K;
     const BLOCK: usize = 256;
     const SUB: usize = 16;
+    const BITS: u32 = 6;
     const OFFSET: i32 = 32;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
@@ -138,6 +141,7 @@ impl Format for Q2K {
     const DTYPE: DType = DType::Q2K;
     const BLOCK: usize = 256;
     const SUB: usize = 16;
+    const BITS: u32 = 2;
     const FOLD: i32 = 1; // at most 3 · 15
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
@@ -168,6 +172,7 @@ impl Format for Q3K {
     const DTYPE: DType = DType::Q3K;
     const BLOCK: usize = 256;
     const SUB: usize = 16;
+    const BITS: u32 = 3;
     const OFFSET: i32 = 4;
     const FOLD: i32 = -1; // −128, from −4 · −32, to 124
     #[inline(always)]

@@ -80,10 +80,14 @@ pub(crate) trait Format {
     const BLOCK: usize;
     /// Elements per scale: 32 or 16.
     const SUB: usize;
+    /// Bits of a code.
+    const BITS: u32;
     /// What each code has added; 0 for signed codes.
     const OFFSET: i32 = 0;
     /// Whether codes are signed bytes (else at most 7 bits, unsigned).
     const SIGNED: bool = false;
+    /// Vectors of codes whose products with bytes sum up in i16 ([`Simd::dot_pairs`]): each adds two products to a sum.
+    const PAIRED_CODES: usize = i16::MAX as usize / (2 * 127 * ((1 << Self::BITS) - 1));
     /// Whether a minimum is added.
     const MIN: bool = false;
     /// Whether values are `16 · high + low` of two sets of codes.
@@ -217,6 +221,7 @@ impl Format for Q4_0 {
     const DTYPE: DType = DType::Q4_0;
     const BLOCK: usize = 32;
     const SUB: usize = 32;
+    const BITS: u32 = 4;
     const OFFSET: i32 = 8;
     codes_by!(nibbles_of_32);
     scale_plane!(1);
@@ -228,6 +233,7 @@ impl Format for Q4_1 {
     const DTYPE: DType = DType::Q4_1;
     const BLOCK: usize = 32;
     const SUB: usize = 32;
+    const BITS: u32 = 4;
     codes_by!(nibbles_of_32);
     scale_plane!(1);
     min_plane!(2);
@@ -239,6 +245,7 @@ impl Format for Q5_0 {
     const DTYPE: DType = DType::Q5_0;
     const BLOCK: usize = 32;
     const SUB: usize = 32;
+    const BITS: u32 = 5;
     const OFFSET: i32 = 16;
     codes_by!(five_bits_of_32);
     scale_plane!(2);
@@ -250,6 +257,7 @@ impl Format for Q5_1 {
     const DTYPE: DType = DType::Q5_1;
     const BLOCK: usize = 32;
     const SUB: usize = 32;
+    const BITS: u32 = 5;
     codes_by!(five_bits_of_32);
     scale_plane!(2);
     min_plane!(3);
@@ -261,6 +269,7 @@ impl Format for Q8_0 {
     const DTYPE: DType = DType::Q8_0;
     const BLOCK: usize = 32;
     const SUB: usize = 32;
+    const BITS: u32 = 8;
     const SIGNED: bool = true;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
@@ -309,6 +318,7 @@ impl Format for Mxfp4 {
     const DTYPE: DType = DType::Mxfp4;
     const BLOCK: usize = 32;
     const SUB: usize = 32;
+    const BITS: u32 = 8;
     const SIGNED: bool = true;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
@@ -358,6 +368,7 @@ impl Format for Mxfp6E2M3 {
     const DTYPE: DType = DType::Mxfp6E2M3;
     const BLOCK: usize = 32;
     const SUB: usize = 32;
+    const BITS: u32 = 8;
     const SIGNED: bool = true;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
@@ -421,6 +432,7 @@ impl Format for Mxfp6E3M2 {
     const DTYPE: DType = DType::Mxfp6E3M2;
     const BLOCK: usize = 32;
     const SUB: usize = 32;
+    const BITS: u32 = 8;
     const SIGNED: bool = true;
     const SPLIT: bool = true;
     #[inline(always)]
