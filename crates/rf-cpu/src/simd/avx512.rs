@@ -52,6 +52,7 @@ impl Simd for Avx512 {
     type I = __m512i;
 
     const WIDE: bool = true;
+    const FEW_TOKENS: usize = 8;
     const HAS_GEMM: bool = true;
     const BIAS: u8 = 128; // vpdpbusd takes unsigned × signed
 

@@ -196,11 +196,16 @@ impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
         for panel in op.panels.clone() {
             let mut token = 0;
             while token < op.tokens {
-                token += match op.tokens - token {
-                    1 => self.panel::<S, 1>(s, panel, token),
-                    2 => self.panel::<S, 2>(s, panel, token),
-                    3 | 4 => self.panel::<S, 4>(s, panel, token),
-                    _ => self.panel::<S, 8>(s, panel, token),
+                let left = op.tokens - token;
+                // Compared with a constant first: what no tier of the kind runs is not compiled for it.
+                token += if S::FEW_TOKENS == 1 || left == 1 {
+                    self.panel::<S, 1>(s, panel, token)
+                } else if left == 2 {
+                    self.panel::<S, 2>(s, panel, token)
+                } else if S::FEW_TOKENS == 4 || left <= 4 {
+                    self.panel::<S, 4>(s, panel, token)
+                } else {
+                    self.panel::<S, 8>(s, panel, token)
                 };
             }
         }

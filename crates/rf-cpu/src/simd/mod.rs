@@ -71,6 +71,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Whether there are 32 registers of a whole vector each: register tiles are then larger.
     const WIDE: bool = false;
 
+    /// Tokens whose sums with a panel fit into registers: as many share what is unpacked. 1, 4 or 8.
+    const FEW_TOKENS: usize = 4;
+
     /// Whether products of bytes come in pairs of i16 first ([`Self::dot_pairs`]).
     const PAIRS: bool = false;
 

@@ -23,6 +23,7 @@ impl Simd for Portable {
     type F = F;
     type I = I;
 
+    const FEW_TOKENS: usize = 1;
     const HAS_GEMM: bool = false;
     const BIAS: u8 = 0;
 
