@@ -9,12 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::Error;
 
 /// Puts what `write` writes into the place of `path`, whose folder is made where it is missing. Until
-/// all of it is on the disk the old file stays; where anything fails it stays for good.
+/// all of it is on the disk the old file stays; where anything fails it stays for good. What is no file (a pipe, a
+/// device such as `/dev/null`) is written to, and stays what it is.
 pub(crate) fn replace(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
     let to_error = |source| Error::write(path, source);
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+        return write_into(path, write).map_err(to_error);
+    }
     // A link keeps pointing to the file, which is what gets replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if let Some(folder) = target.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -23,6 +27,12 @@ pub(crate) fn replace(
     let partial = Partial::beside(&target);
     write_whole(&partial.path, write).map_err(to_error)?;
     fs::rename(&partial.path, &target).map_err(to_error)
+}
+
+fn write_into(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut writer = BufWriter::new(File::options().write(true).open(path)?);
+    write(&mut writer)?;
+    writer.flush()
 }
 
 fn write_whole(
@@ -108,5 +118,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = replace(&folder.path().join("a"), |_| full.write_all(b"text")).unwrap_err();
         assert!(error.is_disk_full(), "{error:?}");
+    }
+
+    // With a pipe: were it wrong, a device of the machine would be gone.
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_file_is_written_to_and_stays() {
+        use std::io::Read;
+        use std::os::unix::fs::FileTypeExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        let made = process::Command::new("mkfifo").arg(&path).status();
+        if !made.is_ok_and(|status| status.success()) {
+            println!("skipped: no mkfifo");
+            return;
+        }
+        // For both, so that neither side waits for the other.
+        let mut pipe = File::options().read(true).write(true).open(&path).unwrap();
+        replace(&path, |out| out.write_all(b"text")).unwrap();
+        assert!(fs::metadata(&path).unwrap().file_type().is_fifo());
+        let mut read = [0; 4];
+        pipe.read_exact(&mut read).unwrap();
+        assert_eq!(&read, b"text");
     }
 }

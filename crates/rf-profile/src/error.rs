@@ -37,7 +37,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A text is not in the format that it should be in.
-    #[error("'{origin}', line {line}: {reason}")]
+    #[error("'{origin}'{}: {reason}", at_line(*line))]
     Malformed {
         /// Path of the file, or which tool's output it is.
         origin: String,
@@ -203,6 +203,10 @@ impl Error {
     pub(crate) fn json(origin: &str, error: &serde_json::Error) -> Self {
         Self::malformed(origin, error.line(), error.to_string())
     }
+}
+
+fn at_line(line: usize) -> String {
+    if line == 0 { String::new() } else { format!(", line {line}") }
 }
 
 fn after_colon(text: &str) -> String {

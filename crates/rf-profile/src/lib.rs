@@ -9,6 +9,7 @@
 //! | question | answer |
 //! |---|---|
 //! | did it get slower? | [`baseline`] |
+//! | did the machine get slower? | [`control`] |
 //! | how long does this take? | [`Timings`], [`KernelTimer`], [`time_kernel!`] |
 //! | what ran when? | [`SpanRecorder`], [`Trace`] |
 //! | what does the first token wait for? | [`ttft`] |
@@ -33,6 +34,7 @@
 
 mod atomic;
 pub mod baseline;
+pub mod control;
 mod error;
 pub mod launch;
 pub mod memory;

@@ -86,6 +86,8 @@ impl Phase {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TtftBreakdown {
     times: [Option<Duration>; Phase::ALL.len()],
+    /// Why there is no time, where that is known.
+    absences: [Option<&'static str>; Phase::ALL.len()],
     /// Tokens of the prompt, where a span says so (field `tokens` of `prefill`).
     pub prompt_tokens: u64,
 }
@@ -182,6 +184,23 @@ impl TtftBreakdown {
         self.record(inner, time);
     }
 
+    /// Says why a phase has no time, for tables: it is not there, or nothing takes its time. Of a phase that has one it
+    /// says nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rf_profile::ttft::{Phase, TtftBreakdown};
+    ///
+    /// let mut ttft = TtftBreakdown::new();
+    /// ttft.explain_absence(Phase::HostToDevice, "no device takes part");
+    /// assert_eq!(ttft.time(Phase::HostToDevice), None);
+    /// assert!(ttft.format_table().contains("host to device                   -  no device takes part"));
+    /// ```
+    pub fn explain_absence(&mut self, phase: Phase, why: &'static str) {
+        self.absences[phase as usize] = Some(why);
+    }
+
     /// Time of a phase; `None` where it was not measured.
     pub fn time(&self, phase: Phase) -> Option<Duration> {
         self.times[phase as usize]
@@ -229,7 +248,7 @@ impl TtftBreakdown {
         let mut out = format!("{:<22}  {:>10}  {:>6}\n", "phase", "ms", "share");
         for phase in Phase::ALL {
             let Some(time) = self.time(phase) else {
-                line(&mut out, phase.label(), "-", "");
+                line(&mut out, phase.label(), "-", self.absences[phase as usize].unwrap_or(""));
                 continue;
             };
             let share = match phase {

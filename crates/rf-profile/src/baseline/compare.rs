@@ -89,7 +89,9 @@ impl BaselineSet {
     /// A change is a regression or an improvement if it exceeds `threshold` (a share: 0.1 is 10 %) and three
     /// standard deviations of the noise of both figures together, √(a² + b²), and if the best sample (the
     /// least of times) changed by half as much too: a busy machine makes most samples slower, slower code
-    /// all of them. Figures of two machines are not compared, nor are those of two models.
+    /// all of them. Where the machine itself was slower or faster meanwhile ([`Metrics::control`](super::Metrics::control)),
+    /// the change must exceed that as well; where other programs had the processor, none counts. Figures of two machines are not compared, nor are those of two
+    /// models.
     ///
     /// # Examples
     ///
@@ -163,11 +165,17 @@ impl BaselineSet {
         let confirmed = best.is_none_or(|(now, before)| {
             relative_change(before, now) * change.signum() >= allowed / 2.0
         });
-        let verdict = match (entry.metrics.better, change) {
-            (_, change) if change.abs() <= allowed || !confirmed => Verdict::Ok,
-            (Better::Lower, change) if change > 0.0 => Verdict::Regression,
-            (Better::Higher, change) if change < 0.0 => Verdict::Regression,
-            _ => Verdict::Improved,
+        let is_worse = (change > 0.0) == (entry.metrics.better == Better::Lower);
+        let (slower, faster) = entry.metrics.machine_drift(&old.metrics);
+        let drift = if is_worse { slower } else { faster };
+        let factor = if before == 0.0 { f64::INFINITY } else { (now / before).abs() };
+        let explained = factor.max(1.0 / factor) <= (1.0 + allowed) * drift;
+        let verdict = if change.abs() <= allowed || !confirmed || (drift > 1.0 && explained) {
+            Verdict::Ok
+        } else if is_worse {
+            Verdict::Regression
+        } else {
+            Verdict::Improved
         };
         let mut notes = Vec::new();
         if let Origin::Reference { source } = &old.origin {
@@ -175,6 +183,14 @@ impl BaselineSet {
         }
         if change.abs() > allowed && !confirmed {
             notes.push("the best sample did not change: the machine was busy".to_owned());
+        }
+        if change.abs() > allowed && verdict == Verdict::Ok && confirmed {
+            let how = if is_worse { "slower" } else { "faster" };
+            notes.push(if drift.is_infinite() {
+                "other programs had the processor: nothing can be said".to_owned()
+            } else {
+                format!("the machine itself was up to {:.0} % {how}", 100.0 * (drift - 1.0))
+            });
         }
         if allowed > threshold {
             notes.push(format!("noisy: changes up to {:.0} % mean nothing", 100.0 * allowed));
@@ -246,6 +262,7 @@ fn unmeasured(entry: &Baseline, here: &Hardware) -> Row {
 mod tests {
     use super::*;
     use crate::baseline::{Metrics, ModelId};
+    use crate::control::{Control, ControlRange};
 
     fn machine(cpu: &str) -> Hardware {
         Hardware { cpu: cpu.into(), cpu_threads: 2, ..Hardware::default() }
@@ -302,6 +319,24 @@ mod tests {
         assert_eq!(verdict_of(stored.clone(), busy), Verdict::Ok);
         let slower = entry("a", "A", Better::Lower, &[13.9, 14.0, 14.0, 14.0, 14.1]);
         assert_eq!(verdict_of(stored, slower), Verdict::Regression);
+    }
+
+    #[test]
+    fn a_slower_machine_is_no_regression_and_slower_code_on_it_is() {
+        let at = |value: f64, core_us: f64| {
+            let mut entry = entry("a", "A", Better::Lower, &quiet(value));
+            let control = Control { core_us, memory_us: 1000.0 };
+            entry.metrics.control =
+                Some(ControlRange { least: control, most: control, waited: 0.0 });
+            entry
+        };
+        assert_eq!(verdict_of(at(10.0, 100.0), at(15.0, 100.0)), Verdict::Regression);
+        assert_eq!(verdict_of(at(10.0, 100.0), at(15.0, 140.0)), Verdict::Ok);
+        assert_eq!(verdict_of(at(10.0, 100.0), at(30.0, 140.0)), Verdict::Regression);
+        assert_eq!(verdict_of(at(15.0, 140.0), at(10.0, 100.0)), Verdict::Ok);
+        assert_eq!(verdict_of(at(30.0, 140.0), at(10.0, 100.0)), Verdict::Improved);
+        // Slower code on a machine that got faster stays slower.
+        assert_eq!(verdict_of(at(10.0, 140.0), at(15.0, 100.0)), Verdict::Regression);
     }
 
     #[test]

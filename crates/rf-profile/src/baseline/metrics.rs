@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::control::ControlRange;
 use crate::stats::Summary;
 
 /// Which way is better.
@@ -48,6 +49,9 @@ pub struct Metrics {
     /// Spread as a share of the median (0.02: 2 %): what a repetition may differ by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<f64>,
+    /// How fast the machine itself was meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<ControlRange>,
 }
 
 impl Metrics {
@@ -83,6 +87,7 @@ impl Metrics {
             p99: Some(summary.p99),
             iterations: Some(summary.count),
             noise: Some(summary.relative_spread()),
+            control: None,
         })
     }
 
@@ -137,6 +142,15 @@ impl Metrics {
             }
             _ => 0.0,
         })
+    }
+
+    /// How many times as slow the machine itself may have been as at another figure, and the other way round: both at least
+    /// 1, and 1 where it is not known.
+    pub(super) fn machine_drift(&self, other: &Self) -> (f64, f64) {
+        match (&self.control, &other.control) {
+            (Some(now), Some(before)) => (now.slower_than(before), before.slower_than(now)),
+            _ => (1.0, 1.0),
+        }
     }
 
     /// The same figure of both, in the unit of `self`: the median where both have it, else the mean,

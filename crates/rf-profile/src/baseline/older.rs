@@ -107,7 +107,7 @@ impl Reader<'_> {
             p95: number("p95_ms")?,
             p99: number("p99_ms")?,
             iterations: figures.get("iterations").and_then(Value::as_u64),
-            noise: None,
+            ..Metrics::default()
         };
         if distribution.value().is_some() {
             entries.push(entry(name.to_owned(), distribution)?);

@@ -32,6 +32,27 @@ impl BaselineSet {
     /// # Errors
     ///
     /// [`Error::Read`], [`Error::Malformed`] with the line, [`Error::Newer`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rf_profile::baseline::*;
+    ///
+    /// let metrics = Metrics::from_samples("us", Better::Lower, &[4.0, 4.1, 3.9])?;
+    /// let entry = Baseline::measured("norm", DeviceKind::Cpu, Hardware::cpu_only(), metrics);
+    /// let set = BaselineSet { entries: vec![entry], ..BaselineSet::default() };
+    ///
+    /// let path = std::env::temp_dir().join(format!("baseline-{}.json", std::process::id()));
+    /// set.save(&path)?;
+    /// assert_eq!(BaselineSet::load(&path)?, set);
+    /// // The same benchmark of the same machine again takes the place of the older entry.
+    /// assert_eq!(BaselineSet::update(&path, set)?.entries.len(), 1);
+    /// std::fs::remove_file(&path)?;
+    ///
+    /// let half = BaselineSet::from_json("{\"format\": \"rocmforge-base", "half.json");
+    /// assert!(half.unwrap_err().to_string().starts_with("'half.json', line 1"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn load(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path).map_err(|source| Error::read(path, source))?;
         Self::from_json(&text, &path.display().to_string())

@@ -32,6 +32,24 @@ pub struct Sample {
 }
 
 /// What was sampled.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use rf_profile::monitor::{GpuState, Record, Sample};
+///
+/// let mut record = Record::default();
+/// for (second, clock_mhz) in [2400.0, 2390.0, 1700.0].into_iter().enumerate() {
+///     let mut gpu = GpuState::default();
+///     (gpu.busy_percent, gpu.clock_mhz) = (Some(99.0), Some(clock_mhz));
+///     record.samples.push(Sample { at: Duration::from_secs(second as u64), gpus: vec![gpu] });
+/// }
+/// let throttling = &record.throttling()[0];
+/// assert_eq!((throttling.samples, throttling.of), (1, 3));
+/// assert_eq!(throttling.evidence, "under load 1700 MHz, after 2400 MHz");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// Where it is from.

@@ -138,6 +138,24 @@ fn wide_columns(table: &Table) -> impl Iterator<Item = &str> {
 }
 
 /// Counters by kernel. It exists only where something was counted.
+///
+/// # Examples
+///
+/// ```
+/// use rf_profile::tables::{CounterProfile, CounterRow, Table};
+/// use rf_profile::Error;
+///
+/// let of = |hits: u32, misses: u32| -> Result<CounterProfile, Error> {
+///     let csv = format!(
+///         "Kernel_Name,Counter_Name,Counter_Value\nmatvec,GL2C_HIT_sum,{hits}\nmatvec,GL2C_MISS_sum,{misses}\n"
+///     );
+///     CounterProfile::new(&CounterRow::all(&Table::parse(&csv, "counter_collection.csv")?)?)
+/// };
+/// assert_eq!(of(30, 10)?.l2_hit_rate("matvec"), Some(0.75));
+/// // Nothing was counted: an error with the known cause, and no figures.
+/// assert!(matches!(of(0, 0), Err(Error::ZeroCounters { .. })));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct CounterProfile {
     by_kernel: BTreeMap<String, BTreeMap<String, Vec<f64>>>,

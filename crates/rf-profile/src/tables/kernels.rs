@@ -127,6 +127,19 @@ pub struct KernelSummary {
 }
 
 /// What dispatches add up to by kernel, what took longest in all first.
+///
+/// # Examples
+///
+/// ```
+/// use rf_profile::tables::{KernelRow, Table, kernel_table, summarize_kernels};
+///
+/// let csv = "Kernel_Name,Start_Timestamp,End_Timestamp\nnorm,0,1000\nmatvec,1000,31000\nmatvec,40000,72000\n";
+/// let rows = KernelRow::all(&Table::parse(csv, "kernel_trace.csv")?)?;
+/// let summaries = summarize_kernels(&rows);
+/// assert_eq!((&*summaries[0].name, summaries[0].us.count, summaries[0].us.median), ("matvec", 2, 31.0));
+/// println!("{}", kernel_table(&summaries));
+/// # Ok::<(), rf_profile::Error>(())
+/// ```
 pub fn summarize_kernels(rows: &[KernelRow]) -> Vec<KernelSummary> {
     let mut by_name: BTreeMap<&str, Vec<&KernelRow>> = BTreeMap::new();
     for row in rows {

@@ -6,6 +6,18 @@
 use std::collections::BTreeMap;
 
 /// What counters are to tell.
+///
+/// # Examples
+///
+/// ```
+/// use rf_profile::tools::{CounterGroup, Generation};
+///
+/// let rdna3 = Generation::of("gfx1100").unwrap();
+/// assert_eq!(CounterGroup::Cache.counters(rdna3), ["GL2C_HIT_sum", "GL2C_MISS_sum"]);
+/// let cdna = Generation::of("gfx90a:sramecc+").unwrap();
+/// assert_eq!(CounterGroup::Cache.counters(cdna), ["TCC_HIT_sum", "TCC_MISS_sum"]);
+/// assert_eq!(Generation::of("sm_90"), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CounterGroup {
     /// Instructions by kind.
@@ -128,6 +140,14 @@ impl Generation {
 
 /// Counters parted into runs of the program: as many of one hardware block as it can count at once. Each derived
 /// metric, which stands for several counters, has a run of its own. Repetitions are left out.
+///
+/// # Examples
+///
+/// ```
+/// let counters = ["GRBM_COUNT", "GRBM_GUI_ACTIVE", "SQ_WAVES", "OccupancyPercent", "SQ_WAVES"];
+/// let runs = rf_profile::tools::passes(&counters);
+/// assert_eq!(runs, [vec!["GRBM_COUNT", "GRBM_GUI_ACTIVE", "SQ_WAVES"], vec!["OccupancyPercent"]]);
+/// ```
 pub fn passes(counters: &[&str]) -> Vec<Vec<String>> {
     let mut passes: Vec<(BTreeMap<String, usize>, Vec<String>)> = Vec::new();
     let mut derived = Vec::new();

@@ -38,6 +38,19 @@ pub struct PerfCounter {
 }
 
 /// Call stacks by how often they were met.
+///
+/// # Examples
+///
+/// ```
+/// use rf_profile::tools::perf::Stacks;
+///
+/// // As perf script has it: a head, then frames, the innermost first.
+/// let stacks = Stacks::parse(
+///     "demo 42 10.5: 1 cycles:\n\t55 matmul+0x10 (/demo)\n\t44 main+0x20 (/demo)\n\n",
+/// );
+/// assert_eq!(stacks.folded(), "demo;main;matmul 1\n");
+/// assert_eq!(stacks.hottest()[0].0, "matmul");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {
     counts: BTreeMap<String, u64>,

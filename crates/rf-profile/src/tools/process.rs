@@ -20,6 +20,22 @@ const GRACE: Duration = Duration::from_secs(3);
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// How programs are run: for how long, and what may end them earlier.
+///
+/// # Examples
+///
+/// ```
+/// use std::process::Command;
+/// use std::time::Duration;
+///
+/// use rf_profile::Error;
+/// use rf_profile::tools::Runner;
+///
+/// let runner = Runner::new(Duration::from_millis(300));
+/// assert_eq!(runner.run(Command::new("echo").arg("hello"))?.stdout, "hello\n");
+/// let hangs = runner.run(Command::new("sleep").arg("60"));
+/// assert!(matches!(hangs, Err(Error::TimedOut { .. })));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Runner {
     limit: Duration,
@@ -64,6 +80,11 @@ impl Runner {
     pub fn stopped_when(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.stop = Some(Arc::new(stop));
         self
+    }
+
+    /// The same, with `limit` where that is shorter, and nothing shown.
+    pub(super) fn at_most(&self, limit: Duration) -> Self {
+        Self { limit: self.limit.min(limit), echo: false, ..self.clone() }
     }
 
     /// Shows what programs write to stdout, as it comes, on this program's stdout.

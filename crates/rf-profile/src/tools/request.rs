@@ -13,6 +13,10 @@ use crate::Error;
 /// let request = Request::memory("gfx1100")?;
 /// assert_eq!(request.passes[0], ["FETCH_SIZE"]);
 /// assert!(Request::memory("gfx803").is_err(), "counters that are not known are not guessed");
+/// // With caches, stalls and waves it takes more runs of the program; of products, their kernels alone.
+/// assert!(Request::detailed_memory("gfx1100")?.passes.len() > request.passes.len());
+/// assert!(Request::matmul_memory("gfx1100")?.kernel_filter.is_some());
+/// assert!(Request::compute_unit("gfx90a")?.passes.iter().flatten().any(|name| name == "VALUBusy"));
 /// # Ok::<(), rf_profile::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

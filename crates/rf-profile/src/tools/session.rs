@@ -127,7 +127,7 @@ impl Session {
     fn help(&self, line: &Invocation) -> Result<String, Error> {
         let mut command = Command::new(&self.installed.path);
         command.args(line.help_arguments());
-        let finished = Runner::new(PATIENCE).run(&mut command)?;
+        let finished = self.runner.at_most(PATIENCE).run(&mut command)?;
         let help = format!("{}\n{}", finished.stdout, finished.stderr);
         if help.trim().is_empty() { Err(finished.no_output("--help")) } else { Ok(help) }
     }

@@ -62,6 +62,15 @@ pub struct Availability {
 }
 
 /// Folders that tools are looked for in.
+///
+/// # Examples
+///
+/// ```
+/// use rf_profile::tools::{Tool, Toolbox};
+///
+/// let nowhere = Toolbox::of([]).find(Tool::Rocprofv3).unwrap_err();
+/// assert!(nowhere.to_string().starts_with("rocprofv3 is not installed: it comes with ROCm 6.2"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toolbox {
     folders: Vec<PathBuf>,
@@ -88,6 +97,17 @@ impl Tool {
     ///
     /// [`Error::NoSuchTool`] for names of tools that do not exist, with what to use instead, and
     /// [`Error::UnknownTool`] for any other.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use rf_profile::tools::Tool;
+    ///
+    /// assert_eq!(Tool::named("omniperf")?.successor(), Some(Tool::RocprofCompute));
+    /// let error = Tool::named("rocperf").unwrap_err().to_string();
+    /// assert_eq!(error, "there is no tool 'rocperf': use rocprofv3 for kernels and counters, or perf for the CPU");
+    /// # Ok::<(), rf_profile::Error>(())
+    /// ```
     pub fn named(name: &str) -> Result<Self, Error> {
         let lower = name.to_ascii_lowercase();
         let aliases = [
