@@ -1,10 +1,10 @@
 //! What a run did when: a timeline for Perfetto, and reports of where time and memory went.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
-use rf_engine::Engine;
+use rf_engine::{Engine, time_of_events};
 use rf_graph::{BackendExecutionSummary, Timeline, TrackKind};
 use rf_profile::memory::{KvSample, MemoryParts, MemoryReport, MemoryTracker};
 use rf_profile::roofline::Limits;
@@ -182,24 +182,19 @@ fn breakdown(spans: &[SpanEvent], origin: Instant, timelines: &[Timeline]) -> Tt
     let mut ttft = TtftBreakdown::from_spans(spans);
     let samples = spans.iter().filter(|span| span.name == Phase::FirstSample.span());
     let Some(first_sample) = samples.map(|span| span.start).min() else { return ttft };
-    for phase in [Phase::Embed, Phase::HostToDevice, Phase::DeviceToHost] {
-        let times: Vec<Duration> = timelines
-            .iter()
-            // Threads of a CPU embed side by side: the first one stands for all.
-            .filter_map(|timeline| {
-                timeline.tracks.iter().find(|track| match track.kind {
-                    TrackKind::Ops => phase == Phase::Embed,
-                    TrackKind::Transfers => phase != Phase::Embed,
-                    _ => false,
-                })
-            })
-            .flat_map(|track| &track.events)
-            .filter(|event| event.name == phase.span() && event.start < origin + first_sample)
-            .map(|event| event.duration)
-            .collect();
-        if !times.is_empty() {
-            ttft.record_within(Phase::Prefill, phase, times.iter().sum());
-        }
+    let first_sample = origin + first_sample;
+    let mut add = |phase: Phase, kind, why_not| match time_of_events(
+        timelines,
+        kind,
+        phase.span(),
+        first_sample,
+    ) {
+        Some(time) => ttft.record_within(Phase::Prefill, phase, time),
+        None => ttft.explain_absence(phase, why_not),
+    };
+    add(Phase::Embed, TrackKind::Ops, "part of the prefill: no op took its time");
+    for phase in [Phase::HostToDevice, Phase::DeviceToHost] {
+        add(phase, TrackKind::Transfers, "nothing was copied: no device took part");
     }
     ttft
 }

@@ -33,6 +33,7 @@ mod model;
 pub mod sampling;
 mod session;
 mod stop;
+mod timeline;
 mod vocabulary;
 
 pub use engine::{Engine, EngineOptions, Feed, Outputs};
@@ -40,4 +41,5 @@ pub use error::Error;
 pub use generate::{GenerateOptions, Outcome, StopReason, Timings};
 pub use model::{MemoryPlan, Model};
 pub use session::Session;
+pub use timeline::time_of_events;
 pub use vocabulary::tokenizer_from_gguf;
