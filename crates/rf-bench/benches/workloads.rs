@@ -1,13 +1,15 @@
 //! Every workload with criterion, on the CPU and on a GPU where there is one: `cargo bench -p rf-bench -- cpu/matmul/q4_k`.
 //!
 //! Throughput is that of the bytes which a run has to move, so that it can be held against the memory's.
+//!
+//! `cargo test` runs one of each suite once, to see that they run; `cargo bench -p rf-bench -- --test` runs all.
 
 #![expect(missing_docs, reason = "criterion's macros define undocumented public functions")]
 
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use rf_bench::{Error, Prepared, Suite, Target, workloads};
+use rf_bench::{Error, Prepared, Suite, Target, Workload, workloads};
 
 /// The expected outcome of what may be missing where this runs.
 #[expect(clippy::print_stderr, reason = "says what was skipped")]
@@ -30,7 +32,7 @@ fn on(criterion: &mut Criterion, target: &Target) {
         // Some take a second a run, and there are many.
         group.sample_size(10);
         group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-        for workload in workloads(suite) {
+        for workload in chosen(suite) {
             if let Err(why) = workload.check(target) {
                 skipped(&workload.name, &why);
                 continue;
@@ -53,6 +55,17 @@ fn on(criterion: &mut Criterion, target: &Target) {
         }
         group.finish();
     }
+}
+
+/// All, or where `cargo test` runs this, one.
+fn chosen(suite: Suite) -> Vec<Workload> {
+    let mut chosen = workloads(suite);
+    // What `cargo bench` gives to every program that it runs.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        chosen.retain(|workload| workload.quick);
+        chosen.truncate(1);
+    }
+    chosen
 }
 
 criterion_group!(benches, all);

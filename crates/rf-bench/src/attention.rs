@@ -1,8 +1,7 @@
 //! Attention over the paged cache: of whole prompts, and of single tokens behind many others.
 //!
 //! The graph has one attention, causal, and backends one form of it: scores, softmax and values of a query in one pass
-//! over the pages ("flash"). There is no kernel that writes down all scores, and none without the mask, so there is
-//! nothing to measure for "standard" and "not causal".
+//! over the pages ("flash"). What it is held against, all scores written down and no mask, is in [`crate::standard`].
 
 use rf_graph::{Attention, KvLayout, KvType};
 
@@ -30,7 +29,7 @@ pub(crate) struct AttentionLayer {
 }
 
 /// Of Llama 2 7B, Llama 3.2 1B, Llama 3 8B and Qwen2.5 0.5B.
-const LAYERS: [AttentionLayer; 4] = [
+pub(crate) const LAYERS: [AttentionLayer; 4] = [
     AttentionLayer { num_heads: 32, num_kv_heads: 32, head_dim: 128 },
     AttentionLayer { num_heads: 32, num_kv_heads: 8, head_dim: 64 },
     AttentionLayer { num_heads: 32, num_kv_heads: 8, head_dim: 128 },
@@ -38,7 +37,7 @@ const LAYERS: [AttentionLayer; 4] = [
 ];
 
 /// Which of them stands for all in the quick subset, and for types of caches beyond the usual.
-const USUAL: usize = 2;
+pub(crate) const USUAL: usize = 2;
 
 pub(crate) fn workloads() -> Vec<Workload> {
     let mut workloads = Vec::new();

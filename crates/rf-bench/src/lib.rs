@@ -30,6 +30,7 @@ mod launch;
 mod matmul;
 mod memory;
 mod program;
+mod standard;
 mod suite;
 mod target;
 mod workload;

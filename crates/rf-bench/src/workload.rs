@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rf_graph::DType;
 
-use crate::{Error, Suite, Target, attention, dequant, launch, matmul, memory};
+use crate::{Error, Suite, Target, attention, dequant, launch, matmul, memory, standard};
 
 /// Something that is measured.
 #[derive(Clone, Debug)]
@@ -30,6 +30,7 @@ pub struct Workload {
 pub(crate) enum Task {
     Product(matmul::Product),
     Attention(attention::Attend),
+    Standard(standard::Standard),
     Convert(dequant::Convert),
     TableRows(dequant::TableRows),
     Pool(memory::PoolTask),
@@ -69,7 +70,7 @@ pub enum Clock {
 pub fn workloads(suite: Suite) -> Vec<Workload> {
     match suite {
         Suite::Matmul => matmul::workloads(),
-        Suite::Attention => attention::workloads(),
+        Suite::Attention => [attention::workloads(), standard::workloads()].concat(),
         Suite::Dequant => dequant::workloads(),
         Suite::Memory => memory::workloads(),
         Suite::Launch => launch::workloads(),
@@ -84,12 +85,18 @@ impl Workload {
     /// [`Error::Unsupported`], with the reason.
     pub fn check(&self, target: &Target) -> Result<(), Error> {
         let why = match (&self.task, target.is_gpu()) {
+            (Task::Standard(_), true) => "no GPU kernel writes all scores down",
             (Task::Convert(_), true) => "whole tensors are converted by the host",
             (Task::Pool(_), true) => "the host keeps track of pages, whatever the device",
             (Task::Step(step), false) if step.is_replay() => "the CPU has no graphs to replay",
             _ => return Ok(()),
         };
         Err(Error::Unsupported(why.to_owned()))
+    }
+
+    /// Whether one thread of the host does it, whatever the target.
+    pub fn is_single_threaded(&self) -> bool {
+        matches!(self.task, Task::Convert(_) | Task::Pool(_) | Task::Standard(_))
     }
 
     /// Makes what a run needs. It is freed with what comes back; hold one at a time.
@@ -102,6 +109,7 @@ impl Workload {
         match &self.task {
             Task::Product(product) => product.program().prepare(target),
             Task::Attention(attend) => attend.program().prepare(target),
+            Task::Standard(standard) => Ok(standard.prepare()),
             Task::Convert(convert) => convert.prepare(),
             Task::TableRows(rows) => rows.program().prepare(target),
             Task::Pool(task) => task.prepare(),

@@ -1,0 +1,229 @@
+//! Attention step by step ("standard"): all scores of a head, their softmax, their product with the values, with and
+//! without the causal mask. By the host, in f32, on one thread.
+//!
+//! Backends have one form of attention ([`crate::attention`]): causal, over pages, scores and values in one pass
+//! ("flash"), so that scores never go to memory. This is what shows what that saves: it writes them all down.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use rf_graph::conformance::Numbers;
+
+use crate::attention::{AttentionLayer, LAYERS, USUAL};
+use crate::workload::Task;
+use crate::{Clock, OperationKind, Operations, Prepared, Suite, Workload};
+
+/// Attention of a sequence to itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Standard {
+    layer: AttentionLayer,
+    tokens: usize,
+    mask: Mask,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mask {
+    /// Every query sees every key.
+    None,
+    /// A query sees keys up to its own.
+    Causal,
+}
+
+pub(crate) fn workloads() -> Vec<Workload> {
+    let mut workloads = Vec::new();
+    for mask in [Mask::None, Mask::Causal] {
+        for tokens in [32, 64, 128, 256, 512] {
+            workloads.push(Standard { layer: LAYERS[USUAL], tokens, mask }.workload());
+        }
+    }
+    workloads
+}
+
+impl Standard {
+    fn workload(self) -> Workload {
+        let Self { layer: AttentionLayer { num_heads, num_kv_heads, head_dim }, tokens, mask } =
+            self;
+        let (what, pairs) = match mask {
+            Mask::None => ("standard", tokens * tokens),
+            Mask::Causal => ("standard-causal", tokens * (tokens + 1) / 2),
+        };
+        // Queries and results, keys and values.
+        let floats = 2 * tokens * (num_heads + num_kv_heads) * head_dim;
+        Workload {
+            name: format!(
+                "attention/heads={num_heads}:{num_kv_heads}x{head_dim}/f32/{what}/tokens={tokens}"
+            ),
+            suite: Suite::Attention,
+            bytes: (size_of::<f32>() * floats) as u64,
+            operations: Operations {
+                kind: OperationKind::F32,
+                count: (4 * num_heads * head_dim * pairs) as u64,
+            },
+            quick: false,
+            task: Task::Standard(self),
+        }
+    }
+
+    pub(crate) fn prepare(&self) -> Prepared {
+        let mut tensors = Tensors::new(self);
+        Prepared::new(Clock::Host, move || {
+            let start = Instant::now();
+            black_box(&mut tensors).attend();
+            black_box(&tensors.out);
+            Ok(start.elapsed())
+        })
+    }
+}
+
+/// What one run reads and writes, head after head.
+struct Tensors {
+    of: Standard,
+    /// `[num_heads, tokens, head_dim]`.
+    q: Vec<f32>,
+    /// `[num_kv_heads, head_dim, tokens]`: a query's scores are then sums of rows.
+    k: Vec<f32>,
+    /// `[num_kv_heads, tokens, head_dim]`.
+    v: Vec<f32>,
+    /// Of one head, `[tokens, tokens]`.
+    scores: Vec<f32>,
+    /// As `q`.
+    out: Vec<f32>,
+}
+
+impl Tensors {
+    fn new(of: &Standard) -> Self {
+        let AttentionLayer { num_heads, num_kv_heads, head_dim } = of.layer;
+        let mut numbers = Numbers::new("rf-bench");
+        let mut random =
+            |heads: usize| (0..heads * of.tokens * head_dim).map(|_| numbers.normal()).collect();
+        let (q, k, v): (Vec<f32>, _, _) =
+            (random(num_heads), random(num_kv_heads), random(num_kv_heads));
+        let (scores, out) = (vec![0.0; of.tokens * of.tokens], vec![0.0; q.len()]);
+        Self { of: of.clone(), q, k, v, scores, out }
+    }
+
+    fn attend(&mut self) {
+        let Standard { layer: AttentionLayer { num_heads, num_kv_heads, head_dim }, tokens, mask } =
+            self.of;
+        let scale = 1.0 / (head_dim as f32).sqrt();
+        let size = tokens * head_dim;
+        for head in 0..num_heads {
+            let kv = head / (num_heads / num_kv_heads) * size;
+            let (q, out) = (&self.q[head * size..][..size], &mut self.out[head * size..][..size]);
+            let (k, v) = (&self.k[kv..][..size], &self.v[kv..][..size]);
+            let visible = |query: usize| match mask {
+                Mask::None => tokens,
+                Mask::Causal => query + 1,
+            };
+            for (i, scores) in self.scores.chunks_exact_mut(tokens).enumerate() {
+                let scores = &mut scores[..visible(i)];
+                scores.fill(0.0);
+                for (q, k) in q[i * head_dim..][..head_dim].iter().zip(k.chunks_exact(tokens)) {
+                    add_scaled(scores, q * scale, k);
+                }
+            }
+            for (i, scores) in self.scores.chunks_exact_mut(tokens).enumerate() {
+                softmax(&mut scores[..visible(i)]);
+            }
+            for (i, out) in out.chunks_exact_mut(head_dim).enumerate() {
+                out.fill(0.0);
+                let weights = &self.scores[i * tokens..][..visible(i)];
+                for (weight, v) in weights.iter().zip(v.chunks_exact(head_dim)) {
+                    add_scaled(out, *weight, v);
+                }
+            }
+        }
+    }
+}
+
+/// `sum += factor · row`, as far as `sum` goes.
+fn add_scaled(sum: &mut [f32], factor: f32, row: &[f32]) {
+    for (sum, x) in sum.iter_mut().zip(row) {
+        *sum += factor * x;
+    }
+}
+
+fn softmax(scores: &mut [f32]) {
+    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = 0.0;
+    for score in &mut *scores {
+        *score = (*score - max).exp();
+        sum += *score;
+    }
+    for score in scores {
+        *score /= sum;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rf_graph::{Attention, Batch, Span, reference};
+
+    use super::*;
+
+    /// The same by definition. A query that sees every key is one behind all the others.
+    fn defined(tensors: &Tensors) -> Vec<f32> {
+        let Standard { layer: AttentionLayer { num_heads, num_kv_heads, head_dim }, tokens, mask } =
+            tensors.of;
+        let attention = Attention {
+            layer: 0,
+            num_heads,
+            num_kv_heads,
+            head_dim,
+            scale: 1.0 / (head_dim as f32).sqrt(),
+            window: None,
+            softcap: None,
+            sinks: None,
+        };
+        let spans: Vec<Span<'_>> = (0..tokens)
+            .map(|i| {
+                let past_tokens = if mask == Mask::Causal { i } else { tokens - 1 };
+                Span { tokens: i..i + 1, past_tokens, pages: &[] }
+            })
+            .collect();
+        let batch = Batch { ids: &[], spans: &spans, output_rows: &[], input: None };
+        let size = tokens * head_dim;
+        let by_token = |x: &[f32], token: usize| -> Vec<f32> {
+            x.chunks_exact(size)
+                .flat_map(|head| &head[token * head_dim..][..head_dim])
+                .copied()
+                .collect()
+        };
+        let q: Vec<f32> = (0..tokens).flat_map(|token| by_token(&tensors.q, token)).collect();
+        let key = |token: usize| {
+            tensors.k.chunks_exact(tokens).map(|of_dim| of_dim[token]).collect::<Vec<f32>>()
+        };
+        let out = reference::attention(&attention, None, &q, &batch, |_, position| {
+            (key(position), by_token(&tensors.v, position))
+        });
+        // By token, then head: the other way round.
+        let width = num_heads * head_dim;
+        (0..num_heads)
+            .flat_map(|head| (0..tokens).map(move |token| token * width + head * head_dim))
+            .flat_map(|at| out[at..at + head_dim].to_vec())
+            .collect()
+    }
+
+    #[test]
+    fn standard_attention_is_that_of_the_definition() {
+        for mask in [Mask::None, Mask::Causal] {
+            let layer = AttentionLayer { num_heads: 4, num_kv_heads: 2, head_dim: 32 };
+            let mut tensors = Tensors::new(&Standard { layer, tokens: 17, mask });
+            // Twice: a run does not read what the one before left behind.
+            tensors.attend();
+            tensors.attend();
+            for (x, expected) in tensors.out.iter().zip(defined(&tensors)) {
+                assert!((x - expected).abs() < 1e-5, "{mask:?}: {x} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_mask_halves_the_work() {
+        let count =
+            |mask| Standard { layer: LAYERS[USUAL], tokens: 512, mask }.workload().operations.count;
+        // 32 heads of 128, 512² pairs, and 512 · 513 / 2.
+        assert_eq!(count(Mask::None), 4 * 4096 * 262_144);
+        assert_eq!(count(Mask::Causal), 4 * 4096 * 131_328);
+    }
+}
