@@ -14,6 +14,8 @@ mod baselines;
 #[cfg(feature = "bench")]
 mod feeding;
 #[cfg(feature = "bench")]
+mod first_token;
+#[cfg(feature = "bench")]
 mod html;
 #[cfg(feature = "bench")]
 mod inference;

@@ -109,7 +109,11 @@ impl Destination {
         let Some(given) = &options.save_baseline else { return Ok(None) };
         let default = || root.join(BASELINES).join(format!("{run_name}.json"));
         let path = if given.as_os_str().is_empty() { default() } else { given.clone() };
-        let merges = !plan.is_whole && path.exists();
+        if path.is_dir() {
+            bail!("cannot write '{}': it is a folder", path.display());
+        }
+        // A device has nothing to merge into, and may have no end.
+        let merges = !plan.is_whole && path.is_file();
         if merges {
             BaselineSet::load(&path).with_context(|| {
                 format!(
@@ -117,9 +121,6 @@ impl Destination {
                     path.display()
                 )
             })?;
-        }
-        if path.is_dir() {
-            bail!("cannot write '{}': it is a folder", path.display());
         }
         Ok(Some(Self { path, merges }))
     }
@@ -207,6 +208,9 @@ fn find(root: &Path, given: &Path) -> Result<PathBuf> {
         [given.to_owned(), folder.join(given), folder.join(format!("{}.json", given.display()))];
     if let Some(found) = candidates.into_iter().find(|path| path.is_file()) {
         return Ok(found);
+    }
+    if given.is_dir() {
+        bail!("'{}' is a folder: name a baseline in it", given.display());
     }
     let names = fs::read_dir(&folder).into_iter().flatten().filter_map(|entry| {
         let name = entry.ok()?.file_name().into_string().ok()?;

@@ -8,17 +8,16 @@ use std::{
 
 use anyhow::{Context, Result};
 use rf_bench::Target;
-use rf_engine::{EngineOptions, GenerateOptions, MemoryPlan};
+use rf_engine::{EngineOptions, MemoryPlan};
 use rf_profile::{
-    SpanLog, SpanRecorder,
+    control::{ControlRange, ControlWork},
     memory::ProcessMemory,
-    ttft::{Phase, TtftBreakdown},
+    ttft::TtftBreakdown,
 };
-use rf_tokenizer::EncodeOptions;
-use tracing_subscriber::layer::SubscriberExt;
 
 use super::{
     feeding::Feeder,
+    first_token::{self, FirstToken},
     interrupt::Interrupt,
     model::ModelFile,
     results::{Arithmetic, PhaseTime, Work},
@@ -36,10 +35,6 @@ const DECODE_TOKENS: usize = 128;
 
 /// Tokens of each sequence in a sample of decode speed.
 const SAMPLE_TOKENS: usize = 16;
-
-/// What a prompt is repeated from.
-const TEXT: &str =
-    "The fox looked for the key under the old bridge, where the water was slow and clear. ";
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -112,24 +107,31 @@ impl Figure {
     }
 }
 
-/// Loads the model once and takes the samples of a round. `done` hears of each figure.
+/// How samples are taken.
+pub(super) struct Taking<'a> {
+    pub(super) sampling: &'a Sampling,
+    pub(super) interrupt: &'a Interrupt,
+    pub(super) control: &'a ControlWork,
+}
+
+/// Loads the model once and takes the samples of a round. `done` hears of each figure, and of the machine meanwhile.
 pub(super) fn round(
     file: &ModelFile,
     target: &Target,
     figures: &[Figure],
-    sampling: &Sampling,
-    interrupt: &Interrupt,
-    done: &mut dyn FnMut(Figure, Outcome),
+    Taking { sampling, interrupt, control }: &Taking<'_>,
+    done: &mut dyn FnMut(Figure, Outcome, ControlRange),
 ) -> Result<()> {
     let mut model = Loaded::new(file, target, figures)?;
     for &figure in figures {
         if interrupt.requested() {
             break;
         }
-        let outcome = model
-            .measure(figure, sampling, interrupt)
-            .with_context(|| format!("{} failed", figure.name()))?;
-        done(figure, outcome);
+        let threads = target.threads().unwrap_or(1);
+        let measured = || model.measure(figure, sampling, interrupt);
+        let (machine, outcome) = control.around(threads, measured);
+        let outcome = outcome.with_context(|| format!("{} failed", figure.name()))?;
+        done(figure, outcome, machine);
     }
     Ok(())
 }
@@ -141,16 +143,12 @@ struct Loaded {
     load_time: Duration,
     /// Resident before it was loaded, where the system tells.
     rss_before_bytes: Option<u64>,
-    spans: SpanLog,
-    subscriber: tracing::Dispatch,
 }
 
 impl Loaded {
     fn new(file: &ModelFile, target: &Target, figures: &[Figure]) -> Result<Self> {
         forget_peak();
         let rss_before_bytes = ProcessMemory::now().ok().map(|memory| memory.rss_bytes);
-        let (recorder, spans) = SpanRecorder::new();
-        let subscriber = tracing::Dispatch::new(tracing_subscriber::registry().with(recorder));
         let start = Instant::now();
         let model = file.open()?;
         let most = model.config().context_length;
@@ -162,7 +160,7 @@ impl Loaded {
         let sequences = BATCHES.into_iter().max().unwrap_or(1);
         let feeder = Feeder::load(model, target.backend(), options, sequences)?;
         let load_time = start.elapsed();
-        Ok(Self { feeder, plan, load_time, rss_before_bytes, spans, subscriber })
+        Ok(Self { feeder, plan, load_time, rss_before_bytes })
     }
 
     fn measure(
@@ -235,53 +233,24 @@ impl Loaded {
         Ok(Sampled { samples, work, ..Sampled::default() })
     }
 
-    /// Tokenises, computes the prompt and chooses a token, as `rf-cli run` does; times are those of the spans.
     fn ttft(
         &mut self,
         tokens: usize,
         sampling: &Sampling,
         interrupt: &Interrupt,
     ) -> Result<Sampled> {
-        let text = self.text_of(tokens)?;
-        let options = GenerateOptions { max_tokens: Some(1), ..GenerateOptions::default() };
-        let Self { feeder, spans, subscriber, .. } = self;
+        let mut first_token = FirstToken::new(&mut self.feeder, tokens)?;
         let mut breakdowns = Vec::new();
         let seconds = sampling.take(interrupt, || {
-            feeder.truncate(0);
-            spans.clear();
-            tracing::dispatcher::with_default(subscriber, || -> Result<()> {
-                let encoded = tracing::info_span!("tokenize").in_scope(|| {
-                    feeder.engine.model().tokenizer().encode(&text, EncodeOptions::PROMPT)
-                });
-                let prompt = &encoded[..tokens.min(encoded.len())];
-                let session = &mut feeder.sessions[0];
-                let go_on = &mut |_: &str| std::ops::ControlFlow::Continue(());
-                feeder.engine.generate(session, prompt, &options, go_on)?;
-                Ok(())
-            })?;
-            let breakdown = TtftBreakdown::from_spans(&spans.spans());
-            let total = breakdown.total().context("the engine's spans have no first token")?;
+            let breakdown = first_token.run()?;
+            let total = first_token::total(&breakdown)?;
             breakdowns.push(breakdown);
             Ok(total)
         })?;
         breakdowns.sort_by_key(TtftBreakdown::total);
-        let median = breakdowns.get(breakdowns.len() / 2);
+        let median = breakdowns.swap_remove(breakdowns.len() / 2);
         let samples = seconds.iter().map(|seconds| 1e3 * seconds).collect();
-        Ok(Sampled {
-            samples,
-            phases: median.map(phases).unwrap_or_default(),
-            ..Sampled::default()
-        })
-    }
-
-    /// A text of at least so many tokens.
-    fn text_of(&self, tokens: usize) -> Result<String> {
-        let tokenizer = self.feeder.engine.model().tokenizer();
-        let once = tokenizer.encode(TEXT, EncodeOptions::PROMPT).len().max(1);
-        let text = TEXT.repeat(2 * tokens.div_ceil(once) + 1);
-        let got = tokenizer.encode(&text, EncodeOptions::PROMPT).len();
-        anyhow::ensure!(got >= tokens, "the tokenizer makes {got} tokens of a text for {tokens}");
-        Ok(text)
+        Ok(Sampled { samples, phases: first_token.phases(median)?, ..Sampled::default() })
     }
 
     /// What the executor's profile says that a token costs, in a batch that is not measured.
@@ -351,15 +320,6 @@ impl Figure {
             Self::Load | Self::PeakMemory => 1,
         }
     }
-}
-
-fn phases(breakdown: &TtftBreakdown) -> Vec<PhaseTime> {
-    let phases = Phase::ALL.into_iter().filter(|phase| *phase != Phase::ModelLoad);
-    let measured = phases.filter_map(|phase| {
-        let ms = 1e3 * breakdown.time(phase)?.as_secs_f64();
-        Some(PhaseTime { name: phase.label().to_owned(), ms })
-    });
-    measured.collect()
 }
 
 /// Has Linux forget the most that was ever resident. Where it cannot, the peak is that of the whole run.

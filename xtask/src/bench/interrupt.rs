@@ -20,6 +20,7 @@ impl Interrupt {
             if flag.swap(true, SeqCst) {
                 std::process::exit(i32::from(output::INTERRUPTED));
             }
+            output::note("ending behind the run under way; Ctrl-C again ends at once");
         });
         if let Err(error) = set {
             output::note(format_args!("Ctrl-C will lose what was measured: {error}"));

@@ -11,12 +11,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rf_bench::{Clock, Target, Workload};
 use rf_profile::{
     baseline::{Better, Metrics},
+    control::{Control, ControlRange, ControlWork, MOST_WAITED},
     monitor::{Monitor, Record},
     stats::Summary,
 };
 
 use super::{
-    inference::{self, Figure, Outcome, Sampled},
+    inference::{self, Figure, Outcome, Sampled, Taking},
     interrupt::Interrupt,
     model::ModelFile,
     plan::{self, Benchmark, Plan, Task},
@@ -33,6 +34,9 @@ const NEAR: f64 = 0.05;
 
 /// Rounds that have to agree.
 const AGREEING: usize = 2;
+
+/// How much slower than at its best in a run the machine may be without a round counting as disturbed.
+const SLOWER: f64 = 1.1;
 
 /// What all rounds together gave.
 #[derive(Debug, Default)]
@@ -63,6 +67,7 @@ pub(super) struct Setting<'a> {
 pub(super) struct Measuring<'a> {
     plan: &'a Plan,
     setting: &'a Setting<'a>,
+    control: ControlWork,
     /// By place in the plan.
     collected: Vec<Collected>,
     watched: Vec<Record>,
@@ -73,7 +78,7 @@ pub(super) struct Measuring<'a> {
 /// The samples of a benchmark so far.
 #[derive(Default)]
 struct Collected {
-    rounds: Vec<Vec<f64>>,
+    rounds: Vec<Round>,
     skipped: Option<String>,
     /// Of the first round: the figures of a round beside its samples.
     first: Option<Sampled>,
@@ -82,12 +87,28 @@ struct Collected {
     clock: Option<Clock>,
 }
 
+/// A round of a benchmark.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Round {
+    samples: Vec<f64>,
+    /// The machine itself before and behind it; `None` of what a device's clock measures.
+    control: Option<ControlRange>,
+}
+
 impl<'a> Measuring<'a> {
     /// Measures every benchmark of the plan once per round, and then those again that were disturbed.
     pub(super) fn start(plan: &'a Plan, setting: &'a Setting<'a>) -> Self {
         let collected = plan.benchmarks.iter().map(|_| Collected::default()).collect();
-        let mut measuring =
-            Self { plan, setting, collected, watched: Vec::new(), failure: None, rounds: 0 };
+        let control = ControlWork::new(setting.target.threads().unwrap_or(1));
+        let mut measuring = Self {
+            plan,
+            setting,
+            control,
+            collected,
+            watched: Vec::new(),
+            failure: None,
+            rounds: 0,
+        };
         let start = Instant::now();
         let rounds = setting.sampling.rounds;
         for round in 1..=rounds {
@@ -134,8 +155,9 @@ impl<'a> Measuring<'a> {
             monitor: watches(&self.watched),
             ..Outcomes::default()
         };
+        let best = best_control(&self.collected);
         for (benchmark, collected) in self.plan.benchmarks.iter().zip(&self.collected) {
-            outcomes.add(benchmark, collected, self.setting.limits);
+            outcomes.add(benchmark, collected, self.setting.limits, best);
         }
         outcomes
     }
@@ -152,17 +174,18 @@ impl<'a> Measuring<'a> {
         if let Some(model) = model.filter(|_| !figures.is_empty()) {
             bar.set_message(model.name());
             let collected = &mut self.collected;
-            let mut done = |figure: Figure, outcome: Outcome| {
+            let mut done = |figure: Figure, outcome: Outcome, control: ControlRange| {
                 bar.inc(1);
                 bar.set_message(figure.name());
                 let place = figures.iter().find(|(_, one)| **one == figure);
                 if let Some((place, _)) = place {
-                    collected[*place].add(outcome);
+                    collected[*place].add(outcome, control);
                 }
             };
             let wanted: Vec<Figure> = figures.values().copied().collect();
             let watching = monitor.clone().map(|monitor| monitor.start(WATCH_INTERVAL));
-            let outcome = inference::round(model, target, &wanted, sampling, interrupt, &mut done);
+            let taking = Taking { sampling, interrupt, control: &self.control };
+            let outcome = inference::round(model, target, &wanted, &taking, &mut done);
             self.watched.extend(watching.map(rf_profile::monitor::Sampling::stop));
             outcome?;
         }
@@ -173,11 +196,15 @@ impl<'a> Measuring<'a> {
             }
             match &benchmark.task {
                 Task::Model(_) => continue,
-                Task::Op(workload) => measure_op(workload, self.setting, collected)?,
+                Task::Op(workload) => {
+                    measure_op(workload, self.setting, &self.control, collected)?;
+                }
                 Task::Timer(timer) => {
-                    let seconds = sampling.take(interrupt, || Ok(timer.run()))?;
+                    let take = || sampling.take(interrupt, || Ok(timer.run()));
+                    let (control, seconds) = self.control.around(1, take);
                     let count = f64::from(timers::COUNT);
-                    collected.rounds.push(seconds.iter().map(|s| 1e6 * s / count).collect());
+                    let samples = seconds?.iter().map(|s| 1e6 * s / count).collect();
+                    collected.rounds.push(Round { samples, control: Some(control) });
                 }
             }
             bar.inc(1);
@@ -186,22 +213,26 @@ impl<'a> Measuring<'a> {
         Ok(())
     }
 
-    /// Benchmarks of which too few rounds agree.
+    /// Benchmarks of which too few rounds agree, or were taken while the machine was slow.
     fn disturbed(&self) -> BTreeSet<String> {
+        let best = best_control(&self.collected);
         let benchmarks = self.plan.benchmarks.iter().zip(&self.collected);
         let disturbed = benchmarks.filter(|(benchmark, collected)| {
             let rounds = &collected.rounds;
-            rounds.len() > 1 && undisturbed(rounds, better(&benchmark.task)).len() < AGREEING
+            let kept = undisturbed(rounds, better(&benchmark.task));
+            let is_slow = slowness(&kept, best).is_some_and(|slowness| slowness > SLOWER);
+            rounds.len() > 1 && (kept.len() < AGREEING || is_slow)
         });
         disturbed.map(|(benchmark, _)| benchmark.name.clone()).collect()
     }
 }
 
 impl Collected {
-    fn add(&mut self, outcome: Outcome) {
+    fn add(&mut self, outcome: Outcome, control: ControlRange) {
         match outcome {
             Outcome::Sampled(sampled) => {
-                self.rounds.push(sampled.samples.clone());
+                let samples = sampled.samples.clone();
+                self.rounds.push(Round { samples, control: Some(control) });
                 self.phases.push(sampled.phases.clone());
                 self.first.get_or_insert(sampled);
             }
@@ -212,21 +243,45 @@ impl Collected {
 
 /// The rounds whose median comes near the best one. Neighbours on a machine make rounds slower and never faster, so the
 /// others say something of the neighbours.
-fn undisturbed(rounds: &[Vec<f64>], better: Better) -> Vec<Vec<f64>> {
-    let median = |round: &Vec<f64>| Summary::of(round).map(|summary| summary.median);
+fn undisturbed(rounds: &[Round], better: Better) -> Vec<Round> {
+    let median = |round: &Round| Summary::of(&round.samples).map(|summary| summary.median);
     let medians = rounds.iter().filter_map(median);
     let best = match better {
         Better::Lower => medians.reduce(f64::min),
         Better::Higher => medians.reduce(f64::max),
     };
     let Some(best) = best else { return Vec::new() };
-    let is_near = |round: &&Vec<f64>| {
+    let is_near = |round: &&Round| {
         median(round).is_some_and(|median| (median - best).abs() <= NEAR * best.abs())
     };
     rounds.iter().filter(is_near).cloned().collect()
 }
 
-fn measure_op(workload: &Workload, setting: &Setting<'_>, collected: &mut Collected) -> Result<()> {
+/// The machine at its best in a run.
+fn best_control(collected: &[Collected]) -> Option<Control> {
+    let rounds = collected.iter().flat_map(|collected| &collected.rounds);
+    rounds.filter_map(|round| Some(round.control?.least)).reduce(|a, b| a.least(&b))
+}
+
+/// How many times as slow as at its best the machine was in these rounds.
+fn slowness(rounds: &[Round], best: Option<Control>) -> Option<f64> {
+    let control = mean_control(rounds)?;
+    if control.waited > MOST_WAITED {
+        return Some(f64::INFINITY);
+    }
+    Some(control.most.slower_than(&best?))
+}
+
+fn mean_control(rounds: &[Round]) -> Option<ControlRange> {
+    ControlRange::mean(&rounds.iter().filter_map(|round| round.control).collect::<Vec<_>>())
+}
+
+fn measure_op(
+    workload: &Workload,
+    setting: &Setting<'_>,
+    control: &ControlWork,
+    collected: &mut Collected,
+) -> Result<()> {
     let mut prepared = match workload.prepare(setting.target) {
         Ok(prepared) => prepared,
         Err(error @ (rf_bench::Error::Unsupported(_) | rf_bench::Error::OutOfMemory { .. })) => {
@@ -236,32 +291,60 @@ fn measure_op(workload: &Workload, setting: &Setting<'_>, collected: &mut Collec
         Err(error) => return Err(anyhow!(error).context(workload.name.clone())),
     };
     collected.clock = Some(prepared.clock());
-    let samples = setting.sampling.take(setting.interrupt, || Ok(prepared.run()?));
+    let is_of_device = setting.target.is_gpu() && prepared.clock() == Clock::Op;
+    let mut take = || setting.sampling.take(setting.interrupt, || Ok(prepared.run()?));
+    let (control, samples) = if is_of_device {
+        (None, take())
+    } else {
+        let single = workload.is_single_threaded();
+        let threads = if single { 1 } else { setting.target.threads().unwrap_or(1) };
+        let (control, samples) = control.around(threads, &mut take);
+        (Some(control), samples)
+    };
     let samples = samples.map_err(|error| error.context(workload.name.clone()))?;
-    collected.rounds.push(samples.iter().map(|seconds| 1e6 * seconds).collect());
+    let samples = samples.iter().map(|seconds| 1e6 * seconds).collect();
+    collected.rounds.push(Round { samples, control });
     Ok(())
 }
 
 impl Outcomes {
-    fn add(&mut self, benchmark: &Benchmark, collected: &Collected, limits: &MachineLimits) {
+    fn add(
+        &mut self,
+        benchmark: &Benchmark,
+        collected: &Collected,
+        limits: &MachineLimits,
+        best: Option<Control>,
+    ) {
         let Benchmark { name, suite, task } = benchmark;
         if let Some(why) = collected.skipped.clone() {
             self.skipped.push(Skipped { name: name.clone(), suite: *suite, why });
             return;
         }
         let mut rounds = collected.rounds.clone();
-        rounds.retain(|samples| !samples.is_empty());
+        rounds.retain(|round| !round.samples.is_empty());
         let better = better(task);
         let kept = undisturbed(&rounds, better);
-        let Ok(metrics) = Metrics::from_rounds(unit(task), better, &kept) else {
+        let samples = |rounds: &[Round]| -> Vec<Vec<f64>> {
+            rounds.iter().map(|round| round.samples.clone()).collect()
+        };
+        let Ok(mut metrics) = Metrics::from_rounds(unit(task), better, &samples(&kept)) else {
             self.missing.push(name.clone());
             return;
         };
+        metrics.control = mean_control(&kept);
         let first = collected.first.as_ref();
         let mut metadata = first.map(|first| first.metadata.clone()).unwrap_or_default();
         if kept.len() < rounds.len() {
             let disturbed = format!("{} of {}", rounds.len() - kept.len(), rounds.len());
             metadata.insert("disturbed rounds".to_owned(), disturbed);
+        }
+        if let Some(slowness) = slowness(&kept, best).filter(|slowness| *slowness > SLOWER) {
+            let slower = if slowness.is_infinite() {
+                "shared".to_owned()
+            } else {
+                format!("{:.0} % slower", 100.0 * (slowness - 1.0))
+            };
+            metadata.insert("machine".to_owned(), slower);
         }
         let clock = collected.clock.map(|clock| match clock {
             Clock::Op => "the executor's, of the op",
@@ -281,7 +364,7 @@ impl Outcomes {
             name: name.clone(),
             suite: *suite,
             metrics,
-            rounds,
+            rounds: samples(&rounds),
             work,
             reached,
             phases,
@@ -362,11 +445,29 @@ mod tests {
 
     #[test]
     fn rounds_that_neighbours_slowed_down_are_set_aside() {
-        let rounds = [vec![10.0, 10.2], vec![15.0, 15.1], vec![10.3, 10.4], vec![]];
+        let of = |samples: &[f64]| Round { samples: samples.to_vec(), control: None };
+        let rounds = [of(&[10.0, 10.2]), of(&[15.0, 15.1]), of(&[10.3, 10.4]), of(&[])];
         let kept = undisturbed(&rounds, Better::Lower);
-        assert_eq!(kept, [vec![10.0, 10.2], vec![10.3, 10.4]]);
-        let speeds = [vec![50.0], vec![100.0], vec![99.0]];
-        assert_eq!(undisturbed(&speeds, Better::Higher), [vec![100.0], vec![99.0]]);
+        assert_eq!(kept, [of(&[10.0, 10.2]), of(&[10.3, 10.4])]);
+        let speeds = [of(&[50.0]), of(&[100.0]), of(&[99.0])];
+        assert_eq!(undisturbed(&speeds, Better::Higher), [of(&[100.0]), of(&[99.0])]);
         assert!(undisturbed(&[], Better::Lower).is_empty());
+    }
+
+    #[test]
+    fn rounds_know_how_slow_the_machine_was() {
+        let at = |core_us| Control { core_us, memory_us: 2.0 };
+        let of = |least, most| {
+            let control = Some(ControlRange { least: at(least), most: at(most), waited: 0.0 });
+            Collected {
+                rounds: vec![Round { samples: vec![1.0], control }],
+                ..Collected::default()
+            }
+        };
+        let collected = [of(1.0, 1.0), of(1.5, 2.0)];
+        let best = best_control(&collected);
+        assert_eq!(best, Some(at(1.0)));
+        let slowness = slowness(&collected[1].rounds, best).unwrap();
+        assert!((slowness - 2.0).abs() < 1e-9, "{slowness}");
     }
 }

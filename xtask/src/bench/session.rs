@@ -31,7 +31,8 @@ const WORSE: u8 = 1;
 /// Exit code where something could not be done.
 const FAILED: u8 = 2;
 
-/// Before each of the times that what seems to have changed is measured again: neighbours stay for seconds.
+/// Before each of the times that what seems to have changed is measured again: neighbours stay for seconds. Half of them
+/// with `--quick`.
 const PAUSES: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
@@ -170,7 +171,8 @@ fn measure(
     let mut measuring = Measuring::start(&wishes.plan, &setting);
     let mut failure = take_into(&mut run, &mut measuring);
     let mut comparison = wishes.compare(&run, options.threshold);
-    for pause in PAUSES {
+    let pauses = if options.quick { &PAUSES[..PAUSES.len() / 2] } else { &PAUSES[..] };
+    for &pause in pauses {
         let changed: Vec<String> = comparison.iter().flat_map(changed).collect();
         if changed.is_empty() || failure.is_some() || interrupt.requested() {
             break;

@@ -140,7 +140,11 @@ pub(super) fn comparison(out: &mut String, comparison: &Comparison) {
         Verdict::Missing,
         Verdict::HardwareMismatch,
     ];
-    put!(out, "<p>A change counts beyond {} and beyond the noise. ", percent(comparison.threshold));
+    put!(
+        out,
+        "<p>A change counts beyond {}, the noise, and what the machine itself changed by. ",
+        percent(comparison.threshold)
+    );
     for verdict in verdicts {
         let count = comparison.count(verdict);
         if count > 0 {
@@ -174,14 +178,14 @@ fn compared(out: &mut String, rows: &[&Row]) {
     put!(
         out,
         "<div class=\"scroll\"><table data-filter>\n<thead><tr><th>benchmark</th><th>verdict</th><th class=\"num wide\" \
-         colspan=\"2\">baseline</th><th class=\"num\" colspan=\"2\">now</th><th class=\"num\">change</th><th class=\"num wide\">counts \
+         colspan=\"2\">baseline</th><th class=\"num wide\" colspan=\"2\">now</th><th class=\"num\">change</th><th class=\"num wide\">counts \
          beyond</th><th class=\"wide\">note</th></tr></thead>\n<tbody>\n"
     );
     for row in rows {
         let verdict = row.verdict;
         put!(out, "<tr><td class=\"name\">{}</td><td>{}</td>", name(&row.name), badge(verdict));
         two_cells(out, row.baseline, &row.unit, "wide");
-        two_cells(out, row.current, &row.unit, "");
+        two_cells(out, row.current, &row.unit, "wide");
         let share = row.change.filter(|change| change.is_finite());
         let share = share.map_or("–".to_owned(), change);
         let allowed = row.allowed.map_or("–".to_owned(), percent);
