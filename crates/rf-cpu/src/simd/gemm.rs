@@ -102,9 +102,12 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
             }
             if joins_scaled::<S, Fm>() {
                 // SAFETY: as above.
-                let scale: [S::I; 2] =
-                    array!(total, |half| unsafe { Fm::sub_scale(s, block, 2 * j + half) });
-                let scale: [S::I; 2] = array!(total, |i| s.and(scale[i], s.splat_i(0xffff)));
+                let mut scale = [total; 2];
+                for (half, scale) in scale.iter_mut().enumerate() {
+                    // SAFETY: as above.
+                    let value = unsafe { Fm::sub_scale(s, block, 2 * j + half) };
+                    *scale = s.and(value, s.splat_i(0xffff));
+                }
                 for half in 0..2 {
                     let twice = s.or(scale[half], s.shl(scale[half], 16));
                     store_int(s, &mut tile.start[2 * sub + half], twice);
@@ -365,8 +368,7 @@ fn scaled_dots<S: Simd, Fm: Format, const P: usize, const T: usize>(
     let mut dot = [[s.splat_i(0); P]; T];
     for i in 0..ACT_BLOCK / 16 {
         let factor = array!(s.splat_i(0), |p| int(s, &tiles[p].start[i]));
-        let words = i % 2 * 4..i % 2 * 4 + 4;
-        add_pairs::<S, Fm, P, T>(s, tiles, x, i / 2, words, factor, &mut dot);
+        add_pairs::<S, Fm, P, T>(s, tiles, x, 4 * i..4 * i + 4, factor, &mut dot);
     }
     if Fm::OFFSET != 0 {
         let mut offset = [[s.splat_i(0); P]; T];
@@ -392,13 +394,12 @@ fn scaled_dots<S: Simd, Fm: Format, const P: usize, const T: usize>(
     }
 }
 
-/// Adds dot products of the four columns that `words` says, joined by `factor`.
+/// Adds dot products of the columns `4 · words`, joined by `factor`.
 #[inline(always)]
 fn add_pairs<S: Simd, Fm: Format, const P: usize, const T: usize>(
     s: S,
     tiles: &[Tile; P],
     x: &[ActBlock; T],
-    sub: usize,
     words: std::ops::Range<usize>,
     factor: [S::I; P],
     dot: &mut [[S::I; P]; T],
@@ -406,9 +407,9 @@ fn add_pairs<S: Simd, Fm: Format, const P: usize, const T: usize>(
     for first in words.clone().step_by(Fm::PAIRED_CODES) {
         let mut pairs = [[s.splat_i(0); P]; T];
         for g in first..words.end.min(first + Fm::PAIRED_CODES) {
-            let w: [S::I; P] = codes(s, tiles, sub, g);
+            let w: [S::I; P] = codes(s, tiles, g);
             for t in 0..T {
-                let word = s.splat_i(word(&x[t], 8 * sub + g));
+                let word = s.splat_i(word(&x[t], g));
                 for p in 0..P {
                     pairs[t][p] = s.pin(s.dot_pairs(pairs[t][p], w[p], word));
                 }
@@ -422,11 +423,11 @@ fn add_pairs<S: Simd, Fm: Format, const P: usize, const T: usize>(
     }
 }
 
-/// Four columns of each tile.
+/// Columns `4 · word` and so on of each tile.
 #[inline(always)]
-fn codes<S: Simd, const P: usize>(s: S, tiles: &[Tile; P], sub: usize, g: usize) -> [S::I; P] {
+fn codes<S: Simd, const P: usize>(s: S, tiles: &[Tile; P], word: usize) -> [S::I; P] {
     // SAFETY: 64 bytes.
-    array!(s.splat_i(0), |p| unsafe { s.load_i(tiles[p].codes[sub][g].as_ptr()) })
+    array!(s.splat_i(0), |p| unsafe { s.load_i(tiles[p].codes[word / 8][word % 8].as_ptr()) })
 }
 
 /// What sum `index` of a tile begins with, for every token.
@@ -468,10 +469,11 @@ fn add_dots<S: Simd, Fm: Format, const P: usize, const T: usize>(
     }
     if S::PAIRS && !Fm::SIGNED {
         let ones = [s.splat_i(0x0001_0001); P];
-        return add_pairs::<S, Fm, P, T>(s, tiles, x, sub, words, ones, dot);
+        let words = 8 * sub + words.start..8 * sub + words.end;
+        return add_pairs::<S, Fm, P, T>(s, tiles, x, words, ones, dot);
     }
     for g in words {
-        let w: [S::I; P] = codes(s, tiles, sub, g);
+        let w: [S::I; P] = codes(s, tiles, 8 * sub + g);
         for t in 0..T {
             let word = s.splat_i(word(&x[t], 8 * sub + g));
             for p in 0..P {
