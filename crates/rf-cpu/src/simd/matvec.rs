@@ -44,6 +44,10 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
             prefetch(s, ahead, 0..bytes);
             // SAFETY: the panel is of this format.
             unsafe { sub_block::<S, Fm, T>(s, block, 0, first_sub, x, &mut sum) };
+        } else if S::PAIRS && Fm::FOLD != 0 {
+            prefetch(s, ahead, 0..bytes);
+            // SAFETY: as above.
+            sum = unsafe { folded_block::<S, Fm, T>(s, block, x) };
         } else {
             // Written out: shifts by constants, and four sub-blocks under way at once.
             for j in (0..8).step_by(4) {
@@ -152,6 +156,54 @@ unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
             sum[t] = s.fma(s.to_f(dot[t]), scale, sum[t]);
         }
     }
+}
+
+/// `Σ_j s_j · (Σ q·x − OFFSET · Σ x)` of a super-block of a format that folds: one integer sum, as in the blocked product, by
+/// pairs that the integer scales join.
+///
+/// # Safety
+///
+/// The block is of a panel of `Fm`.
+#[inline(always)]
+unsafe fn folded_block<S: Simd, Fm: Format, const T: usize>(
+    s: S,
+    block: Block,
+    x: [&ActBlock; T],
+) -> [S::F; T] {
+    let low = s.splat_i(0xffff);
+    let mut total = [s.splat_i(0); T];
+    let mut offset = [s.splat_i(0); T];
+    for j in 0..8 {
+        // SAFETY: by contract.
+        let codes = unsafe { Fm::codes(s, block, j) };
+        let mut scales = [low; 2];
+        for half in 0..2 {
+            // SAFETY: by contract.
+            scales[half] = s.and(unsafe { Fm::sub_scale(s, block, 2 * j + half) }, low);
+            let twice = s.or(scales[half], s.shl(scales[half], 16));
+            for t in 0..T {
+                let mut pairs = s.splat_i(0);
+                for (g, code) in codes[4 * half..][..4].iter().enumerate() {
+                    let word = s.splat_i(word(x[t], 8 * j + 4 * half + g));
+                    pairs = s.dot_pairs(pairs, *code, word);
+                }
+                total[t] = s.dot_i16(total[t], pairs, twice);
+            }
+        }
+        if Fm::OFFSET != 0 {
+            let scales = s.or(scales[0], s.shl(scales[1], 16));
+            for t in 0..T {
+                offset[t] = s.dot_i16(offset[t], scales, s.splat_i(sum_pair::<Fm>(x[t], j)));
+            }
+        }
+    }
+    for t in 0..T {
+        if Fm::OFFSET != 0 {
+            let offset = s.shl(offset[t], Fm::OFFSET.trailing_zeros());
+            total[t] = s.sub_i(total[t], offset);
+        }
+    }
+    array!(s.splat(0.0), |t| s.to_f(total[t]))
 }
 
 /// `−offset · Σ x`: what the codes have too much.
