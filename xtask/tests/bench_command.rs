@@ -110,7 +110,7 @@ mod bench {
         let page = path(&folder, "report.html");
         let output = tiny(&["--format", "html", "--output", &page]);
         assert_eq!(code(&output), 0, "{output:?}");
-        assert!(fs::read_to_string(&page).unwrap().contains("launch/step/ops=64"));
+        assert!(fs::read_to_string(&page).unwrap().contains("ops=64"));
         assert!(text(&output).is_empty());
 
         let output = tiny(&["--format", "json", "--rounds", "2"]);
