@@ -170,33 +170,25 @@ unsafe fn folded_block<S: Simd, Fm: Format, const T: usize>(
     block: Block,
     x: [&ActBlock; T],
 ) -> [S::F; T] {
-    let low = s.splat_i(0xffff);
     let mut total = [s.splat_i(0); T];
     let mut offset = [s.splat_i(0); T];
-    for j in 0..8 {
-        // SAFETY: by contract.
-        let codes = unsafe { Fm::codes(s, block, j) };
-        let mut scales = [low; 2];
-        for half in 0..2 {
-            // SAFETY: by contract.
-            scales[half] = s.and(unsafe { Fm::sub_scale(s, block, 2 * j + half) }, low);
-            let twice = s.or(scales[half], s.shl(scales[half], 16));
-            for t in 0..T {
-                let mut pairs = s.splat_i(0);
-                for (g, code) in codes[4 * half..][..4].iter().enumerate() {
-                    let word = s.splat_i(word(x[t], 8 * j + 4 * half + g));
-                    pairs = s.dot_pairs(pairs, *code, word);
-                }
-                total[t] = s.dot_i16(total[t], pairs, twice);
-            }
-        }
-        if Fm::OFFSET != 0 {
-            let scales = s.or(scales[0], s.shl(scales[1], 16));
-            for t in 0..T {
-                offset[t] = s.dot_i16(offset[t], scales, s.splat_i(sum_pair::<Fm>(x[t], j)));
-            }
-        }
-    }
+    // Written out: shifts by constants.
+    // SAFETY: by contract.
+    unsafe { folded_columns::<S, Fm, T>(s, block, 0, x, &mut total, &mut offset) };
+    // SAFETY: by contract.
+    unsafe { folded_columns::<S, Fm, T>(s, block, 1, x, &mut total, &mut offset) };
+    // SAFETY: by contract.
+    unsafe { folded_columns::<S, Fm, T>(s, block, 2, x, &mut total, &mut offset) };
+    // SAFETY: by contract.
+    unsafe { folded_columns::<S, Fm, T>(s, block, 3, x, &mut total, &mut offset) };
+    // SAFETY: by contract.
+    unsafe { folded_columns::<S, Fm, T>(s, block, 4, x, &mut total, &mut offset) };
+    // SAFETY: by contract.
+    unsafe { folded_columns::<S, Fm, T>(s, block, 5, x, &mut total, &mut offset) };
+    // SAFETY: by contract.
+    unsafe { folded_columns::<S, Fm, T>(s, block, 6, x, &mut total, &mut offset) };
+    // SAFETY: by contract.
+    unsafe { folded_columns::<S, Fm, T>(s, block, 7, x, &mut total, &mut offset) };
     for t in 0..T {
         if Fm::OFFSET != 0 {
             let offset = s.shl(offset[t], Fm::OFFSET.trailing_zeros());
@@ -204,6 +196,45 @@ unsafe fn folded_block<S: Simd, Fm: Format, const T: usize>(
         }
     }
     array!(s.splat(0.0), |t| s.to_f(total[t]))
+}
+
+/// Columns `32j..32j + 32` of [`folded_block`].
+///
+/// # Safety
+///
+/// As there.
+#[inline(always)]
+unsafe fn folded_columns<S: Simd, Fm: Format, const T: usize>(
+    s: S,
+    block: Block,
+    j: usize,
+    x: [&ActBlock; T],
+    total: &mut [S::I; T],
+    offset: &mut [S::I; T],
+) {
+    let low = s.splat_i(0xffff);
+    // SAFETY: by contract.
+    let codes = unsafe { Fm::codes(s, block, j) };
+    let mut scales = [low; 2];
+    for half in 0..2 {
+        // SAFETY: by contract.
+        scales[half] = s.and(unsafe { Fm::sub_scale(s, block, 2 * j + half) }, low);
+        let twice = s.or(scales[half], s.shl(scales[half], 16));
+        for t in 0..T {
+            let mut pairs = s.splat_i(0);
+            for (g, code) in codes[4 * half..][..4].iter().enumerate() {
+                let word = s.splat_i(word(x[t], 8 * j + 4 * half + g));
+                pairs = s.dot_pairs(pairs, *code, word);
+            }
+            total[t] = s.dot_i16(total[t], pairs, twice);
+        }
+    }
+    if Fm::OFFSET != 0 {
+        let scales = s.or(scales[0], s.shl(scales[1], 16));
+        for t in 0..T {
+            offset[t] = s.dot_i16(offset[t], scales, s.splat_i(sum_pair::<Fm>(x[t], j)));
+        }
+    }
 }
 
 /// `−offset · Σ x`: what the codes have too much.
