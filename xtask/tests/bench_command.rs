@@ -123,7 +123,8 @@ mod bench {
             .collect();
         assert_eq!(names, ["launch/step/ops=1", "launch/step/ops=64", "launch/step/ops=512"]);
         let first = &json["run"]["results"][0];
-        assert_eq!(first["rounds"].as_array().unwrap().len(), 2);
+        // Rounds that neighbours disturbed are followed by more, at most twice as many.
+        assert!((2..=6).contains(&first["rounds"].as_array().unwrap().len()), "{first}");
         assert!(first["metrics"]["p50"].as_f64().unwrap() > 0.0);
         assert!(json["run"]["limits"]["bandwidth_bytes_per_s"].as_f64().unwrap() > 0.0);
 
