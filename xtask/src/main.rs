@@ -81,9 +81,8 @@ fn run_tidy(root: Option<PathBuf>) -> Result<ExitCode> {
 
 /// The folder above this crate's manifest, which cargo names when it runs the program.
 fn workspace_root() -> Result<PathBuf> {
-    let manifest_dir = env::var_os("CARGO_MANIFEST_DIR").context(
-        "CARGO_MANIFEST_DIR is not set: run as `cargo xtask`, or name the checkout with --root",
-    )?;
+    let manifest_dir = env::var_os("CARGO_MANIFEST_DIR")
+        .context("CARGO_MANIFEST_DIR is not set: run as `cargo xtask`")?;
     let root = Path::new(&manifest_dir).parent().context("the xtask folder has no parent")?;
     Ok(root.to_owned())
 }

@@ -107,18 +107,7 @@ impl Attend {
             .map(|heads| net.rows_of_table(VOCAB_SIZE, heads * head_dim));
         let mut out = q;
         for layer in 0..layers {
-            let scale = 1.0 / (head_dim as f32).sqrt();
-            let (window, softcap, sinks) = (None, None, None);
-            let attention = Attention {
-                layer,
-                num_heads,
-                num_kv_heads,
-                head_dim,
-                scale,
-                window,
-                softcap,
-                sinks,
-            };
+            let attention = Attention::new(layer, num_heads, num_kv_heads, head_dim);
             out = net.g.attention(q, k, v, &attention);
         }
         let num_pages = (self.past_tokens + self.tokens).div_ceil(PAGE_TOKENS);

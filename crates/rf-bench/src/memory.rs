@@ -216,14 +216,8 @@ impl CacheTask {
         let mut out = q;
         for layer in 0..num_layers {
             let attention = Attention {
-                layer,
-                num_heads: num_kv_heads,
-                num_kv_heads,
-                head_dim,
-                scale: 1.0,
                 window: Some(1),
-                softcap: None,
-                sinks: None,
+                ..Attention::new(layer, num_kv_heads, num_kv_heads, head_dim)
             };
             out = net.g.attention(q, k, v, &attention);
         }

@@ -165,16 +165,7 @@ mod tests {
     fn defined(tensors: &Tensors) -> Vec<f32> {
         let Standard { layer: AttentionLayer { num_heads, num_kv_heads, head_dim }, tokens, mask } =
             tensors.of;
-        let attention = Attention {
-            layer: 0,
-            num_heads,
-            num_kv_heads,
-            head_dim,
-            scale: 1.0 / (head_dim as f32).sqrt(),
-            window: None,
-            softcap: None,
-            sinks: None,
-        };
+        let attention = Attention::new(0, num_heads, num_kv_heads, head_dim);
         let spans: Vec<Span<'_>> = (0..tokens)
             .map(|i| {
                 let past_tokens = if mask == Mask::Causal { i } else { tokens - 1 };

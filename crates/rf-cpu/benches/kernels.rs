@@ -185,16 +185,7 @@ fn attention(kv: KvType) -> Program {
     let q = table(&mut graph, num_heads * head_dim);
     let k = table(&mut graph, num_kv_heads * head_dim);
     let v = table(&mut graph, num_kv_heads * head_dim);
-    let attention = Attention {
-        layer: 0,
-        num_heads,
-        num_kv_heads,
-        head_dim,
-        scale: 1.0 / (head_dim as f32).sqrt(),
-        window: None,
-        softcap: None,
-        sinks: None,
-    };
+    let attention = Attention::new(0, num_heads, num_kv_heads, head_dim);
     let y = graph.attention(q, k, v, &attention);
     finish(graph, y, vec![(num_kv_heads, head_dim)], kv)
 }

@@ -247,16 +247,7 @@ mod tests {
 
     #[test]
     fn attention_sees_what_is_before_and_in_its_window() {
-        let attention = |window| Attention {
-            layer: 0,
-            num_heads: 4,
-            num_kv_heads: 2,
-            head_dim: 4,
-            scale: 0.5,
-            window,
-            softcap: None,
-            sinks: None,
-        };
+        let attention = |window| Attention { window, ..Attention::new(0, 4, 2, 4) };
         let with = |window| {
             program(|g| {
                 let (q, k, v) = (g.input(16), g.input(8), g.input(8));

@@ -300,6 +300,22 @@ pub struct Attention {
     pub sinks: Option<WeightId>,
 }
 
+impl Attention {
+    /// As most models have it: scores are divided by `√head_dim`, every key up to the query's own is seen.
+    pub fn new(layer: usize, num_heads: usize, num_kv_heads: usize, head_dim: usize) -> Self {
+        Self {
+            layer,
+            num_heads,
+            num_kv_heads,
+            head_dim,
+            scale: 1.0 / (head_dim as f32).sqrt(),
+            window: None,
+            softcap: None,
+            sinks: None,
+        }
+    }
+}
+
 impl Op {
     /// Values that the op reads.
     pub fn inputs(&self) -> Vec<ValueId> {

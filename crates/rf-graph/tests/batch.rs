@@ -107,16 +107,7 @@ fn program(fusions: Fusions, also: bool) -> Program {
         Rope { style: RopeStyle::Normal, head_dim: 8, inv_freq: [1.0, 0.1].into(), magnitude: 1.0 };
     let (q_normal, k) = (g.rms_norm(q, gains, 1e-5), g.rms_norm(k, gains, 1e-5));
     let (q_turned, k) = (g.rope(q_normal, &rope), g.rope(k, &rope));
-    let attention = Attention {
-        layer: 0,
-        num_heads: 1,
-        num_kv_heads: 1,
-        head_dim: 8,
-        scale: 0.5,
-        window: None,
-        softcap: None,
-        sinks: None,
-    };
+    let attention = Attention { scale: 0.5, ..Attention::new(0, 1, 1, 8) };
     let mut y = g.attention(q_turned, k, v, &attention);
     if also {
         y = g.add(y, q);

@@ -37,16 +37,8 @@ fn rope(base: f64) -> Rope {
 }
 
 fn attention(head_dim: usize) -> Attention {
-    Attention {
-        layer: 0,
-        num_heads: WIDTH / head_dim,
-        num_kv_heads: WIDTH / head_dim,
-        head_dim,
-        scale: 0.5,
-        window: None,
-        softcap: None,
-        sinks: None,
-    }
+    let num_heads = WIDTH / head_dim;
+    Attention { scale: 0.5, ..Attention::new(0, num_heads, num_heads, head_dim) }
 }
 
 /// A layer as Llama and Qwen3 have it.

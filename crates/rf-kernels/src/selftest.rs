@@ -146,16 +146,7 @@ pub fn attention(
         let k = net.matmul(q, weight);
         let mut out = q;
         for layer in 0..count {
-            let attention = Attention {
-                layer,
-                num_heads: HEADS,
-                num_kv_heads: KV_HEADS,
-                head_dim: HEAD_DIM,
-                scale: 1.0 / (HEAD_DIM as f32).sqrt(),
-                window: None,
-                softcap: None,
-                sinks: None,
-            };
+            let attention = Attention::new(layer, HEADS, KV_HEADS, HEAD_DIM);
             out = net.attention(q, k, k, &attention);
         }
         let (graph, weights) = net.finish(out);

@@ -77,16 +77,7 @@ fn attention(
         }
     }
     let (q, k) = (w.graph.rope(q, rope), w.graph.rope(k, rope));
-    let attention = Attention {
-        layer: index,
-        num_heads,
-        num_kv_heads,
-        head_dim,
-        scale: 1.0 / (head_dim as f32).sqrt(),
-        window: None,
-        softcap: None,
-        sinks: None,
-    };
+    let attention = Attention::new(index, num_heads, num_kv_heads, head_dim);
     let y = w.graph.attention(q, k, v, &attention);
     projection(w, index, "attn_output", [hidden_size, num_heads * head_dim], y)
 }

@@ -48,7 +48,7 @@ pub struct ControlRange {
 
 /// Share of waiting beyond which a time means nothing: threads that meet at barriers wait for one that has no processor
 /// ever so much longer than they compute.
-pub const MOST_WAITED: f64 = 0.05;
+const MOST_WAITED: f64 = 0.05;
 
 /// The fixed work, ready to be done again and again.
 ///
@@ -162,7 +162,7 @@ impl Control {
 
 impl ControlRange {
     /// How many times as slow as at `other` the machine may have been: at its slowest against its fastest. At least 1, and
-    /// infinite where other programs had the processor for more than [`MOST_WAITED`] of the time.
+    /// infinite where other programs had the processor for more than 5 % of the time.
     pub fn slower_than(&self, other: &Self) -> f64 {
         if self.waited > MOST_WAITED {
             return f64::INFINITY;

@@ -162,8 +162,8 @@ impl TtftBreakdown {
         *self.times[phase as usize].get_or_insert_default() += time;
     }
 
-    /// Says that of the time recorded for `outer` so much was `inner`: copies and ops whose times a device or an executor took itself,
-    /// without a span. More than there is of `outer` cannot be.
+    /// Says that of the time recorded for `outer` so much was `inner`: copies and ops whose times a device or an executor
+    /// took itself, without a span. More than there is of `outer` cannot be.
     ///
     /// # Examples
     ///

@@ -250,7 +250,9 @@ impl Loaded {
         breakdowns.sort_by_key(TtftBreakdown::total);
         let median = breakdowns.swap_remove(breakdowns.len() / 2);
         let samples = seconds.iter().map(|seconds| 1e3 * seconds).collect();
-        Ok(Sampled { samples, phases: first_token.phases(median)?, ..Sampled::default() })
+        // Phases take one more run, and after Ctrl-C there is none.
+        let phases = if interrupt.requested() { Vec::new() } else { first_token.phases(median)? };
+        Ok(Sampled { samples, phases, ..Sampled::default() })
     }
 
     /// What the executor's profile says that a token costs, in a batch that is not measured.

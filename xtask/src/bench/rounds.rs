@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rf_bench::{Clock, Target, Workload};
 use rf_profile::{
     baseline::{Better, Metrics},
-    control::{Control, ControlRange, ControlWork, MOST_WAITED},
+    control::{Control, ControlRange, ControlWork},
     monitor::{Monitor, Record},
     stats::Summary,
 };
@@ -265,11 +265,9 @@ fn best_control(collected: &[Collected]) -> Option<Control> {
 
 /// How many times as slow as at its best the machine was in these rounds.
 fn slowness(rounds: &[Round], best: Option<Control>) -> Option<f64> {
-    let control = mean_control(rounds)?;
-    if control.waited > MOST_WAITED {
-        return Some(f64::INFINITY);
-    }
-    Some(control.most.slower_than(&best?))
+    let best = best?;
+    let best = ControlRange { least: best, most: best, waited: 0.0 };
+    Some(mean_control(rounds)?.slower_than(&best))
 }
 
 fn mean_control(rounds: &[Round]) -> Option<ControlRange> {

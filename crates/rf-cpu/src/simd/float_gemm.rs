@@ -1,8 +1,8 @@
 //! Products of float panels with many tokens: prefill, bound by multiply-adds.
 //!
 //! Per 128 columns two panels are widened once into a tile of f32 (16 KiB, half of L1); then 12 tokens × 2 panels
-//! are summed in 24 registers: 24 multiply-adds per 14 loads (with 16 registers of half the width: 6 × 1). The order of a sum is that of
-//! [`panel_dot_float`](super::matvec::panel_dot_float).
+//! are summed in 24 registers: 24 multiply-adds per 14 loads (with 16 registers of half the width: 6 × 1). The order of
+//! a sum is that of [`panel_dot_float`](super::matvec::panel_dot_float).
 
 use std::ops::Range;
 

@@ -9,13 +9,13 @@
 use super::activations::{ACT_BLOCK, ActBlock};
 use super::format::{Format, Planes};
 use super::kernels::{GEMM_PANELS, GEMM_TOKENS, PanelSums};
-use super::matvec::{sum_pair, word};
+use super::matvec::{paired_scales, prefetch, sum_pair, word};
 use super::{LANES, Simd};
 
 /// One panel's 256 columns, unpacked.
 #[repr(C, align(64))]
 pub(crate) struct Tile {
-    /// Signed codes: `[sub-block of 32][4 columns][row][column of 4]`.
+    /// Codes, signed or [`is_unsigned`]: `[sub-block of 32][4 columns][row][column of 4]`.
     codes: [[[u8; 64]; 8]; 8],
     /// Start of each sum of [`Simd::dot_biased_activation`], or [`joins_scaled`] the integer scale of each sub-block,
     /// as two equal i16.
@@ -65,9 +65,7 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
     let first = index * per_tile;
     let here = per_tile.min(blocks - first);
     let bytes = Fm::DTYPE.block_bytes() * LANES;
-    for line in first * bytes / 64..(first + here) * bytes / 64 {
-        s.prefetch(ahead.wrapping_add(line * 64));
-    }
+    prefetch(s, ahead, first * bytes..(first + here) * bytes);
     let ones = s.splat_i(0x0101_0101);
     let offset = s.splat_i(Fm::OFFSET * 0x0101_0101);
     for b in 0..here {
@@ -102,18 +100,12 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
             }
             if joins_scaled::<S, Fm>() {
                 // SAFETY: as above.
-                let mut scale = [total; 2];
-                for (half, scale) in scale.iter_mut().enumerate() {
-                    // SAFETY: as above.
-                    let value = unsafe { Fm::sub_scale(s, block, 2 * j + half) };
-                    *scale = s.and(value, s.splat_i(0xffff));
-                }
+                let (scales, both) = unsafe { paired_scales::<S, Fm>(s, block, j) };
                 for half in 0..2 {
-                    let twice = s.or(scale[half], s.shl(scale[half], 16));
-                    store_int(s, &mut tile.start[2 * sub + half], twice);
+                    store_int(s, &mut tile.start[2 * sub + half], scales[half]);
                 }
                 if !Fm::MIN {
-                    store_int(s, &mut tile.mins[sub], s.or(scale[0], s.shl(scale[1], 16)));
+                    store_int(s, &mut tile.mins[sub], both);
                 }
             } else if Fm::FOLD != 0 {
                 total = s.add_i(total, s.add_i(sums[0], sums[1]));
@@ -201,7 +193,7 @@ fn float<S: Simd>(s: S, v: &[f32; LANES]) -> S::F {
     unsafe { s.load_f(v.as_ptr()) }
 }
 
-/// Adds 256 columns of all panels × `T` tokens to `sums[t].0[first + p]`. `x` are the tokens' blocks, stored with
+/// Adds 256 columns of all panels × all tokens to `sums[token].0[panel]`. `x` are the tokens' blocks, stored with
 /// [`Simd::BIAS`]; `subs` sub-blocks of 32 are there.
 #[inline(always)]
 pub(super) fn tile_dot<S: Simd, Fm: Format>(
@@ -278,13 +270,14 @@ fn part_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
                     acc[t][p] = s.to_f(if Fm::FOLD < 0 { s.sub_i(s.splat_i(0), dot) } else { dot });
                 }
             }
-        }
-        for sub in 0..if Fm::FOLD == 0 { 8 } else { 0 } {
-            if Fm::SUB == 32 {
-                add_sub_block::<S, Fm, P, T>(s, tiles, x, sub, 0..8, &mut acc);
-            } else {
-                add_sub_block::<S, Fm, P, T>(s, tiles, x, sub, 0..4, &mut acc);
-                add_sub_block::<S, Fm, P, T>(s, tiles, x, sub, 4..8, &mut acc);
+        } else {
+            for sub in 0..8 {
+                if Fm::SUB == 32 {
+                    add_sub_block::<S, Fm, P, T>(s, tiles, x, sub, 0..8, &mut acc);
+                } else {
+                    add_sub_block::<S, Fm, P, T>(s, tiles, x, sub, 0..4, &mut acc);
+                    add_sub_block::<S, Fm, P, T>(s, tiles, x, sub, 4..8, &mut acc);
+                }
             }
         }
         for p in 0..P {

@@ -317,8 +317,7 @@ pub(crate) struct Gemm<'a> {
     pub(crate) scratch: &'a mut GemmScratch,
 }
 
-/// Tokens of a register tile: 6 × 2 panels fill 32 registers of 512 bits. On narrower ones the sums
-/// spill, to L1.
+/// Tokens of a register tile: 6 × 2 panels fill 32 registers of 512 bits. Where there is less, it is gone through in parts.
 pub(crate) const GEMM_TOKENS: usize = 6;
 
 /// Panels of a register tile.

@@ -53,7 +53,7 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
             for j in (0..8).step_by(4) {
                 // SAFETY: as above.
                 unsafe { sub_block::<S, Fm, T>(s, block, j, j, x, &mut sum) };
-                prefetch(s, ahead, (j) * bytes / 8..(j + 1) * bytes / 8);
+                prefetch(s, ahead, j * bytes / 8..(j + 1) * bytes / 8);
                 // SAFETY: as above.
                 unsafe { sub_block::<S, Fm, T>(s, block, j + 1, j + 1, x, &mut sum) };
                 prefetch(s, ahead, (j + 1) * bytes / 8..(j + 2) * bytes / 8);
@@ -99,7 +99,7 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
 
 /// Asks for the cache lines that begin in `range`.
 #[inline(always)]
-fn prefetch<S: Simd>(s: S, from: *const u8, range: std::ops::Range<usize>) {
+pub(super) fn prefetch<S: Simd>(s: S, from: *const u8, range: std::ops::Range<usize>) {
     for line in range.start.div_ceil(64)..range.end.div_ceil(64) {
         s.prefetch(from.wrapping_add(line * 64));
     }
@@ -212,29 +212,45 @@ unsafe fn folded_columns<S: Simd, Fm: Format, const T: usize>(
     total: &mut [S::I; T],
     offset: &mut [S::I; T],
 ) {
-    let low = s.splat_i(0xffff);
     // SAFETY: by contract.
     let codes = unsafe { Fm::codes(s, block, j) };
-    let mut scales = [low; 2];
+    // SAFETY: by contract.
+    let (scales, both) = unsafe { paired_scales::<S, Fm>(s, block, j) };
     for half in 0..2 {
-        // SAFETY: by contract.
-        scales[half] = s.and(unsafe { Fm::sub_scale(s, block, 2 * j + half) }, low);
-        let twice = s.or(scales[half], s.shl(scales[half], 16));
         for t in 0..T {
             let mut pairs = s.splat_i(0);
             for (g, code) in codes[4 * half..][..4].iter().enumerate() {
                 let word = s.splat_i(word(x[t], 8 * j + 4 * half + g));
                 pairs = s.dot_pairs(pairs, *code, word);
             }
-            total[t] = s.dot_i16(total[t], pairs, twice);
+            total[t] = s.dot_i16(total[t], pairs, scales[half]);
         }
     }
     if Fm::OFFSET != 0 {
-        let scales = s.or(scales[0], s.shl(scales[1], 16));
         for t in 0..T {
-            offset[t] = s.dot_i16(offset[t], scales, s.splat_i(sum_pair::<Fm>(x[t], j)));
+            offset[t] = s.dot_i16(offset[t], both, s.splat_i(sum_pair::<Fm>(x[t], j)));
         }
     }
+}
+
+/// Integer scales of sub-blocks `2j` and `2j + 1`, each as two equal i16, and both together as two i16.
+///
+/// # Safety
+///
+/// The block is of a panel of `Fm`, and `j < 8`.
+#[inline(always)]
+pub(super) unsafe fn paired_scales<S: Simd, Fm: Format>(
+    s: S,
+    block: Block,
+    j: usize,
+) -> ([S::I; 2], S::I) {
+    let low = s.splat_i(0xffff);
+    // SAFETY: by contract.
+    let even = s.and(unsafe { Fm::sub_scale(s, block, 2 * j) }, low);
+    // SAFETY: by contract.
+    let odd = s.and(unsafe { Fm::sub_scale(s, block, 2 * j + 1) }, low);
+    let twice = [s.or(even, s.shl(even, 16)), s.or(odd, s.shl(odd, 16))];
+    (twice, s.or(even, s.shl(odd, 16)))
 }
 
 /// `−offset · Σ x`: what the codes have too much.

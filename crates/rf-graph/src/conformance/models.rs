@@ -126,14 +126,8 @@ fn attention(net: &mut Net, family: &Family, layer: usize, stream: ValueId) -> V
     let rope = rope(family.style, head_dim, head_dim, 1.0);
     let (q, k) = (net.g.rope(q, &rope), net.g.rope(k, &rope));
     let attention = Attention {
-        layer,
-        num_heads,
-        num_kv_heads,
-        head_dim,
-        scale: 1.0 / (head_dim as f32).sqrt(),
         window: family.window,
-        softcap: None,
-        sinks: None,
+        ..Attention::new(layer, num_heads, num_kv_heads, head_dim)
     };
     let x = net.g.attention(q, k, v, &attention);
     let w = net.matrix(family.dtype, hidden_size, num_heads * head_dim);

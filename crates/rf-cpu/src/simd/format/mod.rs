@@ -80,12 +80,12 @@ pub(crate) trait Format {
     const BLOCK: usize;
     /// Elements per scale: 32 or 16.
     const SUB: usize;
-    /// Bits of a code.
+    /// Bits of a code: at most 7, unsigned, or the 8 of a signed byte.
     const BITS: u32;
     /// What each code has added; 0 for signed codes.
     const OFFSET: i32 = 0;
-    /// Whether codes are signed bytes (else at most 7 bits, unsigned).
-    const SIGNED: bool = false;
+    /// Whether codes are signed bytes.
+    const SIGNED: bool = Self::BITS == 8;
     /// Vectors of codes whose products with bytes sum up in i16 ([`Simd::dot_pairs`]): each adds two products to a sum.
     const PAIRED_CODES: usize = i16::MAX as usize / (2 * 127 * ((1 << Self::BITS) - 1));
     /// Whether a minimum is added.
@@ -270,7 +270,6 @@ impl Format for Q8_0 {
     const BLOCK: usize = 32;
     const SUB: usize = 32;
     const BITS: u32 = 8;
-    const SIGNED: bool = true;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
         // SAFETY: plane 0 has 8 words.
@@ -319,7 +318,6 @@ impl Format for Mxfp4 {
     const BLOCK: usize = 32;
     const SUB: usize = 32;
     const BITS: u32 = 8;
-    const SIGNED: bool = true;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
         const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
@@ -369,7 +367,6 @@ impl Format for Mxfp6E2M3 {
     const BLOCK: usize = 32;
     const SUB: usize = 32;
     const BITS: u32 = 8;
-    const SIGNED: bool = true;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
         /// 8 · value of the magnitudes 0..16 and 16..32.
@@ -433,7 +430,6 @@ impl Format for Mxfp6E3M2 {
     const BLOCK: usize = 32;
     const SUB: usize = 32;
     const BITS: u32 = 8;
-    const SIGNED: bool = true;
     const SPLIT: bool = true;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
