@@ -335,11 +335,25 @@ mod bench {
             assert!(code(&output) < 2, "{output:?}");
             output
         };
-        let verdicts = |output: &Output| -> Vec<(String, String)> {
-            let rows = json(&text(output))["comparison"]["rows"].clone();
-            let rows = rows.as_array().unwrap().clone();
-            let field = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
-            rows.iter().map(|row| (field(row, "name"), field(row, "verdict"))).collect()
+        let rows = |output: &Output| -> Vec<Value> {
+            json(&text(output))["comparison"]["rows"].as_array().unwrap().clone()
+        };
+        // What is measured beside other programs is not compared, and the report says so.
+        let is_shared = |output: &Output| {
+            let note = |row: &Value| row["note"].as_str().unwrap().contains("other programs");
+            let is_shared = rows(output).iter().any(note);
+            if is_shared {
+                println!(
+                    "skipped: other programs had the processor: a slow-down is not to be seen"
+                );
+            }
+            is_shared
+        };
+        let assert_verdicts = |output: &Output, of_q8_0: &str| {
+            for row in rows(output) {
+                let is_q8_0 = row["name"].as_str().unwrap().contains("/q8_0/");
+                assert_eq!(row["verdict"], if is_q8_0 { of_q8_0 } else { "Ok" }, "{row}");
+            }
         };
         measure("", &["--save-baseline", &fast]);
         // By far more than a machine is slowed down by its neighbours.
@@ -347,17 +361,17 @@ mod bench {
             "matmul:Q8_0=8",
             &["--compare", &fast, "--save-baseline", &slow, "--format", "json"],
         );
+        if is_shared(&slower) {
+            return;
+        }
+        assert_verdicts(&slower, "Regression");
         assert_eq!(code(&slower), 1);
-        for (name, verdict) in verdicts(&slower) {
-            let expected = if name.contains("/q8_0/") { "Regression" } else { "Ok" };
-            assert_eq!(verdict, expected, "{name}");
-        }
         let faster = measure("", &["--compare", &slow, "--format", "json"]);
-        assert_eq!(code(&faster), 0);
-        for (name, verdict) in verdicts(&faster) {
-            let expected = if name.contains("/q8_0/") { "Improved" } else { "Ok" };
-            assert_eq!(verdict, expected, "{name}");
+        if is_shared(&faster) {
+            return;
         }
+        assert_verdicts(&faster, "Improved");
+        assert_eq!(code(&faster), 0);
     }
 
     #[cfg(unix)]

@@ -36,6 +36,7 @@ mod target;
 mod workload;
 
 pub use error::Error;
+pub use matmul::compute_bound;
 pub use suite::{Suite, UnknownSuite};
 pub use target::Target;
 pub use workload::{Clock, OperationKind, Operations, Prepared, Workload, workloads};

@@ -8,13 +8,18 @@ use std::fs;
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// Words that each thread reads: 32 MiB, more than the cache that a thread has to itself.
-const WORDS: usize = 4 << 20;
+/// Words that a thread reads: 16 MiB.
+const WINDOW_WORDS: usize = 2 << 20;
+
+/// Windows that are read in turn: 512 MiB pass before one comes again, more than caches keep. A window that some caches
+/// still had and others not would say what else ran, and nothing of memory.
+const WINDOWS: usize = 32;
 
 /// Steps of the arithmetic: some 100 us.
 const STEPS: u32 = 30_000;
@@ -66,35 +71,45 @@ const MOST_WAITED: f64 = 0.05;
 /// ```
 #[derive(Debug)]
 pub struct ControlWork {
-    words: Vec<Vec<u64>>,
+    /// At least as many windows as threads.
+    words: Vec<u64>,
+    /// The window that is read next.
+    next: AtomicUsize,
 }
 
 impl ControlWork {
-    /// For up to so many threads: 32 MiB each.
+    /// For up to so many threads: 512 MiB, or 16 MiB for each if that is more.
     pub fn new(threads: usize) -> Self {
-        Self { words: (0..threads.max(1)).map(|_| vec![1; WORDS]).collect() }
+        Self { words: vec![1; threads.max(WINDOWS) * WINDOW_WORDS], next: AtomicUsize::new(0) }
     }
 
     /// Does it once, on as many threads as what is measured has, all at the same time, of which the slowest counts: some
     /// milliseconds. One thread is the caller's.
     pub fn measure(&self, threads: usize) -> Control {
-        let words = &self.words[..threads.clamp(1, self.words.len())];
-        let work =
-            |words: &[u64]| Control { core_us: best(compute), memory_us: best(|| read(words)) };
-        if let [words] = words {
-            return work(words);
+        let threads = threads.clamp(1, self.words.len() / WINDOW_WORDS);
+        let work = || Control { core_us: best(compute), memory_us: best(|| self.read()) };
+        if threads == 1 {
+            return work();
         }
-        let together = Barrier::new(words.len());
+        let together = Barrier::new(threads);
         let times: Vec<Control> = thread::scope(|scope| {
-            let work = |words| {
+            let together = &together;
+            let work = move || {
                 together.wait();
-                work(words)
+                work()
             };
-            let threads: Vec<_> =
-                words.iter().map(|words| scope.spawn(move || work(words))).collect();
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
             threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
         });
         times.into_iter().reduce(|a, b| a.most(&b)).unwrap_or_default()
+    }
+
+    /// Reads the next window.
+    fn read(&self) {
+        let windows = self.words.len() / WINDOW_WORDS;
+        let window = self.next.fetch_add(1, Ordering::Relaxed) % windows;
+        let words = black_box(&self.words[window * WINDOW_WORDS..][..WINDOW_WORDS]);
+        black_box(words.iter().fold(0_u64, |sum, word| sum.wrapping_add(*word)));
     }
 
     /// Does it before and after something else.
@@ -198,11 +213,6 @@ fn compute() {
         }
     }
     black_box(chains);
-}
-
-fn read(words: &[u64]) {
-    let sum = black_box(words).iter().fold(0_u64, |sum, word| sum.wrapping_add(*word));
-    black_box(sum);
 }
 
 #[cfg(test)]

@@ -122,6 +122,10 @@ pub(super) fn round(
     Taking { sampling, interrupt, control }: &Taking<'_>,
     done: &mut dyn FnMut(Figure, Outcome, ControlRange),
 ) -> Result<()> {
+    if target.is_gpu() && figures.contains(&Figure::PeakMemory) {
+        // The first one of a process makes the driver set itself up and translate kernels: not what the model takes.
+        Loaded::new(file, target, figures)?;
+    }
     let mut model = Loaded::new(file, target, figures)?;
     for &figure in figures {
         if interrupt.requested() {

@@ -6,14 +6,14 @@
 use std::{fs, path::Path};
 
 use anyhow::Result;
-use rf_bench::Target;
+use rf_bench::{Target, compute_bound};
 use rf_cpu::Tier;
 use rf_profile::{baseline::Hardware, roofline::Limits};
 
 use super::{
     machine,
     options::Options,
-    output,
+    output, plan,
     results::{Arithmetic, MachineLimits},
 };
 
@@ -24,7 +24,7 @@ pub(super) fn measure(
     target: &Target,
     hardware: &Hardware,
 ) -> Result<MachineLimits> {
-    let mut limits = if target.is_gpu() { of_device()? } else { of_host(options, target)? };
+    let mut limits = if target.is_gpu() { of_device(target)? } else { of_host(options, target)? };
     let slug = machine::slug(hardware, machine::device(options));
     let path = root.join("target/bench/limits").join(format!("{slug}.json"));
     let known = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
@@ -55,15 +55,33 @@ fn of_host(options: &Options, target: &Target) -> Result<MachineLimits> {
     })
 }
 
-/// Memory alone: what its matrix units do at most is not measured.
-fn of_device() -> Result<MachineLimits> {
+/// What its matrix units do at most no program can ask for: the fastest products stand for it.
+fn of_device(target: &Target) -> Result<MachineLimits> {
+    const RUNS: usize = 8;
     let context = rf_hip::Runtime::load()?.device(0)?.context()?;
-    let limits = Limits::measure_device(&context)?;
-    Ok(MachineLimits {
-        source: format!("{} (copies within its memory)", limits.source),
-        bandwidth_bytes_per_s: limits.bandwidth_bytes_per_s,
+    let memory = Limits::measure_device(&context)?;
+    let mut limits = MachineLimits {
+        source: format!(
+            "{}: copies within its memory, the fastest products of 2048 tokens",
+            memory.source
+        ),
+        bandwidth_bytes_per_s: memory.bandwidth_bytes_per_s,
         ..MachineLimits::default()
-    })
+    };
+    for product in compute_bound() {
+        // A device that lacks the memory, or the kernel, has no such limit.
+        let (Some(work), Ok(mut prepared)) = (plan::work(&product), product.prepare(target)) else {
+            continue;
+        };
+        for _ in 0..RUNS {
+            let time = prepared.run()?;
+            if !time.is_zero() {
+                let limit = limits.operations_per_s.entry(work.arithmetic).or_default();
+                *limit = limit.max(work.operations / time.as_secs_f64());
+            }
+        }
+    }
+    Ok(limits)
 }
 
 /// Takes what is higher in `known`.

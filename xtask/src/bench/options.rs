@@ -9,10 +9,11 @@ use super::suite::Suite;
 /// What to measure, how, and what to do with it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Builds itself in release first. Figures are of this machine; benchmarks/README.md says how they are taken.
+Builds itself in release first. Figures are of this machine; how they are taken
+stands in benchmarks/README.md.
 
-Exit code: 0 fine, 1 a regression or a missed target, 2 could not do it, 130 ended by Ctrl-C (what was measured is
-printed and kept).
+Exit code: 0 fine; 1 a regression or a missed target; 2 could not do it;
+130 ended by Ctrl-C: what was measured is printed and kept.
 
 Examples:
   cargo xtask bench --quick
