@@ -68,7 +68,12 @@ pub(crate) struct Member<'a> {
 impl Member<'_> {
     /// Waits until the whole team is here. What was written before is visible after.
     pub(crate) fn barrier(&self) {
-        self.barrier.wait();
+        self.barrier.wait(|| ());
+    }
+
+    /// The same; whoever comes last calls `all_here` before the others go on.
+    pub(crate) fn barrier_then(&self, all_here: impl FnOnce()) {
+        self.barrier.wait(all_here);
     }
 
     /// This member's contiguous share of `0..items`.
@@ -127,14 +132,15 @@ impl Barrier {
         }
     }
 
-    fn wait(&self) {
+    fn wait(&self, all_here: impl FnOnce()) {
         const SPINS_BEFORE_YIELD: u32 = 1_000; // about 50 µs
         if self.threads == 1 {
-            return;
+            return all_here();
         }
         let generation = self.generation.0.load(Ordering::Relaxed);
         if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
             self.arrived.0.store(0, Ordering::Relaxed);
+            all_here();
             self.generation.0.store(generation.wrapping_add(1), Ordering::Release);
             return;
         }
@@ -260,6 +266,7 @@ mod tests {
         let counters = [Counter::default(), Counter::default()];
         let mut squares = vec![0_usize; 1000];
         let mut sums = vec![0_usize; 3];
+        let calls = AtomicUsize::new(0);
         let (squares_shared, sums_shared) = (Shared::new(&mut squares), Shared::new(&mut sums));
         team.run(&counters, |member| {
             for range in member.steal(0, 1000, 7) {
@@ -269,7 +276,11 @@ mod tests {
                     square[0] += i * i;
                 }
             }
-            member.barrier();
+            member.barrier_then(|| {
+                calls.fetch_add(1, Ordering::Relaxed);
+            });
+            // Before anyone goes on.
+            assert_eq!(calls.load(Ordering::Relaxed), 1);
             // SAFETY: written before the barrier.
             let squares = unsafe { squares_shared.get(0..1000) };
             // SAFETY: one element per member.

@@ -46,8 +46,8 @@ pub struct ControlRange {
     pub least: Control,
     /// The machine at its slowest.
     pub most: Control,
-    /// Share of the threads' time in which other programs had the processor, within the measurement; 0 where the system
-    /// does not tell.
+    /// Share of the threads' time in which other programs, or other machines on the same host, had the processor, within
+    /// the measurement; 0 where the system does not tell.
     pub waited: f64,
 }
 
@@ -115,15 +115,16 @@ impl ControlWork {
     /// Does it before and after something else.
     pub fn around<T>(&self, threads: usize, measured: impl FnOnce() -> T) -> (ControlRange, T) {
         let before = self.measure(threads);
-        let (start, waited_before) = (Instant::now(), waited());
+        let lost = || waited() + stolen();
+        let (start, lost_before) = (Instant::now(), lost());
         let value = measured();
-        let waited = waited().saturating_sub(waited_before).as_secs_f64();
+        let lost = lost().saturating_sub(lost_before).as_secs_f64();
         let elapsed = start.elapsed().as_secs_f64() * threads.max(1) as f64;
         let after = self.measure(threads);
         let range = ControlRange {
             least: before.least(&after),
             most: before.most(&after),
-            waited: if elapsed > 0.0 { (waited / elapsed).min(1.0) } else { 0.0 },
+            waited: if elapsed > 0.0 { (lost / elapsed).min(1.0) } else { 0.0 },
         };
         (range, value)
     }
@@ -138,6 +139,18 @@ fn waited() -> Duration {
     };
     let threads = threads.filter_map(|thread| of_thread(thread.ok()?.path()));
     Duration::from_nanos(threads.sum())
+}
+
+/// For how long a hypervisor let processors of this machine wait that had something to do, all together (`proc_stat(5)`).
+fn stolen() -> Duration {
+    /// `USER_HZ`, which programs see on every architecture that this one runs on.
+    const TICKS_PER_S: f64 = 100.0;
+    let ticks = || -> Option<f64> {
+        let text = fs::read_to_string("/proc/stat").ok()?;
+        // cpu user nice system idle iowait irq softirq steal
+        text.lines().next()?.split_whitespace().nth(8)?.parse().ok()
+    };
+    Duration::from_secs_f64(ticks().unwrap_or(0.0) / TICKS_PER_S)
 }
 
 impl Control {

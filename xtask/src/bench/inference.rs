@@ -120,22 +120,35 @@ pub(super) fn round(
     target: &Target,
     figures: &[Figure],
     Taking { sampling, interrupt, control }: &Taking<'_>,
-    done: &mut dyn FnMut(Figure, Outcome, ControlRange),
+    done: &mut dyn FnMut(Figure, Outcome, Option<ControlRange>),
 ) -> Result<()> {
+    let threads = target.threads().unwrap_or(1);
     if target.is_gpu() && figures.contains(&Figure::PeakMemory) {
         // The first one of a process makes the driver set itself up and translate kernels: not what the model takes.
         Loaded::new(file, target, figures)?;
     }
-    let mut model = Loaded::new(file, target, figures)?;
-    for &figure in figures {
+    let (machine_at_load, model) = control.around(threads, || Loaded::new(file, target, figures));
+    let mut model = model?;
+    // Memory first: how often something is repeated to take its time has no part in it.
+    let is_memory = |figure: &&Figure| **figure == Figure::PeakMemory;
+    let others = figures.iter().filter(|figure| !is_memory(figure));
+    for &figure in figures.iter().filter(is_memory).chain(others) {
         if interrupt.requested() {
             break;
         }
-        let threads = target.threads().unwrap_or(1);
-        let measured = || model.measure(figure, sampling, interrupt);
-        let (machine, outcome) = control.around(threads, measured);
-        let outcome = outcome.with_context(|| format!("{} failed", figure.name()))?;
-        done(figure, outcome, machine);
+        let mut measured = || {
+            let outcome = model.measure(figure, figures, sampling, interrupt);
+            outcome.with_context(|| format!("{} failed", figure.name()))
+        };
+        let (machine, outcome) = match figure {
+            Figure::PeakMemory => (None, measured()),
+            Figure::Load => (Some(machine_at_load), measured()),
+            _ => {
+                let (machine, outcome) = control.around(threads, measured);
+                (Some(machine), outcome)
+            }
+        };
+        done(figure, outcome?, machine);
     }
     Ok(())
 }
@@ -170,6 +183,7 @@ impl Loaded {
     fn measure(
         &mut self,
         figure: Figure,
+        all: &[Figure],
         sampling: &Sampling,
         interrupt: &Interrupt,
     ) -> Result<Outcome> {
@@ -187,10 +201,13 @@ impl Loaded {
             Figure::Prefill(tokens) => self.prefill(tokens, sampling, interrupt)?,
             Figure::Ttft(tokens) => self.ttft(tokens, sampling, interrupt)?,
             Figure::Decode(batch) => self.decode(batch, sampling, interrupt)?,
-            Figure::PeakMemory => match self.peak_memory() {
-                Ok(sampled) => sampled,
-                Err(why) => return Ok(Outcome::Skipped(why)),
-            },
+            Figure::PeakMemory => {
+                self.once(all)?;
+                match self.peak_memory() {
+                    Ok(sampled) => sampled,
+                    Err(why) => return Ok(Outcome::Skipped(why)),
+                }
+            }
         };
         Ok(Outcome::Sampled(sampled))
     }
@@ -293,6 +310,20 @@ impl Loaded {
             *is_float.entry(float).or_default() += tensor.elements();
         }
         if is_float.get(&true) > is_float.get(&false) { Arithmetic::F32 } else { Arithmetic::I8 }
+    }
+
+    /// Every prompt and every batch, one time: what there is to hold is held then.
+    fn once(&mut self, figures: &[Figure]) -> Result<()> {
+        let context = self.feeder.engine.context_tokens();
+        for figure in figures.iter().filter(|figure| figure.context_tokens() <= context) {
+            self.feeder.truncate(0);
+            match *figure {
+                Figure::Prefill(tokens) => self.feeder.prompt(0, tokens)?,
+                Figure::Decode(batch) => self.feeder.step(batch)?,
+                Figure::Load | Figure::Ttft(_) | Figure::PeakMemory => {}
+            }
+        }
+        Ok(())
     }
 
     /// Plan beside actual, and what the process grew by.

@@ -20,6 +20,7 @@ use super::{
     inference::{self, Figure, Outcome, Sampled, Taking},
     interrupt::Interrupt,
     model::ModelFile,
+    output,
     plan::{self, Benchmark, Plan, Task},
     results::{GpuWatch, MachineLimits, Measured, PhaseTime, Reached, Skipped, Work},
     sampling::Sampling,
@@ -111,11 +112,21 @@ impl<'a> Measuring<'a> {
         };
         let start = Instant::now();
         let rounds = setting.sampling.rounds;
+        let end = setting.sampling.budget.map(|budget| start + budget);
         for round in 1..=rounds {
+            let each = start.elapsed() / (round as u32 - 1).max(1);
+            if round > 1 && end.is_some_and(|end| Instant::now() + each > end) {
+                output::note(format_args!(
+                    "{} of {rounds} rounds: more take longer than --quick is to take (--rounds {rounds} has them all)",
+                    round - 1
+                ));
+                break;
+            }
             measuring.round(&|_| true, &format!("round {round}/{rounds}"));
         }
-        // Half as long again, at most: the quick subset is to be quick on a busy machine too.
+        // Half as long again, at most.
         let limit = Instant::now() + start.elapsed() / 2;
+        let limit = end.map_or(limit, |end| limit.min(end));
         for _ in 0..2 * rounds {
             let disturbed = measuring.disturbed();
             if disturbed.is_empty() || Instant::now() > limit {
@@ -174,7 +185,7 @@ impl<'a> Measuring<'a> {
         if let Some(model) = model.filter(|_| !figures.is_empty()) {
             bar.set_message(model.name());
             let collected = &mut self.collected;
-            let mut done = |figure: Figure, outcome: Outcome, control: ControlRange| {
+            let mut done = |figure: Figure, outcome: Outcome, control: Option<ControlRange>| {
                 bar.inc(1);
                 bar.set_message(figure.name());
                 let place = figures.iter().find(|(_, one)| **one == figure);
@@ -228,11 +239,11 @@ impl<'a> Measuring<'a> {
 }
 
 impl Collected {
-    fn add(&mut self, outcome: Outcome, control: ControlRange) {
+    fn add(&mut self, outcome: Outcome, control: Option<ControlRange>) {
         match outcome {
             Outcome::Sampled(sampled) => {
                 let samples = sampled.samples.clone();
-                self.rounds.push(Round { samples, control: Some(control) });
+                self.rounds.push(Round { samples, control });
                 self.phases.push(sampled.phases.clone());
                 self.first.get_or_insert(sampled);
             }
@@ -255,6 +266,19 @@ fn undisturbed(rounds: &[Round], better: Better) -> Vec<Round> {
         median(round).is_some_and(|median| (median - best).abs() <= NEAR * best.abs())
     };
     rounds.iter().filter(is_near).cloned().collect()
+}
+
+/// How far the second best round is off the best one, as a share of it: where no other round confirms the best one, the noise
+/// is no less.
+fn disagreement(rounds: &[Round], better: Better) -> Option<f64> {
+    let median = |round: &Round| Summary::of(&round.samples).map(|summary| summary.median);
+    let mut medians: Vec<f64> = rounds.iter().filter_map(median).collect();
+    medians.sort_by(|a, b| match better {
+        Better::Lower => a.total_cmp(b),
+        Better::Higher => b.total_cmp(a),
+    });
+    let (best, second) = (*medians.first()?, *medians.get(1)?);
+    (best != 0.0).then(|| ((second - best) / best).abs())
 }
 
 /// The machine at its best in a run.
@@ -330,6 +354,8 @@ impl Outcomes {
             return;
         };
         metrics.control = mean_control(&kept);
+        let disagreement = disagreement(&rounds, better).filter(|_| kept.len() < AGREEING);
+        metrics.noise = metrics.noise.into_iter().chain(disagreement).reduce(f64::max);
         let first = collected.first.as_ref();
         let mut metadata = first.map(|first| first.metadata.clone()).unwrap_or_default();
         if kept.len() < rounds.len() {
@@ -450,6 +476,15 @@ mod tests {
         let speeds = [of(&[50.0]), of(&[100.0]), of(&[99.0])];
         assert_eq!(undisturbed(&speeds, Better::Higher), [of(&[100.0]), of(&[99.0])]);
         assert!(undisturbed(&[], Better::Lower).is_empty());
+    }
+
+    #[test]
+    fn a_best_round_that_no_other_confirms_is_as_noisy_as_they_are_far() {
+        let of = |value: f64| Round { samples: vec![value; 3], control: None };
+        let rounds = [of(20.0), of(10.0), of(14.0)];
+        assert!((disagreement(&rounds, Better::Lower).unwrap() - 0.4).abs() < 1e-9);
+        assert!((disagreement(&rounds, Better::Higher).unwrap() - 0.3).abs() < 1e-9);
+        assert_eq!(disagreement(&rounds[..1], Better::Lower), None);
     }
 
     #[test]

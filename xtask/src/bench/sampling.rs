@@ -14,6 +14,8 @@ use super::{interrupt::Interrupt, options::Options};
 pub(super) struct Sampling {
     /// Over all benchmarks.
     pub(super) rounds: usize,
+    /// Time for all rounds together: where it does not last, there are fewer of them.
+    pub(super) budget: Option<Duration>,
     /// For the samples of a benchmark in a round.
     time: Duration,
     /// For the runs before, which are not kept.
@@ -25,6 +27,10 @@ pub(super) struct Sampling {
 /// Runs shorter than this share a sample, which is their mean: clocks and timers disturb less so.
 const SHORT: Duration = Duration::from_micros(50);
 
+/// With it `--quick` keeps its word, a minute, on a machine that is slow or busy: limits, loading, and another look at what
+/// changed come on top.
+const QUICK_BUDGET: Duration = Duration::from_secs(42);
+
 /// Enough for a 99th percentile in each round.
 const MOST_SAMPLES: usize = 200;
 
@@ -33,6 +39,7 @@ impl Sampling {
         let (rounds, ms, least_samples) = if options.quick { (3, 60, 2) } else { (5, 200, 3) };
         Self {
             rounds: options.rounds.unwrap_or(rounds),
+            budget: (options.quick && options.rounds.is_none()).then_some(QUICK_BUDGET),
             time: Duration::from_millis(ms),
             warm_up: Duration::from_millis(ms / 4),
             least_samples,
@@ -74,7 +81,13 @@ mod tests {
     use super::*;
 
     fn sampling() -> Sampling {
-        Sampling { rounds: 1, time: Duration::ZERO, warm_up: Duration::ZERO, least_samples: 3 }
+        Sampling {
+            rounds: 1,
+            budget: None,
+            time: Duration::ZERO,
+            warm_up: Duration::ZERO,
+            least_samples: 3,
+        }
     }
 
     #[test]

@@ -346,6 +346,9 @@ impl<'a> Region<'a> {
         let [scratch] = (unsafe { scratch.get_mut(member.index..member.index + 1) }) else {
             return;
         };
+        if let Some(times) = step_times {
+            times.enter();
+        }
         let mut stopwatch = step_times.and_then(|times| times.stopwatch(member.index));
         for (i, step) in steps.iter().enumerate() {
             #[cfg(feature = "slow-down")]
@@ -356,9 +359,13 @@ impl<'a> Region<'a> {
             if let Some(stopwatch) = &mut stopwatch {
                 stopwatch.part(i);
             }
-            member.barrier();
+            member.barrier_then(|| {
+                if let Some(times) = step_times {
+                    times.step_ended(i);
+                }
+            });
             if let Some(stopwatch) = &mut stopwatch {
-                stopwatch.lap(i);
+                stopwatch.next_lap();
             }
         }
     }

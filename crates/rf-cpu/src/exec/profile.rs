@@ -1,5 +1,6 @@
-//! Times of steps. Sums are taken by the first member of the team: after each barrier all have finished a step. A timeline
-//! has what each member did itself, without the wait for the others.
+//! Times of steps. A step lasts from the end of the one before until the last member of the team has finished it, who
+//! notes the time: a member that leaves a barrier late, since something else has its processor, makes the next step
+//! longer, for which it is late. A timeline has what each member did itself, without the wait for the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +13,11 @@ use rf_graph::{
 
 /// Sums over all batches since it was made.
 pub(super) struct Profile {
+    made: Instant,
     /// Nanoseconds by step.
     steps_ns: Vec<AtomicU64>,
+    /// When the last step ended, or the first member came for the first one, in nanoseconds since `made`.
+    mark_ns: AtomicU64,
     costs: Mutex<Vec<OpCost>>,
     time_ns: AtomicU64,
     batches: AtomicU64,
@@ -48,11 +52,9 @@ pub(super) struct BatchClock<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct StepTimes<'a>(&'a Profile);
 
-/// Takes the time between laps.
+/// Takes the times of a member's laps.
 pub(super) struct Stopwatch<'a> {
-    /// For the first member.
-    steps_ns: Option<&'a [AtomicU64]>,
-    lane: Option<MutexGuard<'a, Lane>>,
+    lane: MutexGuard<'a, Lane>,
     batch: u64,
     last: Instant,
 }
@@ -60,6 +62,8 @@ pub(super) struct Stopwatch<'a> {
 impl Profile {
     pub(super) fn new(steps: usize) -> Self {
         Self {
+            made: Instant::now(),
+            mark_ns: AtomicU64::new(0),
             steps_ns: (0..steps).map(|_| AtomicU64::new(0)).collect(),
             costs: Mutex::new(vec![OpCost::default(); steps]),
             time_ns: AtomicU64::new(0),
@@ -79,6 +83,7 @@ impl Profile {
     }
 
     pub(super) fn start(&self) -> BatchClock<'_> {
+        self.mark_ns.store(u64::MAX, Ordering::Relaxed);
         BatchClock { profile: self, started: Instant::now() }
     }
 
@@ -155,48 +160,49 @@ impl<'a> BatchClock<'a> {
 }
 
 impl<'a> StepTimes<'a> {
-    /// For a member, if something is to be taken of it.
+    /// A member comes to the first step.
+    pub(super) fn enter(self) {
+        let Self(profile) = self;
+        profile.mark_ns.fetch_min(nanoseconds(profile.made), Ordering::Relaxed);
+    }
+
+    /// All have done `step`, and none has begun the next one.
+    pub(super) fn step_ended(self, step: usize) {
+        let Self(profile) = self;
+        let now_ns = nanoseconds(profile.made);
+        let before_ns = profile.mark_ns.swap(now_ns, Ordering::Relaxed);
+        add(&profile.steps_ns[step], now_ns.saturating_sub(before_ns));
+    }
+
+    /// For a member of which a timeline is kept, if there is room for it.
     pub(super) fn stopwatch(self, member: usize) -> Option<Stopwatch<'a>> {
         let Self(profile) = self;
         let steps = profile.steps_ns.len();
-        let lane = profile.lanes.get(member).map(lock);
-        let is_kept = lane.is_some();
+        let mut lane = profile.lanes.get(member).map(lock)?;
         // All members have as many laps, so they drop the same batches.
-        let mut lane = lane.filter(|lane| lane.laps.len() + steps <= lane.max_laps);
-        if let Some(lane) = &mut lane {
-            // Before the first step, so that none waits for memory.
-            lane.laps.reserve(steps);
+        if lane.laps.len() + steps > lane.max_laps {
+            if member == 0 {
+                add(&profile.dropped_batches, 1);
+            }
+            return None;
         }
-        let is_first = member == 0;
-        if is_first && is_kept && lane.is_none() {
-            add(&profile.dropped_batches, 1);
-        }
-        let steps_ns = is_first.then_some(&*profile.steps_ns);
-        (is_first || lane.is_some()).then(|| Stopwatch {
-            steps_ns,
-            lane,
-            batch: profile.batches.load(Ordering::Relaxed),
-            last: Instant::now(),
-        })
+        // Before the first step, so that none waits for memory.
+        lane.laps.reserve(steps);
+        let batch = profile.batches.load(Ordering::Relaxed);
+        Some(Stopwatch { lane, batch, last: Instant::now() })
     }
 }
 
 impl Stopwatch<'_> {
     /// The member has done its part of `step`, and goes to wait for the others.
     pub(super) fn part(&mut self, step: usize) {
-        if let Some(lane) = &mut self.lane {
-            let (batch, start) = (self.batch, self.last);
-            lane.laps.push(Lap { step, batch, start, duration: start.elapsed() });
-        }
+        let (batch, start) = (self.batch, self.last);
+        self.lane.laps.push(Lap { step, batch, start, duration: start.elapsed() });
     }
 
-    /// All have done `step`, what passed since the last lap.
-    pub(super) fn lap(&mut self, step: usize) {
-        let now = Instant::now();
-        if let Some(steps_ns) = self.steps_ns {
-            add(&steps_ns[step], now.duration_since(self.last).as_nanos() as u64);
-        }
-        self.last = now;
+    /// The member goes on.
+    pub(super) fn next_lap(&mut self) {
+        self.last = Instant::now();
     }
 }
 
