@@ -157,6 +157,24 @@ mod bench {
     }
 
     #[test]
+    fn a_baseline_without_a_name_is_that_of_the_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |more: &[&str]| {
+            let mut command = bench(&[&TINY[..], more].concat());
+            output(command.env("CARGO_MANIFEST_DIR", folder.path().join("xtask")))
+        };
+        let saved = run(&["--save-baseline"]);
+        assert_eq!(code(&saved), 0, "{saved:?}");
+        let files = fs::read_dir(folder.path().join("benchmarks/baselines")).unwrap();
+        let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+        let name = names[0].to_str().unwrap();
+        let compared = run(&["--compare", name, "--threshold", "100%"]);
+        assert!(code(&compared) < 2, "{compared:?}");
+        assert!(!text(&compared).contains(" New"), "{}", text(&compared));
+    }
+
+    #[test]
     fn a_damaged_or_newer_baseline_is_named_before_anything_is_measured() {
         let folder = tempfile::tempdir().unwrap();
         let file = path(&folder, "mine.json");
@@ -220,6 +238,10 @@ mod bench {
         let json = json(&text(&output));
         let rows = json["comparison"]["rows"].as_array().unwrap();
         assert!(rows.iter().all(|row| row["verdict"] == "HardwareMismatch"), "{rows:?}");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../benchmarks/baselines/rdna3-baseline.json");
+        let published = self::json(&fs::read_to_string(file).unwrap());
+        assert_eq!(rows.len(), published["entries"].as_array().unwrap().len());
     }
 
     #[cfg(target_os = "linux")]

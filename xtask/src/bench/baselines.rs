@@ -108,7 +108,7 @@ impl Destination {
     ) -> Result<Option<Self>> {
         let Some(given) = &options.save_baseline else { return Ok(None) };
         let default = || root.join(BASELINES).join(format!("{run_name}.json"));
-        let path = if given.as_os_str().is_empty() { default() } else { given.clone() };
+        let path = given.clone().unwrap_or_else(default);
         if path.is_dir() {
             bail!("cannot write '{}': it is a folder", path.display());
         }

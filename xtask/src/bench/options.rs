@@ -53,14 +53,12 @@ pub(crate) struct Options {
     pub(crate) tier: Option<String>,
 
     /// Write what was measured to FILE, `benchmarks/baselines/<hardware>.json` if none is given
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        default_missing_value = "",
-        help_heading = "Baselines"
+    #[expect(
+        clippy::option_option,
+        reason = "clap's form of an option whose value may be missing"
     )]
-    pub(crate) save_baseline: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", num_args = 0..=1, help_heading = "Baselines")]
+    pub(crate) save_baseline: Option<Option<PathBuf>>,
     /// Compare with a baseline: a file, looked for in benchmarks/baselines/ too
     #[arg(long, value_name = "FILE", help_heading = "Baselines")]
     pub(crate) compare: Option<PathBuf>,

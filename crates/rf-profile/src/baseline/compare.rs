@@ -115,10 +115,8 @@ impl BaselineSet {
         let mut rows: Vec<Row> = fresh.collect();
         for entry in &self.entries {
             // A name that was measured has its row, be it with another model or on another machine.
-            let measured = current.entries.iter().any(|now| is_same_benchmark(now, entry));
-            if !measured
-                && !rows.iter().any(|row| row.name == entry.name && row.device == entry.device)
-            {
+            let is_of_name = |now: &Baseline| now.name == entry.name && now.device == entry.device;
+            if !current.entries.iter().any(is_of_name) {
                 rows.push(unmeasured(entry, here));
             }
         }
@@ -241,9 +239,14 @@ fn is_same_benchmark(a: &Baseline, b: &Baseline) -> bool {
 }
 
 fn unmeasured(entry: &Baseline, here: &Hardware) -> Row {
-    let (verdict, note) = match here.mismatch(&entry.hardware, entry.device) {
+    let (verdict, why) = match here.mismatch(&entry.hardware, entry.device) {
         Some(mismatch) => (Verdict::HardwareMismatch, mismatch),
         None => (Verdict::Missing, "not measured".to_owned()),
+    };
+    // The figures of several models may have one name.
+    let note = match &entry.model {
+        Some(model) => format!("{}: {why}", model.name),
+        None => why,
     };
     Row {
         name: entry.name.clone(),
