@@ -68,15 +68,6 @@ const TARGETS: [Target; 8] = [
         unit: "GB",
         find: |run| large(run).and_then(|()| device_memory(run)),
     },
-    // 1.3 times what llama.cpp gives there: 4,500 tokens/s.
-    Target {
-        name: "decode, demo model",
-        needs: SMALL,
-        is_at_least: true,
-        bound: 5850.0,
-        unit: "tokens/s",
-        find: |run| demo(run).and_then(|()| figure(run, "inference/decode/batch=1")),
-    },
     Target {
         name: "time to first token, 128 tokens, demo model",
         needs: SMALL,
@@ -84,6 +75,19 @@ const TARGETS: [Target; 8] = [
         bound: 20.0,
         unit: "ms",
         find: |run| demo(run).and_then(|()| figure(run, "inference/ttft/tokens=128")),
+    },
+    // 1.3 times what llama.cpp gave there: 4,500 tokens/s.
+    Target {
+        name: "decode, demo model",
+        needs: "the same cores with memory of 45 GB/s",
+        is_at_least: true,
+        bound: 5850.0,
+        unit: "tokens/s",
+        find: |run| {
+            demo(run)?;
+            fast_memory(run, 45.0)?;
+            figure(run, "inference/decode/batch=1")
+        },
     },
     Target {
         name: "taking a time on the CPU",
@@ -137,7 +141,7 @@ fn demo(run: &Run) -> Result<(), String> {
     if run.device != DeviceKind::Cpu {
         return Err("this run is of the GPU: --backend cpu".to_owned());
     }
-    if run.hardware.cpu_threads != 2 || !run.backend.contains("AVX-512") {
+    if run.hardware.cpu_threads != 2 || !run.backend.contains("avx512-vnni") {
         return Err(format!("this run is of another machine: {}", run.backend));
     }
     let name = run.model.as_ref().map_or("none", |model| &model.name);
@@ -145,6 +149,15 @@ fn demo(run: &Run) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!("the model is {name}: leave --model out"))
+    }
+}
+
+/// Decode reads every weight once per token: what it gives on one machine holds for those whose memory is as fast.
+fn fast_memory(run: &Run, least_gb_per_s: f64) -> Result<(), String> {
+    match run.limits.bandwidth_bytes_per_s.map(|bytes_per_s| bytes_per_s / 1e9) {
+        Some(here) if here >= least_gb_per_s => Ok(()),
+        Some(here) => Err(format!("memory gives {here:.1} GB/s here")),
+        None => Err("how fast memory is was not measured".to_owned()),
     }
 }
 
@@ -182,4 +195,39 @@ fn device_memory(run: &Run) -> Result<f64, String> {
     let peak = run.monitor.iter().filter_map(|watch| watch.peak_vram_bytes).max();
     let peak = peak.ok_or("nothing here tells how much device memory is in use")?;
     Ok(peak as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORD: &str = include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../benchmarks/records/intel-xeon-processor-2.50ghz-2-threads/2026-11-22-2af5f0c739.json"
+    ));
+
+    /// The outcome of the target on the run, and what it says.
+    fn outcome(run: &Run, name: &str) -> (&'static str, String) {
+        let checks = check(run);
+        match &checks.iter().find(|check| check.name == name).unwrap().outcome {
+            TargetOutcome::Pass(shown) => ("pass", shown.clone()),
+            TargetOutcome::Fail(shown) => ("fail", shown.clone()),
+            TargetOutcome::NotMeasured(why) => ("not measured", why.clone()),
+        }
+    }
+
+    #[test]
+    fn targets_of_the_demo_model_are_checked_on_the_machine_they_are_meant_for() {
+        const DECODE: &str = "decode, demo model";
+        let mut run: Run = serde_json::from_str(RECORD).unwrap();
+        assert_eq!(outcome(&run, "time to first token, 128 tokens, demo model").0, "pass");
+        assert_eq!(outcome(&run, "taking a time on the CPU").0, "pass");
+        let (slow, why) = outcome(&run, DECODE);
+        assert_eq!((slow, why.as_str()), ("not measured", "memory gives 36.6 GB/s here"));
+        run.limits.bandwidth_bytes_per_s = Some(45e9);
+        assert_eq!(outcome(&run, DECODE).0, "fail");
+        run.hardware.cpu_threads = 16;
+        assert!(outcome(&run, DECODE).1.contains("another machine"));
+        assert!(outcome(&run, "decode, 7B Q4_K_M").1.contains("--backend gpu"));
+    }
 }
