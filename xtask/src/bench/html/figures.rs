@@ -1,7 +1,5 @@
 //! Figures as people read them.
 
-use rf_profile::baseline::Better;
-
 /// A figure and its unit, in two parts for two columns: `("12.34", "ms")`. Times are scaled.
 pub(super) fn figure(value: f64, unit: &str) -> (String, String) {
     let (value, unit) = match (unit_s(unit), unit) {
@@ -37,16 +35,6 @@ pub(super) fn percent(share: f64) -> String {
 pub(super) fn change(share: f64) -> String {
     let percent = percent(share.abs());
     if share < 0.0 { format!("−{percent}") } else { format!("+{percent}") }
-}
-
-/// Whether a change is for the better, in a word.
-pub(super) fn direction(change: f64, better: Better) -> &'static str {
-    match (better, change) {
-        (_, 0.0) => "the same",
-        (Better::Lower, change) if change < 0.0 => "better",
-        (Better::Higher, change) if change > 0.0 => "better",
-        _ => "worse",
-    }
 }
 
 /// A unit of time in seconds.
@@ -106,12 +94,5 @@ mod tests {
         assert_eq!((percent(0.0123), percent(0.98)), ("1.2 %".to_owned(), "98 %".to_owned()));
         assert_eq!((change(-0.5), change(0.031)), ("−50 %".to_owned(), "+3.1 %".to_owned()));
         assert_eq!(in_words(f64::NAN, "ms"), "– ns");
-    }
-
-    #[test]
-    fn better_depends_on_the_figure() {
-        assert_eq!(direction(-0.1, Better::Lower), "better");
-        assert_eq!(direction(-0.1, Better::Higher), "worse");
-        assert_eq!(direction(0.0, Better::Higher), "the same");
     }
 }

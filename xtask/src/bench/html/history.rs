@@ -1,10 +1,10 @@
 //! What became of each benchmark over the records of this hardware: a line each, and what the latest step was.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
-use rf_profile::baseline::Metrics;
+use rf_profile::baseline::{DEFAULT_THRESHOLD, Metrics, Verdict};
 
-use super::figures::{change, direction, figure, unit_s};
+use super::figures::{change, figure, unit_s};
 use super::scale::Linear;
 use super::tables::headline;
 use super::{name, put, suite_name, suites, text};
@@ -17,11 +17,19 @@ const EDGE: f64 = 6.0;
 /// Changes within this are drawn flat: a line that fills its height with noise misleads.
 const LEAST_SPAN: f64 = 0.1;
 
+/// A run, and how this one's figures compare with it, by benchmark.
+struct Past<'a> {
+    run: &'a Run,
+    verdicts: BTreeMap<String, Verdict>,
+}
+
 /// A record of one benchmark.
 struct Entry<'a> {
     run: &'a Run,
     measured: &'a Measured,
     value: f64,
+    /// How this run's figure compares with it.
+    verdict: Verdict,
 }
 
 /// All benchmarks that have a past.
@@ -44,10 +52,14 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
         return;
     }
     let (first, last) = (runs.first(), runs.last());
-    if let (Some(first), Some(last)) = (first, last) {
+    if let (Some(Past { run: first, .. }), Some(Past { run: last, .. })) = (first, last) {
         let day = |run: &Run| run.timestamp.to_string().chars().take(10).collect::<String>();
         put!(out, "<p>{} runs, {} to {}. ", runs.len(), day(first), day(last));
-        put!(out, "Hold the pointer over a dot for its revision.</p>\n");
+        put!(
+            out,
+            "A change counts beyond {:.0} %, the noise, and what the machine itself changed by. Hold the pointer over a dot for its revision.</p>\n",
+            100.0 * DEFAULT_THRESHOLD
+        );
     }
     for suite in suites(report) {
         let of_suite: Vec<_> =
@@ -70,20 +82,26 @@ pub(super) fn section(out: &mut String, report: &Report<'_>) {
 }
 
 /// The records and this run behind them, unless it is the last of them.
-fn runs<'a>(report: &Report<'a>) -> Vec<&'a Run> {
+fn runs<'a>(report: &Report<'a>) -> Vec<Past<'a>> {
     let mut runs: Vec<&Run> = report.history.iter().collect();
     if runs.last().is_none_or(|last| last.timestamp != report.run.timestamp) {
         runs.push(report.run);
     }
-    runs
+    let now = report.run.baselines();
+    let past = |run: &'a Run| {
+        let compared = run.baselines().compare(&now, &report.run.hardware, DEFAULT_THRESHOLD);
+        let verdicts = compared.rows.into_iter().map(|row| (row.name, row.verdict));
+        Past { run, verdicts: verdicts.collect() }
+    };
+    runs.into_iter().map(past).collect()
 }
 
-fn entries<'a>(runs: &[&'a Run], now: &Measured) -> Vec<Entry<'a>> {
-    let of_run = |run: &&'a Run| {
-        let run = *run;
+fn entries<'a>(runs: &[Past<'a>], now: &Measured) -> Vec<Entry<'a>> {
+    let of_run = |past: &Past<'a>| {
+        let run = past.run;
         let measured = run.results.iter().find(|measured| measured.name == now.name)?;
         let value = in_unit_of(&measured.metrics, &now.metrics)?;
-        Some(Entry { run, measured, value })
+        Some(Entry { run, measured, value, verdict: *past.verdicts.get(&now.name)? })
     };
     runs.iter().filter_map(of_run).collect()
 }
@@ -119,16 +137,12 @@ fn steps(
     put!(out, "</td><td class=\"num figure\">{value}</td><td class=\"unit\">{}</td>", text(&unit));
     for (from, class) in [(before, ""), (first, "wide")] {
         let share = if from.value == 0.0 { 0.0 } else { now.value / from.value - 1.0 };
-        let noise = measured.metrics.noise_or_estimate().max(0.05);
-        let word = if share.abs() <= noise {
-            "within the noise"
-        } else {
-            direction(share, measured.metrics.better)
-        };
-        let colour = match word {
-            "better" => "v-Improved",
-            "worse" => "v-Regression",
-            _ => "muted",
+        let (word, colour) = match from.verdict {
+            Verdict::Improved => ("better", "v-Improved"),
+            Verdict::Regression => ("worse", "v-Regression"),
+            Verdict::Ok => ("does not count", "muted"),
+            Verdict::New => ("of another model", "muted"),
+            Verdict::HardwareMismatch | Verdict::Missing => ("of other hardware", "muted"),
         };
         put!(
             out,
