@@ -59,8 +59,8 @@ pub(crate) fn workloads() -> Vec<Workload> {
     workloads
 }
 
-/// Products that wait for arithmetic alone, floating-point and 8-bit: how fast they are is what is known of how fast a device
-/// computes at most.
+/// Products that wait for arithmetic alone, floating-point and 8-bit: how fast they are is what is known of how fast a
+/// device computes at most.
 pub fn compute_bound() -> [Workload; 2] {
     [DType::F16, DType::Q8_0]
         .map(|dtype| Product { dtype, tokens: 2048, rows: 8192, columns: 4096 }.workload(false))

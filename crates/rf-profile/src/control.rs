@@ -141,7 +141,8 @@ fn waited() -> Duration {
     Duration::from_nanos(threads.sum())
 }
 
-/// For how long a hypervisor let processors of this machine wait that had something to do, all together (`proc_stat(5)`).
+/// For how long a hypervisor let processors of this machine wait that had something to do, all together
+/// (`proc_stat(5)`).
 fn stolen() -> Duration {
     /// `USER_HZ`, which programs see on every architecture that this one runs on.
     const TICKS_PER_S: f64 = 100.0;
@@ -190,7 +191,7 @@ impl Control {
 
 impl ControlRange {
     /// How many times as slow as at `other` the machine may have been: at its slowest against its fastest. At least 1, and
-    /// infinite where other programs had the processor for more than 5 % of the time.
+    /// infinite where others had the processor for more than 5 % of the time.
     pub fn slower_than(&self, other: &Self) -> f64 {
         if self.waited > MOST_WAITED {
             return f64::INFINITY;

@@ -34,7 +34,7 @@ pub(crate) struct Run {
     pub(crate) build: Build,
     /// What computed.
     pub(crate) device: DeviceKind,
-    /// What computed, for people: `AVX-512 VNNI, 2 threads`.
+    /// What computed, for people: `avx512-vnni, 2 threads`.
     pub(crate) backend: String,
     /// What the suite `inference` ran, if it did.
     pub(crate) model: Option<ModelId>,

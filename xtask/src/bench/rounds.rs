@@ -96,6 +96,12 @@ struct Round {
     control: Option<ControlRange>,
 }
 
+impl Round {
+    fn median(&self) -> Option<f64> {
+        Summary::of(&self.samples).map(|summary| summary.median)
+    }
+}
+
 impl<'a> Measuring<'a> {
     /// Measures every benchmark of the plan once per round, and then those again that were disturbed.
     pub(super) fn start(plan: &'a Plan, setting: &'a Setting<'a>) -> Self {
@@ -255,24 +261,22 @@ impl Collected {
 /// The rounds whose median comes near the best one. Neighbours on a machine make rounds slower and never faster, so the
 /// others say something of the neighbours.
 fn undisturbed(rounds: &[Round], better: Better) -> Vec<Round> {
-    let median = |round: &Round| Summary::of(&round.samples).map(|summary| summary.median);
-    let medians = rounds.iter().filter_map(median);
+    let medians = rounds.iter().filter_map(Round::median);
     let best = match better {
         Better::Lower => medians.reduce(f64::min),
         Better::Higher => medians.reduce(f64::max),
     };
     let Some(best) = best else { return Vec::new() };
     let is_near = |round: &&Round| {
-        median(round).is_some_and(|median| (median - best).abs() <= NEAR * best.abs())
+        round.median().is_some_and(|median| (median - best).abs() <= NEAR * best.abs())
     };
     rounds.iter().filter(is_near).cloned().collect()
 }
 
-/// How far the second best round is off the best one, as a share of it: where no other round confirms the best one, the noise
-/// is no less.
+/// How far the second best round is off the best one, as a share of it: where no other round confirms the best one, the
+/// noise is no less.
 fn disagreement(rounds: &[Round], better: Better) -> Option<f64> {
-    let median = |round: &Round| Summary::of(&round.samples).map(|summary| summary.median);
-    let mut medians: Vec<f64> = rounds.iter().filter_map(median).collect();
+    let mut medians: Vec<f64> = rounds.iter().filter_map(Round::median).collect();
     medians.sort_by(|a, b| match better {
         Better::Lower => a.total_cmp(b),
         Better::Higher => b.total_cmp(a),

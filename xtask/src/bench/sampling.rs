@@ -27,8 +27,8 @@ pub(super) struct Sampling {
 /// Runs shorter than this share a sample, which is their mean: clocks and timers disturb less so.
 const SHORT: Duration = Duration::from_micros(50);
 
-/// With it `--quick` keeps its word, a minute, on a machine that is slow or busy: limits, loading, and another look at what
-/// changed come on top.
+/// With it `--quick` keeps its word, a minute, on a machine that is slow or busy: limits, loading, and another look at
+/// what changed come on top.
 const QUICK_BUDGET: Duration = Duration::from_secs(42);
 
 /// Enough for a 99th percentile in each round.

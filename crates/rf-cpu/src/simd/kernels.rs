@@ -317,7 +317,8 @@ pub(crate) struct Gemm<'a> {
     pub(crate) scratch: &'a mut GemmScratch,
 }
 
-/// Tokens of a register tile: 6 × 2 panels fill 32 registers of 512 bits. Where there is less, it is gone through in parts.
+/// Tokens of a register tile: 6 × 2 panels fill 32 registers of 512 bits. Where there is less, it is gone through in
+/// parts.
 pub(crate) const GEMM_TOKENS: usize = 6;
 
 /// Panels of a register tile.

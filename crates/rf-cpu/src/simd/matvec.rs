@@ -158,8 +158,8 @@ unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
     }
 }
 
-/// `Σ_j s_j · (Σ q·x − OFFSET · Σ x)` of a super-block of a format that folds: one integer sum, as in the blocked product, by
-/// pairs that the integer scales join.
+/// `Σ_j s_j · (Σ q·x − OFFSET · Σ x)` of a super-block of a format that folds: one integer sum, as in the blocked product,
+/// by pairs that the integer scales join.
 ///
 /// # Safety
 ///

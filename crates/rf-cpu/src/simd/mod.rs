@@ -158,7 +158,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn dot_pairs(self, _acc: Self::I, _w: Self::I, _x: Self::I) -> Self::I {
         unreachable!("asked for where PAIRS is true")
     }
-    /// The same vector. The compiler does not see that: it keeps the order of what is summed, and so fewer sums at a time.
+    /// The same vector. The compiler does not see that: it keeps the order of what is summed, and so fewer sums at a
+    /// time.
     #[inline(always)]
     fn pin(self, v: Self::I) -> Self::I {
         v

@@ -90,7 +90,7 @@ impl BaselineSet {
     /// standard deviations of the noise of both figures together, √(a² + b²), and if the best sample (the
     /// least of times) changed by half as much too: a busy machine makes most samples slower, slower code
     /// all of them. Where the machine itself was slower or faster meanwhile ([`Metrics::control`](super::Metrics::control)),
-    /// the change must exceed that as well; where other programs had the processor, none counts. Figures of two machines
+    /// the change must exceed that as well; where others had the processor, none counts. Figures of two machines
     /// are not compared, nor are those of two models.
     ///
     /// # Examples
