@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 
 fn build() -> Result<(), String> {
     let out = PathBuf::from(required("OUT_DIR")?);
-    let kernels = Path::new(&required("CARGO_MANIFEST_DIR")?).join("../../kernels");
+    let kernels = Path::new(&required("CARGO_MANIFEST_DIR")?).join("kernels");
     let kernels = kernels.canonicalize().unwrap_or(kernels);
     rerun_if_changed(&kernels)?;
     for variable in ["ROCFORGE_KERNEL_TARGETS", "ROCFORGE_CLANG", "ROCM_PATH"] {
