@@ -9,6 +9,7 @@ mod tidy;
 
 use std::{
     env,
+    ffi::OsString,
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -40,8 +41,15 @@ enum Task {
         #[arg(long, value_name = "DIR")]
         root: Option<PathBuf>,
     },
-    /// Measure speed, compare with baselines and with other engines
-    Bench(Box<bench::Options>),
+    /// Measure speed, compare with baselines, revisions and other engines
+    ///
+    /// Builds rf-bench in release and passes the arguments on: `cargo xtask bench --help`.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Arguments of rf-bench
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
     /// Build the GPU kernels for every target that the compiler knows, and print times and sizes
     ///
     /// Needs clang 19 or newer with lld (see `ROCFORGE_CLANG`), no ROCm, no GPU.
@@ -51,7 +59,9 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Tidy { root } => run_tidy(root),
-        Task::Bench(options) => workspace_root().and_then(|root| bench::run(&root, &options)),
+        Task::Bench { arguments } => {
+            workspace_root().and_then(|root| bench::run(&root, &arguments))
+        }
         Task::Kernels(options) => workspace_root().and_then(|root| kernels::run(&root, &options)),
     };
     outcome.unwrap_or_else(|error| {

@@ -27,7 +27,7 @@ fn all(criterion: &mut Criterion) {
 }
 
 fn on(criterion: &mut Criterion, target: &Target) {
-    for suite in Suite::ALL {
+    for suite in Suite::OPS {
         let mut group = criterion.benchmark_group(target.name());
         // Some take a second a run, and there are many.
         group.sample_size(10);

@@ -5,7 +5,7 @@
 use rf_bench::{Suite, workloads};
 
 fn main() {
-    for workload in Suite::ALL.into_iter().flat_map(workloads) {
+    for workload in Suite::OPS.into_iter().flat_map(workloads) {
         #[expect(clippy::print_stdout, reason = "what the example is for")]
         {
             println!("{workload}");

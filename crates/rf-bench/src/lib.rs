@@ -4,7 +4,7 @@
 //! pools), [`Prepared::run`] runs it once and says how long that took; dropping it frees everything. Repeating,
 //! statistics and comparison belong to who asks: `cargo xtask bench` and the criterion benches of this crate.
 //!
-//! **Place in the layering.** Above the backends and rf-kv, below xtask. It knows no model and no file.
+//! **Place in the layering.** Above the backends, rf-engine and rf-profile; `cargo xtask bench` starts its binary.
 //!
 //! **Where to start.** [`Suite`] lists what is measured; each has a module with its workloads.
 //!
@@ -26,13 +26,17 @@
 mod attention;
 mod dequant;
 mod error;
+pub mod html;
 mod launch;
 mod matmul;
 mod memory;
 mod program;
+pub mod results;
 mod standard;
 mod suite;
+pub mod table;
 mod target;
+pub mod targets;
 mod workload;
 
 pub use error::Error;

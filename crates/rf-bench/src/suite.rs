@@ -3,8 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// Workloads that are measured together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Suite {
     /// Products, dense and quantised.
     Matmul,
@@ -12,6 +15,8 @@ pub enum Suite {
     Attention,
     /// Conversion between formats and floats.
     Dequant,
+    /// A whole model: prompts, time to first token, decode, memory.
+    Inference,
     /// The KV cache: bookkeeping of pages, writing and copying them.
     Memory,
     /// What a step costs before it computes anything.
@@ -20,7 +25,11 @@ pub enum Suite {
 
 impl Suite {
     /// Every suite.
-    pub const ALL: [Self; 5] =
+    pub const ALL: [Self; 6] =
+        [Self::Matmul, Self::Attention, Self::Dequant, Self::Inference, Self::Memory, Self::Launch];
+
+    /// The suites of one-op workloads: all but [`Suite::Inference`], which needs a model file.
+    pub const OPS: [Self; 5] =
         [Self::Matmul, Self::Attention, Self::Dequant, Self::Memory, Self::Launch];
 
     /// The word that names of its workloads begin with.
@@ -29,6 +38,7 @@ impl Suite {
             Self::Matmul => "matmul",
             Self::Attention => "attention",
             Self::Dequant => "dequant",
+            Self::Inference => "inference",
             Self::Memory => "memory",
             Self::Launch => "launch",
         }

@@ -66,12 +66,14 @@ pub enum Clock {
     Host,
 }
 
-/// All workloads of a suite, in the order in which they are reported.
+/// All one-op workloads of a suite, in the order of reports. [`Suite::Inference`] has none: its
+/// metrics need a model file.
 pub fn workloads(suite: Suite) -> Vec<Workload> {
     match suite {
         Suite::Matmul => matmul::workloads(),
         Suite::Attention => [attention::workloads(), standard::workloads()].concat(),
         Suite::Dequant => dequant::workloads(),
+        Suite::Inference => Vec::new(),
         Suite::Memory => memory::workloads(),
         Suite::Launch => launch::workloads(),
     }

@@ -6,8 +6,6 @@ mod attention;
 mod matmul;
 mod profile;
 mod rows;
-#[cfg(feature = "slow-down")]
-mod slow_down;
 mod steps;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,8 +43,6 @@ pub(crate) struct CpuExecutor {
     kv: KvStore,
     costs: Costs,
     profile: Option<Profile>,
-    #[cfg(feature = "slow-down")]
-    slow_down: slow_down::SlowDown,
 }
 
 /// A weight, in the form in which its ops want it.
@@ -82,8 +78,6 @@ impl CpuExecutor {
         program: Program,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, BackendError> {
-        #[cfg(feature = "slow-down")]
-        let slow_down = slow_down::SlowDown::from_env(&program)?;
         let limits = BatchLimits::new(&program);
         let kv = KvStore::new(&program.kv)?;
         let costs = Costs::new(&program);
@@ -120,8 +114,6 @@ impl CpuExecutor {
             kv,
             costs,
             profile: None,
-            #[cfg(feature = "slow-down")]
-            slow_down,
         })
     }
 }
@@ -171,8 +163,6 @@ impl Executor for CpuExecutor {
             arena: Shared::new(bytemuck::cast_slice_mut(&mut self.arena)),
             out: Shared::new(out),
             operands: self.operands.share(),
-            #[cfg(feature = "slow-down")]
-            slow_down: &self.slow_down,
             kv: self
                 .kv
                 .layers
@@ -315,8 +305,6 @@ struct Region<'a> {
     out: Shared<'a, f32>,
     operands: matmul::SharedOperands<'a>,
     kv: Vec<SharedKv<'a>>,
-    #[cfg(feature = "slow-down")]
-    slow_down: &'a slow_down::SlowDown,
 }
 
 /// A step's position in the walk: names its shared loops.
@@ -351,11 +339,7 @@ impl<'a> Region<'a> {
         }
         let mut stopwatch = step_times.and_then(|times| times.stopwatch(member.index));
         for (i, step) in steps.iter().enumerate() {
-            #[cfg(feature = "slow-down")]
-            let started = std::time::Instant::now();
             self.step(member, StepIndex(i), step, scratch);
-            #[cfg(feature = "slow-down")]
-            self.slow_down.prolong(i, started);
             if let Some(stopwatch) = &mut stopwatch {
                 stopwatch.part(i);
             }

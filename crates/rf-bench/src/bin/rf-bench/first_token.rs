@@ -1,0 +1,109 @@
+//! Time to first token, and what it is spent on.
+
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use rf_engine::{GenerateOptions, time_of_events};
+use rf_graph::TrackKind;
+use rf_profile::{
+    SpanLog, SpanRecorder,
+    ttft::{Phase, TtftBreakdown},
+};
+use rf_tokenizer::EncodeOptions;
+use tracing_subscriber::layer::SubscriberExt;
+
+use crate::{feeding::Feeder, results::PhaseTime};
+
+/// What a prompt is repeated from.
+const TEXT: &str =
+    "The fox looked for the key under the old bridge, where the water was slow and clear. ";
+
+/// Events that are kept of a prompt: more than it has.
+const MAX_EVENTS: usize = 1 << 20;
+
+/// A prompt that is answered with one token.
+pub(crate) struct FirstToken<'a> {
+    feeder: &'a mut Feeder,
+    text: String,
+    tokens: usize,
+    spans: SpanLog,
+    subscriber: tracing::Dispatch,
+}
+
+impl<'a> FirstToken<'a> {
+    pub(crate) fn new(feeder: &'a mut Feeder, tokens: usize) -> Result<Self> {
+        let text = text_of(feeder, tokens)?;
+        let (recorder, spans) = SpanRecorder::new();
+        let subscriber = tracing::Dispatch::new(tracing_subscriber::registry().with(recorder));
+        Ok(Self { feeder, text, tokens, spans, subscriber })
+    }
+
+    /// Tokenises, computes the prompt and chooses a token, as `rf-cli run` does; times are those of the spans.
+    pub(crate) fn run(&mut self) -> Result<TtftBreakdown> {
+        let options = GenerateOptions { max_tokens: Some(1), ..GenerateOptions::default() };
+        let Self { feeder, text, tokens, spans, subscriber } = self;
+        feeder.truncate(0);
+        spans.clear();
+        tracing::dispatcher::with_default(subscriber, || -> Result<()> {
+            let encoded = tracing::info_span!("tokenize")
+                .in_scope(|| feeder.engine.model().tokenizer().encode(text, EncodeOptions::PROMPT));
+            let prompt = &encoded[..encoded.len().min(*tokens)];
+            let session = &mut feeder.sessions[0];
+            let go_on = &mut |_: &str| ControlFlow::Continue(());
+            feeder.engine.generate(session, prompt, &options, go_on)?;
+            Ok(())
+        })?;
+        Ok(TtftBreakdown::from_spans(&spans.spans()))
+    }
+
+    /// The phases of a breakdown. What ops and copies within the prompt take is of one more run, which takes their times.
+    pub(crate) fn phases(&mut self, mut breakdown: TtftBreakdown) -> Result<Vec<PhaseTime>> {
+        for (phase, time) in self.inside_prefill()? {
+            breakdown.record_within(Phase::Prefill, phase, time);
+        }
+        let phases = Phase::ALL.into_iter().filter(|phase| *phase != Phase::ModelLoad);
+        let measured = phases.filter_map(|phase| {
+            let ms = 1e3 * breakdown.time(phase)?.as_secs_f64();
+            Some(PhaseTime { name: phase.label().to_owned(), ms })
+        });
+        Ok(measured.collect())
+    }
+
+    fn inside_prefill(&mut self) -> Result<Vec<(Phase, Duration)>> {
+        if !(self.feeder.engine.profile(true) && self.feeder.engine.record_timeline(MAX_EVENTS)) {
+            return Ok(Vec::new());
+        }
+        let ran = self.run();
+        let timelines = self.feeder.engine.timelines();
+        self.feeder.engine.profile(false);
+        ran?;
+        let kinds = [
+            (Phase::Embed, TrackKind::Ops),
+            (Phase::HostToDevice, TrackKind::Transfers),
+            (Phase::DeviceToHost, TrackKind::Transfers),
+        ];
+        let now = Instant::now();
+        let times = kinds.into_iter().filter_map(|(phase, kind)| {
+            Some((phase, time_of_events(&timelines, kind, phase.span(), now)?))
+        });
+        Ok(times.collect())
+    }
+}
+
+/// Time to first token of a breakdown.
+pub(crate) fn total(breakdown: &TtftBreakdown) -> Result<Duration> {
+    breakdown.total().context("the engine's spans have no first token")
+}
+
+/// A text of at least so many tokens.
+fn text_of(feeder: &Feeder, tokens: usize) -> Result<String> {
+    let tokenizer = feeder.engine.model().tokenizer();
+    let once = tokenizer.encode(TEXT, EncodeOptions::PROMPT).len().max(1);
+    let text = TEXT.repeat(2 * tokens.div_ceil(once) + 1);
+    let got = tokenizer.encode(&text, EncodeOptions::PROMPT).len();
+    ensure!(got >= tokens, "the tokenizer makes {got} tokens of a text for {tokens}");
+    Ok(text)
+}

@@ -1,0 +1,391 @@
+//! A whole model: loading, prompts, time to first token, decode, memory.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use rf_bench::Target;
+use rf_engine::{EngineOptions, MemoryPlan};
+use rf_profile::{
+    control::{ControlRange, ControlWork},
+    memory::ProcessMemory,
+    ttft::TtftBreakdown,
+};
+
+use crate::{
+    feeding::Feeder,
+    first_token::{self, FirstToken},
+    interrupt::Interrupt,
+    model::ModelFile,
+    results::{Arithmetic, PhaseTime, Work},
+    sampling::Sampling,
+};
+
+/// Tokens of the prompts.
+const PROMPTS: [usize; 3] = [128, 512, 2048];
+
+/// Sequences that generate together.
+const BATCHES: [usize; 3] = [1, 4, 8];
+
+/// Tokens that each sequence grows to before it starts anew.
+const DECODE_TOKENS: usize = 128;
+
+/// Tokens of each sequence in a sample of decode speed.
+const SAMPLE_TOKENS: usize = 16;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// A figure of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Figure {
+    /// From the file to an engine, in milliseconds.
+    Load,
+    /// A prompt of so many tokens, in tokens per second.
+    Prefill(usize),
+    /// From text of so many tokens to the first token, in milliseconds.
+    Ttft(usize),
+    /// So many sequences together, in tokens per second.
+    Decode(usize),
+    /// What the process grew by at most, in MiB.
+    PeakMemory,
+}
+
+/// What a figure came to in a round.
+#[derive(Debug, Default)]
+pub(crate) struct Sampled {
+    /// In the figure's unit.
+    pub(crate) samples: Vec<f64>,
+    /// What one token takes, where it counts tokens.
+    pub(crate) work: Option<Work>,
+    /// Of the median sample.
+    pub(crate) phases: Vec<PhaseTime>,
+    pub(crate) metadata: BTreeMap<String, String>,
+}
+
+/// How a figure ended in a round.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Sampled(Sampled),
+    Skipped(String),
+}
+
+impl Figure {
+    /// All of them, in the order of reports.
+    pub(crate) fn all() -> Vec<Self> {
+        let prompts =
+            PROMPTS.into_iter().flat_map(|tokens| [Self::Prefill(tokens), Self::Ttft(tokens)]);
+        let decode = BATCHES.into_iter().map(Self::Decode);
+        [Self::Load].into_iter().chain(prompts).chain(decode).chain([Self::PeakMemory]).collect()
+    }
+
+    /// Stable.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Load => "inference/load".to_owned(),
+            Self::Prefill(tokens) => format!("inference/prefill/tokens={tokens}"),
+            Self::Ttft(tokens) => format!("inference/ttft/tokens={tokens}"),
+            Self::Decode(batch) => format!("inference/decode/batch={batch}"),
+            Self::PeakMemory => "inference/memory/peak".to_owned(),
+        }
+    }
+
+    /// Of its samples.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Self::Load | Self::Ttft(_) => "ms",
+            Self::Prefill(_) | Self::Decode(_) => "tokens/s",
+            Self::PeakMemory => "MiB",
+        }
+    }
+
+    /// Whether more is better.
+    pub(crate) fn is_speed(self) -> bool {
+        self.unit() == "tokens/s"
+    }
+}
+
+/// How samples are taken.
+pub(crate) struct Taking<'a> {
+    pub(crate) sampling: &'a Sampling,
+    pub(crate) interrupt: &'a Interrupt,
+    pub(crate) control: &'a ControlWork,
+}
+
+/// Loads the model once and takes the samples of a round. `done` hears of each figure, and of the machine meanwhile.
+pub(crate) fn round(
+    file: &ModelFile,
+    target: &Target,
+    figures: &[Figure],
+    Taking { sampling, interrupt, control }: &Taking<'_>,
+    done: &mut dyn FnMut(Figure, Outcome, Option<ControlRange>),
+) -> Result<()> {
+    let threads = target.threads().unwrap_or(1);
+    if target.is_gpu() && figures.contains(&Figure::PeakMemory) {
+        // The first one of a process makes the driver set itself up and translate kernels: not what the model takes.
+        Loaded::new(file, target, figures)?;
+    }
+    let (machine_at_load, model) = control.around(threads, || Loaded::new(file, target, figures));
+    let mut model = model?;
+    // Memory first: how often something is repeated to take its time has no part in it.
+    let is_memory = |figure: &&Figure| **figure == Figure::PeakMemory;
+    let others = figures.iter().filter(|figure| !is_memory(figure));
+    for &figure in figures.iter().filter(is_memory).chain(others) {
+        if interrupt.requested() {
+            break;
+        }
+        let mut measured = || {
+            let outcome = model.measure(figure, figures, sampling, interrupt);
+            outcome.with_context(|| format!("{} failed", figure.name()))
+        };
+        let (machine, outcome) = match figure {
+            Figure::PeakMemory => (None, measured()),
+            Figure::Load => (Some(machine_at_load), measured()),
+            _ => {
+                let (machine, outcome) = control.around(threads, measured);
+                (Some(machine), outcome)
+            }
+        };
+        done(figure, outcome?, machine);
+    }
+    Ok(())
+}
+
+/// A model in memory, and what loading it took.
+struct Loaded {
+    feeder: Feeder,
+    plan: MemoryPlan,
+    load_time: Duration,
+    /// Resident before it was loaded, where the system tells.
+    rss_before_bytes: Option<u64>,
+}
+
+impl Loaded {
+    fn new(file: &ModelFile, target: &Target, figures: &[Figure]) -> Result<Self> {
+        forget_peak();
+        let rss_before_bytes = ProcessMemory::now().ok().map(|memory| memory.rss_bytes);
+        let start = Instant::now();
+        let model = file.open()?;
+        let most = model.config().context_length;
+        // The sequences of the largest batch share what the longest prompt needs: both have room in the same pages.
+        let room = figures.iter().map(|figure| figure.context_tokens()).max().unwrap_or(1);
+        let options =
+            EngineOptions { context_tokens: Some(room.min(most)), ..EngineOptions::default() };
+        let plan = model.memory_plan(&options)?;
+        let sequences = BATCHES.into_iter().max().unwrap_or(1);
+        let feeder = Feeder::load(model, target.backend(), options, sequences)?;
+        let load_time = start.elapsed();
+        Ok(Self { feeder, plan, load_time, rss_before_bytes })
+    }
+
+    fn measure(
+        &mut self,
+        figure: Figure,
+        all: &[Figure],
+        sampling: &Sampling,
+        interrupt: &Interrupt,
+    ) -> Result<Outcome> {
+        let context = self.feeder.engine.context_tokens();
+        if figure.context_tokens() > context {
+            let needed = figure.context_tokens();
+            return Ok(Outcome::Skipped(format!(
+                "needs a context of {needed} tokens, and the model has {context}"
+            )));
+        }
+        let sampled = match figure {
+            Figure::Load => {
+                Sampled { samples: vec![1e3 * self.load_time.as_secs_f64()], ..Sampled::default() }
+            }
+            Figure::Prefill(tokens) => self.prefill(tokens, sampling, interrupt)?,
+            Figure::Ttft(tokens) => self.ttft(tokens, sampling, interrupt)?,
+            Figure::Decode(batch) => self.decode(batch, sampling, interrupt)?,
+            Figure::PeakMemory => {
+                self.once(all)?;
+                match self.peak_memory() {
+                    Ok(sampled) => sampled,
+                    Err(why) => return Ok(Outcome::Skipped(why)),
+                }
+            }
+        };
+        Ok(Outcome::Sampled(sampled))
+    }
+
+    fn prefill(
+        &mut self,
+        tokens: usize,
+        sampling: &Sampling,
+        interrupt: &Interrupt,
+    ) -> Result<Sampled> {
+        let feeder = &mut self.feeder;
+        let seconds = sampling.take(interrupt, || {
+            feeder.truncate(0);
+            let start = Instant::now();
+            feeder.prompt(0, tokens)?;
+            Ok(start.elapsed())
+        })?;
+        let work = self.work(tokens, |feeder| feeder.prompt(0, tokens))?;
+        let samples = seconds.iter().map(|seconds| tokens as f64 / seconds).collect();
+        Ok(Sampled { samples, work, ..Sampled::default() })
+    }
+
+    fn decode(
+        &mut self,
+        batch: usize,
+        sampling: &Sampling,
+        interrupt: &Interrupt,
+    ) -> Result<Sampled> {
+        let feeder = &mut self.feeder;
+        feeder.truncate(0);
+        let seconds = sampling.take(interrupt, || {
+            if feeder.sessions[0].len() + SAMPLE_TOKENS > DECODE_TOKENS {
+                feeder.truncate(0);
+            }
+            let start = Instant::now();
+            for _ in 0..SAMPLE_TOKENS {
+                feeder.step(batch)?;
+            }
+            Ok(start.elapsed())
+        })?;
+        let tokens = (batch * SAMPLE_TOKENS) as f64;
+        let work = self.work(batch, |feeder| feeder.step(batch))?;
+        let samples = seconds.iter().map(|seconds| tokens / seconds).collect();
+        Ok(Sampled { samples, work, ..Sampled::default() })
+    }
+
+    fn ttft(
+        &mut self,
+        tokens: usize,
+        sampling: &Sampling,
+        interrupt: &Interrupt,
+    ) -> Result<Sampled> {
+        let mut first_token = FirstToken::new(&mut self.feeder, tokens)?;
+        let mut breakdowns = Vec::new();
+        let seconds = sampling.take(interrupt, || {
+            let breakdown = first_token.run()?;
+            let total = first_token::total(&breakdown)?;
+            breakdowns.push(breakdown);
+            Ok(total)
+        })?;
+        breakdowns.sort_by_key(TtftBreakdown::total);
+        let median = breakdowns.swap_remove(breakdowns.len() / 2);
+        let samples = seconds.iter().map(|seconds| 1e3 * seconds).collect();
+        // Phases take one more run, and after Ctrl-C there is none.
+        let phases = if interrupt.requested() { Vec::new() } else { first_token.phases(median)? };
+        Ok(Sampled { samples, phases, ..Sampled::default() })
+    }
+
+    /// What the executor's profile says that a token costs, in a batch that is not measured.
+    fn work(
+        &mut self,
+        tokens: usize,
+        run: impl FnOnce(&mut Feeder) -> Result<()>,
+    ) -> Result<Option<Work>> {
+        self.feeder.truncate(0);
+        if !self.feeder.engine.profile(true) {
+            return Ok(None);
+        }
+        run(&mut self.feeder)?;
+        let summaries = self.feeder.engine.summaries();
+        self.feeder.engine.profile(false);
+        let ops = || summaries.iter().flat_map(|summary| summary.ops.values());
+        let bytes: u64 = ops().map(|op| op.bytes).sum();
+        let operations: u64 = ops().map(|op| op.operations).sum();
+        let per_token = |amount: u64| amount as f64 / tokens as f64;
+        let work = Work {
+            bytes: per_token(bytes),
+            operations: per_token(operations),
+            arithmetic: self.arithmetic(),
+        };
+        Ok((bytes > 0).then_some(work))
+    }
+
+    /// What products of most of the weights are computed in.
+    fn arithmetic(&self) -> Arithmetic {
+        let mut is_float = BTreeMap::<bool, u64>::new();
+        for tensor in self.feeder.engine.model().gguf().tensors() {
+            let name = tensor.dtype().map_or("", |dtype| dtype.name());
+            let float = matches!(name, "F32" | "F16" | "BF16");
+            *is_float.entry(float).or_default() += tensor.elements();
+        }
+        if is_float.get(&true) > is_float.get(&false) { Arithmetic::F32 } else { Arithmetic::I8 }
+    }
+
+    /// Every prompt and every batch, one time: what there is to hold is held then.
+    fn once(&mut self, figures: &[Figure]) -> Result<()> {
+        let context = self.feeder.engine.context_tokens();
+        for figure in figures.iter().filter(|figure| figure.context_tokens() <= context) {
+            self.feeder.truncate(0);
+            match *figure {
+                Figure::Prefill(tokens) => self.feeder.prompt(0, tokens)?,
+                Figure::Decode(batch) => self.feeder.step(batch)?,
+                Figure::Load | Figure::Ttft(_) | Figure::PeakMemory => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Plan beside actual, and what the process grew by.
+    fn peak_memory(&self) -> Result<Sampled, String> {
+        let now = ProcessMemory::now().map_err(|error| error.to_string())?;
+        let before = self.rss_before_bytes.ok_or("what was resident before is not known")?;
+        let peak = now.peak_rss_bytes.saturating_sub(before) as f64 / MIB;
+        let held = self.feeder.engine.memory();
+        let mib = |bytes: u64| format!("{:.2} MiB", bytes as f64 / MIB);
+        let metadata = [
+            ("planned weights", mib(self.plan.weights_bytes)),
+            ("planned KV cache", mib(self.plan.kv_bytes)),
+            ("planned buffers", mib(self.plan.buffers_bytes)),
+            ("held weights", mib(held.weights_bytes)),
+            ("held KV cache", mib(held.kv_bytes)),
+            ("held buffers", mib(held.buffers_bytes)),
+            ("planned", mib(self.plan.total_bytes())),
+        ];
+        let metadata = metadata.map(|(name, size)| (name.to_owned(), size)).into();
+        Ok(Sampled { samples: vec![peak], metadata, ..Sampled::default() })
+    }
+}
+
+impl Figure {
+    /// What the cache must have room for, all sequences together.
+    fn context_tokens(self) -> usize {
+        match self {
+            Self::Prefill(tokens) => tokens,
+            Self::Ttft(tokens) => tokens + 1,
+            Self::Decode(batch) => batch * DECODE_TOKENS,
+            Self::Load | Self::PeakMemory => 1,
+        }
+    }
+}
+
+/// Has Linux forget the most that was ever resident. Where it cannot, the peak is that of the whole run.
+fn forget_peak() {
+    drop(fs::write("/proc/self/clear_refs", "5"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_records() {
+        let names: Vec<String> = Figure::all().into_iter().map(Figure::name).collect();
+        assert_eq!(
+            names,
+            [
+                "inference/load",
+                "inference/prefill/tokens=128",
+                "inference/ttft/tokens=128",
+                "inference/prefill/tokens=512",
+                "inference/ttft/tokens=512",
+                "inference/prefill/tokens=2048",
+                "inference/ttft/tokens=2048",
+                "inference/decode/batch=1",
+                "inference/decode/batch=4",
+                "inference/decode/batch=8",
+                "inference/memory/peak",
+            ]
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! What computes, and what to call it.
+
+use std::{path::Path, process::Command};
+
+use anyhow::{Context, Result, anyhow};
+use rf_bench::Target;
+use rf_cpu::Tier;
+use rf_profile::baseline::{Build, DeviceKind, Hardware};
+
+use crate::options::{BackendName, Options};
+
+/// Opens what is to be measured.
+pub(crate) fn open(options: &Options) -> Result<Target> {
+    match options.backend {
+        BackendName::Cpu => Ok(Target::cpu(options.threads, tier(options)?)?),
+        BackendName::Gpu => Target::gpu(None)
+            .context("--backend gpu cannot be had: `rf-cli doctor` says what is amiss"),
+    }
+}
+
+/// The instruction set that was asked for.
+pub(crate) fn tier(options: &Options) -> Result<Option<Tier>> {
+    let parse = |name: &str| name.parse::<Tier>().map_err(|error| anyhow!("--tier: {error}"));
+    options.tier.as_deref().map(parse).transpose()
+}
+
+/// The machine, as far as it takes part: the threads that compute, and whether a better instruction set is left
+/// alone. Figures with others are of another machine. The GPU only where it computes, for that loads its runtime.
+pub(crate) fn hardware(options: &Options, target: &Target) -> Result<Hardware> {
+    let mut hardware = match options.backend {
+        BackendName::Cpu => Hardware::cpu_only(),
+        BackendName::Gpu => Hardware::detect(),
+    };
+    if let Some(threads) = target.threads() {
+        hardware.cpu_threads = threads;
+    }
+    if let Some(tier) = tier(options)?.filter(|tier| *tier != Tier::best()) {
+        hardware.cpu = format!("{} with {} only", hardware.cpu, tier.name());
+    }
+    Ok(hardware)
+}
+
+/// This program.
+pub(crate) fn build(root: &Path, target: &Target) -> Build {
+    Build {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: revision(root),
+        profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+        features: target.backend().description(),
+    }
+}
+
+/// Which part of the hardware a figure depends on.
+pub(crate) fn device(options: &Options) -> DeviceKind {
+    match options.backend {
+        BackendName::Cpu => DeviceKind::Cpu,
+        BackendName::Gpu => DeviceKind::Gpu,
+    }
+}
+
+/// What files of this hardware are called: `intel-xeon-processor-2.50ghz-2-threads`.
+pub(crate) fn slug(hardware: &Hardware, device: DeviceKind) -> String {
+    let name = hardware.name(device).to_lowercase().replace("(r)", "").replace("(tm)", "");
+    let words = name.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join("-")
+}
+
+/// The revision of the sources: `f52cd03`, with `-dirty` where files differ from it; empty without git.
+pub(crate) fn revision(root: &Path) -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
+        let text = output.status.success().then_some(output.stdout)?;
+        Some(String::from_utf8_lossy(&text).trim().to_owned())
+    };
+    let Some(revision) = git(&["rev-parse", "--short=10", "HEAD"]) else { return String::new() };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"]);
+    if changed.is_none_or(|files| files.is_empty()) { revision } else { revision + "-dirty" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_by_hardware() {
+        let hardware = Hardware {
+            cpu: "Intel(R) Xeon(R) Processor @ 2.50GHz".into(),
+            cpu_threads: 2,
+            gpu: "AMD Radeon RX 7900 XTX".into(),
+            gfx: "gfx1100".into(),
+            ..Hardware::default()
+        };
+        let expected = "intel-xeon-processor-2.50ghz-2-threads";
+        assert_eq!(slug(&hardware, DeviceKind::Cpu), expected);
+        assert_eq!(slug(&hardware, DeviceKind::Gpu), "amd-radeon-rx-7900-xtx-gfx1100");
+    }
+}

@@ -1,0 +1,61 @@
+//! `rf-bench`, which `cargo xtask bench` builds and starts: measures, compares, reports.
+
+mod baselines;
+mod feeding;
+mod first_token;
+mod inference;
+mod interrupt;
+mod limits;
+mod machine;
+mod model;
+mod options;
+mod output;
+mod peer;
+mod plan;
+mod rounds;
+mod sampling;
+mod session;
+mod timers;
+
+use std::{env, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use rf_bench::{html, results, table, targets};
+
+use crate::options::Options;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", about = "Measure speed, compare with baselines and engines")]
+struct Cli {
+    /// Checkout whose benchmarks/ and target/ are used [default: the checkout that cargo started
+    /// this program from, else the current folder]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    root: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+}
+
+fn main() -> ExitCode {
+    let Cli { root, options } = Cli::parse();
+    let code = root.map_or_else(checkout, Ok).and_then(|root| {
+        if options.peer.peer_self {
+            peer::run_self(&root, &options)
+        } else if options.peer.peer.is_some() {
+            peer::run(&root, &options)
+        } else {
+            session::run(&root, &options)
+        }
+    });
+    code.unwrap_or_else(|error| {
+        output::note(format_args!("error: {error:#}"));
+        ExitCode::from(2)
+    })
+}
+
+/// The checkout that cargo started this program from, or the current folder.
+fn checkout() -> Result<PathBuf> {
+    let crate_dir = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let root = crate_dir.as_deref().and_then(|folder| folder.ancestors().nth(2));
+    root.map_or_else(|| env::current_dir().context("no current folder"), |root| Ok(root.to_owned()))
+}

@@ -1,0 +1,187 @@
+//! `--peer`: this engine and another one in turns, A B A B, each time in a fresh process.
+//!
+//! Both load the model, warm up, and time a prompt and a generation once. Machines drift by more than engines differ, so
+//! what counts is the ratio of neighbours, and its spread.
+
+mod install;
+mod programs;
+mod report;
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, bail};
+use rf_engine::EngineOptions;
+use serde::{Deserialize, Serialize};
+
+use self::{programs::Programs, report::Comparison};
+use crate::{
+    feeding::Feeder,
+    interrupt::Interrupt,
+    machine,
+    model::ModelFile,
+    options::{Format, Options},
+    output,
+};
+
+/// Tokens computed at once, at most: llama.cpp's default of a physical batch.
+const BATCH_TOKENS: usize = 512;
+
+/// Tokens that a generation warms up with.
+const WARM_UP_TOKENS: usize = 8;
+
+/// What is measured of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct Test {
+    prompt_tokens: usize,
+    generated_tokens: usize,
+    depth_tokens: usize,
+    threads: usize,
+    repetitions: usize,
+}
+
+/// What one process measured: what both sides print, as JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Speeds {
+    /// Name and version.
+    program: String,
+    /// Instruction sets that it was built with, or uses.
+    features: String,
+    prompt_tokens_per_s: Option<f64>,
+    decode_tokens_per_s: Option<f64>,
+}
+
+/// Measures both and prints ratios. Exit code: 0, or 130 after Ctrl-C, which ends behind the current process.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
+    let test = Test::of(options)?;
+    if matches!(options.format, Format::Html) {
+        bail!("--peer prints a table, json or csv: there is no page for it");
+    }
+    let models: Vec<ModelFile> = match &options.model[..] {
+        [] => vec![ModelFile::new(root, None)],
+        given => given.iter().map(|path| ModelFile::new(root, Some(path))).collect(),
+    };
+    for model in &models {
+        model.open()?;
+    }
+    let programs = Programs::find(root, options)?;
+    let interrupt = Interrupt::new();
+    let mut progress = Progress { is_on: io::stderr().is_terminal() };
+    let mut comparisons = Vec::new();
+    'models: for model in &models {
+        let mut comparison = Comparison::new(model.name(), test);
+        for repetition in 1..=test.repetitions {
+            progress.show(format_args!("{}: {repetition}/{}", model.name(), test.repetitions));
+            if interrupt.requested() {
+                comparisons.push(comparison);
+                break 'models;
+            }
+            let ours = programs.measure_own(&model.path, test)?;
+            let theirs = programs.measure_peer(&model.path, test)?;
+            comparison.add(ours, theirs);
+        }
+        comparisons.push(comparison);
+    }
+    progress.clear();
+    let was_interrupted = interrupt.requested();
+    comparisons.retain(|comparison| !comparison.pairs.is_empty());
+    let hardware = machine::hardware(options, &machine::open(options)?)?;
+    let text = match options.format {
+        Format::Json => report::json(&comparisons, &hardware)?,
+        Format::Csv => report::csv(&comparisons),
+        Format::Table | Format::Html => report::table(&comparisons, &hardware),
+    };
+    output::write(options.output.as_deref(), &text)?;
+    if was_interrupted {
+        output::note("ended by Ctrl-C: the repetitions that were complete are above");
+        return Ok(ExitCode::from(output::INTERRUPTED));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// This program's side: measures once and prints [`Speeds`].
+pub(crate) fn run_self(root: &Path, options: &Options) -> Result<ExitCode> {
+    let test = Test::of(options)?;
+    let model = ModelFile::new(root, options.model.first().map(std::path::PathBuf::as_path));
+    let engine_options = EngineOptions {
+        context_tokens: Some(test.depth_tokens + test.prompt_tokens.max(test.generated_tokens)),
+        batch_tokens: BATCH_TOKENS,
+        ..EngineOptions::default()
+    };
+    let device = machine::open(options)?;
+    let mut feeder = Feeder::load(model.open()?, device.backend(), engine_options, 1)?;
+    feeder.prompt(0, test.depth_tokens)?;
+    let mut speed =
+        |tokens: usize, warm_up: usize, run: &dyn Fn(&mut Feeder, usize) -> Result<()>| {
+            if tokens == 0 {
+                return Ok(None);
+            }
+            feeder.truncate(test.depth_tokens);
+            run(&mut feeder, warm_up)?;
+            feeder.truncate(test.depth_tokens);
+            let start = std::time::Instant::now();
+            run(&mut feeder, tokens)?;
+            anyhow::Ok(Some(tokens as f64 / start.elapsed().as_secs_f64()))
+        };
+    let prompt = |feeder: &mut Feeder, tokens| feeder.prompt(0, tokens);
+    let generate = |feeder: &mut Feeder, tokens| (0..tokens).try_for_each(|_| feeder.step(1));
+    let (pp, tg) = (test.prompt_tokens, test.generated_tokens);
+    let speeds = Speeds {
+        program: format!("ROCmForge {}", machine::revision(root)),
+        features: device.backend().description(),
+        prompt_tokens_per_s: speed(pp, pp, &prompt)?,
+        decode_tokens_per_s: speed(tg, tg.min(WARM_UP_TOKENS), &generate)?,
+    };
+    writeln!(io::stdout().lock(), "{}", serde_json::to_string(&speeds)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Test {
+    fn of(options: &Options) -> Result<Self> {
+        let peer = &options.peer;
+        if peer.prompt == 0 && peer.generate == 0 {
+            bail!("-p 0 and -n 0 leave nothing to measure: give one of them");
+        }
+        // llama.cpp's own choice would be another number.
+        let threads = match options.threads {
+            Some(threads) => threads,
+            None => machine::open(options)?.threads().unwrap_or(1),
+        };
+        Ok(Self {
+            prompt_tokens: peer.prompt,
+            generated_tokens: peer.generate,
+            depth_tokens: peer.depth,
+            threads,
+            repetitions: peer.repetitions,
+        })
+    }
+}
+
+impl Speeds {
+    fn parse(text: &str, program: &str) -> Result<Self> {
+        let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+        serde_json::from_str(line)
+            .with_context(|| format!("{program} did not print speeds but '{line}'"))
+    }
+}
+
+/// A line on a terminal's stderr that is written over.
+struct Progress {
+    is_on: bool,
+}
+
+impl Progress {
+    fn show(&mut self, text: std::fmt::Arguments<'_>) {
+        if self.is_on {
+            // Nothing can be done where even that fails.
+            drop(write!(io::stderr().lock(), "\r\x1b[K{text}"));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.show(format_args!(""));
+    }
+}

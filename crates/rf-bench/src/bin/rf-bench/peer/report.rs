@@ -1,0 +1,206 @@
+//! Speeds of both engines side by side, and their ratios.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use rf_profile::{
+    baseline::{DeviceKind, Hardware},
+    stats::Summary,
+};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Speeds, Test};
+
+/// One model, measured by both.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Comparison {
+    model: String,
+    test: Test,
+    /// Ours and theirs, in the order in which they ran.
+    pub(super) pairs: Vec<(Speeds, Speeds)>,
+}
+
+/// One of the tests of a comparison.
+struct Column {
+    name: String,
+    /// Tokens per second.
+    ours: Vec<f64>,
+    theirs: Vec<f64>,
+}
+
+impl Comparison {
+    pub(super) fn new(model: String, test: Test) -> Self {
+        Self { model, test, pairs: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, ours: Speeds, theirs: Speeds) {
+        self.pairs.push((ours, theirs));
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let Test { prompt_tokens, generated_tokens, depth_tokens, .. } = self.test;
+        let depth = if depth_tokens > 0 { format!(" @ d{depth_tokens}") } else { String::new() };
+        let column = |name: String, speed: fn(&Speeds) -> Option<f64>| {
+            let both = |(ours, theirs): &(Speeds, Speeds)| Some((speed(ours)?, speed(theirs)?));
+            let (ours, theirs) = self.pairs.iter().filter_map(both).unzip();
+            Column { name, ours, theirs }
+        };
+        let columns = [
+            column(format!("pp{prompt_tokens}{depth}"), |speeds| speeds.prompt_tokens_per_s),
+            column(format!("tg{generated_tokens}{depth}"), |speeds| speeds.decode_tokens_per_s),
+        ];
+        columns.into_iter().filter(|column| !column.ours.is_empty()).collect()
+    }
+}
+
+impl Column {
+    /// Of neighbours in time: what drifts, drifts for both.
+    fn ratios(&self) -> Vec<f64> {
+        self.ours.iter().zip(&self.theirs).map(|(ours, theirs)| ours / theirs).collect()
+    }
+}
+
+/// Each repetition, then medians, then the ratios.
+pub(super) fn table(comparisons: &[Comparison], hardware: &Hardware) -> String {
+    let mut out = String::new();
+    // Writing into a String cannot fail.
+    let mut line = |text: String| _ = writeln!(out, "{}", text.trim_end());
+    if let Some((ours, theirs)) = comparisons.first().and_then(|first| first.pairs.first()) {
+        line(format!("ours    {} ({})", ours.program, ours.features));
+        line(format!("theirs  {} ({})", theirs.program, theirs.features));
+    }
+    line(format!("on      {}; {}", hardware.name(DeviceKind::Cpu), hardware.os));
+    if let Some(first) = comparisons.first() {
+        line(format!(
+            "threads {} each; tokens/s, a fresh process for each figure",
+            first.test.threads
+        ));
+    }
+    let width = comparisons.iter().map(|c| c.model.chars().count()).max().unwrap_or(0).max(5);
+    line(String::new());
+    line(format!(
+        "{:<width$}  {:<14}  {:>4}  {:>9}  {:>9}  {:>6}",
+        "model", "test", "run", "ours", "theirs", "ratio"
+    ));
+    for comparison in comparisons {
+        for column in comparison.columns() {
+            let ratios = column.ratios();
+            let runs = column.ours.iter().zip(&column.theirs).zip(&ratios).enumerate();
+            for (run, ((ours, theirs), ratio)) in runs {
+                line(format!(
+                    "{:<width$}  {:<14}  {:>4}  {ours:>9.1}  {theirs:>9.1}  {ratio:>6.2}",
+                    comparison.model,
+                    column.name,
+                    run + 1
+                ));
+            }
+        }
+    }
+    line(String::new());
+    line(format!(
+        "{:<width$}  {:<14}  {:>9}  {:>9}  ratio, median (least to greatest)",
+        "model", "test", "ours", "theirs"
+    ));
+    for comparison in comparisons {
+        for column in comparison.columns() {
+            let median = |values: &[f64]| Summary::of(values).map_or(0.0, |s| s.median);
+            let Some(ratio) = Summary::of(&column.ratios()) else { continue };
+            line(format!(
+                "{:<width$}  {:<14}  {:>9.1}  {:>9.1}  {:.2} ({:.2} to {:.2})",
+                comparison.model,
+                column.name,
+                median(&column.ours),
+                median(&column.theirs),
+                ratio.median,
+                ratio.min,
+                ratio.max
+            ));
+        }
+    }
+    out
+}
+
+/// Everything, and the summary of each ratio.
+pub(super) fn json(comparisons: &[Comparison], hardware: &Hardware) -> Result<String> {
+    let summaries = comparisons.iter().flat_map(|comparison| {
+        comparison.columns().into_iter().filter_map(|column| {
+            let ratio = Summary::of(&column.ratios())?;
+            Some(json!({
+                "model": comparison.model, "test": column.name,
+                "ratio": {"median": ratio.median, "min": ratio.min, "max": ratio.max},
+            }))
+        })
+    });
+    let ratios: Vec<_> = summaries.collect();
+    let all = json!({"hardware": hardware, "comparisons": comparisons, "ratios": ratios});
+    Ok(serde_json::to_string_pretty(&all)? + "\n")
+}
+
+/// A line per repetition.
+pub(super) fn csv(comparisons: &[Comparison]) -> String {
+    let mut out = "model,test,run,ours_tokens_per_s,theirs_tokens_per_s,ratio\n".to_owned();
+    for comparison in comparisons {
+        for column in comparison.columns() {
+            let runs = column.ours.iter().zip(&column.theirs).enumerate();
+            for (run, (ours, theirs)) in runs {
+                let model = rf_bench::table::csv_field(&comparison.model);
+                // Writing into a String cannot fail.
+                _ = writeln!(
+                    out,
+                    "{model},{},{},{ours:.3},{theirs:.3},{:.4}",
+                    column.name,
+                    run + 1,
+                    ours / theirs
+                );
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn speeds(program: &str, prompt: f64, decode: f64) -> Speeds {
+        Speeds {
+            program: program.into(),
+            features: "AVX2".into(),
+            prompt_tokens_per_s: Some(prompt),
+            decode_tokens_per_s: Some(decode),
+        }
+    }
+
+    fn comparison() -> Comparison {
+        let test = Test {
+            prompt_tokens: 512,
+            generated_tokens: 64,
+            depth_tokens: 0,
+            threads: 2,
+            repetitions: 3,
+        };
+        let mut comparison = Comparison::new("a.gguf".into(), test);
+        for drift in [1.0, 0.5, 0.8] {
+            comparison.add(speeds("A", 300.0 * drift, 60.0), speeds("B", 200.0 * drift, 50.0));
+        }
+        comparison
+    }
+
+    #[test]
+    fn the_ratio_is_that_of_neighbours_and_comes_last() {
+        let text = table(&[comparison()], &Hardware::default());
+        let last: Vec<&str> = text.lines().rev().take(2).collect();
+        assert_eq!(last[1], "a.gguf  pp512               240.0      160.0  1.50 (1.50 to 1.50)");
+        assert_eq!(last[0], "a.gguf  tg64                 60.0       50.0  1.20 (1.20 to 1.20)");
+    }
+
+    #[test]
+    fn csv_and_json_have_every_run() {
+        assert_eq!(csv(&[comparison()]).lines().count(), 7);
+        let json: serde_json::Value =
+            serde_json::from_str(&json(&[comparison()], &Hardware::default()).unwrap()).unwrap();
+        assert_eq!(json["ratios"][0]["ratio"]["median"], 1.5);
+        assert_eq!(json["comparisons"][0]["pairs"][1][0]["prompt_tokens_per_s"], 150.0);
+    }
+}

@@ -1,0 +1,155 @@
+//! Which benchmarks a command line means.
+
+use anyhow::{Result, bail};
+use rf_bench::{OperationKind, Suite, Workload, workloads};
+
+use crate::{
+    inference::Figure,
+    options::Options,
+    results::{Arithmetic, Work},
+    timers::Timer,
+};
+
+/// Something that gets a line in reports.
+#[derive(Clone, Debug)]
+pub(crate) struct Benchmark {
+    pub(crate) name: String,
+    pub(crate) suite: Suite,
+    pub(crate) task: Task,
+}
+
+/// What is done for it.
+#[derive(Clone, Debug)]
+pub(crate) enum Task {
+    /// One op, or a call that is not of a model.
+    Op(Workload),
+    /// A figure of the model.
+    Model(Figure),
+    /// What taking a time costs.
+    Timer(Timer),
+}
+
+/// The benchmarks of a command line, in the order of reports.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) benchmarks: Vec<Benchmark>,
+    /// Whether these are all that there are.
+    pub(crate) is_whole: bool,
+}
+
+/// What targets are checked on where no suite is named.
+const TARGET_SUITES: [Suite; 3] = [Suite::Matmul, Suite::Inference, Suite::Launch];
+
+impl Plan {
+    /// # Errors
+    ///
+    /// If nothing is left to measure.
+    pub(crate) fn of(options: &Options) -> Result<Self> {
+        let suites: &[Suite] = match &options.suites[..] {
+            [] if options.targets => &TARGET_SUITES,
+            [] => &Suite::ALL,
+            given => given,
+        };
+        // The targets of a product are met, or not, by few of them.
+        let is_quick = options.quick || (options.targets && options.suites.is_empty());
+        let all = all();
+        let count = all.len();
+        let chosen = all.into_iter().filter(|benchmark| {
+            let is_quick_one = match &benchmark.task {
+                Task::Op(workload) => workload.quick,
+                Task::Model(_) | Task::Timer(_) => true,
+            };
+            suites.contains(&benchmark.suite) && (!is_quick || is_quick_one)
+        });
+        let mut benchmarks: Vec<Benchmark> = chosen.collect();
+        if let Some(filter) = &options.filter {
+            let filter = filter.to_lowercase();
+            benchmarks.retain(|benchmark| benchmark.name.to_lowercase().contains(&filter));
+            if benchmarks.is_empty() {
+                bail!(
+                    "no benchmark of {} contains '{filter}': `cargo xtask bench --list` prints their names",
+                    suites.iter().map(|suite| suite.name()).collect::<Vec<_>>().join(", ")
+                );
+            }
+        }
+        Ok(Self { is_whole: benchmarks.len() == count, benchmarks })
+    }
+
+    /// Whether a benchmark is part of it.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.benchmarks.iter().any(|benchmark| benchmark.name == name)
+    }
+
+    /// A line for each: its name, and a mark for those of --quick.
+    pub(crate) fn list(&self) -> String {
+        let width = self.benchmarks.iter().map(|one| one.name.len()).max().unwrap_or(0);
+        let lines = self.benchmarks.iter().map(|benchmark| {
+            let quick = match &benchmark.task {
+                Task::Op(workload) if !workload.quick => "",
+                _ => "quick",
+            };
+            let line = format!("{:<width$}  {quick}", benchmark.name);
+            line.trim_end().to_owned() + "\n"
+        });
+        lines.collect()
+    }
+}
+
+/// What a run of an op moves and computes; `None` where neither is what it is about.
+pub(crate) fn work(workload: &Workload) -> Option<Work> {
+    let arithmetic = match workload.operations.kind {
+        OperationKind::I8 => Arithmetic::I8,
+        _ => Arithmetic::F32,
+    };
+    let (bytes, operations) = (workload.bytes as f64, workload.operations.count as f64);
+    (bytes > 0.0 || operations > 0.0).then_some(Work { bytes, operations, arithmetic })
+}
+
+fn all() -> Vec<Benchmark> {
+    let of_suite = |suite: Suite| -> Vec<Benchmark> {
+        let op = |workload: Workload| Benchmark {
+            name: workload.name.clone(),
+            suite,
+            task: Task::Op(workload),
+        };
+        let ops = workloads(suite).into_iter().map(op);
+        match suite {
+            Suite::Launch => {
+                let timer = |timer: Timer| Benchmark {
+                    name: timer.name().to_owned(),
+                    suite,
+                    task: Task::Timer(timer),
+                };
+                ops.chain(Timer::ALL.map(timer)).collect()
+            }
+            Suite::Inference => {
+                let figure = |figure: Figure| Benchmark {
+                    name: figure.name(),
+                    suite,
+                    task: Task::Model(figure),
+                };
+                Figure::all().into_iter().map(figure).collect()
+            }
+            _ => ops.collect(),
+        }
+    };
+    Suite::ALL.into_iter().flat_map(of_suite).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_begin_with_their_suite() {
+        let all = all();
+        let mut names: Vec<&str> = all.iter().map(|benchmark| &*benchmark.name).collect();
+        for benchmark in &all {
+            let suite = format!("{}/", benchmark.suite.name());
+            assert!(benchmark.name.starts_with(&suite), "{}", benchmark.name);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all.len());
+    }
+}

@@ -1,0 +1,317 @@
+//! From a command line to results: measures, compares, writes.
+
+use std::{path::Path, process::ExitCode, thread, time::Duration};
+
+use anyhow::{Error, Result, bail};
+use rf_bench::Target;
+use rf_profile::{
+    baseline::{Comparison, Hardware, ModelId, Timestamp, Verdict},
+    monitor::Monitor,
+};
+use serde_json::json;
+
+use crate::{
+    baselines::{self, Destination, Stored},
+    html,
+    interrupt::Interrupt,
+    limits, machine,
+    model::{self, ModelFile},
+    options::{Format, Options},
+    output,
+    plan::{Plan, Task},
+    results::{FORMAT, Report, Run, TargetCheck, TargetOutcome, VERSION},
+    rounds::{Measuring, Setting},
+    sampling::Sampling,
+    table, targets,
+};
+
+/// Exit code where figures got worse, or a target was missed.
+const WORSE: u8 = 1;
+
+/// Exit code where something could not be done.
+const FAILED: u8 = 2;
+
+/// Before each of the times that what seems to have changed is measured again: neighbours stay for seconds. Half of them
+/// with `--quick`.
+const PAUSES: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+];
+
+/// What a command line asks for beyond measuring, looked at before anything is measured: an hour's figures are not to
+/// be lost to a mistyped name.
+struct Wishes {
+    plan: Plan,
+    stored: Option<Stored>,
+    destination: Option<Destination>,
+    model: Option<MeasuredModel>,
+}
+
+/// The model of the suite `inference`.
+struct MeasuredModel {
+    file: ModelFile,
+    id: ModelId,
+    /// `7B Q4_K_M`.
+    kind: String,
+}
+
+/// Measures what `options` ask for.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
+    let plan = Plan::of(options)?;
+    if options.list {
+        output::write(options.output.as_deref(), &plan.list())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let target = machine::open(options)?;
+    let hardware = machine::hardware(options, &target)?;
+    let wishes = Wishes::of(root, options, plan, &hardware)?;
+    if let Some(stored) = &wishes.stored
+        && let Some(comparison) = stored.of_other_hardware(&hardware, options.threshold)
+    {
+        return say_what_would_run(options, stored, &comparison);
+    }
+    if cfg!(debug_assertions) {
+        output::note("warning: this build is not optimised, its figures say nothing of a release");
+    }
+    let measurement = measure(root, options, &target, hardware, &wishes)?;
+    finish(root, options, &wishes, measurement)
+}
+
+impl Wishes {
+    fn compare(&self, run: &Run, threshold: f64) -> Option<Comparison> {
+        let kind = self.model.as_ref().map_or("", |model| &model.kind);
+        Some(self.stored.as_ref()?.compare(run, kind, &self.plan, threshold))
+    }
+
+    fn of(root: &Path, options: &Options, plan: Plan, hardware: &Hardware) -> Result<Self> {
+        if options.record
+            && !(plan.is_whole
+                || (options.quick && options.suites.is_empty() && options.filter.is_none()))
+        {
+            bail!("--record keeps runs of all suites: leave out their names and --filter");
+        }
+        let has_model = |task: &Task| matches!(task, Task::Model(_));
+        let model = match &options.model[..] {
+            [_, _, ..] => bail!("the suite inference measures one model: give one --model"),
+            _ if !plan.benchmarks.iter().any(|benchmark| has_model(&benchmark.task)) => None,
+            given => {
+                Some(MeasuredModel::open(root, given.first().map(std::path::PathBuf::as_path))?)
+            }
+        };
+        let stored = options.compare.as_deref().map(|path| Stored::load(root, path)).transpose()?;
+        let slug = machine::slug(hardware, machine::device(options));
+        let destination = Destination::new(root, options, &slug, &plan)?;
+        Ok(Self { plan, stored, destination, model })
+    }
+}
+
+impl MeasuredModel {
+    fn open(root: &Path, given: Option<&Path>) -> Result<Self> {
+        let file = ModelFile::new(root, given);
+        if file.is_demo {
+            output::note(
+                "the suite inference measures the demo model: --model FILE measures another one",
+            );
+        }
+        let model = file.open()?;
+        Ok(Self { id: file.id(&model)?, kind: model::kind(&model), file })
+    }
+}
+
+/// What was measured, and how it compares.
+struct Measurement {
+    run: Run,
+    comparison: Option<Comparison>,
+    /// Why not all of it was.
+    failure: Option<Error>,
+    was_interrupted: bool,
+}
+
+/// Takes all samples, and more of what seems to have changed: a change that is one does not go away.
+fn measure(
+    root: &Path,
+    options: &Options,
+    target: &Target,
+    hardware: Hardware,
+    wishes: &Wishes,
+) -> Result<Measurement> {
+    let interrupt = Interrupt::new();
+    let limits = limits::measure(root, options, target, &hardware)?;
+    let monitor = if target.is_gpu() {
+        Monitor::detect().inspect_err(|error| output::note(format_args!("{error}"))).ok()
+    } else {
+        None
+    };
+    let mut run = Run {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        timestamp: Timestamp::now(),
+        build: machine::build(root, target),
+        device: machine::device(options),
+        backend: target.backend().description(),
+        model: wishes.model.as_ref().map(|model| model.id.clone()),
+        quick: options.quick,
+        hardware,
+        limits: limits.clone(),
+        results: Vec::new(),
+        skipped: Vec::new(),
+        missing: Vec::new(),
+        monitor: Vec::new(),
+    };
+    let setting = Setting {
+        target,
+        model: wishes.model.as_ref().map(|model| &model.file),
+        limits: &limits,
+        sampling: Sampling::of(options),
+        interrupt: &interrupt,
+        monitor,
+    };
+    let mut measuring = Measuring::start(&wishes.plan, &setting);
+    let mut failure = take_into(&mut run, &mut measuring);
+    let mut comparison = wishes.compare(&run, options.threshold);
+    let pauses = if options.quick { &PAUSES[..PAUSES.len() / 2] } else { &PAUSES[..] };
+    for &pause in pauses {
+        let changed: Vec<String> = comparison.iter().flat_map(changed).collect();
+        if changed.is_empty() || failure.is_some() || interrupt.requested() {
+            break;
+        }
+        thread::sleep(pause);
+        for _ in 0..2 {
+            measuring.round(&|name| changed.iter().any(|one| one == name), "changed? again");
+        }
+        failure = take_into(&mut run, &mut measuring);
+        comparison = wishes.compare(&run, options.threshold);
+    }
+    Ok(Measurement { run, comparison, failure, was_interrupted: interrupt.requested() })
+}
+
+/// Puts what was measured so far into a run; gives what failed.
+fn take_into(run: &mut Run, measuring: &mut Measuring<'_>) -> Option<Error> {
+    let outcomes = measuring.outcomes();
+    run.results = outcomes.measured;
+    run.skipped = outcomes.skipped;
+    run.missing = outcomes.missing;
+    run.monitor = outcomes.monitor;
+    outcomes.failure
+}
+
+/// Names of what a comparison says has changed.
+fn changed(comparison: &Comparison) -> Vec<String> {
+    let rows = comparison.rows.iter();
+    let changed = rows.filter(|row| matches!(row.verdict, Verdict::Regression | Verdict::Improved));
+    changed.map(|row| row.name.clone()).collect()
+}
+
+/// Prints and writes. What cannot be written does not keep the rest from being.
+fn finish(
+    root: &Path,
+    options: &Options,
+    wishes: &Wishes,
+    measurement: Measurement,
+) -> Result<ExitCode> {
+    let Measurement { run, comparison, failure, was_interrupted } = measurement;
+    let run = &run;
+    let checks = if options.targets { targets::check(run) } else { Vec::new() };
+    let history = match options.format {
+        Format::Html => baselines::history(root, run),
+        _ => Vec::new(),
+    };
+    let report =
+        Report { run, comparison: comparison.as_ref(), targets: &checks, history: &history };
+
+    let mut errors: Vec<Error> = failure.into_iter().collect();
+    if let Err(error) =
+        output::write(options.output.as_deref(), &formatted(options.format, &report)?)
+    {
+        errors.push(error);
+        if options.output.is_some() {
+            errors.extend(output::write(None, &table::report(&report)).err());
+        }
+    } else if let Some(path) = &options.output {
+        let summary = comparison.as_ref().map(|comparison| format!(": {}", comparison.summary()));
+        output::note(format_args!(
+            "written to '{}'{}",
+            path.display(),
+            summary.unwrap_or_default()
+        ));
+    }
+    errors.extend(
+        wishes
+            .destination
+            .as_ref()
+            .and_then(|destination| destination.save(run, was_interrupted).err()),
+    );
+    if options.record && was_interrupted {
+        output::note("not recorded: records are of whole runs");
+    } else if options.record {
+        errors.extend(baselines::record(root, run).err());
+    }
+    for error in &errors {
+        output::note(format_args!("error: {error:#}"));
+    }
+    if was_interrupted {
+        let (missing, all) = (run.missing.len(), wishes.plan.benchmarks.len());
+        output::note(format_args!(
+            "ended by Ctrl-C: {missing} of {all} benchmarks are missing, others have fewer rounds"
+        ));
+    }
+    Ok(ExitCode::from(exit_code(options, comparison.as_ref(), &checks, was_interrupted, &errors)))
+}
+
+fn exit_code(
+    options: &Options,
+    comparison: Option<&Comparison>,
+    checks: &[TargetCheck],
+    was_interrupted: bool,
+    errors: &[Error],
+) -> u8 {
+    if was_interrupted {
+        return output::INTERRUPTED;
+    }
+    if !errors.is_empty() {
+        return FAILED;
+    }
+    match comparison.map_or(0, |comparison| comparison.exit_code(options.require_hardware)) {
+        0 if checks.iter().any(|check| matches!(check.outcome, TargetOutcome::Fail(_))) => WORSE,
+        code => code,
+    }
+}
+
+fn formatted(format: Format, report: &Report<'_>) -> Result<String> {
+    Ok(match format {
+        Format::Table => table::report(report),
+        Format::Csv => table::csv(report.run),
+        Format::Html => html::render(report),
+        Format::Json => {
+            let comparison = report.comparison.map(Comparison::to_json);
+            let all =
+                json!({"run": report.run, "comparison": comparison, "targets": report.targets});
+            serde_json::to_string_pretty(&all)? + "\n"
+        }
+    })
+}
+
+/// Every figure of the baseline is of other hardware: nothing is measured.
+fn say_what_would_run(
+    options: &Options,
+    stored: &Stored,
+    comparison: &Comparison,
+) -> Result<ExitCode> {
+    let commands = stored.commands();
+    let text = if options.format == Format::Json {
+        let comparison = comparison.to_json();
+        let all =
+            json!({"run": null, "comparison": comparison, "targets": [], "would_run": commands});
+        serde_json::to_string_pretty(&all)? + "\n"
+    } else {
+        format!(
+            "{}\nNothing was measured: every figure is of other hardware. There, this would run:\n  {}\n",
+            comparison.table(),
+            commands.join("\n  ")
+        )
+    };
+    output::write(options.output.as_deref(), &text)?;
+    Ok(ExitCode::from(comparison.exit_code(options.require_hardware)))
+}

@@ -1,0 +1,249 @@
+//! Results as text: a table for terminals, and CSV.
+
+use std::fmt::Write;
+
+use rf_profile::baseline::Better;
+
+use crate::{
+    Suite,
+    results::{Arithmetic, Limit, Measured, Reached, Report, Run, TargetCheck, TargetOutcome},
+};
+
+/// Everything: what ran where, each suite, what is missing, targets, the comparison.
+pub fn report(report: &Report<'_>) -> String {
+    let mut out = String::new();
+    header(&mut out, report.run);
+    results(&mut out, report.run);
+    left_out(&mut out, report.run);
+    if !report.targets.is_empty() {
+        line(&mut out, "");
+        targets(&mut out, report.targets);
+    }
+    if let Some(comparison) = report.comparison {
+        line(&mut out, "");
+        out.push_str(&comparison.table());
+    }
+    out
+}
+
+fn header(out: &mut String, run: &Run) {
+    let Run { hardware, build, limits, .. } = run;
+    line(out, &format!("on       {}; {}", hardware.name(run.device), hardware.os));
+    let revision = if build.revision.is_empty() { "unknown revision" } else { &build.revision };
+    line(
+        out,
+        &format!(
+            "build    {} {revision}, {}, {}; {}",
+            build.version, build.profile, hardware.rustc, run.backend
+        ),
+    );
+    if let Some(model) = &run.model {
+        line(out, &format!("model    {} ({})", model.name, model.hash));
+    }
+    let mut shown = Vec::new();
+    if let Some(bandwidth) = limits.bandwidth_bytes_per_s {
+        shown.push(format!("memory {:.1} GB/s", bandwidth / 1e9));
+    }
+    for (arithmetic, speed) in &limits.operations_per_s {
+        let name = match arithmetic {
+            Arithmetic::F32 => "f32",
+            Arithmetic::F16 => "f16",
+            Arithmetic::I8 => "int8",
+        };
+        shown.push(format!("{name} {:.3} Tops/s", speed / 1e12));
+    }
+    line(out, &format!("limits   {}: {}", shown.join(", "), limits.source));
+}
+
+fn results(out: &mut String, run: &Run) {
+    let width = run.results.iter().map(|measured| measured.name.chars().count()).max().unwrap_or(0);
+    let mut suite: Option<Suite> = None;
+    for measured in &run.results {
+        if suite != Some(measured.suite) {
+            suite = Some(measured.suite);
+            line(out, "");
+            line(
+                out,
+                &format!(
+                    "{:<width$}  {:>14}  {:>14}  {:>8}  {:>5}  {:>12}  {}",
+                    measured.suite.name(),
+                    "median",
+                    "p95",
+                    "spread",
+                    "n",
+                    "speed",
+                    "of the limit"
+                ),
+            );
+        }
+        row(out, measured, width);
+    }
+}
+
+fn row(out: &mut String, measured: &Measured, width: usize) {
+    let Measured { name, metrics, reached, phases, metadata, .. } = measured;
+    let shown =
+        |figure: Option<f64>| figure.map_or("-".to_owned(), |x| with_unit(x, &metrics.unit));
+    // The slow end, where more is better.
+    let slow = match metrics.better {
+        Better::Lower => metrics.p95,
+        Better::Higher => metrics.min,
+    };
+    let spread = metrics.noise.map_or("-".to_owned(), |noise| format!("±{:.1} %", 100.0 * noise));
+    let count = metrics.iterations.unwrap_or(0);
+    let (speed, of_limit) = reached.map_or_else(Default::default, rates);
+    line(
+        out,
+        &format!(
+            "{name:<width$}  {:>14}  {:>14}  {spread:>8}  {count:>5}  {speed:>12}  {of_limit}",
+            shown(metrics.value()),
+            shown(slow),
+        ),
+    );
+    for phase in phases {
+        let all: f64 = phases.iter().map(|phase| phase.ms).sum();
+        let share = if all > 0.0 { 100.0 * phase.ms / all } else { 0.0 };
+        let label = format!("  {}", phase.name);
+        line(out, &format!("{label:<width$}  {:>14}  {share:>12.1} %", with_unit(phase.ms, "ms")));
+    }
+    for (key, value) in metadata.iter().filter(|(key, _)| *key != "clock") {
+        let label = format!("  {key}");
+        line(out, &format!("{label:<width$}  {value:>14}"));
+    }
+}
+
+/// What memory or arithmetic gave, and how much of what it could.
+fn rates(reached: Reached) -> (String, String) {
+    let Reached { share, limit, bytes_per_s, operations_per_s } = reached;
+    let (speed, name) = match limit {
+        Limit::Bandwidth => (format!("{:.1} GB/s", bytes_per_s / 1e9), "bandwidth"),
+        Limit::Compute => (format!("{:.1} Gops/s", operations_per_s / 1e9), "compute"),
+    };
+    // Nothing beats its limit but what never went there.
+    let caches = if share > 1.1 { ", by caches" } else { "" };
+    (speed, format!("{:>4.0} % {name}{caches}", 100.0 * share))
+}
+
+fn left_out(out: &mut String, run: &Run) {
+    if !run.skipped.is_empty() {
+        line(out, "");
+        for skipped in &run.skipped {
+            line(out, &format!("skipped: {}: {}", skipped.name, skipped.why));
+        }
+    }
+    if !run.missing.is_empty() {
+        line(out, "");
+        line(out, &format!("not measured: {}", run.missing.join(", ")));
+    }
+}
+
+fn targets(out: &mut String, checks: &[TargetCheck]) {
+    let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0);
+    line(
+        out,
+        &format!(
+            "{:<width$}  {:>15}  {:<12}  {}",
+            "target", "wanted", "outcome", "figure, or why there is none"
+        ),
+    );
+    for check in checks {
+        let (outcome, why) = match &check.outcome {
+            TargetOutcome::Pass(figure) => ("PASS", figure.clone()),
+            TargetOutcome::Fail(figure) => ("FAIL", figure.clone()),
+            TargetOutcome::NotMeasured(why) => {
+                ("NOT MEASURED", format!("{why} (needs {})", check.needs))
+            }
+        };
+        line(out, &format!("{:<width$}  {:>15}  {outcome:<12}  {why}", check.name, check.wanted));
+    }
+}
+
+/// A line per benchmark; a field is empty where there is no figure.
+pub fn csv(run: &Run) -> String {
+    let mut out = "name,suite,device,unit,median,mean,min,max,p95,p99,noise,iterations,bytes_per_s,operations_per_s,\
+                   limit,share_of_limit\n"
+        .to_owned();
+    for measured in &run.results {
+        let metrics = &measured.metrics;
+        let mut fields = vec![
+            csv_field(&measured.name),
+            measured.suite.name().to_owned(),
+            run.device.to_string().to_lowercase(),
+            metrics.unit.clone(),
+        ];
+        let figures = [
+            metrics.p50,
+            metrics.avg,
+            metrics.min,
+            metrics.max,
+            metrics.p95,
+            metrics.p99,
+            metrics.noise,
+        ];
+        let number = |figure: Option<f64>| figure.map_or(String::new(), |x| format!("{x}"));
+        fields.extend(figures.map(number));
+        fields.push(metrics.iterations.map_or(String::new(), |count| count.to_string()));
+        fields.push(number(measured.reached.map(|reached| reached.bytes_per_s)));
+        fields.push(number(measured.reached.map(|reached| reached.operations_per_s)));
+        let limit = measured.reached.map_or("", |reached| match reached.limit {
+            Limit::Bandwidth => "bandwidth",
+            Limit::Compute => "compute",
+        });
+        fields.push(limit.to_owned());
+        fields.push(number(measured.reached.map(|reached| reached.share)));
+        line(&mut out, &fields.join(","));
+    }
+    out
+}
+
+/// A field of a line of CSV, quoted where it has to be (RFC 4180).
+pub fn csv_field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Four significant digits, and a time in the unit that suits it.
+pub fn with_unit(value: f64, unit: &str) -> String {
+    let (value, unit) = match unit {
+        "us" if value >= 1e6 => (value / 1e6, "s"),
+        "us" if value >= 1e3 => (value / 1e3, "ms"),
+        "us" if value < 1.0 => (value * 1e3, "ns"),
+        "ms" if value >= 1e3 => (value / 1e3, "s"),
+        "ms" if value < 1.0 => (value * 1e3, "us"),
+        _ => (value, unit),
+    };
+    let decimals = match value.abs() {
+        size if size >= 1000.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+fn line(out: &mut String, text: &str) {
+    // Writing into a String cannot fail.
+    _ = writeln!(out, "{}", text.trim_end());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_in_the_unit_that_suits_them() {
+        for (value, unit, shown) in [
+            (0.25, "us", "250.0 ns"),
+            (412.34, "us", "412.3 us"),
+            (12_345.0, "us", "12.35 ms"),
+            (2_500_000.0, "us", "2.500 s"),
+            (0.5, "ms", "500.0 us"),
+            (5850.4, "tokens/s", "5850 tokens/s"),
+        ] {
+            assert_eq!(with_unit(value, unit), shown);
+        }
+    }
+}

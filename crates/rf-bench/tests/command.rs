@@ -1,0 +1,386 @@
+//! `rf-bench` as its users meet it: the program, its files, its exit codes. No test judges a time.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests fail and skip like these"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Of the launch suite: takes milliseconds in any build.
+const TINY: [&str; 4] = ["launch", "--filter", "step", "--quick"];
+
+fn bench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rf-bench"));
+    command.env("CARGO_MANIFEST_DIR", env!("CARGO_MANIFEST_DIR"));
+    command.env_remove("ROCFORGE_TEST_MODEL").args(arguments);
+    command
+}
+
+/// One at a time: what is measured beside others is not compared.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+fn output(command: &mut Command) -> Output {
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    command.output().unwrap()
+}
+
+fn run(arguments: &[&str]) -> Output {
+    output(&mut bench(arguments))
+}
+
+fn tiny(more: &[&str]) -> Output {
+    run(&[&TINY[..], more].concat())
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("{output:?}"))
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn path(folder: &tempfile::TempDir, name: &str) -> String {
+    folder.path().join(name).to_str().unwrap().to_owned()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn names_are_listed_and_nothing_is_measured() {
+    let output = run(&["--list", "launch", "inference"]);
+    assert_eq!(code(&output), 0);
+    let text = text(&output);
+    assert!(text.lines().any(|line| line.starts_with("launch/step/ops=64 ")), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("inference/ttft/tokens=512 ")), "{text}");
+    assert!(!text.contains("matmul/"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_meant_is_named_with_its_cure() {
+    for (arguments, expected) in [
+        (&["speed"][..], "possible values: matmul"),
+        (&["launch", "--filter", "nosuch"], "no benchmark of launch contains 'nosuch'"),
+        (&["launch", "--threshold", "ten"], "as in 10% or 0.1"),
+        (&["launch", "--compare", "nosuch.json"], "there is no baseline 'nosuch.json'"),
+        (&["launch", "--record"], "--record keeps runs of all suites"),
+        (&["launch", "--tier", "mmx"], "--tier"),
+        (&["inference", "--model", "/nosuch.gguf"], "/nosuch.gguf"),
+        (
+            &["--peer", "llama.cpp", "--peer-python", "/nosuch/python"],
+            "--peer-python '/nosuch/python'",
+        ),
+        (&["--peer", "rocmforge"], "--peer-bench PROGRAM"),
+        (&["--peer", "llama.cpp", "-p", "0", "-n", "0"], "nothing to measure"),
+        (&["--peer", "llama.cpp", "--quick"], "cannot be used with"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(code(&output), 2, "{arguments:?}: {output:?}");
+        assert!(errors(&output).contains(expected), "{arguments:?}: {}", errors(&output));
+    }
+}
+
+#[test]
+fn every_format_has_every_benchmark() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = path(&folder, "report.html");
+    let output = tiny(&["--format", "html", "--output", &page]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert!(fs::read_to_string(&page).unwrap().contains("ops=64"));
+    assert!(text(&output).is_empty());
+
+    let output = tiny(&["--format", "json", "--rounds", "2"]);
+    let json = json(&text(&output));
+    let names: Vec<&str> = json["run"]["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| result["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["launch/step/ops=1", "launch/step/ops=64", "launch/step/ops=512"]);
+    let first = &json["run"]["results"][0];
+    // Rounds that neighbours disturbed are followed by more, at most twice as many.
+    assert!((2..=6).contains(&first["rounds"].as_array().unwrap().len()), "{first}");
+    assert!(first["metrics"]["p50"].as_f64().unwrap() > 0.0);
+    assert!(json["run"]["limits"]["bandwidth_bytes_per_s"].as_f64().unwrap() > 0.0);
+
+    let csv = text(&tiny(&["--format", "csv"]));
+    assert_eq!(csv.lines().count(), 4, "{csv}");
+    let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+    assert_eq!(columns, [16; 4]);
+
+    let table = text(&tiny(&[]));
+    assert!(table.contains("launch/step/ops=512"), "{table}");
+}
+
+#[test]
+fn a_baseline_is_saved_merged_and_compared_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(&folder, "deeper/mine.json");
+    let output = tiny(&["--save-baseline", &file]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let one = run(&["launch", "--quick", "--filter", "ops=64", "--save-baseline", &file]);
+    assert!(errors(&one).contains("merged into"), "{}", errors(&one));
+    let saved = json(&fs::read_to_string(&file).unwrap());
+    assert_eq!(saved["entries"].as_array().unwrap().len(), 3);
+    // Against itself, with room for a machine that does other things.
+    let output = tiny(&["--compare", &file, "--threshold", "100%", "--format", "json"]);
+    let rows = json(&text(&output))["comparison"]["rows"].clone();
+    let rows = rows.as_array().unwrap().clone();
+    assert_eq!(rows.len(), 3);
+    assert!(rows.iter().all(|row| row["baseline"].is_number()), "{rows:?}");
+    assert!(rows.iter().all(|row| row["current"].is_number()), "{rows:?}");
+}
+
+#[test]
+fn a_baseline_without_a_name_is_that_of_the_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let mut command = bench(&[&TINY[..], more].concat());
+        output(command.arg("--root").arg(folder.path()))
+    };
+    let saved = run(&["--save-baseline"]);
+    assert_eq!(code(&saved), 0, "{saved:?}");
+    let files = fs::read_dir(folder.path().join("benchmarks/baselines")).unwrap();
+    let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    let name = names[0].to_str().unwrap();
+    let compared = run(&["--compare", name, "--threshold", "100%"]);
+    assert!(code(&compared) < 2, "{compared:?}");
+    assert!(!text(&compared).contains(" New"), "{}", text(&compared));
+}
+
+#[test]
+fn a_damaged_or_newer_baseline_is_named_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(&folder, "mine.json");
+    for (content, expected) in [
+        ("{\"format\": \"rocmforge-base", "line 1"),
+        ("", "the file is empty"),
+        ("{\"format\": \"rocmforge-baselines\", \"version\": 99, \"entries\": []}", "newer than"),
+        ("{\"some\": \"thing\"}", "no baseline file"),
+    ] {
+        fs::write(&file, content).unwrap();
+        for option in ["--compare", "--save-baseline"] {
+            let output = tiny(&[option, &file]);
+            assert_eq!(code(&output), 2, "{content}: {output:?}");
+            assert!(errors(&output).contains("mine.json"), "{}", errors(&output));
+            assert!(errors(&output).contains(expected), "{}", errors(&output));
+            assert!(text(&output).is_empty(), "{}", text(&output));
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), content, "left as it was");
+    }
+}
+
+#[test]
+fn a_folder_is_no_baseline() {
+    let folder = tempfile::tempdir().unwrap();
+    for option in ["--compare", "--save-baseline"] {
+        let output = tiny(&[option, folder.path().to_str().unwrap()]);
+        assert_eq!(code(&output), 2, "{output:?}");
+        assert!(errors(&output).contains("is a folder"), "{}", errors(&output));
+    }
+}
+
+#[test]
+fn an_older_baseline_is_read() {
+    let Some(shared) = shared("reference/baseline-format.json") else { return };
+    let formats = json(&fs::read_to_string(shared).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["named_map", "flat"] {
+        let file = path(&folder, "old.json");
+        fs::write(&file, formats[name].to_string()).unwrap();
+        let output = tiny(&["--compare", &file]);
+        assert_eq!(code(&output), 0, "{output:?}");
+        assert!(text(&output).contains("HardwareMismatch"), "{}", text(&output));
+    }
+}
+
+#[test]
+fn figures_of_other_hardware_are_not_compared_with() {
+    let output = run(&["--compare", "rdna3-baseline.json"]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let table = text(&output);
+    assert!(table.contains("HardwareMismatch"), "{table}");
+    assert!(table.contains("RX 7900 XTX"), "{table}");
+    assert!(table.contains("cargo xtask bench inference --backend gpu --model"), "{table}");
+    assert!(table.contains("Nothing was measured"), "{table}");
+    let output = run(&["--compare", "rdna3-baseline.json", "--require-hardware"]);
+    assert_eq!(code(&output), 2, "{output:?}");
+    let output = run(&["--compare", "rdna3-baseline", "--format", "json"]);
+    let json = json(&text(&output));
+    let rows = json["comparison"]["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["verdict"] == "HardwareMismatch"), "{rows:?}");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../benchmarks/baselines/rdna3-baseline.json");
+    let published = self::json(&fs::read_to_string(file).unwrap());
+    assert_eq!(rows.len(), published["entries"].as_array().unwrap().len());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_loses_no_figure() {
+    let output = tiny(&["--format", "json", "--output", "/dev/full"]);
+    assert_eq!(code(&output), 2, "{output:?}");
+    assert!(errors(&output).contains("/dev/full"), "{}", errors(&output));
+    assert!(text(&output).contains("launch/step/ops=64"), "{}", text(&output));
+    // The baseline is saved even where stdout cannot be written to.
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(&folder, "mine.json");
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output =
+        bench(&[&TINY[..], &["--save-baseline", &file]].concat()).stdout(full).output().unwrap();
+    assert_eq!(code(&output), 2, "{output:?}");
+    assert!(Path::new(&file).exists());
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let blocked = path(&folder, "file");
+    fs::write(&blocked, "").unwrap();
+    let output = tiny(&["--save-baseline", &format!("{blocked}/mine.json")]);
+    assert_eq!(code(&output), 2, "{output:?}");
+    assert!(errors(&output).contains("mine.json"), "{}", errors(&output));
+    assert!(text(&output).contains("launch/step/ops=64"), "what was measured is printed");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_what_was_measured_and_leaves_the_baseline() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(&folder, "mine.json");
+    assert_eq!(code(&tiny(&["--save-baseline", &file])), 0);
+    let before = fs::read_to_string(&file).unwrap();
+    // More rounds than anybody waits for.
+    let mut command =
+        bench(&["launch", "memory", "--quick", "--rounds", "1000", "--save-baseline", &file]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
+    let asked = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(asked.elapsed() < Duration::from_mins(1), "it ends behind what it measures");
+    assert_eq!(code(&output), 130, "{output:?}");
+    assert!(text(&output).contains("memory/") || text(&output).contains("launch/"), "{output:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    let partial = folder.path().join("mine.partial.json");
+    assert!(!json(&fs::read_to_string(partial).unwrap())["entries"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn targets_are_met_missed_or_not_measured() {
+    let output = run(&["launch", "--quick", "--filter", "ops=1", "--targets", "--format", "json"]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let json = json(&text(&output));
+    let targets = json["targets"].as_array().unwrap();
+    assert!(targets.len() >= 6);
+    for target in targets {
+        assert!(target["outcome"]["not_measured"].is_string(), "{target}");
+    }
+}
+
+#[test]
+fn a_model_is_measured_from_its_file_to_its_tokens() {
+    let output = run(&["inference", "--quick", "--rounds", "1", "--format", "json"]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert!(errors(&output).contains("demo model"), "{}", errors(&output));
+    let json = json(&text(&output));
+    let run = &json["run"];
+    assert!(run["model"]["hash"].as_str().unwrap().starts_with("xxh3:"));
+    let result = |name: &str| {
+        let results = run["results"].as_array().unwrap();
+        let found = results.iter().find(|result| result["name"] == name);
+        found.unwrap_or_else(|| panic!("{name}: {run}")).clone()
+    };
+    let ttft = result("inference/ttft/tokens=128");
+    let phases = ttft["phases"].as_array().unwrap();
+    let names: Vec<&str> = phases.iter().map(|phase| phase["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"tokenise") && names.contains(&"prefill"), "{names:?}");
+    let all: f64 = phases.iter().map(|phase| phase["ms"].as_f64().unwrap()).sum();
+    assert!(all > 0.0 && all <= 1.01 * ttft["metrics"]["max"].as_f64().unwrap());
+    assert!(result("inference/decode/batch=8")["metrics"]["p50"].as_f64().unwrap() > 0.0);
+    let memory = result("inference/memory/peak");
+    assert!(memory["metadata"]["planned weights"].as_str().unwrap().ends_with("MiB"));
+    let skipped = run["skipped"].as_array().unwrap();
+    let long = skipped.iter().find(|one| one["name"] == "inference/ttft/tokens=2048");
+    assert!(long.unwrap()["why"].as_str().unwrap().contains("1024"), "{skipped:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_peer_is_measured_in_turns_and_the_ratio_comes_last() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let peer = path(&folder, "llama-bench");
+    // A stand-in that says what llama-bench's JSON says.
+    let script = r#"#!/bin/sh
+echo '[{"build_commit": "abc", "build_number": 7, "n_prompt": 16, "n_gen": 0, "avg_ts": 1.0},'
+echo ' {"build_commit": "abc", "build_number": 7, "n_prompt": 0, "n_gen": 8, "avg_ts": 2.0}]'
+"#;
+    fs::write(&peer, script).unwrap();
+    fs::set_permissions(&peer, fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments =
+        ["--peer", "llama.cpp", "--peer-bench", &peer, "-p", "16", "-n", "8", "-r", "2"];
+    let output = run(&arguments);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let table = text(&output);
+    assert!(table.contains("llama-bench 7 (abc)"), "{table}");
+    let last = table.lines().last().unwrap();
+    assert!(last.starts_with("stories-7m-Q8_0.gguf  tg8 "), "{table}");
+    assert!(last.contains(" to "), "{table}");
+    let json = json(&text(&run(&[&arguments[..], &["--format", "json"]].concat())));
+    assert_eq!(json["comparisons"][0]["pairs"].as_array().unwrap().len(), 2);
+    assert_eq!(json["comparisons"][0]["pairs"][0][1]["decode_tokens_per_s"], 2.0);
+    // One that fails is named, with what it said.
+    fs::write(&peer, "#!/bin/sh\necho no such model >&2\nexit 3\n").unwrap();
+    let output = run(&arguments);
+    assert_eq!(code(&output), 2);
+    assert!(errors(&output).contains("no such model"), "{}", errors(&output));
+}
+
+#[test]
+fn two_builds_are_measured_in_turns() {
+    let program = env!("CARGO_BIN_EXE_rf-bench");
+    let output = run(&[
+        "--peer",
+        "rocmforge",
+        "--peer-bench",
+        program,
+        "-p",
+        "16",
+        "-n",
+        "8",
+        "-r",
+        "1",
+        "--format",
+        "csv",
+    ]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert_eq!(text(&output).lines().count(), 3, "{}", text(&output));
+}
+
+/// A file of the folder that lies beside the checkout.
+fn shared(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(name);
+    if !path.exists() {
+        println!("skipped: no {}", path.display());
+        return None;
+    }
+    Some(path)
+}
