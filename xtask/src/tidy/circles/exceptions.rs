@@ -1,0 +1,200 @@
+//! The cycles of files that rule *circles* accepts.
+
+/// A set of files that may form a cycle.
+pub(in crate::tidy) struct Exception {
+    /// Paths from the root of the checkout.
+    pub(in crate::tidy) files: &'static [&'static str],
+    /// `None` for a cycle that is still to be removed.
+    pub(in crate::tidy) reason: Option<&'static str>,
+}
+
+pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        files: &[
+            "crates/rf-bench/src/attention.rs",
+            "crates/rf-bench/src/dequant.rs",
+            "crates/rf-bench/src/launch.rs",
+            "crates/rf-bench/src/matmul.rs",
+            "crates/rf-bench/src/memory.rs",
+            "crates/rf-bench/src/program.rs",
+            "crates/rf-bench/src/standard.rs",
+            "crates/rf-bench/src/workload.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-cli/src/args.rs",
+            "crates/rf-cli/src/commands/bench.rs",
+            "crates/rf-cli/src/commands/bench/record.rs",
+            "crates/rf-cli/src/commands/chat.rs",
+            "crates/rf-cli/src/commands/completions.rs",
+            "crates/rf-cli/src/commands/info.rs",
+            "crates/rf-cli/src/commands/info/report.rs",
+            "crates/rf-cli/src/commands/perplexity.rs",
+            "crates/rf-cli/src/commands/run.rs",
+            "crates/rf-cli/src/commands/tokenize.rs",
+            "crates/rf-cli/src/loading.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-cli/src/commands/doctor.rs",
+            "crates/rf-cli/src/commands/doctor/checks.rs",
+            "crates/rf-cli/src/commands/doctor/overrides.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &["crates/rf-cli/src/device.rs", "crates/rf-cli/src/device/gpus.rs"],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-cpu/src/exec/attention.rs",
+            "crates/rf-cpu/src/exec/matmul.rs",
+            "crates/rf-cpu/src/exec/mod.rs",
+            "crates/rf-cpu/src/exec/rows.rs",
+            "crates/rf-cpu/src/exec/steps.rs",
+            "crates/rf-cpu/src/lib.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-cpu/src/simd/avx2.rs",
+            "crates/rf-cpu/src/simd/avx512.rs",
+            "crates/rf-cpu/src/simd/mod.rs",
+            "crates/rf-cpu/src/simd/neon.rs",
+            "crates/rf-cpu/src/simd/portable.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-cpu/src/simd/float_gemm.rs",
+            "crates/rf-cpu/src/simd/gemm.rs",
+            "crates/rf-cpu/src/simd/kernels.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &["crates/rf-engine/src/engine.rs", "crates/rf-engine/src/model.rs"],
+        reason: None,
+    },
+    Exception {
+        files: &["crates/rf-gguf/src/error.rs", "crates/rf-gguf/src/tensor.rs"],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-graph/src/backend.rs",
+            "crates/rf-graph/src/cost.rs",
+            "crates/rf-graph/src/telemetry.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-graph/src/conformance/attention.rs",
+            "crates/rf-graph/src/conformance/experts.rs",
+            "crates/rf-graph/src/conformance/inputs.rs",
+            "crates/rf-graph/src/conformance/mod.rs",
+            "crates/rf-graph/src/conformance/models.rs",
+            "crates/rf-graph/src/conformance/products.rs",
+            "crates/rf-graph/src/conformance/rows.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-hip/src/error.rs",
+            "crates/rf-hip/src/result/context.rs",
+            "crates/rf-hip/src/result/device.rs",
+            "crates/rf-hip/src/result/memory.rs",
+            "crates/rf-hip/src/result/mod.rs",
+            "crates/rf-hip/src/safe/context.rs",
+            "crates/rf-hip/src/safe/device.rs",
+            "crates/rf-hip/src/safe/mod.rs",
+            "crates/rf-hip/src/safe/runtime.rs",
+            "crates/rf-hip/src/sys/library.rs",
+            "crates/rf-hip/src/sys/table.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-hip/src/result/module.rs",
+            "crates/rf-hip/src/safe/event.rs",
+            "crates/rf-hip/src/safe/module.rs",
+            "crates/rf-hip/src/safe/stream.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-kernels/src/backend.rs",
+            "crates/rf-kernels/src/exec/mod.rs",
+            "crates/rf-kernels/src/exec/record.rs",
+            "crates/rf-kernels/src/exec/record/products.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &["crates/rf-kernels/src/objects.rs", "crates/rf-kernels/src/objects/compiled.rs"],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-profile/src/baseline/hardware.rs",
+            "crates/rf-profile/src/baseline/mod.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-profile/src/monitor/amd_smi.rs",
+            "crates/rf-profile/src/monitor/mod.rs",
+            "crates/rf-profile/src/monitor/rocm_smi.rs",
+            "crates/rf-profile/src/monitor/sampling.rs",
+            "crates/rf-profile/src/monitor/sysfs.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-tokenizer/src/pre_tokenizer.rs",
+            "crates/rf-tokenizer/src/pre_tokenizer/patterns.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-bench/src/html.rs",
+            "crates/rf-bench/src/html/distribution.rs",
+            "crates/rf-bench/src/html/history.rs",
+            "crates/rf-bench/src/html/phases.rs",
+            "crates/rf-bench/src/html/roofline.rs",
+            "crates/rf-bench/src/html/summary.rs",
+            "crates/rf-bench/src/html/tables.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "crates/rf-bench/src/peer.rs",
+            "crates/rf-bench/src/peer/programs.rs",
+            "crates/rf-bench/src/peer/report.rs",
+        ],
+        reason: None,
+    },
+    Exception {
+        files: &[
+            "xtask/src/kernels.rs",
+            "xtask/src/kernels/counts.rs",
+            "xtask/src/kernels/report.rs",
+        ],
+        reason: None,
+    },
+];

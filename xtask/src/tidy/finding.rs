@@ -1,0 +1,24 @@
+//! A place that breaks a rule.
+
+use std::fmt;
+
+/// A place that breaks a rule; displays as `path:line: message`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    path: String,
+    /// From 1.
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    pub(super) fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
