@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rf_cpu::{CpuBackend, CpuOptions, Tier};
+use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_graph::Backend;
 #[cfg(feature = "gpu")]
 use rf_kernels::{GpuBackend, GpuOptions, GraphMode};
@@ -27,8 +27,8 @@ impl Target {
     /// # Errors
     ///
     /// [`Error::Backend`] where the threads cannot be started.
-    pub fn cpu(threads: Option<usize>, tier: Option<Tier>) -> Result<Self, Error> {
-        Ok(Self(Kind::Cpu(CpuBackend::new(CpuOptions { threads, tier })?)))
+    pub fn cpu(threads: Option<usize>, isa: Option<Isa>) -> Result<Self, Error> {
+        Ok(Self(Kind::Cpu(CpuBackend::new(CpuOptions { threads, isa })?)))
     }
 
     /// A GPU, by default the one that the backend prefers.

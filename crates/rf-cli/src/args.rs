@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use rf_cpu::Tier;
+use rf_cpu::Isa;
 use rf_engine::sampling::SamplerConfig;
 use rf_graph::KvType;
 
@@ -154,8 +154,8 @@ pub(crate) struct ComputeArgs {
     #[arg(long, value_name = "TYPE", value_parser = kv_type)]
     cache_type_v: Option<KvType>,
     /// Instruction set to use instead of the best one: see --version for those of this CPU
-    #[arg(long, value_name = "NAME", value_parser = Tier::from_str)]
-    pub(crate) tier: Option<Tier>,
+    #[arg(long, value_name = "NAME", value_parser = Isa::from_str)]
+    pub(crate) tier: Option<Isa>,
 }
 
 impl ComputeArgs {

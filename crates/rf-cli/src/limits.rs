@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_product_on_the_cpu_has_a_speed_that_can_be() {
-        let cpu = CpuBackend::new(CpuOptions { threads: Some(1), tier: None }).unwrap();
+        let cpu = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
         let small = Product { rows: 64, columns: 256, tokens: 32 };
         let speed = operations_per_s(&cpu, small).unwrap();
         assert!(speed > 1e7 && speed < 1e14, "{speed}");

@@ -85,7 +85,7 @@ pub(crate) fn engine_options(
 
 /// How the CPU takes part.
 pub(crate) fn cpu_options(compute: &ComputeArgs) -> Result<CpuOptions> {
-    Ok(CpuOptions { threads: compute.threads()?, tier: compute.tier })
+    Ok(CpuOptions { threads: compute.threads()?, isa: compute.tier })
 }
 
 /// Where a model comes from, and what is said while it is loaded.

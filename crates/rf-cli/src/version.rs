@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use rf_cpu::Tier;
+use rf_cpu::Isa;
 
 /// The revision that the program was built from; `unknown` outside of a git checkout.
 pub(crate) const COMMIT: &str = env!("RF_BUILD_COMMIT");
@@ -18,7 +18,7 @@ pub(crate) fn short() -> &'static str {
 /// For `--version`.
 pub(crate) fn long() -> &'static str {
     static LONG: LazyLock<String> = LazyLock::new(|| {
-        let tiers: Vec<_> = Tier::available().iter().map(ToString::to_string).collect();
+        let isas: Vec<_> = Isa::available().iter().map(ToString::to_string).collect();
         format!(
             "{} (revision {COMMIT}, build {NUMBER})\n\
              built for {} ({}) with {}\n\
@@ -28,8 +28,8 @@ pub(crate) fn long() -> &'static str {
             env!("RF_BUILD_TARGET"),
             env!("RF_BUILD_PROFILE"),
             env!("RF_BUILD_RUSTC"),
-            Tier::best(),
-            tiers.join(", "),
+            Isa::best(),
+            isas.join(", "),
             if cfg!(feature = "demo-model") { "built in" } else { "left out" },
         )
     });

@@ -135,7 +135,7 @@ fn threads_batches_and_tiers_do_not_change_the_answer() {
     let expected = run(&[]);
     assert_eq!(run(&["-t", "1"]), expected);
     assert_eq!(run(&["-t", "3", "-b", "5"]), expected);
-    for tier in rf_cpu::Tier::available() {
+    for tier in rf_cpu::Isa::available() {
         assert_eq!(run(&["--tier", tier.name()]), expected, "{tier}");
     }
 }
@@ -332,7 +332,7 @@ fn the_version_says_what_was_built() {
     let first = version.lines().next().unwrap();
     let expected = format!("rf-cli {} (revision ", env!("CARGO_PKG_VERSION"));
     assert!(first.starts_with(&expected), "{first}");
-    assert!(version.contains(&format!("CPU: {} of portable", rf_cpu::Tier::best())), "{version}");
+    assert!(version.contains(&format!("CPU: {} of portable", rf_cpu::Isa::best())), "{version}");
     let short = finish(&here(), &["-V"]).stdout;
     assert_eq!(short, format!("rf-cli {}\n", env!("CARGO_PKG_VERSION")));
 }

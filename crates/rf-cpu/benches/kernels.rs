@@ -1,6 +1,6 @@
-//! Kernels of every tier on one thread, their operands in cache: `cargo bench -p rf-cpu -- avx2/dot`.
+//! Kernels of every ISA on one thread, their operands in cache: `cargo bench -p rf-cpu -- avx2/dot`.
 //!
-//! Throughput is in operations per second. Beside it stand the share of the tier's measured limit, by the best run, and
+//! Throughput is in operations per second. Beside it stand the share of the ISA's measured limit, by the best run, and
 //! the bytes that were read. What whole machines do, weights in memory, is `cargo bench -p rf-bench`.
 
 #![expect(missing_docs, reason = "criterion's macros define undocumented public functions")]
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use rf_cpu::{CpuBackend, CpuOptions, Peak, Tier};
+use rf_cpu::{CpuBackend, CpuOptions, Isa, Peak};
 use rf_graph::conformance::Numbers;
 use rf_graph::{
     Attention, Backend, Batch, Costs, DType, Executor, GraphBuilder, KvLayout, KvType, OpCost,
@@ -33,9 +33,9 @@ const PAGE_TOKENS: usize = 32;
 fn all(criterion: &mut Criterion) {
     // What `cargo bench` gives to every program that it runs; `cargo test` only sees that they run.
     let is_test = !std::env::args().any(|argument| argument == "--bench");
-    for tier in Tier::available() {
-        let peak = tier.measure_peak(1);
-        let mut group = criterion.benchmark_group(tier.name());
+    for isa in Isa::available() {
+        let peak = isa.measure_peak(1);
+        let mut group = criterion.benchmark_group(isa.name());
         group.sample_size(10);
         group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
         for dtype in DType::ALL {
@@ -46,7 +46,7 @@ fn all(criterion: &mut Criterion) {
                 let float = matches!(dtype, DType::F32 | DType::F16 | DType::Bf16);
                 let name = format!("{kernel}/{dtype}/tokens={tokens}");
                 let step = Step { op: "matmul", tokens, past_tokens: 0 };
-                measure(&mut group, &name, tier, (peak, float), step, || product(dtype));
+                measure(&mut group, &name, isa, (peak, float), step, || product(dtype));
             }
         }
         for (kv, tokens, past_tokens) in [
@@ -56,7 +56,7 @@ fn all(criterion: &mut Criterion) {
         ] {
             let name = format!("attention/{kv}/tokens={tokens}/depth={past_tokens}");
             let step = Step { op: "attention", tokens, past_tokens };
-            measure(&mut group, &name, tier, (peak, true), step, || attention(kv));
+            measure(&mut group, &name, isa, (peak, true), step, || attention(kv));
         }
         group.finish();
     }
@@ -85,7 +85,7 @@ impl Step {
 fn measure(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
-    tier: Tier,
+    isa: Isa,
     (peak, float): (Peak, bool),
     step: Step,
     program: impl FnOnce() -> Program,
@@ -99,7 +99,7 @@ fn measure(
     group.throughput(Throughput::Elements(cost.operations));
     group.bench_function(name, |bencher| {
         if let Some(program) = program.take() {
-            run = Some(Run::new(tier, program, step));
+            run = Some(Run::new(isa, program, step));
         }
         let run = run.as_mut().expect("made before");
         bencher.iter_custom(|times| {
@@ -133,8 +133,8 @@ struct Run {
 }
 
 impl Run {
-    fn new(tier: Tier, program: Program, step: Step) -> Self {
-        let options = CpuOptions { threads: Some(1), tier: Some(tier) };
+    fn new(isa: Isa, program: Program, step: Step) -> Self {
+        let options = CpuOptions { threads: Some(1), isa: Some(isa) };
         let backend = CpuBackend::new(options).expect("a thread");
         let pages = (0..program.kv.num_pages as u32).map(PageId::new).collect();
         let mut executor = backend.compile(program, &mut |_| ()).expect("enough memory");

@@ -1,17 +1,17 @@
-//! The CPU backend: SIMD tiers, packed weights, one parallel region per batch.
+//! The CPU backend: SIMD ISAs, packed weights, one parallel region per batch.
 //!
 //! [`CpuBackend`] implements [`rf_graph::Backend`]. Weights are packed into panels of 16 rows when a
 //! program is compiled, and every kernel is written once over a 16-lane vector interface that each
-//! [`Tier`] implements, so all tiers, any number of threads and any batch compute the same bits.
+//! [`Isa`] implements, so all ISAs, any number of threads and any batch compute the same bits.
 //!
 //! Start reading at `exec`, then `panel` (the layout of weights) and `simd`. In the layering this
 //! crate stands beside the other backends, above rf-graph; it knows no model and no file format.
 //!
 //! ```
-//! use rf_cpu::{CpuBackend, CpuOptions, Tier};
+//! use rf_cpu::{CpuBackend, CpuOptions, Isa};
 //! use rf_graph::Backend;
 //!
-//! let backend = CpuBackend::new(CpuOptions { threads: Some(2), tier: Some(Tier::best()) })?;
+//! let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: Some(Isa::best()) })?;
 //! assert!(backend.description().contains("2 threads"));
 //! # Ok::<(), rf_graph::BackendError>(())
 //! ```
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 use rf_graph::{Backend, BackendError, Executor, Fusions, Program, Progress};
 
 pub use peak::Peak;
-pub use simd::{Tier, UnknownTier};
+pub use simd::{Isa, UnknownIsa};
 use team::Team;
 
 /// How to use the CPU.
@@ -38,12 +38,12 @@ pub struct CpuOptions {
     /// Threads; by default one per physical core that this process may use.
     pub threads: Option<usize>,
     /// Instruction set; by default the best of this CPU.
-    pub tier: Option<Tier>,
+    pub isa: Option<Isa>,
 }
 
 /// Runs programs on the CPU.
 pub struct CpuBackend {
-    tier: Tier,
+    isa: Isa,
     team: Arc<Mutex<Team>>,
     threads: usize,
 }
@@ -56,13 +56,13 @@ impl CpuBackend {
     /// If the threads cannot be started.
     pub fn new(options: CpuOptions) -> Result<Self, BackendError> {
         let threads = options.threads.unwrap_or_else(machine::default_threads).max(1);
-        let tier = options.tier.unwrap_or_else(Tier::best);
-        Ok(Self { tier, team: Arc::new(Mutex::new(Team::new(threads)?)), threads })
+        let isa = options.isa.unwrap_or_else(Isa::best);
+        Ok(Self { isa, team: Arc::new(Mutex::new(Team::new(threads)?)), threads })
     }
 
     /// The instruction set in use.
-    pub fn tier(&self) -> Tier {
-        self.tier
+    pub fn isa(&self) -> Isa {
+        self.isa
     }
 
     /// The number of threads.
@@ -72,9 +72,9 @@ impl CpuBackend {
 }
 
 /// `AVX2, 8 threads`.
-fn description(tier: Tier, threads: usize) -> String {
+fn description(isa: Isa, threads: usize) -> String {
     let s = if threads == 1 { "" } else { "s" };
-    format!("{tier}, {threads} thread{s}")
+    format!("{isa}, {threads} thread{s}")
 }
 
 impl Backend for CpuBackend {
@@ -83,7 +83,7 @@ impl Backend for CpuBackend {
     }
 
     fn description(&self) -> String {
-        description(self.tier, self.threads)
+        description(self.isa, self.threads)
     }
 
     fn fusions(&self) -> Fusions {
@@ -100,6 +100,6 @@ impl Backend for CpuBackend {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Executor>, BackendError> {
         let team = Arc::clone(&self.team);
-        Ok(Box::new(exec::CpuExecutor::new(self.tier, team, program, progress)?))
+        Ok(Box::new(exec::CpuExecutor::new(self.isa, team, program, progress)?))
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Tier;
+use crate::Isa;
 use crate::simd::{Kernel, LANES, Simd};
 
-/// The most arithmetic that a tier was seen to do, all threads together; a multiply-add is two operations.
+/// The most arithmetic that an ISA was seen to do, all threads together; a multiply-add is two operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Peak {
@@ -22,13 +22,13 @@ pub struct Peak {
 const F32_OPERATIONS: usize = 2 * LANES;
 const INT8_OPERATIONS: usize = 4 * F32_OPERATIONS;
 
-impl Tier {
+impl Isa {
     /// Measures multiply-adds that stay in registers, on `threads` threads at the same time. Takes a tenth of a second.
     ///
     /// ```
-    /// use rf_cpu::Tier;
+    /// use rf_cpu::Isa;
     ///
-    /// let peak = Tier::best().measure_peak(1);
+    /// let peak = Isa::best().measure_peak(1);
     /// assert!(peak.f32_operations_per_s > 1e6);
     /// ```
     pub fn measure_peak(self, threads: usize) -> Peak {

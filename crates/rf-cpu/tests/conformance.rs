@@ -1,10 +1,10 @@
-//! The table of cases on every tier of this CPU, with one thread and with several.
+//! The table of cases on every ISA of this CPU, with one thread and with several.
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use std::collections::BTreeMap;
 
-use rf_cpu::{CpuBackend, CpuOptions, Tier};
+use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_graph::conformance::{Case, Deviation, Outcome, cases};
 use rf_graph::{Backend, BackendError, Batch, Executor, RowKind, Span};
 use rf_kv::PageId;
@@ -12,12 +12,12 @@ use rf_kv::PageId;
 /// Cases that this backend does not pass, by the beginning of their names, each with its reason.
 const IGNORED: [(&str, &str); 0] = [];
 
-/// Every tier with every number of threads that is tested.
+/// Every ISA with every number of threads that is tested.
 fn backends() -> Vec<(String, CpuBackend)> {
     let mut backends = Vec::new();
-    for tier in Tier::available() {
+    for isa in Isa::available() {
         for threads in [1, 3] {
-            let options = CpuOptions { threads: Some(threads), tier: Some(tier) };
+            let options = CpuOptions { threads: Some(threads), isa: Some(isa) };
             let backend = CpuBackend::new(options).unwrap();
             backends.push((backend.description(), backend));
         }
@@ -51,7 +51,7 @@ fn run(case: &Case, backends: &[(String, CpuBackend)]) -> (Vec<String>, Deviatio
 }
 
 #[test]
-fn every_case_passes_with_the_same_bits_on_every_tier_and_any_number_of_threads() {
+fn every_case_passes_with_the_same_bits_on_every_isa_and_any_number_of_threads() {
     let backends = backends();
     let mut wrong = Vec::new();
     let mut worst: BTreeMap<String, (f64, f64, String)> = BTreeMap::new();
@@ -133,7 +133,7 @@ fn a_bad_batch_is_refused_and_the_executor_stays_usable() {
 
 #[test]
 fn programs_of_one_backend_do_not_disturb_each_other() {
-    let backend = CpuBackend::new(CpuOptions { threads: Some(3), tier: None }).unwrap();
+    let backend = CpuBackend::new(CpuOptions { threads: Some(3), isa: None }).unwrap();
     let cases = [case("model/llama-q8_0"), case("model/qwen2")];
     let mut executors = [0, 1].map(|i| backend.compile(cases[i].program(), &mut |_| ()).unwrap());
     let expected = [0, 1].map(|i| bits(&outputs(&mut *executors[i], &cases[i])));
@@ -149,7 +149,7 @@ fn programs_of_one_backend_do_not_disturb_each_other() {
 fn a_copied_page_holds_what_the_original_does() {
     for kv in ["f32", "f16", "q8_0", "fp8"] {
         let case = case(&format!("attention/rope/{kv}"));
-        let backend = CpuBackend::new(CpuOptions { threads: Some(2), tier: None }).unwrap();
+        let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
         let mut executor = backend.compile(case.program(), &mut |_| ()).unwrap();
         let (from, to) = ([PageId::new(0)], [PageId::new(2)]);
         let mut forward = |ids: &[u32], past_tokens, pages: &[PageId]| {

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use rf_cpu::{CpuBackend, CpuOptions, Tier};
+use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::{Engine, EngineOptions, Feed, GenerateOptions, Model, Outputs};
 use rf_graph::{Backend, KvType, ReferenceBackend};
@@ -87,7 +87,7 @@ fn tiny_model_error(folder: &Path, model: &Value, backend: &dyn Backend) -> f32 
 }
 
 /// Checks every tiny model of a folder whose architecture is supported, on the reference and on every
-/// tier; returns how many runs that were.
+/// ISA; returns how many runs that were.
 fn check_tiny_models(folder: &Path) -> usize {
     let index = json(&folder.join("index.json"));
     let mut checked = 0;
@@ -99,10 +99,10 @@ fn check_tiny_models(folder: &Path) -> usize {
         let name = model["name"].as_str().unwrap();
         let error = tiny_model_error(folder, model, &ReferenceBackend);
         assert!(error < 2e-3, "{name} on the reference: off by {error}");
-        for tier in Tier::available() {
-            let options = CpuOptions { threads: Some(2), tier: Some(tier) };
+        for isa in Isa::available() {
+            let options = CpuOptions { threads: Some(2), isa: Some(isa) };
             let error = tiny_model_error(folder, model, &CpuBackend::new(options).unwrap());
-            assert!(error < 2e-3, "{name} on {tier}: off by {error}");
+            assert!(error < 2e-3, "{name} on {isa}: off by {error}");
             checked += 1;
         }
     }
@@ -110,7 +110,7 @@ fn check_tiny_models(folder: &Path) -> usize {
 }
 
 #[test]
-fn tiny_models_of_every_architecture_match_the_stored_logits_on_every_tier() {
+fn tiny_models_of_every_architecture_match_the_stored_logits_on_every_isa() {
     let Some(folder) = shared("golden/arch") else { return };
     let checked = check_tiny_models(&folder);
     assert!(checked >= 10, "{checked} checked");
@@ -119,9 +119,9 @@ fn tiny_models_of_every_architecture_match_the_stored_logits_on_every_tier() {
 #[test]
 fn the_tiny_model_kept_here_matches_its_stored_logits_and_tokens() {
     let folder = data();
-    assert!(check_tiny_models(&folder) >= Tier::available().len());
+    assert!(check_tiny_models(&folder) >= Isa::available().len());
     let model = &json(&folder.join("index.json"))["models"][0];
-    let backend = CpuBackend::new(CpuOptions { threads: Some(2), tier: None }).unwrap();
+    let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
     let options =
         EngineOptions { kv_type: KvType::F32, context_tokens: Some(128), ..Default::default() };
     let mut engine = load(&folder.join(model["file"].as_str().unwrap()), &backend, options);
@@ -144,7 +144,7 @@ fn the_demo_model_matches_the_exact_logits() {
 /// One file of `models/` against `golden/logits-stories-7m.json`, by the bounds of its bit width.
 fn check_story_model(path: &Path, golden: &Value, exact: &Value) {
     let name = path.file_name().unwrap().to_str().unwrap();
-    let backend = CpuBackend::new(CpuOptions { threads: Some(2), tier: None }).unwrap();
+    let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
     let options = EngineOptions { context_tokens: Some(1024), ..Default::default() };
     let mut engine = load(path, &backend, options);
     for (prompt, expected) in exact.as_object().unwrap() {

@@ -31,7 +31,7 @@ const BASE: EngineOptions = EngineOptions {
 };
 
 fn cpu(threads: usize) -> CpuBackend {
-    CpuBackend::new(CpuOptions { threads: Some(threads), tier: None }).unwrap()
+    CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap()
 }
 
 fn load(model: Model, backend: &dyn Backend) -> Engine {

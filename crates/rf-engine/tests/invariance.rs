@@ -33,7 +33,7 @@ const BASE: EngineOptions = EngineOptions {
 };
 
 fn engine(path: &Path, threads: usize, options: EngineOptions) -> Engine {
-    let backend = CpuBackend::new(CpuOptions { threads: Some(threads), tier: None }).unwrap();
+    let backend = CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap();
     Engine::load(Model::open(path).unwrap(), &backend, options, &mut |_| ()).unwrap()
 }
 
@@ -289,7 +289,7 @@ fn what_cannot_be_generated_is_refused_and_the_session_goes_on() {
 
 #[test]
 fn options_that_make_no_sense_are_refused_when_loading() {
-    let backend = CpuBackend::new(CpuOptions { threads: Some(1), tier: None }).unwrap();
+    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
     let refused = |options| {
         let model = Model::open(tiny()).unwrap();
         Engine::load(model, &backend, options, &mut |_| ()).err().expect("refused")

@@ -15,7 +15,7 @@ const TOKENS: usize = 40;
 /// The demo model of rf-cli on two threads, with batches of 16 tokens.
 fn engine() -> Engine {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf");
-    let backend = CpuBackend::new(CpuOptions { threads: Some(2), tier: None }).unwrap();
+    let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
     let options = EngineOptions {
         context_tokens: Some(96),
         batch_tokens: 16,

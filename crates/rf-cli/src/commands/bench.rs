@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use rf_cpu::{CpuOptions, Tier};
+use rf_cpu::{CpuOptions, Isa};
 use rf_engine::{EngineOptions, Feed, Model, Outputs, Session};
 use rf_graph::KvType;
 
@@ -71,7 +71,7 @@ pub(crate) struct BenchArgs {
     cache_type_v: Vec<KvType>,
     /// Instruction set to use instead of the best one
     #[arg(long, value_name = "NAME")]
-    tier: Option<Tier>,
+    tier: Option<Isa>,
     /// How to print results: a Markdown table, a JSON array, a JSON object per line, or CSV
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Md)]
     output: Format,
@@ -103,7 +103,7 @@ pub(crate) fn bench(arguments: &BenchArgs) -> Result<()> {
     printer.start(&mut out)?;
     for path in arguments.models() {
         for setup in arguments.setups()? {
-            let cpu = CpuOptions { threads: setup.threads, tier: arguments.tier };
+            let cpu = CpuOptions { threads: setup.threads, isa: arguments.tier };
             let placement = arguments.device.open(cpu)?;
             let mut runner = Runner::load(path, &placement, setup, &tests)?;
             for &test in &tests {

@@ -41,10 +41,10 @@ impl Region<'_> {
                 // SAFETY: each head of each token is one member's.
                 let y = unsafe { out.row_mut(token, head..head + head_dim) };
                 match q_norm {
-                    Some((weight, eps)) => rows::rms_norm(self.tier, x, weight, eps, y),
+                    Some((weight, eps)) => rows::rms_norm(self.isa, x, weight, eps, y),
                     None => y.copy_from_slice(x),
                 }
-                table.rotate(self.tier, self.place(token).1, y);
+                table.rotate(self.isa, self.place(token).1, y);
             }
         }
     }
@@ -80,12 +80,12 @@ impl Region<'_> {
                     let k = unsafe { &k.row(token)[columns.clone()] };
                     match op.k_norm {
                         Some((weight, eps)) => {
-                            rows::rms_norm(self.tier, k, weight, eps, &mut head_buffer);
+                            rows::rms_norm(self.isa, k, weight, eps, &mut head_buffer);
                         }
                         None => head_buffer.copy_from_slice(k),
                     }
                     if let Some(rope) = op.rope {
-                        self.ropes[rope].rotate(self.tier, position, &mut head_buffer);
+                        self.ropes[rope].rotate(self.isa, position, &mut head_buffer);
                     }
                     store_key(shape, keys, position % page_tokens, &head_buffer);
                     // SAFETY: written before the last barrier.
@@ -151,7 +151,7 @@ impl Region<'_> {
                         outs.push(unsafe { out.row_mut(token, columns) });
                     }
                 }
-                self.tier.run(Attend {
+                self.isa.run(Attend {
                     cache: CachedHead {
                         shape: kv.shape,
                         keys,

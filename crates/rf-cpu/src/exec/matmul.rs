@@ -10,7 +10,7 @@ use crate::simd::float_gemm::{self, FLOAT_TOKENS, FloatGemm, PackFloats};
 use crate::simd::kernels::{
     FloatMatMul, GEMM_GROUP, GEMM_TOKENS, Gemm, GemmScratch, MatVec, Operand, Target, has_gemm,
 };
-use crate::simd::{FLOAT_CHUNK, LANES, Tier};
+use crate::simd::{FLOAT_CHUNK, Isa, LANES};
 use crate::team::{Member, Rows, Shared};
 
 /// From so many tokens on, unpacking tiles first is cheaper than unpacking in registers.
@@ -27,8 +27,8 @@ pub(super) struct MatMulStep {
 }
 
 impl MatMulStep {
-    pub(super) fn new(op: MatMul, weights: &[Loaded], tier: Tier) -> Self {
-        let mut step = Self { op, float: false, groups: Vec::new(), blocks: tier.has_gemm() };
+    pub(super) fn new(op: MatMul, weights: &[Loaded], isa: Isa) -> Self {
+        let mut step = Self { op, float: false, groups: Vec::new(), blocks: isa.has_gemm() };
         for p in &step.op.projections {
             let Loaded::Matrix(m) = &weights[p.weight.index()] else { continue };
             step.blocks &= has_gemm(m.dtype());
@@ -264,7 +264,7 @@ impl Region<'_> {
                 let blocks = unsafe { int8.get_mut(row..last) };
                 // SAFETY: written before the last barrier.
                 let source = RowSource::Plain(unsafe { x.row(row) });
-                self.tier.run(Quantize {
+                self.isa.run(Quantize {
                     source,
                     group,
                     biased: false,
@@ -298,7 +298,7 @@ impl Region<'_> {
                         let first = x_row * step.columns;
                         let data = x.data.part(first..first + step.columns);
                         let x = Rows { data, width: step.columns };
-                        self.tier.run(FloatMatMul { weight, panels, x, tokens: 1, target });
+                        self.isa.run(FloatMatMul { weight, panels, x, tokens: 1, target });
                     }
                     Operand::Int8 { group } => {
                         let blocks = step.columns.div_ceil(ACT_BLOCK) * operand_rows;
@@ -307,7 +307,7 @@ impl Region<'_> {
                         let activations = unsafe { int8.get(x_row..blocks) };
                         let stride = operand_rows;
                         let op = MatVec { weight, panels, activations, stride, tokens: 1, target };
-                        op.run(self.tier);
+                        op.run(self.isa);
                     }
                 }
             }
@@ -330,7 +330,7 @@ impl Region<'_> {
             let source = match step.op.prologue {
                 Prologue::Plain(x) => RowSource::Plain(row(x)),
                 Prologue::RmsNorm { x, weight, eps } => {
-                    rows::norm_source(self.tier, row(x), self.vector(weight), eps)
+                    rows::norm_source(self.isa, row(x), self.vector(weight), eps)
                 }
                 Prologue::Glu { activation, gate, up } => {
                     RowSource::Glu { activation, gate: row(gate), up: row(up) }
@@ -342,18 +342,18 @@ impl Region<'_> {
                 let last = (chunks - 1) * stride + token + 1;
                 // SAFETY: of this range the kernel writes every `stride`-th block, this token's.
                 let out = unsafe { buffers.float.get_mut(token * FLOAT_CHUNK..last * FLOAT_CHUNK) };
-                self.tier.run(PackFloats { source, out, stride });
+                self.isa.run(PackFloats { source, out, stride });
             } else if step.float && !matches!(step.op.prologue, Prologue::Plain(_)) {
                 // SAFETY: each token is one member's.
                 let out = unsafe { buffers.float.get_mut(token * columns..(token + 1) * columns) };
-                rows::evaluate(self.tier, source, out);
+                rows::evaluate(self.isa, source, out);
             }
             for &group in &step.groups {
                 let int8 = buffers.int8[group_index(group)];
                 let last = (columns.div_ceil(ACT_BLOCK) - 1) * stride + token + 1;
                 // SAFETY: of this range the kernel writes every `stride`-th block, this token's.
                 let blocks = unsafe { int8.get_mut(token..last) };
-                self.tier.run(Quantize { source, group, biased, blocks, stride });
+                self.isa.run(Quantize { source, group, biased, blocks, stride });
             }
         }
     }
@@ -414,12 +414,12 @@ impl Region<'_> {
         let group = match (Operand::of(weight.dtype()), operands.float) {
             (Operand::Int8 { group }, _) => group,
             (Operand::Float, FloatOperand::Rows(x)) => {
-                self.tier.run(FloatMatMul { weight, panels, x, tokens, target });
+                self.isa.run(FloatMatMul { weight, panels, x, tokens, target });
                 return;
             }
             (Operand::Float, FloatOperand::Blocks(x)) => {
                 let stride = tokens.next_multiple_of(FLOAT_TOKENS);
-                self.tier.run(FloatGemm { weight, panels, x, stride, tokens, target, scratch });
+                self.isa.run(FloatGemm { weight, panels, x, stride, tokens, target, scratch });
                 return;
             }
             (Operand::Float, FloatOperand::Unwanted) => unreachable!("the float operand is there"),
@@ -427,9 +427,9 @@ impl Region<'_> {
         let activations = operands.int8[group_index(group)];
         let stride = step.stride(tokens);
         if !step.is_blocked(tokens) {
-            MatVec { weight, panels, activations, stride, tokens, target }.run(self.tier);
+            MatVec { weight, panels, activations, stride, tokens, target }.run(self.isa);
             return;
         }
-        Gemm { weight, panels, activations, stride, tokens, target, scratch }.run(self.tier);
+        Gemm { weight, panels, activations, stride, tokens, target, scratch }.run(self.isa);
     }
 }

@@ -19,7 +19,7 @@ use rf_kv::PageId;
 
 use crate::kv::{KvShape, KvStore};
 use crate::panel::{PackedMatrix, fill_panel};
-use crate::simd::Tier;
+use crate::simd::Isa;
 use crate::team::{Counter, Member, Rows, Shared, Team};
 use matmul::{OperandBuffers, Scratch};
 use profile::{BatchClock, Profile, StepTimes};
@@ -27,7 +27,7 @@ use steps::Step;
 
 /// A compiled program on the CPU.
 pub(crate) struct CpuExecutor {
-    tier: Tier,
+    isa: Isa,
     team: Arc<Mutex<Team>>,
     graph: Graph,
     plan: Plan,
@@ -73,7 +73,7 @@ impl RopeTable {
 
 impl CpuExecutor {
     pub(crate) fn new(
-        tier: Tier,
+        isa: Isa,
         team: Arc<Mutex<Team>>,
         program: Program,
         progress: &mut dyn FnMut(Progress),
@@ -93,13 +93,13 @@ impl CpuExecutor {
             tracing::debug!("no huge pages for activations: {e}");
         }
         let mut ropes = Vec::new();
-        let steps = graph.ops().iter().map(|op| Step::new(op, &weights, tier, &mut ropes));
+        let steps = graph.ops().iter().map(|op| Step::new(op, &weights, isa, &mut ropes));
         let steps = steps.collect::<Result<Vec<_>, _>>()?;
         let operands = OperandBuffers::new(&steps, &graph, max_batch_tokens);
         let scratch = (0..threads).map(|_| Scratch::new(&operands)).collect();
         let counters = (0..2 * steps.len()).map(|_| Counter::default()).collect();
         Ok(Self {
-            tier,
+            isa,
             team,
             graph,
             plan,
@@ -125,7 +125,7 @@ impl CpuExecutor {
 
     /// What it runs on, for reports.
     fn name(&self) -> String {
-        format!("CPU ({})", crate::description(self.tier, self.threads()))
+        format!("CPU ({})", crate::description(self.isa, self.threads()))
     }
 }
 
@@ -153,7 +153,7 @@ impl Executor for CpuExecutor {
             .flat_map(|(i, span)| span.tokens.clone().map(move |_| i))
             .collect();
         let region = Region {
-            tier: self.tier,
+            isa: self.isa,
             graph: &self.graph,
             plan: &self.plan,
             weights: &self.weights,
@@ -293,7 +293,7 @@ struct SharedKv<'a> {
 
 /// Everything that the steps of one batch see.
 struct Region<'a> {
-    tier: Tier,
+    isa: Isa,
     graph: &'a Graph,
     plan: &'a Plan,
     weights: &'a [Loaded],

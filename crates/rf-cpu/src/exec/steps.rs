@@ -7,7 +7,7 @@ use rf_graph::{Activation, Attention, BackendError, Op, QkNorm, Rope, ValueId, W
 use super::attention::AppendItem;
 use super::matmul::{ExpertMatMulStep, MatMulStep, Scratch};
 use super::{Loaded, Region, RopeTable, StepIndex, rows};
-use crate::simd::Tier;
+use crate::simd::Isa;
 use crate::simd::activations::RowSource;
 use crate::team::Member;
 
@@ -52,7 +52,7 @@ impl Step {
     pub(super) fn new(
         op: &Op,
         weights: &[Loaded],
-        tier: Tier,
+        isa: Isa,
         ropes: &mut Vec<RopeTable>,
     ) -> Result<Self, BackendError> {
         let mut table = |rope: &Rope| {
@@ -65,7 +65,7 @@ impl Step {
             Op::Embed { table, scale, out } => Self::Embed { table, scale, out },
             Op::Input { out } => Self::Input { out },
             Op::RmsNorm { x, weight, eps, out } => Self::RmsNorm { x, weight, eps, out },
-            Op::MatMul(m) => Self::MatMul(MatMulStep::new(m, weights, tier)),
+            Op::MatMul(m) => Self::MatMul(MatMulStep::new(m, weights, isa)),
             Op::Rope { x, rope, out } => Self::Rope { x, rope: table(&rope), out },
             Op::KvAppend { k, v, layer } => Self::KvAppend { k, v, layer },
             Op::Attention { q, attention, out } => {
@@ -161,7 +161,7 @@ impl Region<'_> {
                     let y = unsafe { out.row_mut(row, 0..out.width) };
                     let groups = x.chunks_exact(weight.len());
                     for (x, y) in groups.zip(y.chunks_exact_mut(weight.len())) {
-                        rows::rms_norm(self.tier, x, weight, *eps, y);
+                        rows::rms_norm(self.isa, x, weight, *eps, y);
                     }
                 });
             }
@@ -174,7 +174,7 @@ impl Region<'_> {
                     // SAFETY: written before the last barrier.
                     y.copy_from_slice(unsafe { x_rows.row(token) });
                     y.chunks_exact_mut(table.rope.head_dim)
-                        .for_each(|head| table.rotate(self.tier, self.place(token).1, head));
+                        .for_each(|head| table.rotate(self.isa, self.place(token).1, head));
                 });
             }
             Step::Glu { activation, gate, up, out } => {
@@ -187,7 +187,7 @@ impl Region<'_> {
                     // SAFETY: each row is one member's.
                     let y = unsafe { out.row_mut(row, 0..out.width) };
                     let source = RowSource::Glu { activation: *activation, gate, up };
-                    rows::evaluate(self.tier, source, y);
+                    rows::evaluate(self.isa, source, y);
                 });
             }
             Step::Add { a, b, out } => {

@@ -1,4 +1,4 @@
-//! The kernels that the executor calls: each a struct of its operands, run on a [`Tier`].
+//! The kernels that the executor calls: each a struct of its operands, run on a [`Isa`].
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use super::float_gemm::{FLOAT_TOKENS, FloatTile};
 use super::format::{self, Format};
 use super::gemm::{self, Tile};
 use super::matvec::{self, FloatFormat};
-use super::{Kernel, LANES, Simd, Tier};
+use super::{Isa, Kernel, LANES, Simd};
 use crate::panel::PackedMatrix;
 use crate::team::Rows;
 use rf_graph::DType;
@@ -170,9 +170,9 @@ pub(crate) struct MatVec<'a> {
 
 impl MatVec<'_> {
     /// Does it.
-    pub(crate) fn run(self, tier: Tier) {
+    pub(crate) fn run(self, isa: Isa) {
         let done = with_format!(self.weight.dtype(), Fm => {
-            tier.run(FormatMatVec::<Fm> { op: self, format: PhantomData });
+            isa.run(FormatMatVec::<Fm> { op: self, format: PhantomData });
         });
         debug_assert!(done.is_some(), "an integer format");
     }
@@ -197,7 +197,7 @@ impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
             let mut token = 0;
             while token < op.tokens {
                 let left = op.tokens - token;
-                // Compared with a constant first: what no tier of the kind runs is not compiled for it.
+                // Compared with a constant first: what no ISA of the kind runs is not compiled for it.
                 token += if S::FEW_TOKENS == 1 || left == 1 {
                     self.panel::<S, 1>(s, panel, token)
                 } else if left == 2 {
@@ -367,9 +367,9 @@ impl GemmScratch {
 
 impl Gemm<'_> {
     /// Does it.
-    pub(crate) fn run(self, tier: Tier) {
+    pub(crate) fn run(self, isa: Isa) {
         let done = with_format!(self.weight.dtype(), Fm => {
-            tier.run(FormatGemm::<Fm> { op: self, format: PhantomData });
+            isa.run(FormatGemm::<Fm> { op: self, format: PhantomData });
         });
         debug_assert!(done.is_some(), "an integer format");
     }

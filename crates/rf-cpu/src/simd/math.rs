@@ -1,4 +1,4 @@
-//! Functions that the vector operations are enough for. Same polynomial on every tier.
+//! Functions that the vector operations are enough for. Same polynomial on every ISA.
 
 use super::Simd;
 

@@ -3,7 +3,7 @@
 use super::{Kernel, Simd};
 use rf_graph::RopeStyle;
 
-/// Rotates pairs of a head: see [`rf_graph::reference::rope`]. Compiled for the tier, where a multiply-add is one
+/// Rotates pairs of a head: see [`rf_graph::reference::rope`]. Compiled for the ISA, where a multiply-add is one
 /// instruction.
 pub(crate) struct Rotate<'a> {
     pub(crate) style: RopeStyle,

@@ -58,7 +58,7 @@ pub struct Build {
     /// `release`, `debug`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub profile: String,
-    /// What was switched on: CPU tier, kernels, features.
+    /// What was switched on: CPU ISA, kernels, features.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub features: String,
 }

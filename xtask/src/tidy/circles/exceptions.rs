@@ -63,16 +63,6 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         files: &[
-            "crates/rf-cpu/src/simd/avx2.rs",
-            "crates/rf-cpu/src/simd/avx512.rs",
-            "crates/rf-cpu/src/simd/mod.rs",
-            "crates/rf-cpu/src/simd/neon.rs",
-            "crates/rf-cpu/src/simd/portable.rs",
-        ],
-        reason: None,
-    },
-    Exception {
-        files: &[
             "crates/rf-cpu/src/simd/float_gemm.rs",
             "crates/rf-cpu/src/simd/gemm.rs",
             "crates/rf-cpu/src/simd/kernels.rs",

@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 
 use anyhow::Result;
 use rf_bench::{Target, compute_bound};
-use rf_cpu::Tier;
+use rf_cpu::Isa;
 use rf_profile::{baseline::Hardware, roofline::Limits};
 
 use crate::{
@@ -41,7 +41,7 @@ pub(crate) fn measure(
 fn of_host(options: &Options, target: &Target) -> Result<MachineLimits> {
     let threads = target.threads().unwrap_or(1);
     let memory = Limits::measure_host(threads)?;
-    let peak = machine::tier(options)?.unwrap_or_else(Tier::best).measure_peak(threads);
+    let peak = machine::isa(options)?.unwrap_or_else(Isa::best).measure_peak(threads);
     Ok(MachineLimits {
         source: format!(
             "the most that {threads} threads were seen to read, and to compute in registers"

@@ -4,7 +4,7 @@ use std::{path::Path, process::Command};
 
 use anyhow::{Context, Result, anyhow};
 use rf_bench::Target;
-use rf_cpu::Tier;
+use rf_cpu::Isa;
 use rf_profile::baseline::{Build, DeviceKind, Hardware};
 
 use crate::options::{BackendName, Options};
@@ -12,15 +12,15 @@ use crate::options::{BackendName, Options};
 /// Opens what is to be measured.
 pub(crate) fn open(options: &Options) -> Result<Target> {
     match options.backend {
-        BackendName::Cpu => Ok(Target::cpu(options.threads, tier(options)?)?),
+        BackendName::Cpu => Ok(Target::cpu(options.threads, isa(options)?)?),
         BackendName::Gpu => Target::gpu(None)
             .context("--backend gpu cannot be had: `rf-cli doctor` says what is amiss"),
     }
 }
 
 /// The instruction set that was asked for.
-pub(crate) fn tier(options: &Options) -> Result<Option<Tier>> {
-    let parse = |name: &str| name.parse::<Tier>().map_err(|error| anyhow!("--tier: {error}"));
+pub(crate) fn isa(options: &Options) -> Result<Option<Isa>> {
+    let parse = |name: &str| name.parse::<Isa>().map_err(|error| anyhow!("--tier: {error}"));
     options.tier.as_deref().map(parse).transpose()
 }
 
@@ -34,8 +34,8 @@ pub(crate) fn hardware(options: &Options, target: &Target) -> Result<Hardware> {
     if let Some(threads) = target.threads() {
         hardware.cpu_threads = threads;
     }
-    if let Some(tier) = tier(options)?.filter(|tier| *tier != Tier::best()) {
-        hardware.cpu = format!("{} with {} only", hardware.cpu, tier.name());
+    if let Some(isa) = isa(options)?.filter(|isa| *isa != Isa::best()) {
+        hardware.cpu = format!("{} with {} only", hardware.cpu, isa.name());
     }
     Ok(hardware)
 }
