@@ -1,0 +1,240 @@
+//! One model in, one file out.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use rf_gguf::{Gguf, GgufWriter, MXFP6_LAYOUT_KEY, TensorInfo, TensorPlan};
+use rf_quant::DType;
+
+use crate::rules::{Target, targets};
+use crate::{Error, Mix};
+
+/// Changes to the rules of a mix.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Store every matrix in the base format of the mix.
+    pub pure: bool,
+    /// Keep the output matrix as it is.
+    pub leave_output: bool,
+    /// Quantise tensors again that are quantised already.
+    pub allow_requantize: bool,
+}
+
+/// A planned conversion: the format of each tensor is chosen, nothing is written.
+#[derive(Debug)]
+pub struct Conversion<'a> {
+    gguf: &'a Gguf,
+    output: PathBuf,
+    targets: Vec<Target>,
+    writer: GgufWriter,
+}
+
+/// The conversion of one tensor.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorConversion<'a> {
+    /// The tensor of the input.
+    pub tensor: &'a TensorInfo,
+    /// Its format in the output.
+    pub dtype: DType,
+    /// The format that the mix selects, if the rows are not whole blocks of it.
+    pub fallback_from: Option<DType>,
+    /// The size of its data in the output.
+    pub size_bytes: u64,
+}
+
+impl<'a> Conversion<'a> {
+    /// Chooses the format of every tensor of `gguf` and checks that the conversion to the file
+    /// `output` is possible.
+    ///
+    /// # Errors
+    ///
+    /// When `output` is a file of the input, the input has no tensors or tensors of an unsupported
+    /// type, or a quantised tensor would be quantised again without
+    /// [`Options::allow_requantize`].
+    pub fn plan(
+        gguf: &'a Gguf,
+        output: impl Into<PathBuf>,
+        mix: Mix,
+        options: Options,
+    ) -> Result<Self, Error> {
+        let output = output.into();
+        if is_part_of(gguf, &output) {
+            return Err(Error::OutputIsInput { path: output });
+        }
+        if gguf.tensors().is_empty() {
+            return Err(Error::NoTensors);
+        }
+        gguf.check_types()?;
+        let targets = targets(&mix, gguf, options)?;
+        if !options.allow_requantize {
+            check_requantization(gguf, &targets)?;
+        }
+        let writer = declare(gguf, &mix, &targets)?;
+        Ok(Self { gguf, output, targets, writer })
+    }
+
+    /// The tensors in the order of the file.
+    pub fn tensors(&self) -> impl Iterator<Item = TensorConversion<'_>> {
+        let rows = self.gguf.tensors().iter().zip(&self.targets).zip(self.writer.tensors());
+        rows.map(|((tensor, target), plan)| TensorConversion {
+            tensor,
+            dtype: target.dtype,
+            fallback_from: target.fallback_from,
+            size_bytes: plan.size_bytes(),
+        })
+    }
+
+    /// The bytes of tensor data in the input.
+    pub fn input_bytes(&self) -> u64 {
+        self.gguf.tensors().iter().map(|tensor| tensor.size_bytes() as u64).sum()
+    }
+
+    /// The bytes of tensor data in the output.
+    pub fn output_bytes(&self) -> u64 {
+        self.writer.tensors().iter().map(TensorPlan::size_bytes).sum()
+    }
+
+    /// Writes the output file with `threads` threads; 0 stands for one per core.
+    ///
+    /// `progress` receives the bytes of input that were converted since its last call. When it
+    /// breaks, the conversion stops and leaves no file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Threads`] when the threads do not start, [`Error::Cancelled`] when `progress`
+    /// breaks, and [`Error::Gguf`] when a value cannot be stored in its format or the file cannot be
+    /// written.
+    pub fn write(
+        &self,
+        threads: usize,
+        progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .map_err(|source| Error::Threads { threads, source })?;
+        let mut converter = Converter { gguf: self.gguf, pool, progress, cancelled: false };
+        let result = self.writer.write_file(&self.output, |plan, out| converter.tensor(plan, out));
+        if converter.cancelled {
+            return Err(Error::Cancelled);
+        }
+        Ok(result?)
+    }
+}
+
+fn is_part_of(gguf: &Gguf, output: &Path) -> bool {
+    let Ok(output) = output.canonicalize() else {
+        return false; // It does not exist yet.
+    };
+    gguf.paths().iter().any(|path| {
+        path.canonicalize().is_ok_and(|path| path == output) || is_same_file(path, &output)
+    })
+}
+
+#[cfg(unix)]
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |path: &Path| path.metadata().map(|data| (data.dev(), data.ino())).ok();
+    identity(a).is_some() && identity(a) == identity(b)
+}
+
+#[cfg(not(unix))]
+fn is_same_file(_: &Path, _: &Path) -> bool {
+    false
+}
+
+fn check_requantization(gguf: &Gguf, targets: &[Target]) -> Result<(), Error> {
+    let is_float = |dtype| matches!(dtype, DType::F32 | DType::F16 | DType::Bf16);
+    for (tensor, target) in gguf.tensors().iter().zip(targets) {
+        let dtype = tensor.dtype()?;
+        if dtype != target.dtype && !is_float(dtype) {
+            return Err(Error::AlreadyQuantized { name: tensor.name().to_owned(), dtype });
+        }
+    }
+    Ok(())
+}
+
+/// The new file without its data.
+fn declare(gguf: &Gguf, mix: &Mix, targets: &[Target]) -> Result<GgufWriter, rf_gguf::Error> {
+    const FILE_TYPE: &str = "general.file_type";
+    let mut writer = GgufWriter::new();
+    for (key, value) in gguf.metadata().iter() {
+        // The new file is not split, has its own type, and gets the MXFP6 key from the writer.
+        if !key.starts_with("split.") && key != FILE_TYPE && key != MXFP6_LAYOUT_KEY {
+            writer.add(key, value.clone())?;
+        }
+    }
+    writer.set("general.quantization_version", 2_u32)?;
+    if let Some(file_type) = mix.file_type() {
+        writer.add(FILE_TYPE, file_type)?;
+    }
+    for (tensor, target) in gguf.tensors().iter().zip(targets) {
+        writer.add_tensor(tensor.name(), tensor.shape(), target.dtype)?;
+    }
+    Ok(writer)
+}
+
+/// Values that a thread converts at a time: whole blocks of every format that fit into its cache.
+const PIECE: usize = 32 * 1024;
+
+/// Pieces between two writes: at most 8 MiB of floats.
+const PIECES_PER_WRITE: usize = 64;
+
+struct Converter<'a, P> {
+    gguf: &'a Gguf,
+    pool: rayon::ThreadPool,
+    progress: P,
+    cancelled: bool,
+}
+
+impl<P: FnMut(u64) -> ControlFlow<()>> Converter<'_, P> {
+    fn tensor(
+        &mut self,
+        plan: &TensorPlan,
+        out: &mut dyn Write,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let tensor = self.gguf.required_tensor(plan.name())?;
+        let (from, to) = (tensor.dtype()?, plan.dtype());
+        let data = self.gguf.data(tensor);
+        let mut converted = Vec::new();
+        for chunk in data.chunks(bytes_of(from, PIECE * PIECES_PER_WRITE)) {
+            if from == to {
+                out.write_all(chunk)?;
+            } else {
+                converted.resize(bytes_of(to, values_of(from, chunk)), 0);
+                self.pool.install(|| convert(from, chunk, to, &mut converted))?;
+                out.write_all(&converted)?;
+            }
+            if (self.progress)(chunk.len() as u64).is_break() {
+                self.cancelled = true;
+                return Err(Error::Cancelled.into());
+            }
+        }
+        data.release();
+        Ok(())
+    }
+}
+
+/// Converts whole blocks in parallel. Blocks do not cross rows, so the shape does not matter.
+fn convert(from: DType, bytes: &[u8], to: DType, out: &mut [u8]) -> Result<(), rf_quant::Error> {
+    let pieces = bytes.par_chunks(bytes_of(from, PIECE));
+    let outs = out.par_chunks_mut(bytes_of(to, PIECE));
+    pieces.zip(outs).try_for_each_init(
+        || vec![0.0; PIECE],
+        |floats, (piece, out)| {
+            let floats = &mut floats[..values_of(from, piece)];
+            rf_quant::dequantize(from, piece, floats)?;
+            rf_quant::quantize(to, floats, out)
+        },
+    )
+}
+
+const fn bytes_of(dtype: DType, values: usize) -> usize {
+    values / dtype.block_elements() * dtype.block_bytes()
+}
+
+const fn values_of(dtype: DType, bytes: &[u8]) -> usize {
+    bytes.len() / dtype.block_bytes() * dtype.block_elements()
+}

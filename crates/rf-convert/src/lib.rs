@@ -1,0 +1,49 @@
+//! Convert GGUF models to other tensor formats.
+//!
+//! A [`Mix`] is a named recipe such as `Q4_K_M`: it selects a format for each tensor. A
+//! [`Conversion`] applies a mix to one model and writes the new file. The crate knows `rf-gguf` and
+//! `rf-quant`, and no graph, backend or command line.
+//!
+//! Start with [`Conversion::plan`], then read `rules.rs` for the choice of formats.
+//!
+//! Invariants:
+//!
+//! - The output file is complete or does not exist; an existing file stays until then.
+//! - The bytes do not depend on the number of threads.
+//! - The mixes choose the formats that llama.cpp chooses.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//!
+//! use rf_convert::{Conversion, Mix, Options};
+//! use rf_gguf::{Gguf, GgufWriter};
+//! use rf_quant::DType;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A model with one matrix of 32 columns and 4 rows.
+//! let folder = tempfile::tempdir()?;
+//! let input = folder.path().join("model-F32.gguf");
+//! let mut writer = GgufWriter::new();
+//! writer.add("general.architecture", "llama")?;
+//! writer.add_tensor("blk.0.attn_q.weight", &[32, 4], DType::F32)?;
+//! writer.write_file(&input, |_, out| Ok(out.write_all(&[0; 4 * 32 * 4])?))?;
+//!
+//! let gguf = Gguf::open(&input)?;
+//! let mix: Mix = "Q8_0".parse()?;
+//! let output = folder.path().join("model-Q8_0.gguf");
+//! let conversion = Conversion::plan(&gguf, &output, mix, Options::default())?;
+//! conversion.write(0, |_bytes| ControlFlow::Continue(()))?;
+//!
+//! assert_eq!(Gguf::open(&output)?.tensors()[0].dtype()?, DType::Q8_0);
+//! # Ok(())
+//! # }
+//! ```
+
+mod conversion;
+mod error;
+mod mix;
+mod rules;
+
+pub use conversion::{Conversion, Options, TensorConversion};
+pub use error::Error;
+pub use mix::Mix;
