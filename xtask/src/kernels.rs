@@ -1,4 +1,4 @@
-//! `cargo xtask kernels`: builds the GPU kernels for every target and looks at what came out.
+//! `cargo xtask kernels`: builds the GPU kernels for every target and checks the machine code.
 
 mod catalogue;
 mod counts;
@@ -7,8 +7,6 @@ mod occupancy;
 mod params;
 mod report;
 mod snapshot;
-#[path = "../../crates/rf-kernels/build/toolchain/mod.rs"]
-mod toolchain;
 
 use std::{
     collections::BTreeMap,
@@ -20,101 +18,59 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result};
 use clap::Args;
+use rf_kernels_build::{Cache, Compiler, ObjectFile, Selection, Sources, compile_all};
 
-use self::{
-    catalogue::Catalogue,
-    report::Report,
-    toolchain::{
-        compile::{Cache, Object, compile_all},
-        compiler::{Compiler, Search},
-        sources::{include_folder, read_units},
-        targets::Selection,
-    },
-};
+use self::{catalogue::Catalogue, report::Report};
 
-/// What to do beside building.
+/// What to build and what to report.
 #[derive(Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Options {
-    /// What to build for: all, default, or a list such as `gfx1100,sm_80`
+    /// Build for these targets: all, default, or a list such as `gfx1100,sm_80`
     #[arg(long, value_name = "LIST", default_value = "all")]
-    targets: String,
+    targets: Selection,
     /// Print registers, LDS and waves per SIMD of every kernel
     #[arg(long)]
     report: bool,
-    /// Exit with 1 on warnings, on a kernel that misses a demand of `kernels.toml`, and on one that
-    /// is worse than `kernels/resources.toml` has it, or not in there
+    /// Exit with 1 on a warning, on a kernel that violates `kernels.toml`, and on a kernel that is
+    /// missing from `kernels/resources.toml` or worse than recorded there
     #[arg(long, requires = "report")]
     check: bool,
     /// Write `kernels/resources.toml`
     #[arg(long, requires = "report")]
     bless: bool,
-    /// Count the instructions of products on the gfx1100 emulator that `ROCFORGE_RDNA_EMU` names, beside
-    /// those of llama.cpp; benchmarks/isa/README.md says more
+    /// Count the instructions of matmul kernels on the gfx1100 emulator in `ROCFORGE_RDNA_EMU` and
+    /// compare them with llama.cpp's; see benchmarks/isa/README.md
     #[arg(long, requires = "report")]
     counts: bool,
 }
 
-/// Builds, prints, checks. Exit code: 0 fine, 1 findings.
+/// Builds, prints and checks the kernels. Exit code: 0 without findings, 1 with findings.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
-    let selection = Selection::parse(&options.targets).map_err(|why| anyhow!(why))?;
-    let compiler = match Compiler::find().map_err(|why| anyhow!(why))? {
-        Search::Found(compiler) => compiler,
-        Search::Missing(unfit) => bail!(
-            "no clang 19 or newer: install clang-19 and lld-19, or set ROCFORGE_CLANG{}",
-            [&[String::new()], &unfit[..]].concat().join("\n")
-        ),
-    };
-    writeln!(out, "{}", compiler.version)?;
+    let compiler = Compiler::find()?;
+    writeln!(out, "{}", compiler.version())?;
 
-    let kernels = root.join("kernels");
-    let units = read_units(&kernels).map_err(|why| anyhow!(why))?;
-    // Where the build script of rf-kernels has its cache: this program lies in the same target directory.
+    let sources = Sources::read(&root.join("kernels"))?;
+    // This program is in the target directory that has the cache of rf-kernels' build script.
     let program = env::current_exe().context("path of this program")?;
-    let cache = Cache::of(program.parent().context("path of this program")?)?;
+    let cache = Cache::open(program.parent().context("path of this program")?)?;
 
-    let mut targets = Vec::new();
-    for target in selection.targets(true) {
-        match compiler.probe(target, cache.folder()) {
-            Ok(()) => targets.push(target),
-            Err(why) if matches!(selection, Selection::Named(_)) => bail!("{}: {why}", target.name),
-            Err(why) => writeln!(out, "skipped: {}: {why}", target.name)?,
-        }
+    let supported = compiler.supported_targets(&options.targets, true)?;
+    for skipped in &supported.unsupported {
+        writeln!(out, "skipped: {}: {}", skipped.target.name, skipped.message)?;
     }
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let started = Instant::now();
-    let include = include_folder(&kernels);
-    let objects = compile_all(&compiler, &cache, &include, &units, &targets, threads)
-        .map_err(|why| anyhow!(why))?;
+    let objects = compile_all(&compiler, &cache, &sources, &supported.targets, threads)?;
     cache.prune();
     print_objects(&mut out, &objects, started.elapsed())?;
 
     let mut findings = warnings(&objects);
     if options.report {
-        let catalogue = Catalogue::read(root)?;
-        let report = Report::of(&objects, &catalogue)?;
-        report.print(&mut out)?;
-        findings.extend(report.findings());
-        let resources = root.join("kernels/resources.toml");
-        let current = report.snapshot(&compiler.version);
-        if options.bless {
-            current.write(&resources)?;
-            writeln!(out, "\nwritten: kernels/resources.toml")?;
-        } else {
-            let committed = snapshot::Snapshot::read(&resources)?;
-            if committed.compiler == current.compiler {
-                findings.extend(committed.differences(&current));
-            } else {
-                writeln!(
-                    out,
-                    "\nkernels/resources.toml is of {}: not compared",
-                    committed.compiler
-                )?;
-            }
-        }
+        findings.extend(report(root, options, &compiler, &objects, &mut out)?);
     }
     if options.counts {
         findings.extend(counts::run(root, &objects, &mut out)?);
@@ -128,8 +84,44 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// One row per target, one per unit.
-fn print_objects(out: &mut impl Write, objects: &[Object<'_>], elapsed: Duration) -> Result<()> {
+/// Prints the resources of every kernel; compares or writes the snapshot. Returns the findings.
+fn report(
+    root: &Path,
+    options: &Options,
+    compiler: &Compiler,
+    objects: &[ObjectFile<'_>],
+    out: &mut impl Write,
+) -> Result<Vec<String>> {
+    let catalogue = Catalogue::read(root)?;
+    let report = Report::of(objects, &catalogue)?;
+    report.print(out)?;
+    let mut findings = report.findings();
+    let path = root.join("kernels/resources.toml");
+    let current = report.snapshot(compiler.version());
+    if options.bless {
+        current.write(&path)?;
+        writeln!(out, "\nwritten: kernels/resources.toml")?;
+    } else {
+        let committed = snapshot::Snapshot::read(&path)?;
+        if committed.compiler == current.compiler {
+            findings.extend(committed.differences(&current));
+        } else {
+            writeln!(
+                out,
+                "\nnot compared: kernels/resources.toml was made by {}",
+                committed.compiler
+            )?;
+        }
+    }
+    Ok(findings)
+}
+
+/// Prints one row per target and one per unit.
+fn print_objects(
+    out: &mut impl Write,
+    objects: &[ObjectFile<'_>],
+    elapsed: Duration,
+) -> Result<()> {
     let mut by_target: BTreeMap<&str, Sum> = BTreeMap::new();
     let mut by_unit: BTreeMap<&str, Sum> = BTreeMap::new();
     for object in objects {
@@ -140,8 +132,8 @@ fn print_objects(out: &mut impl Write, objects: &[Object<'_>], elapsed: Duration
         ] {
             sum.objects += 1;
             sum.bytes += bytes;
-            sum.compiled += usize::from(object.took.is_some());
-            sum.took += object.took.unwrap_or_default();
+            sum.compiled += usize::from(object.compile_time.is_some());
+            sum.compile_time += object.compile_time.unwrap_or_default();
         }
     }
     for (title, sums) in [("target", by_target), ("unit", by_unit)] {
@@ -156,12 +148,12 @@ fn print_objects(out: &mut impl Write, objects: &[Object<'_>], elapsed: Duration
                 "{name:<20} {:>7} {:>8} {:>9.1} {:>7}",
                 sum.objects,
                 sum.compiled,
-                sum.took.as_secs_f64(),
+                sum.compile_time.as_secs_f64(),
                 sum.bytes / 1024
             )?;
         }
     }
-    writeln!(out, "\n{:.1} s on the clock", elapsed.as_secs_f64())?;
+    writeln!(out, "\nelapsed: {:.1} s", elapsed.as_secs_f64())?;
     Ok(())
 }
 
@@ -169,12 +161,12 @@ fn print_objects(out: &mut impl Write, objects: &[Object<'_>], elapsed: Duration
 struct Sum {
     objects: usize,
     compiled: usize,
-    took: Duration,
+    compile_time: Duration,
     bytes: u64,
 }
 
-/// The compiler's warnings, each text once: most come for every target.
-fn warnings(objects: &[Object<'_>]) -> Vec<String> {
+/// The compiler's warnings without duplicates: most warnings occur for every target.
+fn warnings(objects: &[ObjectFile<'_>]) -> Vec<String> {
     let mut warnings: Vec<_> = objects
         .iter()
         .filter(|object| !object.warnings.is_empty())

@@ -6,7 +6,6 @@
 //! the newest PTX that it understands, which its driver compiles.
 
 mod compiled;
-mod digest;
 mod embedded;
 
 use std::{borrow::Cow, fmt};

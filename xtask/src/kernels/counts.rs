@@ -16,10 +16,9 @@ use rf_kernels::params::{
     Activations, Address, Launch, MatmulDevice, MatmulParams, MatvecGluParams, MatvecParams,
     Projection, Weight,
 };
+use rf_kernels_build::ObjectFile;
 use rf_quant::DType;
 use serde::{Deserialize, Serialize};
-
-use super::toolchain::compile::Object;
 
 /// Names the folder of the emulator.
 const VARIABLE: &str = "ROCFORGE_RDNA_EMU";
@@ -82,7 +81,7 @@ struct Job<'a> {
 /// No emulator, or one that fails.
 pub(super) fn run(
     root: &Path,
-    objects: &[Object<'_>],
+    objects: &[ObjectFile<'_>],
     out: &mut impl Write,
 ) -> Result<Vec<String>> {
     let emulator = env::var_os(VARIABLE).map(PathBuf::from).with_context(|| {
@@ -234,7 +233,7 @@ impl Case {
     }
 
     /// The launch with the code object that has its kernel.
-    fn job<'a>(&'a self, objects: &'a [Object<'_>]) -> Result<Job<'a>> {
+    fn job<'a>(&'a self, objects: &'a [ObjectFile<'_>]) -> Result<Job<'a>> {
         let Launch { kernel, grid, block, .. } = self.launch;
         for object in objects.iter().filter(|object| object.target.name == TARGET) {
             let kernels = super::metadata::kernels(&fs::read(&object.path)?)?;

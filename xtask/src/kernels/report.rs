@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use rf_kernels_build::ObjectFile;
 
 use super::{
     catalogue::{Catalogue, matches},
@@ -14,7 +15,6 @@ use super::{
     occupancy::waves_per_simd,
     params,
     snapshot::{Entry, Snapshot},
-    toolchain::compile::Object,
 };
 
 /// The targets of the table and of the snapshot: one of each family whose resources differ. Demands are checked on
@@ -48,7 +48,7 @@ impl<'a> Report<'a> {
     /// # Errors
     ///
     /// An object that cannot be read.
-    pub(super) fn of(objects: &[Object<'_>], catalogue: &'a Catalogue) -> Result<Self> {
+    pub(super) fn of(objects: &[ObjectFile<'_>], catalogue: &'a Catalogue) -> Result<Self> {
         let mut compiled = Vec::new();
         for object in objects {
             let (unit, target) = (&object.unit.name, object.target.name);

@@ -29,7 +29,7 @@ const LAYERS: &[Layer] = &[
     layer("rf-graph", &["rf-quant", "rf-kv"]),
     layer("rf-cpu", &["rf-graph"]),
     layer("rf-hip", &[]),
-    layer("rf-kernels-build", &["rf-quant"]),
+    layer("rf-kernels-build", &[]),
     layer("rf-kernels", &["rf-graph", "rf-hip", "rf-kernels-build"]),
     layer("rf-model", &["rf-graph", "rf-gguf", "rf-kv"]),
     layer("rf-engine", &["rf-model", "rf-tokenizer"]),

@@ -5,17 +5,18 @@
 //! cannot be written costs time, no more.
 
 use std::{
-    env, fs, io,
+    env, fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
-    process,
     time::SystemTime,
 };
 
 use rf_hip::Compiler;
+use tempfile::NamedTempFile;
+use twox_hash::XxHash3_128;
 
 use super::{
     CodeObject, Error,
-    digest::Digest,
     embedded::{SOURCES, Source},
 };
 
@@ -23,7 +24,7 @@ use super::{
 const OPTIONS: [&str; 4] = ["-O3", "-std=c++20", "-ffp-contract=off", "-DRF_RUNTIME_COMPILER=1"];
 
 /// Starts a cache file; another layout gets another number.
-const MAGIC: &[u8; 8] = b"RFKERN1\n";
+const MAGIC: &[u8; 8] = b"RFKERN2\n";
 
 /// Files kept per unit and architecture: those of a few versions of this program and of ROCm.
 const KEPT: usize = 3;
@@ -103,8 +104,8 @@ impl Cache {
     }
 
     fn key(&self, source: &Source, options: &[&str]) -> u128 {
-        let digest = Digest::new().field(source.text.as_bytes()).field(self.version.as_bytes());
-        options.iter().fold(digest, |digest, option| digest.field(option.as_bytes())).finish()
+        let inputs = [source.text, &self.version, &options.join(" ")].join("\0");
+        XxHash3_128::oneshot(inputs.as_bytes())
     }
 }
 
@@ -130,23 +131,21 @@ fn read(file: &Path, key: u128) -> Option<Vec<u8>> {
     code
 }
 
-/// Writes beside and renames, so that no reader sees half a file.
+/// Replaces the file in one step: a reader never sees a partial file.
 fn write(file: &Path, key: u128, code: &[u8]) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new(""));
     fs::create_dir_all(folder)?;
-    let partial = file.with_extension(format!("{}.part", process::id()));
-    let bytes = [MAGIC, &checksum(key, code).to_le_bytes()[..], code].concat();
-    let written = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, file));
-    if written.is_err() {
-        // A full disk should not stay full of halves.
-        fs::remove_file(&partial).ok();
+    let mut partial = NamedTempFile::new_in(folder)?;
+    for bytes in [MAGIC, &checksum(key, code).to_le_bytes()[..], code] {
+        partial.write_all(bytes)?;
     }
-    written
+    partial.persist(file)?;
+    Ok(())
 }
 
-/// Of the contents and of what they were made from: a file under another's name is as wrong as a damaged one.
+/// Covers the contents and the key: a file under another file's name does not match.
 fn checksum(key: u128, code: &[u8]) -> u128 {
-    Digest::new().field(&key.to_le_bytes()).field(code).finish()
+    XxHash3_128::oneshot_with_seed(key as u64, code)
 }
 
 /// Removes the oldest files of the unit beside `file`, beyond [`KEPT`].

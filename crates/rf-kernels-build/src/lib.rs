@@ -1,0 +1,52 @@
+//! Compiles GPU kernels with clang: `kernels/*.hip` to AMD code objects and PTX.
+//!
+//! The build script of `rf-kernels` and `cargo xtask kernels` share this crate and one cache, so the
+//! report of `xtask` describes the code that programs embed. No other crate of the workspace is
+//! needed, and neither ROCm nor CUDA: clang and lld are enough.
+//!
+//! Start reading at [`Selection`] (what to build) and [`compile_all`] (how).
+//!
+//! # Examples
+//!
+//! A list of targets, as in `ROCFORGE_KERNEL_TARGETS`:
+//!
+//! ```
+//! use rf_kernels_build::{Error, Selection};
+//!
+//! let selection: Selection = "gfx1100, sm_80".parse()?;
+//! let names: Vec<_> = selection.targets(false).iter().map(|target| target.name).collect();
+//! assert_eq!(names, ["gfx1100", "sm_80"]);
+//!
+//! let unknown = "gfx1100,gfx803".parse::<Selection>().unwrap_err();
+//! assert!(matches!(unknown, Error::UnknownTarget { name } if name == "gfx803"));
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! All kernels for the default targets of an optimised build:
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use rf_kernels_build::{Cache, Compiler, Error, Selection, Sources, compile_all};
+//!
+//! let sources = Sources::read(Path::new("kernels"))?;
+//! let compiler = Compiler::find()?;
+//! let supported = compiler.supported_targets(&Selection::Default, true)?;
+//! let cache = Cache::open(Path::new("target/release"))?;
+//! for object in compile_all(&compiler, &cache, &sources, &supported.targets, 4)? {
+//!     println!("{} for {}: {}", object.unit.name, object.target.name, object.path.display());
+//! }
+//! # Ok::<(), Error>(())
+//! ```
+
+mod compile;
+mod compiler;
+mod error;
+mod sources;
+mod targets;
+
+pub use compile::{Cache, ObjectFile, compile_all};
+pub use compiler::{Compiler, SupportedTargets, UnsupportedTarget};
+pub use error::Error;
+pub use sources::{Sources, Unit};
+pub use targets::{Selection, Target};
