@@ -37,8 +37,8 @@ fn on(criterion: &mut Criterion, target: &Target) {
                 skipped(&workload.name, &why);
                 continue;
             }
-            if workload.bytes > 0 {
-                group.throughput(Throughput::Bytes(workload.bytes));
+            if workload.cost.bytes > 0 {
+                group.throughput(Throughput::Bytes(workload.cost.bytes));
             }
             // Called again and again, and not at all where the filter leaves it out.
             let mut prepared: Option<Prepared> = None;

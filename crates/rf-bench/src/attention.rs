@@ -3,11 +3,10 @@
 //! The graph has one attention, causal, and backends one form of it: scores, softmax and values of a query in one pass
 //! over the pages ("flash"). What it is held against, all scores written down and no mask, is in [`crate::standard`].
 
-use rf_graph::{Attention, KvLayout, KvType};
+use rf_graph::{Attention, KvLayout, KvType, OpCost};
 
 use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, cold_copies};
-use crate::workload::Task;
-use crate::{OperationKind, Operations, Suite, Workload};
+use crate::{Error, Prepared, Suite, Target, Task, Workload};
 
 /// Attention of some tokens of one sequence.
 #[derive(Clone, Debug)]
@@ -62,27 +61,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
 
 impl Attend {
     fn workload(self, quick: bool) -> Workload {
-        let Self { layer: AttentionLayer { num_heads, num_kv_heads, head_dim }, kv, .. } = self;
-        let (tokens, past_tokens) = (self.tokens, self.past_tokens);
-        let what = if past_tokens == 0 {
-            format!("prefill/tokens={tokens}")
-        } else {
-            format!("decode/depth={past_tokens}")
-        };
-        // A query sees all keys up to its own: a product with each, and a share of each value.
-        let seen: usize = (past_tokens + 1..=past_tokens + tokens).sum();
-        let queries = tokens * num_heads * head_dim;
-        Workload {
-            name: format!("attention/heads={num_heads}:{num_kv_heads}x{head_dim}/{kv}/{what}"),
-            suite: Suite::Attention,
-            bytes: (self.cache_bytes() + 2 * size_of::<f32>() * queries) as u64,
-            operations: Operations {
-                kind: OperationKind::F32,
-                count: (4 * num_heads * head_dim * seen) as u64,
-            },
-            quick,
-            task: Task::Attention(self),
-        }
+        Workload::new(self, quick)
     }
 
     /// Of one layer.
@@ -136,6 +115,38 @@ impl Attend {
     }
 }
 
+impl Task for Attend {
+    fn name(&self) -> String {
+        let Self { layer: AttentionLayer { num_heads, num_kv_heads, head_dim }, kv, .. } = self;
+        let what = if self.past_tokens == 0 {
+            format!("prefill/tokens={}", self.tokens)
+        } else {
+            format!("decode/depth={}", self.past_tokens)
+        };
+        format!("attention/heads={num_heads}:{num_kv_heads}x{head_dim}/{kv}/{what}")
+    }
+
+    fn suite(&self) -> Suite {
+        Suite::Attention
+    }
+
+    fn cost(&self) -> OpCost {
+        let AttentionLayer { num_heads, head_dim, .. } = self.layer;
+        // A query sees all keys up to its own: a product with each, and a share of each value.
+        let seen: usize = (self.past_tokens + 1..=self.past_tokens + self.tokens).sum();
+        let queries = self.tokens * num_heads * head_dim;
+        OpCost {
+            bytes: (self.cache_bytes() + 2 * size_of::<f32>() * queries) as u64,
+            f32_operations: (4 * num_heads * head_dim * seen) as u64,
+            int8_operations: 0,
+        }
+    }
+
+    fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
+        self.program().prepare(target)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rf_graph::conformance::Bound;
@@ -151,12 +162,12 @@ mod tests {
         let decode =
             Attend { layer, kv: KvType::F16, tokens: 1, past_tokens: 4096 }.workload(false);
         // 4097 tokens of 8 heads of 128, keys and values, 2 bytes each; a query of 32 · 128 floats in and out.
-        assert_eq!(decode.bytes, 4097 * 4096 + 2 * 16_384);
-        assert_eq!(decode.operations.count, 4 * 4096 * 4097);
+        assert_eq!(decode.cost.bytes, 4097 * 4096 + 2 * 16_384);
+        assert_eq!(decode.cost.f32_operations, 4 * 4096 * 4097);
         let prefill =
             Attend { layer, kv: KvType::F16, tokens: 512, past_tokens: 0 }.workload(false);
         // 512 · 513 / 2 pairs.
-        assert_eq!(prefill.operations.count, 4 * 4096 * 131_328);
+        assert_eq!(prefill.cost.f32_operations, 4 * 4096 * 131_328);
     }
 
     #[test]
@@ -165,11 +176,7 @@ mod tests {
             for (tokens, past_tokens) in [(40, 0), (1, 96), (1, 600)] {
                 let attend = Attend { layer: SMALL, kv, tokens, past_tokens };
                 let cost = agreement(attend.program_of(2), Bound::of_cache(kv, false));
-                let workload = attend.workload(false);
-                assert_eq!(
-                    (cost.bytes, cost.operations),
-                    (workload.bytes, workload.operations.count)
-                );
+                assert_eq!(cost, attend.cost());
             }
         }
     }

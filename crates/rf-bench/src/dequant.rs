@@ -4,13 +4,12 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use rf_graph::DType;
 use rf_graph::conformance::Numbers;
+use rf_graph::{DType, OpCost};
 use rf_quant::{dequantize, quantize, quantize_to_vec};
 
-use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, no_cache};
-use crate::workload::{Task, word};
-use crate::{Clock, Error, Operations, Prepared, Suite, Workload};
+use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, no_cache, word};
+use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};
 
 /// Elements that are converted: a matrix of 4096 by 4096.
 const ELEMENTS: usize = 1 << 24;
@@ -43,12 +42,13 @@ pub(crate) fn workloads() -> Vec<Workload> {
     for direction in [Direction::Dequantize, Direction::Quantize] {
         for dtype in DType::ALL {
             let quick = quick.contains(&dtype) && direction == Direction::Dequantize;
-            workloads.push(Convert { dtype, direction, elements: ELEMENTS }.workload(quick));
+            let convert = Convert { dtype, direction, elements: ELEMENTS };
+            workloads.push(Workload::new(convert, quick));
         }
     }
     for dtype in DType::ALL {
         let rows = TableRows { dtype, rows: 4096, columns: ELEMENTS / 4096 };
-        workloads.push(rows.workload([DType::Q8_0, DType::Q4K].contains(&dtype)));
+        workloads.push(Workload::new(rows, [DType::Q8_0, DType::Q4K].contains(&dtype)));
     }
     workloads
 }
@@ -58,24 +58,37 @@ fn bytes_of(dtype: DType, elements: usize) -> u64 {
     (dtype.row_bytes(elements).expect("whole blocks") + size_of::<f32>() * elements) as u64
 }
 
-impl Convert {
-    fn workload(self, quick: bool) -> Workload {
-        let Self { dtype, direction, elements } = self;
-        let what = match direction {
+/// The cost of moving bytes.
+fn moving(bytes: u64) -> OpCost {
+    OpCost { bytes, ..OpCost::default() }
+}
+
+impl Task for Convert {
+    fn name(&self) -> String {
+        let what = match self.direction {
             Direction::Dequantize => "dequantize",
             Direction::Quantize => "quantize",
         };
-        Workload {
-            name: format!("dequant/{}/{what}/elements={elements}", word(dtype)),
-            suite: Suite::Dequant,
-            bytes: bytes_of(dtype, elements),
-            operations: Operations::NONE,
-            quick,
-            task: Task::Convert(self),
-        }
+        format!("dequant/{}/{what}/elements={}", word(self.dtype), self.elements)
     }
 
-    pub(crate) fn prepare(&self) -> Result<Prepared, Error> {
+    fn suite(&self) -> Suite {
+        Suite::Dequant
+    }
+
+    fn cost(&self) -> OpCost {
+        moving(bytes_of(self.dtype, self.elements))
+    }
+
+    fn is_single_threaded(&self) -> bool {
+        true
+    }
+
+    fn check(&self, target: &Target) -> Result<(), Error> {
+        target.require_cpu("the host converts whole tensors")
+    }
+
+    fn prepare(&self, _target: &Target) -> Result<Prepared, Error> {
         /// Values that are made; the rest repeats them.
         const DISTINCT: usize = 1 << 18;
         let Self { dtype, direction, elements } = *self;
@@ -109,18 +122,6 @@ impl Convert {
 }
 
 impl TableRows {
-    fn workload(self, quick: bool) -> Workload {
-        let Self { dtype, rows, columns } = self;
-        Workload {
-            name: format!("dequant/{}/embed/{rows}x{columns}", word(dtype)),
-            suite: Suite::Dequant,
-            bytes: bytes_of(dtype, rows * columns),
-            operations: Operations::NONE,
-            quick,
-            task: Task::TableRows(self),
-        }
-    }
-
     pub(crate) fn program(&self) -> OpProgram {
         let mut net = Net::new();
         let table = net.matrix(self.dtype, self.rows, self.columns);
@@ -132,6 +133,25 @@ impl TableRows {
             fill: Vec::new(),
             timed: Timed::Op("embed", 1),
         }
+    }
+}
+
+impl Task for TableRows {
+    fn name(&self) -> String {
+        let Self { dtype, rows, columns } = self;
+        format!("dequant/{}/embed/{rows}x{columns}", word(*dtype))
+    }
+
+    fn suite(&self) -> Suite {
+        Suite::Dequant
+    }
+
+    fn cost(&self) -> OpCost {
+        moving(bytes_of(self.dtype, self.rows * self.columns))
+    }
+
+    fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
+        self.program().prepare(target)
     }
 }
 

@@ -113,26 +113,27 @@ impl fmt::Display for Escaped<'_> {
 
 #[cfg(test)]
 mod tests {
+    use rf_graph::OpCost;
     use rf_profile::baseline::{
         Better, Build, DeviceKind, Hardware, Metrics, ModelId, Timestamp, Verdict,
     };
+    use rf_profile::roofline::Limits;
 
     use super::*;
     use crate::results::{
-        Arithmetic, FORMAT, MachineLimits, Measured, PhaseTime, Run, Skipped, TargetCheck,
-        TargetOutcome, VERSION, Work,
+        FORMAT, Measured, PhaseTime, Run, Skipped, TargetCheck, TargetOutcome, VERSION, roofline,
     };
 
     const HOSTILE: &str = "</script><img src=x onerror=\"alert(1)\">&'";
 
-    fn measured(name: &str, suite: Suite, rounds: &[Vec<f64>], work: Option<Work>) -> Measured {
+    fn measured(name: &str, suite: Suite, rounds: &[Vec<f64>], cost: OpCost) -> Measured {
         Measured {
             name: name.to_owned(),
             suite,
             metrics: Metrics::from_rounds("ms", Better::Lower, rounds).unwrap(),
             rounds: rounds.to_vec(),
-            work,
-            reached: None,
+            cost,
+            roofline: None,
             phases: Vec::new(),
             metadata: [("note".to_owned(), HOSTILE.to_owned())].into(),
         }
@@ -140,17 +141,19 @@ mod tests {
 
     /// A run in which everything stands that a page can show; names are hostile.
     fn run(ms: f64, day: i64) -> Run {
-        let limits = MachineLimits {
+        let limits = Limits {
             source: "a test".to_owned(),
             bandwidth_bytes_per_s: Some(20e9),
-            operations_per_s: [(Arithmetic::I8, 400e9), (Arithmetic::F32, 100e9)].into(),
+            f32_operations_per_s: Some(100e9),
+            int8_operations_per_s: Some(400e9),
+            ..Limits::default()
         };
-        let work = Work { bytes: 9e6, operations: 33e6, arithmetic: Arithmetic::I8 };
+        let cost = OpCost { bytes: 9_000_000, f32_operations: 0, int8_operations: 33_000_000 };
         let rounds = [vec![ms, ms * 1.02, ms * 0.99], vec![ms * 1.01, ms, ms * 1.3]];
-        let mut matmul =
-            measured("matmul/q4_0/4096x4096/rows=1", Suite::Matmul, &rounds, Some(work));
-        matmul.reached = limits.reached(work, ms / 1e3);
-        let mut prompt = measured(&format!("inference/{HOSTILE}"), Suite::Inference, &rounds, None);
+        let mut matmul = measured("matmul/q4_0/4096x4096/rows=1", Suite::Matmul, &rounds, cost);
+        matmul.roofline = roofline(&limits, cost, ms / 1e3);
+        let mut prompt =
+            measured(&format!("inference/{HOSTILE}"), Suite::Inference, &rounds, OpCost::default());
         prompt.phases = vec![
             PhaseTime { name: "prefill".to_owned(), ms: 0.9 * ms },
             PhaseTime { name: HOSTILE.to_owned(), ms: 0.1 * ms },
@@ -267,7 +270,7 @@ mod tests {
     fn an_empty_run_is_a_page() {
         let mut empty = run(1.0, 1);
         empty.results.clear();
-        empty.limits = MachineLimits::default();
+        empty.limits = Limits::default();
         let page = render(&Report { run: &empty, comparison: None, targets: &[], history: &[] });
         assert!(page.contains("nothing was measured"), "{page}");
         for figure in ["NaN", "inf"] {

@@ -3,9 +3,10 @@
 //! With one op it is what handing over a batch costs; what each further one adds is a barrier among threads on the CPU, a
 //! launch or a node of a graph on a GPU.
 
+use rf_graph::OpCost;
+
 use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, no_cache};
-use crate::workload::Task;
-use crate::{Error, Operations, Prepared, Suite, Target, Workload};
+use crate::{Error, Prepared, Suite, Target, Task, Workload};
 
 /// A step of one token.
 #[derive(Clone, Debug)]
@@ -27,39 +28,13 @@ pub(crate) fn workloads() -> Vec<Workload> {
     let mut workloads = Vec::new();
     for form in [Form::Step, Form::Replay] {
         for ops in [1, 64, 512] {
-            workloads.push(Step { ops, form }.workload());
+            workloads.push(Workload::new(Step { ops, form }, true));
         }
     }
     workloads
 }
 
 impl Step {
-    fn workload(self) -> Workload {
-        let form = match self.form {
-            Form::Step => "step",
-            Form::Replay => "replay",
-        };
-        Workload {
-            name: format!("launch/{form}/ops={}", self.ops),
-            suite: Suite::Launch,
-            bytes: 0,
-            operations: Operations::NONE,
-            quick: true,
-            task: Task::Step(self),
-        }
-    }
-
-    pub(crate) fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
-        match (self.form, target.without_graphs()?) {
-            (Form::Step, Some(launches)) => self.program().prepare_on(&*launches),
-            _ => self.program().prepare(target),
-        }
-    }
-
-    pub(crate) fn is_replay(&self) -> bool {
-        self.form == Form::Replay
-    }
-
     pub(crate) fn program(&self) -> OpProgram {
         const WIDTH: usize = 64;
         let mut net = Net::new();
@@ -72,6 +47,40 @@ impl Step {
             batch: OwnedBatch::of_sequence(1, 0, 1, PAGE_TOKENS),
             fill: Vec::new(),
             timed: Timed::Step,
+        }
+    }
+}
+
+impl Task for Step {
+    fn name(&self) -> String {
+        let form = match self.form {
+            Form::Step => "step",
+            Form::Replay => "replay",
+        };
+        format!("launch/{form}/ops={}", self.ops)
+    }
+
+    fn suite(&self) -> Suite {
+        Suite::Launch
+    }
+
+    fn cost(&self) -> OpCost {
+        OpCost::default()
+    }
+
+    fn check(&self, target: &Target) -> Result<(), Error> {
+        match self.form {
+            Form::Replay if !target.is_gpu() => {
+                Err(Error::Unsupported("the CPU backend captures no graphs".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
+        match (self.form, target.without_graphs()?) {
+            (Form::Step, Some(launches)) => self.program().prepare_on(&*launches),
+            _ => self.program().prepare(target),
         }
     }
 }

@@ -24,6 +24,7 @@
 //! ```
 
 mod attention;
+mod catalog;
 mod dequant;
 mod error;
 pub mod html;
@@ -37,10 +38,13 @@ mod suite;
 pub mod table;
 mod target;
 pub mod targets;
+mod task;
 mod workload;
 
+pub use catalog::workloads;
 pub use error::Error;
 pub use matmul::compute_bound;
 pub use suite::{Suite, UnknownSuite};
 pub use target::Target;
-pub use workload::{Clock, OperationKind, Operations, Prepared, Workload, workloads};
+pub use task::{Clock, Prepared, Task};
+pub use workload::Workload;

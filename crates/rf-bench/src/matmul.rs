@@ -1,10 +1,9 @@
 //! Products: `out [tokens, rows of the weight] = x · Wᵀ`.
 
-use rf_graph::DType;
+use rf_graph::{DType, OpCost};
 
-use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, cold_copies, no_cache};
-use crate::workload::{Task, word};
-use crate::{OperationKind, Operations, Suite, Workload};
+use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, cold_copies, no_cache, word};
+use crate::{Error, Prepared, Suite, Target, Task, Workload};
 
 /// A product of a batch with one matrix.
 #[derive(Clone, Debug)]
@@ -68,19 +67,7 @@ pub fn compute_bound() -> [Workload; 2] {
 
 impl Product {
     pub(crate) fn workload(self, quick: bool) -> Workload {
-        let Self { dtype, tokens, rows, columns } = self;
-        let kind = match dtype {
-            DType::F32 | DType::F16 | DType::Bf16 => OperationKind::F32,
-            _ => OperationKind::I8,
-        };
-        Workload {
-            name: format!("matmul/{}/{rows}x{columns}/rows={tokens}", word(dtype)),
-            suite: Suite::Matmul,
-            bytes: (self.weight_bytes() + size_of::<f32>() * tokens * (columns + rows)) as u64,
-            operations: Operations { kind, count: 2 * (tokens * rows * columns) as u64 },
-            quick,
-            task: Task::Product(self),
-        }
+        Workload::new(self, quick)
     }
 
     fn weight_bytes(&self) -> usize {
@@ -112,6 +99,33 @@ impl Product {
     }
 }
 
+impl Task for Product {
+    fn name(&self) -> String {
+        let Self { dtype, tokens, rows, columns } = self;
+        format!("matmul/{}/{rows}x{columns}/rows={tokens}", word(*dtype))
+    }
+
+    fn suite(&self) -> Suite {
+        Suite::Matmul
+    }
+
+    fn cost(&self) -> OpCost {
+        let Self { dtype, tokens, rows, columns } = *self;
+        let bytes = (self.weight_bytes() + size_of::<f32>() * tokens * (columns + rows)) as u64;
+        let operations = 2 * (tokens * rows * columns) as u64;
+        match dtype {
+            DType::F32 | DType::F16 | DType::Bf16 => {
+                OpCost { bytes, f32_operations: operations, int8_operations: 0 }
+            }
+            _ => OpCost { bytes, f32_operations: 0, int8_operations: operations },
+        }
+    }
+
+    fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
+        self.program().prepare(target)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rf_graph::conformance::Bound;
@@ -125,13 +139,12 @@ mod tests {
             |dtype, tokens| Product { dtype, tokens, rows: 4096, columns: 4096 }.workload(false);
         // 524288 blocks of 18 bytes; 8 rows of 4096 floats in, 8 out; 8 · 2²⁴ multiply-adds.
         let q4_0 = workload(DType::Q4_0, 8);
-        assert_eq!(q4_0.bytes, 524_288 * 18 + 2 * 131_072);
-        assert_eq!(q4_0.operations.count, 268_435_456);
-        assert_eq!(q4_0.operations.kind, OperationKind::I8);
+        assert_eq!(q4_0.cost.bytes, 524_288 * 18 + 2 * 131_072);
+        assert_eq!((q4_0.cost.f32_operations, q4_0.cost.int8_operations), (0, 268_435_456));
         // 64 MiB of weights; 16 KiB in and out.
         let f32 = workload(DType::F32, 1);
-        assert_eq!(f32.bytes, 67_108_864 + 2 * 16_384);
-        assert_eq!(f32.operations, Operations { kind: OperationKind::F32, count: 33_554_432 });
+        assert_eq!(f32.cost.bytes, 67_108_864 + 2 * 16_384);
+        assert_eq!((f32.cost.f32_operations, f32.cost.int8_operations), (33_554_432, 0));
     }
 
     #[test]
@@ -140,11 +153,7 @@ mod tests {
             for tokens in [1, 4, 20] {
                 let product = Product { dtype, tokens, rows: 64, columns: 256 };
                 let cost = agreement(product.program_of(2), Bound::of_product(dtype));
-                let workload = product.workload(false);
-                assert_eq!(
-                    (cost.bytes, cost.operations),
-                    (workload.bytes, workload.operations.count)
-                );
+                assert_eq!(cost, product.cost());
             }
         }
     }

@@ -3,12 +3,11 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use rf_graph::{Attention, KvLayout, KvType};
+use rf_graph::{Attention, KvLayout, KvType, OpCost};
 use rf_kv::{PageId, PagePool, PageSize, PageTable};
 
 use crate::program::{Net, OpProgram, OwnedBatch, Timed};
-use crate::workload::Task;
-use crate::{Clock, Error, Operations, Prepared, Suite, Target, Workload};
+use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};
 
 /// Tokens of the sequences that are kept track of.
 const SEQUENCE_TOKENS: usize = 4096;
@@ -55,6 +54,7 @@ impl Model {
 /// What is done with a pool of pages, on the host, without any memory behind it.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolTask {
+    model_name: &'static str,
     pages: usize,
     page_size: PageSize,
     pattern: Pattern,
@@ -109,34 +109,48 @@ pub(crate) fn workloads() -> Vec<Workload> {
         for tokens in GROWTH {
             let pattern = CachePattern::Append(tokens);
             let task = CacheTask { model, page_size: PageSize::default(), pattern };
-            workloads.push(task.workload(model.name == "1b"));
+            workloads.push(Workload::new(task, model.name == "1b"));
         }
     }
     for page_size in PageSize::ALL {
         let pattern = CachePattern::Copy(256 / page_size.tokens());
-        workloads.push(CacheTask { model: USUAL, page_size, pattern }.workload(false));
+        workloads.push(Workload::new(CacheTask { model: USUAL, page_size, pattern }, false));
     }
     workloads
 }
 
 fn pool_workload(model: Model, page_size: PageSize, pattern: Pattern, quick: bool) -> Workload {
-    let what = match pattern {
-        Pattern::Grow(step) => format!("grow/{}/page={page_size}/step={step}", model.name),
-        Pattern::Fork => format!("fork/{}/page={page_size}", model.name),
-        Pattern::Prefix => format!("prefix/{}/page={page_size}", model.name),
-    };
-    Workload {
-        name: format!("memory/{what}"),
-        suite: Suite::Memory,
-        bytes: 0,
-        operations: Operations::NONE,
-        quick,
-        task: Task::Pool(PoolTask { pages: model.pool_pages(page_size), page_size, pattern }),
-    }
+    let pages = model.pool_pages(page_size);
+    Workload::new(PoolTask { model_name: model.name, pages, page_size, pattern }, quick)
 }
 
-impl PoolTask {
-    pub(crate) fn prepare(&self) -> Result<Prepared, Error> {
+impl Task for PoolTask {
+    fn name(&self) -> String {
+        let Self { model_name, page_size, .. } = self;
+        match self.pattern {
+            Pattern::Grow(step) => format!("memory/grow/{model_name}/page={page_size}/step={step}"),
+            Pattern::Fork => format!("memory/fork/{model_name}/page={page_size}"),
+            Pattern::Prefix => format!("memory/prefix/{model_name}/page={page_size}"),
+        }
+    }
+
+    fn suite(&self) -> Suite {
+        Suite::Memory
+    }
+
+    fn cost(&self) -> OpCost {
+        OpCost::default()
+    }
+
+    fn is_single_threaded(&self) -> bool {
+        true
+    }
+
+    fn check(&self, target: &Target) -> Result<(), Error> {
+        target.require_cpu("the host manages the pages of every device")
+    }
+
+    fn prepare(&self, _target: &Target) -> Result<Prepared, Error> {
         let mut pool = PagePool::new(self.pages, self.page_size);
         match self.pattern {
             Pattern::Grow(step) => Ok(Prepared::new(Clock::Host, move || {
@@ -176,37 +190,6 @@ impl PoolTask {
 }
 
 impl CacheTask {
-    fn workload(self, quick: bool) -> Workload {
-        let Self { model, page_size, pattern } = self;
-        let token_bytes = model.layout(page_size, 1).bytes_per_token();
-        let (what, bytes) = match pattern {
-            CachePattern::Append(tokens) => {
-                let rows = model.num_layers * 2 * model.num_kv_heads * model.head_dim;
-                let bytes = tokens * (token_bytes + size_of::<f32>() * rows);
-                (format!("append/{}/f16/tokens={tokens}", model.name), bytes)
-            }
-            CachePattern::Copy(pages) => {
-                let bytes = 2 * pages * page_size.tokens() * token_bytes;
-                (format!("copy/{}/f16/page={page_size}/pages={pages}", model.name), bytes)
-            }
-        };
-        Workload {
-            name: format!("memory/{what}"),
-            suite: Suite::Memory,
-            bytes: bytes as u64,
-            operations: Operations::NONE,
-            quick,
-            task: Task::Cache(self),
-        }
-    }
-
-    pub(crate) fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
-        match self.pattern {
-            CachePattern::Append(tokens) => self.append(tokens).prepare(target),
-            CachePattern::Copy(pages) => self.copy(pages, target),
-        }
-    }
-
     /// A step that writes to every layer. The graph couples that with attention, of which a window of one token
     /// leaves next to nothing; only the writing is timed.
     fn append(&self, tokens: usize) -> OpProgram {
@@ -249,6 +232,44 @@ impl CacheTask {
     }
 }
 
+impl Task for CacheTask {
+    fn name(&self) -> String {
+        let Self { model, page_size, .. } = self;
+        match self.pattern {
+            CachePattern::Append(tokens) => {
+                format!("memory/append/{}/f16/tokens={tokens}", model.name)
+            }
+            CachePattern::Copy(pages) => {
+                format!("memory/copy/{}/f16/page={page_size}/pages={pages}", model.name)
+            }
+        }
+    }
+
+    fn suite(&self) -> Suite {
+        Suite::Memory
+    }
+
+    fn cost(&self) -> OpCost {
+        let Self { model, page_size, pattern } = *self;
+        let token_bytes = model.layout(page_size, 1).bytes_per_token();
+        let bytes = match pattern {
+            CachePattern::Append(tokens) => {
+                let rows = model.num_layers * 2 * model.num_kv_heads * model.head_dim;
+                tokens * (token_bytes + size_of::<f32>() * rows)
+            }
+            CachePattern::Copy(pages) => 2 * pages * page_size.tokens() * token_bytes,
+        };
+        OpCost { bytes: bytes as u64, ..OpCost::default() }
+    }
+
+    fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
+        match self.pattern {
+            CachePattern::Append(tokens) => self.append(tokens).prepare(target),
+            CachePattern::Copy(pages) => self.copy(pages, target),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rf_graph::conformance::Bound;
@@ -275,18 +296,20 @@ mod tests {
             let task = CacheTask { model: SMALL, page_size, pattern };
             let cost = agreement(task.append(tokens), Bound::of_cache(KvType::F16, false));
             // One layer of three.
-            assert_eq!(task.workload(false).bytes, 3 * cost.bytes);
+            assert_eq!(task.cost().bytes, 3 * cost.bytes);
         }
     }
 
     #[test]
     fn pools_are_as_before_after_each_run() {
+        let target = Target::cpu(Some(1), None).unwrap();
         for pattern in [Pattern::Grow(64), Pattern::Fork, Pattern::Prefix] {
             // As many pages as the pattern takes: a run that kept one would leave too few for the next.
             let page_size = PageSize::Tokens32;
             let pages = page_size.pages_for(SEQUENCE_TOKENS)
                 + usize::from(matches!(pattern, Pattern::Fork));
-            let mut prepared = PoolTask { pages, page_size, pattern }.prepare().unwrap();
+            let task = PoolTask { model_name: "small", pages, page_size, pattern };
+            let mut prepared = task.prepare(&target).unwrap();
             for _ in 0..3 {
                 prepared.run().unwrap();
             }

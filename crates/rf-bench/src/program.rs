@@ -173,6 +173,11 @@ pub(crate) fn no_cache(tokens: usize) -> KvLayout {
     KvLayout { layers: Vec::new(), page_tokens: PAGE_TOKENS, num_pages, dtype: KvType::F32 }
 }
 
+/// A format in names.
+pub(crate) fn word(dtype: DType) -> String {
+    dtype.name().to_ascii_lowercase()
+}
+
 /// A graph under construction, with weights out of nothing.
 pub(crate) struct Net {
     pub(crate) g: GraphBuilder,

@@ -3,11 +3,14 @@
 //! [`Run`] is what `--format json` prints and what a file of benchmarks/records/ holds (there without samples).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use rf_graph::OpCost;
 use rf_profile::baseline::{
     Baseline, BaselineSet, Build, Comparison, DeviceKind, Hardware, Metrics, ModelId, Origin,
     Timestamp,
 };
+use rf_profile::roofline::{Limits, OpMeasurement, Roofline};
 use serde::{Deserialize, Serialize};
 
 use crate::Suite;
@@ -16,7 +19,7 @@ use crate::Suite;
 pub const FORMAT: &str = "rocmforge-bench-run";
 
 /// What [`Run::version`] says.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Everything that one run measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,8 +43,8 @@ pub struct Run {
     pub model: Option<ModelId>,
     /// Whether only the quick subset ran.
     pub quick: bool,
-    /// What the machine can do at most, as measured before the run.
-    pub limits: MachineLimits,
+    /// The limits of the machine, measured before the run.
+    pub limits: Limits,
     /// What was measured, by suite.
     pub results: Vec<Measured>,
     /// What could not be measured here.
@@ -65,78 +68,18 @@ pub struct Measured {
     /// Samples in the unit of `metrics`, one list for each round; not kept in records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<Vec<f64>>,
-    /// What one iteration has to do.
+    /// The cost of one iteration; zero where bytes and arithmetic are beside the point.
+    #[serde(default, with = "CostInFile", skip_serializing_if = "has_no_cost")]
+    pub cost: OpCost,
+    /// The median on the machine's roofline; `None` if the limits are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub work: Option<Work>,
-    /// How close the median comes to the machine's limits; `None` where a limit is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reached: Option<Reached>,
+    pub roofline: Option<Roofline>,
     /// Parts of the median iteration, in order: the breakdown of the time to first token.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseTime>,
     /// Anything else: what a figure means, plan beside actual.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-}
-
-/// What an iteration moves and computes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Work {
-    /// Bytes read and written.
-    pub bytes: f64,
-    /// Arithmetic operations; a multiply-add is two.
-    pub operations: f64,
-    /// Which arithmetic.
-    pub arithmetic: Arithmetic,
-}
-
-/// The arithmetic that limits an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arithmetic {
-    /// Single precision.
-    F32,
-    /// Half precision, on matrix units where there are any.
-    F16,
-    /// Products of bytes.
-    I8,
-}
-
-/// Which limit of the roofline is the nearer one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Limit {
-    /// Memory.
-    Bandwidth,
-    /// Arithmetic.
-    Compute,
-}
-
-/// A figure against the roofline.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reached {
-    /// Least possible time over the median: 1 is the limit. Above 1 caches served the bytes.
-    pub share: f64,
-    /// The limit that it is a share of.
-    pub limit: Limit,
-    /// At the median.
-    pub bytes_per_s: f64,
-    /// At the median.
-    pub operations_per_s: f64,
-}
-
-/// What the machine can do at most. What was not measured is `None` or missing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MachineLimits {
-    /// How it was found out.
-    pub source: String,
-    /// Memory.
-    pub bandwidth_bytes_per_s: Option<f64>,
-    /// Each arithmetic, in operations per second.
-    pub operations_per_s: BTreeMap<Arithmetic, f64>,
 }
 
 /// Part of an iteration.
@@ -221,22 +164,32 @@ pub struct Report<'a> {
     pub history: &'a [Run],
 }
 
-impl MachineLimits {
-    /// Work done in `seconds` against these limits; `None` where neither is known.
-    pub fn reached(&self, work: Work, seconds: f64) -> Option<Reached> {
-        let bandwidth =
-            self.bandwidth_bytes_per_s.map(|limit| (Limit::Bandwidth, work.bytes / limit));
-        let speed = self.operations_per_s.get(&work.arithmetic);
-        let compute = speed.map(|limit| (Limit::Compute, work.operations / limit));
-        let least = [bandwidth, compute].into_iter().flatten();
-        let (limit, least_s) = least.max_by(|a, b| a.1.total_cmp(&b.1))?;
-        (seconds > 0.0).then(|| Reached {
-            share: least_s / seconds,
-            limit,
-            bytes_per_s: work.bytes / seconds,
-            operations_per_s: work.operations / seconds,
-        })
+/// The place of a cost on the roofline, by the time it took; `None` without a cost, or where the
+/// limits are unknown.
+pub fn roofline(limits: &Limits, cost: OpCost, seconds: f64) -> Option<Roofline> {
+    if cost == OpCost::default() {
+        return None;
     }
+    limits.roofline(&OpMeasurement {
+        time: Duration::try_from_secs_f64(seconds).ok()?,
+        bytes: cost.bytes as f64,
+        f32_operations: cost.f32_operations as f64,
+        int8_operations: cost.int8_operations as f64,
+        ..OpMeasurement::default()
+    })
+}
+
+/// [`OpCost`] in files.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "OpCost", deny_unknown_fields)]
+struct CostInFile {
+    bytes: u64,
+    f32_operations: u64,
+    int8_operations: u64,
+}
+
+fn has_no_cost(cost: &OpCost) -> bool {
+    *cost == OpCost::default()
 }
 
 impl Run {
@@ -258,6 +211,7 @@ impl Run {
     }
 
     /// The same without samples, as records keep it.
+    #[must_use]
     pub fn without_samples(&self) -> Self {
         let mut run = self.clone();
         run.results.iter_mut().for_each(|measured| measured.rounds.clear());

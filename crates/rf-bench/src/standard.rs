@@ -7,11 +7,11 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use rf_graph::OpCost;
 use rf_graph::conformance::Numbers;
 
 use crate::attention::{AttentionLayer, LAYERS, USUAL};
-use crate::workload::Task;
-use crate::{Clock, OperationKind, Operations, Prepared, Suite, Workload};
+use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};
 
 /// Attention of a sequence to itself.
 #[derive(Clone, Debug)]
@@ -33,45 +33,59 @@ pub(crate) fn workloads() -> Vec<Workload> {
     let mut workloads = Vec::new();
     for mask in [Mask::None, Mask::Causal] {
         for tokens in [32, 64, 128, 256, 512] {
-            workloads.push(Standard { layer: LAYERS[USUAL], tokens, mask }.workload());
+            workloads.push(Workload::new(Standard { layer: LAYERS[USUAL], tokens, mask }, false));
         }
     }
     workloads
 }
 
-impl Standard {
-    fn workload(self) -> Workload {
+impl Task for Standard {
+    fn name(&self) -> String {
+        let AttentionLayer { num_heads, num_kv_heads, head_dim } = self.layer;
+        let what = match self.mask {
+            Mask::None => "standard",
+            Mask::Causal => "standard-causal",
+        };
+        let tokens = self.tokens;
+        format!("attention/heads={num_heads}:{num_kv_heads}x{head_dim}/f32/{what}/tokens={tokens}")
+    }
+
+    fn suite(&self) -> Suite {
+        Suite::Attention
+    }
+
+    fn cost(&self) -> OpCost {
         let Self { layer: AttentionLayer { num_heads, num_kv_heads, head_dim }, tokens, mask } =
-            self;
-        let (what, pairs) = match mask {
-            Mask::None => ("standard", tokens * tokens),
-            Mask::Causal => ("standard-causal", tokens * (tokens + 1) / 2),
+            *self;
+        let pairs = match mask {
+            Mask::None => tokens * tokens,
+            Mask::Causal => tokens * (tokens + 1) / 2,
         };
         // Queries and results, keys and values.
         let floats = 2 * tokens * (num_heads + num_kv_heads) * head_dim;
-        Workload {
-            name: format!(
-                "attention/heads={num_heads}:{num_kv_heads}x{head_dim}/f32/{what}/tokens={tokens}"
-            ),
-            suite: Suite::Attention,
+        OpCost {
             bytes: (size_of::<f32>() * floats) as u64,
-            operations: Operations {
-                kind: OperationKind::F32,
-                count: (4 * num_heads * head_dim * pairs) as u64,
-            },
-            quick: false,
-            task: Task::Standard(self),
+            f32_operations: (4 * num_heads * head_dim * pairs) as u64,
+            int8_operations: 0,
         }
     }
 
-    pub(crate) fn prepare(&self) -> Prepared {
+    fn is_single_threaded(&self) -> bool {
+        true
+    }
+
+    fn check(&self, target: &Target) -> Result<(), Error> {
+        target.require_cpu("no GPU kernel materialises the scores")
+    }
+
+    fn prepare(&self, _target: &Target) -> Result<Prepared, Error> {
         let mut tensors = Tensors::new(self);
-        Prepared::new(Clock::Host, move || {
+        Ok(Prepared::new(Clock::Host, move || {
             let start = Instant::now();
             black_box(&mut tensors).attend();
             black_box(&tensors.out);
             Ok(start.elapsed())
-        })
+        }))
     }
 }
 
@@ -212,7 +226,7 @@ mod tests {
     #[test]
     fn the_mask_halves_the_work() {
         let count =
-            |mask| Standard { layer: LAYERS[USUAL], tokens: 512, mask }.workload().operations.count;
+            |mask| Standard { layer: LAYERS[USUAL], tokens: 512, mask }.cost().f32_operations;
         // 32 heads of 128, 512² pairs, and 512 · 513 / 2.
         assert_eq!(count(Mask::None), 4 * 4096 * 262_144);
         assert_eq!(count(Mask::Causal), 4 * 4096 * 131_328);

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use rf_profile::baseline::Better;
+use rf_profile::roofline::{Bound, Roofline};
 
 use crate::{
     Suite,
-    results::{Arithmetic, Limit, Measured, Reached, Report, Run, TargetCheck, TargetOutcome},
+    results::{Measured, Report, Run, TargetCheck, TargetOutcome},
 };
 
 /// Everything: what ran where, each suite, what is missing, targets, the comparison.
@@ -44,12 +45,7 @@ fn header(out: &mut String, run: &Run) {
     if let Some(bandwidth) = limits.bandwidth_bytes_per_s {
         shown.push(format!("memory {:.1} GB/s", bandwidth / 1e9));
     }
-    for (arithmetic, speed) in &limits.operations_per_s {
-        let name = match arithmetic {
-            Arithmetic::F32 => "f32",
-            Arithmetic::F16 => "f16",
-            Arithmetic::I8 => "int8",
-        };
+    for (name, speed) in limits.operations_per_s() {
         shown.push(format!("{name} {:.3} Tops/s", speed / 1e12));
     }
     line(out, &format!("limits   {}: {}", shown.join(", "), limits.source));
@@ -81,7 +77,7 @@ fn results(out: &mut String, run: &Run) {
 }
 
 fn row(out: &mut String, measured: &Measured, width: usize) {
-    let Measured { name, metrics, reached, phases, metadata, .. } = measured;
+    let Measured { name, metrics, roofline, phases, metadata, .. } = measured;
     let shown =
         |figure: Option<f64>| figure.map_or("-".to_owned(), |x| with_unit(x, &metrics.unit));
     // The slow end, where more is better.
@@ -91,7 +87,7 @@ fn row(out: &mut String, measured: &Measured, width: usize) {
     };
     let spread = metrics.noise.map_or("-".to_owned(), |noise| format!("±{:.1} %", 100.0 * noise));
     let count = metrics.iterations.unwrap_or(0);
-    let (speed, of_limit) = reached.map_or_else(Default::default, rates);
+    let (speed, of_limit) = roofline.map_or_else(Default::default, rates);
     line(
         out,
         &format!(
@@ -112,12 +108,12 @@ fn row(out: &mut String, measured: &Measured, width: usize) {
     }
 }
 
-/// What memory or arithmetic gave, and how much of what it could.
-fn rates(reached: Reached) -> (String, String) {
-    let Reached { share, limit, bytes_per_s, operations_per_s } = reached;
-    let (speed, name) = match limit {
-        Limit::Bandwidth => (format!("{:.1} GB/s", bytes_per_s / 1e9), "bandwidth"),
-        Limit::Compute => (format!("{:.1} Gops/s", operations_per_s / 1e9), "compute"),
+/// Throughput, and the share of the roofline.
+fn rates(roofline: Roofline) -> (String, String) {
+    let Roofline { share, bound, bytes_per_s, operations_per_s } = roofline;
+    let (speed, name) = match bound {
+        Bound::Memory => (format!("{:.1} GB/s", bytes_per_s / 1e9), "bandwidth"),
+        Bound::Compute => (format!("{:.1} Gops/s", operations_per_s / 1e9), "compute"),
     };
     // Nothing beats its limit but what never went there.
     let caches = if share > 1.1 { ", by caches" } else { "" };
@@ -183,14 +179,14 @@ pub fn csv(run: &Run) -> String {
         let number = |figure: Option<f64>| figure.map_or(String::new(), |x| format!("{x}"));
         fields.extend(figures.map(number));
         fields.push(metrics.iterations.map_or(String::new(), |count| count.to_string()));
-        fields.push(number(measured.reached.map(|reached| reached.bytes_per_s)));
-        fields.push(number(measured.reached.map(|reached| reached.operations_per_s)));
-        let limit = measured.reached.map_or("", |reached| match reached.limit {
-            Limit::Bandwidth => "bandwidth",
-            Limit::Compute => "compute",
+        fields.push(number(measured.roofline.map(|roofline| roofline.bytes_per_s)));
+        fields.push(number(measured.roofline.map(|roofline| roofline.operations_per_s)));
+        let limit = measured.roofline.map_or("", |roofline| match roofline.bound {
+            Bound::Memory => "bandwidth",
+            Bound::Compute => "compute",
         });
         fields.push(limit.to_owned());
-        fields.push(number(measured.reached.map(|reached| reached.share)));
+        fields.push(number(measured.roofline.map(|roofline| roofline.share)));
         line(&mut out, &fields.join(","));
     }
     out

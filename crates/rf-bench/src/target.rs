@@ -1,4 +1,4 @@
-//! What workloads run on.
+//! Targets: the backends that workloads run on.
 
 use std::fmt;
 
@@ -9,14 +9,19 @@ use rf_kernels::{GpuBackend, GpuOptions, GraphMode};
 
 use crate::Error;
 
-/// What workloads run on: an open backend.
-pub struct Target(Kind);
+/// An open backend that workloads run on.
+pub struct Target {
+    device: Device,
+    backend: Box<dyn Backend>,
+}
 
-enum Kind {
-    Cpu(CpuBackend),
+#[derive(Clone, Copy)]
+enum Device {
+    Cpu {
+        threads: usize,
+    },
     #[cfg(feature = "gpu")]
     Gpu {
-        backend: Box<GpuBackend>,
         ordinal: Option<usize>,
     },
 }
@@ -26,73 +31,81 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] where the threads cannot be started.
+    /// [`Error::Backend`] if the threads cannot be started.
     pub fn cpu(threads: Option<usize>, isa: Option<Isa>) -> Result<Self, Error> {
-        Ok(Self(Kind::Cpu(CpuBackend::new(CpuOptions { threads, isa })?)))
+        let backend = CpuBackend::new(CpuOptions { threads, isa })?;
+        let device = Device::Cpu { threads: backend.threads() };
+        Ok(Self { device, backend: Box::new(backend) })
     }
 
     /// A GPU, by default the one that the backend prefers.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] where there is none, no runtime, no code for it, or this program was built without the
-    /// feature `gpu`.
+    /// [`Error::Unsupported`] without a GPU, its runtime, code for it, or the feature `gpu`.
     #[cfg(feature = "gpu")]
     pub fn gpu(ordinal: Option<usize>) -> Result<Self, Error> {
         let backend = Box::new(open(ordinal, GraphMode::On)?);
-        Ok(Self(Kind::Gpu { backend, ordinal }))
+        Ok(Self { device: Device::Gpu { ordinal }, backend })
     }
 
     /// A GPU, by default the one that the backend prefers.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`]: this program was built without the feature `gpu`.
+    /// [`Error::Unsupported`]: this build lacks the feature `gpu`.
     #[cfg(not(feature = "gpu"))]
     pub fn gpu(ordinal: Option<usize>) -> Result<Self, Error> {
         _ = ordinal;
         Err(Error::Unsupported("this program was built without the GPU backend".to_owned()))
     }
 
-    /// A word for names: `cpu` or `gpu`.
+    /// The same device with another backend, made from this one: a decorator, for instance.
+    #[must_use]
+    pub fn map_backend(self, decorate: impl FnOnce(Box<dyn Backend>) -> Box<dyn Backend>) -> Self {
+        Self { device: self.device, backend: decorate(self.backend) }
+    }
+
+    /// The word in names: `cpu` or `gpu`.
     pub fn name(&self) -> &'static str {
-        match self.0 {
-            Kind::Cpu(_) => "cpu",
+        match self.device {
+            Device::Cpu { .. } => "cpu",
             #[cfg(feature = "gpu")]
-            Kind::Gpu { .. } => "gpu",
+            Device::Gpu { .. } => "gpu",
         }
     }
 
-    /// Whether it is a GPU.
+    /// Whether the device is a GPU.
     pub fn is_gpu(&self) -> bool {
         self.name() == "gpu"
     }
 
     /// The backend.
     pub fn backend(&self) -> &dyn Backend {
-        match &self.0 {
-            Kind::Cpu(backend) => backend,
-            #[cfg(feature = "gpu")]
-            Kind::Gpu { backend, .. } => &**backend,
-        }
+        &*self.backend
     }
 
-    /// Of the CPU: how many threads compute.
+    /// The number of threads of the CPU backend; `None` for a GPU.
     pub fn threads(&self) -> Option<usize> {
-        match &self.0 {
-            Kind::Cpu(backend) => Some(backend.threads()),
+        match self.device {
+            Device::Cpu { threads } => Some(threads),
             #[cfg(feature = "gpu")]
-            Kind::Gpu { .. } => None,
+            Device::Gpu { .. } => None,
         }
     }
 
-    /// The same device, with every step as launches instead of a captured graph. `None` for the CPU, which has no
-    /// graphs.
+    /// Fails on a GPU, with the reason.
+    pub(crate) fn require_cpu(&self, reason: &str) -> Result<(), Error> {
+        if self.is_gpu() { Err(Error::Unsupported(reason.to_owned())) } else { Ok(()) }
+    }
+
+    /// The same device without captured graphs: every step is a sequence of launches. `None` for
+    /// the CPU, which captures no graphs.
     pub(crate) fn without_graphs(&self) -> Result<Option<Box<dyn Backend>>, Error> {
-        match &self.0 {
-            Kind::Cpu(_) => Ok(None),
+        match self.device {
+            Device::Cpu { .. } => Ok(None),
             #[cfg(feature = "gpu")]
-            Kind::Gpu { ordinal, .. } => Ok(Some(Box::new(open(*ordinal, GraphMode::Off)?))),
+            Device::Gpu { ordinal } => Ok(Some(Box::new(open(ordinal, GraphMode::Off)?))),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The targets of the plan, as checks.
 
-use rf_profile::baseline::DeviceKind;
+use rf_profile::{baseline::DeviceKind, roofline::Bound};
 
 use crate::{
     Suite,
-    results::{Limit, Measured, Run, TargetCheck, TargetOutcome},
+    results::{Measured, Run, TargetCheck, TargetOutcome},
     table::with_unit,
 };
 
@@ -182,9 +182,9 @@ fn utilisation(run: &Run) -> Result<f64, String> {
 /// The best of the products that memory limits.
 fn bandwidth(run: &Run) -> Result<f64, String> {
     let of_memory = run.results.iter().filter_map(|measured| {
-        let reached = measured.reached?;
-        let is_product = measured.suite == Suite::Matmul && reached.limit == Limit::Bandwidth;
-        is_product.then_some(reached.bytes_per_s / 1e9)
+        let roofline = measured.roofline?;
+        let is_product = measured.suite == Suite::Matmul && roofline.bound == Bound::Memory;
+        is_product.then_some(roofline.bytes_per_s / 1e9)
     });
     of_memory
         .reduce(f64::max)

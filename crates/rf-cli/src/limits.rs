@@ -27,7 +27,7 @@ const ON_GPU: Product = Product { rows: 8192, columns: 4096, tokens: 2048 };
 pub(crate) fn of_cpu(placement: &Placement) -> Result<Limits> {
     let cpu: CpuBackend = placement.cpu()?;
     let mut limits = Limits::measure_host(cpu.threads())?;
-    limits.operations_per_s = Some(operations_per_s(&cpu, ON_CPU)?);
+    limits.int8_operations_per_s = Some(operations_per_s(&cpu, ON_CPU)?);
     limits.source = format!("{}: reads of 256 MiB; {}", limits.source, ON_CPU.name());
     Ok(limits)
 }
@@ -35,7 +35,7 @@ pub(crate) fn of_cpu(placement: &Placement) -> Result<Limits> {
 /// Limits of the GPU in use.
 pub(crate) fn of_gpu(gpu: &OpenGpu) -> Result<Limits> {
     let mut limits = gpus::limits(gpu.number)?;
-    limits.operations_per_s = Some(operations_per_s(&*gpu.backend, ON_GPU)?);
+    limits.int8_operations_per_s = Some(operations_per_s(&*gpu.backend, ON_GPU)?);
     limits.source = format!("{}: copies of 256 MiB; {}", limits.source, ON_GPU.name());
     Ok(limits)
 }
@@ -84,7 +84,7 @@ fn operations_per_s(backend: &dyn Backend, product: Product) -> Result<f64> {
         let op = summaries.first().and_then(|summary| summary.ops.get("matmul"));
         let speed = op
             .filter(|op| !op.time.is_zero())
-            .map(|op| op.operations as f64 / op.time.as_secs_f64());
+            .map(|op| op.cost.operations() as f64 / op.time.as_secs_f64());
         best = best.into_iter().chain(speed).reduce(f64::max);
     }
     best.ok_or_else(|| anyhow!("{} takes no times of ops", backend.description()))

@@ -31,9 +31,10 @@ fn verdicts(out: &mut String, summary: &BackendExecutionSummary, limits: &Limits
     };
     let figures = [
         figure(limits.bandwidth_bytes_per_s, 1e9, "GB/s"),
-        figure(limits.operations_per_s, 1e9, "Gops/s"),
+        figure(limits.f32_operations_per_s, 1e9, "Gops/s in f32"),
+        figure(limits.int8_operations_per_s, 1e9, "Gops/s in int8"),
         figure(limits.transfer_bytes_per_s, 1e9, "GB/s between host and device"),
-        figure(limits.launch.map(|launch| launch.as_secs_f64()), 1e-6, "us for a launch"),
+        figure(limits.launch_s, 1e-6, "us for a launch"),
     ];
     let figures: Vec<String> = figures.into_iter().flatten().collect();
     line(out, format_args!("limits: {} ({})", figures.join(", "), limits.source));
@@ -43,8 +44,9 @@ fn verdicts(out: &mut String, summary: &BackendExecutionSummary, limits: &Limits
             name: (*name).to_owned(),
             count: op.count,
             time: op.time,
-            bytes: op.bytes as f64,
-            operations: op.operations as f64,
+            bytes: op.cost.bytes as f64,
+            f32_operations: op.cost.f32_operations as f64,
+            int8_operations: op.cost.int8_operations as f64,
             launches: op.launches,
             ..OpMeasurement::default()
         })
@@ -131,17 +133,18 @@ CPU: 6 ops in 2 batches of 5 tokens, 8.000 ms
         let mut summary = BackendExecutionSummary::default();
         summary.add_op("matmul", 2, Duration::from_millis(4));
         // 20 MB in 4 ms are 5 GB/s, of 6.
-        let cost = rf_graph::OpCost { bytes: 20_000_000, operations: 1_000_000 };
+        let cost =
+            rf_graph::OpCost { bytes: 20_000_000, f32_operations: 0, int8_operations: 1_000_000 };
         summary.add_cost("matmul", cost, 0);
         summary.add_op("never", 0, Duration::ZERO);
         let limits = Limits {
             source: "a test".to_owned(),
             bandwidth_bytes_per_s: Some(6e9),
-            operations_per_s: Some(1e12),
+            int8_operations_per_s: Some(1e12),
             ..Limits::default()
         };
         let text = report(&summary, Ok(&limits));
-        assert!(text.contains("limits: 6.0 GB/s, 1000.0 Gops/s (a test)"), "{text}");
+        assert!(text.contains("limits: 6.0 GB/s, 1000.0 Gops/s in int8 (a test)"), "{text}");
         let row = text.lines().last().unwrap();
         assert!(row.starts_with("matmul") && row.contains("bandwidth"), "{text}");
         assert!(row.ends_with("5.0 of 6.0 GB/s (83 %)"), "{text}");

@@ -96,7 +96,7 @@ fn measure(
     // Made where the filter lets it run, and once.
     let mut program = Some(program);
     let mut run: Option<Run> = None;
-    group.throughput(Throughput::Elements(cost.operations));
+    group.throughput(Throughput::Elements(cost.operations()));
     group.bench_function(name, |bencher| {
         if let Some(program) = program.take() {
             run = Some(Run::new(isa, program, step));
@@ -118,7 +118,7 @@ fn measure(
 fn report(cost: OpCost, seconds: f64, limit: f64) {
     println!(
         "                        {:.1} % of {:.0} G operations/s, {:.1} GB/s",
-        100.0 * cost.operations as f64 / seconds / limit,
+        100.0 * cost.operations() as f64 / seconds / limit,
         limit / 1e9,
         cost.bytes as f64 / seconds / 1e9,
     );

@@ -1,20 +1,69 @@
-//! What ops have to move and compute, whoever runs them.
+//! The cost of ops: bytes and arithmetic, independent of the backend.
+
+use std::ops::{Add, AddAssign};
+
+use rf_quant::DType;
 
 use crate::backend::{Batch, KvLayout, Program};
 use crate::graph::{Graph, RowKind};
 use crate::op::{Attention, Op, Prologue, Rope, ValueId, WeightId};
 
-/// The least that an op has to do in a batch.
+/// The least work that an op does in a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpCost {
-    /// Bytes read and written: weights in the format of the file, the part of the cache that is seen, values in f32. Each
-    /// counts once, as if everything that is read twice stayed in a cache.
+    /// Bytes read and written: weights in their file format, the visible part of the KV cache,
+    /// values as f32. Each counts once, as if a cache served every repeated read.
     pub bytes: u64,
-    /// Arithmetic; a multiply-add is two, and so is an activation function with the product behind it.
-    pub operations: u64,
+    /// Arithmetic in f32. A multiply-add is two operations, an activation function with its
+    /// multiplication too. Backends may use f16 instead.
+    pub f32_operations: u64,
+    /// Dot products of int8: matmuls with quantised weights. A multiply-add is two operations.
+    pub int8_operations: u64,
 }
 
-/// What the costs of a program's ops depend on, kept when the program itself is gone.
+impl OpCost {
+    /// All arithmetic.
+    pub fn operations(self) -> u64 {
+        self.f32_operations + self.int8_operations
+    }
+
+    /// This cost divided by a number of equal parts, rounded down.
+    #[must_use]
+    pub fn per(self, parts: u64) -> Self {
+        let parts = parts.max(1);
+        Self {
+            bytes: self.bytes / parts,
+            f32_operations: self.f32_operations / parts,
+            int8_operations: self.int8_operations / parts,
+        }
+    }
+}
+
+impl Add for OpCost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            f32_operations: self.f32_operations + other.f32_operations,
+            int8_operations: self.int8_operations + other.int8_operations,
+        }
+    }
+}
+
+impl AddAssign for OpCost {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl std::iter::Sum for OpCost {
+    fn sum<I: Iterator<Item = Self>>(costs: I) -> Self {
+        costs.fold(Self::default(), Add::add)
+    }
+}
+
+/// The sizes that costs of a program's ops depend on. They outlive the program itself.
 #[derive(Clone, Debug)]
 pub struct Costs {
     weights: Vec<WeightSize>,
@@ -24,16 +73,31 @@ pub struct Costs {
 #[derive(Clone, Debug)]
 struct WeightSize {
     name: String,
+    dtype: DType,
     rows: usize,
     columns: usize,
     bytes: usize,
 }
 
+impl WeightSize {
+    /// The cost of a matmul that writes `elements` outputs. Reading the weight is not part of it.
+    fn matmul(&self, elements: usize) -> OpCost {
+        let operations = (2 * self.columns * elements) as u64;
+        match self.dtype {
+            DType::F32 | DType::F16 | DType::Bf16 => {
+                OpCost { f32_operations: operations, ..OpCost::default() }
+            }
+            _ => OpCost { int8_operations: operations, ..OpCost::default() },
+        }
+    }
+}
+
 impl Costs {
-    /// Of a program, before a backend compiles it.
+    /// The sizes of a program, before a backend compiles it.
     pub fn new(program: &Program) -> Self {
         let weights = program.weights.iter().map(|weight| WeightSize {
             name: weight.name().to_owned(),
+            dtype: weight.dtype(),
             rows: weight.rows(),
             columns: weight.columns(),
             bytes: weight.bytes().len(),
@@ -41,8 +105,8 @@ impl Costs {
         Self { weights: weights.collect(), kv: program.kv.clone() }
     }
 
-    /// What tells an op from others of its name: the weights of a product, the layer of the cache (of a part of a model, its
-    /// own).
+    /// What distinguishes an op from others of the same name: the weights of a matmul, or the
+    /// layer of the KV cache, counted within this program.
     pub fn detail(&self, op: &Op) -> String {
         let name = |id: WeightId| self.weights[id.index()].name.as_str();
         match op {
@@ -64,7 +128,7 @@ impl Costs {
         }
     }
 
-    /// Of an op of the program's graph, fused or not, in a batch.
+    /// The cost of an op of the program's graph, fused or not, in a batch.
     pub fn of(&self, graph: &Graph, op: &Op, batch: &Batch<'_>) -> OpCost {
         let elements = |id: ValueId| {
             let value = graph.value(id);
@@ -80,6 +144,7 @@ impl Costs {
 
         let mut bytes = size_of::<f32>() * (values(op.inputs()) + values(op.outputs()));
         let mut operations = 0;
+        let mut matmuls = OpCost::default();
         match op {
             Op::Embed { table, out, .. } => {
                 let table = size(*table);
@@ -96,7 +161,7 @@ impl Costs {
                     let weight = size(projection.weight);
                     let bias = projection.bias.map_or(0, |bias| size(bias).bytes);
                     bytes += weight.bytes + bias;
-                    operations += 2 * weight.columns * elements(projection.out);
+                    matmuls += weight.matmul(elements(projection.out));
                 }
                 operations += match &m.prologue {
                     Prologue::Plain(_) => 0,
@@ -129,14 +194,15 @@ impl Costs {
             Op::ExpertMatMul { weights, out, .. } => {
                 let Some(first) = weights.first() else { return OpCost::default() };
                 let first = size(*first);
-                // Which experts are chosen is not known here: as many as can be.
+                // The choice of experts is not known here: the most that are possible.
                 let slots = elements(*out) / first.rows.max(1);
                 bytes += first.bytes * slots.min(weights.len());
-                operations += 2 * first.columns * elements(*out);
+                matmuls += first.matmul(elements(*out));
             }
             Op::CombineExperts { x, .. } => operations += 2 * elements(*x),
         }
-        OpCost { bytes: bytes as u64, operations: operations as u64 }
+        let (bytes, f32_operations) = (bytes as u64, operations as u64);
+        matmuls + OpCost { bytes, f32_operations, int8_operations: 0 }
     }
 
     /// Bytes of a token's keys and values in a layer.
@@ -150,21 +216,22 @@ impl Costs {
     }
 }
 
-/// Square, sum, and two factors for each element.
+/// Operations per element: square, sum, and two multiplications.
 const NORM: usize = 4;
 
-/// The activation function and the product.
+/// Operations per element: activation function and multiplication.
 const GLU: usize = 2;
 
-/// Difference, exponential, sum, quotient.
+/// Operations per element: difference, exponential, sum, quotient.
 const SOFTMAX: usize = 4;
 
-/// Four products and two sums for each pair of elements that turns.
+/// Operations of `RoPE`: four multiplications and two sums for each rotated pair of elements.
 fn rotations(rope: &Rope, elements: usize) -> usize {
     3 * elements * rope.dims() / rope.head_dim.max(1)
 }
 
-/// Pairs of query and key, and positions of which at least one query sees the key, over all sequences.
+/// Pairs of query and visible key, and positions visible to at least one query, over all
+/// sequences.
 fn seen(attention: &Attention, batch: &Batch<'_>) -> (usize, usize) {
     let (mut pairs, mut positions) = (0, 0);
     for span in batch.spans {
@@ -190,6 +257,10 @@ mod tests {
         Program { graph, weights, kv, max_batch_tokens: 8, max_output_rows: 8 }
     }
 
+    fn f32_cost(bytes: u64, f32_operations: u64) -> OpCost {
+        OpCost { bytes, f32_operations, int8_operations: 0 }
+    }
+
     fn cost(program: &Program, op: usize, past_tokens: usize, tokens: usize) -> OpCost {
         let ids = vec![0; tokens];
         let spans = [Span { tokens: 0..tokens, past_tokens, pages: &[] }];
@@ -198,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_reads_its_weights_once() {
+    fn a_matmul_reads_its_weights_once() {
         let program = program(|g| {
             let table = g.weight(Weight::f32("table", 10, 8, vec![0.0; 80]));
             let w = g.weight(Weight::f32("w", 3, 8, vec![0.0; 24]));
@@ -206,9 +277,9 @@ mod tests {
             g.matmul(x, w)
         });
         // A row of 8 floats and an id for each token; 8 floats written.
-        assert_eq!(cost(&program, 0, 0, 5), OpCost { bytes: 5 * (32 + 4 + 32), operations: 40 });
+        assert_eq!(cost(&program, 0, 0, 5), f32_cost(5 * (32 + 4 + 32), 40));
         // 24 weights, 5 rows of 8 read and 3 written; 2 · 5 · 3 · 8.
-        let expected = OpCost { bytes: 4 * (24 + 40 + 15), operations: 240 };
+        let expected = f32_cost(4 * (24 + 40 + 15), 240);
         assert_eq!(cost(&program, 1, 0, 5), expected);
         assert_eq!(Costs::new(&program).detail(&program.graph.ops()[1]), "w");
     }
@@ -231,22 +302,18 @@ mod tests {
         let fused = program(write);
         let fused = Program { graph: fuse(fused.graph, Fusions::ALL), ..fused };
         let all = |program: &Program| {
-            (0..program.graph.ops().len())
-                .map(|op| cost(program, op, 0, 3))
-                .fold((0, 0), |(bytes, operations), cost| {
-                    (bytes + cost.bytes, operations + cost.operations)
-                })
+            (0..program.graph.ops().len()).map(|op| cost(program, op, 0, 3)).sum::<OpCost>()
         };
         assert!(fused.graph.ops().len() < plain.graph.ops().len());
         let (plain, fused) = (all(&plain), all(&fused));
-        assert_eq!(plain.1, fused.1);
-        assert!(fused.0 < plain.0);
-        // 3 · (norm 4 · 8, two products 2 · 2 · 128, glu 2 · 16, a product 2 · 128, sum 8).
-        assert_eq!(plain.1, 3 * (32 + 512 + 32 + 256 + 8));
+        assert_eq!(plain.operations(), fused.operations());
+        assert!(fused.bytes < plain.bytes);
+        // 3 · (norm 4 · 8, two matmuls 2 · 2 · 128, glu 2 · 16, a matmul 2 · 128, sum 8).
+        assert_eq!(plain.f32_operations, 3 * (32 + 512 + 32 + 256 + 8));
     }
 
     #[test]
-    fn attention_sees_what_is_before_and_in_its_window() {
+    fn attention_costs_the_keys_before_it_and_in_its_window() {
         let attention = |window| Attention { window, ..Attention::new(0, 4, 2, 4) };
         let with = |window| {
             program(|g| {
@@ -254,13 +321,31 @@ mod tests {
                 g.attention(q, k, v, &attention(window))
             })
         };
-        // 3 queries behind 10 tokens see 11, 12 and 13 keys: 36 pairs. A token of 2 heads of 4 in f16 is 32 bytes.
-        let expected = OpCost { bytes: 4 * 2 * 3 * 16 + 13 * 32, operations: 2 * 2 * 16 * 36 };
+        // 3 queries at depth 10 see 11, 12 and 13 keys: 36 pairs. A token of 2 heads of 4 in f16
+        // is 32 bytes.
+        let expected = f32_cost(4 * 2 * 3 * 16 + 13 * 32, 2 * 2 * 16 * 36);
         assert_eq!(cost(&with(None), 4, 10, 3), expected);
-        // With a window of 4 each sees 4, and 6 are seen by any.
-        let expected = OpCost { bytes: 4 * 2 * 3 * 16 + 6 * 32, operations: 2 * 2 * 16 * 12 };
+        // With a window of 4 each query sees 4 keys, and 6 are visible to any query.
+        let expected = f32_cost(4 * 2 * 3 * 16 + 6 * 32, 2 * 2 * 16 * 12);
         assert_eq!(cost(&with(Some(4)), 4, 10, 3), expected);
         // Two rows of 8 read, 32 bytes written, for each token.
-        assert_eq!(cost(&with(None), 3, 10, 3), OpCost { bytes: 3 * (64 + 32), operations: 0 });
+        assert_eq!(cost(&with(None), 3, 10, 3), f32_cost(3 * (64 + 32), 0));
+    }
+
+    #[test]
+    fn quantised_weights_are_multiplied_in_int8_and_the_norm_before_them_in_f32() {
+        let program = program(|g| {
+            let x = g.input(32);
+            let norm = g.weight(Weight::f32("norm", 1, 32, vec![1.0; 32]));
+            let bytes = vec![0; 3 * DType::Q8_0.row_bytes(32).unwrap()];
+            let w = Weight::new("w", DType::Q8_0, 3, 32, std::sync::Arc::new(bytes)).unwrap();
+            let w = g.weight(w);
+            let n = g.rms_norm(x, norm, 1e-5);
+            g.matmul(n, w)
+        });
+        let program = Program { graph: fuse(program.graph.clone(), Fusions::ALL), ..program };
+        let fused = cost(&program, 1, 0, 5);
+        assert_eq!((fused.f32_operations, fused.int8_operations), (5 * 4 * 32, 5 * 2 * 32 * 3));
+        assert_eq!((fused + fused).per(2), fused);
     }
 }

@@ -31,10 +31,8 @@ pub struct OpSummary {
     pub count: u64,
     /// Together.
     pub time: Duration,
-    /// What they had to move and compute, together.
-    pub bytes: u64,
-    /// See [`OpCost::operations`].
-    pub operations: u64,
+    /// Their cost, together.
+    pub cost: OpCost,
     /// Launches on a device, together; 0 on the CPU.
     pub launches: u64,
 }
@@ -99,8 +97,7 @@ impl BackendExecutionSummary {
     /// Adds what the ops of a name had to do, and took launches for.
     pub fn add_cost(&mut self, name: &'static str, cost: OpCost, launches: u64) {
         let op = self.ops.entry(name).or_default();
-        op.bytes += cost.bytes;
-        op.operations += cost.operations;
+        op.cost += cost;
         op.launches += launches;
     }
 

@@ -1,4 +1,4 @@
-//! What this machine's memory gives, and how close an operation comes to it.
+//! Measures the memory bandwidth of this machine, and the share of it that an operation reaches.
 //!
 //! `cargo run -p rf-profile --release --example 06-roofline`
 
@@ -44,7 +44,7 @@ fn scale(length: usize) -> OpMeasurement {
         time: start.elapsed(),
         // Read and written.
         bytes: 8.0 * amount,
-        operations: amount,
+        f32_operations: amount,
         ..OpMeasurement::default()
     }
 }

@@ -1,108 +1,148 @@
-//! What limits an operation, and how close it comes to the limit.
+//! The roofline: what bounds an operation, and how much of the bound it reaches.
 //!
-//! An operation moves bytes and computes. On a machine of bandwidth B and speed C it takes at least max(bytes / B,
-//! operations / C): the roofline of Williams, Waterman and Patterson (2009). The share reached is that time over the
-//! measured one, and what is far below has another cause: launches, transfers, or too few waves.
+//! An operation moves bytes and computes. On a machine of bandwidth B and arithmetic throughput C
+//! it takes at least max(bytes / B, operations / C): the roofline of Williams, Waterman and
+//! Patterson (2009). The share of the roofline is that time divided by the measured one. An
+//! operation far below it is bound by something else: launches, transfers, or too few waves.
+
+mod measure;
 
 use std::fmt::Write;
-use std::hint::black_box;
-use std::sync::Barrier;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rf_hip::{Context, DeviceBuffer, PinnedBuffer, Stream};
+use serde::{Deserialize, Serialize};
 
-use crate::{Error, KernelTimer};
-
-/// What a machine can do at most. What is not known is `None`, and no verdict rests on it.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The limits of a machine. An unknown limit is `None`, and no verdict rests on it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Where it is from: `measured on …`, or a data sheet.
+    /// The origin of the values: `measured on ...`, or a data sheet.
     pub source: String,
-    /// Memory, in bytes per second.
+    /// Memory bandwidth, in bytes per second.
     pub bandwidth_bytes_per_s: Option<f64>,
-    /// Arithmetic of the kind that the operations use, in operations per second (a multiply-add is two).
-    pub operations_per_s: Option<f64>,
-    /// Between host and device, in bytes per second.
+    /// Floating-point arithmetic, in operations per second. A multiply-add is two operations.
+    pub f32_operations_per_s: Option<f64>,
+    /// Dot products of int8, in operations per second. A multiply-add is two operations.
+    pub int8_operations_per_s: Option<f64>,
+    /// Transfers between host and device, in bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer_bytes_per_s: Option<f64>,
-    /// Least time of a launch on the device.
-    pub launch: Option<Duration>,
+    /// The least time of a launch on the device, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_s: Option<f64>,
 }
 
-/// An operation: what it has to do, and how long it took.
+/// The work of an operation, and the time it took. Totals over all its runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpMeasurement {
-    /// Its name.
+    /// Name of the operation.
     pub name: String,
-    /// How often it ran.
+    /// Number of runs.
     pub count: u64,
-    /// All runs together.
+    /// Time.
     pub time: Duration,
-    /// Bytes read and written, all runs together.
+    /// Bytes read and written.
     pub bytes: f64,
-    /// Arithmetic operations, all runs together; a multiply-add is two.
-    pub operations: f64,
-    /// Bytes copied between host and device for it, all runs together.
+    /// Floating-point operations. A multiply-add is two.
+    pub f32_operations: f64,
+    /// Operations of int8 dot products. A multiply-add is two.
+    pub int8_operations: f64,
+    /// Bytes copied between host and device.
     pub transfer_bytes: f64,
-    /// Launches, all runs together; 0 on the CPU.
+    /// Launches; 0 on the CPU.
     pub launches: u64,
-    /// Share of the waves that there is room for, where a profiler counted it.
+    /// Share of the wave slots in use, if a profiler counted it.
     pub occupancy: Option<f64>,
 }
 
-/// What keeps an operation from being faster.
+/// A side of the roofline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bound {
+    /// Memory bandwidth.
+    Memory,
+    /// Arithmetic.
+    Compute,
+}
+
+/// An operation on the roofline.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Roofline {
+    /// Least possible time divided by the measured time: 1 is the roofline. Values above 1 mean
+    /// that caches served the bytes, or that the limit was measured too low.
+    pub share: f64,
+    /// The limit that allows less.
+    pub bound: Bound,
+    /// Memory throughput, in bytes per second.
+    pub bytes_per_s: f64,
+    /// Arithmetic throughput, in operations per second.
+    pub operations_per_s: f64,
+}
+
+/// The cause that keeps an operation from being faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bottleneck {
-    /// Memory: it runs at [`NEAR_LIMIT`] of the bandwidth or more.
+    /// Memory: the operation reaches [`NEAR_LIMIT`] of the bandwidth or more.
     Bandwidth,
-    /// Arithmetic: it runs at [`NEAR_LIMIT`] of the speed or more.
+    /// Arithmetic: the operation reaches [`NEAR_LIMIT`] of the throughput or more.
     Compute,
     /// Launches: they take half of its time or more.
     Launch,
     /// Copies between host and device: they take half of its time or more.
     Transfer,
-    /// Too few waves at a time: it is far from both limits, with an occupancy below [`LOW_OCCUPANCY`].
+    /// Too few waves: far from both limits, with an occupancy below [`LOW_OCCUPANCY`].
     Occupancy,
-    /// Far from every limit that is known, without a known cause.
+    /// Far from every known limit, without a known cause.
     Unknown,
 }
 
-/// Share of a limit from which on it is what limits.
+/// Share of a limit at which that limit is the bottleneck.
 pub const NEAR_LIMIT: f64 = 0.6;
 
 /// Occupancy below which latencies are not hidden.
 pub const LOW_OCCUPANCY: f64 = 0.25;
 
-/// Share of the roofline from which on the measurement, or the limit, is in doubt.
+/// Share of the roofline at which the measurement, or the limit, is in doubt.
 const BEYOND: f64 = 1.1;
 
-/// Share of an operation's time from which on launches or transfers are what limits it.
+/// Share of an operation's time at which launches or transfers are the bottleneck.
 const HALF: f64 = 0.5;
 
-/// An operation against the limits.
+/// An operation compared with the limits.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Verdict {
-    /// The operation.
+    /// Name of the operation.
     pub name: String,
     /// Share of the time of all operations.
     pub time_share: f64,
     /// Operations per byte.
     pub intensity: Option<f64>,
-    /// Bytes per second that it moved.
+    /// Memory throughput, in bytes per second.
     pub bytes_per_s: f64,
-    /// Operations per second that it computed.
+    /// Arithmetic throughput, in operations per second.
     pub operations_per_s: f64,
-    /// Share of the roofline: the least possible time over the measured one.
-    pub reached: Option<f64>,
-    /// What limits it.
+    /// Its place on the roofline; `None` if neither limit is known.
+    pub roofline: Option<Roofline>,
+    /// The bottleneck.
     pub bottleneck: Bottleneck,
-    /// Why, with figures.
+    /// The reason for the verdict, with numbers.
     pub evidence: String,
 }
 
+impl Bound {
+    /// The word in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Compute => "compute",
+        }
+    }
+}
+
 impl Bottleneck {
-    /// In reports.
+    /// The word in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Bandwidth => "bandwidth",
@@ -115,89 +155,44 @@ impl Bottleneck {
     }
 }
 
+impl OpMeasurement {
+    /// All arithmetic.
+    pub fn operations(&self) -> f64 {
+        self.f32_operations + self.int8_operations
+    }
+
+    /// A rate of this operation: an amount per second of its time; 0 without a time.
+    pub fn rate(&self, amount: f64) -> f64 {
+        let seconds = self.time.as_secs_f64();
+        if seconds > 0.0 { amount / seconds } else { 0.0 }
+    }
+}
+
 impl Limits {
-    /// Measures what this machine's memory gives to `threads` threads that read 256 MiB together or change them in
-    /// place, the best of eight passes. The speed of arithmetic depends on the instructions, so that is the caller's to
-    /// measure: with its own best kernel.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Samples`] where the clock is too coarse.
-    pub fn measure_host(threads: usize) -> Result<Self, Error> {
-        const BYTES: usize = 256 << 20;
-        const PASSES: usize = 4;
-        let threads = threads.max(1);
-        let words = BYTES / size_of::<u64>() / threads;
-        let together = Barrier::new(threads);
-        // Each thread fills its own part, so that it lies near it; all read at the same time.
-        let times: Vec<Vec<Duration>> = thread::scope(|scope| {
-            let work = || {
-                let mut data = vec![1_u64; words];
-                let mut pass = |in_place: bool| {
-                    together.wait();
-                    let start = Instant::now();
-                    if in_place {
-                        for x in black_box(&mut data) {
-                            *x = x.wrapping_add(1);
-                        }
-                        // As many bytes as one pass of reading: every byte is read and written.
-                        return start.elapsed() / 2;
-                    }
-                    black_box(sum(black_box(&data)));
-                    start.elapsed()
-                };
-                (0..2 * PASSES).map(|number| pass(number % 2 == 1)).collect()
-            };
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
-        });
-        // A pass takes as long as its slowest thread.
-        let of_pass = |pass: usize| times.iter().filter_map(|times| times.get(pass)).max();
-        let best = (0..2 * PASSES).filter_map(of_pass).min().copied().unwrap_or_default();
-        if best.is_zero() {
-            return Err(Error::Samples {
-                name: "memory bandwidth".to_owned(),
-                reason: "the clock did not move",
-            });
-        }
-        let bytes = (words * threads * size_of::<u64>()) as f64;
-        Ok(Self {
-            source: format!("measured with {threads} threads"),
-            bandwidth_bytes_per_s: Some(bytes / best.as_secs_f64()),
-            ..Self::default()
+    /// The place of an operation on the roofline. `None` if neither limit is known, or no time was
+    /// measured.
+    pub fn roofline(&self, op: &OpMeasurement) -> Option<Roofline> {
+        let seconds = op.time.as_secs_f64();
+        let memory = self.memory_s(op).map(|least| (Bound::Memory, least));
+        let compute = self.compute_s(op).map(|least| (Bound::Compute, least));
+        let least = memory.into_iter().chain(compute);
+        let (bound, least) = least.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
+        (seconds > 0.0).then(|| Roofline {
+            share: least / seconds,
+            bound,
+            bytes_per_s: op.rate(op.bytes),
+            operations_per_s: op.rate(op.operations()),
         })
     }
 
-    /// Measures a device: its memory by copies within it, the way to it by a copy from pinned memory, and
-    /// the least time of something queued. Arithmetic as in [`Limits::measure_host`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Gpu`].
-    pub fn measure_device(context: &Context) -> Result<Self, Error> {
-        const LEN: usize = 64 << 20;
-        let stream = Stream::new(context)?;
-        let (from, to) =
-            (DeviceBuffer::<u32>::zeroed(context, LEN)?, DeviceBuffer::new(context, LEN)?);
-        let pinned = PinnedBuffer::<u32>::new(context, LEN)?;
-        let tiny = DeviceBuffer::<u32>::new(context, 1)?;
-        let copy = best_of(&stream, || to.copy_from_device(&stream, 0, &from, 0..LEN))?;
-        let upload = best_of(&stream, || to.copy_from_pinned(&stream, 0, &pinned, 0..LEN))?;
-        let launch = best_of(&stream, || tiny.fill_zero(&stream))?;
-        let bytes = (LEN * size_of::<u32>()) as f64;
-        let per_s =
-            |bytes: f64, time: Duration| (!time.is_zero()).then(|| bytes / time.as_secs_f64());
-        Ok(Self {
-            source: format!("measured on {}", context.info().name),
-            // Every byte is read and written.
-            bandwidth_bytes_per_s: per_s(2.0 * bytes, copy),
-            operations_per_s: None,
-            transfer_bytes_per_s: per_s(bytes, upload),
-            launch: Some(launch),
-        })
+    /// The known limits of arithmetic, by name.
+    pub fn operations_per_s(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let limits = [("f32", self.f32_operations_per_s), ("int8", self.int8_operations_per_s)];
+        limits.into_iter().filter_map(|(name, limit)| Some((name, limit?)))
     }
 
-    /// Holds operations against these limits, the one that takes longest first.
+    /// Compares operations with these limits. The operation with the largest share of the time
+    /// comes first.
     ///
     /// # Examples
     ///
@@ -209,7 +204,7 @@ impl Limits {
     /// let limits = Limits {
     ///     source: "an example".into(),
     ///     bandwidth_bytes_per_s: Some(800e9),
-    ///     operations_per_s: Some(100e12),
+    ///     int8_operations_per_s: Some(100e12),
     ///     ..Limits::default()
     /// };
     /// let matvec = OpMeasurement {
@@ -217,13 +212,13 @@ impl Limits {
     ///     count: 1,
     ///     time: Duration::from_micros(20),
     ///     bytes: 12e6,
-    ///     operations: 32e6,
+    ///     int8_operations: 32e6,
     ///     launches: 1,
     ///     ..OpMeasurement::default()
     /// };
     /// let verdict = &limits.judge(&[matvec])[0];
     /// assert_eq!(verdict.bottleneck, Bottleneck::Bandwidth);
-    /// assert!((verdict.reached.unwrap() - 0.75).abs() < 1e-9);
+    /// assert!((verdict.roofline.unwrap().share - 0.75).abs() < 1e-9);
     /// ```
     pub fn judge(&self, ops: &[OpMeasurement]) -> Vec<Verdict> {
         let all: f64 = ops.iter().map(|op| op.time.as_secs_f64()).sum();
@@ -233,84 +228,111 @@ impl Limits {
     }
 
     fn judge_one(&self, op: &OpMeasurement, all_s: f64) -> Verdict {
-        let time_s = op.time.as_secs_f64();
-        let share = |least: Option<f64>| least.filter(|_| time_s > 0.0).map(|least| least / time_s);
-        let at = |amount: f64, limit: Option<f64>| limit.filter(|l| *l > 0.0).map(|l| amount / l);
-        let bandwidth = share(at(op.bytes, self.bandwidth_bytes_per_s));
-        let compute = share(at(op.operations, self.operations_per_s));
-        let transfer = share(at(op.transfer_bytes, self.transfer_bytes_per_s));
-        let launch = share(self.launch.map(|launch| launch.as_secs_f64() * op.launches as f64));
-        let reached = [bandwidth, compute].into_iter().flatten().reduce(f64::max);
-        let rate = |amount: f64| if time_s > 0.0 { amount / time_s } else { 0.0 };
-        let percent = |share: f64| 100.0 * share;
-
-        let (bottleneck, evidence) = if let Some(share) = transfer.filter(|share| *share >= HALF) {
-            let mb = op.transfer_bytes / 1e6;
-            let why = format!("copying {mb:.1} MB takes {:.0} % of its time", percent(share));
-            (Bottleneck::Transfer, why)
-        } else if let Some(share) = launch.filter(|share| *share >= HALF) {
-            let why = format!("{} launches take {:.0} % of its time", op.launches, percent(share));
-            (Bottleneck::Launch, why)
-        } else if let Some(share) = reached.filter(|share| *share >= NEAR_LIMIT) {
-            if bandwidth.unwrap_or(0.0) >= compute.unwrap_or(0.0) {
-                let (is, of) = (rate(op.bytes), self.bandwidth_bytes_per_s.unwrap_or(0.0));
-                let (is, of) = (is / 1e9, of / 1e9);
-                let why = format!("{is:.1} of {of:.1} GB/s ({:.0} %)", percent(share));
-                (Bottleneck::Bandwidth, why)
-            } else {
-                let (is, of) = (rate(op.operations), self.operations_per_s.unwrap_or(0.0));
-                let (is, of) = (is / 1e12, of / 1e12);
-                let why = format!("{is:.2} of {of:.2} Tops/s ({:.0} %)", percent(share));
-                (Bottleneck::Compute, why)
-            }
-        } else if let Some(occupancy) = op.occupancy.filter(|share| *share < LOW_OCCUPANCY) {
-            let why = format!("{:.0} % of the waves that there is room for", percent(occupancy));
-            (Bottleneck::Occupancy, why)
-        } else {
-            let known = |what: &str, share: Option<f64>| {
-                share.map(|share| format!("{:.0} % of {what}", percent(share)))
-            };
-            let shares = [known("bandwidth", bandwidth), known("compute", compute)];
-            let shares: Vec<String> = shares.into_iter().flatten().collect();
-            let why = if shares.is_empty() {
-                "no limit is known".to_owned()
-            } else {
-                format!("only {}", shares.join(", "))
-            };
-            (Bottleneck::Unknown, why)
-        };
-        // Nothing beats its limit: the bytes came from a cache, or the limit was measured too low.
-        let beaten = reached.is_some_and(|share| share > BEYOND);
+        let roofline = self.roofline(op);
+        let (bottleneck, evidence) = self.bottleneck(op, roofline);
+        // Nothing exceeds its limit: a cache served the bytes, or the limit is measured too low.
+        let exceeds = roofline.is_some_and(|roofline| roofline.share > BEYOND);
         let evidence =
-            if beaten { evidence + ", so not the limit: served by caches?" } else { evidence };
+            if exceeds { evidence + ", so not the limit: served by caches?" } else { evidence };
         Verdict {
             name: op.name.clone(),
-            time_share: if all_s > 0.0 { time_s / all_s } else { 0.0 },
-            intensity: (op.bytes > 0.0).then(|| op.operations / op.bytes),
-            bytes_per_s: rate(op.bytes),
-            operations_per_s: rate(op.operations),
-            reached,
+            time_share: if all_s > 0.0 { op.time.as_secs_f64() / all_s } else { 0.0 },
+            intensity: (op.bytes > 0.0).then(|| op.operations() / op.bytes),
+            bytes_per_s: op.rate(op.bytes),
+            operations_per_s: op.rate(op.operations()),
+            roofline,
             bottleneck,
             evidence,
         }
     }
+
+    fn bottleneck(&self, op: &OpMeasurement, roofline: Option<Roofline>) -> (Bottleneck, String) {
+        let time_s = op.time.as_secs_f64();
+        let share = |least: Option<f64>| least.filter(|_| time_s > 0.0).map(|least| least / time_s);
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+        let half = |share: &f64| *share >= HALF;
+        let transfer = share(at_least(op.transfer_bytes, self.transfer_bytes_per_s));
+        if let Some(share) = transfer.filter(half) {
+            let mb = op.transfer_bytes / 1e6;
+            let why = format!("copying {mb:.1} MB takes {} of its time", percent(share));
+            return (Bottleneck::Transfer, why);
+        }
+        let launch = share(self.launch_s.map(|launch| launch * op.launches as f64));
+        if let Some(share) = launch.filter(half) {
+            let why = format!("{} launches take {} of its time", op.launches, percent(share));
+            return (Bottleneck::Launch, why);
+        }
+        if let Some(Roofline { share, bound, .. }) = roofline.filter(|it| it.share >= NEAR_LIMIT) {
+            // The roof is the throughput over the share of it.
+            let share_of_it = percent(share);
+            return match bound {
+                Bound::Memory => {
+                    let is = op.rate(op.bytes) / 1e9;
+                    let why = format!("{is:.1} of {:.1} GB/s ({share_of_it})", is / share);
+                    (Bottleneck::Bandwidth, why)
+                }
+                Bound::Compute => {
+                    let is = op.rate(op.operations()) / 1e12;
+                    let why = format!("{is:.2} of {:.2} Tops/s ({share_of_it})", is / share);
+                    (Bottleneck::Compute, why)
+                }
+            };
+        }
+        if let Some(occupancy) = op.occupancy.filter(|share| *share < LOW_OCCUPANCY) {
+            return (Bottleneck::Occupancy, format!("{} of the wave slots", percent(occupancy)));
+        }
+        let known = [("bandwidth", self.memory_s(op)), ("compute", self.compute_s(op))];
+        let shares = known.into_iter().filter_map(|(name, least)| {
+            share(least).map(|share| format!("{} of {name}", percent(share)))
+        });
+        let shares: Vec<String> = shares.collect();
+        let why = if shares.is_empty() {
+            "no limit is known".to_owned()
+        } else {
+            format!("only {}", shares.join(", "))
+        };
+        (Bottleneck::Unknown, why)
+    }
+
+    /// The least time for the bytes.
+    fn memory_s(&self, op: &OpMeasurement) -> Option<f64> {
+        at_least(op.bytes, self.bandwidth_bytes_per_s)
+    }
+
+    /// The least time for the arithmetic; `None` if a limit that it needs is unknown.
+    fn compute_s(&self, op: &OpMeasurement) -> Option<f64> {
+        let kinds = [
+            (op.f32_operations, self.f32_operations_per_s),
+            (op.int8_operations, self.int8_operations_per_s),
+        ];
+        if kinds.iter().all(|(_, limit)| limit.is_none()) {
+            return None;
+        }
+        let needed = kinds.into_iter().filter(|(operations, _)| *operations > 0.0);
+        needed.map(|(operations, limit)| at_least(operations, limit)).sum()
+    }
+}
+
+/// The least time of an amount under a limit per second.
+fn at_least(amount: f64, limit_per_s: Option<f64>) -> Option<f64> {
+    limit_per_s.filter(|limit| *limit > 0.0).map(|limit| amount / limit)
 }
 
 /// Verdicts as a table for terminals.
 pub fn table(verdicts: &[Verdict]) -> String {
     let width = verdicts.iter().map(|v| v.name.chars().count()).max().unwrap_or(0).max(9);
     let mut out = format!(
-        "{:<width$}  {:>6}  {:>8}  {:>9}  {:>9}  {:>7}  {:<9}  {}\n",
-        "operation", "time", "ops/byte", "GB/s", "Gops/s", "reached", "limit", "evidence"
+        "{:<width$}  {:>6}  {:>8}  {:>9}  {:>9}  {:>8}  {:<10}  {}\n",
+        "operation", "time", "ops/byte", "GB/s", "Gops/s", "roofline", "bottleneck", "evidence"
     );
     for verdict in verdicts {
         let intensity = verdict.intensity.map_or("-".to_owned(), |x| format!("{x:.2}"));
-        let reached =
-            verdict.reached.map_or("-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
+        let share =
+            verdict.roofline.map_or("-".to_owned(), |it| format!("{:.0} %", 100.0 * it.share));
         // Writing into a String cannot fail.
         _ = writeln!(
             out,
-            "{:<width$}  {:>5.1}%  {intensity:>8}  {:>9.2}  {:>9.2}  {reached:>7}  {:<9}  {}",
+            "{:<width$}  {:>5.1}%  {intensity:>8}  {:>9.2}  {:>9.2}  {share:>8}  {:<10}  {}",
             verdict.name,
             100.0 * verdict.time_share,
             verdict.bytes_per_s / 1e9,
@@ -322,36 +344,6 @@ pub fn table(verdicts: &[Verdict]) -> String {
     out
 }
 
-/// The least time of some repetitions.
-fn best_of(
-    stream: &Stream,
-    work: impl Fn() -> Result<(), rf_hip::Error>,
-) -> Result<Duration, Error> {
-    const REPETITIONS: usize = 10;
-    let mut timer: KernelTimer = KernelTimer::for_kernel("limit");
-    let mut best = Duration::MAX;
-    for _ in 0..REPETITIONS {
-        timer.start(stream)?;
-        work()?;
-        timer.stop(stream)?;
-        best = best.min(timer.elapsed()?);
-    }
-    Ok(best)
-}
-
-/// Eight sums side by side, so that adding does not wait for itself.
-fn sum(data: &[u64]) -> u64 {
-    let mut sums = [0_u64; 8];
-    let chunks = data.chunks_exact(8);
-    let rest: u64 = chunks.remainder().iter().sum();
-    for chunk in chunks {
-        for (sum, value) in sums.iter_mut().zip(chunk) {
-            *sum = sum.wrapping_add(*value);
-        }
-    }
-    sums.iter().fold(rest, |all, sum| all.wrapping_add(*sum))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,20 +352,21 @@ mod tests {
         Limits {
             source: "a test".into(),
             bandwidth_bytes_per_s: Some(100e9),
-            operations_per_s: Some(1e12),
+            f32_operations_per_s: Some(0.25e12),
+            int8_operations_per_s: Some(1e12),
             transfer_bytes_per_s: Some(10e9),
-            launch: Some(Duration::from_micros(5)),
+            launch_s: Some(5e-6),
         }
     }
 
-    fn op(bytes: f64, operations: f64, us: u64) -> OpMeasurement {
+    fn op(bytes: f64, int8_operations: f64, us: u64) -> OpMeasurement {
         let time = Duration::from_micros(us);
         OpMeasurement {
             name: "op".into(),
             count: 1,
             time,
             bytes,
-            operations,
+            int8_operations,
             launches: 1,
             ..OpMeasurement::default()
         }
@@ -385,7 +378,7 @@ mod tests {
 
     #[test]
     fn each_verdict_has_its_cause() {
-        // 10 MB at 100 GB/s: 100 us; 100 M operations at 1 T/s: 100 us.
+        // 10 MB at 100 GB/s: 100 us; 100 M int8 operations at 1 T/s: 100 us.
         assert_eq!(judge(op(10e6, 1e6, 125)).bottleneck, Bottleneck::Bandwidth);
         assert_eq!(judge(op(1e6, 100e6, 125)).bottleneck, Bottleneck::Compute);
         assert_eq!(judge(op(1e3, 1e3, 6)).bottleneck, Bottleneck::Launch);
@@ -401,45 +394,38 @@ mod tests {
     }
 
     #[test]
-    fn evidence_and_shares_are_figures() {
+    fn evidence_and_shares_are_numbers() {
         let verdict = judge(op(10e6, 1e6, 125));
         assert_eq!(verdict.evidence, "80.0 of 100.0 GB/s (80 %)");
-        assert!((verdict.reached.unwrap() - 0.8).abs() < 1e-9);
+        assert!((verdict.roofline.unwrap().share - 0.8).abs() < 1e-9);
         let verdicts = limits().judge(&[op(1.0, 1.0, 100), op(1.0, 1.0, 300)]);
         assert!((verdicts[0].time_share - 0.75).abs() < 1e-9, "the longest comes first");
-        assert!(table(&verdicts).lines().count() == 3);
+        assert_eq!(table(&verdicts).lines().count(), 3);
     }
 
     #[test]
-    fn a_limit_that_is_beaten_is_none() {
+    fn an_exceeded_limit_is_in_doubt() {
         let verdict = judge(op(20e6, 1e6, 125));
         assert!(verdict.evidence.ends_with("served by caches?"), "{}", verdict.evidence);
     }
 
     #[test]
-    fn without_limits_there_is_no_verdict() {
+    fn without_limits_no_roofline_is_known() {
         let verdict = Limits::default().judge(&[op(1e6, 1e6, 10)]).remove(0);
-        assert_eq!((verdict.reached, verdict.bottleneck), (None, Bottleneck::Unknown));
+        assert_eq!((verdict.roofline, verdict.bottleneck), (None, Bottleneck::Unknown));
         assert_eq!(verdict.evidence, "no limit is known");
-        assert_eq!(judge(op(1e6, 1e6, 0)).reached, None);
+        assert_eq!(judge(op(1e6, 1e6, 0)).roofline, None);
     }
 
     #[test]
-    fn memory_has_a_speed_that_can_be() {
-        let limits = Limits::measure_host(1).unwrap();
-        let speed = limits.bandwidth_bytes_per_s.unwrap();
-        println!("{:.1} GB/s", speed / 1e9);
-        assert!(speed > 1e8 && speed < 1e13, "{speed}");
-        let values: Vec<u64> = (0..1003).collect();
-        assert_eq!(sum(&values), 1002 * 1003 / 2);
-    }
-
-    #[test]
-    fn a_device_is_measured_where_there_is_one() {
-        let context = rf_hip::Runtime::load().and_then(|runtime| runtime.device(0)?.context());
-        match context.map_err(Error::from).and_then(|context| Limits::measure_device(&context)) {
-            Ok(limits) => assert!(limits.bandwidth_bytes_per_s.unwrap() > 1e9, "{limits:?}"),
-            Err(error) => println!("skipped: {error}"),
-        }
+    fn each_arithmetic_has_its_own_limit() {
+        // 100 M int8 operations at 1 T/s, and 25 M f32 operations at a quarter of it.
+        let both = OpMeasurement { f32_operations: 25e6, ..op(1e6, 100e6, 400) };
+        let roofline = judge(both.clone()).roofline.unwrap();
+        assert_eq!(roofline.bound, Bound::Compute);
+        assert!((roofline.share - 0.5).abs() < 1e-9, "{roofline:?}");
+        // Without the limit of f32 only memory is known to bound it.
+        let limits = Limits { f32_operations_per_s: None, ..limits() };
+        assert_eq!(limits.roofline(&both).unwrap().bound, Bound::Memory);
     }
 }

@@ -3,10 +3,12 @@
 
 use std::fmt::Write;
 
+use rf_profile::roofline::{Bound, Limits, Roofline};
+
 use super::figures::{percent, rate};
 use super::scale::Logarithmic;
 use super::{put, suite_name, text};
-use crate::results::{Arithmetic, Limit, MachineLimits, Measured, Reached, Run, Work};
+use crate::results::{Measured, Run};
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 460.0;
@@ -26,10 +28,16 @@ const SLOPE_STEPS: u32 = 160;
 /// An operation in the plot.
 struct Point<'a> {
     measured: &'a Measured,
-    work: Work,
-    reached: Reached,
+    place: Roofline,
     x: f64,
     y: f64,
+}
+
+impl Point<'_> {
+    /// Operations per byte.
+    fn intensity(&self) -> f64 {
+        self.place.operations_per_s / self.place.bytes_per_s
+    }
 }
 
 /// The plot, or why there is none.
@@ -49,10 +57,9 @@ pub(super) fn section(out: &mut String, run: &Run) {
 
 fn points<'a>(run: &'a Run) -> Vec<Point<'a>> {
     let point = |measured: &'a Measured| {
-        let Measured { work, reached, .. } = measured;
-        let (work, reached) = ((*work)?, (*reached)?);
-        let is_there = work.bytes > 0.0 && work.operations > 0.0 && reached.operations_per_s > 0.0;
-        is_there.then_some(Point { measured, work, reached, x: 0.0, y: 0.0 })
+        let place = measured.roofline?;
+        let is_there = place.bytes_per_s > 0.0 && place.operations_per_s > 0.0;
+        is_there.then_some(Point { measured, place, x: 0.0, y: 0.0 })
     };
     run.results.iter().filter_map(point).collect()
 }
@@ -63,17 +70,16 @@ struct Axes {
     y: Logarithmic,
 }
 
-fn axes(limits: &MachineLimits, points: &[Point<'_>]) -> Option<Axes> {
+fn axes(limits: &Limits, points: &[Point<'_>]) -> Option<Axes> {
     let bandwidth = limits.bandwidth_bytes_per_s?;
     if points.is_empty() {
         return None;
     }
-    let intensity = |point: &Point<'_>| point.work.operations / point.work.bytes;
     // The ridge, where memory and arithmetic allow the same, is to be seen.
-    let ridges = limits.operations_per_s.values().map(|speed| speed / bandwidth);
-    let xs = points.iter().map(intensity).chain(ridges);
-    let speeds = points.iter().map(|point| point.reached.operations_per_s);
-    let ys = speeds.chain(limits.operations_per_s.values().copied());
+    let ridges = limits.operations_per_s().map(|(_, speed)| speed / bandwidth);
+    let xs = points.iter().map(Point::intensity).chain(ridges);
+    let speeds = points.iter().map(|point| point.place.operations_per_s);
+    let ys = speeds.chain(limits.operations_per_s().map(|(_, speed)| speed));
     Some(Axes {
         x: Logarithmic::around(xs, LEFT..WIDTH - RIGHT)?,
         y: Logarithmic::around(ys, HEIGHT - BOTTOM..TOP)?,
@@ -82,8 +88,8 @@ fn axes(limits: &MachineLimits, points: &[Point<'_>]) -> Option<Axes> {
 
 fn plot(out: &mut String, run: &Run, mut points: Vec<Point<'_>>, axes: &Axes) {
     for point in &mut points {
-        point.x = axes.x.at(point.work.operations / point.work.bytes);
-        point.y = axes.y.at(point.reached.operations_per_s);
+        point.x = axes.x.at(point.intensity());
+        point.y = axes.y.at(point.place.operations_per_s);
     }
     put!(
         out,
@@ -104,7 +110,7 @@ fn plot(out: &mut String, run: &Run, mut points: Vec<Point<'_>>, axes: &Axes) {
         taken.push(Area::around(point.x, point.y, 4.0));
     }
     // Those nearest to a limit, and then the others, as far as there is room.
-    points.sort_by(|a, b| b.reached.share.total_cmp(&a.reached.share));
+    points.sort_by(|a, b| b.place.share.total_cmp(&a.place.share));
     for point in &points {
         label(out, point, &mut taken);
     }
@@ -156,11 +162,11 @@ fn grid(out: &mut String, axes: &Axes) {
 }
 
 /// The lines of the limits; returns where they and their labels lie.
-fn roofs(out: &mut String, limits: &MachineLimits, axes: &Axes, points: &[Point<'_>]) -> Vec<Area> {
+fn roofs(out: &mut String, limits: &Limits, axes: &Axes, points: &[Point<'_>]) -> Vec<Area> {
     let mut taken = Vec::new();
     let Some(bandwidth) = limits.bandwidth_bytes_per_s else { return taken };
     let ((least, most), (slowest, fastest)) = (axes.x.ends(), axes.y.ends());
-    let top = limits.operations_per_s.values().copied().fold(0.0, f64::max);
+    let top = limits.operations_per_s().map(|(_, speed)| speed).fold(0.0, f64::max);
     let top = if top > 0.0 { top } else { fastest };
     // The slope, cut where the plot begins and at the highest level.
     let start = least.max(slowest / bandwidth);
@@ -187,14 +193,14 @@ fn roofs(out: &mut String, limits: &MachineLimits, axes: &Axes, points: &[Point<
         let share = f64::from(step) / f64::from(SLOPE_STEPS);
         taken.push(Area::around(x1 + share * (x2 - x1), y1 + share * (y2 - y1), 2.0));
     }
-    for (arithmetic, speed) in &limits.operations_per_s {
-        let (x, y) = (axes.x.at(speed / bandwidth), axes.y.at(*speed));
+    for (arithmetic, speed) in limits.operations_per_s() {
+        let (x, y) = (axes.x.at(speed / bandwidth), axes.y.at(speed));
         let right = WIDTH - RIGHT;
         put!(
             out,
             "<line class=\"roof compute\" x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>"
         );
-        let name = format!("{} {}", arithmetic_name(*arithmetic), rate(*speed, "ops"));
+        let name = format!("{arithmetic} {}", rate(speed, "ops"));
         // At the end of the line, or where dots leave room before it.
         let width = ROOF_LETTER * name.chars().count() as f64;
         let place = |steps: u32| {
@@ -217,18 +223,18 @@ fn roofs(out: &mut String, limits: &MachineLimits, axes: &Axes, points: &[Point<
 }
 
 fn dot(out: &mut String, point: &Point<'_>) {
-    let Point { measured, work, reached, x, y } = point;
-    let limit = match reached.limit {
-        Limit::Bandwidth => "memory",
-        Limit::Compute => "arithmetic",
+    let Point { measured, place, x, y } = point;
+    let limit = match place.bound {
+        Bound::Memory => "memory",
+        Bound::Compute => "arithmetic",
     };
     let label = format!(
         "{}\n{} · {} · {:.2} ops/byte\n{} of the limit of {limit}",
         measured.name,
-        rate(reached.bytes_per_s, "B"),
-        rate(reached.operations_per_s, "ops"),
-        work.operations / work.bytes,
-        percent(reached.share)
+        rate(place.bytes_per_s, "B"),
+        rate(place.operations_per_s, "ops"),
+        point.intensity(),
+        percent(place.share)
     );
     put!(
         out,
@@ -318,14 +324,6 @@ fn legend(out: &mut String, points: &[Point<'_>]) {
         out,
         "<span class=\"muted\">Names stand where there is room for them; hold the pointer over a dot for its own.</span></p>\n"
     );
-}
-
-fn arithmetic_name(arithmetic: Arithmetic) -> &'static str {
-    match arithmetic {
-        Arithmetic::F32 => "f32",
-        Arithmetic::F16 => "f16",
-        Arithmetic::I8 => "int8",
-    }
 }
 
 /// `0.01`, `1`, `100`.

@@ -87,7 +87,7 @@ pub(super) fn at_a_glance(out: &mut String, report: &Report<'_>) {
     if let Some(bandwidth) = run.limits.bandwidth_bytes_per_s {
         limit_card(out, "limit of memory", &rate(bandwidth, "B"));
     }
-    let best = run.limits.operations_per_s.values().copied().reduce(f64::max);
+    let best = run.limits.operations_per_s().map(|(_, limit)| limit).reduce(f64::max);
     if let Some(best) = best {
         limit_card(out, "limit of arithmetic", &rate(best, "ops"));
     }

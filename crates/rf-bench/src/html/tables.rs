@@ -2,13 +2,15 @@
 
 use std::fmt::Write;
 
+use rf_graph::OpCost;
 use rf_profile::baseline::{Comparison, Row, Verdict};
+use rf_profile::roofline::Bound;
 
 use super::distribution::Strips;
 use super::figures::{change, figure, in_words, percent, rate};
 use super::{name, phases, put, suite_name, text};
 use crate::Suite;
-use crate::results::{Limit, Measured, Run, TargetCheck, TargetOutcome};
+use crate::results::{Measured, Run, TargetCheck, TargetOutcome};
 
 /// One suite's benchmarks.
 pub(super) fn suite(out: &mut String, run: &Run, suite: Suite) {
@@ -16,8 +18,8 @@ pub(super) fn suite(out: &mut String, run: &Run, suite: Suite) {
     let of_suite = || run.results.iter().filter(|measured| measured.suite == suite);
     let columns = Columns {
         strips: Strips::of(of_suite()),
-        limit: of_suite().any(|measured| measured.reached.is_some()),
-        speed: of_suite().any(|measured| measured.work.is_some()),
+        limit: of_suite().any(|measured| measured.roofline.is_some()),
+        speed: of_suite().any(|measured| measured.cost != OpCost::default()),
         shared: shared_notes(&of_suite().collect::<Vec<_>>()),
     };
     put!(out, "<section id=\"{anchor}\"><h2>{anchor}</h2>\n");
@@ -88,27 +90,27 @@ fn row(out: &mut String, measured: &Measured, columns: &Columns<'_>) {
     let spread = metrics.noise.map_or("–".to_owned(), |noise| format!("± {}", percent(noise)));
     let runs = metrics.iterations.map_or("–".to_owned(), |count| count.to_string());
     put!(out, "<td class=\"num\">{spread}</td><td class=\"num wide\">{runs}</td>");
-    let reached = measured.reached.as_ref();
+    let roofline = measured.roofline.as_ref();
     if columns.speed {
-        let speed = reached.map_or(String::new(), |reached| match reached.limit {
-            Limit::Bandwidth => rate(reached.bytes_per_s, "B"),
-            Limit::Compute => rate(reached.operations_per_s, "ops"),
+        let speed = roofline.map_or(String::new(), |roofline| match roofline.bound {
+            Bound::Memory => rate(roofline.bytes_per_s, "B"),
+            Bound::Compute => rate(roofline.operations_per_s, "ops"),
         });
         put!(out, "<td class=\"num wide\">{speed}</td>");
     }
     if columns.limit {
         put!(out, "<td>");
-        if let Some(reached) = reached {
-            let of = match reached.limit {
-                Limit::Bandwidth => "memory",
-                Limit::Compute => "arithmetic",
+        if let Some(roofline) = roofline {
+            let of = match roofline.bound {
+                Bound::Memory => "memory",
+                Bound::Compute => "arithmetic",
             };
-            let width = 100.0 * reached.share.clamp(0.0, 1.0);
+            let width = 100.0 * roofline.share.clamp(0.0, 1.0);
             put!(
                 out,
                 "<div class=\"share\"><div class=\"bar {of}\"><i style=\"width:{width:.1}%\"></i></div><span>{} <span \
                  class=\"muted\">{of}</span></span></div>",
-                percent(reached.share)
+                percent(roofline.share)
             );
         }
         put!(out, "</td>");

@@ -152,9 +152,7 @@ impl<'a> BatchClock<'a> {
         add(&profile.input_bytes, batch.input.map_or(0, size_of_val) as u64);
         let mut sums = profile.costs.lock().unwrap_or_else(PoisonError::into_inner);
         for (sum, op) in sums.iter_mut().zip(graph.ops()) {
-            let cost = costs.of(graph, op, batch);
-            sum.bytes += cost.bytes;
-            sum.operations += cost.operations;
+            *sum += costs.of(graph, op, batch);
         }
     }
 }

@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 use rf_bench::Target;
 use rf_engine::{EngineOptions, MemoryPlan};
+use rf_graph::OpCost;
 use rf_profile::{
     control::{ControlRange, ControlWork},
     memory::ProcessMemory,
@@ -20,7 +21,7 @@ use crate::{
     first_token::{self, FirstToken},
     interrupt::Interrupt,
     model::ModelFile,
-    results::{Arithmetic, PhaseTime, Work},
+    results::PhaseTime,
     sampling::Sampling,
 };
 
@@ -58,8 +59,8 @@ pub(crate) enum Figure {
 pub(crate) struct Sampled {
     /// In the figure's unit.
     pub(crate) samples: Vec<f64>,
-    /// What one token takes, where it counts tokens.
-    pub(crate) work: Option<Work>,
+    /// The cost of one token, if the metric counts tokens.
+    pub(crate) cost: OpCost,
     /// Of the median sample.
     pub(crate) phases: Vec<PhaseTime>,
     pub(crate) metadata: BTreeMap<String, String>,
@@ -225,9 +226,9 @@ impl Loaded {
             feeder.prompt(0, tokens)?;
             Ok(start.elapsed())
         })?;
-        let work = self.work(tokens, |feeder| feeder.prompt(0, tokens))?;
+        let cost = self.cost(tokens, |feeder| feeder.prompt(0, tokens))?;
         let samples = seconds.iter().map(|seconds| tokens as f64 / seconds).collect();
-        Ok(Sampled { samples, work, ..Sampled::default() })
+        Ok(Sampled { samples, cost, ..Sampled::default() })
     }
 
     fn decode(
@@ -249,9 +250,9 @@ impl Loaded {
             Ok(start.elapsed())
         })?;
         let tokens = (batch * SAMPLE_TOKENS) as f64;
-        let work = self.work(batch, |feeder| feeder.step(batch))?;
+        let cost = self.cost(batch, |feeder| feeder.step(batch))?;
         let samples = seconds.iter().map(|seconds| tokens / seconds).collect();
-        Ok(Sampled { samples, work, ..Sampled::default() })
+        Ok(Sampled { samples, cost, ..Sampled::default() })
     }
 
     fn ttft(
@@ -276,40 +277,22 @@ impl Loaded {
         Ok(Sampled { samples, phases, ..Sampled::default() })
     }
 
-    /// What the executor's profile says that a token costs, in a batch that is not measured.
-    fn work(
+    /// The cost of a token by the executor's profile, in a batch that is not timed. Zero if the
+    /// executor has no profile.
+    fn cost(
         &mut self,
         tokens: usize,
         run: impl FnOnce(&mut Feeder) -> Result<()>,
-    ) -> Result<Option<Work>> {
+    ) -> Result<OpCost> {
         self.feeder.truncate(0);
         if !self.feeder.engine.profile(true) {
-            return Ok(None);
+            return Ok(OpCost::default());
         }
         run(&mut self.feeder)?;
         let summaries = self.feeder.engine.summaries();
         self.feeder.engine.profile(false);
-        let ops = || summaries.iter().flat_map(|summary| summary.ops.values());
-        let bytes: u64 = ops().map(|op| op.bytes).sum();
-        let operations: u64 = ops().map(|op| op.operations).sum();
-        let per_token = |amount: u64| amount as f64 / tokens as f64;
-        let work = Work {
-            bytes: per_token(bytes),
-            operations: per_token(operations),
-            arithmetic: self.arithmetic(),
-        };
-        Ok((bytes > 0).then_some(work))
-    }
-
-    /// What products of most of the weights are computed in.
-    fn arithmetic(&self) -> Arithmetic {
-        let mut is_float = BTreeMap::<bool, u64>::new();
-        for tensor in self.feeder.engine.model().gguf().tensors() {
-            let name = tensor.dtype().map_or("", |dtype| dtype.name());
-            let float = matches!(name, "F32" | "F16" | "BF16");
-            *is_float.entry(float).or_default() += tensor.elements();
-        }
-        if is_float.get(&true) > is_float.get(&false) { Arithmetic::F32 } else { Arithmetic::I8 }
+        let ops = summaries.iter().flat_map(|summary| summary.ops.values());
+        Ok(ops.map(|op| op.cost).sum::<OpCost>().per(tokens as u64))
     }
 
     /// Every prompt and every batch, one time: what there is to hold is held then.

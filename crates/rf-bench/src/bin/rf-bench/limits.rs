@@ -10,12 +10,7 @@ use rf_bench::{Target, compute_bound};
 use rf_cpu::Isa;
 use rf_profile::{baseline::Hardware, roofline::Limits};
 
-use crate::{
-    machine,
-    options::Options,
-    output, plan,
-    results::{Arithmetic, MachineLimits},
-};
+use crate::{machine, options::Options, output};
 
 /// Measures, and remembers.
 pub(crate) fn measure(
@@ -23,7 +18,7 @@ pub(crate) fn measure(
     options: &Options,
     target: &Target,
     hardware: &Hardware,
-) -> Result<MachineLimits> {
+) -> Result<Limits> {
     let mut limits = if target.is_gpu() { of_device(target)? } else { of_host(options, target)? };
     let slug = machine::slug(hardware, machine::device(options));
     let path = root.join("target/bench/limits").join(format!("{slug}.json"));
@@ -38,60 +33,54 @@ pub(crate) fn measure(
     Ok(limits)
 }
 
-fn of_host(options: &Options, target: &Target) -> Result<MachineLimits> {
+fn of_host(options: &Options, target: &Target) -> Result<Limits> {
     let threads = target.threads().unwrap_or(1);
     let memory = Limits::measure_host(threads)?;
     let peak = machine::isa(options)?.unwrap_or_else(Isa::best).measure_peak(threads);
-    Ok(MachineLimits {
+    Ok(Limits {
         source: format!(
             "the most that {threads} threads were seen to read, and to compute in registers"
         ),
-        bandwidth_bytes_per_s: memory.bandwidth_bytes_per_s,
-        operations_per_s: [
-            (Arithmetic::F32, peak.f32_operations_per_s),
-            (Arithmetic::I8, peak.int8_operations_per_s),
-        ]
-        .into(),
+        f32_operations_per_s: Some(peak.f32_operations_per_s),
+        int8_operations_per_s: Some(peak.int8_operations_per_s),
+        ..memory
     })
 }
 
-/// What its matrix units do at most no program can ask for: the fastest products stand for it.
-fn of_device(target: &Target) -> Result<MachineLimits> {
+/// No program can ask for the peak of the matrix units, so the fastest matmuls stand for it.
+fn of_device(target: &Target) -> Result<Limits> {
     const RUNS: usize = 8;
     let context = rf_hip::Runtime::load()?.device(0)?.context()?;
     let memory = Limits::measure_device(&context)?;
-    let mut limits = MachineLimits {
-        source: format!(
-            "{}: copies within its memory, the fastest products of 2048 tokens",
-            memory.source
-        ),
-        bandwidth_bytes_per_s: memory.bandwidth_bytes_per_s,
-        ..MachineLimits::default()
-    };
-    for product in compute_bound() {
+    let source =
+        format!("{}: copies within its memory, the fastest matmuls of 2048 tokens", memory.source);
+    let mut limits = Limits { source, ..memory };
+    for matmul in compute_bound() {
         // A device that lacks the memory, or the kernel, has no such limit.
-        let (Some(work), Ok(mut prepared)) = (plan::work(&product), product.prepare(target)) else {
-            continue;
+        let Ok(mut prepared) = matmul.prepare(target) else { continue };
+        let limit = if matmul.cost.int8_operations > 0 {
+            &mut limits.int8_operations_per_s
+        } else {
+            &mut limits.f32_operations_per_s
         };
         for _ in 0..RUNS {
             let time = prepared.run()?;
             if !time.is_zero() {
-                let limit = limits.operations_per_s.entry(work.arithmetic).or_default();
-                *limit = limit.max(work.operations / time.as_secs_f64());
+                let speed = matmul.cost.operations() as f64 / time.as_secs_f64();
+                *limit = Some(limit.map_or(speed, |best| best.max(speed)));
             }
         }
     }
     Ok(limits)
 }
 
-/// Takes what is higher in `known`.
-fn raise(limits: &mut MachineLimits, known: &MachineLimits) {
-    let bandwidth = limits.bandwidth_bytes_per_s.into_iter().chain(known.bandwidth_bytes_per_s);
-    limits.bandwidth_bytes_per_s = bandwidth.reduce(f64::max);
-    for (arithmetic, speed) in &known.operations_per_s {
-        let limit = limits.operations_per_s.entry(*arithmetic).or_default();
-        *limit = limit.max(*speed);
-    }
+/// Takes the higher limits of `known`.
+fn raise(limits: &mut Limits, known: &Limits) {
+    let higher = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
+    let Limits { bandwidth_bytes_per_s, f32_operations_per_s, int8_operations_per_s, .. } = known;
+    limits.bandwidth_bytes_per_s = higher(limits.bandwidth_bytes_per_s, *bandwidth_bytes_per_s);
+    limits.f32_operations_per_s = higher(limits.f32_operations_per_s, *f32_operations_per_s);
+    limits.int8_operations_per_s = higher(limits.int8_operations_per_s, *int8_operations_per_s);
 }
 
 #[cfg(test)]
@@ -99,14 +88,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_the_most_that_was_seen() {
-        let seen = |bandwidth: f64, speed: f64| MachineLimits {
+    fn a_limit_is_the_highest_measured_value() {
+        let measured = |bandwidth: f64, speed: f64| Limits {
             bandwidth_bytes_per_s: Some(bandwidth),
-            operations_per_s: [(Arithmetic::I8, speed)].into(),
-            ..MachineLimits::default()
+            int8_operations_per_s: Some(speed),
+            ..Limits::default()
         };
-        let mut limits = seen(40e9, 1.2e12);
-        raise(&mut limits, &seen(45e9, 1.1e12));
-        assert_eq!(limits, seen(45e9, 1.2e12));
+        let mut limits = measured(40e9, 1.2e12);
+        raise(&mut limits, &measured(45e9, 1.1e12));
+        assert_eq!(limits, measured(45e9, 1.2e12));
     }
 }

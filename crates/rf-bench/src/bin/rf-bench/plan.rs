@@ -1,14 +1,9 @@
 //! Which benchmarks a command line means.
 
 use anyhow::{Result, bail};
-use rf_bench::{OperationKind, Suite, Workload, workloads};
+use rf_bench::{Suite, Workload, workloads};
 
-use crate::{
-    inference::Figure,
-    options::Options,
-    results::{Arithmetic, Work},
-    timers::Timer,
-};
+use crate::{inference::Figure, options::Options, timers::Timer};
 
 /// Something that gets a line in reports.
 #[derive(Clone, Debug)]
@@ -93,16 +88,6 @@ impl Plan {
         });
         lines.collect()
     }
-}
-
-/// What a run of an op moves and computes; `None` where neither is what it is about.
-pub(crate) fn work(workload: &Workload) -> Option<Work> {
-    let arithmetic = match workload.operations.kind {
-        OperationKind::I8 => Arithmetic::I8,
-        _ => Arithmetic::F32,
-    };
-    let (bytes, operations) = (workload.bytes as f64, workload.operations.count as f64);
-    (bytes > 0.0 || operations > 0.0).then_some(Work { bytes, operations, arithmetic })
 }
 
 fn all() -> Vec<Benchmark> {

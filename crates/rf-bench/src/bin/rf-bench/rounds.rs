@@ -9,10 +9,12 @@ use std::{
 use anyhow::{Error, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rf_bench::{Clock, Target, Workload};
+use rf_graph::OpCost;
 use rf_profile::{
     baseline::{Better, Metrics},
     control::{Control, ControlRange, ControlWork},
     monitor::{Monitor, Record},
+    roofline::{Limits, Roofline},
     stats::Summary,
 };
 
@@ -21,8 +23,8 @@ use crate::{
     interrupt::Interrupt,
     model::ModelFile,
     output,
-    plan::{self, Benchmark, Plan, Task},
-    results::{GpuWatch, MachineLimits, Measured, PhaseTime, Reached, Skipped, Work},
+    plan::{Benchmark, Plan, Task},
+    results::{self, GpuWatch, Measured, PhaseTime, Skipped},
     sampling::Sampling,
     timers,
 };
@@ -57,7 +59,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) target: &'a Target,
     /// Where a model is part of the plan.
     pub(crate) model: Option<&'a ModelFile>,
-    pub(crate) limits: &'a MachineLimits,
+    pub(crate) limits: &'a Limits,
     pub(crate) sampling: Sampling,
     pub(crate) interrupt: &'a Interrupt,
     /// Where there is a GPU to watch while the model runs.
@@ -338,7 +340,7 @@ impl Outcomes {
         &mut self,
         benchmark: &Benchmark,
         collected: &Collected,
-        limits: &MachineLimits,
+        limits: &Limits,
         best: Option<Control>,
     ) {
         let Benchmark { name, suite, task } = benchmark;
@@ -380,21 +382,19 @@ impl Outcomes {
         });
         metadata.extend(clock.map(|clock| ("clock".to_owned(), clock.to_owned())));
         let phases = closest(&collected.phases, metrics.value());
-        let work = match task {
-            Task::Op(workload) => plan::work(workload),
-            Task::Model(_) => first.and_then(|first| first.work),
-            Task::Timer(_) => None,
+        let cost = match task {
+            Task::Op(workload) => workload.cost,
+            Task::Model(_) => first.map(|first| first.cost).unwrap_or_default(),
+            Task::Timer(_) => OpCost::default(),
         };
-        let reached = work
-            .zip(metrics.value())
-            .and_then(|(work, value)| reached(limits, work, value, better));
+        let roofline = metrics.value().and_then(|value| roofline(limits, cost, value, better));
         self.measured.push(Measured {
             name: name.clone(),
             suite: *suite,
             metrics,
             rounds: samples(&rounds),
-            work,
-            reached,
+            cost,
+            roofline,
             phases,
             metadata,
         });
@@ -426,13 +426,13 @@ fn closest(rounds: &[Vec<PhaseTime>], median_ms: Option<f64>) -> Vec<PhaseTime> 
     closest.cloned().unwrap_or_default()
 }
 
-/// A median against the limits: microseconds of a run, or how often a second something is done.
-fn reached(limits: &MachineLimits, work: Work, value: f64, better: Better) -> Option<Reached> {
+/// A median on the roofline: microseconds of a run, or runs per second.
+fn roofline(limits: &Limits, cost: OpCost, value: f64, better: Better) -> Option<Roofline> {
     let seconds = match better {
         Better::Lower => value / 1e6,
         Better::Higher => 1.0 / value,
     };
-    limits.reached(work, seconds)
+    results::roofline(limits, cost, seconds)
 }
 
 /// All rounds' samples together.
