@@ -1,8 +1,8 @@
-//! Which GPUs are there, and what are they?
+//! Lists the GPUs and their properties.
 //!
 //! `cargo run -p rf-hip --example 01-devices`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it found")]
+#![expect(clippy::print_stdout, reason = "prints the result of an example")]
 
 use rf_hip::{Error, Runtime};
 
@@ -33,8 +33,8 @@ fn main() -> Result<(), Error> {
             info.lds_bytes_per_workgroup_opt_in >> 10,
             info.l2_bytes >> 20,
         );
-        let kind = if info.integrated { "shared with the CPU" } else { "its own" };
-        println!("   {} of {} MiB free, {kind}", free >> 20, total >> 20);
+        let kind = if info.integrated { "shared with the CPU" } else { "dedicated" };
+        println!("   {} of {} MiB {kind} memory free", free >> 20, total >> 20);
     }
     if runtime.device_count()? == 0 {
         println!("skipped: the runtime finds no device");

@@ -1,9 +1,9 @@
-//! Loading a kernel and launching it with a structure of parameters.
+//! Loads a kernel and launches it with a structure of parameters.
 //!
-//! `cargo run -p rf-hip --example 03-launch`. On NVIDIA the PTX beside this file is loaded; on AMD
-//! the source is compiled by libhiprtc or clang, whichever is there.
+//! `cargo run -p rf-hip --example 03-launch`. On NVIDIA the example loads PTX; on AMD it compiles
+//! the source with libhiprtc or clang.
 
-#![expect(clippy::print_stdout, reason = "an example shows what it computed")]
+#![expect(clippy::print_stdout, reason = "prints the result of an example")]
 #![expect(unsafe_code, reason = "a launch is as safe as its kernel")]
 
 mod axpy;
@@ -43,7 +43,7 @@ fn main() -> Result<(), Error> {
     let y = DeviceBuffer::from_slice(&stream, &vec![1.0f32; LEN])?;
     let params = Axpy { x: x.address(), y: y.address(), len: LEN as u32, a: 2.0 };
     // SAFETY: `Axpy` is the kernel's parameter; both buffers have `len` floats and live until the
-    // stream is waited for.
+    // kernel is done.
     unsafe { stream.launch(&function, LaunchConfig::linear(LEN, BLOCK), &params) }?;
     let result = y.to_vec(&stream)?;
 

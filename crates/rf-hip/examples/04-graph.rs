@@ -1,8 +1,8 @@
-//! Recording launches once and repeating them with one call.
+//! Records launches in a graph and repeats them with one call.
 //!
 //! `cargo run --release -p rf-hip --example 04-graph`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it measured")]
+#![expect(clippy::print_stdout, reason = "prints the result of an example")]
 #![expect(unsafe_code, reason = "a launch is as safe as its kernel")]
 
 mod axpy;
@@ -73,7 +73,7 @@ fn main() -> Result<(), Error> {
     stream.synchronize()?;
     println!("one launch of the graph: {:.0} us", start.elapsed().as_secs_f64() * 1e6);
 
-    // Once directly, twice as a graph, each time one added per launch.
+    // One direct run and two of the graph; every launch adds 1.
     println!("y[0] = {}, expected {}", y.to_vec(&stream)?[0], 3 * LAUNCHES);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between this process and a GPU.
+//! Errors of the GPU runtime.
 
 use std::{fmt, path::PathBuf};
 
@@ -21,148 +21,148 @@ use crate::{Platform, sys::constants};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No shared library of the runtime could be loaded.
+    /// No shared library of a GPU runtime can be loaded.
     #[error("no GPU runtime library found: {}", list(tried))]
     LibraryNotFound {
-        /// What was tried, in order, each with the loader's reason.
+        /// The attempts in order, each with the loader's error.
         tried: Vec<Attempt>,
     },
-    /// `ROCFORGE_GPU_PLATFORM` holds something else than `amd` or `nvidia`.
-    #[error("unknown GPU platform '{name}': say amd or nvidia")]
+    /// `ROCFORGE_GPU_PLATFORM` is neither `amd` nor `nvidia`.
+    #[error("unknown GPU platform '{name}': set ROCFORGE_GPU_PLATFORM to amd or nvidia")]
     UnknownPlatform {
-        /// The value as given.
+        /// The value of the variable.
         name: String,
     },
-    /// The library is there and lacks a function: it is too old, or a stand-in.
+    /// The loaded library lacks a function: it is too old or incomplete.
     #[error("'{}' has no function {symbol}", library.display())]
     MissingSymbol {
         /// The function's name.
         symbol: &'static str,
-        /// The library as it was opened.
+        /// The name or path under which the library was opened.
         library: PathBuf,
     },
-    /// The platform has no such operation.
-    #[error("{platform} has no {operation}")]
+    /// The platform does not support the operation.
+    #[error("{operation} is not supported on {platform}")]
     Unsupported {
         /// The platform in use.
         platform: Platform,
-        /// What was asked for.
+        /// The operation.
         operation: &'static str,
     },
     /// A function of the runtime returned a status other than success.
     ///
-    /// Work runs behind the calls that queue it, so the status may be that of an earlier one.
+    /// Work runs asynchronously, so the status may be that of an earlier call.
     #[error("{function} failed with {name} ({status}): {text}")]
     Status {
-        /// The foreign function that returned it.
+        /// The foreign function that returned the status.
         function: &'static str,
         /// `hipError_t` or `CUresult`.
         status: i32,
-        /// The status' name in the runtime's header.
+        /// The name of the status in the runtime's header.
         name: String,
-        /// The runtime's description.
+        /// The runtime's description of the status.
         text: String,
     },
-    /// A code object or PTX text was refused.
-    #[error("{function} refused the module: {name} ({status}){}", after_colon(log))]
+    /// The runtime rejected a code object or PTX text.
+    #[error("{function} rejected the module: {name} ({status}){}", after_colon(log))]
     Module {
         /// The foreign function that returned the status.
         function: &'static str,
         /// `hipError_t` or `CUresult`.
         status: i32,
-        /// The status' name in the runtime's header.
+        /// The name of the status in the runtime's header.
         name: String,
-        /// What the runtime's compiler wrote, or empty.
+        /// The messages of the runtime's compiler, or empty.
         log: String,
     },
-    /// The bytes are no code object, cubin or PTX text, or break off in the middle.
+    /// The bytes are not a code object, cubin or PTX text, or are truncated.
     #[error("not a loadable module: {reason}")]
     Image {
-        /// What is wrong with them.
+        /// The defect.
         reason: &'static str,
     },
-    /// hiprtc could not compile a source.
-    #[error("compiling '{source_name}' failed: {text}{}", after_colon(log))]
+    /// hiprtc cannot compile a source.
+    #[error("cannot compile '{source_name}': {text}{}", after_colon(log))]
     Compilation {
-        /// The name given to the source.
+        /// The name of the source.
         source_name: String,
         /// hiprtc's description of the status.
         text: String,
         /// The compiler's messages.
         log: String,
     },
-    /// No device has this number.
-    #[error("no device {ordinal}: there are {count}")]
+    /// No device has this ordinal.
+    #[error("no device {ordinal}: {count} found")]
     NoSuchDevice {
-        /// The number asked for, from 0.
+        /// The requested ordinal, from 0.
         ordinal: usize,
-        /// How many devices there are.
+        /// The number of devices.
         count: usize,
     },
-    /// Elements outside a buffer were named.
-    #[error("elements {start}..{end} of a buffer of {len}")]
+    /// A range of elements exceeds the buffer.
+    #[error("elements {start}..{end} are out of bounds for a buffer of {len}")]
     OutOfBounds {
-        /// First element named.
+        /// The first element of the range.
         start: usize,
-        /// One past the last element named.
+        /// One past the last element of the range.
         end: usize,
         /// The buffer's length in elements.
         len: usize,
     },
-    /// A buffer's size in bytes exceeds the address space.
+    /// The size of a buffer in bytes exceeds the address space.
     #[error("a buffer of {len} elements of {element_bytes} bytes is too large to address")]
     TooLarge {
-        /// Elements asked for.
+        /// The requested number of elements.
         len: usize,
-        /// Size of each.
+        /// The size of an element.
         element_bytes: usize,
     },
-    /// Objects of two contexts met in one call.
+    /// A call combines objects of two contexts.
     #[error("{operation} across contexts")]
     ContextMismatch {
-        /// What was asked for.
+        /// The operation.
         operation: &'static str,
     },
-    /// The stream records a graph, and this operation cannot be part of one.
+    /// The stream captures a graph, and this operation cannot be part of one.
     #[error("{operation} cannot be captured into a graph")]
     Capturing {
-        /// What was asked for.
+        /// The operation.
         operation: &'static str,
     },
-    /// The stream is not recording a graph, or is at it already.
-    #[error("the stream is {}", if *.active { "capturing already" } else { "not capturing" })]
+    /// The stream is not capturing a graph, or is already capturing one.
+    #[error("the stream is {}", if *.active { "already capturing" } else { "not capturing" })]
     CaptureState {
-        /// Whether a capture runs.
+        /// Whether the stream is capturing.
         active: bool,
     },
-    /// A name cannot be handed to C.
+    /// A text contains a zero byte and cannot be passed to C.
     #[error("'{}' contains a zero byte", name.escape_default())]
     ZeroByte {
-        /// The name as given.
+        /// The text, or its beginning.
         name: String,
     },
 }
 
 impl Error {
-    /// The device has no memory left; freeing some and trying again may succeed.
+    /// Whether the device is out of memory. A retry may succeed after memory is freed.
     pub fn is_out_of_memory(&self) -> bool {
         self.status() == Some(constants::OUT_OF_MEMORY)
     }
 
-    /// The context is beyond use: a kernel faulted or hung, or the device went away. Every later
-    /// call on it fails alike; other devices, and the CPU, are not affected.
+    /// Whether the context is lost: a kernel faulted or hung, or the device disappeared. Every
+    /// later call in the context fails the same way; other devices are not affected.
     pub fn is_device_lost(&self) -> bool {
         self.status().is_some_and(|status| constants::DEVICE_LOST.contains(&status))
     }
 
-    /// The runtime cannot do this, now or ever, whatever the arguments: the caller may go another
-    /// way.
+    /// Whether the runtime does not support the operation, whatever its arguments. A caller can use
+    /// an alternative.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::MissingSymbol { .. } | Self::Unsupported { .. })
             || self.status() == Some(constants::NOT_SUPPORTED)
     }
 
-    /// The runtime's status number, where one was the cause.
+    /// The runtime's status number, if a status is the cause.
     pub fn status(&self) -> Option<i32> {
         match self {
             Self::Status { status, .. } | Self::Module { status, .. } => Some(*status),
@@ -171,15 +171,15 @@ impl Error {
     }
 }
 
-/// A library that was tried and did not load.
+/// A library that could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// Whose runtime it would have been.
+    /// The platform of the library.
     pub platform: Platform,
-    /// Name or path handed to the loader.
+    /// The name or path passed to the loader.
     pub path: PathBuf,
-    /// What the loader said.
+    /// The loader's error.
     pub reason: String,
 }
 
@@ -190,8 +190,8 @@ impl Attempt {
 }
 
 impl fmt::Display for Attempt {
-    /// The path alone where the file is simply absent, else with the loader's reason: a library that
-    /// is there and does not load usually misses another one, which the reason names.
+    /// Prints the path, followed by the loader's error unless the file does not exist: a library
+    /// that exists but does not load usually lacks a dependency, which the error names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         let absent = self.reason.contains(&format!("{path}: cannot open shared object file"));
@@ -201,7 +201,7 @@ impl fmt::Display for Attempt {
 
 fn list(tried: &[Attempt]) -> String {
     if tried.is_empty() {
-        return "nothing to try".to_owned();
+        return "no candidates".to_owned();
     }
     let tried: Vec<String> = tried.iter().map(ToString::to_string).collect();
     format!("tried {}", tried.join(", "))
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_fall_into_their_kinds() {
+    fn statuses_are_classified() {
         assert!(status(2).is_out_of_memory() && !status(2).is_device_lost());
         assert!(status(700).is_device_lost() && status(719).is_device_lost());
         assert!(status(801).is_unsupported());

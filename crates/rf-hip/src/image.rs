@@ -1,8 +1,7 @@
-//! Looking at a module before a driver does.
+//! Validates modules before the driver loads them.
 //!
-//! The drivers' load calls take an address and no length: they believe the headers. A file that was
-//! cut short, or is something else, would send them reading past its end; so the headers are held
-//! against the length first.
+//! The drivers' load calls take an address without a length and trust the headers. A truncated file
+//! would make them read past its end, so the headers are checked against the length first.
 
 use crate::{Error, Platform};
 
@@ -15,7 +14,7 @@ const ELF_MAGIC: &[u8] = b"\x7fELF";
 const BUNDLE_MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
 const FATBIN_MAGIC: &[u8] = &0xBA55_ED50_u32.to_le_bytes();
 
-/// Whether the platform's load call can be given these bytes.
+/// Checks that the bytes are safe to pass to the platform's load call.
 pub(crate) fn check(platform: Platform, image: &[u8]) -> Result<(), Error> {
     let outcome = match platform {
         Platform::Amd if image.starts_with(BUNDLE_MAGIC) => check_bundle(image),
@@ -29,16 +28,16 @@ pub(crate) fn check(platform: Platform, image: &[u8]) -> Result<(), Error> {
 
 const TRUNCATED: &str = "the file is truncated";
 
-/// ELF64, little endian: program headers, section headers and what they name.
+/// Checks the program headers, the section headers and their ranges in a little-endian ELF64.
 fn check_elf(image: &[u8], machine: u16) -> Result<(), &'static str> {
     if !image.starts_with(ELF_MAGIC) {
-        return Err("it does not begin like an ELF file");
+        return Err("it is not an ELF file");
     }
     if image.get(4..6) != Some(&[2, 1]) {
         return Err("it is not a 64-bit little-endian ELF file");
     }
     if u16_at(image, 18)? != machine {
-        return Err("it holds code for another kind of processor");
+        return Err("it contains code for another processor");
     }
     let table = |offset: usize, entry: usize, count: usize| -> Result<_, &'static str> {
         Ok((u64_at(image, offset)?, u16_at(image, entry)?, u16_at(image, count)?))
@@ -59,7 +58,7 @@ fn check_elf(image: &[u8], machine: u16) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Several code objects in one file; each must be whole.
+/// Checks that every code object of a bundle is complete.
 fn check_bundle(image: &[u8]) -> Result<(), &'static str> {
     let mut at = BUNDLE_MAGIC.len();
     let count = u64_at(image, at)?;
@@ -73,21 +72,21 @@ fn check_bundle(image: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Header size and payload size, after the magic and a version.
+/// Checks the header size and the payload size, which follow the magic and a version.
 fn check_fatbin(image: &[u8]) -> Result<(), &'static str> {
     within(image, u64::from(u16_at(image, 6)?), u64_at(image, 8)?)
 }
 
 fn check_ptx(image: &[u8]) -> Result<(), &'static str> {
-    let text = std::str::from_utf8(image).map_err(|_| "it is neither a cubin nor a text")?;
+    let text = std::str::from_utf8(image).map_err(|_| "it is neither a cubin nor text")?;
     if !text.lines().any(|line| line.trim_start().starts_with(".version")) {
-        return Err("the text has no .version line, so it is not PTX");
+        return Err("it is not PTX: the text has no .version line");
     }
     let whole = text.trim_end_matches('\0');
     if whole.contains('\0') { Err("the text contains a zero byte") } else { Ok(()) }
 }
 
-/// The offset of a table's entry, which must be whole.
+/// The offset of an entry of a table, after checking that the entry is complete.
 fn entry_at(
     image: &[u8],
     table: u64,
@@ -96,7 +95,7 @@ fn entry_at(
     at_least: u16,
 ) -> Result<usize, &'static str> {
     if entry_bytes < at_least {
-        return Err("its headers are too small");
+        return Err("the table entries are too small");
     }
     let start = table.checked_add(entry * u64::from(entry_bytes)).ok_or(TRUNCATED)?;
     within(image, start, u64::from(entry_bytes))?;
@@ -129,7 +128,7 @@ fn u64_at(image: &[u8], at: usize) -> Result<u64, &'static str> {
 mod tests {
     use super::*;
 
-    /// An ELF header for `machine` with one section of 16 bytes behind it.
+    /// An ELF header for `machine`, followed by one section of 16 bytes.
     fn elf(machine: u16) -> Vec<u8> {
         let mut image = vec![0u8; 64 + 64 + 16];
         image[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -144,16 +143,16 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_code_object_passes_and_no_part_of_it_does() {
+    fn a_code_object_is_accepted_and_every_prefix_of_it_rejected() {
         let image = elf(MACHINE_AMDGPU);
         assert_eq!(check(Platform::Amd, &image), Ok(()));
         for len in 0..image.len() {
-            assert!(check(Platform::Amd, &image[..len]).is_err(), "{len} bytes passed");
+            assert!(check(Platform::Amd, &image[..len]).is_err(), "{len} bytes were accepted");
         }
     }
 
     #[test]
-    fn code_for_another_processor_is_refused() {
+    fn code_for_another_processor_is_rejected() {
         assert!(check(Platform::Amd, &elf(MACHINE_CUDA)).is_err());
         assert!(check(Platform::Nvidia, &elf(MACHINE_AMDGPU)).is_err());
         assert!(check(Platform::Nvidia, &elf(MACHINE_CUDA)).is_ok());
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_is_held_against_its_table() {
+    fn a_bundle_is_checked_against_its_table() {
         let mut image = BUNDLE_MAGIC.to_vec();
         for number in [1u64, 52 + 8, 4, 4] {
             image.extend(number.to_le_bytes());
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn ptx_is_told_from_other_texts() {
+    fn ptx_is_distinguished_from_other_text() {
         assert_eq!(check(Platform::Nvidia, b"// x\n.version 8.0\n.target sm_80\n"), Ok(()));
         assert!(check(Platform::Nvidia, b"").is_err());
         assert!(check(Platform::Nvidia, b"hello").is_err());

@@ -1,88 +1,91 @@
-//! A safe GPU runtime: HIP on AMD, the CUDA driver on NVIDIA, found and loaded at run time.
+//! A safe GPU runtime over HIP (AMD) or the CUDA driver (NVIDIA), loaded at run time.
 //!
-//! **Place in the layering.** At the bottom: no other crate of ours is below it. `rf-kernels` launches
-//! through it, `rf-profile` measures with it. It knows devices, memory and queues, and nothing of
-//! tensors or models. No GPU runtime is needed to build it, and a process without one gets an
-//! [`Error`] from [`Runtime::load`].
+//! **Place in the layering.** The lowest layer: this crate depends on no other crate of the
+//! workspace. `rf-kernels` launches kernels through it, `rf-profile` measures with it. It manages
+//! devices, memory and streams; tensors and models are unknown to it. It builds without a GPU
+//! runtime, and on a machine without one [`Runtime::load`] returns an [`Error`].
 //!
-//! **Where to start.** [`Runtime::load`] → [`Runtime::device`] → [`Device::context`]; from the
-//! [`Context`] come a [`Stream`], [`DeviceBuffer`]s and a [`Module`], whose [`Function`]s go into
-//! [`Stream::launch`]. The numbered examples show each step.
+//! **Where to start.** [`Runtime::load`] → [`Runtime::device`] → [`Device::context`]; with a
+//! [`Context`] create a [`Stream`], [`DeviceBuffer`]s and a [`Module`], and pass its [`Function`]s
+//! to [`Stream::launch`]. The numbered examples show each step.
 //!
 //! # Levels
 //!
-//! | level | folder | what it is | who guards lifetimes |
+//! | level | folder | contents | lifetimes guaranteed by |
 //! |---|---|---|---|
-//! | 1 | `sys` | one table of foreign functions with both platforms' symbols; constants; the search for the library | nobody |
-//! | 2 | `result` | the same calls returning [`Result`], the platforms' differences settled | the caller |
-//! | 3 | `safe` | owned objects: everything public | the types |
+//! | 1 | `sys` | one table of foreign functions with the symbols of both platforms; constants; library search | nothing |
+//! | 2 | `result` | the same calls returning [`Result`], with one signature for both platforms | the caller |
+//! | 3 | `safe` | owned objects: the public API | the types |
 //!
-//! `abi-check`, a crate outside the workspace, compares level 1 with the public bindings of HIP 5, HIP 7
-//! and CUDA 12.
+//! `abi-check`, a crate outside the workspace, compares level 1 with the published bindings of HIP
+//! 5, HIP 7 and CUDA 12.
 //!
 //! # Concepts
 //!
-//! | here | HIP | CUDA | on the CPU it would be |
+//! | type | HIP | CUDA | CPU analogy |
 //! |---|---|---|---|
 //! | [`Runtime`] | libamdhip64 | libcuda | the operating system |
 //! | [`Device`] | device | device | a machine |
-//! | [`Context`] | current device | primary context | a process on it |
-//! | [`Stream`] | `hipStream_t` | `CUstream` | a thread with a queue of jobs |
+//! | [`Context`] | current device | primary context | a process on that machine |
+//! | [`Stream`] | `hipStream_t` | `CUstream` | a thread with a job queue |
 //! | [`Event`] | `hipEvent_t` | `CUevent` | a condition variable with a clock |
 //! | [`DeviceBuffer`] | `hipMalloc` | `cuMemAlloc` | `Box<[T]>` on that machine |
-//! | [`DeviceBuffer::on_stream`] | `hipMallocAsync` | `cuMemAllocAsync` | an arena's allocation |
+//! | [`DeviceBuffer::on_stream`] | `hipMallocAsync` | `cuMemAllocAsync` | an arena allocation |
 //! | [`PinnedBuffer`] | `hipHostMalloc` | `cuMemHostAlloc` | a network buffer |
 //! | [`MappedBuffer`] | mapped host memory | mapped host memory | shared memory |
-//! | [`Module`], [`Function`] | code object, kernel | cubin or PTX, kernel | a shared library, its functions |
+//! | [`Module`], [`Function`] | code object, kernel | cubin or PTX, kernel | a shared library, a function |
 //! | [`LaunchConfig`] | grid, block, LDS | grid, block, shared memory | the ranges of a parallel loop |
 //! | [`Graph`], [`GraphExec`] | `hipGraph_t`, `hipGraphExec_t` | `CUgraph`, `CUgraphExec` | a recorded macro |
 //! | [`Compiler`] | libhiprtc | (the driver compiles PTX) | a compiler as a library |
 //!
-//! Words are AMD's: a *wave* is a warp, a *workgroup* a block, *LDS* shared memory.
+//! The terms are AMD's: a *wave* is CUDA's warp, a *workgroup* its block, *LDS* its shared memory.
 //!
 //! # Environment
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `ROCFORGE_GPU_PLATFORM` | `amd` or `nvidia`: only this one |
-//! | `ROCFORGE_HIP_LIBRARY` | the libamdhip64 to load, and no other |
-//! | `ROCFORGE_CUDA_LIBRARY` | the libcuda to load, and no other |
-//! | `ROCM_PATH` | a ROCm installation whose `lib` folder is looked into first |
+//! | `ROCFORGE_GPU_PLATFORM` | `amd` or `nvidia`: load only this platform |
+//! | `ROCFORGE_HIP_LIBRARY` | path of the only libamdhip64 to try |
+//! | `ROCFORGE_CUDA_LIBRARY` | path of the only libcuda to try |
+//! | `ROCM_PATH` | a ROCm installation whose `lib` directory is searched first |
 //!
 //! # Invariants
 //!
-//! - Nothing panics, in drops neither: a drop that fails logs through `tracing`.
-//! - An object keeps all it stands on alive: a function its module, a buffer its context, a context
-//!   its library. The library stays loaded until the process ends.
-//! - A captured graph keeps the modules and buffers that it uses through safe calls.
-//! - Safe calls never let the device write host memory that Rust code could be looking at, nor read
-//!   what it could be changing: blocking copies wait, [`PinnedBuffer`] knows of its copies, and
-//!   everything else is `unsafe`.
-//! - A thread that waits sleeps, unless [`SyncMode::Spin`] was asked for.
-//! - A function that the library lacks is an error of the call that needs it
-//!   ([`Error::MissingSymbol`]), so old libraries and stand-ins serve as far as they go; only the few
-//!   without which nothing runs are demanded at loading.
+//! - No call and no drop panics. A failure in a drop is logged through `tracing`.
+//! - An object keeps the objects it depends on alive: a function keeps its module, a buffer its
+//!   context, a context its library. The library stays loaded until the process ends.
+//! - A captured graph keeps the modules and buffers that safe calls recorded.
+//! - Safe calls never let the device write host memory that Rust code may read, or read host memory
+//!   that Rust code may write: blocking copies wait, [`PinnedBuffer`] tracks its copies, and all
+//!   other copies are `unsafe`.
+//! - A waiting thread sleeps unless the context uses [`SyncMode::Spin`].
+//! - A function missing from the library is an error of the call that needs it
+//!   ([`Error::MissingSymbol`]), so older libraries and partial implementations are usable. Only
+//!   the few functions that every program needs are required when the library is loaded.
 //!
-//! **A kernel that faults.** On NVIDIA the context is lost and every call returns an error for which
-//! [`Error::is_device_lost`] holds. ROCm's runtime ends the process instead ("Memory access fault by
-//! GPU"): there is no call to return an error from. A caller that has to survive it runs what it does
-//! not trust in a child process.
+//! **Faulting kernels.** On NVIDIA the context is lost, and every later call returns an error for
+//! which [`Error::is_device_lost`] is true. ROCm's runtime ends the process instead ("Memory access
+//! fault by GPU"). To survive a fault there, run untrusted kernels in a child process.
 //!
-//! # Example
+//! # Examples
+//!
+//! Copy data to the first device and back. On a machine without a GPU, [`Runtime::load`] returns a
+//! typed error and the caller chooses the CPU:
 //!
 //! ```
 //! use rf_hip::{DeviceBuffer, Error, Runtime, Stream};
 //!
-//! fn there_and_back() -> Result<Vec<f32>, Error> {
+//! fn round_trip(data: &[f32]) -> Result<Vec<f32>, Error> {
 //!     let context = Runtime::load()?.device(0)?.context()?;
 //!     let stream = Stream::new(&context)?;
-//!     let buffer = DeviceBuffer::from_slice(&stream, &[1.0, 2.0, 3.0])?;
-//!     buffer.to_vec(&stream)
+//!     DeviceBuffer::from_slice(&stream, data)?.to_vec(&stream)
 //! }
 //!
-//! match there_and_back() {
-//!     Ok(values) => assert_eq!(values, [1.0, 2.0, 3.0]),
-//!     Err(error) => println!("skipped: {error}"),
+//! match round_trip(&[1.0, 2.0, 3.0]) {
+//!     Ok(copy) => assert_eq!(copy, [1.0, 2.0, 3.0]),
+//!     Err(Error::LibraryNotFound { tried }) => println!("no GPU runtime, tried {tried:?}"),
+//!     Err(Error::NoSuchDevice { .. }) => println!("no GPU"),
+//!     Err(error) => println!("cannot use the GPU: {error}"),
 //! }
 //! ```
 

@@ -1,4 +1,4 @@
-//! hiprtc, where it is installed; needs no GPU.
+//! hiprtc, if installed; no GPU is needed.
 
 #![expect(clippy::print_stdout, reason = "functions of tests")]
 
@@ -32,7 +32,7 @@ fn a_source_with_a_header_becomes_a_code_object() {
 }
 
 #[test]
-fn a_mistake_comes_back_with_the_compilers_words() {
+fn a_failed_compilation_reports_the_compilers_messages() {
     let Some(compiler) = compiler() else { return };
     let source = Source { name: "wrong.hip", text: "int f() { return nonsense; }\n", headers: &[] };
     let error = compiler.compile(source, OPTIONS).unwrap_err();

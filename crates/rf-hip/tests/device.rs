@@ -1,4 +1,4 @@
-//! What holds on any device: run on whatever GPU the process finds, else skipped.
+//! Runs on the first GPU; skipped without one.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
 #![expect(unsafe_code, reason = "a launch is as safe as its kernel")]
@@ -12,7 +12,7 @@ use rf_hip::{
     PinnedBuffer, Platform, Runtime, Stream, SyncMode,
 };
 
-/// A context on the first device, or `None` after saying why not.
+/// A context on the first device, or `None` after printing the reason.
 fn context() -> Option<Context> {
     let runtime = match Runtime::load() {
         Ok(runtime) => runtime,
@@ -38,7 +38,7 @@ fn axpy_function(context: &Context) -> Option<Function> {
     }
 }
 
-/// Queues `y = a * x + y`; the caller keeps the buffers until the work is done.
+/// Queues `y = a * x + y`. The caller keeps the buffers until the work is done.
 fn launch(
     stream: &Stream,
     function: &Function,
@@ -46,12 +46,12 @@ fn launch(
 ) -> Result<(), Error> {
     assert_eq!(x.len(), y.len());
     let params = Axpy { x: x.address(), y: y.address(), len: x.len() as u32, a };
-    // SAFETY: the kernel's parameter; every test waits for the stream before the buffers go.
+    // SAFETY: the kernel's parameter; every test waits for the stream before it drops the buffers.
     unsafe { stream.launch(function, LaunchConfig::linear(x.len(), BLOCK), &params) }
 }
 
 #[test]
-fn the_device_says_what_it_is() {
+fn the_device_reports_its_properties() {
     let Some(context) = context() else { return };
     let info = context.info();
     let prefix = if info.platform == Platform::Amd { "gfx" } else { "sm_" };
@@ -76,7 +76,7 @@ fn a_device_number_out_of_range_is_an_error() {
 }
 
 #[test]
-fn slices_come_back_as_they_went() {
+fn slices_survive_a_round_trip() {
     let Some(context) = context() else { return };
     let stream = Stream::new(&context).unwrap();
     let buffer = DeviceBuffer::<u16>::zeroed(&context, 1000).unwrap();
@@ -92,7 +92,7 @@ fn slices_come_back_as_they_went() {
 }
 
 #[test]
-fn fills_touch_their_range_only() {
+fn fills_change_only_their_range() {
     let Some(context) = context() else { return };
     let stream = Stream::new(&context).unwrap();
     let buffer = DeviceBuffer::<f32>::zeroed(&context, 64).unwrap();
@@ -130,7 +130,7 @@ fn ranges_outside_a_buffer_are_errors() {
 }
 
 #[test]
-fn empty_buffers_are_harmless() {
+fn empty_buffers_are_valid() {
     let Some(context) = context() else { return };
     let stream = Stream::new(&context).unwrap();
     let empty = DeviceBuffer::<f32>::new(&context, 0).unwrap();
@@ -153,17 +153,17 @@ fn pinned_memory_waits_for_its_copies() {
         // Writing waits for the copy that reads the source in the previous round.
         source.fill(round);
         buffer.copy_from_pinned(&one, 0, &source, 0..source.len()).unwrap();
-        // A second copy of the same memory on another stream, ordered behind the first.
+        // A second copy of the same memory on another stream, ordered after the first.
         buffer.copy_from_pinned(&two, 0, &source, 0..1).unwrap();
         buffer.copy_to_pinned(&two, 0, &mut target, 0..buffer.len()).unwrap();
-        // Looking waits for the copy that writes the target.
+        // Reading waits for the copy that writes the target.
         assert!(target.iter().all(|&value| value == round), "round {round}");
     }
     target.wait().unwrap();
 }
 
 #[test]
-fn buffers_of_the_pool_work_like_others() {
+fn pool_buffers_behave_like_other_buffers() {
     let Some(context) = context() else { return };
     let stream = Stream::new(&context).unwrap();
     let buffer = match DeviceBuffer::<u32>::on_stream(&stream, 5) {
@@ -227,7 +227,7 @@ fn a_kernel_reads_and_writes_mapped_memory() {
     x.fill(2.0);
     let y = MappedBuffer::<f32>::new(&context, 300).unwrap();
     let params = Axpy { x: x.device_address(), y: y.device_address(), len: 300, a: 4.0 };
-    // SAFETY: the kernel's parameter; nothing looks at the buffers before the stream is done.
+    // SAFETY: the kernel's parameter; the buffers are not accessed before the stream is done.
     unsafe { stream.launch(&function, LaunchConfig::linear(300, BLOCK), &params) }.unwrap();
     stream.synchronize().unwrap();
     assert!(y.iter().all(|&value| value.to_bits() == 8.0f32.to_bits()));
@@ -236,14 +236,14 @@ fn a_kernel_reads_and_writes_mapped_memory() {
 }
 
 #[test]
-fn a_geometry_the_device_lacks_is_an_error_and_nothing_is_lost() {
+fn an_invalid_geometry_is_an_error_and_keeps_the_context() {
     let Some(context) = context() else { return };
     let Some(function) = axpy_function(&context) else { return };
     let stream = Stream::new(&context).unwrap();
     let x = DeviceBuffer::<f32>::zeroed(&context, 4).unwrap();
     let params = Axpy { x: x.address(), y: x.address(), len: 4, a: 1.0 };
     let config = LaunchConfig { grid: [1, 1, 1], block: [4096, 1, 1], lds_bytes: 0 };
-    // SAFETY: the kernel's parameter; the launch is refused.
+    // SAFETY: the kernel's parameter; the launch is rejected.
     let error = unsafe { stream.launch(&function, config, &params) }.unwrap_err();
     assert!(error.status().is_some() && !error.is_device_lost(), "{error}");
     launch(&stream, &function, (1.0, &x, &x)).unwrap();
@@ -256,7 +256,7 @@ fn damaged_modules_and_unknown_kernels_are_errors() {
     assert!(matches!(Module::load(&context, b""), Err(Error::Image { .. })));
     assert!(matches!(Module::load(&context, b"not code"), Err(Error::Image { .. })));
     let Ok(image) = axpy::image(context.info()) else {
-        println!("skipped: nothing to damage");
+        println!("skipped: no module to damage");
         return;
     };
     let module = Module::load(&context, &image).unwrap();
@@ -277,7 +277,7 @@ fn damaged_modules_and_unknown_kernels_are_errors() {
 }
 
 #[test]
-fn asking_for_too_much_memory_is_an_error_to_recover_from() {
+fn out_of_memory_is_a_recoverable_error() {
     let Some(context) = context() else { return };
     let total = context.info().total_memory_bytes as usize;
     let error = DeviceBuffer::<u8>::new(&context, total * 2).unwrap_err();
@@ -303,7 +303,7 @@ fn a_stream_is_used_from_several_threads() {
 }
 
 #[test]
-fn streams_of_other_priorities_and_waiting_threads_that_poll_work_too() {
+fn priorities_and_spinning_threads_work() {
     let Some(context) = context() else { return };
     let device = Runtime::load().unwrap().device(context.info().ordinal).unwrap();
     let context = device.context_with(SyncMode::Spin).unwrap();
@@ -316,7 +316,7 @@ fn streams_of_other_priorities_and_waiting_threads_that_poll_work_too() {
 }
 
 #[test]
-fn peers_answer() {
+fn peer_access_works() {
     let Some(context) = context() else { return };
     let runtime = Runtime::load().unwrap();
     let devices = runtime.devices().unwrap();

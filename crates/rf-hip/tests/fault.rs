@@ -1,4 +1,4 @@
-//! A kernel that reads where nothing is: in a process of its own, for it ends the context.
+//! A kernel that reads an unmapped address, in a child process because it destroys the context.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
 #![expect(unsafe_code, reason = "a launch is as safe as its kernel, and this one is not")]
@@ -28,7 +28,7 @@ fn a_fault_is_a_lost_device_and_a_live_process() {
     let text = String::from_utf8_lossy(&output.stdout);
     print!("{text}");
     let error = String::from_utf8_lossy(&output.stderr);
-    // ROCm's own fault handler aborts, before any call could return.
+    // ROCm's fault handler aborts the process before a call can return.
     if error.contains("Memory access fault by GPU") {
         println!("skipped: the runtime ends the process on a fault");
         return;
@@ -55,11 +55,11 @@ fn fault() {
     let stream = Stream::new(&context).unwrap();
     let y = DeviceBuffer::<f32>::zeroed(&context, 256).unwrap();
     let params = Axpy { x: 16, y: y.address(), len: 256, a: 1.0 };
-    // SAFETY: none: address 16 is nothing's. The device's memory protection is what is tested.
+    // SAFETY: none: address 16 is unmapped. The test is about the device's memory protection.
     let launched = unsafe { stream.launch(&function, LaunchConfig::linear(256, BLOCK), &params) };
     let error = launched.and_then(|()| stream.synchronize()).unwrap_err();
     assert!(error.is_device_lost(), "{error}");
-    // Later calls fail, and say so, and drops are quiet.
+    // Later calls fail with an error, and drops are silent.
     let later = y.to_vec(&stream).unwrap_err();
     assert!(later.is_device_lost(), "{later}");
     println!("after the fault: {error}");

@@ -1,4 +1,4 @@
-//! Captured graphs: run on whatever GPU the process finds, else skipped.
+//! Captured graphs on the first GPU; skipped without one.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
 #![expect(unsafe_code, reason = "a launch is as safe as its kernel")]
@@ -13,7 +13,7 @@ use rf_hip::{
 
 const LEN: usize = 512;
 
-/// What a test needs, or `None` after saying why it is skipped.
+/// The objects of a test, or `None` after printing the reason.
 fn setup() -> Option<(Context, Stream, Function)> {
     let context = match Runtime::load().and_then(|runtime| runtime.device(0)?.context()) {
         Ok(context) => context,
@@ -43,7 +43,7 @@ fn setup() -> Option<(Context, Stream, Function)> {
     }
 }
 
-/// Queues `y += a * x`; the caller keeps the buffers until the last launch is done.
+/// Queues `y += a * x`. The caller keeps the buffers until the last launch is done.
 fn add(
     stream: &Stream,
     function: &Function,
@@ -65,7 +65,7 @@ fn expect_all(buffer: &DeviceBuffer<f32>, stream: &Stream, expected: f32) {
 }
 
 #[test]
-fn a_graph_repeats_what_was_queued() {
+fn a_graph_repeats_the_queued_work() {
     let Some((context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);
     let graph = stream
@@ -75,7 +75,7 @@ fn a_graph_repeats_what_was_queued() {
             add(&stream, &function, (3.0, &x, &y))
         })
         .unwrap();
-    // Nothing ran so far.
+    // No work ran so far.
     expect_all(&y, &stream, 0.0);
     assert_eq!(graph.node_count().unwrap(), 3);
     let exec = graph.instantiate().unwrap();
@@ -87,7 +87,7 @@ fn a_graph_repeats_what_was_queued() {
 }
 
 #[test]
-fn an_update_takes_new_arguments_and_refuses_another_shape() {
+fn an_update_accepts_new_arguments_and_rejects_another_shape() {
     let Some((context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);
     let record = |a: f32, times: usize| {
@@ -141,7 +141,7 @@ fn a_capture_that_fails_leaves_the_stream_usable() {
 }
 
 #[test]
-fn what_cannot_be_repeated_is_refused() {
+fn work_that_cannot_be_repeated_is_rejected() {
     let Some((context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);
     let mut pinned = PinnedBuffer::<f32>::new(&context, LEN).unwrap();
@@ -164,7 +164,7 @@ fn what_cannot_be_repeated_is_refused() {
 }
 
 #[test]
-fn memory_given_back_during_a_capture_is_no_part_of_the_graph() {
+fn memory_released_during_a_capture_is_not_part_of_the_graph() {
     let Some((context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);
     let mut pooled = match DeviceBuffer::<f32>::on_stream(&stream, LEN) {
@@ -191,7 +191,7 @@ fn memory_given_back_during_a_capture_is_no_part_of_the_graph() {
 }
 
 #[test]
-fn a_graph_copies_from_and_to_host_memory_anew_each_time() {
+fn every_launch_of_a_graph_copies_from_and_to_host_memory() {
     let Some((context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);
     let mut input = PinnedBuffer::<f32>::new(&context, LEN).unwrap();
@@ -199,7 +199,7 @@ fn a_graph_copies_from_and_to_host_memory_anew_each_time() {
     let (from, to) = (input.as_ptr(), output.as_mut_ptr());
     let graph = stream
         .capture(|| {
-            // SAFETY: both buffers outlive the graph and are touched between launches only.
+            // SAFETY: both buffers outlive the graph and are accessed between launches only.
             unsafe { y.copy_from_host(&stream, 0, from, LEN) }?;
             add(&stream, &function, (1.0, &x, &y))?;
             // SAFETY: as above.

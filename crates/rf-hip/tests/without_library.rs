@@ -1,4 +1,4 @@
-//! A process without a GPU runtime gets an error, whatever it tries.
+//! Without a GPU runtime every entry point returns an error.
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
@@ -9,8 +9,8 @@ use rf_hip::{Compiler, Error, Platform, Runtime};
 /// Marks the child process.
 const ALONE: &str = "RF_HIP_TEST_ALONE";
 
-/// The environment is the whole process', so each of these tests runs itself again in a process of
-/// its own with `environment`. `true` there; `false` in the parent, once the child has passed.
+/// Runs the test again in a child process with `environment`, because all tests of a process share
+/// one environment. Returns `true` in the child, and `false` in the parent after the child passed.
 fn alone(test: &str, environment: &[(&str, &str)]) -> bool {
     if env::var_os(ALONE).is_some() {
         return true;
@@ -31,10 +31,10 @@ fn alone(test: &str, environment: &[(&str, &str)]) -> bool {
 }
 
 #[test]
-fn missing_libraries_are_an_error_that_names_them() {
+fn missing_libraries_are_an_error_with_their_names() {
     let missing = "/nowhere/libmissing.so";
     let environment = [("ROCFORGE_HIP_LIBRARY", missing), ("ROCFORGE_CUDA_LIBRARY", missing)];
-    if !alone("missing_libraries_are_an_error_that_names_them", &environment) {
+    if !alone("missing_libraries_are_an_error_with_their_names", &environment) {
         return;
     }
     for platform in [Platform::Amd, Platform::Nvidia] {
@@ -48,10 +48,10 @@ fn missing_libraries_are_an_error_that_names_them() {
 }
 
 #[test]
-fn a_library_without_the_functions_is_an_error_that_names_one() {
-    // The C library loads, and has no hipInit.
+fn a_library_without_the_functions_is_an_error_with_a_name() {
+    // The C library loads but has no hipInit.
     let environment = [("ROCFORGE_HIP_LIBRARY", "libc.so.6")];
-    if !alone("a_library_without_the_functions_is_an_error_that_names_one", &environment) {
+    if !alone("a_library_without_the_functions_is_an_error_with_a_name", &environment) {
         return;
     }
     match Runtime::load().unwrap_err() {
@@ -67,7 +67,10 @@ fn an_unknown_platform_is_an_error() {
         return;
     }
     let error = Runtime::load().unwrap_err();
-    assert_eq!(error.to_string(), "unknown GPU platform 'voodoo': say amd or nvidia");
+    assert_eq!(
+        error.to_string(),
+        "unknown GPU platform 'voodoo': set ROCFORGE_GPU_PLATFORM to amd or nvidia"
+    );
 }
 
 #[test]

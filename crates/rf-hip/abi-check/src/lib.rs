@@ -1,16 +1,16 @@
-//! Do rf-hip's declarations agree with the public bindings? Checking this crate answers it:
+//! Compares rf-hip's declarations with published bindings. The comparison runs at compile time:
 //!
 //! ```text
 //! cd crates/rf-hip/abi-check && DOCS_RS=1 cargo check
 //! ```
 //!
-//! `DOCS_RS=1` keeps hip-runtime-sys from looking for HIP; where `hipconfig` is on the PATH, take it
-//! off, or cubecl-hip-sys picks bindings by its answer. Each function of the table is compared by
-//! number and sizes of its arguments and its result, for that is what calling conventions see of
-//! integers and pointers. Each constant is compared by value.
+//! `DOCS_RS=1` prevents hip-runtime-sys from searching for HIP. Remove `hipconfig` from the PATH:
+//! cubecl-hip-sys selects bindings by its output. Functions are compared by the number and the
+//! sizes of their arguments and results, on which calling conventions for integers and pointers
+//! depend. Constants are compared by value.
 
-#![expect(dead_code, reason = "the declarations are looked at, not used")]
-#![expect(non_camel_case_types, reason = "an argument's name serves as its type's")]
+#![expect(dead_code, reason = "the declarations are compared, not used")]
+#![expect(non_camel_case_types, reason = "arguments and type parameters share their names")]
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 
@@ -50,9 +50,9 @@ macro_rules! check_new_only {
 }
 
 macro_rules! check {
-    // Not on this platform.
+    // The platform has no such function.
     ($bindings:ident [] $($rest:tt)*) => {};
-    // Each HIP generation declares one of the two; `numbers` checks where they put the name.
+    // Each HIP generation declares one of the two; `numbers` checks the offset of the name.
     (hip_runtime_sys [hipGetDevicePropertiesR0600] $($rest:tt)*) => {};
     (cubecl_hip_sys [hipGetDeviceProperties] $($rest:tt)*) => {};
     ($bindings:ident [$symbol:ident] ($($arg:ident: $type:ty),*) -> $result:ty) => {
@@ -69,7 +69,7 @@ macro_rules! check {
             let ours = [$(size_of::<$type>(),)* size_of::<$result>()];
             let mut i = 0;
             while i < COUNT {
-                assert!(ours[i] == theirs[i], concat!(stringify!($symbol), " is declared wrong"));
+                assert!(ours[i] == theirs[i], concat!(stringify!($symbol), " has the wrong declaration"));
                 i += 1;
             }
         };

@@ -160,7 +160,7 @@ attributes! {
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
 }
 
-// Where the device's name is.
+// The offset of the device name.
 same! {
     constants::ARCH_NAME_OFFSET_R0000, offset_of!(old::hipDeviceProp_t, gcnArchName);
     constants::ARCH_NAME_OFFSET_R0600, offset_of!(new::hipDeviceProp_tR0600, gcnArchName);

@@ -1,6 +1,6 @@
-// y = a * x + y, the smallest kernel worth launching. Workgroups of 256 threads.
+// y = a * x + y, in workgroups of 256 threads.
 //
-// Needs no header. axpy.ptx beside it is this file, compiled with
+// Includes no header. axpy.ptx is this file, compiled with
 //   clang-19 -x cuda --cuda-gpu-arch=sm_70 --cuda-device-only -nocudainc -nocudalib -O3 -S
 
 struct Axpy {

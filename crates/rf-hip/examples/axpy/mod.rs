@@ -1,4 +1,4 @@
-//! The kernel of the examples and tests, and how to have it compiled for a device.
+//! The kernel of the examples and tests, compiled for a device.
 
 use std::{
     env, fs,
@@ -8,7 +8,7 @@ use std::{
 
 use rf_hip::{Compiler, DeviceInfo, Platform, Source};
 
-/// Workgroup size that `axpy.hip` counts on.
+/// The workgroup size that `axpy.hip` assumes.
 pub(crate) const BLOCK: u32 = 256;
 
 /// The parameter of `axpy_f32`: `y = a * x + y`.
@@ -23,7 +23,7 @@ pub(crate) struct Axpy {
     pub(crate) a: f32,
 }
 
-/// The kernel in a form that the device loads, or why there is none.
+/// The kernel in a format that the device loads, or the reason why it is unavailable.
 pub(crate) fn image(device: &DeviceInfo) -> Result<Vec<u8>, String> {
     match device.platform {
         Platform::Nvidia => Ok(include_bytes!("axpy.ptx").to_vec()),
@@ -36,10 +36,10 @@ fn with_hiprtc(arch: &str) -> Result<Vec<u8>, rf_hip::Error> {
     Compiler::load()?.compile(source, &[&format!("--offload-arch={arch}"), "-O3"])
 }
 
-/// Tests run side by side, in one process and in several: each call has a file of its own.
+/// Tests run concurrently, in one process and in several: each call uses its own file.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// With clang alone: the source includes nothing.
+/// Compiles with clang alone: the source includes no header.
 fn with_clang(arch: &str) -> Result<Vec<u8>, String> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/axpy/axpy.hip");
     let (process, call) = (std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));

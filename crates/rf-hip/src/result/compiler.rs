@@ -1,4 +1,4 @@
-//! libhiprtc: HIP source to code object, in this process.
+//! libhiprtc: compiles HIP source to code objects in this process.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int},
@@ -15,7 +15,7 @@ use crate::{
     sys::{CompilerFunctions, Entry, ProgramHandle, Status, constants, library},
 };
 
-/// HIP 5's compiler crashes when two threads use it at the same time.
+/// HIP 5's compiler crashes when two threads use it concurrently.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The functions of a loaded libhiprtc.
@@ -25,7 +25,7 @@ pub(crate) struct CompilerApi {
     library_path: PathBuf,
 }
 
-/// A program's texts, ready for C.
+/// The texts of a program as C strings.
 #[derive(Debug)]
 pub(crate) struct ProgramText {
     pub(crate) name: CString,
@@ -41,7 +41,7 @@ impl CompilerApi {
         let (library, library_path) =
             library::open_compiler(|library| resolve(library).compile.pointer.is_some())?;
         let functions = resolve(&library);
-        // As in `Api::load`: the compiler keeps state in thread-locals and exit handlers.
+        // Stays loaded, as in `Api::load`: the compiler has thread-locals and exit handlers.
         std::mem::forget::<Library>(library);
         Ok(Self { functions, library_path })
     }
@@ -52,7 +52,7 @@ impl CompilerApi {
         Ok((major, minor))
     }
 
-    /// Compiles; a failure carries the compiler's messages.
+    /// Compiles a program; an error includes the compiler's messages.
     pub(crate) fn compile(&self, program: &ProgramText) -> Result<Vec<u8>, Error> {
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let handle = self.create(program)?;
@@ -103,7 +103,8 @@ impl CompilerApi {
         Ok(code)
     }
 
-    /// The compiler's messages; a log that cannot be read must not hide the failure it is about.
+    /// The compiler's messages; empty if they cannot be read, so that the original error is
+    /// reported.
     fn log(&self, handle: ProgramHandle) -> String {
         let mut bytes = 0;
         if call!(self, log_size(handle, &raw mut bytes)).is_err() || bytes == 0 {
@@ -128,7 +129,7 @@ impl CompilerApi {
             return Ok(());
         }
         let text = self.functions.error_text.pointer.map_or(ptr::null(), |function| {
-            // SAFETY: takes any number.
+            // SAFETY: accepts any number.
             unsafe { function(status) }
         });
         // SAFETY: null, or a string constant of the library.

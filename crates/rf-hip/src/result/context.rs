@@ -8,7 +8,7 @@ use crate::{
     sys::{ContextHandle, constants},
 };
 
-/// Chooses how waiting threads wait; before [`retain`].
+/// Sets how threads wait; precedes [`retain`].
 pub(crate) fn set_schedule(api: &Api, device: c_int, schedule: c_uint) -> Result<(), Error> {
     match api.platform {
         Platform::Amd => {
@@ -21,7 +21,7 @@ pub(crate) fn set_schedule(api: &Api, device: c_int, schedule: c_uint) -> Result
     }
 }
 
-/// Takes hold of the device's context.
+/// Retains the context of the device.
 pub(crate) fn retain(api: &Api, device: c_int) -> Result<ContextHandle, Error> {
     let mut context = ContextHandle::NULL;
     if api.platform == Platform::Nvidia {
@@ -30,25 +30,26 @@ pub(crate) fn retain(api: &Api, device: c_int) -> Result<ContextHandle, Error> {
     Ok(context)
 }
 
-/// A context that other code of the process made first keeps its way of waiting, and a library
-/// without the call its default: slower or hungrier, never wrong.
+/// Ignores failures to set the wait mode: a context that other code of the process created keeps
+/// its mode, and a library without the function its default. Only latency and CPU time depend on
+/// it.
 fn tolerate_active(outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
         Err(error)
             if error.status() == Some(constants::CONTEXT_ACTIVE) || error.is_unsupported() =>
         {
-            tracing::debug!("the way of waiting stays as it was: {error}");
+            tracing::debug!("the wait mode is unchanged: {error}");
             Ok(())
         }
         outcome => outcome,
     }
 }
 
-/// Lets go of what [`retain`] took.
+/// Releases a context from [`retain`].
 ///
 /// # Safety
 ///
-/// Once per [`retain`], after the last object of the context is gone.
+/// Called once per [`retain`], after the last object of the context is destroyed.
 pub(crate) unsafe fn release(api: &Api, device: c_int) -> Result<(), Error> {
     match api.platform {
         Platform::Amd => Ok(()),
@@ -72,19 +73,19 @@ pub(crate) unsafe fn set_current(
     }
 }
 
-/// Waits for all work on the current context.
+/// Waits for all work of the current context.
 pub(crate) fn synchronize(api: &Api) -> Result<(), Error> {
     call!(api, context_synchronize())
 }
 
-/// (free, total) bytes of the current context's device.
+/// Memory of the current context's device in bytes: (free, total).
 pub(crate) fn memory_info(api: &Api) -> Result<(u64, u64), Error> {
     let (mut free, mut total) = (0, 0);
     call!(api, memory_info(&raw mut free, &raw mut total))?;
     Ok((free as u64, total as u64))
 }
 
-/// Lets kernels of the current context use memory of the peer; having done so before is fine.
+/// Allows kernels of the current context to access memory of the peer. Repeated calls succeed.
 ///
 /// # Safety
 ///

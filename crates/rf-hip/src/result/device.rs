@@ -19,7 +19,7 @@ pub(crate) fn count(api: &Api) -> Result<usize, Error> {
     }
 }
 
-/// The device's handle, which both APIs make a small integer.
+/// The device's handle, a small integer in both APIs.
 pub(crate) fn handle(api: &Api, ordinal: c_int) -> Result<c_int, Error> {
     let mut device = 0;
     call!(api, device(&raw mut device, ordinal))?;
@@ -52,7 +52,7 @@ pub(crate) fn attribute(api: &Api, device: c_int, attribute: c_int) -> Result<c_
     Ok(value)
 }
 
-/// The numbers of this platform's attributes.
+/// The attributes of this platform.
 pub(crate) fn attributes(api: &Api) -> &'static Attributes {
     match api.platform {
         Platform::Amd => &constants::AMD,
@@ -60,7 +60,7 @@ pub(crate) fn attributes(api: &Api) -> &'static Attributes {
     }
 }
 
-/// `gfx1100`, `gfx90a:sramecc+:xnack-` or `sm_90`, as the runtime has it.
+/// The architecture: `gfx1100`, `gfx90a:sramecc+:xnack-` or `sm_90`.
 pub(crate) fn arch(api: &Api, device: c_int) -> Result<String, Error> {
     match api.platform {
         Platform::Amd => hip_arch(api, device),
@@ -72,8 +72,8 @@ pub(crate) fn arch(api: &Api, device: c_int) -> Result<String, Error> {
     }
 }
 
-/// The name is only in a structure that changed its layout with HIP 6, so no structure is declared:
-/// the call that exists says where in its bytes the name is.
+/// Reads the name from the device properties. HIP 6 changed the layout of that structure, so none
+/// is declared: the offset of the name depends on which function exists.
 fn hip_arch(api: &Api, device: c_int) -> Result<String, Error> {
     let mut bytes = Box::new([0u64; PROPERTIES_BYTES / 8]);
     let pointer = bytes.as_mut_ptr().cast();

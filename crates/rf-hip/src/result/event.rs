@@ -1,4 +1,4 @@
-//! Events: marks in a stream.
+//! Events: markers in a stream.
 
 use super::Api;
 use crate::{
@@ -39,7 +39,7 @@ pub(crate) unsafe fn synchronize(api: &Api, event: EventHandle) -> Result<(), Er
     call!(api, event_synchronize(event))
 }
 
-/// Whether the last recorded mark is reached.
+/// Whether the last recording is reached.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Graphs: recorded work, launched as a whole.
+//! Graphs: recorded work that is launched with one call.
 
 use super::Api;
 use crate::{
@@ -13,7 +13,7 @@ pub(crate) unsafe fn begin_capture(api: &Api, stream: StreamHandle) -> Result<()
     call!(api, capture_begin(stream, constants::CAPTURE_RELAXED))
 }
 
-/// Ends the capture; a null graph means that it had become invalid.
+/// Ends the capture; the graph is null if the capture was invalid.
 ///
 /// # Safety
 ///
@@ -63,7 +63,7 @@ pub(crate) unsafe fn destroy_exec(api: &Api, exec: GraphExecHandle) -> Result<()
 
 /// # Safety
 ///
-/// See [`super`]; what the graph's nodes use is alive.
+/// See [`super`]; the objects that the graph's nodes use are alive.
 pub(crate) unsafe fn launch(
     api: &Api,
     exec: GraphExecHandle,
@@ -83,7 +83,7 @@ pub(crate) unsafe fn upload(
     call!(api, graph_upload(exec, stream))
 }
 
-/// Takes the parameters of `graph` over; `false` where the two differ in more than that.
+/// Replaces the parameters by those of `graph`; `false` if the graphs differ in more than that.
 ///
 /// # Safety
 ///

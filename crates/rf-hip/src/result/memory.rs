@@ -8,7 +8,7 @@ use crate::{
     sys::{ContextHandle, PoolHandle, StreamHandle, constants},
 };
 
-/// `bytes` > 0: CUDA refuses empty allocations.
+/// Allocates device memory; `bytes` > 0, because CUDA rejects empty allocations.
 pub(crate) fn allocate(api: &Api, bytes: usize) -> Result<u64, Error> {
     let mut address = 0;
     call!(api, allocate(&raw mut address, bytes))?;
@@ -22,7 +22,7 @@ pub(crate) unsafe fn free(api: &Api, address: u64) -> Result<(), Error> {
     call!(api, free(address))
 }
 
-/// Page-locked host memory; `bytes` > 0.
+/// Allocates page-locked host memory; `bytes` > 0.
 pub(crate) fn allocate_host(api: &Api, bytes: usize, mapped: bool) -> Result<*mut c_void, Error> {
     let mut pointer = std::ptr::null_mut();
     let mapping = if mapped { constants::HOST_MAPPED } else { 0 };
@@ -37,7 +37,7 @@ pub(crate) unsafe fn free_host(api: &Api, pointer: *mut c_void) -> Result<(), Er
     call!(api, free_host(pointer))
 }
 
-/// Where the device sees mapped host memory.
+/// The device address of mapped host memory.
 ///
 /// # Safety
 ///
@@ -50,7 +50,7 @@ pub(crate) unsafe fn host_device_address(api: &Api, pointer: *mut c_void) -> Res
 
 /// # Safety
 ///
-/// See [`super`]; the host memory stays unwritten until the copy is done.
+/// See [`super`]; the host memory is not written until the copy is done.
 pub(crate) unsafe fn copy_to_device(
     api: &Api,
     to: u64,
@@ -63,7 +63,7 @@ pub(crate) unsafe fn copy_to_device(
 
 /// # Safety
 ///
-/// See [`super`]; the host memory stays untouched until the copy is done.
+/// See [`super`]; the host memory is not accessed until the copy is done.
 pub(crate) unsafe fn copy_to_host(
     api: &Api,
     to: *mut c_void,
@@ -87,7 +87,7 @@ pub(crate) unsafe fn copy_on_device(
     call!(api, copy_on_device(to, from, bytes, stream))
 }
 
-/// A device's number and, on NVIDIA, its context: each platform names a peer by one of them.
+/// An address with its device and context: AMD identifies a peer by device, NVIDIA by context.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) device: c_int,
@@ -143,7 +143,7 @@ pub(crate) unsafe fn fill_words(
     call!(api, fill_words(address, value, count, stream))
 }
 
-/// From the device's pool, in the order of the stream; `bytes` > 0.
+/// Allocates from the device's pool, ordered with the stream; `bytes` > 0.
 ///
 /// # Safety
 ///
@@ -175,7 +175,7 @@ pub(crate) fn default_pool(api: &Api, device: c_int) -> Result<PoolHandle, Error
     Ok(pool)
 }
 
-/// How much freed memory the pool holds on to at a synchronisation.
+/// Sets how much freed memory the pool retains at a synchronisation.
 ///
 /// # Safety
 ///

@@ -1,14 +1,14 @@
 //! Level 2: the foreign functions as Rust functions that return [`Result`], grouped by noun.
 //!
-//! Here the two platforms become one: where their APIs differ, a function of this level chooses.
-//! Lifetimes and threads are still the caller's business, hence `unsafe` wherever a handle or an
-//! address goes in. One contract holds for all of these functions:
+//! This level hides the differences between the two platforms. The caller is responsible for
+//! lifetimes and threads, so functions that take a handle or an address are `unsafe`. They share
+//! one contract:
 //!
-//! - handles were made by the same [`Api`] and are not destroyed yet;
-//! - addresses and lengths lie within one live allocation, and stay so until the work is done;
-//! - the context the objects belong to is current on the calling thread.
+//! - handles were created by the same [`Api`] and are not destroyed;
+//! - each range of addresses is within one live allocation until the work is done;
+//! - the context of the objects is current on the calling thread.
 
-#![expect(unsafe_code, reason = "foreign functions are called here")]
+#![expect(unsafe_code, reason = "calls foreign functions")]
 
 use std::{
     ffi::{CStr, c_char},
@@ -23,12 +23,12 @@ use crate::{
     sys::{Entry, Functions, Status, constants, library},
 };
 
-/// Calls a row of the table by name; its status becomes a [`Result`].
+/// Calls a function of the table by name and converts its status to a [`Result`].
 macro_rules! call {
     ($api:expr, $name:ident($($arg:expr),* $(,)?)) => {{
         let entry = &$api.functions.$name;
         $api.pointer(entry).and_then(|function| {
-            // SAFETY: the caller keeps this level's contract; out-pointers are of live variables.
+            // SAFETY: the caller upholds this level's contract; out-pointers are of live variables.
             let status = unsafe { function($($arg),*) };
             $api.check(entry.symbol, status)
         })
@@ -53,11 +53,11 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Loads the platform's library and starts it. No device is no failure.
+    /// Loads and initialises the platform's library. A missing device is not an error.
     pub(crate) fn load(platform: Platform, search: &library::Search) -> Result<Self, Error> {
         let (library, library_path) = library::open(platform, search)?;
         let functions = Functions::resolve(platform, &library);
-        // Unloading a GPU driver while its threads run ends the process, so it stays to the end.
+        // Unloading a GPU driver while its threads run crashes the process, so it stays loaded.
         std::mem::forget::<Library>(library);
         let api = Self { platform, functions, library_path };
         api.check_core()?;
@@ -68,7 +68,8 @@ impl Api {
         }
     }
 
-    /// A library without these is of no use, and better refused at once than in the middle.
+    /// Checks for the functions that every program needs, so that their absence is reported at
+    /// load.
     fn check_core(&self) -> Result<(), Error> {
         let functions = &self.functions;
         self.pointer(&functions.init)?;
@@ -115,7 +116,7 @@ impl Api {
         Err(Error::Status { function, status, name, text })
     }
 
-    /// The status' name and description in the runtime's words.
+    /// The runtime's name and description of a status.
     pub(crate) fn describe(&self, status: Status) -> (String, String) {
         let functions = &self.functions;
         let (name, text) = match self.platform {
@@ -132,7 +133,7 @@ impl Api {
         (name.unwrap_or_else(|| "unknown status".to_owned()), text.unwrap_or_else(unknown))
     }
 
-    /// Version numbers as the runtime packs them: (runtime, driver).
+    /// The packed version numbers: (runtime, driver).
     pub(crate) fn versions(&self) -> Result<(Option<i32>, i32), Error> {
         let mut driver = 0;
         call!(self, driver_version(&raw mut driver))?;
@@ -150,7 +151,7 @@ fn hip_text(
     status: Status,
 ) -> Option<String> {
     let function = entry.pointer?;
-    // SAFETY: takes any number.
+    // SAFETY: accepts any number.
     let text = unsafe { function(status) };
     // SAFETY: points to a string constant of the library.
     unsafe { static_text(text) }
@@ -162,7 +163,7 @@ fn cuda_text(
 ) -> Option<String> {
     let function = entry.pointer?;
     let mut text = ptr::null();
-    // SAFETY: takes any number; `text` is written only with a string constant's address.
+    // SAFETY: accepts any number; writes only the address of a string constant to `text`.
     let outcome = unsafe { function(status, &raw mut text) };
     if outcome != constants::SUCCESS {
         return None;
@@ -178,7 +179,7 @@ unsafe fn static_text(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: not null, and the caller's promise.
+    // SAFETY: not null; the caller guarantees the termination.
     let text = unsafe { CStr::from_ptr(text) };
     Some(text.to_string_lossy().into_owned())
 }

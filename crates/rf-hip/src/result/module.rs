@@ -1,4 +1,4 @@
-//! Modules, their functions, launches.
+//! Modules, functions and launches.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -8,14 +8,14 @@ use crate::{
     sys::{FunctionHandle, ModuleHandle, StreamHandle, constants},
 };
 
-/// Room for what the compiler of PTX has to say.
+/// The buffer size for messages of the PTX compiler.
 const LOG_BYTES: usize = 16 << 10;
 
 /// Loads a code object (AMD), or a cubin or zero-terminated PTX text (NVIDIA).
 ///
 /// # Safety
 ///
-/// See [`super`]; the image is what it claims to be in its headers.
+/// See [`super`]; the headers of the image are valid.
 pub(crate) unsafe fn load(api: &Api, image: *const c_void) -> Result<ModuleHandle, Error> {
     let mut module = ModuleHandle::NULL;
     let mut log = Vec::new();
@@ -25,7 +25,7 @@ pub(crate) unsafe fn load(api: &Api, image: *const c_void) -> Result<ModuleHandl
             log.resize(LOG_BYTES, 0u8);
             let mut options =
                 [constants::JIT_ERROR_LOG_BUFFER, constants::JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-            // The driver takes the size as a number in a pointer's place.
+            // The driver expects the size as an integer in place of a pointer.
             let mut values =
                 [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(LOG_BYTES)];
             call!(
@@ -82,10 +82,10 @@ pub(crate) unsafe fn attribute(
     Ok(value)
 }
 
-/// Lets launches ask for up to this many bytes of dynamic LDS.
+/// Allows launches to use up to this many bytes of dynamic LDS.
 ///
-/// HIP's call of this name wants the address of a host-side stub, which a function of a module does
-/// not have; nor does AMD ask for leave, its limit being the hardware's.
+/// AMD has no such limit below the hardware's. HIP's call of this name requires the address of a
+/// host stub, which a function of a module does not have.
 ///
 /// # Safety
 ///
@@ -104,7 +104,7 @@ pub(crate) unsafe fn set_max_dynamic_lds_bytes(
     }
 }
 
-/// How many workgroups fit on one compute unit at a time.
+/// The number of workgroups that one compute unit runs at a time.
 ///
 /// # Safety
 ///
@@ -122,8 +122,8 @@ pub(crate) unsafe fn max_workgroups(
 
 /// # Safety
 ///
-/// See [`super`]; `params` is what the function declares as its only argument, and the addresses in
-/// it fit what the function does with them.
+/// See [`super`]; `params` has the type of the function's only parameter, and its addresses are
+/// valid for the accesses of the function.
 pub(crate) unsafe fn launch(
     api: &Api,
     function: FunctionHandle,

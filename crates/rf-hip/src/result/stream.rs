@@ -8,7 +8,7 @@ use crate::{
     sys::{EventHandle, StreamHandle, constants},
 };
 
-/// Not synchronising with the legacy default stream, which nothing here uses.
+/// Creates a stream that does not synchronise with the legacy default stream.
 pub(crate) fn create(api: &Api, priority: c_int) -> Result<StreamHandle, Error> {
     let mut stream = StreamHandle::NULL;
     call!(api, stream_create(&raw mut stream, constants::STREAM_NON_BLOCKING, priority))?;
@@ -17,7 +17,7 @@ pub(crate) fn create(api: &Api, priority: c_int) -> Result<StreamHandle, Error> 
 
 /// # Safety
 ///
-/// See [`super`]; the handle is not used again. Queued work still runs to its end.
+/// See [`super`]; the handle is not used again. Queued work still completes.
 pub(crate) unsafe fn destroy(api: &Api, stream: StreamHandle) -> Result<(), Error> {
     call!(api, stream_destroy(stream))
 }
@@ -52,7 +52,7 @@ pub(crate) unsafe fn wait(
     call!(api, stream_wait_event(stream, event, 0))
 }
 
-/// Whether a capture runs, valid or not; a library without captures never captures.
+/// Whether the stream captures, validly or not; `false` if the library has no captures.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Compiling kernels where they run.
+//! Compiles kernels at run time.
 
 use std::{ffi::CString, sync::Arc};
 
@@ -7,26 +7,26 @@ use crate::{
     result::compiler::{CompilerApi, ProgramText},
 };
 
-/// HIP's compiler, libhiprtc, loaded; cloning is cheap. It makes code objects for AMD devices; NVIDIA
-/// needs none, its driver compiles PTX.
+/// HIP's run-time compiler, libhiprtc. Cloning is cheap. It compiles to AMD code objects; on NVIDIA
+/// the driver compiles PTX.
 #[derive(Debug, Clone)]
 pub struct Compiler {
     api: Arc<CompilerApi>,
 }
 
-/// A source and what it includes.
+/// A source and its headers.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// File name for the compiler's messages.
+    /// The file name in the compiler's messages.
     pub name: &'a str,
-    /// HIP C++.
+    /// The source text, in HIP C++.
     pub text: &'a str,
-    /// Headers by the name they are included under, each with its text.
+    /// Headers: the name in the include directive, and the text.
     pub headers: &'a [(&'a str, &'a str)],
 }
 
 impl Compiler {
-    /// Loads libhiprtc, from `ROCM_PATH` first, then as libamdhip64 is.
+    /// Loads libhiprtc, from `ROCM_PATH` first, then from where libamdhip64 is found.
     ///
     /// # Errors
     ///
@@ -39,18 +39,19 @@ impl Compiler {
     ///
     /// # Errors
     ///
-    /// What the compiler's call returns.
+    /// An error of the compiler call.
     pub fn version(&self) -> Result<(i32, i32), Error> {
         self.api.version()
     }
 
-    /// Compiles to a code object for [`Module::load`](crate::Module::load). Options are clang's, above
-    /// all `--offload-arch=gfx1100`. One source of the process at a time; another thread waits.
+    /// Compiles to a code object for [`Module::load`](crate::Module::load). The options are
+    /// clang's, such as `--offload-arch=gfx1100`. A process compiles one source at a time; other
+    /// threads wait.
     ///
     /// # Errors
     ///
-    /// [`Error::Compilation`] with the compiler's messages, [`Error::ZeroByte`], or what the
-    /// compiler's other calls return.
+    /// [`Error::Compilation`] with the compiler's messages, [`Error::ZeroByte`], or an error of the
+    /// other compiler calls.
     pub fn compile(&self, source: Source<'_>, options: &[&str]) -> Result<Vec<u8>, Error> {
         let headers = source.headers.iter().map(|(name, text)| Ok((for_c(name)?, for_c(text)?)));
         self.api.compile(&ProgramText {
@@ -63,7 +64,7 @@ impl Compiler {
 }
 
 fn for_c(text: &str) -> Result<CString, Error> {
-    // A whole source would drown the message.
+    // A complete source would make the message unreadable.
     let excerpt = || text.chars().take(40).collect();
     CString::new(text).map_err(|_| Error::ZeroByte { name: excerpt() })
 }

@@ -1,4 +1,4 @@
-//! A device in use.
+//! Contexts: devices in use.
 
 use std::{ffi::c_int, ptr, sync::Arc};
 
@@ -12,16 +12,16 @@ use crate::{
 /// How a thread waits for the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncMode {
-    /// The thread sleeps until the device interrupts; costs some microseconds of latency.
+    /// The thread sleeps until the device raises an interrupt; adds some microseconds of latency.
     #[default]
     Sleep,
-    /// The thread polls: lowest latency, one CPU core kept busy.
+    /// The thread polls: lowest latency, but one CPU core is busy.
     Spin,
 }
 
-/// A device in use; cloning is cheap, and all objects made in it keep it alive.
+/// A device in use. Cloning is cheap, and every object created in the context keeps it alive.
 ///
-/// Any thread may use it: every call makes it the thread's current one first.
+/// Any thread may use a context: every call makes it current on the calling thread.
 #[derive(Debug, Clone)]
 pub struct Context {
     inner: Arc<Inner>,
@@ -54,12 +54,12 @@ impl Context {
         Ok(context)
     }
 
-    /// What the device is.
+    /// The properties of the device.
     pub fn info(&self) -> &DeviceInfo {
         &self.inner.info
     }
 
-    /// How threads wait here.
+    /// How threads wait in this context.
     pub fn sync_mode(&self) -> SyncMode {
         self.inner.sync
     }
@@ -68,26 +68,26 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns.
+    /// An error of the runtime call.
     pub fn memory_info(&self) -> Result<(u64, u64), Error> {
         raw::memory_info(self.enter()?)
     }
 
-    /// Waits until the device has done everything queued so far, on all streams.
+    /// Waits until all queued work of all streams is done.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns, and what any of the work failed with.
+    /// An error of the runtime call, or of any of the work.
     pub fn synchronize(&self) -> Result<(), Error> {
         raw::synchronize(self.enter()?)
     }
 
-    /// Lets kernels of this context use the memory of `other`. Repeating it is fine.
+    /// Allows kernels of this context to access the memory of `other`. Repeated calls succeed.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns, such as no path between the two devices;
-    /// [`Error::MissingSymbol`] where it has no such call.
+    /// An error of the runtime call, for example if no path connects the devices;
+    /// [`Error::MissingSymbol`] if the runtime lacks the function.
     pub fn enable_peer_access(&self, other: &Self) -> Result<(), Error> {
         if self.same_device(other) {
             return Ok(());
@@ -100,21 +100,21 @@ impl Context {
         unsafe { raw::enable_peer_access(api, other.inner.device, other.inner.handle) }
     }
 
-    /// How many freed bytes the device's pool holds on to for later
-    /// [`DeviceBuffer::on_stream`](crate::DeviceBuffer::on_stream), instead of giving them back
-    /// whenever a thread waits for the device; 0 at first, `u64::MAX` for all.
+    /// Sets how many freed bytes the device's memory pool retains for later calls of
+    /// [`DeviceBuffer::on_stream`](crate::DeviceBuffer::on_stream) when a thread waits for the
+    /// device. Initially 0; `u64::MAX` retains everything.
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] where the runtime has no pools, or what its calls return.
+    /// [`Error::is_unsupported`] if the runtime has no pools, or an error of the runtime calls.
     pub fn keep_pool_bytes(&self, bytes: u64) -> Result<(), Error> {
         let api = self.enter()?;
         let pool = memory::default_pool(api, self.inner.device)?;
-        // SAFETY: the device's own pool, alive as long as the device.
+        // SAFETY: the device's default pool, which lives as long as the device.
         unsafe { memory::pool_keep(api, pool, bytes) }
     }
 
-    /// Gives memory of the device's pool back, down to `keep` bytes.
+    /// Releases unused memory of the device's pool until `keep` bytes remain.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Context {
         unsafe { memory::pool_trim(api, pool, keep) }
     }
 
-    /// Makes this context current on the calling thread and gives the functions to call.
+    /// Makes this context current on the calling thread and returns the runtime functions.
     pub(crate) fn enter(&self) -> Result<&Api, Error> {
         let inner = &*self.inner;
         // SAFETY: retained until `inner` is dropped.
@@ -146,7 +146,7 @@ impl Context {
         self.inner.handle
     }
 
-    /// Whether objects of the two may meet in one call.
+    /// Whether objects of both contexts can be used in one call.
     pub(crate) fn same_device(&self, other: &Self) -> bool {
         ptr::eq(self.api(), other.api()) && self.inner.device == other.inner.device
     }

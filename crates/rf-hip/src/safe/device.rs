@@ -1,4 +1,4 @@
-//! Devices and what they are.
+//! Devices and their properties.
 
 use std::{ffi::c_int, sync::Arc};
 
@@ -7,7 +7,7 @@ use crate::{
     result::{self, Api, device as raw},
 };
 
-/// A GPU, not in use yet; cloning is cheap.
+/// A GPU that is not necessarily in use. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Device {
     api: Arc<Api>,
@@ -15,50 +15,51 @@ pub struct Device {
     info: Arc<DeviceInfo>,
 }
 
-/// What a device is, as its runtime states it. Figures that it does not state are 0.
+/// The properties of a device as reported by its runtime; 0 where it reports nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
-    /// The device's number, from 0.
+    /// The ordinal of the device, from 0.
     pub ordinal: usize,
-    /// Whose it is.
+    /// The vendor.
     pub platform: Platform,
-    /// Marketing name.
+    /// The marketing name.
     pub name: String,
-    /// Code generation target: `gfx1100`, or `sm_90`.
+    /// The code generation target: `gfx1100`, or `sm_90`.
     pub arch: String,
-    /// What else the target's name says, such as `sramecc+:xnack-`; usually empty.
+    /// The features in the name of the target, such as `sramecc+:xnack-`; usually empty.
     pub arch_features: String,
-    /// Processors as the runtime counts them. On RDNA these are work-group processors of two compute
-    /// units each; on NVIDIA, streaming multiprocessors.
+    /// The number of processors that the runtime reports: workgroup processors of two compute units
+    /// each on RDNA, streaming multiprocessors on NVIDIA.
     pub compute_units: u32,
-    /// Lanes of a wave: 32 or 64.
+    /// The number of lanes in a wave: 32 or 64.
     pub wave_size: u32,
-    /// Largest workgroup, in threads.
+    /// The maximum number of threads in a workgroup.
     pub max_threads_per_workgroup: u32,
-    /// Threads resident on one of [`DeviceInfo::compute_units`].
+    /// The maximum number of threads resident on one of [`DeviceInfo::compute_units`].
     pub max_threads_per_compute_unit: u32,
-    /// LDS a workgroup may use without asking.
+    /// LDS available to a workgroup by default.
     pub lds_bytes_per_workgroup: u32,
-    /// LDS a workgroup may use after [`Function::set_max_dynamic_lds_bytes`](crate::Function).
+    /// LDS available to a workgroup after
+    /// [`Function::set_max_dynamic_lds_bytes`](crate::Function::set_max_dynamic_lds_bytes).
     pub lds_bytes_per_workgroup_opt_in: u32,
     /// LDS of one of [`DeviceInfo::compute_units`].
     pub lds_bytes_per_compute_unit: u32,
-    /// Device memory.
+    /// The size of the device memory.
     pub total_memory_bytes: u64,
-    /// Shares its memory with the CPU.
+    /// Whether the device shares its memory with the CPU.
     pub integrated: bool,
-    /// Where it is plugged in: `0000:03:00.0`.
+    /// The PCI address: `0000:03:00.0`.
     pub pci_bus_id: String,
-    /// Highest clock of the processors.
+    /// The maximum clock of the processors.
     pub clock_khz: u32,
-    /// Highest clock of the memory.
+    /// The maximum clock of the memory.
     pub memory_clock_khz: u32,
-    /// Width of the path to memory.
+    /// The width of the memory bus.
     pub memory_bus_bits: u32,
-    /// Second-level cache.
+    /// The size of the L2 cache.
     pub l2_bytes: u64,
-    /// Whether [`DeviceBuffer::on_stream`](crate::DeviceBuffer) works.
+    /// Whether [`DeviceBuffer::on_stream`](crate::DeviceBuffer::on_stream) is supported.
     pub memory_pools: bool,
 }
 
@@ -69,52 +70,52 @@ impl Device {
         Ok(Self { api, handle, info })
     }
 
-    /// What the device is.
+    /// The properties of the device.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// Device memory in bytes: (free, total). The first question may take a second on NVIDIA, whose
-    /// driver starts the device for it.
+    /// Device memory in bytes: (free, total). The first call may take a second on NVIDIA, because
+    /// the driver initialises the device.
     ///
     /// # Errors
     ///
-    /// What the runtime's calls return.
+    /// An error of the runtime calls.
     pub fn memory_info(&self) -> Result<(u64, u64), Error> {
         let context = result::context::retain(&self.api, self.handle)?;
         // SAFETY: retained above, released below.
         let current = unsafe { result::context::set_current(&self.api, self.handle, context) };
         let info = current.and_then(|()| result::context::memory_info(&self.api));
-        // SAFETY: once, and nothing was made in it.
+        // SAFETY: released once, and no object was created in it.
         unsafe { result::context::release(&self.api, self.handle) }?;
         info
     }
 
-    /// Starts using the device; waiting threads sleep.
+    /// A context on the device, with [`SyncMode::Sleep`].
     ///
     /// # Errors
     ///
-    /// What the runtime's calls return.
+    /// An error of the runtime calls.
     pub fn context(&self) -> Result<Context, Error> {
         self.context_with(SyncMode::Sleep)
     }
 
-    /// Starts using the device. There is one context per device and process, so use one mode: what
-    /// holds after two were asked for is the runtime's affair.
+    /// A context on the device. A process has one context per device: use one mode for all calls,
+    /// because the effect of a second mode depends on the runtime.
     ///
     /// # Errors
     ///
-    /// What the runtime's calls return.
+    /// An error of the runtime calls.
     pub fn context_with(&self, sync: SyncMode) -> Result<Context, Error> {
         Context::retain(Arc::clone(&self.api), self.handle, Arc::clone(&self.info), sync)
     }
 
-    /// Whether kernels of this device can use the memory of `other` directly, once allowed by
+    /// Whether kernels of this device can access the memory of `other` after
     /// [`Context::enable_peer_access`].
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns; [`Error::MissingSymbol`] where it has none.
+    /// An error of the runtime call; [`Error::MissingSymbol`] if the runtime lacks the function.
     pub fn can_access_peer(&self, other: &Self) -> Result<bool, Error> {
         if !Arc::ptr_eq(&self.api, &other.api) {
             return Ok(false);
@@ -126,7 +127,7 @@ impl Device {
 impl DeviceInfo {
     fn read(api: &Api, ordinal: usize, device: c_int) -> Result<Self, Error> {
         let attributes = raw::attributes(api);
-        // A device that does not state a figure is usable all the same.
+        // A device is usable even if it does not report an attribute.
         let read = |number| {
             let value = raw::attribute(api, device, number);
             value.ok().and_then(|value| u32::try_from(value).ok()).unwrap_or(0)
@@ -157,12 +158,5 @@ impl DeviceInfo {
             l2_bytes: u64::from(read(attributes.l2_bytes)),
             memory_pools: read(attributes.memory_pools) != 0,
         })
-    }
-
-    /// Highest memory bandwidth by clock and bus width: clock × width × 2 transfers per cycle, the
-    /// convention of `hipDeviceProp_t` and CUDA's device queries. 0 where either is not stated;
-    /// GDDR6 moves more per cycle than the convention has it, so treat it as an order of magnitude.
-    pub fn nominal_bandwidth_bytes_per_s(&self) -> u64 {
-        u64::from(self.memory_clock_khz) * 1000 * 2 * u64::from(self.memory_bus_bits) / 8
     }
 }

@@ -1,11 +1,11 @@
-//! Marks in a stream.
+//! Events: markers in a stream.
 
 use super::report_drop;
 use crate::{Context, Error, Stream, SyncMode, result::event as raw, sys::EventHandle};
 
-/// A mark that a stream passes when the work queued before it is done.
+/// A marker that a stream reaches when the work queued before it is done.
 ///
-/// An event that was never recorded counts as passed.
+/// An event that was never recorded counts as reached.
 #[derive(Debug)]
 pub struct Event {
     context: Context,
@@ -13,22 +13,22 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event; `timing` lets it measure and makes it slightly dearer.
+    /// Creates an event. `timing` enables [`Event::elapsed_us`] at a small cost.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns.
+    /// An error of the runtime call.
     pub fn new(context: &Context, timing: bool) -> Result<Self, Error> {
         let blocking = context.sync_mode() == SyncMode::Sleep;
         let handle = raw::create(context.enter()?, timing, blocking)?;
         Ok(Self { context: context.clone(), handle })
     }
 
-    /// Puts the mark behind everything queued on `stream`; an earlier mark is forgotten.
+    /// Records the event after all work queued on `stream`. Replaces an earlier recording.
     ///
     /// # Errors
     ///
-    /// [`Error::ContextMismatch`], or what the runtime's call returns.
+    /// [`Error::ContextMismatch`], or an error of the runtime call.
     pub fn record(&self, stream: &Stream) -> Result<(), Error> {
         self.context.expect_same(stream.context(), "recording an event")?;
         let api = self.context.enter()?;
@@ -36,18 +36,18 @@ impl Event {
         unsafe { raw::record(api, self.handle, stream.handle()) }
     }
 
-    /// Waits until the mark is passed.
+    /// Waits until the event is reached.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns, and what the work before the mark failed with.
+    /// An error of the runtime call, or of the work before the event.
     pub fn synchronize(&self) -> Result<(), Error> {
         let api = self.context.enter()?;
         // SAFETY: the event is alive.
         unsafe { raw::synchronize(api, self.handle) }
     }
 
-    /// Whether the mark is passed.
+    /// Whether the event is reached.
     ///
     /// # Errors
     ///
@@ -58,15 +58,15 @@ impl Event {
         unsafe { raw::is_reached(api, self.handle) }
     }
 
-    /// Microseconds between two marks, both passed and made with `timing`. Resolution is about half
-    /// a microsecond.
+    /// The microseconds between two reached events with `timing`. The resolution is about half a
+    /// microsecond.
     ///
     /// # Errors
     ///
-    /// [`Error::ContextMismatch`], or what the runtime's call returns where a mark is not passed, not
+    /// [`Error::ContextMismatch`], or an error of the runtime call if an event is not reached, not
     /// recorded or without timing.
     pub fn elapsed_us(start: &Self, end: &Self) -> Result<f64, Error> {
-        start.context.expect_same(&end.context, "measuring")?;
+        start.context.expect_same(&end.context, "measuring time")?;
         let api = start.context.enter()?;
         // SAFETY: both events are alive and of this context.
         let ms = unsafe { raw::elapsed_ms(api, start.handle, end.handle) }?;
@@ -85,7 +85,7 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         let outcome = self.context.enter().and_then(|api| {
-            // SAFETY: made by this object, used by no other.
+            // SAFETY: created and used by this object only.
             unsafe { raw::destroy(api, self.handle) }
         });
         report_drop("an event", outcome);

@@ -1,4 +1,4 @@
-//! Recorded work that is launched as a whole.
+//! Graphs: recorded work that is launched with one call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,16 +10,17 @@ use crate::{
 };
 
 impl Stream {
-    /// Begins to record what is queued on this stream, and on streams that wait for its events,
+    /// Begins to record the work queued on this stream, and on streams that wait for its events,
     /// instead of running it.
     ///
-    /// Until the end: no waiting for the stream or the context, no copies from or to pageable or
-    /// pinned memory but the unsafe ones, and no dropping of modules and graphs, for that waits.
+    /// Until the capture ends, do not wait for the stream or the context, do not copy from or to
+    /// pageable or pinned memory except with the unsafe calls, and do not drop modules or graphs,
+    /// because dropping them waits.
     ///
     /// # Errors
     ///
-    /// [`Error::CaptureState`] where a capture runs already, [`Error::is_unsupported`] where the
-    /// runtime has no graphs, or what its call returns.
+    /// [`Error::CaptureState`] if a capture is active, [`Error::is_unsupported`] if the runtime has
+    /// no graphs, or an error of the runtime call.
     pub fn begin_capture(&self) -> Result<Capture, Error> {
         let api = self.context().enter()?;
         if !self.start_recording() {
@@ -33,11 +34,11 @@ impl Stream {
         Ok(Capture { stream: Some(self.clone()) })
     }
 
-    /// Records what `queue` queues on this stream.
+    /// Records the work that `queue` queues on this stream.
     ///
     /// # Errors
     ///
-    /// What `queue` returns, or as [`Stream::begin_capture`] and [`Capture::end_capture`].
+    /// The error of `queue`, or as [`Stream::begin_capture`] and [`Capture::end_capture`].
     pub fn capture<E: From<Error>>(
         &self,
         queue: impl FnOnce() -> Result<(), E>,
@@ -48,21 +49,21 @@ impl Stream {
     }
 }
 
-/// A capture under way. Dropping it ends it and forgets what was recorded.
+/// An active capture. Dropping it ends the capture and discards the recorded work.
 #[derive(Debug)]
-#[must_use = "dropping a capture throws away what was recorded"]
+#[must_use = "dropping a capture discards the recorded work"]
 pub struct Capture {
-    /// `None` once ended.
+    /// `None` after the end.
     stream: Option<Stream>,
 }
 
 impl Capture {
-    /// Ends the recording.
+    /// Ends the capture.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns, above all where something was queued that cannot be part of
-    /// a graph (status 900 and following).
+    /// An error of the runtime call, such as work that cannot be part of a graph (statuses from
+    /// 900).
     pub fn end_capture(mut self) -> Result<Graph, Error> {
         let stream = self.stream.take().ok_or(Error::CaptureState { active: false })?;
         end(&stream)
@@ -72,7 +73,7 @@ impl Capture {
 impl Drop for Capture {
     fn drop(&mut self) {
         if let Some(stream) = self.stream.take() {
-            // The capture may have become invalid, which is why it is thrown away.
+            // An invalid capture is a common reason to discard it, so a failure is expected.
             if let Err(error) = end(&stream) {
                 tracing::debug!("ending a capture: {error}");
             }
@@ -93,32 +94,32 @@ fn end(stream: &Stream) -> Result<Graph, Error> {
     }
 }
 
-/// Recorded work. It keeps the buffers and modules it uses, as far as safe calls queued them.
+/// Recorded work. A graph keeps the buffers and modules that safe calls recorded.
 #[derive(Debug)]
 pub struct Graph {
     context: Context,
-    /// The runtimes want one thread at a time, even for looking.
+    /// The runtimes require exclusive access, even for reading.
     handle: Mutex<GraphHandle>,
     kept: Vec<Kept>,
 }
 
 impl Graph {
-    /// How many kernels, copies and fills were recorded.
+    /// The number of recorded kernels, copies and fills.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns.
+    /// An error of the runtime call.
     pub fn node_count(&self) -> Result<usize, Error> {
         let api = self.context.enter()?;
         // SAFETY: the graph is alive and locked.
         unsafe { raw::node_count(api, *self.lock()) }
     }
 
-    /// Makes the graph ready to launch.
+    /// Creates an executable graph.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns.
+    /// An error of the runtime call.
     pub fn instantiate(&self) -> Result<GraphExec, Error> {
         let api = self.context.enter()?;
         // SAFETY: the graph is alive and locked.
@@ -136,14 +137,14 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         let outcome = self.context.enter().and_then(|api| {
-            // SAFETY: made by this object, used by no other.
+            // SAFETY: created and used by this object only.
             unsafe { raw::destroy(api, *self.lock()) }
         });
         report_drop("a graph", outcome);
     }
 }
 
-/// A graph ready to launch. One launch of it runs at a time; the next waits.
+/// An executable graph. Its launches run one at a time.
 #[derive(Debug)]
 pub struct GraphExec {
     inner: Arc<Inner>,
@@ -162,7 +163,7 @@ struct Exec {
 }
 
 impl GraphExec {
-    /// Queues the whole graph.
+    /// Queues all work of the graph.
     ///
     /// # Errors
     ///
@@ -173,17 +174,17 @@ impl GraphExec {
         context.expect_same(stream.context(), "launching a graph")?;
         stream.admit(&[Arc::clone(&self.inner) as Kept])?;
         let api = context.enter()?;
-        // SAFETY: both are alive, the graph locked; it keeps what safe calls recorded, and whoever
-        // recorded by an unsafe call answers for the rest.
+        // SAFETY: both are alive and the graph is locked. It keeps the objects that safe calls
+        // recorded; callers of unsafe calls guarantee the rest.
         unsafe { raw::launch(api, self.inner.lock().handle, stream.handle()) }
     }
 
-    /// Moves what a launch needs to the device beforehand, so that the first is as fast as the
-    /// others.
+    /// Transfers the graph to the device in advance, so that the first launch is as fast as later
+    /// ones.
     ///
     /// # Errors
     ///
-    /// [`Error::ContextMismatch`], [`Error::is_unsupported`], or what the runtime's call returns.
+    /// [`Error::ContextMismatch`], [`Error::is_unsupported`], or an error of the runtime call.
     pub fn upload(&self, stream: &Stream) -> Result<(), Error> {
         let context = &self.inner.context;
         context.expect_same(stream.context(), "uploading a graph")?;
@@ -193,18 +194,18 @@ impl GraphExec {
         unsafe { raw::upload(api, self.inner.lock().handle, stream.handle()) }
     }
 
-    /// Takes over the parameters of `graph`, recorded by the same sequence of calls with other
-    /// arguments. `false` where the two differ in more than that: instantiate anew. Waits for
-    /// launches under way.
+    /// Replaces the parameters by those of `graph`, which the same sequence of calls with other
+    /// arguments must have recorded. Returns `false` if the graphs differ in more than parameters:
+    /// a new instance is needed. Waits for active launches.
     ///
     /// # Errors
     ///
-    /// [`Error::ContextMismatch`], [`Error::is_unsupported`], or what the runtime's call returns.
+    /// [`Error::ContextMismatch`], [`Error::is_unsupported`], or an error of the runtime call.
     pub fn update(&self, graph: &Graph) -> Result<bool, Error> {
         let context = &self.inner.context;
         context.expect_same(&graph.context, "updating a graph")?;
         let api = context.enter()?;
-        // What the present parameters need may be let go only when no launch uses it.
+        // Objects used by the current parameters are released only after all launches are done.
         context::synchronize(api)?;
         let mut exec = self.inner.lock();
         // SAFETY: both are alive and locked.
@@ -224,10 +225,10 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // A launch may be under way.
+        // A launch may be active.
         let outcome = self.context.enter().and_then(|api| {
             context::synchronize(api)?;
-            // SAFETY: made by this object, used by no other.
+            // SAFETY: created and used by this object only.
             unsafe { raw::destroy_exec(api, self.lock().handle) }
         });
         report_drop("an executable graph", outcome);

@@ -1,9 +1,9 @@
-//! Level 3: owned objects that keep what they stand on alive.
+//! Level 3: owned objects that keep the objects they depend on alive.
 //!
-//! Every object holds its [`Context`], so none outlives it. Every call makes that
-//! context current first, so objects may be used from any thread.
+//! Every object holds its [`Context`], so none outlives it. Every call makes that context current
+//! on the calling thread, so objects may be used from any thread.
 
-#![expect(unsafe_code, reason = "the contracts of the result level are kept here")]
+#![expect(unsafe_code, reason = "upholds the contracts of the result level")]
 
 mod compiler;
 mod context;
@@ -27,8 +27,8 @@ pub use stream::{LaunchConfig, Stream};
 
 use crate::Error;
 
-/// A failure in a drop has nowhere to go but the log. On a lost device everything fails, which
-/// whoever used it has been told.
+/// Logs a failure in a drop. On a lost device every drop fails, and the caller already has the
+/// error.
 fn report_drop(what: &str, outcome: Result<(), Error>) {
     match outcome {
         Ok(()) => {}

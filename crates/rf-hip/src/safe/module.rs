@@ -1,4 +1,4 @@
-//! Code on the device.
+//! Modules: code on the device.
 
 use std::{ffi::CString, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
     sys::{FunctionHandle, ModuleHandle, constants},
 };
 
-/// A loaded code object, cubin or PTX text.
+/// A loaded code object, cubin or PTX text. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Module {
     inner: Arc<Inner>,
@@ -19,23 +19,23 @@ pub struct Module {
 struct Inner {
     context: Context,
     handle: ModuleHandle,
-    /// HIP goes on reading the image it was given, for functions that are first used later.
+    /// HIP reads the image again when a function is first used.
     _image: Vec<u8>,
 }
 
 impl Module {
-    /// Loads a code object (AMD), or a cubin or PTX text (NVIDIA; text is compiled now).
+    /// Loads a code object (AMD), or a cubin or PTX text (NVIDIA), compiling PTX.
     ///
     /// # Errors
     ///
-    /// [`Error::Image`] for bytes that are none of these or break off; [`Error::Module`] with the
-    /// compiler's messages where the runtime refuses them, above all code for another device.
+    /// [`Error::Image`] if the bytes are none of these or truncated; [`Error::Module`] with the
+    /// compiler's messages if the runtime rejects them, such as code for another device.
     pub fn load(context: &Context, image: &[u8]) -> Result<Self, Error> {
         image::check(context.info().platform, image)?;
         let mut image = image.to_vec();
-        image.push(0); // the end of a PTX text
+        image.push(0); // terminates PTX text
         let api = context.enter()?;
-        // SAFETY: all parts that the headers name are within the image, or a zero ends the text.
+        // SAFETY: all ranges in the headers are within the image, or a zero terminates the text.
         let handle = unsafe { raw::load(api, image.as_ptr().cast()) }?;
         let inner = Inner { context: context.clone(), handle, _image: image };
         Ok(Self { inner: Arc::new(inner) })
@@ -45,7 +45,8 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroByte`], or what the runtime's call returns where there is none (status 500).
+    /// [`Error::ZeroByte`], or an error of the runtime call if the module has no such kernel
+    /// (status 500).
     pub fn function(&self, name: &str) -> Result<Function, Error> {
         let c_name = CString::new(name).map_err(|_| Error::ZeroByte { name: name.to_owned() })?;
         let api = self.inner.context.enter()?;
@@ -57,17 +58,17 @@ impl Module {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // A kernel of the module may still run; its code must not go from under it.
+        // Unloading code while a kernel runs is invalid, so wait for the device.
         let outcome = self.context.enter().and_then(|api| {
             context::synchronize(api)?;
-            // SAFETY: made by this object; functions hold it, so none is left.
+            // SAFETY: created by this object; no function is left, because functions keep it.
             unsafe { raw::unload(api, self.handle) }
         });
         report_drop("a module", outcome);
     }
 }
 
-/// A kernel of a [`Module`], which it keeps loaded; cloning is cheap.
+/// A kernel. It keeps its [`Module`] loaded. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Function {
     module: Module,
@@ -75,17 +76,17 @@ pub struct Function {
     name: Arc<str>,
 }
 
-/// What a kernel takes up.
+/// The resources of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FunctionInfo {
-    /// Largest workgroup it can be launched with, in threads.
+    /// The maximum number of threads in a workgroup of this kernel.
     pub max_threads_per_workgroup: u32,
-    /// Vector registers per thread.
+    /// The number of vector registers per thread.
     pub registers: u32,
-    /// LDS it declares, before what a launch adds.
+    /// The statically declared LDS.
     pub lds_bytes: u32,
-    /// Private memory per thread: spills and arrays.
+    /// Private memory per thread: register spills and arrays.
     pub scratch_bytes: u32,
 }
 
@@ -95,11 +96,11 @@ impl Function {
         &self.name
     }
 
-    /// What the kernel takes up.
+    /// The resources of the kernel.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns.
+    /// An error of the runtime call.
     pub fn info(&self) -> Result<FunctionInfo, Error> {
         let api = self.context().enter()?;
         let read = |number| {
@@ -115,23 +116,24 @@ impl Function {
         })
     }
 
-    /// Lets launches add up to `bytes` of LDS. Needed on NVIDIA beyond 48 KiB; AMD needs no leave.
+    /// Allows launches to use up to `bytes` of dynamic LDS. NVIDIA requires this call above 48 KiB;
+    /// AMD does not.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns where the device has less.
+    /// An error of the runtime call if the device has less LDS.
     pub fn set_max_dynamic_lds_bytes(&self, bytes: u32) -> Result<(), Error> {
         let api = self.context().enter()?;
         // SAFETY: the function is alive with its module.
         unsafe { raw::set_max_dynamic_lds_bytes(api, self.handle, bytes as i32) }
     }
 
-    /// How many workgroups of `threads` threads fit on one compute unit at a time, each with
-    /// `lds_bytes` of added LDS.
+    /// The number of workgroups of `threads` threads that one compute unit runs at a time, each
+    /// with `lds_bytes` of dynamic LDS.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns.
+    /// An error of the runtime call.
     pub fn max_workgroups_per_compute_unit(
         &self,
         threads: u32,
@@ -152,7 +154,7 @@ impl Function {
         &self.module.inner.context
     }
 
-    /// What has to live as long as this function is used.
+    /// The object to keep alive while the function is in use.
     pub(crate) fn module(&self) -> Kept {
         Arc::clone(&self.module.inner) as Kept
     }

@@ -1,4 +1,4 @@
-//! The loaded runtime library.
+//! The runtime library.
 
 use std::{env, fmt, path::Path, sync::Arc};
 
@@ -8,7 +8,7 @@ use crate::{
     sys::library::Search,
 };
 
-/// Whose GPUs a [`Runtime`] drives.
+/// The vendor whose GPUs a [`Runtime`] drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Platform {
     /// AMD, through HIP (libamdhip64).
@@ -26,7 +26,7 @@ impl fmt::Display for Platform {
     }
 }
 
-/// A GPU runtime library, loaded; cloning is cheap.
+/// A loaded GPU runtime library. Cloning is cheap.
 ///
 /// The library stays loaded until the process ends.
 #[derive(Debug, Clone)]
@@ -35,16 +35,16 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Loads the AMD runtime, or the NVIDIA one where the AMD one is absent or finds no device.
+    /// Loads the AMD runtime, or the NVIDIA runtime if the AMD runtime is absent or finds no
+    /// device.
     ///
-    /// Environment: `ROCFORGE_GPU_PLATFORM` (`amd` or `nvidia`) admits only that one;
-    /// `ROCFORGE_HIP_LIBRARY` and `ROCFORGE_CUDA_LIBRARY` name the library to open instead of the
-    /// usual ones; `ROCM_PATH` is looked into first.
+    /// The crate documentation lists the environment variables that select the platform and the
+    /// library.
     ///
     /// # Errors
     ///
-    /// [`Error::LibraryNotFound`] with everything that was tried, or why a library that is there
-    /// cannot be used.
+    /// [`Error::LibraryNotFound`] with every attempt, or the reason why an installed library cannot
+    /// be used.
     pub fn load() -> Result<Self, Error> {
         match env::var_os("ROCFORGE_GPU_PLATFORM").filter(|value| !value.is_empty()) {
             Some(name) if name.eq_ignore_ascii_case("amd") => Self::load_platform(Platform::Amd),
@@ -56,7 +56,7 @@ impl Runtime {
         }
     }
 
-    /// Loads the runtime of one platform; the environment may still name the library.
+    /// Loads the runtime of one platform. The environment variables for the library still apply.
     ///
     /// # Errors
     ///
@@ -68,8 +68,8 @@ impl Runtime {
 
     fn load_any() -> Result<Self, Error> {
         let amd = Self::load_platform(Platform::Amd);
-        let asked_for = Search::from_environment(Platform::Amd).only.is_some();
-        if asked_for || amd.as_ref().is_ok_and(Self::has_devices) {
+        let requested = Search::from_environment(Platform::Amd).only.is_some();
+        if requested || amd.as_ref().is_ok_and(Self::has_devices) {
             return amd;
         }
         let nvidia = Self::load_platform(Platform::Nvidia);
@@ -93,41 +93,41 @@ impl Runtime {
         self.device_count().is_ok_and(|count| count > 0)
     }
 
-    /// Whose GPUs this runtime drives.
+    /// The vendor whose GPUs this runtime drives.
     pub fn platform(&self) -> Platform {
         self.api.platform
     }
 
-    /// The library, by the name or path it was opened with.
+    /// The name or path under which the library was opened.
     pub fn library_path(&self) -> &Path {
         &self.api.library_path
     }
 
-    /// The versions the library states.
+    /// The versions that the library reports.
     ///
     /// # Errors
     ///
-    /// What the runtime's version calls return.
+    /// An error of the runtime calls.
     pub fn versions(&self) -> Result<Versions, Error> {
         let (runtime, driver) = self.api.versions()?;
         let unpack = |packed| Version::unpack(self.platform(), packed);
         Ok(Versions { runtime: runtime.map(unpack), driver: unpack(driver) })
     }
 
-    /// How many devices there are; none is no error.
+    /// The number of devices, which may be 0.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns.
+    /// An error of the runtime call.
     pub fn device_count(&self) -> Result<usize, Error> {
         result::device::count(&self.api)
     }
 
-    /// The device with this number, from 0.
+    /// The device with this ordinal, from 0.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchDevice`], or what the runtime's call returns.
+    /// [`Error::NoSuchDevice`], or an error of the runtime call.
     pub fn device(&self, ordinal: usize) -> Result<Device, Error> {
         let count = self.device_count()?;
         if ordinal >= count {
@@ -136,7 +136,7 @@ impl Runtime {
         Device::open(Arc::clone(&self.api), ordinal)
     }
 
-    /// All devices, in the runtime's order.
+    /// All devices, in the order of the runtime.
     ///
     /// # Errors
     ///
@@ -150,21 +150,21 @@ impl Runtime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Versions {
-    /// HIP's; the CUDA driver has no runtime below it.
+    /// The version of HIP; `None` on NVIDIA, where no runtime is used.
     pub runtime: Option<Version>,
-    /// The driver interface's: on NVIDIA the newest CUDA version it serves.
+    /// The version of the driver interface; on NVIDIA the newest CUDA version that it supports.
     pub driver: Version,
 }
 
-/// A version as the runtime packs it into a number.
+/// A version number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Version {
-    /// Incompatible changes.
+    /// The major version.
     pub major: u32,
-    /// Additions.
+    /// The minor version.
     pub minor: u32,
-    /// Build or patch number; 0 on NVIDIA.
+    /// The build or patch number; 0 on NVIDIA.
     pub patch: u32,
 }
 
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packed_versions_are_read() {
+    fn packed_versions_are_unpacked() {
         assert_eq!(Version::unpack(Platform::Amd, 60_342_134).to_string(), "6.3.42134");
         assert_eq!(Version::unpack(Platform::Amd, 50_221_153).to_string(), "5.2.21153");
         assert_eq!(Version::unpack(Platform::Nvidia, 12_080).to_string(), "12.8");

@@ -1,4 +1,4 @@
-//! Queues of work, and launches.
+//! Streams: queues of work, and launches.
 
 use std::{
     any::Any,
@@ -15,14 +15,14 @@ use crate::{
     sys::StreamHandle,
 };
 
-/// Something a captured graph uses, kept from being freed.
+/// An object that a captured graph uses and keeps alive.
 pub(crate) type Kept = Arc<dyn Any + Send + Sync>;
 
-/// A queue whose work runs in order; two streams run side by side. Cloning is cheap and gives the
-/// same queue.
+/// A queue whose work runs in order; different streams run concurrently. Cloning is cheap and
+/// refers to the same queue.
 ///
-/// Streams do not wait for the legacy default stream. Dropping the last clone does not wait for the
-/// work either: what the work uses must live until it is done.
+/// Streams do not synchronise with the legacy default stream. Dropping the last clone does not wait
+/// for the queued work, so the objects that the work uses must live until it is done.
 #[derive(Debug, Clone)]
 pub struct Stream {
     inner: Arc<Inner>,
@@ -39,17 +39,17 @@ struct Inner {
 /// The geometry of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaunchConfig {
-    /// Workgroups along x, y, z; each at least 1.
+    /// The number of workgroups along x, y, z; each at least 1.
     pub grid: [u32; 3],
-    /// Threads of a workgroup along x, y, z; each at least 1.
+    /// The number of threads of a workgroup along x, y, z; each at least 1.
     pub block: [u32; 3],
-    /// LDS beyond what the function declares.
+    /// Dynamic LDS, in addition to the LDS that the function declares.
     pub lds_bytes: u32,
 }
 
 impl LaunchConfig {
-    /// One row of workgroups of `block` threads that covers `threads`; at least one workgroup, at
-    /// most what a grid can have.
+    /// A one-dimensional grid of workgroups of `block` threads that covers `threads`, with at least
+    /// one workgroup and at most `u32::MAX`.
     pub fn linear(threads: usize, block: u32) -> Self {
         let groups = threads.div_ceil(block.max(1) as usize).max(1);
         let groups = u32::try_from(groups).unwrap_or(u32::MAX);
@@ -58,44 +58,44 @@ impl LaunchConfig {
 }
 
 impl Stream {
-    /// A stream of default priority.
+    /// Creates a stream of default priority.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns.
+    /// An error of the runtime call.
     pub fn new(context: &Context) -> Result<Self, Error> {
         Self::with_priority(context, 0)
     }
 
-    /// A stream whose work goes before that of streams with a greater number; negative numbers are
-    /// above default. The runtime clamps to what the device has.
+    /// Creates a stream with a priority. Lower numbers have precedence; the default is 0. The
+    /// runtime clamps the number to the range of the device.
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns.
+    /// An error of the runtime call.
     pub fn with_priority(context: &Context, priority: i32) -> Result<Self, Error> {
         let handle = raw::create(context.enter()?, priority)?;
         let (capturing, kept) = (AtomicBool::new(false), Mutex::default());
         Ok(Self { inner: Arc::new(Inner { context: context.clone(), handle, capturing, kept }) })
     }
 
-    /// Where the stream runs.
+    /// The context of the stream.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
 
-    /// Waits until everything queued is done, as the context's [`SyncMode`](crate::SyncMode) says.
+    /// Waits until all queued work is done, in the context's [`SyncMode`](crate::SyncMode).
     ///
     /// # Errors
     ///
-    /// What the runtime's call returns, and what any of the work failed with.
+    /// An error of the runtime call, or of any of the work.
     pub fn synchronize(&self) -> Result<(), Error> {
         let api = self.context().enter()?;
         // SAFETY: the stream is alive.
         unsafe { raw::synchronize(api, self.handle()) }
     }
 
-    /// Whether everything queued is done.
+    /// Whether all queued work is done.
     ///
     /// # Errors
     ///
@@ -106,12 +106,12 @@ impl Stream {
         unsafe { raw::is_idle(api, self.handle()) }
     }
 
-    /// Lets what is queued from now on wait for the event's mark; the calling thread does not wait.
-    /// The event may be of another device.
+    /// Makes work queued after this call wait for the event. The calling thread does not wait. The
+    /// event may belong to another device.
     ///
     /// # Errors
     ///
-    /// [`Error::ContextMismatch`] for another runtime's event, or what the runtime's call returns.
+    /// [`Error::ContextMismatch`] for an event of another runtime, or an error of the runtime call.
     pub fn wait(&self, event: &Event) -> Result<(), Error> {
         if !std::ptr::eq(self.context().api(), event.context().api()) {
             return Err(Error::ContextMismatch { operation: "waiting for an event" });
@@ -121,20 +121,21 @@ impl Stream {
         unsafe { raw::wait(api, self.handle(), event.handle()) }
     }
 
-    /// Queues a kernel whose only argument is a structure, passed by value.
+    /// Queues a kernel whose only parameter is a structure, passed by value.
     ///
     /// # Errors
     ///
-    /// [`Error::ContextMismatch`], or what the runtime's call returns: a geometry that the device or
-    /// the function does not admit, or the failure of earlier work.
+    /// [`Error::ContextMismatch`], or an error of the runtime call: an invalid geometry, or the
+    /// failure of earlier work.
     ///
     /// # Safety
     ///
     /// - `P` has the layout of the function's parameter: `repr(C)`, the same fields.
-    /// - Every address in `params` is valid for what the function does with it, until the kernel is
-    ///   done; where the stream captures, until the last launch of the graph is done. (The function's
-    ///   module is kept alive by the graph.)
-    /// - Until then the host neither writes what the kernel reads nor touches what it writes.
+    /// - Every address in `params` is valid for the accesses of the function until the kernel is
+    ///   done, or, if the stream captures, until the last launch of the graph is done. (The graph
+    ///   keeps the function's module alive.)
+    /// - Until then the host does not write memory that the kernel reads, and does not access
+    ///   memory that it writes.
     pub unsafe fn launch<P: Copy>(
         &self,
         function: &Function,
@@ -147,7 +148,7 @@ impl Stream {
         }
         let api = self.context().enter()?;
         let params = std::ptr::from_ref(params).cast();
-        // SAFETY: both objects are alive and of this context; the rest is the caller's promise.
+        // SAFETY: both objects are alive and of this context; the caller guarantees the rest.
         unsafe { module::launch(api, function.handle(), &config, self.handle(), params) }
     }
 
@@ -155,13 +156,14 @@ impl Stream {
         self.inner.handle
     }
 
-    /// Whether [`Stream::begin_capture`] was called on this stream and not ended.
+    /// Whether a capture that this stream began is active.
     pub(crate) fn is_recording(&self) -> bool {
         self.inner.capturing.load(Ordering::Acquire)
     }
 
-    /// Before queueing something that a graph can repeat: where the stream captures, the graph keeps
-    /// what is used. A stream that only joined another's capture cannot hand anything over to it.
+    /// Must precede work that a graph can repeat. If the stream captures, the graph keeps the used
+    /// objects. A stream that joined the capture of another stream cannot pass objects to the
+    /// graph.
     pub(crate) fn admit(&self, used: &[Kept]) -> Result<(), Error> {
         if self.is_recording() {
             for object in used {
@@ -172,7 +174,7 @@ impl Stream {
         self.refuse_capture("work on a stream that joined the capture of another one")
     }
 
-    /// Before queueing something that no graph may repeat.
+    /// Must precede work that a graph cannot repeat.
     pub(crate) fn refuse_capture(&self, operation: &'static str) -> Result<(), Error> {
         let api = self.context().enter()?;
         // SAFETY: the stream is alive.
@@ -180,19 +182,19 @@ impl Stream {
         if capturing { Err(Error::Capturing { operation }) } else { Ok(()) }
     }
 
-    /// Notes that a capture begins; `false` where one runs already.
+    /// Marks the stream as capturing; `false` if it already is.
     pub(super) fn start_recording(&self) -> bool {
         !self.inner.capturing.swap(true, Ordering::AcqRel)
     }
 
-    /// Notes that the capture is over and hands out what its graph has to keep.
+    /// Marks the capture as ended and returns the objects that the graph keeps.
     pub(super) fn stop_recording(&self) -> Vec<Kept> {
         let mut kept = self.inner.kept.lock().unwrap_or_else(PoisonError::into_inner);
         self.inner.capturing.store(false, Ordering::Release);
         std::mem::take(&mut *kept)
     }
 
-    /// Gives an object to the graph being captured.
+    /// Adds an object for the graph to keep.
     pub(crate) fn keep(&self, object: Kept) {
         let mut kept = self.inner.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if !kept.last().is_some_and(|last| Arc::ptr_eq(last, &object)) {
@@ -204,7 +206,7 @@ impl Stream {
 impl Drop for Inner {
     fn drop(&mut self) {
         let outcome = self.context.enter().and_then(|api| {
-            // SAFETY: made by this object, used by no other; queued work goes on without it.
+            // SAFETY: created and used by this object only; queued work continues without it.
             unsafe { raw::destroy(api, self.handle) }
         });
         report_drop("a stream", outcome);

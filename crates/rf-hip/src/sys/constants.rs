@@ -1,30 +1,30 @@
-//! Numbers of the two APIs.
+//! Constants of the two APIs.
 //!
-//! Where one constant stands for both platforms, HIP took CUDA's number over. `abi-check` compares
-//! them with the public bindings.
+//! A constant without a platform in its name has the same value in HIP and CUDA. `abi-check`
+//! compares all values with the published bindings.
 
 use std::ffi::{c_int, c_uint};
 
-/// What every foreign function returns: `hipError_t` or `CUresult`.
+/// The result of every foreign function: `hipError_t` or `CUresult`.
 pub(crate) type Status = c_int;
 
 pub(crate) const SUCCESS: Status = 0;
 pub(crate) const OUT_OF_MEMORY: Status = 2;
 pub(crate) const NO_DEVICE: Status = 100;
-/// Also what HIP 5's `hipInit` says where there is none.
+/// Also returned by HIP 5's `hipInit` if there is no device.
 pub(crate) const INVALID_DEVICE: Status = 101;
-/// The flags of a context that exists already are fixed.
+/// The flags of an existing context cannot change.
 pub(crate) const CONTEXT_ACTIVE: Status = 708;
 pub(crate) const NOT_READY: Status = 600;
 pub(crate) const NOT_SUPPORTED: Status = 801;
 pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Status = 704;
 pub(crate) const GRAPH_UPDATE_FAILURE: Status = 910;
 
-/// After one of these the context does nothing any more; only a new process helps for certain.
+/// Statuses after which the context is unusable; only a new process is certain to recover.
 ///
-/// Driver shut down, uncorrectable ECC error, illegal address, launch timed out, context destroyed,
-/// device assert, hardware stack error, illegal instruction, misaligned address, invalid address
-/// space, invalid program counter, launch failure.
+/// In order: driver shut down, uncorrectable ECC error, illegal address, launch timed out, context
+/// destroyed, device assert, hardware stack error, illegal instruction, misaligned address, invalid
+/// address space, invalid program counter, launch failure.
 pub(crate) const DEVICE_LOST: [Status; 12] =
     [4, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719];
 
@@ -47,31 +47,31 @@ pub(crate) const FUNCTION_SCRATCH_BYTES: c_int = 3;
 pub(crate) const FUNCTION_REGISTERS: c_int = 4;
 pub(crate) const FUNCTION_MAX_DYNAMIC_LDS_BYTES: c_int = 8;
 
-/// Nothing else is forbidden while a stream captures: no call here touches the legacy stream, which
-/// the stricter modes guard against.
+/// Allows all other calls while a stream captures. The stricter modes protect against uses of the
+/// legacy stream, which this crate never uses.
 pub(crate) const CAPTURE_RELAXED: c_int = 2;
 pub(crate) const CAPTURE_STATUS_NONE: c_int = 0;
 
-/// `CUjit_option`: where the compiler of PTX writes its complaints.
+/// `CUjit_option`: the buffer for error messages of the PTX compiler.
 pub(crate) const JIT_ERROR_LOG_BUFFER: c_int = 5;
 pub(crate) const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
 
 /// Offset of `gcnArchName` in `hipDeviceProp_tR0600` (HIP 6 and later).
 pub(crate) const ARCH_NAME_OFFSET_R0600: usize = 1160;
-/// Offset of `gcnArchName` in the structure that `hipGetDeviceProperties` fills (HIP 5 layout, in
-/// every library: HIP 6's header renames the call and keeps the old symbol's meaning).
+/// Offset of `gcnArchName` in the structure of `hipGetDeviceProperties`. The symbol has the HIP 5
+/// layout in every library: HIP 6's header maps the name to another symbol.
 pub(crate) const ARCH_NAME_OFFSET_R0000: usize = 396;
-/// Size of `gcnArchName` in both.
+/// Size of `gcnArchName` in both structures.
 pub(crate) const ARCH_NAME_BYTES: usize = 256;
-/// Ample room for either structure (1472 and 792 bytes today).
+/// A size sufficient for either structure (1472 and 792 bytes today).
 pub(crate) const PROPERTIES_BYTES: usize = 4096;
 
-/// The numbers of one API's device attributes, which are HIP's own on AMD.
+/// The device attributes of one API; HIP and CUDA number them differently.
 pub(crate) struct Attributes {
     pub(crate) compute_units: c_int,
     pub(crate) wave_size: c_int,
     pub(crate) lds_bytes_per_workgroup: c_int,
-    /// Reachable after raising a function's limit.
+    /// Available after raising a function's limit.
     pub(crate) lds_bytes_per_workgroup_opt_in: c_int,
     pub(crate) lds_bytes_per_compute_unit: c_int,
     pub(crate) max_threads_per_workgroup: c_int,

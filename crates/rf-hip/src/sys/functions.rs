@@ -1,16 +1,18 @@
-//! The foreign functions: one row each, with its symbol on AMD and on NVIDIA.
+//! The foreign functions: one row per function, with its symbol on AMD and on NVIDIA.
 //!
-//! HIP's API was shaped after CUDA's, so most rows serve both platforms with one signature. Two
-//! conventions make that so:
+//! HIP's API mirrors CUDA's, so most rows have one signature for both platforms. Two conventions
+//! make this possible:
 //!
-//! - A device address is `u64` in every row. HIP declares `void *` there and CUDA a 64-bit integer;
-//!   every 64-bit C ABI passes the two alike, and [`super::table`] refuses to build for others.
-//! - Enumerations are `c_int` or `c_uint`: neither API gives any value outside what C's `int` holds.
+//! - A device address is `u64` in every row. HIP declares `void *` and CUDA a 64-bit integer; every
+//!   64-bit C ABI passes both the same way, and [`super::table`] does not compile for other
+//!   targets.
+//! - Enumerations are `c_int` or `c_uint`: all values of both APIs fit C's `int`.
 //!
-//! A symbol left out (`[]`) does not exist on that platform. The rows are a macro that takes the name
-//! of another one, so that `abi-check` compares the same text with the public bindings of both APIs.
+//! An empty symbol (`[]`) does not exist on that platform. The rows are the argument of a macro
+//! whose name is a parameter, so that `abi-check` compares the same text with the published
+//! bindings.
 
-/// Calls `$then!` with a name for the table and all rows.
+/// Calls `$then!` with the name of the table and all rows.
 macro_rules! functions {
     ($then:ident) => {
         $then! {
@@ -181,7 +183,7 @@ macro_rules! functions {
     };
 }
 
-/// The same for libhiprtc, the compiler that comes with HIP.
+/// The same for libhiprtc, the run-time compiler of HIP.
 macro_rules! compiler_functions {
     ($then:ident) => {
         $then! {

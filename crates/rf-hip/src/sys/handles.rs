@@ -1,4 +1,4 @@
-//! Names for the runtime's objects, and the one structure that is passed by address.
+//! Handles of the runtime's objects, and the one structure that is passed by address.
 
 use std::{
     ffi::{c_int, c_void},
@@ -13,19 +13,19 @@ macro_rules! handles {
         pub(crate) struct $name(*mut c_void);
 
         impl $name {
-            /// No object yet.
+            /// No object.
             pub(crate) const NULL: Self = Self(ptr::null_mut());
         }
 
-        // SAFETY: an opaque name for an object of the runtime, which both APIs let any thread use.
+        // SAFETY: an opaque handle; both APIs allow any thread to use it.
         unsafe impl Send for $name {}
-        // SAFETY: as above; the handle itself is never written through.
+        // SAFETY: as above; nothing is written through the handle.
         unsafe impl Sync for $name {}
     )*};
 }
 
 handles! {
-    /// `CUcontext`; NULL on AMD, where the device's number plays that part.
+    /// `CUcontext`; NULL on AMD, which identifies a context by its device.
     ContextHandle;
     /// `hipStream_t`, `CUstream`
     StreamHandle;

@@ -1,4 +1,4 @@
-//! Finding the runtime's shared library.
+//! Finds the shared library of the runtime.
 
 use std::{
     env,
@@ -11,10 +11,10 @@ use libloading::Library;
 
 use crate::{Attempt, Error, Platform};
 
-/// What the environment says about where to look.
+/// The search settings from the environment.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
-    /// `ROCFORGE_HIP_LIBRARY` or `ROCFORGE_CUDA_LIBRARY`: nothing else is tried.
+    /// `ROCFORGE_HIP_LIBRARY` or `ROCFORGE_CUDA_LIBRARY`: the only candidate.
     pub(crate) only: Option<PathBuf>,
     /// `ROCM_PATH`
     rocm_path: Option<PathBuf>,
@@ -31,7 +31,7 @@ impl Search {
         }
     }
 
-    /// The libraries to try, in order.
+    /// The candidates, in order.
     fn candidates(&self, platform: Platform) -> Vec<PathBuf> {
         if let Some(only) = &self.only {
             return vec![only.clone()];
@@ -48,8 +48,8 @@ pub(crate) fn open(platform: Platform, search: &Search) -> Result<(Library, Path
     open_first(platform, search.candidates(platform), |_| Ok(()))
 }
 
-/// Opens libhiprtc from where libamdhip64 comes from; or that one itself, which had the compiler in
-/// it up to HIP 5. `has_compiler` tells.
+/// Opens libhiprtc, or libamdhip64, which contains the compiler up to HIP 5; `has_compiler` detects
+/// it.
 pub(crate) fn open_compiler(
     has_compiler: impl Fn(&Library) -> bool,
 ) -> Result<(Library, PathBuf), Error> {
@@ -57,7 +57,7 @@ pub(crate) fn open_compiler(
     let mut candidates = amd_candidates("hiprtc", search.rocm_path.as_deref());
     candidates.extend(search.candidates(Platform::Amd));
     open_first(Platform::Amd, candidates, |library| {
-        if has_compiler(library) { Ok(()) } else { Err("it has no compiler") }
+        if has_compiler(library) { Ok(()) } else { Err("it contains no compiler") }
     })
 }
 
@@ -68,8 +68,8 @@ fn open_first(
 ) -> Result<(Library, PathBuf), Error> {
     let mut tried = Vec::new();
     for path in candidates {
-        // SAFETY: loading runs the library's initialisers. The names are those of the vendors'
-        // runtimes, or a path the user gave for one.
+        // SAFETY: loading runs the library's initialisers. The candidates are the vendors' runtimes
+        // and the path in the user's environment.
         let outcome = match unsafe { Library::new(&path) } {
             Ok(library) => accept(&library).map(|()| library).map_err(str::to_owned),
             Err(error) => Err(reason(&error)),
@@ -82,12 +82,12 @@ fn open_first(
     Err(Error::LibraryNotFound { tried })
 }
 
-/// The loader's own words, which libloading hands on as the cause.
+/// The loader's message, which is the source of libloading's error.
 fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// HIP's soname is its major version; the plain name exists only with the development package.
+/// HIP's soname contains its major version; only the development package installs the plain name.
 #[cfg(not(windows))]
 fn amd_candidates(stem: &str, rocm_path: Option<&Path>) -> Vec<PathBuf> {
     let names = [".so.7", ".so.6", ".so.5", ".so"].map(|suffix| format!("lib{stem}{suffix}"));
@@ -98,7 +98,7 @@ fn amd_candidates(stem: &str, rocm_path: Option<&Path>) -> Vec<PathBuf> {
     candidates
 }
 
-/// The driver package installs the library on the search path; HIP's SDK adds its own folder.
+/// The driver package installs the library on the search path; HIP's SDK has its own directory.
 #[cfg(windows)]
 fn amd_candidates(stem: &str, rocm_path: Option<&Path>) -> Vec<PathBuf> {
     let names = ["_7.dll", "_6.dll", ".dll"].map(|suffix| format!("{stem}{suffix}"));
@@ -106,7 +106,7 @@ fn amd_candidates(stem: &str, rocm_path: Option<&Path>) -> Vec<PathBuf> {
     sdk.into_iter().flatten().chain(names.iter().map(PathBuf::from)).collect()
 }
 
-/// The driver installs these itself; the last is where WSL mounts it.
+/// Installed by the driver; the last is the path in WSL.
 #[cfg(not(windows))]
 const NVIDIA_NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"];
 #[cfg(windows)]
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn rocm_path_comes_before_the_plain_names_and_those_before_the_default_folder() {
+    fn rocm_path_precedes_the_plain_names_and_those_the_default_directory() {
         let search = Search { only: None, rocm_path: Some("/rocm-7".into()) };
         let names = names(&search, Platform::Amd);
         let position = |name: &str| names.iter().position(|other| other == name).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_library_is_an_error_too() {
+    fn a_file_that_is_not_a_library_is_an_error() {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let search = Search { only: Some(manifest.into()), rocm_path: None };
         assert!(matches!(open(Platform::Amd, &search), Err(Error::LibraryNotFound { .. })));

@@ -1,7 +1,7 @@
-//! Level 1: the foreign functions, their numbers, and the library they come from. Nothing here
-//! checks anything.
+//! Level 1: the foreign functions, their constants, and the library that contains them. This level
+//! performs no checks.
 
-#![expect(unsafe_code, reason = "foreign functions are typed and resolved here")]
+#![expect(unsafe_code, reason = "types and resolves foreign functions")]
 
 #[macro_use]
 mod functions;

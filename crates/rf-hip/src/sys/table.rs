@@ -13,13 +13,13 @@ use super::{
 };
 use crate::Platform;
 
-// Device addresses and pointers share registers and size only here: see `functions`.
+// Device addresses and pointers have one size only on 64-bit targets: see `functions`.
 const _: () = assert!(size_of::<*const c_void>() == 8, "the GPU runtimes are 64-bit only");
 
-/// One foreign function: its symbol, and its address where the library has it.
+/// One foreign function: its symbol, and its address if the library has it.
 #[derive(Debug)]
 pub(crate) struct Entry<F> {
-    /// Empty where the platform has no such function.
+    /// Empty if the platform has no such function.
     pub(crate) symbol: &'static str,
     pub(crate) pointer: Option<F>,
 }
@@ -29,8 +29,8 @@ impl<F: Copy> Entry<F> {
         if symbol.is_empty() {
             return Self { symbol, pointer: None };
         }
-        // SAFETY: `F` is the signature that `functions` states for the symbol; `abi-check` compares
-        // it with the public bindings.
+        // SAFETY: `F` is the signature of the symbol in `functions`; `abi-check` compares it with
+        // the published bindings.
         let pointer = unsafe { library.get::<F>(symbol) }.ok().map(|found| *found);
         Self { symbol, pointer }
     }
@@ -48,7 +48,7 @@ macro_rules! define_table {
         }
 
         impl $table {
-            /// Looks all symbols up; a missing one is no error until it is called.
+            /// Resolves all symbols; a missing symbol is an error only when it is called.
             pub(crate) fn resolve(platform: Platform, library: &Library) -> Self {
                 Self {$(
                     $name: Entry::resolve(library, match platform {

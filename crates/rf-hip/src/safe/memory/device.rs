@@ -1,4 +1,4 @@
-//! Memory of the device.
+//! Device memory.
 
 use std::{marker::PhantomData, ops::Range, sync::Arc};
 
@@ -9,15 +9,15 @@ use crate::{Context, Error, Stream, result::memory as raw};
 
 /// `len` elements of `T` in device memory.
 ///
-/// Fresh memory holds whatever was there before, which for a [`Pod`] type is some value of it; see
+/// A new buffer has unspecified contents, which are valid for a [`Pod`] type; see
 /// [`DeviceBuffer::zeroed`].
 ///
-/// The host never refers into a buffer, so all operations take `&self`: what orders them is the
-/// stream. Two streams that use one buffer have to be ordered with [`Stream::wait`]; if they are not,
-/// the buffer's contents are unspecified.
+/// The host has no references into a buffer, so all operations take `&self`: streams order the
+/// operations. If two streams use one buffer, order them with [`Stream::wait`]; otherwise the
+/// contents are unspecified.
 ///
-/// Dropping a buffer waits until the device has done everything queued so far (the runtimes' `free`
-/// does), except for one made by [`DeviceBuffer::on_stream`].
+/// Dropping a buffer waits for all queued work of the device, as the runtimes' `free` does, except
+/// for a buffer from [`DeviceBuffer::on_stream`].
 #[derive(Debug)]
 pub struct DeviceBuffer<T> {
     allocation: Arc<Allocation>,
@@ -25,22 +25,22 @@ pub struct DeviceBuffer<T> {
     element: PhantomData<fn() -> T>,
 }
 
-/// The memory behind a buffer; a captured graph that uses it holds it too.
+/// The memory of a buffer. A captured graph that uses the buffer shares it.
 #[derive(Debug)]
 struct Allocation {
     context: Context,
-    /// 0 where empty.
+    /// 0 if empty.
     address: u64,
-    /// The stream whose pool memory this is.
+    /// The stream, if the memory is from the pool.
     pool: Option<Stream>,
 }
 
 impl<T: Pod> DeviceBuffer<T> {
-    /// A buffer of unspecified contents.
+    /// Creates a buffer of unspecified contents.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], or what the runtime's call returns; see [`Error::is_out_of_memory`].
+    /// [`Error::TooLarge`], or an error of the runtime call; see [`Error::is_out_of_memory`].
     pub fn new(context: &Context, len: usize) -> Result<Self, Error> {
         let bytes = size_bytes::<T>(len)?;
         let api = context.enter()?;
@@ -48,7 +48,7 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(Self::own(Allocation { context: context.clone(), address, pool: None }, len))
     }
 
-    /// A buffer of zero bytes. Waits until they are written.
+    /// Creates a buffer of zero bytes. Waits until the bytes are written.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// A buffer with the contents of `data`.
+    /// Creates a buffer with the contents of `data`.
     ///
     /// # Errors
     ///
@@ -72,17 +72,18 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// A buffer from the device's pool: cheap, and taken and given back in the order of `stream`.
+    /// Creates a buffer from the device's memory pool, which is cheap. Allocation and release are
+    /// ordered with the work of `stream`.
     ///
-    /// Other streams may use it between a mark behind this call and one before the drop.
+    /// Other streams must order their use after this call and before the drop with events.
     ///
     /// # Errors
     ///
-    /// As [`DeviceBuffer::new`]; [`Error::is_unsupported`] where the runtime has no pools;
+    /// As [`DeviceBuffer::new`]; [`Error::is_unsupported`] if the runtime has no pools;
     /// [`Error::Capturing`].
     pub fn on_stream(stream: &Stream, len: usize) -> Result<Self, Error> {
         let bytes = size_bytes::<T>(len)?;
-        stream.refuse_capture("taking memory from the pool")?;
+        stream.refuse_capture("allocating pool memory")?;
         let context = stream.context();
         let api = context.enter()?;
         let address = match bytes {
@@ -98,8 +99,8 @@ impl<T: Pod> DeviceBuffer<T> {
         Self { allocation: Arc::new(allocation), len, element: PhantomData }
     }
 
-    /// Writes `data` from element `offset` on. Returns when it is done: behind everything queued on
-    /// `stream`.
+    /// Copies `data` to the elements from `offset`, after all work queued on `stream`. Returns when
+    /// the copy is done.
     ///
     /// # Errors
     ///
@@ -113,8 +114,8 @@ impl<T: Pod> DeviceBuffer<T> {
         stream.synchronize()
     }
 
-    /// Reads elements from `offset` on into `out`. Returns when it is done: behind everything queued
-    /// on `stream`.
+    /// Copies the elements from `offset` to `out`, after all work queued on `stream`. Returns when
+    /// the copy is done.
     ///
     /// # Errors
     ///
@@ -132,7 +133,7 @@ impl<T: Pod> DeviceBuffer<T> {
         stream.synchronize()
     }
 
-    /// All elements. Returns when they are there: behind everything queued on `stream`.
+    /// Copies all elements to the host, after all work queued on `stream`.
     ///
     /// # Errors
     ///
@@ -143,9 +144,9 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(out)
     }
 
-    /// Queues a copy of `source[range]` to element `offset` on.
+    /// Queues a copy of `source[range]` to the elements from `offset`.
     ///
-    /// The source notes that the copy is under way: writing to it or dropping it waits.
+    /// The source tracks the copy: writing to it or dropping it waits.
     ///
     /// # Errors
     ///
@@ -166,9 +167,9 @@ impl<T: Pod> DeviceBuffer<T> {
         })
     }
 
-    /// Queues a copy of the elements from `offset` on to `target[range]`.
+    /// Queues a copy of the elements from `offset` to `target[range]`.
     ///
-    /// The target notes that the copy is under way: looking into it or dropping it waits.
+    /// The target tracks the copy: reading it or dropping it waits.
     ///
     /// # Errors
     ///
@@ -184,18 +185,19 @@ impl<T: Pod> DeviceBuffer<T> {
         check_range(offset, range.len(), self.len)?;
         target.while_written(stream, |start| {
             let start = start.wrapping_add(range.start);
-            // SAFETY: in range, and the target is not looked at until the copy is done.
+            // SAFETY: in range, and the target is not accessed until the copy is done.
             unsafe { self.copy_to_host(stream, offset, start, range.len()) }
         })
     }
 
-    /// Queues a copy of `source[range]` to element `offset` on; the buffers may be of two devices of
-    /// one runtime. Ranges of one buffer that overlap leave its contents unspecified.
+    /// Queues a copy of `source[range]` to the elements from `offset`. The buffers may belong to
+    /// two devices of one runtime. If both ranges are in one buffer and overlap, its contents
+    /// become unspecified.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], [`Error::ContextMismatch`] where the stream is not of this buffer's
-    /// device, [`Error::Capturing`] between devices, or what the runtime's calls return.
+    /// [`Error::OutOfBounds`], [`Error::ContextMismatch`] if the stream is not of this buffer's
+    /// device, [`Error::Capturing`] between devices, or an error of the runtime calls.
     pub fn copy_from_device(
         &self,
         stream: &Stream,
@@ -232,20 +234,20 @@ impl<T: Pod> DeviceBuffer<T> {
         unsafe { raw::copy_peer(api, to, from, bytes, stream.handle()) }
     }
 
-    /// Queues setting every byte of the buffer to zero.
+    /// Queues a fill of the buffer with zero bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::ContextMismatch`], or what the runtime's call returns.
+    /// [`Error::ContextMismatch`], or an error of the runtime call.
     pub fn fill_zero(&self, stream: &Stream) -> Result<(), Error> {
         self.fill_bytes(stream, 0..self.len, 0)
     }
 
-    /// Queues setting every byte of the elements in `range` to `value`.
+    /// Queues a fill of every byte of the elements in `range`.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], [`Error::ContextMismatch`], or what the runtime's call returns.
+    /// [`Error::OutOfBounds`], [`Error::ContextMismatch`], or an error of the runtime call.
     pub fn fill_bytes(&self, stream: &Stream, range: Range<usize>, value: u8) -> Result<(), Error> {
         check_range(range.start, range.len(), self.len)?;
         let bytes = size_bytes::<T>(range.len())?;
@@ -259,8 +261,8 @@ impl<T: Pod> DeviceBuffer<T> {
         unsafe { raw::fill_bytes(api, address, value, bytes, stream.handle()) }
     }
 
-    /// Queues setting the elements in `range` to `value`: any value of 1 or 4 bytes, and of other
-    /// sizes one whose bytes are all alike.
+    /// Queues a fill of the elements in `range` with `value`. Values of 1 and 4 bytes are
+    /// supported, and values of other sizes whose bytes are all equal.
     ///
     /// # Errors
     ///
@@ -271,7 +273,8 @@ impl<T: Pod> DeviceBuffer<T> {
             return self.fill_bytes(stream, range, first);
         }
         let Ok(word) = <[u8; 4]>::try_from(bytes) else {
-            let (platform, operation) = (stream.context().api().platform, "fill of such elements");
+            let (platform, operation) =
+                (stream.context().api().platform, "a fill with elements of this size");
             return Err(Error::Unsupported { platform, operation });
         };
         check_range(range.start, range.len(), self.len)?;
@@ -286,17 +289,18 @@ impl<T: Pod> DeviceBuffer<T> {
         unsafe { raw::fill_words(api, address, word, range.len(), stream.handle()) }
     }
 
-    /// Queues a copy from host memory that the caller looks after; for graphs, where each launch
-    /// copies anew.
+    /// Queues a copy from host memory that the caller manages. Every launch of a captured graph
+    /// repeats the copy.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], [`Error::ContextMismatch`], or what the runtime's call returns.
+    /// [`Error::OutOfBounds`], [`Error::ContextMismatch`], or an error of the runtime call.
     ///
     /// # Safety
     ///
-    /// `source` is valid for reads of `count` elements and not written until the copy is done; where
-    /// the stream captures, until the last launch of the graph is done, except between launches.
+    /// `source` is valid for reads of `count` elements, and not written until the copy is done. If
+    /// the stream captures, this holds until the last launch of the graph is done, except between
+    /// launches.
     pub unsafe fn copy_from_host(
         &self,
         stream: &Stream,
@@ -312,12 +316,13 @@ impl<T: Pod> DeviceBuffer<T> {
         }
         stream.admit(&[self.kept()])?;
         let (to, api) = (self.address_of(offset), self.context().enter()?);
-        // SAFETY: the device's side is inside a live allocation; the host's is the caller's promise.
+        // SAFETY: the device range is inside a live allocation; the caller guarantees the host
+        // range.
         unsafe { raw::copy_to_device(api, to, source.cast(), bytes, stream.handle()) }
     }
 
-    /// Queues a copy to host memory that the caller looks after; for graphs, where each launch copies
-    /// anew.
+    /// Queues a copy to host memory that the caller manages. Every launch of a captured graph
+    /// repeats the copy.
     ///
     /// # Errors
     ///
@@ -325,8 +330,9 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Safety
     ///
-    /// `target` is valid for writes of `count` elements and not touched until the copy is done; where
-    /// the stream captures, until the last launch of the graph is done, except between launches.
+    /// `target` is valid for writes of `count` elements, and not accessed until the copy is done.
+    /// If the stream captures, this holds until the last launch of the graph is done, except
+    /// between launches.
     pub unsafe fn copy_to_host(
         &self,
         stream: &Stream,
@@ -342,33 +348,34 @@ impl<T: Pod> DeviceBuffer<T> {
         }
         stream.admit(&[self.kept()])?;
         let (from, api) = (self.address_of(offset), self.context().enter()?);
-        // SAFETY: the device's side is inside a live allocation; the host's is the caller's promise.
+        // SAFETY: the device range is inside a live allocation; the caller guarantees the host
+        // range.
         unsafe { raw::copy_to_host(api, target.cast(), from, bytes, stream.handle()) }
     }
 }
 
 impl<T> DeviceBuffer<T> {
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no elements.
+    /// Whether the buffer has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Size in bytes.
+    /// The size in bytes.
     pub fn size_bytes(&self) -> usize {
         self.len * size_of::<T>()
     }
 
-    /// Where the buffer starts on the device: aligned to at least 256 bytes, 0 where empty.
+    /// The device address, aligned to at least 256 bytes; 0 if the buffer is empty.
     pub fn address(&self) -> u64 {
         self.allocation.address
     }
 
-    /// Where the buffer lives.
+    /// The context of the buffer.
     pub fn context(&self) -> &Context {
         &self.allocation.context
     }
@@ -387,14 +394,14 @@ impl Drop for Allocation {
         if self.address == 0 {
             return;
         }
-        // Recorded into a graph, the memory would be given back at each of its launches; so within a
-        // capture it goes at once, which waits for the device as other buffers do.
+        // If a graph recorded the release, every launch would repeat it. So the memory is freed
+        // immediately during a capture, which waits for the device as for other buffers.
         let pool = self.pool.as_ref();
-        let pool = pool.filter(|stream| stream.refuse_capture("giving memory back").is_ok());
+        let pool = pool.filter(|stream| stream.refuse_capture("releasing pool memory").is_ok());
         let outcome = self.context.enter().and_then(|api| match pool {
             // SAFETY: allocated once, freed once; `free` waits for the device.
             None => unsafe { raw::free(api, self.address) },
-            // SAFETY: as above, in the order of the stream it came from.
+            // SAFETY: as above, ordered with the stream that allocated it.
             Some(stream) => unsafe { raw::free_on_stream(api, self.address, stream.handle()) },
         });
         report_drop("device memory", outcome);

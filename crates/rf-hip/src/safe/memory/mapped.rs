@@ -1,4 +1,4 @@
-//! Host memory that kernels read and write where it is.
+//! Host memory that kernels access directly.
 
 use std::{
     marker::PhantomData,
@@ -10,11 +10,11 @@ use bytemuck::Pod;
 use super::{HostMemory, size_bytes};
 use crate::{Context, Error, result::memory as raw};
 
-/// `len` elements of host memory that kernels can address; zero at first. For little data that goes
-/// one way: each access crosses the bus.
+/// `len` elements of host memory that kernels can access; initially zero. Suits small amounts of
+/// data, because every access of a kernel crosses the bus.
 ///
-/// Only kernels touch it from the other side, and whoever launches one promises that it does not
-/// write what the host looks at meanwhile: see [`Stream::launch`](crate::Stream::launch).
+/// On the device only kernels access the memory, and a launch is unsafe: its caller guarantees that
+/// the kernel does not write what the host reads. See [`Stream::launch`](crate::Stream::launch).
 #[derive(Debug)]
 pub struct MappedBuffer<T> {
     memory: HostMemory,
@@ -24,12 +24,12 @@ pub struct MappedBuffer<T> {
 }
 
 impl<T: Pod> MappedBuffer<T> {
-    /// A buffer of zero bytes.
+    /// Creates a buffer of zero bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], or what the runtime's calls return; [`Error::is_unsupported`] where it
-    /// has no mapped memory.
+    /// [`Error::TooLarge`], or an error of the runtime calls; [`Error::is_unsupported`] if the
+    /// runtime has no mapped memory.
     pub fn new(context: &Context, len: usize) -> Result<Self, Error> {
         let bytes = size_bytes::<T>(len)?;
         let memory = HostMemory::zeroed(context, bytes, true)?;
@@ -41,7 +41,7 @@ impl<T: Pod> MappedBuffer<T> {
         Ok(Self { memory, device_address, len, element: PhantomData })
     }
 
-    /// One element, read from memory here and now: for a value that a kernel is expected to write.
+    /// Reads one element with a volatile access, to poll a value that a kernel writes.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl<T: Pod> MappedBuffer<T> {
 }
 
 impl<T> MappedBuffer<T> {
-    /// Where kernels find the buffer; 0 where empty.
+    /// The device address; 0 if the buffer is empty.
     pub fn device_address(&self) -> u64 {
         self.device_address
     }

@@ -1,4 +1,4 @@
-//! Memory of the device, and host memory the device reaches.
+//! Device memory, and host memory that the device accesses.
 
 mod device;
 mod mapped;
@@ -13,8 +13,7 @@ use std::ffi::c_void;
 use super::report_drop;
 use crate::{Context, Error, result::memory as raw};
 
-/// The size of `len` elements, if it can be addressed. (Not more than `isize::MAX`, so that slices
-/// of it may exist.)
+/// The size of `len` elements, if addressable: at most `isize::MAX`, the limit of slices.
 fn size_bytes<T>(len: usize) -> Result<usize, Error> {
     let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok());
     bytes.ok_or(Error::TooLarge { len, element_bytes: size_of::<T>() })
@@ -28,21 +27,21 @@ fn check_range(start: usize, count: usize, len: usize) -> Result<(), Error> {
     }
 }
 
-/// Page-locked host memory, null where empty.
+/// Page-locked host memory; null if empty.
 #[derive(Debug)]
 struct HostMemory {
     context: Context,
     pointer: *mut c_void,
 }
 
-// SAFETY: plain memory that any thread may use and free; who may touch it when is the owner's care.
+// SAFETY: plain memory that any thread may use and free; the owner synchronises the accesses.
 unsafe impl Send for HostMemory {}
-// SAFETY: as above; a shared reference gives out nothing but the address.
+// SAFETY: as above; a shared reference exposes only the address.
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// Memory of `bytes`, all zero: the runtime does not say what is in it, and reading it before
-    /// writing must be defined.
+    /// Allocates `bytes` of zeros: the runtime leaves the contents unspecified, and reading them
+    /// must be defined.
     fn zeroed(context: &Context, bytes: usize, mapped: bool) -> Result<Self, Error> {
         let api = context.enter()?;
         if bytes == 0 {
@@ -54,7 +53,7 @@ impl HostMemory {
         Ok(Self { context: context.clone(), pointer })
     }
 
-    /// Where elements of `T` start. Page-aligned, hence aligned for any `T`.
+    /// The first element of type `T`. The memory is page-aligned, which suffices for any `T`.
     fn start<T>(&self) -> *mut T {
         if self.pointer.is_null() { std::ptr::dangling_mut() } else { self.pointer.cast() }
     }
@@ -66,7 +65,7 @@ impl Drop for HostMemory {
             return;
         }
         let outcome = self.context.enter().and_then(|api| {
-            // SAFETY: allocated by `zeroed`, freed once; the owner has waited for the device.
+            // SAFETY: allocated by `zeroed`, freed once; the owner waited for the device.
             unsafe { raw::free_host(api, self.pointer) }
         });
         report_drop("host memory", outcome);

@@ -1,4 +1,4 @@
-//! Page-locked host memory for copies that run beside everything else.
+//! Page-locked host memory for asynchronous copies.
 
 use std::{
     marker::PhantomData,
@@ -11,114 +11,115 @@ use bytemuck::Pod;
 use super::{HostMemory, size_bytes};
 use crate::{Context, Error, Event, Stream};
 
-/// `len` elements of host memory that the device's copy engines reach; zero at first.
+/// `len` elements of page-locked host memory for asynchronous copies; initially zero.
 ///
-/// The buffer knows of copies under way. Looking into it waits for one that writes it; writing to it,
-/// and dropping it, wait for all. [`PinnedBuffer::wait`] does so beforehand and says what failed: after
-/// a failed copy the contents are unspecified, and the failure is only logged where [`Deref`] met it.
+/// The buffer tracks its copies. Reading it waits for a copy that writes it; writing to it and
+/// dropping it wait for all copies. [`PinnedBuffer::wait`] waits explicitly and returns the error
+/// of a failed copy, whereas [`Deref`] only logs it. After a failed copy the contents are
+/// unspecified.
 #[derive(Debug)]
 pub struct PinnedBuffer<T> {
     memory: HostMemory,
     len: usize,
-    /// Behind the last copy.
+    /// Recorded after the last copy.
     done: Event,
-    under_way: Mutex<UnderWay>,
+    access: Mutex<DeviceAccess>,
     element: PhantomData<T>,
 }
 
-/// What the device may be doing with the memory.
+/// The accesses of the device that may be active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum UnderWay {
-    Nothing,
+enum DeviceAccess {
+    None,
     Reading,
     Writing,
 }
 
 impl<T: Pod> PinnedBuffer<T> {
-    /// A buffer of zero bytes.
+    /// Creates a buffer of zero bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], or what the runtime's calls return.
+    /// [`Error::TooLarge`], or an error of the runtime calls.
     pub fn new(context: &Context, len: usize) -> Result<Self, Error> {
         let memory = HostMemory::zeroed(context, size_bytes::<T>(len)?, false)?;
         let done = Event::new(context, false)?;
-        let under_way = Mutex::new(UnderWay::Nothing);
-        Ok(Self { memory, len, done, under_way, element: PhantomData })
+        let access = Mutex::new(DeviceAccess::None);
+        Ok(Self { memory, len, done, access, element: PhantomData })
     }
 
-    /// Waits for copies under way.
+    /// Waits for all copies.
     ///
     /// # Errors
     ///
-    /// What the copies, or work queued before them, failed with.
+    /// The error of the copies, or of work queued before them.
     pub fn wait(&self) -> Result<(), Error> {
         Self::finish(&self.done, &mut self.lock())
     }
 
-    /// Queues a copy out of this memory by `queue`, which is given its start.
+    /// Queues a copy from this memory by `queue`, which receives its start.
     pub(super) fn while_read(
         &self,
         stream: &Stream,
         queue: impl FnOnce(*const T) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let under_way = self.lock();
-        self.while_used(stream, under_way, UnderWay::Reading, |start| queue(start))
+        let access = self.lock();
+        self.while_used(stream, access, DeviceAccess::Reading, |start| queue(start))
     }
 
-    /// Queues a copy into this memory by `queue`, which is given its start.
+    /// Queues a copy to this memory by `queue`, which receives its start.
     pub(super) fn while_written(
         &mut self,
         stream: &Stream,
         queue: impl FnOnce(*mut T) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let under_way = self.lock();
-        self.while_used(stream, under_way, UnderWay::Writing, queue)
+        let access = self.lock();
+        self.while_used(stream, access, DeviceAccess::Writing, queue)
     }
 
     fn while_used(
         &self,
         stream: &Stream,
-        mut under_way: MutexGuard<'_, UnderWay>,
-        will_be: UnderWay,
+        mut access: MutexGuard<'_, DeviceAccess>,
+        requested: DeviceAccess,
         queue: impl FnOnce(*mut T) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // A graph would repeat the copy behind this buffer's back.
-        stream.refuse_capture("copying pinned memory that a graph could touch again")?;
+        // This buffer cannot track the copies that later launches of a graph would make.
+        stream.refuse_capture("copying tracked pinned memory")?;
         self.done.context().expect_same(stream.context(), "copying pinned memory")?;
-        if *under_way != UnderWay::Nothing {
-            // One mark stands for all copies, so they run one after another.
+        if *access != DeviceAccess::None {
+            // One event tracks all copies, so they must run one after another.
             stream.wait(&self.done)?;
         }
         queue(self.memory.start())?;
         match self.done.record(stream) {
             Ok(()) => {
-                let still_written = *under_way == UnderWay::Writing;
-                *under_way = if still_written { UnderWay::Writing } else { will_be };
+                let still_written = *access == DeviceAccess::Writing;
+                *access = if still_written { DeviceAccess::Writing } else { requested };
                 Ok(())
             }
             Err(error) => {
-                // No mark behind the copy: wait for it here.
-                *under_way = UnderWay::Nothing;
+                // No event tracks the copy: wait for it here.
+                *access = DeviceAccess::None;
                 stream.synchronize().and(Err(error))
             }
         }
     }
 
-    fn finish(done: &Event, under_way: &mut UnderWay) -> Result<(), Error> {
-        if *under_way == UnderWay::Nothing {
+    fn finish(done: &Event, access: &mut DeviceAccess) -> Result<(), Error> {
+        if *access == DeviceAccess::None {
             return Ok(());
         }
-        // Failed or done, nothing touches the memory any more: the only failures are those of the
-        // work itself and of a device that does none.
-        *under_way = UnderWay::Nothing;
+        // After success and after failure no copy is active: the call fails only if the work failed
+        // or the device is lost.
+        *access = DeviceAccess::None;
         done.synchronize()
     }
 }
 
 impl<T> PinnedBuffer<T> {
-    fn lock(&self) -> MutexGuard<'_, UnderWay> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, DeviceAccess> {
+        self.access.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,11 +127,11 @@ impl<T: Pod> Deref for PinnedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        let mut under_way = self.lock();
-        if *under_way == UnderWay::Writing {
-            log_failure(Self::finish(&self.done, &mut under_way));
+        let mut access = self.lock();
+        if *access == DeviceAccess::Writing {
+            log_failure(Self::finish(&self.done, &mut access));
         }
-        // SAFETY: `len` initialised elements, and the device writes none of them.
+        // SAFETY: `len` initialised elements, none of which the device writes.
         unsafe { std::slice::from_raw_parts(self.memory.start(), self.len) }
     }
 }
@@ -138,14 +139,14 @@ impl<T: Pod> Deref for PinnedBuffer<T> {
 impl<T: Pod> DerefMut for PinnedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         log_failure(self.wait());
-        // SAFETY: `len` initialised elements, and the device touches none of them.
+        // SAFETY: `len` initialised elements, none of which the device accesses.
         unsafe { std::slice::from_raw_parts_mut(self.memory.start(), self.len) }
     }
 }
 
 impl<T> Drop for PinnedBuffer<T> {
     fn drop(&mut self) {
-        let idle = *self.lock() == UnderWay::Nothing;
+        let idle = *self.lock() == DeviceAccess::None;
         if !idle {
             log_failure(self.done.synchronize());
         }
