@@ -1,5 +1,5 @@
-// Attention for decode over a cache of f32: attention_decode_f32_d<head_dim>_g<heads>, for head sizes up to
-// <head_dim> and <heads> query heads per wave. Grid and work: rf/attention_decode.h.
+// Decode attention over a cache of f32: attention_decode_f32_d<head_dim>_g<heads>, for head sizes
+// up to <head_dim> and <heads> query heads per wave. Grid and work: rf/attention_decode.h.
 #include "rf/attention_decode.h"
 
 using namespace rf;

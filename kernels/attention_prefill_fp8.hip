@@ -1,5 +1,5 @@
-// Attention for prefill over a cache of fp8: attention_prefill_fp8_d<head_dim>, for head sizes up to <head_dim>.
-// Grid and work: rf/attention_prefill.h.
+// Prefill attention over a cache of fp8: attention_prefill_fp8_d<head_dim>, for head sizes up to
+// <head_dim>. Grid and work: rf/attention_prefill.h.
 #include "rf/attention_prefill.h"
 
 using namespace rf;

@@ -1,4 +1,4 @@
-// Which experts a token goes to, and what comes back from them.
+// Routing of tokens to experts, and combination of the experts' outputs.
 #include "rf/params/experts.h"
 #include "rf/rank.h"
 
@@ -7,8 +7,9 @@ using namespace rf;
 constexpr u32 EXPERT_THREADS = 128;
 constexpr u32 EXPERT_WAVES = EXPERT_THREADS / WAVE;
 
-// rf_graph::reference::route: a wave per token, four to a workgroup (grid: x). Lanes share the experts; `used` times
-// the best of those worse than the one before is taken. Reads the logits used + 1 times, from the caches.
+// rf_graph::reference::route: a wave per token, four per workgroup (grid: x). The experts are
+// distributed over the lanes. Each of `used` iterations selects the best expert below the previous
+// one. Reads the logits used + 1 times, from the caches.
 RF_KERNEL(EXPERT_THREADS) route_f32(RfRouteParams p) {
     u32 token = group_x() * EXPERT_WAVES + wave();
     if (token >= p.tokens) return;
@@ -21,7 +22,7 @@ RF_KERNEL(EXPERT_THREADS) route_f32(RfRouteParams p) {
     for (u32 i = lane(); i < p.experts; i += WAVE) sum += exp(logits[i] - max);
     sum = wave_sum(sum);
 
-    // Lane 0 writes probabilities, then divides them by their sum.
+    // Lane 0 writes the probabilities, then divides them by their sum.
     float kept = 0.0f;
     u64 last = ~0ull;
     for (u32 slot = 0; slot < p.used; slot++) {
@@ -38,15 +39,15 @@ RF_KERNEL(EXPERT_THREADS) route_f32(RfRouteParams p) {
             out[p.used + slot] = probability;
         }
     }
-    // The smallest normal f16, against a division by nothing.
+    // The smallest normal f16, to avoid a division by zero.
     kept = __builtin_fmaxf(kept, 6.103515625e-5f);
     if (lane() == 0) {
         for (u32 slot = 0; slot < p.used; slot++) out[p.used + slot] /= kept;
     }
 }
 
-// rf_graph::reference::combine_experts: a lane per column. Grid: x = 128 columns each, y = token. Reads 4 · used
-// bytes per column and writes 4.
+// rf_graph::reference::combine_experts: a lane per column. Grid: x = 128 columns each, y = token.
+// Reads 4 · used bytes per column and writes 4.
 RF_KERNEL(EXPERT_THREADS) combine_experts_f32(RfCombineExpertsParams p) {
     u32 column = group_x() * EXPERT_THREADS + thread_x();
     if (column >= p.columns) return;

@@ -1,6 +1,6 @@
-// Rotary embedding, per-head norms and the way of keys and values into the cache: see rf/heads.h.
+// Rotary embedding, per-head norms, and writes of keys and values to the cache: see rf/heads.h.
 //
-// A wave per head, four to a workgroup. Grid: x = heads of a token in fours, y = token.
+// A wave per head, four waves per workgroup. Grid: x = groups of four heads of a token, y = token.
 #include "rf/heads.h"
 
 using namespace rf;
@@ -10,7 +10,7 @@ constexpr u32 HEAD_THREADS = HEAD_WAVES * WAVE;
 
 namespace {
 
-// The wave's number among those of a token.
+// The index of the wave among those of a token.
 RF_DEVICE u32 head_index() { return group_x() * HEAD_WAVES + wave(); }
 
 template <u32 STEPS>
@@ -74,7 +74,7 @@ RF_KERNEL(HEAD_THREADS) rope_f32(RfRopeParams p) {
     }
 }
 
-// Keys, then values. Reads 4 bytes per element, writes those of the cache.
+// Keys, then values. Reads 4 bytes per element and writes the cache format.
 RF_KERNEL(HEAD_THREADS) kv_append_f32(RfKvAppendParams p) {
     if (head_index() >= 2 * p.cache.num_kv_heads) return;
     if (p.cache.head_dim <= 64) {
@@ -86,8 +86,8 @@ RF_KERNEL(HEAD_THREADS) kv_append_f32(RfKvAppendParams p) {
     }
 }
 
-// Norms, rotation and append in one: heads of queries, of keys, of values. Reads 4 bytes per element, writes 4 per
-// element of q and those of the cache.
+// Norms, rotation and cache write in one kernel: heads of queries, of keys, of values. Reads 4
+// bytes per element; writes 4 per element of q, and k and v in the cache format.
 RF_KERNEL(HEAD_THREADS) rope_append_f32(RfRopeAppendParams p) {
     RF_SHARED static float exchange[HEAD_WAVES][MAX_HEAD_DIM];
     if (head_index() >= p.num_heads + 2 * p.cache.num_kv_heads) return;

@@ -1,10 +1,10 @@
-// Kernels over rows of activations: what stands between products.
+// Row-wise kernels on activations, which run between the matmuls.
 #include "rf/activation.h"
 #include "rf/rows.h"
 
 using namespace rf;
 
-// Threads of the workgroups of kernels that have one vector of four columns per lane.
+// Threads per workgroup of kernels with one vector of four columns per lane.
 constexpr u32 ROW_THREADS = 128;
 
 namespace {
@@ -18,7 +18,7 @@ struct PlainSource {
     RF_DEVICE_MEMBER f32x4 again(u32 vector) const { return x[vector]; }
 };
 
-// Columns of x + residual, of which the sum is kept, maybe where x was.
+// Columns of x + residual. The sum is stored, possibly in place of x.
 struct ResidualSource {
     const f32x4 *x;
     const f32x4 *residual;
@@ -29,7 +29,7 @@ struct ResidualSource {
     RF_DEVICE_MEMBER f32x4 again(u32 vector) const { return sum[vector]; }
 };
 
-// As few registers per lane as the row allows.
+// Uses the fewest registers per lane that the length of the row allows.
 template <typename Source>
 RF_DEVICE void rms_norm_of(const Source &source, const RfRmsNormParams &p, u64 row) {
     if (p.columns <= VECTOR * p.threads) {
@@ -47,8 +47,8 @@ RF_DEVICE const f32x4 *vectors_of(const float *x, u64 row, u32 columns) {
 
 } // namespace
 
-// Activations as int8. Grid: x = 512 columns each, y = row. A lane has four columns.
-// Reads 4 bytes per column and writes 1.25 (and 4 as f32).
+// Quantises activations to int8. Grid: x = 512 columns each, y = row. A lane processes four
+// columns. Reads 4 bytes per column and writes 1.25 (and 4 as f32).
 RF_KERNEL(ROW_THREADS) quantize_f32_q8(RfQuantizeParams p) {
     u32 vector = group_x() * ROW_THREADS + thread_x();
     u64 row = group_y();
@@ -57,8 +57,9 @@ RF_KERNEL(ROW_THREADS) quantize_f32_q8(RfQuantizeParams p) {
     store_operand(p.out, row, p.columns, vector, inside, v);
 }
 
-// rf_graph::reference::rms_norm over the whole row, with the residual added before and quantised after. Grid: x = row.
-// Columns are a multiple of 4. Reads 4 bytes per column (8 with a residual), writes 1.25 and 4 for each f32 form.
+// rf_graph::reference::rms_norm over a complete row, with optional residual addition before and
+// quantisation after. Grid: x = row. The columns are a multiple of 4. Reads 4 bytes per column (8
+// with a residual); writes 1.25, and 4 for each f32 output.
 RF_KERNEL(MAX_WAVES * WAVE) rms_norm_f32_q8(RfRmsNormParams p) {
     u64 row = group_x();
     const f32x4 *x = vectors_of(p.x, row, p.columns);
@@ -70,8 +71,8 @@ RF_KERNEL(MAX_WAVES * WAVE) rms_norm_f32_q8(RfRmsNormParams p) {
     }
 }
 
-// rf_graph::reference::glu, quantised. Grid: x = 512 columns each, y = row. Reads 8 bytes per column, writes 1.25
-// (and 4 as f32).
+// rf_graph::reference::glu, quantised. Grid: x = 512 columns each, y = row. Reads 8 bytes per
+// column and writes 1.25 (and 4 as f32).
 RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
     u32 vector = group_x() * ROW_THREADS + thread_x();
     u64 row = group_y();
@@ -84,13 +85,15 @@ RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
     store_operand(p.out, row, p.columns, vector, inside, v);
 }
 
-// The same as f32 alone, for any number of columns: a lane per element. Grid: x over all elements.
+// The same with f32 output only, for any number of columns: a lane per element. Grid: x over all
+// elements.
 RF_KERNEL(ROW_THREADS) glu_f32(RfGluParams p) {
     u64 i = (u64)group_x() * ROW_THREADS + thread_x();
     if (i < (u64)p.rows * p.columns) p.out.f32[i] = activate(p.activation, p.gate[i]) * p.up[i];
 }
 
-// rf_graph::reference::rms_norm over groups of any size: a wave per group, four to a workgroup. Grid: x.
+// rf_graph::reference::rms_norm over groups of any size: a wave per group, four per workgroup.
+// Grid: x.
 RF_KERNEL(ROW_THREADS) rms_norm_f32(RfGroupNormParams p) {
     u32 group = group_x() * (ROW_THREADS / WAVE) + wave();
     if (group >= p.groups) return;
@@ -102,8 +105,8 @@ RF_KERNEL(ROW_THREADS) rms_norm_f32(RfGroupNormParams p) {
     for (u32 i = lane(); i < p.group; i += WAVE) out[i] = x[i] * scale * p.weight[i];
 }
 
-// Sums and factors, one rounding each. Grid: x = 512 elements each; the last of a count that is no multiple of four
-// are taken one by one.
+// Sums and scaling, with one rounding each. Grid: x = 512 elements each; elements beyond the last
+// multiple of four are processed one by one.
 RF_KERNEL(ROW_THREADS) add_scale_f32(RfAddScaleParams p) {
     u64 first = ((u64)group_x() * ROW_THREADS + thread_x()) * VECTOR;
     if (first + VECTOR <= p.count) {
@@ -115,12 +118,12 @@ RF_KERNEL(ROW_THREADS) add_scale_f32(RfAddScaleParams p) {
     }
 }
 
-// Rows of which output is wanted. Grid: x = 512 columns each, y = row.
+// Copies the rows that have outputs. Grid: x = 512 columns each, y = row.
 RF_KERNEL(ROW_THREADS) select_rows_f32(RfSelectRowsParams p) {
     u32 first = (group_x() * ROW_THREADS + thread_x()) * VECTOR;
     const float *x = p.x + (u64)p.output_rows[group_y()] * p.columns;
     float *out = p.out + (u64)group_y() * p.columns;
-    // Rows of other lengths do not begin at multiples of 16 bytes.
+    // Rows of other lengths are not aligned to 16 bytes.
     if (p.columns % VECTOR == 0) {
         if (first < p.columns) *reinterpret_cast<f32x4 *>(out + first) = *reinterpret_cast<const f32x4 *>(x + first);
     } else {

@@ -1,7 +1,8 @@
-// Choosing tokens on the device: the best one, or the k best with their probabilities.
+// Token selection on the device: the best token, or the k best tokens with their probabilities.
 //
-// Several workgroups share a row (grid: x = parts, y = row). Each leaves the best of its part in scratch memory; the
-// last one to arrive chooses among those. Which one that is does not matter for the result.
+// Several workgroups share a row (grid: x = parts, y = row). Each stores the best of its part in
+// scratch memory; the last one to finish selects among those. The result does not depend on which
+// workgroup is last.
 #include "rf/params/sampling.h"
 #include "rf/rank.h"
 #include "rf/share.h"
@@ -15,10 +16,10 @@ namespace {
 
 constexpr u32 MAX_K = 256;
 
-// Keys that a thread of top_k_f32 holds.
+// Keys per thread of top_k_f32.
 constexpr u32 HELD = 16;
 
-// The number of the calling workgroup among those that arrived, for every thread.
+// The number of workgroups that arrived before the calling one, returned to every thread.
 RF_DEVICE u32 arrival(u32 *counter) {
     RF_SHARED static u32 before;
     publish();
@@ -34,7 +35,7 @@ struct TopKShared {
     u64 keys[MAX_K];
 };
 
-// The sum over the workgroup; calls alternate between two `turn`s, so that one barrier is enough.
+// The sum over the workgroup. Calls alternate between two `turn`s, so that one barrier suffices.
 RF_DEVICE u32 workgroup_count(u32 count, u32 turn, TopKShared &shared) {
     count = wave_sum(count);
     if (lane() == 0) shared.counts[turn][wave()] = count;
@@ -42,9 +43,10 @@ RF_DEVICE u32 workgroup_count(u32 count, u32 turn, TopKShared &shared) {
     return wave_sum(shared.counts[turn][lane()]);
 }
 
-// Puts the min(k, number) best of the workgroup's keys into shared.keys, in any order, NO_KEY behind them. The least
-// of them is found bit by bit: the largest bound that at least k keys reach. Keys are unique, so k do in the end.
-// (Loops over `keys` are unrolled: registers have no index.)
+// Stores the min(k, number) best of the workgroup's keys in shared.keys, in any order, followed by
+// NO_KEY. The smallest of them is found bit by bit: it is the largest bound that at least k keys
+// reach. Keys are unique, so exactly k reach the final bound. (Loops over `keys` are unrolled
+// because registers cannot be indexed.)
 RF_DEVICE void choose_best(const u64 (&keys)[HELD], u32 per_thread, u32 number, u32 k, TopKShared &shared) {
     u64 bound = NO_KEY + 1;
     if (number > k) {
@@ -71,7 +73,8 @@ RF_DEVICE void choose_best(const u64 (&keys)[HELD], u32 per_thread, u32 number, 
     barrier();
 }
 
-// Sorts shared.keys, best first: the place of a key is the number of better ones. Four lanes count for each.
+// Sorts shared.keys, best first: the place of a key is the number of better keys, which four lanes
+// count.
 RF_DEVICE void sort_keys(u32 k, TopKShared &shared) {
     u32 mine = thread_x() / 4;
     u64 key = shared.keys[mine];
@@ -85,7 +88,7 @@ RF_DEVICE void sort_keys(u32 k, TopKShared &shared) {
 
 } // namespace
 
-// Reads the logits once. A lane has every (256 · parts)-th, four of them in flight.
+// Reads the logits once. A lane reads every (256 · parts)-th logit, with four loads in flight.
 RF_KERNEL(ARGMAX_THREADS) argmax_f32(RfArgmaxParams p) {
     RF_SHARED static u64 wave_keys[ARGMAX_THREADS / WAVE];
     constexpr u32 WAVES = ARGMAX_THREADS / WAVE, TOGETHER = 4;
@@ -98,7 +101,7 @@ RF_KERNEL(ARGMAX_THREADS) argmax_f32(RfArgmaxParams p) {
         u32 index[TOGETHER];
         float logit[TOGETHER];
         for (u32 i = 0; i < TOGETHER; i++) {
-            // The last logit may be seen more than once.
+            // The last logit may be read more than once.
             index[i] = first + i * stride < p.vocab_size ? first + i * stride : p.vocab_size - 1;
             logit[i] = logits[index[i]];
         }
@@ -123,7 +126,7 @@ RF_KERNEL(ARGMAX_THREADS) argmax_f32(RfArgmaxParams p) {
     }
 }
 
-// Reads the logits once; a workgroup has a stretch of them in registers.
+// Reads the logits once; a workgroup holds a range of them in registers.
 RF_KERNEL(TOP_K_THREADS) top_k_f32(RfTopKParams p) {
     RF_SHARED static TopKShared shared;
     u32 part = group_x(), row = group_y(), length = (p.vocab_size + p.parts - 1) / p.parts;

@@ -1,4 +1,4 @@
-// Non-linearities of gated units: Activation of rf-graph.
+// Activation functions of gated units: Activation of rf-graph.
 #pragma once
 
 #include "rf/device.h"

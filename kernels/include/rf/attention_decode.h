@@ -1,15 +1,18 @@
-// Attention of few tokens over a long cache: rf_graph::reference::attention, memory bound.
+// Decode attention: rf_graph::reference::attention for few tokens over a long cache, memory bound.
 //
-// Grid: x = split, y = key/value head, z = token. A split is a range of the keys that the token sees; a workgroup
-// attends to it with all query heads of one key/value head, so that keys and values are read from memory once. Its
-// four waves share out groups of HEADS query heads and, where there are fewer than four of those, the keys.
+// Grid: x = split, y = key/value head, z = token. A split is a range of the keys visible to the
+// token. A workgroup computes all query heads of one key/value head for a split, so that keys and
+// values are read from memory once. Its four waves are divided among groups of HEADS query heads
+// and, if there are fewer than four groups, among the keys.
 //
-// A wave has LANES lanes per key, eight elements of the head each (LANES · 8 ≥ head_dim), and takes tiles of
-// STEPS keys per lane: products, then the sums over the lanes of a key such that each lane ends with one key and
-// head, then weights relative to the largest score so far, then values. Scores are in units of log 2.
+// A wave has LANES lanes per key, with eight elements of the head each (LANES · 8 ≥ head_dim), and
+// processes tiles of STEPS keys per lane: products; sums over the lanes of a key, distributed such
+// that each lane holds the sum of one key and head; weights relative to the largest score so far;
+// values. Scores are in units of log 2.
 //
-// Workgroups leave (largest score, sum of weights, weighted sum of values) in memory; the one that finishes last
-// combines them in the order of the splits. Which one that is changes nothing in the result.
+// Workgroups store (largest score, sum of weights, weighted sum of values) in memory. The last
+// workgroup to finish combines them in the order of the splits; the result does not depend on which
+// workgroup is last.
 #pragma once
 
 #include "rf/attention_score.h"
@@ -21,10 +24,10 @@ namespace rf {
 
 constexpr u32 DECODE_WAVES = 4, DECODE_THREADS = DECODE_WAVES * WAVE;
 constexpr u32 MAX_SPLITS = 128;
-// A split has at least that many keys, for smaller ones cost more than they bring.
+// The minimum number of keys in a split; smaller splits cost more than they save.
 constexpr u32 MIN_SPLIT_KEYS = 64;
 
-// Keys per lane and tile: what registers allow.
+// Keys per lane and tile, limited by registers.
 #if RF_NVIDIA
 constexpr u32 decode_steps(u32) { return 4; }
 #elif RF_GFX9
@@ -33,11 +36,11 @@ constexpr u32 decode_steps(u32 heads) { return 4 / heads; }
 constexpr u32 decode_steps(u32 heads) { return heads == 4 ? 2 : 4; }
 #endif
 
-// What one token sees, and how it is shared out.
+// The keys visible to a token and their division into splits.
 struct DecodeRange {
     u32 first_key, last_key;
-    u32 first_tile, end_tile; // those of this split
-    u32 active_splits;        // the others have nothing to do
+    u32 first_tile, end_tile; // tiles of this split
+    u32 active_splits;        // the other splits have no keys
 };
 
 RF_DEVICE DecodeRange decode_range(const RfAttentionParams &p, u32 position, u32 split, u32 tile_keys) {
@@ -53,19 +56,19 @@ RF_DEVICE DecodeRange decode_range(const RfAttentionParams &p, u32 position, u32
     return r;
 }
 
-// The state of a wave for HEADS query heads: what a lane has of it.
+// The state of a wave for HEADS query heads: the part held by one lane.
 template <u32 HEADS, u32 REGISTERS>
 struct DecodeState {
-    float o[HEADS][KV_CHUNK]; // weighted values: of this lane's keys, elements of this lane's chunk
+    float o[HEADS][KV_CHUNK]; // weighted values: this lane's keys, the elements of this lane's chunk
     float m[REGISTERS];       // largest score of the heads whose sums this lane holds
-    float l[REGISTERS];       // sum of weights: of the keys and heads whose sums this lane holds
+    float l[REGISTERS];       // sum of weights, for the keys and heads whose sums this lane holds
 };
 
-// One wave, HEADS query heads, every `stride`-th tile.
+// One wave: HEADS query heads, every `stride`-th tile.
 template <RfKvType TYPE, u32 LANES, u32 HEADS, u32 STEPS>
 struct DecodeWave {
-    static constexpr u32 KEYS = WAVE / LANES; // side by side
-    static constexpr u32 TILE = KEYS * STEPS; // at most 16: within a page
+    static constexpr u32 KEYS = WAVE / LANES; // processed in parallel
+    static constexpr u32 TILE = KEYS * STEPS; // at most 16: a tile lies within a page
     static constexpr u32 SUMS = STEPS * HEADS;
     static constexpr u32 REGISTERS = SUM_REGISTERS<SUMS, LANES>;
     using Row = KvRow<TYPE>;
@@ -78,9 +81,9 @@ struct DecodeWave {
     };
 
     const RfAttentionParams &p;
-    const u32 *table; // page numbers of the sequence
+    const u32 *table; // page indices of the sequence
     u32 kv_head;
-    u32 chunk, key; // this lane's; lanes beyond the head read its last chunk, and q is zero there
+    u32 chunk, key; // this lane's; lanes beyond the head read its last chunk and have a zero q
 
     template <KvHalf HALF>
     RF_DEVICE_MEMBER void fetch(Tile &t, u32 tile, u32 last_key) const {
@@ -88,7 +91,7 @@ struct DecodeWave {
         auto head = KvHead<TYPE>::template in_page<HALF>(p.cache, kv_page_of(p.cache, table, first), kv_head);
         u32 slot = kv_slot(p.cache, first);
         for (u32 u = 0; u < STEPS; u++) {
-            // Rows behind the last have never been written.
+            // Rows after the last one may be uninitialised.
             u32 row = u * KEYS + key;
             row = slot + (first + row > last_key ? last_key - first : row);
             t.raw[u] = head.fetch(row, chunk);
@@ -109,14 +112,15 @@ struct DecodeWave {
         shared_sums<SUMS, LANES>(sums);
     }
 
-    // The step (of STEPS) whose keys this lane's sums belong to.
+    // The step (of STEPS) of the keys whose sums this lane holds.
     RF_DEVICE_MEMBER static u32 own_step() {
         u32 step = 0;
         for (u32 bit = 1; bit < STEPS; bit *= 2) step = 2 * step + (lane() & bit ? 1 : 0);
         return step;
     }
 
-    // Over the keys of a tile: the steps are in the lowest bits of the lane, keys side by side in the uppermost.
+    // Combines a value over the keys of a tile: the lowest lane bits select the step, the uppermost
+    // the parallel keys.
     template <typename Combine>
     RF_DEVICE_MEMBER static float over_keys(float value, Combine combine) {
         if constexpr (STEPS > 1) value = combine(value, xor_lane<1>(value));
@@ -185,7 +189,7 @@ struct DecodeWave {
             for (u32 r = 0; r < REGISTERS; r++) {
                 sums[r] = seen ? capped(p, sums[r]) : -__builtin_inff();
                 largest[r] = over_keys(sums[r], [](float a, float b) { return __builtin_fmaxf(a, b); });
-                // Weights may grow to 2^8 before everything is put on a new scale.
+                // Weights may grow to 2^8 before all sums are rescaled.
                 larger |= largest[r] > s.m[r] + 8.0f;
             }
             if (any_lane(larger)) rescale(s, largest);
@@ -200,7 +204,7 @@ struct DecodeWave {
         }
     }
 
-    // Sums over the keys side by side; after this every lane has the whole of its chunk.
+    // Sums over the parallel keys; afterwards every lane holds the complete sums of its chunk.
     RF_DEVICE_MEMBER static void finish(State &s) {
         for (u32 r = 0; r < REGISTERS; r++) s.l[r] = over_keys(s.l[r], [](float a, float b) { return a + b; });
         for (u32 h = 0; h < HEADS; h++) {
@@ -214,7 +218,7 @@ struct DecodeWave {
     }
 };
 
-// What waves with different keys of the same heads leave for each other.
+// LDS in which waves with different keys of the same heads exchange results.
 template <u32 LANES, u32 HEADS>
 struct DecodeShared {
     float o[DECODE_WAVES][HEADS][LANES * KV_CHUNK];
@@ -223,12 +227,13 @@ struct DecodeShared {
     u32 arrived;
 };
 
-// Where a split's results go: offsets in units of heads · splits.
+// The offset of a split's results, in units of heads · splits.
 RF_DEVICE u64 partial_index(const RfAttentionParams &p, u32 token, u32 head, u32 split) {
     return ((u64)token * p.num_heads + head) * p.splits + split;
 }
 
-// Combines the splits of the heads [first_head, first_head + heads): a wave per head, four elements per lane.
+// Combines the splits of the heads [first_head, first_head + heads): a wave per head, four elements
+// per lane.
 RF_DEVICE void combine_splits(const RfAttentionParams &p, u32 token, u32 first_head, u32 heads, u32 splits) {
     constexpr u32 PER_LANE = MAX_SPLITS / WAVE;
     u32 vectors = p.cache.head_dim / VECTOR, columns = p.num_heads * p.cache.head_dim;
@@ -256,7 +261,8 @@ RF_DEVICE void combine_splits(const RfAttentionParams &p, u32 token, u32 first_h
             bool inside = vector < vectors;
             const f32x4 *column = partials + (inside ? vector : 0);
             f32x4 o = {0.0f, 0.0f, 0.0f, 0.0f};
-            // Eight loads at a time; splits beyond the last weigh nothing and read its part once more.
+            // Eight loads at a time. Splits after the last one have weight 0 and read the last part
+            // again.
             constexpr u32 AT_ONCE = 8;
             for_each<PER_LANE>([&](auto number) {
                 constexpr u32 j = decltype(number)::value;
@@ -274,8 +280,8 @@ RF_DEVICE void combine_splits(const RfAttentionParams &p, u32 token, u32 first_h
     }
 }
 
-// Puts together what the waves have of `heads` query heads from first_head on, and writes it: the result if no
-// other split has anything, else this split's part.
+// Combines the results of the waves for `heads` query heads from first_head. Writes the final
+// result if there is only one split, otherwise this split's part.
 template <u32 LANES, u32 HEADS>
 RF_DEVICE void merge_waves(const RfAttentionParams &p, const DecodeShared<LANES, HEADS> &shared, u32 token,
                            u32 first_head, u32 heads, u32 slices, u32 split, u32 splits) {
@@ -323,7 +329,8 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     Wave w = {p, p.batch.pages + span.first_page, kv_head, chunk < chunks ? chunk : chunks - 1, lane() / LANES};
     float factor = query_factor(p) * KvRow<TYPE>::FACTOR;
 
-    // Groups of HEADS heads side by side in the waves, and waves with different keys per group.
+    // Groups of HEADS heads are distributed over the waves, with several waves for different keys
+    // of a group.
     u32 groups = (group + HEADS - 1) / HEADS;
     u32 slices = groups == 1 ? 4 : groups == 2 ? 2 : 1, together = DECODE_WAVES / slices;
     for (u32 first_group = 0; first_group < groups; first_group += together) {
@@ -331,7 +338,7 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
         if (first_head < group) {
             float q[HEADS][KV_CHUNK];
             for (u32 h = 0; h < HEADS; h++) {
-                // Heads beyond the group repeat its last one and are not used.
+                // Heads beyond the group repeat its last head; their results are not used.
                 u32 head = kv_head * group + (first_head + h < group ? first_head + h : group - 1);
                 u64 row = (u64)token * p.num_heads + head;
                 const f32x4 *from = reinterpret_cast<const f32x4 *>(p.q + row * head_dim + w.chunk * KV_CHUNK);

@@ -1,14 +1,16 @@
-// Attention of many tokens: rf_graph::reference::attention, bound by matrix units.
+// Prefill attention: rf_graph::reference::attention for many tokens, bound by matrix units.
 //
-// Grid: x = query head, y = tile of queries. A tile is WAVES · 16 neighbouring tokens of a span, those that see most
-// keys first; a wave has 16 of them. The workgroup goes through the keys that any of its queries
-// sees, KEYS at a time: keys to LDS, scores by matrix products, softmax weights relative to the largest score so
-// far, values to the same LDS, weighted sums by matrix products. While it computes with one, the next is on its way
-// from memory to registers.
+// Grid: x = query head, y = tile of queries. A tile is WAVES · 16 consecutive tokens of a span, 16
+// per wave; tiles with the most visible keys come first. The workgroup iterates over the keys
+// visible to any of its queries, KEYS at a time: it loads keys into LDS, computes scores with
+// matrix units, computes softmax weights relative to the largest score so far, loads values into
+// the same LDS, and computes weighted sums with matrix units. During each computation the next
+// operand is loaded from memory to registers.
 //
-// Per tile of keys a wave does 2 · KEYS / 16 · DIM / 16 tile products (rf/mma_f16.h), each of them two on matrix
-// units; every key and value is read once per workgroup. Sums over all keys are f32 additions outside the matrix
-// units, one per tile of keys, so that their rounding does not add up over a long context.
+// Per tile of keys a wave computes 2 · KEYS / 16 · DIM / 16 tile products (rf/mma_f16.h) of two
+// matrix-unit operations each; a workgroup reads every key and value once. Sums over all keys are
+// f32 additions outside the matrix units, one per tile of keys, so that rounding errors do not
+// accumulate over a long context.
 #pragma once
 
 #include "rf/attention_score.h"
@@ -19,13 +21,14 @@
 
 namespace rf {
 
-// Weights are 2^WEIGHT_SHIFT at most, for f16 is coarse below 2^-14.
+// Weights are at most 2^WEIGHT_SHIFT, because f16 is coarse below 2^-14.
 constexpr float WEIGHT_SHIFT = 10.0f;
 
-// Queries are scaled such that the largest of a row has this exponent: their low parts are well within f16 then.
+// Queries are scaled such that the largest of a row has this exponent, which keeps their low parts
+// within the range of f16.
 constexpr u32 QUERY_EXPONENT = 12;
 
-// Keeps the compiler from moving anything across this: it would take everything into registers at once.
+// Prevents the compiler from moving code across this point, which would need too many registers.
 RF_DEVICE void keep_order() {
     asm volatile("" ::: "memory");
 #if RF_AMD
@@ -33,8 +36,8 @@ RF_DEVICE void keep_order() {
 #endif
 }
 
-// Keeps a vector in neighbouring registers. Else clang leaves some of its elements among those of the matrix unit's
-// result, the rest of which then lives as long.
+// Keeps a vector in consecutive registers. Otherwise clang places some of its elements among those
+// of the matrix unit's result and extends the lifetime of the rest.
 template <typename T>
 RF_DEVICE void together([[maybe_unused]] T &vector) {
 #if RF_GFX11 || RF_GFX12
@@ -42,10 +45,10 @@ RF_DEVICE void together([[maybe_unused]] T &vector) {
 #endif
 }
 
-// A tile of queries in a batch; of every span the last one comes first.
+// A tile of queries in a batch; the last tile of every span comes first.
 struct QueryTile {
     RfSpan span;
-    u32 first; // token of the span
+    u32 first; // index of a token in the span
     bool exists;
 };
 
@@ -69,7 +72,7 @@ struct PrefillElement<RF_KV_F32> {
     using Type = float;
 };
 
-// How keys and values come from the cache into LDS.
+// Loads keys and values from the cache into LDS.
 template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS>
 struct PrefillTile {
     using Element = typename PrefillElement<TYPE>::Type;
@@ -79,13 +82,14 @@ struct PrefillTile {
     static constexpr u32 CHUNKS = DIM / KV_CHUNK, COUNT = KEYS * CHUNKS / THREADS;
     static_assert(KEYS * CHUNKS % THREADS == 0 && COUNT % 2 == 0 && DIM % KV_GROUP == 0);
     static constexpr u32 GROUPS = DIM / KV_GROUP;
-    // Whether registers can hold the next tile while there is work on one.
+    // Whether registers can hold the next tile during the computation of the current one.
     static constexpr bool AHEAD = DIM <= 128 && TYPE != RF_KV_F32;
     static constexpr u32 HELD = AHEAD ? COUNT : 2;
     static_assert(COUNT % HELD == 0);
 
-    // Rows by key; or, for values where the engine wants it, by element: eight elements of KEYS keys and four banks
-    // of shift, then as much again, so that neither reads nor writes meet in a bank.
+    // Rows are indexed by key. If the engine requires transposed values, rows are indexed by
+    // element: eight elements of KEYS keys, then a shift of four banks, repeated, so that neither
+    // reads nor writes have bank conflicts.
     static constexpr u32 STRIDE = Engine::template STRIDE<DIM>;
     static constexpr u32 TRANSPOSED_STRIDE = KEYS + 8, TRANSPOSED_SHIFT = 8;
     static constexpr u32 COLUMN_STRIDE = Engine::COLUMNS_TRANSPOSED ? TRANSPOSED_STRIDE : STRIDE;
@@ -93,7 +97,7 @@ struct PrefillTile {
     static constexpr u32 ELEMENTS =
         Engine::COLUMNS_TRANSPOSED && TRANSPOSED_ELEMENTS > KEYS * STRIDE ? TRANSPOSED_ELEMENTS : KEYS * STRIDE;
 
-    // One part of a tile as it is in memory: chunks FIRST … FIRST + HELD − 1 of this thread's.
+    // A part of a tile as stored in memory: this thread's chunks FIRST … FIRST + HELD − 1.
     struct Raw {
         typename Row::Raw raw[HELD];
         u16 scale[HELD];
@@ -102,19 +106,19 @@ struct PrefillTile {
     const RfAttentionParams &p;
     const u32 *table;
     u32 kv_head;
-    u32 chunks; // of the head; the others are zero
+    u32 chunks; // of the head; further chunks are zero
 
-    // Pairs of neighbouring keys have the same chunk and neighbouring numbers.
+    // The two keys of a pair are consecutive and have the same chunk.
     RF_DEVICE_MEMBER static u32 pair(u32 i) { return (i / 2 * THREADS + thread_x()) / CHUNKS; }
     RF_DEVICE_MEMBER static u32 chunk(u32 i) { return (i / 2 * THREADS + thread_x()) % CHUNKS; }
     RF_DEVICE_MEMBER static u32 key(u32 i) { return pair(i) * 2 + i % 2; }
 
-    // `first_key` is even: the keys of a pair are in one page.
+    // `first_key` is even, so the keys of a pair are in one page.
     template <KvHalf HALF>
     RF_DEVICE_MEMBER void fetch(Raw &r, u32 first_key, u32 last_key, u32 first = 0) const {
 #pragma unroll
         for (u32 i = 0; i < HELD; i += 2) {
-            // What is behind the last key is given no weight, but has to be a number.
+            // Keys after the last one have weight 0, but their values must be finite.
             u32 position = first_key + key(first + i), c = chunk(first + i) < chunks ? chunk(first + i) : 0;
             position = position < last_key ? position : last_key;
             u32 slot = kv_slot(p.cache, position), next = position < last_key ? slot + 1 : slot;
@@ -128,7 +132,7 @@ struct PrefillTile {
         }
     }
 
-    // Zero in the chunks behind the head.
+    // The values of a chunk; zero in chunks beyond the head.
     RF_DEVICE_MEMBER typename Row::Values values(const Raw &r, u32 i, u32 first) const {
         typedef u32 Words __attribute__((ext_vector_type(sizeof(typename Row::Raw) / 4)));
         Words words = __builtin_bit_cast(Words, r.raw[i]);
@@ -148,7 +152,7 @@ struct PrefillTile {
         }
     }
 
-    // Those of q8_0, [group][key] in the order in which the engine has keys.
+    // Stores the scales of q8_0 as [group][key], in the engine's order of keys.
     RF_DEVICE_MEMBER void store_scales(const Raw &r, float *scales, u32 first) const {
         if constexpr (Row::SCALED) {
 #pragma unroll
@@ -160,7 +164,7 @@ struct PrefillTile {
         }
     }
 
-    // Rows by key.
+    // Stores rows indexed by key.
     RF_DEVICE_MEMBER void store_keys(const Raw &r, Element *tile, float *scales, u32 first = 0) const {
 #pragma unroll
         for (u32 i = 0; i < HELD; i++) {
@@ -186,7 +190,7 @@ struct PrefillTile {
         }
     }
 
-    // From memory to LDS at once, part by part.
+    // Copies a tile from memory to LDS, one part at a time.
     RF_DEVICE_MEMBER void copy_keys(Element *tile, float *scales, u32 first_key, u32 last_key) const {
 #pragma unroll
         for (u32 first = 0; first < COUNT; first += HELD) {
@@ -209,10 +213,10 @@ struct PrefillTile {
     RF_DEVICE_MEMBER static u32 transposed(u32 element) {
         return element * TRANSPOSED_STRIDE + element / KV_CHUNK * TRANSPOSED_SHIFT;
     }
-    // Where 16 keys × 16 elements of the values begin.
+    // The start of a block of 16 keys × 16 elements of the values.
     RF_DEVICE_MEMBER static const Element *columns(const Element *tile, u32 key, u32 element) {
         if constexpr (Engine::COLUMNS_TRANSPOSED) {
-            // Lanes have rows of their own: 8 … 15 are one shift further.
+            // Each lane reads its own row: rows 8 … 15 are one shift further.
             return tile + transposed(element) + lane() / 8 % 2 * TRANSPOSED_SHIFT + key;
         } else {
             return tile + key * STRIDE + element;
@@ -220,7 +224,7 @@ struct PrefillTile {
     }
 };
 
-// The 16 queries of a wave.
+// The computation of one wave: 16 queries.
 template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS>
 struct PrefillWave {
     using Tile = PrefillTile<TYPE, DIM, WAVES, KEYS>;
@@ -232,7 +236,7 @@ struct PrefillWave {
     Accumulator o[STEPS]; // weighted values
     float m[ROWS];        // largest score
     float l[ROWS];        // sum of this lane's weights
-    float factor[ROWS];   // makes products scores
+    float factor[ROWS];   // scales products to scores
     u32 position[ROWS];
 
     RF_DEVICE_MEMBER void start() {
@@ -245,7 +249,8 @@ struct PrefillWave {
         }
     }
 
-    // Row by row: the largest magnitude chooses a power of two, which is taken back by `factor`.
+    // Loads queries row by row. The largest magnitude of a row determines a power of two by which
+    // it is scaled; `factor` reverts the scaling.
     RF_DEVICE_MEMBER static void load_queries(const RfAttentionParams &p, u32 head, u32 first_token, u32 tokens, u8 *x,
                                               float *factors) {
         u32 vectors = p.cache.head_dim / VECTOR;
@@ -309,7 +314,7 @@ struct PrefillWave {
         }
     }
 
-    // Keys that a query does not see.
+    // Masks the keys that are not visible to a query.
     RF_DEVICE_MEMBER void mask(const RfAttentionParams &p, u32 first_key, Accumulator *s) const {
         // Relative to this lane's first key, so that every comparison is with a constant.
         i32 first[ROWS], last[ROWS];
@@ -330,7 +335,7 @@ struct PrefillWave {
         }
     }
 
-    // Products become weights in place; `rescale` is what the sums so far are multiplied by.
+    // Converts products to weights in place; `rescale` is the factor for the sums so far.
     RF_DEVICE_MEMBER void weights(const RfAttentionParams &p, u32 first_key, bool all_seen, Accumulator *s,
                                   float (&rescale)[ROWS]) {
 #pragma unroll
@@ -398,7 +403,7 @@ struct PrefillWave {
                                      const float (&rescale)[ROWS]) {
         typename Engine::X weights[KEY_TILES];
         if constexpr (Tile::Row::SCALED) {
-            // A group's scales go into the weights.
+            // The scales of a group are multiplied into the weights.
 #pragma unroll
             for (u32 group = 0; group < Tile::GROUPS; group++) {
                 keep_order();
@@ -419,7 +424,8 @@ struct PrefillWave {
         }
     }
 
-    // Through LDS, which the wave's queries no longer need: lanes then have neighbouring elements of a row.
+    // Transposes through LDS, which the wave's queries no longer need: lanes then hold consecutive
+    // elements of a row.
     RF_DEVICE_MEMBER void write(const RfAttentionParams &p, u32 head, u32 first_token, u32 tokens, u8 *x) const {
         constexpr u32 STRIDE = DIM + 4;
         static_assert(TILE * STRIDE * sizeof(float) <= Engine::template X_BYTES<DIM>);
@@ -428,7 +434,7 @@ struct PrefillWave {
 #pragma unroll
         for (u32 r = 0; r < ROWS; r++) {
             float sum = Engine::over_lanes(l[r], [](float a, float b) { return a + b; });
-            // The weights are 2^WEIGHT_SHIFT of those that `m` stands for.
+            // The weights are 2^WEIGHT_SHIFT times those relative to `m`.
             scale[r] = normalisation(p, head, m[r] - WEIGHT_SHIFT, sum) * Tile::Row::FACTOR;
         }
 #pragma unroll
@@ -470,7 +476,7 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
     u32 tile_tokens = left < WAVES * TILE ? left : WAVES * TILE;
     u32 first_position = tile.span.past_tokens + tile.first, last_position = first_position + tile_tokens - 1;
 
-    // This wave's queries; none of them if the span ends before.
+    // This wave's queries; none if the span ends before them.
     u32 own_first = wave() * TILE;
     u32 own_tokens = tile_tokens > own_first ? tile_tokens - own_first : 0;
     own_tokens = own_tokens < TILE ? own_tokens : TILE;
@@ -483,7 +489,7 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
     wave_barrier();
 #pragma unroll
     for (u32 r = 0; r < Wave::ROWS; r++) {
-        // Element 2r of a lane's sums is in its row r, if there are two.
+        // Element 2r of a lane's sums belongs to its row r, if the lane has two rows.
         u32 row = Engine::x_row(2 * r);
         w.factor[r] = factors[own_first + row] * query_factor(p) * Tile::Row::FACTOR;
         w.position[r] = own_position + (row < own_tokens ? row : 0);

@@ -1,5 +1,5 @@
-// Copies from memory into LDS that pass no register and are under way while other work is done; NVIDIA only, what
-// else there is says COPY_ASYNC.
+// Asynchronous copies from memory to LDS that bypass registers. NVIDIA only; COPY_ASYNC is false on
+// other targets.
 #pragma once
 
 #include "rf/device.h"
@@ -9,13 +9,13 @@ namespace rf {
 #if RF_NVIDIA
 constexpr bool COPY_ASYNC = true;
 
-// 16 bytes; both addresses are multiples of that.
+// Copies 16 bytes; both addresses are multiples of 16.
 RF_DEVICE void copy_async_16(void *lds, const void *from) {
     u32 to = (u32)(u64)(__attribute__((address_space(3))) u8 *)static_cast<u8 *>(lds);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(to), "l"(from) : "memory");
 }
 
-// All copies of this thread have arrived; a barrier tells the others.
+// Waits for all copies of this thread. A barrier makes them visible to the other threads.
 RF_DEVICE void copy_async_wait() { asm volatile("cp.async.wait_all;" : : : "memory"); }
 #else
 constexpr bool COPY_ASYNC = false;

@@ -1,18 +1,19 @@
-// The device prelude: what kernels need of a GPU, on compiler builtins alone.
+// The device prelude: the GPU features that kernels use, on compiler builtins alone.
 //
-// One source serves AMD (clang's amdgcn target) and NVIDIA (PTX). No HIP header, no device library: this
-// file is the only place that names a builtin or an instruction of either; kernels are plain C++.
+// One source serves AMD (clang's amdgcn target) and NVIDIA (PTX). No HIP header and no device
+// library is included. Builtins and instructions of either platform appear only in this file and in
+// the other prelude headers (README.md); kernels are plain C++.
 //
-// A wave is a group of 32 lanes. On targets with 64-lane hardware waves (gfx9) it is one half of one, which
-// is why nothing here reaches beyond 32 lanes.
+// A wave is a group of 32 lanes. On targets with 64-lane hardware waves (gfx9) it is one half of a
+// hardware wave, so no operation reaches beyond 32 lanes.
 #pragma once
 
 #define RF_DEVICE static inline __attribute__((device, always_inline))
 #define RF_DEVICE_MEMBER inline __attribute__((device, always_inline))
 #define RF_CONSTANT static constexpr __attribute__((device))
-// A kernel; `threads` is the largest workgroup that it is launched with. On RDNA its registers leave room for 8 waves
-// per SIMD; RF_LARGE_KERNEL, for tiles that need more registers than that, takes what there is. For AMD clang passes
-// over launch_bounds without a word.
+// Declares a kernel; `threads` is the largest workgroup of its launches. On RDNA the kernel is
+// limited to the registers that allow 8 waves per SIMD. RF_LARGE_KERNEL, for tiles that need more
+// registers, has no such limit. clang ignores launch_bounds for AMD.
 #if defined(__AMDGCN__)
 #define RF_LARGE_KERNEL(threads) extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, threads))) void
 #if defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__)
@@ -25,7 +26,8 @@
 #define RF_KERNEL(threads) extern "C" __attribute__((global, launch_bounds(threads))) void
 #define RF_LARGE_KERNEL(threads) RF_KERNEL(threads)
 #endif
-// The same, for as few registers per thread as NVIDIA needs to have so many workgroups on a processor.
+// As RF_KERNEL; on NVIDIA it limits the registers per thread such that `groups` workgroups fit on a
+// multiprocessor.
 #if defined(__NVPTX__)
 #define RF_KERNEL_AT_ONCE(threads, groups)                                                                             \
     extern "C" __attribute__((global, launch_bounds(threads, groups))) void
@@ -59,7 +61,7 @@ typedef f16 f16x16 __attribute__((ext_vector_type(16)));
 
 #if defined(__AMDGCN__)
 #define RF_AMD 1
-// The families that this file tells apart.
+// The GPU families that this file distinguishes.
 #if defined(__GFX12__)
 #define RF_GFX12 1
 #elif defined(__GFX11__)
@@ -79,7 +81,7 @@ namespace rf {
 
 constexpr u32 WAVE = 32;
 
-// ---- places -------------------------------------------------------------------------------------------
+// ---- indices ------------------------------------------------------------------------------
 
 #if RF_AMD
 RF_DEVICE u32 thread_x() { return __builtin_amdgcn_workitem_id_x(); }
@@ -95,8 +97,9 @@ RF_DEVICE u32 group_z() { return __nvvm_read_ptx_sreg_ctaid_z(); }
 
 RF_DEVICE u32 lane() { return thread_x() % WAVE; }
 
-// Number of the wave in its workgroup. On AMD made uniform by force: the compiler cannot know that the lanes
-// of a wave have consecutive ids, and addresses computed from a uniform value stay in scalar registers.
+// The index of the wave in its workgroup. On AMD the value is made uniform explicitly: the compiler
+// cannot know that the lanes of a wave have consecutive ids, and addresses computed from a uniform
+// value stay in scalar registers.
 RF_DEVICE u32 wave() {
 #if RF_AMD && !RF_GFX9
     return __builtin_amdgcn_readfirstlane(thread_x() / WAVE);
@@ -105,9 +108,10 @@ RF_DEVICE u32 wave() {
 #endif
 }
 
-// ---- order --------------------------------------------------------------------------------------------
+// ---- synchronisation ----------------------------------------------------------------------
 
-// All threads of the workgroup arrive; what each wrote to LDS and memory is seen by the others.
+// Workgroup barrier. Writes of each thread to LDS and memory before it are visible to the others
+// after it.
 RF_DEVICE void barrier() {
 #if RF_AMD
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
@@ -118,7 +122,8 @@ RF_DEVICE void barrier() {
 #endif
 }
 
-// The lanes of a wave run together; LDS written by one lane is seen by the others after this.
+// Wave barrier. The lanes of a wave run in lockstep; writes of one lane to LDS before it are
+// visible to the others after it.
 RF_DEVICE void wave_barrier() {
 #if RF_AMD
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
@@ -129,8 +134,9 @@ RF_DEVICE void wave_barrier() {
 #endif
 }
 
-// Adds 1 to a counter in device memory and returns what it was. What this thread (and, after a barrier, its
-// workgroup) wrote before is seen by whoever sees the new count.
+// Adds 1 to a counter in device memory and returns its previous value. Earlier writes of this
+// thread (and, after a barrier, of its workgroup) are visible to every thread that reads the new
+// count.
 RF_DEVICE u32 arrive(u32 *counter) {
 #if RF_AMD
     return __hip_atomic_fetch_add(counter, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
@@ -141,9 +147,9 @@ RF_DEVICE u32 arrive(u32 *counter) {
 #endif
 }
 
-// ---- lanes --------------------------------------------------------------------------------------------
+// ---- lanes --------------------------------------------------------------------------------
 
-// The value of the lane whose number differs in the bits of MASK (< 32).
+// The value in the lane whose index is this lane's XOR MASK (< 32).
 template <u32 MASK>
 RF_DEVICE u32 xor_lane(u32 value) {
     static_assert(MASK > 0 && MASK < WAVE);
@@ -156,8 +162,8 @@ RF_DEVICE u32 xor_lane(u32 value) {
         return (u32)__builtin_amdgcn_update_dpp(0, (i32)value, 0x160 | MASK, 0xf, 0xf, true); // row_xmask
     } else if constexpr (MASK == 16) {
         u32 other = __builtin_amdgcn_permlanex16(0, value, 0x76543210u, 0xfedcba98u, false, false);
-        // LLVM 19 does not know that the instruction is convergent and sinks it into branches of fewer lanes; it
-        // does know of an assembly statement.
+        // LLVM 19 does not treat the instruction as convergent and sinks it into branches with
+        // fewer lanes; an assembly statement prevents that.
         asm("" : "+v"(other));
         return other;
     } else {
@@ -175,12 +181,12 @@ RF_DEVICE i32 xor_lane(i32 value) {
     return (i32)xor_lane<MASK>((u32)value);
 }
 
-// The value of another lane of the wave, chosen at run time.
+// The value in another lane of the wave, selected at run time.
 RF_DEVICE u32 read_lane(u32 value, u32 source) {
 #if RF_NVIDIA
     return (u32)__nvvm_shfl_sync_idx_i32(0xffffffffu, (i32)value, (i32)source, 31);
 #elif RF_GFX9
-    // Lanes are counted within the half that this one belongs to.
+    // Lane indices are relative to this lane's half of the hardware wave.
     u32 half = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)) & ~31u;
     return (u32)__builtin_amdgcn_ds_bpermute((i32)((half + source) * 4), (i32)value);
 #else
@@ -191,8 +197,8 @@ RF_DEVICE float read_lane(float value, u32 source) {
     return __builtin_bit_cast(float, read_lane(__builtin_bit_cast(u32, value), source));
 }
 
-// Sum and maximum over the groups of SIZE neighbouring lanes; every lane gets it. The order of additions does
-// not depend on anything but SIZE.
+// Sum and maximum over groups of SIZE consecutive lanes, returned to every lane. The order of
+// additions depends only on SIZE.
 template <u32 SIZE = WAVE, typename T>
 RF_DEVICE T wave_sum(T value) {
     if constexpr (SIZE > 1) value += xor_lane<1>(value);
@@ -212,7 +218,7 @@ RF_DEVICE float wave_max(float value) {
     return value;
 }
 
-// ---- arithmetic ---------------------------------------------------------------------------------------
+// ---- arithmetic ---------------------------------------------------------------------------
 
 // c + Σ a[i]·b[i] over the four int8 of each word.
 RF_DEVICE i32 dot4(u32 a, u32 b, i32 c) {
@@ -243,19 +249,19 @@ RF_DEVICE float exp2(float x) {
 #endif
 }
 
-// e^x within some ulp: e^x = 2^(x·log2 e), the product in two parts so that its rounding does not show in
-// the result for large x.
+// e^x within a few ulp: e^x = 2^(x·log2 e). The exponent is a sum of two parts, so that its
+// rounding error is negligible for large x.
 RF_DEVICE float exp(float x) {
     constexpr float log2e = 1.44269504f, log2e_rest = 1.92596299e-8f;
     float hi = x * log2e;
     float lo = fma(x, log2e, -hi) + x * log2e_rest;
-    // 2^lo ≈ 1 + lo·ln 2, exact enough: |lo| < 2^-17 for |hi| < 128.
+    // 2^lo ≈ 1 + lo·ln 2, accurate because |lo| < 2^-17 for |hi| < 128.
     float y = exp2(hi);
-    // Of an infinite y or hi the correction would be a NaN.
+    // For infinite y or hi the correction would be NaN.
     return __builtin_fabsf(hi) < 128.0f ? fma(y, lo * 0.693147182f, y) : y;
 }
 
-// 1/x and 1/√x within 1 to 2 ulp, by a Newton step on the hardware's estimate where that is coarser.
+// 1/x and 1/√x within 1 to 2 ulp.
 RF_DEVICE float reciprocal(float x) { return 1.0f / x; }
 RF_DEVICE float rsqrt(float x) {
 #if RF_AMD
@@ -271,7 +277,7 @@ RF_DEVICE float rsqrt(float x) {
 RF_DEVICE float round_even(float x) { return __builtin_rintf(x); }
 
 RF_DEVICE float tanh(float x) {
-    // tanh x = 1 − 2 / (e^2x + 1); for small |x| that cancels, so there a polynomial of x².
+    // tanh x = 1 − 2 / (e^2x + 1). This cancels for small |x|, where a polynomial in x² is used.
     float x2 = x * x;
     if (x2 < 0.0625f) {
         float p = fma(x2, fma(x2, fma(x2, fma(x2, 0.0218694885f, -0.0539682540f), 0.133333333f), -0.333333333f), 0.0f);
@@ -281,13 +287,13 @@ RF_DEVICE float tanh(float x) {
     return __builtin_copysignf(1.0f - 2.0f / (e + 1.0f), x);
 }
 
-// Two f16 in a word.
+// The two f16 of a word.
 RF_DEVICE float f16_low(u32 pair) { return (float)__builtin_bit_cast(f16, (u16)pair); }
 RF_DEVICE float f16_high(u32 pair) { return (float)__builtin_bit_cast(f16, (u16)(pair >> 16)); }
 RF_DEVICE float f16_value(u16 bits) { return (float)__builtin_bit_cast(f16, bits); }
 RF_DEVICE float bf16_value(u16 bits) { return __builtin_bit_cast(float, (u32)bits << 16); }
 
-// The same value, of which the compiler knows nothing.
+// The same value, opaque to the optimizer.
 RF_DEVICE u32 opaque(u32 value) {
 #if RF_AMD
     asm("" : "+v"(value));
@@ -296,7 +302,7 @@ RF_DEVICE u32 opaque(u32 value) {
 }
 RF_DEVICE float opaque(float value) { return __builtin_bit_cast(float, opaque(__builtin_bit_cast(u32, value))); }
 
-// What was read from memory before this is read again after it.
+// Prevents the compiler from reusing values that were loaded from memory before this call.
 RF_DEVICE void forget_memory() { asm volatile("" ::: "memory"); }
 
 } // namespace rf

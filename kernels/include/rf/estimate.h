@@ -1,11 +1,11 @@
-// The hardware's own approximations, where a correctly rounded result would take ten times as long.
+// Hardware approximations, where a correctly rounded result would take ten times as long.
 #pragma once
 
 #include "rf/device.h"
 
 namespace rf {
 
-// 1/x within 1 ulp (NVIDIA: 2); of subnormals infinite.
+// 1/x within 1 ulp (NVIDIA: 2); infinite for subnormals.
 RF_DEVICE float reciprocal_estimate(float x) {
 #if RF_AMD
     return __builtin_amdgcn_rcpf(x);

@@ -1,6 +1,6 @@
-// Heads of queries, keys and values: read, normed, rotated, stored in the cache.
+// Heads of queries, keys and values: load, normalise, rotate, store in the cache.
 //
-// A wave has one head of one token: lane l holds elements l, l + 32, l + 64 … of it, STEPS in all.
+// A wave holds one head of one token: lane l holds its elements l, l + 32, l + 64 …, STEPS in all.
 #pragma once
 
 #include "rf/estimate.h"
@@ -14,7 +14,7 @@ constexpr u32 MAX_HEAD_DIM = 256;
 
 template <u32 STEPS>
 struct Head {
-    float x[STEPS]; // elements past the end are 0
+    float x[STEPS]; // elements beyond the end are 0
     u32 dim;
 
     RF_DEVICE_MEMBER static Head read(const float *from, u32 dim) {
@@ -22,7 +22,7 @@ struct Head {
         head.dim = dim;
 #pragma unroll
         for (u32 i = 0; i < STEPS; i++) {
-            // No branch around a load: past the end the last element is read once more.
+            // No branch around a load: beyond the end the last element is read again.
             u32 d = index(i);
             float value = from[d < dim ? d : dim - 1];
             head.x[i] = d < dim ? value : 0.0f;
@@ -52,7 +52,8 @@ struct Head {
         for (u32 i = 0; i < STEPS; i++) x[i] *= scale * w[i];
     }
 
-    // (x, y) → (x cos θ − y sin θ, x sin θ + y cos θ) for each pair; `exchange` is LDS of this wave.
+    // (x, y) → (x cos θ − y sin θ, x sin θ + y cos θ) for each pair; `exchange` is LDS of this
+    // wave.
     RF_DEVICE_MEMBER void rotate(const RfRope &rope, u32 position, float (&exchange)[MAX_HEAD_DIM]) {
         u32 half = rope.dims / 2;
         bool neox = rope.style == RF_ROPE_NEOX;
@@ -76,7 +77,7 @@ struct Head {
         }
     }
 
-    // Into a page, in the format of the cache, elements in order.
+    // Stores the head in a page, in the format of the cache, elements in order.
     template <KvHalf HALF>
     RF_DEVICE_MEMBER void store(const RfKvCache &cache, u8 *page, u32 kv_head, u32 slot) const {
         u8 *row = page + kv_row_offset<HALF>(cache, kv_head, slot);
@@ -103,7 +104,7 @@ struct Head {
         }
     }
 
-    // Stores the head of a token at its position.
+    // Stores the head at the position of a token.
     template <KvHalf HALF>
     RF_DEVICE_MEMBER void append(const RfBatch &batch, const RfKvCache &cache, u32 token, u32 kv_head) const {
         u32 position = batch.positions[token];
@@ -114,21 +115,22 @@ struct Head {
   private:
     RF_DEVICE_MEMBER static u32 index(u32 step) {
 #if RF_GFX9
-        // Compared anew each time: masks of 64 lanes, kept for all steps, would fill the scalar registers.
+        // Recomputed for each step: keeping 64-lane masks for all steps would fill the scalar
+        // registers.
         return step * WAVE + opaque(lane());
 #else
         return step * WAVE + lane();
 #endif
     }
 
-    // 32 elements as rf_quant has Q8_0: d = max|x| / 127 in f32, of which 1/d is taken before it is rounded to f16;
-    // q = x · (1/d), ties away from zero.
+    // Quantises 32 elements to Q8_0 as rf_quant does: d = max|x| / 127 in f32, 1/d is computed
+    // before d is rounded to f16, q = x · (1/d), ties away from zero.
     RF_DEVICE_MEMBER void store_q8_0(u8 *row, f16 *scales, u32 step) const {
         static_assert(KV_GROUP == WAVE);
         float scale = __builtin_fminf(wave_max(__builtin_fabsf(x[step])) / 127.0f, 65504.0f);
         float inverse = 1.0f / scale;
         float level = inverse < __builtin_inff() ? __builtin_fabsf(x[step] * inverse) : 0.0f;
-        // Half less an ulp: with one half itself, 0.49999997 would become 1.
+        // One ulp below one half: with one half, 0.49999997 would be rounded to 1.
         i32 q = (i32)(level + 0x1.fffffep-2f);
         u32 d = index(step);
         if (d < dim) row[d] = (u8)(x[step] < 0.0f ? -q : q);

@@ -1,5 +1,5 @@
-// Where keys and values lie in the paged cache. All page arithmetic of the kernels is here; the layout is
-// described in params/batch.h.
+// Addresses of keys and values in the paged cache. All page arithmetic of the kernels is here;
+// params/batch.h describes the layout.
 #pragma once
 
 #include "rf/device.h"
@@ -7,30 +7,30 @@
 
 namespace rf {
 
-// Which half of the cache.
+// The half of the cache.
 enum class KvHalf { Key, Value };
 
-// Elements of a head that share an f16 scale in q8_0; the last group of a head may have fewer.
+// Elements of a head that share an f16 scale in q8_0; the last group of a head may be smaller.
 constexpr u32 KV_GROUP = 32;
 
 RF_DEVICE u32 kv_element_bytes(u32 type) { return type == RF_KV_F32 ? 4 : type == RF_KV_F16 ? 2 : 1; }
 
 RF_DEVICE u32 kv_groups(const RfKvCache &cache) { return (cache.head_dim + KV_GROUP - 1) / KV_GROUP; }
 
-// A page by its number.
+// The page with an index.
 RF_DEVICE u8 *kv_page(const RfKvCache &cache, u32 page) { return cache.pages + page * cache.page_bytes; }
 
-// The page that holds a position of a sequence; `table` are the page numbers of the sequence, in order:
+// The page of a position of a sequence. `table` contains the sequence's pages in order:
 // RfBatch::pages + RfSpan::first_page.
 RF_DEVICE u8 *kv_page_of(const RfKvCache &cache, const u32 *table, u32 position) {
     return kv_page(cache, table[position >> __builtin_ctz(cache.page_tokens)]);
 }
 
-// Place of a position within its page.
+// The slot of a position within its page.
 RF_DEVICE u32 kv_slot(const RfKvCache &cache, u32 position) { return position & (cache.page_tokens - 1); }
 
-// Byte offset within a page of the `head_dim` elements of a head at a slot. Slots follow one another, `head_dim`
-// elements apart.
+// Byte offset within a page of the `head_dim` elements of a head at a slot. Consecutive slots are
+// `head_dim` elements apart.
 template <KvHalf HALF>
 RF_DEVICE u32 kv_row_offset(const RfKvCache &cache, u32 kv_head, u32 slot) {
     u32 first = HALF == KvHalf::Key ? cache.keys : cache.values;

@@ -1,22 +1,23 @@
-// Keys and values as they come from the cache: eight neighbouring elements of a head per lane.
+// Loads keys and values from the cache: eight consecutive elements of a head per lane.
 #pragma once
 
 #include "rf/kv.h"
 
 namespace rf {
 
-// The elements of a row that a lane has.
+// The elements of a row per lane.
 constexpr u32 KV_CHUNK = 8;
 
 namespace detail {
 
-// Bytes 0 … 3 of a word as four f16; `even` and `odd` are words with bytes 0, 2 and 1, 3 in their halves.
+// Bytes 0 … 3 of a word as four f16; `even` and `odd` hold bytes 0, 2 and 1, 3 in their halves.
 RF_DEVICE f16x4 interleave(u32 even, u32 odd) {
     f16x2 e = __builtin_bit_cast(f16x2, even), o = __builtin_bit_cast(f16x2, odd);
     return {e[0], o[0], e[1], o[1]};
 }
 
-// Four int8 as f16, exactly: a byte with its sign turned is the mantissa of 1024 + 128 + value.
+// Four int8 as f16, exactly: a byte with its sign bit flipped is the mantissa of 1024 + 128 +
+// value.
 RF_DEVICE f16x4 f16_from_i8(u32 bytes) {
     u32 turned = bytes ^ 0x80808080u;
 #if RF_AMD
@@ -33,7 +34,7 @@ RF_DEVICE f16x4 f16_from_i8(u32 bytes) {
     return {low[0], low[1], high[0], high[1]};
 }
 
-// Four E4M3 as f16, 2^-8 of their values: exponent and mantissa in their places of an f16.
+// Four E4M3 as f16, scaled by 2^-8: exponent and mantissa are moved to their places in an f16.
 RF_DEVICE f16x4 f16_from_fp8(u32 bytes) {
     u32 odd = (bytes & 0x80008000u) | (bytes & 0x7f007f00u) >> 1;
     u32 shifted = bytes << 8;
@@ -45,8 +46,8 @@ RF_DEVICE f16x8 join(f16x4 low, f16x4 high) { return __builtin_shufflevector(low
 
 } // namespace detail
 
-// A storage format: Raw is what a lane loads, values() what it stands for once multiplied by FACTOR, and by the
-// scale of its group where SCALED.
+// A storage format. Raw is the data that a lane loads; values() returns the elements divided by
+// FACTOR and, if SCALED, by the scale of their group.
 template <RfKvType TYPE>
 struct KvRow;
 
@@ -108,7 +109,7 @@ struct KvHead {
 
     template <KvHalf HALF>
     RF_DEVICE_MEMBER static KvHead in_page(const RfKvCache &cache, const u8 *page, u32 kv_head) {
-        // The type is known here: offsets need no choice at run time.
+        // The type is known at compile time: offsets need no selection at run time.
         RfKvCache known = cache;
         known.type = TYPE;
         KvHead head = {page + kv_row_offset<HALF>(known, kv_head, 0), nullptr, cache.head_dim * KvRow<TYPE>::BYTES, 0};

@@ -1,11 +1,11 @@
-// Exchange among groups of lanes, beyond what every kernel needs.
+// Exchanges within groups of lanes, in addition to those of device.h.
 #pragma once
 
 #include "rf/device.h"
 
 namespace rf {
 
-// The value that lane SOURCE of each group of SIZE neighbouring lanes has.
+// The value in lane SOURCE of each group of SIZE consecutive lanes.
 template <u32 SIZE, u32 SOURCE>
 RF_DEVICE float share(float value) {
     static_assert(SOURCE < SIZE && SIZE <= WAVE);
@@ -30,8 +30,8 @@ RF_DEVICE float share(float value) {
     return __builtin_bit_cast(float, bits);
 }
 
-// Whether any lane of the wave says so. (Of a 64-lane wave of gfx9 any of both halves: use it only to leave out
-// work that would change nothing.)
+// Whether the condition holds in any lane of the wave. On gfx9 it covers both halves of the 64-lane
+// wave, so use it only to skip work that has no effect.
 RF_DEVICE bool any_lane(bool condition) {
 #if RF_NVIDIA
     return __nvvm_vote_any_sync(0xffffffffu, condition);
@@ -42,16 +42,18 @@ RF_DEVICE bool any_lane(bool condition) {
 #endif
 }
 
-// Sums of N values over groups of LANES neighbouring lanes, shared out: value i ends in register sum_register(i) of
-// lane sum_lane(i) of its group (and, where N < LANES, of the lanes that differ from it in upper bits). N and LANES
-// are powers of two. About N exchanges instead of N · log₂ LANES.
+// Sums N values over groups of LANES consecutive lanes and distributes the sums: value i ends in
+// register sum_register(i) of lane sum_lane(i) of its group (and, if N < LANES, of the lanes that
+// differ from it in upper bits). N and LANES are powers of two. Takes about N exchanges instead of
+// N · log₂ LANES.
 template <u32 N, u32 LANES, u32 MASK = 1>
 RF_DEVICE void shared_sums(float *values) {
     if constexpr (MASK < LANES) {
         if constexpr (N > 1) {
             bool upper = lane() & MASK;
             for (u32 i = 0; i < N / 2; i++) {
-                // Read first: a choice between two places in memory would keep the values out of registers.
+                // Read both first: selecting between two memory locations would keep the values out
+                // of registers.
                 float low = values[i], high = values[i + N / 2];
                 values[i] = (upper ? high : low) + xor_lane<MASK>(upper ? low : high);
             }
@@ -63,7 +65,7 @@ RF_DEVICE void shared_sums(float *values) {
     }
 }
 
-// The lowest bit of the lane chooses the topmost bit of the index, and so on.
+// The lowest bit of the lane selects the topmost bit of the index, and so on.
 template <u32 N, u32 LANES>
 constexpr u32 sum_lane(u32 i) {
     u32 result = 0;
@@ -79,7 +81,7 @@ constexpr u32 sum_register(u32 i) {
 template <u32 N, u32 LANES>
 constexpr u32 SUM_REGISTERS = N > LANES ? N / LANES : 1;
 
-// A loop over compile-time numbers: body(Number<0>{}), body(Number<1>{}) …
+// A loop over compile-time indices: body(Number<0>{}), body(Number<1>{}) …
 template <u32 I>
 struct Number {
     static constexpr u32 value = I;
@@ -92,8 +94,9 @@ RF_DEVICE void for_each(Body body) {
     }
 }
 
-// What all threads of the device have written before is seen by this one, and what it wrote by them, as far as an
-// arrival (rf::arrive) between two such fences orders them. Every thread of a workgroup needs its own.
+// Makes earlier writes of all threads of the device visible to this thread, and its own writes
+// visible to them, if an arrival (rf::arrive) between two such fences orders them. Every thread of
+// a workgroup needs its own fence.
 RF_DEVICE void device_fence() {
 #if RF_AMD
     __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent");

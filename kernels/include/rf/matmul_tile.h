@@ -1,11 +1,11 @@
-// What the kernels of matrix products share: which tile a workgroup makes, how waves with different parts of the
-// columns add up, and what becomes of a sum.
+// Shared code of the matmul kernels: the tile of a workgroup, the addition of partial sums of waves
+// with different columns, and the output of sums.
 #pragma once
 
 #include "rf/device.h"
 #include "rf/params/matmul.h"
 
-// Whether there is more than dot4 and plain multiply-adds.
+// Whether the target has matrix units, in addition to dot4 and fused multiply-adds.
 #if RF_GFX11 || RF_GFX12 || RF_NVIDIA
 #define RF_MATRIX_UNIT 1
 #else
@@ -21,8 +21,8 @@
 
 namespace rf {
 
-// The value in a register of its own: keeps the compiler from choosing between addresses of parameters, for which
-// NVIDIA would need them in memory.
+// Keeps a value in a register of its own. Otherwise the compiler selects between addresses of
+// parameters, which NVIDIA would then have to copy to memory.
 template <typename T>
 RF_DEVICE T held(T value) {
 #if RF_NVIDIA
@@ -44,8 +44,8 @@ RF_DEVICE RfProjection chosen(bool first, const RfProjection &a, const RfProject
             first ? held(a.format) : held(b.format)};
 }
 
-// The tile of a workgroup: group_x counts tiles of tokens, so that neighbours share weights; group_y those of the
-// rows of all projections.
+// The tile of a workgroup. group_x is the tile of tokens, so that consecutive workgroups share
+// weights; group_y is the tile of rows over all projections.
 struct MatmulPlace {
     RfProjection projection;
     u32 first_row, first_token;
@@ -71,8 +71,8 @@ constexpr u32 parts_bytes(u32 sums) {
     return Shape::K_WAVES / 2 * Shape::ROW_WAVES * Shape::TOKEN_WAVES * sums * WAVE * 4;
 }
 
-// The sums of waves with different parts of the columns: the upper half of them hands its sums to the lower one,
-// until the first wave of each tile has all.
+// Adds the sums of waves with different parts of the columns: the upper half of the waves passes
+// its sums to the lower half, until the first wave of each tile has the total.
 template <typename Shape, u32 SUMS>
 RF_DEVICE void add_parts(float (&values)[SUMS], float *lds, u32 k_wave, u32 tile_wave) {
     constexpr u32 TILE_WAVES = Shape::ROW_WAVES * Shape::TOKEN_WAVES;
@@ -92,7 +92,7 @@ RF_DEVICE void add_parts(float (&values)[SUMS], float *lds, u32 k_wave, u32 tile
     }
 }
 
-// Bias and residual join a sum on its way out. Row and token are those of a matrix that may end before its tile.
+// Adds bias and residual to a sum and writes it. The matrix may end before the row and the token.
 RF_DEVICE void write_sum(const RfMatmulParams &params, const RfProjection &p, u32 row, u32 token, float sum) {
     if (row >= p.rows || token >= params.tokens) return;
     u64 place = (u64)token * p.rows + row;

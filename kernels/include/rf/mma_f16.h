@@ -1,21 +1,24 @@
-// Products of float tiles by a wave: acc[x][y] += Σ_k X[x][k] · Y[y][k] over 16 × 16 × 16, summed in f32.
+// Matrix multiplication of float tiles by a wave: acc[x][y] += Σ_k X[x][k] · Y[y][k] over 16 × 16 ×
+// 16, summed in f32.
 //
-// X has the precision of f32 (queries, softmax weights, activations), Y is f16 as stored (keys, values, weights).
-// On matrix units X is split into two f16, high and low part, and every product is two; |x| must be below 65504,
-// and what is below 2^-24 is lost: callers scale.
+// X has f32 precision (queries, softmax weights, activations); Y is f16 as stored (keys, values,
+// weights). For matrix units X is split into two f16, a high and a low part, and every product
+// takes two operations. |x| must be below 65504, and magnitudes below 2^-24 are lost: callers
+// scale.
 //
-// MatrixTile uses the matrix units of gfx11, gfx12 and NVIDIA; FmaTile<E> plain fused multiply-adds, with Y of f16 or
-// f32. Tile<E> is the better of the two. Each has
+// MatrixTile uses the matrix units of gfx11, gfx12 and NVIDIA; FmaTile<E> uses fused multiply-adds,
+// with Y of f16 or f32. Tile<E> is the better available one. Both define
 //
-//   Accumulator            8 sums per lane: x_row(e) and y_first() + y_step(e) say which
-//   LANE_ROWS, lane_row(e) different rows x among these, and which of them sum e belongs to
+//   Accumulator            8 sums per lane; sum e is of row x_row(e) and y_first() + y_step(e)
+//   LANE_ROWS, lane_row(e) the number of distinct rows x among these, and the row of sum e
 //   over_lanes(v, op)      combines a value per row x over the lanes that share the row
 //   X, load_x, store_x     16 rows of X in LDS (X_BYTES<COLUMNS>), four columns stored at a time
-//   x_of(acc)              sums as operand X of the next product: k is what y was
-//   load_rows(p)           Y from LDS with rows of STRIDE elements, row y: k runs along the row
-//   load_columns(p)        Y from LDS with row k: y runs along the row; COLUMNS_TRANSPOSED tells that the tile is
-//                          expected transposed for that, row y
-//   y_slot, y_base         an order of the 16 y in which a lane's are consecutive; y_index(e) from y_base() on
+//   x_of(acc)              sums as operand X of the next product: the former y becomes k
+//   load_rows(p)           Y from LDS with rows of STRIDE elements; a row is y, k is contiguous
+//   load_columns(p)        Y from LDS; a row is k, y is contiguous. If COLUMNS_TRANSPOSED, the
+//                          tile must be stored transposed for this: a row is y
+//   y_slot, y_base         an order of the 16 y in which those of a lane are consecutive;
+//                          y_index(e) is relative to y_base()
 #pragma once
 
 #include "rf/device.h"
@@ -26,7 +29,7 @@ constexpr u32 TILE = 16;
 
 typedef float f32x16 __attribute__((ext_vector_type(16)));
 
-// Two f32 as a word of two f16; the rounding is up to the hardware.
+// Two f32 as a word of two f16; the rounding mode depends on the hardware.
 RF_DEVICE u32 pack_f16(float low, float high) {
 #if RF_AMD
     return __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(low, high));
@@ -37,7 +40,7 @@ RF_DEVICE u32 pack_f16(float low, float high) {
 #endif
 }
 
-// Two words: the high parts of two f32 and what is left of them.
+// Two words: the high parts of two f32, and the remainders.
 struct SplitPair {
     u32 high, low;
 };
@@ -53,7 +56,7 @@ struct MatrixTile {
     using Accumulator = f32x8;
     RF_DEVICE_MEMBER static Accumulator zero() { return Accumulator{0, 0, 0, 0, 0, 0, 0, 0}; }
 
-    // Rows of COLUMNS f16 and a shift of four banks from one to the next.
+    // Rows of COLUMNS f16 with an offset of four banks between consecutive rows.
     template <u32 COLUMNS>
     static constexpr u32 STRIDE = COLUMNS + 8;
     template <u32 COLUMNS>
@@ -68,7 +71,8 @@ struct MatrixTile {
     }
 
 #if RF_NVIDIA
-    // mma.sync m16n8k16, x as the rows of its A; y in two halves of 8, columns of its B.
+    // mma.sync m16n8k16 with x as the rows of matrix A, and y in two halves of 8 as the columns of
+    // B.
     static constexpr u32 LANE_ROWS = 2;
     static constexpr bool COLUMNS_TRANSPOSED = false;
     struct Fragment {
@@ -148,7 +152,8 @@ struct MatrixTile {
         return x;
     }
 #else
-    // WMMA, y as the rows of its A, x as the columns of its B: a lane has the sums of one x.
+    // WMMA with y as the rows of matrix A and x as the columns of B: a lane holds the sums of one
+    // x.
     static constexpr u32 LANE_ROWS = 1;
     static constexpr bool COLUMNS_TRANSPOSED = true;
 
@@ -174,7 +179,7 @@ struct MatrixTile {
     RF_DEVICE_MEMBER static void multiply_add(const Fragment &x, const Fragment &y, Accumulator &acc) {
         acc = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(y, x, acc);
     }
-    // This half wave has every other k; `words` are pairs of those.
+    // This half wave holds every other k; `words` are pairs of those.
     RF_DEVICE_MEMBER static Fragment both_halves(u32x4 words) {
         typedef u32 u32x8 __attribute__((ext_vector_type(8)));
         bool upper = lane() >= 16;
@@ -188,7 +193,7 @@ struct MatrixTile {
         return __builtin_bit_cast(Fragment, all);
     }
 #else
-    // Lanes 0 … 15 have k 0 … 7, lanes 16 … 31 the others.
+    // Lanes 0 … 15 hold k 0 … 7, lanes 16 … 31 the others.
     using Fragment = f16x8;
     RF_DEVICE_MEMBER static u32 y_step(u32 e) { return e; }
     RF_DEVICE_MEMBER static u32 y_first() { return lane() / 16 * 8; }
@@ -242,8 +247,8 @@ struct MatrixTile {
 
 #endif
 
-// Fused multiply-adds. Lane l has row x = l % 16 and the eight y of its half wave; Y is read from LDS where it is
-// used, the same words by all lanes of a half.
+// Fused multiply-adds. Lane l holds row x = l % 16 and the eight y of its half wave. Y is read from
+// LDS at its use; all lanes of a half read the same words.
 template <typename E>
 struct FmaTile {
     using Element = E;
@@ -265,7 +270,7 @@ struct FmaTile {
         return combine(v, xor_lane<16>(v));
     }
 
-    // Rows shifted by four banks.
+    // Consecutive rows have an offset of four banks.
     template <u32 COLUMNS>
     static constexpr u32 STRIDE = COLUMNS + 16 / sizeof(E);
     template <u32 COLUMNS>
@@ -315,14 +320,15 @@ struct FmaTile {
 
     RF_DEVICE_MEMBER static Eight eight(const E *p) {
         typedef E Four __attribute__((ext_vector_type(4)));
-        // In pieces of 16 bytes at most: alignment guarantees no more.
+        // In pieces of at most 16 bytes, which is the guaranteed alignment.
         if constexpr (sizeof(E) == 2) return *reinterpret_cast<const Eight *>(p);
         const Four *from = reinterpret_cast<const Four *>(p);
         return __builtin_shufflevector(from[0], from[1], 0, 1, 2, 3, 4, 5, 6, 7);
     }
     RF_DEVICE_MEMBER static Accumulator product(const X &x, const Rows &y, Accumulator acc) {
         for (u32 e = 0; e < 8; e++) {
-            // Keeps the compiler from reading everything at once, which registers do not hold.
+            // Prevents the compiler from reading everything at once, which would exceed the
+            // registers.
             if (e % 2 == 0) asm volatile("" ::: "memory");
             Eight low = eight(y.first + e * y.stride), high = eight(y.first + e * y.stride + 8);
             float sum = acc[e];

@@ -1,15 +1,16 @@
-// Products of int8 tiles by a wave, with exact sums.
+// Matrix multiplication of int8 tiles by a wave, with exact sums.
 //
-// A tile is Int8Tile::ROWS weight rows × Int8Tile::TOKENS tokens; a product adds 32 columns (or 16) to it. Both
-// operands lie in LDS as half blocks: 16 bytes of one row, rows next to each other, so that neighbouring lanes read
-// neighbouring 16 bytes whatever the hardware's order is.
+// A tile is Int8Tile::ROWS weight rows × Int8Tile::TOKENS tokens; a product adds 32 columns (or 16)
+// to it. Both operands are in LDS as half blocks: 16 bytes of one row, followed by the next row, so
+// that consecutive lanes read consecutive 16 bytes for every order of lanes in the hardware.
 //
-// A lane owns LANE_ROWS × LANE_TOKENS of the tile's sums, sum[i · LANE_TOKENS + j] being that of row(i), token(j).
-// Factors per row and per token are kept in LDS in the order of slots, in which what a lane owns is consecutive:
-// row(i) has slot row_slot(row(i)) = row_base() + i, tokens likewise.
+// A lane owns LANE_ROWS × LANE_TOKENS of the tile's sums; sum[i · LANE_TOKENS + j] belongs to
+// row(i), token(j). Factors per row and per token are in LDS, ordered by slots such that those of a
+// lane are consecutive: row(i) has slot row_slot(row(i)) = row_base() + i, and tokens likewise.
 //
-// Sums come as floats that carry SUM_BIAS: they start at the bits of 1.5 · 2^23, where one is the last place of
-// the mantissa, so the integer needs no conversion. |sum| stays below 2^22: 32 · 128 · 127 = 520,192.
+// Sums are floats with the offset SUM_BIAS: they start with the bits of 1.5 · 2^23, where the last
+// place of the mantissa is 1, so the integer needs no conversion. |sum| stays below 2^22: 32 · 128
+// · 127 = 520,192.
 #pragma once
 
 #include "rf/device.h"
@@ -20,7 +21,7 @@ constexpr u32 HALF_BLOCK_BYTES = 16;
 constexpr float SUM_BIAS = 12582912.0f;
 constexpr i32 SUM_START = 0x4b400000;
 
-// A value that the compiler takes for unknown: a constant that shall stay in its register.
+// An opaque constant: the compiler keeps it in a register.
 RF_DEVICE i32 opaque(i32 value) {
 #if RF_AMD
     asm volatile("" : "+v"(value));
@@ -30,7 +31,7 @@ RF_DEVICE i32 opaque(i32 value) {
     return value;
 }
 
-// The same of one that all lanes have.
+// The same for a value that is uniform over the lanes.
 RF_DEVICE u32 opaque_uniform(u32 value) {
 #if RF_AMD
     asm volatile("" : "+s"(value));
@@ -41,7 +42,7 @@ RF_DEVICE u32 opaque_uniform(u32 value) {
 }
 
 
-// No instruction is moved across this (AMD).
+// Prevents instructions from being moved across this point (AMD).
 RF_DEVICE void schedule_fence() {
 #if RF_AMD
     __builtin_amdgcn_sched_barrier(0);
@@ -50,8 +51,8 @@ RF_DEVICE void schedule_fence() {
 
 #if RF_GFX11 || RF_GFX12
 
-// WMMA, tokens as its A and weight rows as its B: a lane has one row and 8 tokens, and the lanes of a half wave
-// write 16 neighbouring rows of the result.
+// WMMA with tokens as matrix A and weight rows as matrix B: a lane holds one row and 8 tokens, and
+// the lanes of a half wave write 16 consecutive rows of the result.
 struct Int8Tile {
     static constexpr u32 ROWS = 16, TOKENS = 16, LANE_ROWS = 1, LANE_TOKENS = 8;
     using Sums = i32x8;
@@ -84,7 +85,7 @@ struct Int8Tile {
     }
 
 #if RF_GFX11
-    // All 16 columns of a half block in every lane, lanes 16 … 31 as lanes 0 … 15.
+    // All 16 columns of a half block in every lane; lanes 16 … 31 equal lanes 0 … 15.
     struct Operand {
         i32x4 half[2];
     };
@@ -96,7 +97,7 @@ struct Int8Tile {
         return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, tokens.half[half], true, rows.half[half], sums, false);
     }
 #else
-    // Lanes 0 … 15 have 8 columns of each half block, lanes 16 … 31 the other 8.
+    // Lanes 0 … 15 hold 8 columns of each half block, lanes 16 … 31 the other 8.
     struct Operand {
         i32x2 half[2];
     };
@@ -120,7 +121,8 @@ struct Int8Tile {
 
 #elif RF_NVIDIA
 
-// mma.sync, weight rows as its A and tokens as its B: a lane has two rows and two tokens.
+// mma.sync with weight rows as matrix A and tokens as matrix B: a lane holds two rows and two
+// tokens.
 struct Int8Tile {
     static constexpr u32 ROWS = 16, TOKENS = 8, LANE_ROWS = 2, LANE_TOKENS = 2;
     using Sums = i32x4;
@@ -143,7 +145,7 @@ struct Int8Tile {
     }
 
     struct Rows {
-        u32 word[4]; // rows 0 … 7 and 8 … 15 of the first half block, then of the last
+        u32 word[4]; // rows 0 … 7 and 8 … 15 of the first half block, then of the second
     };
     struct Tokens {
         u32 word[2];
@@ -188,8 +190,8 @@ struct Int8Tile {
 
 #else
 
-// No matrix unit: dot4 on registers, a lane has four rows and four tokens. Operands are read where they are used,
-// for a lane's registers cannot hold more.
+// No matrix unit: dot4 on registers. A lane holds four rows and four tokens. Operands are loaded at
+// their use, because the registers of a lane cannot hold more.
 struct Int8Tile {
     static constexpr u32 ROWS = 32, TOKENS = 16, LANE_ROWS = 4, LANE_TOKENS = 4;
     struct Sums {
@@ -233,7 +235,7 @@ struct Int8Tile {
         return {{first + offset, last + offset}};
     }
     RF_DEVICE_MEMBER static Sums product_half(const Rows &rows, const Tokens &tokens, u32 half, Sums sums) {
-        // Keeps the compiler from reading more operands at once than it has registers for.
+        // Prevents the compiler from loading more operands at once than the registers hold.
         forget_memory();
         u32x2 r[4];
 #pragma unroll

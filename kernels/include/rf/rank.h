@@ -1,15 +1,17 @@
-// The order of logits: larger first, of equal ones the lower index first. Both in one 64-bit key, of which the
-// largest is the best; no two are equal. The order is f32::total_cmp's, but that NaN comes last, with −∞.
+// The order of logits: larger first, and the lower index first among equal logits. A 64-bit key
+// holds both; the largest key is the best, and no two keys are equal. The order is that of
+// f32::total_cmp, except that NaN comes last, together with −∞.
 #pragma once
 
 #include "rf/device.h"
 
 namespace rf {
 
-// Below every key.
+// Less than every key.
 constexpr u64 NO_KEY = 0;
 
-// Bits that order as the floats do. Positive numbers lack the sign bit, negative ones order the other way.
+// An unsigned integer with the order of the float. Positive floats lack the sign bit; negative
+// floats are ordered in reverse.
 RF_DEVICE u32 order_of(float logit) {
     u32 bits = __builtin_bit_cast(u32, logit != logit ? -__builtin_inff() : logit);
     return bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
@@ -29,7 +31,7 @@ RF_DEVICE u64 xor_lane_key(u64 key) {
     return (u64)xor_lane<MASK>((u32)(key >> 32)) << 32 | xor_lane<MASK>((u32)key);
 }
 
-// The best of the wave, for every lane.
+// The best key of the wave, returned to every lane.
 RF_DEVICE u64 wave_best(u64 key) {
     key = better(key, xor_lane_key<1>(key));
     key = better(key, xor_lane_key<2>(key));

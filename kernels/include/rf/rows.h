@@ -1,7 +1,8 @@
-// What row-wise kernels share: sums over a workgroup, RMSNorm of a row that is read once, and quantisation of
-// activations to int8.
+// Shared code of row-wise kernels: sums over a workgroup, RMSNorm of a row that is read once, and
+// quantisation of activations to int8.
 //
-// A lane takes four neighbouring columns at a time (a vector), so 8 neighbouring lanes have a block of 32.
+// A lane processes four consecutive columns at a time (a vector), so 8 consecutive lanes hold a
+// block of 32.
 #pragma once
 
 #include "rf/estimate.h"
@@ -11,13 +12,13 @@ namespace rf {
 
 constexpr u32 VECTOR = 4;
 
-// Waves of the largest workgroup.
+// The number of waves in the largest workgroup.
 constexpr u32 MAX_WAVES = 32;
 
 RF_DEVICE bool is_wanted(const RfActivations &q8) { return q8.q != nullptr; }
 
-// The sum over a workgroup of `threads`, for every thread; the order of additions depends on `threads` alone.
-// `partial` is LDS that no other use overlaps in time.
+// The sum over a workgroup of `threads`, returned to every thread; the order of additions depends
+// only on `threads`. `partial` is LDS that is otherwise unused during the call.
 RF_DEVICE float workgroup_sum(float value, u32 threads, float (&partial)[MAX_WAVES]) {
     value = wave_sum(value);
     if (lane() == 0) partial[wave()] = value;
@@ -30,13 +31,14 @@ RF_DEVICE float square_sum(f32x4 v, float sum) {
     return sum;
 }
 
-// Quantises a vector of a row together with the 7 of its block, which neighbouring lanes hold:
-// d = max|x| / 127, q = x / d to nearest even. Every lane of the wave takes part; `inside` tells which have a vector.
+// Quantises a vector of a row together with the other 7 vectors of its block, which consecutive
+// lanes hold: d = max|x| / 127, q = x / d to nearest even. Every lane of the wave must participate;
+// `inside` is true in lanes that have a vector.
 RF_DEVICE void store_q8(const RfActivations &out, u64 row, u32 columns, u32 vector, bool inside, f32x4 v) {
     float largest = 0.0f;
     for (u32 i = 0; i < VECTOR; i++) largest = __builtin_fmaxf(largest, __builtin_fabsf(v[i]));
     largest = wave_max<8>(largest);
-    // The inverse of less would be infinite.
+    // The reciprocal of a smaller value would be infinite.
     float inverse = largest > 0x1p-100f ? 127.0f * reciprocal_estimate(largest) : 0.0f;
     float d = largest * (1.0f / 127.0f);
 
@@ -51,18 +53,18 @@ RF_DEVICE void store_q8(const RfActivations &out, u64 row, u32 columns, u32 vect
     if (word == 0) *reinterpret_cast<f32x2 *>(out.meta + row * (columns / 16) + block * 2) = f32x2{d, d * (float)sum};
 }
 
-// Writes a vector of a row in the forms that are wanted.
+// Writes a vector of a row in each requested form.
 RF_DEVICE void store_operand(const RfOperand &out, u64 row, u32 columns, u32 vector, bool inside, f32x4 v) {
     if (is_wanted(out.q8)) store_q8(out.q8, row, columns, vector, inside, v);
     if (out.f32 && inside) reinterpret_cast<f32x4 *>(out.f32 + row * columns)[vector] = v;
 }
 
-// RMSNorm of one row by a workgroup of `threads`, of which each holds HELD vectors. The source has the columns:
-// `load(vector)`; `keep(vector, v)`, called once for each, may write them somewhere, and `again(vector)` gives them
-// once more, for what is beyond HELD.
+// RMSNorm of one row by a workgroup of `threads`, with HELD vectors per thread in registers. The
+// source provides the columns: `load(vector)` reads a vector; `keep(vector, v)` is called once per
+// vector and may store it; `again(vector)` reads a vector beyond HELD a second time.
 //
-// One barrier; of a row of up to 4 · HELD · threads columns everything is read once, and all loads are in flight
-// together.
+// One barrier. In rows of up to 4 · HELD · threads columns everything is read once, with all loads
+// in flight.
 template <u32 HELD, typename Source>
 RF_DEVICE void rms_norm_row(const Source &source, const float *weight, float eps, const RfOperand &out, u64 row,
                             u32 columns, u32 threads) {
@@ -73,7 +75,7 @@ RF_DEVICE void rms_norm_row(const Source &source, const float *weight, float eps
     f32x4 x[HELD], w[HELD];
 #pragma unroll
     for (u32 i = 0; i < HELD; i++) {
-        // No branch around a load: what is behind the end reads the last once more.
+        // No branch around a load: lanes beyond the end read the last vector again.
         u32 vector = thread_x() + i * threads, last = vectors - 1;
         x[i] = source.load(vector < last ? vector : last);
         w[i] = weights[vector < last ? vector : last];
@@ -96,7 +98,7 @@ RF_DEVICE void rms_norm_row(const Source &source, const float *weight, float eps
     sum = workgroup_sum(sum, threads, partial);
     float scale = rsqrt(sum * reciprocal_estimate((float)columns) + eps);
 
-    // Waves go on together as long as one of their lanes has something.
+    // All lanes of a wave continue while one of them has a vector.
     u32 wave_first = wave() * WAVE;
 #pragma unroll
     for (u32 i = 0; i < HELD; i++) {

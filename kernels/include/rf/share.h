@@ -1,11 +1,12 @@
-// Results that workgroups of one launch pass to the last of them.
+// Passes results from the workgroups of a launch to the last one to finish.
 #pragma once
 
 #include "rf/device.h"
 
 namespace rf {
 
-// What this thread wrote is in device memory, for every workgroup to see, before anything it writes later.
+// Makes earlier writes of this thread visible in device memory to every workgroup before its later
+// writes.
 RF_DEVICE void publish() {
 #if RF_AMD
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
@@ -14,12 +15,12 @@ RF_DEVICE void publish() {
 #endif
 }
 
-// A value that another workgroup published; not from a cache that might hold an older one.
+// Reads a value that another workgroup published, bypassing caches that may hold an older value.
 RF_DEVICE u64 read_published(const u64 *from) {
     return __scoped_atomic_load_n(from, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
-// Adds 1 to a counter in LDS and returns what it was.
+// Adds 1 to a counter in LDS and returns its previous value.
 RF_DEVICE u32 count_up(u32 *counter) {
     return __scoped_atomic_fetch_add(counter, 1u, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
 }

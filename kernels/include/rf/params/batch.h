@@ -1,4 +1,4 @@
-// One step as kernels see it, and the KV cache. Twin: crates/rf-kernels/src/params/batch.rs.
+// A batch and the KV cache as kernel parameters. Twin: crates/rf-kernels/src/params/batch.rs.
 #pragma once
 
 // Consecutive tokens of one sequence.
@@ -9,15 +9,15 @@ struct RfSpan {
     unsigned first_page;  // index into RfBatch::pages
 };
 
-// Everything that changes from step to step lies in device memory behind these pointers, so that a captured
-// graph can be replayed; the counts are those that the launch was made for.
+// All data that changes between steps is in device memory behind these pointers, so that a captured
+// graph can be replayed. The counts are fixed per launch.
 struct RfBatch {
     const unsigned *ids;       // [num_tokens]
     const unsigned *positions; // [num_tokens]: past_tokens + place in the span
     const unsigned *span_of;   // [num_tokens]
     const RfSpan *spans;       // [num_spans]
-    const unsigned *pages;     // page numbers of all spans, each in the order of its positions
-    const unsigned *output_rows; // [num_outputs]: rows of the batch whose output is wanted
+    const unsigned *pages;     // page indices of all spans, each in order of positions
+    const unsigned *output_rows; // [num_outputs]: rows of the batch with outputs
     unsigned num_tokens;
     unsigned num_spans;
     unsigned num_outputs;

@@ -3,7 +3,8 @@
 
 #include "rf/params/rows.h"
 
-// x = table[ids[t]] · scale; `embed_rms_norm_*` gives the norm of that as well: x / √(mean(x²) + eps) · norm.
+// x = table[ids[t]] · scale. `embed_rms_norm_*` also computes the norm: x / √(mean(x²) + eps) ·
+// norm.
 struct RfEmbedParams {
     RfWeight table;      // [vocab_size, columns]
     const unsigned *ids; // [rows]; unused by `dequantize_*`, which takes row after row

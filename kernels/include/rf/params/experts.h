@@ -1,7 +1,8 @@
 // Mixtures of experts. Twin: crates/rf-kernels/src/params/experts.rs.
 #pragma once
 
-// out[t] = the `used` most probable experts of token t, as f32, then their probabilities, divided by their sum.
+// out[t] = the `used` most probable experts of token t, as f32, followed by their probabilities,
+// normalised to sum 1.
 struct RfRouteParams {
     const float *logits; // [tokens, experts]
     float *out;          // [tokens, 2 · used]

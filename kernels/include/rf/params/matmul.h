@@ -1,9 +1,9 @@
-// Matrix products. Twin: crates/rf-kernels/src/params/matmul.rs.
+// Matrix multiplication. Twin: crates/rf-kernels/src/params/matmul.rs.
 #pragma once
 
 #include "rf/params/weight.h"
 
-// One weight matrix of a product.
+// One weight matrix of a matmul.
 struct RfProjection {
     RfWeight weight;    // [rows, columns]
     const float *bias;  // [rows] or null

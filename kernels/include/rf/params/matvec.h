@@ -1,35 +1,35 @@
-// Matrix × few columns: decode. Twin: crates/rf-kernels/src/params/matvec.rs.
+// Matrix × few columns, for decode. Twin: crates/rf-kernels/src/params/matvec.rs.
 #pragma once
 
 #include "rf/params/matmul.h"
 
-// The RMS norm between two products of one token, x̂ = w · x / √(Σ x² / columns + eps), shared out among them: the
-// first writes w · x as int8 and the sums of squares of each 32 rows, the second multiplies its rows by what is one
-// factor for all of x̂.
+// The RMS norm between two matmuls of one token, x̂ = w · x / √(Σ x² / columns + eps), divided
+// between them: the first writes w · x as int8 and the sums of squares of each 32 rows; the second
+// multiplies its sums by the remaining factor, which is common to all of x̂.
 struct RfNormOut {
     const float *weight; // [rows]
     RfActivations out;   // [1, rows]
-    float *squares;      // [rows / 32], or null: no norm behind this product
+    float *squares;      // [rows / 32], or null: no norm follows this matmul
 };
 struct RfNormIn {
     const float *squares; // [count]
-    unsigned count;       // columns / 32, or 0: x is complete
+    unsigned count;       // columns / 32, or 0: x is normalised
     float eps;
 };
 
 // As RfMatmulParams, with 1 to 8 tokens.
 //
-// With a route the weight matrices of a mixture's experts stand one below the other in projections[0], and the
-// "tokens" are slots: token t has `used` of them. Slot s of token t is multiplied by the expert of route[t][s],
-// x has one row per slot (`shared_x` 0) or per token (1).
+// With a route, projections[0] holds the weight matrices of all experts, concatenated by rows, and
+// the "tokens" are slots: token t has `used` slots. Slot s of token t is multiplied by the expert
+// route[t][s]; x has one row per slot (`shared_x` 0) or per token (1).
 struct RfMatvecParams {
     RfProjection projections[3];
     RfActivations x_q8;
     const float *x_f32;
     const float *residual;
     const float *route; // [tokens, 2·used] or null: see Op::Route
-    RfNormIn norm_in;   // with one token of quantised formats only, as is norm_out
-    RfNormOut norm_out; // with one projection of whole blocks of 32 rows
+    RfNormIn norm_in;   // with one token of quantised formats only, as norm_out
+    RfNormOut norm_out; // with one projection whose rows are a multiple of 32
     unsigned num_projections;
     unsigned columns;
     unsigned tokens;
@@ -40,7 +40,7 @@ struct RfMatvecParams {
 
 enum RfActivation : unsigned { RF_SILU = 0, RF_GELU_TANH = 1 };
 
-// out = activation(x · Gᵀ) · (x · Uᵀ): the gated unit, as f32 and quantised for the product that follows.
+// out = activation(x · Gᵀ) · (x · Uᵀ): the gated unit, as f32 and as int8 for the next matmul.
 struct RfMatvecGluParams {
     RfWeight gate; // [rows, columns]
     RfWeight up;   // the same

@@ -1,9 +1,9 @@
-// Rotary embedding and what is stored in the KV cache. Twin: crates/rf-kernels/src/params/rope.rs.
+// Rotary embedding and the writes to the KV cache. Twin: crates/rf-kernels/src/params/rope.rs.
 #pragma once
 
 #include "rf/params/batch.h"
 
-// Which elements of a head turn together: RopeStyle of rf-graph.
+// The pairing of the elements of a head: RopeStyle of rf-graph.
 enum RfRopeStyle : unsigned { RF_ROPE_NORMAL = 0, RF_ROPE_NEOX = 1 };
 
 // Rotation of heads by position.
@@ -31,7 +31,8 @@ struct RfKvAppendParams {
     const float *v;  // [tokens, num_kv_heads · head_dim]
 };
 
-// q_out = rope(norm(q)); cache ← rope(norm(k)), v. The norms are per head, x / √(mean(x²) + eps) · w, and optional.
+// q_out = rope(norm(q)); cache ← rope(norm(k)), v. The norms are per head, x / √(mean(x²) + eps) ·
+// w, and optional.
 struct RfRopeAppendParams {
     RfBatch batch;
     RfKvCache cache; // head_dim is at most 256

@@ -4,8 +4,8 @@
 #include "rf/params/batch.h"
 #include "rf/params/weight.h"
 
-// What a product reads, made once per row: as int8, as f32 or both; a null pointer switches a form off. As int8
-// `columns` is a multiple of 32, else of 4.
+// An operand of a matmul, computed once per row: as int8, as f32 or both; a null pointer disables a
+// form. For int8 `columns` is a multiple of 32, otherwise of 4.
 struct RfOperand {
     RfActivations q8; // [rows, columns]
     float *f32;       // [rows, columns]
@@ -19,7 +19,8 @@ struct RfQuantizeParams {
     unsigned rows;
 };
 
-// s = x (+ residual); out = s / √(mean(s²) + eps) · weight. With a residual `sum` gets s; it may be x.
+// s = x (+ residual); out = s / √(mean(s²) + eps) · weight. With a residual s is stored in `sum`,
+// which may be x.
 struct RfRmsNormParams {
     const float *x;        // [rows, columns]
     const float *residual; // [rows, columns] or null
@@ -43,7 +44,8 @@ struct RfGluParams {
     unsigned reserved;
 };
 
-// out = x / √(mean(x²) + eps) · weight over groups of neighbouring columns; `group` divides the width.
+// out = x / √(mean(x²) + eps) · weight over groups of consecutive columns; `group` divides the
+// width.
 struct RfGroupNormParams {
     const float *x;      // [groups, group]
     const float *weight; // [group]

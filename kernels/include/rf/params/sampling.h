@@ -1,7 +1,7 @@
-// Choosing tokens. Twin: crates/rf-kernels/src/params/sampling.rs.
+// Choice of tokens. Twin: crates/rf-kernels/src/params/sampling.rs.
 #pragma once
 
-// ids[r] = the best of row r: the largest logit, of equal ones the lowest id.
+// ids[r] = the best token of row r: the largest logit, and the lowest id among equal logits.
 struct RfArgmaxParams {
     const float *logits;         // [rows, vocab_size]
     unsigned *ids;               // [rows]
@@ -14,7 +14,8 @@ struct RfArgmaxParams {
     unsigned reserved;
 };
 
-// The k best of each row in order, and their probabilities among themselves: softmax(logits / temperature).
+// The k best tokens of each row in order, and their probabilities: softmax(logits / temperature)
+// over the k tokens.
 struct RfTopKParams {
     const float *logits;         // [rows, vocab_size]
     unsigned *ids;               // [rows, k]

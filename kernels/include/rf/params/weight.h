@@ -1,15 +1,17 @@
-// Weight matrices and activations as kernels see them. Twin: crates/rf-kernels/src/params/weight.rs.
+// Weight matrices and activations as kernel parameters. Twin:
+// crates/rf-kernels/src/params/weight.rs.
 #pragma once
 
-// A matrix [rows, columns] in planes, each row after row:
+// A matrix [rows, columns], divided into planes that are stored row by row:
 //
-//   low    what every block of 32 columns has most of: 16 bytes (8 for Q2_K, Q3_K; 32 for Q8_0 in two planes)
-//   high   the bits above those, or the second half of Q8_0
+//   low    the low bits of every block of 32 columns: 16 bytes (8 for Q2_K, Q3_K; 32 for Q8_0)
+//   high   the remaining bits, or the second half of Q8_0
 //   scale  per block of 32 columns
 //   super  per 256 columns (K-quants)
 //
-// Behind the last row of every plane is room for 8 more rows: kernels read them, and use nothing of it.
-// kernels/include/rf/formats.h says what is in them for each format. F32, F16 and BF16 have `low` alone.
+// Every plane has space for 8 more rows after the last one: kernels may read them and ignore their
+// contents. kernels/include/rf/formats.h documents the planes of each format. F32, F16 and BF16
+// have only `low`.
 struct RfWeight {
     const void *low;
     const void *high;
@@ -17,8 +19,8 @@ struct RfWeight {
     const void *super;
 };
 
-// Rows of activations as int8, `columns` a multiple of 32. A block of 32 columns has a scale d = m / 127, where m
-// is its largest magnitude, and 32 values q with x ≈ d·q.
+// Rows of int8 activations; `columns` is a multiple of 32. A block of 32 columns has a scale d = m
+// / 127, where m is its largest magnitude, and 32 values q with x ≈ d·q.
 //
 //   q     [rows][2][columns/32][16]: the first 16 of every block, then the last 16 of every block
 //   meta  [rows][columns/32][2]: d and d·Σq
