@@ -1,4 +1,4 @@
-//! `kernels/kernels.toml`: every kernel, what it is given, and what is demanded of it.
+//! `kernels/kernels.toml`: every kernel with its parameters and requirements.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use std::path::Path;
 
-/// Waves per SIMD that a hot kernel leaves room for, unless its row says otherwise.
+/// The minimum waves per SIMD of a hot kernel, unless its row overrides it.
 const MIN_WAVES: u32 = 8;
 
 /// The rows of the file.
@@ -18,29 +18,29 @@ pub(super) struct Catalogue {
     rows: Vec<Row>,
 }
 
-/// One kernel, or several of a kind.
+/// One kernel, or several with a common pattern.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Row {
-    /// The symbol; `*` stands for any text.
+    /// The symbol; `*` matches any text.
     pub(super) name: String,
-    /// `kernels/UNIT.hip`; `*` likewise.
+    /// The unit, `kernels/UNIT.hip`; `*` matches any text.
     pub(super) unit: String,
-    /// The struct in `crates/rf-kernels/src/params`; with `Rf` before it the one in `rf/params`.
+    /// The struct in `crates/rf-kernels/src/params`; its twin in `rf/params` has the prefix `Rf`.
     pub(super) params: String,
-    /// Runs for every token or prompt: neither spills nor low occupancy.
+    /// Whether the kernel runs for every token or prompt: spills and low occupancy are findings.
     #[serde(default)]
     pub(super) hot: bool,
-    /// Fewer waves per SIMD than [`MIN_WAVES`] will do,
+    /// An exception: a minimum of waves per SIMD below [`MIN_WAVES`].
     pub(super) min_waves: Option<u32>,
-    /// or scalar registers may be kept in lanes of a vector register, so many at most,
+    /// An exception: the number of scalar registers that may be spilled to vector lanes.
     #[serde(default)]
     pub(super) scalar_spills: u32,
-    /// because of this.
+    /// The reason for the exception.
     reason: Option<String>,
-    /// Starts of target names; on others the kernel does not exist. None: it exists everywhere.
+    /// Prefixes of the names of the targets that have the kernel. `None`: all targets.
     targets: Option<Vec<String>>,
-    /// LDS that the launch adds to what the kernel declares, at most.
+    /// The maximum LDS that the launch adds to the LDS that the kernel declares.
     #[serde(default)]
     pub(super) dynamic_lds_bytes: u32,
 }
@@ -50,7 +50,7 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// Not there, not TOML, or a row that contradicts itself.
+    /// The file cannot be read or parsed, or a row is inconsistent.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let path = root.join("kernels/kernels.toml");
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -61,14 +61,14 @@ impl Catalogue {
         let catalogue: Self = toml::from_str(text)?;
         for row in &catalogue.rows {
             ensure!(
-                row.excepted() == row.reason.is_some(),
-                "{}: min_waves or scalar_spills and a reason stand together",
+                row.is_exception() == row.reason.is_some(),
+                "{}: min_waves and scalar_spills require a reason, and a reason one of them",
                 row.name
             );
             if let Some(waves) = row.min_waves
                 && (waves >= MIN_WAVES || !row.hot)
             {
-                bail!("{}: min_waves is for hot kernels below {MIN_WAVES}", row.name);
+                bail!("{}: min_waves must be below {MIN_WAVES}, on a hot kernel", row.name);
             }
         }
         Ok(catalogue)
@@ -78,7 +78,7 @@ impl Catalogue {
         &self.rows
     }
 
-    /// The row of `kernel` in `unit`: of those that match, the one that says most of the name.
+    /// The row of `kernel` in `unit`. If several rows match, the most specific name wins.
     pub(super) fn row(&self, unit: &str, kernel: &str) -> Option<&Row> {
         let matching = self.rows.iter().filter(|row| row.covers(unit, kernel));
         matching.max_by_key(|row| row.name.chars().filter(|&c| c != '*').count())
@@ -95,18 +95,18 @@ impl Row {
         prefixes.is_none_or(|prefixes| prefixes.iter().any(|prefix| target.starts_with(prefix)))
     }
 
-    /// What a hot kernel must leave room for.
+    /// The minimum waves per SIMD of a hot kernel.
     pub(super) fn required_waves(&self) -> u32 {
         self.min_waves.unwrap_or(MIN_WAVES)
     }
 
-    /// Whether it asks for an exception.
-    pub(super) fn excepted(&self) -> bool {
+    /// Whether the row makes an exception.
+    pub(super) fn is_exception(&self) -> bool {
         self.min_waves.is_some() || self.scalar_spills > 0
     }
 }
 
-/// Whether `name` is `pattern` with every `*` replaced by some text.
+/// Whether `name` equals `pattern` with every `*` replaced by some text.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -124,18 +124,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_text() {
+    fn a_star_matches_any_text() {
         assert!(matches("rope_f32", "rope_f32"));
         assert!(!matches("rope_f32", "rope_f32_kv"));
         assert!(matches("matvec_*_q8_f32_n*", "matvec_q4_k_q8_f32_n8"));
         assert!(!matches("matvec_*_q8_f32_n*", "matvec_f16_f32_n1"));
         assert!(matches("*", "anything"));
-        // Not the same characters twice.
+        // Prefix and suffix must not overlap.
         assert!(!matches("ab*ba", "aba"));
     }
 
     #[test]
-    fn the_row_that_says_most_of_the_name_counts() {
+    fn the_most_specific_row_wins() {
         let catalogue = Catalogue::parse(
             "[[kernel]]\nname = 'm_*'\nunit = 'u_*'\nparams = 'A'\n\
              [[kernel]]\nname = 'm_*_n8'\nunit = 'u_*'\nparams = 'B'\nhot = true\nmin_waves = 5\nreason = 'x'\n",
@@ -148,15 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_contradict_themselves_are_refused() {
+    fn inconsistent_rows_are_errors() {
         let row = |rest: &str| {
             let text = format!("[[kernel]]\nname = 'a'\nunit = 'u'\nparams = 'A'\n{rest}");
             Catalogue::parse(&text).map(|_| ()).map_err(|error| error.to_string())
         };
         assert!(row("").is_ok());
-        assert!(row("hot = true\nmin_waves = 5").unwrap_err().contains("stand together"));
-        assert!(row("scalar_spills = 2").unwrap_err().contains("stand together"));
-        assert!(row("min_waves = 5\nreason = 'x'").unwrap_err().contains("hot kernels"));
+        assert!(row("hot = true\nmin_waves = 5").unwrap_err().contains("require a reason"));
+        assert!(row("scalar_spills = 2").unwrap_err().contains("require a reason"));
+        assert!(row("min_waves = 5\nreason = 'x'").unwrap_err().contains("on a hot kernel"));
         assert!(row("hot = true\nmin_waves = 9\nreason = 'x'").unwrap_err().contains("below 8"));
         assert!(row("warm = true").unwrap_err().contains("unknown field"));
     }

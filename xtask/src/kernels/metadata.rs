@@ -1,7 +1,7 @@
-//! What an AMD code object says about its kernels: the metadata note of its ELF file.
+//! Kernel metadata of AMD code objects, from the metadata note of the ELF file.
 //!
-//! The note is a `MessagePack` map, described under "Code Object V3 and above Metadata" in LLVM's AMDGPU usage
-//! guide.
+//! The note is a `MessagePack` map, described under "Code Object V3 and above Metadata" in LLVM's
+//! AMDGPU usage guide.
 
 use anyhow::{Context, Result, ensure};
 use object::{
@@ -14,7 +14,7 @@ use serde::Deserialize;
 /// `NT_AMDGPU_METADATA`.
 const NOTE_TYPE: u32 = 32;
 
-/// The fields of a kernel that the report uses.
+/// The metadata of a kernel, as far as the report uses it.
 #[derive(Debug, Deserialize)]
 pub(super) struct Kernel {
     #[serde(rename = ".name")]
@@ -31,7 +31,7 @@ pub(super) struct Kernel {
     pub(super) sgpr_spills: u32,
     #[serde(rename = ".group_segment_fixed_size")]
     pub(super) lds_bytes: u32,
-    /// Scratch memory per lane: spills, and arrays that registers cannot index.
+    /// Scratch memory per lane, for spills and for arrays that registers cannot index.
     #[serde(rename = ".private_segment_fixed_size")]
     pub(super) private_bytes: u32,
     #[serde(rename = ".kernarg_segment_size")]
@@ -40,9 +40,10 @@ pub(super) struct Kernel {
     pub(super) workgroup: u32,
     #[serde(rename = ".wavefront_size")]
     pub(super) wave: u32,
-    /// gfx10 and newer: whether a workgroup has both compute units of a processor and their LDS.
+    /// Whether a workgroup uses both compute units of a workgroup processor and their LDS (gfx10
+    /// and newer).
     #[serde(rename = ".workgroup_processor_mode", default)]
-    pub(super) both_units: u32,
+    pub(super) wgp_mode: u32,
 }
 
 /// One kernel argument.
@@ -60,11 +61,11 @@ struct Metadata {
     kernels: Vec<Kernel>,
 }
 
-/// The kernels of a code object, by name.
+/// The kernels of a code object, sorted by name.
 ///
 /// # Errors
 ///
-/// Not an ELF file, or one without a readable note.
+/// The code is not an ELF file with a valid note.
 pub(super) fn kernels(code: &[u8]) -> Result<Vec<Kernel>> {
     let header = FileHeader64::<Endianness>::parse(code)?;
     let endian = header.endian()?;
@@ -84,11 +85,11 @@ pub(super) fn kernels(code: &[u8]) -> Result<Vec<Kernel>> {
 }
 
 impl Kernel {
-    /// The size of the one struct that a kernel takes by value.
+    /// The size of the struct that the kernel takes by value.
     ///
     /// # Errors
     ///
-    /// It takes something else, or the compiler adds arguments of its own.
+    /// The kernel has other arguments, or the compiler added hidden ones.
     pub(super) fn params_bytes(&self) -> Result<u32> {
         let kinds: Vec<_> = self.arguments.iter().map(|argument| &*argument.kind).collect();
         ensure!(kinds == ["by_value"], "takes [{}], not one struct by value", kinds.join(", "));
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_code_object_is_an_error() {
+    fn other_files_are_errors() {
         assert!(kernels(b"").is_err());
         assert!(kernels(b"\x7fELF").is_err());
         assert!(kernels(&[0; 4096]).is_err());

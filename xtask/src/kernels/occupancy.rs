@@ -1,27 +1,28 @@
-//! How many waves of a kernel fit on a SIMD.
+//! Occupancy: the number of waves of a kernel that fit on a SIMD.
 //!
-//! The numbers are those of LLVM 19 (`AMDGPUBaseInfo.cpp`, `AMDGPUSubtarget.cpp`); the tests hold what clang
-//! prints for them under `-Rpass-analysis=kernel-resource-usage`.
+//! The limits are those of LLVM 19 (`AMDGPUBaseInfo.cpp`, `AMDGPUSubtarget.cpp`). The tests compare
+//! with the output of clang's `-Rpass-analysis=kernel-resource-usage`.
 
 use super::metadata::Kernel;
 
-/// What a SIMD and its compute unit have.
+/// The resources of a SIMD and its compute unit.
 struct Limits {
     /// Vector registers per lane of a SIMD, for waves of the target's size.
     vgprs: u32,
-    /// Registers are handed out in multiples of this.
+    /// The allocation granularity of registers.
     granule: u32,
     waves: u32,
-    /// LDS that `simds` SIMDs share.
+    /// LDS shared by `simds` SIMDs.
     lds_bytes: u32,
     simds: u32,
 }
 
 const KIB: u32 = 1024;
 
-/// Waves per SIMD, as far as registers and LDS allow; `dynamic_lds_bytes` comes to the kernel's own.
+/// The waves per SIMD that registers and LDS allow. `dynamic_lds_bytes` is added to the LDS that
+/// the kernel declares.
 pub(super) fn waves_per_simd(target: &str, kernel: &Kernel, dynamic_lds_bytes: u32) -> u32 {
-    let limits = Limits::of(target, kernel.both_units != 0);
+    let limits = Limits::of(target, kernel.wgp_mode != 0);
     let by_registers = limits.vgprs / kernel.vgprs.max(1).next_multiple_of(limits.granule);
     let by_lds = match kernel.lds_bytes + dynamic_lds_bytes {
         0 => limits.waves,
@@ -34,7 +35,7 @@ pub(super) fn waves_per_simd(target: &str, kernel: &Kernel, dynamic_lds_bytes: u
 }
 
 impl Limits {
-    fn of(target: &str, both_units: bool) -> Self {
+    fn of(target: &str, wgp_mode: bool) -> Self {
         let name = target.strip_prefix("gfx").unwrap_or(target);
         if name.starts_with('9') {
             let (vgprs, granule, waves) =
@@ -44,7 +45,7 @@ impl Limits {
         // The large register files of the big RDNA 3 chips, of gfx1151 and of RDNA 4.
         let large = matches!(name, "1100" | "1101" | "1151") || name.starts_with("12");
         let (vgprs, granule) = if large { (1536, 24) } else { (1024, 16) };
-        let units = if both_units { 2 } else { 1 };
+        let units = if wgp_mode { 2 } else { 1 };
         Self { vgprs, granule, waves: 16, lds_bytes: units * 64 * KIB, simds: units * 2 }
     }
 }
@@ -66,13 +67,14 @@ mod tests {
             kernarg_bytes: 8,
             workgroup,
             wave,
-            both_units: 1,
+            wgp_mode: 1,
         }
     }
 
-    /// clang 19.1.7 on a kernel that uses this many registers, in workgroups of 256.
+    /// Compares with clang 19.1.7 for kernels with these numbers of registers and workgroups of
+    /// 256.
     #[test]
-    fn registers_allow_what_clang_says() {
+    fn register_limits_match_clang() {
         const VGPRS: [u32; 13] = [24, 25, 48, 49, 64, 65, 72, 96, 97, 128, 169, 192, 256];
         let small = [16, 16, 16, 16, 16, 12, 12, 10, 9, 8, 5, 5, 4];
         let large = [16, 16, 16, 16, 16, 16, 16, 16, 12, 10, 8, 8, 5];
@@ -95,9 +97,10 @@ mod tests {
         }
     }
 
-    /// clang 19.1.7 on a kernel that uses this much LDS, in workgroups of several sizes.
+    /// Compares with clang 19.1.7 for kernels with these amounts of LDS and several workgroup
+    /// sizes.
     #[test]
-    fn lds_allows_what_clang_says() {
+    fn lds_limits_match_clang() {
         const BYTES: [u32; 7] = [4096, 8192, 12288, 16384, 20480, 32768, 65536];
         let check = |target, wave, workgroup, expected: [u32; 7]| {
             let waves = BYTES.map(|n| waves_per_simd(target, &kernel(8, n, workgroup, wave), 0));
@@ -115,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn lds_of_the_launch_counts_too() {
+    fn dynamic_lds_is_included() {
         let kernel = kernel(8, 4096, 64, 32);
         assert_eq!(waves_per_simd("gfx1100", &kernel, 4096), 8);
     }

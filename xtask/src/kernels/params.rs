@@ -1,4 +1,4 @@
-//! The sizes of the structs that kernels are given, as the host has them.
+//! The sizes of the parameter structs on the host.
 
 use rf_kernels::params;
 

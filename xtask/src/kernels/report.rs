@@ -1,4 +1,4 @@
-//! Resources of every kernel on every AMD target, and what `kernels.toml` demands of them.
+//! The resources of every kernel on every AMD target, and the requirements of `kernels.toml`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,16 +17,15 @@ use super::{
     snapshot::{Entry, Snapshot},
 };
 
-/// The targets of the table and of the snapshot: one of each family whose resources differ. Demands are checked on
-/// all of them.
-const SHOWN: [&str; 4] = ["gfx1030", "gfx1100", "gfx1201", "gfx90a"];
+/// The targets in the table and in the snapshot: one per family with different resources.
+/// Requirements are checked on all targets.
+const REPORTED: [&str; 4] = ["gfx1030", "gfx1100", "gfx1201", "gfx90a"];
 
-/// Those that exceptions are for: whether one is needed can be said when all of these are built.
+/// The targets of exceptions: an exception is unnecessary if no kernel on any of these needs it.
 const ALL_RDNA: [&str; 4] = ["gfx1030", "gfx1100", "gfx11-generic", "gfx1201"];
 
-/// Without dot products, which are most of what there is to do: built for those who have nothing else. Its kernels are
-/// not held to be fast.
-const COURTESY: &str = "gfx9-generic";
+/// A target without dot-product instructions, whose kernels have no performance requirements.
+const UNOPTIMISED: &str = "gfx9-generic";
 
 /// The kernels of all objects.
 pub(super) struct Report<'a> {
@@ -43,11 +42,11 @@ struct Compiled {
 }
 
 impl<'a> Report<'a> {
-    /// Reads the code objects; PTX says nothing of resources.
+    /// Reads the code objects. PTX contains no resources.
     ///
     /// # Errors
     ///
-    /// An object that cannot be read.
+    /// An object cannot be read.
     pub(super) fn of(objects: &[ObjectFile<'_>], catalogue: &'a Catalogue) -> Result<Self> {
         let mut compiled = Vec::new();
         for object in objects {
@@ -70,7 +69,8 @@ impl<'a> Report<'a> {
 
     pub(super) fn print(&self, out: &mut impl Write) -> Result<()> {
         let mut by_kernel: BTreeMap<(&str, &str), Vec<&Compiled>> = BTreeMap::new();
-        for compiled in self.compiled.iter().filter(|compiled| SHOWN.contains(&compiled.target)) {
+        for compiled in self.compiled.iter().filter(|compiled| REPORTED.contains(&compiled.target))
+        {
             by_kernel.entry((&compiled.unit, &compiled.kernel.name)).or_default().push(compiled);
         }
         writeln!(
@@ -107,7 +107,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// Demands that are not met.
+    /// The violated requirements.
     pub(super) fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
         for compiled in &self.compiled {
@@ -116,32 +116,35 @@ impl<'a> Report<'a> {
             findings.extend(found.into_iter().map(|what| format!("{place}: {what}")));
         }
         findings.extend(self.missing());
-        findings.extend(self.needless_exceptions());
+        findings.extend(self.unneeded_exceptions());
         findings
     }
 
     fn findings_of(&self, compiled: &Compiled) -> Vec<String> {
         let Compiled { unit, target, kernel, waves } = compiled;
         let Some(row) = self.catalogue.row(unit, &kernel.name) else {
-            return vec!["has no row in kernels/kernels.toml".to_owned()];
+            return vec!["no row in kernels/kernels.toml".to_owned()];
         };
         let mut found = Vec::new();
         let newer = !target.starts_with("gfx9");
         if newer && kernel.wave != 32 {
-            found.push(format!("waves of {} lanes, 32 expected", kernel.wave));
+            found.push(format!("waves of {} lanes, expected 32", kernel.wave));
         }
         match (kernel.params_bytes(), params::size_of(&row.params)) {
             (Err(error), _) => found.push(error.to_string()),
-            (_, None) => found
-                .push(format!("{} is not in the list of xtask/src/kernels/params.rs", row.params)),
+            (_, None) => found.push(format!(
+                "{} is missing from the list in xtask/src/kernels/params.rs",
+                row.params
+            )),
             (Ok(device), Some(host)) if device as usize != host => found.push(format!(
                 "takes {device} bytes, but rf_kernels::params::{} has {host}",
                 row.params
             )),
             (Ok(_), Some(_)) => {}
         }
-        if row.hot && *target != COURTESY {
-            // On gfx9 the masks of 64 lanes fill the scalar registers; what spills there stays out of memory.
+        if row.hot && *target != UNOPTIMISED {
+            // On gfx9 64-lane masks fill the scalar registers, and spills go to vector lanes, not
+            // memory.
             let scalar_spills = if newer { row.scalar_spills } else { u32::MAX };
             for (count, allowed, what) in [
                 (kernel.vgpr_spills, 0, "vector registers spilled"),
@@ -154,7 +157,7 @@ impl<'a> Report<'a> {
             }
             if newer && *waves < row.required_waves() {
                 found.push(format!(
-                    "hot, but {waves} waves per SIMD, {} demanded ({} VGPRs, {} bytes of LDS)",
+                    "hot, but {waves} waves per SIMD, {} required ({} VGPRs, {} bytes of LDS)",
                     row.required_waves(),
                     kernel.vgprs,
                     kernel.lds_bytes + row.dynamic_lds_bytes
@@ -164,7 +167,7 @@ impl<'a> Report<'a> {
         found
     }
 
-    /// Rows without a kernel, as a whole or on a target where it should be.
+    /// Rows without a kernel on a target that should have it.
     fn missing(&self) -> Vec<String> {
         let targets: BTreeSet<_> = self.compiled.iter().map(|compiled| compiled.target).collect();
         let mut found = Vec::new();
@@ -184,14 +187,14 @@ impl<'a> Report<'a> {
         found
     }
 
-    /// Exceptions that no kernel makes use of any more.
-    fn needless_exceptions(&self) -> Vec<String> {
+    /// Exceptions that no kernel needs.
+    fn unneeded_exceptions(&self) -> Vec<String> {
         let mut found = Vec::new();
         let built = |target| self.compiled.iter().any(|compiled| compiled.target == target);
         if !ALL_RDNA.into_iter().all(built) {
             return found;
         }
-        for row in self.catalogue.rows().iter().filter(|row| row.excepted()) {
+        for row in self.catalogue.rows().iter().filter(|row| row.is_exception()) {
             let covered: Vec<_> = self
                 .compiled
                 .iter()
@@ -208,14 +211,14 @@ impl<'a> Report<'a> {
                 && covered.iter().all(|compiled| compiled.waves > least)
             {
                 found.push(format!(
-                    "{}: min_waves = {least} is less than every target has",
+                    "{}: min_waves = {least} is below the waves of every target",
                     row.name
                 ));
             }
             let most = row.scalar_spills;
             if covered.iter().all(|compiled| compiled.kernel.sgpr_spills < most) {
                 found.push(format!(
-                    "{}: scalar_spills = {most} is more than any target has",
+                    "{}: scalar_spills = {most} is above the spills of every target",
                     row.name
                 ));
             }
@@ -226,7 +229,7 @@ impl<'a> Report<'a> {
     pub(super) fn snapshot(&self, compiler: &str) -> Snapshot {
         let mut snapshot = Snapshot { compiler: compiler.to_owned(), kernels: BTreeMap::new() };
         for Compiled { target, kernel, waves, .. } in &self.compiled {
-            if !SHOWN.contains(target) {
+            if !REPORTED.contains(target) {
                 continue;
             }
             let entry = Entry {

@@ -1,4 +1,4 @@
-//! `kernels/resources.toml`: the resources of every kernel as they were last looked at.
+//! `kernels/resources.toml`: the accepted resources of every kernel.
 
 use std::{
     collections::BTreeMap,
@@ -11,21 +11,21 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 const HEADER: &str = "\
-# What the compiler made of every kernel. Written by `cargo xtask kernels --report --bless`, compared by
-# `cargo xtask kernels --report --check`, which refuses what is worse, new or gone; waves are those that fit on a
-# SIMD.
+# The resources of every kernel. `cargo xtask kernels --report --bless` writes this file;
+# `cargo xtask kernels --report --check` fails if a kernel is worse, new or missing. waves is the
+# number of waves that fit on a SIMD.
 ";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Snapshot {
-    /// The first line of its `--version`: another one makes other code.
+    /// The compiler, as the first line of `--version`: resources depend on it.
     pub(super) compiler: String,
-    /// By kernel, then by target.
+    /// The entries by kernel and target.
     pub(super) kernels: BTreeMap<String, BTreeMap<String, Entry>>,
 }
 
-/// A kernel on a target.
+/// The resources of a kernel on a target.
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
@@ -51,7 +51,7 @@ impl Snapshot {
         fs::write(path, self.to_string()).with_context(|| path.display().to_string())
     }
 
-    /// What is worse, new or gone in `current`, of the targets that it was built for.
+    /// The kernels that are worse, new or missing in `current`, on the targets of its build.
     pub(super) fn differences(&self, current: &Self) -> Vec<String> {
         let built =
             |target: &String| current.kernels.values().any(|entries| entries.contains_key(target));
@@ -62,7 +62,7 @@ impl Snapshot {
         let mut differences = Vec::new();
         for (&(kernel, target), entry) in &was {
             match is.get(&(kernel, target)) {
-                None => differences.push(format!("{kernel} for {target}: gone")),
+                None => differences.push(format!("{kernel} for {target}: missing")),
                 Some(now) if now.is_worse_than(entry) => {
                     differences.push(format!("{kernel} for {target}: was {entry}, is {now}"));
                 }
@@ -74,7 +74,7 @@ impl Snapshot {
             new.map(|((kernel, target), entry)| format!("{kernel} for {target}: new, {entry}")),
         );
         if !differences.is_empty() {
-            let hint = "kernels/resources.toml differs: look at it, then \
+            let hint = "kernels/resources.toml differs: review the changes, then run \
                         `cargo xtask kernels --report --bless`";
             differences.push(hint.to_owned());
         }
@@ -102,7 +102,8 @@ impl fmt::Display for Snapshot {
 }
 
 impl Entry {
-    /// Registers move with every edit and alone do not matter; what waves have room for does.
+    /// Compares occupancy and memory. Register counts change with every edit and matter only
+    /// through occupancy.
     fn is_worse_than(&self, other: &Self) -> bool {
         self.spills > other.spills
             || self.scratch_bytes > other.scratch_bytes
@@ -111,7 +112,7 @@ impl Entry {
     }
 }
 
-/// As in the file; what is mostly 0 is left out when it is.
+/// Prints the entry as in the file, without fields that are usually 0.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "vgprs = {}, sgprs = {}", self.vgprs, self.sgprs)?;
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_snapshot_is_read_back() {
         let written = snapshot(&[("a", "gfx1030", 16), ("a", "gfx1100", 12), ("b", "gfx1100", 8)]);
         let read: Snapshot = toml::from_str(&written.to_string()).unwrap();
         assert_eq!(read.compiler, written.compiler);
@@ -154,18 +155,18 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_named() {
+    fn changes_are_reported_by_name() {
         let was = snapshot(&[("a", "gfx1030", 16), ("b", "gfx1030", 8)]);
         let is = snapshot(&[("a", "gfx1030", 12), ("c", "gfx1030", 8)]);
         let differences = was.differences(&is);
         assert!(differences[0].starts_with("a for gfx1030: was vgprs = 40, "), "{differences:?}");
         assert!(differences[0].ends_with(", waves = 12"), "{differences:?}");
-        assert_eq!(differences[1], "b for gfx1030: gone");
+        assert_eq!(differences[1], "b for gfx1030: missing");
         assert!(differences[2].starts_with("c for gfx1030: new"), "{differences:?}");
     }
 
     #[test]
-    fn registers_alone_are_no_change_and_gains_neither() {
+    fn register_counts_and_improvements_are_ignored() {
         let was = snapshot(&[("a", "gfx1030", 16)]);
         let with = |change: fn(&mut Entry)| {
             let mut is = snapshot(&[("a", "gfx1030", 16)]);
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_that_were_not_built_are_not_compared() {
+    fn targets_outside_the_build_are_ignored() {
         let was = snapshot(&[("a", "gfx1030", 16), ("a", "gfx1100", 12)]);
         assert_eq!(was.differences(&snapshot(&[("a", "gfx1100", 12)])), [""; 0]);
     }
