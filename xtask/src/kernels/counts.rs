@@ -1,7 +1,8 @@
-//! How many instructions products execute on gfx1100, counted on an emulator, beside those of llama.cpp.
+//! Counts the instructions of matmul kernels on a gfx1100 emulator and compares them with
+//! llama.cpp.
 //!
-//! A count, not a time: no caches, no latency, no occupancy. It compares kernels under one compiler. What the
-//! emulator is, and what came out, is in `benchmarks/isa/README.md`.
+//! The counts ignore caches, latency and occupancy. They compare kernels built by one compiler.
+//! `benchmarks/isa/README.md` describes the emulator and the results.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +21,7 @@ use rf_kernels_build::ObjectFile;
 use rf_quant::DType;
 use serde::{Deserialize, Serialize};
 
-/// Names the folder of the emulator.
+/// The environment variable with the directory of the emulator.
 const VARIABLE: &str = "ROCFORGE_RDNA_EMU";
 const TARGET: &str = "gfx1100";
 const DRIVER: &str = "benchmarks/isa/count_kernels.py";
@@ -29,7 +30,7 @@ const ANCHORS: &str = "benchmarks/isa/llama-cpp.toml";
 /// The upper half of an address that the driver replaces; the lower half is an offset.
 const MARK: u64 = 0xb0ff_e000;
 
-/// The classes of `count.py` that the table shows, under these headings.
+/// The columns of the table, with the instruction classes of `count.py` that each one sums.
 const SHOWN: [(&str, &[&str]); 6] = [
     ("VALU", &["VALU"]),
     ("loads", &["VMEM load"]),
@@ -39,10 +40,10 @@ const SHOWN: [(&str, &[&str]); 6] = [
     ("waits", &["waitcnt", "delay/clause"]),
 ];
 
-/// By class of instruction.
+/// Instruction counts by class.
 type Counts = BTreeMap<String, u64>;
 
-/// What llama.cpp needs, by format.
+/// llama.cpp's instruction counts by format.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Anchors {
@@ -53,7 +54,7 @@ struct Anchors {
     prefill: BTreeMap<String, f64>,
 }
 
-/// One kernel on one shape: that of the anchors.
+/// One kernel on the shape of its anchor.
 struct Case {
     what: &'static str,
     dtype: DType,
@@ -63,7 +64,7 @@ struct Case {
     arena_bytes: u64,
 }
 
-/// A launch for the driver.
+/// A launch, as the driver reads it.
 #[derive(Serialize)]
 struct Job<'a> {
     object: &'a Path,
@@ -74,11 +75,11 @@ struct Job<'a> {
     arena_bytes: u64,
 }
 
-/// Counts, prints a table, and returns what costs more than in llama.cpp.
+/// Counts, prints a table, and returns the cases that need more instructions than llama.cpp.
 ///
 /// # Errors
 ///
-/// No emulator, or one that fails.
+/// The emulator is missing or fails.
 pub(super) fn run(
     root: &Path,
     objects: &[ObjectFile<'_>],
@@ -106,7 +107,7 @@ pub(super) fn run(
     Ok(findings)
 }
 
-/// Every kind of product in every format that there is an anchor for.
+/// Every kind of matmul in every format that has an anchor.
 fn cases(anchors: &Anchors) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for (names, case) in [
@@ -183,12 +184,12 @@ fn prefill(dtype: DType) -> Case {
         tokens,
         ..MatmulParams::default()
     };
-    // On one compute unit the largest tile is chosen, as for a model's matrices on a whole device.
+    // With one compute unit the largest tile is selected, as for a model's matrices on a device.
     let launch = params.launch(dtype, MatmulDevice::new(1, TARGET));
     Case::new("prefill", dtype, rows * columns, launch, &params, &arena)
 }
 
-/// Hands out memory that the driver will provide.
+/// Assigns offsets in the memory that the driver allocates.
 #[derive(Default)]
 struct Arena {
     bytes: u64,
@@ -201,7 +202,8 @@ impl Arena {
         MARK << 32 | offset
     }
 
-    /// A matrix; each plane has room for the largest of any format and for the spare rows behind it.
+    /// A matrix. Each plane is large enough for every format, including the rows after the last
+    /// one.
     fn weight(&mut self, rows: u32, columns: u32) -> Weight {
         const SPARE_ROWS: u32 = 8;
         let mut plane = || self.place((rows + SPARE_ROWS) * columns);
@@ -232,7 +234,7 @@ impl Case {
         Self { what, dtype, kilo_weights, launch, params, arena_bytes: arena.bytes }
     }
 
-    /// The launch with the code object that has its kernel.
+    /// The launch, with the code object that contains the kernel.
     fn job<'a>(&'a self, objects: &'a [ObjectFile<'_>]) -> Result<Job<'a>> {
         let Launch { kernel, grid, block, .. } = self.launch;
         for object in objects.iter().filter(|object| object.target.name == TARGET) {
@@ -246,7 +248,7 @@ impl Case {
         anyhow::bail!("{kernel} is in no object for {TARGET}")
     }
 
-    /// Prints a row; returns what is worse than the anchor.
+    /// Prints a row and returns a finding if the count exceeds the anchor.
     fn print(
         &self,
         anchors: &Anchors,
@@ -295,7 +297,7 @@ fn print_head(out: &mut impl Write) -> Result<()> {
     write!(
         out,
         "{:<12} {:<6} {:>6} {:>10} {:>6}",
-        "product", "format", "all", "llama.cpp", "ratio"
+        "matmul", "format", "all", "llama.cpp", "ratio"
     )?;
     for (heading, _) in SHOWN {
         write!(out, " {heading:>7}")?;
@@ -313,7 +315,7 @@ fn count(driver: &Path, emulator: &Path, jobs: &[Job<'_>]) -> Result<Vec<Counts>
         .spawn()
         .context("python3")?;
     let mut input = child.stdin.take().context("python3 without standard input")?;
-    // The driver reads all of it before it writes anything.
+    // The driver reads its complete input before it writes output, so this cannot block.
     input.write_all(&serde_json::to_vec(jobs)?)?;
     drop(input);
     let output = child.wait_with_output()?;
