@@ -6,6 +6,8 @@
 #[path = "../examples/axpy/mod.rs"]
 mod axpy;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use axpy::{Axpy, BLOCK};
 use rf_hip::{
     Context, DeviceBuffer, Error, Function, LaunchConfig, Module, PinnedBuffer, Runtime, Stream,
@@ -13,8 +15,15 @@ use rf_hip::{
 
 const LEN: usize = 512;
 
+type Turn = MutexGuard<'static, ()>;
+
+/// A wait for the whole device, as in the drop of a module, invalidates the captures of other
+/// threads, so the tests of this file run one after another.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// The objects of a test, or `None` after printing the reason.
-fn setup() -> Option<(Context, Stream, Function)> {
+fn setup() -> Option<(Turn, Context, Stream, Function)> {
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let context = match Runtime::load().and_then(|runtime| runtime.device(0)?.context()) {
         Ok(context) => context,
         Err(error) => {
@@ -38,7 +47,7 @@ fn setup() -> Option<(Context, Stream, Function)> {
         }
         graph => {
             assert_eq!(graph.unwrap().node_count().unwrap(), 0);
-            Some((context, stream, function))
+            Some((turn, context, stream, function))
         }
     }
 }
@@ -66,7 +75,7 @@ fn expect_all(buffer: &DeviceBuffer<f32>, stream: &Stream, expected: f32) {
 
 #[test]
 fn a_graph_repeats_the_queued_work() {
-    let Some((context, stream, function)) = setup() else { return };
+    let Some((_turn, context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);
     let graph = stream
         .capture(|| {
@@ -88,7 +97,7 @@ fn a_graph_repeats_the_queued_work() {
 
 #[test]
 fn an_update_accepts_new_arguments_and_rejects_another_shape() {
-    let Some((context, stream, function)) = setup() else { return };
+    let Some((_turn, context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);
     let record = |a: f32, times: usize| {
         stream.capture(|| (0..times).try_for_each(|_| add(&stream, &function, (a, &x, &y))))
@@ -110,7 +119,7 @@ fn an_update_accepts_new_arguments_and_rejects_another_shape() {
 
 #[test]
 fn a_graph_keeps_the_module_and_the_buffers_of_safe_calls() {
-    let Some((context, stream, function)) = setup() else { return };
+    let Some((_turn, context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);
     let source = DeviceBuffer::from_slice(&stream, &[7.0f32; LEN]).unwrap();
     let graph = stream
@@ -127,7 +136,7 @@ fn a_graph_keeps_the_module_and_the_buffers_of_safe_calls() {
 
 #[test]
 fn a_capture_that_fails_leaves_the_stream_usable() {
-    let Some((context, stream, function)) = setup() else { return };
+    let Some((_turn, context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);
     let outcome = stream.capture(|| {
         add(&stream, &function, (1.0, &x, &y))?;
@@ -142,7 +151,7 @@ fn a_capture_that_fails_leaves_the_stream_usable() {
 
 #[test]
 fn work_that_cannot_be_repeated_is_rejected() {
-    let Some((context, stream, function)) = setup() else { return };
+    let Some((_turn, context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);
     let mut pinned = PinnedBuffer::<f32>::new(&context, LEN).unwrap();
     let refused = |outcome: Result<(), Error>| matches!(outcome, Err(Error::Capturing { .. }));
@@ -165,7 +174,7 @@ fn work_that_cannot_be_repeated_is_rejected() {
 
 #[test]
 fn memory_released_during_a_capture_is_not_part_of_the_graph() {
-    let Some((context, stream, function)) = setup() else { return };
+    let Some((_turn, context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);
     let mut pooled = match DeviceBuffer::<f32>::on_stream(&stream, LEN) {
         Ok(buffer) => Some(buffer),
@@ -192,7 +201,7 @@ fn memory_released_during_a_capture_is_not_part_of_the_graph() {
 
 #[test]
 fn every_launch_of_a_graph_copies_from_and_to_host_memory() {
-    let Some((context, stream, function)) = setup() else { return };
+    let Some((_turn, context, stream, function)) = setup() else { return };
     let (x, y) = ones_and_zeros(&context, &stream);
     let mut input = PinnedBuffer::<f32>::new(&context, LEN).unwrap();
     let mut output = PinnedBuffer::<f32>::new(&context, LEN).unwrap();

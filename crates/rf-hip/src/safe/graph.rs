@@ -15,7 +15,8 @@ impl Stream {
     ///
     /// Until the capture ends, do not wait for the stream or the context, do not copy from or to
     /// pageable or pinned memory except with the unsafe calls, and do not drop modules or graphs,
-    /// because dropping them waits.
+    /// because dropping them waits. This applies to all threads that use the device: a wait for the
+    /// context invalidates every capture in it.
     ///
     /// # Errors
     ///
