@@ -36,6 +36,10 @@ struct FloatRow {
     }
 };
 
+using F32Row = FloatRow<float>;
+using F16Row = FloatRow<f16>;
+using Bf16Row = FloatRow<u16>;
+
 // A row of a quantised table.
 template <typename F>
 struct BlockRow {

@@ -1,25 +1,35 @@
 // The formats of weights: how 32 neighbouring columns of a row become 32 int8 and a scale.
 //
-// The planes that hold a matrix are described in params/weight.h; crates/rf-kernels/src/pack.rs writes them and
-// this file reads them. A format F has
+// params/weight.h describes the planes of a matrix. crates/rf-kernels/src/pack.rs writes them, this
+// file reads them. A format F has
 //
-//   F::NUMBER           its place in DType::ALL of rf-quant
+//   F::NUMBER           position in DType::ALL of rf-quant
 //   F::LOW, F::HIGH     bytes per block of 32 columns in the planes `low` and `high`
 //   F::SCALE, F::SUPER  bytes per block in `scale`, per 256 columns in `super`
-//   F::Raw              what a lane loads for one block; F::fetch(row, block) loads it, `row` from row_of
+//   F::Raw              the data of one block; F::fetch(row, block) loads it, `row` from row_of
 //   F::unpack(raw, q)   8 words of 4 int8, in the order of the columns
-//   F::scales(raw)      the factor of the first and of the last 16 columns (equal unless F::HALVES), and their
-//                       minima (0 unless F::MINIMA)
+//   F::scales(raw)      the factors of the first and of the last 16 columns (equal unless F::HALVES),
+//                       and their minima (0 unless F::MINIMA)
 //
-// so that w[i] = scale[i / 16] · q[i] − minimum[i / 16]. Where a format has signed values they are moved to the
-// top of the byte, two's complement: sign extension for nothing. The power of two that this adds is in the scale.
+// so that w[i] = scale[i / 16] · q[i] − minimum[i / 16]. Signed values sit at the top of the byte in
+// two's complement, which needs no sign extension. The scale includes the resulting power of two.
 //
-// A format with F::PARTS == 2 has values that no byte holds: w[i] = scale · (q[i] + F::LARGE · h[i]), h by
-// F::unpack_large(raw, h).
+// A format with F::PARTS == 2 has values that exceed a byte: w[i] = scale · (q[i] + F::LARGE · h[i]),
+// h by F::unpack_large(raw, h).
+//
+// format_table.h lists the formats. RF_*_FORMATS(X) expands X(kernel name, F, number) for each
+// format of a family.
 #pragma once
 
 #include "rf/device.h"
+#include "rf/format_table.h"
 #include "rf/params/weight.h"
+
+#define RF_NO_FORMAT(NAME, FORMAT, N)
+#define RF_FLOAT_FORMATS(X) RF_FORMATS(X, RF_NO_FORMAT, RF_NO_FORMAT, RF_NO_FORMAT)
+#define RF_BLOCK32_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, X, RF_NO_FORMAT, RF_NO_FORMAT)
+#define RF_K_QUANT_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, RF_NO_FORMAT, X, RF_NO_FORMAT)
+#define RF_MICROSCALING_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, RF_NO_FORMAT, RF_NO_FORMAT, X)
 
 namespace rf {
 
@@ -189,7 +199,7 @@ struct Q8_0 {
 
 // Two bits: bits 2j and 2j + 1 of byte i of word h belong to column 16h + 4j + i. One byte per 16 columns: the
 // scale in the low nibble, the minimum in the high one; d and dmin per 256.
-struct Q2_K {
+struct Q2K {
     static constexpr u32 NUMBER = 8;
     static constexpr u32 LOW = 8, HIGH = 0, SCALE = 2, SUPER = 4;
     static constexpr bool MINIMA = true, HALVES = true;
@@ -214,7 +224,7 @@ struct Q2_K {
 };
 
 // Three bits, two's complement, at the top: one in `high`, two in `low`. A signed byte per 16 columns, d per 256.
-struct Q3_K {
+struct Q3K {
     static constexpr u32 NUMBER = 9;
     static constexpr u32 LOW = 8, HIGH = 4, SCALE = 2, SUPER = 2;
     static constexpr bool MINIMA = false, HALVES = true;
@@ -242,7 +252,7 @@ struct Q3_K {
 };
 
 // Values 0 … 15; six-bit scale and minimum in a byte each; d and dmin per 256.
-struct Q4_K {
+struct Q4K {
     static constexpr u32 NUMBER = 10;
     static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 4;
     static constexpr bool MINIMA = true, HALVES = false;
@@ -262,8 +272,8 @@ struct Q4_K {
     }
 };
 
-// As Q4_K, with a fifth bit.
-struct Q5_K {
+// As Q4K, with a fifth bit.
+struct Q5K {
     static constexpr u32 NUMBER = 11;
     static constexpr u32 LOW = 16, HIGH = 4, SCALE = 2, SUPER = 4;
     static constexpr bool MINIMA = true, HALVES = false;
@@ -289,7 +299,7 @@ struct Q5_K {
 };
 
 // Six bits, two's complement, moved up by two. A signed byte per 16 columns, d per 256.
-struct Q6_K {
+struct Q6K {
     static constexpr u32 NUMBER = 12;
     static constexpr u32 LOW = 16, HIGH = 8, SCALE = 2, SUPER = 2;
     static constexpr bool MINIMA = false, HALVES = true;
@@ -377,7 +387,7 @@ struct SixBitRaw {
     u8 scale;
 };
 
-// Words of four six-bit codes: four bits in `low` as nibbles, two in `high` as Q6_K has them.
+// Words of four six-bit codes: four bits in `low` as nibbles, two in `high` as Q6K has them.
 RF_DEVICE u32 six_bit_codes(const SixBitRaw &raw, u32 j) {
     u32 low = j < 4 ? raw.low[j] & 0x0f0f0f0fu : (raw.low[j - 4] >> 4) & 0x0f0f0f0fu;
     return low | pair_at_top(raw.high[j / 4], j % 4) >> 2;
@@ -453,5 +463,10 @@ struct Mxfp6E3M2 {
         return detail::one_scale(detail::e8m0(raw.scale) * 0.0625f);
     }
 };
+
+#define RF_CHECK_NUMBER(NAME, FORMAT, N) \
+    static_assert(FORMAT::NUMBER == N, #FORMAT " has another number in rf-quant");
+RF_FORMATS(RF_NO_FORMAT, RF_CHECK_NUMBER, RF_CHECK_NUMBER, RF_CHECK_NUMBER)
+#undef RF_CHECK_NUMBER
 
 } // namespace rf

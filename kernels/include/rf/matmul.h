@@ -86,7 +86,7 @@ struct Matmul {
     static constexpr u32 BUFFERS = RF_MATMUL_BUFFERS == 2 && 2 * sizeof(Stage) <= 48 * 1024 ? 2 : 1;
     // Whether the next stage is fetched before this one is multiplied. Without matrix unit all registers have sums.
     static constexpr bool AHEAD = RF_MATRIX_UNIT && !(F::MINIMA && F::HALVES);
-    // Whether activations go to LDS on their own. Q2_K needs their sums by halves.
+    // Whether activations go to LDS on their own. Q2K needs their sums by halves.
     static constexpr bool ASYNC = COPY_ASYNC && AHEAD && BUFFERS == 2;
     static constexpr u32 ACC_FLOATS = Shape::ROW_TILES * Shape::TOKEN_TILES * LANE_SUMS;
     static constexpr u32 PARTS_BYTES = parts_bytes<Shape>(ACC_FLOATS);
@@ -384,7 +384,7 @@ struct Matmul {
 } // namespace rf
 
 // The kernels of one format: RfMatmulParams; grid [⌈tokens / TOKENS⌉, Σ ⌈rows / ROWS⌉], Shape::THREADS threads.
-#define RF_MATMUL(NAME, FORMAT)                                                                                        \
+#define RF_MATMUL(NAME, FORMAT, NUMBER)                                                                                \
     RF_MATMUL_KERNEL(rf::MatmulWide) matmul_wide_##NAME##_q8_f32(RfMatmulParams p) {                                     \
         rf::Matmul<rf::FORMAT, rf::MatmulWide>::run(p);                                                                \
     }                                                                                                                  \

@@ -352,12 +352,12 @@ struct FloatMatmul {
 };
 
 // The kernels of one type: RfMatmulParams; grid [⌈tokens / TOKENS⌉, Σ ⌈rows / ROWS⌉], 256 threads.
-#define RF_FLOAT_MATMUL(NAME, WEIGHT)                                                                                  \
+#define RF_FLOAT_MATMUL(NAME, FORMAT, NUMBER)                                                                          \
     RF_MATMUL_KERNEL(rf::FloatMatmulWide) matmul_wide_##NAME##_f32(RfMatmulParams p) {                                   \
-        rf::FloatMatmul<rf::WEIGHT, rf::FloatMatmulWide>::run(p);                                                      \
+        rf::FloatMatmul<rf::FORMAT##Weight, rf::FloatMatmulWide>::run(p);                                              \
     }                                                                                                                  \
     RF_MATMUL_KERNEL(rf::FloatMatmulNarrow) matmul_narrow_##NAME##_f32(RfMatmulParams p) {                               \
-        rf::FloatMatmul<rf::WEIGHT, rf::FloatMatmulNarrow>::run(p);                                                    \
+        rf::FloatMatmul<rf::FORMAT##Weight, rf::FloatMatmulNarrow>::run(p);                                            \
     }
 
 } // namespace rf

@@ -306,8 +306,9 @@ RF_DEVICE void matvec(const RfMatvecParams &p) {
     }
 }
 
-// The same for one token, with a format for each projection. The branch is the same for all of a workgroup.
-template <typename... FORMATS>
+// The same for one token and projections of several formats. All threads of a workgroup take the same
+// branch. The first argument is void, so that a macro can write the list as `, F` for each format.
+template <typename, typename... FORMATS>
 RF_DEVICE void matvec_mixed(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<Q4_0, 1>;
     Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);

@@ -16,7 +16,7 @@ struct F16 {
     using Element = u16;
     RF_DEVICE_MEMBER static float value(u16 bits) { return f16_value(bits); }
 };
-struct BF16 {
+struct Bf16 {
     using Element = u16;
     RF_DEVICE_MEMBER static float value(u16 bits) { return bf16_value(bits); }
 };
@@ -87,3 +87,18 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
 }
 
 } // namespace rf
+
+// The matrix-vector kernels of a float format.
+#define RF_MATVEC_FLOAT(NAME, FORMAT, NUMBER)                                                      \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_f32_n1(RfMatvecParams p) {                       \
+        rf::matvec_float<rf::FORMAT, 1>(p);                                                        \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_f32_n2(RfMatvecParams p) {                       \
+        rf::matvec_float<rf::FORMAT, 2>(p);                                                        \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_f32_n4(RfMatvecParams p) {                       \
+        rf::matvec_float<rf::FORMAT, 4>(p);                                                        \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_f32_n8(RfMatvecParams p) {                       \
+        rf::matvec_float<rf::FORMAT, 8>(p);                                                        \
+    }

@@ -32,3 +32,21 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
 }
 
 } // namespace rf
+
+// The matrix-vector kernels of a format.
+#define RF_MATVEC(NAME, FORMAT, NUMBER)                                                            \
+    RF_KERNEL(rf::MATVEC_THREADS_1) matvec_##NAME##_q8_f32_n1(RfMatvecParams p) {                  \
+        rf::matvec<rf::FORMAT, 1>(p);                                                              \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_q8_f32_n2(RfMatvecParams p) {                    \
+        rf::matvec<rf::FORMAT, 2>(p);                                                              \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_q8_f32_n4(RfMatvecParams p) {                    \
+        rf::matvec<rf::FORMAT, 4>(p);                                                              \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_q8_f32_n8(RfMatvecParams p) {                    \
+        rf::matvec<rf::FORMAT, 8>(p);                                                              \
+    }                                                                                              \
+    RF_KERNEL_AT_ONCE(rf::GLU_THREADS, 3) matvec_glu_##NAME##_q8_n1(RfMatvecGluParams p) {         \
+        rf::matvec_glu<rf::FORMAT>(p);                                                             \
+    }
