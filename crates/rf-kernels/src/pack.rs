@@ -4,7 +4,9 @@
 //! for the six-bit scales of Q4_K and Q5_K, which become bytes (2.8 % and 2.3 % more).
 
 use bytemuck::{Pod, cast_slice};
-use rf_quant::{BlockMxfp4, BlockMxfp6E2M3, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K};
+use rf_quant::{
+    BlockIq4Nl, BlockMxfp4, BlockMxfp6E2M3, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K,
+};
 use rf_quant::{BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, DType};
 
 // The header for device code is the table of rf-quant.
@@ -48,7 +50,7 @@ impl PlaneBytes {
         let (low, high, scale, super_scale) = match dtype {
             DType::F32 => (4, 0, 0, 0),
             DType::F16 | DType::Bf16 => (2, 0, 0, 0),
-            DType::Q4_0 => (16, 0, 2, 0),
+            DType::Q4_0 | DType::Iq4Nl => (16, 0, 2, 0),
             DType::Q4_1 => (16, 0, 4, 0),
             DType::Q5_0 => (16, 4, 2, 0),
             DType::Q5_1 => (16, 4, 4, 0),
@@ -139,6 +141,10 @@ impl PackedLayout {
             DType::F32 | DType::F16 | DType::Bf16 => planes.low.copy_from_slice(source),
             DType::Q4_0 => each::<BlockQ4_0, _>(source, planes, bytes, |b, p| {
                 p.low.copy_from_slice(&b.qs.map(|q| q ^ 0x88));
+                p.scale.copy_from_slice(bytemuck::bytes_of(&b.d));
+            }),
+            DType::Iq4Nl => each::<BlockIq4Nl, _>(source, planes, bytes, |b, p| {
+                p.low.copy_from_slice(&b.qs);
                 p.scale.copy_from_slice(bytemuck::bytes_of(&b.d));
             }),
             DType::Q4_1 => each::<BlockQ4_1, _>(source, planes, bytes, |b, p| {

@@ -67,6 +67,8 @@ macro_rules! for_each_format {
               "OCP microscaling: E2M3 elements, one E8M0 scale per 32. Not a ggml type." }
             { 15 Mxfp6E3M2 "MXFP6_E3M2" "mxfp6_e3m2" Microscaling BlockMxfp6E3M2 (None) 32 25
               "OCP microscaling: E3M2 elements, one E8M0 scale per 32. Not a ggml type." }
+            { 16 Iq4Nl "IQ4_NL" "iq4_nl" Block32 BlockIq4Nl (Some(20)) 32 18
+              "4 bits, which select one of 16 values, one scale per 32." }
         }
     };
 }

@@ -21,4 +21,5 @@
     MICROSCALING(mxfp4, Mxfp4, 13) \
     MICROSCALING(mxfp6_e2m3, Mxfp6E2M3, 14) \
     MICROSCALING(mxfp6_e3m2, Mxfp6E3M2, 15) \
+    BLOCK32(iq4_nl, Iq4Nl, 16) \
     // end

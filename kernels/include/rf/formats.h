@@ -197,6 +197,50 @@ struct Q8_0 {
     }
 };
 
+namespace detail {
+
+// Byte i is byte selector[i], 0 to 7, of `low` (0 to 3) and `high` (4 to 7).
+RF_DEVICE u32 select_bytes(u32 high, u32 low, u32 selector) {
+#ifdef __AMDGCN__
+    return __builtin_amdgcn_perm(high, low, selector);
+#else
+    u32 pairs = selector | selector >> 4;
+    return __nvvm_prmt(low, high, (pairs & 0xff) | (pairs >> 8 & 0xff00));
+#endif
+}
+
+// Bytes of a table of 16, four to a word, by four indices.
+RF_DEVICE u32 look_up_16(const u32 (&table)[4], u32 index) {
+    u32 below_8 = select_bytes(table[1], table[0], index & 0x07070707u);
+    u32 above_8 = select_bytes(table[3], table[2], index & 0x07070707u);
+    return select_bytes(above_8, below_8, 0x03020100u | (index >> 1 & 0x04040404u));
+}
+
+} // namespace detail
+
+// Indices of 16 values: -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113.
+struct Iq4Nl {
+    static constexpr u32 NUMBER = 16;
+    static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 0;
+    static constexpr bool MINIMA = false, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u16 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u16>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        constexpr u32 VALUES[4] = {0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u};
+        detail::nibbles(raw.low, q);
+        for (u32 j = 0; j < 8; j++) q[j] = detail::look_up_16(VALUES, q[j]);
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::one_scale(f16_value(raw.scale));
+    }
+};
+
 // Two bits: bits 2j and 2j + 1 of byte i of word h belong to column 16h + 4j + i. One byte per 16 columns: the
 // scale in the low nibble, the minimum in the high one; d and dmin per 256.
 struct Q2K {

@@ -89,3 +89,20 @@ impl Format for Q8_0 {
     }
     scale_plane!(1);
 }
+
+/// See [`rf_quant::BlockIq4Nl`].
+pub(crate) struct Iq4Nl;
+impl Format for Iq4Nl {
+    const DTYPE: DType = DType::Iq4Nl;
+    const PLANES: &'static [Plane] = &[plane(2, 16, 4), plane(0, 2, 2)];
+    const BLOCK: usize = 32;
+    const SUB: usize = 32;
+    const BITS: u32 = 8;
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
+        // SAFETY: plane 0 has 4 words.
+        let codes = unsafe { nibbles_of_32(s, block) };
+        array!(codes[0], |g| s.lookup(&rf_quant::BlockIq4Nl::VALUES, codes[g]))
+    }
+    scale_plane!(1);
+}
