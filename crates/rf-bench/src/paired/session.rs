@@ -16,10 +16,10 @@ use super::{
 use crate::Error;
 
 /// Duration of a slice.
-const SLICE: Duration = Duration::from_millis(15);
+const SLICE: Duration = Duration::from_millis(10);
 
 /// Duration of the slices of a workload in a pass, both sides together.
-const PASS: Duration = Duration::from_millis(240);
+const PASS: Duration = Duration::from_millis(320);
 
 /// Contention that explains noise: a fraction of the time of each thread.
 const HIGH_CONTENTION: f64 = 0.05;
@@ -209,7 +209,7 @@ fn measure(
     };
     let count = (PASS.as_secs_f64() / (4.0 * SLICE.max(run).as_secs_f64())) as usize;
     let mut pass = Pass::default();
-    for i in 0..count.clamp(2, 4) {
+    for i in 0..count.clamp(2, 8) {
         let mut slice = |worker: &mut Worker| {
             let slice = worker.slice(SLICE)?;
             entry.contention.push(slice.contention);

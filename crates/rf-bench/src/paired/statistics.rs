@@ -12,8 +12,11 @@ use serde::{Deserialize, Serialize};
 /// Resamples of the bootstrap.
 const RESAMPLES: usize = 4000;
 
+/// Resamples of the blocks of a pass.
+const RESAMPLES_OF_BLOCKS: usize = 50;
+
 /// Passes before a workload is `Ok`.
-pub const MIN_PASSES: usize = 3;
+pub const MIN_PASSES: usize = 4;
 
 /// Passes before a workload is a `Regression` or `Improved`.
 pub const MIN_PASSES_OF_CHANGE: usize = 6;
@@ -22,7 +25,7 @@ pub const MIN_PASSES_OF_CHANGE: usize = 6;
 const ALPHA: f64 = 0.05;
 
 /// Percentile of the slice values that stands for a side of a pass.
-const LOW: f64 = 25.0;
+const LOW: f64 = 12.5;
 
 /// Four slices in turns: two of each side, in nanoseconds per run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,14 +73,21 @@ pub fn estimate(passes: &[Pass], workloads: usize) -> Option<Estimate> {
     // A bootstrap over few passes underestimates their variance by n / (n - 1).
     let count = passes.len() as f64;
     let inflation = (count / (count - 1.0)).sqrt();
+    // Resamples of the blocks of each pass, drawn once: what a resample of passes draws from.
+    let mut of_blocks: Vec<[f64; RESAMPLES_OF_BLOCKS]> = Vec::with_capacity(passes.len());
+    for Pass { blocks } in passes {
+        let mut drawn = [0.0; RESAMPLES_OF_BLOCKS];
+        for ratio in &mut drawn {
+            let blocks = (0..blocks.len()).map(|_| &blocks[below(blocks.len())]);
+            *ratio = scratch.log_ratio(blocks)?;
+        }
+        of_blocks.push(drawn);
+    }
     let mut resampled = Vec::with_capacity(RESAMPLES);
-    let mut sample = Vec::with_capacity(passes.len());
+    let mut sample = vec![0.0; passes.len()];
     for _ in 0..RESAMPLES {
-        sample.clear();
-        for _ in 0..passes.len() {
-            let blocks = &passes[below(passes.len())].blocks;
-            let drawn = (0..blocks.len()).map(|_| &blocks[below(blocks.len())]);
-            sample.push(scratch.log_ratio(drawn)?);
+        for ratio in &mut sample {
+            *ratio = of_blocks[below(passes.len())][below(RESAMPLES_OF_BLOCKS)];
         }
         resampled.push(center + inflation * (trimmed_mean(&mut sample)? - center));
     }
@@ -166,13 +176,16 @@ mod tests {
         slice: f64,
         /// Probability that a slice is contended and takes up to three times as long.
         contention: f64,
-        /// Amplitude of a drift in the course of a pass, common to both sides.
-        drift: f64,
+        /// Slow-down of the whole machine in its slow state, which it enters and leaves at random.
+        slow_state: f64,
     }
 
-    const QUIET: Machine = Machine { placement: 0.002, slice: 0.003, contention: 0.0, drift: 0.0 };
-    const NOISY: Machine = Machine { placement: 0.01, slice: 0.02, contention: 0.3, drift: 0.2 };
-    const HOPELESS: Machine = Machine { placement: 0.3, slice: 0.5, contention: 0.9, drift: 0.5 };
+    const QUIET: Machine =
+        Machine { placement: 0.002, slice: 0.003, contention: 0.0, slow_state: 0.0 };
+    const NOISY: Machine =
+        Machine { placement: 0.01, slice: 0.01, contention: 0.2, slow_state: 0.2 };
+    const HOPELESS: Machine =
+        Machine { placement: 0.3, slice: 0.5, contention: 0.9, slow_state: 0.5 };
 
     struct Source(Pcg64);
 
@@ -189,20 +202,18 @@ mod tests {
         fn pass(&mut self, machine: Machine, ratio: f64) -> Pass {
             let base = 1e6 * (machine.placement * self.normal()).exp();
             let head = 1e6 * ratio * (machine.placement * self.normal()).exp();
-            let phase = self.uniform();
+            let mut is_slow = false;
+            let mut slice = |time: f64| {
+                is_slow ^= self.uniform() < 0.1;
+                let state = if is_slow { 1.0 + machine.slow_state } else { 1.0 };
+                let is_contended = self.uniform() < machine.contention;
+                let contention = if is_contended { 1.0 + 2.0 * self.uniform() } else { 1.0 };
+                time * state * contention * (machine.slice * self.normal()).exp()
+            };
             let mut blocks = Vec::new();
-            for block in 0..4 {
-                let mut slice = |place: usize, time: f64| {
-                    let at = f64::from(4 * block) / 16.0 + place as f64 / 16.0 + phase;
-                    let drift = 1.0 + machine.drift * (std::f64::consts::TAU * at).sin().abs();
-                    let is_contended = self.uniform() < machine.contention;
-                    let contention = if is_contended { 1.0 + 2.0 * self.uniform() } else { 1.0 };
-                    time * drift * contention * (machine.slice * self.normal()).exp()
-                };
-                blocks.push(Block {
-                    base: [slice(0, base), slice(3, base)],
-                    head: [slice(1, head), slice(2, head)],
-                });
+            for _ in 0..8 {
+                let [a, b, c, d] = [base, head, head, base].map(&mut slice);
+                blocks.push(Block { base: [a, d], head: [b, c] });
             }
             Pass { blocks }
         }
