@@ -1,7 +1,8 @@
 // Matrix × vector for F32, F16 and BF16 weights.
 //
-// A lane takes 16 bytes of a row at a time and multiplies in f32; otherwise as rf/matvec.h. Rows whose size is no
-// multiple of 16 bytes are read element by element. Bytes moved: the weights once.
+// A lane loads 16 bytes of a row at a time and multiplies in f32; otherwise as rf/matvec.h. Rows
+// whose size is not a multiple of 16 bytes are read element by element. Bytes moved: the weights
+// once.
 #pragma once
 
 #include "rf/matvec.h"

@@ -1,7 +1,9 @@
-// The gated unit of decode: gate, up, activation, and the quantisation for the product that follows, in one launch.
+// The gated unit of decode: gate, up, activation, and quantisation for the next matmul, in one
+// launch.
 //
-// A workgroup makes 32 neighbouring outputs, a block of activations, of 8 waves with four outputs each, one after
-// the other: so there are some workgroups more than processors, and all end at about the same time.
+// A workgroup computes 32 consecutive outputs, a block of activations, with 8 waves of four outputs
+// each, one after another. So there are a few more workgroups than processors, and all end at about
+// the same time.
 #pragma once
 
 #include "rf/activation.h"
