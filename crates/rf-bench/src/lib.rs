@@ -34,8 +34,8 @@ mod matmul;
 mod memory;
 pub mod model;
 pub mod model_metric;
+mod op_task;
 pub mod paired;
-mod program;
 pub mod results;
 mod standard;
 mod suite;
@@ -48,7 +48,6 @@ mod workload;
 
 pub use catalog::workloads;
 pub use error::Error;
-pub use matmul::compute_bound;
 pub use suite::{Suite, UnknownSuite};
 pub use target::Target;
 pub use task::{Clock, Prepared, Task};
