@@ -24,6 +24,18 @@
 //! assert_eq!(graph.ops().len(), 2);
 //! assert_eq!(weights[0].dtype(), DType::F32);
 //! ```
+//!
+//! A case of the table: its cost, and a check of a backend against the reference.
+//!
+//! ```
+//! use rf_graph::case::{Schedule, matmul};
+//! use rf_graph::conformance::{Outcome, check};
+//! use rf_graph::{DType, ReferenceBackend};
+//!
+//! let case = matmul(DType::Q8_0, 64, 256, Schedule::batches(&[1, 5]));
+//! assert_eq!(case.cost().int8_operations, 2 * 5 * 64 * 256);
+//! assert!(matches!(check(&ReferenceBackend, &case), Ok(Outcome::Passed { .. })));
+//! ```
 
 mod backend;
 pub mod case;

@@ -3,9 +3,9 @@
 //! `rf-cli selftest` prints the results. A [`Group`] holds the conformance cases of an op with a
 //! format, and the cases whose speed is of interest for it.
 //!
-//! A kernel takes microseconds and the step around it tens of them. So [`speed`] times programs with
-//! few and with many copies of an op, and divides the difference. The many copies read more memory
-//! than any cache holds.
+//! A kernel takes microseconds and the step around it tens of them. So [`speed`] times programs
+//! with few and with many copies of an op, and divides the difference. The many copies read more
+//! memory than any cache holds.
 
 use std::time::{Duration, Instant};
 
