@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod counts;
+mod instructions;
 mod metadata;
 mod occupancy;
 mod params;
@@ -23,6 +24,7 @@ use clap::Args;
 use rf_kernels_build::{Cache, Compiler, ObjectFile, Selection, Sources, compile_all};
 
 use self::{catalogue::Catalogue, report::Report};
+use crate::instructions::snapshot::Snapshot;
 
 /// What to build and what to report.
 #[derive(Args)]
@@ -38,7 +40,7 @@ pub(crate) struct Options {
     /// missing from `kernels/resources.toml` or worse than recorded there
     #[arg(long, requires = "report")]
     check: bool,
-    /// Write `kernels/resources.toml`
+    /// Write `kernels/resources.toml` and `kernels/instructions.toml`
     #[arg(long, requires = "report")]
     bless: bool,
     /// Count the instructions of matmul kernels on the gfx1100 emulator in `ROCFORGE_RDNA_EMU` and
@@ -71,6 +73,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let mut findings = warnings(&objects);
     if options.report {
         findings.extend(report(root, options, &compiler, &objects, &mut out)?);
+        findings.extend(count_instructions(root, options, &compiler, &objects, &mut out)?);
     }
     if options.counts {
         findings.extend(counts::run(root, &objects, &mut out)?);
@@ -112,6 +115,43 @@ fn report(
                 committed.compiler
             )?;
         }
+    }
+    Ok(findings)
+}
+
+/// Counts the instructions of every kernel; compares or writes the snapshot. Returns the findings.
+fn count_instructions(
+    root: &Path,
+    options: &Options,
+    compiler: &Compiler,
+    objects: &[ObjectFile<'_>],
+    out: &mut impl Write,
+) -> Result<Vec<String>> {
+    const SNAPSHOT: &str = "kernels/instructions.toml";
+    let path = root.join(SNAPSHOT);
+    let code = objects.iter().map(|object| (object.target.name, &*object.path));
+    let disassembler = instructions::disassembler(compiler.path())?;
+    let current = instructions::count(&disassembler, compiler.version(), code)?;
+    if options.bless {
+        current.write(&path, instructions::HEADER)?;
+        writeln!(out, "written: {SNAPSHOT}")?;
+        return Ok(Vec::new());
+    }
+    let mut committed = Snapshot::read(&path)?;
+    if committed.compiler != current.compiler {
+        writeln!(out, "not compared: {SNAPSHOT} was made by {}", committed.compiler)?;
+        return Ok(Vec::new());
+    }
+    instructions::retain_targets(&mut committed, objects.iter().map(|object| object.target.name));
+    let comparison = committed.compare(&current);
+    for improvement in &comparison.improvements {
+        writeln!(out, "less: {improvement}")?;
+    }
+    let mut findings = comparison.findings;
+    if !findings.is_empty() {
+        let hint = "kernels/instructions.toml differs: to accept the new counts, run \
+                    `cargo xtask kernels --report --bless`";
+        findings.push(hint.to_owned());
     }
     Ok(findings)
 }

@@ -4,6 +4,7 @@
 //! a module; start reading at the one named as the subcommand.
 
 mod bench;
+mod instructions;
 mod kernels;
 mod tidy;
 
@@ -50,6 +51,11 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
+    /// Count the CPU backend's instructions under callgrind and compare them with the snapshot
+    ///
+    /// Needs valgrind and a CPU with AVX2. Exit code: 0 nothing grew by more than 2 %, 1 findings,
+    /// 2 could not count.
+    Instructions(instructions::Options),
     /// Build the GPU kernels for every target that the compiler knows, and print times and sizes
     ///
     /// Needs clang 19 or newer with lld (see `ROCFORGE_CLANG`), no ROCm, no GPU.
@@ -61,6 +67,9 @@ fn main() -> ExitCode {
         Task::Tidy { root } => run_tidy(root),
         Task::Bench { arguments } => {
             workspace_root().and_then(|root| bench::run(&root, &arguments))
+        }
+        Task::Instructions(options) => {
+            workspace_root().and_then(|root| instructions::run(&root, &options))
         }
         Task::Kernels(options) => workspace_root().and_then(|root| kernels::run(&root, &options)),
     };

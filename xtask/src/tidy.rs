@@ -4,21 +4,37 @@
 //! all. What rustc, clippy and rustfmt can check is theirs and not here.
 
 mod circles;
+mod commits;
+mod documents;
 mod finding;
+mod homes;
 mod layering;
+mod paths;
+mod prose;
 mod repository;
 mod rust_code;
 mod sources;
 mod text;
 mod tree;
+mod unconverted;
+mod workspace;
 
 use self::finding::Finding;
 pub(crate) use self::tree::Tree;
 
 /// All findings in `tree`, ordered by path and line.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 5] =
-        [circles::check, layering::check, repository::check, sources::check, text::check];
+    let rules: [fn(&Tree) -> Vec<Finding>; 9] = [
+        circles::check,
+        commits::check,
+        documents::check,
+        homes::check,
+        layering::check,
+        prose::check,
+        repository::check,
+        sources::check,
+        text::check,
+    ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(tree)).collect();
     findings.sort();
     findings

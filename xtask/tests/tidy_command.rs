@@ -18,12 +18,25 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A checkout without git in which nothing is to be found.
+const WORKSPACE: &str = "[workspace]\nresolver = \"3\"\nmembers = [\"crates/rf-kv\"]\n\
+                         [workspace.lints.rust]\nunsafe_code = \"deny\"\n";
+
+/// The map of this repository with a table of one crate.
+fn architecture() -> String {
+    let text = include_str!("../../ARCHITECTURE.md");
+    let (before, table) =
+        text.split_once("<!-- tidy: crates -->").expect("the marker of the table");
+    let (_, after) = table.split_once("<!-- tidy: end -->").expect("the end of the table");
+    let table = "| `rf-kv` | pages | `lib.rs` |";
+    format!("{before}<!-- tidy: crates -->\n{table}\n<!-- tidy: end -->{after}")
+}
+
+/// A checkout without git and without findings.
 fn clean_checkout() -> tempfile::TempDir {
     let root = tempfile::tempdir().expect("a temporary folder");
     for (path, text) in [
-        ("Cargo.toml", "[workspace]\n"),
-        ("ARCHITECTURE.md", "rf-kv\n"),
+        ("Cargo.toml", WORKSPACE),
+        ("ARCHITECTURE.md", &*architecture()),
         ("CHANGELOG.md", "## [Unreleased]\n"),
         ("crates/rf-kv/Cargo.toml", "[package]\nname = \"rf-kv\"\n[lints]\nworkspace = true\n"),
         ("crates/rf-kv/src/lib.rs", "//! Pages.\n"),

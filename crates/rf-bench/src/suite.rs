@@ -1,25 +1,25 @@
-//! Suites: the groups of workloads.
+//! Suites: workloads that are measured together.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A group of workloads.
+/// Workloads that are measured together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Suite {
-    /// Matmuls, dense and quantised.
+    /// Products, dense and quantised.
     Matmul,
-    /// Attention over the paged KV cache: prefill and decode.
+    /// Attention over the paged cache, of prompts and of single tokens.
     Attention,
     /// Conversion between formats and floats.
     Dequant,
-    /// A whole model: prefill, time to first token, decode, memory.
+    /// A whole model: prompts, time to first token, decode, memory.
     Inference,
-    /// The KV cache: page management, appending and copying.
+    /// The KV cache: bookkeeping of pages, writing and copying them.
     Memory,
-    /// The overhead of a step and of a launch.
+    /// What a step costs before it computes anything.
     Launch,
 }
 
@@ -32,7 +32,7 @@ impl Suite {
     pub const OPS: [Self; 5] =
         [Self::Matmul, Self::Attention, Self::Dequant, Self::Memory, Self::Launch];
 
-    /// The first word of the names of its workloads.
+    /// The word that names of its workloads begin with.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Matmul => "matmul",
@@ -60,9 +60,9 @@ impl FromStr for Suite {
     }
 }
 
-/// A name that is not that of a [`Suite`].
+/// A word that is no [`Suite`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no suite '{name}'; the suites are {}", Suite::ALL.map(Suite::name).join(", "))]
+#[error("no suite '{name}'; there are {}", Suite::ALL.map(Suite::name).join(", "))]
 pub struct UnknownSuite {
     name: String,
 }

@@ -1,4 +1,4 @@
-//! Errors of GGUF files, with the place of the problem and a cure.
+//! What can be wrong with a GGUF file, said so that the reader knows where and what to do.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use crate::value::ValueKind;
 
 /// Why a GGUF file could not be read, understood or written.
 ///
-/// [`Error::Io`], [`Error::TensorData`] and [`Error::Header`] keep their cause as
+/// Messages are complete in themselves; [`Error::Io`] and [`Error::TensorData`] keep their cause as
 /// [`source`](std::error::Error::source).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,25 +32,25 @@ pub enum Error {
         /// The path as given.
         path: PathBuf,
     },
-    /// The operating system reported an error.
+    /// The operating system refused.
     #[error("cannot {action} '{}'", path.display())]
     Io {
-        /// The failed action: `open`, `map` or `write`.
+        /// What was tried: `open`, `map`, `write`…
         action: &'static str,
-        /// The file.
+        /// The file it was tried on.
         path: PathBuf,
-        /// The error of the operating system.
+        /// What the operating system said.
         source: io::Error,
     },
-    /// An error inside the named file.
+    /// Something is wrong inside the named file.
     #[error("{}: {error}", path.display())]
     InFile {
         /// The file; for a split model, the part.
         path: PathBuf,
-        /// The error.
+        /// What is wrong in it.
         error: Box<Self>,
     },
-    /// The file is empty.
+    /// There are no bytes at all.
     #[error("the file is empty")]
     Empty,
     /// The first four bytes are not `GGUF`.
@@ -81,56 +81,56 @@ pub enum Error {
     /// The bytes break a rule of the format.
     #[error("at byte {offset}: {subject}: {problem}")]
     Malformed {
-        /// The offset in the file.
+        /// Where in the file, from its first byte.
         offset: u64,
-        /// The part of the file.
+        /// What was being read.
         subject: Subject,
-        /// The broken rule.
+        /// The rule that is broken.
         problem: Problem,
     },
-    /// A required key is missing.
+    /// A key that is needed is not there.
     #[error("the metadata has no key '{key}'")]
     MissingKey {
-        /// The key.
+        /// The key asked for.
         key: String,
     },
-    /// A key holds a value of the wrong kind.
+    /// A key holds a value of another kind than is needed.
     #[error("key '{key}' holds {found}, not {expected}")]
     WrongKind {
-        /// The key.
+        /// The key asked for.
         key: String,
-        /// The expected kind.
+        /// What was asked for.
         expected: &'static str,
-        /// The kind in the file.
+        /// What the file holds.
         found: ValueKind,
     },
-    /// A key holds an array with elements of the wrong kind.
+    /// A key holds an array of other elements than are needed.
     #[error("key '{key}' holds an array of {found}, not {expected}")]
     WrongElementKind {
-        /// The key.
+        /// The key asked for.
         key: String,
-        /// The expected kind.
+        /// What was asked for.
         expected: &'static str,
         /// The kind of the elements in the file.
         found: ValueKind,
     },
-    /// A key holds a number that does not fit in the requested type.
+    /// A key holds a number that does not fit in the type asked for.
     #[error("key '{key}' holds {value}, which does not fit in {expected}")]
     OutOfRange {
-        /// The key.
+        /// The key asked for.
         key: String,
         /// The number in the file.
         value: i128,
-        /// The requested type.
+        /// The type asked for.
         expected: &'static str,
     },
-    /// A required tensor is missing.
+    /// A tensor that is needed is not there.
     #[error("the file has no tensor '{name}'")]
     MissingTensor {
-        /// The tensor.
+        /// The tensor asked for.
         name: String,
     },
-    /// A tensor has an unsupported format.
+    /// A tensor is stored in a format that this program cannot compute with.
     #[error(
         "tensor '{name}' has type {ty}, which is not supported: re-quantise the model to one that is, \
          such as Q4_K_M"
@@ -141,25 +141,25 @@ pub enum Error {
         /// Its type in the file.
         ty: TensorType,
     },
-    /// A part of a split model is missing.
+    /// A part of a split model is not where its first part says.
     #[error("part {part} of {count} is missing: '{}' does not exist", path.display())]
     MissingPart {
-        /// The expected path of the part.
+        /// Where the part should be.
         path: PathBuf,
         /// Its number, from 1.
         part: u32,
-        /// The number of parts.
+        /// How many parts there are.
         count: u32,
     },
-    /// The name of a part of a split model does not give the names of the others.
+    /// A part of a split model does not have the name that leads to the others.
     #[error(
         "the file is part {part} of {count} but is not named so: parts must be called \
          NAME-{part:05}-of-{count:05}.gguf to be found"
     )]
     PartName {
-        /// Its number in the metadata, from 1.
+        /// Its number, from 1, as the metadata says.
         part: u32,
-        /// The number of parts.
+        /// How many parts there are.
         count: u32,
     },
     /// The parts of a split model do not belong together.
@@ -167,25 +167,25 @@ pub enum Error {
         "the parts of the split model do not fit together: {what} is {found}, expected {expected}"
     )]
     PartMismatch {
-        /// The metadata key that differs.
+        /// What differs: a metadata key.
         what: &'static str,
         /// The value found.
         found: u64,
-        /// The value that the first part implies.
+        /// The value that the first part leads to expect.
         expected: u64,
     },
-    /// A part of a split model was given as bytes, so the other parts are unknown.
+    /// A split model was given as bytes, so that its other parts cannot be found.
     #[error("the bytes are one of {count} parts of a split model: open it by path")]
     SplitInMemory {
-        /// The number of parts.
+        /// How many parts there are.
         count: u32,
     },
-    /// The writer was given something that the reader refuses.
+    /// What was given to the writer would make a file that the reader refuses.
     #[error("cannot write {subject}: {problem}")]
     Unwritable {
         /// The key or tensor.
         subject: Subject,
-        /// The rule that it breaks.
+        /// The rule that it would break.
         problem: Problem,
     },
     /// The data of a tensor could not be produced or stored.
@@ -193,35 +193,35 @@ pub enum Error {
     TensorData {
         /// The tensor.
         name: String,
-        /// The error of the producer or of the output.
+        /// What the producer of the data, or the output, said.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The header could not be stored.
     #[error("cannot write the GGUF header")]
     Header {
-        /// The error of the output.
+        /// What the output said.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Adds the file to the error.
+    /// The same error, with the file it is about.
     pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
         Self::InFile { path: path.to_owned(), error: Box::new(self) }
     }
 }
 
-/// The part of a file that an error is about.
+/// What was being read or written when a rule was found broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Subject {
     /// The fixed header: version and counts.
     Header,
-    /// A metadata entry with an unknown key, by its index.
+    /// A metadata entry whose key is not known yet, by its place from 0.
     Entry(u64),
     /// A metadata entry.
     Key(String),
-    /// A tensor with an unknown name, by its index.
+    /// A tensor whose name is not known yet, by its place from 0.
     TensorEntry(u64),
     /// A tensor.
     Tensor(String),
@@ -240,7 +240,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// A broken rule of the format.
+/// A rule of the format that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -249,30 +249,30 @@ pub enum Problem {
         "the file is truncated: {needed_bytes} bytes are needed and {available_bytes} are left"
     )]
     Truncated {
-        /// The size of the field.
+        /// Bytes that the field takes.
         needed_bytes: u64,
-        /// The bytes from the field to the end of the file.
+        /// Bytes between the field and the end of the file.
         available_bytes: u64,
     },
-    /// A count exceeds the items that the rest of the file can hold.
+    /// A count claims more items than the rest of the file can hold.
     #[error(
         "{count} items cannot fit in the {available_bytes} bytes left: the file is truncated or damaged"
     )]
     CountTooLarge {
         /// The count in the file.
         count: u64,
-        /// The bytes from the count to the end of the file.
+        /// Bytes between the count and the end of the file.
         available_bytes: u64,
     },
-    /// A key or name is empty.
+    /// A key or name has no characters.
     #[error("the name is empty")]
     EmptyName,
     /// A key or name is longer than the format allows.
     #[error("the name has {length_bytes} bytes, more than the {limit_bytes} allowed")]
     NameTooLong {
-        /// The length.
+        /// Its length.
         length_bytes: u64,
-        /// The maximum.
+        /// The most that is allowed.
         limit_bytes: u64,
     },
     /// A key, name or value is not UTF-8.
@@ -296,16 +296,16 @@ pub enum Problem {
         /// The byte in the file.
         value: u8,
     },
-    /// Arrays are nested too deeply.
+    /// Arrays of arrays go deeper than this reader follows.
     #[error("arrays are nested more than {limit} deep")]
     ArrayTooDeep {
-        /// The deepest supported nesting.
+        /// The deepest nesting accepted.
         limit: usize,
     },
     /// The strings of one array take more than 4 GiB.
     #[error("the strings of the array take {length_bytes} bytes, more than 4 GiB")]
     ArrayTooLarge {
-        /// The total length.
+        /// Their total length.
         length_bytes: u64,
     },
     /// `general.alignment` is zero, no power of two, or larger than the limit.
@@ -313,7 +313,7 @@ pub enum Problem {
     BadAlignment {
         /// The alignment in the file.
         alignment: i128,
-        /// The largest supported alignment.
+        /// The largest accepted.
         limit: u64,
     },
     /// A tensor has no axis or too many.
@@ -325,7 +325,7 @@ pub enum Problem {
     /// An axis has length zero.
     #[error("dimension {axis} is zero")]
     ZeroDimension {
-        /// The axis, from 0.
+        /// Which axis, from 0.
         axis: usize,
     },
     /// The number of elements or bytes does not fit in 63 bits.
@@ -358,7 +358,7 @@ pub enum Problem {
          complete?)"
     )]
     DataPastEnd {
-        /// The end of the data, saturated to 64 bits.
+        /// Where the data would end; saturated where it does not fit in 64 bits.
         end: u64,
         /// The size of the file.
         file_bytes: u64,
@@ -369,25 +369,25 @@ pub enum Problem {
         /// The tensor that starts earlier.
         other: String,
     },
-    /// A private MXFP6 type lacks the key that describes its layout.
+    /// A private MXFP6 type without the key that describes its layout.
     #[error("type {ty} needs the key '{}' with value 1, found {}", crate::MXFP6_LAYOUT_KEY, found_layout(*.found))]
     Mxfp6Layout {
         /// The type.
         ty: TensorType,
-        /// The value of the key. `None` if it is missing.
+        /// The value of the key; `None` where it is missing.
         found: Option<u32>,
     },
-    /// The producer of a tensor's data wrote the wrong number of bytes.
+    /// The producer of a tensor's data wrote another number of bytes than the shape asks for.
     #[error("{written_bytes} bytes of data were produced where the shape needs {expected_bytes}")]
     WrongDataSize {
-        /// The number of bytes produced.
+        /// Bytes produced.
         written_bytes: u64,
-        /// The number of bytes that shape and type require.
+        /// Bytes that shape and type ask for.
         expected_bytes: u64,
     },
 }
 
-/// What the first bytes of another file suggest, with a cure if there is one.
+/// What the first bytes of a file that is not GGUF suggest, with the cure where there is one.
 fn not_gguf(found: [u8; 16]) -> String {
     let starts = |prefix: &[u8]| found.starts_with(prefix);
     let hint = if starts(b"version https://") {

@@ -1,4 +1,4 @@
-//! The pool: allocates pages, counts their holders and takes them back.
+//! The pool: hands out pages, counts who holds them, takes them back.
 
 use crate::page::{PageId, PageSize};
 use crate::prefix::{Node, PrefixCache};
@@ -9,36 +9,36 @@ use crate::table::{DROPPED, PageTable};
 #[derive(Debug)]
 pub struct PagePool {
     page_size: PageSize,
-    /// The number of tables that hold each page.
+    /// How many tables hold each page.
     holders: Vec<u32>,
-    /// A stack: the page that was returned last is allocated first, because it may still be cached.
+    /// A stack: the page given back last is handed out first, while it is warm.
     free: Vec<PageId>,
     prefix: PrefixCache,
-    /// The running counters. [`PagePool::stats`] adds the others.
+    /// What is counted as it happens; the rest is filled in when asked for.
     counted: PoolStats,
 }
 
-/// A request needs more pages than are free or idle.
+/// Pages are needed and neither free nor idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the KV cache is full: {needed} more pages are needed and {free} are available")]
 pub struct OutOfPages {
-    /// The number of pages that the request needs.
+    /// Pages that the request needs.
     pub needed: usize,
-    /// The number of available pages: free, or idle in the prefix cache.
+    /// Pages that could be had: free, or idle in the prefix cache.
     pub free: usize,
 }
 
-/// A command for the backend: copy page `from` to page `to` in every layer, before the next step.
+/// An order to the backend: copy all of page `from` to page `to`, in every layer, before the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyPage {
-    /// The page that the other tables keep.
+    /// The page that stays with the other tables.
     pub from: PageId,
-    /// The page that replaces it in this table.
+    /// The page that the table has instead.
     pub to: PageId,
 }
 
 impl PagePool {
-    /// A pool of `num_pages` free pages, at most as many as 32-bit ids can name.
+    /// A pool of `num_pages` free pages. Ids have 32 bits: pages beyond that are not made.
     pub fn new(num_pages: usize, page_size: PageSize) -> Self {
         let count = u32::try_from(num_pages).unwrap_or(u32::MAX);
         Self {
@@ -61,27 +61,27 @@ impl PagePool {
         self.counted.total_pages
     }
 
-    /// The number of available pages: free, or idle in the prefix cache.
+    /// Pages that can be had: free, or idle in the prefix cache.
     pub const fn available_pages(&self) -> usize {
         self.free.len() + self.prefix.idle_pages()
     }
 
-    /// The number of pages that [`grow`](Self::grow) would allocate for the same arguments.
+    /// How many pages [`grow`](Self::grow) would take for the same arguments.
     pub fn pages_needed(&self, table: &PageTable, new_len_tokens: usize) -> usize {
         let pages = self.page_size.pages_for(new_len_tokens);
         let copy = self.page_to_copy(table, new_len_tokens).is_some();
         pages.saturating_sub(table.pages.len()) + usize::from(copy)
     }
 
-    /// Allocates pages for tokens up to `new_len_tokens`, which the caller is about to write. Does
-    /// nothing when the table already has that many tokens.
+    /// Makes room for tokens up to `new_len_tokens`, which the caller is about to write. Does nothing
+    /// where that is not more than the table has.
     ///
-    /// The new tokens may start in the last page. If another table holds that page as well, this table
-    /// gets a new one, and the backend must execute the returned copy first. There is at most one copy.
+    /// Writing may go into the last page; if another table holds that page as well, the table gets a
+    /// new one and the backend must carry out the returned copy first. There is at most one.
     ///
     /// # Errors
     ///
-    /// When there are not enough pages. Nothing has changed then.
+    /// When there are not enough pages; nothing has changed then.
     pub fn grow(
         &mut self,
         table: &mut PageTable,
@@ -100,12 +100,12 @@ impl PagePool {
             let to = self.allocate().ok_or(OutOfPages { needed, free })?;
             copies.push(CopyPage { from, to });
             self.counted.copies += 1;
-            self.drop_holder(from);
+            self.let_go(from);
             if let Some(last) = table.pages.last_mut() {
                 *last = to;
             }
         } else if let Some(last) = self.partial_page(table) {
-            // No other table holds the page, but the cache must not find tokens that will change.
+            // Nobody else holds it, but the cache must not offer what is about to change.
             self.prefix.remove(last);
         }
         let pages = self.page_size.pages_for(new_len_tokens);
@@ -118,7 +118,7 @@ impl PagePool {
         Ok(copies)
     }
 
-    /// A second table that shares all pages of `table`.
+    /// A second table with the same tokens in the same pages.
     pub fn fork(&mut self, table: &PageTable) -> PageTable {
         for &page in table.held_pages() {
             self.hold(page);
@@ -127,11 +127,11 @@ impl PagePool {
         PageTable { pages: table.pages.clone(), ..*table }
     }
 
-    /// Removes the tokens from `len_tokens` on and returns the pages that are no longer needed.
+    /// Forgets the tokens from `len_tokens` on and gives back the pages that only they were in.
     ///
-    /// Returns the new length of the table: `len_tokens`, or the old length if that is less, or 0 if a
-    /// sliding window has dropped tokens before `len_tokens`. The sequence must then be computed again
-    /// from the start.
+    /// Returns the length of the table then. That is `len_tokens`, or what it was where that is less,
+    /// or 0 where a sliding window has dropped the tokens just before: those would have to be
+    /// computed again, from the start.
     pub fn truncate(&mut self, table: &mut PageTable, len_tokens: usize) -> usize {
         if len_tokens >= table.len_tokens {
             return table.len_tokens;
@@ -140,9 +140,9 @@ impl PagePool {
         let len_tokens = if reaches_dropped { 0 } else { len_tokens };
         self.counted.unfilled_tokens -= table.unfilled_tokens(self.page_size);
         let keep = self.page_size.pages_for(len_tokens);
-        // The last page first, so that it is evicted and allocated before the others.
+        // The last page first: it is then the first of them to be evicted and to be handed out.
         for &page in table.pages[keep.max(table.dropped_pages)..].iter().rev() {
-            self.drop_holder(page);
+            self.let_go(page);
         }
         table.pages.truncate(keep);
         table.len_tokens = len_tokens;
@@ -151,30 +151,29 @@ impl PagePool {
         len_tokens
     }
 
-    /// Returns the pages whose tokens are all before position `first_needed`, for a sliding window.
+    /// Gives back the pages whose tokens are all before position `first_needed`, for a sliding window.
     ///
-    /// Positions keep their numbers, because the entries stay in the table as placeholders.
+    /// Positions keep their numbers: the entries stay in the table as place-holders.
     pub fn drop_front(&mut self, table: &mut PageTable, first_needed: usize) {
         let first_needed = first_needed.min(table.len_tokens);
         let end = first_needed / self.page_size.tokens();
         for index in table.dropped_pages..end {
-            self.drop_holder(table.pages[index]);
+            self.let_go(table.pages[index]);
             table.pages[index] = DROPPED;
         }
         table.dropped_pages = table.dropped_pages.max(end);
     }
 
-    /// Returns all pages of a table.
+    /// Takes a table back with all its pages.
     pub fn release(&mut self, mut table: PageTable) {
         self.truncate(&mut table, 0);
     }
 
-    /// Adds the full pages of a table to the prefix cache, for later sequences that start with the same
-    /// tokens.
+    /// Offers the full pages of a table to later sequences that start with the same tokens.
     ///
-    /// `tokens` are the tokens of the sequence from its start. Pages that they do not cover are left
-    /// out. The caller must write the pages before another sequence reads them. A prefix that is cached
-    /// already stays.
+    /// `tokens` are those of the sequence from its start; pages that they do not cover are left out.
+    /// The caller must have written the pages, or do so before anyone who finds them reads them. Where
+    /// an equal prefix is cached already, that one stays.
     pub fn publish(&mut self, table: &PageTable, tokens: &[u32]) {
         let tokens = &tokens[..tokens.len().min(table.len_tokens)];
         let mut node = Node::ROOT;
@@ -185,10 +184,10 @@ impl PagePool {
                 continue;
             }
             if index < table.dropped_pages {
-                // Later pages cannot be reached without this one.
+                // The way to the later pages is gone.
                 return;
             }
-            // The page may still be cached after a node that was evicted.
+            // Cached as the continuation of a node that is gone: it starts anew.
             self.prefix.remove(page);
             let (inserted, displaced) = self.prefix.insert(page, node, chunk);
             node = inserted;
@@ -199,9 +198,10 @@ impl PagePool {
         }
     }
 
-    /// A table with the longest cached prefix of `tokens`, in full pages.
+    /// A table with the longest published prefix of `tokens`, in full pages: those need not be
+    /// computed again.
     ///
-    /// Leave out the last token of a prompt, so that at least one token remains to compute logits for.
+    /// To have at least one token left whose logits can be computed, leave out the last one.
     pub fn match_prefix(&mut self, tokens: &[u32]) -> PageTable {
         let mut table = PageTable::new();
         let mut node = Node::ROOT;
@@ -219,7 +219,7 @@ impl PagePool {
         table
     }
 
-    /// The current state and the counters of the pool.
+    /// The state of the pool and what has happened so far.
     pub fn stats(&self) -> PoolStats {
         PoolStats {
             free_pages: self.free.len(),
@@ -229,13 +229,13 @@ impl PagePool {
         }
     }
 
-    /// The last page, unless it is full.
+    /// The last page, where there is room left in it.
     fn partial_page(&self, table: &PageTable) -> Option<PageId> {
         let partial = !table.len_tokens.is_multiple_of(self.page_size.tokens());
         table.pages.last().copied().filter(|_| partial)
     }
 
-    /// The last page, if `grow` would write into it and other tables hold it.
+    /// The page that growing would write into although other tables hold it.
     fn page_to_copy(&self, table: &PageTable, new_len_tokens: usize) -> Option<PageId> {
         let grows = new_len_tokens > table.len_tokens;
         self.partial_page(table).filter(|page| grows && self.holders[page.index()] > 1)
@@ -252,7 +252,7 @@ impl PagePool {
         Some(page)
     }
 
-    /// Adds a holder to a page that is in use or cached.
+    /// One more table holds a page that is in use or cached.
     fn hold(&mut self, page: PageId) {
         if self.holders[page.index()] == 0 {
             self.prefix.end_idle(page);
@@ -274,8 +274,8 @@ impl PagePool {
         }
     }
 
-    /// Removes a holder. A page without holders becomes idle if it is cached, and free otherwise.
-    fn drop_holder(&mut self, page: PageId) {
+    /// One table fewer holds the page; without any it is idle if it is cached, and free if not.
+    fn let_go(&mut self, page: PageId) {
         let holders = &mut self.holders[page.index()];
         debug_assert!(*holders > 0, "page {page:?} is given back twice or to the wrong pool");
         *holders = holders.saturating_sub(1);

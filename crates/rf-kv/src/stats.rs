@@ -1,36 +1,37 @@
-//! Statistics of a pool.
+//! What a pool can tell about itself.
 
-/// The state of a [`PagePool`](crate::PagePool) and its counters since creation.
+/// The state of a [`PagePool`](crate::PagePool) and what has happened since it was made.
 ///
-/// Sizes are in pages and tokens. Multiply by the model's bytes per token to get memory.
+/// Sizes are in pages and tokens: multiply by the bytes per token of the model for memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// The number of all pages.
+    /// All pages.
     pub total_pages: usize,
-    /// Pages that hold no tokens.
+    /// Pages with nothing in them.
     pub free_pages: usize,
     /// Pages that at least one table holds.
     pub used_pages: usize,
-    /// Pages in the prefix cache that no table holds. Free, used and idle pages add up to all pages.
+    /// Pages that no table holds and the prefix cache keeps until they are needed otherwise. Free,
+    /// used and idle pages together are all pages.
     pub idle_pages: usize,
-    /// Pages in the prefix cache, held by tables or idle.
+    /// Pages that the prefix cache can offer, held by tables or idle.
     pub cached_pages: usize,
     /// Pages that more than one table holds.
     pub shared_pages: usize,
-    /// The maximum of `used_pages` so far.
+    /// The most pages that were used at any time.
     pub peak_used_pages: usize,
-    /// Internal fragmentation: unused token slots in the last pages of tables. A last page that two
-    /// tables share counts for both.
+    /// Internal fragmentation: tokens for which tables have room in their last page and which are not
+    /// there. A last page that two tables share counts for both.
     pub unfilled_tokens: usize,
-    /// Pages allocated so far.
+    /// Pages handed out so far.
     pub allocations: u64,
-    /// Shared pages copied so far, because a table wrote into them.
+    /// Shared pages that were replaced by a copy so far, because a table wrote into them.
     pub copies: u64,
-    /// Cached pages evicted so far.
+    /// Cached pages that were given up for a new use so far.
     pub evictions: u64,
-    /// Tokens looked up in the prefix cache so far.
+    /// Tokens that were looked for in the prefix cache so far.
     pub prefix_lookup_tokens: u64,
-    /// Tokens found in the prefix cache so far.
+    /// Tokens that were found there so far.
     pub prefix_hit_tokens: u64,
 }

@@ -1,4 +1,4 @@
-//! The error type.
+//! What can be wrong with a request to convert.
 
 use crate::DType;
 
@@ -6,7 +6,7 @@ use crate::DType;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The number of values is not a multiple of the block size.
+    /// The values do not fill whole blocks.
     #[error(
         "{values} values are no whole number of {dtype} blocks of {}",
         dtype.block_elements()
@@ -14,29 +14,29 @@ pub enum Error {
     PartialBlock {
         /// The block format.
         dtype: DType,
-        /// The number of values.
+        /// Number of values given.
         values: usize,
     },
-    /// The length of the byte slice does not match the number of values.
+    /// The byte slice does not have the size that the number of values asks for.
     #[error("{values} values take {expected} bytes as {dtype}, not {actual}")]
     ByteLength {
         /// The block format.
         dtype: DType,
-        /// The number of values.
+        /// Number of values given.
         values: usize,
-        /// The required number of bytes.
+        /// Bytes that these values take.
         expected: usize,
-        /// The length of the byte slice.
+        /// Bytes given.
         actual: usize,
     },
-    /// A value is NaN or infinite, which a block format cannot store.
+    /// A NaN or an infinity, which a block format cannot store.
     #[error("value {index} is {value}, which {dtype} cannot store", value = if *nan { "NaN" } else { "infinite" })]
     NonFinite {
         /// The block format.
         dtype: DType,
         /// Index of the first such value.
         index: usize,
-        /// Whether the value is NaN, not an infinity.
+        /// NaN, as opposed to an infinity.
         nan: bool,
     },
 }

@@ -1,13 +1,13 @@
 //! Splits text into the pieces that BPE merges must not cross.
 //!
-//! Each value of `tokenizer.ggml.pre` names a list of regular expressions. They run in order, each on
-//! the pieces of the one before. Text that an expression does not match is a piece of its own.
-//! [`patterns`] holds the expressions, this module runs them.
+//! Each name that `tokenizer.ggml.pre` can have stands for a list of regular expressions. They
+//! run in order, each on the pieces the one before left; what an expression does not match stays
+//! a piece of its own. [`patterns`] holds the expressions, this module runs them.
 //!
-//! The expressions end in `\s+(?!\S)`: of white space before a word, the last character belongs to
-//! the word. The `regex` crate has no look-ahead, and therefore runs in linear time on any text. The
-//! rule is applied to the match instead ([`Tail`]). Bytes that are not UTF-8 match no expression and
-//! form pieces of their own, so nothing is lost.
+//! The expressions end in `\s+(?!\S)`: of white space before a word, the last character belongs
+//! to the word. The `regex` crate has no look-ahead, and that is why it is used here: its time is
+//! linear whatever the text. The rule is applied to the match instead ([`Tail`]). Bytes that are
+//! not UTF-8 match no expression, so they end up in pieces of their own and nothing is lost.
 
 mod digits;
 mod patterns;
@@ -25,29 +25,29 @@ pub(crate) struct PreTokenizer {
     pub(crate) flags: Flags,
 }
 
-/// Further properties of a named pre-tokenizer.
+/// What else the name of a pre-tokenizer decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flags {
     pub(crate) form: Form,
-    /// Whether the beginning-of-sequence token is added by default.
+    /// The beginning-of-sequence token is added unless the file says otherwise.
     pub(crate) add_bos: bool,
-    /// Whether a piece that is a token skips the merges.
+    /// A piece that is a token as a whole is not built from merges.
     pub(crate) ignore_merges: bool,
-    /// Whether the beginning-of-sequence token has no default id.
+    /// There is no beginning-of-sequence token unless the file names one.
     pub(crate) no_default_bos: bool,
 }
 
-/// The representation of bytes in the texts of the vocabulary.
+/// How the texts of the vocabulary spell bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// GPT-2's printable stand-ins.
+    /// In GPT-2's printable stand-ins.
     StandIns,
-    /// UTF-8, and `<0xXX>` tokens for unknown characters.
+    /// As UTF-8, and what is no token in `<0xXX>` tokens.
     Utf8,
-    /// UTF-8 with U+2581 for spaces.
+    /// As UTF-8, a space as U+2581.
     EscapedUtf8,
-    /// As `EscapedUtf8`. In addition, runs of line breaks are looked up as a whole, and the
-    /// beginning-of-sequence token is always added.
+    /// As `EscapedUtf8`; besides, runs of line breaks are looked up whole, and the
+    /// beginning-of-sequence token is added even where the file says no.
     Gemma,
 }
 
@@ -63,14 +63,14 @@ enum Step {
     Digits(digits::Grouping),
 }
 
-/// The treatment of a match that ends in white space and does not end the text.
+/// What becomes of a match that ends in white space and is followed by something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
-    /// The match stays: the expression has no look-ahead.
+    /// Nothing: the expression has no look-ahead.
     Keep,
-    /// `\s+(?!\S)`: the last character belongs to the next piece.
+    /// `\s+(?!\S)`: the last character is left to what follows.
     Leave,
-    /// As `Leave`, except for line breaks, which `\s*[\r\n]+` matched.
+    /// As `Leave`, unless it is a line break: those were matched by `\s*[\r\n]+`.
     LeaveUnlessNewline,
     /// `\s{512}(?!\S)|…|\s{1,2}(?!\S)|\s`: white space in powers of two (Jais 2).
     PowersOfTwo,
@@ -109,8 +109,8 @@ impl PreTokenizer {
     }
 }
 
-/// Splits `piece`, which starts at `base` in the text, and appends the ends to `ends`. The caller
-/// handles the text after the last match.
+/// Splits `piece`, which starts at `base` in the text, and appends the ends to `ends`; what
+/// follows the last match is left to the caller.
 fn split_piece(regex: &Regex, tail: Tail, piece: &[u8], base: usize, ends: &mut Vec<usize>) {
     let mut at = 0;
     let mut last = 0;
@@ -135,8 +135,8 @@ fn split_piece(regex: &Regex, tail: Tail, piece: &[u8], base: usize, ends: &mut 
     }
 }
 
-/// The end of `found` without its last character, if that is white space which belongs to the next
-/// word and is not the whole match.
+/// The end of `found` without its last character, if that is white space to be left to the
+/// word behind it and not all of the match.
 fn leave_last_blank(piece: &[u8], found: Range<usize>, keep_newline: bool) -> usize {
     if found.end == piece.len() {
         return found.end;

@@ -33,21 +33,22 @@ pub(crate) enum Model {
 /// How [`Tokenizer::encode`] treats special tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodeOptions {
-    /// Add the beginning and end tokens of the model.
+    /// Add the beginning and end tokens that the model asks for.
     pub add_special: bool,
-    /// Parse special tokens in the text, such as `<|im_end|>`. Leave it off for text from a user.
+    /// Read special tokens that are written out in the text, such as `<|im_end|>`. Leave it off
+    /// for text from a user.
     pub parse_special: bool,
 }
 
 impl EncodeOptions {
-    /// Plain text: nothing added, nothing parsed.
+    /// For text that is only text: nothing added, nothing parsed.
     pub const PLAIN: Self = Self { add_special: false, parse_special: false };
-    /// A whole prompt: special tokens added and parsed.
+    /// For a whole prompt: added and parsed.
     pub const PROMPT: Self = Self { add_special: true, parse_special: true };
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer. This takes about 75 ms for 128k tokens and 280k merges on two cores.
+    /// Builds the tokenizer; takes about 75 ms for 128k tokens and 280k merges on two cores.
     ///
     /// # Errors
     ///
@@ -63,7 +64,7 @@ impl Tokenizer {
             }
             model => return Err(Error::UnsupportedModel { model: model.to_owned() }),
         };
-        // The `pre` of SPM files has no meaning.
+        // SPM files carry a `pre` that means nothing.
         let pre_is_default = !is_spm && config.pre.as_ref().is_none_or(String::is_empty);
         let pre_tokenizer = match (is_spm, &config.pre) {
             (true, _) => None,
@@ -152,7 +153,7 @@ impl Tokenizer {
         self.vocab.len()
     }
 
-    /// The text of `id` in the vocabulary, with stand-ins for bytes or spaces.
+    /// The text of `id` as the vocabulary has it, with stand-ins for bytes or spaces.
     pub fn token(&self, id: u32) -> Option<&str> {
         self.vocab.text(id)
     }
@@ -162,8 +163,8 @@ impl Tokenizer {
         self.vocab.id_of(text.as_bytes())
     }
 
-    /// Whether the file names no pre-tokenizer and a generic one is in use. Callers should warn: the
-    /// model may receive ids that it was not trained on.
+    /// Whether the file names no pre-tokenizer, so that a generic one is in use. Worth a
+    /// warning: the model may get ids it was not trained on.
     pub fn pre_is_default(&self) -> bool {
         self.pre_is_default
     }
@@ -219,52 +220,52 @@ impl Tokenizer {
         self.special.eom
     }
 
-    /// The token of unknown text.
+    /// Stands for what the vocabulary cannot spell.
     pub fn unk(&self) -> Option<u32> {
         self.special.unk
     }
 
-    /// Separator of two texts.
+    /// Separates two texts.
     pub fn sep(&self) -> Option<u32> {
         self.special.sep
     }
 
-    /// Padding of a batch.
+    /// Fills a batch.
     pub fn pad(&self) -> Option<u32> {
         self.special.pad
     }
 
-    /// Mask of a hidden token.
+    /// Stands for a hidden token.
     pub fn mask(&self) -> Option<u32> {
         self.special.mask
     }
 
-    /// Fill in the middle: precedes the text before the gap.
+    /// Before the text that precedes the hole to fill.
     pub fn fim_pre(&self) -> Option<u32> {
         self.special.fim_pre
     }
 
-    /// Fill in the middle: precedes the text after the gap.
+    /// Before the text that follows the hole.
     pub fn fim_suf(&self) -> Option<u32> {
         self.special.fim_suf
     }
 
-    /// Fill in the middle: start of the generated text.
+    /// Where the filling starts.
     pub fn fim_mid(&self) -> Option<u32> {
         self.special.fim_mid
     }
 
-    /// Fill in the middle: end of the generated text in some models.
+    /// Ends a filling in some models.
     pub fn fim_pad(&self) -> Option<u32> {
         self.special.fim_pad
     }
 
-    /// Fill in the middle: precedes the name of a repository.
+    /// Before the name of a repository.
     pub fn fim_rep(&self) -> Option<u32> {
         self.special.fim_rep
     }
 
-    /// Fill in the middle: separator of files of a repository.
+    /// Between files of a repository.
     pub fn fim_sep(&self) -> Option<u32> {
         self.special.fim_sep
     }

@@ -3,7 +3,7 @@
 //! Two files that need each other can only be read, moved and tested together. A cycle is reported
 //! unless it lies within an entry of [`EXCEPTIONS`].
 
-mod exceptions;
+pub(super) mod exceptions;
 mod files;
 mod modules;
 
@@ -13,7 +13,7 @@ use self::{
     exceptions::{EXCEPTIONS, Exception},
     files::{Dependencies, dependencies},
 };
-use super::{Finding, Tree};
+use super::{finding::Finding, tree::Tree};
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     check_with(tree, EXCEPTIONS)

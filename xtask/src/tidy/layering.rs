@@ -1,11 +1,12 @@
 //! The direction of dependencies between crates, and which crate owns which outside library.
 
-use toml::{
-    Spanned,
-    de::{DeString, DeTable, DeValue},
-};
+use serde::Deserialize;
 
-use super::{Finding, Tree};
+use super::{
+    finding::Finding,
+    tree::Tree,
+    workspace::{Dependency, Package},
+};
 
 /// A crate and what it is built on.
 struct Layer {
@@ -53,48 +54,40 @@ const OWNED: [(&str, &[&str]); 6] = [
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (path, text) in tree.texts(&["/Cargo.toml"]) {
-        let depth = path.split('/').count();
-        if (path.starts_with("crates/") && depth == 3) || path == "xtask/Cargo.toml" {
-            findings.extend(check_manifest(path, text));
-        }
+    for package in &tree.packages {
+        let text = tree.text(&package.manifest).unwrap_or_default();
+        findings.extend(check_package(package, text));
     }
     findings
 }
 
-fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
-    let manifest = match DeTable::parse(text) {
-        Ok(manifest) => DeValue::Table(manifest.into_inner()),
-        Err(error) => {
-            let start = error.span().map_or(0, |span| span.start);
-            return vec![Finding::new(path, line_of(text, start), error.message())];
-        }
-    };
-    let name = lookup(&manifest, "package", "name").and_then(DeValue::as_str);
-    let Some(row) = name.and_then(|name| LAYERS.iter().position(|layer| layer.name == name)) else {
-        let message =
-            format!("crate {} has no row in the table of layers", name.unwrap_or("without a name"));
+/// The names of `packages` in the order of the table.
+pub(super) fn names_of(packages: &[Package]) -> Vec<String> {
+    let exists = |layer: &&Layer| packages.iter().any(|package| package.name == layer.name);
+    LAYERS.iter().filter(exists).map(|layer| layer.name.to_owned()).collect()
+}
+
+fn check_package(package: &Package, manifest: &str) -> Vec<Finding> {
+    let path = &package.manifest;
+    let Some(row) = LAYERS.iter().position(|layer| layer.name == package.name) else {
+        let message = format!("crate {} has no row in the table of layers", package.name);
         return vec![Finding::new(path, 1, message)];
     };
-
     let mut findings = Vec::new();
-    for dependency in dependencies(&manifest) {
-        if let Some(message) = violation(row, &dependency) {
-            findings.push(Finding::new(path, line_of(text, dependency.offset), message));
+    for dependency in &package.dependencies {
+        if let Some(message) = violation(row, dependency) {
+            findings.push(Finding::new(path, line_of(manifest, &dependency.package), message));
         }
     }
-    if lookup(&manifest, "lints", "workspace").and_then(DeValue::as_bool) != Some(true) {
-        findings.push(Finding::new(
-            path,
-            1,
-            "no [lints] workspace = true: the workspace's lints are off",
-        ));
+    if !inherits_lints(manifest) {
+        let message = "no [lints] workspace = true: the workspace's lints are off";
+        findings.push(Finding::new(path, 1, message));
     }
     findings
 }
 
-fn violation(row: usize, dependency: &Dependency<'_>) -> Option<String> {
-    let Dependency { package, for_tests, .. } = *dependency;
+fn violation(row: usize, dependency: &Dependency) -> Option<String> {
+    let Dependency { ref package, for_tests } = *dependency;
     let name = LAYERS[row].name;
     if let Some(target) = LAYERS.iter().position(|layer| layer.name == package) {
         let allowed = if for_tests { target < row } else { reaches(row, package) };
@@ -121,60 +114,42 @@ fn reaches(row: usize, package: &str) -> bool {
     })
 }
 
-struct Dependency<'a> {
-    package: &'a str,
-    /// Where in the manifest, in bytes.
-    offset: usize,
-    for_tests: bool,
-}
-
-/// The dependencies of every kind, those of single targets too.
-fn dependencies<'a>(manifest: &'a DeValue<'a>) -> Vec<Dependency<'a>> {
-    let targets = manifest.get("target").map(Spanned::get_ref);
-    let scopes = targets.into_iter().flat_map(entries).map(|(_, scope)| scope.get_ref());
-
-    let mut found = Vec::new();
-    for (kind, table) in scopes.chain([manifest]).flat_map(entries) {
-        let for_tests = match kind.get_ref().as_ref() {
-            "dependencies" | "build-dependencies" => false,
-            "dev-dependencies" => true,
-            _ => continue,
-        };
-        for (key, value) in entries(table.get_ref()) {
-            let renamed = value.get_ref().get("package").and_then(|name| name.get_ref().as_str());
-            let package = renamed.unwrap_or(key.get_ref());
-            found.push(Dependency { package, offset: key.span().start, for_tests });
-        }
+/// Whether the manifest takes the workspace's lints, which cargo does not report.
+fn inherits_lints(manifest: &str) -> bool {
+    #[derive(Default, Deserialize)]
+    struct Lints {
+        #[serde(default)]
+        workspace: bool,
     }
-    found
+    #[derive(Deserialize)]
+    struct Manifest {
+        #[serde(default)]
+        lints: Lints,
+    }
+    toml::from_str::<Manifest>(manifest).is_ok_and(|manifest| manifest.lints.workspace)
 }
 
-type Entry<'a> = (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>);
-
-/// The entries of a table; none of any other value.
-fn entries<'a>(value: &'a DeValue<'a>) -> impl Iterator<Item = Entry<'a>> {
-    value.as_table().into_iter().flatten()
-}
-
-fn lookup<'a>(manifest: &'a DeValue<'a>, table: &str, key: &str) -> Option<&'a DeValue<'a>> {
-    Some(manifest.get(table)?.get_ref().get(key)?.get_ref())
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
+/// The first line that names `package`, from 1.
+fn line_of(manifest: &str, package: &str) -> usize {
+    manifest.lines().position(|line| line.contains(package)).map_or(1, |index| index + 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn messages(manifest: &str) -> Vec<String> {
-        let tree = Tree::of(&[("crates/x/Cargo.toml", manifest)]);
-        check(&tree).iter().map(ToString::to_string).collect()
-    }
+    const LINTS: &str = "[lints]\nworkspace = true\n";
 
-    fn manifest(name: &str, sections: &str) -> String {
-        format!("[package]\nname = \"{name}\"\n[lints]\nworkspace = true\n{sections}")
+    fn messages(name: &str, dependencies: &[(&str, bool)], manifest: &str) -> Vec<String> {
+        let package = Package {
+            name: name.to_owned(),
+            manifest: "crates/x/Cargo.toml".to_owned(),
+            dependencies: dependencies
+                .iter()
+                .map(|&(package, for_tests)| Dependency { package: package.to_owned(), for_tests })
+                .collect(),
+        };
+        check_package(&package, manifest).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -182,53 +157,35 @@ mod tests {
         for (row, layer) in LAYERS.iter().enumerate() {
             for below in layer.built_on {
                 let position = LAYERS.iter().position(|layer| layer.name == *below);
-                assert!(
-                    position.is_some_and(|position| position < row),
-                    "{} on {below}",
-                    layer.name
-                );
+                let is_below = position.is_some_and(|position| position < row);
+                assert!(is_below, "{} on {below}", layer.name);
             }
         }
     }
 
     #[test]
     fn dependencies_of_the_table_are_fine() {
-        let sections = "[dependencies]\nrf-gguf.workspace = true\nrf-quant = { path = \"q\" }\n\
-                        thiserror = \"2\"\n[dev-dependencies]\nrf-cpu.workspace = true\nanyhow = \"1\"\n";
-        assert_eq!(messages(&manifest("rf-model", sections)), [""; 0]);
+        let dependencies = [
+            ("rf-gguf", false),
+            ("rf-quant", false),
+            ("thiserror", false),
+            ("rf-cpu", true),
+            ("anyhow", true),
+        ];
+        assert_eq!(messages("rf-model", &dependencies, LINTS), [""; 0]);
     }
 
     #[test]
     fn a_dependency_upward_is_found_with_its_line() {
-        let found = messages(&manifest(
-            "rf-model",
-            "[dependencies]\nhalf = \"2\"\nrf-cpu.workspace = true\n",
-        ));
+        let manifest = format!("{LINTS}[dependencies]\nhalf = \"2\"\nrf-cpu.workspace = true\n");
         let expected =
-            "crates/x/Cargo.toml:7: rf-model must not depend on rf-cpu: see the table of layers";
-        assert_eq!(found, [expected]);
-    }
-
-    #[test]
-    fn every_kind_of_dependency_is_looked_at() {
-        for section in [
-            "[dependencies.rf-cli]\npath = \"x\"",
-            "[dependencies]\nengine = { package = \"rf-engine\", path = \"x\" }",
-            "[build-dependencies]\nrf-graph = { path = \"x\" }",
-            "[target.'cfg(unix)'.dependencies]\nrf-graph.workspace = true",
-            "[dev-dependencies]\nrf-kv.workspace = true",
-            "[target.'cfg(unix)'.dev-dependencies]\nrf-kv.workspace = true",
-        ] {
-            assert_eq!(messages(&manifest("rf-quant", section)).len(), 1, "{section}");
-        }
+            "crates/x/Cargo.toml:5: rf-model must not depend on rf-cpu: see the table of layers";
+        assert_eq!(messages("rf-model", &[("rf-cpu", false)], &manifest), [expected]);
     }
 
     #[test]
     fn tests_may_reach_sideways_but_not_up() {
-        let tests_on = |package| {
-            let section = format!("[dev-dependencies]\n{package}.workspace = true");
-            messages(&manifest("rf-engine", &section)).len()
-        };
+        let tests_on = |package| messages("rf-engine", &[(package, true)], LINTS).len();
         assert_eq!(tests_on("rf-cpu"), 0);
         assert_eq!(tests_on("rf-server"), 1);
         assert_eq!(tests_on("rf-engine"), 1);
@@ -236,25 +193,14 @@ mod tests {
 
     #[test]
     fn libraries_stay_with_their_owner() {
-        let found = messages(&manifest("rf-engine", "[dependencies]\nanyhow.workspace = true"));
-        let expected = "crates/x/Cargo.toml:6: rf-engine must not depend on anyhow: only rf-bench and rf-cli and xtask may";
-        assert_eq!(found, [expected]);
-        assert_eq!(messages(&manifest("rf-gguf", "[dependencies]\nmemmap2 = \"0.9\"")), [""; 0]);
+        let found = messages("rf-engine", &[("anyhow", false)], LINTS);
+        assert!(found[0].contains("rf-engine must not depend on anyhow: only "), "{found:?}");
+        assert_eq!(messages("rf-gguf", &[("memmap2", false)], LINTS), [""; 0]);
     }
 
     #[test]
-    fn unknown_crates_missing_lints_and_broken_manifests_are_found() {
-        assert!(messages(&manifest("rf-new", ""))[0].contains("crate rf-new has no row"));
-        assert!(
-            messages("[package]\nname = \"rf-kv\"\n")[0].contains("no [lints] workspace = true")
-        );
-        let broken = messages("[package]\nname = \"rf-kv\"\n=\n");
-        assert!(broken[0].starts_with("crates/x/Cargo.toml:3: "), "{broken:?}");
-    }
-
-    #[test]
-    fn manifests_elsewhere_are_left_alone() {
-        let tree = Tree::of(&[("Cargo.toml", "[workspace]"), ("fuzz/Cargo.toml", "")]);
-        assert!(check(&tree).is_empty());
+    fn unknown_crates_and_missing_lints_are_found() {
+        assert!(messages("rf-new", &[], LINTS)[0].contains("crate rf-new has no row"));
+        assert!(messages("rf-kv", &[], "")[0].contains("no [lints] workspace = true"));
     }
 }

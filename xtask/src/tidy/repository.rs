@@ -1,6 +1,6 @@
 //! Rules for the repository as a whole: size of what is tracked, documents that must keep up.
 
-use super::{Finding, Tree};
+use super::{finding::Finding, tree::Tree};
 
 /// Largest tracked file, in bytes.
 const MAX_FILE_BYTES: u64 = 12_000_000;
@@ -10,7 +10,6 @@ const MAX_TOTAL_BYTES: u64 = 25_000_000;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = sizes(tree, MAX_FILE_BYTES, MAX_TOTAL_BYTES);
-    findings.extend(architecture(tree));
     findings.extend(changelog(tree));
     findings
 }
@@ -28,28 +27,6 @@ fn sizes(tree: &Tree, max_file: u64, max_total: u64) -> Vec<Finding> {
         findings.push(Finding::new(".", 1, message));
     }
     findings
-}
-
-/// Each crate has its place on the map.
-fn architecture(tree: &Tree) -> Vec<Finding> {
-    const PATH: &str = "ARCHITECTURE.md";
-    let Some(text) = tree.text(PATH) else {
-        return vec![Finding::new(PATH, 1, "missing: the map of the crates")];
-    };
-    tree.files
-        .iter()
-        .filter_map(|file| file.path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml"))
-        // What lies within a crate belongs to it.
-        .filter(|name| !name.contains('/'))
-        .filter(|name| !mentions(text, name))
-        .map(|name| Finding::new(PATH, 1, format!("does not mention crate {name}")))
-        .collect()
-}
-
-/// Whether `name` stands in `text` as a word of its own, `-` being part of words: rf-cpu is not in
-/// rf-cpu-x.
-fn mentions(text: &str, name: &str) -> bool {
-    text.split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word == name)
 }
 
 fn changelog(tree: &Tree) -> Option<Finding> {
@@ -76,24 +53,6 @@ mod tests {
         assert_eq!(messages(sizes(&tree, 5, 13)), ["b:1: 6 bytes, at most 5 in a tracked file"]);
         let sum = ".:1: tracked files have 12 bytes together, fewer than 12 allowed";
         assert_eq!(messages(sizes(&tree, 6, 12)), [sum]);
-    }
-
-    #[test]
-    fn crates_missing_on_the_map_are_found() {
-        let crates = [
-            ("crates/rf-cpu/Cargo.toml", ""),
-            ("crates/rf-cpu/check/Cargo.toml", ""),
-            ("crates/rf-kv/Cargo.toml", ""),
-        ];
-        let with = |text| {
-            messages(architecture(&Tree::of(&[&crates[..], &[("ARCHITECTURE.md", text)]].concat())))
-        };
-        assert!(with("`rf-cpu`, and rf-kv.").is_empty());
-        assert_eq!(
-            with("rf-kv, rf-cpu-bench"),
-            ["ARCHITECTURE.md:1: does not mention crate rf-cpu"]
-        );
-        assert_eq!(messages(architecture(&Tree::of(&crates))).len(), 1);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Rules for single source files: length, names, header, unsafe.
 
 use super::{
-    Finding, Tree,
+    finding::Finding,
     rust_code::{code_only, words},
+    tree::Tree,
 };
 
 /// Longest source file. Past this a reader no longer holds it in mind; most files should stay under
@@ -15,9 +16,8 @@ const BANNED_MODULES: [&str; 11] = [
     "handler", "handlers",
 ];
 
-/// Where `unsafe` may stand: the prefixes of the paths. Everything else stays within the compiler's
-/// proofs.
-const UNSAFE_ALLOWED: [&str; 7] = [
+/// The starts of the paths that may contain `unsafe`; ARCHITECTURE.md lists them.
+pub(super) const UNSAFE_ALLOWED: [&str; 7] = [
     "crates/rf-hip/",                     // the foreign functions of the HIP runtime
     "crates/rf-kernels/src/launch",       // kernel arguments by address
     "crates/rf-cpu/src/simd",             // vector loads, stores and target features

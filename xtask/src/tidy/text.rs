@@ -1,6 +1,6 @@
 //! Rules for the words of every text file: machine paths, project phases.
 
-use super::{Finding, Tree};
+use super::{finding::Finding, tree::Tree};
 
 /// Folders at the top of a file system that belong to somebody's machine, and how many components
 /// below them still name it: a home folder is only one together with its owner.

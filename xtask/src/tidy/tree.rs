@@ -4,9 +4,26 @@ use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, Result, bail};
 
-/// Every tracked file, in order of path.
+use super::workspace::{Package, packages};
+
+/// The commit after which subjects are checked.
+const SUBJECTS_SINCE: &str = "203aba9";
+
+/// A checkout: its files, crates and history.
 pub(crate) struct Tree {
+    /// Every tracked file, in order of path.
     pub(crate) files: Vec<File>,
+    /// The crates of the workspace, in order of path.
+    pub(super) packages: Vec<Package>,
+    /// The new commits; none where the history is not there.
+    pub(super) commits: Vec<Commit>,
+}
+
+/// A commit whose subject is checked.
+pub(super) struct Commit {
+    /// The abbreviated hash.
+    pub(super) hash: String,
+    pub(super) subject: String,
 }
 
 /// A tracked file as it is on disk.
@@ -38,7 +55,7 @@ impl Tree {
                 .with_context(|| format!("could not read {}", absolute.display()))?;
             files.push(File::new(path, bytes));
         }
-        Ok(Self { files })
+        Ok(Self { files, packages: packages(root)?, commits: commits(root)? })
     }
 
     /// The file at `path`, when there is one and it is text.
@@ -63,7 +80,7 @@ impl Tree {
             .iter()
             .map(|(path, text)| File::new((*path).to_owned(), text.as_bytes().to_vec()))
             .collect();
-        Self { files }
+        Self { files, packages: Vec::new(), commits: Vec::new() }
     }
 }
 
@@ -87,6 +104,28 @@ fn tracked(root: &Path) -> Result<Vec<String>> {
     }
     let names = String::from_utf8(output.stdout).context("a tracked file's name is not UTF-8")?;
     Ok(names.split_terminator('\0').map(str::to_owned).collect())
+}
+
+/// The commits since [`SUBJECTS_SINCE`]; none where a shallow clone or an archive lacks it.
+fn commits(root: &Path) -> Result<Vec<Commit>> {
+    if !root.join(".git").exists() {
+        return Ok(Vec::new());
+    }
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(root)
+        .args(["log", "--no-merges", "--format=%h %s"])
+        .arg(format!("{SUBJECTS_SINCE}..HEAD"))
+        .output()
+        .context("could not run git")?;
+    if !output.status.success() {
+        return Ok(Vec::new());
+    }
+    let log = String::from_utf8_lossy(&output.stdout);
+    let commits = log.lines().filter_map(|line| line.split_once(' '));
+    Ok(commits
+        .map(|(hash, subject)| Commit { hash: hash.to_owned(), subject: subject.to_owned() })
+        .collect())
 }
 
 fn walk(root: &Path) -> Result<Vec<String>> {

@@ -137,7 +137,6 @@ pub(super) fn comparison(out: &mut String, comparison: &Comparison) {
     let verdicts = [
         Verdict::Regression,
         Verdict::Improved,
-        Verdict::Inconclusive,
         Verdict::Ok,
         Verdict::New,
         Verdict::Missing,
@@ -162,7 +161,7 @@ pub(super) fn comparison(out: &mut String, comparison: &Comparison) {
         };
         verdicts.iter().flat_map(of).collect()
     };
-    compared(out, &rows(&[Verdict::Regression, Verdict::Improved, Verdict::Inconclusive]));
+    compared(out, &rows(&[Verdict::Regression, Verdict::Improved]));
     let rest = [Verdict::Ok, Verdict::New, Verdict::Missing, Verdict::HardwareMismatch];
     let rest = rows(&rest);
     if !rest.is_empty() {

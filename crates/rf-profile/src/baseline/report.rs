@@ -48,7 +48,6 @@ impl Comparison {
             Verdict::Ok,
             Verdict::Improved,
             Verdict::Regression,
-            Verdict::Inconclusive,
             Verdict::HardwareMismatch,
             Verdict::Missing,
             Verdict::New,

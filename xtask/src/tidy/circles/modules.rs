@@ -2,9 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use syn::{Attribute, Expr, Item, Lit, Meta, UseTree, Visibility};
+use syn::{Attribute, Expr, Item, Lit, Meta};
 
-use crate::tidy::{Finding, Tree};
+use crate::tidy::{
+    finding::Finding,
+    paths::{imports, is_test},
+    tree::Tree,
+};
 
 /// The modules of one crate; the first is its root.
 pub(super) struct Modules {
@@ -32,14 +36,6 @@ pub(super) enum Target {
     Module(usize),
     /// An item, by the module that defines it.
     Item(usize),
-}
-
-/// One leaf of a `use` declaration.
-pub(super) struct Import {
-    pub(super) path: Vec<String>,
-    /// `None` for `*` and `_`.
-    name: Option<String>,
-    glob: bool,
 }
 
 impl Modules {
@@ -90,7 +86,7 @@ impl Modules {
             globs: Vec::new(),
         });
         for item in items {
-            if is_test(attributes(&item)) {
+            if is_test(&item) {
                 continue;
             }
             let Item::Mod(module) = item else {
@@ -190,59 +186,6 @@ impl Module {
     }
 }
 
-/// Whether `declaration` makes names visible outside its module.
-pub(super) fn is_re_export(visibility: &Visibility) -> bool {
-    !matches!(visibility, Visibility::Inherited)
-}
-
-/// Whether `attributes` restrict an item to tests.
-pub(super) fn is_test(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|attribute| {
-        attribute.path().is_ident("test")
-            || attribute.path().is_ident("cfg")
-                && attribute.parse_args::<syn::Ident>().is_ok_and(|name| name == "test")
-    })
-}
-
-/// The leaves of a `use` tree.
-pub(super) fn imports(tree: &UseTree) -> Vec<Import> {
-    let mut found = Vec::new();
-    collect_imports(tree, &mut Vec::new(), &mut found);
-    found
-}
-
-fn collect_imports(tree: &UseTree, prefix: &mut Vec<String>, found: &mut Vec<Import>) {
-    let mut leaf = |last: Option<String>, name: Option<String>, glob: bool| {
-        let mut path = prefix.clone();
-        path.extend(last.filter(|last| last != "self" || prefix.is_empty()));
-        let name = name.filter(|name| name != "_").map(|name| match name.as_str() {
-            "self" => path.last().cloned().unwrap_or_default(),
-            _ => name,
-        });
-        found.push(Import { path, name, glob });
-    };
-    match tree {
-        UseTree::Path(path) => {
-            prefix.push(path.ident.to_string());
-            collect_imports(&path.tree, prefix, found);
-            prefix.pop();
-        }
-        UseTree::Name(name) => {
-            let name = Some(name.ident.to_string());
-            leaf(name.clone(), name, false);
-        }
-        UseTree::Rename(rename) => {
-            leaf(Some(rename.ident.to_string()), Some(rename.rename.to_string()), false);
-        }
-        UseTree::Glob(_) => leaf(None, None, true),
-        UseTree::Group(group) => {
-            for tree in &group.items {
-                collect_imports(tree, prefix, found);
-            }
-        }
-    }
-}
-
 fn name(item: &Item) -> Option<String> {
     let name = match item {
         Item::Const(item) => &item.ident,
@@ -258,23 +201,6 @@ fn name(item: &Item) -> Option<String> {
         _ => return None,
     };
     Some(name.to_string())
-}
-
-pub(super) fn attributes(item: &Item) -> &[Attribute] {
-    match item {
-        Item::Const(item) => &item.attrs,
-        Item::Enum(item) => &item.attrs,
-        Item::Fn(item) => &item.attrs,
-        Item::Impl(item) => &item.attrs,
-        Item::Macro(item) => &item.attrs,
-        Item::Mod(item) => &item.attrs,
-        Item::Static(item) => &item.attrs,
-        Item::Struct(item) => &item.attrs,
-        Item::Trait(item) => &item.attrs,
-        Item::Type(item) => &item.attrs,
-        Item::Use(item) => &item.attrs,
-        _ => &[],
-    }
 }
 
 fn path_attribute(attributes: &[Attribute]) -> Option<String> {

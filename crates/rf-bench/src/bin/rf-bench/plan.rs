@@ -1,9 +1,9 @@
 //! Which benchmarks a command line means.
 
 use anyhow::{Result, bail};
-use rf_bench::{Suite, Workload, model_metric::ModelMetric, timers::Timer, workloads};
+use rf_bench::{Suite, Workload, workloads};
 
-use crate::options::Options;
+use crate::{inference::Figure, options::Options, timers::Timer};
 
 /// Something that gets a line in reports.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(crate) enum Task {
     /// One op, or a call that is not of a model.
     Op(Workload),
     /// A figure of the model.
-    Model(ModelMetric),
+    Model(Figure),
     /// What taking a time costs.
     Timer(Timer),
 }
@@ -108,12 +108,12 @@ fn all() -> Vec<Benchmark> {
                 ops.chain(Timer::ALL.map(timer)).collect()
             }
             Suite::Inference => {
-                let figure = |figure: ModelMetric| Benchmark {
+                let figure = |figure: Figure| Benchmark {
                     name: figure.name(),
                     suite,
                     task: Task::Model(figure),
                 };
-                ModelMetric::all().into_iter().map(figure).collect()
+                Figure::all().into_iter().map(figure).collect()
             }
             _ => ops.collect(),
         }

@@ -1,0 +1,114 @@
+//! The model that is measured: which file, and what to call it.
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use rf_engine::Model;
+use rf_gguf::{Gguf, Value, file_type_name};
+use rf_profile::baseline::ModelId;
+use twox_hash::XxHash3_128;
+
+/// The model that is measured where none is given.
+const DEMO_MODEL: &str = "crates/rf-cli/demo/stories-7m-Q8_0.gguf";
+
+/// Where a model is.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelFile {
+    pub(crate) path: PathBuf,
+    pub(crate) is_demo: bool,
+}
+
+impl ModelFile {
+    /// The given one, or the demo model.
+    pub(crate) fn new(root: &Path, given: Option<&Path>) -> Self {
+        match given {
+            Some(path) => Self { path: path.to_owned(), is_demo: false },
+            None => Self { path: root.join(DEMO_MODEL), is_demo: true },
+        }
+    }
+
+    /// `llama-1b-Q4_K_M.gguf`.
+    pub(crate) fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Reads what the file says of itself.
+    pub(crate) fn open(&self) -> Result<Model> {
+        let at = || format!("model '{}'", self.path.display());
+        let gguf = Gguf::open(&self.path).with_context(at)?;
+        Model::from_gguf(gguf).with_context(at)
+    }
+
+    /// Its name and the hash (XXH3, 128 bits) of all its parts.
+    pub(crate) fn id(&self, model: &Model) -> Result<ModelId> {
+        let mut hash = XxHash3_128::new();
+        let mut buffer = vec![0; 1 << 20];
+        for path in model.gguf().paths() {
+            let at = || format!("model '{}'", path.display());
+            let mut file = File::open(path).with_context(at)?;
+            loop {
+                let count = file.read(&mut buffer).with_context(at)?;
+                if count == 0 {
+                    break;
+                }
+                hash.write(&buffer[..count]);
+            }
+        }
+        let name = format!("{}: {}", self.name(), kind(model));
+        Ok(ModelId { name, hash: format!("xxh3:{:032x}", hash.finish_128()) })
+    }
+}
+
+/// Size and quantisation, by which published figures name models: `7B Q4_0`.
+pub(crate) fn kind(model: &Model) -> String {
+    let metadata = model.gguf().metadata();
+    let parameters: u64 = model.gguf().tensors().iter().map(rf_gguf::TensorInfo::elements).sum();
+    let label = metadata.str("general.size_label").ok().flatten().map(str::to_owned);
+    let number = metadata.get("general.file_type").and_then(Value::as_integer);
+    let mix = number.and_then(|number| u32::try_from(number).ok()).and_then(file_type_name);
+    let quantisation = mix.map_or_else(|| "of unknown quantisation".to_owned(), short);
+    format!("{} {quantisation}", label.unwrap_or_else(|| size(parameters)))
+}
+
+/// `Q4_K_M` of `Q4_K - Medium`.
+fn short(mix: &str) -> String {
+    let words = mix.split(" - ").map(|word| match word {
+        "Small" => "S",
+        "Medium" => "M",
+        "Large" => "L",
+        other => other,
+    });
+    words.collect::<Vec<_>>().join("_")
+}
+
+/// `7B`, `1.2B`, `7M`.
+fn size(parameters: u64) -> String {
+    let billions = parameters as f64 / 1e9;
+    if billions >= 2.0 {
+        format!("{billions:.0}B")
+    } else if billions >= 0.95 {
+        format!("{billions:.1}B")
+    } else {
+        format!("{:.0}M", parameters as f64 / 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_called_by_their_size() {
+        assert_eq!(size(6_738_415_616), "7B");
+        assert_eq!(size(8_030_261_312), "8B");
+        assert_eq!(size(1_235_814_432), "1.2B");
+        assert_eq!(size(7_340_032), "7M");
+        assert_eq!(short("Q4_K - Medium"), "Q4_K_M");
+        assert_eq!(short("Q8_0"), "Q8_0");
+    }
+}

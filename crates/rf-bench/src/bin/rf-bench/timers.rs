@@ -1,0 +1,80 @@
+//! What measuring costs itself: timers and spans.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use rf_profile::{SpanRecorder, Timings};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// Timers in a run: so many that the clock around them does not count.
+pub(crate) const COUNT: u32 = 1000;
+
+/// A way to take a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// `Timings::scope`.
+    Scoped,
+    /// A `tracing` span that `SpanRecorder` records.
+    Recorded,
+    /// A `tracing` span where nothing records: what the engine's spans cost as a rule.
+    Off,
+}
+
+impl Timer {
+    pub(crate) const ALL: [Self; 3] = [Self::Scoped, Self::Recorded, Self::Off];
+
+    /// Stable.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Scoped => "launch/timer/scoped",
+            Self::Recorded => "launch/timer/span-recorded",
+            Self::Off => "launch/timer/span-off",
+        }
+    }
+
+    /// Takes [`COUNT`] times of nothing; the time of all of them.
+    pub(crate) fn run(self) -> Duration {
+        match self {
+            Self::Scoped => {
+                let timings = Timings::new();
+                let start = Instant::now();
+                for _ in 0..COUNT {
+                    let _scope = timings.scope("span");
+                }
+                let elapsed = start.elapsed();
+                black_box(timings.summaries());
+                elapsed
+            }
+            Self::Recorded => {
+                let (recorder, log) = SpanRecorder::new();
+                let subscriber = tracing_subscriber::registry().with(recorder);
+                let elapsed = tracing::subscriber::with_default(subscriber, spans);
+                black_box(log.spans());
+                elapsed
+            }
+            Self::Off => spans(),
+        }
+    }
+}
+
+fn spans() -> Duration {
+    let start = Instant::now();
+    for tokens in 0..COUNT {
+        let _span = tracing::debug_span!("batch", tokens = black_box(tokens)).entered();
+    }
+    start.elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_timer_takes_some_time() {
+        for timer in [Timer::Scoped, Timer::Recorded] {
+            assert!(timer.run() > Duration::ZERO, "{timer:?}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The workloads that `cargo xtask instructions` runs under callgrind.
+//!
+//! Each workload passes `counted` once; callgrind counts what happens inside. The program prints a
+//! line per workload: its name, a tab, and the number of tokens by which the count is divided.
+//! One thread and a fixed ISA make the counts the same on every machine.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::path::Path;
+
+use rf_cpu::{CpuBackend, CpuOptions, Isa};
+use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs, Session};
+use rf_graph::conformance::{Case, CaseBatch, cases};
+use rf_graph::{Backend, Executor, RowKind, fuse};
+
+/// The conformance cases that are counted, by the start and the end of their names: every format
+/// and every op, each in few shapes.
+const CASES: [(&str, &str); 17] = [
+    ("add", ""),
+    ("attention/head-dim-128/", ""),
+    ("attention/long/", ""),
+    ("attention/rope/", ""),
+    ("combine_experts", ""),
+    ("embed/F16/256/", ""),
+    ("embed/Q4_K/", ""),
+    ("embed/Q8_0/256/", ""),
+    ("expert_matmul/", ""),
+    ("glu/", ""),
+    ("matmul/", "/64x768"),
+    ("matmul/", "/large"),
+    ("rms_norm/1024", ""),
+    ("rope/Neox", ""),
+    ("route/", ""),
+    ("scale", ""),
+    ("select_rows", ""),
+];
+
+/// Tokens of the demo model's prompt.
+const PROMPT_TOKENS: u32 = 64;
+
+/// Tokens that the demo model decodes.
+const DECODED_TOKENS: u32 = 8;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn main() -> Outcome {
+    let isa: Isa = "avx2".parse()?;
+    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: Some(isa) })?;
+    let cases = cases();
+    for (start, end) in CASES {
+        let matches = |case: &&Case| case.name().starts_with(start) && case.name().ends_with(end);
+        if !cases.iter().any(|case| matches(&case)) {
+            return Err(format!("no conformance case {start}…{end}").into());
+        }
+        for case in cases.iter().filter(matches) {
+            run_case(case, &backend)?;
+        }
+    }
+    run_demo_model(&backend)
+}
+
+/// Calls `run`. The function is never inlined, so that callgrind finds it by its name.
+#[inline(never)]
+fn counted(run: &mut dyn FnMut() -> Outcome) -> Outcome {
+    black_box(run())
+}
+
+/// Counts one workload.
+fn count(name: &str, tokens: usize, mut run: impl FnMut() -> Outcome) -> Outcome {
+    counted(&mut run)?;
+    writeln!(io::stdout(), "{name}\t{tokens}")?;
+    Ok(())
+}
+
+/// Counts the batches of a case with the fewest and the most tokens, after a run of all of them
+/// that leaves nothing to be initialised.
+fn run_case(case: &Case, backend: &CpuBackend) -> Outcome {
+    let mut program = case.program();
+    program.graph = fuse(program.graph, backend.fusions());
+    let output = program.graph.value(program.graph.output());
+    let (rows, width) = (output.rows, output.width);
+    let mut executor = backend.compile(program, &mut |_| ())?;
+    for batch in case.batches() {
+        forward(&mut *executor, batch, rows, width)?;
+    }
+    let sizes = case.batches().iter().map(tokens);
+    let (Some(fewest), Some(most)) = (sizes.clone().min(), sizes.max()) else { return Ok(()) };
+    let mut counted = Vec::new();
+    for batch in case.batches() {
+        let tokens = tokens(batch);
+        if (tokens == fewest || tokens == most) && !counted.contains(&tokens) {
+            counted.push(tokens);
+            let name = format!("{}, {tokens} tokens", case.name());
+            count(&name, 1, || forward(&mut *executor, batch, rows, width))?;
+        }
+    }
+    Ok(())
+}
+
+fn tokens(batch: &CaseBatch) -> usize {
+    batch.with(|batch| batch.ids.len())
+}
+
+fn forward(executor: &mut dyn Executor, batch: &CaseBatch, rows: RowKind, width: usize) -> Outcome {
+    batch.with(|batch| {
+        let rows = match rows {
+            RowKind::Token => batch.ids.len(),
+            RowKind::Output => batch.output_rows.len(),
+        };
+        executor.forward(batch, &mut vec![0.0; rows * width])?;
+        Ok(())
+    })
+}
+
+/// Counts the instructions per token of a prompt and of decoding.
+fn run_demo_model(backend: &CpuBackend) -> Outcome {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf");
+    let options = EngineOptions { context_tokens: Some(128), ..EngineOptions::default() };
+    let mut engine = Engine::load(Model::open(path)?, backend, options, &mut |_| ())?;
+    let prompt: Vec<u32> = (0..PROMPT_TOKENS).map(|i| 7 + i).collect();
+
+    let mut session = engine.session();
+    feed(&mut engine, &mut session, &prompt)?;
+    drop(session);
+    let mut session = engine.session();
+    count("demo model, prefill, per token", prompt.len(), || {
+        feed(&mut engine, &mut session, &prompt)
+    })?;
+    count("demo model, decode, per token", DECODED_TOKENS as usize, || {
+        (0..DECODED_TOKENS).try_for_each(|i| feed(&mut engine, &mut session, &[100 + i]))
+    })
+}
+
+fn feed(engine: &mut Engine, session: &mut Session, ids: &[u32]) -> Outcome {
+    engine.forward(&mut [Feed { session, ids, outputs: Outputs::Last }])?;
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! The formats of 32 values with a plain f16 scale: `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0`.
+//!
+//! Quantisation is the usual one-pass rounding of llama.cpp, byte for byte: the `_0` formats map
+//! the value of largest magnitude to the end of the signed range, the `_1` formats map minimum and
+//! maximum to the ends of the unsigned range.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::{
+    DType,
+    block::{Block, F16Le, assert_layout},
+    extent::{largest, magnitude, range},
+    rounding::{floor, low_byte, nearest_half_away},
+};
+
+/// A block of [`DType::Q4_0`]: `x = d (q - 8)`.
+///
+/// ```text
+/// byte  0      2                                              18
+///       | d f16| qs: byte j = value j (low 4 bits) | value j+16 (high) |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockQ4_0 {
+    /// Scale.
+    pub d: F16Le,
+    /// Low halves: values 0 to 15; high halves: values 16 to 31.
+    pub qs: [u8; 16],
+}
+
+/// A block of [`DType::Q4_1`]: `x = d q + m`.
+///
+/// ```text
+/// byte  0      2      4                                              20
+///       | d f16| m f16| qs: byte j = value j (low 4 bits) | value j+16 (high) |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockQ4_1 {
+    /// Scale.
+    pub d: F16Le,
+    /// Minimum.
+    pub m: F16Le,
+    /// Low halves: values 0 to 15; high halves: values 16 to 31.
+    pub qs: [u8; 16],
+}
+
+/// A block of [`DType::Q5_0`]: `x = d (q - 16)`.
+///
+/// ```text
+/// byte  0      2                        6                                      22
+///       | d f16| qh: bit j = bit 4 of q_j | qs: low 4 bits of value j, value j+16 |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockQ5_0 {
+    /// Scale.
+    pub d: F16Le,
+    /// A little-endian `u32` whose bit `j` is the fifth bit of value `j`.
+    pub qh: [u8; 4],
+    /// Low halves: values 0 to 15; high halves: values 16 to 31.
+    pub qs: [u8; 16],
+}
+
+/// A block of [`DType::Q5_1`]: `x = d q + m`.
+///
+/// ```text
+/// byte  0      2      4                        8                                      24
+///       | d f16| m f16| qh: bit j = bit 4 of q_j | qs: low 4 bits of value j, value j+16 |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockQ5_1 {
+    /// Scale.
+    pub d: F16Le,
+    /// Minimum.
+    pub m: F16Le,
+    /// A little-endian `u32` whose bit `j` is the fifth bit of value `j`.
+    pub qh: [u8; 4],
+    /// Low halves: values 0 to 15; high halves: values 16 to 31.
+    pub qs: [u8; 16],
+}
+
+/// A block of [`DType::Q8_0`]: `x = d q`.
+///
+/// ```text
+/// byte  0      2                       34
+///       | d f16| qs: 32 signed bytes    |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockQ8_0 {
+    /// Scale.
+    pub d: F16Le,
+    /// Values in order.
+    pub qs: [i8; 32],
+}
+
+assert_layout!(BlockQ4_0, 32);
+assert_layout!(BlockQ4_1, 32);
+assert_layout!(BlockQ5_0, 32);
+assert_layout!(BlockQ5_1, 32);
+assert_layout!(BlockQ8_0, 32);
+
+impl Block<32> for BlockQ4_0 {
+    const DTYPE: DType = DType::Q4_0;
+
+    fn dequantize(&self, out: &mut [f32; 32]) {
+        let d = self.d.to_f32();
+        let (low, high) = out.split_at_mut(16);
+        for ((low, high), q) in low.iter_mut().zip(high).zip(self.qs) {
+            *low = f32::from(i16::from(q & 15) - 8) * d;
+            *high = f32::from(i16::from(q >> 4) - 8) * d;
+        }
+    }
+
+    fn quantize(values: &[f32; 32]) -> Self {
+        let d = saturate(largest(values) / -8.0);
+        let levels = to_levels::<15>(values, 0.0, d, 8.5);
+        Self { d: F16Le::saturating_from_f32(d), qs: pack_nibbles(&levels) }
+    }
+}
+
+impl Block<32> for BlockQ4_1 {
+    const DTYPE: DType = DType::Q4_1;
+
+    fn dequantize(&self, out: &mut [f32; 32]) {
+        let (d, m) = (self.d.to_f32(), self.m.to_f32());
+        let (low, high) = out.split_at_mut(16);
+        for ((low, high), q) in low.iter_mut().zip(high).zip(self.qs) {
+            *low = f32::from(q & 15) * d + m;
+            *high = f32::from(q >> 4) * d + m;
+        }
+    }
+
+    fn quantize(values: &[f32; 32]) -> Self {
+        let (min, max) = range(values);
+        let d = saturate((max - min) / 15.0);
+        let levels = to_levels::<15>(values, min, d, 0.5);
+        Self {
+            d: F16Le::saturating_from_f32(d),
+            m: F16Le::saturating_from_f32(min),
+            qs: pack_nibbles(&levels),
+        }
+    }
+}
+
+impl Block<32> for BlockQ5_0 {
+    const DTYPE: DType = DType::Q5_0;
+
+    fn dequantize(&self, out: &mut [f32; 32]) {
+        let d = self.d.to_f32();
+        for (out, q) in out.iter_mut().zip(unpack_five_bits(self.qh, &self.qs)) {
+            *out = f32::from(i16::from(q) - 16) * d;
+        }
+    }
+
+    fn quantize(values: &[f32; 32]) -> Self {
+        let d = saturate(largest(values) / -16.0);
+        let levels = to_levels::<31>(values, 0.0, d, 16.5);
+        let (qh, qs) = pack_five_bits(&levels);
+        Self { d: F16Le::saturating_from_f32(d), qh, qs }
+    }
+}
+
+impl Block<32> for BlockQ5_1 {
+    const DTYPE: DType = DType::Q5_1;
+
+    fn dequantize(&self, out: &mut [f32; 32]) {
+        let (d, m) = (self.d.to_f32(), self.m.to_f32());
+        for (out, q) in out.iter_mut().zip(unpack_five_bits(self.qh, &self.qs)) {
+            *out = f32::from(q) * d + m;
+        }
+    }
+
+    fn quantize(values: &[f32; 32]) -> Self {
+        let (min, max) = range(values);
+        let d = saturate((max - min) / 31.0);
+        let levels = to_levels::<31>(values, min, d, 0.5);
+        let (qh, qs) = pack_five_bits(&levels);
+        Self { d: F16Le::saturating_from_f32(d), m: F16Le::saturating_from_f32(min), qh, qs }
+    }
+}
+
+impl Block<32> for BlockQ8_0 {
+    const DTYPE: DType = DType::Q8_0;
+
+    fn dequantize(&self, out: &mut [f32; 32]) {
+        let d = self.d.to_f32();
+        for (out, q) in out.iter_mut().zip(self.qs) {
+            *out = f32::from(q) * d;
+        }
+    }
+
+    fn quantize(values: &[f32; 32]) -> Self {
+        let d = saturate(magnitude(values) / 127.0);
+        let inverse = inverse_or_zero(d);
+        Self {
+            d: F16Le::saturating_from_f32(d),
+            qs: values.map(|x| low_byte(nearest_half_away(x * inverse)) as i8),
+        }
+    }
+}
+
+/// `floor((x - min) / d + offset)` clamped to `0..=MAX`; the offset holds the half of rounding.
+fn to_levels<const MAX: u8>(values: &[f32; 32], min: f32, d: f32, offset: f32) -> [u8; 32] {
+    let inverse = inverse_or_zero(d);
+    values.map(|x| low_byte(floor(((x - min) * inverse + offset).clamp(0.0, f32::from(MAX)))))
+}
+
+/// Limits a scale to what f16 can hold, for values beyond 8 × 65504.
+fn saturate(d: f32) -> f32 {
+    d.clamp(-65504.0, 65504.0)
+}
+
+/// `1 / d`, or 0 where a block is all zero or too small to invert.
+fn inverse_or_zero(d: f32) -> f32 {
+    let inverse = 1.0 / d;
+    if inverse.is_finite() { inverse } else { 0.0 }
+}
+
+fn pack_nibbles(levels: &[u8; 32]) -> [u8; 16] {
+    std::array::from_fn(|j| levels[j] & 15 | (levels[j + 16] & 15) << 4)
+}
+
+fn pack_five_bits(levels: &[u8; 32]) -> ([u8; 4], [u8; 16]) {
+    let mut high = 0u32;
+    for (j, q) in levels.iter().enumerate() {
+        high |= u32::from(q >> 4 & 1) << j;
+    }
+    (high.to_le_bytes(), pack_nibbles(levels))
+}
+
+fn unpack_five_bits(qh: [u8; 4], qs: &[u8; 16]) -> [u8; 32] {
+    let high = u32::from_le_bytes(qh);
+    std::array::from_fn(|j| {
+        let low = if j < 16 { qs[j] & 15 } else { qs[j - 16] >> 4 };
+        low | ((high >> j & 1) as u8) << 4
+    })
+}

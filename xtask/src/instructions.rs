@@ -1,0 +1,179 @@
+//! `cargo xtask instructions`: counts the CPU backend's instructions under callgrind.
+//!
+//! A count is the same on every machine with the same compiler, so CI compares it where it cannot
+//! compare times. The workloads are in `crates/rf-engine/benches/instructions.rs`.
+
+mod callgrind;
+pub(crate) mod snapshot;
+
+use std::{
+    env, fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use self::{
+    callgrind::dumps,
+    snapshot::{Parts, Snapshot},
+};
+
+const SNAPSHOT: &str = "benchmarks/instructions/avx2.toml";
+
+const HEADER: &str = "\
+# Instructions of the CPU backend on AVX2, by workload and function, counted by callgrind. Written by
+# `cargo xtask instructions --update`, compared by `cargo xtask instructions`: more than 2 % above
+# these counts fails.
+";
+
+/// The function whose callees are counted.
+const COUNTED: &str = "instructions::counted";
+
+/// Functions below this share of a workload are summed up under `other`.
+const MIN_SHARE: f64 = 0.01;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Rewrite benchmarks/instructions/avx2.toml
+    #[arg(long)]
+    update: bool,
+}
+
+/// Counts and compares. Exit code: 0 nothing grew, 1 findings.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    if let Some(reason) = unsupported() {
+        writeln!(out, "skipped: instruction counts: {reason}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let compiler = rustc_version()?;
+    let path = root.join(SNAPSHOT);
+    if !options.update {
+        let committed = Snapshot::read(&path)?;
+        if committed.compiler != compiler {
+            let why = format!("{SNAPSHOT} is of {}, this is {compiler}", committed.compiler);
+            writeln!(out, "skipped: instruction counts: {why}")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    let program = build(root)?;
+    let current = Snapshot { compiler, entries: count(root, &program)? };
+    if options.update {
+        current.write(&path, HEADER)?;
+        writeln!(out, "written: {SNAPSHOT}, {} workloads", current.entries.len())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let comparison = Snapshot::read(&path)?.compare(&current);
+    for improvement in &comparison.improvements {
+        writeln!(out, "less: {improvement}")?;
+    }
+    for finding in &comparison.findings {
+        writeln!(out, "{finding}")?;
+    }
+    if !comparison.improvements.is_empty() || !comparison.findings.is_empty() {
+        writeln!(out, "to accept the new counts: cargo xtask instructions --update")?;
+    }
+    let (workloads, findings) = (current.entries.len(), comparison.findings.len());
+    writeln!(out, "instructions: {workloads} workloads, {findings} findings")?;
+    Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Why nothing can be counted on this machine.
+fn unsupported() -> Option<String> {
+    #[cfg(target_arch = "x86_64")]
+    if !is_x86_feature_detected!("avx2") || !is_x86_feature_detected!("fma") {
+        return Some("this CPU does not support AVX2".to_owned());
+    }
+    if !cfg!(target_arch = "x86_64") {
+        return Some("this is not an x86-64 CPU".to_owned());
+    }
+    let flags = env::var("RUSTFLAGS").unwrap_or_default();
+    if flags.contains("-C") {
+        return Some(format!("RUSTFLAGS changes the generated code: {flags}"));
+    }
+    let valgrind = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
+    valgrind.is_err().then(|| "valgrind is not installed".to_owned())
+}
+
+fn rustc_version() -> Result<String> {
+    let output = Command::new("rustc").arg("--version").output().context("could not run rustc")?;
+    Ok(String::from_utf8(output.stdout).context("version of rustc")?.trim().to_owned())
+}
+
+/// Builds the program with the workloads; returns its path.
+fn build(root: &Path) -> Result<PathBuf> {
+    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--release", "--locked", "--package", "rf-engine"])
+        .args(["--bench", "instructions", "--message-format", "json-render-diagnostics"])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("could not run cargo")?;
+    ensure!(output.status.success(), "the workloads do not build");
+    for line in output.stdout.split(|&byte| byte == b'\n') {
+        let Ok(message) = serde_json::from_slice::<serde_json::Value>(line) else { continue };
+        if let Some(path) = message["executable"].as_str() {
+            return Ok(path.into());
+        }
+    }
+    bail!("cargo names no program")
+}
+
+/// The instructions of every workload by function.
+fn count(root: &Path, program: &Path) -> Result<std::collections::BTreeMap<String, Parts>> {
+    let folder = program.parent().context("the program has no folder")?;
+    let dump = folder.join("callgrind.instructions.out");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--quiet", "--combine-dumps=yes"])
+        .args(["--compress-strings=no", "--compress-pos=no"])
+        .arg(format!("--toggle-collect={COUNTED}"))
+        .arg(format!("--zero-before={COUNTED}"))
+        .arg(format!("--dump-after={COUNTED}"))
+        .arg(format!("--callgrind-out-file={}", dump.display()))
+        .arg(program)
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("could not run valgrind")?;
+    ensure!(output.status.success(), "the workloads failed under valgrind: {}", output.status);
+    let names = String::from_utf8(output.stdout).context("names of workloads")?;
+    let text = fs::read_to_string(&dump).with_context(|| dump.display().to_string())?;
+    fs::remove_file(&dump).with_context(|| dump.display().to_string())?;
+
+    let workloads: Vec<(&str, u64)> = names.lines().map(workload).collect::<Result<_>>()?;
+    let dumps = dumps(&text);
+    // One more dump is written when the program ends.
+    ensure!(
+        !workloads.is_empty() && dumps.len() == workloads.len() + 1,
+        "{} dumps of {} workloads",
+        dumps.len(),
+        workloads.len()
+    );
+    let entries = workloads.into_iter().zip(dumps);
+    Ok(entries.map(|((name, divisor), parts)| (name.to_owned(), large(&parts, divisor))).collect())
+}
+
+/// A line of the program: a name, a tab and what to divide the count by.
+fn workload(line: &str) -> Result<(&str, u64)> {
+    let (name, divisor) = line.split_once('\t').context("a workload without a divisor")?;
+    Ok((name, divisor.parse().with_context(|| format!("divisor of {name}"))?))
+}
+
+/// The parts that are large enough to be named, and the sum of the others, each divided.
+fn large(parts: &Parts, divisor: u64) -> Parts {
+    let total: u64 = parts.values().sum();
+    let mut large = Parts::new();
+    let mut other = 0;
+    for (name, &count) in parts {
+        if count as f64 >= total as f64 * MIN_SHARE {
+            large.insert(name.clone(), count / divisor);
+        } else {
+            other += count;
+        }
+    }
+    large.insert("other".to_owned(), other / divisor);
+    large
+}

@@ -1,0 +1,58 @@
+//! The output of callgrind, as far as the counts need it.
+//!
+//! The format is described under "Callgrind Format Specification" in Valgrind's manual. Strings and
+//! positions are not compressed here.
+
+use super::snapshot::Parts;
+
+/// The instructions of each dump of `output`, by function; calls count for the function called.
+pub(super) fn dumps(output: &str) -> Vec<Parts> {
+    let mut dumps: Vec<Parts> = Vec::new();
+    let mut function = String::new();
+    let mut lines = output.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("part:") {
+            dumps.push(Parts::new());
+        } else if let Some(name) = line.strip_prefix("fn=") {
+            function = function_name(name);
+        } else if line.starts_with("calls=") {
+            lines.next(); // the inclusive cost of the call
+        } else if line.starts_with(|c: char| c.is_ascii_digit())
+            && let Some(dump) = dumps.last_mut()
+            && let Some(count) = line.split(' ').nth(1).and_then(|count| count.parse::<u64>().ok())
+        {
+            *dump.entry(function.clone()).or_default() += count;
+        }
+    }
+    dumps
+}
+
+/// The name without the mark of a recursive call and without the hash of a legacy symbol.
+fn function_name(name: &str) -> String {
+    let name = name.rsplit_once('\'').map_or(name, |(name, _)| name);
+    let is_hash = |last: &str| {
+        last.len() == 17
+            && last.starts_with('h')
+            && last[1..].bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    match name.rsplit_once("::") {
+        Some((path, last)) if is_hash(last) => path.to_owned(),
+        _ => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_costs_are_summed_by_function_and_dump() {
+        let output = "# callgrind format\nversion: 1\npart: 1\npositions: line\nevents: Ir\n\
+                      ob=x\nfl=a.rs\nfn=a::f::h0123456789abcdef\n10 5\n11 7\n\
+                      cfn=a::g\ncalls=2 20\n11 100\n12 1\nfn=a::g\n20 100\ntotals: 113\n\
+                      part: 2\nfn=a::f'2\n10 3\ntotals: 3\n";
+        let f = |count| ("a::f".to_owned(), count);
+        let expected = [Parts::from([f(13), ("a::g".to_owned(), 100)]), Parts::from([f(3)])];
+        assert_eq!(dumps(output), expected);
+    }
+}

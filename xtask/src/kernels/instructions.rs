@@ -1,0 +1,291 @@
+//! Static instruction counts of kernels and of their loops, from the machine code.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::instructions::snapshot::{Parts, Snapshot};
+
+/// The targets whose code is counted: one of each RDNA generation.
+pub(super) const TARGETS: [&str; 3] = ["gfx1030", "gfx1100", "gfx1201"];
+
+pub(super) const HEADER: &str = "\
+# Instructions of every kernel and of each of its loops, by class, in the machine code. A loop includes the
+# loops inside it. Written by `cargo xtask kernels --report --bless`, compared by
+# `cargo xtask kernels --report --check`: more than 2 % above these counts fails.
+";
+
+/// Instructions that do no work: padding, and hints to the scheduler.
+const IGNORED: [&str; 5] =
+    ["s_code_end", "s_nop", "s_delay_alu", "s_clause", "s_set_inst_prefetch_distance"];
+
+/// Counts the kernels of each object, a target and the path of its code.
+pub(super) fn count<'a>(
+    disassembler: &Path,
+    compiler: &str,
+    objects: impl Iterator<Item = (&'a str, &'a Path)>,
+) -> Result<Snapshot> {
+    let mut snapshot = Snapshot { compiler: compiler.to_owned(), entries: BTreeMap::new() };
+    for (target, path) in objects.filter(|(target, _)| TARGETS.contains(target)) {
+        let text = disassemble(disassembler, path)?;
+        for kernel in kernels(&text) {
+            for (part, counts) in kernel.counts() {
+                snapshot.entries.insert(format!("{} {target}{part}", kernel.name), counts);
+            }
+        }
+    }
+    Ok(snapshot)
+}
+
+/// Drops the entries of targets that are not among `built`.
+pub(super) fn retain_targets<'a>(snapshot: &mut Snapshot, built: impl Iterator<Item = &'a str>) {
+    let built: Vec<&str> = built.collect();
+    let target = |entry: &str| entry.split([' ', ',']).nth(1).unwrap_or_default().to_owned();
+    snapshot.entries.retain(|entry, _| built.contains(&&*target(entry)));
+}
+
+/// `llvm-objdump` of the installation that `clang` belongs to.
+pub(super) fn disassembler(clang: &Path) -> Result<PathBuf> {
+    let output = Command::new(clang)
+        .arg("-print-prog-name=llvm-objdump")
+        .output()
+        .with_context(|| clang.display().to_string())?;
+    let path = PathBuf::from(String::from_utf8(output.stdout).context("path")?.trim());
+    ensure!(
+        path.is_file(),
+        "llvm-objdump is not installed beside {}: install llvm-19",
+        clang.display()
+    );
+    Ok(path)
+}
+
+fn disassemble(disassembler: &Path, object: &Path) -> Result<String> {
+    let output = Command::new(disassembler)
+        .args(["--disassemble", "--no-show-raw-insn"])
+        .arg(object)
+        .output()
+        .with_context(|| disassembler.display().to_string())?;
+    ensure!(output.status.success(), "{}: cannot be disassembled", object.display());
+    String::from_utf8(output.stdout).context("disassembly")
+}
+
+/// The code of one kernel.
+struct Kernel<'a> {
+    name: &'a str,
+    instructions: Vec<Instruction<'a>>,
+}
+
+struct Instruction<'a> {
+    /// From the start of the kernel, in bytes.
+    offset: u64,
+    mnemonic: &'a str,
+    /// The offset that a branch leads to.
+    target: Option<u64>,
+}
+
+/// The bytes from the first to the last instruction of a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Loop {
+    first: u64,
+    last: u64,
+}
+
+fn kernels(disassembly: &str) -> Vec<Kernel<'_>> {
+    let mut kernels: Vec<Kernel<'_>> = Vec::new();
+    let mut start = 0;
+    for line in disassembly.lines() {
+        if let Some((address, name)) = symbol(line) {
+            start = address;
+            kernels.push(Kernel { name, instructions: Vec::new() });
+        } else if let Some(kernel) = kernels.last_mut() {
+            kernel.instructions.extend(instruction(line, kernel.name, start));
+        }
+    }
+    kernels.retain(|kernel| !kernel.instructions.is_empty());
+    kernels
+}
+
+/// `0000000000004d00 <name>:`
+fn symbol(line: &str) -> Option<(u64, &str)> {
+    let (address, name) = line.strip_suffix(">:")?.split_once(" <")?;
+    Some((u64::from_str_radix(address, 16).ok()?, name))
+}
+
+/// `s_cbranch_scc1 65528    // 000000004DDC: BFA2FFF8 <name+0xc0>`
+fn instruction<'a>(line: &'a str, kernel: &str, start: u64) -> Option<Instruction<'a>> {
+    let (code, comment) = line.split_once("//")?;
+    let mnemonic = code.split_whitespace().next()?;
+    let (address, rest) = comment.trim().split_once(':').unwrap_or((comment.trim(), ""));
+    let offset = u64::from_str_radix(address, 16).ok()?.checked_sub(start)?;
+    let target = rest.split_once('<').and_then(|(_, label)| {
+        let within = label.trim_end().strip_suffix('>')?.strip_prefix(kernel)?;
+        match within.strip_prefix("+0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).ok(),
+            None => within.is_empty().then_some(0),
+        }
+    });
+    Some(Instruction { offset, mnemonic, target })
+}
+
+impl Kernel<'_> {
+    /// The counts of the whole kernel under an empty name, and those of each loop.
+    fn counts(&self) -> Vec<(String, Parts)> {
+        let mut counts = vec![(String::new(), self.count(0, u64::MAX))];
+        let mut path: Vec<(Loop, usize)> = Vec::new();
+        let mut outermost = 0;
+        for current in self.loops() {
+            let mut siblings = None;
+            while path.last().is_some_and(|(outer, _)| outer.last < current.last) {
+                siblings = path.pop().map(|(_, number)| number);
+            }
+            let number = match (path.is_empty(), siblings) {
+                (true, _) => {
+                    outermost += 1;
+                    outermost
+                }
+                (false, Some(before)) => before + 1,
+                (false, None) => 1,
+            };
+            path.push((current, number));
+            let numbers: Vec<String> = path.iter().map(|(_, number)| number.to_string()).collect();
+            let name = format!(", loop {}", numbers.join("."));
+            counts.push((name, self.count(current.first, current.last)));
+        }
+        counts
+    }
+
+    /// Every loop, an outer one before those inside it. Branches back to one place are one loop.
+    fn loops(&self) -> Vec<Loop> {
+        let mut loops: Vec<Loop> = Vec::new();
+        for branch in &self.instructions {
+            let Some(first) = branch.target.filter(|&target| target <= branch.offset) else {
+                continue;
+            };
+            match loops.iter_mut().find(|known| known.first == first) {
+                Some(known) => known.last = known.last.max(branch.offset),
+                None => loops.push(Loop { first, last: branch.offset }),
+            }
+        }
+        loops.sort_by_key(|found| (found.first, u64::MAX - found.last));
+        loops
+    }
+
+    fn count(&self, first: u64, last: u64) -> Parts {
+        let mut parts = Parts::new();
+        for instruction in &self.instructions {
+            if (first..=last).contains(&instruction.offset)
+                && !IGNORED.contains(&instruction.mnemonic)
+            {
+                *parts.entry(class(instruction.mnemonic).to_owned()).or_default() += 1;
+            }
+        }
+        parts
+    }
+}
+
+fn class(mnemonic: &str) -> &'static str {
+    let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| mnemonic.starts_with(prefix));
+    if starts(&["v_dot", "v_wmma", "v_swmmac", "v_mfma"]) {
+        "dot"
+    } else if starts(&["v_"]) {
+        "valu"
+    } else if starts(&["ds_"]) {
+        "lds"
+    } else if starts(&["global_", "buffer_", "flat_", "scratch_"]) {
+        if mnemonic.contains("load") { "load" } else { "store" }
+    } else if starts(&["s_load", "s_buffer_load"]) {
+        "smem"
+    } else if starts(&["s_wait"]) {
+        "wait"
+    } else if starts(&["s_branch", "s_cbranch", "s_barrier", "s_endpgm", "s_setpc"]) {
+        "branch"
+    } else {
+        "salu"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISASSEMBLY: &str = "\
+file format elf64-amdgpu
+
+Disassembly of section .text:
+
+0000000000004d00 <k>:
+\ts_load_b32 s2, s[0:1], 0x114      // 000000004D00: F4000080 F8000114
+\tv_mov_b32_e32 v0, 0               // 000000004D08: 7E000280
+\tv_dot4_i32_i8 v1, v2, v3, v1      // 000000004D0C: CC164001
+\ts_waitcnt vmcnt(0)                // 000000004D14: BF89FC07
+\ts_cbranch_scc1 65533              // 000000004D18: BFA2FFFD <k+0xc>
+\tds_load_b32 v1, v0                // 000000004D1C: D8D80000
+\ts_nop 0                           // 000000004D24: BF800000
+\ts_cbranch_vccnz 65523             // 000000004D28: BFA4FFF3 <k+0x8>
+\ts_cbranch_scc0 1                  // 000000004D2C: BFA10001 <k+0x34>
+\ts_endpgm                          // 000000004D30: BFB00000
+\ts_branch 65535                    // 000000004D34: BFA0FFFF <k+0x34>
+\ts_code_end                        // 000000004D38: BF9F0000
+";
+
+    fn parts(list: &[(&str, u64)]) -> Parts {
+        list.iter().map(|&(class, count)| (class.to_owned(), count)).collect()
+    }
+
+    #[test]
+    fn loops_are_found_and_counted_with_those_inside() {
+        let kernels = kernels(DISASSEMBLY);
+        assert_eq!(kernels.len(), 1);
+        assert_eq!(kernels[0].name, "k");
+        let inner = parts(&[("branch", 1), ("dot", 1), ("wait", 1)]);
+        let outer = parts(&[("branch", 2), ("dot", 1), ("lds", 1), ("valu", 1), ("wait", 1)]);
+        let all =
+            parts(&[("branch", 5), ("dot", 1), ("lds", 1), ("smem", 1), ("valu", 1), ("wait", 1)]);
+        let expected = [
+            (String::new(), all),
+            (", loop 1".to_owned(), outer),
+            (", loop 1.1".to_owned(), inner),
+            (", loop 2".to_owned(), parts(&[("branch", 1)])),
+        ];
+        assert_eq!(kernels[0].counts(), expected);
+    }
+
+    #[test]
+    fn a_longer_loop_is_named_with_what_grew() {
+        let snapshot = |text: &str| Snapshot {
+            compiler: "clang".to_owned(),
+            entries: kernels(text)[0]
+                .counts()
+                .into_iter()
+                .map(|(part, counts)| (format!("k gfx1100{part}"), counts))
+                .collect(),
+        };
+        let longer = DISASSEMBLY.replace(
+            "\ts_waitcnt vmcnt(0)                // 000000004D14",
+            "\tv_add_u32 v1, v1, v2              // 000000004D10: 00\n\ts_waitcnt vmcnt(0) // 000000004D14",
+        );
+        let comparison = snapshot(DISASSEMBLY).compare(&snapshot(&longer));
+        let inner = "k gfx1100, loop 1.1: 3 → 4 instructions (+33.3 %); grew: valu (+1)";
+        assert!(comparison.findings.contains(&inner.to_owned()), "{comparison:?}");
+    }
+
+    #[test]
+    fn classes_are_told_apart() {
+        for (mnemonic, expected) in [
+            ("v_wmma_i32_16x16x16_iu8", "dot"),
+            ("v_pk_fma_f16", "valu"),
+            ("global_load_b128", "load"),
+            ("global_store_b32", "store"),
+            ("s_buffer_load_b64", "smem"),
+            ("s_wait_loadcnt", "wait"),
+            ("s_barrier_signal", "branch"),
+            ("s_and_b32", "salu"),
+        ] {
+            assert_eq!(class(mnemonic), expected, "{mnemonic}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Rule *documents*: lists in documents that mirror code are complete.
+//!
+//! Such a list is the text between `<!-- tidy: NAME -->` and the next `<!-- tidy: end -->`; `NAME`
+//! says what it is compared with.
+
+use std::collections::BTreeSet;
+
+use rf_quant::DType;
+use syn::visit::{self, Visit};
+
+use super::{
+    circles::exceptions::EXCEPTIONS, finding::Finding, layering, sources::UNSAFE_ALLOWED,
+    tree::Tree,
+};
+
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+const README: &str = "README.md";
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = crates(tree);
+    let unsafe_paths = UNSAFE_ALLOWED.iter().map(|&path| path.to_owned()).collect();
+    findings.extend(compare(tree, ARCHITECTURE, "unsafe", &code_spans, &unsafe_paths));
+    let accepted = EXCEPTIONS.iter().filter(|exception| exception.reason.is_some());
+    let files = accepted.flat_map(|exception| exception.files).map(|&path| path.to_owned());
+    findings.extend(compare(tree, ARCHITECTURE, "circles", &code_spans, &files.collect()));
+    let formats = DType::ALL.iter().map(ToString::to_string).collect();
+    findings.extend(compare(tree, README, "formats", &words, &formats));
+    findings.extend(architectures(tree));
+    findings.extend(commands(tree));
+    findings
+}
+
+/// The crates of the workspace in the order of the table of layers, each with a file to start at.
+fn crates(tree: &Tree) -> Vec<Finding> {
+    if tree.packages.is_empty() {
+        return Vec::new();
+    }
+    let (line, table) = match block(tree, ARCHITECTURE, "crates") {
+        Ok(found) => found,
+        Err(finding) => return vec![finding],
+    };
+    let mut findings = Vec::new();
+    let mut named = Vec::new();
+    for (number, row) in (line..).zip(table.lines()) {
+        let mut cells = row.split('|').skip(1).map(str::trim);
+        let (Some(name), Some(start)) = (cells.next(), cells.nth(1)) else { continue };
+        let name = name.trim_matches('`');
+        let folder = match name {
+            "xtask" => "xtask/src".to_owned(),
+            _ if name.starts_with("rf-") => format!("crates/{name}/src"),
+            _ => continue,
+        };
+        named.push(name.to_owned());
+        let file = format!("{folder}/{}", start.trim_matches('`'));
+        if tree.text(&file).is_none() {
+            findings.push(Finding::new(ARCHITECTURE, number, format!("{file} does not exist")));
+        }
+    }
+    let expected = layering::names_of(&tree.packages);
+    if named != expected {
+        let message = format!("the crates, lowest first, are {}", expected.join(" "));
+        findings.push(Finding::new(ARCHITECTURE, line, message));
+    }
+    findings
+}
+
+/// The names that `Family::of` accepts.
+fn architectures(tree: &Tree) -> Vec<Finding> {
+    const SOURCE: &str = "crates/rf-model/src/family.rs";
+    struct Patterns(BTreeSet<String>);
+    impl<'ast> Visit<'ast> for Patterns {
+        fn visit_pat(&mut self, pattern: &'ast syn::Pat) {
+            if let syn::Pat::Lit(literal) = pattern
+                && let syn::Lit::Str(name) = &literal.lit
+            {
+                self.0.insert(name.value());
+            }
+            visit::visit_pat(self, pattern);
+        }
+    }
+    let Some(text) = tree.text(SOURCE) else { return Vec::new() };
+    let Ok(file) = syn::parse_file(text) else { return Vec::new() };
+    let mut patterns = Patterns(BTreeSet::new());
+    patterns.visit_file(&file);
+    compare(tree, README, "architectures", &code_spans, &patterns.0)
+}
+
+/// The subcommands of rf-cli, each of which a paragraph of the README starts with.
+fn commands(tree: &Tree) -> Vec<Finding> {
+    let sources = tree.texts(&[".rs"]).filter(|(path, _)| path.starts_with("crates/rf-cli/src/"));
+    let mut commands = BTreeSet::new();
+    for (_, text) in sources {
+        let Ok(file) = syn::parse_file(text) else { continue };
+        for item in file.items {
+            if let syn::Item::Enum(item) = item
+                && item.ident == "Command"
+            {
+                let shown = item.variants.iter().filter(|variant| !is_hidden(&variant.attrs));
+                commands.extend(shown.map(|variant| kebab(&variant.ident)));
+            }
+        }
+    }
+    if commands.is_empty() {
+        return Vec::new();
+    }
+    compare(tree, README, "commands", &bold_at_line_starts, &commands)
+}
+
+/// Whether `#[command(hide = true)]` keeps a command out of the help.
+fn is_hidden(attributes: &[syn::Attribute]) -> bool {
+    let is_hidden = |attribute: &syn::Attribute| match &attribute.meta {
+        syn::Meta::List(list) => list.tokens.to_string().contains("hide = true"),
+        _ => false,
+    };
+    attributes.iter().any(is_hidden)
+}
+
+fn kebab(name: &syn::Ident) -> String {
+    let mut kebab = String::new();
+    for c in name.to_string().chars() {
+        if c.is_uppercase() && !kebab.is_empty() {
+            kebab.push('-');
+        }
+        kebab.extend(c.to_lowercase());
+    }
+    kebab
+}
+
+/// Compares the names that `extract` finds in a block with those of the code.
+fn compare(
+    tree: &Tree,
+    path: &str,
+    name: &str,
+    extract: &dyn Fn(&str) -> BTreeSet<String>,
+    expected: &BTreeSet<String>,
+) -> Vec<Finding> {
+    if tree.text(path).is_none() {
+        return Vec::new();
+    }
+    let (line, text) = match block(tree, path, name) {
+        Ok(found) => found,
+        Err(finding) => return vec![finding],
+    };
+    let found = extract(text);
+    let missing = expected.difference(&found).map(|item| format!("{name}: {item} is missing"));
+    let extra = found.difference(expected).map(|item| format!("{name}: {item} is not in the code"));
+    missing.chain(extra).map(|message| Finding::new(path, line, message)).collect()
+}
+
+/// The text between the markers of `name`, and the line that it starts in.
+fn block<'a>(tree: &'a Tree, path: &str, name: &str) -> Result<(usize, &'a str), Finding> {
+    let text = tree.text(path).unwrap_or_default();
+    let marker = format!("<!-- tidy: {name} -->");
+    let missing = || Finding::new(path, 1, format!("no {marker} … <!-- tidy: end -->"));
+    let start = text.find(&marker).ok_or_else(missing)? + marker.len();
+    let length = text[start..].find("<!-- tidy: end -->").ok_or_else(missing)?;
+    Ok((text[..start].lines().count(), &text[start..start + length]))
+}
+
+/// The texts in backquotes.
+fn code_spans(text: &str) -> BTreeSet<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn words(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+fn bold_at_line_starts(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter(|line| line.starts_with("**"));
+    lines.flat_map(|line| line.split("**").skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(findings: &[Finding]) -> Vec<String> {
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn architectures_are_compared_both_ways() {
+        let source =
+            "fn of(name: &str) -> u32 { match name { \"a\" => 1, \"b\" | \"c\" => 2, _ => 3 } }";
+        let with = |readme: &str| {
+            let files = [("crates/rf-model/src/family.rs", source), ("README.md", readme)];
+            messages(&architectures(&Tree::of(&files)))
+        };
+        let list = "x\n<!-- tidy: architectures -->`a`, `b`, `c`<!-- tidy: end -->";
+        assert_eq!(with(list), [""; 0]);
+        let found = with("<!-- tidy: architectures -->`a`, `b`, `d`<!-- tidy: end -->");
+        let expected = [
+            "README.md:1: architectures: c is missing",
+            "README.md:1: architectures: d is not in the code",
+        ];
+        assert_eq!(found, expected);
+        assert!(with("no list")[0].contains("no <!-- tidy: architectures -->"));
+    }
+
+    #[test]
+    fn every_command_has_a_paragraph() {
+        let source = "enum Command { Run(A), SelfTest, #[command(hide = true)] Probe }";
+        let with = |readme: &str| {
+            let files = [("crates/rf-cli/src/args.rs", source), ("README.md", readme)];
+            messages(&commands(&Tree::of(&files)))
+        };
+        let both = "<!-- tidy: commands -->\n**run** and **self-test** do x.\n<!-- tidy: end -->";
+        assert_eq!(with(both), [""; 0]);
+        let one = "<!-- tidy: commands -->\n**run** does **x**\n<!-- tidy: end -->";
+        assert_eq!(with(one).len(), 2);
+    }
+}

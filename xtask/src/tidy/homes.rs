@@ -1,0 +1,197 @@
+//! Rule *homes*: programs translate arguments into calls and results into output; everything else
+//! has its home in a library.
+//!
+//! A program may name a library of the workspace only as far as [`HOMES`] allows: the whole library
+//! where its purpose is to serve programs, single items where options or output need them. What
+//! builds graphs, plans memory or packs weights needs other items and is found.
+
+use syn::Item;
+
+use super::{
+    finding::Finding,
+    paths::{is_test, visit_paths},
+    tree::Tree,
+};
+
+/// What a program may name of a library.
+pub(super) struct Home {
+    program: &'static str,
+    /// As in paths: `rf_engine`.
+    library: &'static str,
+    /// The items at the root of the library; all of them when empty.
+    items: &'static [&'static str],
+    #[expect(dead_code, reason = "for the reader of the table")]
+    reason: &'static str,
+}
+
+const fn home(
+    program: &'static str,
+    library: &'static str,
+    items: &'static [&'static str],
+    reason: &'static str,
+) -> Home {
+    Home { program, library, items, reason }
+}
+
+const HOMES: &[Home] = &[
+    home("rf-cli", "rf_convert", &[], "serves `quantize`"),
+    home("rf-cli", "rf_device", &[], "opens devices and places models for every command"),
+    home("rf-cli", "rf_engine", &[], "runs sessions"),
+    home("rf-cli", "rf_gguf", &[], "`info` prints what a file holds"),
+    home("rf-cli", "rf_profile", &[], "`profile`, `run -v` and `run --trace` print its reports"),
+    home("rf-cli", "rf_tokenizer", &[], "`tokenize` prints ids and text"),
+    home("rf-cli", "rf_cpu", &["CpuOptions", "Isa"], "values of options"),
+    home(
+        "rf-cli",
+        "rf_graph",
+        &[
+            "BackendError",
+            "BackendExecutionSummary",
+            "DType",
+            "KvType",
+            "OpCost",
+            "Timeline",
+            "TrackKind",
+            "conformance",
+        ],
+        "values of options, measurements to print, and the cases of `selftest`",
+    ),
+    home("rf-cli", "rf_kernels", &["objects", "selftest"], "`doctor` and `selftest`"),
+    home("rf-cli", "rf_model", &["Error"], "cures for errors"),
+    home("rf-cli", "rf_quant", &["DType", "Error"], "values of options, cures for errors"),
+    home("xtask", "rf_kernels_build", &[], "compiles kernels"),
+    home("xtask", "rf_kernels", &["params"], "sizes of kernel parameters"),
+    home("xtask", "rf_quant", &["DType"], "names of formats"),
+];
+
+/// The modules of xtask: checks of the repository, which no library needs.
+const TASKS: [&str; 5] = ["bench", "instructions", "kernels", "main", "tidy"];
+
+/// Files whose domain logic is still to be moved into a library.
+const PENDING: &[&str] = &[
+    "crates/rf-cli/src/commands/selftest.rs",
+    "crates/rf-cli/src/device.rs",
+    "crates/rf-cli/src/device/gpus.rs",
+    "crates/rf-cli/src/device/probe.rs",
+    "crates/rf-cli/src/limits.rs",
+    "crates/rf-cli/src/loading.rs",
+];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = findings(tree);
+    findings.retain(|finding| !PENDING.contains(&finding.path()));
+    findings
+}
+
+fn findings(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts(&[".rs"]) {
+        let Some((program, inside)) = program(path) else { continue };
+        if program == "xtask" && !TASKS.contains(&task(inside)) {
+            let message = "module of xtask that is no task: put it into a library, or list it";
+            findings.push(Finding::new(path, 1, message));
+        }
+        match syn::parse_file(text) {
+            Ok(file) => check_items(path, program, &file.items, &mut findings),
+            Err(error) => {
+                let line = error.span().start().line;
+                findings.push(Finding::new(path, line, format!("could not parse: {error}")));
+            }
+        }
+    }
+    findings
+}
+
+/// The program that a source file belongs to, and the rest of the path.
+fn program(path: &str) -> Option<(&'static str, &str)> {
+    let inside = |folder| path.strip_prefix(folder);
+    if let Some(inside) = inside("crates/rf-cli/src/") {
+        return Some(("rf-cli", inside));
+    }
+    inside("xtask/src/").map(|inside| ("xtask", inside))
+}
+
+/// The first component of a path, without its ending.
+fn task(inside: &str) -> &str {
+    inside.split(['/', '.']).next().unwrap_or_default()
+}
+
+fn check_items(path: &str, program: &str, items: &[Item], findings: &mut Vec<Finding>) {
+    for item in items.iter().filter(|item| !is_test(item)) {
+        if let Item::Mod(module) = item {
+            let items = module.content.as_ref().map(|(_, items)| items.as_slice());
+            check_items(path, program, items.unwrap_or_default(), findings);
+            continue;
+        }
+        visit_paths(item, &mut |found| {
+            if let Some(message) = violation(program, &found.names) {
+                let finding = Finding::new(path, found.line, message);
+                if !findings.contains(&finding) {
+                    findings.push(finding);
+                }
+            }
+        });
+    }
+}
+
+fn violation(program: &str, names: &[String]) -> Option<String> {
+    let (library, rest) = names.split_first()?;
+    if !library.starts_with("rf_") {
+        return None;
+    }
+    let Some(home) =
+        HOMES.iter().find(|home| home.program == program && home.library == library.as_str())
+    else {
+        return Some(format!("{program} must not use {library}: see the table of rule homes"));
+    };
+    let item = rest.first()?;
+    let allowed = home.items.is_empty() || home.items.contains(&item.as_str());
+    (!allowed).then(|| {
+        format!(
+            "{program} must not use {library}::{item}: a library has to offer what needs it \
+             (rule homes allows {})",
+            home.items.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(path: &str, text: &str) -> Vec<String> {
+        findings(&Tree::of(&[(path, text)])).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn domain_logic_in_a_program_is_found() {
+        let text = "use rf_graph::{GraphBuilder, KvType};\nfn f() { rf_kv::PagePool::new() }\n";
+        let found = messages("crates/rf-cli/src/limits.rs", text);
+        assert_eq!(found.len(), 2, "{found:?}");
+        let expected =
+            "crates/rf-cli/src/limits.rs:1: rf-cli must not use rf_graph::GraphBuilder: ";
+        assert!(found[0].starts_with(expected), "{found:?}");
+        assert!(found[1].contains("must not use rf_kv"), "{found:?}");
+    }
+
+    #[test]
+    fn libraries_that_serve_programs_and_tests_are_fine() {
+        let text = "use rf_engine::{Engine, sampling};\nfn f(_: rf_cpu::Isa) {}\n\
+                    #[cfg(test)]\nmod tests { use rf_graph::GraphBuilder; }\n";
+        assert_eq!(messages("crates/rf-cli/src/run.rs", text), [""; 0]);
+        assert_eq!(messages("crates/rf-model/src/run.rs", "use rf_graph::Op;"), [""; 0]);
+    }
+
+    #[test]
+    fn inline_modules_and_macros_are_looked_into() {
+        let text = "mod gpu { fn f() { println!(\"{}\", rf_hip::devices()); } }\n";
+        assert_eq!(messages("crates/rf-cli/src/device.rs", text).len(), 1);
+    }
+
+    #[test]
+    fn modules_of_xtask_are_tasks() {
+        assert_eq!(messages("xtask/src/tidy/text.rs", ""), [""; 0]);
+        assert_eq!(messages("xtask/src/rounds.rs", "").len(), 1);
+        assert_eq!(messages("xtask/src/rounds/plan.rs", "").len(), 1);
+    }
+}

@@ -1,0 +1,132 @@
+//! Rule *prose*: comments and documents are wrapped at 100 columns, and doc comments are sentences.
+
+use super::{finding::Finding, tree::Tree};
+
+/// The widest line of prose, in characters.
+const MAX_COLUMNS: usize = 100;
+
+/// Starts of doc comments that continue a sentence nobody began.
+const SENTENCE_TAILS: [&str; 8] =
+    ["Of ", "All.", "None.", "So many", "The same.", "Likewise", "And ", "As many"];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    check_except(tree, super::unconverted::FILES)
+}
+
+fn check_except(tree: &Tree, unconverted: &[&str]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts(&[".md"]) {
+        findings.extend(wide_lines(path, prose_of_markdown(text)));
+    }
+    for (path, text) in tree.texts(&[".rs", ".h", ".hip"]) {
+        findings.extend(wide_lines(path, comments(text)));
+        findings.extend(sentence_tails(path, text));
+    }
+    findings.retain(|finding| !unconverted.contains(&finding.path()));
+    findings
+}
+
+/// The lines of a document outside code and tables, which have no place to break.
+fn prose_of_markdown(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_code = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let trimmed = line.trim_start();
+        if trimmed.starts_with("```") {
+            in_code = !in_code;
+            return false;
+        }
+        !in_code && !trimmed.starts_with('|')
+    })
+}
+
+fn comments(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    (1..).zip(text.lines()).filter(|(_, line)| {
+        let trimmed = line.trim_start();
+        // Rows of tables in doc comments do not wrap either.
+        trimmed.starts_with("//") && !trimmed.trim_start_matches(['/', '!', ' ']).starts_with('|')
+    })
+}
+
+fn wide_lines<'a>(
+    path: &str,
+    lines: impl Iterator<Item = (usize, &'a str)>,
+) -> impl Iterator<Item = Finding> {
+    lines.filter(|(_, line)| is_too_wide(line)).map(move |(number, line)| {
+        let columns = line.chars().count();
+        let message = format!("{columns} columns of prose, at most {MAX_COLUMNS}");
+        Finding::new(path, number, message)
+    })
+}
+
+/// A line of one word after its prefix, such as a link, cannot be broken.
+fn is_too_wide(line: &str) -> bool {
+    line.chars().count() > MAX_COLUMNS
+        && !line.contains("://")
+        && line.trim_start().trim_start_matches(['/', '!', '*', '-', ' ']).contains(' ')
+}
+
+fn sentence_tails(path: &str, text: &str) -> Vec<Finding> {
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let is_doc = |line: Option<&&str>| line.is_some_and(|line| line.starts_with("///"));
+    let mut findings = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        let Some(doc) = line.strip_prefix("/// ") else { continue };
+        let alone = !is_doc(lines.get(index + 1))
+            && !is_doc(index.checked_sub(1).and_then(|before| lines.get(before)));
+        if alone && SENTENCE_TAILS.iter().any(|tail| doc.starts_with(tail)) {
+            let message = format!("\"{doc}\" is the tail of a sentence: name the thing");
+            findings.push(Finding::new(path, index + 1, message));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(path: &str, text: &str) -> Vec<String> {
+        let tree = Tree::of(&[(path, text)]);
+        check_except(&tree, &["b.rs"]).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn wide_comments_and_paragraphs_are_found() {
+        let wide = "word ".repeat(21);
+        for (path, line) in [
+            ("a.rs", format!("    // {wide}")),
+            ("a.rs", format!("/// {wide}")),
+            ("k.hip", format!("// {wide}")),
+            ("a.md", wide.clone()),
+        ] {
+            assert_eq!(findings(path, &line).len(), 1, "{line}");
+        }
+        let exactly = format!("// {}", "é".repeat(50) + &" é".repeat(23) + "x");
+        assert_eq!(exactly.chars().count(), 100);
+        assert_eq!(findings("a.rs", &exactly), [""; 0]);
+    }
+
+    #[test]
+    fn what_cannot_be_wrapped_is_fine() {
+        let wide = "word ".repeat(21);
+        for (path, line) in [
+            ("a.md", format!("| {wide} |")),
+            ("a.md", format!("```\n{wide}\n```")),
+            ("a.md", format!("https://example.org/{}", "x".repeat(100))),
+            ("a.rs", format!("let s = \"{wide}\";")),
+            ("a.rs", format!("/// {}", "x".repeat(120))),
+            ("b.rs", format!("// {wide}")),
+        ] {
+            assert_eq!(findings(path, &line), [""; 0], "{line}");
+        }
+    }
+
+    #[test]
+    fn tails_of_sentences_are_found() {
+        let found = findings("a.rs", "struct A {\n    /// Of one layer.\n    a: u32,\n}\n");
+        assert!(found[0].starts_with("a.rs:2: \"Of one layer.\""), "{found:?}");
+        assert_eq!(findings("a.rs", "/// All.\nfn f() {}\n").len(), 1);
+        assert_eq!(findings("a.rs", "/// All layers of the model.\nfn f() {}\n"), [""; 0]);
+        assert_eq!(findings("a.rs", "/// A row.\n/// Of one layer.\nfn f() {}\n"), [""; 0]);
+    }
+}
