@@ -1,6 +1,4 @@
-// Prefill products with float weights; see include/rf/matmul_float.h.
+// Prefill matmuls with float weights: rf/matmul_float.h.
 #include "rf/matmul_float.h"
 
-RF_FLOAT_MATMUL(f32, F32Weight)
-RF_FLOAT_MATMUL(f16, F16Weight)
-RF_FLOAT_MATMUL(bf16, Bf16Weight)
+RF_FLOAT_FORMATS(RF_FLOAT_MATMUL)

@@ -1,12 +1,13 @@
-// Matrix × vector where one launch has projections of several formats, such as the Q, K and V of a Q4_K_M file:
-// rf/matvec.h. The pairs that mixes of llama.cpp make have kernels of their own, which need fewer registers. The
-// microscaling formats are not in it: their unpacking would cost all others their registers.
+// Matrix × vector for projections of several formats in one launch, such as Q, K and V of a Q4_K_M
+// file: rf/matvec.h. The pairs of llama.cpp's mixes have kernels of their own, which need fewer
+// registers. The microscaling formats are left out: unpacking them would cost the others registers.
 #include "rf/matvec.h"
 
 using namespace rf;
 
+#define COMMA_FORMAT(NAME, FORMAT, NUMBER) , FORMAT
 RF_KERNEL(MATVEC_THREADS) matvec_mixed_q8_f32_n1(RfMatvecParams p) {
-    matvec_mixed<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K>(p);
+    matvec_mixed<void RF_BLOCK32_FORMATS(COMMA_FORMAT) RF_K_QUANT_FORMATS(COMMA_FORMAT)>(p);
 }
-RF_KERNEL(MATVEC_THREADS) matvec_mixed_q4_k_q6_k_q8_f32_n1(RfMatvecParams p) { matvec_mixed<Q4_K, Q6_K>(p); }
-RF_KERNEL(MATVEC_THREADS) matvec_mixed_q5_k_q6_k_q8_f32_n1(RfMatvecParams p) { matvec_mixed<Q5_K, Q6_K>(p); }
+RF_KERNEL(MATVEC_THREADS) matvec_mixed_q4_k_q6_k_q8_f32_n1(RfMatvecParams p) { matvec_mixed<void, Q4K, Q6K>(p); }
+RF_KERNEL(MATVEC_THREADS) matvec_mixed_q5_k_q6_k_q8_f32_n1(RfMatvecParams p) { matvec_mixed<void, Q5K, Q6K>(p); }

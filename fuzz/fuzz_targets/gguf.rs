@@ -1,5 +1,5 @@
-//! Any bytes: the reader answers; what it accepts can be read to the end and, written again, reads
-//! the same.
+//! The reader accepts or refuses any bytes without a panic. An accepted file can be read to the end,
+//! and a copy of it reads the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let mut writer = GgufWriter::new();
     for (key, value) in model.metadata().iter() {
-        // The reader takes an alignment of any integer type, the writer only the usual one.
+        // The reader accepts an alignment of any integer type, the writer only u32.
         if writer.add(key, value.clone()).is_err() {
             return;
         }

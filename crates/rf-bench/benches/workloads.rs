@@ -1,8 +1,9 @@
-//! Every workload with criterion, on the CPU and on a GPU where there is one: `cargo bench -p rf-bench -- cpu/matmul/q4_k`.
+//! Every workload with criterion, on the CPU and on a GPU if there is one:
+//! `cargo bench -p rf-bench -- cpu/matmul/q4_k`.
 //!
-//! Throughput is that of the bytes which a run has to move, so that it can be held against the memory's.
+//! Throughput is in bytes of the workload's cost, so it compares with the memory bandwidth.
 //!
-//! `cargo test` runs one of each suite once, to see that they run; `cargo bench -p rf-bench -- --test` runs all.
+//! `cargo test` runs one workload of each suite once; `cargo bench -p rf-bench -- --test` runs all.
 
 #![expect(missing_docs, reason = "criterion's macros define undocumented public functions")]
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rf_bench::{Error, Prepared, Suite, Target, Workload, workloads};
 
-/// The expected outcome of what may be missing where this runs.
+/// Reports a target or a workload that is not available.
 #[expect(clippy::print_stderr, reason = "says what was skipped")]
 fn skipped(what: &str, why: &Error) {
     eprintln!("skipped: {what}: {why}");
@@ -29,7 +30,7 @@ fn all(criterion: &mut Criterion) {
 fn on(criterion: &mut Criterion, target: &Target) {
     for suite in Suite::OPS {
         let mut group = criterion.benchmark_group(target.name());
-        // Some take a second a run, and there are many.
+        // Some runs take a second, and there are many workloads.
         group.sample_size(10);
         group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
         for workload in chosen(suite) {
@@ -40,7 +41,7 @@ fn on(criterion: &mut Criterion, target: &Target) {
             if workload.cost.bytes > 0 {
                 group.throughput(Throughput::Bytes(workload.cost.bytes));
             }
-            // Called again and again, and not at all where the filter leaves it out.
+            // Prepared once, and only if the filter selects the workload.
             let mut prepared: Option<Prepared> = None;
             group.bench_function(&workload.name, |bencher| {
                 let prepared = prepared.get_or_insert_with(|| {
@@ -57,10 +58,10 @@ fn on(criterion: &mut Criterion, target: &Target) {
     }
 }
 
-/// All, or where `cargo test` runs this, one.
+/// All workloads of a suite, or one of them under `cargo test`.
 fn chosen(suite: Suite) -> Vec<Workload> {
     let mut chosen = workloads(suite);
-    // What `cargo bench` gives to every program that it runs.
+    // `cargo bench` passes this argument.
     if !std::env::args().any(|argument| argument == "--bench") {
         chosen.retain(|workload| workload.quick);
         chosen.truncate(1);

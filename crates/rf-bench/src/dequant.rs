@@ -1,17 +1,17 @@
-//! Conversion between formats and floats: rf-quant's own functions, which define it, and rows of an embedding table,
-//! which is where backends do it by itself (in products it is part of the kernel).
+//! Conversion between formats and floats: rf-quant's functions, which define it, and rows of an
+//! embedding table, the one conversion that backends do outside of matmuls.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use rf_graph::conformance::Numbers;
+use rf_graph::case::{Format, Numbers, Shape, speed};
 use rf_graph::{DType, OpCost};
 use rf_quant::{dequantize, quantize, quantize_to_vec};
 
-use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, no_cache, word};
+use crate::op_task::{OpTask, format_name};
 use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};
 
-/// Elements that are converted: a matrix of 4096 by 4096.
+/// Elements to convert: a matrix of 4096 × 4096.
 const ELEMENTS: usize = 1 << 24;
 
 /// A call of rf-quant, on one thread.
@@ -28,14 +28,6 @@ enum Direction {
     Quantize,
 }
 
-/// Every row of a table, as floats, on all that a backend has.
-#[derive(Clone, Debug)]
-pub(crate) struct TableRows {
-    pub(crate) dtype: DType,
-    pub(crate) rows: usize,
-    pub(crate) columns: usize,
-}
-
 pub(crate) fn workloads() -> Vec<Workload> {
     let quick = [DType::F16, DType::Q4_0, DType::Q8_0, DType::Q4K, DType::Q6K];
     let mut workloads = Vec::new();
@@ -46,21 +38,14 @@ pub(crate) fn workloads() -> Vec<Workload> {
             workloads.push(Workload::new(convert, quick));
         }
     }
-    for dtype in DType::ALL {
-        let rows = TableRows { dtype, rows: 4096, columns: ELEMENTS / 4096 };
-        workloads.push(Workload::new(rows, [DType::Q8_0, DType::Q4K].contains(&dtype)));
+    for case in speed::embeds() {
+        let Shape::Matrix { rows, columns } = case.shape() else { continue };
+        let name = format!("dequant/{}/embed/{rows}x{columns}", format_name(&case));
+        let quick = [DType::Q8_0, DType::Q4K].map(|dtype| Some(Format::Weight(dtype)));
+        let quick = quick.contains(&case.format());
+        workloads.push(Workload::new(OpTask::new(name, Suite::Dequant, case), quick));
     }
     workloads
-}
-
-/// Blocks and floats, once each.
-fn bytes_of(dtype: DType, elements: usize) -> u64 {
-    (dtype.row_bytes(elements).expect("whole blocks") + size_of::<f32>() * elements) as u64
-}
-
-/// The cost of moving bytes.
-fn moving(bytes: u64) -> OpCost {
-    OpCost { bytes, ..OpCost::default() }
 }
 
 impl Task for Convert {
@@ -69,7 +54,11 @@ impl Task for Convert {
             Direction::Dequantize => "dequantize",
             Direction::Quantize => "quantize",
         };
-        format!("dequant/{}/{what}/elements={}", word(self.dtype), self.elements)
+        format!(
+            "dequant/{}/{what}/elements={}",
+            self.dtype.name().to_ascii_lowercase(),
+            self.elements
+        )
     }
 
     fn suite(&self) -> Suite {
@@ -77,7 +66,10 @@ impl Task for Convert {
     }
 
     fn cost(&self) -> OpCost {
-        moving(bytes_of(self.dtype, self.elements))
+        // Blocks and floats, once each.
+        let blocks = self.dtype.row_bytes(self.elements).expect("whole blocks");
+        let bytes = (blocks + size_of::<f32>() * self.elements) as u64;
+        OpCost { bytes, ..OpCost::default() }
     }
 
     fn is_single_threaded(&self) -> bool {
@@ -89,7 +81,7 @@ impl Task for Convert {
     }
 
     fn prepare(&self, _target: &Target) -> Result<Prepared, Error> {
-        /// Values that are made; the rest repeats them.
+        /// Values that are drawn; the rest repeats them.
         const DISTINCT: usize = 1 << 18;
         let Self { dtype, direction, elements } = *self;
         let mut numbers = Numbers::new("rf-bench");
@@ -121,57 +113,16 @@ impl Task for Convert {
     }
 }
 
-impl TableRows {
-    pub(crate) fn program(&self) -> OpProgram {
-        let mut net = Net::new();
-        let table = net.matrix(self.dtype, self.rows, self.columns);
-        let table = net.g.weight(table);
-        let out = net.g.embed(table, 1.0);
-        OpProgram {
-            program: net.finish(out, no_cache(self.rows), self.rows),
-            batch: OwnedBatch::of_sequence(self.rows, 0, self.rows, PAGE_TOKENS),
-            fill: Vec::new(),
-            timed: Timed::Op("embed", 1),
-        }
-    }
-}
-
-impl Task for TableRows {
-    fn name(&self) -> String {
-        let Self { dtype, rows, columns } = self;
-        format!("dequant/{}/embed/{rows}x{columns}", word(*dtype))
-    }
-
-    fn suite(&self) -> Suite {
-        Suite::Dequant
-    }
-
-    fn cost(&self) -> OpCost {
-        moving(bytes_of(self.dtype, self.rows * self.columns))
-    }
-
-    fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
-        self.program().prepare(target)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use rf_graph::conformance::Bound;
-
     use super::*;
-    use crate::program::agreement;
 
     #[test]
     fn conversion_moves_blocks_and_floats() {
+        let convert =
+            Convert { dtype: DType::Q6K, direction: Direction::Quantize, elements: ELEMENTS };
         // 65536 blocks of 210 bytes.
-        assert_eq!(bytes_of(DType::Q6K, ELEMENTS), 65_536 * 210 + 67_108_864);
-    }
-
-    #[test]
-    fn table_rows_are_all_rows() {
-        for dtype in DType::ALL {
-            agreement(TableRows { dtype, rows: 40, columns: 256 }.program(), Bound::Exact);
-        }
+        let bytes = 65_536 * 210 + 67_108_864;
+        assert_eq!(convert.cost(), OpCost { bytes, ..OpCost::default() });
     }
 }

@@ -1,20 +1,22 @@
-//! Why a workload could not be measured.
+//! Errors of benchmarks.
+
+use std::{fmt, io, path::PathBuf};
 
 use rf_graph::BackendError;
 
-/// Why a workload could not be measured.
+/// Why a benchmark could not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The target cannot do it, or there is no such target here.
+    /// The target does not support the workload, or is not available.
     #[error("{0}")]
     Unsupported(String),
-    /// It does not fit.
+    /// The workload does not fit in memory.
     #[error("out of memory: {what} ({} MiB)", bytes.div_ceil(1 << 20))]
     OutOfMemory {
-        /// What was to be allocated.
+        /// The allocation that failed.
         what: &'static str,
-        /// Its size; 0 if that is not known.
+        /// Its size; 0 if unknown.
         bytes: u64,
     },
     /// The backend failed.
@@ -26,6 +28,59 @@ pub enum Error {
     /// The pool of pages is too small.
     #[error(transparent)]
     Pages(#[from] rf_kv::OutOfPages),
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] rf_engine::Error),
+    /// A model file cannot be used.
+    #[error("model '{}'", path.display())]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: Box<rf_engine::Error>,
+    },
+    /// A workload failed.
+    #[error("{name}")]
+    Workload {
+        /// The workload.
+        name: String,
+        /// The reason.
+        source: Box<Self>,
+    },
+    /// A file or a process operation failed.
+    #[error("could not {action}")]
+    Io {
+        /// The operation and its object, as in `read model 'a.gguf'`.
+        action: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A worker process of a paired comparison failed.
+    #[error("worker '{program}': {reason}")]
+    Worker {
+        /// The program.
+        program: String,
+        /// The reason, and the cure where there is one.
+        reason: String,
+    },
+    /// The other side of a comparison cannot be built.
+    #[error("revision '{revision}': {reason}")]
+    Revision {
+        /// The revision as it was given.
+        revision: String,
+        /// The reason, and the cure where there is one.
+        reason: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(action: impl fmt::Display, source: io::Error) -> Self {
+        Self::Io { action: action.to_string(), source }
+    }
+
+    pub(crate) fn of(self, workload: &str) -> Self {
+        Self::Workload { name: workload.to_owned(), source: Box::new(self) }
+    }
 }
 
 impl From<BackendError> for Error {

@@ -1,24 +1,26 @@
-//! What a step costs before it computes anything: chains of ops on one short row.
+//! Launch overhead: the time of a step of short ops that depend on each other.
 //!
-//! With one op it is what handing over a batch costs; what each further one adds is a barrier among threads on the CPU, a
-//! launch or a node of a graph on a GPU.
+//! A step of one op costs what handing over a batch costs. Each further op adds a barrier among
+//! threads on the CPU, and a launch or a graph node on a GPU.
 
-use rf_graph::OpCost;
+use std::time::Instant;
 
-use crate::program::{Net, OpProgram, OwnedBatch, PAGE_TOKENS, Timed, no_cache};
-use crate::{Error, Prepared, Suite, Target, Task, Workload};
+use rf_graph::case::{Case, Timer, speed};
+use rf_graph::{OpCost, Program};
+
+use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};
 
 /// A step of one token.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
-    /// Ops one behind the other, each reading what the one before wrote.
-    pub(crate) ops: usize,
-    pub(crate) form: Form,
+struct Step {
+    /// Ops in a chain: each reads the result of the one before. The first reads a row of a table.
+    ops: usize,
+    form: Form,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// One by one: a parallel region on the CPU, launches on a GPU.
+enum Form {
+    /// Op by op: a parallel region on the CPU, launches on a GPU.
     Step,
     /// A captured graph.
     Replay,
@@ -35,19 +37,8 @@ pub(crate) fn workloads() -> Vec<Workload> {
 }
 
 impl Step {
-    pub(crate) fn program(&self) -> OpProgram {
-        const WIDTH: usize = 64;
-        let mut net = Net::new();
-        let mut out = net.rows_of_table(1, WIDTH);
-        for _ in 1..self.ops {
-            out = net.g.scale(out, -1.0);
-        }
-        OpProgram {
-            program: net.finish(out, no_cache(1), 1),
-            batch: OwnedBatch::of_sequence(1, 0, 1, PAGE_TOKENS),
-            fill: Vec::new(),
-            timed: Timed::Step,
-        }
+    fn program(&self, case: &Case) -> Program {
+        case.timed_program(self.ops - 1)
     }
 }
 
@@ -78,27 +69,31 @@ impl Task for Step {
     }
 
     fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
-        match (self.form, target.without_graphs()?) {
-            (Form::Step, Some(launches)) => self.program().prepare_on(&*launches),
-            _ => self.program().prepare(target),
-        }
+        let launches = match self.form {
+            Form::Step => target.without_graphs()?,
+            Form::Replay => None,
+        };
+        let case = speed::launch();
+        let backend = launches.as_deref().unwrap_or_else(|| target.backend());
+        let mut timer = Timer::new(backend, &case, self.program(&case))?;
+        Ok(Prepared::new(Clock::Host, move || {
+            let start = Instant::now();
+            timer.step()?;
+            Ok(start.elapsed())
+        }))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use rf_graph::conformance::Bound;
-
     use super::*;
-    use crate::program::agreement;
 
     #[test]
     fn every_op_of_a_chain_counts() {
         for ops in [1, 2, 5] {
-            let step = Step { ops, form: Form::Step };
-            // One more picks the rows that are wanted: none, when it is measured.
-            assert_eq!(step.program().program.graph.ops().len(), ops + 1);
-            agreement(step.program(), Bound::Exact);
+            let program = Step { ops, form: Form::Step }.program(&speed::launch());
+            // One more selects the output rows: none, when the step is timed.
+            assert_eq!(program.graph.ops().len(), ops + 1);
         }
     }
 }

@@ -1,24 +1,31 @@
-//! The workloads that are measured: which there are, what each of them moves and computes, and how it is run once.
+//! Benchmarks: workloads, rounds, comparisons and reports.
 //!
-//! A [`Workload`] is a name and a size. [`Workload::prepare`] makes what it needs on a [`Target`] (weights, caches,
-//! pools), [`Prepared::run`] runs it once and says how long that took; dropping it frees everything. Repeating,
-//! statistics and comparison belong to who asks: `cargo xtask bench` and the criterion benches of this crate.
+//! A [`Workload`] is a named [`Task`]. [`Workload::prepare`] allocates its operands on a [`Target`]
+//! (weights, caches, pools); [`Prepared::run`] runs it once and returns the time. Dropping it frees
+//! everything. Repetition, statistics and comparison are the business of the caller: `cargo xtask
+//! bench`, which starts the binary of this crate, and the criterion benches.
 //!
-//! **Place in the layering.** Above the backends, rf-engine and rf-profile; `cargo xtask bench` starts its binary.
+//! **Place in the layering.** Above the backends, rf-engine and rf-profile.
 //!
-//! **Where to start.** [`Suite`] lists what is measured; each has a module with its workloads.
+//! **Where to start.** [`Suite`] lists the groups of workloads; each has a module. One-op programs,
+//! their shapes and their costs are cases of [`rf_graph::case`], the table that conformance tests
+//! check too.
 //!
-//! **What is timed.** Programs of one op on any backend, as the executor's own profile has them ([`Clock::Op`]): on
-//! the GPU that is the time between events on the device, on the CPU the time between two barriers. Everything
-//! else by the host's clock. Weights and caches that a model would read from memory once per token are present
-//! as often as it takes to be larger than caches: a run goes over all of them, and its time is that of one.
+//! **Clocks.** A workload of one op is timed by the executor's own profile ([`Clock::Op`]): between
+//! device events on a GPU, between barriers on the CPU. Other workloads are timed by the host's
+//! clock. In decode a model reads its weights and caches from memory once per token. Such workloads
+//! have enough copies of the operand to exceed every cache; a run covers all copies, and its time
+//! is that of one.
 //!
 //! ```
 //! use rf_bench::{Suite, Target, workloads};
 //!
 //! let target = Target::cpu(Some(1), None)?;
-//! let step = workloads(Suite::Launch).into_iter().find(|w| w.name == "launch/step/ops=1").unwrap();
-//! let mut prepared = step.prepare(&target)?;
+//! let matmuls = workloads(Suite::Matmul);
+//! let matmul = matmuls.iter().find(|w| w.name == "matmul/f32/32x768/rows=32").unwrap();
+//! // A multiply-add is two operations.
+//! assert_eq!(matmul.cost.operations(), 2 * 32 * 768 * 32);
+//! let mut prepared = matmul.prepare(&target)?;
 //! assert!(prepared.run()?.as_nanos() > 0);
 //! # Ok::<(), rf_bench::Error>(())
 //! ```
@@ -27,11 +34,15 @@ mod attention;
 mod catalog;
 mod dequant;
 mod error;
+pub mod feeding;
 pub mod html;
 mod launch;
 mod matmul;
 mod memory;
-mod program;
+pub mod model;
+pub mod model_metric;
+mod op_task;
+pub mod paired;
 pub mod results;
 mod standard;
 mod suite;
@@ -39,11 +50,11 @@ pub mod table;
 mod target;
 pub mod targets;
 mod task;
+pub mod timers;
 mod workload;
 
 pub use catalog::workloads;
 pub use error::Error;
-pub use matmul::compute_bound;
 pub use suite::{Suite, UnknownSuite};
 pub use target::Target;
 pub use task::{Clock, Prepared, Task};

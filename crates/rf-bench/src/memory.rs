@@ -1,21 +1,22 @@
-//! The KV cache: bookkeeping of its pages, and writing and copying them.
+//! The KV cache: page management, appending to pages and copying them.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use rf_graph::{Attention, KvLayout, KvType, OpCost};
+use rf_graph::case::{Case, Schedule, kv_append, speed};
+use rf_graph::{KvLayout, KvType, OpCost};
 use rf_kv::{PageId, PagePool, PageSize, PageTable};
 
-use crate::program::{Net, OpProgram, OwnedBatch, Timed};
+use crate::op_task::OpTask;
 use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};
 
-/// Tokens of the sequences that are kept track of.
+/// Tokens of the sequences.
 const SEQUENCE_TOKENS: usize = 4096;
 
-/// Memory that a pool stands for: a model of any size leaves about so much on a card of 24 GB, or makes do with it.
+/// Memory of a pool: about what a model leaves free on a card of 24 GB.
 const POOL_BYTES: usize = 8 << 30;
 
-/// What of a model decides how large its cache is.
+/// The dimensions of a model that determine the size of its cache.
 #[derive(Clone, Copy, Debug)]
 struct Model {
     name: &'static str,
@@ -32,7 +33,7 @@ const MODELS: [Model; 4] = [
     Model { name: "70b", num_layers: 80, num_kv_heads: 8, head_dim: 128 },
 ];
 
-/// Which of them stands for all where the size does not matter.
+/// The entry of [`MODELS`] that stands for all of them where the size does not matter.
 const USUAL: Model = MODELS[1];
 
 impl Model {
@@ -45,15 +46,15 @@ impl Model {
         }
     }
 
-    /// Pages of an f16 cache of [`POOL_BYTES`].
+    /// The number of pages of an f16 cache of [`POOL_BYTES`].
     fn pool_pages(self, page_size: PageSize) -> usize {
         POOL_BYTES / self.layout(page_size, 1).bytes()
     }
 }
 
-/// What is done with a pool of pages, on the host, without any memory behind it.
+/// Operations on a pool of pages. The host manages the pages; no memory is behind them.
 #[derive(Clone, Debug)]
-pub(crate) struct PoolTask {
+struct PoolTask {
     model_name: &'static str,
     pages: usize,
     page_size: PageSize,
@@ -62,28 +63,21 @@ pub(crate) struct PoolTask {
 
 #[derive(Clone, Copy, Debug)]
 enum Pattern {
-    /// A sequence grows to its whole length by so many tokens at a time, and goes.
+    /// A sequence grows to its full length by this many tokens at a time, and is released.
     Grow(usize),
-    /// A second sequence shares all pages of the first, writes one token, and goes.
+    /// A second sequence shares all pages of the first, appends one token, and is released.
     Fork,
-    /// A sequence whose pages were published goes, and another finds them again.
+    /// A sequence with published pages is released, and the next one matches them.
     Prefix,
 }
 
-/// What is done with the memory of a cache, in all layers of a model.
+/// Copies of pages in all layers of a model, as for a fork, followed by the smallest step, which
+/// waits for them.
 #[derive(Clone, Debug)]
-pub(crate) struct CacheTask {
+struct CopyTask {
     model: Model,
     page_size: PageSize,
-    pattern: CachePattern,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum CachePattern {
-    /// Keys and values of so many tokens are written.
-    Append(usize),
-    /// So many pages are copied, as for a fork; then comes the smallest step, which waits for them.
-    Copy(usize),
+    pages: usize,
 }
 
 pub(crate) fn workloads() -> Vec<Workload> {
@@ -91,7 +85,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
     let mut workloads = Vec::new();
     for model in MODELS {
         for page_size in PageSize::ALL {
-            // How pages are counted depends on their size; the model only says how many there are.
+            // The page size determines the work; the model only determines how many there are.
             let usual = page_size == PageSize::default();
             if usual || model.name == USUAL.name {
                 let grow =
@@ -106,15 +100,17 @@ pub(crate) fn workloads() -> Vec<Workload> {
         }
     }
     for model in MODELS {
-        for tokens in GROWTH {
-            let pattern = CachePattern::Append(tokens);
-            let task = CacheTask { model, page_size: PageSize::default(), pattern };
-            workloads.push(Workload::new(task, model.name == "1b"));
+        let Model { name, num_layers, num_kv_heads, head_dim } = model;
+        for case in speed::kv_appends([num_layers, num_kv_heads, head_dim]) {
+            let tokens = case.timed_batch().tokens();
+            let task = format!("memory/append/{name}/f16/tokens={tokens}");
+            let task = OpTask::new(task, Suite::Memory, case);
+            workloads.push(Workload::new(task, name == "1b"));
         }
     }
     for page_size in PageSize::ALL {
-        let pattern = CachePattern::Copy(256 / page_size.tokens());
-        workloads.push(Workload::new(CacheTask { model: USUAL, page_size, pattern }, false));
+        let pages = 256 / page_size.tokens();
+        workloads.push(Workload::new(CopyTask { model: USUAL, page_size, pages }, false));
     }
     workloads
 }
@@ -164,7 +160,7 @@ impl Task for PoolTask {
             })),
             Pattern::Fork => {
                 let mut first = PageTable::new();
-                // The last page is partly filled, so that the second sequence has it copied.
+                // The last page is partly filled, so the second sequence copies it.
                 pool.grow(&mut first, SEQUENCE_TOKENS - 1)?;
                 Ok(Prepared::new(Clock::Host, move || {
                     let start = Instant::now();
@@ -189,40 +185,38 @@ impl Task for PoolTask {
     }
 }
 
-impl CacheTask {
-    /// A step that writes to every layer. The graph couples that with attention, of which a window of one token
-    /// leaves next to nothing; only the writing is timed.
-    fn append(&self, tokens: usize) -> OpProgram {
+impl CopyTask {
+    /// The step: one token is appended to every layer.
+    fn step(&self) -> Case {
         let Model { num_layers, num_kv_heads, head_dim, .. } = self.model;
-        let mut net = Net::new();
-        let [q, k, v] = [(); 3].map(|()| net.rows_of_table(tokens, num_kv_heads * head_dim));
-        let mut out = q;
-        for layer in 0..num_layers {
-            let attention = Attention {
-                window: Some(1),
-                ..Attention::new(layer, num_kv_heads, num_kv_heads, head_dim)
-            };
-            out = net.g.attention(q, k, v, &attention);
-        }
-        let kv = self.model.layout(self.page_size, self.page_size.pages_for(tokens));
-        OpProgram {
-            program: net.finish(out, kv, tokens),
-            batch: OwnedBatch::of_sequence(tokens, 0, tokens, self.page_size.tokens()),
-            fill: Vec::new(),
-            timed: Timed::Op("kv_append", 1),
-        }
+        kv_append(KvType::F16, [num_layers, num_kv_heads, head_dim], Schedule::single(1))
+    }
+}
+
+impl Task for CopyTask {
+    fn name(&self) -> String {
+        let Self { model, page_size, pages } = self;
+        format!("memory/copy/{}/f16/page={page_size}/pages={pages}", model.name)
     }
 
-    fn copy(&self, pages: usize, target: &Target) -> Result<Prepared, Error> {
-        let program = self.append(1);
-        let kv = self.model.layout(self.page_size, 2 * pages);
-        let OpProgram { mut program, batch, .. } = program;
-        program.kv = kv;
+    fn suite(&self) -> Suite {
+        Suite::Memory
+    }
+
+    fn cost(&self) -> OpCost {
+        let page_bytes = self.model.layout(self.page_size, 1).bytes();
+        OpCost { bytes: (2 * self.pages * page_bytes) as u64, ..OpCost::default() }
+    }
+
+    fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
+        let step = self.step();
+        let mut program = step.timed_program(1);
+        program.kv = self.model.layout(self.page_size, 2 * self.pages);
         let mut executor = target.backend().compile(program, &mut |_| ())?;
         let page = |i: usize| PageId::new(i as u32);
-        let copies: Vec<_> = (0..pages).map(|i| (page(i), page(pages + i))).collect();
+        let copies: Vec<_> = (0..self.pages).map(|i| (page(i), page(self.pages + i))).collect();
         Ok(Prepared::new(Clock::Host, move || {
-            batch.with(&[], |batch| {
+            step.timed_batch().with_output_rows(&[], |batch| {
                 let start = Instant::now();
                 executor.copy_pages(&copies)?;
                 executor.forward(batch, &mut [])?;
@@ -232,55 +226,12 @@ impl CacheTask {
     }
 }
 
-impl Task for CacheTask {
-    fn name(&self) -> String {
-        let Self { model, page_size, .. } = self;
-        match self.pattern {
-            CachePattern::Append(tokens) => {
-                format!("memory/append/{}/f16/tokens={tokens}", model.name)
-            }
-            CachePattern::Copy(pages) => {
-                format!("memory/copy/{}/f16/page={page_size}/pages={pages}", model.name)
-            }
-        }
-    }
-
-    fn suite(&self) -> Suite {
-        Suite::Memory
-    }
-
-    fn cost(&self) -> OpCost {
-        let Self { model, page_size, pattern } = *self;
-        let token_bytes = model.layout(page_size, 1).bytes_per_token();
-        let bytes = match pattern {
-            CachePattern::Append(tokens) => {
-                let rows = model.num_layers * 2 * model.num_kv_heads * model.head_dim;
-                tokens * (token_bytes + size_of::<f32>() * rows)
-            }
-            CachePattern::Copy(pages) => 2 * pages * page_size.tokens() * token_bytes,
-        };
-        OpCost { bytes: bytes as u64, ..OpCost::default() }
-    }
-
-    fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
-        match self.pattern {
-            CachePattern::Append(tokens) => self.append(tokens).prepare(target),
-            CachePattern::Copy(pages) => self.copy(pages, target),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use rf_graph::conformance::Bound;
-
     use super::*;
-    use crate::program::agreement;
-
-    const SMALL: Model = Model { name: "small", num_layers: 3, num_kv_heads: 2, head_dim: 32 };
 
     #[test]
-    fn models_have_the_caches_that_are_known_of_them() {
+    fn models_have_their_known_cache_sizes() {
         // Keys and values in f16: 2 · 2 · layers · heads · dimension.
         let bytes = MODELS.map(|model| model.layout(PageSize::default(), 1).bytes_per_token());
         assert_eq!(bytes, [32_768, 524_288, 819_200, 327_680]);
@@ -289,22 +240,10 @@ mod tests {
     }
 
     #[test]
-    fn appending_writes_what_attention_then_reads() {
-        let page_size = PageSize::Tokens16;
-        for tokens in [1, 40] {
-            let pattern = CachePattern::Append(tokens);
-            let task = CacheTask { model: SMALL, page_size, pattern };
-            let cost = agreement(task.append(tokens), Bound::of_cache(KvType::F16, false));
-            // One layer of three.
-            assert_eq!(task.cost().bytes, 3 * cost.bytes);
-        }
-    }
-
-    #[test]
-    fn pools_are_as_before_after_each_run() {
+    fn each_run_returns_all_pages_to_the_pool() {
         let target = Target::cpu(Some(1), None).unwrap();
         for pattern in [Pattern::Grow(64), Pattern::Fork, Pattern::Prefix] {
-            // As many pages as the pattern takes: a run that kept one would leave too few for the next.
+            // Exactly the pages of the pattern: a leaked page would fail the next run.
             let page_size = PageSize::Tokens32;
             let pages = page_size.pages_for(SEQUENCE_TOKENS)
                 + usize::from(matches!(pattern, Pattern::Fork));

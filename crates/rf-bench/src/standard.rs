@@ -1,22 +1,23 @@
-//! Attention step by step ("standard"): all scores of a head, their softmax, their product with the values, with and
-//! without the causal mask. By the host, in f32, on one thread.
+//! Attention step by step ("standard"): all scores of a head, their softmax, their matmul with the
+//! values, with and without the causal mask. One host thread computes it in f32.
 //!
-//! Backends have one form of attention ([`crate::attention`]): causal, over pages, scores and values in one pass
-//! ("flash"), so that scores never go to memory. This is what shows what that saves: it writes them all down.
+//! Backends have one form of attention ([`crate::attention`]): causal, over pages, scores and
+//! values in one pass ("flash"), so scores never reach memory. This one materialises all scores and
+//! so measures what flash attention saves.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use rf_graph::OpCost;
-use rf_graph::conformance::Numbers;
+use rf_graph::case::Numbers;
+use rf_graph::case::speed::{Heads, USUAL_HEADS};
 
-use crate::attention::{AttentionLayer, LAYERS, USUAL};
 use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};
 
 /// Attention of a sequence to itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Standard {
-    layer: AttentionLayer,
+    heads: Heads,
     tokens: usize,
     mask: Mask,
 }
@@ -33,7 +34,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
     let mut workloads = Vec::new();
     for mask in [Mask::None, Mask::Causal] {
         for tokens in [32, 64, 128, 256, 512] {
-            workloads.push(Workload::new(Standard { layer: LAYERS[USUAL], tokens, mask }, false));
+            workloads.push(Workload::new(Standard { heads: USUAL_HEADS, tokens, mask }, false));
         }
     }
     workloads
@@ -41,7 +42,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
 
 impl Task for Standard {
     fn name(&self) -> String {
-        let AttentionLayer { num_heads, num_kv_heads, head_dim } = self.layer;
+        let [num_heads, num_kv_heads, head_dim] = self.heads;
         let what = match self.mask {
             Mask::None => "standard",
             Mask::Causal => "standard-causal",
@@ -55,8 +56,7 @@ impl Task for Standard {
     }
 
     fn cost(&self) -> OpCost {
-        let Self { layer: AttentionLayer { num_heads, num_kv_heads, head_dim }, tokens, mask } =
-            *self;
+        let Self { heads: [num_heads, num_kv_heads, head_dim], tokens, mask } = *self;
         let pairs = match mask {
             Mask::None => tokens * tokens,
             Mask::Causal => tokens * (tokens + 1) / 2,
@@ -89,24 +89,24 @@ impl Task for Standard {
     }
 }
 
-/// What one run reads and writes, head after head.
+/// The operands of a run, head after head.
 struct Tensors {
     of: Standard,
     /// `[num_heads, tokens, head_dim]`.
     q: Vec<f32>,
-    /// `[num_kv_heads, head_dim, tokens]`: a query's scores are then sums of rows.
+    /// `[num_kv_heads, head_dim, tokens]`, so that the scores of a query are sums of rows.
     k: Vec<f32>,
     /// `[num_kv_heads, tokens, head_dim]`.
     v: Vec<f32>,
-    /// Of one head, `[tokens, tokens]`.
+    /// The scores of one head, `[tokens, tokens]`.
     scores: Vec<f32>,
-    /// As `q`.
+    /// The result, shaped as `q`.
     out: Vec<f32>,
 }
 
 impl Tensors {
     fn new(of: &Standard) -> Self {
-        let AttentionLayer { num_heads, num_kv_heads, head_dim } = of.layer;
+        let [num_heads, num_kv_heads, head_dim] = of.heads;
         let mut numbers = Numbers::new("rf-bench");
         let mut random =
             |heads: usize| (0..heads * of.tokens * head_dim).map(|_| numbers.normal()).collect();
@@ -117,8 +117,7 @@ impl Tensors {
     }
 
     fn attend(&mut self) {
-        let Standard { layer: AttentionLayer { num_heads, num_kv_heads, head_dim }, tokens, mask } =
-            self.of;
+        let Standard { heads: [num_heads, num_kv_heads, head_dim], tokens, mask } = self.of;
         let scale = 1.0 / (head_dim as f32).sqrt();
         let size = tokens * head_dim;
         for head in 0..num_heads {
@@ -150,7 +149,7 @@ impl Tensors {
     }
 }
 
-/// `sum += factor · row`, as far as `sum` goes.
+/// `sum += factor · row`, over the length of `sum`.
 fn add_scaled(sum: &mut [f32], factor: f32, row: &[f32]) {
     for (sum, x) in sum.iter_mut().zip(row) {
         *sum += factor * x;
@@ -175,10 +174,9 @@ mod tests {
 
     use super::*;
 
-    /// The same by definition. A query that sees every key is one behind all the others.
-    fn defined(tensors: &Tensors) -> Vec<f32> {
-        let Standard { layer: AttentionLayer { num_heads, num_kv_heads, head_dim }, tokens, mask } =
-            tensors.of;
+    /// The result of the reference. A query that sees every key is the last of its sequence.
+    fn expected(tensors: &Tensors) -> Vec<f32> {
+        let Standard { heads: [num_heads, num_kv_heads, head_dim], tokens, mask } = tensors.of;
         let attention = Attention::new(0, num_heads, num_kv_heads, head_dim);
         let spans: Vec<Span<'_>> = (0..tokens)
             .map(|i| {
@@ -201,7 +199,7 @@ mod tests {
         let out = reference::attention(&attention, None, &q, &batch, |_, position| {
             (key(position), by_token(&tensors.v, position))
         });
-        // By token, then head: the other way round.
+        // The reference orders by token, then by head.
         let width = num_heads * head_dim;
         (0..num_heads)
             .flat_map(|head| (0..tokens).map(move |token| token * width + head * head_dim))
@@ -210,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn standard_attention_is_that_of_the_definition() {
+    fn standard_attention_matches_the_reference() {
         for mask in [Mask::None, Mask::Causal] {
-            let layer = AttentionLayer { num_heads: 4, num_kv_heads: 2, head_dim: 32 };
-            let mut tensors = Tensors::new(&Standard { layer, tokens: 17, mask });
-            // Twice: a run does not read what the one before left behind.
+            let standard = Standard { heads: [4, 2, 32], tokens: 17, mask };
+            let mut tensors = Tensors::new(&standard);
+            // Twice: a run does not depend on the one before.
             tensors.attend();
             tensors.attend();
-            for (x, expected) in tensors.out.iter().zip(defined(&tensors)) {
+            for (x, expected) in tensors.out.iter().zip(expected(&tensors)) {
                 assert!((x - expected).abs() < 1e-5, "{mask:?}: {x} {expected}");
             }
         }
@@ -225,8 +223,7 @@ mod tests {
 
     #[test]
     fn the_mask_halves_the_work() {
-        let count =
-            |mask| Standard { layer: LAYERS[USUAL], tokens: 512, mask }.cost().f32_operations;
+        let count = |mask| Standard { heads: USUAL_HEADS, tokens: 512, mask }.cost().f32_operations;
         // 32 heads of 128, 512² pairs, and 512 · 513 / 2.
         assert_eq!(count(Mask::None), 4 * 4096 * 262_144);
         assert_eq!(count(Mask::Causal), 4 * 4096 * 131_328);

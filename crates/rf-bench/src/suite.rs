@@ -1,25 +1,25 @@
-//! Suites: workloads that are measured together.
+//! Suites: the groups of workloads.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Workloads that are measured together.
+/// A group of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Suite {
-    /// Products, dense and quantised.
+    /// Matmuls, dense and quantised.
     Matmul,
-    /// Attention over the paged cache, of prompts and of single tokens.
+    /// Attention over the paged KV cache: prefill and decode.
     Attention,
     /// Conversion between formats and floats.
     Dequant,
-    /// A whole model: prompts, time to first token, decode, memory.
+    /// A whole model: prefill, time to first token, decode, memory.
     Inference,
-    /// The KV cache: bookkeeping of pages, writing and copying them.
+    /// The KV cache: page management, appending and copying.
     Memory,
-    /// What a step costs before it computes anything.
+    /// The overhead of a step and of a launch.
     Launch,
 }
 
@@ -32,7 +32,7 @@ impl Suite {
     pub const OPS: [Self; 5] =
         [Self::Matmul, Self::Attention, Self::Dequant, Self::Memory, Self::Launch];
 
-    /// The word that names of its workloads begin with.
+    /// The first word of the names of its workloads.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Matmul => "matmul",
@@ -60,9 +60,9 @@ impl FromStr for Suite {
     }
 }
 
-/// A word that is no [`Suite`].
+/// A name that is not that of a [`Suite`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no suite '{name}'; there are {}", Suite::ALL.map(Suite::name).join(", "))]
+#[error("no suite '{name}'; the suites are {}", Suite::ALL.map(Suite::name).join(", "))]
 pub struct UnknownSuite {
     name: String,
 }

@@ -78,7 +78,7 @@ fn what_cannot_be_meant_is_named_with_its_cure() {
         (&["launch", "--threshold", "ten"], "as in 10% or 0.1"),
         (&["launch", "--compare", "nosuch.json"], "there is no baseline 'nosuch.json'"),
         (&["launch", "--record"], "--record keeps runs of all suites"),
-        (&["launch", "--tier", "mmx"], "--tier"),
+        (&["launch", "--isa", "mmx"], "--isa"),
         (&["inference", "--model", "/nosuch.gguf"], "/nosuch.gguf"),
         (
             &["--peer", "llama.cpp", "--peer-python", "/nosuch/python"],

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use program::{TinyModel, demo_model, finish, shared};
+use rf_convert::Mix;
 use rf_gguf::{Gguf, GgufWriter};
 use rf_quant::DType;
 use tempfile::TempDir;
@@ -112,29 +113,7 @@ fn every_format_is_written_and_read_back() {
     };
     let original = values(&Gguf::open(&input).unwrap());
     let energy: f32 = original.iter().map(|x| x * x).sum();
-    for mix in [
-        "F32",
-        "F16",
-        "BF16",
-        "Q8_0",
-        "Q6_K",
-        "Q5_K_M",
-        "Q5_K_S",
-        "Q5_1",
-        "Q5_0",
-        "Q4_K_M",
-        "Q4_K_S",
-        "Q4_1",
-        "Q4_0",
-        "Q3_K_L",
-        "Q3_K_M",
-        "Q3_K_S",
-        "Q2_K",
-        "MXFP4",
-        "MXFP4_MOE",
-        "MXFP6_E2M3",
-        "MXFP6_E3M2",
-    ] {
+    for mix in Mix::ALL.iter().map(Mix::name) {
         let input = input.to_str().unwrap();
         quantize(folder.path(), &["--allow-requantize", input, "out.gguf", mix]);
         let gguf = Gguf::open(folder.path().join("out.gguf")).unwrap();

@@ -8,19 +8,9 @@ use rayon::prelude::*;
 use rf_gguf::{Gguf, GgufWriter, MXFP6_LAYOUT_KEY, TensorInfo, TensorPlan};
 use rf_quant::DType;
 
-use crate::rules::{Target, targets};
-use crate::{Error, Mix};
-
-/// Changes to the rules of a mix.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Store every matrix in the base format of the mix.
-    pub pure: bool,
-    /// Keep the output matrix as it is.
-    pub leave_output: bool,
-    /// Quantise tensors again that are quantised already.
-    pub allow_requantize: bool,
-}
+use crate::error::Error;
+use crate::mix::Mix;
+use crate::rules::{Options, Target, targets};
 
 /// A planned conversion: the format of each tensor is chosen, nothing is written.
 #[derive(Debug)]
@@ -146,10 +136,9 @@ fn is_same_file(_: &Path, _: &Path) -> bool {
 }
 
 fn check_requantization(gguf: &Gguf, targets: &[Target]) -> Result<(), Error> {
-    let is_float = |dtype| matches!(dtype, DType::F32 | DType::F16 | DType::Bf16);
     for (tensor, target) in gguf.tensors().iter().zip(targets) {
         let dtype = tensor.dtype()?;
-        if dtype != target.dtype && !is_float(dtype) {
+        if dtype != target.dtype && !dtype.is_float() {
             return Err(Error::AlreadyQuantized { name: tensor.name().to_owned(), dtype });
         }
     }

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use rf_quant::DType;
 
-use crate::Mix;
-
 /// Why a model could not be converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No mix has the given name or number.
-    #[error("unknown type '{name}': take one of {}", mix_names())]
+    #[error("unknown type '{name}': take one of {known}")]
     UnknownMix {
         /// The name as given.
         name: String,
+        /// The names of all mixes.
+        known: String,
     },
     /// The model has a vocabulary and no tensors.
     #[error("the file has no tensors, only a vocabulary: give a model")]
@@ -52,9 +52,4 @@ pub enum Error {
     /// The input could not be read or the output could not be written.
     #[error(transparent)]
     Gguf(#[from] rf_gguf::Error),
-}
-
-fn mix_names() -> String {
-    let names: Vec<_> = Mix::ALL.iter().map(Mix::name).collect();
-    names.join(", ")
 }

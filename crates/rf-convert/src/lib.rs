@@ -42,8 +42,10 @@
 mod conversion;
 mod error;
 mod mix;
+mod model;
 mod rules;
 
-pub use conversion::{Conversion, Options, TensorConversion};
+pub use conversion::{Conversion, TensorConversion};
 pub use error::Error;
 pub use mix::Mix;
+pub use rules::Options;

@@ -1,8 +1,9 @@
-//! The table of mixes.
+//! The table of mixes and their rules.
 
 use rf_quant::DType;
 
-use crate::Error;
+use crate::error::Error;
+use crate::model::ModelShape;
 
 /// A recipe that selects a format for each tensor, named as in llama.cpp.
 ///
@@ -31,6 +32,7 @@ pub(crate) enum Recipe {
     Q4KMedium,
     Q5KMedium,
     Mxfp4Moe,
+    Iq4Nl,
 }
 
 const fn mix(
@@ -56,6 +58,7 @@ const MIXES: &[Mix] = &[
     mix("Q5_0", &[], Some(8), (DType::Q5_0, Recipe::Plain), "5.5 bits, old format"),
     mix("Q4_K_M", &["Q4_K"], Some(15), (DType::Q4K, Recipe::Q4KMedium), "4.5 bits, 6.6 for sensitive tensors: the usual choice"),
     mix("Q4_K_S", &[], Some(14), (DType::Q4K, Recipe::Q4KSmall), "4.5 bits, 5.5 for some tensors"),
+    mix("IQ4_NL", &[], Some(25), (DType::Iq4Nl, Recipe::Iq4Nl), "4.5 bits, 5.5 for some tensors: finer near 0 than Q4_0"),
     mix("Q4_1", &[], Some(3), (DType::Q4_1, Recipe::Plain), "5 bits, old format"),
     mix("Q4_0", &[], Some(2), (DType::Q4_0, Recipe::Plain), "4.5 bits, old format"),
     mix("Q3_K_L", &[], Some(13), (DType::Q3K, Recipe::Q3KLarge), "3.4 bits, 5.5 for sensitive tensors"),
@@ -88,8 +91,68 @@ impl Mix {
     }
 
     pub(crate) const fn is_float(&self) -> bool {
-        matches!(self.base, DType::F32 | DType::F16 | DType::Bf16)
+        self.base.is_float()
     }
+
+    /// The format of the attention values of layer `index` of `count`.
+    pub(crate) fn attention_v(&self, shape: &ModelShape, index: usize, count: usize) -> DType {
+        let dtype = match self.recipe {
+            Recipe::Q2K if shape.heads_per_kv_head >= 4 => DType::Q4K,
+            Recipe::Q2K => DType::Q3K,
+            Recipe::Q3KMedium if index < 2 => DType::Q5K,
+            Recipe::Q3KMedium => DType::Q4K,
+            Recipe::Q3KLarge => DType::Q5K,
+            Recipe::Q4KMedium | Recipe::Q5KMedium if has_more_bits(index, count) => DType::Q6K,
+            Recipe::Q4KSmall if index < 4 => DType::Q5K,
+            Recipe::Iq4Nl if shape.heads_per_kv_head >= 4 => DType::Q5K,
+            _ => self.base,
+        };
+        match dtype {
+            _ if shape.num_experts == 8 => DType::Q8_0,
+            DType::Q3K | DType::Q4K if shape.is_llama_70b => DType::Q5K,
+            dtype => dtype,
+        }
+    }
+
+    /// The format of a down projection.
+    pub(crate) fn ffn_down(&self, layer: usize, num_layers: usize) -> DType {
+        match self.recipe {
+            Recipe::Q2K => DType::Q3K,
+            Recipe::Q3KMedium if layer < num_layers / 16 => DType::Q5K,
+            Recipe::Q3KMedium => DType::Q4K,
+            Recipe::Q3KLarge => DType::Q5K,
+            Recipe::Q4KMedium | Recipe::Q5KMedium if has_more_bits(layer, num_layers) => DType::Q6K,
+            Recipe::Q4KSmall | Recipe::Iq4Nl if layer < num_layers / 8 => DType::Q5K,
+            _ => self.base,
+        }
+    }
+
+    /// The format of an attention output projection.
+    pub(crate) fn attention_output(&self, shape: &ModelShape) -> DType {
+        let eight_experts = shape.num_experts == 8;
+        match self.recipe {
+            Recipe::Q2K
+            | Recipe::Q3KSmall
+            | Recipe::Q3KMedium
+            | Recipe::Q4KSmall
+            | Recipe::Q4KMedium
+            | Recipe::Iq4Nl
+                if eight_experts =>
+            {
+                DType::Q5K
+            }
+            Recipe::Q2K => DType::Q3K,
+            Recipe::Q3KMedium => DType::Q4K,
+            Recipe::Q3KLarge if !eight_experts => DType::Q5K,
+            _ => self.base,
+        }
+    }
+}
+
+/// Whether a layer is in the first or last eighth, or every third between them.
+fn has_more_bits(layer: usize, num_layers: usize) -> bool {
+    let eighth = num_layers / 8;
+    layer < eighth || layer >= 7 * num_layers / 8 || (layer - eighth) % 3 == 2
 }
 
 impl std::str::FromStr for Mix {
@@ -103,7 +166,10 @@ impl std::str::FromStr for Mix {
                 || (mix.file_type.is_some() && mix.file_type == text.parse().ok())
         };
         let found = Self::ALL.iter().find(matches).copied();
-        found.ok_or_else(|| Error::UnknownMix { name: text.to_owned() })
+        found.ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(Self::name).collect();
+            Error::UnknownMix { name: text.to_owned(), known: names.join(", ") }
+        })
     }
 }
 
@@ -121,5 +187,11 @@ mod tests {
         assert_eq!(name("mxfp6_e2m3"), Some("MXFP6_E2M3"));
         assert_eq!(name("Q9"), None);
         assert_eq!(name(""), None);
+    }
+
+    #[test]
+    fn the_ends_and_every_third_layer_get_more_bits() {
+        let layers: Vec<usize> = (0..32).filter(|&layer| has_more_bits(layer, 32)).collect();
+        assert_eq!(layers, [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]);
     }
 }

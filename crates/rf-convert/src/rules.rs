@@ -6,8 +6,19 @@
 use rf_gguf::{Gguf, TensorInfo};
 use rf_quant::DType;
 
-use crate::mix::Recipe;
-use crate::{Mix, Options};
+use crate::mix::{Mix, Recipe};
+use crate::model::{ModelShape, Part, layer_of};
+
+/// Changes to the rules of a mix.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Store every matrix in the base format of the mix.
+    pub pure: bool,
+    /// Keep the output matrix as it is.
+    pub leave_output: bool,
+    /// Quantise tensors again that are quantised already.
+    pub allow_requantize: bool,
+}
 
 /// The chosen format of one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,61 +96,6 @@ impl Mix {
             _ => self.base,
         }
     }
-
-    fn attention_v(&self, shape: &ModelShape, index: usize, count: usize) -> DType {
-        let dtype = match self.recipe {
-            Recipe::Q2K if shape.heads_per_kv_head >= 4 => DType::Q4K,
-            Recipe::Q2K => DType::Q3K,
-            Recipe::Q3KMedium if index < 2 => DType::Q5K,
-            Recipe::Q3KMedium => DType::Q4K,
-            Recipe::Q3KLarge => DType::Q5K,
-            Recipe::Q4KMedium | Recipe::Q5KMedium if has_more_bits(index, count) => DType::Q6K,
-            Recipe::Q4KSmall if index < 4 => DType::Q5K,
-            _ => self.base,
-        };
-        match dtype {
-            _ if shape.num_experts == 8 => DType::Q8_0,
-            DType::Q3K | DType::Q4K if shape.is_llama_70b => DType::Q5K,
-            dtype => dtype,
-        }
-    }
-
-    fn ffn_down(&self, layer: usize, num_layers: usize) -> DType {
-        match self.recipe {
-            Recipe::Q2K => DType::Q3K,
-            Recipe::Q3KMedium if layer < num_layers / 16 => DType::Q5K,
-            Recipe::Q3KMedium => DType::Q4K,
-            Recipe::Q3KLarge => DType::Q5K,
-            Recipe::Q4KMedium | Recipe::Q5KMedium if has_more_bits(layer, num_layers) => DType::Q6K,
-            Recipe::Q4KSmall if layer < num_layers / 8 => DType::Q5K,
-            _ => self.base,
-        }
-    }
-
-    fn attention_output(&self, shape: &ModelShape) -> DType {
-        let eight_experts = shape.num_experts == 8;
-        match self.recipe {
-            Recipe::Q2K
-            | Recipe::Q3KSmall
-            | Recipe::Q3KMedium
-            | Recipe::Q4KSmall
-            | Recipe::Q4KMedium
-                if eight_experts =>
-            {
-                DType::Q5K
-            }
-            Recipe::Q2K => DType::Q3K,
-            Recipe::Q3KMedium => DType::Q4K,
-            Recipe::Q3KLarge if !eight_experts => DType::Q5K,
-            _ => self.base,
-        }
-    }
-}
-
-/// Whether a layer is in the first or last eighth, or every third between them.
-fn has_more_bits(layer: usize, num_layers: usize) -> bool {
-    let eighth = num_layers / 8;
-    layer < eighth || layer >= 7 * num_layers / 8 || (layer - eighth) % 3 == 2
 }
 
 /// The number of tensors of a kind so far, in the order of layers.
@@ -147,84 +103,6 @@ fn has_more_bits(layer: usize, num_layers: usize) -> bool {
 struct Seen {
     attention_v: usize,
     ffn_down: usize,
-}
-
-/// The properties of a model that the rules depend on.
-#[derive(Debug)]
-struct ModelShape {
-    num_layers: usize,
-    num_experts: usize,
-    heads_per_kv_head: usize,
-    num_attention_v: usize,
-    /// Whether the embedding table is also the output matrix.
-    tied: bool,
-    is_llama_70b: bool,
-}
-
-impl ModelShape {
-    fn of(gguf: &Gguf) -> Result<Self, rf_gguf::Error> {
-        let metadata = gguf.metadata();
-        let architecture = metadata.str("general.architecture")?.unwrap_or_default();
-        // Some models have one number per layer; the rules use the first.
-        let number = |key: &str| {
-            let key = format!("{architecture}.{key}");
-            let value = metadata.get(&key)?;
-            let number = match value.as_array() {
-                Some(array) => array.integers()?.next()?,
-                None => value.as_integer()?,
-            };
-            usize::try_from(number).ok()
-        };
-        let num_layers = number("block_count").unwrap_or(0);
-        let num_heads = number("attention.head_count").unwrap_or(1);
-        let num_kv_heads = number("attention.head_count_kv").unwrap_or(num_heads).max(1);
-        let parts = || gguf.tensors().iter().map(|tensor| Part::of(tensor.name()));
-        Ok(Self {
-            num_layers,
-            num_experts: number("expert_count").unwrap_or(0),
-            heads_per_kv_head: num_heads / num_kv_heads,
-            num_attention_v: parts().filter(|&part| part == Part::AttentionV).count(),
-            tied: !parts().any(|part| part == Part::Output),
-            is_llama_70b: architecture == "llama" && num_layers == 80 && num_heads != num_kv_heads,
-        })
-    }
-}
-
-/// The parts of a model that the rules distinguish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Output,
-    Embedding,
-    /// Includes joint matrices that contain the values.
-    AttentionV,
-    AttentionK,
-    AttentionOutput,
-    FfnDown,
-    Other,
-}
-
-impl Part {
-    fn of(name: &str) -> Self {
-        match name {
-            "output.weight" => Self::Output,
-            "token_embd.weight" | "per_layer_token_embd.weight" => Self::Embedding,
-            _ if ["attn_qkv.weight", "attn_kv_b.weight", "attn_v.weight"]
-                .iter()
-                .any(|part| name.contains(part)) =>
-            {
-                Self::AttentionV
-            }
-            _ if name.contains("attn_k.weight") => Self::AttentionK,
-            _ if name.contains("attn_output.weight") => Self::AttentionOutput,
-            _ if name.contains("ffn_down") => Self::FfnDown,
-            _ => Self::Other,
-        }
-    }
-}
-
-/// The number in `blk.NUMBER.`.
-fn layer_of(name: &str) -> Option<usize> {
-    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
 }
 
 /// Whether a mix changes the tensor: large matrices, and none that are small and sensitive.
@@ -289,11 +167,5 @@ mod tests {
         }
         assert_eq!(dtype(DType::Q4_0, 100), DType::F16);
         assert_eq!(fitting(DType::Q4K, 896).fallback_from, Some(DType::Q4K));
-    }
-
-    #[test]
-    fn the_ends_and_every_third_layer_get_more_bits() {
-        let layers: Vec<usize> = (0..32).filter(|&layer| has_more_bits(layer, 32)).collect();
-        assert_eq!(layers, [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]);
     }
 }

@@ -26,9 +26,8 @@ mod team;
 
 use std::sync::{Arc, Mutex};
 
-use rf_graph::{Backend, BackendError, Executor, Fusions, Program, Progress};
+use rf_graph::{Backend, BackendError, Executor, Fusions, Peak, Program, Progress};
 
-pub use peak::Peak;
 pub use simd::{Isa, UnknownIsa};
 use team::Team;
 
@@ -92,6 +91,10 @@ impl Backend for CpuBackend {
 
     fn available_memory_bytes(&self) -> Option<u64> {
         machine::available_memory_bytes()
+    }
+
+    fn measure_peak(&self) -> Result<Peak, BackendError> {
+        Ok(self.isa.measure_peak(self.threads))
     }
 
     fn compile(

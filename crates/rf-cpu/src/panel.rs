@@ -9,64 +9,7 @@
 use memmap2::MmapMut;
 use rf_graph::{BackendError, DType, Weight};
 
-use crate::simd::LANES;
-
-/// One field of a block, as it is stored in a panel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plane {
-    /// Where the field starts in the file's block.
-    pub(crate) offset: usize,
-    /// Size of the field in a block.
-    pub(crate) bytes: usize,
-    /// What is interleaved: 4 for codes, the size of the scale for scales.
-    pub(crate) unit: usize,
-}
-
-const fn plane(offset: usize, bytes: usize, unit: usize) -> Plane {
-    Plane { offset, bytes, unit }
-}
-
-/// The planes of a format, codes first (they want the alignment).
-pub(crate) const fn planes(dtype: DType) -> &'static [Plane] {
-    match dtype {
-        DType::F32 => const { &[plane(0, 4, 4)] },
-        DType::F16 | DType::Bf16 => const { &[plane(0, 2, 2)] },
-        DType::Q4_0 => const { &[plane(2, 16, 4), plane(0, 2, 2)] },
-        DType::Q4_1 => const { &[plane(4, 16, 4), plane(0, 2, 2), plane(2, 2, 2)] },
-        DType::Q5_0 => const { &[plane(6, 16, 4), plane(2, 4, 4), plane(0, 2, 2)] },
-        DType::Q5_1 => const { &[plane(8, 16, 4), plane(4, 4, 4), plane(0, 2, 2), plane(2, 2, 2)] },
-        DType::Q8_0 => const { &[plane(2, 32, 4), plane(0, 2, 2)] },
-        DType::Q2K => {
-            const { &[plane(16, 64, 4), plane(0, 16, 4), plane(80, 2, 2), plane(82, 2, 2)] }
-        }
-        DType::Q3K => {
-            const { &[plane(32, 64, 4), plane(0, 32, 4), plane(96, 12, 4), plane(108, 2, 2)] }
-        }
-        DType::Q4K => {
-            const { &[plane(16, 128, 4), plane(4, 12, 4), plane(0, 2, 2), plane(2, 2, 2)] }
-        }
-        DType::Q5K => {
-            const {
-                &[
-                    plane(48, 128, 4),
-                    plane(16, 32, 4),
-                    plane(4, 12, 4),
-                    plane(0, 2, 2),
-                    plane(2, 2, 2),
-                ]
-            }
-        }
-        DType::Q6K => {
-            const { &[plane(0, 128, 4), plane(128, 64, 4), plane(192, 16, 4), plane(208, 2, 2)] }
-        }
-        DType::Mxfp4 => const { &[plane(1, 16, 4), plane(0, 1, 1)] },
-        // Low nibbles, upper two bits, scale: see `rearrange`.
-        DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => {
-            const { &[plane(1, 16, 4), plane(17, 8, 4), plane(0, 1, 1)] }
-        }
-        _ => &[],
-    }
-}
+use crate::simd::{LANES, Plane, planes};
 
 /// A matrix in panels.
 pub(crate) struct PackedMatrix {
@@ -81,12 +24,6 @@ impl PackedMatrix {
     /// Room for a matrix; [`fill_panel`] does the work, so that threads can share it.
     pub(crate) fn new(weight: &Weight) -> Result<Self, BackendError> {
         let dtype = weight.dtype();
-        if planes(dtype).is_empty() {
-            return Err(BackendError::Unsupported {
-                backend: "CPU",
-                what: format!("tensor '{}' of type {dtype}", weight.name()),
-            });
-        }
         let (rows, columns) = (weight.rows(), weight.columns());
         let blocks = columns / dtype.block_elements();
         // Vector loads of the last plane may reach past its end by less than a vector.
@@ -155,8 +92,16 @@ impl PackedMatrix {
     }
 }
 
-/// The largest block of any format, Q6_K's 210 bytes, rounded up.
-const MAX_BLOCK_BYTES: usize = 256;
+/// The largest block of any format.
+const MAX_BLOCK_BYTES: usize = {
+    let (mut most, mut i) = (0, 0);
+    while i < DType::COUNT {
+        let bytes = DType::ALL[i].block_bytes();
+        most = if bytes > most { bytes } else { most };
+        i += 1;
+    }
+    most
+};
 
 /// Packs rows `16·index ..` of a weight into a panel.
 pub(crate) fn fill_panel(weight: &Weight, index: usize, panel: &mut [u8]) {

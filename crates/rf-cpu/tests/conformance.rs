@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
-use rf_graph::conformance::{Case, Deviation, Outcome, cases};
+use rf_graph::case::{Case, cases};
+use rf_graph::conformance::{Deviation, Outcome, prepare};
 use rf_graph::{Backend, BackendError, Batch, Executor, RowKind, Span};
 use rf_kv::PageId;
 
@@ -33,7 +34,7 @@ fn bits(outputs: &[Vec<f32>]) -> Vec<u32> {
 fn run(case: &Case, backends: &[(String, CpuBackend)]) -> (Vec<String>, Deviation) {
     let mut wrong = Vec::new();
     let mut first: Option<(&str, Vec<u32>, Deviation)> = None;
-    let prepared = case.prepare().unwrap();
+    let prepared = prepare(case).unwrap();
     for (name, backend) in backends {
         match prepared.check(backend) {
             Ok(Outcome::Passed { deviation, outputs }) => match &first {

@@ -1,4 +1,4 @@
-//! A position in untrusted bytes: every read is checked, every error knows its offset.
+//! A position in untrusted bytes. Every read is checked, and every error has an offset.
 
 use crate::error::{Error, Problem, Subject};
 
@@ -8,7 +8,7 @@ pub(crate) struct Cursor<'a> {
     position: usize,
 }
 
-/// A broken rule at a place, before it is known which key or tensor it belongs to.
+/// A broken rule and its offset, before the key or tensor is known.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) offset: u64,
@@ -91,8 +91,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A count of items of which each takes at least `item_bytes`, so that no more can be claimed than
-    /// the rest of the file has room for.
+    /// A count of items of at least `item_bytes` each. Fails if they exceed the rest of the file.
     pub(crate) fn count(&mut self, item_bytes: u64) -> Result<u64, Fault> {
         let at = self.offset();
         let count = self.u64()?;
@@ -106,7 +105,7 @@ impl<'a> Cursor<'a> {
         Ok(count)
     }
 
-    /// A length and that many bytes of text.
+    /// A length and text of that many bytes.
     pub(crate) fn text(&mut self) -> Result<&'a str, Fault> {
         let length_bytes = self.u64()?;
         let at = self.offset();
@@ -116,7 +115,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// A key or a tensor name: text that is not empty and not longer than the format allows.
+    /// Checks a key or tensor name: not empty, and not longer than the format allows.
     pub(crate) fn name(&mut self) -> Result<&'a str, Fault> {
         let at = self.offset();
         let name = self.text()?;

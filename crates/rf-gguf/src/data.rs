@@ -1,4 +1,4 @@
-//! Where the bytes of a model live, and handles on ranges of them.
+//! The bytes of a model, and handles to ranges of them.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -26,11 +26,11 @@ impl Deref for Source {
     }
 }
 
-/// The stored bytes of a tensor: a cheap handle that keeps the file mapped for as long as it lives.
+/// The stored bytes of a tensor: a cheap handle that keeps the file mapped.
 ///
 /// Reading a mapped tensor may read the disk; see [`prefetch`](Self::prefetch) and
 /// [`release`](Self::release). While the file is mapped, another program must not truncate it: the
-/// operating system then ends this process when a missing page is touched.
+/// operating system kills this process when it touches a missing page.
 #[derive(Clone)]
 pub struct TensorData {
     source: Arc<Source>,
@@ -40,19 +40,19 @@ pub struct TensorData {
 }
 
 impl TensorData {
-    /// `range` must lie inside the source: callers have checked it when the file was opened.
+    /// `range` must be inside the source. Callers check it when they open the file.
     pub(crate) fn new(source: Arc<Source>, range: Range<usize>) -> Self {
         debug_assert!(range.start <= range.end && range.end <= source.len());
         Self { source, start: range.start, length_bytes: range.len() }
     }
 
-    /// Bytes that are in memory already, such as a tensor made by the program.
+    /// Bytes in memory, such as those of a generated tensor.
     pub fn from_vec(bytes: Vec<u8>) -> Self {
         let range = 0..bytes.len();
         Self::new(Arc::new(Source::Owned(bytes)), range)
     }
 
-    /// A part of these bytes, such as one expert of a stack; `None` when it is out of range.
+    /// A part of these bytes, such as one expert of a stack. `None` when it is out of range.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Option<Self> {
         if range.start > range.end || range.end > self.length_bytes {
@@ -62,23 +62,22 @@ impl TensorData {
         Some(Self { source: Arc::clone(&self.source), start, length_bytes: range.len() })
     }
 
-    /// Whether the bytes are those of a mapped file, so that [`release`](Self::release) has an effect.
+    /// Whether the bytes belong to a mapped file, so that [`release`](Self::release) has an effect.
     pub fn is_mapped(&self) -> bool {
         matches!(*self.source, Source::Mapped(_))
     }
 
-    /// Hints that the bytes will be read soon. Does nothing where they are in memory already.
+    /// Hints that the bytes will be read soon. Does nothing for bytes in memory.
     pub fn prefetch(&self) {
         if let Source::Mapped(map) = &*self.source {
             map.prefetch(self.start, self.length_bytes);
         }
     }
 
-    /// Hints that the bytes are not needed any more, for instance because the weight has been
-    /// repacked: the whole pages inside the range leave this process's memory.
+    /// Hints that the bytes are no longer needed, for instance because the weight was packed. The whole
+    /// pages inside the range leave this process's memory.
     ///
-    /// The handle stays valid: reading it afterwards reads the file again. Does nothing where the
-    /// bytes are not mapped.
+    /// The handle stays valid and reads the file again. Does nothing for bytes in memory.
     pub fn release(&self) {
         if let Source::Mapped(map) = &*self.source {
             map.release(self.start, self.length_bytes);

@@ -1,4 +1,4 @@
-//! What can be wrong with a GGUF file, said so that the reader knows where and what to do.
+//! Errors of GGUF files, with the place of the problem and a cure.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use crate::value::ValueKind;
 
 /// Why a GGUF file could not be read, understood or written.
 ///
-/// Messages are complete in themselves; [`Error::Io`] and [`Error::TensorData`] keep their cause as
+/// [`Error::Io`], [`Error::TensorData`] and [`Error::Header`] keep their cause as
 /// [`source`](std::error::Error::source).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,25 +32,25 @@ pub enum Error {
         /// The path as given.
         path: PathBuf,
     },
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot {action} '{}'", path.display())]
     Io {
-        /// What was tried: `open`, `map`, `write`…
+        /// The failed action: `open`, `map` or `write`.
         action: &'static str,
-        /// The file it was tried on.
+        /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Something is wrong inside the named file.
+    /// An error inside the named file.
     #[error("{}: {error}", path.display())]
     InFile {
         /// The file; for a split model, the part.
         path: PathBuf,
-        /// What is wrong in it.
+        /// The error.
         error: Box<Self>,
     },
-    /// There are no bytes at all.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
     /// The first four bytes are not `GGUF`.
@@ -81,56 +81,56 @@ pub enum Error {
     /// The bytes break a rule of the format.
     #[error("at byte {offset}: {subject}: {problem}")]
     Malformed {
-        /// Where in the file, from its first byte.
+        /// The offset in the file.
         offset: u64,
-        /// What was being read.
+        /// The part of the file.
         subject: Subject,
-        /// The rule that is broken.
+        /// The broken rule.
         problem: Problem,
     },
-    /// A key that is needed is not there.
+    /// A required key is missing.
     #[error("the metadata has no key '{key}'")]
     MissingKey {
-        /// The key asked for.
+        /// The key.
         key: String,
     },
-    /// A key holds a value of another kind than is needed.
+    /// A key holds a value of the wrong kind.
     #[error("key '{key}' holds {found}, not {expected}")]
     WrongKind {
-        /// The key asked for.
+        /// The key.
         key: String,
-        /// What was asked for.
+        /// The expected kind.
         expected: &'static str,
-        /// What the file holds.
+        /// The kind in the file.
         found: ValueKind,
     },
-    /// A key holds an array of other elements than are needed.
+    /// A key holds an array with elements of the wrong kind.
     #[error("key '{key}' holds an array of {found}, not {expected}")]
     WrongElementKind {
-        /// The key asked for.
+        /// The key.
         key: String,
-        /// What was asked for.
+        /// The expected kind.
         expected: &'static str,
         /// The kind of the elements in the file.
         found: ValueKind,
     },
-    /// A key holds a number that does not fit in the type asked for.
+    /// A key holds a number that does not fit in the requested type.
     #[error("key '{key}' holds {value}, which does not fit in {expected}")]
     OutOfRange {
-        /// The key asked for.
+        /// The key.
         key: String,
         /// The number in the file.
         value: i128,
-        /// The type asked for.
+        /// The requested type.
         expected: &'static str,
     },
-    /// A tensor that is needed is not there.
+    /// A required tensor is missing.
     #[error("the file has no tensor '{name}'")]
     MissingTensor {
-        /// The tensor asked for.
+        /// The tensor.
         name: String,
     },
-    /// A tensor is stored in a format that this program cannot compute with.
+    /// A tensor has an unsupported format.
     #[error(
         "tensor '{name}' has type {ty}, which is not supported: re-quantise the model to one that is, \
          such as Q4_K_M"
@@ -141,25 +141,25 @@ pub enum Error {
         /// Its type in the file.
         ty: TensorType,
     },
-    /// A part of a split model is not where its first part says.
+    /// A part of a split model is missing.
     #[error("part {part} of {count} is missing: '{}' does not exist", path.display())]
     MissingPart {
-        /// Where the part should be.
+        /// The expected path of the part.
         path: PathBuf,
         /// Its number, from 1.
         part: u32,
-        /// How many parts there are.
+        /// The number of parts.
         count: u32,
     },
-    /// A part of a split model does not have the name that leads to the others.
+    /// The name of a part of a split model does not give the names of the others.
     #[error(
         "the file is part {part} of {count} but is not named so: parts must be called \
          NAME-{part:05}-of-{count:05}.gguf to be found"
     )]
     PartName {
-        /// Its number, from 1, as the metadata says.
+        /// Its number in the metadata, from 1.
         part: u32,
-        /// How many parts there are.
+        /// The number of parts.
         count: u32,
     },
     /// The parts of a split model do not belong together.
@@ -167,25 +167,25 @@ pub enum Error {
         "the parts of the split model do not fit together: {what} is {found}, expected {expected}"
     )]
     PartMismatch {
-        /// What differs: a metadata key.
+        /// The metadata key that differs.
         what: &'static str,
         /// The value found.
         found: u64,
-        /// The value that the first part leads to expect.
+        /// The value that the first part implies.
         expected: u64,
     },
-    /// A split model was given as bytes, so that its other parts cannot be found.
+    /// A part of a split model was given as bytes, so the other parts are unknown.
     #[error("the bytes are one of {count} parts of a split model: open it by path")]
     SplitInMemory {
-        /// How many parts there are.
+        /// The number of parts.
         count: u32,
     },
-    /// What was given to the writer would make a file that the reader refuses.
+    /// The writer was given something that the reader refuses.
     #[error("cannot write {subject}: {problem}")]
     Unwritable {
         /// The key or tensor.
         subject: Subject,
-        /// The rule that it would break.
+        /// The rule that it breaks.
         problem: Problem,
     },
     /// The data of a tensor could not be produced or stored.
@@ -193,35 +193,35 @@ pub enum Error {
     TensorData {
         /// The tensor.
         name: String,
-        /// What the producer of the data, or the output, said.
+        /// The error of the producer or of the output.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The header could not be stored.
     #[error("cannot write the GGUF header")]
     Header {
-        /// What the output said.
+        /// The error of the output.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// The same error, with the file it is about.
+    /// Adds the file to the error.
     pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
         Self::InFile { path: path.to_owned(), error: Box::new(self) }
     }
 }
 
-/// What was being read or written when a rule was found broken.
+/// The part of a file that an error is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Subject {
     /// The fixed header: version and counts.
     Header,
-    /// A metadata entry whose key is not known yet, by its place from 0.
+    /// A metadata entry with an unknown key, by its index.
     Entry(u64),
     /// A metadata entry.
     Key(String),
-    /// A tensor whose name is not known yet, by its place from 0.
+    /// A tensor with an unknown name, by its index.
     TensorEntry(u64),
     /// A tensor.
     Tensor(String),
@@ -240,7 +240,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// A rule of the format that does not hold.
+/// A broken rule of the format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -249,30 +249,30 @@ pub enum Problem {
         "the file is truncated: {needed_bytes} bytes are needed and {available_bytes} are left"
     )]
     Truncated {
-        /// Bytes that the field takes.
+        /// The size of the field.
         needed_bytes: u64,
-        /// Bytes between the field and the end of the file.
+        /// The bytes from the field to the end of the file.
         available_bytes: u64,
     },
-    /// A count claims more items than the rest of the file can hold.
+    /// A count exceeds the items that the rest of the file can hold.
     #[error(
         "{count} items cannot fit in the {available_bytes} bytes left: the file is truncated or damaged"
     )]
     CountTooLarge {
         /// The count in the file.
         count: u64,
-        /// Bytes between the count and the end of the file.
+        /// The bytes from the count to the end of the file.
         available_bytes: u64,
     },
-    /// A key or name has no characters.
+    /// A key or name is empty.
     #[error("the name is empty")]
     EmptyName,
     /// A key or name is longer than the format allows.
     #[error("the name has {length_bytes} bytes, more than the {limit_bytes} allowed")]
     NameTooLong {
-        /// Its length.
+        /// The length.
         length_bytes: u64,
-        /// The most that is allowed.
+        /// The maximum.
         limit_bytes: u64,
     },
     /// A key, name or value is not UTF-8.
@@ -296,16 +296,16 @@ pub enum Problem {
         /// The byte in the file.
         value: u8,
     },
-    /// Arrays of arrays go deeper than this reader follows.
+    /// Arrays are nested too deeply.
     #[error("arrays are nested more than {limit} deep")]
     ArrayTooDeep {
-        /// The deepest nesting accepted.
+        /// The deepest supported nesting.
         limit: usize,
     },
     /// The strings of one array take more than 4 GiB.
     #[error("the strings of the array take {length_bytes} bytes, more than 4 GiB")]
     ArrayTooLarge {
-        /// Their total length.
+        /// The total length.
         length_bytes: u64,
     },
     /// `general.alignment` is zero, no power of two, or larger than the limit.
@@ -313,7 +313,7 @@ pub enum Problem {
     BadAlignment {
         /// The alignment in the file.
         alignment: i128,
-        /// The largest accepted.
+        /// The largest supported alignment.
         limit: u64,
     },
     /// A tensor has no axis or too many.
@@ -325,7 +325,7 @@ pub enum Problem {
     /// An axis has length zero.
     #[error("dimension {axis} is zero")]
     ZeroDimension {
-        /// Which axis, from 0.
+        /// The axis, from 0.
         axis: usize,
     },
     /// The number of elements or bytes does not fit in 63 bits.
@@ -358,7 +358,7 @@ pub enum Problem {
          complete?)"
     )]
     DataPastEnd {
-        /// Where the data would end; saturated where it does not fit in 64 bits.
+        /// The end of the data, saturated to 64 bits.
         end: u64,
         /// The size of the file.
         file_bytes: u64,
@@ -369,25 +369,25 @@ pub enum Problem {
         /// The tensor that starts earlier.
         other: String,
     },
-    /// A private MXFP6 type without the key that describes its layout.
+    /// A private MXFP6 type lacks the key that describes its layout.
     #[error("type {ty} needs the key '{}' with value 1, found {}", crate::MXFP6_LAYOUT_KEY, found_layout(*.found))]
     Mxfp6Layout {
         /// The type.
         ty: TensorType,
-        /// The value of the key; `None` where it is missing.
+        /// The value of the key. `None` if it is missing.
         found: Option<u32>,
     },
-    /// The producer of a tensor's data wrote another number of bytes than the shape asks for.
+    /// The producer of a tensor's data wrote the wrong number of bytes.
     #[error("{written_bytes} bytes of data were produced where the shape needs {expected_bytes}")]
     WrongDataSize {
-        /// Bytes produced.
+        /// The number of bytes produced.
         written_bytes: u64,
-        /// Bytes that shape and type ask for.
+        /// The number of bytes that shape and type require.
         expected_bytes: u64,
     },
 }
 
-/// What the first bytes of a file that is not GGUF suggest, with the cure where there is one.
+/// What the first bytes of another file suggest, with a cure if there is one.
 fn not_gguf(found: [u8; 16]) -> String {
     let starts = |prefix: &[u8]| found.starts_with(prefix);
     let hint = if starts(b"version https://") {

@@ -1,10 +1,9 @@
-//! Names of the quantisation mixes that `general.file_type` numbers.
+//! Names of the quantisation mixes in `general.file_type`.
 
-/// Set in `general.file_type` where the number was guessed from the tensors.
+/// A flag in `general.file_type`: the number was guessed from the tensors.
 const GUESSED: u32 = 1024;
 
-/// The name of a mix as llama.cpp's tools print it, such as `Q4_K - Medium`; `None` for a number that
-/// has none.
+/// The name of a mix in llama.cpp's tools, such as `Q4_K - Medium`. `None` for unknown numbers.
 pub const fn file_type_name(file_type: u32) -> Option<&'static str> {
     Some(match file_type & !GUESSED {
         0 => "all F32",

@@ -1,4 +1,4 @@
-//! A model, opened: by path with all its parts, or from bytes.
+//! Opens a model by path, with all its parts, or from bytes.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,10 +13,10 @@ use crate::parse::{Parsed, parse};
 use crate::split::{self, Part};
 use crate::tensor::{MXFP6_LAYOUT, MXFP6_LAYOUT_KEY, TensorInfo};
 
-/// An opened GGUF model: its metadata and the table of its tensors, all checked.
+/// An opened GGUF model: checked metadata and tensor table.
 ///
-/// Tensor data stays in the file, which is mapped for as long as this value or any [`TensorData`]
-/// from it lives.
+/// Tensor data stays in the file, which is mapped as long as this value or any of its [`TensorData`]
+/// exists.
 #[derive(Debug)]
 pub struct Gguf {
     version: u32,
@@ -30,10 +30,10 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Opens the file at `path` and, where it is a part of a split model, all other parts.
+    /// Opens the file at `path` and, if it is a part of a split model, all other parts.
     ///
-    /// Any part may be named; the others are looked for beside it as `NAME-00001-of-0000N.gguf`. The
-    /// metadata are those of the first part, the tensors those of all, in order.
+    /// `path` can be any part. The others are expected in the same folder as `NAME-00001-of-0000N.gguf`.
+    /// The metadata come from the first part, the tensors from all parts in order.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Gguf {
         }
     }
 
-    /// Reads a model that is part of the program.
+    /// Reads a model that is embedded in the program.
     ///
     /// # Errors
     ///
@@ -71,12 +71,12 @@ impl Gguf {
         self.version
     }
 
-    /// The alignment of tensor data; that of the first part where the model is split.
+    /// The alignment of tensor data, in a split model that of the first part.
     pub const fn alignment(&self) -> u64 {
         self.alignment
     }
 
-    /// The metadata; those of the first part where the model is split.
+    /// The metadata, in a split model those of the first part.
     pub const fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -97,7 +97,7 @@ impl Gguf {
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// When no tensor has this name.
     pub fn required_tensor(&self, name: &str) -> Result<&TensorInfo, Error> {
         self.tensor(name).ok_or_else(|| Error::MissingTensor { name: name.to_owned() })
     }
@@ -108,22 +108,22 @@ impl Gguf {
         tensor.data()
     }
 
-    /// Checks that every tensor is in a format that rf-quant has, which running a model needs and
-    /// listing one does not.
+    /// Checks that rf-quant supports the format of every tensor. Running a model requires it, listing its
+    /// tensors does not.
     ///
     /// # Errors
     ///
-    /// When one is not; the error names it and its type.
+    /// When a format is not supported. The error names the tensor and its type.
     pub fn check_types(&self) -> Result<(), Error> {
         self.tensors.iter().try_for_each(|tensor| tensor.dtype().map(drop))
     }
 
-    /// The files that the model was opened from, in order; none where it came from memory.
+    /// The files of the model in order. Empty for a model from memory.
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// The size of the model's files together.
+    /// The total size of the model's files.
     pub fn file_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.len() as u64).sum()
     }
@@ -136,7 +136,7 @@ impl Gguf {
         }
     }
 
-    /// `named` is the part that was asked for, whichever it is.
+    /// `named` is the part at the given path.
     fn open_parts(path: &Path, named: Opened, part: Part) -> Result<Self, Error> {
         let paths = part.all_paths(path).map_err(|error| error.in_file(path))?;
         let mut named = Some(named);
@@ -209,7 +209,7 @@ impl Gguf {
     }
 }
 
-/// One file, opened and taken apart.
+/// One opened and parsed file.
 struct Opened {
     source: Arc<Source>,
     parsed: Parsed,
@@ -229,7 +229,7 @@ impl Opened {
                 _ => Error::Io { action, path: path.to_owned(), source },
             }
         };
-        // Asked before opening: opening a pipe would wait for its writer.
+        // Checked before opening, because opening a pipe waits for its writer.
         let metadata = fs::metadata(path).map_err(fail("open"))?;
         if metadata.is_dir() {
             return Err(Error::Directory { path: path.to_owned() });

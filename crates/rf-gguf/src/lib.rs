@@ -1,20 +1,20 @@
 //! The GGUF container: reads untrusted model files, writes new ones.
 //!
-//! **Place in the layering.** Above `rf-quant`, whose [`DType`](rf_quant::DType) says what a tensor's
-//! bytes mean; below `rf-model`, which gives keys and tensors their meaning. This crate knows no
-//! architecture, no tokenizer, no device.
+//! **Place in the layering.** Above `rf-quant`, whose [`DType`](rf_quant::DType) is the format of a
+//! tensor; below `rf-model`, which interprets keys and tensors. This crate knows no architecture, no
+//! tokenizer and no device.
 //!
 //! **Where to start.** [`Gguf`] is an opened model: [`Gguf::metadata`], [`Gguf::tensors`],
-//! [`Gguf::data`]. [`GgufWriter`] makes a file. Inside, `parse` takes one file apart on top of
-//! `cursor`, which is the only code that touches unchecked bytes.
+//! [`Gguf::data`]. [`GgufWriter`] writes a file. Internally, `parse` reads one file through `cursor`,
+//! the only code that reads unchecked bytes.
 //!
 //! **Invariants.**
-//! - No bytes make this crate panic, and none make it allocate more than a small multiple of their
-//!   number: every count is checked against the bytes that are left before room is made for it.
-//! - What [`Gguf`] hands out has been checked: shapes and types fit sizes, data is inside the file,
+//! - No bytes make this crate panic or allocate more than a small multiple of their number. Every count
+//!   is checked against the remaining bytes before memory is allocated for it.
+//! - The contents of [`Gguf`] are checked: shapes and types match sizes, data is inside the file,
 //!   aligned, and not shared between tensors; names are unique; text is UTF-8.
-//! - Names, strings and numbers are copied out of the map; only tensor data refers to it. What happens
-//!   when another program changes a mapped file is said at [`TensorData`].
+//! - Names, strings and numbers are copied out of the map; only tensor data refers to it.
+//!   [`TensorData`] describes the effect of changing a mapped file.
 //! - Unsafe code is in `mmap` only.
 //!
 //! # Example

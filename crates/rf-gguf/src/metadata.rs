@@ -1,4 +1,4 @@
-//! The key-value section: ordered, looked up by name, read with checked types.
+//! The key-value section: ordered, with lookup by name and typed accessors.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,9 @@ use crate::value::{Array, StringArray, Value};
 
 /// The metadata of a model, in the order of the file.
 ///
-/// The typed accessors return `Ok(None)` where the key is missing and an error that names the key
-/// where its value is of another kind. Integers are accepted in any width that fits, since writers
-/// differ in which they choose. The `required_` forms turn a missing key into an error.
+/// The typed accessors return `Ok(None)` for a missing key and an error that names the key for a value
+/// of another kind. Integers are accepted in any width that fits, because writers choose different
+/// ones. The `required_` forms return an error for a missing key.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     entries: Vec<Entry>,
@@ -21,7 +21,7 @@ pub struct Metadata {
 pub(crate) struct Entry {
     pub(crate) key: Box<str>,
     pub(crate) value: Value,
-    /// Where the key starts in the file.
+    /// The offset of the key in the file.
     pub(crate) offset: u64,
 }
 
@@ -69,7 +69,7 @@ impl Metadata {
         self.entries.len()
     }
 
-    /// Whether there are no keys.
+    /// Whether the metadata are empty.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -86,7 +86,7 @@ impl Metadata {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    /// Whether there is such a key.
+    /// Whether the key exists.
     pub fn contains(&self, key: &str) -> bool {
         self.entry(key).is_some()
     }
@@ -138,7 +138,7 @@ pub(crate) fn index_by_name<T>(
     }
 }
 
-/// Conversion of a value to the type that an accessor promises.
+/// Conversion of a value to the type of an accessor.
 trait Read<'a>: Sized {
     fn read(key: &str, value: &'a Value) -> Result<Self, Error>;
 }
@@ -244,7 +244,7 @@ impl<'a> Read<'a> for Cow<'a, [f32]> {
     }
 }
 
-/// As [`wrong_kind`], saying what the elements are when the value is an array of something else.
+/// As [`wrong_kind`]. For an array, the error names the kind of its elements.
 fn wrong_element(key: &str, expected: &'static str, value: &Value) -> Error {
     match value {
         Value::Array(array) => {

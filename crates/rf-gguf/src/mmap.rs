@@ -1,12 +1,11 @@
 //! Mapping a file into memory: the only unsafe code of the crate.
 //!
-//! A mapping shows the file as it is *now*. If another program truncates the file while it is mapped,
-//! touching a page that no longer exists ends this process with `SIGBUS` (on Windows the file cannot
-//! be truncated while mapped). If another program overwrites it in place, the tensors change under
-//! the reader: the numbers are then wrong, but nothing that this crate has parsed is, because names,
-//! strings and sizes are copied out of the map when the file is opened. Replacing a model by writing
-//! a new file and renaming it over the old one, as [`GgufWriter`](crate::GgufWriter) does, is safe:
-//! the mapping keeps the old file.
+//! A mapping shows the current contents of the file. If another program truncates the file while it is
+//! mapped, touching a missing page ends this process with `SIGBUS` (on Windows a mapped file cannot be
+//! truncated). If another program overwrites the file in place, the values of tensors change. Names,
+//! strings and sizes do not, because they are copied out of the map when the file is opened. Replacing
+//! a model by writing a new file and renaming it over the old one, as
+//! [`GgufWriter`](crate::GgufWriter) does, is safe: the mapping keeps the old file.
 #![expect(unsafe_code, reason = "memory maps: the contract is the operating system's")]
 
 use std::fs::File;
@@ -30,15 +29,15 @@ impl MappedFile {
         Ok(Self { map })
     }
 
-    /// Asks for the pages of the range to be read ahead.
+    /// Reads the pages of the range ahead.
     #[cfg(unix)]
     pub(crate) fn prefetch(&self, start: usize, length_bytes: usize) {
         // A hint: the bytes are the same when the kernel declines.
         drop(self.map.advise_range(memmap2::Advice::WillNeed, start, length_bytes));
     }
 
-    /// Takes the whole pages inside the range out of this process; they are read from the file again
-    /// when touched.
+    /// Removes the whole pages inside the range from this process. A later access reads them from the
+    /// file again.
     #[cfg(unix)]
     pub(crate) fn release(&self, start: usize, length_bytes: usize) {
         // Pages at the edges are shared with the neighbouring tensors. Where pages are larger than

@@ -1,4 +1,4 @@
-//! One file: header, metadata, tensor table, each field checked before it is used.
+//! Parses one file: header, metadata, tensor table. Each field is checked before use.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use crate::value::{Array, StringArray, Value, ValueKind};
 pub(crate) const MAGIC: [u8; 4] = *b"GGUF";
 pub(crate) const ALIGNMENT_KEY: &str = "general.alignment";
 pub(crate) const DEFAULT_ALIGNMENT: u64 = 32;
-/// Padding beyond this has no use and would let a tiny file stand for a huge one.
+/// Larger padding is useless and would let a tiny file describe a huge one.
 pub(crate) const MAX_ALIGNMENT: u64 = 1 << 20;
-/// Deeper arrays of arrays are refused: no known file has any, and recursion must end.
+/// The nesting limit of arrays, which bounds the recursion. No known file nests arrays.
 pub(crate) const MAX_ARRAY_DEPTH: usize = 4;
 
-/// The fewest bytes of a metadata entry (key of one byte, value type, value of one byte) and of a
+/// The minimum size of a metadata entry (key of one byte, value type, value of one byte) and of a
 /// tensor entry (name of one byte, one axis).
 const MIN_ENTRY_BYTES: u64 = 8 + 1 + 4 + 1;
 const MIN_TENSOR_BYTES: u64 = 8 + 1 + 4 + 8 + 4 + 8;
 
-/// A file taken apart.
+/// The contents of a file.
 pub(crate) struct Parsed {
     pub(crate) version: u32,
     pub(crate) alignment: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Parsed {
     pub(crate) tensors: Vec<TensorInfo>,
 }
 
-/// Takes one file apart.
+/// Parses one file.
 pub(crate) fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {
     let mut cursor = Cursor::new(source, 0);
     let version = version(&mut cursor, source)?;
@@ -51,8 +51,8 @@ pub(crate) fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {
     Ok(Parsed { version, alignment, metadata, tensors })
 }
 
-/// Makes room for the next of `count` items: in steps, so that a count alone reserves little, and
-/// never for more than there will be.
+/// Reserves memory for the next of `count` items. It reserves in steps, so that a false count allocates
+/// little, and never more than `count`.
 fn reserve_next<T>(items: &mut Vec<T>, count: u64) {
     if items.len() == items.capacity() {
         let missing = count.saturating_sub(items.len() as u64) as usize;
@@ -77,7 +77,7 @@ fn version(cursor: &mut Cursor<'_>, bytes: &[u8]) -> Result<u32, Error> {
     let version = cursor.u32().map_err(header)?;
     match version {
         2 | 3 => Ok(version),
-        // No version will ever be a multiple of 65536, so the low half tells the byte order.
+        // No version is a multiple of 65536, so the low half reveals the byte order.
         _ if version != 0 && version.trailing_zeros() >= 16 => {
             Err(Error::BigEndian { version: version.swap_bytes() })
         }
@@ -164,8 +164,8 @@ fn numbers<T, const N: usize>(
     Ok(bytes.as_chunks::<N>().0.iter().map(|&chunk| decode(chunk)).collect())
 }
 
-/// Walks the lengths first, so that text and ends are each allocated once and checked once: a
-/// vocabulary and its merges are half a million strings.
+/// Reads the lengths first, so that text and ends are each allocated and checked once. A vocabulary and
+/// its merges are half a million strings.
 fn strings(cursor: &mut Cursor<'_>, count: u64) -> Result<StringArray, Fault> {
     let start = cursor.offset();
     let mut walk = cursor.clone();
@@ -231,14 +231,14 @@ pub(crate) fn check_alignment(alignment: i128) -> Result<u64, Problem> {
     }
 }
 
-/// A line of the tensor table, checked in itself.
+/// A checked row of the tensor table.
 struct TensorEntry<'a> {
     name: &'a str,
     shape: Shape,
     ty: TensorType,
-    /// Where the data starts in the data section.
+    /// The offset of the data in the data section.
     data_offset: u64,
-    /// `None` for a type whose block size is not known.
+    /// `None` for a type of unknown block size.
     size_bytes: Option<u64>,
     entry_offset: u64,
 }
@@ -272,7 +272,7 @@ fn tensor_entry<'a>(
     read(cursor).map_err(|fault| fault.about(Subject::Tensor(name.to_owned())))
 }
 
-/// Checks shape and type together and gives the size of the data, where the type has a known one.
+/// Checks shape and type together and returns the size of the data, if the type has a known one.
 pub(crate) fn check_tensor(shape: &[u64], ty: TensorType) -> Result<Option<u64>, Problem> {
     if shape.is_empty() || shape.len() > MAX_DIMENSIONS {
         return Err(Problem::DimensionCount { count: shape.len() as u64 });
@@ -295,7 +295,7 @@ pub(crate) fn check_tensor(shape: &[u64], ty: TensorType) -> Result<Option<u64>,
     size_bytes.map(Some).ok_or_else(overflow)
 }
 
-/// Finds the data of every tensor inside the file, none of it shared with another.
+/// Locates the data of every tensor inside the file and checks that tensors do not overlap.
 fn place_tensors(
     entries: &[TensorEntry<'_>],
     data_start: u64,

@@ -1,4 +1,4 @@
-//! Models in several files: which part a file is, where the others are, whether they fit together.
+//! Models in several files: the index of a part, the paths of the others, and their consistency.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ const INDEX_KEY: &str = "split.no";
 const COUNT_KEY: &str = "split.count";
 const TENSOR_COUNT_KEY: &str = "split.tensors.count";
 
-/// The place of a file among the parts of a model.
+/// The index of a file among the parts of a model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    /// From 0, as in the metadata; file names count from 1.
+    /// Counted from 0, as in the metadata. File names count from 1.
     pub(crate) index: u32,
-    /// More than 1.
+    /// At least 2.
     pub(crate) count: u32,
 }
 
-/// Which part the file with these metadata is; `None` where it is a whole model.
+/// The part with these metadata. `None` for a model in one file.
 pub(crate) fn part(metadata: &Metadata) -> Result<Option<Part>, Error> {
     let count = metadata.u32(COUNT_KEY)?.unwrap_or(1);
     if count <= 1 {
@@ -37,7 +37,7 @@ pub(crate) fn part(metadata: &Metadata) -> Result<Option<Part>, Error> {
 }
 
 impl Part {
-    /// The paths of all parts, in order, when `path` is that of this one.
+    /// The paths of all parts in order. `path` is the path of this part.
     pub(crate) fn all_paths(self, path: &Path) -> Result<Vec<PathBuf>, Error> {
         let suffix = |index: u32| format!("-{:05}-of-{:05}.gguf", index + 1, self.count);
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -48,7 +48,7 @@ impl Part {
         Ok((0..self.count).map(sibling).collect())
     }
 
-    /// Checks that the metadata of the file in this place say so.
+    /// Checks that `metadata` belong to this part.
     pub(crate) fn check(self, metadata: &Metadata) -> Result<(), Error> {
         let count = metadata.required_u32(COUNT_KEY)?;
         if count != self.count {
@@ -62,7 +62,7 @@ impl Part {
     }
 }
 
-/// Checks that the parts together have as many tensors as the first one says, where it does.
+/// Checks the number of tensors in all parts against the metadata of the first part, if present.
 pub(crate) fn check_tensor_count(first: &Metadata, found: usize) -> Result<(), Error> {
     match first.u64(TENSOR_COUNT_KEY)? {
         Some(expected) if expected != found as u64 => {

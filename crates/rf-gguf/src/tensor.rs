@@ -1,4 +1,4 @@
-//! Tensors: names, shapes, types and where their bytes are.
+//! Tensors: names, shapes, types and data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use rf_quant::DType;
 use crate::data::{Source, TensorData};
 use crate::error::Error;
 
-/// The metadata key that must be there, with the u32 value 1, for a file to hold MXFP6 tensors.
+/// The metadata key that a file with MXFP6 tensors must have, with the u32 value 1.
 ///
-/// ggml has no MXFP6 type and the OCP specification fixes no packing, so such a file is an extension
-/// of this project: other programs see an unknown type id far above ggml's own and refuse it. Value 1
-/// means the packing that rf-quant documents: a scale byte, then 24 bytes of 6-bit elements.
+/// ggml has no MXFP6 type and the OCP specification defines no packing, so such files are an extension
+/// of this project. Other programs find an unknown type id far above ggml's own and refuse the file.
+/// Value 1 is the packing that rf-quant documents: a scale byte, then 24 bytes of 6-bit elements.
 pub const MXFP6_LAYOUT_KEY: &str = "rocmforge.mxfp6.layout";
 
 /// The only value of [`MXFP6_LAYOUT_KEY`] so far.
 pub(crate) const MXFP6_LAYOUT: u32 = 1;
 
-/// "RF" in the upper half: out of the reach of ggml, which counts up from 0.
+/// "RF" in the upper half, far above the ids of ggml, which count up from 0.
 const PRIVATE_TYPE_IDS: u32 = 0x5246_0000;
 const MXFP6_E2M3_ID: u32 = PRIVATE_TYPE_IDS + 1;
 const MXFP6_E3M2_ID: u32 = PRIVATE_TYPE_IDS + 2;
 
-/// The most axes that a tensor can have.
+/// The maximum number of axes of a tensor.
 pub(crate) const MAX_DIMENSIONS: usize = 4;
 
-/// One tensor of a model: what it is and where its bytes are. Cheap to clone but for the name.
+/// One tensor of a model: name, shape, type and data. Cheap to clone except for the name.
 #[derive(Clone)]
 pub struct TensorInfo {
     pub(crate) name: Box<str>,
@@ -36,7 +36,7 @@ pub struct TensorInfo {
     // Always a valid range of `source`.
     pub(crate) start: usize,
     pub(crate) length_bytes: usize,
-    /// Where the entry starts in the tensor table.
+    /// The offset of the entry in the tensor table.
     pub(crate) entry_offset: u64,
 }
 
@@ -62,7 +62,7 @@ impl TensorInfo {
     ///
     /// # Errors
     ///
-    /// When rf-quant has no such format; the error names tensor and type.
+    /// When rf-quant does not support the format. The error names tensor and type.
     pub fn dtype(&self) -> Result<DType, Error> {
         self.ty
             .dtype()
@@ -76,12 +76,12 @@ impl TensorInfo {
 
     /// The size of the data.
     ///
-    /// For a type whose block size is not known, it is the room up to the next tensor.
+    /// For a type of unknown block size, the space up to the next tensor.
     pub const fn size_bytes(&self) -> usize {
         self.length_bytes
     }
 
-    /// Where the data starts in its file.
+    /// The offset of the data in its file.
     pub const fn file_offset(&self) -> u64 {
         self.start as u64
     }
@@ -104,7 +104,7 @@ impl fmt::Debug for TensorInfo {
     }
 }
 
-/// One to four axis lengths, kept in place.
+/// One to four axis lengths, stored inline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     lengths: [u64; MAX_DIMENSIONS],
@@ -112,7 +112,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The first [`MAX_DIMENSIONS`] of `lengths`; callers check that there are no more.
+    /// The first [`MAX_DIMENSIONS`] of `lengths`. Callers check that there are no more.
     pub(crate) fn new(lengths: &[u64]) -> Self {
         let mut shape = Self { lengths: [1; MAX_DIMENSIONS], count: 0 };
         for (to, &from) in shape.lengths.iter_mut().zip(lengths) {
@@ -127,12 +127,12 @@ impl Shape {
     }
 }
 
-/// The type of a tensor as the file states it.
+/// The type of a tensor in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TensorType {
     /// A format of rf-quant.
     Known(DType),
-    /// A type that ggml has, had or may get, and that rf-quant has no code for.
+    /// Any other type: of ggml, removed from ggml, or unknown.
     Unsupported {
         /// The id in the file.
         id: u32,
@@ -148,7 +148,7 @@ impl TensorType {
         }
     }
 
-    /// The format, where rf-quant has it.
+    /// The format, if rf-quant supports it.
     pub const fn dtype(self) -> Option<DType> {
         match self {
             Self::Known(dtype) => Some(dtype),
@@ -156,7 +156,7 @@ impl TensorType {
         }
     }
 
-    /// The name that ggml gives the type; `None` where ggml does not name it either.
+    /// The name of the type in ggml. `None` for unknown types.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Self::Known(dtype) => Some(dtype.name()),
@@ -164,7 +164,7 @@ impl TensorType {
         }
     }
 
-    /// Values and bytes per block, where they are known.
+    /// Values and bytes per block, if known.
     pub(crate) fn block(self) -> Option<(u64, u64)> {
         match self {
             Self::Known(dtype) => Some((dtype.block_elements() as u64, dtype.block_bytes() as u64)),
@@ -188,8 +188,8 @@ impl fmt::Display for TensorType {
     }
 }
 
-/// The id that a format has in a GGUF file: ggml's own, or a private one for MXFP6 (see
-/// [`MXFP6_LAYOUT_KEY`]). `None` for a format that has no id yet.
+/// The id of a format in GGUF files: that of ggml, or a private one for MXFP6 (see
+/// [`MXFP6_LAYOUT_KEY`]).
 pub const fn type_id(dtype: DType) -> Option<u32> {
     match dtype {
         DType::Mxfp6E2M3 => Some(MXFP6_E2M3_ID),
@@ -198,7 +198,7 @@ pub const fn type_id(dtype: DType) -> Option<u32> {
     }
 }
 
-/// A ggml type that rf-quant does not have.
+/// A type of ggml, supported or not.
 struct GgmlType {
     id: u32,
     name: &'static str,
@@ -210,13 +210,25 @@ fn ggml_type(id: u32) -> Option<&'static GgmlType> {
     GGML_TYPES.iter().find(|ty| ty.id == id)
 }
 
-/// So that a refusal names what the file holds and `info` can size it. Types that ggml has removed
-/// keep their name and have no size.
+/// Every type of ggml, so that errors name an unsupported type and `info` computes its size. Types
+/// that ggml has removed keep their name and have no size.
 #[rustfmt::skip]
 const GGML_TYPES: &[GgmlType] = &[
+    GgmlType { id: 0, name: "F32", block: Some((1, 4)) },
+    GgmlType { id: 1, name: "F16", block: Some((1, 2)) },
+    GgmlType { id: 2, name: "Q4_0", block: Some((32, 18)) },
+    GgmlType { id: 3, name: "Q4_1", block: Some((32, 20)) },
     GgmlType { id: 4, name: "Q4_2", block: None },
     GgmlType { id: 5, name: "Q4_3", block: None },
+    GgmlType { id: 6, name: "Q5_0", block: Some((32, 22)) },
+    GgmlType { id: 7, name: "Q5_1", block: Some((32, 24)) },
+    GgmlType { id: 8, name: "Q8_0", block: Some((32, 34)) },
     GgmlType { id: 9, name: "Q8_1", block: Some((32, 36)) },
+    GgmlType { id: 10, name: "Q2_K", block: Some((256, 84)) },
+    GgmlType { id: 11, name: "Q3_K", block: Some((256, 110)) },
+    GgmlType { id: 12, name: "Q4_K", block: Some((256, 144)) },
+    GgmlType { id: 13, name: "Q5_K", block: Some((256, 176)) },
+    GgmlType { id: 14, name: "Q6_K", block: Some((256, 210)) },
     GgmlType { id: 15, name: "Q8_K", block: Some((256, 292)) },
     GgmlType { id: 16, name: "IQ2_XXS", block: Some((256, 66)) },
     GgmlType { id: 17, name: "IQ2_XS", block: Some((256, 74)) },
@@ -232,6 +244,7 @@ const GGML_TYPES: &[GgmlType] = &[
     GgmlType { id: 27, name: "I64", block: Some((1, 8)) },
     GgmlType { id: 28, name: "F64", block: Some((1, 8)) },
     GgmlType { id: 29, name: "IQ1_M", block: Some((256, 56)) },
+    GgmlType { id: 30, name: "BF16", block: Some((1, 2)) },
     GgmlType { id: 31, name: "Q4_0_4_4", block: None },
     GgmlType { id: 32, name: "Q4_0_4_8", block: None },
     GgmlType { id: 33, name: "Q4_0_8_8", block: None },
@@ -240,7 +253,24 @@ const GGML_TYPES: &[GgmlType] = &[
     GgmlType { id: 36, name: "IQ4_NL_4_4", block: None },
     GgmlType { id: 37, name: "IQ4_NL_4_8", block: None },
     GgmlType { id: 38, name: "IQ4_NL_8_8", block: None },
+    GgmlType { id: 39, name: "MXFP4", block: Some((32, 17)) },
     GgmlType { id: 40, name: "NVFP4", block: None },
     GgmlType { id: 41, name: "Q1_0", block: None },
     GgmlType { id: 42, name: "Q2_0", block: None },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table is written down from ggml, independently of rf-quant.
+    #[test]
+    fn formats_of_rf_quant_have_the_ids_and_blocks_of_ggml() {
+        for dtype in DType::ALL {
+            let Some(id) = dtype.ggml_id() else { continue };
+            let ty = ggml_type(id).unwrap();
+            let block = (dtype.block_elements() as u64, dtype.block_bytes() as u64);
+            assert_eq!((ty.name, ty.block), (dtype.name(), Some(block)));
+        }
+    }
+}

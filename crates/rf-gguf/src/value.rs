@@ -41,7 +41,7 @@ impl Value {
         }
     }
 
-    /// The number, where the value is an integer of any width.
+    /// The number, if the value is an integer of any width.
     pub const fn as_integer(&self) -> Option<i128> {
         Some(match *self {
             Self::U8(value) => value as i128,
@@ -56,7 +56,7 @@ impl Value {
         })
     }
 
-    /// The number as a float, where the value is a number of any type.
+    /// The number as a float, if the value is a number of any type.
     pub const fn as_float(&self) -> Option<f64> {
         match *self {
             Self::F32(value) => Some(value as f64),
@@ -68,7 +68,7 @@ impl Value {
         }
     }
 
-    /// The text, where the value is a string.
+    /// The text, if the value is a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -76,7 +76,7 @@ impl Value {
         }
     }
 
-    /// The elements, where the value is an array.
+    /// The elements, if the value is an array.
     pub const fn as_array(&self) -> Option<&Array> {
         match self {
             Self::Array(array) => Some(array),
@@ -85,7 +85,7 @@ impl Value {
     }
 }
 
-/// A metadata array: its elements are all of one kind.
+/// A metadata array with elements of one kind.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the variants are the element types of the format, by name")]
 pub enum Array {
@@ -143,12 +143,12 @@ impl Array {
         }
     }
 
-    /// Whether there are no elements.
+    /// Whether the array is empty.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The elements, where they are integers of any width.
+    /// The elements, if they are integers of any width.
     pub fn integers(&self) -> Option<Box<dyn Iterator<Item = i128> + '_>> {
         Some(match self {
             Self::U8(items) => Box::new(items.iter().map(|&item| item.into())),
@@ -183,7 +183,7 @@ impl Array {
     }
 }
 
-/// Many strings in one allocation: a vocabulary has 150 000 of them.
+/// Many strings in one allocation. A vocabulary has about 150 000 of them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StringArray {
     text: Box<str>,
@@ -192,7 +192,7 @@ pub struct StringArray {
 }
 
 impl StringArray {
-    /// The parts must fit: ascending ends, on character boundaries, the last one the length of the text.
+    /// The ends must ascend, lie on character boundaries, and end with the length of the text.
     pub(crate) fn from_parts(text: String, ends: Vec<u32>) -> Self {
         Self { text: text.into(), ends: ends.into() }
     }
@@ -202,7 +202,7 @@ impl StringArray {
         self.ends.len()
     }
 
-    /// Whether there are no strings.
+    /// Whether the array is empty.
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -228,7 +228,7 @@ impl StringArray {
 impl<S: AsRef<str>> FromIterator<S> for StringArray {
     /// # Panics
     ///
-    /// When the strings take more than 4 GiB together, which the reader never lets through.
+    /// When the strings take more than 4 GiB together. The reader refuses such arrays.
     fn from_iter<I: IntoIterator<Item = S>>(strings: I) -> Self {
         let (mut text, mut ends) = (String::new(), Vec::new());
         for string in strings {
@@ -245,7 +245,7 @@ impl fmt::Debug for StringArray {
     }
 }
 
-/// The kinds of value, with the ids that the format gives them.
+/// The kinds of values with their ids in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[expect(missing_docs, reason = "the variants are the value types of the format, by name")]
@@ -293,7 +293,7 @@ impl ValueKind {
         self as u32
     }
 
-    /// The fewest bytes that a value of this kind takes in a file.
+    /// The minimum size of a value of this kind in a file.
     pub(crate) const fn min_bytes(self) -> u64 {
         match self {
             Self::U8 | Self::I8 | Self::Bool => 1,

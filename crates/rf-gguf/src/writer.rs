@@ -1,11 +1,13 @@
-//! Writing a model: metadata and shapes first, then the data of one tensor after another.
+//! Writes a model: metadata and shapes first, then the data of one tensor after another.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use rf_quant::DType;
+use tempfile::NamedTempFile;
 
 use crate::cursor::check_name;
 use crate::error::{Error, Problem, Subject};
@@ -19,26 +21,26 @@ use crate::value::{Array, Value};
 /// The version that is written.
 const VERSION: u32 = 3;
 
-/// What goes wrong while a tensor's data is made; any error converts with `?`.
+/// The result of producing the data of a tensor. Any error converts with `?`.
 type DataResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Makes a GGUF file of version 3.
+/// Writes a GGUF file of version 3.
 ///
-/// Keys and tensors are declared first, in the order of the file; then the data is asked for tensor
-/// by tensor and streamed out, so that no more than one of them need be in memory. Whatever is
-/// accepted here, [`Gguf`](crate::Gguf) reads back. To copy a split model into one file, leave out
-/// its `split.` keys.
+/// The caller declares keys and tensors first, in the order of the file. The writer then requests the
+/// data tensor by tensor and streams it out, so that at most one tensor is in memory.
+/// [`Gguf`](crate::Gguf) reads every file that the writer accepts. To copy a split model into one
+/// file, leave out its `split.` keys.
 #[derive(Clone, Debug)]
 pub struct GgufWriter {
     metadata: Vec<(String, Value)>,
     tensors: Vec<TensorPlan>,
-    // Keys and tensor names so far: linear search would be quadratic in a large model.
+    // Keys and tensor names so far. A linear search would be quadratic in a large model.
     keys: HashSet<String>,
     names: HashSet<String>,
     alignment: u64,
 }
 
-/// A tensor that is to be written.
+/// A declared tensor.
 #[derive(Clone, Debug)]
 pub struct TensorPlan {
     name: String,
@@ -64,7 +66,7 @@ impl TensorPlan {
         self.dtype
     }
 
-    /// How many bytes the data must have.
+    /// The required size of the data.
     pub const fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
@@ -88,11 +90,11 @@ impl GgufWriter {
         }
     }
 
-    /// Adds a key after those that are there. `general.alignment` takes effect.
+    /// Appends a key. `general.alignment` takes effect.
     ///
     /// # Errors
     ///
-    /// When the key is there already or cannot stand in a file, or the value nests arrays too deeply.
+    /// When the key exists already or is invalid, or the value nests arrays too deeply.
     pub fn add(
         &mut self,
         key: impl Into<String>,
@@ -115,7 +117,7 @@ impl GgufWriter {
     ///
     /// # Errors
     ///
-    /// As for [`add`](Self::add), but for the key being there.
+    /// As for [`add`](Self::add), except that the key may exist.
     pub fn set(&mut self, key: &str, value: impl Into<Value>) -> Result<&mut Self, Error> {
         let value = value.into();
         if !self.keys.contains(key) {
@@ -131,14 +133,14 @@ impl GgufWriter {
         Ok(self)
     }
 
-    /// Adds a tensor after those that are there; `shape` starts with the contiguous axis.
+    /// Appends a tensor. `shape` starts with the contiguous axis.
     ///
     /// The first MXFP6 tensor also adds the key [`MXFP6_LAYOUT_KEY`].
     ///
     /// # Errors
     ///
-    /// When the name is there already or cannot stand in a file, the shape has no or too many axes or
-    /// an empty one, its rows are not whole blocks, or its size overflows.
+    /// When the name exists already or is invalid, the shape has no axes, too many or an empty one, the
+    /// rows are not whole blocks, or the size overflows.
     pub fn add_tensor(
         &mut self,
         name: impl Into<String>,
@@ -209,23 +211,27 @@ impl GgufWriter {
         out.flush().map_err(|source| Error::Header { source })
     }
 
-    /// Writes the file at `path`, whole or not at all: to a temporary file beside it, which takes its
-    /// place at the end and is removed on failure.
+    /// Writes the file at `path` atomically: to a temporary file in the same folder, which replaces
+    /// `path` at the end and is removed on failure.
     ///
     /// `data` is as for [`write_to`](Self::write_to); it may read from the file that is replaced.
     ///
     /// # Errors
     ///
-    /// As for [`write_to`](Self::write_to), and when the file cannot be made or replaced.
+    /// As for [`write_to`](Self::write_to), and when the file cannot be created or replaced.
     pub fn write_file(
         &self,
         path: impl AsRef<Path>,
         data: impl FnMut(&TensorPlan, &mut dyn Write) -> DataResult,
     ) -> Result<(), Error> {
-        let (temporary, file) = Temporary::beside(path.as_ref())?;
-        let mut out = BufWriter::with_capacity(1 << 20, file);
-        self.write_to(&mut out, data)?;
-        temporary.finish(out.get_ref())
+        let target = replaced_file(path.as_ref())?;
+        let fail = |source| Error::Io { action: "write", path: path.as_ref().to_owned(), source };
+        let mut temporary = temporary_for(&target).map_err(fail)?;
+        self.write_to(BufWriter::with_capacity(1 << 20, temporary.as_file_mut()), data)?;
+        // Data before name: after a power cut the target is the old file or the complete new one.
+        temporary.as_file().sync_all().map_err(fail)?;
+        temporary.persist(&target).map_err(|error| fail(error.error))?;
+        Ok(())
     }
 
     fn check_entry(&mut self, key: &str, value: &Value) -> Result<(), Problem> {
@@ -350,62 +356,35 @@ impl<W: Write> Write for Counted<'_, W> {
     }
 }
 
-/// A file that becomes `target` when it is finished and disappears when it is not.
-struct Temporary {
-    path: PathBuf,
-    target: PathBuf,
-    finished: bool,
-}
-
-impl Temporary {
-    fn beside(target: &Path) -> Result<(Self, File), Error> {
-        let fail = |source| Error::Io { action: "write", path: target.to_owned(), source };
-        match fs::metadata(target) {
-            Ok(metadata) if metadata.is_dir() => {
-                return Err(Error::Directory { path: target.to_owned() });
-            }
-            // Renaming over a device or a pipe would replace it by a file.
-            Ok(metadata) if !metadata.is_file() => {
-                return Err(Error::NotRegular { path: target.to_owned() });
-            }
-            Ok(_) | Err(_) => {}
-        }
-        // Where the target is a symbolic link, what it points to is replaced.
-        let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
-        let Some(name) = target.file_name() else {
-            return Err(Error::Directory { path: target });
-        };
-        let mut attempt = 0_u32;
-        loop {
-            let mut hidden = std::ffi::OsString::from(".");
-            hidden.push(name);
-            hidden.push(format!(".{}-{attempt}.tmp", std::process::id()));
-            let path = target.with_file_name(hidden);
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok((Self { path, target, finished: false }, file)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => {
-                    attempt += 1;
-                }
-                Err(source) => return Err(fail(source)),
-            }
-        }
-    }
-
-    fn finish(mut self, file: &File) -> Result<(), Error> {
-        // Data before name: after a power cut the target is the old file or the whole new one.
-        file.sync_all()
-            .and_then(|()| fs::rename(&self.path, &self.target))
-            .map_err(|source| Error::Io { action: "write", path: self.target.clone(), source })?;
-        self.finished = true;
-        Ok(())
+/// The file that writing to `path` replaces: the target of a symbolic link, or `path` itself.
+fn replaced_file(path: &Path) -> Result<PathBuf, Error> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Err(Error::Directory { path: path.to_owned() }),
+        // A rename would replace the device or pipe by a file.
+        Ok(metadata) if !metadata.is_file() => Err(Error::NotRegular { path: path.to_owned() }),
+        Ok(_) => Ok(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())),
+        Err(_) if path.file_name().is_none() => Err(Error::Directory { path: path.to_owned() }),
+        Err(_) => Ok(path.to_owned()),
     }
 }
 
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if !self.finished {
-            // Nothing better can be done where even this fails; the error that led here is reported.
-            drop(fs::remove_file(&self.path));
-        }
+/// A hidden file next to `target`, which is removed unless it is persisted.
+fn temporary_for(target: &Path) -> io::Result<NamedTempFile> {
+    let folder = match target.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    // tempfile quotes its own path in errors: a missing folder gets the plain error.
+    fs::metadata(folder)?;
+    let mut prefix = OsString::from(".");
+    prefix.push(target.file_name().unwrap_or_default());
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).suffix(".tmp");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // As for other new files: the umask applies.
+        builder.permissions(fs::Permissions::from_mode(0o666));
     }
+    builder.tempfile_in(folder)
 }

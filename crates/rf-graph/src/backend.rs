@@ -7,6 +7,7 @@ use rf_kv::PageId;
 
 use crate::fuse::Fusions;
 use crate::graph::Graph;
+use crate::op_cost::Peak;
 use crate::telemetry::{BackendExecutionSummary, Timeline};
 use crate::weight::Weight;
 
@@ -23,6 +24,16 @@ pub trait Backend: Send + Sync {
 
     /// Memory that a program could have now, in bytes, if that is known.
     fn available_memory_bytes(&self) -> Option<u64>;
+
+    /// Measures the arithmetic throughput of the device. A backend without a measurement knows no
+    /// limit.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn measure_peak(&self) -> Result<Peak, BackendError> {
+        Ok(Peak::default())
+    }
 
     /// Compiles a program: loads the weights and allocates the KV cache and all buffers.
     ///

@@ -1,67 +1,11 @@
-//! The cost of ops: bytes and arithmetic, independent of the backend.
-
-use std::ops::{Add, AddAssign};
+//! The costs of a program's ops, independent of the backend.
 
 use rf_quant::DType;
 
 use crate::backend::{Batch, KvLayout, Program};
 use crate::graph::{Graph, RowKind};
 use crate::op::{Attention, Op, Prologue, Rope, ValueId, WeightId};
-
-/// The least work that an op does in a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpCost {
-    /// Bytes read and written: weights in their file format, the visible part of the KV cache,
-    /// values as f32. Each counts once, as if a cache served every repeated read.
-    pub bytes: u64,
-    /// Arithmetic in f32. A multiply-add is two operations, an activation function with its
-    /// multiplication too. Backends may use f16 instead.
-    pub f32_operations: u64,
-    /// Dot products of int8: matmuls with quantised weights. A multiply-add is two operations.
-    pub int8_operations: u64,
-}
-
-impl OpCost {
-    /// All arithmetic.
-    pub fn operations(self) -> u64 {
-        self.f32_operations + self.int8_operations
-    }
-
-    /// This cost divided by a number of equal parts, rounded down.
-    #[must_use]
-    pub fn per(self, parts: u64) -> Self {
-        let parts = parts.max(1);
-        Self {
-            bytes: self.bytes / parts,
-            f32_operations: self.f32_operations / parts,
-            int8_operations: self.int8_operations / parts,
-        }
-    }
-}
-
-impl Add for OpCost {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes + other.bytes,
-            f32_operations: self.f32_operations + other.f32_operations,
-            int8_operations: self.int8_operations + other.int8_operations,
-        }
-    }
-}
-
-impl AddAssign for OpCost {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
-
-impl std::iter::Sum for OpCost {
-    fn sum<I: Iterator<Item = Self>>(costs: I) -> Self {
-        costs.fold(Self::default(), Add::add)
-    }
-}
+use crate::op_cost::OpCost;
 
 /// The sizes that costs of a program's ops depend on. They outlive the program itself.
 #[derive(Clone, Debug)]

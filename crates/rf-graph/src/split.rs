@@ -231,11 +231,11 @@ impl<'a> Part<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::cases;
+    use crate::case::cases;
     use crate::{Backend, Batch, Executor, ReferenceBackend};
 
     /// Two layers, an output, sequences of several lengths, step by step.
-    fn models() -> Vec<crate::conformance::Case> {
+    fn models() -> Vec<crate::case::Case> {
         cases().into_iter().filter(|case| case.name().starts_with("model/")).collect()
     }
 

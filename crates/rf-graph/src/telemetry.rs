@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::cost::OpCost;
+use crate::op_cost::OpCost;
 
 /// What one backend did while it was watched ([`Executor::profile`](crate::Executor::profile)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

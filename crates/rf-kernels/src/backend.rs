@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use rf_graph::{Backend, BackendError, Executor, Fusions, Program, Progress};
-use rf_hip::{Context, DeviceInfo, Runtime, SyncMode};
+use rf_graph::case::measure_peak;
+use rf_graph::{Backend, BackendError, Executor, Fusions, Peak, Program, Progress};
+use rf_hip::{DeviceInfo, Runtime, SyncMode};
 
 use crate::error::Error;
 use crate::exec::GpuExecutor;
@@ -88,10 +89,6 @@ impl GpuBackend {
         self.gpu.context().info()
     }
 
-    pub(crate) fn context(&self) -> &Context {
-        self.gpu.context()
-    }
-
     /// Which code it got.
     pub fn code(&self) -> &Choice {
         &self.choice
@@ -119,6 +116,11 @@ impl Backend for GpuBackend {
 
     fn available_memory_bytes(&self) -> Option<u64> {
         self.gpu.context().memory_info().ok().map(|(free, _)| free)
+    }
+
+    /// No program can ask for the peak of the matrix units, so the fastest matmuls stand for it.
+    fn measure_peak(&self) -> Result<Peak, BackendError> {
+        measure_peak(self)
     }
 
     fn compile(

@@ -1,11 +1,31 @@
-//! Weights as kernels want them: the bytes of a format's blocks, sorted into planes.
+//! The packed layout of weights: the fields of a format's blocks, sorted into planes.
 //!
-//! `kernels/include/rf/formats.h` reads what this writes. Packing permutes bits; sizes stay, but for the
-//! six-bit scales of Q4_K and Q5_K, which become bytes (2.8 % and 2.3 % more).
+//! `kernels/include/rf/formats.h` reads these planes. Packing permutes bits and keeps sizes, except
+//! for the six-bit scales of Q4_K and Q5_K, which become bytes (2.8 % and 2.3 % more).
 
 use bytemuck::{Pod, cast_slice};
-use rf_quant::{BlockMxfp4, BlockMxfp6E2M3, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K};
+use rf_quant::{
+    BlockIq4Nl, BlockMxfp4, BlockMxfp6E2M3, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K,
+};
 use rf_quant::{BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, DType};
+
+// The header for device code is the table of rf-quant.
+const _: () = {
+    let (header, table) =
+        (include_bytes!("../kernels/include/rf/format_table.h"), rf_quant::C_TABLE);
+    assert!(
+        header.len() == table.len(),
+        "kernels/include/rf/format_table.h is out of date: write it again with `cargo run -p rf-quant --example c_table`"
+    );
+    let mut i = 0;
+    while i < header.len() {
+        assert!(
+            header[i] == table.as_bytes()[i],
+            "kernels/include/rf/format_table.h is out of date: write it again with `cargo run -p rf-quant --example c_table`"
+        );
+        i += 1;
+    }
+};
 
 /// Rows of room behind the last one, which kernels read without using them.
 pub(crate) const SPARE_ROWS: usize = 8;
@@ -25,12 +45,12 @@ pub(crate) struct PlaneBytes {
 }
 
 impl PlaneBytes {
-    /// Those of a format; `None` if kernels do not know it.
-    pub(crate) const fn of(dtype: DType) -> Option<Self> {
+    /// The planes of a format.
+    pub(crate) const fn of(dtype: DType) -> Self {
         let (low, high, scale, super_scale) = match dtype {
             DType::F32 => (4, 0, 0, 0),
             DType::F16 | DType::Bf16 => (2, 0, 0, 0),
-            DType::Q4_0 => (16, 0, 2, 0),
+            DType::Q4_0 | DType::Iq4Nl => (16, 0, 2, 0),
             DType::Q4_1 => (16, 0, 4, 0),
             DType::Q5_0 => (16, 4, 2, 0),
             DType::Q5_1 => (16, 4, 4, 0),
@@ -42,13 +62,12 @@ impl PlaneBytes {
             DType::Q6K => (16, 8, 2, 2),
             DType::Mxfp4 => (16, 0, 1, 0),
             DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => (16, 8, 1, 0),
-            _ => return None,
         };
-        Some(Self { low, high, scale, super_scale })
+        Self { low, high, scale, super_scale }
     }
 
     fn rows_of(self, dtype: DType, columns: usize) -> [usize; 4] {
-        if matches!(dtype, DType::F32 | DType::F16 | DType::Bf16) {
+        if dtype.is_float() {
             return [self.low * columns, 0, 0, 0];
         }
         let blocks = columns / 32;
@@ -72,16 +91,16 @@ pub(crate) struct PackedLayout {
 }
 
 impl PackedLayout {
-    /// The layout of `[rows, columns]`; `None` if kernels do not know the format.
-    pub(crate) fn new(dtype: DType, rows: usize, columns: usize) -> Option<Self> {
-        let row_bytes = PlaneBytes::of(dtype)?.rows_of(dtype, columns);
+    /// The layout of `[rows, columns]`.
+    pub(crate) fn new(dtype: DType, rows: usize, columns: usize) -> Self {
+        let row_bytes = PlaneBytes::of(dtype).rows_of(dtype, columns);
         let mut offsets = [0; 4];
         let mut bytes = 0_usize;
         for (offset, row_bytes) in offsets.iter_mut().zip(row_bytes) {
             *offset = bytes;
             bytes += (row_bytes * (rows + SPARE_ROWS)).next_multiple_of(ALIGNMENT);
         }
-        Some(Self { dtype, columns, row_bytes, offsets, bytes })
+        Self { dtype, columns, row_bytes, offsets, bytes }
     }
 
     /// All planes together.
@@ -117,35 +136,41 @@ impl PackedLayout {
 
     /// Blocks are independent; pieces of some hundred keep every core busy.
     fn fill(&self, source: &[u8], planes: Planes<'_>) {
+        let bytes = PlaneBytes::of(self.dtype).rows_of(self.dtype, self.dtype.block_elements());
         match self.dtype {
-            DType::Q4_0 => each::<BlockQ4_0, _>(source, planes, [16, 0, 2, 0], |b, p| {
+            DType::F32 | DType::F16 | DType::Bf16 => planes.low.copy_from_slice(source),
+            DType::Q4_0 => each::<BlockQ4_0, _>(source, planes, bytes, |b, p| {
                 p.low.copy_from_slice(&b.qs.map(|q| q ^ 0x88));
                 p.scale.copy_from_slice(bytemuck::bytes_of(&b.d));
             }),
-            DType::Q4_1 => each::<BlockQ4_1, _>(source, planes, [16, 0, 4, 0], |b, p| {
+            DType::Iq4Nl => each::<BlockIq4Nl, _>(source, planes, bytes, |b, p| {
+                p.low.copy_from_slice(&b.qs);
+                p.scale.copy_from_slice(bytemuck::bytes_of(&b.d));
+            }),
+            DType::Q4_1 => each::<BlockQ4_1, _>(source, planes, bytes, |b, p| {
                 p.low.copy_from_slice(&b.qs);
                 p.scale[..2].copy_from_slice(bytemuck::bytes_of(&b.d));
                 p.scale[2..].copy_from_slice(bytemuck::bytes_of(&b.m));
             }),
-            DType::Q5_0 => each::<BlockQ5_0, _>(source, planes, [16, 4, 2, 0], |b, p| {
+            DType::Q5_0 => each::<BlockQ5_0, _>(source, planes, bytes, |b, p| {
                 p.low.copy_from_slice(&b.qs);
                 // The fifth bit turned: two's complement of q − 16.
                 p.high.copy_from_slice(&fifth_bits(!u32::from_le_bytes(b.qh)));
                 p.scale.copy_from_slice(bytemuck::bytes_of(&b.d));
             }),
-            DType::Q5_1 => each::<BlockQ5_1, _>(source, planes, [16, 4, 4, 0], |b, p| {
+            DType::Q5_1 => each::<BlockQ5_1, _>(source, planes, bytes, |b, p| {
                 p.low.copy_from_slice(&b.qs);
                 p.high.copy_from_slice(&fifth_bits(u32::from_le_bytes(b.qh)));
                 p.scale[..2].copy_from_slice(bytemuck::bytes_of(&b.d));
                 p.scale[2..].copy_from_slice(bytemuck::bytes_of(&b.m));
             }),
-            DType::Q8_0 => each::<BlockQ8_0, _>(source, planes, [16, 16, 2, 0], |b, p| {
+            DType::Q8_0 => each::<BlockQ8_0, _>(source, planes, bytes, |b, p| {
                 let (first, last) = cast_slice::<i8, u8>(&b.qs).split_at(16);
                 p.low.copy_from_slice(first);
                 p.high.copy_from_slice(last);
                 p.scale.copy_from_slice(bytemuck::bytes_of(&b.d));
             }),
-            DType::Q2K => each::<BlockQ2K, _>(source, planes, [64, 0, 16, 4], |b, p| {
+            DType::Q2K => each::<BlockQ2K, _>(source, planes, bytes, |b, p| {
                 let codes = q2_k_codes(&b.qs);
                 for (codes, low) in codes.as_chunks::<16>().0.iter().zip(p.low.chunks_exact_mut(4))
                 {
@@ -155,7 +180,7 @@ impl PackedLayout {
                 p.super_scale[..2].copy_from_slice(bytemuck::bytes_of(&b.d));
                 p.super_scale[2..].copy_from_slice(bytemuck::bytes_of(&b.dmin));
             }),
-            DType::Q3K => each::<BlockQ3K, _>(source, planes, [64, 32, 16, 2], |b, p| {
+            DType::Q3K => each::<BlockQ3K, _>(source, planes, bytes, |b, p| {
                 let codes = q2_k_codes(&b.qs);
                 for (codes, low) in codes.as_chunks::<16>().0.iter().zip(p.low.chunks_exact_mut(4))
                 {
@@ -169,14 +194,14 @@ impl PackedLayout {
                 p.scale.copy_from_slice(cast_slice(&b.unpack_scales()));
                 p.super_scale.copy_from_slice(bytemuck::bytes_of(&b.d));
             }),
-            DType::Q4K => each::<BlockQ4K, _>(source, planes, [128, 0, 16, 4], |b, p| {
+            DType::Q4K => each::<BlockQ4K, _>(source, planes, bytes, |b, p| {
                 nibbles_by_block(&b.qs, p.low);
                 let (scales, minima) = b.unpack_scales();
                 interleave(&scales, &minima, p.scale);
                 p.super_scale[..2].copy_from_slice(bytemuck::bytes_of(&b.d));
                 p.super_scale[2..].copy_from_slice(bytemuck::bytes_of(&b.dmin));
             }),
-            DType::Q5K => each::<BlockQ5K, _>(source, planes, [128, 32, 16, 4], |b, p| {
+            DType::Q5K => each::<BlockQ5K, _>(source, planes, bytes, |b, p| {
                 nibbles_by_block(&b.qs, p.low);
                 for (block, high) in p.high.chunks_exact_mut(4).enumerate() {
                     high.copy_from_slice(&bits_at_top(&b.qh.map(|byte| byte >> block & 1)));
@@ -186,7 +211,7 @@ impl PackedLayout {
                 p.super_scale[..2].copy_from_slice(bytemuck::bytes_of(&b.d));
                 p.super_scale[2..].copy_from_slice(bytemuck::bytes_of(&b.dmin));
             }),
-            DType::Q6K => each::<BlockQ6K, _>(source, planes, [128, 64, 16, 2], |b, p| {
+            DType::Q6K => each::<BlockQ6K, _>(source, planes, bytes, |b, p| {
                 // Of 128 values, byte l of 64 has value l low and value 64 + l high; byte l of 32 the upper
                 // bits of values l, 32 + l, 64 + l, 96 + l.
                 for (half, low) in p.low.chunks_exact_mut(64).enumerate() {
@@ -202,13 +227,13 @@ impl PackedLayout {
                 p.scale.copy_from_slice(cast_slice(&b.scales));
                 p.super_scale.copy_from_slice(bytemuck::bytes_of(&b.d));
             }),
-            DType::Mxfp4 => each::<BlockMxfp4, _>(source, planes, [16, 0, 1, 0], |b, p| {
+            DType::Mxfp4 => each::<BlockMxfp4, _>(source, planes, bytes, |b, p| {
                 p.low.copy_from_slice(&b.qs);
                 p.scale[0] = b.e;
             }),
             // E3M2 has the same layout.
             DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => {
-                each::<BlockMxfp6E2M3, _>(source, planes, [16, 8, 1, 0], |b, p| {
+                each::<BlockMxfp6E2M3, _>(source, planes, bytes, |b, p| {
                     let codes = six_bit_codes(&b.qs);
                     for (l, low) in p.low.iter_mut().enumerate() {
                         *low = codes[l] & 15 | (codes[l + 16] & 15) << 4;
@@ -217,7 +242,6 @@ impl PackedLayout {
                     p.scale[0] = b.e;
                 });
             }
-            _ => planes.low.copy_from_slice(source),
         }
     }
 }

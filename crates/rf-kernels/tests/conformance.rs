@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use rf_graph::conformance::{Outcome, cases};
+use rf_graph::case::cases;
+use rf_graph::conformance::{Outcome, prepare};
 use rf_kernels::{GpuBackend, GpuOptions};
 
 /// Cases that this backend does not pass, by the beginning of their names, each with its reason.
@@ -52,7 +53,7 @@ fn check(backend: &GpuBackend, concerns: impl Fn(&str) -> bool) {
         }
         ran += 1;
         let start = Instant::now();
-        match case.prepare().and_then(|case| case.check(backend)) {
+        match prepare(&case).and_then(|case| case.check(backend)) {
             Ok(Outcome::Passed { deviation, .. }) => {
                 let entry = worst.entry(format!("{:?}", case.bound())).or_default();
                 if deviation.nmse >= entry.0 {

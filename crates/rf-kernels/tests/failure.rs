@@ -9,7 +9,8 @@
 use std::{env, process::Command};
 
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_graph::conformance::{Case, Outcome, cases, check};
+use rf_graph::case::{Case, cases};
+use rf_graph::conformance::{Outcome, check};
 use rf_graph::{Backend, BackendError};
 use rf_kernels::{Error, GpuBackend, GpuOptions};
 

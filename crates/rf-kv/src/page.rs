@@ -1,11 +1,11 @@
-//! Pages: their size and their names.
+//! Pages: sizes and ids.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How many tokens a page holds.
+/// The number of tokens in a page.
 ///
-/// Small pages waste less room at the end of a sequence and share more of a prefix; large ones make
+/// Small pages waste less memory at the end of a sequence and share more of a prefix. Large pages give
 /// shorter tables and longer runs of contiguous memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PageSize {
@@ -19,7 +19,7 @@ pub enum PageSize {
 }
 
 impl PageSize {
-    /// Every size, the smallest first.
+    /// All sizes in ascending order.
     pub const ALL: [Self; 3] = [Self::Tokens16, Self::Tokens32, Self::Tokens64];
 
     /// The size in tokens.
@@ -31,7 +31,7 @@ impl PageSize {
         }
     }
 
-    /// How many pages `len_tokens` tokens take.
+    /// The number of pages for `len_tokens` tokens.
     pub const fn pages_for(self, len_tokens: usize) -> usize {
         len_tokens.div_ceil(self.tokens())
     }
@@ -61,28 +61,28 @@ impl fmt::Display for PageSize {
     }
 }
 
-/// A number of tokens that is no [`PageSize`].
+/// A number of tokens that is not a [`PageSize`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("page size '{0}' is not one of 16, 32 and 64 tokens")]
 pub struct InvalidPageSize(String);
 
-/// The name of a page: its place in the backend's storage, from 0.
+/// The id of a page: its index in the backend's storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct PageId(u32);
 
 impl PageId {
-    /// The page at `index`. Pools make ids; this is for tests and tools that make up a table.
+    /// The page at `index`. Pools create ids; tests and tools use this for tables of their own.
     pub const fn new(index: u32) -> Self {
         Self(index)
     }
 
-    /// The place in the storage.
+    /// The index in the storage.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The place in the storage, as a device wants it.
+    /// The index in the storage, for device code.
     pub const fn raw(self) -> u32 {
         self.0
     }

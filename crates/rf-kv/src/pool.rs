@@ -1,4 +1,4 @@
-//! The pool: hands out pages, counts who holds them, takes them back.
+//! The pool: allocates pages, counts their holders and takes them back.
 
 use crate::page::{PageId, PageSize};
 use crate::prefix::{Node, PrefixCache};
@@ -9,36 +9,36 @@ use crate::table::{DROPPED, PageTable};
 #[derive(Debug)]
 pub struct PagePool {
     page_size: PageSize,
-    /// How many tables hold each page.
+    /// The number of tables that hold each page.
     holders: Vec<u32>,
-    /// A stack: the page given back last is handed out first, while it is warm.
+    /// A stack: the page that was returned last is allocated first, because it may still be cached.
     free: Vec<PageId>,
     prefix: PrefixCache,
-    /// What is counted as it happens; the rest is filled in when asked for.
+    /// The running counters. [`PagePool::stats`] adds the others.
     counted: PoolStats,
 }
 
-/// Pages are needed and neither free nor idle.
+/// A request needs more pages than are free or idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the KV cache is full: {needed} more pages are needed and {free} are available")]
 pub struct OutOfPages {
-    /// Pages that the request needs.
+    /// The number of pages that the request needs.
     pub needed: usize,
-    /// Pages that could be had: free, or idle in the prefix cache.
+    /// The number of available pages: free, or idle in the prefix cache.
     pub free: usize,
 }
 
-/// An order to the backend: copy all of page `from` to page `to`, in every layer, before the next step.
+/// A command for the backend: copy page `from` to page `to` in every layer, before the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyPage {
-    /// The page that stays with the other tables.
+    /// The page that the other tables keep.
     pub from: PageId,
-    /// The page that the table has instead.
+    /// The page that replaces it in this table.
     pub to: PageId,
 }
 
 impl PagePool {
-    /// A pool of `num_pages` free pages. Ids have 32 bits: pages beyond that are not made.
+    /// A pool of `num_pages` free pages, at most as many as 32-bit ids can name.
     pub fn new(num_pages: usize, page_size: PageSize) -> Self {
         let count = u32::try_from(num_pages).unwrap_or(u32::MAX);
         Self {
@@ -61,27 +61,27 @@ impl PagePool {
         self.counted.total_pages
     }
 
-    /// Pages that can be had: free, or idle in the prefix cache.
+    /// The number of available pages: free, or idle in the prefix cache.
     pub const fn available_pages(&self) -> usize {
         self.free.len() + self.prefix.idle_pages()
     }
 
-    /// How many pages [`grow`](Self::grow) would take for the same arguments.
+    /// The number of pages that [`grow`](Self::grow) would allocate for the same arguments.
     pub fn pages_needed(&self, table: &PageTable, new_len_tokens: usize) -> usize {
         let pages = self.page_size.pages_for(new_len_tokens);
         let copy = self.page_to_copy(table, new_len_tokens).is_some();
         pages.saturating_sub(table.pages.len()) + usize::from(copy)
     }
 
-    /// Makes room for tokens up to `new_len_tokens`, which the caller is about to write. Does nothing
-    /// where that is not more than the table has.
+    /// Allocates pages for tokens up to `new_len_tokens`, which the caller is about to write. Does
+    /// nothing when the table already has that many tokens.
     ///
-    /// Writing may go into the last page; if another table holds that page as well, the table gets a
-    /// new one and the backend must carry out the returned copy first. There is at most one.
+    /// The new tokens may start in the last page. If another table holds that page as well, this table
+    /// gets a new one, and the backend must execute the returned copy first. There is at most one copy.
     ///
     /// # Errors
     ///
-    /// When there are not enough pages; nothing has changed then.
+    /// When there are not enough pages. Nothing has changed then.
     pub fn grow(
         &mut self,
         table: &mut PageTable,
@@ -100,12 +100,12 @@ impl PagePool {
             let to = self.allocate().ok_or(OutOfPages { needed, free })?;
             copies.push(CopyPage { from, to });
             self.counted.copies += 1;
-            self.let_go(from);
+            self.drop_holder(from);
             if let Some(last) = table.pages.last_mut() {
                 *last = to;
             }
         } else if let Some(last) = self.partial_page(table) {
-            // Nobody else holds it, but the cache must not offer what is about to change.
+            // No other table holds the page, but the cache must not find tokens that will change.
             self.prefix.remove(last);
         }
         let pages = self.page_size.pages_for(new_len_tokens);
@@ -118,7 +118,7 @@ impl PagePool {
         Ok(copies)
     }
 
-    /// A second table with the same tokens in the same pages.
+    /// A second table that shares all pages of `table`.
     pub fn fork(&mut self, table: &PageTable) -> PageTable {
         for &page in table.held_pages() {
             self.hold(page);
@@ -127,11 +127,11 @@ impl PagePool {
         PageTable { pages: table.pages.clone(), ..*table }
     }
 
-    /// Forgets the tokens from `len_tokens` on and gives back the pages that only they were in.
+    /// Removes the tokens from `len_tokens` on and returns the pages that are no longer needed.
     ///
-    /// Returns the length of the table then. That is `len_tokens`, or what it was where that is less,
-    /// or 0 where a sliding window has dropped the tokens just before: those would have to be
-    /// computed again, from the start.
+    /// Returns the new length of the table: `len_tokens`, or the old length if that is less, or 0 if a
+    /// sliding window has dropped tokens before `len_tokens`. The sequence must then be computed again
+    /// from the start.
     pub fn truncate(&mut self, table: &mut PageTable, len_tokens: usize) -> usize {
         if len_tokens >= table.len_tokens {
             return table.len_tokens;
@@ -140,9 +140,9 @@ impl PagePool {
         let len_tokens = if reaches_dropped { 0 } else { len_tokens };
         self.counted.unfilled_tokens -= table.unfilled_tokens(self.page_size);
         let keep = self.page_size.pages_for(len_tokens);
-        // The last page first: it is then the first of them to be evicted and to be handed out.
+        // The last page first, so that it is evicted and allocated before the others.
         for &page in table.pages[keep.max(table.dropped_pages)..].iter().rev() {
-            self.let_go(page);
+            self.drop_holder(page);
         }
         table.pages.truncate(keep);
         table.len_tokens = len_tokens;
@@ -151,29 +151,30 @@ impl PagePool {
         len_tokens
     }
 
-    /// Gives back the pages whose tokens are all before position `first_needed`, for a sliding window.
+    /// Returns the pages whose tokens are all before position `first_needed`, for a sliding window.
     ///
-    /// Positions keep their numbers: the entries stay in the table as place-holders.
+    /// Positions keep their numbers, because the entries stay in the table as placeholders.
     pub fn drop_front(&mut self, table: &mut PageTable, first_needed: usize) {
         let first_needed = first_needed.min(table.len_tokens);
         let end = first_needed / self.page_size.tokens();
         for index in table.dropped_pages..end {
-            self.let_go(table.pages[index]);
+            self.drop_holder(table.pages[index]);
             table.pages[index] = DROPPED;
         }
         table.dropped_pages = table.dropped_pages.max(end);
     }
 
-    /// Takes a table back with all its pages.
+    /// Returns all pages of a table.
     pub fn release(&mut self, mut table: PageTable) {
         self.truncate(&mut table, 0);
     }
 
-    /// Offers the full pages of a table to later sequences that start with the same tokens.
+    /// Adds the full pages of a table to the prefix cache, for later sequences that start with the same
+    /// tokens.
     ///
-    /// `tokens` are those of the sequence from its start; pages that they do not cover are left out.
-    /// The caller must have written the pages, or do so before anyone who finds them reads them. Where
-    /// an equal prefix is cached already, that one stays.
+    /// `tokens` are the tokens of the sequence from its start. Pages that they do not cover are left
+    /// out. The caller must write the pages before another sequence reads them. A prefix that is cached
+    /// already stays.
     pub fn publish(&mut self, table: &PageTable, tokens: &[u32]) {
         let tokens = &tokens[..tokens.len().min(table.len_tokens)];
         let mut node = Node::ROOT;
@@ -184,10 +185,10 @@ impl PagePool {
                 continue;
             }
             if index < table.dropped_pages {
-                // The way to the later pages is gone.
+                // Later pages cannot be reached without this one.
                 return;
             }
-            // Cached as the continuation of a node that is gone: it starts anew.
+            // The page may still be cached after a node that was evicted.
             self.prefix.remove(page);
             let (inserted, displaced) = self.prefix.insert(page, node, chunk);
             node = inserted;
@@ -198,10 +199,9 @@ impl PagePool {
         }
     }
 
-    /// A table with the longest published prefix of `tokens`, in full pages: those need not be
-    /// computed again.
+    /// A table with the longest cached prefix of `tokens`, in full pages.
     ///
-    /// To have at least one token left whose logits can be computed, leave out the last one.
+    /// Leave out the last token of a prompt, so that at least one token remains to compute logits for.
     pub fn match_prefix(&mut self, tokens: &[u32]) -> PageTable {
         let mut table = PageTable::new();
         let mut node = Node::ROOT;
@@ -219,7 +219,7 @@ impl PagePool {
         table
     }
 
-    /// The state of the pool and what has happened so far.
+    /// The current state and the counters of the pool.
     pub fn stats(&self) -> PoolStats {
         PoolStats {
             free_pages: self.free.len(),
@@ -229,13 +229,13 @@ impl PagePool {
         }
     }
 
-    /// The last page, where there is room left in it.
+    /// The last page, unless it is full.
     fn partial_page(&self, table: &PageTable) -> Option<PageId> {
         let partial = !table.len_tokens.is_multiple_of(self.page_size.tokens());
         table.pages.last().copied().filter(|_| partial)
     }
 
-    /// The page that growing would write into although other tables hold it.
+    /// The last page, if `grow` would write into it and other tables hold it.
     fn page_to_copy(&self, table: &PageTable, new_len_tokens: usize) -> Option<PageId> {
         let grows = new_len_tokens > table.len_tokens;
         self.partial_page(table).filter(|page| grows && self.holders[page.index()] > 1)
@@ -252,7 +252,7 @@ impl PagePool {
         Some(page)
     }
 
-    /// One more table holds a page that is in use or cached.
+    /// Adds a holder to a page that is in use or cached.
     fn hold(&mut self, page: PageId) {
         if self.holders[page.index()] == 0 {
             self.prefix.end_idle(page);
@@ -274,8 +274,8 @@ impl PagePool {
         }
     }
 
-    /// One table fewer holds the page; without any it is idle if it is cached, and free if not.
-    fn let_go(&mut self, page: PageId) {
+    /// Removes a holder. A page without holders becomes idle if it is cached, and free otherwise.
+    fn drop_holder(&mut self, page: PageId) {
         let holders = &mut self.holders[page.index()];
         debug_assert!(*holders > 0, "page {page:?} is given back twice or to the wrong pool");
         *holders = holders.saturating_sub(1);

@@ -1,10 +1,9 @@
-//! The prefix cache: full pages that can be found again by the tokens in them and before them.
+//! The prefix cache: finds full pages by their tokens and all tokens before them.
 //!
-//! The keys and values in a page depend on its tokens and on all tokens before. So a cached page is a
-//! node of a tree: it knows its own tokens and the node before it. A hash over the whole chain leads
-//! to a candidate; the candidate counts only if its tokens are the ones looked for and its parent is
-//! the very node the walk came from, so that a collision of hashes costs a miss and never an answer
-//! from another text.
+//! The keys and values in a page depend on its tokens and on all tokens before. A cached page is
+//! therefore a node of a tree with its tokens and its parent. A hash over the whole chain gives a
+//! candidate. The candidate matches only if its tokens are equal and its parent is the node that the
+//! search came from. A hash collision thus costs a miss and never returns another text.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,10 +13,9 @@ use crate::page::PageId;
 /// A place in the tree of cached prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
-    /// Never used twice, so that the children of a node that is gone are not taken for those of
-    /// another one.
+    /// Never reused, so that children of an evicted node do not match under another node.
     id: u64,
-    /// Of all tokens up to here.
+    /// Hash of all tokens up to and including this node.
     chain_hash: u64,
 }
 
@@ -26,7 +24,7 @@ impl Node {
     pub(crate) const ROOT: Self = Self { id: 0, chain_hash: 0 };
 
     fn child_hash(self, tokens: &[u32]) -> u64 {
-        // Default keys: the same in every run, as the order of eviction has to be.
+        // Default keys are equal in every run, and so is the order of eviction.
         let mut hasher = DefaultHasher::new();
         self.chain_hash.hash(&mut hasher);
         tokens.hash(&mut hasher);
@@ -41,7 +39,7 @@ struct Entry {
     tokens: Box<[u32]>,
 }
 
-/// Where a page stands among the idle ones.
+/// The neighbours of an idle page in the order of eviction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Links {
     older: Option<PageId>,
@@ -50,11 +48,11 @@ struct Links {
 
 #[derive(Debug)]
 pub(crate) struct PrefixCache {
-    // By chain hash. A later entry with the same hash replaces an earlier one.
+    /// The page of each chain hash. A later entry with the same hash replaces an earlier one.
     by_hash: HashMap<u64, PageId>,
-    // By page.
+    /// The entry of each page.
     entries: Vec<Option<Entry>>,
-    // By page: a list through the idle ones, so that any of them is taken out in constant time.
+    /// A linked list of the idle pages, which removes any page in constant time.
     links: Vec<Links>,
     oldest: Option<PageId>,
     newest: Option<PageId>,
@@ -95,9 +93,8 @@ impl PrefixCache {
         same.then_some((page, entry.node))
     }
 
-    /// Offers `page`, which must not be cached yet, as what follows `parent`. Returns its node, and
-    /// the page that had its place because of an equal hash: no longer cached, so that it is free if
-    /// it was idle.
+    /// Adds `page`, which must not be cached yet, as a child of `parent`. Returns its node, and the page
+    /// that it displaces because of an equal hash. The displaced page is no longer cached.
     pub(crate) fn insert(
         &mut self,
         page: PageId,
@@ -115,14 +112,14 @@ impl PrefixCache {
         (node, displaced)
     }
 
-    /// Stops offering a page, because it is about to be written.
+    /// Removes a page, because it is about to be written.
     pub(crate) fn remove(&mut self, page: PageId) {
         if let Some(entry) = self.entries[page.index()].take() {
             self.by_hash.remove(&entry.node.chain_hash);
         }
     }
 
-    /// A cached page lost its last table: it is now the last one to be evicted.
+    /// Marks a cached page that has no holders as idle. It becomes the last one to be evicted.
     pub(crate) fn make_idle(&mut self, page: PageId) {
         self.links[page.index()] = Links { older: self.newest, newer: None };
         match self.newest {
@@ -133,7 +130,7 @@ impl PrefixCache {
         self.idle_pages += 1;
     }
 
-    /// An idle page is in use again, or free.
+    /// Removes a page from the idle ones.
     pub(crate) fn end_idle(&mut self, page: PageId) {
         let Links { older, newer } = std::mem::take(&mut self.links[page.index()]);
         match older {
@@ -147,7 +144,7 @@ impl PrefixCache {
         self.idle_pages -= 1;
     }
 
-    /// Gives up the idle page that has not been used for the longest time.
+    /// Removes the idle page that was least recently used.
     pub(crate) fn evict(&mut self) -> Option<PageId> {
         let page = self.oldest?;
         self.end_idle(page);

@@ -1,37 +1,36 @@
-//! What a pool can tell about itself.
+//! Statistics of a pool.
 
-/// The state of a [`PagePool`](crate::PagePool) and what has happened since it was made.
+/// The state of a [`PagePool`](crate::PagePool) and its counters since creation.
 ///
-/// Sizes are in pages and tokens: multiply by the bytes per token of the model for memory.
+/// Sizes are in pages and tokens. Multiply by the model's bytes per token to get memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// All pages.
+    /// The number of all pages.
     pub total_pages: usize,
-    /// Pages with nothing in them.
+    /// Pages that hold no tokens.
     pub free_pages: usize,
     /// Pages that at least one table holds.
     pub used_pages: usize,
-    /// Pages that no table holds and the prefix cache keeps until they are needed otherwise. Free,
-    /// used and idle pages together are all pages.
+    /// Pages in the prefix cache that no table holds. Free, used and idle pages add up to all pages.
     pub idle_pages: usize,
-    /// Pages that the prefix cache can offer, held by tables or idle.
+    /// Pages in the prefix cache, held by tables or idle.
     pub cached_pages: usize,
     /// Pages that more than one table holds.
     pub shared_pages: usize,
-    /// The most pages that were used at any time.
+    /// The maximum of `used_pages` so far.
     pub peak_used_pages: usize,
-    /// Internal fragmentation: tokens for which tables have room in their last page and which are not
-    /// there. A last page that two tables share counts for both.
+    /// Internal fragmentation: unused token slots in the last pages of tables. A last page that two
+    /// tables share counts for both.
     pub unfilled_tokens: usize,
-    /// Pages handed out so far.
+    /// Pages allocated so far.
     pub allocations: u64,
-    /// Shared pages that were replaced by a copy so far, because a table wrote into them.
+    /// Shared pages copied so far, because a table wrote into them.
     pub copies: u64,
-    /// Cached pages that were given up for a new use so far.
+    /// Cached pages evicted so far.
     pub evictions: u64,
-    /// Tokens that were looked for in the prefix cache so far.
+    /// Tokens looked up in the prefix cache so far.
     pub prefix_lookup_tokens: u64,
-    /// Tokens that were found there so far.
+    /// Tokens found in the prefix cache so far.
     pub prefix_hit_tokens: u64,
 }

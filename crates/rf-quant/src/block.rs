@@ -1,4 +1,4 @@
-//! What all block formats share: the [`Block`] trait and unaligned little-endian fields.
+//! The [`Block`] trait and unaligned little-endian fields.
 
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -8,22 +8,22 @@ use crate::DType;
 /// A quantisation block of `N` values.
 ///
 /// Implementors are plain bytes with alignment 1, so any byte slice of the right length can be
-/// viewed as blocks (`bytemuck::cast_slice`), wherever a file put it.
+/// viewed as blocks (`bytemuck::cast_slice`) at any address.
 pub trait Block<const N: usize>: Pod {
-    /// The format that is made of these blocks.
+    /// The format of these blocks.
     const DTYPE: DType;
 
-    /// Writes the values that the block stands for.
+    /// Writes the values of the block.
     fn dequantize(&self, out: &mut [f32; N]);
 
-    /// The block that stands for `values`, as closely as the format's search gets.
+    /// The nearest block to `values` that the search of the format finds.
     ///
-    /// `values` must be finite ([`crate::quantize`] checks it); other values give an unspecified
-    /// block, never a panic.
+    /// `values` must be finite, which [`crate::quantize`] checks. Other values give an unspecified block
+    /// and no panic.
     fn quantize(values: &[f32; N]) -> Self;
 }
 
-/// Checks at compile time that a block struct has the size and alignment the format has.
+/// Checks the size and alignment of a block struct at compile time.
 macro_rules! assert_layout {
     ($block:ty, $elements:literal) => {
         const _: () = {
@@ -42,8 +42,8 @@ pub(crate) use assert_layout;
 pub struct F16Le([u8; 2]);
 
 impl F16Le {
-    /// The nearest binary16, ties to even. Finite values too large for binary16 become its largest,
-    /// since an infinite block scale would turn the whole block into NaN.
+    /// The nearest binary16, ties to even. Larger finite values become the largest binary16, because an
+    /// infinite block scale would turn the whole block into NaN.
     pub fn saturating_from_f32(value: f32) -> Self {
         const MAX: f32 = 65504.0;
         Self(f16::from_f32(value.clamp(-MAX, MAX)).to_le_bytes())

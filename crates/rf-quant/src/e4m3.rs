@@ -3,7 +3,7 @@
 /// An eight-bit float: sign, four bits of exponent with bias 7, three of mantissa.
 ///
 /// The E4M3 of the OCP 8-bit floating point specification: no infinity, the largest value is 448, the
-/// least subnormal 2⁻⁹. Conversion differs from it for what is no number: see [`Self::to_f32`].
+/// least subnormal 2⁻⁹. Conversion of NaN differs: see [`Self::to_f32`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct E4m3(u8);
 
@@ -32,8 +32,8 @@ impl E4m3 {
         self.0
     }
 
-    /// The nearest, ties to even; magnitudes beyond [`Self::MAX`] become that. NaN becomes 0x7f with
-    /// the sign of the NaN.
+    /// The nearest value, ties to even. Magnitudes beyond [`Self::MAX`] become the maximum. NaN becomes
+    /// 0x7f with the sign of the NaN.
     pub fn from_f32(x: f32) -> Self {
         /// Below it the code counts steps of 2⁻⁹; eight of them are this number, whose code is 8 as well.
         const LEAST_NORMAL: f32 = 1.0 / 64.0;
@@ -53,8 +53,8 @@ impl E4m3 {
         Self(code | if x.is_sign_negative() { 0x80 } else { 0 })
     }
 
-    /// The value, exactly. The NaN of the specification reads as what its bits would be otherwise, 480:
-    /// kernels spend no instruction on it.
+    /// The exact value. The NaN of the specification reads as 480, so that kernels need no instruction
+    /// for it.
     pub fn to_f32(self) -> f32 {
         VALUES[usize::from(self.0)]
     }

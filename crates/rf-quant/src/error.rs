@@ -1,4 +1,4 @@
-//! What can be wrong with a request to convert.
+//! The error type.
 
 use crate::DType;
 
@@ -6,7 +6,7 @@ use crate::DType;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The values do not fill whole blocks.
+    /// The number of values is not a multiple of the block size.
     #[error(
         "{values} values are no whole number of {dtype} blocks of {}",
         dtype.block_elements()
@@ -14,29 +14,29 @@ pub enum Error {
     PartialBlock {
         /// The block format.
         dtype: DType,
-        /// Number of values given.
+        /// The number of values.
         values: usize,
     },
-    /// The byte slice does not have the size that the number of values asks for.
+    /// The length of the byte slice does not match the number of values.
     #[error("{values} values take {expected} bytes as {dtype}, not {actual}")]
     ByteLength {
         /// The block format.
         dtype: DType,
-        /// Number of values given.
+        /// The number of values.
         values: usize,
-        /// Bytes that these values take.
+        /// The required number of bytes.
         expected: usize,
-        /// Bytes given.
+        /// The length of the byte slice.
         actual: usize,
     },
-    /// A NaN or an infinity, which a block format cannot store.
+    /// A value is NaN or infinite, which a block format cannot store.
     #[error("value {index} is {value}, which {dtype} cannot store", value = if *nan { "NaN" } else { "infinite" })]
     NonFinite {
         /// The block format.
         dtype: DType,
         /// Index of the first such value.
         index: usize,
-        /// NaN, as opposed to an infinity.
+        /// Whether the value is NaN, not an infinity.
         nan: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! Extremes of a block, in lanes that do not depend on each other so that the reduction vectorises.
+//! Extremes of a block, reduced in independent lanes so that the loop vectorises.
 
 const LANES: usize = 8;
 
@@ -15,8 +15,8 @@ pub(crate) fn range<const N: usize>(values: &[f32; N]) -> (f32, f32) {
     (min.into_iter().fold(min[0], f32::min), max.into_iter().fold(max[0], f32::max))
 }
 
-/// The value of largest magnitude, with its sign; the first where both signs reach it. 0 for zeros
-/// of either sign.
+/// The value of largest magnitude, with its sign. The first one if both signs have it. 0 for zeros of
+/// either sign.
 pub(crate) fn largest<const N: usize>(values: &[f32; N]) -> f32 {
     let (min, max) = range(values);
     if max > -min {
@@ -30,6 +30,6 @@ pub(crate) fn largest<const N: usize>(values: &[f32; N]) -> f32 {
 
 /// The largest magnitude.
 pub(crate) fn magnitude<const N: usize>(values: &[f32; N]) -> f32 {
-    // Without their sign, floats order as their bits do, and integers reduce in any order.
+    // The bits of positive floats have the order of the floats, and integers reduce in any order.
     f32::from_bits(values.iter().fold(0, |max, x| x.abs().to_bits().max(max)))
 }

@@ -1,19 +1,20 @@
 //! GGUF tensor formats: block layouts, reference quantisation and dequantisation.
 //!
-//! The lowest crate of the workspace: it knows bytes and numbers, and nothing of files, models or
-//! devices. `rf-gguf` names its formats, the backends view weights as its blocks, and its scalar
-//! conversion is what their kernels are tested against.
+//! The lowest crate of the workspace: it knows bytes and numbers, and no file, model or device.
+//! `rf-gguf` maps type ids to its formats, the backends read weights as its blocks, and tests compare
+//! kernels with its scalar conversion.
 //!
-//! Start with [`DType`], the table of formats, then [`Block`] and one layout, such as [`BlockQ4_0`].
-//! [`dequantize`] and [`quantize`] convert whole rows. [`E4m3`] is the one format that only caches have.
+//! Start with [`DType`] and the table of formats, [`for_each_format!`], then [`Block`] and one layout,
+//! such as [`BlockQ4_0`]. [`dequantize`] and [`quantize`] convert whole rows. [`E4m3`] is the one format
+//! that only caches use.
 //!
 //! Invariants:
 //!
 //! - Blocks are plain bytes of alignment 1, so a mapped file is viewed in place at any offset.
 //! - No byte pattern and no float makes a conversion panic.
-//! - Dequantisation is bit-exact with ggml (with the OCP definition for MXFP6). Quantisation gives
-//!   the bytes of llama.cpp for all formats but the K-quants, where the search for scales is our own.
-//! - The result depends on nothing but the input: no threads, no detection of CPU features.
+//! - Dequantisation is bit-exact with ggml (with the OCP definition for MXFP6). Quantisation gives the
+//!   bytes of llama.cpp, except for the K-quants, which use a search of our own.
+//! - The result depends only on the input, not on threads or CPU features.
 //!
 //! ```
 //! use rf_quant::{DType, dequantize, quantize_to_vec};
@@ -31,22 +32,24 @@
 //! ```
 
 mod block;
+mod block32;
 mod convert;
 mod dtype;
 mod e4m3;
 mod error;
 mod extent;
 mod float;
+mod formats;
 mod k_quants;
-mod legacy;
 mod mx;
 mod rounding;
 
 pub use block::{Block, F16Le};
+pub use block32::*;
 pub use convert::{dequantize, quantize, quantize_to_vec};
-pub use dtype::DType;
+pub use dtype::{DType, Family};
 pub use e4m3::E4m3;
 pub use error::Error;
-pub use k_quants::{BlockQ2K, BlockQ3K, BlockQ4K, BlockQ5K, BlockQ6K};
-pub use legacy::{BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1, BlockQ8_0};
-pub use mx::{BlockMxfp4, BlockMxfp6E2M3, BlockMxfp6E3M2};
+pub use formats::C_TABLE;
+pub use k_quants::*;
+pub use mx::*;

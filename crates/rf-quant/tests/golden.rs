@@ -1,4 +1,4 @@
-//! Every format against reference data: the cut in `tests/golden`, and the full set where it is.
+//! Every format against reference data: the cut in `tests/golden`, and the full set if it is present.
 
 use std::{
     fs,

@@ -1,8 +1,7 @@
 //! Byte-level byte-pair encoding: merges of the lowest rank first.
 //!
-//! Text never leaves the form of bytes here. Merges are a table from a pair of symbols to the
-//! symbol they become, where a symbol is a token id; ids beyond the vocabulary stand for texts
-//! that occur in merges only.
+//! Text is processed as bytes. The merge table maps a pair of symbols to the merged symbol. A symbol
+//! is a token id; ids beyond the vocabulary are texts that occur only in merges.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,11 +18,11 @@ pub(crate) struct Bpe {
     pre_tokenizer: PreTokenizer,
     /// The ranks of the pairs that merge.
     ranks: HashMap<Pair, u32>,
-    /// What the pair of each rank becomes.
+    /// The merged symbol of the pair of each rank.
     merged: Vec<u32>,
     /// The symbol of each byte; unused with raw UTF-8.
     bytes: Box<[u32; 256]>,
-    /// Texts of merges that are no tokens, with their symbols. Empty for sound vocabularies.
+    /// Symbols of merge texts that are not tokens. Empty for valid vocabularies.
     extra: HashMap<Box<str>, u32>,
 }
 
@@ -34,14 +33,14 @@ struct Pair {
     right: u32,
 }
 
-/// A byte or character that is in no token and no merge.
+/// The symbol of a byte or character that no token and no merge contains.
 const NO_SYMBOL: u32 = u32::MAX;
 
 /// Repeats of pieces up to this length are copied from their first encoding.
 const LONGEST_REPEAT: usize = 48;
 
 impl Bpe {
-    /// Builds the merge table. A line without a space merges nothing, as does a repeated one.
+    /// Builds the merge table. Lines without a space and repeated lines have no effect.
     pub(crate) fn new(vocab: &Vocab, merges: &[String], pre_tokenizer: PreTokenizer) -> Self {
         let mut symbols = Symbols { vocab, extra: HashMap::new() };
         let mut ranks = HashMap::with_capacity(merges.len());
@@ -71,7 +70,7 @@ impl Bpe {
         Self { pre_tokenizer, ranks, merged: results, bytes, extra: symbols.extra }
     }
 
-    /// How the vocabulary spells bytes.
+    /// The representation of bytes in the vocabulary.
     pub(crate) fn form(&self) -> Form {
         self.pre_tokenizer.flags.form
     }
@@ -157,8 +156,7 @@ impl Bpe {
         }
     }
 
-    /// A byte that no merge took up. One without a token is dropped, as there is nothing to
-    /// say it with.
+    /// Encodes a byte that is part of no merge. A byte without a token is dropped.
     fn byte_token(&self, vocab: &Vocab, byte: u8) -> Option<u32> {
         if self.form() != Form::StandIns {
             return spm::byte_token(vocab, byte);
@@ -236,7 +234,7 @@ struct Candidate {
     pair: Pair,
 }
 
-/// The ids of the texts of a merge, [`NO_SYMBOL`] for those that are no tokens.
+/// The ids of the texts of a merge, [`NO_SYMBOL`] for texts that are not tokens.
 #[derive(Debug, Clone, Copy)]
 struct KnownMerge {
     left: u32,
@@ -244,8 +242,8 @@ struct KnownMerge {
     merged: u32,
 }
 
-/// Looks the texts of all merges up. Most of the loading time is spent here, waiting for memory,
-/// so it is shared among threads.
+/// Looks up the texts of all merges. This takes most of the loading time, waiting for memory, and is
+/// therefore split among threads.
 fn look_up_merges(vocab: &Vocab, merges: &[String]) -> Vec<KnownMerge> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     let chunk_len = merges.len().div_ceil(threads).max(4096);
@@ -256,7 +254,7 @@ fn look_up_merges(vocab: &Vocab, merges: &[String]) -> Vec<KnownMerge> {
         let own = chunks.next();
         for (lines, known) in chunks {
             let work = move || look_up_chunk(vocab, lines, known);
-            // Without a thread the chunk stays unknown, and is looked up by who needs it.
+            // Without a thread, the user of the chunk looks it up.
             drop(std::thread::Builder::new().spawn_scoped(scope, work));
         }
         if let Some((lines, known)) = own {
@@ -286,13 +284,13 @@ fn look_up_chunk(vocab: &Vocab, lines: &[String], known: &mut [KnownMerge]) {
     }
 }
 
-/// A line of merges in two, at the first space that is not its first byte.
+/// Splits a line of merges at the first space that is not its first byte.
 fn split_merge(line: &str) -> Option<(&str, &str)> {
     let space = memchr::memchr(b' ', line.as_bytes().get(1..)?)? + 1;
     Some((&line[..space], &line[space + 1..]))
 }
 
-/// Gives texts of merges their symbols.
+/// Assigns symbols to merge texts.
 struct Symbols<'a> {
     vocab: &'a Vocab,
     extra: HashMap<Box<str>, u32>,

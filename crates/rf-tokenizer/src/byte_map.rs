@@ -1,9 +1,9 @@
 //! GPT-2's printable stand-ins for bytes.
 //!
 //! BPE vocabularies are lists of strings, so each byte is written as a character: printable
-//! Latin-1 stands for itself, the other 68 bytes for U+0100 and up, in order. A space is `Ġ`.
+//! Latin-1 represents itself, the other 68 bytes are U+0100 and up, in order. A space is `Ġ`.
 
-/// The character that stands for `byte`.
+/// The stand-in of `byte`.
 pub(crate) fn char_of(byte: u8) -> char {
     match byte {
         b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF => char::from(byte),
@@ -13,7 +13,7 @@ pub(crate) fn char_of(byte: u8) -> char {
     }
 }
 
-/// The byte that `c` stands for.
+/// The byte with the stand-in `c`.
 pub(crate) fn byte_of(c: char) -> Option<u8> {
     let code = u32::from(c);
     match code {

@@ -1,4 +1,4 @@
-//! Chat templates: the Jinja source that a model file carries, run on a conversation.
+//! Chat templates: renders a conversation with the Jinja source of a model file.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,28 +21,29 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message of `role` that says `content`.
+    /// A message of `role` with the text `content`.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         Self { role: role.into(), content: content.into() }
     }
 }
 
-/// What a template gets besides the messages.
+/// Inputs of a template besides the messages.
 #[derive(Debug, Clone, Default)]
 pub struct RenderOptions {
-    /// End with what precedes an answer of the assistant.
+    /// Append the text that starts an answer of the assistant.
     pub add_generation_prompt: bool,
-    /// Further variables by name, such as `tools` or `enable_thinking`; a template sees the
-    /// names it does not get as undefined. The names of this crate's own variables win.
+    /// Further variables by name, such as `tools` or `enable_thinking`. Other names are undefined in the
+    /// template. This crate's own variables take precedence.
     pub variables: BTreeMap<String, serde_json::Value>,
-    /// The time that `strftime_now` shows; the current one if `None`.
+    /// The time of `strftime_now`; the current time if `None`.
     pub now: Option<DateTime<Local>>,
 }
 
-/// A compiled chat template. It behaves as in the `transformers` library: blocks are trimmed,
-/// `raise_exception`, `strftime_now`, Python's string methods, `break` and `continue` are there.
+/// A compiled chat template. It behaves as in the `transformers` library: blocks are trimmed, and
+/// `raise_exception`, `strftime_now`, Python's string methods, `break` and `continue` are available.
 ///
-/// The source comes from a file, so a run is bounded in steps; an endless loop is an error.
+/// The source comes from an untrusted file, so rendering is limited in steps. An endless loop is an
+/// error.
 #[derive(Debug)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
@@ -51,8 +52,7 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// Compiles `source`; `bos` and `eos` are the texts of these tokens, empty where the model
-    /// has none.
+    /// Compiles `source`. `bos` and `eos` are the texts of these tokens, or empty.
     ///
     /// # Errors
     ///
@@ -73,8 +73,8 @@ impl ChatTemplate {
     }
 
     /// The prompt for `messages`. Tokenize it with
-    /// [`parse_special`](crate::EncodeOptions::parse_special); most templates write the
-    /// beginning-of-sequence token themselves.
+    /// [`parse_special`](crate::EncodeOptions::parse_special). Most templates include the
+    /// beginning-of-sequence token.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl ChatTemplate {
     }
 }
 
-/// Steps of a run; real templates take a few hundred per message.
+/// The limit of steps. Real templates take a few hundred per message.
 const MAX_STEPS: u64 = 5_000_000;
 
 const NAME: &str = "chat_template";
@@ -104,7 +104,7 @@ const NAME: &str = "chat_template";
 /// The context variable that carries the time to [`strftime_now`].
 const NOW: &str = "__now";
 
-/// How a template's refusal is told from its failures.
+/// Marks the message of a refusal, as opposed to a failure.
 const REFUSED: &str = "refused: ";
 
 fn template_error(error: minijinja::Error) -> Error {
@@ -133,8 +133,8 @@ fn strftime_now(state: &State<'_, '_>, format: String) -> Result<String, minijin
     Ok(text)
 }
 
-/// Python's `json.dumps(value, ensure_ascii=False)`: unlike minijinja's filter it escapes no
-/// HTML and writes a space behind separators. `indent` is understood.
+/// Python's `json.dumps(value, ensure_ascii=False)`. Unlike minijinja's filter, it escapes no HTML and
+/// writes a space after separators. It supports `indent`.
 #[expect(clippy::needless_pass_by_value, reason = "the signature of template filters")]
 fn to_json(value: Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     let indent: Option<usize> = options.get("indent")?;
@@ -155,7 +155,7 @@ fn to_json(value: Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     Ok(Value::from_safe_string(json))
 }
 
-/// `{"a": [1, 2]}` where `serde_json` has `{"a":[1,2]}`.
+/// Writes `{"a": [1, 2]}` instead of `{"a":[1,2]}`.
 struct PythonFormatter;
 
 impl Formatter for PythonFormatter {
@@ -181,7 +181,7 @@ impl Formatter for PythonFormatter {
     }
 }
 
-/// `{% generation %}` marks what to train on and is no Jinja; `{% if true %}` trims the same.
+/// Replaces `{% generation %}`, which marks training data and is not Jinja, by `{% if true %}`.
 fn without_generation_blocks(source: &str) -> String {
     #[expect(clippy::expect_used, reason = "the expression is a constant")]
     let tag = regex::Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").expect("valid");

@@ -1,7 +1,7 @@
 //! The tokenizer's part of a model file as plain data.
 
-/// What [`Tokenizer::new`](crate::Tokenizer::new) needs, each field named after its GGUF key
-/// (`tokenizer.ggml.` left out). A key that the file lacks is `None` or empty.
+/// The input of [`Tokenizer::new`](crate::Tokenizer::new). Each field is named after its GGUF key
+/// without `tokenizer.ggml.`. A missing key is `None` or empty.
 #[derive(Debug, Clone, Default)]
 pub struct VocabConfig {
     /// `model`: the tokenizer family, `gpt2` (BPE), `llama` (SPM) or `gemma4`.
@@ -52,7 +52,7 @@ pub struct VocabConfig {
     pub add_eos_token: Option<bool>,
     /// `add_space_prefix`.
     pub add_space_prefix: Option<bool>,
-    /// `remove_extra_whitespaces`. Only unigram models act on it, so here it is carried, not used.
+    /// `remove_extra_whitespaces`. Only unigram models use it; this crate ignores it.
     pub remove_extra_whitespaces: Option<bool>,
     /// `suppress_tokens`: ids that must never be sampled.
     pub suppress_tokens: Vec<u32>,
@@ -61,7 +61,7 @@ pub struct VocabConfig {
     pub chat_template: Option<String>,
     /// `general.architecture`, for the tokens' stripping rules.
     pub architecture: Option<String>,
-    /// `general.name`: Phi-3 models are known by it, and their special tokens strip the
-    /// white space that follows.
+    /// `general.name`: identifies Phi-3 models, whose special tokens strip the white space that
+    /// follows.
     pub name: Option<String>,
 }

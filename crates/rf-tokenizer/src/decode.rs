@@ -1,17 +1,17 @@
-//! Token ids to text, at once or as they come.
+//! Token ids to text, at once or as a stream.
 
 use crate::pre_tokenizer::Form;
 use crate::tokenizer::Model;
 use crate::vocab::Attr;
 use crate::{Error, Tokenizer, byte_map};
 
-/// How ids become text.
+/// Options of decoding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DecodeOptions {
-    /// Write control and unknown tokens out (`<|im_end|>`) instead of leaving them out.
+    /// Include control and unknown tokens (`<|im_end|>`).
     pub render_special: bool,
-    /// The ids go on where others ended, as generated ids do after a prompt: a leading space is
-    /// text then. Otherwise the space that SPM puts in front of a text is taken off again.
+    /// The ids continue a text, as generated ids continue a prompt: a leading space is text. Otherwise
+    /// decoding removes the space that SPM adds in front of a text.
     pub continuation: bool,
 }
 
@@ -92,29 +92,29 @@ impl Tokenizer {
     }
 }
 
-/// Turns ids into text one by one, never splitting a character. The texts of all
-/// [`push`](Self::push) calls and of [`finish`](Self::finish) together are what
-/// [`Tokenizer::decode`] gives for all ids.
+/// Turns ids into text one by one and never splits a character. The texts of all
+/// [`push`](Self::push) calls and of [`finish`](Self::finish) together equal the text of
+/// [`Tokenizer::decode`] for all ids.
 #[derive(Debug, Clone)]
 pub struct StreamDecoder {
     options: DecodeOptions,
     start: Start,
-    /// The beginning of a character whose other bytes are to come.
+    /// The first bytes of an incomplete character.
     pending: Vec<u8>,
 }
 
 impl StreamDecoder {
-    /// A decoder at the start of a text, or of a continuation if `options` says so.
+    /// A decoder at the start of a text, or of a continuation with [`DecodeOptions::continuation`].
     pub fn new(options: DecodeOptions) -> Self {
         Self { options, start: Start::new(options), pending: Vec::new() }
     }
 
-    /// The text that `id` completes; empty while a character is incomplete. Always pass the
-    /// same tokenizer.
+    /// The text that `id` completes. Empty while a character is incomplete. All calls must pass the same
+    /// tokenizer.
     ///
     /// # Errors
     ///
-    /// If the id is not in the vocabulary; the decoder can go on.
+    /// If the id is not in the vocabulary. The decoder remains usable.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String, Error> {
         let options = self.options;
         tokenizer.append_piece(id, options.render_special, &mut self.start, &mut self.pending)?;
@@ -142,15 +142,15 @@ impl StreamDecoder {
         Ok(text)
     }
 
-    /// What is left: U+FFFD for a character that was never completed, else nothing. The decoder
-    /// is then at the start of a continuation.
+    /// The remaining text: U+FFFD for an incomplete character, else nothing. The decoder is then at the
+    /// start of a continuation.
     pub fn finish(&mut self) -> String {
         self.start = Start::Past;
         String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
     }
 }
 
-/// Whether any text has come yet.
+/// Whether any text has been returned.
 #[derive(Debug, Clone, Copy)]
 enum Start {
     At,
@@ -163,12 +163,12 @@ impl Start {
     }
 }
 
-/// The byte that `<0x0A>` stands for.
+/// The byte of a token such as `<0x0A>`.
 fn byte_of_token(text: &str) -> Option<u8> {
     u8::from_str_radix(text.strip_prefix("<0x")?.strip_suffix('>')?, 16).ok()
 }
 
-/// Characters that stand for no byte are taken as they are: such tokens were added by hand.
+/// Characters that represent no byte are kept: such tokens were added by hand.
 fn append_stand_ins(text: &str, bytes: &mut Vec<u8>) {
     for c in text.chars() {
         match byte_map::byte_of(c) {

@@ -1,6 +1,6 @@
-//! What can go wrong between a vocabulary, a text and a template.
+//! The error type.
 
-/// An error of this crate. Texts that come from a file are quoted in the message.
+/// Why a tokenizer or template failed. Messages quote texts from the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,8 +13,8 @@ pub enum Error {
         /// The value of the key.
         model: String,
     },
-    /// `tokenizer.ggml.pre` names an unknown pre-tokenizer. Splitting the text in another way
-    /// would silently feed the model ids it was not trained on.
+    /// `tokenizer.ggml.pre` names an unknown pre-tokenizer. Another pre-tokenizer would silently give
+    /// ids that the model was not trained on.
     #[error(
         "unknown pre-tokenizer `{pre}` (tokenizer.ggml.pre): update ROCmForge, \
          or convert the model again with a converter that writes a known name"
@@ -49,23 +49,23 @@ pub enum Error {
     ArrayTooShort {
         /// The GGUF key of the array.
         key: &'static str,
-        /// Its length.
+        /// The number of entries.
         len: usize,
         /// The number of tokens.
         tokens: usize,
     },
-    /// A BPE vocabulary without merges could only spell single bytes.
+    /// A BPE vocabulary has no merges, so it could only encode single bytes.
     #[error("the BPE vocabulary has no merges (tokenizer.ggml.merges): convert the model again")]
     MissingMerges,
-    /// The file asks for a token to be added that it does not define.
+    /// The file adds a special token that it does not define.
     #[error("{flag} is true but {key} is not set: set it, or set {flag} to false")]
     MissingSpecialToken {
-        /// The key that asks for the token.
+        /// The key that adds the token.
         flag: &'static str,
         /// The key that should hold its id.
         key: &'static str,
     },
-    /// A token id outside of the vocabulary.
+    /// A token id is outside the vocabulary.
     #[error("token id {id} is out of range: the vocabulary has {vocab_size} tokens")]
     TokenOutOfRange {
         /// The id.

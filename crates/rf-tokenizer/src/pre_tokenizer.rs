@@ -1,13 +1,13 @@
 //! Splits text into the pieces that BPE merges must not cross.
 //!
-//! Each name that `tokenizer.ggml.pre` can have stands for a list of regular expressions. They
-//! run in order, each on the pieces the one before left; what an expression does not match stays
-//! a piece of its own. [`patterns`] holds the expressions, this module runs them.
+//! Each value of `tokenizer.ggml.pre` names a list of regular expressions. They run in order, each on
+//! the pieces of the one before. Text that an expression does not match is a piece of its own.
+//! [`patterns`] holds the expressions, this module runs them.
 //!
-//! The expressions end in `\s+(?!\S)`: of white space before a word, the last character belongs
-//! to the word. The `regex` crate has no look-ahead, and that is why it is used here: its time is
-//! linear whatever the text. The rule is applied to the match instead ([`Tail`]). Bytes that are
-//! not UTF-8 match no expression, so they end up in pieces of their own and nothing is lost.
+//! The expressions end in `\s+(?!\S)`: of white space before a word, the last character belongs to
+//! the word. The `regex` crate has no look-ahead, and therefore runs in linear time on any text. The
+//! rule is applied to the match instead ([`Tail`]). Bytes that are not UTF-8 match no expression and
+//! form pieces of their own, so nothing is lost.
 
 mod digits;
 mod patterns;
@@ -25,29 +25,29 @@ pub(crate) struct PreTokenizer {
     pub(crate) flags: Flags,
 }
 
-/// What else the name of a pre-tokenizer decides.
+/// Further properties of a named pre-tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flags {
     pub(crate) form: Form,
-    /// The beginning-of-sequence token is added unless the file says otherwise.
+    /// Whether the beginning-of-sequence token is added by default.
     pub(crate) add_bos: bool,
-    /// A piece that is a token as a whole is not built from merges.
+    /// Whether a piece that is a token skips the merges.
     pub(crate) ignore_merges: bool,
-    /// There is no beginning-of-sequence token unless the file names one.
+    /// Whether the beginning-of-sequence token has no default id.
     pub(crate) no_default_bos: bool,
 }
 
-/// How the texts of the vocabulary spell bytes.
+/// The representation of bytes in the texts of the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// In GPT-2's printable stand-ins.
+    /// GPT-2's printable stand-ins.
     StandIns,
-    /// As UTF-8, and what is no token in `<0xXX>` tokens.
+    /// UTF-8, and `<0xXX>` tokens for unknown characters.
     Utf8,
-    /// As UTF-8, a space as U+2581.
+    /// UTF-8 with U+2581 for spaces.
     EscapedUtf8,
-    /// As `EscapedUtf8`; besides, runs of line breaks are looked up whole, and the
-    /// beginning-of-sequence token is added even where the file says no.
+    /// As `EscapedUtf8`. In addition, runs of line breaks are looked up as a whole, and the
+    /// beginning-of-sequence token is always added.
     Gemma,
 }
 
@@ -63,14 +63,14 @@ enum Step {
     Digits(digits::Grouping),
 }
 
-/// What becomes of a match that ends in white space and is followed by something else.
+/// The treatment of a match that ends in white space and does not end the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
-    /// Nothing: the expression has no look-ahead.
+    /// The match stays: the expression has no look-ahead.
     Keep,
-    /// `\s+(?!\S)`: the last character is left to what follows.
+    /// `\s+(?!\S)`: the last character belongs to the next piece.
     Leave,
-    /// As `Leave`, unless it is a line break: those were matched by `\s*[\r\n]+`.
+    /// As `Leave`, except for line breaks, which `\s*[\r\n]+` matched.
     LeaveUnlessNewline,
     /// `\s{512}(?!\S)|…|\s{1,2}(?!\S)|\s`: white space in powers of two (Jais 2).
     PowersOfTwo,
@@ -109,8 +109,8 @@ impl PreTokenizer {
     }
 }
 
-/// Splits `piece`, which starts at `base` in the text, and appends the ends to `ends`; what
-/// follows the last match is left to the caller.
+/// Splits `piece`, which starts at `base` in the text, and appends the ends to `ends`. The caller
+/// handles the text after the last match.
 fn split_piece(regex: &Regex, tail: Tail, piece: &[u8], base: usize, ends: &mut Vec<usize>) {
     let mut at = 0;
     let mut last = 0;
@@ -135,8 +135,8 @@ fn split_piece(regex: &Regex, tail: Tail, piece: &[u8], base: usize, ends: &mut 
     }
 }
 
-/// The end of `found` without its last character, if that is white space to be left to the
-/// word behind it and not all of the match.
+/// The end of `found` without its last character, if that is white space which belongs to the next
+/// word and is not the whole match.
 fn leave_last_blank(piece: &[u8], found: Range<usize>, keep_newline: bool) -> usize {
     if found.end == piece.len() {
         return found.end;

@@ -1,4 +1,4 @@
-//! Which tokens mean something to the run time: begin, end, fill in the middle.
+//! Tokens with a role at run time: begin, end, fill in the middle.
 
 use crate::vocab::{Attr, Vocab};
 use crate::{Error, VocabConfig};
@@ -33,9 +33,9 @@ pub(crate) struct DefaultIds {
 }
 
 impl SpecialIds {
-    /// Ids from the file's keys, else the family's defaults, else known texts. Tokens found by
-    /// their text become control tokens: converters often leave them normal, and then they would
-    /// be printed.
+    /// Takes ids from the file's keys, else from the family's defaults, else by known texts. Tokens
+    /// found by text become control tokens, because converters often leave them normal and they would
+    /// then be printed.
     pub(crate) fn resolve(config: &VocabConfig, defaults: DefaultIds, vocab: &mut Vocab) -> Self {
         let len = vocab.len();
         let pick = |key: Option<u32>, default: Option<u32>| {
@@ -88,7 +88,7 @@ impl SpecialIds {
             make_control(vocab, id);
             eog.push(id);
         }
-        // gpt-oss: these structure an answer, and its reader needs to see them.
+        // gpt-oss: these tokens structure an answer, and its parser needs them.
         for text in ["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"] {
             if let Some(id) = find(vocab, text) {
                 vocab.set_attr(id, Attr::USER_DEFINED);
@@ -96,7 +96,7 @@ impl SpecialIds {
         }
         eog.extend([self.eos, self.eot, self.eom].into_iter().flatten());
 
-        // Where turns end in another way, `<|end|>` only ends a message (gpt-oss, Solar Open).
+        // If turns end with another token, `<|end|>` only ends a message (gpt-oss, Solar Open).
         let ends = |text| find(vocab, text).is_some_and(|id| eog.contains(&id));
         let call = ends("<|call|>") || ends("<|calls|>");
         let message_end = call && (ends("<|return|>") || ends("<|flush|>"));
@@ -122,7 +122,7 @@ impl SpecialIds {
     }
 }
 
-/// `add` as an id that is there, or the error that says what the file lacks.
+/// The id of a token that must be added, or an error if the file does not define it.
 pub(crate) fn required(
     add: bool,
     id: Option<u32>,
@@ -140,8 +140,8 @@ fn make_control(vocab: &mut Vocab, id: u32) {
     vocab.set_attr(id, vocab.attr(id) | Attr::CONTROL);
 }
 
-/// Some models were trained with special tokens that swallow the white space beside them. GGUF
-/// has no key for it, so it goes by the model's name.
+/// Sets the stripping rules of models whose special tokens absorb adjacent white space. GGUF has no key
+/// for them, so the model's name decides.
 fn strip_around_specials(config: &VocabConfig, vocab: &mut Vocab) {
     let pre = config.pre.as_deref().unwrap_or_default();
     let architecture = config.architecture.as_deref().unwrap_or_default();
@@ -194,7 +194,7 @@ const EOG: &[&str] = &[
     "[e~[",
 ];
 
-/// Texts that end a turn, the most telling first.
+/// Texts that end a turn, the most specific first.
 const EOT: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",

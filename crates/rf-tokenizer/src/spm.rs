@@ -1,4 +1,4 @@
-//! SentencePiece's BPE: merges of the highest score first, bytes where no token fits.
+//! SentencePiece's BPE: merges of the highest score first, byte tokens for unknown characters.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -7,8 +7,8 @@ use crate::vocab::Vocab;
 
 /// Tokenizes `text`, in which spaces are U+2581 already, and appends the ids to `ids`.
 ///
-/// Of all neighbours whose concatenation is a token, those with the highest score merge first,
-/// ties from the left. A character that stays without a token is spelt in `<0xXX>` tokens.
+/// Of all neighbours whose concatenation is a token, those with the highest score merge first, ties
+/// from the left. A character without a token becomes `<0xXX>` tokens.
 /// Time is O(n log n) in the length of the text.
 pub(crate) fn encode(vocab: &Vocab, unk: Option<u32>, text: &[u8], ids: &mut Vec<u32>) {
     let mut symbols = characters(text);
@@ -42,7 +42,7 @@ pub(crate) fn encode(vocab: &Vocab, unk: Option<u32>, text: &[u8], ids: &mut Vec
     }
 }
 
-/// The token that stands for one byte.
+/// The token of one byte.
 pub(crate) fn byte_token(vocab: &Vocab, byte: u8) -> Option<u32> {
     vocab.id_of(format!("<0x{byte:02X}>").as_bytes()).or_else(|| vocab.id_of(&[byte]))
 }

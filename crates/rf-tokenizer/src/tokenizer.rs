@@ -33,22 +33,21 @@ pub(crate) enum Model {
 /// How [`Tokenizer::encode`] treats special tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodeOptions {
-    /// Add the beginning and end tokens that the model asks for.
+    /// Add the beginning and end tokens of the model.
     pub add_special: bool,
-    /// Read special tokens that are written out in the text, such as `<|im_end|>`. Leave it off
-    /// for text from a user.
+    /// Parse special tokens in the text, such as `<|im_end|>`. Leave it off for text from a user.
     pub parse_special: bool,
 }
 
 impl EncodeOptions {
-    /// For text that is only text: nothing added, nothing parsed.
+    /// Plain text: nothing added, nothing parsed.
     pub const PLAIN: Self = Self { add_special: false, parse_special: false };
-    /// For a whole prompt: added and parsed.
+    /// A whole prompt: special tokens added and parsed.
     pub const PROMPT: Self = Self { add_special: true, parse_special: true };
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer; takes about 75 ms for 128k tokens and 280k merges on two cores.
+    /// Builds the tokenizer. This takes about 75 ms for 128k tokens and 280k merges on two cores.
     ///
     /// # Errors
     ///
@@ -64,7 +63,7 @@ impl Tokenizer {
             }
             model => return Err(Error::UnsupportedModel { model: model.to_owned() }),
         };
-        // SPM files carry a `pre` that means nothing.
+        // The `pre` of SPM files has no meaning.
         let pre_is_default = !is_spm && config.pre.as_ref().is_none_or(String::is_empty);
         let pre_tokenizer = match (is_spm, &config.pre) {
             (true, _) => None,
@@ -153,7 +152,7 @@ impl Tokenizer {
         self.vocab.len()
     }
 
-    /// The text of `id` as the vocabulary has it, with stand-ins for bytes or spaces.
+    /// The text of `id` in the vocabulary, with stand-ins for bytes or spaces.
     pub fn token(&self, id: u32) -> Option<&str> {
         self.vocab.text(id)
     }
@@ -163,8 +162,8 @@ impl Tokenizer {
         self.vocab.id_of(text.as_bytes())
     }
 
-    /// Whether the file names no pre-tokenizer, so that a generic one is in use. Worth a
-    /// warning: the model may get ids it was not trained on.
+    /// Whether the file names no pre-tokenizer and a generic one is in use. Callers should warn: the
+    /// model may receive ids that it was not trained on.
     pub fn pre_is_default(&self) -> bool {
         self.pre_is_default
     }
@@ -220,52 +219,52 @@ impl Tokenizer {
         self.special.eom
     }
 
-    /// Stands for what the vocabulary cannot spell.
+    /// The token of unknown text.
     pub fn unk(&self) -> Option<u32> {
         self.special.unk
     }
 
-    /// Separates two texts.
+    /// Separator of two texts.
     pub fn sep(&self) -> Option<u32> {
         self.special.sep
     }
 
-    /// Fills a batch.
+    /// Padding of a batch.
     pub fn pad(&self) -> Option<u32> {
         self.special.pad
     }
 
-    /// Stands for a hidden token.
+    /// Mask of a hidden token.
     pub fn mask(&self) -> Option<u32> {
         self.special.mask
     }
 
-    /// Before the text that precedes the hole to fill.
+    /// Fill in the middle: precedes the text before the gap.
     pub fn fim_pre(&self) -> Option<u32> {
         self.special.fim_pre
     }
 
-    /// Before the text that follows the hole.
+    /// Fill in the middle: precedes the text after the gap.
     pub fn fim_suf(&self) -> Option<u32> {
         self.special.fim_suf
     }
 
-    /// Where the filling starts.
+    /// Fill in the middle: start of the generated text.
     pub fn fim_mid(&self) -> Option<u32> {
         self.special.fim_mid
     }
 
-    /// Ends a filling in some models.
+    /// Fill in the middle: end of the generated text in some models.
     pub fn fim_pad(&self) -> Option<u32> {
         self.special.fim_pad
     }
 
-    /// Before the name of a repository.
+    /// Fill in the middle: precedes the name of a repository.
     pub fn fim_rep(&self) -> Option<u32> {
         self.special.fim_rep
     }
 
-    /// Between files of a repository.
+    /// Fill in the middle: separator of files of a repository.
     pub fn fim_sep(&self) -> Option<u32> {
         self.special.fim_sep
     }

@@ -1,7 +1,7 @@
-// Rows of weights as f32, to the bit what rf_quant::dequantize gives.
+// Dequantises rows of weights to f32, bit-identical to rf_quant::dequantize.
 //
-// A lane takes four neighbouring columns at a time, which are one word of a block's unpacked values; the 8 lanes of
-// a block read the same bytes of it. For matrices that are looked into row by row: embeddings.
+// A lane processes four consecutive columns at a time, one word of a block's unpacked values; the 8
+// lanes of a block read the same bytes. For matrices that are read row by row: embeddings.
 #pragma once
 
 #include "rf/formats.h"
@@ -36,6 +36,10 @@ struct FloatRow {
     }
 };
 
+using F32Row = FloatRow<float>;
+using F16Row = FloatRow<f16>;
+using Bf16Row = FloatRow<u16>;
+
 // A row of a quantised table.
 template <typename F>
 struct BlockRow {
@@ -53,7 +57,7 @@ struct BlockRow {
         float scale = F::HALVES && word >= 4 ? s.scale[1] : s.scale[0];
         float minimum = F::HALVES && word >= 4 ? s.minimum[1] : s.minimum[0];
 
-        // Small floats are decoded when it is known which are wanted.
+        // Small floats are decoded after the selection of the word.
         u32 words[8];
         if constexpr (SIX_BIT) {
 #pragma unroll
@@ -78,7 +82,7 @@ struct BlockRow {
             if constexpr (F::PARTS == 2) level += F::LARGE * (i32)(i8)(large >> 8 * i);
             v[i] = (float)level * scale;
             if constexpr (F::MINIMA) v[i] -= minimum;
-            // Integers have one zero, these codes have two.
+            // These codes have two zeros, integers only one.
             if constexpr (SIX_BIT) v[i] = __builtin_copysignf(v[i], codes >> 8 * i & 0x20 ? -1.0f : 1.0f);
         }
         return v;
@@ -88,7 +92,7 @@ struct BlockRow {
     static constexpr bool FOUR_BIT = __is_same(F, Mxfp4);
     static constexpr bool SIX_BIT = __is_same(F, Mxfp6E2M3) || __is_same(F, Mxfp6E3M2);
 
-    // words[index], by comparisons: registers have no index.
+    // words[index] by comparisons, because registers cannot be indexed.
     RF_DEVICE_MEMBER static u32 choose(const u32 words[8], u32 index) {
         u32 word = words[0];
 #pragma unroll
@@ -97,7 +101,7 @@ struct BlockRow {
     }
 };
 
-// Rows of a table, scaled, by a workgroup per row (grid: x). With IDS the row of ids[i], else row i as it is.
+// Scaled rows of a table; a workgroup per row (grid: x). With IDS the row is ids[i], otherwise i.
 // Moves the bytes of the row in the table and 4 per column of x.
 template <typename Row, bool IDS>
 RF_DEVICE void embed(const RfEmbedParams &p) {
@@ -114,7 +118,7 @@ RF_DEVICE void embed(const RfEmbedParams &p) {
     }
 }
 
-// The source of rms_norm_row that dequantises, and writes what it gives.
+// A source of rms_norm_row that dequantises a row and stores the result.
 template <typename Row>
 struct EmbeddingSource {
     Row row;
@@ -126,7 +130,8 @@ struct EmbeddingSource {
     RF_DEVICE_MEMBER f32x4 again(u32 vector) const { return x[vector]; }
 };
 
-// Embedding and the norm of the first layer, by a workgroup per row (grid: x). Columns are a multiple of 4.
+// Embedding and the norm of the first layer; a workgroup per row (grid: x). The columns are a
+// multiple of 4.
 template <typename Row>
 RF_DEVICE void embed_rms_norm(const RfEmbedParams &p) {
     u64 index = group_x();

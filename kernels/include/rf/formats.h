@@ -1,42 +1,53 @@
 // The formats of weights: how 32 neighbouring columns of a row become 32 int8 and a scale.
 //
-// The planes that hold a matrix are described in params/weight.h; crates/rf-kernels/src/pack.rs writes them and
-// this file reads them. A format F has
+// params/weight.h describes the planes of a matrix. crates/rf-kernels/src/pack.rs writes them, this
+// file reads them. A format F has
 //
-//   F::NUMBER           its place in DType::ALL of rf-quant
+//   F::NUMBER           position in DType::ALL of rf-quant
 //   F::LOW, F::HIGH     bytes per block of 32 columns in the planes `low` and `high`
 //   F::SCALE, F::SUPER  bytes per block in `scale`, per 256 columns in `super`
-//   F::Raw              what a lane loads for one block; F::fetch(row, block) loads it, `row` from row_of
+//   F::Raw              the data of one block; F::fetch(row, block) loads it, `row` from row_of
 //   F::unpack(raw, q)   8 words of 4 int8, in the order of the columns
-//   F::scales(raw)      the factor of the first and of the last 16 columns (equal unless F::HALVES), and their
-//                       minima (0 unless F::MINIMA)
+//   F::scales(raw)      the factors of the first and of the last 16 columns (equal unless
+//                       F::HALVES), and their minima (0 unless F::MINIMA)
 //
-// so that w[i] = scale[i / 16] · q[i] − minimum[i / 16]. Where a format has signed values they are moved to the
-// top of the byte, two's complement: sign extension for nothing. The power of two that this adds is in the scale.
+// so that w[i] = scale[i / 16] · q[i] − minimum[i / 16]. Signed values sit at the top of the byte
+// in two's complement, which needs no sign extension. The scale includes the resulting power of
+// two.
 //
-// A format with F::PARTS == 2 has values that no byte holds: w[i] = scale · (q[i] + F::LARGE · h[i]), h by
-// F::unpack_large(raw, h).
+// A format with F::PARTS == 2 has values that exceed a byte: w[i] = scale · (q[i] + F::LARGE ·
+// h[i]), h by F::unpack_large(raw, h).
+//
+// format_table.h lists the formats. RF_*_FORMATS(X) expands X(kernel name, F, number) for each
+// format of a family.
 #pragma once
 
 #include "rf/device.h"
+#include "rf/format_table.h"
 #include "rf/params/weight.h"
+
+#define RF_NO_FORMAT(NAME, FORMAT, N)
+#define RF_FLOAT_FORMATS(X) RF_FORMATS(X, RF_NO_FORMAT, RF_NO_FORMAT, RF_NO_FORMAT)
+#define RF_BLOCK32_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, X, RF_NO_FORMAT, RF_NO_FORMAT)
+#define RF_K_QUANT_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, RF_NO_FORMAT, X, RF_NO_FORMAT)
+#define RF_MICROSCALING_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, RF_NO_FORMAT, RF_NO_FORMAT, X)
 
 namespace rf {
 
-// Factors of the two halves of a block.
+// The factors of the two halves of a block.
 struct BlockScales {
     float scale[2];
     float minimum[2];
 };
 
-// A load of one kind of word at an index of less than 4 GiB: a uniform address and a 32-bit offset, which AMD's
-// loads take as they are.
+// Loads a word at an index below 4 GiB: a uniform address and a 32-bit offset, which AMD's load
+// instructions support directly.
 template <typename T>
 RF_DEVICE T at(const void *plane, u32 index) {
     return *reinterpret_cast<const T *>(static_cast<const u8 *>(plane) + (u32)(index * (u32)sizeof(T)));
 }
 
-// The planes from one row on; `blocks` are those of a row.
+// The planes, starting at a row; `blocks` is the number of blocks per row.
 template <typename F>
 RF_DEVICE RfWeight row_of(const RfWeight &w, u32 row, u32 blocks) {
     u64 first = (u64)row * blocks;
@@ -61,7 +72,8 @@ RF_DEVICE u32 bit_at(u32 bits, u32 j, u32 position) {
     return shifted & (0x01010101u << position);
 }
 
-// Bits `7 − 2j` and `6 − 2j` of byte i of `bits` belong to column 4j + i; here they come to the top.
+// Bits `7 − 2j` and `6 − 2j` of byte i of `bits` belong to column 4j + i; returns them at the top
+// of the byte.
 RF_DEVICE u32 pair_at_top(u32 bits, u32 j) { return (bits << 2 * j) & 0xc0c0c0c0u; }
 
 RF_DEVICE BlockScales one_scale(float scale) { return {{scale, scale}, {0.0f, 0.0f}}; }
@@ -71,7 +83,7 @@ RF_DEVICE BlockScales scale_and_minimum(float scale, float minimum) {
 
 } // namespace detail
 
-// The four least significant bits of a value, for Q4_0 sign-inverted so that they are two's complement.
+// The low four bits of a value, with the sign bit of Q4_0 inverted to two's complement.
 struct Q4_0 {
     static constexpr u32 NUMBER = 3;
     static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 0;
@@ -95,7 +107,7 @@ struct Q4_0 {
     }
 };
 
-// Values 0 … 15; scale and minimum (with its sign turned) side by side.
+// Values 0 … 15; scale and negated minimum are adjacent.
 struct Q4_1 {
     static constexpr u32 NUMBER = 4;
     static constexpr u32 LOW = 16, HIGH = 0, SCALE = 4, SUPER = 0;
@@ -114,7 +126,7 @@ struct Q4_1 {
     }
 };
 
-// Five bits, two's complement, moved up by three.
+// Five bits, two's complement, shifted left by three.
 struct Q5_0 {
     static constexpr u32 NUMBER = 5;
     static constexpr u32 LOW = 16, HIGH = 4, SCALE = 2, SUPER = 0;
@@ -162,7 +174,7 @@ struct Q5_1 {
     }
 };
 
-// Bytes as they are; the first 16 of every block in `low`, the last 16 in `high`.
+// Unmodified bytes; the first 16 of every block in `low`, the last 16 in `high`.
 struct Q8_0 {
     static constexpr u32 NUMBER = 7;
     static constexpr u32 LOW = 16, HIGH = 16, SCALE = 2, SUPER = 0;
@@ -187,9 +199,53 @@ struct Q8_0 {
     }
 };
 
-// Two bits: bits 2j and 2j + 1 of byte i of word h belong to column 16h + 4j + i. One byte per 16 columns: the
-// scale in the low nibble, the minimum in the high one; d and dmin per 256.
-struct Q2_K {
+namespace detail {
+
+// Byte i is byte selector[i], 0 to 7, of `low` (0 to 3) and `high` (4 to 7).
+RF_DEVICE u32 select_bytes(u32 high, u32 low, u32 selector) {
+#ifdef __AMDGCN__
+    return __builtin_amdgcn_perm(high, low, selector);
+#else
+    u32 pairs = selector | selector >> 4;
+    return __nvvm_prmt(low, high, (pairs & 0xff) | (pairs >> 8 & 0xff00));
+#endif
+}
+
+// Bytes of a table of 16, four to a word, by four indices.
+RF_DEVICE u32 look_up_16(const u32 (&table)[4], u32 index) {
+    u32 below_8 = select_bytes(table[1], table[0], index & 0x07070707u);
+    u32 above_8 = select_bytes(table[3], table[2], index & 0x07070707u);
+    return select_bytes(above_8, below_8, 0x03020100u | (index >> 1 & 0x04040404u));
+}
+
+} // namespace detail
+
+// Indices of 16 values: -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113.
+struct Iq4Nl {
+    static constexpr u32 NUMBER = 16;
+    static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 0;
+    static constexpr bool MINIMA = false, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u16 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u16>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        constexpr u32 VALUES[4] = {0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u};
+        detail::nibbles(raw.low, q);
+        for (u32 j = 0; j < 8; j++) q[j] = detail::look_up_16(VALUES, q[j]);
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::one_scale(f16_value(raw.scale));
+    }
+};
+
+// Two bits: bits 2j and 2j + 1 of byte i of word h belong to column 16h + 4j + i. One byte per 16
+// columns holds the scale in the low nibble and the minimum in the high one; d and dmin per 256.
+struct Q2K {
     static constexpr u32 NUMBER = 8;
     static constexpr u32 LOW = 8, HIGH = 0, SCALE = 2, SUPER = 4;
     static constexpr bool MINIMA = true, HALVES = true;
@@ -213,8 +269,9 @@ struct Q2_K {
     }
 };
 
-// Three bits, two's complement, at the top: one in `high`, two in `low`. A signed byte per 16 columns, d per 256.
-struct Q3_K {
+// Three bits, two's complement, at the top of the byte: one in `high`, two in `low`. A signed byte
+// per 16 columns, d per 256.
+struct Q3K {
     static constexpr u32 NUMBER = 9;
     static constexpr u32 LOW = 8, HIGH = 4, SCALE = 2, SUPER = 2;
     static constexpr bool MINIMA = false, HALVES = true;
@@ -242,7 +299,7 @@ struct Q3_K {
 };
 
 // Values 0 … 15; six-bit scale and minimum in a byte each; d and dmin per 256.
-struct Q4_K {
+struct Q4K {
     static constexpr u32 NUMBER = 10;
     static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 4;
     static constexpr bool MINIMA = true, HALVES = false;
@@ -262,8 +319,8 @@ struct Q4_K {
     }
 };
 
-// As Q4_K, with a fifth bit.
-struct Q5_K {
+// As Q4K, with a fifth bit.
+struct Q5K {
     static constexpr u32 NUMBER = 11;
     static constexpr u32 LOW = 16, HIGH = 4, SCALE = 2, SUPER = 4;
     static constexpr bool MINIMA = true, HALVES = false;
@@ -288,8 +345,8 @@ struct Q5_K {
     }
 };
 
-// Six bits, two's complement, moved up by two. A signed byte per 16 columns, d per 256.
-struct Q6_K {
+// Six bits, two's complement, shifted left by two. A signed byte per 16 columns, d per 256.
+struct Q6K {
     static constexpr u32 NUMBER = 12;
     static constexpr u32 LOW = 16, HIGH = 8, SCALE = 2, SUPER = 2;
     static constexpr bool MINIMA = false, HALVES = true;
@@ -324,7 +381,7 @@ RF_DEVICE float e8m0(u8 e) {
     return __builtin_bit_cast(float, bits);
 }
 
-// 2^(e − 128), which ggml multiplies doubled elements with: 0 and 1 are subnormal, and 255 is a number.
+// 2^(e − 128), the factor of doubled elements in ggml: 0 and 1 are subnormal, and 255 is a number.
 RF_DEVICE float e8m0_halved(u8 e) {
     u32 bits = e < 2 ? 0x00200000u << e : ((u32)e - 1) << 23;
     return __builtin_bit_cast(float, bits);
@@ -332,7 +389,7 @@ RF_DEVICE float e8m0_halved(u8 e) {
 
 } // namespace detail
 
-// Codes of a sign and three bits of magnitude, E2M1: twice the value is 0 1 2 3 4 6 8 12.
+// E2M1 codes of a sign and three bits of magnitude: twice the value is 0 1 2 3 4 6 8 12.
 struct Mxfp4 {
     static constexpr u32 NUMBER = 13;
     static constexpr u32 LOW = 16, HIGH = 0, SCALE = 1, SUPER = 0;
@@ -345,14 +402,15 @@ struct Mxfp4 {
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
         return {at<u32x4>(row.low, block), at<u8>(row.scale, block)};
     }
-    // Magnitudes below 4 are their code; 4 … 7 are 4 6 8 12: 2c − 4, and 2 more for 7.
+    // Magnitudes below 4 equal their code; 4 … 7 are 4 6 8 12: 2c − 4, plus 2 for 7.
     RF_DEVICE_MEMBER static u32 values(u32 codes) {
         u32 c = codes & 0x07070707u;
         u32 large = (c >> 2) & 0x01010101u;
         u32 seven = (c >> 1) & c & large;
         u32 magnitude = c + (c & (large * 7)) - (large << 2) + (seven << 1);
         u32 sign = (codes >> 3) & 0x01010101u;
-        // −m = (m ^ 0xff) + 1 in every byte; no carry leaves one but for m = 0, whose complement needs care.
+        // −m = (m ^ 0xff) + 1 in every byte. Only m = 0 carries into the next byte, so it is
+        // excluded.
         u32 negative = sign & ~zero_bytes(magnitude);
         return (magnitude ^ (negative * 0xff)) + negative;
     }
@@ -377,13 +435,13 @@ struct SixBitRaw {
     u8 scale;
 };
 
-// Words of four six-bit codes: four bits in `low` as nibbles, two in `high` as Q6_K has them.
+// Words of four six-bit codes: four bits in `low` as nibbles, two in `high` as in Q6K.
 RF_DEVICE u32 six_bit_codes(const SixBitRaw &raw, u32 j) {
     u32 low = j < 4 ? raw.low[j] & 0x0f0f0f0fu : (raw.low[j - 4] >> 4) & 0x0f0f0f0fu;
     return low | pair_at_top(raw.high[j / 4], j % 4) >> 2;
 }
 
-// Turns the bytes of `magnitude` (below 0x80) negative where `sign` has a 1.
+// Negates the bytes of `magnitude` (below 0x80) where `sign` has a 1.
 RF_DEVICE u32 negate(u32 magnitude, u32 sign) {
     u32 negative = sign & ~Mxfp4::zero_bytes(magnitude);
     return (magnitude ^ (negative * 0xff)) + negative;
@@ -417,7 +475,8 @@ struct Mxfp6E2M3 {
     }
 };
 
-// E3M2: sixteen times the value is at most 448. Exponents 0 … 4 give up to 56, larger ones multiples of 16.
+// E3M2: sixteen times the value is at most 448. Exponents 0 … 4 reach 56; values of larger
+// exponents are multiples of 16.
 struct Mxfp6E3M2 {
     static constexpr u32 NUMBER = 15;
     static constexpr u32 LOW = 16, HIGH = 8, SCALE = 1, SUPER = 0;
@@ -426,7 +485,8 @@ struct Mxfp6E3M2 {
     static constexpr i32 LARGE = 16;
     using Raw = detail::SixBitRaw;
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) { return Mxfp6E2M3::fetch(row, block); }
-    // Magnitudes of exponents e: (4 + m)·2^(e − 1), of 0 m. `LARGER` keeps those of 5 and more, sixteenths of them.
+    // The magnitude of exponent e is (4 + m)·2^(e − 1), and m for e = 0. `LARGER` selects exponents
+    // of at least 5 and returns sixteenths of the magnitude.
     template <bool LARGER>
     RF_DEVICE_MEMBER static u32 values(u32 codes) {
         u32 result = 0;
@@ -453,5 +513,10 @@ struct Mxfp6E3M2 {
         return detail::one_scale(detail::e8m0(raw.scale) * 0.0625f);
     }
 };
+
+#define RF_CHECK_NUMBER(NAME, FORMAT, N) \
+    static_assert(FORMAT::NUMBER == N, #FORMAT " has another number in rf-quant");
+RF_FORMATS(RF_NO_FORMAT, RF_CHECK_NUMBER, RF_CHECK_NUMBER, RF_CHECK_NUMBER)
+#undef RF_CHECK_NUMBER
 
 } // namespace rf

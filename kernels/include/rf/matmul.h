@@ -1,16 +1,18 @@
-// Quantised matrix × matrix: out[token][row] = Σ_block scale·d·(q_w · q_x) − minimum·(d·Σq_x), all sums of a block in
-// integers, all sums of blocks in f32.
+// Quantised matrix × matrix: out[token][row] = Σ_block scale·d·(q_w · q_x) − minimum·(d·Σq_x). Sums
+// within a block are integers, sums over blocks are f32.
 //
-// A workgroup of 8 waves (16 without a matrix unit) makes a tile of Shape::ROWS × Shape::TOKENS. It goes through the columns in stages of
-// Shape::BLOCKS blocks of 32: weights are fetched as planes, 16 bytes a lane, and unpacked once to int8 in LDS;
-// activations come as they are. Of every stage each thread brings Shape::FETCH_ROWS blocks of weights and
-// Shape::FETCH_TOKENS of activations; the loads of the next stage are under way while this one is
-// multiplied. A wave makes Shape::WAVE_ROWS × Shape::WAVE_TOKENS of the tile from every Shape::K_WAVES-th part of
-// each stage; waves of one tile with different parts add up their sums in the end, in a fixed order.
+// A workgroup of 8 waves (16 without a matrix unit) computes a tile of Shape::ROWS × Shape::TOKENS.
+// It processes the columns in stages of Shape::BLOCKS blocks of 32: weights are loaded as planes,
+// 16 bytes per lane, and unpacked once to int8 in LDS; activations are copied unchanged. Per stage
+// each thread loads Shape::FETCH_ROWS blocks of weights and Shape::FETCH_TOKENS of activations; the
+// next stage is loaded during the multiplication of the current one. A wave computes
+// Shape::WAVE_ROWS × Shape::WAVE_TOKENS of the tile from every Shape::K_WAVES-th part of each
+// stage; waves with different parts of one tile finally add their sums in a fixed order.
 //
-// Per block and tile of the matrix unit: 2 multiply-adds per sum (3 with minima), which is what bounds the speed
-// beside the matrix unit itself. t = fma(sum + BIAS, scale, −BIAS·scale) is exact but for its rounding, since BIAS =
-// 3 · 2^22 and no scale has more than 22 significant bits; out = fma(t, d, out).
+// Per block and tile of the matrix unit: 2 multiply-adds per sum (3 with minima), which limit the
+// speed together with the matrix unit. t = fma(sum + BIAS, scale, −BIAS·scale) is exact except for
+// its rounding, because BIAS = 3 · 2^22 and no scale has more than 22 significant bits; out =
+// fma(t, d, out).
 #pragma once
 
 #include "rf/copy_async.h"
@@ -34,13 +36,14 @@ struct MatmulShape {
     static constexpr u32 ROWS = WAVE_ROWS * ROW_WAVES, TOKENS = WAVE_TOKENS * TOKEN_WAVES;
     static constexpr u32 BLOCKS = BLOCKS_; // of 32 columns, per stage
     static constexpr u32 ROW_TILES = WAVE_ROWS / Int8Tile::ROWS, TOKEN_TILES = WAVE_TOKENS / Int8Tile::TOKENS;
-    // What a thread brings per stage, in blocks.
+    // The blocks that a thread loads per stage.
     static constexpr u32 FETCH_ROWS = ROWS * BLOCKS / THREADS, FETCH_TOKENS = TOKENS * BLOCKS / THREADS;
     static_assert(FETCH_ROWS * THREADS == ROWS * BLOCKS && FETCH_TOKENS * THREADS == TOKENS * BLOCKS);
     static_assert(BLOCKS % K_WAVES == 0 && 8 % BLOCKS == 0);
 };
 
-// More than 64 tokens, 33 … 64, up to 32. Without a matrix unit waves have half the sums.
+// Shapes for more than 64 tokens, 33 … 64, and up to 32. Without a matrix unit waves have half the
+// sums.
 #if RF_MATRIX_UNIT
 using MatmulWide = MatmulShape<64, 32, 2, 4, 1, 2>;
 using MatmulMiddle = MatmulShape<64, 32, 1, 2, 4, 4>;
@@ -55,19 +58,19 @@ using MatmulNarrow = MatmulShape<32, 16, 1, 2, 4, 8>;
 template <typename F, typename Shape>
 struct alignas(16) MatmulStage {
     static constexpr u32 HALVES = F::HALVES ? 2 : 1;
-    // Half block h of block b has index h · BLOCKS + b. Threads write the blocks of a row side by side: the pad
-    // sends them to different banks.
+    // Half block h of block b has index h · BLOCKS + b. Threads write the blocks of a row adjacent
+    // to each other; the padding puts them in different banks.
     static constexpr u32 PAD = 128 / Shape::BLOCKS;
     u8 rows[F::PARTS][2 * Shape::BLOCKS][Shape::ROWS * HALF_BLOCK_BYTES + PAD];
     u8 tokens[2 * Shape::BLOCKS][Shape::TOKENS * HALF_BLOCK_BYTES + PAD];
-    // By slots within each tile.
+    // Ordered by slots within each tile.
     float scale[Shape::BLOCKS][HALVES][Shape::ROWS];
-    float minimum[F::MINIMA ? Shape::BLOCKS : 1][HALVES][F::MINIMA ? Shape::ROWS : 1]; // its negative
+    float minimum[F::MINIMA ? Shape::BLOCKS : 1][HALVES][F::MINIMA ? Shape::ROWS : 1]; // negated
     float d[Shape::BLOCKS][Shape::TOKENS];
     float sum[F::MINIMA ? Shape::BLOCKS : 1][HALVES][F::MINIMA ? Shape::TOKENS : 1]; // d·Σq
 };
 
-// What a thread has fetched of a stage.
+// The part of a stage that a thread has loaded.
 template <typename F, typename Shape>
 struct MatmulFetch {
     typename F::Raw rows[Shape::FETCH_ROWS];
@@ -81,12 +84,13 @@ struct Matmul {
     using Fetch = MatmulFetch<F, Shape>;
     static constexpr u32 LANE_ROWS = Int8Tile::LANE_ROWS, LANE_TOKENS = Int8Tile::LANE_TOKENS;
     static constexpr u32 LANE_SUMS = LANE_ROWS * LANE_TOKENS;
-    // Stages in LDS. NVIDIA: two, if that is not more than the 48 KiB it gives. AMD: with one there is room for four
-    // workgroups, which wait for each other less than the waves of one do at a second barrier.
+    // The number of stages in LDS. NVIDIA: two, if they fit in the default 48 KiB. AMD: one, which
+    // allows four workgroups; these wait for each other less than waves do at a second barrier.
     static constexpr u32 BUFFERS = RF_MATMUL_BUFFERS == 2 && 2 * sizeof(Stage) <= 48 * 1024 ? 2 : 1;
-    // Whether the next stage is fetched before this one is multiplied. Without matrix unit all registers have sums.
+    // Whether the next stage is loaded before the current one is multiplied. Without a matrix unit
+    // all registers hold sums.
     static constexpr bool AHEAD = RF_MATRIX_UNIT && !(F::MINIMA && F::HALVES);
-    // Whether activations go to LDS on their own. Q2_K needs their sums by halves.
+    // Whether activations are copied to LDS asynchronously. Q2K needs their sums by halves.
     static constexpr bool ASYNC = COPY_ASYNC && AHEAD && BUFFERS == 2;
     static constexpr u32 ACC_FLOATS = Shape::ROW_TILES * Shape::TOKEN_TILES * LANE_SUMS;
     static constexpr u32 PARTS_BYTES = parts_bytes<Shape>(ACC_FLOATS);
@@ -96,14 +100,14 @@ struct Matmul {
     // Sum n of a lane in tile (r, t): acc[(r · TOKEN_TILES + t) · LANE_SUMS + n].
     using Accumulator = float[ACC_FLOATS];
 
-    // The operands of a workgroup: from its first row and token on.
+    // The operands of a workgroup, starting at its first row and token.
     RfWeight weight;
     const u8 *q;
     const float *meta;
     u32 blocks;
-    u32 last_row, last_token; // of this tile that exist
+    u32 last_row, last_token; // the last valid ones of this tile
 
-    // `to` is where the stage will be stored.
+    // `to` is the destination of the stage.
     RF_DEVICE_MEMBER Fetch fetch(u32 stage, Stage &to) const {
         Fetch f;
         u32 thread = thread_x();
@@ -132,7 +136,7 @@ struct Matmul {
                 }
             }
             f.meta[i] = at<f32x2>(meta, token * blocks + block);
-            // Blocks after the last one count for nothing.
+            // Blocks after the last one must not contribute.
             f.meta[i] = exists ? f.meta[i] : f32x2{0.0f, 0.0f};
         }
         return f;
@@ -185,7 +189,7 @@ struct Matmul {
         *(u32x4 *)(last + row * HALF_BLOCK_BYTES) = u32x4{words[4], words[5], words[6], words[7]};
     }
 
-    // What a lane has of the tokens of one tile and block; sums where it has registers for them.
+    // A lane's part of the tokens of one tile and block; sums if registers suffice.
     struct TokenTile {
         typename Int8Tile::Tokens q;
         float d[LANE_TOKENS], sum[LANE_TOKENS];
@@ -205,15 +209,15 @@ struct Matmul {
         return tile;
     }
 
-    // The same of the rows of one tile; bias = −SUM_BIAS · scale[0].
+    // A lane's part of the rows of one tile; bias = −SUM_BIAS · scale[0].
     struct RowFactors {
         float scale[Stage::HALVES][LANE_ROWS], bias[LANE_ROWS], minimum[LANE_ROWS];
     };
 
-    // Adds one block of a stage to what a wave has.
+    // Adds one block of a stage to the sums of a wave.
     RF_DEVICE_MEMBER static void multiply(const Stage &stage, u32 block, u32 wave_row, u32 wave_token,
                                           const Int8Tile::Sums &start, Accumulator &acc) {
-        // Tokens are read once for all rows, where there are registers for that.
+        // Tokens are read once for all rows, if registers suffice.
         TokenTile tiles[Shape::TOKEN_TILES];
         if constexpr (RF_MATRIX_UNIT) {
 #pragma unroll
@@ -266,8 +270,9 @@ struct Matmul {
         }
     }
 
-    // Adds one block of one tile to its sums. What depends on the sums of the matrix unit is done step by step for
-    // all of them, not sum by sum: neighbouring operations are independent, and RDNA3 issues many in pairs.
+    // Adds one block of one tile to its sums. Operations that depend on the matrix unit are done
+    // step by step for all sums rather than sum by sum: consecutive operations are then
+    // independent, and RDNA3 issues many of them in pairs.
     RF_DEVICE_MEMBER static void add_block(const typename Int8Tile::Rows *rows, const RowFactors &factors,
                                            const TokenTile &tokens, const Int8Tile::Sums &start, float *out) {
         float part[LANE_SUMS];
@@ -314,8 +319,8 @@ struct Matmul {
         }
     }
 
-    // shared · own + addend, number n of a row of such. A pair of them may not have the same register as the same
-    // operand on RDNA3, hence the order.
+    // shared · own + addend, the n-th of a sequence. On RDNA3 two paired instructions cannot have
+    // the same register as the same operand, hence the order.
     RF_DEVICE_MEMBER static float fma_pairable(u32 n, float shared, float own, float addend) {
         return n % 2 ? fma(shared, own, addend) : fma(own, shared, addend);
     }
@@ -344,7 +349,8 @@ struct Matmul {
         Accumulator acc = {};
         Int8Tile::Sums start = Int8Tile::start(opaque(SUM_START));
         u32 num_stages = (self.blocks + Shape::BLOCKS - 1) / Shape::BLOCKS;
-        // A loop that the compiler does not dissolve, or it would unpack while it multiplies: too many registers.
+        // The loop must not be unrolled: the compiler would unpack during the multiplication and
+        // need too many registers.
         u32 blocks_per_wave = opaque_uniform(Shape::BLOCKS / Shape::K_WAVES);
         store(self.fetch(0, stages[0]), stages[0]);
         if constexpr (ASYNC) copy_async_wait();
@@ -383,8 +389,9 @@ struct Matmul {
 
 } // namespace rf
 
-// The kernels of one format: RfMatmulParams; grid [⌈tokens / TOKENS⌉, Σ ⌈rows / ROWS⌉], Shape::THREADS threads.
-#define RF_MATMUL(NAME, FORMAT)                                                                                        \
+// The kernels of one format: RfMatmulParams; grid [⌈tokens / TOKENS⌉, Σ ⌈rows / ROWS⌉],
+// Shape::THREADS threads.
+#define RF_MATMUL(NAME, FORMAT, NUMBER)                                                                                \
     RF_MATMUL_KERNEL(rf::MatmulWide) matmul_wide_##NAME##_q8_f32(RfMatmulParams p) {                                     \
         rf::Matmul<rf::FORMAT, rf::MatmulWide>::run(p);                                                                \
     }                                                                                                                  \

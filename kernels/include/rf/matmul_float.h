@@ -1,15 +1,16 @@
-// Float matrix × matrix, as exact as f32: out[token][row] = Σ_k w[row][k] · x[token][k].
+// Float matrix × matrix with the accuracy of f32: out[token][row] = Σ_k w[row][k] · x[token][k].
 //
-// A workgroup of 8 waves makes a tile of Shape::ROWS × Shape::TOKENS in stages of Shape::COLUMNS columns; a thread
-// brings pieces of 8 columns, the next stage's while this one is multiplied. A wave makes 32 rows × 32 tokens, from
-// every K_WAVES-th part of a stage.
+// A workgroup of 8 waves computes a tile of Shape::ROWS × Shape::TOKENS in stages of Shape::COLUMNS
+// columns. A thread loads pieces of 8 columns; the next stage is loaded during the multiplication
+// of the current one. A wave computes 32 rows × 32 tokens from every K_WAVES-th part of a stage.
 //
-// Where there is a matrix unit, weights of 16 bits go to it as they are and x in two terms of their type, so every
-// product is two. f16: x/4 = high + low · 2^-11, high of 11 bits and low of as many; low is kept large so that it is not
-// lost below f16's 2^-24, and has sums of its own. |x| may be 262,016 (what is above counts as that), and rows of some
-// 1e-5 are still as exact as f32 needs. bf16: x = high +
-// low, of 8 bits each and the rounding of both to nearest: 2^-18 of x may be missing at worst, NMSE some 1e-11.
-// F32 weights, and all where there is no matrix unit, are multiplied in f32.
+// With a matrix unit, 16-bit weights are its operands unchanged, and x is split into two terms of
+// their type, so every product takes two operations. f16: x/4 = high + low · 2^-11, with 11 bits in
+// each; low is scaled up so that it is not lost below f16's 2^-24, and has its own sums. |x| may be
+// up to 262,016 (larger values are clamped), and rows of about 1e-5 still have the accuracy of f32.
+// bf16: x = high + low, with 8 bits each and both rounded to nearest: at most 2^-18 of x is lost,
+// an NMSE of about 1e-11. F32 weights, and all weights without a matrix unit, are multiplied in
+// f32.
 #pragma once
 
 #include "rf/formats.h"
@@ -31,7 +32,7 @@ struct FloatMatmulShape {
     static_assert(THREADS % PIECES == 0 && COLUMNS % (16 * K_WAVES) == 0);
 };
 
-// More than 32 tokens; up to 32.
+// Shapes for more than 32 tokens, and up to 32.
 using FloatMatmulWide = FloatMatmulShape<4, 2, 1, 32>;
 using FloatMatmulNarrow = FloatMatmulShape<1, 1, 8, 128>;
 
@@ -39,7 +40,7 @@ struct Eight {
     float value[8];
 };
 
-// The types of weights. Eight columns of f32 become two words of 16 bits each at a time: terms().
+// The weight types. Eight columns of f32 become two words of 16 bits each at a time: terms().
 struct F32Weight {
     using Element = float;
     static constexpr bool MATRIX = false;
@@ -72,11 +73,12 @@ struct Bf16Weight {
     RF_DEVICE_MEMBER static float total(float sum, float) { return sum; }
 };
 
-// A wave's 32 rows × 32 tokens in f32. Lane l has rows l % 8 + 8i, i < 4, and tokens l / 8 + 4j, j < 8.
+// A wave's 32 rows × 32 tokens in f32. Lane l holds rows l % 8 + 8i, i < 4, and tokens l / 8 + 4j,
+// j < 8.
 template <typename F, typename Shape>
 struct FmaCore {
     static constexpr u32 SUMS = 32;
-    static constexpr u32 STRIDE = Shape::COLUMNS + 4; // a shift of four banks from row to row
+    static constexpr u32 STRIDE = Shape::COLUMNS + 4; // rows have an offset of four banks
     struct Stage {
         __attribute__((aligned(16))) float rows[Shape::ROWS][STRIDE];
         __attribute__((aligned(16))) float tokens[Shape::TOKENS][STRIDE];
@@ -253,12 +255,13 @@ struct FloatMatmul {
         Eight tokens[Shape::FETCH_TOKENS];
     };
 
-    // From the first row and token of the tile on.
+    // Starting at the first row and token of the tile.
     const Element *weights;
     const float *x;
     u32 columns, last_row, last_token;
 
-    // Eight neighbouring elements from `first` on, 0 where a row has ended; N of them fit into 16 bytes.
+    // Eight consecutive elements from `first`, and 0 beyond the end of a row; N elements are 16
+    // bytes.
     template <typename T>
     RF_DEVICE_MEMBER void fetch_piece(T (&to)[8], const T *base, u32 row, u32 column) const {
         constexpr u32 N = 16 / sizeof(T);
@@ -352,12 +355,12 @@ struct FloatMatmul {
 };
 
 // The kernels of one type: RfMatmulParams; grid [⌈tokens / TOKENS⌉, Σ ⌈rows / ROWS⌉], 256 threads.
-#define RF_FLOAT_MATMUL(NAME, WEIGHT)                                                                                  \
+#define RF_FLOAT_MATMUL(NAME, FORMAT, NUMBER)                                                                          \
     RF_MATMUL_KERNEL(rf::FloatMatmulWide) matmul_wide_##NAME##_f32(RfMatmulParams p) {                                   \
-        rf::FloatMatmul<rf::WEIGHT, rf::FloatMatmulWide>::run(p);                                                      \
+        rf::FloatMatmul<rf::FORMAT##Weight, rf::FloatMatmulWide>::run(p);                                              \
     }                                                                                                                  \
     RF_MATMUL_KERNEL(rf::FloatMatmulNarrow) matmul_narrow_##NAME##_f32(RfMatmulParams p) {                               \
-        rf::FloatMatmul<rf::WEIGHT, rf::FloatMatmulNarrow>::run(p);                                                    \
+        rf::FloatMatmul<rf::FORMAT##Weight, rf::FloatMatmulNarrow>::run(p);                                            \
     }
 
 } // namespace rf

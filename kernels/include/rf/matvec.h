@@ -1,12 +1,12 @@
-// Matrix × vector for quantised weights: the product that decode is made of.
+// Matrix × vector for quantised weights: the main operation of decode.
 //
-// A lane takes a block of 32 columns of a row at a time, so that a wave reads 512 consecutive bytes of 4-bit
-// weights by one instruction; a wave takes ROWS rows, which share the activations, and keeps their sums to
-// itself. Bytes moved: the weights once; activations come from the caches. Work per block and row: 8 dot4, the
-// unpacking (3 operations per 8 weights of 4 bits) and some 4 of f32.
+// A lane processes a block of 32 columns of a row at a time, so that a wave reads 512 consecutive
+// bytes of 4-bit weights with one instruction. A wave computes ROWS rows, which share the
+// activations. Bytes moved: the weights once; activations are in the caches. Work per block and
+// row: 8 dot4, the unpacking (3 operations per 8 weights of 4 bits) and about 4 f32 operations.
 //
-// What an RMS norm would do between two products of one token is shared out among them (params/matvec.h): no launch
-// of its own, and nothing that a workgroup has to wait for.
+// An RMS norm between two matmuls of one token is divided between them (params/matvec.h): it needs
+// no launch of its own, and no workgroup waits for it.
 #pragma once
 
 #include "rf/estimate.h"
@@ -15,18 +15,18 @@
 
 namespace rf {
 
-// Rows of a wave, so that sums and unpacked weights of all tokens find room in registers. For one token few: there
-// are only so many rows, and all of the device should have work.
+// Rows per wave, such that the sums and unpacked weights of all tokens fit in registers. Few for
+// one token: the number of rows is limited, and all processors should be busy.
 template <typename F, u32 TOKENS>
 constexpr u32 MATVEC_ROWS = TOKENS == 1 ? 2 : (TOKENS == 2 ? 4 : 2) / F::PARTS;
 
-// For one token with a norm behind it a workgroup makes a block of 32 rows: `waves` is 16.
+// For one token followed by a norm, a workgroup computes a block of 32 rows: `waves` is 16.
 constexpr u32 MATVEC_WAVES = 8;
 constexpr u32 MATVEC_THREADS = MATVEC_WAVES * WAVE, MATVEC_THREADS_1 = 2 * MATVEC_THREADS;
 
-// Steps whose loads a wave has in flight together, and whether the next are fetched before these are used, as far as
-// there are registers. An AMD SIMD has up to 16 waves to switch between, an NVIDIA scheduler with so few rows only
-// some four.
+// Steps whose loads a wave has in flight at once, and whether the next loads precede the use of the
+// current ones, as far as registers allow. An AMD SIMD switches between up to 16 waves, an NVIDIA
+// scheduler with so few rows between about four.
 #if RF_AMD
 template <typename F>
 constexpr u32 MATVEC_STEPS = 1;
@@ -51,7 +51,8 @@ struct ActivationBlock {
     RF_DEVICE_MEMBER u32 word(u32 j) const { return j < 4 ? first[j] : last[j - 4]; }
 };
 
-// Σ w·x over a block: scale · d · Σ q_w·q_x − minimum · d · Σ q_x, with a scale per half where F has that.
+// Σ w·x over a block: scale · d · Σ q_w·q_x − minimum · d · Σ q_x, with a scale per half if F has
+// one.
 template <typename F>
 RF_DEVICE float block_dot(const u32 w[8], const u32 large[8], const BlockScales &s, const ActivationBlock &x) {
     if constexpr (F::HALVES) {
@@ -110,14 +111,15 @@ RF_DEVICE void fetch_activations(ActivationBlock (&block_x)[TOKENS], const RfAct
         block_x[t] = ActivationBlock::fetch(x.q + (u64)t * columns, x.meta + (u64)t * (columns / 16), columns, block);
 }
 
-// STEPS steps of ROWS rows of weights as they are in memory, from block `first` on.
+// STEPS steps of ROWS rows of weights in their memory format, starting at block `first`.
 template <typename F, u32 STEPS, u32 ROWS>
 struct WeightSteps {
     typename F::Raw raw[STEPS][ROWS];
 
     RF_DEVICE_MEMBER static WeightSteps fetch(const RfWeight (&row_weight)[ROWS], u32 first) {
         WeightSteps steps;
-        // The offset of every load: left to itself the compiler makes an address of 64 bits for each.
+        // The offset of every load. Without `opaque` the compiler computes a 64-bit address for
+        // each.
         u32 block = opaque(first);
 #pragma unroll
         for (u32 i = 0; i < STEPS; i++)
@@ -138,7 +140,8 @@ struct WeightSteps {
     }
 };
 
-// The common factor of an operand that came without it, or 1: `squares` has a part of the sum in every lane.
+// The common factor of an operand that is not normalised, or 1: each lane holds a part of the sum
+// of `squares`.
 RF_DEVICE float norm_squares(const RfNormIn &norm) {
     float squares = 0.0f;
 #pragma unroll 4
@@ -150,7 +153,7 @@ RF_DEVICE float norm_factor(const RfNormIn &norm, float squares, u32 columns) {
     return rsqrt(wave_sum(squares) * reciprocal_estimate((float)columns) + norm.eps);
 }
 
-// sums[r][t] = Σ over the columns of rows that may lie anywhere, the same in every lane.
+// sums[r][t] = Σ over the columns, for rows at arbitrary addresses; the same in every lane.
 template <typename F, u32 STEPS, u32 ROWS, u32 TOKENS>
 RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight)[ROWS], const RfActivations &x,
                         const RfNormIn &norm, u32 columns) {
@@ -196,8 +199,8 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
         }
 }
 
-// The planes of ROWS neighbouring rows. Planes have room behind their last row (see params/weight.h), so that a
-// wave need not ask where they end.
+// The planes of ROWS consecutive rows. Planes have space after their last row (see
+// params/weight.h), so a wave needs no bounds check.
 template <typename F, u32 ROWS, u32 ALL>
 RF_DEVICE void neighbours(RfWeight (&row_weight)[ALL], u32 at, const RfWeight &weight, u32 row, u32 blocks) {
     row_weight[at] = row_of<F>(weight, row, blocks);
@@ -205,7 +208,8 @@ RF_DEVICE void neighbours(RfWeight (&row_weight)[ALL], u32 at, const RfWeight &w
     for (u32 r = 1; r < ROWS; r++) row_weight[at + r] = row_of<F>(row_weight[at + r - 1], 1, blocks);
 }
 
-// Lane r of the wave writes row `row + r` of a projection, of all tokens; it has the last one's value then.
+// Lane r of the wave writes row `row + r` of a projection for all tokens and returns the value of
+// the last one.
 template <u32 ROWS, u32 TOKENS>
 RF_DEVICE float write_rows(const float (&sums)[ROWS][TOKENS], const RfProjection &to, const float *residual, u32 row,
                            u32 tokens) {
@@ -217,7 +221,8 @@ RF_DEVICE float write_rows(const float (&sums)[ROWS][TOKENS], const RfProjection
     for (u32 t = 0; t < TOKENS; t++) {
         if (t >= tokens) break;
         value = sums[0][t];
-        // Of two values that the compiler knows it would choose between their addresses, for which they need memory.
+        // The compiler would select between the addresses of two known values, which forces them
+        // into memory.
 #pragma unroll
         for (u32 r = 1; r < ROWS; r++) value = lane() == r ? opaque(sums[r][t]) : value;
         value += bias;
@@ -228,7 +233,7 @@ RF_DEVICE float write_rows(const float (&sums)[ROWS][TOKENS], const RfProjection
     return value;
 }
 
-// Lane i of a wave has value i of a block of activations.
+// Lane i of a wave holds value i of a block of activations.
 RF_DEVICE void write_block(float value, const RfActivations &out, u64 row, u32 columns, u32 block) {
     float largest = wave_max(__builtin_fabsf(value));
     float d = largest / 127.0f;
@@ -243,7 +248,8 @@ RF_DEVICE void write_block(float value, const RfActivations &out, u64 row, u32 c
     }
 }
 
-// The projection and its first row that a workgroup works on: workgroups are dealt to the projections in order.
+// The projection of a workgroup and its first row: workgroups are assigned to the projections in
+// order.
 struct Place {
     u32 projection;
     u32 row;
@@ -258,7 +264,8 @@ RF_DEVICE Place place_of(const RfProjection *projections, u32 count, u32 group, 
     return {p, group * rows_per_group};
 }
 
-// One wave of a product: what lane r has written. With a route, group_y is the slot: one token, one expert.
+// One wave of a matmul; returns the value that lane r wrote. With a route, group_y is the slot: one
+// token, one expert.
 template <typename F, u32 TOKENS, u32 STEPS>
 RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &projection, u32 row) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
@@ -281,7 +288,7 @@ RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &project
     return write_rows(sums, projection, p.residual, row, p.tokens);
 }
 
-// Of the 32 rows of a workgroup the operand of the product behind a norm.
+// Writes the 32 rows of a workgroup as the operand of the matmul that follows a norm.
 RF_DEVICE void write_normed(const RfNormOut &norm, float value, u32 rows_per_wave, u32 rows) {
     RF_SHARED float values[32];
     if (lane() < rows_per_wave) values[wave() * rows_per_wave + lane()] = value;
@@ -293,7 +300,7 @@ RF_DEVICE void write_normed(const RfNormOut &norm, float value, u32 rows_per_wav
     write_block(x * norm.weight[group_x() * 32 + lane()], norm.out, 0, rows, group_x());
 }
 
-// One workgroup of a product whose projections have one format.
+// One workgroup of a matmul whose projections have one format.
 template <typename F, u32 TOKENS>
 RF_DEVICE void matvec(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
@@ -306,8 +313,10 @@ RF_DEVICE void matvec(const RfMatvecParams &p) {
     }
 }
 
-// The same for one token, with a format for each projection. The branch is the same for all of a workgroup.
-template <typename... FORMATS>
+// The same for one token and projections of several formats. All threads of a workgroup take the
+// same branch. The first argument is void, so that a macro can write the list as `, F` for each
+// format.
+template <typename, typename... FORMATS>
 RF_DEVICE void matvec_mixed(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<Q4_0, 1>;
     Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);

@@ -1,7 +1,8 @@
 // Matrix × vector for F32, F16 and BF16 weights.
 //
-// A lane takes 16 bytes of a row at a time and multiplies in f32; otherwise as rf/matvec.h. Rows whose size is no
-// multiple of 16 bytes are read element by element. Bytes moved: the weights once.
+// A lane loads 16 bytes of a row at a time and multiplies in f32; otherwise as rf/matvec.h. Rows
+// whose size is not a multiple of 16 bytes are read element by element. Bytes moved: the weights
+// once.
 #pragma once
 
 #include "rf/matvec.h"
@@ -16,7 +17,7 @@ struct F16 {
     using Element = u16;
     RF_DEVICE_MEMBER static float value(u16 bits) { return f16_value(bits); }
 };
-struct BF16 {
+struct Bf16 {
     using Element = u16;
     RF_DEVICE_MEMBER static float value(u16 bits) { return bf16_value(bits); }
 };
@@ -87,3 +88,18 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
 }
 
 } // namespace rf
+
+// The matrix-vector kernels of a float format.
+#define RF_MATVEC_FLOAT(NAME, FORMAT, NUMBER)                                                      \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_f32_n1(RfMatvecParams p) {                       \
+        rf::matvec_float<rf::FORMAT, 1>(p);                                                        \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_f32_n2(RfMatvecParams p) {                       \
+        rf::matvec_float<rf::FORMAT, 2>(p);                                                        \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_f32_n4(RfMatvecParams p) {                       \
+        rf::matvec_float<rf::FORMAT, 4>(p);                                                        \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_f32_n8(RfMatvecParams p) {                       \
+        rf::matvec_float<rf::FORMAT, 8>(p);                                                        \
+    }

@@ -1,7 +1,9 @@
-// The gated unit of decode: gate, up, activation, and the quantisation for the product that follows, in one launch.
+// The gated unit of decode: gate, up, activation, and quantisation for the next matmul, in one
+// launch.
 //
-// A workgroup makes 32 neighbouring outputs, a block of activations, of 8 waves with four outputs each, one after
-// the other: so there are some workgroups more than processors, and all end at about the same time.
+// A workgroup computes 32 consecutive outputs, a block of activations, with 8 waves of four outputs
+// each, one after another. So there are a few more workgroups than processors, and all end at about
+// the same time.
 #pragma once
 
 #include "rf/activation.h"
@@ -32,3 +34,21 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
 }
 
 } // namespace rf
+
+// The matrix-vector kernels of a format.
+#define RF_MATVEC(NAME, FORMAT, NUMBER)                                                            \
+    RF_KERNEL(rf::MATVEC_THREADS_1) matvec_##NAME##_q8_f32_n1(RfMatvecParams p) {                  \
+        rf::matvec<rf::FORMAT, 1>(p);                                                              \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_q8_f32_n2(RfMatvecParams p) {                    \
+        rf::matvec<rf::FORMAT, 2>(p);                                                              \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_q8_f32_n4(RfMatvecParams p) {                    \
+        rf::matvec<rf::FORMAT, 4>(p);                                                              \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_q8_f32_n8(RfMatvecParams p) {                    \
+        rf::matvec<rf::FORMAT, 8>(p);                                                              \
+    }                                                                                              \
+    RF_KERNEL_AT_ONCE(rf::GLU_THREADS, 3) matvec_glu_##NAME##_q8_n1(RfMatvecGluParams p) {         \
+        rf::matvec_glu<rf::FORMAT>(p);                                                             \
+    }

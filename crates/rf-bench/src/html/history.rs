@@ -141,6 +141,7 @@ fn steps(
             Verdict::Improved => ("better", "v-Improved"),
             Verdict::Regression => ("worse", "v-Regression"),
             Verdict::Ok => ("does not count", "muted"),
+            Verdict::Inconclusive => ("inconclusive", "muted"),
             Verdict::New => ("of another model", "muted"),
             Verdict::HardwareMismatch | Verdict::Missing => ("of other hardware", "muted"),
         };

@@ -137,6 +137,7 @@ pub(super) fn comparison(out: &mut String, comparison: &Comparison) {
     let verdicts = [
         Verdict::Regression,
         Verdict::Improved,
+        Verdict::Inconclusive,
         Verdict::Ok,
         Verdict::New,
         Verdict::Missing,
@@ -161,7 +162,7 @@ pub(super) fn comparison(out: &mut String, comparison: &Comparison) {
         };
         verdicts.iter().flat_map(of).collect()
     };
-    compared(out, &rows(&[Verdict::Regression, Verdict::Improved]));
+    compared(out, &rows(&[Verdict::Regression, Verdict::Improved, Verdict::Inconclusive]));
     let rest = [Verdict::Ok, Verdict::New, Verdict::Missing, Verdict::HardwareMismatch];
     let rest = rows(&rest);
     if !rest.is_empty() {

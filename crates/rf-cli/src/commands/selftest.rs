@@ -1,18 +1,15 @@
-//! `rf-cli selftest`: every kernel on the user's GPU, against the CPU reference, with its speed.
-
-mod groups;
+//! `rf-cli selftest`: checks every kernel on the user's GPU against the CPU reference, and reports
+//! its speed.
 
 use std::io::{self, Write};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use rf_graph::conformance::{Case, Outcome};
-use rf_graph::{BackendError, DType, KvType};
+use rf_graph::case::{Case, Shape};
 use rf_kernels::GpuBackend;
-use rf_kernels::selftest::{self, Speed};
+use rf_kernels::selftest::{Group, Report, Speed, groups, speed};
 
-use self::groups::{Group, groups};
 use crate::device::gpus;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
@@ -21,20 +18,21 @@ use crate::terminal::{self, Palette};
 /// Arguments of `rf-cli selftest`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line is a group of cases: an op with a format. NMSE is the error of the worst one, relative to the results of \
-the CPU reference, beside what its arithmetic allows. Speeds are of one token, or of 512; GB/s count the weights or \
-the cache that are read, and the share is that of the speed at which the device copies its own memory.
+Each line is a group of cases: an op with a format. NMSE is the error of the worst case relative to
+the results of the CPU reference; the next column is the error that its arithmetic allows. Speeds
+are of 1 token, or of 512. GB/s count the weights or the KV cache that a kernel reads; the next
+column is the share of the bandwidth at which the device copies its own memory.
 
-Exit codes: 0 all is right, 1 something is wrong or did not run.
+Exit codes: 0 every case passed, 1 a case failed or did not run.
 
 Examples:
   rf-cli selftest
   rf-cli selftest --quick Q4_K")]
 pub(crate) struct SelftestArgs {
-    /// Only groups whose names contain this
+    /// Only groups whose names contain this text
     #[arg(value_name = "TEXT")]
     filter: Option<String>,
-    /// The GPU's number from `rf-cli devices`; the best one if left out
+    /// Number of the GPU from `rf-cli devices`; the best one by default
     #[arg(long, value_name = "N")]
     device: Option<usize>,
     /// Three cases of each group, and no speeds
@@ -51,37 +49,31 @@ pub(crate) fn selftest(arguments: &SelftestArgs) -> Result<()> {
     let groups = groups(arguments.filter.as_deref().unwrap_or_default());
     if groups.is_empty() {
         return Err(bad_input!(
-            "no group's name contains the text: the names are those in the first column of rf-cli selftest"
+            "no group's name contains the text: the first column of rf-cli selftest has the names"
         ));
     }
     let (gpu, backend) = gpus::open_for_test(arguments.device)?;
     let mut out = io::stdout().lock();
     writeln!(out, "{gpu}, code for {}", backend.code())?;
-    let mut copy_bandwidth = None;
-    if !arguments.quick {
-        match selftest::copy_bandwidth(&backend) {
-            Ok(bandwidth) => {
-                writeln!(out, "copying moves {:.0} GB/s", bandwidth / 1e9)?;
-                copy_bandwidth = Some(bandwidth);
-            }
-            Err(error) => terminal::warn(format_args!("no speed of copying: {error}")),
-        }
+    let copy_bandwidth = if arguments.quick { None } else { copy_bandwidth(gpu.number) };
+    if let Some(bandwidth) = copy_bandwidth {
+        writeln!(out, "copies within its memory: {:.0} GB/s", bandwidth / 1e9)?;
     }
     Line::head().write(&mut out)?;
     let watch = Watch::new();
-    let (mut wrong, mut ran, mut skipped) = (Vec::new(), 0, 0);
+    let mut total = Report::default();
     for group in &groups {
-        let cases = group.cases(if arguments.quick { QUICK_CASES } else { usize::MAX });
-        let result = Verdict::of(&cases, &backend, &watch)?;
-        ran += result.cases;
-        skipped += result.skipped;
-        Line::of_group(group, &result).write(&mut out)?;
-        wrong.extend(result.wrong);
+        let most = if arguments.quick { QUICK_CASES } else { usize::MAX };
+        let report = check(group, most, &backend, &watch)?;
+        Line::of_group(group, &report).write(&mut out)?;
+        total.cases += report.cases;
+        total.skipped += report.skipped;
+        total.failures.extend(report.failures);
         if !arguments.quick {
-            for test in speed_tests(group) {
-                match (test.run)(&backend) {
-                    Ok(speed) => Line::of_speed(&test, speed, copy_bandwidth).write(&mut out)?,
-                    Err(error) => writeln!(out, "  {}: not timed: {error}", test.what)?,
+            for case in group.speeds() {
+                match speed(&backend, &case) {
+                    Ok(speed) => Line::of_speed(&case, speed, copy_bandwidth).write(&mut out)?,
+                    Err(error) => writeln!(out, "  {}: not timed: {error}", what(&case))?,
                 }
             }
         }
@@ -89,96 +81,55 @@ pub(crate) fn selftest(arguments: &SelftestArgs) -> Result<()> {
             return Err(Interrupted.into());
         }
     }
+    let Report { cases, skipped, failures, .. } = total;
     let seconds = started.elapsed().as_secs_f64();
-    writeln!(out, "{ran} cases in {seconds:.1} s, {skipped} skipped, {} wrong", wrong.len())?;
+    writeln!(out, "{cases} cases in {seconds:.1} s, {skipped} skipped, {} wrong", failures.len())?;
     out.flush()?;
-    for sentence in &wrong {
-        terminal::note(format_args!("{} {sentence}", Palette::stderr().red("wrong:")));
+    let is_wrong = !failures.is_empty();
+    for failure in failures {
+        let failure = anyhow::Error::from(failure);
+        terminal::note(format_args!("{} {failure:#}", Palette::stderr().red("wrong:")));
     }
-    if !wrong.is_empty() {
-        bail!("{gpu} does not compute what the CPU does: please report it with this output");
+    if is_wrong {
+        bail!("{gpu} computes other results than the CPU: please report this output");
     }
     Ok(())
 }
 
-/// How the cases of a group came out.
-#[derive(Default)]
-struct Verdict {
-    cases: usize,
-    skipped: usize,
-    /// NMSE and the largest one allowed, of the case that is closest to that.
-    worst: (f64, f64),
-    wrong: Vec<String>,
-}
-
-impl Verdict {
-    fn of(cases: &[&Case], backend: &GpuBackend, watch: &Watch) -> Result<Self> {
-        let mut verdict = Self::default();
-        for case in cases {
-            if watch.requested() {
-                return Err(Interrupted.into());
-            }
-            verdict.cases += 1;
-            let allowed = case.bound().nmse();
-            match rf_graph::conformance::check(backend, case) {
-                Ok(Outcome::Passed { deviation, .. }) => {
-                    let (nmse, of) = verdict.worst;
-                    // Exact results have a bound of 0.
-                    if of == 0.0 || deviation.nmse / allowed > nmse / of {
-                        verdict.worst = (deviation.nmse, allowed);
-                    }
-                }
-                Ok(_) => verdict.skipped += 1,
-                Err(error) => verdict.wrong.push(format!("{:#}", anyhow::Error::from(error))),
-            }
+/// The bandwidth of copies within the device's memory, which speeds are compared with.
+fn copy_bandwidth(number: usize) -> Option<f64> {
+    match gpus::limits(number) {
+        Ok(limits) => limits.bandwidth_bytes_per_s,
+        Err(error) => {
+            terminal::warn(format_args!("the bandwidth of copies is not known: {error:#}"));
+            None
         }
-        Ok(verdict)
     }
 }
 
-/// Something that is timed.
-struct SpeedTest {
-    what: &'static str,
-    limit: Limit,
-    run: Box<Timed>,
+/// Runs the cases of a group.
+fn check(group: &Group, most: usize, backend: &GpuBackend, watch: &Watch) -> Result<Report> {
+    let mut report = Report::default();
+    for case in group.cases(most) {
+        if watch.requested() {
+            return Err(Interrupted.into());
+        }
+        report.run(backend, case);
+    }
+    Ok(report)
 }
 
-type Timed = dyn Fn(&GpuBackend) -> Result<Speed, BackendError>;
-
-/// What a kernel is as fast as.
-#[derive(Clone, Copy)]
-enum Limit {
-    Memory,
-    Arithmetic,
-    Latency,
-}
-
-/// What is timed beside a group's cases.
-fn speed_tests(group: &Group) -> Vec<SpeedTest> {
-    let product = |what, limit, dtype, rows, tokens| SpeedTest {
-        what,
-        limit,
-        run: Box::new(move |backend| selftest::product(backend, dtype, rows, 4096, tokens)),
+/// The work that is timed: `512 tokens, 4096 x 4096`.
+fn what(case: &Case) -> String {
+    let batch = case.timed_batch();
+    let tokens = match batch.tokens() {
+        1 => "1 token".to_owned(),
+        tokens => format!("{tokens} tokens"),
     };
-    let dtype = DType::ALL.into_iter().find(|dtype| dtype.name() == group.format);
-    let kv = KvType::ALL.into_iter().find(|kv| kv.name() == group.format);
-    match (group.op.as_str(), dtype, kv) {
-        ("matmul", Some(dtype), _) => vec![
-            product("1 token, 4096 x 4096", Limit::Memory, dtype, 4096, 1),
-            product("1 token, 11008 x 4096", Limit::Memory, dtype, 11008, 1),
-            product("512 tokens, 4096 x 4096", Limit::Arithmetic, dtype, 4096, 512),
-        ],
-        ("attention", _, Some(kv)) => vec![SpeedTest {
-            what: "1 token after 4096",
-            limit: Limit::Memory,
-            run: Box::new(move |backend| selftest::attention(backend, kv, 4096)),
-        }],
-        ("rms_norm", ..) => vec![SpeedTest {
-            what: "1 token of 4096",
-            limit: Limit::Latency,
-            run: Box::new(|backend| selftest::rms_norm(backend, 4096)),
-        }],
-        _ => Vec::new(),
+    match case.shape() {
+        Shape::Matrix { rows, columns } => format!("{tokens}, {rows} x {columns}"),
+        Shape::Row { columns } => format!("{tokens} of {columns}"),
+        _ => format!("{tokens} at depth {}", batch.past_tokens()),
     }
 }
 
@@ -211,16 +162,16 @@ impl Line {
         }
     }
 
-    fn of_group(group: &Group, verdict: &Verdict) -> Self {
-        let (nmse, allowed) = verdict.worst;
-        let mark = match verdict {
-            Verdict { wrong, .. } if !wrong.is_empty() => "WRONG",
-            Verdict { cases, skipped, .. } if cases == skipped => "skipped",
+    fn of_group(group: &Group, report: &Report) -> Self {
+        let (nmse, allowed) = report.worst;
+        let mark = match report {
+            Report { failures, .. } if !failures.is_empty() => "WRONG",
+            Report { cases, skipped, .. } if cases == skipped => "skipped",
             _ => "ok",
         };
         Self {
-            name: format!("{} {}", group.op, group.format),
-            cases: verdict.cases.to_string(),
+            name: group.name(),
+            cases: report.cases.to_string(),
             nmse: format!("{nmse:.1e}"),
             allowed: format!("{allowed:.1e}"),
             mark,
@@ -228,32 +179,32 @@ impl Line {
         }
     }
 
-    fn of_speed(test: &SpeedTest, speed: Speed, copy_bandwidth: Option<f64>) -> Self {
+    fn of_speed(case: &Case, speed: Speed, copy_bandwidth: Option<f64>) -> Self {
         let mut line = Self {
-            name: format!("  {}", test.what),
+            name: format!("  {}", what(case)),
             us: format!("{:.1}", speed.seconds * 1e6),
             ..Self::default()
         };
-        match test.limit {
-            Limit::Memory => {
+        match (case.shape(), case.timed_batch().tokens()) {
+            // Latency alone bounds an op on one row.
+            (Shape::Row { .. }, _) => {}
+            (_, 1) => {
                 let rate = speed.bytes_per_second();
                 let share = copy_bandwidth.map(|copy| format!("{:.0}%", 100.0 * rate / copy));
                 line.gigabytes = format!("{:.0}", rate / 1e9);
                 line.share = share.unwrap_or_default();
             }
-            Limit::Arithmetic => {
-                line.operations = format!("{:.1}", speed.operations_per_second() / 1e12);
-            }
-            Limit::Latency => {}
+            _ => line.operations = format!("{:.1}", speed.operations_per_second() / 1e12),
         }
         line
     }
 
-    /// Printed at once, so that it shows where a driver died.
+    /// Prints the line at once, so the last line shows where a driver crashed.
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let Self { name, cases, nmse, allowed, mark, us, gigabytes, share, operations } = self;
         let text = format!(
-            "{name:<26} {cases:>5} {nmse:>9} {allowed:>9} {mark:<7} {us:>9} {gigabytes:>6} {share:>7} {operations:>8}"
+            "{name:<26} {cases:>5} {nmse:>9} {allowed:>9} {mark:<7} {us:>9} {gigabytes:>6} \
+             {share:>7} {operations:>8}"
         );
         let palette = Palette::stdout();
         match *mark {

@@ -9,6 +9,7 @@ use std::{env, fs, thread};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use rf_graph::case::cases;
 use rf_graph::conformance::{self, Outcome};
 use rf_hip::{Compiler, DeviceInfo, Platform, Runtime};
 use rf_kernels::objects::{self, Choice};
@@ -229,7 +230,7 @@ fn file_of(name: &Path) -> String {
 fn run_kernels(platform: Platform, ordinal: usize) -> Result<()> {
     let options = GpuOptions { ordinal: Some(ordinal), ..GpuOptions::default() };
     let backend = GpuBackend::on(Runtime::load_platform(platform)?, options)?;
-    for case in conformance::cases() {
+    for case in cases() {
         if !SMOKE_CASES.contains(&case.name()) {
             continue;
         }

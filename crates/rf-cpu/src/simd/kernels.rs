@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::activations::{ACT_BLOCK, ActBlock};
 use super::float_gemm::{FLOAT_TOKENS, FloatTile};
-use super::format::{self, Format};
+use super::format::{Format, match_format, of_format, with_format};
 use super::gemm::{self, Tile};
 use super::matvec::{self, FloatFormat};
 use super::{Isa, Kernel, LANES, Simd};
@@ -70,68 +70,6 @@ impl Target<'_> {
             }
         }
     }
-}
-
-/// Calls `$body` with `$fm` standing for the integer format of a matrix; `None` for floats. A kernel is
-/// compiled for each format on its own.
-macro_rules! with_format {
-    ($dtype:expr, $fm:ident => $body:expr) => {
-        match $dtype {
-            DType::Q4_0 => {
-                type $fm = format::Q4_0;
-                Some($body)
-            }
-            DType::Q4_1 => {
-                type $fm = format::Q4_1;
-                Some($body)
-            }
-            DType::Q5_0 => {
-                type $fm = format::Q5_0;
-                Some($body)
-            }
-            DType::Q5_1 => {
-                type $fm = format::Q5_1;
-                Some($body)
-            }
-            DType::Q8_0 => {
-                type $fm = format::Q8_0;
-                Some($body)
-            }
-            DType::Q2K => {
-                type $fm = format::Q2K;
-                Some($body)
-            }
-            DType::Q3K => {
-                type $fm = format::Q3K;
-                Some($body)
-            }
-            DType::Q4K => {
-                type $fm = format::Q4K;
-                Some($body)
-            }
-            DType::Q5K => {
-                type $fm = format::Q5K;
-                Some($body)
-            }
-            DType::Q6K => {
-                type $fm = format::Q6K;
-                Some($body)
-            }
-            DType::Mxfp4 => {
-                type $fm = format::Mxfp4;
-                Some($body)
-            }
-            DType::Mxfp6E2M3 => {
-                type $fm = format::Mxfp6E2M3;
-                Some($body)
-            }
-            DType::Mxfp6E3M2 => {
-                type $fm = format::Mxfp6E3M2;
-                Some($body)
-            }
-            _ => None,
-        }
-    };
 }
 
 /// How a format wants its activations.

@@ -49,6 +49,7 @@ mod portable;
 pub(crate) mod rope;
 mod vector;
 
+pub(crate) use format::{Plane, planes};
 pub use isa::{Isa, UnknownIsa};
 pub(crate) use matvec::FLOAT_CHUNK;
 pub(crate) use vector::{Kernel, LANES, Simd};

@@ -253,7 +253,7 @@ fn tensors() -> Vec<(&'static str, Vec<u8>)> {
         ("tensors-overlap-in-reverse-order", two(32, 0).build()),
         ("tensors-at-the-same-place", two(64, 64).build()),
         ("tensors-in-reverse-order", two(64, 0).build()),
-        ("type-iq4-nl", one(&[32], 20, 0)),
+        ("type-i8", one(&[32], 24, 0)),
         ("type-unknown", one(&[3], 99, 0)),
         ("type-removed", one(&[3], 31, 0)),
         ("type-mxfp6", mxfp6(Some(1))),

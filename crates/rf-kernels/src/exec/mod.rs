@@ -162,7 +162,7 @@ impl GpuExecutor {
         let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
         let facts = Facts::of(&graph, &weights, &gpu);
         let plan = Plan::aligned(&graph, 64);
-        let weight_plan = WeightPlan::new(&graph, &weights)?;
+        let weight_plan = WeightPlan::new(&graph, &weights);
         let kv_plan = KvPlan::new(&kv)?;
         let mut ropes = RopeTables::new(kv_plan.positions());
         let rope_bytes = ropes.bytes_for(graph.ops().iter().filter_map(record::rope_of));

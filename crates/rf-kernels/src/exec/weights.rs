@@ -41,35 +41,31 @@ pub(super) struct WeightPlan {
 }
 
 impl WeightPlan {
-    /// Decides on forms from what the ops read. Experts of one product become one matrix.
-    pub(super) fn new(graph: &Graph, weights: &[Weight]) -> Result<Self, Error> {
+    /// Chooses the form of each weight by the ops that read it. The experts of one matmul become one
+    /// matrix.
+    pub(super) fn new(graph: &Graph, weights: &[Weight]) -> Self {
         let mut forms: Vec<Option<(Form, usize)>> = weights.iter().map(|_| None).collect();
         let mut bytes = 0;
         let mut matrix = |ids: &[WeightId], forms: &mut Vec<Option<(Form, usize)>>| {
-            let [first, ..] = ids else { return Ok(()) };
+            let [first, ..] = ids else { return };
             if forms[first.index()].is_some() {
-                return Ok(());
+                return;
             }
             let (w, rows) = (&weights[first.index()], weights[first.index()].rows());
             let layout = PackedLayout::new(w.dtype(), rows * ids.len(), w.columns());
-            let Some(layout) = layout else {
-                let what = format!("tensor '{}' of type {}", w.name(), w.dtype());
-                return Err(Error::Unsupported { what });
-            };
             for (i, id) in ids.iter().enumerate() {
                 forms[id.index()] =
                     Some((Form::Matrix { layout, base: bytes, first_row: i * rows }, 0));
             }
             bytes += layout.bytes();
-            Ok(())
         };
         for op in graph.ops() {
             match op {
-                Op::Embed { table, .. } => matrix(&[*table], &mut forms)?,
+                Op::Embed { table, .. } => matrix(&[*table], &mut forms),
                 Op::MatMul(m) => {
-                    m.projections.iter().try_for_each(|p| matrix(&[p.weight], &mut forms))?;
+                    m.projections.iter().for_each(|p| matrix(&[p.weight], &mut forms));
                 }
-                Op::ExpertMatMul { weights, .. } => matrix(weights, &mut forms)?,
+                Op::ExpertMatMul { weights, .. } => matrix(weights, &mut forms),
                 _ => {}
             }
         }
@@ -82,7 +78,7 @@ impl WeightPlan {
             })
         });
         let forms = forms.collect();
-        Ok(Self { forms, bytes })
+        Self { forms, bytes }
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -82,34 +82,22 @@ impl Tile {
 }
 
 /// The kernel for a format and a tile.
-macro_rules! kernels {
-    ($dtype:expr, $tile:expr, floats $($float:ident => $float_text:literal),*;
-     $($name:ident => $text:literal),*) => {
-        match ($dtype, $tile) {
-            $(
-                (DType::$float, Tile::Wide | Tile::Middle) => concat!("matmul_wide_", $float_text, "_f32"),
-                (DType::$float, Tile::Narrow) => concat!("matmul_narrow_", $float_text, "_f32"),
-            )*
-            $(
-                (DType::$name, Tile::Wide) => concat!("matmul_wide_", $text, "_q8_f32"),
-                (DType::$name, Tile::Middle) => concat!("matmul_middle_", $text, "_q8_f32"),
-                (DType::$name, Tile::Narrow) => concat!("matmul_narrow_", $text, "_q8_f32"),
-            )*
-            _ => "matmul_of_unknown_format",
-        }
-    };
+fn kernel_of(dtype: DType, tile: Tile) -> &'static str {
+    match (tile, dtype.is_float()) {
+        (Tile::Wide, false) => kernel_name!(dtype, "matmul_wide_", "_q8_f32"),
+        (Tile::Middle, false) => kernel_name!(dtype, "matmul_middle_", "_q8_f32"),
+        (Tile::Narrow, false) => kernel_name!(dtype, "matmul_narrow_", "_q8_f32"),
+        (Tile::Wide | Tile::Middle, true) => kernel_name!(dtype, "matmul_wide_", "_f32"),
+        (Tile::Narrow, true) => kernel_name!(dtype, "matmul_narrow_", "_f32"),
+    }
 }
 
 impl MatmulParams {
     /// How it is launched; all projections have the format `dtype`.
     pub fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
-        let float = matches!(dtype, DType::F32 | DType::F16 | DType::Bf16);
+        let float = dtype.is_float();
         let tile = self.tile(float, device.compute_units);
-        let kernel = kernels!(dtype, tile,
-            floats F32 => "f32", F16 => "f16", Bf16 => "bf16";
-            Q4_0 => "q4_0", Q4_1 => "q4_1", Q5_0 => "q5_0", Q5_1 => "q5_1", Q8_0 => "q8_0",
-            Q2K => "q2_k", Q3K => "q3_k", Q4K => "q4_k", Q5K => "q5_k", Q6K => "q6_k",
-            Mxfp4 => "mxfp4", Mxfp6E2M3 => "mxfp6_e2m3", Mxfp6E3M2 => "mxfp6_e3m2");
+        let kernel = kernel_of(dtype, tile);
         // Without a matrix unit twice the waves make a tile of those that are not narrow.
         let threads = if float || device.matrix_unit || tile == Tile::Narrow { 256 } else { 512 };
         let [tokens, rows] = self.groups(tile.extent(float));

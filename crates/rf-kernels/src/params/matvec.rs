@@ -100,47 +100,13 @@ pub struct MatvecGluParams {
     pub activation: u32,
 }
 
-/// The kernel for a format and 1, 2, 4 or 8 columns.
-macro_rules! kernels {
-    ($dtype:expr, $columns:expr, $($name:ident => $text:literal),*) => {
-        match ($dtype, $columns) {
-            $(
-                (DType::$name, 1) => concat!("matvec_", $text, "_f32_n1"),
-                (DType::$name, 2) => concat!("matvec_", $text, "_f32_n2"),
-                (DType::$name, 3 | 4) => concat!("matvec_", $text, "_f32_n4"),
-                (DType::$name, _) => concat!("matvec_", $text, "_f32_n8"),
-            )*
-            _ => "matvec_of_unknown_format",
-        }
-    };
-}
-
-/// The kernel of the gated unit for a format.
-macro_rules! glu_kernels {
-    ($dtype:expr, $($name:ident => $text:literal),*) => {
-        match $dtype {
-            $(DType::$name => concat!("matvec_glu_", $text, "_q8_n1"),)*
-            _ => "matvec_glu_of_unknown_format",
-        }
-    };
-}
-
 impl MatvecParams {
     /// How it is launched; `dtypes` are the formats of the projections.
     pub fn launch(&self, dtypes: &[DType]) -> Launch {
         let first = dtypes[0];
         let mixed = dtypes.iter().any(|dtype| *dtype != first);
         let columns = if self.route == 0 { self.tokens } else { 1 };
-        let kernel = if mixed {
-            mixed_kernel(dtypes)
-        } else {
-            kernels!(first, columns,
-                F32 => "f32", F16 => "f16", Bf16 => "bf16",
-                Q4_0 => "q4_0_q8", Q4_1 => "q4_1_q8", Q5_0 => "q5_0_q8", Q5_1 => "q5_1_q8",
-                Q8_0 => "q8_0_q8", Q2K => "q2_k_q8", Q3K => "q3_k_q8", Q4K => "q4_k_q8",
-                Q5K => "q5_k_q8", Q6K => "q6_k_q8", Mxfp4 => "mxfp4_q8",
-                Mxfp6E2M3 => "mxfp6_e2m3_q8", Mxfp6E3M2 => "mxfp6_e3m2_q8")
-        };
+        let kernel = if mixed { mixed_kernel(dtypes) } else { kernel_of(first, columns) };
         let rows_per_group = self.waves * rows_per_wave(first, columns);
         let groups = self.projections[..self.num_projections as usize]
             .iter()
@@ -160,6 +126,20 @@ impl MatvecParams {
     }
 }
 
+/// The kernel for a format and 1, 2, 4 or 8 columns.
+fn kernel_of(dtype: DType, columns: u32) -> &'static str {
+    match (columns, dtype.is_float()) {
+        (1, false) => kernel_name!(dtype, "matvec_", "_q8_f32_n1"),
+        (2, false) => kernel_name!(dtype, "matvec_", "_q8_f32_n2"),
+        (3 | 4, false) => kernel_name!(dtype, "matvec_", "_q8_f32_n4"),
+        (_, false) => kernel_name!(dtype, "matvec_", "_q8_f32_n8"),
+        (1, true) => kernel_name!(dtype, "matvec_", "_f32_n1"),
+        (2, true) => kernel_name!(dtype, "matvec_", "_f32_n2"),
+        (3 | 4, true) => kernel_name!(dtype, "matvec_", "_f32_n4"),
+        (_, true) => kernel_name!(dtype, "matvec_", "_f32_n8"),
+    }
+}
+
 /// The kernel for projections of several formats.
 fn mixed_kernel(dtypes: &[DType]) -> &'static str {
     let all_of = |pair: [DType; 2]| dtypes.iter().all(|dtype| pair.contains(dtype));
@@ -174,7 +154,7 @@ fn mixed_kernel(dtypes: &[DType]) -> &'static str {
 
 /// Rows of a wave: `MATVEC_ROWS` of `rf/matvec.h`, and its counterpart of `rf/matvec_float.h`.
 fn rows_per_wave(dtype: DType, columns: u32) -> u32 {
-    let float = matches!(dtype, DType::F32 | DType::F16 | DType::Bf16);
+    let float = dtype.is_float();
     // Two values of its weights have to be added up.
     let parts = if dtype == DType::Mxfp6E3M2 { 2 } else { 1 };
     match columns {
@@ -188,10 +168,7 @@ fn rows_per_wave(dtype: DType, columns: u32) -> u32 {
 impl MatvecGluParams {
     /// How it is launched: 32 outputs per workgroup.
     pub fn launch(&self, dtype: DType) -> Launch {
-        let kernel = glu_kernels!(dtype,
-            Q4_0 => "q4_0", Q4_1 => "q4_1", Q5_0 => "q5_0", Q5_1 => "q5_1", Q8_0 => "q8_0",
-            Q2K => "q2_k", Q3K => "q3_k", Q4K => "q4_k", Q5K => "q5_k", Q6K => "q6_k",
-            Mxfp4 => "mxfp4", Mxfp6E2M3 => "mxfp6_e2m3", Mxfp6E3M2 => "mxfp6_e3m2");
+        let kernel = kernel_name!(dtype, "matvec_glu_", "_q8_n1");
         Launch::linear(kernel, self.rows.div_ceil(BLOCK) as usize, GLU_THREADS)
     }
 }

@@ -4,6 +4,23 @@
 //! device, null (0) switches off what is optional. `cargo xtask kernels --report --check` compares the
 //! sizes with those in the code objects.
 
+/// The name of the kernel for a format: prefix, kernel name of the format, suffix.
+macro_rules! kernel_name {
+    ($dtype:expr, $prefix:literal, $suffix:literal) => {
+        rf_quant::for_each_format!(format_kernel_name, $dtype, $prefix, $suffix)
+    };
+}
+
+macro_rules! format_kernel_name {
+    ([$dtype:expr, $prefix:literal, $suffix:literal] $({
+        $number:literal $variant:ident $name:literal $kernel:literal $($rest:tt)*
+    })*) => {
+        match $dtype {
+            $(rf_quant::DType::$variant => concat!($prefix, $kernel, $suffix),)*
+        }
+    };
+}
+
 mod attention;
 mod batch;
 mod embed;

@@ -21,6 +21,8 @@ pub enum Verdict {
     Improved,
     /// Worse by more than both.
     Regression,
+    /// Noise or contention exceed the threshold: the change may be one, or not.
+    Inconclusive,
     /// There is a baseline, of other hardware.
     HardwareMismatch,
     /// There is a baseline of this hardware, and no figure now.
@@ -36,6 +38,7 @@ impl Verdict {
             Self::Ok => "Ok",
             Self::Improved => "Improved",
             Self::Regression => "Regression",
+            Self::Inconclusive => "Inconclusive",
             Self::HardwareMismatch => "HardwareMismatch",
             Self::Missing => "Missing",
             Self::New => "New",

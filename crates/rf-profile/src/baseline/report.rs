@@ -48,6 +48,7 @@ impl Comparison {
             Verdict::Ok,
             Verdict::Improved,
             Verdict::Regression,
+            Verdict::Inconclusive,
             Verdict::HardwareMismatch,
             Verdict::Missing,
             Verdict::New,

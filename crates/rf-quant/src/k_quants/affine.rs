@@ -1,9 +1,9 @@
 //! The search for scales and minima of `Q2_K`, `Q4_K` and `Q5_K`: `x = d s q - dmin m`, `q` unsigned.
 //!
-//! Two stages. Each sub-block alone is fitted by `scale * q - min`: a grid of trial scales gives
-//! trial roundings, and for each rounding the best line through the points is weighted least squares
-//! in closed form. Then scales and minima of all sub-blocks are rounded to multiples of `d` and
-//! `dmin`; the neighbours of the rounded pair are tried too, as one can make up for the other.
+//! The search has two stages. The first fits each sub-block by `scale * q - min`: a grid of trial
+//! scales gives trial roundings, and weighted least squares gives the best line for each rounding in
+//! closed form. The second rounds scales and minima of all sub-blocks to multiples of `d` and `dmin`.
+//! It also tries the neighbours of the rounded pair, because one can compensate for the other.
 
 use super::fit::{
     Moments, NEGLIGIBLE, Normalized, STRETCH, SUPER, TRIALS, errors, importance, inverse_or_zero,
@@ -15,14 +15,14 @@ use crate::{
     rounding::{low_byte, nearest},
 };
 
-/// The share of a sum below which a difference is rounding.
+/// The fraction of a sum below which a difference is a rounding error.
 const NOISE: f32 = 4e-6;
 
 /// A quantised super-block before packing.
 pub(super) struct Affine {
     pub(super) d: F16Le,
     pub(super) dmin: F16Le,
-    /// One per sub-block; the rest is 0 where there are fewer than 16.
+    /// One per sub-block. The rest is 0 if there are fewer than 16.
     pub(super) scales: [u8; 16],
     /// As `scales`.
     pub(super) mins: [u8; 16],
@@ -95,8 +95,8 @@ impl Line {
             return flat;
         }
 
-        // The span covers some fraction of a level more or less than there are; plain minimum to
-        // maximum comes first.
+        // The trials stretch the span by fractions of a level. The first one is the plain range from
+        // minimum to maximum.
         let inverse: [f32; TRIALS] = std::array::from_fn(|trial| {
             let stretch = if trial == 0 { 0.0 } else { trial as f32 - (TRIALS / 2) as f32 };
             (f32::from(LEVEL) + stretch * STRETCH) / span
@@ -107,14 +107,14 @@ impl Line {
 
         let sums = Sums::new(x, weights);
         let (lines, mut errors) = sums.fit(&moments);
-        // Values of few kinds are fitted exactly by many trials: prefer the plain range to one that
-        // only has luckier rounding errors.
+        // Many trials fit few distinct values exactly. Prefer the plain range to a trial that only has
+        // smaller rounding errors.
         errors[0] -= NOISE * sums.square;
         let best = lines[least(&errors)];
         if best.scale > 0.0 { best } else { flat }
     }
 
-    /// The best of the multiples of `d` and `dmin` about this line.
+    /// The best multiples of `d` and `dmin` near this line.
     fn round_to<const N: usize, const LEVEL: u8, const SCALE: u8>(
         self,
         d: f32,
@@ -174,7 +174,7 @@ impl Sums {
     }
 
     /// For each trial, the line of least weighted squared error, and that error: the minimum of
-    /// `Σ w (scale q - min - x)²` with `min >= 0`. The error is infinite where no scale above 0 fits.
+    /// `Σ w (scale q - min - x)²` with `min >= 0`. The error is infinite if no scale above 0 fits.
     fn fit<const T: usize>(&self, moments: &Moments<T>) -> ([Line; T], [f32; T]) {
         let Moments { q, qq, qx } = moments;
         let mut lines = [Line::default(); T];
@@ -184,7 +184,7 @@ impl Sums {
             let variance = self.weights * qq - q * q;
             let sloped = (self.weights * qx - q * self.x) / variance;
             let min = (sloped * q - self.x) / self.weights;
-            // Equal levels, whose variance is rounding errors, tell nothing about a minimum.
+            // The variance of equal levels is a rounding error and gives no minimum.
             let has_min = min > 0.0 && variance > NOISE * self.weights * qq;
             let scale = if has_min { sloped } else { qx / qq };
             let min = if has_min { min } else { 0.0 };

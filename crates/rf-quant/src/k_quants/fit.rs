@@ -1,4 +1,4 @@
-//! What both searches share: a normalised super-block, the weights, the f16 super-scale, rounding.
+//! Parts of both searches: a normalised super-block, the weights, the f16 super-scale, rounding.
 
 use half::f16;
 
@@ -10,24 +10,24 @@ pub(super) const SUPER: usize = 256;
 /// Trial scales per sub-block.
 pub(super) const TRIALS: usize = 24;
 
-/// Levels by which trial scales differ in what the span of values covers.
+/// The difference between trial scales, in levels over the span of values.
 pub(super) const STRETCH: f32 = 0.1;
 
-/// A span of normalised values far below the least scale that a super-block can have beside its
-/// largest value, yet not so small that its inverse overflows.
+/// A span of normalised values far below the least scale of a super-block, whose inverse does not
+/// overflow.
 pub(super) const NEGLIGIBLE: f32 = 1e-12;
 
 /// A super-block divided by a power of two so that its largest magnitude is in `1..2`: the squares
 /// in the search can neither overflow nor vanish, and no bit changes.
 pub(super) struct Normalized {
     pub(super) values: [f32; SUPER],
-    /// What to multiply by to get the original values.
+    /// The factor that restores the original values.
     pub(super) factor: f32,
 }
 
 impl Normalized {
-    /// `None` if all values are nearer to 0 than to anything that the formats can store, whose
-    /// least scale is the least subnormal f16.
+    /// `None` if all values are nearer to 0 than to the least value of the formats, whose least scale is
+    /// the least subnormal f16.
     pub(super) fn new(values: &[f32; SUPER]) -> Option<Self> {
         const LEAST: f32 = 1.0 / (1 << 25) as f32;
 
@@ -41,25 +41,26 @@ impl Normalized {
     }
 }
 
-/// The scale of the scales: `extreme`, the sub-block scale of largest magnitude, becomes `steps` of
-/// it. Returns what is stored, and its value divided by `factor`.
+/// The scale of the scales, so that `extreme`, the sub-block scale of largest magnitude, is `steps`
+/// times it. Returns the stored scale and its value divided by `factor`.
 pub(super) fn super_scale(extreme: f32, steps: f32, factor: f32) -> (F16Le, f32) {
     let exact = extreme * factor / steps;
     let mut d = F16Le::saturating_from_f32(exact);
-    // Down among the subnormals, rounding is so coarse that the extreme may end up out of reach.
+    // Subnormal rounding is so coarse that the extreme may be out of range.
     if (d.to_f32() * (steps.abs() + 0.5)).abs() < (extreme * factor).abs() {
         d = d.away_from_zero(exact);
     }
     (d, d.to_f32() / factor)
 }
 
-/// How much the error of each value counts: more for large values, which move a dot product more.
+/// The weight of the error of each value. Large values weigh more, because they change a dot product
+/// more.
 pub(super) fn importance<const N: usize>(x: &[f32; N]) -> [f32; N] {
     let rms = (x.iter().map(|x| x * x).sum::<f32>() / N as f32).sqrt();
     x.map(|x| rms + x.abs())
 }
 
-/// What least squares needs to know of `T` trial roundings `q` of a sub-block.
+/// The least-squares moments of `T` trial roundings `q` of a sub-block.
 pub(super) struct Moments<const T: usize> {
     /// `Σ w q`
     pub(super) q: [f32; T],
@@ -70,8 +71,8 @@ pub(super) struct Moments<const T: usize> {
 }
 
 impl<const T: usize> Moments<T> {
-    /// Moments of `q = round(trial, x)`. The trials are the inner loop, because sums that do not
-    /// depend on each other vectorise, and the terms of one sum do not.
+    /// Moments of `q = round(trial, x)`. The trials are the inner loop, because independent sums vectorise
+    /// and the terms of one sum do not.
     pub(super) fn new(x: &[f32], weights: &[f32], round: impl Fn(usize, f32) -> f32) -> Self {
         let (mut q, mut qq, mut qx) = ([0.0; T], [0.0; T], [0.0; T]);
         for (&x, &weight) in x.iter().zip(weights) {
@@ -115,7 +116,7 @@ pub(super) fn inverse_or_zero(x: f32) -> f32 {
 }
 
 impl F16Le {
-    /// The next f16 in the direction of `sign`, or the same if that is not finite.
+    /// The next f16 in the direction of `sign`, or the same if the next is not finite.
     fn away_from_zero(self, sign: f32) -> Self {
         let magnitude = f16::from_f32(self.to_f32().abs());
         let next = f16::from_bits(magnitude.to_bits() + 1).min(f16::MAX);

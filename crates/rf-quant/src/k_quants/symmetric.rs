@@ -1,6 +1,6 @@
 //! The search for scales of `Q3_K` and `Q6_K`: `x = d s q`, `q` signed.
 //!
-//! Two stages as in `affine`, with a line through 0 in place of one with a minimum.
+//! Two stages as in `affine`, with a line through 0 instead of a minimum.
 
 use super::fit::{
     Moments, NEGLIGIBLE, Normalized, STRETCH, SUPER, TRIALS, errors, importance, inverse_or_zero,
@@ -31,7 +31,7 @@ pub(super) fn search<const HALF: u8, const SCALE: u8>(values: &[f32; SUPER]) -> 
     for (x, fit) in subs.iter().zip(&mut fits) {
         *fit = fit_scale::<HALF>(x, &importance(x));
     }
-    // The extreme goes to the end of the range that reaches further.
+    // The extreme gets the larger end of the range.
     let extreme = largest(&fits);
     let d;
     (result.d, d) = super_scale(extreme, -f32::from(SCALE), x.factor);
@@ -71,11 +71,11 @@ fn fit_scale<const HALF: u8>(x: &[f32; 16], weights: &[f32; 16]) -> f32 {
     best.0
 }
 
-/// The best of the multiples of `d` about `scale`.
+/// The best multiple of `d` near `scale`.
 fn round_scale<const HALF: u8, const SCALE: u8>(scale: f32, d: f32, x: &[f32; 16]) -> f32 {
     let limit = f32::from(SCALE);
     let closest = nearest((scale * inverse_or_zero(d)).clamp(-limit, limit));
-    // The ranges of both scale and `q` reach further below 0, so the opposite sign may do better.
+    // The ranges of scale and `q` are larger below 0, so the opposite sign may have less error.
     let steps = [closest, closest - 1.0, closest + 1.0, -closest, 1.0 - closest, -1.0 - closest]
         .map(|steps| steps.clamp(-limit, limit - 1.0));
     let scales = steps.map(|steps| d * steps);

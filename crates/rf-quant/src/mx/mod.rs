@@ -6,9 +6,9 @@
 //! | [`BlockMxfp6E2M3`] | E2M3 | steps of 0.125 below 2, then 3 bits of mantissa | 7.5 |
 //! | [`BlockMxfp6E3M2`] | E3M2 | steps of 0.0625 below 0.5, then 2 bits of mantissa | 28 |
 //!
-//! The specification gives the numbers, not the bytes. MXFP4 is laid out as ggml does it. The MXFP6
-//! layout is ours (ggml has none): the scale byte, then 32 elements of 6 bits, least significant bit
-//! first.
+//! The specification defines the values, not the bytes. MXFP4 has the layout of ggml. The layout of
+//! MXFP6 is our own, because ggml has none: the scale byte, then 32 elements of 6 bits, least
+//! significant bit first.
 
 mod e8m0;
 mod mxfp4;

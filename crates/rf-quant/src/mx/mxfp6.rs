@@ -135,8 +135,8 @@ impl Element {
         let min_normal = power_of_two(1 - self.bias);
         let magnitude = (x * inverse_scale).abs();
 
-        // Adding 1.5 * 2^23 steps leaves a float no room for fractions of a step, so that the
-        // addition rounds to a whole number of steps, ties to even.
+        // A float of 1.5 * 2^23 steps cannot hold fractions of a step, so the addition rounds to a whole
+        // number of steps, ties to even.
         let binade = f32::from_bits(magnitude.to_bits() & 0x7f80_0000);
         let binade = if binade > min_normal { binade } else { min_normal };
         let steps = binade * (1.5 * power_of_two(23 - mantissa_bits as i32));
@@ -144,8 +144,8 @@ impl Element {
         let max = self.values[31];
         let rounded = if rounded < max { rounded } else { max };
 
-        // A normal code is a float's exponent and mantissa with another bias; a subnormal one counts
-        // steps.
+        // A normal code is the exponent and mantissa of a float with another bias. A subnormal code
+        // counts steps.
         let bias = (127 - self.bias) << mantissa_bits;
         let normal = (rounded.to_bits() >> (23 - mantissa_bits)) as i32 - bias;
         let subnormal = low_byte(rounded * power_of_two(self.bias - 1 + mantissa_bits as i32));

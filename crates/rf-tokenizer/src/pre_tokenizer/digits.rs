@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-/// Which digits are grouped, and where.
+/// The kind of grouping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grouping {
     /// `(?=(\d{3})+(?!\d))`: cuts before each group of three ASCII digits.
@@ -14,8 +14,8 @@ pub(super) enum Grouping {
 }
 
 impl Grouping {
-    /// Appends the ends of the parts of `piece`, which starts at `base` in the text; what
-    /// follows the last part is left to the caller.
+    /// Appends the ends of the parts of `piece`, which starts at `base` in the text. The caller handles
+    /// the text after the last part.
     pub(super) fn split(self, piece: &[u8], base: usize, ends: &mut Vec<usize>) {
         match self {
             Self::Thousands => {
@@ -48,7 +48,7 @@ fn split_with_lead(piece: &[u8], base: usize, ends: &mut Vec<usize>) {
     flush_run(&mut run, base, ends);
 }
 
-/// Cuts a number into groups of three, the first one shorter where its length asks for it.
+/// Cuts a number into groups of three. The first group can be shorter.
 fn flush_run(run: &mut Vec<usize>, base: usize, ends: &mut Vec<usize>) {
     let lead = run.len() % 3;
     let first = if lead == 0 { 3 } else { lead };

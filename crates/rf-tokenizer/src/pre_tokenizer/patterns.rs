@@ -1,19 +1,19 @@
 //! The pre-tokenizers by name, after `llama.cpp`'s table.
 //!
-//! The expressions are the ones `llama.cpp` runs, which are not always the ones a model was trained
-//! with, and they mean here what they mean there:
-//! - it knows letters, not their case: `\p{Lu}` and `\p{Ll}` are both `\p{L}`, and case in
-//!   expressions of the GPT-4o kind is ASCII case;
-//! - white space beyond ASCII is only ever matched by `\s`, not by a range that spans it.
+//! The expressions and their meaning are those of `llama.cpp`, which can differ from those that a model
+//! was trained with:
+//! - it ignores the case of letters: `\p{Lu}` and `\p{Ll}` are both `\p{L}`, and case in expressions
+//!   of the GPT-4o kind is ASCII case;
+//! - only `\s` matches white space beyond ASCII, not a range that spans it.
 //!
-//! Look-ahead is spelt as in the source and taken off by [`Source::compile`].
+//! The table contains look-aheads as written in the source. [`Source::compile`] removes them.
 
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::digits::Grouping;
 use super::{Flags, Form, Step, Tail};
 
-/// One step of a pre-tokenizer as the table has it.
+/// One step of a pre-tokenizer in the table.
 #[derive(Debug)]
 pub(super) enum Source {
     Regex(&'static str),
@@ -110,7 +110,7 @@ const DEEPSEEK_V3: Source = Source::Regex(
     r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
 );
 
-/// `llama.cpp` has a hand-written splitter under the name `\p{Han}+`; this is what it does.
+/// The equivalent of `llama.cpp`'s hand-written splitter for `\p{Han}+`.
 const KIMI: Source = Source::Regex(
     r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 );

@@ -11,19 +11,6 @@ pub(in crate::tidy) struct Exception {
 pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
     Exception {
         files: &[
-            "crates/rf-bench/src/attention.rs",
-            "crates/rf-bench/src/dequant.rs",
-            "crates/rf-bench/src/launch.rs",
-            "crates/rf-bench/src/matmul.rs",
-            "crates/rf-bench/src/memory.rs",
-            "crates/rf-bench/src/program.rs",
-            "crates/rf-bench/src/standard.rs",
-            "crates/rf-bench/src/workload.rs",
-        ],
-        reason: None,
-    },
-    Exception {
-        files: &[
             "crates/rf-cli/src/args.rs",
             "crates/rf-cli/src/commands/bench.rs",
             "crates/rf-cli/src/commands/bench/record.rs",
@@ -75,26 +62,6 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         files: &["crates/rf-gguf/src/error.rs", "crates/rf-gguf/src/tensor.rs"],
-        reason: None,
-    },
-    Exception {
-        files: &[
-            "crates/rf-graph/src/backend.rs",
-            "crates/rf-graph/src/cost.rs",
-            "crates/rf-graph/src/telemetry.rs",
-        ],
-        reason: None,
-    },
-    Exception {
-        files: &[
-            "crates/rf-graph/src/conformance/attention.rs",
-            "crates/rf-graph/src/conformance/experts.rs",
-            "crates/rf-graph/src/conformance/inputs.rs",
-            "crates/rf-graph/src/conformance/mod.rs",
-            "crates/rf-graph/src/conformance/models.rs",
-            "crates/rf-graph/src/conformance/products.rs",
-            "crates/rf-graph/src/conformance/rows.rs",
-        ],
         reason: None,
     },
     Exception {

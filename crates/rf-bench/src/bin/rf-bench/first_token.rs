@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use rf_bench::feeding::Feeder;
 use rf_engine::{GenerateOptions, time_of_events};
 use rf_graph::TrackKind;
 use rf_profile::{
@@ -15,7 +16,7 @@ use rf_profile::{
 use rf_tokenizer::EncodeOptions;
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::{feeding::Feeder, results::PhaseTime};
+use crate::results::PhaseTime;
 
 /// What a prompt is repeated from.
 const TEXT: &str =

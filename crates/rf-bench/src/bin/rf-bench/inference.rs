@@ -7,7 +7,12 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use rf_bench::Target;
+use rf_bench::{
+    Target,
+    feeding::Feeder,
+    model::ModelFile,
+    model_metric::{DECODE_BATCHES, DECODE_TOKENS, ModelMetric},
+};
 use rf_engine::{EngineOptions, MemoryPlan};
 use rf_graph::OpCost;
 use rf_profile::{
@@ -17,42 +22,16 @@ use rf_profile::{
 };
 
 use crate::{
-    feeding::Feeder,
     first_token::{self, FirstToken},
     interrupt::Interrupt,
-    model::ModelFile,
     results::PhaseTime,
     sampling::Sampling,
 };
-
-/// Tokens of the prompts.
-const PROMPTS: [usize; 3] = [128, 512, 2048];
-
-/// Sequences that generate together.
-const BATCHES: [usize; 3] = [1, 4, 8];
-
-/// Tokens that each sequence grows to before it starts anew.
-const DECODE_TOKENS: usize = 128;
 
 /// Tokens of each sequence in a sample of decode speed.
 const SAMPLE_TOKENS: usize = 16;
 
 const MIB: f64 = 1024.0 * 1024.0;
-
-/// A figure of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Figure {
-    /// From the file to an engine, in milliseconds.
-    Load,
-    /// A prompt of so many tokens, in tokens per second.
-    Prefill(usize),
-    /// From text of so many tokens to the first token, in milliseconds.
-    Ttft(usize),
-    /// So many sequences together, in tokens per second.
-    Decode(usize),
-    /// What the process grew by at most, in MiB.
-    PeakMemory,
-}
 
 /// What a figure came to in a round.
 #[derive(Debug, Default)]
@@ -73,41 +52,6 @@ pub(crate) enum Outcome {
     Skipped(String),
 }
 
-impl Figure {
-    /// All of them, in the order of reports.
-    pub(crate) fn all() -> Vec<Self> {
-        let prompts =
-            PROMPTS.into_iter().flat_map(|tokens| [Self::Prefill(tokens), Self::Ttft(tokens)]);
-        let decode = BATCHES.into_iter().map(Self::Decode);
-        [Self::Load].into_iter().chain(prompts).chain(decode).chain([Self::PeakMemory]).collect()
-    }
-
-    /// Stable.
-    pub(crate) fn name(self) -> String {
-        match self {
-            Self::Load => "inference/load".to_owned(),
-            Self::Prefill(tokens) => format!("inference/prefill/tokens={tokens}"),
-            Self::Ttft(tokens) => format!("inference/ttft/tokens={tokens}"),
-            Self::Decode(batch) => format!("inference/decode/batch={batch}"),
-            Self::PeakMemory => "inference/memory/peak".to_owned(),
-        }
-    }
-
-    /// Of its samples.
-    pub(crate) fn unit(self) -> &'static str {
-        match self {
-            Self::Load | Self::Ttft(_) => "ms",
-            Self::Prefill(_) | Self::Decode(_) => "tokens/s",
-            Self::PeakMemory => "MiB",
-        }
-    }
-
-    /// Whether more is better.
-    pub(crate) fn is_speed(self) -> bool {
-        self.unit() == "tokens/s"
-    }
-}
-
 /// How samples are taken.
 pub(crate) struct Taking<'a> {
     pub(crate) sampling: &'a Sampling,
@@ -119,19 +63,19 @@ pub(crate) struct Taking<'a> {
 pub(crate) fn round(
     file: &ModelFile,
     target: &Target,
-    figures: &[Figure],
+    figures: &[ModelMetric],
     Taking { sampling, interrupt, control }: &Taking<'_>,
-    done: &mut dyn FnMut(Figure, Outcome, Option<ControlRange>),
+    done: &mut dyn FnMut(ModelMetric, Outcome, Option<ControlRange>),
 ) -> Result<()> {
     let threads = target.threads().unwrap_or(1);
-    if target.is_gpu() && figures.contains(&Figure::PeakMemory) {
+    if target.is_gpu() && figures.contains(&ModelMetric::PeakMemory) {
         // The first one of a process makes the driver set itself up and translate kernels: not what the model takes.
         Loaded::new(file, target, figures)?;
     }
     let (machine_at_load, model) = control.around(threads, || Loaded::new(file, target, figures));
     let mut model = model?;
     // Memory first: how often something is repeated to take its time has no part in it.
-    let is_memory = |figure: &&Figure| **figure == Figure::PeakMemory;
+    let is_memory = |figure: &&ModelMetric| **figure == ModelMetric::PeakMemory;
     let others = figures.iter().filter(|figure| !is_memory(figure));
     for &figure in figures.iter().filter(is_memory).chain(others) {
         if interrupt.requested() {
@@ -142,8 +86,8 @@ pub(crate) fn round(
             outcome.with_context(|| format!("{} failed", figure.name()))
         };
         let (machine, outcome) = match figure {
-            Figure::PeakMemory => (None, measured()),
-            Figure::Load => (Some(machine_at_load), measured()),
+            ModelMetric::PeakMemory => (None, measured()),
+            ModelMetric::Load => (Some(machine_at_load), measured()),
             _ => {
                 let (machine, outcome) = control.around(threads, measured);
                 (Some(machine), outcome)
@@ -164,7 +108,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(file: &ModelFile, target: &Target, figures: &[Figure]) -> Result<Self> {
+    fn new(file: &ModelFile, target: &Target, figures: &[ModelMetric]) -> Result<Self> {
         forget_peak();
         let rss_before_bytes = ProcessMemory::now().ok().map(|memory| memory.rss_bytes);
         let start = Instant::now();
@@ -175,7 +119,7 @@ impl Loaded {
         let options =
             EngineOptions { context_tokens: Some(room.min(most)), ..EngineOptions::default() };
         let plan = model.memory_plan(&options)?;
-        let sequences = BATCHES.into_iter().max().unwrap_or(1);
+        let sequences = DECODE_BATCHES.into_iter().max().unwrap_or(1);
         let feeder = Feeder::load(model, target.backend(), options, sequences)?;
         let load_time = start.elapsed();
         Ok(Self { feeder, plan, load_time, rss_before_bytes })
@@ -183,8 +127,8 @@ impl Loaded {
 
     fn measure(
         &mut self,
-        figure: Figure,
-        all: &[Figure],
+        figure: ModelMetric,
+        all: &[ModelMetric],
         sampling: &Sampling,
         interrupt: &Interrupt,
     ) -> Result<Outcome> {
@@ -196,13 +140,13 @@ impl Loaded {
             )));
         }
         let sampled = match figure {
-            Figure::Load => {
+            ModelMetric::Load => {
                 Sampled { samples: vec![1e3 * self.load_time.as_secs_f64()], ..Sampled::default() }
             }
-            Figure::Prefill(tokens) => self.prefill(tokens, sampling, interrupt)?,
-            Figure::Ttft(tokens) => self.ttft(tokens, sampling, interrupt)?,
-            Figure::Decode(batch) => self.decode(batch, sampling, interrupt)?,
-            Figure::PeakMemory => {
+            ModelMetric::Prefill(tokens) => self.prefill(tokens, sampling, interrupt)?,
+            ModelMetric::Ttft(tokens) => self.ttft(tokens, sampling, interrupt)?,
+            ModelMetric::Decode(batch) => self.decode(batch, sampling, interrupt)?,
+            ModelMetric::PeakMemory => {
                 self.once(all)?;
                 match self.peak_memory() {
                     Ok(sampled) => sampled,
@@ -282,7 +226,7 @@ impl Loaded {
     fn cost(
         &mut self,
         tokens: usize,
-        run: impl FnOnce(&mut Feeder) -> Result<()>,
+        run: impl FnOnce(&mut Feeder) -> Result<(), rf_engine::Error>,
     ) -> Result<OpCost> {
         self.feeder.truncate(0);
         if !self.feeder.engine.profile(true) {
@@ -296,14 +240,14 @@ impl Loaded {
     }
 
     /// Every prompt and every batch, one time: what there is to hold is held then.
-    fn once(&mut self, figures: &[Figure]) -> Result<()> {
+    fn once(&mut self, figures: &[ModelMetric]) -> Result<()> {
         let context = self.feeder.engine.context_tokens();
         for figure in figures.iter().filter(|figure| figure.context_tokens() <= context) {
             self.feeder.truncate(0);
             match *figure {
-                Figure::Prefill(tokens) => self.feeder.prompt(0, tokens)?,
-                Figure::Decode(batch) => self.feeder.step(batch)?,
-                Figure::Load | Figure::Ttft(_) | Figure::PeakMemory => {}
+                ModelMetric::Prefill(tokens) => self.feeder.prompt(0, tokens)?,
+                ModelMetric::Decode(batch) => self.feeder.step(batch)?,
+                ModelMetric::Load | ModelMetric::Ttft(_) | ModelMetric::PeakMemory => {}
             }
         }
         Ok(())
@@ -330,45 +274,7 @@ impl Loaded {
     }
 }
 
-impl Figure {
-    /// What the cache must have room for, all sequences together.
-    fn context_tokens(self) -> usize {
-        match self {
-            Self::Prefill(tokens) => tokens,
-            Self::Ttft(tokens) => tokens + 1,
-            Self::Decode(batch) => batch * DECODE_TOKENS,
-            Self::Load | Self::PeakMemory => 1,
-        }
-    }
-}
-
 /// Has Linux forget the most that was ever resident. Where it cannot, the peak is that of the whole run.
 fn forget_peak() {
     drop(fs::write("/proc/self/clear_refs", "5"));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_of_records() {
-        let names: Vec<String> = Figure::all().into_iter().map(Figure::name).collect();
-        assert_eq!(
-            names,
-            [
-                "inference/load",
-                "inference/prefill/tokens=128",
-                "inference/ttft/tokens=128",
-                "inference/prefill/tokens=512",
-                "inference/ttft/tokens=512",
-                "inference/prefill/tokens=2048",
-                "inference/ttft/tokens=2048",
-                "inference/decode/batch=1",
-                "inference/decode/batch=4",
-                "inference/decode/batch=8",
-                "inference/memory/peak",
-            ]
-        );
-    }
 }

@@ -20,8 +20,8 @@ pub(crate) fn open(options: &Options) -> Result<Target> {
 
 /// The instruction set that was asked for.
 pub(crate) fn isa(options: &Options) -> Result<Option<Isa>> {
-    let parse = |name: &str| name.parse::<Isa>().map_err(|error| anyhow!("--tier: {error}"));
-    options.tier.as_deref().map(parse).transpose()
+    let parse = |name: &str| name.parse::<Isa>().map_err(|error| anyhow!("--isa: {error}"));
+    options.isa.as_deref().map(parse).transpose()
 }
 
 /// The machine, as far as it takes part: the threads that compute, and whether a better instruction set is left

@@ -1,48 +1,67 @@
 //! `rf-bench`, which `cargo xtask bench` builds and starts: measures, compares, reports.
 
 mod baselines;
-mod feeding;
 mod first_token;
 mod inference;
 mod interrupt;
 mod limits;
 mod machine;
-mod model;
 mod options;
 mod output;
+mod paired;
 mod peer;
 mod plan;
 mod rounds;
 mod sampling;
 mod session;
-mod timers;
 
-use std::{env, path::PathBuf, process::ExitCode};
+use std::{env, io, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result};
-use clap::Parser;
-use rf_bench::{html, results, table, targets};
+use clap::{Parser, Subcommand};
+use rf_bench::{html, paired::worker, results, table, targets, timers};
 
 use crate::options::Options;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask bench", about = "Measure speed, compare with baselines and engines")]
+#[command(
+    name = "cargo xtask bench",
+    args_conflicts_with_subcommands = true,
+    about = "Measure speed, compare with baselines and engines"
+)]
 struct Cli {
     /// Checkout whose benchmarks/ and target/ are used [default: the checkout that cargo started
     /// this program from, else the current folder]
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     root: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
     #[command(flatten)]
     options: Options,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    /// Measure for a paired comparison: answer its requests on stdin
+    #[command(hide = true)]
+    Worker,
+}
+
 fn main() -> ExitCode {
-    let Cli { root, options } = Cli::parse();
+    let Cli { root, command, options } = Cli::parse();
+    if let Some(Command::Worker) = command {
+        return match worker::serve(io::stdin().lock(), io::stdout().lock(), |target| target) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::from(2),
+        };
+    }
     let code = root.map_or_else(checkout, Ok).and_then(|root| {
         if options.peer.peer_self {
             peer::run_self(&root, &options)
         } else if options.peer.peer.is_some() {
             peer::run(&root, &options)
+        } else if let Some(against) = &options.against {
+            paired::run(&root, &options, against)
         } else {
             session::run(&root, &options)
         }

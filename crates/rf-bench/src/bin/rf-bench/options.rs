@@ -51,9 +51,9 @@ pub(crate) struct Options {
     /// Threads of the CPU [default: one per physical core]
     #[arg(short, long, value_name = "N", value_parser = at_least_one)]
     pub(crate) threads: Option<usize>,
-    /// Instruction set of the CPU instead of the best one
-    #[arg(long, value_name = "NAME")]
-    pub(crate) tier: Option<String>,
+    /// Instruction set of the CPU [default: the best one]
+    #[arg(long, alias = "tier", value_name = "NAME")]
+    pub(crate) isa: Option<String>,
 
     /// Write what was measured to FILE, `benchmarks/baselines/<hardware>.json` if none is given
     #[expect(
@@ -65,21 +65,32 @@ pub(crate) struct Options {
     /// Compare with a baseline: a file, looked for in benchmarks/baselines/ too
     #[arg(long, value_name = "FILE", help_heading = "Baselines")]
     pub(crate) compare: Option<PathBuf>,
-    /// Change that counts as one, if it is beyond the noise as well
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        default_value = "10%",
-        value_parser = threshold,
-        help_heading = "Baselines"
-    )]
-    pub(crate) threshold: f64,
+    /// Smallest change that counts [default: 10% with --compare, 2.5% with --against]
+    #[arg(long, value_name = "PERCENT", value_parser = threshold, help_heading = "Baselines")]
+    pub(crate) threshold: Option<f64>,
     /// Exit with 2 where a baseline is of other hardware
     #[arg(long, requires = "compare", help_heading = "Baselines")]
     pub(crate) require_hardware: bool,
     /// Add the run to benchmarks/records/
     #[arg(long, help_heading = "Baselines")]
     pub(crate) record: bool,
+    /// Compare in turns with another build: a git revision, which is built, or an rf-bench program
+    #[arg(
+        long,
+        value_name = "REV|BINARY",
+        conflicts_with_all = UNPAIRED_ONLY,
+        help_heading = "Paired comparison"
+    )]
+    pub(crate) against: Option<String>,
+    /// End --against after MINUTES [default: 9; 4 with --quick]
+    #[arg(
+        long,
+        value_name = "MINUTES",
+        requires = "against",
+        value_parser = minutes,
+        help_heading = "Paired comparison"
+    )]
+    pub(crate) budget: Option<f64>,
     /// Check the targets of the plan: PASS, FAIL, or NOT MEASURED and why
     #[arg(long, help_heading = "Baselines")]
     pub(crate) targets: bool,
@@ -148,6 +159,10 @@ const PLAIN_ONLY: [&str; 10] = [
     "require_hardware",
 ];
 
+/// Options that --against does not have.
+const UNPAIRED_ONLY: [&str; 7] =
+    ["rounds", "list", "save_baseline", "compare", "record", "targets", "peer"];
+
 /// What computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendName {
@@ -187,6 +202,11 @@ fn suite() -> impl TypedValueParser<Value = Suite> {
 
 fn at_least_one(text: &str) -> Result<usize, &'static str> {
     text.parse().ok().filter(|count| *count > 0).ok_or("expected a number from 1")
+}
+
+fn minutes(text: &str) -> Result<f64, &'static str> {
+    let minutes = text.parse::<f64>().ok().filter(|minutes| (0.0..=1440.0).contains(minutes));
+    minutes.ok_or("expected minutes, as in 4 or 0.5")
 }
 
 /// `10%` or `0.1`, as a share.

@@ -14,15 +14,14 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use rf_bench::{feeding::Feeder, model::ModelFile};
 use rf_engine::EngineOptions;
 use serde::{Deserialize, Serialize};
 
 use self::{programs::Programs, report::Comparison};
 use crate::{
-    feeding::Feeder,
     interrupt::Interrupt,
     machine,
-    model::ModelFile,
     options::{Format, Options},
     output,
 };
@@ -115,7 +114,9 @@ pub(crate) fn run_self(root: &Path, options: &Options) -> Result<ExitCode> {
     let mut feeder = Feeder::load(model.open()?, device.backend(), engine_options, 1)?;
     feeder.prompt(0, test.depth_tokens)?;
     let mut speed =
-        |tokens: usize, warm_up: usize, run: &dyn Fn(&mut Feeder, usize) -> Result<()>| {
+        |tokens: usize,
+         warm_up: usize,
+         run: &dyn Fn(&mut Feeder, usize) -> Result<(), rf_engine::Error>| {
             if tokens == 0 {
                 return Ok(None);
             }

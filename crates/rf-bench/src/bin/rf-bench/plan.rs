@@ -1,9 +1,9 @@
 //! Which benchmarks a command line means.
 
 use anyhow::{Result, bail};
-use rf_bench::{Suite, Workload, workloads};
+use rf_bench::{Suite, Workload, model_metric::ModelMetric, timers::Timer, workloads};
 
-use crate::{inference::Figure, options::Options, timers::Timer};
+use crate::options::Options;
 
 /// Something that gets a line in reports.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(crate) enum Task {
     /// One op, or a call that is not of a model.
     Op(Workload),
     /// A figure of the model.
-    Model(Figure),
+    Model(ModelMetric),
     /// What taking a time costs.
     Timer(Timer),
 }
@@ -108,12 +108,12 @@ fn all() -> Vec<Benchmark> {
                 ops.chain(Timer::ALL.map(timer)).collect()
             }
             Suite::Inference => {
-                let figure = |figure: Figure| Benchmark {
+                let figure = |figure: ModelMetric| Benchmark {
                     name: figure.name(),
                     suite,
                     task: Task::Model(figure),
                 };
-                Figure::all().into_iter().map(figure).collect()
+                ModelMetric::all().into_iter().map(figure).collect()
             }
             _ => ops.collect(),
         }

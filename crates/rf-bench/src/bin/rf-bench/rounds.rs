@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Error, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rf_bench::{Clock, Target, Workload};
+use rf_bench::{Clock, Target, Workload, model::ModelFile, model_metric::ModelMetric};
 use rf_graph::OpCost;
 use rf_profile::{
     baseline::{Better, Metrics},
@@ -19,9 +19,8 @@ use rf_profile::{
 };
 
 use crate::{
-    inference::{self, Figure, Outcome, Sampled, Taking},
+    inference::{self, Outcome, Sampled, Taking},
     interrupt::Interrupt,
-    model::ModelFile,
     output,
     plan::{Benchmark, Plan, Task},
     results::{self, GpuWatch, Measured, PhaseTime, Skipped},
@@ -153,7 +152,7 @@ impl<'a> Measuring<'a> {
         let is_wanted = |place: &usize| {
             let (benchmark, collected) = (&self.plan.benchmarks[*place], &self.collected[*place]);
             // What a process grows by is only seen the first time.
-            let is_once = matches!(benchmark.task, Task::Model(Figure::PeakMemory));
+            let is_once = matches!(benchmark.task, Task::Model(ModelMetric::PeakMemory));
             let is_over = is_once && self.rounds > 0;
             collected.skipped.is_none() && !is_over && wanted(&benchmark.name)
         };
@@ -193,15 +192,16 @@ impl<'a> Measuring<'a> {
         if let Some(model) = model.filter(|_| !figures.is_empty()) {
             bar.set_message(model.name());
             let collected = &mut self.collected;
-            let mut done = |figure: Figure, outcome: Outcome, control: Option<ControlRange>| {
-                bar.inc(1);
-                bar.set_message(figure.name());
-                let place = figures.iter().find(|(_, one)| **one == figure);
-                if let Some((place, _)) = place {
-                    collected[*place].add(outcome, control);
-                }
-            };
-            let wanted: Vec<Figure> = figures.values().copied().collect();
+            let mut done =
+                |figure: ModelMetric, outcome: Outcome, control: Option<ControlRange>| {
+                    bar.inc(1);
+                    bar.set_message(figure.name());
+                    let place = figures.iter().find(|(_, one)| **one == figure);
+                    if let Some((place, _)) = place {
+                        collected[*place].add(outcome, control);
+                    }
+                };
+            let wanted: Vec<ModelMetric> = figures.values().copied().collect();
             let watching = monitor.clone().map(|monitor| monitor.start(WATCH_INTERVAL));
             let taking = Taking { sampling, interrupt, control: &self.control };
             let outcome = inference::round(model, target, &wanted, &taking, &mut done);
@@ -410,7 +410,7 @@ fn unit(task: &Task) -> &'static str {
 
 fn better(task: &Task) -> Better {
     match task {
-        Task::Model(figure) if figure.is_speed() => Better::Higher,
+        Task::Model(figure) if figure.is_throughput() => Better::Higher,
         _ => Better::Lower,
     }
 }
@@ -457,7 +457,8 @@ fn watches(records: &[Record]) -> Vec<GpuWatch> {
     all.gpus().into_iter().map(watch).collect()
 }
 
-fn progress_bar(steps: usize) -> ProgressBar {
+/// A bar on stderr, where that is a terminal.
+pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
     let is_terminal =
         std::io::stderr().is_terminal() && std::env::var("TERM").is_ok_and(|term| term != "dumb");
     let target =

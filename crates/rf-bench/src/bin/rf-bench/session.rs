@@ -3,9 +3,12 @@
 use std::{path::Path, process::ExitCode, thread, time::Duration};
 
 use anyhow::{Error, Result, bail};
-use rf_bench::Target;
+use rf_bench::{
+    Target,
+    model::{self, ModelFile},
+};
 use rf_profile::{
-    baseline::{Comparison, Hardware, ModelId, Timestamp, Verdict},
+    baseline::{Comparison, DEFAULT_THRESHOLD, Hardware, ModelId, Timestamp, Verdict},
     monitor::Monitor,
 };
 use serde_json::json;
@@ -15,7 +18,6 @@ use crate::{
     html,
     interrupt::Interrupt,
     limits, machine,
-    model::{self, ModelFile},
     options::{Format, Options},
     output,
     plan::{Plan, Task},
@@ -68,7 +70,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let hardware = machine::hardware(options, &target)?;
     let wishes = Wishes::of(root, options, plan, &hardware)?;
     if let Some(stored) = &wishes.stored
-        && let Some(comparison) = stored.of_other_hardware(&hardware, options.threshold)
+        && let Some(comparison) =
+            stored.of_other_hardware(&hardware, options.threshold.unwrap_or(DEFAULT_THRESHOLD))
     {
         return say_what_would_run(options, stored, &comparison);
     }
@@ -170,7 +173,7 @@ fn measure(
     };
     let mut measuring = Measuring::start(&wishes.plan, &setting);
     let mut failure = take_into(&mut run, &mut measuring);
-    let mut comparison = wishes.compare(&run, options.threshold);
+    let mut comparison = wishes.compare(&run, options.threshold.unwrap_or(DEFAULT_THRESHOLD));
     let pauses = if options.quick { &PAUSES[..PAUSES.len() / 2] } else { &PAUSES[..] };
     for &pause in pauses {
         let changed: Vec<String> = comparison.iter().flat_map(changed).collect();
@@ -182,7 +185,7 @@ fn measure(
             measuring.round(&|name| changed.iter().any(|one| one == name), "changed? again");
         }
         failure = take_into(&mut run, &mut measuring);
-        comparison = wishes.compare(&run, options.threshold);
+        comparison = wishes.compare(&run, options.threshold.unwrap_or(DEFAULT_THRESHOLD));
     }
     Ok(Measurement { run, comparison, failure, was_interrupted: interrupt.requested() })
 }

@@ -1,6 +1,6 @@
 //! The K-quants: super-blocks of 256 with integer scales per 32 or 16.
 
-use super::{Block, Format, NIBBLES, ONES, PAIRS};
+use super::{Block, Format, NIBBLES, ONES, PAIRS, Plane, plane};
 use crate::simd::Simd;
 use rf_graph::DType;
 
@@ -49,6 +49,8 @@ macro_rules! six_bit_scales {
 pub(crate) struct Q4K;
 impl Format for Q4K {
     const DTYPE: DType = DType::Q4K;
+    const PLANES: &'static [Plane] =
+        &[plane(16, 128, 4), plane(4, 12, 4), plane(0, 2, 2), plane(2, 2, 2)];
     const BLOCK: usize = 256;
     const SUB: usize = 32;
     const BITS: u32 = 4;
@@ -70,6 +72,8 @@ impl Format for Q4K {
 pub(crate) struct Q5K;
 impl Format for Q5K {
     const DTYPE: DType = DType::Q5K;
+    const PLANES: &'static [Plane] =
+        &[plane(48, 128, 4), plane(16, 32, 4), plane(4, 12, 4), plane(0, 2, 2), plane(2, 2, 2)];
     const BLOCK: usize = 256;
     const SUB: usize = 32;
     const BITS: u32 = 5;
@@ -93,6 +97,8 @@ impl Format for Q5K {
 pub(crate) struct Q6K;
 impl Format for Q6K {
     const DTYPE: DType = DType::Q6K;
+    const PLANES: &'static [Plane] =
+        &[plane(0, 128, 4), plane(128, 64, 4), plane(192, 16, 4), plane(208, 2, 2)];
     const BLOCK: usize = 256;
     const SUB: usize = 16;
     const BITS: u32 = 6;
@@ -139,6 +145,8 @@ unsafe fn two_bits<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
 pub(crate) struct Q2K;
 impl Format for Q2K {
     const DTYPE: DType = DType::Q2K;
+    const PLANES: &'static [Plane] =
+        &[plane(16, 64, 4), plane(0, 16, 4), plane(80, 2, 2), plane(82, 2, 2)];
     const BLOCK: usize = 256;
     const SUB: usize = 16;
     const BITS: u32 = 2;
@@ -170,6 +178,8 @@ impl Format for Q2K {
 pub(crate) struct Q3K;
 impl Format for Q3K {
     const DTYPE: DType = DType::Q3K;
+    const PLANES: &'static [Plane] =
+        &[plane(32, 64, 4), plane(0, 32, 4), plane(96, 12, 4), plane(108, 2, 2)];
     const BLOCK: usize = 256;
     const SUB: usize = 16;
     const BITS: u32 = 3;

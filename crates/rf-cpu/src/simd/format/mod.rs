@@ -9,10 +9,66 @@
 //! A [`Format`] says what `q`, `s`, `d` and `m` are; the loops are in `matvec` and `gemm`.
 
 use super::Simd;
-use crate::panel::{Plane, planes};
 use rf_graph::DType;
 
-/// Most planes that a format has.
+/// One field of a block, as it is stored in a panel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plane {
+    /// Offset of the field in the file's block.
+    pub(crate) offset: usize,
+    /// Size of the field in a block.
+    pub(crate) bytes: usize,
+    /// Size of the interleaved unit: 4 for codes, the size of a scale for scales.
+    pub(crate) unit: usize,
+}
+
+const fn plane(offset: usize, bytes: usize, unit: usize) -> Plane {
+    Plane { offset, bytes, unit }
+}
+
+/// The planes of a format, codes first because they need the alignment.
+pub(crate) fn planes(dtype: DType) -> &'static [Plane] {
+    const F32: &[Plane] = &[plane(0, 4, 4)];
+    const HALF: &[Plane] = &[plane(0, 2, 2)];
+    let float = if dtype == DType::F32 { F32 } else { HALF };
+    with_format!(dtype, Fm => {
+        const { assert!(Fm::PLANES.len() <= MAX_PLANES) };
+        Fm::PLANES
+    })
+    .unwrap_or(float)
+}
+
+/// Evaluates `$body` with `$fm` standing for the [`Format`] of `$dtype`. `None` for floats. Kernels
+/// are thus compiled for each format.
+macro_rules! with_format {
+    ($dtype:expr, $fm:ident => $body:expr) => {
+        rf_quant::for_each_format!(match_format, $dtype, $fm => $body)
+    };
+}
+
+macro_rules! match_format {
+    ([$dtype:expr, $fm:ident => $body:expr] $({
+        $number:literal $variant:ident $name:literal $kernel:literal $family:ident $($rest:tt)*
+    })*) => {
+        match $dtype {
+            $(rf_quant::DType::$variant => of_format!($family $variant $fm $body),)*
+        }
+    };
+}
+
+macro_rules! of_format {
+    (Float $variant:ident $fm:ident $body:expr) => {
+        None
+    };
+    ($family:ident $variant:ident $fm:ident $body:expr) => {{
+        type $fm = $crate::simd::format::$variant;
+        Some($body)
+    }};
+}
+
+pub(crate) use {match_format, of_format, with_format};
+
+/// The maximum number of planes of a format.
 const MAX_PLANES: usize = 5;
 
 /// The planes of one panel.
@@ -95,8 +151,8 @@ pub(crate) trait Format {
     /// ±1 where `±code · sub_scale` fits a signed byte: the blocked product multiplies that, and a super-block is
     /// one integer sum. It is below 2²⁴, so the float sums of the other kernels are the same number. 0 elsewhere.
     const FOLD: i32 = 0;
-    /// Planes of [`Self::DTYPE`].
-    const PLANES: &'static [Plane] = planes(Self::DTYPE);
+    /// The fields of a block, codes first.
+    const PLANES: &'static [Plane];
 
     /// # Safety
     /// See the trait; `j < BLOCK / 32`.
@@ -161,23 +217,6 @@ unsafe fn nibbles_of_32<S: Simd>(s: S, block: Block) -> [S::I; 8] {
     codes
 }
 
-/// Nibbles plus the fifth bits of plane 1, in the order that packing gave them.
-///
-/// # Safety
-/// Plane 0 has 4 words, plane 1 one.
-#[inline(always)]
-unsafe fn five_bits_of_32<S: Simd>(s: S, block: Block) -> [S::I; 8] {
-    // SAFETY: by contract.
-    let mut codes = unsafe { nibbles_of_32(s, block) };
-    // SAFETY: by contract.
-    let high = unsafe { block.words(s, 1, 0) };
-    for (g, code) in codes.iter_mut().enumerate() {
-        let bit = s.and(s.shr(high, g as u32), s.splat_i(ONES));
-        *code = s.or(*code, s.shl(bit, 4));
-    }
-    codes
-}
-
 macro_rules! scale_plane {
     ($plane:literal) => {
         #[inline(always)]
@@ -210,240 +249,11 @@ macro_rules! codes_by {
     };
 }
 
-// After the macros, which it uses.
+// After the macros, which they use.
+mod block32;
 mod k_quants;
+mod microscaling;
 
-pub(crate) use k_quants::{Q2K, Q3K, Q4K, Q5K, Q6K};
-
-/// See [`rf_quant::BlockQ4_0`].
-pub(crate) struct Q4_0;
-impl Format for Q4_0 {
-    const DTYPE: DType = DType::Q4_0;
-    const BLOCK: usize = 32;
-    const SUB: usize = 32;
-    const BITS: u32 = 4;
-    const OFFSET: i32 = 8;
-    codes_by!(nibbles_of_32);
-    scale_plane!(1);
-}
-
-/// See [`rf_quant::BlockQ4_1`].
-pub(crate) struct Q4_1;
-impl Format for Q4_1 {
-    const DTYPE: DType = DType::Q4_1;
-    const BLOCK: usize = 32;
-    const SUB: usize = 32;
-    const BITS: u32 = 4;
-    codes_by!(nibbles_of_32);
-    scale_plane!(1);
-    min_plane!(2);
-}
-
-/// See [`rf_quant::BlockQ5_0`].
-pub(crate) struct Q5_0;
-impl Format for Q5_0 {
-    const DTYPE: DType = DType::Q5_0;
-    const BLOCK: usize = 32;
-    const SUB: usize = 32;
-    const BITS: u32 = 5;
-    const OFFSET: i32 = 16;
-    codes_by!(five_bits_of_32);
-    scale_plane!(2);
-}
-
-/// See [`rf_quant::BlockQ5_1`].
-pub(crate) struct Q5_1;
-impl Format for Q5_1 {
-    const DTYPE: DType = DType::Q5_1;
-    const BLOCK: usize = 32;
-    const SUB: usize = 32;
-    const BITS: u32 = 5;
-    codes_by!(five_bits_of_32);
-    scale_plane!(2);
-    min_plane!(3);
-}
-
-/// See [`rf_quant::BlockQ8_0`].
-pub(crate) struct Q8_0;
-impl Format for Q8_0 {
-    const DTYPE: DType = DType::Q8_0;
-    const BLOCK: usize = 32;
-    const SUB: usize = 32;
-    const BITS: u32 = 8;
-    #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
-        // SAFETY: plane 0 has 8 words.
-        array!(s.splat_i(0), |g| unsafe { block.words(s, 0, g) })
-    }
-    scale_plane!(1);
-}
-
-/// `factor · 2^(e − 127)` of E8M0 scales, by exponent bits; `e = 0` gives the subnormal `2^−127` its due,
-/// and 255 is NaN.
-///
-/// # Safety
-/// `plane` has a byte per row and block.
-#[inline(always)]
-unsafe fn e8m0<S: Simd>(s: S, block: Block, plane: usize, factor: f32) -> S::F {
-    // SAFETY: by contract.
-    let e = unsafe { s.load_u8(block.0[plane]) };
-    // 2^(e−127) as a float: exponent field e, or the subnormal 2^−127 = 0x0040_0000 for e = 0.
-    let normal = s.shl(e, 23);
-    // 1 where e = 0: (e − 1) is negative only then.
-    let zero = s.shr(s.sub_i(e, s.splat_i(1)), 31);
-    let value = s.bits_to_f(s.or(normal, s.shl(zero, 22)));
-    let scaled = s.mul(value, s.splat(factor));
-    // The bits of 255 are infinity's, and infinity less itself is NaN; of others the difference is 0.
-    s.add(scaled, s.sub(scaled, scaled))
-}
-
-/// `2^(e − 128)`, half of an E8M0 scale as ggml has it: 0 and 1 are subnormal, and 255 is a number.
-///
-/// # Safety
-/// `plane` has a byte per row and block.
-#[inline(always)]
-unsafe fn e8m0_halved<S: Simd>(s: S, block: Block, plane: usize) -> S::F {
-    // SAFETY: by contract.
-    let e = unsafe { s.load_u8(block.0[plane]) };
-    // As a product of two powers, each of which is a normal float.
-    let low = s.shr(e, 1);
-    let power = |e| s.bits_to_f(s.shl(s.add_i(e, s.splat_i(127 - 64)), 23));
-    s.mul(power(low), power(s.sub_i(e, low)))
-}
-
-/// See [`rf_quant::BlockMxfp4`]. Codes are twice the E2M1 values.
-pub(crate) struct Mxfp4;
-impl Format for Mxfp4 {
-    const DTYPE: DType = DType::Mxfp4;
-    const BLOCK: usize = 32;
-    const SUB: usize = 32;
-    const BITS: u32 = 8;
-    #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
-        const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
-        // SAFETY: plane 0 has 4 words.
-        let codes = unsafe { nibbles_of_32(s, block) };
-        array!(codes[0], |g| s.lookup(&TWICE_E2M1, codes[g]))
-    }
-    #[inline(always)]
-    unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F {
-        // SAFETY: plane 1 has a byte per row and block.
-        unsafe { e8m0_halved(s, block, 1) }
-    }
-}
-
-/// The 6-bit codes of MXFP6, in the order that packing gave them.
-///
-/// # Safety
-/// Plane 0 has 4 words, plane 1 two.
-#[inline(always)]
-unsafe fn six_bits_of_32<S: Simd>(s: S, block: Block) -> [S::I; 8] {
-    // SAFETY: by contract.
-    let mut codes = unsafe { nibbles_of_32(s, block) };
-    for (g, code) in codes.iter_mut().enumerate() {
-        // SAFETY: by contract.
-        let high = unsafe { block.words(s, 1, g % 2) };
-        let bits = s.and(s.shr(high, (g / 2 * 2) as u32), s.splat_i(PAIRS));
-        *code = s.or(*code, s.shl(bits, 4));
-    }
-    codes
-}
-
-/// Signed magnitudes: `sign` is bit 5 of each byte of `code`, `magnitude` at most 127.
-#[inline(always)]
-fn apply_sign<S: Simd>(s: S, code: S::I, magnitude: S::I) -> S::I {
-    // 0xff where the sign is set: (bit · 256) − bit, within each byte.
-    let bit = s.and(s.shr(code, 5), s.splat_i(ONES));
-    let negative = s.sub_bytes(s.splat_i(0), bit);
-    // −m = !m + 1: xor by (a | b) − (a & b), which needs no operation of its own.
-    let flipped = s.sub_bytes(s.or(magnitude, negative), s.and(magnitude, negative));
-    s.sub_bytes(flipped, negative)
-}
-
-/// See [`rf_quant::BlockMxfp6E2M3`]. Codes are eight times the values: at most 60.
-pub(crate) struct Mxfp6E2M3;
-impl Format for Mxfp6E2M3 {
-    const DTYPE: DType = DType::Mxfp6E2M3;
-    const BLOCK: usize = 32;
-    const SUB: usize = 32;
-    const BITS: u32 = 8;
-    #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
-        /// 8 · value of the magnitudes 0..16 and 16..32.
-        const LOW: [i8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-        const HIGH: [i8; 16] = [16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60];
-        // SAFETY: this format has the planes.
-        let codes = unsafe { six_bits_of_32(s, block) };
-        array!(codes[0], |g| apply_sign(s, codes[g], select_16(s, codes[g], &LOW, &HIGH)))
-    }
-    #[inline(always)]
-    unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F {
-        // SAFETY: plane 2 has a byte per row and block.
-        unsafe { e8m0(s, block, 2, 0.125) }
-    }
-}
-
-/// Looks the low four bits up in the table that bit 4 chooses.
-#[inline(always)]
-fn select_16<S: Simd>(s: S, code: S::I, low: &[i8; 16], high: &[i8; 16]) -> S::I {
-    let index = s.and(code, s.splat_i(NIBBLES));
-    let bit = s.and(s.shr(code, 4), s.splat_i(ONES));
-    let take_high = s.sub_bytes(s.splat_i(0), bit);
-    let low = s.lookup(low, index);
-    let high = s.lookup(high, index);
-    let difference = s.sub_bytes(high, low);
-    s.sub_bytes(low, s.sub_bytes(s.splat_i(0), s.and(difference, take_high)))
-}
-
-/// See [`rf_quant::BlockMxfp6E3M2`]. Values reach 448 sixteenths, which no byte holds, so codes come in
-/// two parts: `16 · value = 16 · high + low`, |high| ≤ 28, |low| ≤ 15.
-pub(crate) struct Mxfp6E3M2;
-impl Mxfp6E3M2 {
-    /// # Safety
-    /// As [`Format::codes`].
-    #[inline(always)]
-    unsafe fn part<S: Simd>(s: S, block: Block, high: bool) -> [S::I; 8] {
-        /// 16 · value of magnitude `m`: subnormal `m`, else `(4 + m % 4) << (m / 4 − 1)`.
-        const fn sixteenths(m: usize) -> usize {
-            if m < 4 { m } else { (4 + m % 4) << (m / 4 - 1) }
-        }
-        const fn table(first: usize, high: bool) -> [i8; 16] {
-            let mut table = [0; 16];
-            let mut i = 0;
-            while i < 16 {
-                let v = sixteenths(first + i);
-                table[i] = if high { v / 16 } else { v % 16 } as i8;
-                i += 1;
-            }
-            table
-        }
-        const HIGH: [[i8; 16]; 2] = [table(0, true), table(16, true)];
-        const LOW: [[i8; 16]; 2] = [table(0, false), table(16, false)];
-        let [below_16, above_16] = if high { &HIGH } else { &LOW };
-        // SAFETY: by contract.
-        let codes = unsafe { six_bits_of_32(s, block) };
-        array!(codes[0], |g| apply_sign(s, codes[g], select_16(s, codes[g], below_16, above_16)))
-    }
-}
-impl Format for Mxfp6E3M2 {
-    const DTYPE: DType = DType::Mxfp6E3M2;
-    const BLOCK: usize = 32;
-    const SUB: usize = 32;
-    const BITS: u32 = 8;
-    const SPLIT: bool = true;
-    #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
-        // SAFETY: by contract.
-        unsafe { Self::part(s, block, false) }
-    }
-    #[inline(always)]
-    unsafe fn high_codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
-        // SAFETY: by contract.
-        unsafe { Self::part(s, block, true) }
-    }
-    #[inline(always)]
-    unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F {
-        // SAFETY: plane 2 has a byte per row and block.
-        unsafe { e8m0(s, block, 2, 0.0625) }
-    }
-}
+pub(crate) use block32::*;
+pub(crate) use k_quants::*;
+pub(crate) use microscaling::*;

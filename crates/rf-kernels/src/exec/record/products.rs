@@ -1,6 +1,7 @@
 //! Matrix products: which kernel for which format and how many rows.
 
 use rf_graph::{DType, MatMul, Op, Prologue, ValueId, WeightId};
+use rf_quant::Family;
 
 use super::{Ready, Recorder, activation_number};
 use crate::error::Error;
@@ -17,12 +18,12 @@ const MAX_PROJECTIONS: usize = 3;
 
 /// Whether products of a format read activations in f32.
 pub(super) fn is_float(dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::F16 | DType::Bf16)
+    dtype.is_float()
 }
 
-/// Formats that [`MatvecParams::launch`]'s kernel knows.
+/// Formats that one launch with projections of several formats supports.
 fn mixes(dtype: DType) -> bool {
-    !is_float(dtype) && !matches!(dtype, DType::Mxfp4 | DType::Mxfp6E2M3 | DType::Mxfp6E3M2)
+    matches!(dtype.family(), Family::Block32 | Family::KQuant)
 }
 
 /// A projection with the format that decides on its kernel.
@@ -45,7 +46,7 @@ impl Recorder<'_> {
                     bias: p.bias.map_or(0, |bias| self.exec.weights.vector(bias)),
                     out: self.at(p.out),
                     rows: place.rows as u32,
-                    format: format_number(place.dtype),
+                    format: place.dtype.number(),
                 };
                 Product { dtype: place.dtype, params }
             })
@@ -184,7 +185,7 @@ impl Recorder<'_> {
             bias: 0,
             out: self.at(out),
             rows: first.rows as u32,
-            format: format_number(first.dtype),
+            format: first.dtype.number(),
         };
         let params = MatvecParams {
             projections: [projection, Projection::default(), Projection::default()],
@@ -241,11 +242,6 @@ impl Recorder<'_> {
         };
         self.push(params.launch(), params)
     }
-}
-
-/// Place of a format in [`DType::ALL`], which is what kernels know it by.
-pub(super) fn format_number(dtype: DType) -> u32 {
-    DType::ALL.iter().position(|other| *other == dtype).map_or(u32::MAX, |at| at as u32)
 }
 
 /// Projections by launch: those of one format together, for one row also those whose formats mix.

@@ -30,7 +30,7 @@ pub(super) struct Programs {
     peer: Peer,
     own: PathBuf,
     backend: BackendName,
-    tier: Option<String>,
+    isa: Option<String>,
 }
 
 /// The part of llama-bench's JSON that is read.
@@ -62,7 +62,7 @@ impl Programs {
             Peer::Python { python, script: root.join("benchmarks/peers/measure_llama_cpp.py") }
         };
         let own = env::current_exe().context("path of this program")?;
-        Ok(Self { peer, own, backend: options.backend, tier: options.tier.clone() })
+        Ok(Self { peer, own, backend: options.backend, isa: options.isa.clone() })
     }
 
     /// This program, once.
@@ -75,8 +75,8 @@ impl Programs {
         command.args(["--peer-self", "--model"]).arg(model);
         command.args(["--threads", &test.threads.to_string()]);
         command.args(test_arguments(test));
-        if let Some(tier) = &self.tier {
-            command.args(["--tier", tier]);
+        if let Some(isa) = &self.isa {
+            command.args(["--isa", isa]);
         }
         if self.backend == BackendName::Gpu {
             command.args(["--backend", "gpu"]);

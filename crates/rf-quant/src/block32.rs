@@ -1,8 +1,8 @@
-//! The formats of 32 values with a plain f16 scale: `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0`.
+//! The formats of 32 values with a plain f16 scale: `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0`, `IQ4_NL`.
 //!
 //! Quantisation is the usual one-pass rounding of llama.cpp, byte for byte: the `_0` formats map
 //! the value of largest magnitude to the end of the signed range, the `_1` formats map minimum and
-//! maximum to the ends of the unsigned range.
+//! maximum to the ends of the unsigned range. `IQ4_NL` takes the best of 16 scales.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -96,6 +96,19 @@ pub struct BlockQ8_0 {
     pub qs: [i8; 32],
 }
 
+/// A block of [`DType::Iq4Nl`]: `x = d VALUES[q]`.
+///
+/// The bytes are those of [`BlockQ4_0`]. The values of the codes are denser around 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockIq4Nl {
+    /// Scale.
+    pub d: F16Le,
+    /// Low halves: values 0 to 15; high halves: values 16 to 31.
+    pub qs: [u8; 16],
+}
+
+assert_layout!(BlockIq4Nl, 32);
 assert_layout!(BlockQ4_0, 32);
 assert_layout!(BlockQ4_1, 32);
 assert_layout!(BlockQ5_0, 32);
@@ -199,6 +212,88 @@ impl Block<32> for BlockQ8_0 {
             d: F16Le::saturating_from_f32(d),
             qs: values.map(|x| low_byte(nearest_half_away(x * inverse)) as i8),
         }
+    }
+}
+
+impl BlockIq4Nl {
+    /// The value of each code.
+    pub const VALUES: [i8; 16] =
+        [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+    /// Half-way points between neighbouring values.
+    const BOUNDARIES: [f32; 15] = {
+        let mut boundaries = [0.0; 15];
+        let mut i = 0;
+        while i < 15 {
+            boundaries[i] = (Self::VALUES[i] as i16 + Self::VALUES[i + 1] as i16) as f32 / 2.0;
+            i += 1;
+        }
+        boundaries
+    };
+
+    /// The code of the value nearest to `x`, of two the larger one.
+    fn nearest_code(x: f32) -> u8 {
+        Self::BOUNDARIES.map(|bound| u8::from(x >= bound)).iter().sum()
+    }
+
+    /// The scale with the least error, weighted by the squares of the values. Each of 16 trials rounds
+    /// the values to codes and takes the scale of least squares for them. One trial puts the value of
+    /// largest magnitude at 127, the others put it at -134 to -120.
+    fn fit_scale(values: &[f32; 32]) -> f32 {
+        const TRIALS: usize = 16;
+        /// Blocks of smaller values become zero.
+        const NEGLIGIBLE: f32 = 1e-15;
+
+        let extreme = largest(values);
+        if extreme.abs() < NEGLIGIBLE {
+            return 0.0;
+        }
+        // Divided by a power of two, so that squares do not overflow.
+        let factor = f32::from_bits(extreme.to_bits() & 0x7f80_0000);
+        let inverse_factor = 1.0 / factor;
+        let extreme = extreme * inverse_factor;
+        let end = f32::from(Self::VALUES[0]);
+        let inverse: [f32; TRIALS] = std::array::from_fn(|trial| match trial {
+            0 => 1.0 / (-extreme / end),
+            _ => (trial as f32 - 8.0 + end) / extreme,
+        });
+        let (mut qx, mut qq) = ([0.0; TRIALS], [0.0; TRIALS]);
+        for x in values.map(|x| x * inverse_factor) {
+            for trial in 0..TRIALS {
+                let code = Self::nearest_code(inverse[trial] * x);
+                let value = f32::from(Self::VALUES[usize::from(code)]);
+                let weighted = x * x * value;
+                qx[trial] += weighted * x;
+                qq[trial] += weighted * value;
+            }
+        }
+        let (mut scale, mut gain) = (qx[0] / qq[0], qx[0] / qq[0] * qx[0]);
+        for (qx, qq) in qx.into_iter().zip(qq) {
+            if qq > 0.0 && qx * qx > gain * qq {
+                (scale, gain) = (qx / qq, qx / qq * qx);
+            }
+        }
+        scale * factor
+    }
+}
+
+impl Block<32> for BlockIq4Nl {
+    const DTYPE: DType = DType::Iq4Nl;
+
+    fn dequantize(&self, out: &mut [f32; 32]) {
+        let d = self.d.to_f32();
+        let (low, high) = out.split_at_mut(16);
+        for ((low, high), q) in low.iter_mut().zip(high).zip(self.qs) {
+            *low = d * f32::from(Self::VALUES[usize::from(q & 15)]);
+            *high = d * f32::from(Self::VALUES[usize::from(q >> 4)]);
+        }
+    }
+
+    fn quantize(values: &[f32; 32]) -> Self {
+        let d = saturate(Self::fit_scale(values));
+        let inverse = inverse_or_zero(d);
+        let codes = values.map(|x| Self::nearest_code(x * inverse));
+        Self { d: F16Le::saturating_from_f32(d), qs: pack_nibbles(&codes) }
     }
 }
 

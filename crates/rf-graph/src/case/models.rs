@@ -2,12 +2,15 @@
 
 use rf_quant::DType;
 
-use super::inputs::{Net, rope, schedule};
-use super::{Bound, Case};
+use super::bound::Bound;
+use super::definition::Case;
+use super::net::Net;
+use super::rows::rope;
+use super::schedule::Schedule;
 use crate::backend::KvType;
 use crate::op::{Activation, Attention, RopeStyle, ValueId};
 
-/// What differs between families.
+/// The differences between model families.
 #[derive(Clone, Copy)]
 struct Family {
     hidden_size: usize,
@@ -17,12 +20,13 @@ struct Family {
     style: RopeStyle,
     bias: bool,
     qk_norm: bool,
-    /// Norms after attention and feed-forward, before the residual is added.
+    /// Norms after attention and feed-forward, before the residual add.
     post_norm: bool,
     activation: Activation,
     window: Option<usize>,
-    /// Formats of most matrices, and of v, down and the head.
+    /// The format of most matrices.
     dtype: DType,
+    /// The format of the matrices of v, down and the head.
     better_dtype: DType,
 }
 
@@ -80,16 +84,15 @@ pub(super) fn cases() -> Vec<Case> {
     let case = |(name, family, kv): (&str, Family, KvType)| {
         let steps: [&[(usize, usize)]; 4] =
             [&[(0, 18)], &[(0, 1)], &[(1, 11), (0, 1)], &[(1, 1), (0, 1)]];
-        let mut schedule = schedule(16, &steps);
-        schedule.batches[0].output_rows.clear();
-        schedule.kv.dtype = kv;
-        schedule.kv.layers = vec![(family.num_kv_heads, family.head_dim); 2];
-        let bound = match (Bound::of_product(family.dtype), kv) {
+        let layers = vec![(family.num_kv_heads, family.head_dim); 2];
+        let schedule = Schedule::steps(16, &steps).without_first_output().with_cache(kv, layers);
+        let bound = match (Bound::of_matmul(family.dtype), kv) {
             (Bound::Float, KvType::Fp8) => Bound::CacheFp8,
             (Bound::Float, _) => Bound::FloatModel,
             _ => Bound::Int8Model,
         };
-        Case::new(format!("model/{name}"), bound, schedule, move |net| build(net, &family))
+        let name = format!("model/{name}");
+        Case::program_of(name, None, bound, schedule, move |net| build(net, &family))
     };
     families.into_iter().map(case).collect()
 }
@@ -106,9 +109,9 @@ fn build(net: &mut Net, family: &Family) -> ValueId {
     net.g.matmul(x, head)
 }
 
-fn attention(net: &mut Net, family: &Family, layer: usize, stream: ValueId) -> ValueId {
+fn attention(net: &mut Net, family: &Family, layer: usize, residual: ValueId) -> ValueId {
     let Family { hidden_size, num_heads, num_kv_heads, head_dim, .. } = *family;
-    let x = norm(net, stream, hidden_size);
+    let x = norm(net, residual, hidden_size);
     let [mut q, mut k, v] = [
         (num_heads, family.dtype),
         (num_kv_heads, family.dtype),
@@ -132,28 +135,28 @@ fn attention(net: &mut Net, family: &Family, layer: usize, stream: ValueId) -> V
     let x = net.g.attention(q, k, v, &attention);
     let w = net.matrix(family.dtype, hidden_size, num_heads * head_dim);
     let x = net.g.matmul(x, w);
-    add(net, family, stream, x)
+    add(net, family, residual, x)
 }
 
-fn feed_forward(net: &mut Net, family: &Family, stream: ValueId) -> ValueId {
+fn feed_forward(net: &mut Net, family: &Family, residual: ValueId) -> ValueId {
     let hidden_size = family.hidden_size;
     let intermediate_size = 512;
-    let x = norm(net, stream, hidden_size);
+    let x = norm(net, residual, hidden_size);
     let gate = net.matrix(family.dtype, intermediate_size, hidden_size);
     let up = net.matrix(family.dtype, intermediate_size, hidden_size);
     let (gate, up) = (net.g.matmul(x, gate), net.g.matmul(x, up));
     let x = net.g.glu(family.activation, gate, up);
     let down = net.matrix(family.better_dtype, hidden_size, intermediate_size);
     let x = net.g.matmul(x, down);
-    add(net, family, stream, x)
+    add(net, family, residual, x)
 }
 
-fn add(net: &mut Net, family: &Family, stream: ValueId, x: ValueId) -> ValueId {
+fn add(net: &mut Net, family: &Family, residual: ValueId, x: ValueId) -> ValueId {
     let x = if family.post_norm { norm(net, x, family.hidden_size) } else { x };
-    net.g.add(stream, x)
+    net.g.add(residual, x)
 }
 
 fn norm(net: &mut Net, x: ValueId, group: usize) -> ValueId {
-    let gains = net.gains(group);
-    net.g.rms_norm(x, gains, EPS)
+    let weight = net.norm_weight(group);
+    net.g.rms_norm(x, weight, EPS)
 }

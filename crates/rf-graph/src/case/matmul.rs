@@ -1,16 +1,23 @@
-//! Products: every format and shape, and everything that is fused with them.
+//! Matmuls: every format and shape, and everything that is fused with them.
 
 use rf_quant::DType;
 
-use super::inputs::batches;
-use super::{Bound, Case};
-use crate::op::Activation;
+use super::bound::Bound;
+use super::definition::{Case, Format, Shape};
+use super::net::Net;
+use super::schedule::Schedule;
+use crate::op::{Activation, ValueId};
 
-/// Batch sizes on both sides of what kernels block by.
+/// Batch sizes on both sides of the block sizes of kernels.
 const TOKENS: [usize; 5] = [1, 3, 5, 13, 33];
 
-/// Batch sizes that take more than one of the largest tiles, the last of them partly filled.
+/// Batch sizes above the largest tile, with the last tile partly filled.
 const MANY_TOKENS: [usize; 2] = [70, 140];
+
+/// `x [tokens, columns] · Wᵀ`, `W [rows, columns]` in a format. Copies read the same `x`.
+pub fn matmul(dtype: DType, rows: usize, columns: usize, schedule: Schedule) -> Case {
+    named(format!("matmul/{dtype}/{rows}x{columns}"), dtype, [rows, columns], schedule)
+}
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = shapes();
@@ -22,65 +29,75 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
+fn named(name: String, dtype: DType, [rows, columns]: [usize; 2], schedule: Schedule) -> Case {
+    let what = (Some(Format::Weight(dtype)), Shape::Matrix { rows, columns });
+    Case::new(name, what, Bound::of_matmul(dtype), schedule, move |net, copies| {
+        let x = net.input(columns);
+        let weights = net.matrices(copies, dtype, rows, columns);
+        let outs: Vec<_> = weights.into_iter().map(|weight| net.g.matmul(x, weight)).collect();
+        outs.last().copied().unwrap_or(x)
+    })
+}
+
 fn shapes() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in DType::ALL {
-        // One and three super-blocks; with small blocks also a part of one and a bit more than one.
+        // One and three super-blocks. With small blocks also a part of one, and one and a bit.
         let columns: &[usize] =
             if dtype.block_elements() == 256 { &[256, 768] } else { &[96, 256, 288, 768] };
         for &columns in columns {
             for rows in [1, 37, 64] {
-                let name = format!("matmul/{dtype}/{rows}x{columns}");
-                let bound = Bound::of_product(dtype);
-                cases.push(Case::new(name, bound, batches(&TOKENS), move |net| {
-                    let (x, w) = (net.input(columns), net.matrix(dtype, rows, columns));
-                    net.g.matmul(x, w)
-                }));
+                cases.push(matmul(dtype, rows, columns, Schedule::batches(&TOKENS)));
             }
         }
-        let (rows, columns) = (150, 512);
-        let name = format!("matmul/{dtype}/{rows}x{columns}/large");
-        cases.push(Case::new(name, Bound::of_product(dtype), batches(&MANY_TOKENS), move |net| {
-            let (x, w) = (net.input(columns), net.matrix(dtype, rows, columns));
-            net.g.matmul(x, w)
-        }));
+        let name = format!("matmul/{dtype}/150x512/large");
+        cases.push(named(name, dtype, [150, 512], Schedule::batches(&MANY_TOKENS)));
     }
     cases
 }
 
-/// Bias, residual and prologues of one format.
+/// A matmul among other ops.
+fn among(
+    name: String,
+    format: Format,
+    bound: Bound,
+    build: impl Fn(&mut Net) -> ValueId + Send + Sync + 'static,
+) -> Case {
+    Case::program_of(name, Some(format), bound, Schedule::batches(&TOKENS), build)
+}
+
 fn fused(dtype: DType) -> Vec<Case> {
     let (rows, columns) = (37, 256);
-    let bound = Bound::of_product(dtype);
+    let (format, bound) = (Format::Weight(dtype), Bound::of_matmul(dtype));
     let mut cases = vec![
-        Case::new(format!("matmul/{dtype}/bias"), bound, batches(&TOKENS), move |net| {
+        among(format!("matmul/{dtype}/bias"), format, bound, move |net| {
             let (x, w) = (net.input(columns), net.matrix(dtype, rows, columns));
             let bias = net.vector(rows);
             net.g.linear(x, w, Some(bias))
         }),
-        Case::new(format!("matmul/{dtype}/residual"), bound, batches(&TOKENS), move |net| {
-            let (stream, x) = (net.input(rows), net.input(columns));
+        among(format!("matmul/{dtype}/residual"), format, bound, move |net| {
+            let (residual, x) = (net.input(rows), net.input(columns));
             let w = net.matrix(dtype, rows, columns);
             let y = net.g.matmul(x, w);
-            net.g.add(stream, y)
+            net.g.add(residual, y)
         }),
-        Case::new(format!("matmul/{dtype}/bias+residual"), bound, batches(&TOKENS), move |net| {
-            let (stream, x) = (net.input(rows), net.input(columns));
+        among(format!("matmul/{dtype}/bias+residual"), format, bound, move |net| {
+            let (residual, x) = (net.input(rows), net.input(columns));
             let (w, bias) = (net.matrix(dtype, rows, columns), net.vector(rows));
             let y = net.g.linear(x, w, Some(bias));
-            net.g.add(y, stream)
+            net.g.add(y, residual)
         }),
-        Case::new(format!("matmul/{dtype}/rms_norm"), bound, batches(&TOKENS), move |net| {
-            let (x, gains) = (net.input(columns), net.gains(columns));
+        among(format!("matmul/{dtype}/rms_norm"), format, bound, move |net| {
+            let (x, weight) = (net.input(columns), net.norm_weight(columns));
             let w = net.matrix(dtype, rows, columns);
-            let x = net.g.rms_norm(x, gains, 1e-5);
+            let x = net.g.rms_norm(x, weight, 1e-5);
             net.g.matmul(x, w)
         }),
     ];
     for activation in [Activation::Silu, Activation::GeluTanh] {
-        let bound = Bound::of_gated_product(dtype);
+        let bound = Bound::of_gated_matmul(dtype);
         let name = format!("matmul/{dtype}/glu-{activation:?}");
-        cases.push(Case::new(name, bound, batches(&TOKENS), move |net| {
+        cases.push(among(name, format, bound, move |net| {
             let (gate, up) = (net.input(columns), net.input(columns));
             let w = net.matrix(dtype, rows, columns);
             let x = net.g.glu(activation, gate, up);
@@ -90,12 +107,13 @@ fn fused(dtype: DType) -> Vec<Case> {
     cases
 }
 
-/// Scales near the ends of E8M0, with activations that bring results back to where floats are exact.
+/// Scales near the ends of E8M0, with activations that bring results back to the range in which
+/// floats are exact.
 fn microscaled() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in [DType::Mxfp4, DType::Mxfp6E2M3, DType::Mxfp6E3M2] {
-        // Backends multiply integers of up to 2²⁴ with this scale before that of the activations comes in, so
-        // 2¹⁰³ is about as much as they take.
+        // Backends multiply integers of up to 2²⁴ with this scale before they apply that of the
+        // activations, so 2¹⁰³ is about the largest scale that does not overflow.
         let (least, largest) = (vec![0, 1, 2], vec![229, 230, 231]);
         let mut tests = vec![("least", least, 2f32.powi(60)), ("largest", largest, 2f32.powi(-60))];
         if dtype != DType::Mxfp4 {
@@ -105,8 +123,8 @@ fn microscaled() -> Vec<Case> {
         }
         for (which, exponents, scale) in tests {
             let name = format!("matmul/{dtype}/{which}-exponents");
-            let bound = Bound::of_product(dtype);
-            cases.push(Case::new(name, bound, batches(&TOKENS), move |net| {
+            let bound = Bound::of_matmul(dtype);
+            cases.push(among(name, Format::Weight(dtype), bound, move |net| {
                 let x = net.embedding(DType::F32, 256, scale);
                 let w = net.microscaled(dtype, 37, 256, &exponents);
                 net.g.matmul(x, w)
@@ -116,7 +134,7 @@ fn microscaled() -> Vec<Case> {
     cases
 }
 
-/// Several products of one normalised operand, as QKV: each in its turn is the output.
+/// Several matmuls of one normalised operand, as QKV: each in its turn is the output.
 fn mixed() -> Vec<Case> {
     let mixes: [&'static [DType]; 6] = [
         &[DType::Q4K, DType::Q6K],
@@ -131,11 +149,11 @@ fn mixed() -> Vec<Case> {
         for output in 0..mix.len() {
             let names: Vec<_> = mix.iter().map(|dtype| dtype.name()).collect();
             let name = format!("matmul/{}/projection-{output}", names.join("+"));
-            let bound = Bound::of_product(mix[output]);
-            cases.push(Case::new(name, bound, batches(&TOKENS), move |net| {
-                let (x, gains) = (net.input(256), net.gains(256));
-                let x = net.g.rms_norm(x, gains, 1e-5);
-                let products: Vec<_> = mix
+            let bound = Bound::of_matmul(mix[output]);
+            cases.push(among(name, Format::Mixed, bound, move |net| {
+                let (x, weight) = (net.input(256), net.norm_weight(256));
+                let x = net.g.rms_norm(x, weight, 1e-5);
+                let outs: Vec<_> = mix
                     .iter()
                     .zip([64, 20, 37])
                     .map(|(dtype, rows)| {
@@ -143,7 +161,7 @@ fn mixed() -> Vec<Case> {
                         net.g.linear(x, w, Some(bias))
                     })
                     .collect();
-                products[output]
+                outs[output]
             }));
         }
     }

@@ -1,4 +1,4 @@
-//! The model that is measured: which file, and what to call it.
+//! Model files: their names, sizes and hashes.
 
 use std::{
     fs::File,
@@ -6,53 +6,64 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
 use rf_engine::Model;
 use rf_gguf::{Gguf, Value, file_type_name};
 use rf_profile::baseline::ModelId;
 use twox_hash::XxHash3_128;
 
-/// The model that is measured where none is given.
+use crate::Error;
+
+/// The default model.
 const DEMO_MODEL: &str = "crates/rf-cli/demo/stories-7m-Q8_0.gguf";
 
-/// Where a model is.
+/// A model file.
 #[derive(Clone, Debug)]
-pub(crate) struct ModelFile {
-    pub(crate) path: PathBuf,
-    pub(crate) is_demo: bool,
+pub struct ModelFile {
+    /// Path of the first part.
+    pub path: PathBuf,
+    /// Whether the file is the demo model of the checkout.
+    pub is_demo: bool,
 }
 
 impl ModelFile {
-    /// The given one, or the demo model.
-    pub(crate) fn new(root: &Path, given: Option<&Path>) -> Self {
+    /// The given file, or the demo model of the checkout `root`.
+    pub fn new(root: &Path, given: Option<&Path>) -> Self {
         match given {
             Some(path) => Self { path: path.to_owned(), is_demo: false },
             None => Self { path: root.join(DEMO_MODEL), is_demo: true },
         }
     }
 
-    /// `llama-1b-Q4_K_M.gguf`.
-    pub(crate) fn name(&self) -> String {
+    /// The file name, such as `llama-1b-Q4_K_M.gguf`.
+    pub fn name(&self) -> String {
         let name = self.path.file_name().unwrap_or(self.path.as_os_str());
         name.to_string_lossy().into_owned()
     }
 
-    /// Reads what the file says of itself.
-    pub(crate) fn open(&self) -> Result<Model> {
-        let at = || format!("model '{}'", self.path.display());
-        let gguf = Gguf::open(&self.path).with_context(at)?;
-        Model::from_gguf(gguf).with_context(at)
+    /// Reads the metadata, the tokenizer and the tensor table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Model`] with the path.
+    pub fn open(&self) -> Result<Model, Error> {
+        let gguf = Gguf::open(&self.path).map_err(rf_engine::Error::from);
+        let model = gguf.and_then(Model::from_gguf);
+        model.map_err(|source| Error::Model { path: self.path.clone(), source: Box::new(source) })
     }
 
-    /// Its name and the hash (XXH3, 128 bits) of all its parts.
-    pub(crate) fn id(&self, model: &Model) -> Result<ModelId> {
+    /// The name, and the hash (XXH3, 128 bits) of all parts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] where a part cannot be read.
+    pub fn id(&self, model: &Model) -> Result<ModelId, Error> {
         let mut hash = XxHash3_128::new();
         let mut buffer = vec![0; 1 << 20];
         for path in model.gguf().paths() {
-            let at = || format!("model '{}'", path.display());
-            let mut file = File::open(path).with_context(at)?;
+            let at = |source| Error::io(format_args!("read model '{}'", path.display()), source);
+            let mut file = File::open(path).map_err(at)?;
             loop {
-                let count = file.read(&mut buffer).with_context(at)?;
+                let count = file.read(&mut buffer).map_err(at)?;
                 if count == 0 {
                     break;
                 }
@@ -64,8 +75,8 @@ impl ModelFile {
     }
 }
 
-/// Size and quantisation, by which published figures name models: `7B Q4_0`.
-pub(crate) fn kind(model: &Model) -> String {
+/// Size and quantisation, by which published results name models: `7B Q4_0`.
+pub fn kind(model: &Model) -> String {
     let metadata = model.gguf().metadata();
     let parameters: u64 = model.gguf().tensors().iter().map(rf_gguf::TensorInfo::elements).sum();
     let label = metadata.str("general.size_label").ok().flatten().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! What measuring costs itself: timers and spans.
+//! The overhead of timers and spans.
 
 use std::{
     hint::black_box,
@@ -8,25 +8,28 @@ use std::{
 use rf_profile::{SpanRecorder, Timings};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Timers in a run: so many that the clock around them does not count.
-pub(crate) const COUNT: u32 = 1000;
+use crate::{Clock, Prepared};
 
-/// A way to take a time.
+/// Timers in a run: enough that the clock around them does not count.
+pub const COUNT: u32 = 1000;
+
+/// A timer whose overhead is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Timer {
+pub enum Timer {
     /// `Timings::scope`.
     Scoped,
     /// A `tracing` span that `SpanRecorder` records.
     Recorded,
-    /// A `tracing` span where nothing records: what the engine's spans cost as a rule.
+    /// A disabled `tracing` span, as the engine has them by default.
     Off,
 }
 
 impl Timer {
-    pub(crate) const ALL: [Self; 3] = [Self::Scoped, Self::Recorded, Self::Off];
+    /// Every timer.
+    pub const ALL: [Self; 3] = [Self::Scoped, Self::Recorded, Self::Off];
 
-    /// Stable.
-    pub(crate) fn name(self) -> &'static str {
+    /// The name in reports and baselines, the same in every version.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Scoped => "launch/timer/scoped",
             Self::Recorded => "launch/timer/span-recorded",
@@ -34,8 +37,13 @@ impl Timer {
         }
     }
 
-    /// Takes [`COUNT`] times of nothing; the time of all of them.
-    pub(crate) fn run(self) -> Duration {
+    /// Prepares the timer as a workload: a run is one timer, the mean of [`COUNT`].
+    pub(crate) fn prepare(self) -> Prepared {
+        Prepared::new(Clock::Host, move || Ok(self.run() / COUNT))
+    }
+
+    /// The time of [`COUNT`] timers around nothing.
+    pub fn run(self) -> Duration {
         match self {
             Self::Scoped => {
                 let timings = Timings::new();

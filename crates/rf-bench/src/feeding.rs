@@ -1,58 +1,71 @@
-//! A loaded model that is fed random tokens.
+//! A loaded model that processes random tokens.
 
-use anyhow::Result;
-use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs, Session};
+use rf_engine::{Engine, EngineOptions, Error, Feed, Model, Outputs, Session};
 use rf_graph::Backend;
 
 /// An engine and its sequences.
-pub(crate) struct Feeder {
-    pub(crate) engine: Engine,
-    pub(crate) sessions: Vec<Session>,
+pub struct Feeder {
+    /// The loaded model.
+    pub engine: Engine,
+    /// Sequences, which share the engine's KV cache.
+    pub sessions: Vec<Session>,
     random: u64,
 }
 
 impl Feeder {
-    /// Loads a model, and makes so many sequences that share its cache.
-    pub(crate) fn load(
+    /// Loads a model and opens `sequences` sequences.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::load`].
+    pub fn load(
         model: Model,
         backend: &dyn Backend,
         options: EngineOptions,
         sequences: usize,
-    ) -> Result<Self> {
+    ) -> Result<Self, Error> {
         let engine = Engine::load(model, backend, options, &mut |_| ())?;
         let sessions = (0..sequences).map(|_| engine.session()).collect();
         Ok(Self { engine, sessions, random: 1 })
     }
 
-    /// Forgets of all sequences what is behind the first tokens.
-    pub(crate) fn truncate(&mut self, len_tokens: usize) {
+    /// Truncates every sequence to its first `len_tokens` tokens.
+    pub fn truncate(&mut self, len_tokens: usize) {
         self.sessions.iter_mut().for_each(|session| session.truncate(len_tokens));
     }
 
-    /// Feeds a sequence so many tokens, in batches; the last one's logits are computed.
-    pub(crate) fn prompt(&mut self, sequence: usize, tokens: usize) -> Result<()> {
+    /// Processes a prompt of `tokens` random tokens and computes the logits of the last one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::forward`].
+    pub fn prompt(&mut self, sequence: usize, tokens: usize) -> Result<(), Error> {
         if tokens == 0 {
             return Ok(());
         }
         let ids: Vec<u32> = (0..tokens).map(|_| self.random_id()).collect();
         let session = &mut self.sessions[sequence];
-        self.engine.forward(&mut [Feed { session, ids: &ids, outputs: Outputs::Last }])?;
-        Ok(())
+        self.engine.forward(&mut [Feed { session, ids: &ids, outputs: Outputs::Last }]).map(drop)
     }
 
-    /// Feeds each of the first sequences a token, and computes their logits.
-    pub(crate) fn step(&mut self, sequences: usize) -> Result<()> {
+    /// Processes one random token in each of the first `sequences` sequences and computes their
+    /// logits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::forward`].
+    pub fn step(&mut self, sequences: usize) -> Result<(), Error> {
         let ids: Vec<[u32; 1]> = (0..sequences).map(|_| [self.random_id()]).collect();
         let sessions = self.sessions[..sequences].iter_mut();
         let mut feeds: Vec<Feed<'_>> = sessions
             .zip(&ids)
             .map(|(session, ids)| Feed { session, ids, outputs: Outputs::Last })
             .collect();
-        self.engine.forward(&mut feeds)?;
-        Ok(())
+        self.engine.forward(&mut feeds).map(drop)
     }
 
-    /// Knuth's MMIX generator: speed does not depend on how random the ids are. `measure_llama_cpp.py` draws the same.
+    /// Knuth's MMIX generator: speed does not depend on the quality of the random numbers.
+    /// `measure_llama_cpp.py` draws the same ids.
     fn random_id(&mut self) -> u32 {
         self.random = self
             .random

@@ -1,0 +1,89 @@
+//! `--against`: from a command line to a paired comparison.
+
+use std::{env, path::Path, process::ExitCode, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use rf_bench::{
+    model::ModelFile,
+    paired::{self, Comparison, Plan, Progress, Side, protocol::Settings, revision},
+};
+
+use crate::{
+    interrupt::Interrupt,
+    machine,
+    options::{BackendName, Format, Options},
+    output,
+    plan::{self, Task},
+    rounds::progress_bar,
+};
+
+/// Time for all passes, and with `--quick`.
+const BUDGET: Duration = Duration::from_mins(9);
+const QUICK_BUDGET: Duration = Duration::from_mins(4);
+
+/// Change that counts where no threshold is given. Exact builds of one source differ by up to 1 %
+/// (layout of code and memory); a change of 5 % is twice the threshold.
+const THRESHOLD: f64 = 0.025;
+
+/// Compares this program with the build `against`. Exit code: see `--help`.
+pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitCode> {
+    if options.format == Format::Html {
+        bail!("--against prints a table, json or csv: there is no HTML report of it");
+    }
+    let chosen = plan::Plan::of(options)?;
+    let measured = chosen.benchmarks.iter().filter(|benchmark| match benchmark.task {
+        Task::Model(metric) => metric.is_repeatable(),
+        Task::Op(_) | Task::Timer(_) => true,
+    });
+    let workloads: Vec<String> = measured.map(|benchmark| benchmark.name.clone()).collect();
+    if workloads.is_empty() {
+        bail!("no workload is left: --against measures ops, prefill and decode");
+    }
+    let model = match &options.model[..] {
+        [_, _, ..] => bail!("--against measures one model: give one --model"),
+        given => ModelFile::new(root, given.first().map(std::path::PathBuf::as_path)),
+    };
+    let settings = Settings {
+        gpu: options.backend == BackendName::Gpu,
+        threads: options.threads,
+        isa: options.isa.clone(),
+        model: Some(model.path.canonicalize().unwrap_or(model.path)),
+        ..Settings::default()
+    };
+    let base = revision::side(root, against, &|text| output::note(text))?;
+    let head = Side {
+        program: env::current_exe().context("path of this program")?,
+        label: format!("this build ({})", machine::revision(root)),
+        backend: String::new(),
+    };
+    let budget = match options.budget {
+        Some(minutes) => Duration::from_secs_f64(60.0 * minutes),
+        None if options.quick => QUICK_BUDGET,
+        None => BUDGET,
+    };
+    let threshold = options.threshold.unwrap_or(THRESHOLD);
+    let interrupt = Interrupt::new();
+    let bar = progress_bar(workloads.len());
+    let mut progress = |Progress { pass, done, total, workload }: Progress<'_>| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        bar.set_prefix(format!("pass {pass}"));
+        bar.set_message(workload.to_owned());
+    };
+    let plan = Plan { base, head, settings, workloads, threshold, budget };
+    let comparison = paired::compare(&plan, &|| interrupt.requested(), &mut progress)?;
+    bar.finish_and_clear();
+    output::write(options.output.as_deref(), &formatted(options.format, &comparison)?)?;
+    if interrupt.requested() {
+        return Ok(ExitCode::from(output::INTERRUPTED));
+    }
+    Ok(ExitCode::from(comparison.exit_code()))
+}
+
+fn formatted(format: Format, comparison: &Comparison) -> Result<String> {
+    Ok(match format {
+        Format::Json => serde_json::to_string_pretty(comparison)? + "\n",
+        Format::Csv => paired::csv(comparison),
+        Format::Table | Format::Html => paired::table(comparison),
+    })
+}

@@ -1,0 +1,149 @@
+//! Metrics of a whole model: the suite `inference`.
+
+use std::time::Instant;
+
+use rf_engine::EngineOptions;
+
+use crate::{Clock, Error, Prepared, Target, feeding::Feeder, model::ModelFile};
+
+/// Prompt lengths in tokens.
+const PROMPTS: [usize; 3] = [128, 512, 2048];
+
+/// Batch sizes of decoding, in sequences.
+pub const DECODE_BATCHES: [usize; 3] = [1, 4, 8];
+
+/// Tokens that each sequence grows to before a measurement of decoding truncates it.
+pub const DECODE_TOKENS: usize = 128;
+
+/// Depth of the decode steps of [`ModelMetric::prepare`], in tokens.
+const DECODE_DEPTH: usize = 64;
+
+/// A metric of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelMetric {
+    /// Time from the file to an engine, in milliseconds.
+    Load,
+    /// Throughput of a prompt of so many tokens, in tokens per second.
+    Prefill(usize),
+    /// Time from a text of so many tokens to the first token, in milliseconds.
+    Ttft(usize),
+    /// Throughput of so many sequences that decode together, in tokens per second.
+    Decode(usize),
+    /// Peak growth of the resident memory, in MiB.
+    PeakMemory,
+}
+
+impl ModelMetric {
+    /// Every metric, in the order of reports.
+    pub fn all() -> Vec<Self> {
+        let prompts =
+            PROMPTS.into_iter().flat_map(|tokens| [Self::Prefill(tokens), Self::Ttft(tokens)]);
+        let decode = DECODE_BATCHES.into_iter().map(Self::Decode);
+        [Self::Load].into_iter().chain(prompts).chain(decode).chain([Self::PeakMemory]).collect()
+    }
+
+    /// The name in reports and baselines, the same in every version.
+    pub fn name(self) -> String {
+        match self {
+            Self::Load => "inference/load".to_owned(),
+            Self::Prefill(tokens) => format!("inference/prefill/tokens={tokens}"),
+            Self::Ttft(tokens) => format!("inference/ttft/tokens={tokens}"),
+            Self::Decode(batch) => format!("inference/decode/batch={batch}"),
+            Self::PeakMemory => "inference/memory/peak".to_owned(),
+        }
+    }
+
+    /// The unit of its samples.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Load | Self::Ttft(_) => "ms",
+            Self::Prefill(_) | Self::Decode(_) => "tokens/s",
+            Self::PeakMemory => "MiB",
+        }
+    }
+
+    /// Whether greater values are better.
+    pub fn is_throughput(self) -> bool {
+        self.unit() == "tokens/s"
+    }
+
+    /// KV cache that the metric needs, in tokens of all sequences.
+    pub fn context_tokens(self) -> usize {
+        match self {
+            Self::Prefill(tokens) => tokens,
+            Self::Ttft(tokens) => tokens + 1,
+            Self::Decode(batch) => batch * DECODE_TOKENS,
+            Self::Load | Self::PeakMemory => 1,
+        }
+    }
+
+    /// Whether [`Self::prepare`] supports the metric: a paired comparison measures prefill and
+    /// decode.
+    pub fn is_repeatable(self) -> bool {
+        matches!(self, Self::Prefill(_) | Self::Decode(_))
+    }
+
+    /// Loads the model for repeated runs: a run is the whole prompt, or one decode step at a depth
+    /// of 64 tokens.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] where the metric is not repeatable or the context of the model is too
+    /// small; errors of loading.
+    pub fn prepare(self, file: &ModelFile, target: &Target) -> Result<Prepared, Error> {
+        let name = self.name();
+        if !self.is_repeatable() {
+            return Err(Error::Unsupported(format!("{name} is not part of paired comparisons")));
+        }
+        let model = file.open()?;
+        let (needed, context) = (self.context_tokens(), model.config().context_length);
+        if needed > context {
+            return Err(Error::Unsupported(format!(
+                "{name} needs a context of {needed} tokens, and the model has {context}"
+            )));
+        }
+        let options = EngineOptions { context_tokens: Some(needed), ..EngineOptions::default() };
+        let sequences = if let Self::Decode(batch) = self { batch } else { 1 };
+        let mut feeder = Feeder::load(model, target.backend(), options, sequences)?;
+        if let Self::Decode(batch) = self {
+            (0..batch).try_for_each(|sequence| feeder.prompt(sequence, DECODE_DEPTH))?;
+        }
+        Ok(Prepared::new(Clock::Host, move || {
+            let depth = if matches!(self, Self::Decode(_)) { DECODE_DEPTH } else { 0 };
+            feeder.truncate(depth);
+            let start = Instant::now();
+            match self {
+                Self::Decode(batch) => feeder.step(batch)?,
+                Self::Prefill(tokens) => feeder.prompt(0, tokens)?,
+                _ => {}
+            }
+            Ok(start.elapsed())
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_records() {
+        let names: Vec<String> = ModelMetric::all().into_iter().map(ModelMetric::name).collect();
+        assert_eq!(
+            names,
+            [
+                "inference/load",
+                "inference/prefill/tokens=128",
+                "inference/ttft/tokens=128",
+                "inference/prefill/tokens=512",
+                "inference/ttft/tokens=512",
+                "inference/prefill/tokens=2048",
+                "inference/ttft/tokens=2048",
+                "inference/decode/batch=1",
+                "inference/decode/batch=4",
+                "inference/decode/batch=8",
+                "inference/memory/peak",
+            ]
+        );
+    }
+}

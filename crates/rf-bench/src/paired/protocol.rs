@@ -1,0 +1,84 @@
+//! The protocol between a paired comparison and its workers: one JSON object per line.
+//!
+//! The comparison writes a [`Request`] to the worker's stdin and reads one [`Response`] from its
+//! stdout. The first request is [`Request::Hello`]. End of input ends the worker.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the protocol. Workers refuse any other.
+pub const VERSION: u64 = 1;
+
+/// A command to a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Opens the target.
+    Hello(Settings),
+    /// Prepares a workload in place of the current one.
+    Prepare {
+        /// The name of the workload.
+        name: String,
+    },
+    /// Runs the current workload for about this long, at least once.
+    Slice {
+        /// The duration in milliseconds.
+        ms: u64,
+    },
+}
+
+/// What a worker measures on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The version of the protocol.
+    pub version: u64,
+    /// Whether a GPU computes.
+    pub gpu: bool,
+    /// Threads of the CPU; `None` for the default.
+    pub threads: Option<usize>,
+    /// Instruction set of the CPU; `None` for the best one.
+    pub isa: Option<String>,
+    /// The model of the suite `inference`.
+    pub model: Option<PathBuf>,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    /// To [`Request::Hello`].
+    Ready {
+        /// The version of the protocol.
+        version: u64,
+        /// The backend: `avx512-vnni, 2 threads`.
+        backend: String,
+    },
+    /// To [`Request::Prepare`]: the workload has run at least twice.
+    Prepared {
+        /// The time of the last run.
+        run_ns: u64,
+    },
+    /// To [`Request::Prepare`]: the target or this build does not support the workload.
+    Unsupported {
+        /// The reason.
+        reason: String,
+    },
+    /// To [`Request::Slice`].
+    Times(Slice),
+    /// The request failed.
+    Failed {
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// The measurement of a slice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    /// Times of a run, each the mean of the runs that share a sample.
+    pub samples_ns: Vec<f64>,
+    /// Fraction of the slice in which threads of the worker were ready and had no CPU, and in which
+    /// the hypervisor withheld CPUs, per thread; 0 where the system does not report it.
+    pub contention: f64,
+}

@@ -1,0 +1,299 @@
+//! The order of a paired comparison: passes, workloads, blocks.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use rf_profile::{baseline::Verdict, stats::Summary};
+use serde::Serialize;
+
+use super::{
+    process::Worker,
+    protocol::{Settings, Slice, VERSION},
+    statistics::{self, Block, Estimate, Pass},
+};
+use crate::Error;
+
+/// Duration of a slice.
+const SLICE: Duration = Duration::from_millis(10);
+
+/// Duration of the slices of a workload in a pass, both sides together.
+const PASS: Duration = Duration::from_millis(320);
+
+/// Contention that explains noise: a fraction of the time of each thread.
+const HIGH_CONTENTION: f64 = 0.05;
+
+/// One side of a comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Side {
+    /// The program, which has the subcommand `worker`.
+    pub program: PathBuf,
+    /// The name in reports: a revision or a path.
+    pub label: String,
+    /// The backend, as the worker describes it.
+    pub backend: String,
+}
+
+/// What is compared.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The side that is compared against.
+    pub base: Side,
+    /// This build.
+    pub head: Side,
+    /// The target of both sides.
+    pub settings: Settings,
+    /// Names of the workloads.
+    pub workloads: Vec<String>,
+    /// Change that counts: 0.025 is 2.5 %.
+    pub threshold: f64,
+    /// Time for all passes. A pass that has begun ends early when the time is over.
+    pub budget: Duration,
+}
+
+/// The state of a comparison, for a progress bar.
+#[derive(Clone, Debug)]
+pub struct Progress<'a> {
+    /// The number of the pass, from 1.
+    pub pass: usize,
+    /// Workloads of the pass that are done.
+    pub done: usize,
+    /// Workloads of the pass.
+    pub total: usize,
+    /// The current workload.
+    pub workload: &'a str,
+}
+
+/// The result of a workload.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The workload.
+    pub name: String,
+    /// The verdict; `Missing` where a side does not support the workload, or nothing was measured.
+    pub verdict: Verdict,
+    /// Median over passes of the time of a run on the base side, in nanoseconds.
+    pub base_ns: Option<f64>,
+    /// The same of this build.
+    pub head_ns: Option<f64>,
+    /// The ratio and its intervals.
+    pub estimate: Option<Estimate>,
+    /// Mean contention of all slices.
+    pub contention: f64,
+    /// The reason of the verdict, where it needs one.
+    pub note: String,
+    /// All slice values.
+    pub passes: Vec<Pass>,
+}
+
+/// The result of a paired comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The side that is compared against.
+    pub base: Side,
+    /// This build.
+    pub head: Side,
+    /// Change that counts.
+    pub threshold: f64,
+    /// Passes over the workloads.
+    pub passes: usize,
+    /// Elapsed time.
+    pub elapsed_s: f64,
+    /// One row per workload, in the order of the plan.
+    pub rows: Vec<Row>,
+}
+
+/// A workload under comparison.
+#[derive(Default)]
+struct Entry {
+    passes: Vec<Pass>,
+    contention: Vec<f64>,
+    unsupported: Option<String>,
+    estimate: Option<Estimate>,
+    verdict: Option<Verdict>,
+}
+
+/// Compares two builds until every workload has a verdict, the budget is spent, or `stop` returns
+/// true.
+///
+/// # Errors
+///
+/// [`Error::Worker`] where a side cannot be started, fails, or does not have this version of the
+/// protocol.
+pub fn compare(
+    plan: &Plan,
+    stop: &dyn Fn() -> bool,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Comparison, Error> {
+    let start = Instant::now();
+    let mut sides = (plan.base.clone(), plan.head.clone());
+    let mut entries: Vec<Entry> = plan.workloads.iter().map(|_| Entry::default()).collect();
+    let is_over = || stop() || start.elapsed() >= plan.budget;
+    let mut pass = 0;
+    while !is_over() {
+        let undecided = |&place: &usize| entries[place].is_undecided();
+        let mut places: Vec<usize> = (0..entries.len()).filter(undecided).collect();
+        if places.is_empty() {
+            break;
+        }
+        // Where the budget ends a pass, not always the same workloads miss it.
+        if pass % 2 == 1 {
+            places.reverse();
+        }
+        pass += 1;
+        let (mut base, mut head) = start_pair(plan, &mut sides, pass)?;
+        for (done, &place) in places.iter().enumerate() {
+            if is_over() {
+                break;
+            }
+            let name = &plan.workloads[place];
+            progress(Progress { pass, done, total: places.len(), workload: name });
+            let entry = &mut entries[place];
+            measure(&mut base, &mut head, name, entry).map_err(|error| error.of(name))?;
+            entry.judge(plan);
+        }
+    }
+    let rows = plan.workloads.iter().zip(entries).map(|(name, entry)| entry.row(name));
+    Ok(Comparison {
+        rows: rows.collect(),
+        base: sides.0,
+        head: sides.1,
+        threshold: plan.threshold,
+        passes: pass,
+        elapsed_s: start.elapsed().as_secs_f64(),
+    })
+}
+
+/// Starts the workers of a pass, alternating which side starts first.
+fn start_pair(
+    plan: &Plan,
+    sides: &mut (Side, Side),
+    pass: usize,
+) -> Result<(Worker, Worker), Error> {
+    let settings = Settings { version: VERSION, ..plan.settings.clone() };
+    let start = |side: &mut Side| {
+        let (worker, backend) = Worker::start(&side.program, &settings)?;
+        side.backend = backend;
+        Ok::<_, Error>(worker)
+    };
+    if pass % 2 == 1 {
+        let base = start(&mut sides.0)?;
+        Ok((base, start(&mut sides.1)?))
+    } else {
+        let head = start(&mut sides.1)?;
+        Ok((start(&mut sides.0)?, head))
+    }
+}
+
+/// Measures a workload in one pass.
+fn measure(
+    base: &mut Worker,
+    head: &mut Worker,
+    name: &str,
+    entry: &mut Entry,
+) -> Result<(), Error> {
+    let run = match (base.prepare(name)?, head.prepare(name)?) {
+        (Ok(base), Ok(head)) => base.max(head),
+        (Err(base), Err(head)) if base == head => {
+            entry.unsupported = Some(head);
+            return Ok(());
+        }
+        (Err(reason), _) => {
+            entry.unsupported = Some(format!("base: {reason}"));
+            return Ok(());
+        }
+        (_, Err(reason)) => {
+            entry.unsupported = Some(format!("head: {reason}"));
+            return Ok(());
+        }
+    };
+    let count = (PASS.as_secs_f64() / (4.0 * SLICE.max(run).as_secs_f64())) as usize;
+    let mut pass = Pass::default();
+    for i in 0..count.clamp(2, 8) {
+        let mut slice = |worker: &mut Worker| {
+            let slice = worker.slice(SLICE)?;
+            entry.contention.push(slice.contention);
+            Ok::<_, Error>(fastest(&slice))
+        };
+        let block = if (i + entry.passes.len()) % 2 == 0 {
+            let (a, b) = (slice(base)?, slice(head)?);
+            let (c, d) = (slice(head)?, slice(base)?);
+            Block { base: [a, d], head: [b, c] }
+        } else {
+            let (a, b) = (slice(head)?, slice(base)?);
+            let (c, d) = (slice(base)?, slice(head)?);
+            Block { base: [b, c], head: [a, d] }
+        };
+        pass.blocks.push(block);
+    }
+    entry.passes.push(pass);
+    Ok(())
+}
+
+fn fastest(slice: &Slice) -> f64 {
+    slice.samples_ns.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+impl Entry {
+    fn is_undecided(&self) -> bool {
+        self.verdict.is_none() && self.unsupported.is_none()
+    }
+
+    fn judge(&mut self, plan: &Plan) {
+        self.estimate = statistics::estimate(&self.passes, plan.workloads.len());
+        let passes = self.passes.len();
+        self.verdict = self
+            .estimate
+            .and_then(|estimate| statistics::verdict(&estimate, passes, plan.threshold));
+    }
+
+    fn row(self, name: &str) -> Row {
+        let mean = |values: &[f64]| Summary::of(values).map_or(0.0, |summary| summary.mean);
+        let contention = mean(&self.contention);
+        let (verdict, note) = match (self.unsupported, self.verdict) {
+            (Some(reason), _) => (Verdict::Missing, reason),
+            (None, Some(verdict)) => (verdict, String::new()),
+            (None, None) if self.passes.is_empty() => {
+                (Verdict::Missing, "not measured: the time was over".to_owned())
+            }
+            (None, None) if contention > HIGH_CONTENTION => {
+                (Verdict::Inconclusive, "CPU contention".to_owned())
+            }
+            (None, None) => (Verdict::Inconclusive, "noise".to_owned()),
+        };
+        let times: Vec<(f64, f64)> =
+            self.passes.iter().filter_map(statistics::pass_times).collect();
+        let median = |side: fn(&(f64, f64)) -> f64| {
+            let times: Vec<f64> = times.iter().map(side).collect();
+            Summary::of(&times).map(|summary| summary.median)
+        };
+        Row {
+            name: name.to_owned(),
+            verdict,
+            base_ns: median(|times| times.0),
+            head_ns: median(|times| times.1),
+            estimate: self.estimate,
+            contention,
+            note,
+            passes: self.passes,
+        }
+    }
+}
+
+impl Comparison {
+    /// The number of workloads with a verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.rows.iter().filter(|row| row.verdict == verdict).count()
+    }
+
+    /// The exit code of programs: 1 with a regression, else 3 with an inconclusive workload, else 0.
+    pub fn exit_code(&self) -> u8 {
+        if self.count(Verdict::Regression) > 0 {
+            1
+        } else if self.count(Verdict::Inconclusive) > 0 {
+            3
+        } else {
+            0
+        }
+    }
+}

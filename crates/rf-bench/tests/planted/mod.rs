@@ -1,0 +1,207 @@
+//! A backend decorator that plants slow-downs, to test what finds them.
+
+use std::{
+    hint::spin_loop,
+    time::{Duration, Instant},
+};
+
+use rf_graph::{
+    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, MemoryUse,
+    Op, Program, Progress, Timeline, WeightId,
+};
+use rf_kv::PageId;
+
+/// Ops that take `factor` times as long: those with a name, and with a format where one is given.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rule {
+    op: String,
+    format: Option<String>,
+    factor: f64,
+}
+
+impl Rule {
+    /// Parses `OP=FACTOR` or `OP:FORMAT=FACTOR`, as in `matmul:Q8_0=1.05`. An op has its name of
+    /// profiles ([`Op::name`]).
+    ///
+    /// # Errors
+    ///
+    /// The expected form.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let parsed = || {
+            let (what, factor) = text.split_once('=')?;
+            let (op, format) = match what.split_once(':') {
+                Some((op, format)) => (op, Some(format.to_owned())),
+                None => (what, None),
+            };
+            // A greater factor would be a hang.
+            let factor = factor.parse().ok().filter(|f| (1.0..=1000.0).contains(f))?;
+            let is_named = !op.is_empty() && format.as_deref() != Some("");
+            is_named.then(|| Self { op: op.to_owned(), format, factor })
+        };
+        parsed().ok_or_else(|| {
+            format!("'{text}' is not OP=FACTOR or OP:FORMAT=FACTOR with a factor of at least 1")
+        })
+    }
+
+    /// Whether a program has ops of the name, all of them in the format.
+    fn applies(&self, program: &Program) -> bool {
+        let mut ops = program.graph.ops().iter().filter(|op| op.name() == self.op).peekable();
+        ops.peek().is_some() && ops.all(|op| self.matches(op, program))
+    }
+
+    fn matches(&self, op: &Op, program: &Program) -> bool {
+        let Some(format) = &self.format else { return true };
+        let has =
+            |id: &WeightId| program.weights[id.index()].dtype().name().eq_ignore_ascii_case(format);
+        match op {
+            Op::Embed { table, .. } => has(table),
+            Op::MatMul(matmul) => matmul.projections.iter().all(|one| has(&one.weight)),
+            Op::ExpertMatMul { weights, .. } => weights.iter().all(has),
+            Op::Attention { .. } | Op::KvAppend { .. } | Op::RopeAppend { .. } => {
+                program.kv.dtype.name().eq_ignore_ascii_case(format)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A backend whose programs run the ops of a rule more slowly.
+pub(crate) struct Planted {
+    inner: Box<dyn Backend>,
+    rule: Rule,
+}
+
+impl Planted {
+    /// Decorates a backend.
+    pub(crate) fn new(inner: Box<dyn Backend>, rule: Rule) -> Self {
+        Self { inner, rule }
+    }
+}
+
+impl Backend for Planted {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn description(&self) -> String {
+        let Rule { op, format, factor } = &self.rule;
+        let format = format.as_deref().unwrap_or("all formats");
+        format!(
+            "{}; planted: {op} of {format} takes {factor} times as long",
+            self.inner.description()
+        )
+    }
+
+    fn fusions(&self) -> Fusions {
+        self.inner.fusions()
+    }
+
+    fn available_memory_bytes(&self) -> Option<u64> {
+        self.inner.available_memory_bytes()
+    }
+
+    fn compile(
+        &self,
+        program: Program,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Executor>, BackendError> {
+        let applies = self.rule.applies(&program);
+        let mut inner = self.inner.compile(program, progress)?;
+        if !applies {
+            return Ok(inner);
+        }
+        if !inner.profile(true) {
+            return Err(BackendError::Device("the backend measures no time per op".to_owned()));
+        }
+        let rule = self.rule.clone();
+        Ok(Box::new(Slowed { inner, rule, seen: Duration::ZERO, added: Duration::ZERO }))
+    }
+}
+
+/// An executor that waits after each batch for the time that the slow-down of its ops adds.
+struct Slowed {
+    inner: Box<dyn Executor>,
+    rule: Rule,
+    /// Time of the ops of the rule in the profile so far.
+    seen: Duration,
+    /// Time waited since the profile began.
+    added: Duration,
+}
+
+impl Slowed {
+    fn time_of_ops(&self) -> Duration {
+        let summaries = self.inner.summaries();
+        let ops = summaries.iter().filter_map(|summary| summary.ops.get(self.rule.op.as_str()));
+        ops.map(|op| op.time).sum()
+    }
+
+    fn wait(&mut self) {
+        let start = Instant::now();
+        let now = self.time_of_ops();
+        let until = start + now.saturating_sub(self.seen).mul_f64(self.rule.factor - 1.0);
+        while Instant::now() < until {
+            spin_loop();
+        }
+        self.seen = now;
+        self.added += start.elapsed();
+    }
+}
+
+impl Executor for Slowed {
+    fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
+        self.inner.forward(batch, out)?;
+        self.wait();
+        Ok(())
+    }
+
+    fn max_top_k(&self) -> usize {
+        self.inner.max_top_k()
+    }
+
+    fn forward_top_k(
+        &mut self,
+        batch: &Batch<'_>,
+        k: usize,
+        out: &mut [Candidate],
+    ) -> Result<(), BackendError> {
+        self.inner.forward_top_k(batch, k, out)?;
+        self.wait();
+        Ok(())
+    }
+
+    fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {
+        self.inner.copy_pages(copies)
+    }
+
+    fn memory(&self) -> MemoryUse {
+        self.inner.memory()
+    }
+
+    /// The profile is always on: the slow-down depends on it.
+    fn profile(&mut self, on: bool) -> bool {
+        if on {
+            self.inner.profile(true);
+            (self.seen, self.added) = (Duration::ZERO, Duration::ZERO);
+        }
+        true
+    }
+
+    fn record_timeline(&mut self, max_events: usize) -> bool {
+        self.inner.record_timeline(max_events)
+    }
+
+    fn timelines(&self) -> Vec<Timeline> {
+        self.inner.timelines()
+    }
+
+    fn summaries(&self) -> Vec<BackendExecutionSummary> {
+        let mut summaries = self.inner.summaries();
+        if let Some(summary) = summaries.first_mut() {
+            summary.time += self.added;
+            if let Some(op) = summary.ops.get_mut(self.rule.op.as_str()) {
+                op.time += self.added;
+            }
+        }
+        summaries
+    }
+}

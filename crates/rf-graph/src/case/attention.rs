@@ -1,0 +1,218 @@
+//! The KV cache, and attention over it.
+
+use rf_quant::DType;
+
+use super::bound::Bound;
+use super::definition::{Case, Format, Shape};
+use super::net::Net;
+use super::rows::rope;
+use super::schedule::Schedule;
+use crate::backend::KvType;
+use crate::op::{Attention, RopeStyle, ValueId, WeightId};
+
+/// Attention over a cache of a type, with the scale and the causal mask of models. Each copy has a
+/// layer of the cache of its own; all read the same queries, keys and values.
+pub fn attention(
+    kv: KvType,
+    [num_heads, num_kv_heads, head_dim]: [usize; 3],
+    schedule: Schedule,
+) -> Case {
+    let name = format!("attention/{num_heads}:{num_kv_heads}x{head_dim}/{kv}");
+    let group = num_heads / num_kv_heads;
+    let variant = Variant { num_kv_heads, group, head_dim, sharpness: 1.0, ..PLAIN };
+    case(name, kv, schedule, variant)
+}
+
+/// Keys and values of all layers of a model, written to a cache of a type. The graph couples that
+/// with attention; a window of one token reduces attention to next to nothing.
+pub fn kv_append(
+    kv: KvType,
+    [num_layers, num_kv_heads, head_dim]: [usize; 3],
+    schedule: Schedule,
+) -> Case {
+    let name = format!("kv_append/{num_layers}x{num_kv_heads}x{head_dim}/{kv}");
+    let what = (Some(Format::Cache(kv)), Shape::Layers { num_layers, num_kv_heads, head_dim });
+    let schedule = schedule.with_cache(kv, vec![(num_kv_heads, head_dim); num_layers]);
+    Case::new(name, what, Bound::of_cache(kv, false), schedule, move |net, copies| {
+        let [q, k, v] = [(); 3].map(|()| net.input(num_kv_heads * head_dim));
+        let mut out = q;
+        for layer in 0..copies * num_layers {
+            let attention = Attention {
+                window: Some(1),
+                ..Attention::new(layer, num_kv_heads, num_kv_heads, head_dim)
+            };
+            out = net.g.attention(q, k, v, &attention);
+        }
+        out
+    })
+}
+
+/// An attention: its heads, and the ops before and within it.
+#[derive(Clone)]
+struct Variant {
+    num_kv_heads: usize,
+    group: usize,
+    head_dim: usize,
+    /// The factor of 1/√`head_dim`.
+    sharpness: f32,
+    window: Option<usize>,
+    softcap: Option<f32>,
+    sinks: bool,
+    rope: Option<RopeStyle>,
+    qk_norm: bool,
+    /// The factor of queries and values, and the divisor of keys.
+    stretch: Option<f32>,
+}
+
+const PLAIN: Variant = Variant {
+    num_kv_heads: 2,
+    group: 2,
+    head_dim: 64,
+    // The weights then differ clearly.
+    sharpness: 2.0,
+    window: None,
+    softcap: None,
+    sinks: false,
+    rope: None,
+    qk_norm: false,
+    stretch: None,
+};
+
+impl Variant {
+    fn attention(&self, layer: usize, sinks: Option<WeightId>) -> Attention {
+        Attention {
+            layer,
+            num_heads: self.num_kv_heads * self.group,
+            num_kv_heads: self.num_kv_heads,
+            head_dim: self.head_dim,
+            scale: self.sharpness / (self.head_dim as f32).sqrt(),
+            window: self.window,
+            softcap: self.softcap,
+            sinks,
+        }
+    }
+
+    fn build(&self, net: &mut Net, copies: usize) -> ValueId {
+        let num_heads = self.num_kv_heads * self.group;
+        let mut q = net.input(num_heads * self.head_dim);
+        let mut k = net.input(self.num_kv_heads * self.head_dim);
+        let mut v = net.input(self.num_kv_heads * self.head_dim);
+        if let Some(factor) = self.stretch {
+            [q, v] = [q, v].map(|x| net.g.scale(x, factor));
+            k = net.g.scale(k, 1.0 / factor);
+        }
+        if self.qk_norm {
+            let [q_norm, k_norm] = [(); 2].map(|()| net.norm_weight(self.head_dim));
+            q = net.g.rms_norm(q, q_norm, 1e-6);
+            k = net.g.rms_norm(k, k_norm, 1e-6);
+        }
+        if let Some(style) = self.rope {
+            let rope = rope(style, self.head_dim, self.head_dim, 1.0);
+            q = net.g.rope(q, &rope);
+            k = net.g.rope(k, &rope);
+        }
+        let sinks = self.sinks.then(|| net.vector(num_heads));
+        let mut out = q;
+        for layer in 0..copies {
+            out = net.g.attention(q, k, v, &self.attention(layer, sinks));
+        }
+        out
+    }
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    // Head sizes: those of models, one that is not a multiple of a vector, one below a vector.
+    let groups = [1, 2, 4, 8].into_iter().cycle();
+    for (head_dim, group) in [32, 64, 80, 96, 128, 256, 40, 8].into_iter().zip(groups) {
+        for kv in KvType::ALL {
+            let name = format!("attention/head-dim-{head_dim}/{kv}");
+            cases.push(case(name, kv, turns(16), Variant { group, head_dim, ..PLAIN }));
+        }
+    }
+    for group in [1, 2, 4, 8, 7] {
+        for page_tokens in [16, 32, 64] {
+            let name = format!("attention/gqa-{group}/page-{page_tokens}");
+            let variant = Variant { group, head_dim: 32, ..PLAIN };
+            cases.push(case(name, KvType::F16, turns(page_tokens), variant));
+        }
+    }
+    for kv in KvType::ALL {
+        for (name, variant) in [
+            ("window-5", Variant { window: Some(5), ..PLAIN }),
+            ("window-16", Variant { window: Some(16), ..PLAIN }),
+            ("window-1", Variant { window: Some(1), ..PLAIN }),
+            ("softcap", Variant { softcap: Some(2.0), ..PLAIN }),
+            ("softcap-50", Variant { softcap: Some(50.0), ..PLAIN }),
+            ("sinks", Variant { sinks: true, ..PLAIN }),
+            ("all", Variant { window: Some(20), softcap: Some(5.0), sinks: true, ..PLAIN }),
+            // Most keys fall below the normal numbers of fp8, most values above its largest.
+            ("stretched", Variant { stretch: Some(500.0), ..PLAIN }),
+            ("rope", Variant { rope: Some(RopeStyle::Normal), ..PLAIN }),
+            ("rope-neox", Variant { rope: Some(RopeStyle::Neox), head_dim: 80, ..PLAIN }),
+            ("rope+norm", Variant { rope: Some(RopeStyle::Neox), qk_norm: true, ..PLAIN }),
+        ] {
+            cases.push(case(format!("attention/{name}/{kv}"), kv, turns(32), variant));
+        }
+        // 300 positions: the prompt in two chunks, then tokens one by one.
+        let long = Schedule::steps(16, &[&[(0, 170)], &[(0, 128)], &[(0, 1)], &[(0, 1)]]);
+        let variant = Variant { num_kv_heads: 1, rope: Some(RopeStyle::Neox), ..PLAIN };
+        let name = format!("attention/long/{kv}");
+        cases.push(case(name, kv, long.clone(), variant.clone()));
+        let variant = Variant { window: Some(100), ..variant };
+        cases.push(case(format!("attention/long/window-100/{kv}"), kv, long, variant));
+    }
+    cases.push(after_input());
+    cases
+}
+
+/// Prompts and single tokens of three sequences, alone and together, across page boundaries.
+fn turns(page_tokens: usize) -> Schedule {
+    Schedule::steps(
+        page_tokens,
+        &[
+            &[(0, 20)],
+            &[(0, 1)],
+            &[(1, 33), (0, 1)],
+            &[(0, 1), (1, 1)],
+            &[(2, 1)],
+            &[(1, 1), (2, 5), (0, 9)],
+        ],
+    )
+}
+
+fn case(name: String, kv: KvType, schedule: Schedule, variant: Variant) -> Case {
+    let Variant { num_kv_heads, group, head_dim, .. } = variant;
+    let heads = Shape::Heads { num_heads: num_kv_heads * group, num_kv_heads, head_dim };
+    let computed = variant.rope.is_some() || variant.qk_norm;
+    let schedule = schedule.with_cache(kv, vec![(num_kv_heads, head_dim)]);
+    let what = (Some(Format::Cache(kv)), heads);
+    Case::new(name, what, Bound::of_cache(kv, computed), schedule, move |net, copies| {
+        variant.build(net, copies)
+    })
+}
+
+/// Keys and values of rows that come with the batch. Later values may reuse their memory, so a
+/// backend that runs a step twice has to compute them again: a wrong key of one step shows in the
+/// next one.
+fn after_input() -> Case {
+    const WIDTH: usize = 128;
+    let layers = vec![(PLAIN.num_kv_heads, PLAIN.head_dim)];
+    let schedule = turns(16).with_input(WIDTH).with_cache(KvType::F32, layers);
+    Case::program_of("input/attention", None, Bound::Float, schedule, |net| {
+        let x = net.g.input(WIDTH);
+        let kv_width = PLAIN.num_kv_heads * PLAIN.head_dim;
+        let weights = [PLAIN.group * kv_width, kv_width, kv_width]
+            .map(|rows| net.matrix(DType::F32, rows, WIDTH));
+        let [q, k, v] = weights.map(|weight| net.g.matmul(x, weight));
+        let attention = net.g.attention(q, k, v, &PLAIN.attention(0, None));
+        // Enough further values to fill every buffer that became free.
+        let mut columns = PLAIN.group * kv_width;
+        let mut out = attention;
+        for _ in 0..3 {
+            let weight = net.matrix(DType::F32, WIDTH, columns);
+            (out, columns) = (net.g.matmul(out, weight), WIDTH);
+        }
+        out
+    })
+}

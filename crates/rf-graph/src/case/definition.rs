@@ -1,0 +1,194 @@
+//! A case: op, format, shape, error bound, cost and program.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rf_quant::DType;
+
+use super::bound::Bound;
+use super::net::{Net, Values};
+use super::schedule::{CaseBatch, Schedule};
+use crate::backend::{KvLayout, KvType, Program};
+use crate::cost::Costs;
+use crate::op::ValueId;
+use crate::op_cost::OpCost;
+
+/// A program, the batches that are fed to it in order, and the error bound of its results.
+#[derive(Clone)]
+pub struct Case {
+    name: String,
+    format: Option<Format>,
+    shape: Shape,
+    bound: Bound,
+    kv: KvLayout,
+    batches: Vec<CaseBatch>,
+    build: Arc<Build>,
+}
+
+/// Writes a number of copies of the op into a graph and returns the output.
+type Build = dyn Fn(&mut Net, usize) -> ValueId + Send + Sync;
+
+/// The format that distinguishes cases of one op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Weights, or the table.
+    Weight(DType),
+    /// The KV cache.
+    Cache(KvType),
+    /// Weights of several formats.
+    Mixed,
+}
+
+/// The dimensions of a case of one op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Shape {
+    /// A weight matrix or a table `[rows, columns]`.
+    Matrix {
+        /// Output features, or rows of the table.
+        rows: usize,
+        /// Input features, or elements of a row.
+        columns: usize,
+    },
+    /// Attention heads.
+    Heads {
+        /// Query heads.
+        num_heads: usize,
+        /// Key and value heads.
+        num_kv_heads: usize,
+        /// Elements of a head.
+        head_dim: usize,
+    },
+    /// The KV heads of some layers.
+    Layers {
+        /// Layers.
+        num_layers: usize,
+        /// Key and value heads.
+        num_kv_heads: usize,
+        /// Elements of a head.
+        head_dim: usize,
+    },
+    /// Rows `[tokens, columns]`.
+    Row {
+        /// Elements of a row.
+        columns: usize,
+    },
+    /// A program of several ops.
+    Program,
+}
+
+impl Format {
+    /// The name in tables: of the weight format, of the KV type, or `mixed`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Weight(dtype) => dtype.name(),
+            Self::Cache(kv) => kv.name(),
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+impl Case {
+    /// A case of one op: `build` writes as many copies of it as it is told.
+    pub(super) fn new(
+        name: impl Into<String>,
+        (format, shape): (Option<Format>, Shape),
+        bound: Bound,
+        schedule: Schedule,
+        build: impl Fn(&mut Net, usize) -> ValueId + Send + Sync + 'static,
+    ) -> Self {
+        let Schedule { kv, batches } = schedule;
+        Self { name: name.into(), format, shape, bound, kv, batches, build: Arc::new(build) }
+    }
+
+    /// A case of several ops, which has one copy.
+    pub(super) fn program_of(
+        name: impl Into<String>,
+        format: Option<Format>,
+        bound: Bound,
+        schedule: Schedule,
+        build: impl Fn(&mut Net) -> ValueId + Send + Sync + 'static,
+    ) -> Self {
+        let build = move |net: &mut Net, _copies: usize| build(net);
+        Self::new(name, (format, Shape::Program), bound, schedule, build)
+    }
+
+    /// A path that begins with [`Self::op`]: `matmul/Q4_K/37x768`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The op by [`Op::name`](crate::Op::name). Some programs of several ops have a name of their
+    /// own, such as `model`.
+    pub fn op(&self) -> &str {
+        self.name.split('/').next().unwrap_or_default()
+    }
+
+    /// The format; `None` for ops on f32 rows and for whole models.
+    pub fn format(&self) -> Option<Format> {
+        self.format
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The error bound of the results.
+    pub fn bound(&self) -> Bound {
+        self.bound
+    }
+
+    /// The batches, in order. The last one is the timed one.
+    pub fn batches(&self) -> &[CaseBatch] {
+        &self.batches
+    }
+
+    /// The timed batch.
+    pub fn timed_batch(&self) -> &CaseBatch {
+        &self.batches[self.batches.len() - 1]
+    }
+
+    /// The cost of the op in the timed batch: of all ops of that name, in one copy.
+    pub fn cost(&self) -> OpCost {
+        let program = self.program_with(Values::Zeros);
+        let costs = Costs::new(&program);
+        let ops = program.graph.ops().iter().filter(|op| op.name() == self.op());
+        self.timed_batch().with(|batch| ops.map(|op| costs.of(&program.graph, op, batch)).sum())
+    }
+
+    /// The program, unfused. Each element of a weight is drawn from the generator of the case.
+    pub fn program(&self) -> Program {
+        self.program_with(Values::Random)
+    }
+
+    /// The program to time, unfused: copies of the op, each with weights and a KV cache of its own,
+    /// and outputs only for the output rows of a batch. Large weights repeat a few random rows:
+    /// times do not depend on values, and quantising a large matrix takes longer than measuring it.
+    /// A case of several ops has one copy.
+    pub fn timed_program(&self, copies: usize) -> Program {
+        let mut net = Net::new(&self.name, Values::Repeated);
+        let output = (self.build)(&mut net, copies);
+        let output = net.g.select_rows(output);
+        self.finish(net, output, copies)
+    }
+
+    fn program_with(&self, values: Values) -> Program {
+        let mut net = Net::new(&self.name, values);
+        let output = (self.build)(&mut net, 1);
+        self.finish(net, output, 1)
+    }
+
+    fn finish(&self, net: Net, output: ValueId, copies: usize) -> Program {
+        let (graph, weights) = net.g.finish(output);
+        let tokens = self.batches.iter().map(CaseBatch::tokens).max().unwrap_or(0);
+        let kv = KvLayout { layers: self.kv.layers.repeat(copies), ..self.kv.clone() };
+        Program { graph, weights, kv, max_batch_tokens: tokens, max_output_rows: tokens }
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:?})", self.name, self.bound)
+    }
+}

@@ -1,0 +1,168 @@
+//! Graphs under construction: deterministic numbers, and weights made of them.
+
+use std::sync::Arc;
+
+use rf_quant::DType;
+
+use super::schedule::VOCAB_SIZE;
+use crate::graph::GraphBuilder;
+use crate::op::{ValueId, WeightId};
+use crate::weight::Weight;
+
+/// The largest exponent byte of a microscaling block with which every element is a finite f32. The
+/// elements of MXFP6 E3M2 reach 28.
+pub(super) const LARGEST_EXPONENT: u8 = 250;
+
+/// Elements that [`Values::Repeated`] draws and quantises per weight.
+const DISTINCT_VALUES: usize = 1 << 18;
+
+/// The values of a program's weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Values {
+    /// Each element is drawn from the generator of the case: for results that are compared.
+    Random,
+    /// A few random rows are repeated: for timing. Times do not depend on values, and quantising a
+    /// large matrix takes longer than measuring it.
+    Repeated,
+    /// Zeros that nothing reads: for shapes and costs. They take no memory until they are read.
+    Zeros,
+}
+
+/// Pseudo-random numbers, equal on every machine: a linear congruential generator with Knuth's
+/// multiplier.
+#[derive(Clone, Debug)]
+pub struct Numbers(u64);
+
+impl Numbers {
+    /// A sequence that depends on a name (FNV-1a).
+    pub fn new(name: &str) -> Self {
+        let hash = |h: u64, byte: u8| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Self(name.bytes().fold(0xcbf2_9ce4_8422_2325, hash))
+    }
+
+    fn next(&mut self) -> u32 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 32) as u32
+    }
+
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        self.next() as usize % n
+    }
+
+    /// Mean 0, variance 1, nearly normal: the sum of four uniform numbers.
+    pub fn normal(&mut self) -> f32 {
+        let sum: f64 = (0..4).map(|_| f64::from(self.next()) / f64::from(u32::MAX)).sum();
+        ((sum - 2.0) * 3.0_f64.sqrt()) as f32
+    }
+}
+
+/// A graph under construction, with weights of random values.
+pub(super) struct Net {
+    pub(super) g: GraphBuilder,
+    numbers: Numbers,
+    values: Values,
+}
+
+impl Net {
+    pub(super) fn new(name: &str, values: Values) -> Self {
+        Self { g: GraphBuilder::new(), numbers: Numbers::new(name), values }
+    }
+
+    /// Normal numbers `[tokens, width]`: rows of a table, by id.
+    pub(super) fn input(&mut self, width: usize) -> ValueId {
+        self.embedding(DType::F32, width, 1.0)
+    }
+
+    /// [`Op::Embed`](crate::Op::Embed) from a table of a format.
+    pub(super) fn embedding(&mut self, dtype: DType, width: usize, scale: f32) -> ValueId {
+        let table = self.table(dtype, VOCAB_SIZE, width);
+        self.g.embed(table, scale)
+    }
+
+    /// A table of normal numbers.
+    pub(super) fn table(&mut self, dtype: DType, rows: usize, width: usize) -> WeightId {
+        let table = self.weight(dtype, rows, width, Numbers::normal);
+        self.g.weight(table)
+    }
+
+    /// A matrix that preserves the variance of its operand.
+    pub(super) fn matrix(&mut self, dtype: DType, rows: usize, columns: usize) -> WeightId {
+        self.matrices(1, dtype, rows, columns)[0]
+    }
+
+    /// Equal matrices as separate weights. They share their bytes in the host's memory.
+    pub(super) fn matrices(
+        &mut self,
+        count: usize,
+        dtype: DType,
+        rows: usize,
+        columns: usize,
+    ) -> Vec<WeightId> {
+        let scale = 1.0 / (columns as f32).sqrt();
+        let weight = self.weight(dtype, rows, columns, |numbers| scale * numbers.normal());
+        (0..count).map(|_| self.g.weight(weight.clone())).collect()
+    }
+
+    /// A matrix of a microscaling format whose blocks cycle through these exponent bytes. Where the
+    /// largest elements would overflow, only the smallest ones stay.
+    pub(super) fn microscaled(
+        &mut self,
+        dtype: DType,
+        rows: usize,
+        columns: usize,
+        exponents: &[u8],
+    ) -> WeightId {
+        // The sign and the lowest bit of each code.
+        let smallest: &[u8] = if dtype == DType::Mxfp4 { &[0x99] } else { &[0x61, 0x18, 0x86] };
+        let values: Vec<f32> = (0..rows * columns).map(|_| self.numbers.normal()).collect();
+        let mut bytes = rf_quant::quantize_to_vec(dtype, &values).expect("whole blocks");
+        let blocks = bytes.chunks_exact_mut(dtype.block_bytes());
+        for (block, &exponent) in blocks.zip(exponents.iter().cycle()) {
+            block[0] = exponent;
+            if exponent > LARGEST_EXPONENT {
+                block[1..]
+                    .iter_mut()
+                    .zip(smallest.iter().cycle())
+                    .for_each(|(codes, bits)| *codes &= bits);
+            }
+        }
+        self.g.weight(stored(dtype, rows, columns, bytes))
+    }
+
+    /// Norm weights: around 1.
+    pub(super) fn norm_weight(&mut self, len: usize) -> WeightId {
+        let weight = self.weight(DType::F32, 1, len, |numbers| 1.0 + 0.2 * numbers.normal());
+        self.g.weight(weight)
+    }
+
+    /// A bias, or attention sinks.
+    pub(super) fn vector(&mut self, len: usize) -> WeightId {
+        self.table(DType::F32, 1, len)
+    }
+
+    fn weight(
+        &mut self,
+        dtype: DType,
+        rows: usize,
+        columns: usize,
+        mut number: impl FnMut(&mut Numbers) -> f32,
+    ) -> Weight {
+        let row_bytes = dtype.row_bytes(columns).expect("whole blocks");
+        let distinct = match self.values {
+            Values::Zeros => return stored(dtype, rows, columns, vec![0; rows * row_bytes]),
+            Values::Repeated => rows.min((DISTINCT_VALUES / columns).max(1)),
+            Values::Random => rows,
+        };
+        let values: Vec<f32> = (0..distinct * columns).map(|_| number(&mut self.numbers)).collect();
+        let mut bytes = rf_quant::quantize_to_vec(dtype, &values).expect("whole blocks");
+        if distinct < rows {
+            bytes = bytes.iter().copied().cycle().take(rows * row_bytes).collect();
+        }
+        stored(dtype, rows, columns, bytes)
+    }
+}
+
+fn stored(dtype: DType, rows: usize, columns: usize, bytes: Vec<u8>) -> Weight {
+    Weight::new("weight", dtype, rows, columns, Arc::new(bytes)).expect("the bytes match the shape")
+}

@@ -1,0 +1,157 @@
+//! Ops on rows: norms, `RoPE`, gated linear units, sums.
+
+use rf_quant::DType;
+
+use super::bound::Bound;
+use super::definition::{Case, Shape};
+use super::net::Net;
+use super::schedule::Schedule;
+use crate::op::{Activation, Rope, RopeStyle, ValueId};
+
+/// RMS norm of rows `[tokens, columns]`. Copies form a chain: each reads the result of the one
+/// before.
+pub fn rms_norm(columns: usize, schedule: Schedule) -> Case {
+    let name = format!("rms_norm/{columns}");
+    let what = (None, Shape::Row { columns });
+    Case::new(name, what, Bound::Float, schedule, move |net, copies| {
+        let mut x = net.input(columns);
+        for _ in 0..copies {
+            let weight = net.norm_weight(columns);
+            x = net.g.rms_norm(x, weight, 1e-5);
+        }
+        x
+    })
+}
+
+/// Negation of rows `[tokens, columns]`: the least work that an op does. Copies form a chain: each
+/// reads the result of the one before.
+pub fn scale(columns: usize, schedule: Schedule) -> Case {
+    let what = (None, Shape::Row { columns });
+    Case::new(format!("scale/{columns}"), what, Bound::Exact, schedule, move |net, copies| {
+        let mut x = net.input(columns);
+        for _ in 0..copies {
+            x = net.g.scale(x, -1.0);
+        }
+        x
+    })
+}
+
+/// `RoPE` with base 10000.
+pub(super) fn rope(style: RopeStyle, head_dim: usize, dims: usize, magnitude: f32) -> Rope {
+    let inv_freq = (0..dims / 2).map(|i| 10_000_f64.powf(-2.0 * i as f64 / dims as f64)).collect();
+    Rope { style, head_dim, inv_freq, magnitude }
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = norms();
+    cases.extend(ropes());
+    cases.extend(gated());
+    cases.extend(element_wise());
+    cases
+}
+
+fn case(
+    name: impl Into<String>,
+    bound: Bound,
+    tokens: &[usize],
+    build: impl Fn(&mut Net) -> ValueId + Send + Sync + 'static,
+) -> Case {
+    Case::program_of(name, None, bound, Schedule::batches(tokens), build)
+}
+
+fn norms() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (width, group) in [(32, 32), (80, 80), (300, 300), (1024, 1024), (256, 64), (240, 80)] {
+        let name = format!("rms_norm/{width}/group-{group}");
+        cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
+            let (x, weight) = (net.input(width), net.norm_weight(group));
+            net.g.rms_norm(x, weight, 1e-5)
+        }));
+    }
+    // Here eps is most of the denominator.
+    cases.push(case("rms_norm/large-eps", Bound::Float, &[3], |net| {
+        let (x, weight) = (net.input(64), net.norm_weight(64));
+        let x = net.g.scale(x, 1e-3);
+        net.g.rms_norm(x, weight, 1e-4)
+    }));
+    cases
+}
+
+fn ropes() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for style in [RopeStyle::Normal, RopeStyle::Neox] {
+        for (head_dim, dims, magnitude) in
+            [(64, 64, 1.0), (80, 80, 1.0), (128, 64, 1.0), (64, 48, 1.25)]
+        {
+            let name = format!("rope/{style:?}/{head_dim}/{dims}-dims/magnitude-{magnitude}");
+            // A prompt, its continuation, then two sequences at different positions.
+            let schedule =
+                Schedule::steps(16, &[&[(0, 40)], &[(0, 1)], &[(1, 3), (0, 2)], &[(0, 1), (1, 1)]]);
+            cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
+                let x = net.input(3 * head_dim);
+                net.g.rope(x, &rope(style, head_dim, dims, magnitude))
+            }));
+        }
+    }
+    cases.push(case("rope/300-positions", Bound::Float, &[300], |net| {
+        let x = net.input(64);
+        net.g.rope(x, &rope(RopeStyle::Neox, 64, 64, 1.0))
+    }));
+    cases
+}
+
+fn gated() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for activation in [Activation::Silu, Activation::GeluTanh] {
+        for width in [24, 256, 300] {
+            let name = format!("glu/{activation:?}/{width}");
+            cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
+                let (gate, up) = (net.input(width), net.input(width));
+                net.g.glu(activation, gate, up)
+            }));
+        }
+        // Gates from −60 to 60: the far ends of exp.
+        let name = format!("glu/{activation:?}/large");
+        cases.push(case(name, Bound::Float, &[33], move |net| {
+            let (gate, up) = (net.input(64), net.input(64));
+            let gate = net.g.scale(gate, 20.0);
+            net.g.glu(activation, gate, up)
+        }));
+    }
+    cases
+}
+
+fn element_wise() -> Vec<Case> {
+    let some_without_outputs = || Schedule::batches(&[4, 1, 5, 33]).without_first_output();
+    vec![
+        case("add", Bound::Exact, &[1, 5, 33], |net| {
+            let (a, b) = (net.input(100), net.input(100));
+            net.g.add(a, b)
+        }),
+        case("add/itself", Bound::Exact, &[5], |net| {
+            let a = net.input(48);
+            net.g.add(a, a)
+        }),
+        case("scale", Bound::Exact, &[1, 5, 33], |net| {
+            let x = net.input(100);
+            net.g.scale(x, 0.37)
+        }),
+        Case::program_of("select_rows", None, Bound::Exact, some_without_outputs(), |net| {
+            let x = net.input(100);
+            net.g.select_rows(x)
+        }),
+        Case::program_of(
+            "select_rows/then-ops",
+            None,
+            Bound::Float,
+            some_without_outputs(),
+            |net| {
+                let x = net.input(64);
+                let x = net.g.select_rows(x);
+                let (weight, head) = (net.norm_weight(64), net.matrix(DType::F16, 50, 64));
+                let x = net.g.rms_norm(x, weight, 1e-5);
+                net.g.matmul(x, head)
+            },
+        ),
+    ]
+}

@@ -1,0 +1,233 @@
+//! Conformance: every backend computes what [`ReferenceBackend`] computes, within a bound.
+//!
+//! [`check`] runs a [`Case`] on the reference as it is written, and on a backend both unfused and
+//! in every fused form that the backend supports. It compares the results within the
+//! [`Bound`](crate::case::Bound) of the case. The table is [`cases`](crate::case::cases).
+//!
+//! ```
+//! use rf_graph::ReferenceBackend;
+//! use rf_graph::case::cases;
+//! use rf_graph::conformance::{Outcome, check};
+//!
+//! let case = cases().into_iter().find(|case| case.name() == "add").unwrap();
+//! assert!(matches!(check(&ReferenceBackend, &case), Ok(Outcome::Passed { .. })));
+//! ```
+
+use std::fmt;
+
+use crate::backend::{Backend, BackendError, Batch, Program};
+use crate::case::{Bound, Case, CaseBatch};
+use crate::fuse::{Fusions, fuse};
+use crate::graph::{Graph, RowKind};
+use crate::reference::ReferenceBackend;
+
+/// Runs a case on a backend.
+///
+/// # Errors
+///
+/// If a result exceeds the bound of the case, or the backend fails.
+pub fn check(backend: &dyn Backend, case: &Case) -> Result<Outcome, Mismatch> {
+    prepare(case)?.check(backend)
+}
+
+/// Runs a case on the reference. Several backends can then be checked against the result.
+///
+/// # Errors
+///
+/// If the reference does not support the case.
+pub fn prepare(case: &Case) -> Result<Prepared<'_>, Mismatch> {
+    let program = case.program();
+    let expected = run(&ReferenceBackend, copy(&program, program.graph.clone()), case.batches())
+        .map_err(|source| failed(case, Fusions::NONE, source))?;
+    Ok(Prepared { case, program, expected })
+}
+
+/// A case with the results of the reference.
+pub struct Prepared<'a> {
+    case: &'a Case,
+    program: Program,
+    expected: Vec<Vec<f32>>,
+}
+
+impl Prepared<'_> {
+    /// See [`check`].
+    ///
+    /// # Errors
+    ///
+    /// As [`check`].
+    pub fn check(&self, backend: &dyn Backend) -> Result<Outcome, Mismatch> {
+        let case = self.case;
+        let mut worst = Deviation::default();
+        let mut outputs = Vec::new();
+        let mut graphs: Vec<Graph> = Vec::new();
+        for fusions in variants(backend.fusions()) {
+            let graph = fuse(self.program.graph.clone(), fusions);
+            if graphs.iter().any(|earlier| earlier.ops() == graph.ops()) {
+                continue;
+            }
+            graphs.push(graph.clone());
+            let program = copy(&self.program, graph);
+            let actual = match run(backend, program, case.batches()) {
+                Ok(actual) => actual,
+                Err(BackendError::Unsupported { backend, what }) => {
+                    return Ok(Outcome::Skipped(format!("{backend} cannot run {what}")));
+                }
+                Err(source) => return Err(failed(case, fusions, source)),
+            };
+            let deviation = Deviation::between(&actual, &self.expected);
+            let bound = case.bound();
+            if !deviation.is_within(bound) {
+                let case = case.name().to_owned();
+                return Err(Mismatch::Deviates { case, fusions, deviation, bound });
+            }
+            worst = worst.max(deviation);
+            outputs.extend(actual);
+        }
+        Ok(Outcome::Passed { deviation: worst, outputs })
+    }
+}
+
+/// A program with another graph over the same weights.
+fn copy(program: &Program, graph: Graph) -> Program {
+    Program { graph, weights: program.weights.clone(), kv: program.kv.clone(), ..*program }
+}
+
+fn failed(case: &Case, fusions: Fusions, source: BackendError) -> Mismatch {
+    Mismatch::Failed { case: case.name().to_owned(), fusions, source }
+}
+
+/// No fusion, each fusion alone, and all together, as far as the backend supports them.
+fn variants(taken: Fusions) -> Vec<Fusions> {
+    let mut variants = vec![Fusions::NONE];
+    if taken.shared_operand {
+        variants.push(Fusions { shared_operand: true, ..Fusions::NONE });
+    }
+    if taken.norm_prologue {
+        variants.push(Fusions { norm_prologue: true, ..Fusions::NONE });
+    }
+    if taken.glu_prologue {
+        variants.push(Fusions { glu_prologue: true, ..Fusions::NONE });
+    }
+    if taken.residual {
+        variants.push(Fusions { residual: true, ..Fusions::NONE });
+    }
+    if taken.rope_append {
+        variants.push(Fusions { rope_append: true, ..Fusions::NONE });
+    }
+    variants.push(taken);
+    variants
+}
+
+/// Runs all batches on one compiled program; the outputs by batch.
+fn run(
+    backend: &dyn Backend,
+    program: Program,
+    batches: &[CaseBatch],
+) -> Result<Vec<Vec<f32>>, BackendError> {
+    let output = program.graph.value(program.graph.output());
+    let mut executor = backend.compile(program, &mut |_| ())?;
+    let mut forward = |batch: &Batch<'_>| {
+        let rows = match output.rows {
+            RowKind::Token => batch.ids.len(),
+            RowKind::Output => batch.output_rows.len(),
+        };
+        // An element that the backend does not write stays NaN.
+        let mut out = vec![f32::NAN; rows * output.width];
+        executor.forward(batch, &mut out)?;
+        Ok(out)
+    };
+    batches.iter().map(|batch| batch.with(&mut forward)).collect()
+}
+
+/// The outcome of a case.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// All forms of the program are within the bound.
+    Passed {
+        /// The largest deviation of all forms.
+        deviation: Deviation,
+        /// Every output of every form and batch, for backends that guarantee more than a bound.
+        outputs: Vec<Vec<f32>>,
+    },
+    /// The backend does not support the case, for this reason.
+    Skipped(String),
+}
+
+/// The distance of results from the reference. NaN is correct where the reference has NaN, and
+/// nowhere else.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Deviation {
+    /// `Σ(a − b)² / Σb²` over all outputs of all batches.
+    pub nmse: f64,
+    /// `max |a − b| / √(mean(b²))`: one wrong element among many right ones.
+    pub peak: f64,
+}
+
+impl Deviation {
+    /// The deviation of outputs, batch by batch, from those of the reference.
+    pub fn between(actual: &[Vec<f32>], expected: &[Vec<f32>]) -> Self {
+        let (mut error, mut energy, mut peak, mut count) = (0.0, 0.0, 0.0_f64, 0_usize);
+        for (a, b) in actual.iter().flatten().zip(expected.iter().flatten()) {
+            if a.is_nan() && b.is_nan() {
+                continue;
+            }
+            let difference = (f64::from(*a) - f64::from(*b)).abs();
+            error += difference * difference;
+            energy += f64::from(*b) * f64::from(*b);
+            peak = peak.max(difference);
+            count += 1;
+        }
+        if error == 0.0 {
+            return Self::default();
+        }
+        Self { nmse: error / energy, peak: peak / (energy / count as f64).sqrt() }
+    }
+
+    /// Whether both values are within a bound. NaN is not.
+    pub fn is_within(self, bound: Bound) -> bool {
+        self.nmse <= bound.nmse() && self.peak <= bound.peak()
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self { nmse: self.nmse.max(other.nmse), peak: self.peak.max(other.peak) }
+    }
+}
+
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NMSE {:.1e}, peak {:.1e}", self.nmse, self.peak)
+    }
+}
+
+/// A backend does not conform.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Mismatch {
+    /// Results exceed the bound.
+    #[error(
+        "{case}: {deviation}, allowed are {:.1e} and {:.1e} ({bound:?}); fused: {fusions:?}",
+        bound.nmse(),
+        bound.peak()
+    )]
+    Deviates {
+        /// Name of the case.
+        case: String,
+        /// The fusions of the program.
+        fusions: Fusions,
+        /// The deviation.
+        deviation: Deviation,
+        /// The allowed deviation.
+        bound: Bound,
+    },
+    /// The backend failed.
+    #[error("{case}: the backend failed; fused: {fusions:?}")]
+    Failed {
+        /// Name of the case.
+        case: String,
+        /// The fusions of the program.
+        fusions: Fusions,
+        /// The error of the backend.
+        source: BackendError,
+    },
+}

@@ -1,0 +1,25 @@
+// The formats of weights: kernel name, type, number.
+//
+// Generated from crates/rf-quant/src/formats.rs by
+// `cargo run -p rf-quant --example c_table`: do not edit.
+#pragma once
+
+#define RF_FORMATS(FLOAT, BLOCK32, K_QUANT, MICROSCALING) \
+    FLOAT(f32, F32, 0) \
+    FLOAT(f16, F16, 1) \
+    FLOAT(bf16, Bf16, 2) \
+    BLOCK32(q4_0, Q4_0, 3) \
+    BLOCK32(q4_1, Q4_1, 4) \
+    BLOCK32(q5_0, Q5_0, 5) \
+    BLOCK32(q5_1, Q5_1, 6) \
+    BLOCK32(q8_0, Q8_0, 7) \
+    K_QUANT(q2_k, Q2K, 8) \
+    K_QUANT(q3_k, Q3K, 9) \
+    K_QUANT(q4_k, Q4K, 10) \
+    K_QUANT(q5_k, Q5K, 11) \
+    K_QUANT(q6_k, Q6K, 12) \
+    MICROSCALING(mxfp4, Mxfp4, 13) \
+    MICROSCALING(mxfp6_e2m3, Mxfp6E2M3, 14) \
+    MICROSCALING(mxfp6_e3m2, Mxfp6E3M2, 15) \
+    BLOCK32(iq4_nl, Iq4Nl, 16) \
+    // end
