@@ -86,7 +86,7 @@ impl Backend for CpuBackend {
     }
 
     fn fusions(&self) -> Fusions {
-        Fusions::ALL
+        Fusions::PROLOGUES
     }
 
     fn available_memory_bytes(&self) -> Option<u64> {

@@ -9,6 +9,7 @@ use crate::fuse::Fusions;
 use crate::graph::Graph;
 use crate::op_cost::Peak;
 use crate::telemetry::{BackendExecutionSummary, Timeline};
+use crate::value::RowKind;
 use crate::weight::Weight;
 
 /// Something that executes graphs.
@@ -283,6 +284,14 @@ fn size(bytes: u64) -> String {
 }
 
 impl Batch<'_> {
+    /// Rows of a value of a kind.
+    pub fn rows(&self, kind: RowKind) -> usize {
+        match kind {
+            RowKind::Token => self.ids.len(),
+            RowKind::Output => self.output_rows.len(),
+        }
+    }
+
     /// Checks a batch against the program it is for.
     ///
     /// # Errors

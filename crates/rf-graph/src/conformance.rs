@@ -18,7 +18,7 @@ use std::fmt;
 use crate::backend::{Backend, BackendError, Batch, Program};
 use crate::case::{Bound, Case, CaseBatch};
 use crate::fuse::{Fusions, fuse};
-use crate::graph::{Graph, RowKind};
+use crate::graph::Graph;
 use crate::reference::ReferenceBackend;
 
 /// Runs a case on a backend.
@@ -60,9 +60,9 @@ impl Prepared<'_> {
         let mut worst = Deviation::default();
         let mut outputs = Vec::new();
         let mut graphs: Vec<Graph> = Vec::new();
-        for fusions in variants(backend.fusions()) {
+        for fusions in backend.fusions().subsets() {
             let graph = fuse(self.program.graph.clone(), fusions);
-            if graphs.iter().any(|earlier| earlier.ops() == graph.ops()) {
+            if graphs.contains(&graph) {
                 continue;
             }
             graphs.push(graph.clone());
@@ -96,28 +96,6 @@ fn failed(case: &Case, fusions: Fusions, source: BackendError) -> Mismatch {
     Mismatch::Failed { case: case.name().to_owned(), fusions, source }
 }
 
-/// No fusion, each fusion alone, and all together, as far as the backend supports them.
-fn variants(taken: Fusions) -> Vec<Fusions> {
-    let mut variants = vec![Fusions::NONE];
-    if taken.shared_operand {
-        variants.push(Fusions { shared_operand: true, ..Fusions::NONE });
-    }
-    if taken.norm_prologue {
-        variants.push(Fusions { norm_prologue: true, ..Fusions::NONE });
-    }
-    if taken.glu_prologue {
-        variants.push(Fusions { glu_prologue: true, ..Fusions::NONE });
-    }
-    if taken.residual {
-        variants.push(Fusions { residual: true, ..Fusions::NONE });
-    }
-    if taken.rope_append {
-        variants.push(Fusions { rope_append: true, ..Fusions::NONE });
-    }
-    variants.push(taken);
-    variants
-}
-
 /// Runs all batches on one compiled program; the outputs by batch.
 fn run(
     backend: &dyn Backend,
@@ -127,10 +105,7 @@ fn run(
     let output = program.graph.value(program.graph.output());
     let mut executor = backend.compile(program, &mut |_| ())?;
     let mut forward = |batch: &Batch<'_>| {
-        let rows = match output.rows {
-            RowKind::Token => batch.ids.len(),
-            RowKind::Output => batch.output_rows.len(),
-        };
+        let rows = batch.rows(output.rows);
         // An element that the backend does not write stays NaN.
         let mut out = vec![f32::NAN; rows * output.width];
         executor.forward(batch, &mut out)?;

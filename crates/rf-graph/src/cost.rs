@@ -3,9 +3,10 @@
 use rf_quant::DType;
 
 use crate::backend::{Batch, KvLayout, Program};
-use crate::graph::{Graph, RowKind};
-use crate::op::{Attention, Op, Prologue, Rope, ValueId, WeightId};
+use crate::graph::Graph;
+use crate::op::{Attention, Epilogue, Op, Operand, Prologue, Rope};
 use crate::op_cost::OpCost;
+use crate::value::{ValueId, WeightId};
 
 /// The sizes that costs of a program's ops depend on. They outlive the program itself.
 #[derive(Clone, Debug)]
@@ -52,78 +53,85 @@ impl Costs {
     /// What distinguishes an op from others of the same name: the weights of a matmul, or the
     /// layer of the KV cache, counted within this program.
     pub fn detail(&self, op: &Op) -> String {
-        let name = |id: WeightId| self.weights[id.index()].name.as_str();
-        match op {
-            Op::Embed { table, .. } => name(*table).to_owned(),
-            Op::RmsNorm { weight, .. } => name(*weight).to_owned(),
-            Op::MatMul(m) => {
-                let names: Vec<&str> = m.projections.iter().map(|p| name(p.weight)).collect();
-                names.join(" ")
-            }
-            Op::ExpertMatMul { weights, .. } => {
-                weights.first().map(|first| name(*first).to_owned()).unwrap_or_default()
-            }
-            Op::KvAppend { layer, .. }
-            | Op::RopeAppend { layer, .. }
-            | Op::Attention { attention: Attention { layer, .. }, .. } => {
-                format!("KV layer {layer}")
-            }
-            _ => String::new(),
-        }
+        let name = |id: &WeightId| self.weights[id.index()].name.as_str();
+        let operands = op.operands();
+        let layer = operands.iter().find_map(|operand| match operand {
+            Operand::KvLayer(layer) => Some(format!("KV layer {layer}")),
+            _ => None,
+        });
+        let mut matrices = operands.iter().filter_map(|operand| match operand {
+            Operand::Matrix(id) | Operand::Table(id) => Some(name(id)),
+            _ => None,
+        });
+        let vector = || {
+            operands.iter().find_map(|operand| match operand {
+                Operand::Vector(id) => Some(name(id).to_owned()),
+                _ => None,
+            })
+        };
+        let matrices = match op {
+            // One of many experts.
+            Op::ExpertMatMul { .. } => matrices.next().unwrap_or_default().to_owned(),
+            _ => matrices.collect::<Vec<_>>().join(" "),
+        };
+        layer
+            .or_else(|| Some(matrices).filter(|names| !names.is_empty()))
+            .or_else(vector)
+            .unwrap_or_default()
     }
 
     /// The cost of an op of the program's graph, fused or not, in a batch.
     pub fn of(&self, graph: &Graph, op: &Op, batch: &Batch<'_>) -> OpCost {
         let elements = |id: ValueId| {
             let value = graph.value(id);
-            value.width
-                * match value.rows {
-                    RowKind::Token => batch.ids.len(),
-                    RowKind::Output => batch.output_rows.len(),
-                }
+            value.width * batch.rows(value.rows)
         };
-        let values = |ids: Vec<ValueId>| ids.into_iter().map(elements).sum::<usize>();
         let size = |id: WeightId| &self.weights[id.index()];
         let tokens = batch.ids.len();
 
-        let mut bytes = size_of::<f32>() * (values(op.inputs()) + values(op.outputs()));
-        let mut operations = 0;
+        let (mut bytes, mut operations) = (0, 0);
         let mut matmuls = OpCost::default();
+        for operand in op.operands() {
+            bytes += match operand {
+                Operand::Input(id) | Operand::Output(id) => size_of::<f32>() * elements(*id),
+                Operand::Vector(id) => size(*id).bytes,
+                Operand::Table(id) => {
+                    let table = size(*id);
+                    tokens * (table.bytes / table.rows.max(1) + size_of::<u32>())
+                }
+                // Matrices of experts, and what attention reads of the cache, depend on the op.
+                Operand::Matrix(id) if !matches!(op, Op::ExpertMatMul { .. }) => size(*id).bytes,
+                Operand::KvLayer(layer) if !matches!(op, Op::Attention { .. }) => {
+                    tokens * self.cached_bytes(*layer)
+                }
+                Operand::Matrix(_) | Operand::KvLayer(_) | Operand::Scratch(_) => 0,
+            };
+        }
         match op {
-            Op::Embed { table, out, .. } => {
-                let table = size(*table);
-                bytes += tokens * (table.bytes / table.rows.max(1) + size_of::<u32>());
-                operations += elements(*out);
-            }
-            Op::Input { .. } | Op::SelectRows { .. } => {}
-            Op::RmsNorm { x, weight, .. } => {
-                bytes += size(*weight).bytes;
-                operations += NORM * elements(*x);
-            }
             Op::MatMul(m) => {
                 for projection in &m.projections {
-                    let weight = size(projection.weight);
-                    let bias = projection.bias.map_or(0, |bias| size(bias).bytes);
-                    bytes += weight.bytes + bias;
-                    matmuls += weight.matmul(elements(projection.out));
+                    matmuls += size(projection.weight).matmul(elements(projection.out));
                 }
-                operations += match &m.prologue {
+                operations += match m.prologue {
                     Prologue::Plain(_) => 0,
-                    Prologue::RmsNorm { x, weight, .. } => {
-                        bytes += size(*weight).bytes;
-                        NORM * elements(*x)
-                    }
-                    Prologue::Glu { gate, .. } => GLU * elements(*gate),
+                    Prologue::RmsNorm { x, .. } => NORM * elements(x),
+                    Prologue::Glu { gate, .. } => GLU * elements(gate),
+                };
+                operations += match m.epilogue {
+                    Epilogue::None => 0,
+                    Epilogue::RmsNorm(norm) => NORM * elements(norm.out),
+                    Epilogue::Glu { out, .. } => GLU * elements(out),
                 };
                 operations += m.residual.map_or(0, elements);
             }
+            Op::Embed { norm: Some(norm), out, .. } => {
+                operations += elements(*out) + NORM * elements(norm.out);
+            }
             Op::Rope { x, rope, .. } => operations += rotations(rope, elements(*x)),
-            Op::KvAppend { layer, .. } => bytes += self.appended_bytes(*layer, tokens),
-            Op::RopeAppend { q, k, qk_norm, rope, layer, .. } => {
+            Op::RopeAppend { q, k, qk_norm, rope, .. } => {
                 let rotated = elements(*q) + elements(*k);
                 operations += rotations(rope, rotated);
                 operations += if qk_norm.is_some() { NORM * rotated } else { 0 };
-                bytes += self.appended_bytes(*layer, tokens);
             }
             Op::Attention { attention, .. } => {
                 let (pairs, positions) = seen(attention, batch);
@@ -132,8 +140,6 @@ impl Costs {
                 operations += 2 * 2 * attention.num_heads * head_dim * pairs;
                 bytes += self.cached_bytes(attention.layer) * positions;
             }
-            Op::Glu { out, .. } => operations += GLU * elements(*out),
-            Op::Add { out, .. } | Op::Scale { out, .. } => operations += elements(*out),
             Op::Route { logits, .. } => operations += SOFTMAX * elements(*logits),
             Op::ExpertMatMul { weights, out, .. } => {
                 let Some(first) = weights.first() else { return OpCost::default() };
@@ -144,6 +150,10 @@ impl Costs {
                 matmuls += first.matmul(elements(*out));
             }
             Op::CombineExperts { x, .. } => operations += 2 * elements(*x),
+            op => {
+                let outputs: usize = op.outputs().into_iter().map(elements).sum();
+                operations += op.operations_per_element() * outputs;
+            }
         }
         let (bytes, f32_operations) = (bytes as u64, operations as u64);
         matmuls + OpCost { bytes, f32_operations, int8_operations: 0 }
@@ -153,10 +163,6 @@ impl Costs {
     fn cached_bytes(&self, layer: usize) -> usize {
         let (heads, head_dim) = self.kv.layers[layer];
         2 * heads * self.kv.dtype.head_bytes(head_dim)
-    }
-
-    fn appended_bytes(&self, layer: usize, tokens: usize) -> usize {
-        tokens * self.cached_bytes(layer)
     }
 }
 

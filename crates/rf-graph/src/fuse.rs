@@ -1,47 +1,123 @@
-//! Fusion: the same numbers in fewer ops.
+//! Fusion: the same results with fewer ops.
+//!
+//! Two families of fusions exist. A *prologue* lets a matmul compute its left operand from the input
+//! of a norm or gated unit. An *epilogue* lets the op before a matmul write that operand. The CPU takes
+//! prologues: each thread needs the operand in its own cache. The GPU takes epilogues: one launch
+//! writes the operand once, already quantised.
+
+mod epilogue;
+mod prologue;
+mod uses;
 
 use std::collections::HashMap;
 
 use crate::graph::Graph;
-use crate::op::{MatMul, Op, Prologue, QkNorm, ValueId};
+use crate::op::{MatMul, Op, Prologue, QkNorm};
+use crate::value::ValueId;
+use uses::{Uses, remove};
 
-/// Which fused ops a backend takes.
+pub use epilogue::WeightRule;
+
+/// The fusions that a backend supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "a set of independent switches")]
 pub struct Fusions {
-    /// Products of the same left operand become one [`MatMul`] with several projections (QKV,
+    /// Matmuls of the same left operand become one [`MatMul`] with several projections (QKV,
     /// gate/up).
     pub shared_operand: bool,
-    /// [`Op::RmsNorm`] of the whole row becomes the prologue of the product that alone reads it.
-    pub norm_prologue: bool,
-    /// [`Op::Glu`] becomes the prologue of the product that alone reads it.
-    pub glu_prologue: bool,
-    /// [`Op::Add`] becomes the epilogue of the product that it alone reads.
-    pub residual: bool,
     /// Head norms, RoPE of q and k and [`Op::KvAppend`] become [`Op::RopeAppend`].
     pub rope_append: bool,
+    /// [`Op::Add`] becomes the residual of the matmul whose output it reads, if nothing else reads
+    /// that.
+    pub residual: bool,
+    /// [`Op::RmsNorm`] of the whole row becomes the prologue of the only matmul that reads it.
+    pub norm_prologue: bool,
+    /// [`Op::Glu`] becomes the prologue of the only matmul that reads it.
+    pub glu_prologue: bool,
+    /// [`Op::Glu`] of gate and up becomes the epilogue of the matmul that writes both.
+    pub glu_epilogue: Option<WeightRule>,
+    /// [`Op::RmsNorm`] of the whole row between two matmuls becomes the epilogue of the first.
+    pub norm_epilogue: Option<WeightRule>,
+    /// [`Op::RmsNorm`] between [`Op::Embed`] and the only matmul that reads it becomes part of the
+    /// former.
+    pub embed_norm: bool,
+    /// Outputs of norms, gated units and attention that only one matmul reads are stored as its
+    /// operand ([`Storage::MatMulOperand`](crate::Storage)), if their rows, or heads of attention, are
+    /// whole blocks of this many elements.
+    pub operand_block: Option<usize>,
 }
 
 impl Fusions {
-    /// None.
+    /// No fusion.
     pub const NONE: Self = Self {
         shared_operand: false,
+        rope_append: false,
+        residual: false,
         norm_prologue: false,
         glu_prologue: false,
-        residual: false,
-        rope_append: false,
+        glu_epilogue: None,
+        norm_epilogue: None,
+        embed_norm: false,
+        operand_block: None,
     };
-    /// All.
-    pub const ALL: Self = Self {
+    /// All fusions into the op that reads: matmuls compute their operands.
+    pub const PROLOGUES: Self = Self {
         shared_operand: true,
+        rope_append: true,
+        residual: true,
         norm_prologue: true,
         glu_prologue: true,
-        residual: true,
-        rope_append: true,
+        ..Self::NONE
     };
+    /// All fusions into the op that writes: matmuls read finished operands.
+    pub const EPILOGUES: Self = Self {
+        norm_prologue: false,
+        glu_prologue: false,
+        glu_epilogue: Some(WeightRule::ANY),
+        norm_epilogue: Some(WeightRule::ANY),
+        embed_norm: true,
+        operand_block: Some(32),
+        ..Self::PROLOGUES
+    };
+    /// All fusions. An op that could become an epilogue or a prologue becomes an epilogue.
+    pub const ALL: Self = Self { norm_prologue: true, glu_prologue: true, ..Self::EPILOGUES };
+
+    /// Subsets that a test of these fusions has to cover: none, each alone, prologues or epilogues
+    /// only, all.
+    pub fn subsets(self) -> Vec<Self> {
+        let none = Self::NONE;
+        let epilogues_only = Self { norm_prologue: false, glu_prologue: false, ..self };
+        let prologues_only = Self {
+            glu_epilogue: None,
+            norm_epilogue: None,
+            embed_norm: false,
+            operand_block: None,
+            ..self
+        };
+        let mut subsets = vec![none];
+        for subset in [
+            Self { shared_operand: self.shared_operand, ..none },
+            Self { rope_append: self.rope_append, ..none },
+            Self { residual: self.residual, ..none },
+            Self { norm_prologue: self.norm_prologue, ..none },
+            Self { glu_prologue: self.glu_prologue, ..none },
+            Self { glu_epilogue: self.glu_epilogue, shared_operand: self.shared_operand, ..none },
+            Self { norm_epilogue: self.norm_epilogue, ..none },
+            Self { embed_norm: self.embed_norm, ..none },
+            Self { operand_block: self.operand_block, ..none },
+            prologues_only,
+            epilogues_only,
+            self,
+        ] {
+            if !subsets.contains(&subset) {
+                subsets.push(subset);
+            }
+        }
+        subsets
+    }
 }
 
-/// Rewrites a graph into the fused ops that a backend takes. Weights and values keep their ids.
+/// Rewrites a graph into the fused ops that a backend supports. Weights and values keep their ids.
 pub fn fuse(mut graph: Graph, fusions: Fusions) -> Graph {
     if fusions.rope_append {
         rope_append(&mut graph);
@@ -49,47 +125,38 @@ pub fn fuse(mut graph: Graph, fusions: Fusions) -> Graph {
     if fusions.shared_operand {
         shared_operand(&mut graph);
     }
-    if fusions.norm_prologue || fusions.glu_prologue {
-        prologue(&mut graph, fusions);
-    }
     if fusions.residual {
-        residual(&mut graph);
+        prologue::residual(&mut graph);
+    }
+    if let Some(rule) = fusions.glu_epilogue {
+        epilogue::glu_epilogue(&mut graph, rule);
+    }
+    if let Some(rule) = fusions.norm_epilogue {
+        epilogue::norm_epilogue(&mut graph, rule);
+    }
+    if fusions.embed_norm {
+        epilogue::embed_norm(&mut graph);
+    }
+    if fusions.norm_prologue || fusions.glu_prologue {
+        prologue::prologue(&mut graph, fusions.norm_prologue, fusions.glu_prologue);
+    }
+    if let Some(block) = fusions.operand_block {
+        epilogue::store_operands(&mut graph, block);
     }
     graph
 }
 
-/// Which op writes each value, and how many reads it has (the graph's output counts as one).
-struct Uses {
-    writer: HashMap<ValueId, usize>,
-    reads: HashMap<ValueId, usize>,
-}
-
-impl Uses {
-    fn of(graph: &Graph) -> Self {
-        let mut uses = Self { writer: HashMap::new(), reads: HashMap::new() };
-        *uses.reads.entry(graph.output).or_default() += 1;
-        for (step, op) in graph.ops.iter().enumerate() {
-            uses.writer.extend(op.outputs().into_iter().map(|out| (out, step)));
-            for input in op.inputs() {
-                *uses.reads.entry(input).or_default() += 1;
-            }
-        }
-        uses
-    }
-
-    /// The op that writes a value which nothing but one op reads.
-    fn only_read_of(&self, id: ValueId) -> Option<usize> {
-        if self.reads.get(&id) == Some(&1) { self.writer.get(&id).copied() } else { None }
-    }
-}
-
-/// `x·Wq, x·Wk, x·Wv` → one product with three projections, at the place of the first.
+/// `x·Wq, x·Wk, x·Wv` → one matmul with three projections, at the place of the first.
 fn shared_operand(graph: &mut Graph) {
     let mut first: HashMap<ValueId, usize> = HashMap::new();
     let mut ops: Vec<Op> = Vec::with_capacity(graph.ops.len());
     for op in graph.ops.drain(..) {
-        if let Op::MatMul(MatMul { prologue: Prologue::Plain(x), projections, residual: None }) =
-            &op
+        if let Op::MatMul(MatMul {
+            prologue: Prologue::Plain(x),
+            projections,
+            residual: None,
+            ..
+        }) = &op
         {
             if let Some(&step) = first.get(x)
                 && let Op::MatMul(earlier) = &mut ops[step]
@@ -104,66 +171,10 @@ fn shared_operand(graph: &mut Graph) {
     graph.ops = ops;
 }
 
-/// `rms_norm(x)·W` and `glu(g, u)·W` → the product does it on its operand.
-fn prologue(graph: &mut Graph, fusions: Fusions) {
-    let uses = Uses::of(graph);
-    let mut gone = Vec::new();
-    for step in 0..graph.ops.len() {
-        let Op::MatMul(MatMul { prologue: Prologue::Plain(x), .. }) = &graph.ops[step] else {
-            continue;
-        };
-        let Some(writer) = uses.only_read_of(*x) else { continue };
-        let width = graph.value(*x).width;
-        let fused = match graph.ops[writer] {
-            // A norm over part of a row stays: the prologue is defined over whole rows.
-            Op::RmsNorm { x, weight, eps, .. }
-                if fusions.norm_prologue && graph.weight_columns(weight) == width =>
-            {
-                Prologue::RmsNorm { x, weight, eps }
-            }
-            Op::Glu { activation, gate, up, .. } if fusions.glu_prologue => {
-                Prologue::Glu { activation, gate, up }
-            }
-            _ => continue,
-        };
-        if let Op::MatMul(m) = &mut graph.ops[step] {
-            m.prologue = fused;
-        }
-        gone.push(writer);
-    }
-    remove(graph, &gone);
-}
-
-/// `x + y·W` → the product adds x.
-fn residual(graph: &mut Graph) {
-    let uses = Uses::of(graph);
-    let mut gone = Vec::new();
-    for step in 0..graph.ops.len() {
-        let Op::Add { a, b, out } = graph.ops[step] else { continue };
-        for (product, x) in [(b, a), (a, b)] {
-            let Some(writer) = uses.only_read_of(product) else { continue };
-            // The residual must exist when the product runs.
-            if uses.writer.get(&x).is_none_or(|w| *w >= writer) {
-                continue;
-            }
-            if let Op::MatMul(m) = &mut graph.ops[writer]
-                && m.residual.is_none()
-                && let [projection] = m.projections.as_mut_slice()
-            {
-                m.residual = Some(x);
-                projection.out = out;
-                gone.push(step);
-                break;
-            }
-        }
-    }
-    remove(graph, &gone);
-}
-
-/// `append(rope(norm(k)), v)` and `rope(norm(q))` of the attention that follows → one op.
+/// `append(rope(norm(k)), v)` and `rope(norm(q))` of the next attention → one op.
 fn rope_append(graph: &mut Graph) {
     let uses = Uses::of(graph);
-    let mut gone = Vec::new();
+    let mut removed = Vec::new();
     for step in 0..graph.ops.len().saturating_sub(1) {
         let Op::KvAppend { k, v, layer } = graph.ops[step] else { continue };
         let Op::Attention { q, attention, .. } = &graph.ops[step + 1] else { continue };
@@ -171,7 +182,9 @@ fn rope_append(graph: &mut Graph) {
             continue;
         }
         let q_out = *q;
-        let (Some(k_rope), Some(q_rope)) = (uses.only_read_of(k), uses.only_read_of(q_out)) else {
+        let (Some(k_rope), Some(q_rope)) =
+            (uses.writer_of_only_read(k), uses.writer_of_only_read(q_out))
+        else {
             continue;
         };
         let (Op::Rope { x: k, rope, .. }, Op::Rope { x: q, rope: q_frequencies, .. }) =
@@ -179,34 +192,27 @@ fn rope_append(graph: &mut Graph) {
         else {
             continue;
         };
-        // The fused op knows one head size: that of the cache.
+        // The fused op has one head size: that of the cache.
         if rope != q_frequencies || rope.head_dim != attention.head_dim {
             continue;
         }
         let (mut q, mut k, rope) = (*q, *k, rope.clone());
-        gone.extend([k_rope, q_rope]);
+        removed.extend([k_rope, q_rope]);
         let mut qk_norm = None;
-        if let (Some(k_norm), Some(q_norm)) = (uses.only_read_of(k), uses.only_read_of(q))
+        if let (Some(k_norm), Some(q_norm)) =
+            (uses.writer_of_only_read(k), uses.writer_of_only_read(q))
             && let (
                 &Op::RmsNorm { x: k_in, weight: k_weight, eps, .. },
                 &Op::RmsNorm { x: q_in, weight: q_weight, eps: q_eps, .. },
             ) = (&graph.ops[k_norm], &graph.ops[q_norm])
             && eps.to_bits() == q_eps.to_bits()
-            && [k_weight, q_weight].iter().all(|w| graph.weight_columns(*w) == rope.head_dim)
+            && [k_weight, q_weight].iter().all(|w| graph.weight(*w).columns == rope.head_dim)
         {
             qk_norm = Some(QkNorm { q: q_weight, k: k_weight, eps });
             (q, k) = (q_in, k_in);
-            gone.extend([k_norm, q_norm]);
+            removed.extend([k_norm, q_norm]);
         }
         graph.ops[step] = Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out };
     }
-    remove(graph, &gone);
-}
-
-fn remove(graph: &mut Graph, steps: &[usize]) {
-    let mut step = 0;
-    graph.ops.retain(|_| {
-        step += 1;
-        !steps.contains(&(step - 1))
-    });
+    remove(graph, &removed);
 }

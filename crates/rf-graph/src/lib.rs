@@ -1,28 +1,51 @@
-//! The op vocabulary of ROCmForge: what a model asks for and what a backend must compute.
+//! The op vocabulary of ROCmForge: the ops of a model and their definition for every backend.
 //!
-//! A model (rf-model) writes its layers with [`GraphBuilder`]; [`fuse()`] rewrites the graph into the
-//! fused forms that a backend takes; [`Plan`] assigns buffers; a [`Backend`] compiles the whole into
-//! an [`Executor`]. [`ReferenceBackend`] is the definition of every op (f64 sums, no cleverness).
-//! [`case`] is the one table of small programs: [`conformance`] checks backends with it, benchmarks
-//! time it.
+//! A model writes its layers with [`GraphBuilder`]. [`fuse()`] rewrites the graph into the fused ops
+//! that a backend supports, [`Plan`] assigns buffers, and a [`Backend`] compiles the program into an
+//! [`Executor`]. [`ReferenceBackend`] defines every op with scalar code and f64 sums. [`case`] is the
+//! one table of small programs: [`conformance`] checks backends with it, benchmarks time it.
 //!
-//! Start reading at [`Op`]. In the layering this crate stands above rf-quant and rf-kv and below
-//! every backend and rf-model.
+//! Start reading at [`Op`]. The crate depends on rf-quant and rf-kv; backends and rf-model depend on
+//! it.
 //!
 //! Invariants: this crate names no backend, no file format and no model architecture; a fused op
-//! computes what its unfused ops compute.
+//! computes the same as the ops that it replaces.
+//!
+//! A program that looks up embeddings, normalises them and multiplies them by a matrix:
 //!
 //! ```
-//! use rf_graph::{DType, GraphBuilder, Weight};
+//! use rf_graph::{
+//!     Backend, Batch, Fusions, GraphBuilder, KvLayout, KvType, Op, Program, ReferenceBackend, Span,
+//!     Weight, fuse,
+//! };
 //!
 //! let mut g = GraphBuilder::new();
-//! let table = g.weight(Weight::f32("embedding", 4, 2, vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]));
-//! let norm = g.weight(Weight::f32("norm", 1, 2, vec![1.0, 1.0]));
+//! let table = g.weight(Weight::f32("embedding", 3, 2, [1.0, 1.0, 3.0, -3.0, 0.0, 2.0]));
+//! let norm = g.weight(Weight::f32("norm", 1, 2, [1.0, 1.0]));
+//! let output = g.weight(Weight::f32("output", 1, 2, [2.0, 1.0]));
 //! let x = g.embed(table, 1.0);
-//! let y = g.rms_norm(x, norm, 1e-5);
-//! let (graph, weights) = g.finish(y);
-//! assert_eq!(graph.ops().len(), 2);
-//! assert_eq!(weights[0].dtype(), DType::F32);
+//! let x = g.rms_norm(x, norm, 0.0);
+//! let logits = g.matmul(x, output);
+//! let (graph, weights) = g.finish(logits);
+//!
+//! let graph = fuse(graph, Fusions::PROLOGUES);
+//! let names: Vec<_> = graph.ops().iter().map(Op::name).collect();
+//! assert_eq!(names, ["embed", "rms_norm+matmul"]);
+//!
+//! let kv = KvLayout { layers: vec![], page_tokens: 16, num_pages: 1, dtype: KvType::F16 };
+//! let program = Program { graph, weights, kv, max_batch_tokens: 2, max_output_rows: 2 };
+//! let mut executor = ReferenceBackend.compile(program, &mut |_| ())?;
+//! let pages = [rf_kv::PageId::new(0)];
+//! let batch = Batch {
+//!     ids: &[0, 1],
+//!     spans: &[Span { tokens: 0..2, past_tokens: 0, pages: &pages }],
+//!     output_rows: &[],
+//!     input: None,
+//! };
+//! let mut out = [0.0; 2];
+//! executor.forward(&batch, &mut out)?;
+//! assert_eq!(out, [3.0, 1.0]);
+//! # Ok::<(), rf_graph::BackendError>(())
 //! ```
 //!
 //! A case of the table: its cost, and a check of a backend against the reference.
@@ -49,6 +72,7 @@ mod plan;
 pub mod reference;
 mod split;
 mod telemetry;
+mod value;
 mod weight;
 
 pub use backend::{
@@ -56,11 +80,11 @@ pub use backend::{
     Program, Progress, Span,
 };
 pub use cost::Costs;
-pub use fuse::{Fusions, fuse};
-pub use graph::{Graph, GraphBuilder, RowKind, Value};
+pub use fuse::{Fusions, WeightRule, fuse};
+pub use graph::Graph;
 pub use op::{
-    Activation, Attention, MatMul, Op, Projection, Prologue, QkNorm, Rope, RopeStyle, ValueId,
-    WeightId,
+    Activation, Attention, Epilogue, GraphBuilder, MatMul, Op, Operand, Projection, Prologue,
+    QkNorm, Rope, RopeStyle, RowNorm,
 };
 pub use op_cost::{OpCost, Peak};
 pub use plan::Plan;
@@ -70,4 +94,5 @@ pub use split::{Split, SplitError, split};
 pub use telemetry::{
     BackendExecutionSummary, OpSummary, Timeline, TimelineEvent, TimelineTrack, TrackKind,
 };
-pub use weight::{Weight, WeightBytes};
+pub use value::{RowKind, Storage, Value, ValueId, WeightId};
+pub use weight::{Weight, WeightBytes, WeightShape};

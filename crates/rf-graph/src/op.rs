@@ -1,28 +1,17 @@
-//! Ops: what can be asked of a backend.
+//! The op vocabulary. Each op is described here and only here: its operands with their shapes, the
+//! builder method that writes it, its name in telemetry and the arithmetic of ops over rows.
+//!
+//! [`Op::operands`] is the one list of what an op reads and writes. Liveness, renumbering, placement
+//! of weights and memory traffic follow from it.
 
-use std::sync::Arc;
+mod attention;
+mod matmul;
 
-/// A value of the graph: a matrix `[rows, width]` of f32 with one row per token (or per output row).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ValueId(pub(crate) u32);
+pub use attention::{Attention, QkNorm, Rope, RopeStyle};
+pub use matmul::{Activation, Epilogue, MatMul, Projection, Prologue, RowNorm};
 
-impl ValueId {
-    /// Position in [`Graph::values`](crate::Graph::values).
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// A weight of the program: a matrix `[rows, columns]` in any format, or a vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WeightId(pub(crate) u32);
-
-impl WeightId {
-    /// Position in [`Program::weights`](crate::Program::weights).
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+use crate::value::{RowKind, Storage, Value, ValueId, WeightId};
+use crate::weight::{Weight, WeightShape};
 
 /// One operation. Values are matrices of f32 `[rows, width]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,12 +21,14 @@ pub enum Op {
     Embed {
         /// `[vocab_size, width]`, any format.
         table: WeightId,
-        /// Factor on every element (Gemma: `√hidden_size`, else 1).
+        /// Factor on every element (Gemma: `√hidden_size`, otherwise 1).
         scale: f32,
+        /// Fused: the norm in front of the first matmul.
+        norm: Option<RowNorm>,
         /// `[tokens, width]`.
         out: ValueId,
     },
-    /// `out` is what the caller hands in with the batch ([`Batch::input`](crate::Batch)).
+    /// Rows that the caller passes with the batch ([`Batch::input`](crate::Batch)).
     Input {
         /// `[tokens, width]`.
         out: ValueId,
@@ -54,7 +45,7 @@ pub enum Op {
         /// Shape of `x`.
         out: ValueId,
     },
-    /// `outᵢ = prologue(x) · Wᵢᵀ (+ biasᵢ) (+ residual)`.
+    /// `epilogue(prologue(x) · Wᵢᵀ (+ biasᵢ) (+ residual))`.
     MatMul(MatMul),
     /// Rotary position embedding of each head.
     Rope {
@@ -87,7 +78,7 @@ pub enum Op {
     Glu {
         /// The gate's non-linearity.
         activation: Activation,
-        /// `[tokens, intermediate_size]`.
+        /// `[rows, intermediate_size]`.
         gate: ValueId,
         /// Shape of `gate`.
         up: ValueId,
@@ -112,39 +103,39 @@ pub enum Op {
         /// Shape of `x`.
         out: ValueId,
     },
-    /// Keeps the rows for which the caller wants logits ([`Batch::output_rows`](crate::Batch)).
+    /// Selects the rows whose logits the caller requested ([`Batch::output_rows`](crate::Batch)).
     SelectRows {
         /// `[tokens, width]`.
         x: ValueId,
         /// `[output rows, width]`.
         out: ValueId,
     },
-    /// Picks experts: softmax over all of them, the `used` largest (ties: the lower index first), their
-    /// probabilities divided by their sum.
+    /// Selects experts: softmax over all of them, the `experts_per_token` largest (the lower index
+    /// first among equals), their probabilities divided by their sum.
     Route {
         /// `[tokens, experts]`.
         logits: ValueId,
-        /// Experts per token.
-        used: usize,
-        /// `[tokens, 2 · used]`: indices as f32, then probabilities.
+        /// Selected experts per token.
+        experts_per_token: usize,
+        /// `[tokens, 2 · experts_per_token]`: indices as f32, then probabilities.
         out: ValueId,
     },
     /// Slot `s` of `out` is `xₛ · Wᵀ` of the expert in slot `s` of the route.
     ExpertMatMul {
-        /// `[tokens, columns]`, the same for each slot, or `[tokens, used · columns]`.
+        /// `[tokens, columns]`, the same for each slot, or `[tokens, experts_per_token · columns]`.
         x: ValueId,
-        /// From [`Op::Route`].
+        /// Output of [`Op::Route`].
         route: ValueId,
         /// One `[rows, columns]` per expert.
         weights: Vec<WeightId>,
-        /// `[tokens, used · rows]`.
+        /// `[tokens, experts_per_token · rows]`.
         out: ValueId,
     },
     /// `out = Σₛ pₛ · xₛ`, slots in order.
     CombineExperts {
-        /// `[tokens, used · width]`.
+        /// `[tokens, experts_per_token · width]`.
         x: ValueId,
-        /// From [`Op::Route`].
+        /// Output of [`Op::Route`].
         route: ValueId,
         /// `[tokens, width]`.
         out: ValueId,
@@ -168,208 +159,301 @@ pub enum Op {
     },
 }
 
-/// Per-head RMSNorm of queries and keys (Qwen3, Gemma 3).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct QkNorm {
-    /// `[head_dim]` for the queries.
-    pub q: WeightId,
-    /// `[head_dim]` for the keys.
-    pub k: WeightId,
-    /// Added to the mean square.
-    pub eps: f32,
+/// Writes a graph op by op. Shapes follow from the operands. A shape that does not fit is a bug of
+/// the architecture and panics: files are checked earlier, when weights are looked up.
+#[derive(Debug, Default)]
+pub struct GraphBuilder {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) values: Vec<Value>,
+    pub(crate) weights: Vec<Weight>,
 }
 
-/// Matrix product with what is fused before and after it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MatMul {
-    /// What makes the left operand.
-    pub prologue: Prologue,
-    /// One product per weight matrix, all of the same left operand.
-    pub projections: Vec<Projection>,
-    /// Added to the (only) product: the residual stream.
-    pub residual: Option<ValueId>,
-}
-
-/// The left operand of a [`MatMul`]: `[rows, columns]`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Prologue {
-    /// A value as it is.
-    Plain(ValueId),
-    /// As [`Op::RmsNorm`] over the whole row.
-    RmsNorm {
-        /// `[rows, columns]`.
-        x: ValueId,
-        /// `[columns]`.
-        weight: WeightId,
-        /// Added to the mean square.
-        eps: f32,
-    },
-    /// As [`Op::Glu`].
-    Glu {
-        /// The gate's non-linearity.
-        activation: Activation,
-        /// `[rows, columns]`.
-        gate: ValueId,
-        /// `[rows, columns]`.
-        up: ValueId,
-    },
-}
-
-/// One weight matrix of a [`MatMul`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Projection {
-    /// `[width of out, columns]`.
-    pub weight: WeightId,
-    /// `[width of out]`.
-    pub bias: Option<WeightId>,
-    /// `[rows, width]`.
-    pub out: ValueId,
-}
-
-/// The non-linearity of a gated unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Activation {
-    /// `x · σ(x)`.
-    Silu,
-    /// `x · Φ(x)` in the tanh form: `½x(1 + tanh(√(2/π)(x + 0.044715x³)))`.
-    GeluTanh,
-}
-
-/// Which elements of a head RoPE rotates together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RopeStyle {
-    /// Pairs `(2i, 2i+1)`: the Llama family in GGUF.
-    Normal,
-    /// Pairs `(i, i + dims/2)`: Qwen, Phi, Gemma.
-    Neox,
-}
-
-/// Rotary embedding: pair `i` of a head at position `p` turns by `p · inv_freq[i]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rope {
-    /// Pairing.
-    pub style: RopeStyle,
-    /// Elements per head.
-    pub head_dim: usize,
-    /// `[dims/2]` angles per position, every scaling applied; elements from `dims` on pass through.
-    pub inv_freq: Arc<[f64]>,
-    /// Factor on cos and sin (YaRN's attention factor), else 1.
-    pub magnitude: f32,
-}
-
-impl Rope {
-    /// Rotated elements per head.
-    pub fn dims(&self) -> usize {
-        self.inv_freq.len() * 2
+impl GraphBuilder {
+    /// An empty graph.
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// Indices of the two elements of pair `i` within a head.
-    pub fn pair(&self, i: usize) -> (usize, usize) {
-        match self.style {
-            RopeStyle::Normal => (2 * i, 2 * i + 1),
-            RopeStyle::Neox => (i, i + self.inv_freq.len()),
+    /// Registers a weight.
+    pub fn weight(&mut self, weight: Weight) -> WeightId {
+        self.weights.push(weight);
+        WeightId(self.weights.len() as u32 - 1)
+    }
+
+    fn shape(&self, id: WeightId) -> WeightShape {
+        self.weights[id.index()].shape()
+    }
+
+    fn width(&self, id: ValueId) -> usize {
+        self.values[id.index()].width
+    }
+
+    fn rows(&self, id: ValueId) -> RowKind {
+        self.values[id.index()].rows
+    }
+
+    /// A new value.
+    fn value(&mut self, rows: RowKind, width: usize) -> ValueId {
+        self.values.push(Value { rows, width, storage: Storage::F32 });
+        ValueId(self.values.len() as u32 - 1)
+    }
+
+    /// A new value of the shape of `x`.
+    fn like(&mut self, x: ValueId) -> ValueId {
+        self.value(self.rows(x), self.width(x))
+    }
+
+    /// Appends an op and returns its output.
+    fn push(&mut self, op: Op, out: ValueId) -> ValueId {
+        self.ops.push(op);
+        out
+    }
+}
+
+/// The builder method of each op.
+#[expect(clippy::missing_panics_doc, reason = "documented once, on the type")]
+impl GraphBuilder {
+    /// Appends [`Op::Embed`].
+    pub fn embed(&mut self, table: WeightId, scale: f32) -> ValueId {
+        let out = self.value(RowKind::Token, self.shape(table).columns);
+        self.push(Op::Embed { table, scale, norm: None, out }, out)
+    }
+
+    /// Appends [`Op::Input`].
+    pub fn input(&mut self, width: usize) -> ValueId {
+        let out = self.value(RowKind::Token, width);
+        self.push(Op::Input { out }, out)
+    }
+
+    /// Appends [`Op::RmsNorm`].
+    pub fn rms_norm(&mut self, x: ValueId, weight: WeightId, eps: f32) -> ValueId {
+        assert!(self.width(x).is_multiple_of(self.shape(weight).columns));
+        let out = self.like(x);
+        self.push(Op::RmsNorm { x, weight, eps, out }, out)
+    }
+
+    /// Appends [`Op::MatMul`] with one weight and nothing fused.
+    pub fn matmul(&mut self, x: ValueId, weight: WeightId) -> ValueId {
+        self.linear(x, weight, None)
+    }
+
+    /// Appends [`Op::MatMul`] with one weight and an optional bias.
+    pub fn linear(&mut self, x: ValueId, weight: WeightId, bias: Option<WeightId>) -> ValueId {
+        let w = self.shape(weight);
+        assert_eq!(self.width(x), w.columns, "{w:?}");
+        let out = self.value(self.rows(x), w.rows);
+        let projections = vec![Projection { weight, bias, out }];
+        let prologue = Prologue::Plain(x);
+        let epilogue = Epilogue::None;
+        self.push(Op::MatMul(MatMul { prologue, projections, residual: None, epilogue }), out)
+    }
+
+    /// Appends [`Op::Rope`].
+    pub fn rope(&mut self, x: ValueId, rope: &Rope) -> ValueId {
+        assert!(self.width(x).is_multiple_of(rope.head_dim) && rope.dims() <= rope.head_dim);
+        let out = self.like(x);
+        self.push(Op::Rope { x, rope: rope.clone(), out }, out)
+    }
+
+    /// Appends [`Op::KvAppend`] and [`Op::Attention`].
+    pub fn attention(&mut self, q: ValueId, k: ValueId, v: ValueId, a: &Attention) -> ValueId {
+        assert_eq!(self.width(q), a.num_heads * a.head_dim);
+        assert_eq!(self.width(k), a.num_kv_heads * a.head_dim);
+        assert_eq!(self.width(v), a.num_kv_heads * a.head_dim);
+        assert!(a.num_heads.is_multiple_of(a.num_kv_heads));
+        let out = self.like(q);
+        self.push(Op::KvAppend { k, v, layer: a.layer }, out);
+        self.push(Op::Attention { q, attention: a.clone(), out }, out)
+    }
+
+    /// Appends [`Op::Glu`].
+    pub fn glu(&mut self, activation: Activation, gate: ValueId, up: ValueId) -> ValueId {
+        assert_eq!(self.width(gate), self.width(up));
+        let out = self.like(gate);
+        self.push(Op::Glu { activation, gate, up, out }, out)
+    }
+
+    /// Appends [`Op::Add`].
+    pub fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        assert_eq!((self.rows(a), self.width(a)), (self.rows(b), self.width(b)));
+        let out = self.like(a);
+        self.push(Op::Add { a, b, out }, out)
+    }
+
+    /// Appends [`Op::Scale`].
+    pub fn scale(&mut self, x: ValueId, factor: f32) -> ValueId {
+        let out = self.like(x);
+        self.push(Op::Scale { x, factor, out }, out)
+    }
+
+    /// Appends [`Op::SelectRows`].
+    pub fn select_rows(&mut self, x: ValueId) -> ValueId {
+        let out = self.value(RowKind::Output, self.width(x));
+        self.push(Op::SelectRows { x, out }, out)
+    }
+
+    /// Appends [`Op::Route`].
+    pub fn route(&mut self, logits: ValueId, experts_per_token: usize) -> ValueId {
+        assert!(experts_per_token <= self.width(logits));
+        let out = self.value(RowKind::Token, 2 * experts_per_token);
+        self.push(Op::Route { logits, experts_per_token, out }, out)
+    }
+
+    /// Appends [`Op::ExpertMatMul`].
+    pub fn expert_matmul(&mut self, x: ValueId, route: ValueId, weights: Vec<WeightId>) -> ValueId {
+        let slots = self.width(route) / 2;
+        let w = self.shape(weights[0]);
+        assert!([w.columns, slots * w.columns].contains(&self.width(x)), "{w:?}");
+        let out = self.value(RowKind::Token, slots * w.rows);
+        self.push(Op::ExpertMatMul { x, route, weights, out }, out)
+    }
+
+    /// Appends [`Op::CombineExperts`].
+    pub fn combine_experts(&mut self, x: ValueId, route: ValueId) -> ValueId {
+        let slots = self.width(route) / 2;
+        assert!(self.width(x).is_multiple_of(slots));
+        let out = self.value(RowKind::Token, self.width(x) / slots);
+        self.push(Op::CombineExperts { x, route, out }, out)
+    }
+}
+
+/// One operand of an op. The parameters are ids, or references to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand<V = ValueId, W = WeightId, L = usize> {
+    /// A value that the op reads.
+    Input(V),
+    /// A value that the op writes.
+    Output(V),
+    /// A value that the op may use as work space; no other op reads it.
+    Scratch(V),
+    /// A weight that the op multiplies by.
+    Matrix(W),
+    /// A weight of which the op reads some rows.
+    Table(W),
+    /// A weight that is added or multiplied element by element: norm weight, bias, sinks.
+    Vector(W),
+    /// A layer of the KV cache.
+    KvLayer(L),
+}
+
+/// The operands of each op as a list of references: shared ones of `&Op`, mutable ones of `&mut Op`.
+macro_rules! operands {
+    ($op:expr) => {{
+        use Operand::{Input, KvLayer, Matrix, Output, Scratch, Table, Vector};
+        let mut list = Vec::with_capacity(8);
+        match $op {
+            Op::Embed { table, norm, out, .. } => {
+                list.extend([Table(table), Output(out)]);
+                if let Some(RowNorm { weight, out, .. }) = norm {
+                    list.extend([Vector(weight), Output(out)]);
+                }
+            }
+            Op::Input { out } => list.push(Output(out)),
+            Op::RmsNorm { x, weight, out, .. } => {
+                list.extend([Input(x), Vector(weight), Output(out)]);
+            }
+            Op::MatMul(MatMul { prologue, projections, residual, epilogue }) => {
+                match prologue {
+                    Prologue::Plain(x) => list.push(Input(x)),
+                    Prologue::RmsNorm { x, weight, .. } => {
+                        list.extend([Input(x), Vector(weight)]);
+                    }
+                    Prologue::Glu { gate, up, .. } => list.extend([Input(gate), Input(up)]),
+                }
+                list.extend(residual.into_iter().map(Input));
+                let mut is_scratch = false;
+                match epilogue {
+                    Epilogue::None => {}
+                    Epilogue::RmsNorm(RowNorm { weight, out, .. }) => {
+                        list.extend([Vector(weight), Output(out)]);
+                    }
+                    Epilogue::Glu { out, .. } => {
+                        is_scratch = true;
+                        list.push(Output(out));
+                    }
+                }
+                for Projection { weight, bias, out } in projections {
+                    list.push(Matrix(weight));
+                    list.extend(bias.into_iter().map(Vector));
+                    list.push(if is_scratch { Scratch(out) } else { Output(out) });
+                }
+            }
+            Op::Rope { x, out, .. } | Op::Scale { x, out, .. } | Op::SelectRows { x, out } => {
+                list.extend([Input(x), Output(out)]);
+            }
+            Op::KvAppend { k, v, layer } => list.extend([Input(k), Input(v), KvLayer(layer)]),
+            Op::Attention { q, attention: Attention { layer, sinks, .. }, out } => {
+                list.extend([Input(q), KvLayer(layer), Output(out)]);
+                list.extend(sinks.into_iter().map(Vector));
+            }
+            Op::Glu { gate: a, up: b, out, .. } | Op::Add { a, b, out } => {
+                list.extend([Input(a), Input(b), Output(out)]);
+            }
+            Op::Route { logits, out, .. } => list.extend([Input(logits), Output(out)]),
+            Op::ExpertMatMul { x, route, weights, out } => {
+                list.extend([Input(x), Input(route), Output(out)]);
+                list.extend(weights.into_iter().map(Matrix));
+            }
+            Op::CombineExperts { x, route, out } => {
+                list.extend([Input(x), Input(route), Output(out)]);
+            }
+            Op::RopeAppend { q, k, v, qk_norm, layer, q_out, .. } => {
+                list.extend([Input(q), Input(k), Input(v), KvLayer(layer), Output(q_out)]);
+                if let Some(QkNorm { q, k, .. }) = qk_norm {
+                    list.extend([Vector(q), Vector(k)]);
+                }
+            }
         }
-    }
-
-    /// `(cos, sin)` of pair `i` at a position, magnitude applied.
-    pub fn cos_sin(&self, position: usize, i: usize) -> (f32, f32) {
-        let (sin, cos) = (position as f64 * self.inv_freq[i]).sin_cos();
-        ((cos * f64::from(self.magnitude)) as f32, (sin * f64::from(self.magnitude)) as f32)
-    }
-}
-
-/// `softmax(scale · q·kᵀ) · v` over the cached positions that a query may see.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Attention {
-    /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
-    pub layer: usize,
-    /// Query heads.
-    pub num_heads: usize,
-    /// Key and value heads; divides `num_heads`.
-    pub num_kv_heads: usize,
-    /// Elements per head.
-    pub head_dim: usize,
-    /// Factor on the scores, mostly `1/√head_dim`.
-    pub scale: f32,
-    /// A key is seen if `query position − key position < window`.
-    pub window: Option<usize>,
-    /// Scores become `c · tanh(s / c)`.
-    pub softcap: Option<f32>,
-    /// `[num_heads]`: a logit per head that only joins the softmax's denominator (gpt-oss).
-    pub sinks: Option<WeightId>,
-}
-
-impl Attention {
-    /// As most models have it: scores are divided by `√head_dim`, every key up to the query's own is seen.
-    pub fn new(layer: usize, num_heads: usize, num_kv_heads: usize, head_dim: usize) -> Self {
-        Self {
-            layer,
-            num_heads,
-            num_kv_heads,
-            head_dim,
-            scale: 1.0 / (head_dim as f32).sqrt(),
-            window: None,
-            softcap: None,
-            sinks: None,
-        }
-    }
+        list
+    }};
 }
 
 impl Op {
-    /// Values that the op reads.
-    pub fn inputs(&self) -> Vec<ValueId> {
-        match self {
-            Self::Embed { .. } | Self::Input { .. } => vec![],
-            Self::RmsNorm { x, .. }
-            | Self::Rope { x, .. }
-            | Self::Scale { x, .. }
-            | Self::SelectRows { x, .. } => vec![*x],
-            Self::MatMul(m) => m.prologue.inputs().into_iter().chain(m.residual).collect(),
-            Self::KvAppend { k, v, .. } => vec![*k, *v],
-            Self::Attention { q, .. } => vec![*q],
-            Self::Glu { gate, up, .. } => vec![*gate, *up],
-            Self::Add { a, b, .. } => vec![*a, *b],
-            Self::Route { logits, .. } => vec![*logits],
-            Self::ExpertMatMul { x, route, .. } | Self::CombineExperts { x, route, .. } => {
-                vec![*x, *route]
-            }
-            Self::RopeAppend { q, k, v, .. } => vec![*q, *k, *v],
-        }
+    /// What the op reads and writes.
+    pub fn operands(&self) -> Vec<Operand<&ValueId, &WeightId, &usize>> {
+        operands!(self)
     }
 
-    /// Values that the op writes.
+    /// The operands, to be renumbered.
+    pub fn operands_mut(&mut self) -> Vec<Operand<&mut ValueId, &mut WeightId, &mut usize>> {
+        operands!(self)
+    }
+
+    /// Values that the op reads.
+    pub fn inputs(&self) -> Vec<ValueId> {
+        self.values(|operand| matches!(operand, Operand::Input(_)))
+    }
+
+    /// Values that the op writes for others to read.
     pub fn outputs(&self) -> Vec<ValueId> {
-        match self {
-            Self::KvAppend { .. } => vec![],
-            Self::MatMul(m) => m.projections.iter().map(|p| p.out).collect(),
-            Self::Embed { out, .. }
-            | Self::Input { out }
-            | Self::RmsNorm { out, .. }
-            | Self::Rope { out, .. }
-            | Self::Attention { out, .. }
-            | Self::Glu { out, .. }
-            | Self::Add { out, .. }
-            | Self::Scale { out, .. }
-            | Self::SelectRows { out, .. }
-            | Self::Route { out, .. }
-            | Self::ExpertMatMul { out, .. }
-            | Self::CombineExperts { out, .. }
-            | Self::RopeAppend { q_out: out, .. } => vec![*out],
-        }
+        self.values(|operand| matches!(operand, Operand::Output(_)))
+    }
+
+    /// Values that need memory while the op runs and that no earlier op wrote: outputs and scratch.
+    pub fn written(&self) -> Vec<ValueId> {
+        self.values(|operand| !matches!(operand, Operand::Input(_)))
+    }
+
+    fn values(
+        &self,
+        includes: impl Fn(&Operand<&ValueId, &WeightId, &usize>) -> bool,
+    ) -> Vec<ValueId> {
+        let operands = self.operands().into_iter().filter(includes);
+        let ids = operands.filter_map(|operand| match operand {
+            Operand::Input(id) | Operand::Output(id) | Operand::Scratch(id) => Some(*id),
+            _ => None,
+        });
+        ids.collect()
     }
 
     /// A short name for telemetry.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Embed { .. } => "embed",
+            Self::Embed { norm: None, .. } => "embed",
+            Self::Embed { norm: Some(_), .. } => "embed+rms_norm",
             Self::Input { .. } => "input",
             Self::RmsNorm { .. } => "rms_norm",
-            Self::MatMul(m) => match m.prologue {
-                Prologue::Plain(_) => "matmul",
-                Prologue::RmsNorm { .. } => "rms_norm+matmul",
-                Prologue::Glu { .. } => "glu+matmul",
-            },
+            Self::MatMul(m) => m.name(),
             Self::Rope { .. } => "rope",
             Self::KvAppend { .. } => "kv_append",
             Self::Attention { .. } => "attention",
@@ -383,14 +467,17 @@ impl Op {
             Self::RopeAppend { .. } => "rope+kv_append",
         }
     }
-}
 
-impl Prologue {
-    /// Values that the prologue reads.
-    pub fn inputs(&self) -> Vec<ValueId> {
+    /// Arithmetic operations per element of the output, for ops whose arithmetic depends on nothing
+    /// else. A multiply-add counts as two, an activation function as one.
+    pub(crate) fn operations_per_element(&self) -> usize {
         match self {
-            Self::Plain(x) | Self::RmsNorm { x, .. } => vec![*x],
-            Self::Glu { gate, up, .. } => vec![*gate, *up],
+            // Square, sum, and two factors.
+            Self::RmsNorm { .. } => 4,
+            // The activation function and a multiplication.
+            Self::Glu { .. } => 2,
+            Self::Embed { .. } | Self::Add { .. } | Self::Scale { .. } => 1,
+            _ => 0,
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Buffer assignment: values whose lifetimes do not meet share memory.
+//! Buffer assignment: values whose lifetimes do not overlap share memory.
 
 use crate::graph::Graph;
-use crate::op::ValueId;
+use crate::value::ValueId;
 
 /// Where each value lies in one arena.
 ///
-/// Offsets and sizes count f32 per row of the batch: with `n` rows a value occupies
-/// `[offset · n, (offset + width) · n)`, row-major within. So one plan serves every batch size.
+/// Offsets and sizes are in f32 per row of the batch: with `n` rows a value of `w` floats per row
+/// occupies `[offset · n, (offset + w) · n)`. So one plan serves every batch size.
 #[derive(Clone, Debug)]
 pub struct Plan {
     offsets: Vec<Option<usize>>,
@@ -14,18 +14,18 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Assigns offsets, first fit in the order of the ops. A value lives from the op that writes it to
-    /// the last op that reads it; the output lives to the end.
+    /// Assigns offsets to values that take one f32 per column.
     pub fn new(graph: &Graph) -> Self {
-        Self::aligned(graph, 1)
+        Self::with_floats(graph, |id| graph.value(id).width)
     }
 
-    /// The same with offsets that are multiples of `floats`, for backends that load several at a time.
-    pub fn aligned(graph: &Graph, floats: usize) -> Self {
-        let width_of = |id: ValueId| graph.value(id).width.next_multiple_of(floats);
+    /// Assigns offsets to values that take `floats(id)` f32 per row, first fit in the order of the
+    /// ops. A value lives from the op that writes it to the last op that reads it, scratch only
+    /// during its op, and the output to the end.
+    pub fn with_floats(graph: &Graph, floats: impl Fn(ValueId) -> usize) -> Self {
         let mut last_use = vec![None; graph.values.len()];
         for (step, op) in graph.ops.iter().enumerate() {
-            for id in op.inputs().into_iter().chain(op.outputs()) {
+            for id in op.inputs().into_iter().chain(op.written()) {
                 last_use[id.index()] = Some(step);
             }
         }
@@ -34,8 +34,8 @@ impl Plan {
         let mut plan = Self { offsets: vec![None; graph.values.len()], floats_per_row: 0 };
         let mut live: Vec<ValueId> = Vec::new(); // by offset
         for (step, op) in graph.ops.iter().enumerate() {
-            for out in op.outputs() {
-                let width = width_of(out);
+            for out in op.written() {
+                let width = floats(out);
                 let mut offset = 0;
                 let mut place = live.len();
                 for (i, other) in live.iter().enumerate() {
@@ -44,7 +44,7 @@ impl Plan {
                         place = i;
                         break;
                     }
-                    offset = start + width_of(*other);
+                    offset = start + floats(*other);
                 }
                 plan.offsets[out.index()] = Some(offset);
                 plan.floats_per_row = plan.floats_per_row.max(offset + width);
@@ -59,7 +59,7 @@ impl Plan {
     ///
     /// # Panics
     ///
-    /// If no op of the graph writes the value (fused away).
+    /// If no op of the graph writes the value because it was fused away.
     pub fn offset(&self, id: ValueId) -> usize {
         self.offsets[id.index()].expect("a value that some op writes")
     }
@@ -99,8 +99,8 @@ mod tests {
         let (graph, _) = g.finish(x);
         let plan = Plan::new(&graph);
 
-        // x, gate, up and h live together in the middle of a layer. First fit leaves gaps beside that,
-        // of a stream's width, and no more of them with more layers.
+        // x, gate, up and h are alive together in the middle of a layer. First fit leaves gaps of the
+        // residual stream's width, and their number does not grow with the layers.
         let least = 8 + 3 * 32;
         assert!((least..=least + 2 * 8).contains(&plan.floats_per_row()), "{plan:?}");
         let ops = graph.ops();

@@ -1,51 +1,52 @@
-//! Cutting a program in two, so that two backends share a model.
+//! Splits a program in two, so that two backends share a model.
 
 use crate::backend::{KvLayout, Program};
-use crate::graph::{Graph, RowKind};
-use crate::op::{MatMul, Op, Prologue, ValueId, WeightId};
+use crate::graph::Graph;
+use crate::op::{Op, Operand};
+use crate::value::{RowKind, ValueId, WeightId};
 use crate::weight::Weight;
 
-/// A program in two parts: `second` takes by [`Op::Input`] what `first` gives out.
+/// A program in two parts: [`Op::Input`] of `second` is the output of `first`.
 #[derive(Debug)]
 pub struct Split {
-    /// Its output is the residual stream, one row per token.
+    /// The first layers. Its output is the residual stream, one row per token.
     pub first: Program,
-    /// Ends as the whole program did.
+    /// The other layers, with the output of the whole program.
     pub second: Program,
-    /// Width of the stream between them.
+    /// Width of the residual stream between the parts.
     pub width: usize,
 }
 
-/// Why a program cannot be cut there.
+/// A program cannot be split at a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SplitError {
-    /// There are fewer layers.
+    /// The model has fewer layers.
     #[error("there is no layer {layers}, the model has {count}")]
     NoSuchLayer {
-        /// Layers that the first part was to have.
+        /// Requested layers of the first part.
         layers: usize,
-        /// Layers that there are.
+        /// Layers of the model.
         count: usize,
     },
-    /// More than the residual stream is alive there, or layers do not follow each other.
+    /// Other values than the residual stream are alive there, or layers are not in order.
     #[error("the model cannot be split after {layers} layers")]
     Entangled {
-        /// Layers that the first part was to have.
+        /// Requested layers of the first part.
         layers: usize,
     },
 }
 
-/// Cuts an unfused program so that the first part has the first `layers` layers of the KV cache and the second
-/// one has the others; either may have none.
+/// Splits an unfused program: the first part has the first `layers` layers of the KV cache, the second
+/// one the others. Either may have none.
 ///
-/// The cut is where only one value is alive, which is the residual stream: the last such place before the next
-/// layer's keys and values, so that all of a layer stays together. Each part has the weights that it reads; one
-/// that both read (an embedding that is the output's matrix too) is in both.
+/// The program is cut where only the residual stream is alive: at the last such place before the next
+/// layer's keys and values, so that a layer is not torn apart. Each part has the weights that it
+/// reads. A weight that both read, such as an embedding that is also the output matrix, is in both.
 ///
 /// # Errors
 ///
-/// If there is no such place.
+/// If the program cannot be split there.
 pub fn split(program: Program, layers: usize) -> Result<Split, SplitError> {
     let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
     let count = kv.layers.len();
@@ -72,13 +73,14 @@ pub fn split(program: Program, layers: usize) -> Result<Split, SplitError> {
     })
 }
 
-/// The op before which to cut, and the value that is alive there.
+/// The op before which to cut, and the value that is alive at that place.
 fn cut(graph: &Graph, layers: usize) -> Option<(usize, ValueId)> {
     let ops = &graph.ops;
-    let layer_of = |op: &Op| match op {
-        Op::KvAppend { layer, .. } | Op::RopeAppend { layer, .. } => Some(*layer),
-        Op::Attention { attention, .. } => Some(attention.layer),
-        _ => None,
+    let layer_of = |op: &Op| {
+        op.operands().into_iter().find_map(|operand| match operand {
+            Operand::KvLayer(layer) => Some(*layer),
+            _ => None,
+        })
     };
     let start = ops.iter().rposition(|op| layer_of(op).is_some_and(|layer| layer < layers));
     let start = start.map_or(0, |last| last + 1);
@@ -99,7 +101,7 @@ fn cut(graph: &Graph, layers: usize) -> Option<(usize, ValueId)> {
     })
 }
 
-/// Some ops of a program, with ids of their own.
+/// Some ops of a program, renumbered.
 struct Part<'a> {
     whole: &'a Graph,
     whole_weights: &'a [Weight],
@@ -117,7 +119,7 @@ impl<'a> Part<'a> {
             ops: Vec::new(),
             values: Vec::new(),
             output: whole.output,
-            weight_columns: Vec::new(),
+            weights: Vec::new(),
         };
         Self {
             whole,
@@ -154,76 +156,22 @@ impl<'a> Part<'a> {
     fn weight(&mut self, id: WeightId) -> WeightId {
         *self.weight_ids[id.index()].get_or_insert_with(|| {
             self.weights.push(self.whole_weights[id.index()].clone());
-            self.graph.weight_columns.push(self.whole.weight_columns(id));
+            self.graph.weights.push(self.whole.weight(id));
             WeightId(self.weights.len() as u32 - 1)
         })
     }
 
     fn renumber(&mut self, op: &mut Op) {
-        match op {
-            Op::Embed { table, out, .. } => {
-                *table = self.weight(*table);
-                self.values([out]);
-            }
-            Op::Input { out } => self.values([out]),
-            Op::RmsNorm { x, weight, out, .. } => {
-                *weight = self.weight(*weight);
-                self.values([x, out]);
-            }
-            Op::MatMul(m) => self.renumber_product(m),
-            Op::KvAppend { k, v, layer } => {
-                *layer -= self.first_layer;
-                self.values([k, v]);
-            }
-            Op::Attention { q, attention, out } => {
-                attention.layer -= self.first_layer;
-                self.values([q, out]);
-                attention.sinks = attention.sinks.map(|sinks| self.weight(sinks));
-            }
-            Op::Glu { gate: a, up: b, out, .. } | Op::Add { a, b, out } => {
-                self.values([a, b, out]);
-            }
-            Op::Rope { x, out, .. } | Op::Scale { x, out, .. } | Op::SelectRows { x, out } => {
-                self.values([x, out]);
-            }
-            Op::Route { logits, out, .. } => self.values([logits, out]),
-            Op::ExpertMatMul { x, route, weights, out } => {
-                for weight in weights.iter_mut() {
-                    *weight = self.weight(*weight);
+        for operand in op.operands_mut() {
+            match operand {
+                Operand::Input(id) | Operand::Output(id) | Operand::Scratch(id) => {
+                    *id = self.value(*id);
                 }
-                self.values([x, route, out]);
-            }
-            Op::CombineExperts { x, route, out } => self.values([x, route, out]),
-            Op::RopeAppend { q, k, v, qk_norm, layer, q_out, .. } => {
-                *layer -= self.first_layer;
-                self.values([q, k, v, q_out]);
-                if let Some(norm) = qk_norm {
-                    (norm.q, norm.k) = (self.weight(norm.q), self.weight(norm.k));
+                Operand::Matrix(id) | Operand::Table(id) | Operand::Vector(id) => {
+                    *id = self.weight(*id);
                 }
+                Operand::KvLayer(layer) => *layer -= self.first_layer,
             }
-        }
-    }
-
-    fn renumber_product(&mut self, product: &mut MatMul) {
-        match &mut product.prologue {
-            Prologue::Plain(x) => self.values([x]),
-            Prologue::RmsNorm { x, weight, .. } => {
-                *weight = self.weight(*weight);
-                self.values([x]);
-            }
-            Prologue::Glu { gate, up, .. } => self.values([gate, up]),
-        }
-        for projection in &mut product.projections {
-            projection.weight = self.weight(projection.weight);
-            projection.bias = projection.bias.map(|bias| self.weight(bias));
-            self.values([&mut projection.out]);
-        }
-        product.residual = product.residual.map(|residual| self.value(residual));
-    }
-
-    fn values<const N: usize>(&mut self, ids: [&mut ValueId; N]) {
-        for id in ids {
-            *id = self.value(*id);
         }
     }
 }
@@ -234,7 +182,7 @@ mod tests {
     use crate::case::cases;
     use crate::{Backend, Batch, Executor, ReferenceBackend};
 
-    /// Two layers, an output, sequences of several lengths, step by step.
+    /// Models of two layers, fed with sequences of several lengths.
     fn models() -> Vec<crate::case::Case> {
         cases().into_iter().filter(|case| case.name().starts_with("model/")).collect()
     }
@@ -271,10 +219,7 @@ mod tests {
                 let (mut first, mut second) = (executor(parts.first), executor(parts.second));
                 for batch in case.batches() {
                     batch.with(|batch| {
-                        let rows = match value.rows {
-                            RowKind::Token => batch.ids.len(),
-                            RowKind::Output => batch.output_rows.len(),
-                        };
+                        let rows = batch.rows(value.rows);
                         let expected = output(&mut *whole, batch, rows, width);
                         let hidden = output(&mut *first, batch, batch.ids.len(), stream);
                         let hidden: Vec<f32> = hidden.into_iter().map(f32::from_bits).collect();

@@ -1,4 +1,4 @@
-//! What backends did, for reports.
+//! Measurements of backends: summaries by op and timelines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,64 +6,66 @@ use std::time::{Duration, Instant};
 
 use crate::op_cost::OpCost;
 
-/// What one backend did while it was watched ([`Executor::profile`](crate::Executor::profile)).
+/// Measurements of one backend since [`Executor::profile`](crate::Executor::profile).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackendExecutionSummary {
-    /// Its name and what it runs on.
+    /// Name and hardware of the backend.
     pub backend: String,
-    /// Batches.
+    /// Number of batches.
     pub batches: u64,
-    /// Tokens of all batches.
+    /// Number of tokens of all batches.
     pub tokens: u64,
-    /// From handing over each batch to having its result, together.
+    /// Total time of the batches, each from the call to its result.
     pub time: Duration,
-    /// By [`Op::name`](crate::Op::name). Their times add up to less than [`Self::time`]: handing over and
-    /// waiting belong to no op.
+    /// Ops by [`Op::name`](crate::Op::name). Their times add up to less than [`Self::time`], which
+    /// includes copies and synchronisation.
     pub ops: BTreeMap<&'static str, OpSummary>,
     /// Bytes of activations that came from another backend ([`Batch::input`](crate::Batch::input)).
     pub input_bytes: u64,
 }
 
-/// Ops of one name.
+/// Totals of the ops with one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpSummary {
-    /// How often one ran.
+    /// Number of runs.
     pub count: u64,
-    /// Together.
+    /// Total time.
     pub time: Duration,
-    /// Their cost, together.
+    /// Total cost.
     pub cost: OpCost,
-    /// Launches on a device, together; 0 on the CPU.
+    /// Number of launches on a device; 0 on the CPU.
     pub launches: u64,
 }
 
-/// What one backend did when: see [`Executor::record_timeline`](crate::Executor::record_timeline).
+/// A timeline of one backend: see
+/// [`Executor::record_timeline`](crate::Executor::record_timeline).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
-    /// Its name and what it runs on.
+    /// Name and hardware of the backend.
     pub backend: String,
-    /// A track for each thread of the CPU; for a device one of its ops, one of the calls that queue them and one of the copies.
+    /// On a CPU a track for each thread. On a device a track of its ops, one of the calls that queue
+    /// them and one of the copies.
     pub tracks: Vec<TimelineTrack>,
-    /// Batches of which nothing is kept, for lack of room: the last ones.
+    /// Number of the last batches, which were not recorded because the timeline was full.
     pub dropped_batches: u64,
 }
 
-/// Events that follow each other.
+/// A sequence of events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimelineTrack {
-    /// Such as `thread 1`.
+    /// A name such as `thread 1`.
     pub name: String,
-    /// What its events are.
+    /// Kind of the events.
     pub kind: TrackKind,
-    /// By their start; none overlaps the next.
+    /// Events by start time; none overlaps the next.
     pub events: Vec<TimelineEvent>,
 }
 
-/// What the events of a track are.
+/// Kind of the events of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TrackKind {
-    /// Ops; on a CPU the part of each that one thread did, the gaps being waits for the others.
+    /// Ops. On a CPU the share of each op that one thread ran; the thread waits in the gaps.
     Ops,
     /// Calls on the host that queue work on a device.
     Launches,
@@ -71,25 +73,25 @@ pub enum TrackKind {
     Transfers,
 }
 
-/// Something that took time.
+/// A span of time with a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimelineEvent {
-    /// [`Op::name`](crate::Op::name), the kernel that is launched, or for a copy `h2d` or `d2h`.
+    /// [`Op::name`](crate::Op::name), the name of the launched kernel, or `h2d` or `d2h` of a copy.
     pub name: &'static str,
-    /// What tells it from others of the name: a weight, a layer. Empty where nothing does.
+    /// A weight or layer that distinguishes events of one name, or empty.
     pub detail: Arc<str>,
-    /// On the host's clock.
+    /// Start on the host's clock.
     pub start: Instant,
-    /// Until its end.
+    /// Time from start to end.
     pub duration: Duration,
-    /// Which batch it belongs to, counted from 0.
+    /// Index of the batch.
     pub batch: u64,
-    /// Bytes that a copy moves; 0 for all else.
+    /// Bytes of a copy; 0 for other events.
     pub bytes: u64,
 }
 
 impl BackendExecutionSummary {
-    /// Ops that ran.
+    /// Number of op runs.
     pub fn op_count(&self) -> u64 {
         self.ops.values().map(|op| op.count).sum()
     }
@@ -101,7 +103,7 @@ impl BackendExecutionSummary {
         op.launches += launches;
     }
 
-    /// Counts an op that ran `count` times.
+    /// Adds `count` runs of the ops with a name, which took `time` in total.
     pub fn add_op(&mut self, name: &'static str, count: u64, time: Duration) {
         let op = self.ops.entry(name).or_default();
         op.count += count;

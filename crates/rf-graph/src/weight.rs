@@ -1,17 +1,17 @@
-//! Weights: a shape, a format and bytes that somebody else owns.
+//! Weights: a shape, a format and shared bytes.
 
 use std::fmt;
 use std::sync::Arc;
 
 use rf_quant::DType;
 
-/// Where the bytes of a weight live, such as a mapped file.
+/// The owner of a weight's bytes, such as a mapped file.
 pub trait WeightBytes: Send + Sync {
-    /// Rows of blocks, one after the other, as in GGUF.
+    /// The blocks of all rows in order, as in GGUF.
     fn bytes(&self) -> &[u8];
 
-    /// Says that the bytes were copied and are not needed soon, so that the pages of a mapped file
-    /// can go. They stay readable.
+    /// Tells the owner that the bytes were copied and are not needed soon, so that it can drop the
+    /// pages of a mapped file. The bytes stay readable.
     fn release(&self) {}
 }
 
@@ -19,6 +19,17 @@ impl WeightBytes for Vec<u8> {
     fn bytes(&self) -> &[u8] {
         self
     }
+}
+
+/// Format and shape of a weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightShape {
+    /// Format of the elements.
+    pub dtype: DType,
+    /// Output features.
+    pub rows: usize,
+    /// Input features. Of a norm weight: the elements that it normalises together.
+    pub columns: usize,
 }
 
 /// A matrix `[rows, columns]` (a vector is one row) in any format.
@@ -32,10 +43,10 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// A weight over given bytes.
+    /// A weight over existing bytes.
     ///
-    /// Returns `None` if `data` has not exactly the size of the shape in that format, or the
-    /// columns are no whole number of blocks.
+    /// Returns `None` if the size of `data` is not that of the shape in the format, or the columns are
+    /// not a whole number of blocks.
     pub fn new(
         name: impl Into<String>,
         dtype: DType,
@@ -89,7 +100,12 @@ impl Weight {
         self.columns
     }
 
-    /// All bytes, row by row.
+    /// Format and shape.
+    pub fn shape(&self) -> WeightShape {
+        WeightShape { dtype: self.dtype, rows: self.rows, columns: self.columns }
+    }
+
+    /// The bytes of all rows.
     pub fn bytes(&self) -> &[u8] {
         self.data.bytes()
     }

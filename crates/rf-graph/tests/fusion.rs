@@ -1,8 +1,10 @@
 //! Fusion as a pass over the graph: which ops remain.
 
+use std::sync::Arc;
+
 use rf_graph::{
-    Activation, Attention, Fusions, Graph, GraphBuilder, Op, Prologue, Rope, RopeStyle, ValueId,
-    Weight, WeightId, fuse,
+    Activation, Attention, DType, Fusions, Graph, GraphBuilder, Op, Prologue, Rope, RopeStyle,
+    Storage, ValueId, Weight, WeightId, WeightRule, fuse,
 };
 
 const WIDTH: usize = 8;
@@ -41,9 +43,14 @@ fn attention(head_dim: usize) -> Attention {
     Attention { scale: 0.5, ..Attention::new(0, num_heads, num_heads, head_dim) }
 }
 
-/// A layer as Llama and Qwen3 have it.
+/// A layer of Llama or Qwen3 on an embedding.
 fn layer(g: &mut GraphBuilder, qk_norm: bool) -> ValueId {
     let x = input(g);
+    layer_on(g, x, qk_norm)
+}
+
+/// A layer of Llama or Qwen3.
+fn layer_on(g: &mut GraphBuilder, x: ValueId, qk_norm: bool) -> ValueId {
     let gains = matrix(g, 1, WIDTH);
     let normalised = g.rms_norm(x, gains, 1e-5);
     let [mut q, mut k, v] = [(); 3].map(|()| {
@@ -80,8 +87,205 @@ fn a_layer_becomes_six_ops() {
         "rms_norm+matmul",
         "glu+matmul",
     ];
-    assert_eq!(fused(Fusions::ALL, |g| layer(g, false)), expected);
-    assert_eq!(fused(Fusions::ALL, |g| layer(g, true)), expected);
+    assert_eq!(fused(Fusions::PROLOGUES, |g| layer(g, false)), expected);
+    assert_eq!(fused(Fusions::PROLOGUES, |g| layer(g, true)), expected);
+}
+
+/// The fusions of a backend whose epilogues need quantised weights of whole blocks of rows.
+const QUANTIZED_EPILOGUES: Fusions = {
+    let rule = WeightRule { quantized: true, row_multiple: 32 };
+    Fusions { glu_epilogue: Some(rule), norm_epilogue: Some(rule), ..Fusions::EPILOGUES }
+};
+
+/// A Llama of a format with heads of `HEAD`: layers of width 256, final norm and output matrix.
+fn llama(dtype: DType, num_layers: usize) -> Graph {
+    const WIDTH: usize = 256;
+    const HEAD: usize = 64;
+    let mut g = GraphBuilder::new();
+    let matrix = |g: &mut GraphBuilder, rows: usize, columns: usize| {
+        let bytes = vec![0; dtype.row_bytes(columns).unwrap() * rows];
+        g.weight(Weight::new("w", dtype, rows, columns, Arc::new(bytes)).unwrap())
+    };
+    let norm = |g: &mut GraphBuilder, x| {
+        let weight = g.weight(Weight::f32("norm", 1, WIDTH, vec![1.0; WIDTH]));
+        g.rms_norm(x, weight, 1e-5)
+    };
+    let inv_freq: Vec<f64> = (0..HEAD as i32 / 2).map(|i| 0.5_f64.powi(i)).collect();
+    let rope = Rope {
+        style: RopeStyle::Normal,
+        head_dim: HEAD,
+        inv_freq: inv_freq.into(),
+        magnitude: 1.0,
+    };
+    let table = matrix(&mut g, 3, WIDTH);
+    let mut x = g.embed(table, 1.0);
+    for layer in 0..num_layers {
+        let normalised = norm(&mut g, x);
+        let [q, k, v] = [WIDTH, HEAD, HEAD].map(|rows| {
+            let w = matrix(&mut g, rows, WIDTH);
+            g.matmul(normalised, w)
+        });
+        let (q, k) = (g.rope(q, &rope), g.rope(k, &rope));
+        let y = g.attention(q, k, v, &Attention::new(layer, WIDTH / HEAD, 1, HEAD));
+        let w = matrix(&mut g, WIDTH, WIDTH);
+        let y = g.matmul(y, w);
+        x = g.add(x, y);
+        let normalised = norm(&mut g, x);
+        let [gate, up] = [(); 2].map(|()| {
+            let w = matrix(&mut g, 2 * WIDTH, WIDTH);
+            g.matmul(normalised, w)
+        });
+        let y = g.glu(Activation::Silu, gate, up);
+        let w = matrix(&mut g, WIDTH, 2 * WIDTH);
+        let y = g.matmul(y, w);
+        x = g.add(x, y);
+    }
+    let x = g.select_rows(x);
+    let x = norm(&mut g, x);
+    let head = matrix(&mut g, 5, WIDTH);
+    let logits = g.matmul(x, head);
+    g.finish(logits).0
+}
+
+#[test]
+fn a_layer_with_epilogues_is_six_ops() {
+    let graph = fuse(llama(DType::Q4K, 3), QUANTIZED_EPILOGUES);
+    let layer = [
+        "matmul",
+        "rope+kv_append",
+        "attention",
+        "matmul+rms_norm",
+        "matmul+glu",
+        "matmul+rms_norm",
+    ];
+    let mut expected = vec!["embed+rms_norm"];
+    expected.extend([layer; 3].concat());
+    // Behind the last layer comes the selection of rows.
+    *expected.last_mut().unwrap() = "matmul";
+    expected.extend(["select_rows", "rms_norm", "matmul"]);
+    assert_eq!(names(&graph), expected);
+}
+
+#[test]
+fn with_epilogues_every_matmul_reads_a_finished_operand() {
+    for dtype in [DType::Q4K, DType::F16] {
+        let graph = fuse(llama(dtype, 2), QUANTIZED_EPILOGUES);
+        let mut operands = 0;
+        for op in graph.ops() {
+            let Op::MatMul(m) = op else { continue };
+            let Prologue::Plain(x) = m.prologue else { panic!("{op:?}") };
+            assert_eq!(graph.value(x).storage, Storage::MatMulOperand, "{op:?}");
+            operands += 1;
+        }
+        assert_eq!(operands, 2 * 4 + 1);
+        let stored = graph.values().iter().filter(|v| v.storage == Storage::MatMulOperand).count();
+        assert_eq!(stored, operands);
+    }
+}
+
+#[test]
+fn epilogues_follow_the_rule_for_weights() {
+    // Float weights: norms and gated units stay ops of their own.
+    let floats = names(&fuse(llama(DType::F16, 2), QUANTIZED_EPILOGUES));
+    assert_eq!(
+        floats[1..9],
+        ["matmul", "rope+kv_append", "attention", "matmul", "rms_norm", "matmul", "glu", "matmul",]
+    );
+    let rule = WeightRule { quantized: true, row_multiple: 1024 };
+    let rows =
+        Fusions { glu_epilogue: Some(rule), norm_epilogue: Some(rule), ..Fusions::EPILOGUES };
+    assert_eq!(names(&fuse(llama(DType::Q8_0, 2), rows)), names(&fuse(llama(DType::F16, 2), rows)));
+    assert_eq!(
+        names(&fuse(llama(DType::F16, 2), Fusions::EPILOGUES)),
+        names(&fuse(llama(DType::Q8_0, 2), QUANTIZED_EPILOGUES))
+    );
+}
+
+/// Names after fusing `glu(x·G, x·U)·D` with epilogues.
+fn gated(build: impl Fn(&mut GraphBuilder, ValueId) -> (ValueId, ValueId)) -> Vec<&'static str> {
+    fused(Fusions::EPILOGUES, |g| {
+        let x = input(g);
+        let (gate, up) = build(g, x);
+        let y = g.glu(Activation::Silu, gate, up);
+        let down = square(g);
+        g.matmul(y, down)
+    })
+}
+
+#[test]
+fn a_gated_unit_becomes_an_epilogue_only_of_two_plain_projections() {
+    let project = |g: &mut GraphBuilder, x| {
+        let w = square(g);
+        g.matmul(x, w)
+    };
+    let separate = ["embed", "matmul", "glu", "matmul"];
+    assert_eq!(gated(|g, x| (project(g, x), project(g, x))), ["embed", "matmul+glu", "matmul"]);
+    // A bias, the wrong order, another format and the same projection twice.
+    let biased = |g: &mut GraphBuilder, x| {
+        let (w, bias) = (square(g), matrix(g, 1, WIDTH));
+        g.linear(x, w, Some(bias))
+    };
+    assert_eq!(gated(|g, x| (project(g, x), biased(g, x))), separate);
+    let swapped = gated(|g, x| {
+        let up = project(g, x);
+        (project(g, x), up)
+    });
+    assert_eq!(swapped, separate);
+    let mixed = gated(|g, x| {
+        let bytes = Arc::new(vec![0; 2 * WIDTH * WIDTH]);
+        let half = g.weight(Weight::new("w", DType::F16, WIDTH, WIDTH, bytes).unwrap());
+        (project(g, x), g.matmul(x, half))
+    });
+    assert_eq!(mixed, separate);
+    let same = gated(|g, x| {
+        let y = project(g, x);
+        (y, y)
+    });
+    assert_eq!(same, separate);
+}
+
+#[test]
+fn a_norm_with_another_reader_is_no_epilogue() {
+    let ops = fused(Fusions::EPILOGUES, |g| {
+        let (x, gains, v, w) = (input(g), matrix(g, 1, WIDTH), square(g), square(g));
+        let x = g.matmul(x, v);
+        let x = g.rms_norm(x, gains, 1e-5);
+        let y = g.matmul(x, w);
+        g.add(x, y)
+    });
+    assert_eq!(ops, ["embed", "matmul", "rms_norm", "matmul"]);
+    // A norm of parts of a row.
+    let ops = fused(Fusions::EPILOGUES, |g| {
+        let (x, gains, v, w) = (input(g), matrix(g, 1, 4), square(g), square(g));
+        let x = g.matmul(x, v);
+        let x = g.rms_norm(x, gains, 1e-5);
+        g.matmul(x, w)
+    });
+    assert_eq!(ops, ["embed", "matmul", "rms_norm", "matmul"]);
+}
+
+#[test]
+fn attention_with_heads_of_part_of_a_block_writes_f32() {
+    let storage = |head_dim: usize| {
+        let mut g = GraphBuilder::new();
+        let table = matrix(&mut g, 3, 64);
+        let x = g.embed(table, 1.0);
+        let y = g.attention(x, x, x, &Attention::new(0, 64 / head_dim, 64 / head_dim, head_dim));
+        let w = matrix(&mut g, 8, 64);
+        let out = g.matmul(y, w);
+        fuse(g.finish(out).0, Fusions::EPILOGUES).value(y).storage
+    };
+    assert_eq!(storage(32), Storage::MatMulOperand);
+    assert_eq!(storage(16), Storage::F32);
+}
+
+#[test]
+fn subsets_have_each_fusion_alone() {
+    let subsets = Fusions::ALL.subsets();
+    assert_eq!((subsets[0], *subsets.last().unwrap()), (Fusions::NONE, Fusions::ALL));
+    assert!(subsets.contains(&Fusions::PROLOGUES) && subsets.contains(&Fusions::EPILOGUES));
+    assert_eq!(subsets.len(), 13);
+    assert_eq!(Fusions::NONE.subsets(), [Fusions::NONE]);
 }
 
 #[test]
@@ -96,7 +300,7 @@ fn without_fusions_nothing_changes() {
 fn fused_ops_carry_what_they_replace() {
     let mut g = GraphBuilder::new();
     let output = layer(&mut g, true);
-    let graph = fuse(g.finish(output).0, Fusions::ALL);
+    let graph = fuse(g.finish(output).0, Fusions::PROLOGUES);
     let [
         _,
         Op::MatMul(qkv),
@@ -138,7 +342,7 @@ fn each_switch_does_only_its_own() {
 #[test]
 fn an_operand_with_another_reader_stays() {
     // The normalised value is also added: it must exist.
-    let ops = fused(Fusions::ALL, |g| {
+    let ops = fused(Fusions::PROLOGUES, |g| {
         let (x, gains, w) = (input(g), matrix(g, 1, WIDTH), square(g));
         let x = g.rms_norm(x, gains, 1e-5);
         let y = g.matmul(x, w);
@@ -146,7 +350,7 @@ fn an_operand_with_another_reader_stays() {
     });
     assert_eq!(ops, ["embed", "rms_norm", "matmul"]);
     // The product is also what is returned.
-    let ops = fused(Fusions::ALL, |g| {
+    let ops = fused(Fusions::PROLOGUES, |g| {
         let (x, w) = (input(g), square(g));
         let y = g.matmul(x, w);
         let _sum = g.add(x, y);
@@ -154,7 +358,7 @@ fn an_operand_with_another_reader_stays() {
     });
     assert_eq!(ops, ["embed", "matmul", "add"]);
     // The gated unit feeds two products at different places, one of them with a norm between.
-    let ops = fused(Fusions::ALL, |g| {
+    let ops = fused(Fusions::PROLOGUES, |g| {
         let (x, w, gains) = (input(g), square(g), matrix(g, 1, WIDTH));
         let x = g.glu(Activation::Silu, x, x);
         let y = g.matmul(x, w);
@@ -167,7 +371,7 @@ fn an_operand_with_another_reader_stays() {
 
 #[test]
 fn a_norm_of_parts_of_a_row_is_no_prologue() {
-    let ops = fused(Fusions::ALL, |g| {
+    let ops = fused(Fusions::PROLOGUES, |g| {
         let (x, gains, w) = (input(g), matrix(g, 1, 4), square(g));
         let x = g.rms_norm(x, gains, 1e-5);
         g.matmul(x, w)
@@ -177,14 +381,14 @@ fn a_norm_of_parts_of_a_row_is_no_prologue() {
 
 #[test]
 fn a_residual_that_comes_after_the_product_is_added_by_itself() {
-    let ops = fused(Fusions::ALL, |g| {
+    let ops = fused(Fusions::PROLOGUES, |g| {
         let (x, w) = (input(g), square(g));
         let y = g.matmul(x, w);
         let late = g.scale(x, 2.0);
         g.add(y, late)
     });
     assert_eq!(ops, ["embed", "matmul", "scale", "add"]);
-    let ops = fused(Fusions::ALL, |g| {
+    let ops = fused(Fusions::PROLOGUES, |g| {
         let (x, w) = (input(g), square(g));
         let y = g.matmul(x, w);
         g.add(y, y)
@@ -194,7 +398,7 @@ fn a_residual_that_comes_after_the_product_is_added_by_itself() {
 
 #[test]
 fn products_of_one_operand_are_not_taken_together_once_a_residual_is_in() {
-    let ops = fused(Fusions::ALL, |g| {
+    let ops = fused(Fusions::PROLOGUES, |g| {
         let (x, w, v) = (input(g), square(g), square(g));
         let (y, z) = (g.matmul(x, w), g.matmul(x, v));
         let y = g.add(x, y);
@@ -206,7 +410,7 @@ fn products_of_one_operand_are_not_taken_together_once_a_residual_is_in() {
 
 /// q, k and v of one input, rotated as given, over heads of 4 unless said otherwise.
 fn rotated(q_rope: &Rope, k_rope: &Rope, head_dim: usize) -> Vec<&'static str> {
-    fused(Fusions::ALL, |g| {
+    fused(Fusions::PROLOGUES, |g| {
         let (q, k, v) = (input(g), input(g), input(g));
         let (q, k) = (g.rope(q, q_rope), g.rope(k, k_rope));
         g.attention(q, k, v, &attention(head_dim))
@@ -229,7 +433,7 @@ fn rotation_and_append_are_one_only_if_q_and_k_turn_alike() {
 
 #[test]
 fn rotated_keys_with_another_reader_stay() {
-    let ops = fused(Fusions::ALL, |g| {
+    let ops = fused(Fusions::PROLOGUES, |g| {
         let (q, k, v) = (input(g), input(g), input(g));
         let (q, k) = (g.rope(q, &rope(10.0)), g.rope(k, &rope(10.0)));
         let y = g.attention(q, k, v, &attention(4));
@@ -240,7 +444,7 @@ fn rotated_keys_with_another_reader_stay() {
 
 #[test]
 fn head_norms_of_different_eps_stay_before_the_rotation() {
-    let ops = fused(Fusions::ALL, |g| {
+    let ops = fused(Fusions::PROLOGUES, |g| {
         let (q, k, v, gains) = (input(g), input(g), input(g), matrix(g, 1, 4));
         let (q, k) = (g.rms_norm(q, gains, 1e-5), g.rms_norm(k, gains, 1e-6));
         let (q, k) = (g.rope(q, &rope(10.0)), g.rope(k, &rope(10.0)));
@@ -254,15 +458,18 @@ fn head_norms_of_different_eps_stay_before_the_rotation() {
 
 #[test]
 fn every_op_of_a_fused_graph_reads_what_was_written_before() {
-    for qk_norm in [false, true] {
-        let mut g = GraphBuilder::new();
-        let output = layer(&mut g, qk_norm);
-        let graph = fuse(g.finish(output).0, Fusions::ALL);
-        let mut written = Vec::new();
-        for op in graph.ops() {
-            assert!(op.inputs().iter().all(|id| written.contains(id)), "{op:?}");
-            written.extend(op.outputs());
+    for fusions in Fusions::ALL.subsets() {
+        for qk_norm in [false, true] {
+            let mut g = GraphBuilder::new();
+            let x = layer(&mut g, qk_norm);
+            let output = layer_on(&mut g, x, qk_norm);
+            let graph = fuse(g.finish(output).0, fusions);
+            let mut written = Vec::new();
+            for op in graph.ops() {
+                assert!(op.inputs().iter().all(|id| written.contains(id)), "{op:?}");
+                written.extend(op.outputs());
+            }
+            assert!(written.contains(&graph.output()), "{fusions:?}");
         }
-        assert!(written.contains(&graph.output()));
     }
 }

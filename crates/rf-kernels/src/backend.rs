@@ -1,4 +1,4 @@
-//! The backend: a device that programs are compiled for.
+//! The backend: a GPU and the code objects for it.
 
 use std::sync::Arc;
 
@@ -7,32 +7,32 @@ use rf_graph::{Backend, BackendError, Executor, Fusions, Peak, Program, Progress
 use rf_hip::{DeviceInfo, Runtime, SyncMode};
 
 use crate::error::Error;
-use crate::exec::GpuExecutor;
+use crate::exec::{FUSIONS, GpuExecutor};
 use crate::launch::Gpu;
 use crate::objects::{Choice, CodeObjects};
 
-/// Which device, and how it is driven.
+/// Choice of the device and of its settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GpuOptions {
-    /// Its number; by default the one with the most memory that is no integrated one.
+    /// Device number; by default the discrete GPU with the most memory.
     pub ordinal: Option<usize>,
     /// Whether decode is replayed as a captured graph.
     pub graphs: GraphMode,
-    /// Whether a thread sleeps while it waits for a step: it leaves its core to others, and loses some ten
-    /// microseconds per token.
+    /// Whether the host thread sleeps while it waits for a batch. This frees its core for other work and
+    /// costs about ten microseconds per token.
     pub sleep: bool,
-    /// Processors to share work out over; by default those that the runtime counts. With 1, work is cut into the
-    /// largest parts that there are kernels for, whatever its size.
+    /// Processors over which work is divided; by default the number that the runtime reports. With 1,
+    /// matmuls of any size use the largest tiles.
     pub compute_units: Option<usize>,
 }
 
 /// Whether decode is replayed as a captured graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GraphMode {
-    /// Where the runtime can, and the replay gives the same bits as the launches.
+    /// If the runtime supports it and the replay gives the same bits as plain launches.
     #[default]
     On,
-    /// Every step as launches.
+    /// Plain launches for every batch.
     Off,
 }
 
@@ -45,16 +45,16 @@ pub struct GpuBackend {
 }
 
 impl GpuBackend {
-    /// Opens a device of the runtime that is installed.
+    /// Opens a device of the installed runtime.
     ///
     /// # Errors
     ///
-    /// If there is no runtime, no such device, or this program has no kernels for it.
+    /// If no runtime is installed, the device does not exist, or the program has no kernels for it.
     pub fn new(options: GpuOptions) -> Result<Self, Error> {
         Self::on(Runtime::load()?, options)
     }
 
-    /// Opens a device of a given runtime.
+    /// Opens a device of a loaded runtime.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl GpuBackend {
         self.gpu.context().info()
     }
 
-    /// Which code it got.
+    /// The code objects in use.
     pub fn code(&self) -> &Choice {
         &self.choice
     }
@@ -111,7 +111,7 @@ impl Backend for GpuBackend {
     }
 
     fn fusions(&self) -> Fusions {
-        Fusions::ALL
+        FUSIONS
     }
 
     fn available_memory_bytes(&self) -> Option<u64> {

@@ -1,53 +1,53 @@
-//! What can go wrong between a graph and a device.
+//! The error type of the GPU backend.
 
 use rf_graph::BackendError;
 
 use crate::objects;
 
-/// Why a GPU does not do it.
+/// A failure of the GPU backend.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The runtime or the device.
+    /// The runtime or the device failed.
     #[error(transparent)]
     Runtime(#[from] rf_hip::Error),
-    /// No kernels for this device.
+    /// The program has no kernels for this device.
     #[error(transparent)]
     Objects(#[from] objects::Error),
-    /// There is a runtime and no device.
-    #[error("{platform} finds no device")]
+    /// The runtime has no device.
+    #[error("the {platform} runtime has no device")]
     NoDevice {
-        /// AMD or NVIDIA.
+        /// The platform of the runtime.
         platform: rf_hip::Platform,
     },
     /// The device with this number does not exist.
-    #[error("device {ordinal} does not exist, there are {count}")]
+    #[error("device {ordinal} does not exist, the number of devices is {count}")]
     NoSuchDevice {
-        /// What was asked for.
+        /// Requested device number.
         ordinal: usize,
-        /// What there is.
+        /// Number of devices.
         count: usize,
     },
-    /// The kernels of this program lack one: it was built from other sources.
-    #[error("kernel {name} is not among the embedded ones: build the program again")]
+    /// The embedded kernels are of other sources than the program and lack a kernel.
+    #[error("kernel {name} is not embedded: build the program again")]
     NoKernel {
-        /// Its symbol.
+        /// Symbol of the kernel.
         name: &'static str,
     },
-    /// The program needs what no kernel does.
+    /// The program needs an op, a format or a shape for which no kernel exists.
     #[error("no kernel for {what}")]
     Unsupported {
-        /// An op, a format or a shape.
+        /// The unsupported op, format or shape.
         what: String,
     },
-    /// The program does not fit.
+    /// The program does not fit in device memory.
     #[error("{what} need {needed_bytes} bytes of {free_bytes} free on the device")]
     DoesNotFit {
-        /// Weights, cache or buffers.
+        /// The parts of the program that do not fit.
         what: &'static str,
-        /// All that the program needs.
+        /// Memory that the program needs.
         needed_bytes: u64,
-        /// What is free.
+        /// Free memory of the device.
         free_bytes: u64,
     },
 }
@@ -67,7 +67,7 @@ impl From<Error> for BackendError {
     }
 }
 
-/// An error with its sources, as one line.
+/// An error and its sources on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

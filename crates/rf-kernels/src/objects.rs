@@ -1,9 +1,9 @@
-//! Which machine code a device gets: embedded for it, embedded for its family, or compiled on the spot.
+//! The machine code for a device: embedded for it, embedded for its family, or compiled at run time.
 //!
-//! The build script embeds code objects for the targets it was asked for ([`build_note`] tells), and always the
-//! kernel sources. [`CodeObjects::for_device`] takes the exact architecture before the generic one of its
-//! family; failing both, ROCm's libhiprtc compiles the sources into a cache of the user. An NVIDIA device gets
-//! the newest PTX that it understands, which its driver compiles.
+//! The build script embeds code objects for the requested targets (see [`build_note`]), and always the
+//! kernel sources. [`CodeObjects::for_device`] prefers the exact architecture to the generic one of its
+//! family. Without either, ROCm's libhiprtc compiles the sources into a cache of the user. An NVIDIA
+//! device gets the newest PTX that it supports, which its driver compiles.
 
 mod compiled;
 mod embedded;
@@ -19,20 +19,20 @@ pub struct CodeObjects {
     units: Vec<CodeObject>,
 }
 
-/// The code of one unit, a file `kernels/NAME.hip`.
+/// The code of one translation unit, `kernels/NAME.hip`.
 #[derive(Clone, Debug)]
 pub struct CodeObject {
-    /// The file's name without its ending.
+    /// The file's name without its extension.
     pub unit: &'static str,
     /// An AMD code object, or PTX as text without a NUL at the end.
     pub code: Cow<'static, [u8]>,
 }
 
-/// Which code a device gets.
+/// The origin of the code for a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Choice {
-    /// Embedded for this very architecture.
+    /// Embedded for this architecture.
     Exact {
         /// Such as `gfx1100`.
         target: &'static str,
@@ -54,37 +54,37 @@ pub enum Choice {
     },
 }
 
-/// Why a device gets no code.
+/// A device has no code.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No kernels for such a device, whatever is built.
+    /// No build has kernels for this device.
     #[error("no kernels for {arch}: {why}")]
     Unsupported {
         /// As the driver names it.
         arch: String,
-        /// What would be needed.
+        /// The requirement that the device does not meet.
         why: &'static str,
     },
-    /// This program was built without them, and cannot compile them.
+    /// The program was built without kernels for this device and cannot compile them.
     #[error("this program carries no kernels for {arch} ({note}); {remedy}")]
     NotEmbedded {
         /// As the driver names it.
         arch: String,
         /// [`build_note`].
         note: &'static str,
-        /// What to do.
+        /// The cure.
         remedy: String,
     },
-    /// They are in nothing embedded, and compiling the sources failed.
+    /// The program was built without kernels for this device, and compiling the sources failed.
     #[error("kernels for {arch} could not be compiled on this machine")]
     RunTime {
         /// As the driver names it.
         arch: String,
-        /// What libhiprtc says.
+        /// The message of libhiprtc.
         source: rf_hip::Error,
     },
-    /// What is embedded is damaged, so the program's file is.
+    /// An embedded code object is damaged, and so is the program's file.
     #[error("embedded code of {unit} for {target} is damaged: install the program again")]
     Damaged {
         /// The unit.
@@ -94,21 +94,23 @@ pub enum Error {
     },
 }
 
-/// One sentence on how this program's kernels were built: by which compiler, for which targets, or why not.
+/// One sentence about the embedded kernels: their compiler and targets, or the reason for their
+/// absence.
 pub fn build_note() -> &'static str {
     embedded::NOTE
 }
 
-/// The targets whose code this program carries.
+/// The targets of the embedded code objects.
 pub fn embedded_targets() -> impl Iterator<Item = &'static str> {
     embedded::targets()
 }
 
-/// What a device of `arch` (`gfx1100`, `sm_90`; features after a colon are ignored) gets, without making it ready.
+/// The origin of the code for a device of `arch` (`gfx1100`, `sm_90`; features after a colon are
+/// ignored), without loading or compiling it.
 ///
 /// # Errors
 ///
-/// As [`CodeObjects::for_device`], but for damage.
+/// As [`CodeObjects::for_device`], except for damaged objects.
 pub fn choose(arch: &str) -> Result<Choice, Error> {
     let arch = base(arch);
     let available: Vec<_> = embedded::targets().collect();
@@ -125,12 +127,13 @@ pub fn choose(arch: &str) -> Result<Choice, Error> {
 }
 
 impl CodeObjects {
-    /// The code for a device whose driver calls it `arch`: `gfx1100`, `sm_90`; features after a colon are ignored.
+    /// The code for a device that its driver calls `arch`, such as `gfx1100` or `sm_90`. Features after
+    /// a colon are ignored.
     ///
     /// # Errors
     ///
-    /// No kernels for it exist ([`Error::Unsupported`]), or none are in this program and it cannot compile them
-    /// ([`Error::NotEmbedded`]), or compiling failed ([`Error::RunTime`]).
+    /// [`Error::Unsupported`] if no kernels for the device exist, [`Error::NotEmbedded`] if the program
+    /// has none and cannot compile them, [`Error::RunTime`] if compiling them failed.
     pub fn for_device(arch: &str) -> Result<Self, Error> {
         match choose(arch)? {
             Choice::RunTime { arch } => Self::at_run_time(&arch),
@@ -141,8 +144,8 @@ impl CodeObjects {
         }
     }
 
-    /// The code that this machine's ROCm makes for `arch`, whatever is embedded: for a driver that refuses an
-    /// embedded code object, as one before ROCm 6.3 does a family's.
+    /// The code that this machine's ROCm compiles for `arch`, even if code is embedded: for a driver
+    /// that rejects an embedded code object, as drivers before ROCm 6.3 reject those of a family.
     ///
     /// # Errors
     ///
@@ -153,12 +156,12 @@ impl CodeObjects {
         Ok(Self { choice: Choice::RunTime { arch: arch.to_owned() }, units })
     }
 
-    /// Where the code is from.
+    /// The origin of the code.
     pub fn choice(&self) -> &Choice {
         &self.choice
     }
 
-    /// One for each unit, by name.
+    /// The units, ordered by name.
     pub fn units(&self) -> &[CodeObject] {
         &self.units
     }
@@ -195,9 +198,9 @@ fn embedded_units(target: &str) -> Result<Vec<CodeObject>, Error> {
     inflated.collect()
 }
 
-/// What of an architecture's name decides its code.
+/// The parts of an architecture's name that select its code.
 enum Device {
-    /// An AMD device and the generic target of its family, where there is one.
+    /// An AMD device and the generic target of its family, if that exists.
     Amd { generic: Option<&'static str> },
     /// An NVIDIA device of this compute capability, times ten.
     Nvidia { capability: u32 },

@@ -53,7 +53,7 @@ impl MatMulStep {
 
     /// Columns of the operand.
     fn columns(&self, graph: &Graph) -> usize {
-        graph.value(self.op.prologue.inputs()[0]).width
+        graph.value(self.op.prologue.shape_of()).width
     }
 }
 
@@ -207,7 +207,7 @@ impl Region<'_> {
         step: &MatMulStep,
         scratch: &mut Scratch,
     ) {
-        let tokens = self.num_rows(step.op.prologue.inputs()[0]);
+        let tokens = self.num_rows(step.op.prologue.shape_of());
         if tokens == 0 {
             return;
         }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use memmap2::MmapMut;
 use rf_graph::{
     BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Graph, MemoryUse,
-    Op, Plan, Program, Progress, Rope, RowKind, Span, Timeline, ValueId, Weight, WeightId,
+    Operand, Plan, Program, Progress, Rope, RowKind, Span, Timeline, ValueId, Weight, WeightId,
 };
 use rf_kv::PageId;
 
@@ -236,17 +236,12 @@ fn load(
     let mut is_matrix = vec![false; weights.len()];
     let mut is_table = vec![false; weights.len()];
     for op in graph.ops() {
-        match op {
-            Op::MatMul(m) => {
-                m.projections.iter().for_each(|p| is_matrix[p.weight.index()] = true);
+        for operand in op.operands() {
+            match operand {
+                Operand::Matrix(id) => is_matrix[id.index()] = true,
+                Operand::Table(id) => is_table[id.index()] = true,
+                _ => {}
             }
-            Op::ExpertMatMul { weights, .. } => {
-                for weight in weights {
-                    is_matrix[weight.index()] = true;
-                }
-            }
-            Op::Embed { table, .. } => is_table[table.index()] = true,
-            _ => {}
         }
     }
     let total_bytes = weights.iter().map(|w| w.bytes().len() as u64).sum();

@@ -1,9 +1,160 @@
-//! Work on single rows.
+//! Ops over rows: each member of the team computes whole rows, and nothing is precomputed.
 
-use super::RopeTable;
+use std::ops::Range;
+
+use rf_graph::{Op, ValueId, WeightId};
+
+use super::{Loaded, Region, RopeTable};
 use crate::simd::Isa;
 use crate::simd::activations::{Evaluate, RmsScale, RowSource};
 use crate::simd::rope::Rotate;
+use crate::team::Member;
+
+/// Whether [`Region::row_op`] runs an op.
+pub(super) fn supports(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Embed { norm: None, .. }
+            | Op::Input { .. }
+            | Op::RmsNorm { .. }
+            | Op::Glu { .. }
+            | Op::Add { .. }
+            | Op::Scale { .. }
+            | Op::SelectRows { .. }
+            | Op::Route { .. }
+            | Op::CombineExperts { .. }
+    )
+}
+
+impl Region<'_> {
+    /// Runs one member's share of the rows of an op.
+    pub(super) fn row_op(&self, member: &Member<'_>, op: &Op) {
+        match op {
+            Op::Route { logits, experts_per_token, out } => {
+                let (logits, out) = (self.rows(*logits), self.rows(*out));
+                by_row(member, self.tokens(), |token| {
+                    // SAFETY: written before the last barrier.
+                    let y = rf_graph::reference::route(
+                        unsafe { logits.row(token) },
+                        *experts_per_token,
+                    );
+                    // SAFETY: each row is one member's.
+                    unsafe { out.row_mut(token, 0..out.width) }.copy_from_slice(&y);
+                });
+            }
+            Op::CombineExperts { x, route, out } => {
+                let (x, route, out) = (self.rows(*x), self.rows(*route), self.rows(*out));
+                let slots = route.width / 2;
+                by_row(member, self.tokens(), |token| {
+                    // SAFETY: written before the last barrier.
+                    let p = unsafe { &route.row(token)[slots..] };
+                    // SAFETY: as above.
+                    let y = rf_graph::reference::combine_experts(unsafe { x.row(token) }, p);
+                    // SAFETY: each row is one member's.
+                    unsafe { out.row_mut(token, 0..out.width) }.copy_from_slice(&y);
+                });
+            }
+            Op::Embed { table, scale, norm: None, out } => {
+                let out = self.rows(*out);
+                by_row(member, self.tokens(), |token| {
+                    // SAFETY: each row is one member's.
+                    let row = unsafe { out.row_mut(token, 0..out.width) };
+                    self.embed(*table, self.batch.ids[token] as usize, row);
+                    for x in row {
+                        *x *= scale;
+                    }
+                });
+            }
+            Op::Input { out } => {
+                let out = self.rows(*out);
+                let x = self.batch.input.unwrap_or_default();
+                by_row(member, self.tokens(), |token| {
+                    // SAFETY: each row is one member's.
+                    let row = unsafe { out.row_mut(token, 0..out.width) };
+                    row.copy_from_slice(&x[token * out.width..][..out.width]);
+                });
+            }
+            Op::RmsNorm { x, weight, eps, out } => {
+                let (x_rows, weight) = (self.rows(*x), self.vector(*weight));
+                let out = self.rows(*out);
+                by_row(member, self.num_rows(*x), |row| {
+                    // SAFETY: written before the last barrier.
+                    let x = unsafe { x_rows.row(row) };
+                    // SAFETY: each row is one member's.
+                    let y = unsafe { out.row_mut(row, 0..out.width) };
+                    let groups = x.chunks_exact(weight.len());
+                    for (x, y) in groups.zip(y.chunks_exact_mut(weight.len())) {
+                        rms_norm(self.isa, x, weight, *eps, y);
+                    }
+                });
+            }
+            Op::Glu { activation, gate, up, out } => {
+                let (gate_rows, up_rows, out) = (self.rows(*gate), self.rows(*up), self.rows(*out));
+                by_row(member, self.num_rows(*gate), |row| {
+                    // SAFETY: written before the last barrier.
+                    let gate = unsafe { gate_rows.row(row) };
+                    // SAFETY: as above.
+                    let up = unsafe { up_rows.row(row) };
+                    // SAFETY: each row is one member's.
+                    let y = unsafe { out.row_mut(row, 0..out.width) };
+                    let source = RowSource::Glu { activation: *activation, gate, up };
+                    evaluate(self.isa, source, y);
+                });
+            }
+            Op::Add { a, b, out } => {
+                self.elementwise(member, [*a, *b], *out, |[a, b]| a + b);
+            }
+            Op::Scale { x, factor, out } => {
+                self.elementwise(member, [*x], *out, |[x]| x * factor);
+            }
+            Op::SelectRows { x, out } => {
+                let (x_rows, out) = (self.rows(*x), self.rows(*out));
+                by_row(member, self.batch.output_rows.len(), |row| {
+                    // SAFETY: written before the last barrier.
+                    let x = unsafe { x_rows.row(self.batch.output_rows[row]) };
+                    // SAFETY: each row is one member's.
+                    unsafe { out.row_mut(row, 0..out.width) }.copy_from_slice(x);
+                });
+            }
+            _ => unreachable!("an op of `supports`"),
+        }
+    }
+
+    /// One row of an embedding table.
+    fn embed(&self, table: WeightId, row: usize, out: &mut [f32]) {
+        match &self.weights[table.index()] {
+            Loaded::Table(w) => rf_quant::dequantize(w.dtype(), w.row(row), out)
+                .expect("a row is a whole number of blocks"),
+            Loaded::Matrix(m) => m.row_f32(row, out),
+            Loaded::Vector(_) => unreachable!("an embedding table is no vector"),
+        }
+    }
+
+    fn elementwise<const N: usize>(
+        &self,
+        member: &Member<'_>,
+        inputs: [ValueId; N],
+        out: ValueId,
+        f: impl Fn([f32; N]) -> f32,
+    ) {
+        let rows = self.num_rows(out);
+        let (inputs, out) = (inputs.map(|id| self.rows(id)), self.rows(out));
+        let all: Range<usize> = 0..out.width;
+        by_row(member, rows, |row| {
+            // SAFETY: written before the last barrier.
+            let x = inputs.map(|input| unsafe { input.row(row) });
+            // SAFETY: each row is one member's.
+            for (i, y) in unsafe { out.row_mut(row, all.clone()) }.iter_mut().enumerate() {
+                *y = f(x.map(|x| x[i]));
+            }
+        });
+    }
+}
+
+/// Calls `work` for this member's share of rows.
+pub(super) fn by_row(member: &Member<'_>, rows: usize, work: impl Fn(usize)) {
+    member.share(rows).for_each(work);
+}
 
 /// `y = x / √(mean(x²) + eps) · weight`.
 pub(super) fn rms_norm(isa: Isa, x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {

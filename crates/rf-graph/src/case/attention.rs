@@ -8,7 +8,8 @@ use super::net::Net;
 use super::rows::rope;
 use super::schedule::Schedule;
 use crate::backend::KvType;
-use crate::op::{Attention, RopeStyle, ValueId, WeightId};
+use crate::op::{Attention, RopeStyle};
+use crate::value::{ValueId, WeightId};
 
 /// Attention over a cache of a type, with the scale and the causal mask of models. Each copy has a
 /// layer of the cache of its own; all read the same queries, keys and values.

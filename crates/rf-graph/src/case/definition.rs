@@ -10,8 +10,8 @@ use super::net::{Net, Values};
 use super::schedule::{CaseBatch, Schedule};
 use crate::backend::{KvLayout, KvType, Program};
 use crate::cost::Costs;
-use crate::op::ValueId;
 use crate::op_cost::OpCost;
+use crate::value::ValueId;
 
 /// A program, the batches that are fed to it in order, and the error bound of its results.
 #[derive(Clone)]

@@ -6,7 +6,8 @@ use super::bound::Bound;
 use super::definition::{Case, Format, Shape};
 use super::net::Net;
 use super::schedule::Schedule;
-use crate::op::{Activation, ValueId};
+use crate::op::Activation;
+use crate::value::ValueId;
 
 /// Batch sizes on both sides of the block sizes of kernels.
 const TOKENS: [usize; 5] = [1, 3, 5, 13, 33];

@@ -26,6 +26,7 @@ mod attention;
 mod bound;
 mod definition;
 mod embed;
+mod epilogues;
 mod experts;
 mod matmul;
 mod models;
@@ -53,6 +54,7 @@ pub fn cases() -> Vec<Case> {
         matmul::cases(),
         attention::cases(),
         experts::cases(),
+        epilogues::cases(),
         models::cases(),
     ]
     .concat()

@@ -8,7 +8,8 @@ use super::net::Net;
 use super::rows::rope;
 use super::schedule::Schedule;
 use crate::backend::KvType;
-use crate::op::{Activation, Attention, RopeStyle, ValueId};
+use crate::op::{Activation, Attention, RopeStyle};
+use crate::value::ValueId;
 
 /// The differences between model families.
 #[derive(Clone, Copy)]

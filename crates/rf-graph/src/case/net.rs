@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rf_quant::DType;
 
 use super::schedule::VOCAB_SIZE;
-use crate::graph::GraphBuilder;
-use crate::op::{ValueId, WeightId};
+use crate::op::GraphBuilder;
+use crate::value::{ValueId, WeightId};
 use crate::weight::Weight;
 
 /// The largest exponent byte of a microscaling block with which every element is a finite f32. The

@@ -6,7 +6,8 @@ use super::bound::Bound;
 use super::definition::{Case, Shape};
 use super::net::Net;
 use super::schedule::Schedule;
-use crate::op::{Activation, Rope, RopeStyle, ValueId};
+use crate::op::{Activation, Rope, RopeStyle};
+use crate::value::ValueId;
 
 /// RMS norm of rows `[tokens, columns]`. Copies form a chain: each reads the result of the one
 /// before.

@@ -1,8 +1,185 @@
-//! The formulas.
+//! The formula of each op, and the arm that applies it to a batch.
 
-use crate::backend::{Batch, Span};
-use crate::op::{Activation, Attention, Rope};
+use super::cache::Cache;
+use crate::backend::{Batch, Program, Span};
+use crate::op::{Activation, Attention, Epilogue, Op, Prologue, Rope, RowNorm};
+use crate::value::{ValueId, WeightId};
 use crate::weight::Weight;
+
+/// The execution of one batch; `values[i]` is `[rows, width]`.
+pub(super) struct Run<'a> {
+    program: &'a Program,
+    cache: &'a mut Cache,
+    batch: &'a Batch<'a>,
+    values: Vec<Vec<f32>>,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(program: &'a Program, cache: &'a mut Cache, batch: &'a Batch<'a>) -> Self {
+        let values = vec![Vec::new(); program.graph.values().len()];
+        Self { program, cache, batch, values }
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one arm per op, to be read as a table")]
+    pub(super) fn op(&mut self, op: &Op) {
+        let weights = &self.program.weights;
+        match op {
+            Op::Embed { table, scale, norm, out } => {
+                let table = &weights[table.index()];
+                let rows = self.batch.ids.iter().flat_map(|id| table.row_f32(*id as usize));
+                let x = rows.map(|v| v * scale).collect();
+                self.set(*out, x);
+                if let Some(norm) = norm {
+                    self.norm(norm, *out);
+                }
+            }
+            Op::Input { out } => {
+                let x = self.batch.input.unwrap_or_default().to_vec();
+                self.set(*out, x);
+            }
+            Op::RmsNorm { x, weight, eps, out } => {
+                let weight = weights[weight.index()].row_f32(0);
+                let y = rms_norm(self.get(*x), &weight, *eps);
+                self.set(*out, y);
+            }
+            Op::MatMul(m) => {
+                let x = match &m.prologue {
+                    Prologue::Plain(x) => self.get(*x).to_vec(),
+                    Prologue::RmsNorm { x, weight, eps } => {
+                        rms_norm(self.get(*x), &weights[weight.index()].row_f32(0), *eps)
+                    }
+                    Prologue::Glu { activation, gate, up } => {
+                        glu(*activation, self.get(*gate), self.get(*up))
+                    }
+                };
+                for p in &m.projections {
+                    let mut y = matmul(&x, &weights[p.weight.index()]);
+                    if let Some(bias) = p.bias {
+                        let bias = weights[bias.index()].row_f32(0);
+                        y.iter_mut().zip(bias.iter().cycle()).for_each(|(y, b)| *y += b);
+                    }
+                    if let Some(residual) = m.residual {
+                        y.iter_mut().zip(self.get(residual)).for_each(|(y, r)| *y += r);
+                    }
+                    self.set(p.out, y);
+                }
+                match &m.epilogue {
+                    Epilogue::None => {}
+                    Epilogue::RmsNorm(norm) => self.norm(norm, m.projections[0].out),
+                    Epilogue::Glu { activation, out } => {
+                        let [gate, up] = [0, 1].map(|i| self.get(m.projections[i].out));
+                        let y = glu(*activation, gate, up);
+                        self.set(*out, y);
+                    }
+                }
+            }
+            Op::Rope { x, rope, out } => {
+                let y = self.rotated(self.get(*x).to_vec(), rope);
+                self.set(*out, y);
+            }
+            Op::KvAppend { k, v, layer } => {
+                let (k, v) = (self.get(*k).to_vec(), self.get(*v).to_vec());
+                self.cache.append(*layer, self.batch, &k, &v);
+            }
+            Op::Attention { q, attention: a, out } => {
+                let sinks = a.sinks.map(|s| weights[s.index()].row_f32(0));
+                let y = attention(a, sinks.as_deref(), self.get(*q), self.batch, |span, p| {
+                    self.cache.read(a.layer, span, p)
+                });
+                self.set(*out, y);
+            }
+            Op::Glu { activation, gate, up, out } => {
+                let y = glu(*activation, self.get(*gate), self.get(*up));
+                self.set(*out, y);
+            }
+            Op::Add { a, b, out } => {
+                let y = self.get(*a).iter().zip(self.get(*b)).map(|(a, b)| a + b).collect();
+                self.set(*out, y);
+            }
+            Op::Scale { x, factor, out } => {
+                let y = self.get(*x).iter().map(|x| x * factor).collect();
+                self.set(*out, y);
+            }
+            Op::SelectRows { x, out } => {
+                let width = self.program.graph.value(*x).width;
+                let x = self.get(*x);
+                let rows = self.batch.output_rows.iter();
+                let y = rows.flat_map(|row| x[row * width..][..width].to_vec()).collect();
+                self.set(*out, y);
+            }
+            Op::Route { logits, experts_per_token, out } => {
+                let experts = self.program.graph.value(*logits).width;
+                let rows = self.get(*logits).chunks_exact(experts);
+                let y = rows.flat_map(|logits| route(logits, *experts_per_token)).collect();
+                self.set(*out, y);
+            }
+            Op::ExpertMatMul { x, route, weights: experts, out } => {
+                let slots = self.program.graph.value(*route).width / 2;
+                let columns = weights[experts[0].index()].columns();
+                let x_width = self.program.graph.value(*x).width;
+                let routes = self.get(*route).chunks_exact(2 * slots);
+                let mut y = Vec::new();
+                for (x, route) in self.get(*x).chunks_exact(x_width).zip(routes) {
+                    for (slot, expert) in route[..slots].iter().enumerate() {
+                        let x =
+                            &x[if x_width == columns { 0 } else { slot * columns }..][..columns];
+                        y.extend(matmul(x, &weights[experts[*expert as usize].index()]));
+                    }
+                }
+                self.set(*out, y);
+            }
+            Op::CombineExperts { x, route, out } => {
+                let slots = self.program.graph.value(*route).width / 2;
+                let width = self.program.graph.value(*out).width;
+                let routes = self.get(*route).chunks_exact(2 * slots);
+                let rows = self.get(*x).chunks_exact(slots * width).zip(routes);
+                let y = rows.flat_map(|(x, route)| combine_experts(x, &route[slots..])).collect();
+                self.set(*out, y);
+            }
+            Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {
+                let normalised = |x: ValueId, weight: Option<WeightId>| match (weight, qk_norm) {
+                    (Some(weight), Some(norm)) => {
+                        rms_norm(self.get(x), &weights[weight.index()].row_f32(0), norm.eps)
+                    }
+                    _ => self.get(x).to_vec(),
+                };
+                let q = self.rotated(normalised(*q, qk_norm.map(|norm| norm.q)), rope);
+                let k = self.rotated(normalised(*k, qk_norm.map(|norm| norm.k)), rope);
+                let v = self.get(*v).to_vec();
+                self.cache.append(*layer, self.batch, &k, &v);
+                self.set(*q_out, q);
+            }
+        }
+    }
+
+    /// The norm of an epilogue, of the rows of `x`.
+    fn norm(&mut self, norm: &RowNorm, x: ValueId) {
+        let weight = self.program.weights[norm.weight.index()].row_f32(0);
+        let y = rms_norm(self.get(x), &weight, norm.eps);
+        self.set(norm.out, y);
+    }
+
+    /// Every head of every token, rotated to its position.
+    fn rotated(&self, mut y: Vec<f32>, frequencies: &Rope) -> Vec<f32> {
+        let width = y.len() / self.batch.ids.len();
+        for span in self.batch.spans {
+            for (i, token) in span.tokens.clone().enumerate() {
+                rope(&mut y[token * width..][..width], frequencies, span.past_tokens + i);
+            }
+        }
+        y
+    }
+
+    pub(super) fn get(&self, id: ValueId) -> &[f32] {
+        &self.values[id.index()]
+    }
+
+    fn set(&mut self, id: ValueId, x: Vec<f32>) {
+        let value = self.program.graph.value(id);
+        debug_assert_eq!(x.len(), self.batch.rows(value.rows) * value.width);
+        self.values[id.index()] = x;
+    }
+}
 
 /// `y = x / √(mean(x²) + eps) · w` over groups of `w.len()` elements.
 ///
@@ -63,17 +240,17 @@ pub fn glu(activation: Activation, gate: &[f32], up: &[f32]) -> Vec<f32> {
     gate.iter().zip(up).map(|(g, u)| (f(f64::from(*g)) * f64::from(*u)) as f32).collect()
 }
 
-/// The `used` most probable experts of one token and their probabilities, renormalised: indices as
+/// The `experts_per_token` most probable experts of one token and their probabilities, renormalised: indices as
 /// f32, then weights. Ties go to the lower index.
 ///
-/// Shapes: logits `[experts]`, result `[2 · used]`.
-pub fn route(logits: &[f32], used: usize) -> Vec<f32> {
+/// Shapes: logits `[experts]`, result `[2 · experts_per_token]`.
+pub fn route(logits: &[f32], experts_per_token: usize) -> Vec<f32> {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let exp: Vec<f64> = logits.iter().map(|l| f64::from(l - max).exp()).collect();
     let sum: f64 = exp.iter().sum();
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
-    order.truncate(used);
+    order.truncate(experts_per_token);
     // llama.cpp's bound, the smallest normal f16, against a division by nothing.
     let kept = order.iter().map(|e| exp[*e] / sum).sum::<f64>().max(6.103_515_625e-5);
     let weights = order.iter().map(|e| (exp[*e] / sum / kept) as f32);

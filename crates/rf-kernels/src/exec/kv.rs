@@ -5,13 +5,13 @@ use rf_hip::{DeviceBuffer, Stream};
 use rf_kv::PageId;
 
 use crate::error::Error;
-use crate::params;
+use crate::params::{self, Address};
 
-/// Where the parts of a page lie.
+/// The layout of a page.
 #[derive(Clone, Debug)]
 pub(super) struct KvPlan {
     layout: KvLayout,
-    /// Of each layer: keys, values, scales of keys, scales of values.
+    /// Byte offsets of each layer in a page: keys, values, scales of keys, scales of values.
     offsets: Vec<[u32; 4]>,
     page_bytes: usize,
 }
@@ -47,13 +47,39 @@ impl KvPlan {
         self.page_bytes * self.layout.num_pages
     }
 
-    /// Positions that all pages have together.
+    /// Positions of all pages.
     pub(super) fn positions(&self) -> usize {
         self.layout.num_pages * self.layout.page_tokens
     }
+
+    /// The layers as kernels see them when the first page is at `pages`.
+    pub(super) fn caches(&self, pages: Address) -> Vec<params::KvCache> {
+        let layers = self.layout.layers.iter().zip(&self.offsets);
+        let cache = |(&(heads, head_dim), offsets): (&(usize, usize), &[u32; 4])| {
+            let [keys, values, key_scales, value_scales] = *offsets;
+            params::KvCache {
+                pages,
+                page_bytes: self.page_bytes as u64,
+                keys,
+                values,
+                key_scales,
+                value_scales,
+                page_tokens: self.layout.page_tokens as u32,
+                num_kv_heads: heads as u32,
+                head_dim: head_dim as u32,
+                kv_type: match self.layout.dtype {
+                    KvType::F32 => 0,
+                    KvType::Q8_0 => 2,
+                    KvType::Fp8 => 3,
+                    _ => 1,
+                },
+            }
+        };
+        layers.map(cache).collect()
+    }
 }
 
-/// The cache.
+/// The memory of the cache.
 pub(super) struct KvMemory {
     plan: KvPlan,
     memory: DeviceBuffer<u8>,
@@ -65,27 +91,9 @@ impl KvMemory {
         Ok(Self { plan, memory })
     }
 
-    /// What kernels get for a layer.
-    pub(super) fn layer(&self, layer: usize) -> params::KvCache {
-        let (heads, head_dim) = self.plan.layout.layers[layer];
-        let [keys, values, key_scales, value_scales] = self.plan.offsets[layer];
-        params::KvCache {
-            pages: self.memory.address(),
-            page_bytes: self.plan.page_bytes as u64,
-            keys,
-            values,
-            key_scales,
-            value_scales,
-            page_tokens: self.plan.layout.page_tokens as u32,
-            num_kv_heads: heads as u32,
-            head_dim: head_dim as u32,
-            kv_type: match self.plan.layout.dtype {
-                KvType::F32 => 0,
-                KvType::Q8_0 => 2,
-                KvType::Fp8 => 3,
-                _ => 1,
-            },
-        }
+    /// The layers as kernels see them.
+    pub(super) fn caches(&self) -> Vec<params::KvCache> {
+        self.plan.caches(self.memory.address())
     }
 
     /// Queues the copy of a page.

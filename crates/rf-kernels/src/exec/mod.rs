@@ -1,11 +1,13 @@
-//! The executor: a program in device memory, and the launches that a batch of some shape takes.
+//! The executor: a program in device memory and the launches for batches of each shape.
 //!
-//! A batch is uploaded as one small copy, its launches are queued, its output comes back, and the host
-//! waits once. Launches of decode (a few tokens) are recorded per [`Shape`] and, where the runtime can,
-//! replayed as a captured graph; a prompt's chunk is recorded anew.
+//! For each batch the host uploads one small copy, queues the launches, queues the copy of the output
+//! and waits once. Launches of decode (a few tokens) are recorded once per [`Shape`] and, if the
+//! runtime supports it, replayed as a captured graph. The chunks of a prompt are recorded each time.
 
+mod analysis;
 mod kv;
 mod profile;
+mod program;
 mod record;
 mod rope;
 mod step;
@@ -17,8 +19,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rf_graph::{
-    BackendError, BackendExecutionSummary, Batch, BatchLimits, Candidate, Costs, Executor, Graph,
-    MemoryUse, Plan, Program, Progress, Timeline, ValueId,
+    BackendError, BackendExecutionSummary, Batch, BatchLimits, Candidate, Costs, Executor,
+    MemoryUse, Plan, Program, Progress, Timeline,
 };
 use rf_hip::{DeviceBuffer, GraphExec, PinnedBuffer, Stream};
 use rf_kv::PageId;
@@ -26,36 +28,34 @@ use rf_kv::PageId;
 use crate::backend::GraphMode;
 use crate::error::Error;
 use crate::launch::{Gpu, Recording};
-use crate::params::{Activations, Address};
+use crate::params::{Activations, Address, MatmulDevice};
+use analysis::{GraphAnalysis, SPARE_ROWS};
 use kv::{KvMemory, KvPlan};
 use profile::Profile;
-use record::{Facts, Recorder};
+use program::{BatchProgram, DeviceProgram, ScratchAddresses};
 use rope::RopeTables;
 use step::{Shape, StepMemory};
 use top_k::TopK;
 use weights::{WeightPlan, Weights};
 
-/// Tokens up to which a batch counts as decode: its launches are kept and captured.
+pub(crate) use record::FUSIONS;
+
+/// Largest number of tokens of a decode batch, whose launches are kept and captured.
 const DECODE_TOKENS: usize = 8;
 
-/// Rows behind the last one of an operand, read by kernels for several columns and not used.
-const SPARE_ROWS: usize = 8;
-
-/// Outputs that come back through pinned memory; more of them (perplexity) through plain copies.
+/// Largest output that is copied through pinned memory. Larger ones (perplexity) are copied to
+/// pageable memory.
 const PINNED_OUTPUT_FLOATS: usize = 4 << 20;
 
 /// A compiled program on a GPU.
 pub(crate) struct GpuExecutor {
     gpu: Arc<Gpu>,
     stream: Stream,
-    graph: Graph,
-    facts: Facts,
-    plan: Plan,
+    program: DeviceProgram,
     limits: BatchLimits,
     weights: Weights,
     kv: KvMemory,
     ropes: RopeTables,
-    rope_addresses: Vec<Address>,
     step: StepMemory,
     work: Work,
     output: PinnedBuffer<f32>,
@@ -66,10 +66,10 @@ pub(crate) struct GpuExecutor {
     top_k: Option<TopK>,
 }
 
-/// What is wanted of the output's rows, and where it goes.
+/// The requested output and its destination.
 enum Output<'a> {
     Rows(&'a mut [f32]),
-    /// So many of each.
+    /// The largest elements of each row, this many.
     Best(usize, &'a mut [Candidate]),
 }
 
@@ -79,13 +79,13 @@ struct Decode {
     replay: Replay,
 }
 
-/// What is known of a recording as a graph.
+/// Whether a recording can be replayed as a graph.
 enum Replay {
-    /// Not captured yet: it runs once as launches first.
+    /// Not captured yet: the first run uses launches.
     Untried,
-    /// Captured, and found to give the same bits as the launches.
+    /// Captured; the first replay gave the same bits as the launches.
     Checked(GraphExec),
-    /// Not to be had, or wrong.
+    /// Not supported, or the first replay gave other bits.
     Off,
 }
 
@@ -93,15 +93,12 @@ enum Replay {
 pub(crate) struct Work {
     /// The arena of the plan.
     arena: DeviceBuffer<f32>,
-    /// Operands in f32 that no value holds: normalised rows, gated units.
-    operand_f32: DeviceBuffer<f32>,
-    /// Two operands as int8: one is read while the other is written.
-    operands_q8: [Q8Buffer; 2],
-    /// Of attention that shares a sequence's keys out: sums, statistics, counters.
+    /// An operand that a matmul quantises for itself.
+    operand: Q8Buffer,
+    /// Partial results of attention that divides the keys of a sequence: sums and statistics.
     partials: DeviceBuffer<f32>,
+    /// Counters of the same.
     arrivals: DeviceBuffer<u32>,
-    /// Sums of squares of what a norm is on its way to.
-    squares: DeviceBuffer<f32>,
 }
 
 struct Q8Buffer {
@@ -124,30 +121,37 @@ impl Q8Buffer {
 }
 
 impl Work {
-    /// Floats of arena, of an operand, of attention's partial sums.
-    fn bytes(facts: &Facts, plan: &Plan, max_tokens: usize) -> usize {
-        let operand = facts.operand_elements(max_tokens);
+    /// Bytes of all buffers for a largest batch.
+    fn bytes(analysis: &GraphAnalysis, plan: &Plan, max_tokens: usize) -> usize {
+        let operand = analysis.scratch_elements(max_tokens);
         let arena = plan.floats_per_row() * (max_tokens + SPARE_ROWS);
-        4 * (arena
+        4 * (arena + analysis.partial_floats() + analysis.arrival_count(max_tokens))
             + operand
-            + operand / 32
-            + facts.partial_floats()
-            + facts.arrival_count(max_tokens))
-            + 2 * (operand + operand / 4)
+            + operand / 4
     }
 
-    fn new(stream: &Stream, facts: &Facts, plan: &Plan, max_tokens: usize) -> Result<Self, Error> {
+    fn new(
+        stream: &Stream,
+        analysis: &GraphAnalysis,
+        plan: &Plan,
+        max_tokens: usize,
+    ) -> Result<Self, Error> {
         let context = stream.context();
-        let operand = facts.operand_elements(max_tokens);
         let arena = plan.floats_per_row() * (max_tokens + SPARE_ROWS);
         Ok(Self {
             arena: DeviceBuffer::new(context, arena)?,
-            operand_f32: DeviceBuffer::new(context, operand)?,
-            operands_q8: [Q8Buffer::new(stream, operand)?, Q8Buffer::new(stream, operand)?],
-            partials: DeviceBuffer::new(context, facts.partial_floats())?,
-            arrivals: DeviceBuffer::zeroed(context, facts.arrival_count(max_tokens))?,
-            squares: DeviceBuffer::new(context, operand / 32)?,
+            operand: Q8Buffer::new(stream, analysis.scratch_elements(max_tokens))?,
+            partials: DeviceBuffer::new(context, analysis.partial_floats())?,
+            arrivals: DeviceBuffer::zeroed(context, analysis.arrival_count(max_tokens))?,
         })
+    }
+
+    fn scratch(&self) -> ScratchAddresses {
+        ScratchAddresses {
+            operand: self.operand.params(),
+            partials: self.partials.address(),
+            arrivals: self.arrivals.address(),
+        }
     }
 }
 
@@ -160,18 +164,19 @@ impl GpuExecutor {
     ) -> Result<Self, Error> {
         let (limits, costs) = (BatchLimits::new(&program), Costs::new(&program));
         let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
-        let facts = Facts::of(&graph, &weights, &gpu);
-        let plan = Plan::aligned(&graph, 64);
+        let device = MatmulDevice::new(gpu.compute_units(), &gpu.context().info().arch);
+        let analysis = GraphAnalysis::new(&graph, device);
+        let plan = Plan::with_floats(&graph, |id| analysis.floats(&graph, id));
         let weight_plan = WeightPlan::new(&graph, &weights);
         let kv_plan = KvPlan::new(&kv)?;
         let mut ropes = RopeTables::new(kv_plan.positions());
         let rope_bytes = ropes.bytes_for(graph.ops().iter().filter_map(record::rope_of));
-        let work_bytes = Work::bytes(&facts, &plan, max_batch_tokens) + rope_bytes;
+        let work_bytes = Work::bytes(&analysis, &plan, max_batch_tokens) + rope_bytes;
         check_memory(&gpu, weight_plan.bytes(), kv_plan.bytes(), work_bytes)?;
 
         let stream = Stream::new(gpu.context())?;
-        // Small things first: if the weights do not fit after all, nothing was read for them.
-        let work = Work::new(&stream, &facts, &plan, max_batch_tokens)?;
+        // The weights last: if memory is short after all, they have not been read.
+        let work = Work::new(&stream, &analysis, &plan, max_batch_tokens)?;
         let kv_memory = KvMemory::new(&stream, kv_plan)?;
         let pages = (2 * kv.num_pages).max(1024);
         let step = StepMemory::new(gpu.context(), max_batch_tokens, max_output_rows, pages)?;
@@ -179,23 +184,30 @@ impl GpuExecutor {
             Some(rope) => ropes.address(gpu.context(), rope),
             None => Ok(0),
         });
-        let rope_addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        let rope_addresses = addresses.collect::<Result<_, _>>()?;
         let weights = Weights::load(&stream, &weight_plan, weights, progress)?;
         let width = graph.value(graph.output()).width;
         let rows = max_output_rows.max(max_batch_tokens);
         let output =
             PinnedBuffer::new(gpu.context(), (width * rows).min(PINNED_OUTPUT_FLOATS.max(width)))?;
+        let program = DeviceProgram {
+            graph,
+            analysis,
+            plan,
+            weights: weights.places(&weight_plan),
+            kv: kv_memory.caches(),
+            ropes: rope_addresses,
+            arena: work.arena.address(),
+            scratch: work.scratch(),
+        };
         let executor = Self {
             gpu,
             stream,
-            graph,
-            facts,
-            plan,
+            program,
             limits,
             weights,
             kv: kv_memory,
             ropes,
-            rope_addresses,
             step,
             work,
             output,
@@ -209,8 +221,8 @@ impl GpuExecutor {
         Ok(executor)
     }
 
-    /// Loads what one token and what a whole prompt take, so that the first batch need not; an op that this
-    /// backend has not got shows here.
+    /// Loads the kernels for one token and for a whole prompt, so that the first batch need not. An
+    /// op that this backend does not support is an error here.
     fn load_kernels(&self) -> Result<(), Error> {
         let shape = |tokens: usize| Shape {
             tokens,
@@ -226,17 +238,12 @@ impl GpuExecutor {
     }
 
     fn record(&self, shape: Shape) -> Result<Recording, Error> {
-        Recorder::new(self, shape).record()
+        let batch = self.step.params(&shape);
+        let list = record::record(BatchProgram { program: &self.program, shape, batch })?;
+        Recording::load(&self.gpu, list)
     }
 
-    /// Address and row count of a value in a batch.
-    fn value(&self, id: ValueId, shape: &Shape) -> (Address, usize) {
-        let rows = shape.rows_of(self.graph.value(id).rows);
-        let floats = self.plan.offset(id) * shape.tokens;
-        (self.work.arena.address() + 4 * floats as Address, rows)
-    }
-
-    /// Runs what is recorded for a decode step, as a graph where that is proven.
+    /// Runs the recording of a decode step, as a graph once that is verified.
     fn run_decode(
         &mut self,
         batch: &Batch<'_>,
@@ -265,12 +272,12 @@ impl GpuExecutor {
             Replay::Checked(graph) => graph.launch(&self.stream)?,
             Replay::Untried if self.graphs == GraphMode::On => {
                 recording.queue(&self.stream)?;
-                let output = self.graph.value(self.graph.output());
+                let output = self.program.graph.value(self.program.graph.output());
                 let mut rows = vec![0.0; shape.rows_of(output.rows) * output.width];
                 self.read_output(shape, &mut rows)?;
                 *replay = self.check_replay(recording, batch, shape, &rows);
                 if matches!(replay, Replay::Off) {
-                    // What the replay has left there is not to be relied on.
+                    // Overwrite what the wrong replay computed.
                     self.upload_input(batch, shape)?;
                     recording.queue(&self.stream)?;
                 }
@@ -280,8 +287,8 @@ impl GpuExecutor {
         self.collect(shape, out)
     }
 
-    /// Captures a recording and replays it for the batch that has just run: a step writes the same places of
-    /// the cache with the same values, so nothing else may come out.
+    /// Captures a recording and replays it for the batch that has just run. The replay writes the same
+    /// values to the same places of the cache, so its output has to be the same.
     fn check_replay(
         &mut self,
         recording: &Recording,
@@ -299,23 +306,29 @@ impl GpuExecutor {
         match graph {
             Ok(graph) if bits_equal(&replayed, expected) => Replay::Checked(graph),
             Ok(_) => {
-                tracing::warn!("a replayed graph gives other results than its launches: not used");
+                tracing::warn!(
+                    "graph replay disabled: its results differ from those of plain launches"
+                );
                 Replay::Off
             }
             Err(error) => {
-                tracing::warn!("no graph of {} launches: {error}", recording.len());
+                tracing::warn!(
+                    "graph replay disabled: could not capture {} launches: {error}",
+                    recording.len()
+                );
                 Replay::Off
             }
         }
     }
 
-    /// Waits for the queue and fetches what is wanted of the graph's output.
+    /// Waits for the queue and copies the requested part of the graph's output.
     fn collect(&mut self, shape: Shape, out: Output<'_>) -> Result<(), Error> {
         match out {
             Output::Rows(rows) => self.read_output(shape, rows),
             Output::Best(k, best) => {
-                let (logits, _) = self.value(self.graph.output(), &shape);
-                let width = self.graph.value(self.graph.output()).width;
+                let offset = self.program.plan.offset(self.program.graph.output()) * shape.tokens;
+                let logits = self.program.arena + 4 * offset as Address;
+                let width = self.program.graph.value(self.program.graph.output()).width;
                 let device = (&*self.gpu, &self.stream, self.profile.as_mut());
                 TopK::choose(&mut self.top_k, device, (logits, width), k, best)
             }
@@ -324,7 +337,7 @@ impl GpuExecutor {
 
     /// Waits for the queue and copies the graph's output.
     fn read_output(&mut self, shape: Shape, out: &mut [f32]) -> Result<(), Error> {
-        let first = self.plan.offset(self.graph.output()) * shape.tokens;
+        let first = self.program.plan.offset(self.program.graph.output()) * shape.tokens;
         let (arena, stream, pinned) = (&self.work.arena, &self.stream, &mut self.output);
         let (range, bytes) = (0..out.len(), size_of_val(out));
         let is_pinned = out.len() <= pinned.len();
@@ -348,10 +361,11 @@ impl GpuExecutor {
         Ok(())
     }
 
-    /// What [`rf_graph::Op::Input`] is, to its place in the arena; later values may take that over.
+    /// Queues the upload of the rows of [`rf_graph::Op::Input`] to the arena, where later values may
+    /// overwrite them.
     fn upload_input(&self, batch: &Batch<'_>, shape: Shape) -> Result<(), Error> {
-        if let (Some(id), Some(rows)) = (self.facts.input(), batch.input) {
-            let first = self.plan.offset(id) * shape.tokens;
+        if let (Some(id), Some(rows)) = (self.program.analysis.input, batch.input) {
+            let first = self.program.plan.offset(id) * shape.tokens;
             self.work.arena.copy_from_slice(&self.stream, first, rows)?;
         }
         Ok(())
@@ -362,7 +376,7 @@ impl GpuExecutor {
         let shape = Shape::of(batch);
         let pages = batch.spans.iter().map(|span| span.pages.len()).sum();
         if !self.step.has_room(&shape, pages) {
-            // Addresses change, so recordings go.
+            // Recordings have the old addresses.
             self.decode.clear();
             self.step = StepMemory::new(
                 self.gpu.context(),
@@ -386,7 +400,7 @@ impl GpuExecutor {
             }
             self.collect(shape, out)?;
             if let Some(profile) = &mut self.profile {
-                profile.finish(&recording, (&self.graph, &self.costs), batch, started)?;
+                profile.finish(&recording, (&self.program.graph, &self.costs), batch, started)?;
             }
             return Ok(());
         }
@@ -399,14 +413,14 @@ impl GpuExecutor {
 }
 
 impl GpuExecutor {
-    /// Whether a batch can run, and `room` is what its output takes: whole rows, or `k` of each.
+    /// Checks a batch, and that its output has `room` elements: whole rows, or `k` of each.
     fn check(&self, batch: &Batch<'_>, room: usize, k: usize) -> Result<(), BackendError> {
         batch.check(&self.limits)?;
-        let output = self.graph.value(self.graph.output());
+        let output = self.program.graph.value(self.program.graph.output());
         let rows = Shape::of(batch).rows_of(output.rows);
         let width = if k == 0 { output.width } else { k };
         if room != rows * width {
-            let what = format!("room for {room} outputs, {rows} × {width} are due");
+            let what = format!("an output of {room} elements, expected {rows} × {width}");
             return Err(BackendError::InvalidBatch(what));
         }
         Ok(())
@@ -417,9 +431,9 @@ fn bits_equal(a: &[f32], b: &[f32]) -> bool {
     a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
 }
 
-/// The memory plan against what the device has free.
+/// Compares the memory plan with the free memory of the device.
 fn check_memory(gpu: &Gpu, weights: usize, kv: usize, work: usize) -> Result<(), Error> {
-    /// What drivers keep for themselves: queues, code, staging.
+    /// Memory that drivers allocate: queues, code, staging.
     const RESERVE_BYTES: u64 = 64 << 20;
     let (free_bytes, _) = gpu.context().memory_info()?;
     let needed_bytes = (weights + kv + work) as u64 + RESERVE_BYTES;
@@ -444,7 +458,7 @@ impl Executor for GpuExecutor {
     }
 
     fn max_top_k(&self) -> usize {
-        top_k::max_top_k(self.graph.value(self.graph.output()).width)
+        top_k::max_top_k(self.program.graph.value(self.program.graph.output()).width)
     }
 
     fn forward_top_k(
@@ -454,7 +468,10 @@ impl Executor for GpuExecutor {
         out: &mut [Candidate],
     ) -> Result<(), BackendError> {
         if k == 0 || k > self.max_top_k() {
-            let what = format!("the {k} best of a row, {} are to be had", self.max_top_k());
+            let what = format!(
+                "the {k} largest elements of a row, the limit is 1 to {}",
+                self.max_top_k()
+            );
             return Err(BackendError::InvalidBatch(what));
         }
         self.check(batch, out.len(), k)?;
@@ -490,10 +507,9 @@ impl Executor for GpuExecutor {
 
     fn memory(&self) -> MemoryUse {
         let work = &self.work;
-        let q8 = work.operands_q8.iter().map(|b| b.q.size_bytes() + b.meta.size_bytes());
         let buffers = work.arena.size_bytes()
-            + work.operand_f32.size_bytes()
-            + q8.sum::<usize>()
+            + work.operand.q.size_bytes()
+            + work.operand.meta.size_bytes()
             + work.partials.size_bytes()
             + work.arrivals.size_bytes()
             + self.step.bytes()

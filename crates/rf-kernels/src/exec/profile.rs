@@ -1,7 +1,7 @@
-//! Times of ops and copies, by events around every launch.
+//! Times of ops and copies, from events around every launch.
 //!
-//! Events give times between each other. The host's clock is brought in at one place: the device is idle when a batch comes, so
-//! it passes the first event when the host queues it, some microseconds apart.
+//! Events measure times relative to each other. One event relates them to the host's clock: the device
+//! is idle before a batch, so it passes the first event within microseconds of the host queueing it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,39 +16,39 @@ use rf_hip::{Event, Stream};
 use crate::error::Error;
 use crate::launch::Recording;
 
-/// Sums over all batches since it was made.
+/// Totals of all batches since profiling started.
 pub(super) struct Profile {
     summary: BackendExecutionSummary,
-    /// One before each launch, one behind the last.
+    /// One event before each launch and one after the last.
     events: Vec<Event>,
     copies: Copies,
     timeline: Option<Record>,
 }
 
-/// The two copies of a batch.
+/// The upload and the download of a batch.
 #[derive(Default)]
 struct Copies {
-    /// Before and behind what is uploaded, before and behind what is read back.
+    /// Start and end of the upload, start and end of the download.
     events: Option<[Event; 4]>,
-    /// When the host queued the first event.
+    /// Time at which the host queued the first event.
     started: Option<Instant>,
     uploaded_bytes: usize,
     read_bytes: Option<usize>,
 }
 
-/// What ran when.
+/// The recorded timeline.
 struct Record {
     max_events: usize,
     dropped_batches: u64,
     ops: Vec<TimelineEvent>,
     launches: Vec<TimelineEvent>,
     transfers: Vec<TimelineEvent>,
-    /// Of the batch that runs: when the host queued each launch.
+    /// Calls of the host that queued the launches of the current batch.
     queued: Vec<Range<Instant>>,
 }
 
 impl Profile {
-    /// Of a backend by its name.
+    /// An empty profile of a backend.
     pub(super) fn new(backend: String) -> Self {
         let summary = BackendExecutionSummary { backend, ..BackendExecutionSummary::default() };
         Self { summary, events: Vec::new(), copies: Copies::default(), timeline: None }
@@ -58,7 +58,7 @@ impl Profile {
         self.summary.clone()
     }
 
-    /// Keeps a timeline from now on.
+    /// Starts to record a timeline.
     pub(super) fn record_timeline(&mut self, max_events: usize) {
         self.timeline = Some(Record {
             max_events,
@@ -70,7 +70,7 @@ impl Profile {
         });
     }
 
-    /// What was kept, if a timeline is.
+    /// The timeline, if one is recorded.
     pub(super) fn timeline(&self) -> Option<Timeline> {
         let record = self.timeline.as_ref()?;
         let track = |name: &str, kind, events: &Vec<TimelineEvent>| TimelineTrack {
@@ -89,7 +89,7 @@ impl Profile {
         })
     }
 
-    /// A batch begins with its upload.
+    /// Starts a batch, with its upload.
     pub(super) fn start(&mut self, stream: &Stream) -> Result<(), Error> {
         let event = || Event::new(stream.context(), true);
         let events = match self.copies.events.take() {
@@ -106,13 +106,13 @@ impl Profile {
         Ok(())
     }
 
-    /// The upload, of so many bytes, is queued.
+    /// Marks the end of an upload of `bytes`.
     pub(super) fn uploaded(&mut self, stream: &Stream, bytes: usize) -> Result<(), Error> {
         self.copies.uploaded_bytes = bytes;
         self.copies.mark(1, stream)
     }
 
-    /// Queues what copies so many bytes back.
+    /// Queues a download of `bytes`.
     pub(super) fn read_back(
         &mut self,
         stream: &Stream,
@@ -125,7 +125,7 @@ impl Profile {
         self.copies.mark(3, stream)
     }
 
-    /// Queues a recording with an event between any two launches.
+    /// Queues a recording with an event between launches.
     pub(super) fn queue(&mut self, recording: &Recording, stream: &Stream) -> Result<(), Error> {
         while self.events.len() <= recording.len() {
             self.events.push(Event::new(stream.context(), true)?);
@@ -141,7 +141,7 @@ impl Profile {
         })
     }
 
-    /// Takes in the times of a batch that has ended; the launches of an op stand together.
+    /// Adds the times of a finished batch. The launches of an op are consecutive.
     pub(super) fn finish(
         &mut self,
         recording: &Recording,
@@ -189,7 +189,7 @@ impl Copies {
         }
     }
 
-    /// When the device passed an event, on the host's clock.
+    /// Time at which the device passed an event, on the host's clock.
     fn since_start(&self, event: &Event) -> Result<Option<Instant>, Error> {
         match (&self.events, self.started) {
             (Some(events), Some(started)) => Ok(Some(started + elapsed(&events[0], event)?)),
@@ -197,7 +197,7 @@ impl Copies {
         }
     }
 
-    /// `lag` as in [`Record::add`].
+    /// Adds the copies to a timeline, with the `lag` of [`Record::add`].
     fn add_to(&self, record: &mut Record, batch: u64, lag: Duration) -> Result<(), Error> {
         let Some([up, up_end, down, down_end]) = &self.events else { return Ok(()) };
         if let Some(start) = self.started {
@@ -212,14 +212,16 @@ impl Copies {
 }
 
 impl Record {
-    /// For a batch of so many launches: each is on two tracks, and there are two copies.
+    /// Whether a batch of this many launches fits: each launch is on two tracks, and there are two
+    /// copies.
     fn has_room(&self, launches: usize) -> bool {
         let used = self.ops.len() + self.launches.len() + self.transfers.len();
         used + 2 * launches + 2 <= self.max_events
     }
 
-    /// Takes in the launches of a batch, which the device began at `launched`. Returns by how much later that must have been,
-    /// for no kernel runs before it was queued: the clocks of host and device meet with an error of microseconds.
+    /// Adds the launches of a batch, the first of which started at `launched`. The two clocks agree
+    /// within microseconds, and no kernel starts before it is queued: returns the lag by which all
+    /// starts are shifted for that.
     fn add(
         &mut self,
         batch: u64,

@@ -1,4 +1,4 @@
-//! Tables of cos and sin, made in f64 by the host and extended as sequences grow.
+//! Tables of cos and sin, computed in f64 on the host and extended as sequences grow.
 
 use rf_graph::Rope;
 use rf_hip::{Context, DeviceBuffer, Stream};
@@ -6,10 +6,10 @@ use rf_hip::{Context, DeviceBuffer, Stream};
 use crate::error::Error;
 use crate::params::Address;
 
-/// Positions added at a time, so that decode seldom waits for one.
+/// Positions added at a time, so that decode rarely extends a table.
 const POSITIONS_AT_ONCE: usize = 512;
 
-/// One table per kind of rotation in the graph.
+/// One table for each distinct RoPE of the graph.
 pub(super) struct RopeTables {
     tables: Vec<Table>,
     max_positions: usize,
@@ -27,7 +27,7 @@ impl RopeTables {
         Self { tables: Vec::new(), max_positions }
     }
 
-    /// The address of the table of a rotation, which is made if it is the first of its kind.
+    /// The address of the table of a RoPE, allocated if it is the first of its kind.
     pub(super) fn address(&mut self, context: &Context, rope: &Rope) -> Result<Address, Error> {
         let same = |table: &&Table| {
             table.rope.inv_freq == rope.inv_freq
@@ -42,7 +42,7 @@ impl RopeTables {
         Ok(address)
     }
 
-    /// Bytes that tables for these rotations take.
+    /// Bytes of the tables for these RoPEs.
     pub(super) fn bytes_for<'a>(&self, ropes: impl Iterator<Item = &'a Rope>) -> usize {
         let mut kinds: Vec<&Rope> = Vec::new();
         for rope in ropes {
@@ -53,7 +53,7 @@ impl RopeTables {
         kinds.iter().map(|rope| rope.dims() * self.max_positions * size_of::<f32>()).sum()
     }
 
-    /// Sees to it that all tables cover positions `..positions`.
+    /// Extends all tables to positions `..positions`.
     pub(super) fn extend_to(&mut self, stream: &Stream, positions: usize) -> Result<(), Error> {
         for table in &mut self.tables {
             if positions <= table.filled_positions {

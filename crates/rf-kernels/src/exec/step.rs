@@ -1,4 +1,4 @@
-//! One step in device memory: what changes from batch to batch.
+//! The data of a batch in device memory.
 
 use rf_graph::{Batch, RowKind};
 use rf_hip::{Context, DeviceBuffer, PinnedBuffer, Stream};
@@ -6,10 +6,10 @@ use rf_hip::{Context, DeviceBuffer, PinnedBuffer, Stream};
 use crate::error::Error;
 use crate::params::{self, Address};
 
-/// Up to so many positions attention takes little time either way.
+/// Contexts up to this length share a recording: attention over them takes little time.
 const MIN_CONTEXT: usize = 256;
 
-/// Counts of a batch: what launches are made for.
+/// The counts of a batch that launches depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     pub(super) tokens: usize,
@@ -19,8 +19,8 @@ pub(super) struct Shape {
     pub(super) shortest_span: usize,
     /// Tokens of the longest span.
     pub(super) longest_span: usize,
-    /// Positions of the longest sequence, rounded up to a power of two of at least [`MIN_CONTEXT`]: attention
-    /// shares its keys out by it, and a recording serves until it doubles.
+    /// Positions of the longest sequence, rounded up to a power of two of at least [`MIN_CONTEXT`].
+    /// Attention divides its keys by it, and a recording is valid until it doubles.
     pub(super) context: usize,
 }
 
@@ -40,7 +40,7 @@ impl Shape {
 }
 
 impl Shape {
-    /// Rows of values of a kind.
+    /// Rows of a value of a kind.
     pub(super) fn rows_of(&self, kind: RowKind) -> usize {
         match kind {
             RowKind::Token => self.tokens,
@@ -49,14 +49,14 @@ impl Shape {
     }
 }
 
-/// The arrays that [`params::Batch`] points to, of u32, one after the other.
+/// The arrays of [`params::Batch`], all of u32, in one allocation.
 pub(super) struct StepMemory {
     device: DeviceBuffer<u32>,
     host: PinnedBuffer<u32>,
 }
 
 impl StepMemory {
-    /// Room for the largest batch, with so many page numbers in all its spans.
+    /// Memory for the largest batch with `max_pages` page numbers in all of its spans.
     pub(super) fn new(
         context: &Context,
         max_tokens: usize,
@@ -74,12 +74,12 @@ impl StepMemory {
         self.device.size_bytes()
     }
 
-    /// Whether a batch with so many page numbers has room.
+    /// Whether a batch with this many page numbers fits.
     pub(super) fn has_room(&self, shape: &Shape, pages: usize) -> bool {
         Layout::of(shape).pages + pages <= self.device.len()
     }
 
-    /// Queues the upload of a batch, of so many bytes.
+    /// Queues the upload of a batch and returns its size in bytes.
     pub(super) fn upload(&mut self, stream: &Stream, batch: &Batch<'_>) -> Result<usize, Error> {
         let at = Layout::of(&Shape::of(batch));
         let host = &mut self.host[..];
@@ -110,7 +110,7 @@ impl StepMemory {
         Ok(len * size_of::<u32>())
     }
 
-    /// What kernels get.
+    /// The arrays of a batch, for kernels.
     pub(super) fn params(&self, shape: &Shape) -> params::Batch {
         let at = Layout::of(shape);
         let address = |index: usize| self.device.address() + (4 * index) as Address;
@@ -129,7 +129,7 @@ impl StepMemory {
     }
 }
 
-/// Indices of the arrays; ids are at 0, page numbers last since their count is free.
+/// Indices of the arrays. Ids are first; page numbers, whose count is not part of the shape, are last.
 struct Layout {
     positions: usize,
     span_of: usize,

@@ -1,25 +1,25 @@
-//! The best elements of the output's rows, chosen on the device.
+//! Selection of the largest elements of output rows on the device.
 
 use rf_graph::Candidate;
 use rf_hip::{Context, DeviceBuffer, PinnedBuffer, Stream};
 
 use super::profile::Profile;
 use crate::error::Error;
-use crate::launch::{Gpu, Recording};
+use crate::launch::{Gpu, LaunchList, Recording};
 use crate::params::{Address, ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, top_k_parts};
 
-/// Elements of a row up to which the kernels share it out.
+/// Longest row that the kernels support.
 const MAX_ROW: usize = 1 << 20;
 
-/// What chooses.
+/// The kernels.
 pub(super) const KERNELS: [&str; 2] = ["argmax_f32", "top_k_f32"];
 
-/// The largest `k` for rows of so many elements.
+/// The largest `k` for rows of `width` elements.
 pub(super) fn max_top_k(width: usize) -> usize {
     if width <= MAX_ROW { width.min(MAX_TOP_K as usize) } else { 0 }
 }
 
-/// Rows of which the best are wanted.
+/// The shape of a selection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Request {
     rows: usize,
@@ -36,7 +36,7 @@ impl Request {
     }
 }
 
-/// Room for what the kernels leave.
+/// Buffers of the kernels.
 pub(super) struct TopK {
     request: Request,
     /// Ids, then the bits of their logits: `[2, rows, k]`.
@@ -60,8 +60,8 @@ impl TopK {
         })
     }
 
-    /// Chooses, on a device, among rows of so many logits that the stream is still to write, and waits for the result; room
-    /// is kept for the next time.
+    /// Selects from rows of `width` logits that earlier work of the stream writes, and waits for the
+    /// result. The buffers are kept for the next call.
     pub(super) fn choose(
         room: &mut Option<Self>,
         (gpu, stream, profile): (&Gpu, &Stream, Option<&mut Profile>),
@@ -92,7 +92,7 @@ impl TopK {
     fn record(&self, gpu: &Gpu, logits: Address) -> Result<Recording, Error> {
         let Request { rows, width, k } = self.request;
         let (ids, values) = (self.best.address(), self.best.address() + 4 * (rows * k) as Address);
-        let mut recording = Recording::default();
+        let mut list = LaunchList::default();
         if k == 1 {
             let params = ArgmaxParams {
                 logits,
@@ -105,7 +105,7 @@ impl TopK {
                 parts: self.request.parts(),
                 reserved: 0,
             };
-            recording.push(gpu, 0, params.launch(), params)?;
+            list.push(params.launch(), params);
         } else {
             let params = TopKParams {
                 logits,
@@ -121,8 +121,8 @@ impl TopK {
                 temperature: 1.0,
                 reserved: 0,
             };
-            recording.push(gpu, 0, params.launch(), params)?;
+            list.push(params.launch(), params);
         }
-        Ok(recording)
+        Recording::load(gpu, list)
     }
 }

@@ -1,19 +1,18 @@
-//! Weights on the device: one piece of memory, filled once through pinned staging.
+//! Weights on the device: one allocation, filled once through pinned staging buffers.
 
-use rf_graph::{DType, Graph, Op, Progress, Weight, WeightId};
+use rf_graph::{DType, Graph, Op, Operand, Progress, Weight, WeightId, WeightShape};
 use rf_hip::{DeviceBuffer, PinnedBuffer, Stream};
 
 use crate::error::Error;
 use crate::pack::PackedLayout;
 use crate::params::{self, Address};
 
-/// Packed bytes on their way at a time. Two buffers: one is filled while the other travels.
+/// Bytes of each of the two staging buffers: one is filled while the other is copied.
 const STAGING_BYTES: usize = 32 << 20;
 
-/// The weights of a program, by [`WeightId::index`].
+/// The memory of all weights of a program.
 pub(super) struct Weights {
     memory: DeviceBuffer<u8>,
-    places: Vec<Place>,
 }
 
 /// A weight in device memory.
@@ -25,17 +24,19 @@ pub(super) struct Place {
     pub(super) planes: params::Weight,
 }
 
-/// How a weight is stored, known before anything is allocated.
+/// How a weight is stored; known before anything is allocated.
 #[derive(Debug)]
 enum Form {
     /// f32, for norms, biases and sinks.
     Vector,
-    /// In planes, `first_row` of a matrix that may hold several weights (experts).
+    /// In planes, from `first_row` of a matrix that may hold several weights (experts).
     Matrix { layout: PackedLayout, base: usize, first_row: usize },
 }
 
 /// Sizes and offsets of all weights.
 pub(super) struct WeightPlan {
+    weights: Vec<WeightShape>,
+    /// The form of each weight; of a vector also its offset.
     forms: Vec<(Form, usize)>,
     bytes: usize,
 }
@@ -60,13 +61,13 @@ impl WeightPlan {
             bytes += layout.bytes();
         };
         for op in graph.ops() {
-            match op {
-                Op::Embed { table, .. } => matrix(&[*table], &mut forms),
-                Op::MatMul(m) => {
-                    m.projections.iter().for_each(|p| matrix(&[p.weight], &mut forms));
+            if let Op::ExpertMatMul { weights, .. } = op {
+                matrix(weights, &mut forms);
+            }
+            for operand in op.operands() {
+                if let Operand::Matrix(id) | Operand::Table(id) = operand {
+                    matrix(&[*id], &mut forms);
                 }
-                Op::ExpertMatMul { weights, .. } => matrix(weights, &mut forms),
-                _ => {}
             }
         }
         let forms = forms.into_iter().zip(weights).map(|(form, weight)| {
@@ -78,16 +79,36 @@ impl WeightPlan {
             })
         });
         let forms = forms.collect();
-        Self { forms, bytes }
+        let weights = weights.iter().map(Weight::shape).collect();
+        Self { weights, forms, bytes }
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// The weights as kernels see them when the first byte of all is at `base`.
+    pub(super) fn places(&self, base: Address) -> Vec<Place> {
+        let place = |(weight, (form, at)): (&WeightShape, &(Form, usize))| {
+            let planes = match form {
+                Form::Vector => params::Weight { low: base + *at as Address, ..Default::default() },
+                Form::Matrix { layout, base: first, first_row } => {
+                    let start = base + *first as Address;
+                    let before = layout.plane_bytes(*first_row);
+                    let [low, high, scale, super_scale] = std::array::from_fn(|plane| {
+                        start + (layout.offsets()[plane] + before[plane]) as Address
+                    });
+                    params::Weight { low, high, scale, super_scale }
+                }
+            };
+            Place { dtype: weight.dtype, rows: weight.rows, planes }
+        };
+        self.weights.iter().zip(&self.forms).map(place).collect()
+    }
 }
 
 impl Weights {
-    /// Packs and uploads everything; each weight's source is released when it is done.
+    /// Packs and uploads all weights, and releases the source of each.
     pub(super) fn load(
         stream: &Stream,
         plan: &WeightPlan,
@@ -102,7 +123,6 @@ impl Weights {
             PinnedBuffer::<u8>::new(stream.context(), largest)?,
         ];
         let (mut done_bytes, mut turn) = (0, 0);
-        let mut places = Vec::with_capacity(weights.len());
         for (weight, (form, at)) in weights.into_iter().zip(&plan.forms) {
             match form {
                 Form::Vector => {
@@ -141,33 +161,15 @@ impl Weights {
                     weight.release();
                 }
             }
-            let planes = match form {
-                Form::Vector => {
-                    params::Weight { low: memory.address() + *at as Address, ..Default::default() }
-                }
-                Form::Matrix { layout, base, first_row } => {
-                    let start = memory.address() + *base as Address;
-                    let before = layout.plane_bytes(*first_row);
-                    let [low, high, scale, super_scale] = std::array::from_fn(|plane| {
-                        start + (layout.offsets()[plane] + before[plane]) as Address
-                    });
-                    params::Weight { low, high, scale, super_scale }
-                }
-            };
-            places.push(Place { dtype: weight.dtype(), rows: weight.rows(), planes });
         }
         stream.synchronize()?;
         progress(Progress { done_bytes: total_bytes, total_bytes });
-        Ok(Self { memory, places })
+        Ok(Self { memory })
     }
 
-    pub(super) fn place(&self, id: WeightId) -> &Place {
-        &self.places[id.index()]
-    }
-
-    /// Address of a vector of f32.
-    pub(super) fn vector(&self, id: WeightId) -> Address {
-        self.place(id).planes.low
+    /// The weights as kernels see them, by [`WeightId::index`].
+    pub(super) fn places(&self, plan: &WeightPlan) -> Vec<Place> {
+        plan.places(self.memory.address())
     }
 
     pub(super) fn bytes(&self) -> usize {

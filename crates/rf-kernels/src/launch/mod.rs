@@ -1,7 +1,7 @@
-//! Launching: functions by name, recordings of launches, and graphs captured from them.
+//! Launching: functions by name, lists and recordings of launches, and graphs captured from them.
 //!
-//! The only place where addresses become accesses. An executor records launches whose parameters name
-//! its own buffers, and drops a recording before them.
+//! This is the only place where addresses become memory accesses. An executor records launches with
+//! addresses of its own buffers, and drops a recording before the buffers.
 
 #![expect(unsafe_code, reason = "kernels are given addresses")]
 
@@ -18,12 +18,12 @@ use crate::error::Error;
 use crate::objects::{CodeObject, CodeObjects};
 use crate::params::Launch;
 
-/// A device with its kernels: units are loaded when the first of their kernels is asked for.
+/// A device with its kernels. A unit is loaded with the first of its kernels.
 pub(crate) struct Gpu {
     context: Context,
     units: Vec<(CodeObject, Mutex<Option<Module>>)>,
     functions: Mutex<HashMap<&'static str, Function>>,
-    /// Processors to share work out over.
+    /// Processors over which work is divided.
     compute_units: usize,
 }
 
@@ -71,14 +71,40 @@ impl Gpu {
     }
 }
 
-/// Launches in order, to be queued as often as wanted.
+/// Launches in order, before their kernels are loaded.
 #[derive(Default)]
+pub(crate) struct LaunchList {
+    launches: Vec<(usize, Launch, Box<dyn Params>)>,
+    op: usize,
+}
+
+impl LaunchList {
+    /// The launches that follow belong to an op.
+    pub(crate) fn begin_op(&mut self, op: usize) {
+        self.op = op;
+    }
+
+    /// Adds a launch, unless its grid is empty.
+    pub(crate) fn push<P: Pod + Send>(&mut self, launch: Launch, params: P) {
+        if !launch.grid.contains(&0) {
+            self.launches.push((self.op, launch, Box::new(params)));
+        }
+    }
+
+    /// The op and the kernel of each launch.
+    #[cfg(test)]
+    pub(crate) fn kernels(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        self.launches.iter().map(|(op, launch, _)| (*op, launch.kernel))
+    }
+}
+
+/// Launches of loaded kernels, in order, to be queued any number of times.
 pub(crate) struct Recording {
     launches: Vec<Recorded>,
 }
 
 struct Recorded {
-    /// The op that it belongs to, by its place in the graph.
+    /// The op of the launch, by its position in the graph.
     op: usize,
     kernel: &'static str,
     function: Function,
@@ -100,28 +126,21 @@ impl<P: Pod + Send> Params for P {
 }
 
 impl Recording {
-    /// Adds a launch of an op.
-    pub(crate) fn push<P: Pod + Send>(
-        &mut self,
-        gpu: &Gpu,
-        op: usize,
-        launch: Launch,
-        params: P,
-    ) -> Result<(), Error> {
-        let Launch { kernel, grid, block, lds_bytes } = launch;
-        if grid.contains(&0) {
-            return Ok(());
-        }
-        let function = gpu.function(kernel)?;
-        if lds_bytes > 0 {
-            function.set_max_dynamic_lds_bytes(lds_bytes)?;
-        }
-        let config = LaunchConfig { grid, block, lds_bytes };
-        self.launches.push(Recorded { op, kernel, function, config, params: Box::new(params) });
-        Ok(())
+    /// Loads the kernels of a list.
+    pub(crate) fn load(gpu: &Gpu, list: LaunchList) -> Result<Self, Error> {
+        let launches = list.launches.into_iter().map(|(op, launch, params)| {
+            let Launch { kernel, grid, block, lds_bytes } = launch;
+            let function = gpu.function(kernel)?;
+            if lds_bytes > 0 {
+                function.set_max_dynamic_lds_bytes(lds_bytes)?;
+            }
+            let config = LaunchConfig { grid, block, lds_bytes };
+            Ok(Recorded { op, kernel, function, config, params })
+        });
+        Ok(Self { launches: launches.collect::<Result<_, Error>>()? })
     }
 
-    /// Queues everything.
+    /// Queues all launches.
     pub(crate) fn queue(&self, stream: &Stream) -> Result<(), Error> {
         for launch in &self.launches {
             launch.params.queue(stream, launch)?;
@@ -129,8 +148,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Queues everything with an event before each launch and one behind the last: one more than launches. Says of each launch
-    /// when it is queued, and when it was.
+    /// Queues all launches with an event before each and one after the last, so there is one event
+    /// more than launches. `queued` gets the time that the call for each launch took.
     pub(crate) fn queue_between(
         &self,
         stream: &Stream,
@@ -154,13 +173,13 @@ impl Recording {
         self.launches.iter().map(|launch| (launch.op, launch.kernel))
     }
 
-    /// Captures everything as a graph of the device's runtime.
+    /// Captures all launches as a graph of the device's runtime.
     pub(crate) fn capture(&self, stream: &Stream) -> Result<GraphExec, Error> {
         let graph = stream.capture(|| self.queue(stream))?;
         Ok(graph.instantiate()?)
     }
 
-    /// Launches.
+    /// Number of launches.
     pub(crate) fn len(&self) -> usize {
         self.launches.len()
     }

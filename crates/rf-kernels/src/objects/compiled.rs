@@ -1,8 +1,8 @@
-//! Compiles the embedded sources on the user's machine, once: the results stay in a per-user cache.
+//! Compiles the embedded sources on the user's machine once, into a per-user cache.
 //!
-//! `$XDG_CACHE_HOME/rocmforge/kernels/ARCH/UNIT-KEY.co` (or `~/.cache` for the former), the key being made of the
-//! source, the options and the compiler's version. Whatever is wrong with a file, it is compiled again; a cache that
-//! cannot be written costs time, no more.
+//! The files are `$XDG_CACHE_HOME/rocmforge/kernels/ARCH/UNIT-KEY.co`, with `~/.cache` as the default
+//! of the former. The key is a hash of the source, the options and the compiler's version. A file with
+//! any defect is compiled again, and a cache that cannot be written only costs time.
 
 use std::{
     env, fs,
@@ -20,13 +20,13 @@ use super::{
     embedded::{SOURCES, Source},
 };
 
-/// As the build script's, but for the language and the libraries, which hiprtc sets itself.
+/// The options of the build script except for language and libraries, which hiprtc sets itself.
 const OPTIONS: [&str; 4] = ["-O3", "-std=c++20", "-ffp-contract=off", "-DRF_RUNTIME_COMPILER=1"];
 
-/// Starts a cache file; another layout gets another number.
+/// First bytes of a cache file; each layout has its own number.
 const MAGIC: &[u8; 8] = b"RFKERN2\n";
 
-/// Files kept per unit and architecture: those of a few versions of this program and of ROCm.
+/// Files kept per unit and architecture, for a few versions of this program and of ROCm.
 const KEPT: usize = 3;
 
 /// Compiles one source: text, name and options to a code object.
@@ -44,12 +44,12 @@ pub(super) fn units(arch: &str) -> Result<Vec<CodeObject>, Error> {
     cache.units(arch, SOURCES, &compile).map_err(fail)
 }
 
-/// Whether there is a libhiprtc.
+/// Whether libhiprtc is installed.
 pub(super) fn available() -> bool {
     Compiler::load().is_ok()
 }
 
-/// `None` when the environment names no home: then nothing is kept.
+/// The cache directory; `None` if the environment names no home, and then nothing is cached.
 fn folder() -> Option<PathBuf> {
     // The XDG specification has relative paths ignored.
     let absolute =
@@ -60,7 +60,7 @@ fn folder() -> Option<PathBuf> {
 
 struct Cache {
     folder: Option<PathBuf>,
-    /// Of the compiler.
+    /// Version of the compiler.
     version: String,
 }
 
@@ -109,7 +109,7 @@ impl Cache {
     }
 }
 
-/// The code object in `file`; `None` when there is none, or not this one, or not whole.
+/// The code object in `file`; `None` if it is missing, has another key, or is damaged.
 fn read(file: &Path, key: u128) -> Option<Vec<u8>> {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,
@@ -143,7 +143,7 @@ fn write(file: &Path, key: u128, code: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Covers the contents and the key: a file under another file's name does not match.
+/// A checksum of contents and key, so that a renamed file does not match.
 fn checksum(key: u128, code: &[u8]) -> u128 {
     XxHash3_128::oneshot_with_seed(key as u64, code)
 }

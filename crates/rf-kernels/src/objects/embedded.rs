@@ -1,16 +1,16 @@
-//! What the build script put into this program.
+//! The sources and code objects that the build script embeds.
 
 use std::borrow::Cow;
 
 use miniz_oxide::inflate;
 
-/// A translation unit with all its headers in one text.
+/// The source of a translation unit, with all of its headers.
 pub(crate) struct Source {
     pub(crate) unit: &'static str,
     pub(crate) text: &'static str,
 }
 
-/// A unit compiled for a target, deflated.
+/// A unit compiled for a target, compressed.
 pub(crate) struct Embedded {
     pub(crate) unit: &'static str,
     pub(crate) target: &'static str,
@@ -18,13 +18,13 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
-    /// The code object; `None` when what is embedded fails its checksum.
+    /// The code object; `None` if its checksum is wrong.
     pub(crate) fn inflate(&self) -> Option<Cow<'static, [u8]>> {
         inflate::decompress_to_vec_zlib(self.deflated).ok().map(Cow::Owned)
     }
 }
 
-/// The targets that objects are embedded for, each once.
+/// The targets of the embedded objects, without duplicates.
 pub(crate) fn targets() -> impl Iterator<Item = &'static str> {
     let mut last = None;
     OBJECTS.iter().filter_map(move |object| {

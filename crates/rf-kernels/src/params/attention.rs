@@ -1,16 +1,16 @@
-//! `kernels/include/rf/params/attention.h`.
+//! Twin of `kernels/include/rf/params/attention.h`.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::{Address, Batch, KvCache, Launch, Operand};
 
-/// Threads of a workgroup of decode: four waves.
+/// Threads of a decode workgroup: four waves.
 const DECODE_THREADS: u32 = 128;
 
-/// Keys that are worth a workgroup of decode.
+/// Fewest keys for a decode workgroup.
 const MIN_SPLIT_KEYS: usize = 64;
 
-/// What the combination of splits takes.
+/// Largest number of splits that the kernel combines.
 const MAX_SPLITS: usize = 128;
 
 /// `softmax(scale · q·kᵀ) · v` over the cache of a layer.
@@ -41,15 +41,15 @@ pub struct AttentionParams {
     pub window: u32,
     /// Query heads.
     pub num_heads: u32,
-    /// Of decode: workgroups that share the keys of a sequence out, 1 to 128.
+    /// Decode workgroups over which the keys of a sequence are divided, 1 to 128.
     pub splits: u32,
-    /// Spans up to that many tokens are decode's, the others prefill's.
+    /// Longest span of the decode kernel; longer ones use the prefill kernel.
     pub short_span: u32,
 }
 
 impl AttentionParams {
-    /// The same with as many splits as fill the device: `context` keys are seen at most, partial results have
-    /// room for `most_splits`.
+    /// Sets the number of splits that fills the device, for at most `context` visible keys and at most
+    /// `most_splits` partial results.
     #[must_use]
     pub fn with_splits(self, context: usize, compute_units: usize, most_splits: usize) -> Self {
         let groups = (self.batch.num_tokens * self.cache.num_kv_heads).max(1) as usize;
@@ -58,7 +58,7 @@ impl AttentionParams {
         Self { splits: splits.max(1) as u32, ..self }
     }
 
-    /// How the spans of few tokens are launched.
+    /// The launch for spans of few tokens.
     pub fn decode_launch(&self) -> Launch {
         let heads_per_wave = match self.num_heads / self.cache.num_kv_heads.max(1) {
             0 | 1 => 0,
@@ -75,8 +75,8 @@ impl AttentionParams {
         Launch { kernel, grid, block: [DECODE_THREADS, 1, 1], lds_bytes: 0 }
     }
 
-    /// How the longer spans are launched. There are as many workgroups as any spans with that many tokens in
-    /// all can need; those beyond the last tile end at once.
+    /// The launch for longer spans. It has as many workgroups as any spans with this many tokens in all
+    /// can need; those beyond the last tile return at once.
     pub fn prefill_launch(&self) -> Launch {
         let sizes = &PREFILL[self.cache.kv_type as usize % 4];
         let size = sizes.iter().find(|size| self.cache.head_dim <= size.head_dim);
@@ -88,12 +88,12 @@ impl AttentionParams {
     }
 }
 
-/// One kernel of prefill.
+/// A prefill kernel.
 struct Prefill {
     kernel: &'static str,
-    /// The largest head.
+    /// Largest head size.
     head_dim: u32,
-    /// Tokens of a workgroup.
+    /// Tokens per workgroup.
     queries: u32,
 }
 
@@ -107,7 +107,7 @@ macro_rules! prefill_kernels {
     };
 }
 
-/// By type of cache, in the order of head sizes.
+/// Prefill kernels by cache type, in the order of head sizes.
 const PREFILL: [&[Prefill]; 4] = prefill_kernels! {
     "f32": 64 x 32, 128 x 64, 256 x 16;
     "f16": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
@@ -137,7 +137,7 @@ macro_rules! decode_kernels {
     };
 }
 
-/// By type of cache, head size and query heads per wave.
+/// Decode kernels by cache type, head size and query heads per wave.
 const DECODE: [[[&str; 3]; 3]; 4] = decode_kernels!("f32", "f16", "q8_0", "fp8");
 
 #[cfg(test)]

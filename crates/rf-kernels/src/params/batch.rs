@@ -1,4 +1,4 @@
-//! `kernels/include/rf/params/batch.h`.
+//! Twin of `kernels/include/rf/params/batch.h`.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -10,7 +10,7 @@ use super::Address;
 pub struct Span {
     /// Index into the arrays per token.
     pub first_token: u32,
-    /// How many.
+    /// Number of tokens.
     pub num_tokens: u32,
     /// Tokens already in the cache: the position of the first one.
     pub past_tokens: u32,
@@ -18,13 +18,13 @@ pub struct Span {
     pub first_page: u32,
 }
 
-/// One step; everything that changes from step to step is behind the addresses.
+/// A batch. Everything that changes from batch to batch of one shape is in the arrays.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Batch {
     /// `[num_tokens]` u32.
     pub ids: Address,
-    /// `[num_tokens]` u32: `past_tokens` and the place in the span.
+    /// `[num_tokens]` u32: `past_tokens` plus the index in the span.
     pub positions: Address,
     /// `[num_tokens]` u32: the span of each token.
     pub span_of: Address,
@@ -32,13 +32,13 @@ pub struct Batch {
     pub spans: Address,
     /// Page numbers of all spans, u32.
     pub pages: Address,
-    /// `[num_outputs]` u32: rows of the batch whose output is wanted.
+    /// `[num_outputs]` u32: rows of the batch whose output is requested.
     pub output_rows: Address,
     /// Tokens of all spans.
     pub num_tokens: u32,
-    /// Spans.
+    /// Number of spans.
     pub num_spans: u32,
-    /// Rows of output.
+    /// Number of output rows.
     pub num_outputs: u32,
     /// Zero.
     pub reserved: u32,
@@ -50,7 +50,7 @@ pub struct Batch {
 pub struct KvCache {
     /// The first page.
     pub pages: Address,
-    /// From one page to the next.
+    /// Distance between pages.
     pub page_bytes: u64,
     /// Offset of the layer's keys in a page, in bytes.
     pub keys: u32,
@@ -60,7 +60,7 @@ pub struct KvCache {
     pub key_scales: u32,
     /// Offset of the layer's scales of values (`q8_0`).
     pub value_scales: u32,
-    /// Positions of a page.
+    /// Positions per page.
     pub page_tokens: u32,
     /// Heads of keys and values.
     pub num_kv_heads: u32,

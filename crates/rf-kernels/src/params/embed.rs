@@ -1,14 +1,14 @@
-//! `kernels/include/rf/params/embed.h`.
+//! Twin of `kernels/include/rf/params/embed.h`.
 
 use bytemuck::{Pod, Zeroable};
 use rf_quant::DType;
 
 use super::{Address, Launch, Operand, Weight};
 
-/// Threads of the workgroups that have a row each.
+/// Threads of a workgroup, which embeds one row.
 const EMBED_THREADS: u32 = 128;
 
-/// Rows of a table of any format, and their norms.
+/// Embedding from a table of any format, with an optional norm.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct EmbedParams {
@@ -28,7 +28,7 @@ pub struct EmbedParams {
     pub eps: f32,
     /// Width; with a norm a multiple of 4.
     pub columns: u32,
-    /// How many.
+    /// Number of rows.
     pub rows: u32,
     /// From [`embed_rms_norm_threads`]; with a norm.
     pub threads: u32,
@@ -37,12 +37,12 @@ pub struct EmbedParams {
 }
 
 impl EmbedParams {
-    /// Embedding alone.
+    /// The launch without a norm.
     pub fn embed(&self, table: DType) -> Launch {
         Launch::linear(kernel_name!(table, "embed_", "_f32"), self.rows as usize, EMBED_THREADS)
     }
 
-    /// Embedding with the norm.
+    /// The launch with the norm.
     pub fn embed_rms_norm(&self, table: DType) -> Launch {
         Launch::linear(
             kernel_name!(table, "embed_rms_norm_", "_f32_q8"),
@@ -51,7 +51,7 @@ impl EmbedParams {
         )
     }
 
-    /// The first rows of the table as they are, without ids and factor.
+    /// The launch that dequantises the first rows of the table, without ids and factor.
     pub fn dequantize(&self, table: DType) -> Launch {
         Launch::linear(
             kernel_name!(table, "dequantize_", "_f32"),
@@ -61,7 +61,7 @@ impl EmbedParams {
     }
 }
 
-/// Threads of a workgroup that embeds and norms a row: two vectors of four columns each.
+/// Threads of a workgroup that embeds and normalises a row: two vectors of four columns each.
 pub fn embed_rms_norm_threads(columns: u32) -> u32 {
     columns.div_ceil(8).next_multiple_of(32).clamp(32, 1024)
 }

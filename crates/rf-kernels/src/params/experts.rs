@@ -1,4 +1,4 @@
-//! `kernels/include/rf/params/experts.h`.
+//! Twin of `kernels/include/rf/params/experts.h`.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -7,7 +7,7 @@ use super::{Address, Launch};
 /// Threads of a workgroup: four waves.
 const EXPERT_THREADS: u32 = 128;
 
-/// The most probable experts of each token.
+/// Selection of the most probable experts of each token.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct RouteParams {
@@ -15,9 +15,9 @@ pub struct RouteParams {
     pub logits: Address,
     /// `[tokens, 2 · used]` f32: indices, then probabilities.
     pub out: Address,
-    /// Rows.
+    /// Number of tokens.
     pub tokens: u32,
-    /// Experts to choose from.
+    /// Number of experts.
     pub experts: u32,
     /// Experts per token, at most `experts`.
     pub used: u32,
@@ -33,7 +33,7 @@ impl RouteParams {
     }
 }
 
-/// The weighted sum of what experts gave.
+/// The weighted sum of the outputs of the experts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct CombineExpertsParams {
@@ -43,7 +43,7 @@ pub struct CombineExpertsParams {
     pub route: Address,
     /// `[tokens, columns]` f32.
     pub out: Address,
-    /// Rows.
+    /// Number of tokens.
     pub tokens: u32,
     /// Width.
     pub columns: u32,

@@ -1,4 +1,4 @@
-//! `kernels/include/rf/params/matmul.h`.
+//! Twin of `kernels/include/rf/params/matmul.h`.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -6,7 +6,7 @@ use rf_quant::DType;
 
 use super::{Activations, Address, Launch, Weight};
 
-/// One weight matrix of a product.
+/// One weight matrix of a matmul.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Projection {
@@ -18,7 +18,7 @@ pub struct Projection {
     pub out: Address,
     /// Output features.
     pub rows: u32,
-    /// Place of the format in `DType::ALL`.
+    /// Index of the format in `DType::ALL`.
     pub format: u32,
 }
 
@@ -44,24 +44,24 @@ pub struct MatmulParams {
     pub reserved: u32,
 }
 
-/// What the choice of a tile depends on.
+/// The device properties that the choice of a tile depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatmulDevice {
-    /// Processors as the runtime counts them.
+    /// Processors that the runtime reports.
     pub compute_units: usize,
-    /// `RF_MATRIX_UNIT` of `rf/matmul_tile.h` for the code that runs.
+    /// Whether the code for the device uses matrix units: `RF_MATRIX_UNIT` of `rf/matmul_tile.h`.
     pub matrix_unit: bool,
 }
 
 impl MatmulDevice {
-    /// Of a device with this many processors of an architecture such as `gfx1100` or `sm_90`.
+    /// A device with this many processors, of an architecture such as `gfx1100` or `sm_90`.
     pub fn new(compute_units: usize, arch: &str) -> Self {
         let matrix_unit = ["gfx11", "gfx12", "sm_"].iter().any(|family| arch.starts_with(family));
         Self { compute_units, matrix_unit }
     }
 }
 
-/// The part of the result that a workgroup makes.
+/// The part of the output that a workgroup computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tile {
     Wide,
@@ -70,7 +70,7 @@ enum Tile {
 }
 
 impl Tile {
-    /// Its rows and tokens: the shapes of `rf/matmul.h` and `rf/matmul_float.h`.
+    /// Rows and tokens of a tile, as in `rf/matmul.h` and `rf/matmul_float.h`.
     fn extent(self, float: bool) -> (u32, u32) {
         match self {
             Self::Wide if float => (128, 64),
@@ -93,18 +93,18 @@ fn kernel_of(dtype: DType, tile: Tile) -> &'static str {
 }
 
 impl MatmulParams {
-    /// How it is launched; all projections have the format `dtype`.
+    /// The launch; all projections have the format `dtype`.
     pub fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
         let float = dtype.is_float();
         let tile = self.tile(float, device.compute_units);
         let kernel = kernel_of(dtype, tile);
-        // Without a matrix unit twice the waves make a tile of those that are not narrow.
+        // Without a matrix unit tiles that are not narrow take twice the waves.
         let threads = if float || device.matrix_unit || tile == Tile::Narrow { 256 } else { 512 };
         let [tokens, rows] = self.groups(tile.extent(float));
         Launch { kernel, grid: [tokens, rows, 1], block: [threads, 1, 1], lds_bytes: 0 }
     }
 
-    /// The largest tile that leaves a workgroup for every processor: larger ones read less per product.
+    /// The largest tile with a workgroup for every processor: larger tiles read less per operation.
     fn tile(&self, float: bool, compute_units: usize) -> Tile {
         let all: &[Tile] = if float { &[Tile::Wide] } else { &[Tile::Wide, Tile::Middle] };
         all.iter()
@@ -112,7 +112,7 @@ impl MatmulParams {
             .find(|tile| {
                 let (rows, tokens) = tile.extent(float);
                 let [token_tiles, row_tiles] = self.groups((rows, tokens));
-                // Tiles that would be half empty are no gain.
+                // A tile that is half empty is slower than a smaller one.
                 self.tokens > tokens / 2 && (token_tiles * row_tiles) as usize >= compute_units
             })
             .unwrap_or(Tile::Narrow)

@@ -1,11 +1,11 @@
-//! `kernels/include/rf/params/matvec.h`.
+//! Twin of `kernels/include/rf/params/matvec.h`.
 
 use bytemuck::{Pod, Zeroable};
 use rf_quant::DType;
 
 use super::{Activations, Address, Launch, Projection, Weight};
 
-/// Rows that one factor for 8-bit activations spans, and that a workgroup makes of a product of one token.
+/// Rows of a block of int8 activations, which a workgroup computes for one token.
 const BLOCK: u32 = 32;
 
 /// Waves of a workgroup.
@@ -14,8 +14,9 @@ const WAVES: u32 = 8;
 /// Threads of a workgroup of the gated unit.
 const GLU_THREADS: u32 = 256;
 
-/// What a product does of the RMS norm behind it: it writes `w · x` as int8, without the factor
-/// `1 / √(Σ x² / columns + eps)`, and the sums of squares that the next product makes that factor of.
+/// The RMSNorm epilogue of a matmul of one token: it writes `w · x` as int8, without the factor
+/// `1 / √(Σ x² / columns + eps)`, and the sums of squares from which the next matmul computes that
+/// factor.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct NormOut {
@@ -23,11 +24,11 @@ pub struct NormOut {
     pub weight: Address,
     /// `[1, rows]`.
     pub out: Activations,
-    /// `[rows / 32]`, or null: no norm behind this product.
+    /// `[rows / 32]`, or null without this epilogue.
     pub squares: Address,
 }
 
-/// The factor that the rows of x still lack.
+/// The factor that a row of x lacks after an RMSNorm epilogue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct NormIn {
@@ -39,7 +40,7 @@ pub struct NormIn {
     pub eps: f32,
 }
 
-/// A product with few tokens; with a route, of the experts of a mixture.
+/// A matmul with few tokens; with a route, of the experts of a mixture.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct MatvecParams {
@@ -68,7 +69,7 @@ pub struct MatvecParams {
     pub used: u32,
     /// With a route: x has one row per token, not per slot.
     pub shared_x: u32,
-    /// Of a workgroup: see [`with_waves`](Self::with_waves).
+    /// Waves of a workgroup: see [`with_waves`](Self::with_waves).
     pub waves: u32,
 }
 
@@ -101,7 +102,7 @@ pub struct MatvecGluParams {
 }
 
 impl MatvecParams {
-    /// How it is launched; `dtypes` are the formats of the projections.
+    /// The launch; `dtypes` are the formats of the projections.
     pub fn launch(&self, dtypes: &[DType]) -> Launch {
         let first = dtypes[0];
         let mixed = dtypes.iter().any(|dtype| *dtype != first);
@@ -166,7 +167,7 @@ fn rows_per_wave(dtype: DType, columns: u32) -> u32 {
 }
 
 impl MatvecGluParams {
-    /// How it is launched: 32 outputs per workgroup.
+    /// The launch: 32 outputs per workgroup.
     pub fn launch(&self, dtype: DType) -> Launch {
         let kernel = kernel_name!(dtype, "matvec_glu_", "_q8_n1");
         Launch::linear(kernel, self.rows.div_ceil(BLOCK) as usize, GLU_THREADS)

@@ -1,8 +1,8 @@
-//! Twins of the structs in `kernels/include/rf/params/`: what a kernel is given.
+//! The parameters of kernels: twins of the structs in `kernels/include/rf/params/`.
 //!
-//! A kernel takes one of these by value; its fields have the layout of C, addresses are those of the
-//! device, null (0) switches off what is optional. `cargo xtask kernels --report --check` compares the
-//! sizes with those in the code objects.
+//! A kernel takes one of these structs by value, in C layout. Addresses are those of the device, and
+//! null (0) disables an optional operand. `cargo xtask kernels --report --check` compares the sizes
+//! with those in the code objects.
 
 /// The name of the kernel for a format: prefix, kernel name of the format, suffix.
 macro_rules! kernel_name {
@@ -43,22 +43,23 @@ pub use rows::{
     AddScaleParams, GluParams, GroupNormParams, Operand, QuantizeParams, RmsNormParams,
     SelectRowsParams, rms_norm_threads,
 };
+pub(crate) use rows::{RowMemory, activation_number, record_rms_norm, record_row_op};
 pub use sampling::{ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, top_k_parts};
 pub use weight::{Activations, Weight};
 
 /// An address in device memory.
 pub type Address = u64;
 
-/// Which kernel to launch, and how.
+/// A kernel and its launch geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Its symbol.
+    /// Symbol of the kernel.
     pub kernel: &'static str,
     /// Workgroups in x, y and z.
     pub grid: [u32; 3],
     /// Threads of a workgroup in x, y and z.
     pub block: [u32; 3],
-    /// LDS beyond what the kernel declares.
+    /// LDS in addition to what the kernel declares.
     pub lds_bytes: u32,
 }
 

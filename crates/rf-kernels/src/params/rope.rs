@@ -1,22 +1,22 @@
-//! `kernels/include/rf/params/rope.h`.
+//! Twin of `kernels/include/rf/params/rope.h`.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::{Address, Batch, KvCache, Launch};
 
-/// Largest head that the kernels of this module take.
+/// Largest head size of the kernels.
 pub const MAX_HEAD_DIM: usize = 256;
 
-/// Waves of a workgroup, each with a head.
+/// Waves of a workgroup; each computes one head.
 const HEAD_WAVES: u32 = 4;
 
-/// Rotation of heads by position.
+/// The table of a RoPE.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct RopeTable {
     /// `[positions][dims / 2][2]` f32: cos and sin, magnitude included.
     pub table: Address,
-    /// Rotated elements of a head.
+    /// Rotated elements per head.
     pub dims: u32,
     /// 0 pairs of neighbours, 1 pairs half of `dims` apart.
     pub style: u32,
@@ -28,13 +28,13 @@ pub struct RopeTable {
 pub struct RopeParams {
     /// Positions.
     pub batch: Batch,
-    /// Rotation.
+    /// The RoPE.
     pub rope: RopeTable,
     /// `[tokens, num_heads · head_dim]` f32.
     pub x: Address,
     /// The same; may be `x`.
     pub out: Address,
-    /// Heads of a token.
+    /// Heads per token.
     pub num_heads: u32,
     /// At most [`MAX_HEAD_DIM`].
     pub head_dim: u32,
@@ -47,7 +47,7 @@ impl RopeParams {
     }
 }
 
-/// Keys and values into the cache of a layer.
+/// Stores keys and values in the cache of a layer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct KvAppendParams {
@@ -68,7 +68,7 @@ impl KvAppendParams {
     }
 }
 
-/// Norms of heads (optional), rotation, and keys and values into the cache.
+/// Per-head norms (optional), RoPE, and keys and values into the cache.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct RopeAppendParams {
@@ -76,7 +76,7 @@ pub struct RopeAppendParams {
     pub batch: Batch,
     /// The layer; its `head_dim` at most [`MAX_HEAD_DIM`].
     pub cache: KvCache,
-    /// Rotation.
+    /// The RoPE.
     pub rope: RopeTable,
     /// `[tokens, num_heads · head_dim]` f32.
     pub q: Address,
@@ -92,7 +92,7 @@ pub struct RopeAppendParams {
     pub k_norm: Address,
     /// Added to the mean squares.
     pub eps: f32,
-    /// Heads of queries.
+    /// Query heads.
     pub num_heads: u32,
 }
 

@@ -1,17 +1,20 @@
-//! `kernels/include/rf/params/rows.h`.
+//! Ops over rows of activations: parameters, launch geometry, and the op that each belongs to.
+//! Twin of `kernels/include/rf/params/rows.h`.
 
 use bytemuck::{Pod, Zeroable};
+use rf_graph::{Activation, Op, RowNorm, ValueId, WeightId};
 
 use super::{Activations, Address, Launch};
+use crate::launch::LaunchList;
 
-/// Columns that a lane takes at a time.
+/// Columns that a lane loads at a time.
 const VECTOR: u32 = 4;
 
-/// Threads of workgroups that have a vector per lane.
+/// Threads of workgroups with a vector per lane.
 const ROW_THREADS: u32 = 128;
 
-/// What a product reads: int8, f32 or both; null switches a form off. As int8 the columns are a multiple of
-/// 32, else of 4.
+/// The left operand of a matmul as int8, f32 or both; null disables a form. As int8 the columns are a
+/// multiple of 32, otherwise of 4.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Operand {
@@ -21,17 +24,17 @@ pub struct Operand {
     pub f32: Address,
 }
 
-/// `out = x`.
+/// `out = x`, quantised.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct QuantizeParams {
     /// `[rows, columns]` f32.
     pub x: Address,
-    /// What becomes of it.
+    /// `[rows, columns]`.
     pub out: Operand,
     /// Width.
     pub columns: u32,
-    /// How many.
+    /// Number of rows.
     pub rows: u32,
 }
 
@@ -50,17 +53,17 @@ pub struct RmsNormParams {
     pub x: Address,
     /// `[rows, columns]` f32 or null.
     pub residual: Address,
-    /// Gets `s` where there is a residual, null otherwise; may be `x`.
+    /// Receives `s` if a residual is given, otherwise null; may be `x`.
     pub sum: Address,
     /// `[columns]` f32.
     pub weight: Address,
-    /// What becomes of it.
+    /// `[rows, columns]`.
     pub out: Operand,
     /// Added to the mean square.
     pub eps: f32,
     /// Width: a multiple of 4.
     pub columns: u32,
-    /// How many.
+    /// Number of rows.
     pub rows: u32,
     /// From [`rms_norm_threads`].
     pub threads: u32,
@@ -73,8 +76,8 @@ impl RmsNormParams {
     }
 }
 
-/// Threads of a workgroup that norms a row: as many as the row has vectors where rows are few and the time of
-/// one counts, a fourth where rows fill the device.
+/// Threads of a workgroup that normalises a row: one per vector if rows are few and latency counts, a
+/// quarter of that if rows fill the device.
 pub fn rms_norm_threads(columns: u32, rows: u32) -> u32 {
     let vectors = columns.div_ceil(VECTOR);
     let threads = if rows <= 64 { vectors } else { vectors.div_ceil(4) };
@@ -89,11 +92,11 @@ pub struct GluParams {
     pub gate: Address,
     /// `[rows, columns]` f32.
     pub up: Address,
-    /// What becomes of it; f32 alone if the columns are no multiple of 4.
+    /// `[rows, columns]`; f32 only if the columns are not a multiple of 4.
     pub out: Operand,
     /// Width.
     pub columns: u32,
-    /// How many.
+    /// Number of rows.
     pub rows: u32,
     /// 0 `SiLU`, 1 GELU in the tanh form.
     pub activation: u32,
@@ -112,7 +115,7 @@ impl GluParams {
     }
 }
 
-/// `out = x / √(mean(x²) + eps) · weight` over groups of neighbouring columns of any number.
+/// `out = x / √(mean(x²) + eps) · weight` over groups of adjacent columns of any size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct GroupNormParams {
@@ -126,7 +129,7 @@ pub struct GroupNormParams {
     pub eps: f32,
     /// Columns of a group.
     pub group: u32,
-    /// Groups of all rows.
+    /// Number of groups of all rows.
     pub groups: u32,
     /// Zero.
     pub reserved: u32,
@@ -178,7 +181,7 @@ pub struct SelectRowsParams {
     pub out: Address,
     /// Width.
     pub columns: u32,
-    /// How many.
+    /// Number of rows.
     pub rows: u32,
 }
 
@@ -186,6 +189,142 @@ impl SelectRowsParams {
     /// The launch.
     pub fn launch(&self) -> Launch {
         by_row("select_rows_f32", self.columns, self.rows)
+    }
+}
+
+/// Where the values of a batch are.
+pub(crate) trait RowMemory {
+    /// Address of a value that is stored as f32.
+    fn address(&self, id: ValueId) -> Address;
+    /// The form in which a value is written: as the operand of a matmul, or as f32.
+    fn output(&self, id: ValueId) -> Operand;
+    /// Whether a value is stored as the operand of a matmul.
+    fn is_operand(&self, id: ValueId) -> bool;
+    /// Rows of a value.
+    fn rows(&self, id: ValueId) -> usize;
+    /// Columns of a value.
+    fn width(&self, id: ValueId) -> usize;
+    /// Address of a vector of f32.
+    fn vector(&self, id: WeightId) -> Address;
+    /// Elements that a norm weight normalises together.
+    fn group(&self, id: WeightId) -> usize;
+    /// The requested rows of the batch, u32.
+    fn output_rows(&self) -> Address;
+}
+
+/// Records an op over rows. False if the op is none.
+pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut LaunchList) -> bool {
+    match op {
+        Op::RmsNorm { x, weight, eps, out } if memory.is_operand(*out) => {
+            let norm = RowNorm { weight: *weight, eps: *eps, out: *out };
+            record_rms_norm(*x, &norm, memory, launches);
+        }
+        Op::RmsNorm { x, weight, eps, out } => {
+            let params = GroupNormParams {
+                x: memory.address(*x),
+                weight: memory.vector(*weight),
+                out: memory.address(*out),
+                eps: *eps,
+                ..GroupNormParams::of_groups(*x, *weight, memory)
+            };
+            launches.push(params.launch(), params);
+        }
+        Op::Glu { activation, gate, up, out } => {
+            let params = GluParams {
+                gate: memory.address(*gate),
+                up: memory.address(*up),
+                out: memory.output(*out),
+                columns: memory.width(*out) as u32,
+                rows: memory.rows(*out) as u32,
+                activation: activation_number(*activation),
+                reserved: 0,
+            };
+            launches.push(params.launch(), params);
+        }
+        Op::Add { a, b, out } => {
+            let b = memory.address(*b);
+            let params = AddScaleParams { b, ..AddScaleParams::of(*a, 1.0, *out, memory) };
+            launches.push(params.launch(), params);
+        }
+        Op::Scale { x, factor, out } => {
+            let params = AddScaleParams::of(*x, *factor, *out, memory);
+            launches.push(params.launch(), params);
+        }
+        Op::SelectRows { x, out } => {
+            let params = SelectRowsParams {
+                x: memory.address(*x),
+                output_rows: memory.output_rows(),
+                out: memory.address(*out),
+                columns: memory.width(*x) as u32,
+                rows: memory.rows(*out) as u32,
+            };
+            launches.push(params.launch(), params);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Records an RMSNorm of whole rows whose output may be the operand of a matmul.
+pub(crate) fn record_rms_norm(
+    x: ValueId,
+    norm: &RowNorm,
+    memory: &impl RowMemory,
+    launches: &mut LaunchList,
+) {
+    let (columns, rows) = (memory.width(x) as u32, memory.rows(x) as u32);
+    let (weight, out) = (memory.vector(norm.weight), memory.output(norm.out));
+    if columns.is_multiple_of(VECTOR) {
+        let params = RmsNormParams {
+            x: memory.address(x),
+            weight,
+            out,
+            eps: norm.eps,
+            columns,
+            rows,
+            threads: rms_norm_threads(columns, rows),
+            ..RmsNormParams::default()
+        };
+        launches.push(params.launch(), params);
+    } else {
+        let params = GroupNormParams {
+            x: memory.address(x),
+            weight,
+            out: out.f32,
+            eps: norm.eps,
+            ..GroupNormParams::of_groups(x, norm.weight, memory)
+        };
+        launches.push(params.launch(), params);
+    }
+}
+
+impl GroupNormParams {
+    /// The shape of a norm of groups.
+    fn of_groups(x: ValueId, weight: WeightId, memory: &impl RowMemory) -> Self {
+        let group = memory.group(weight);
+        let groups = memory.rows(x) * memory.width(x) / group;
+        Self { group: group as u32, groups: groups as u32, ..Self::default() }
+    }
+}
+
+impl AddScaleParams {
+    /// `out = a · factor`.
+    fn of(a: ValueId, factor: f32, out: ValueId, memory: &impl RowMemory) -> Self {
+        Self {
+            a: memory.address(a),
+            out: memory.address(out),
+            count: (memory.rows(out) * memory.width(out)) as u64,
+            factor,
+            ..Self::default()
+        }
+    }
+}
+
+/// The number by which kernels identify an activation function.
+pub(crate) fn activation_number(activation: Activation) -> u32 {
+    match activation {
+        Activation::GeluTanh => 1,
+        _ => 0,
     }
 }
 

@@ -1,4 +1,4 @@
-//! `kernels/include/rf/params/sampling.h`.
+//! Twin of `kernels/include/rf/params/sampling.h`.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -7,7 +7,7 @@ use super::{Address, Launch};
 /// Largest `k` of [`TopKParams`].
 pub const MAX_TOP_K: u32 = 256;
 
-/// Threads of the workgroups that share a row.
+/// Threads of the workgroups over which a row is divided.
 const ARGMAX_THREADS: u32 = 256;
 const TOP_K_THREADS: u32 = 1024;
 
@@ -25,9 +25,9 @@ pub struct ArgmaxParams {
     pub scratch: Address,
     /// `[rows]` u32: 0 before and after.
     pub counters: Address,
-    /// How many.
+    /// Number of rows.
     pub rows: u32,
-    /// Logits of a row.
+    /// Logits per row.
     pub vocab_size: u32,
     /// From [`argmax_parts`].
     pub parts: u32,
@@ -42,13 +42,12 @@ impl ArgmaxParams {
     }
 }
 
-/// Workgroups that share a row of [`ArgmaxParams`]: some eight logits per thread.
+/// Workgroups per row of [`ArgmaxParams`]: about eight logits per thread.
 pub fn argmax_parts(vocab_size: u32) -> u32 {
     vocab_size.div_ceil(8 * ARGMAX_THREADS).clamp(1, 64)
 }
 
-/// The `k` largest logits of each row in the order of [`ArgmaxParams`], and their probabilities among
-/// themselves.
+/// The `k` largest logits of each row in the order of [`ArgmaxParams`], and their softmax.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct TopKParams {
@@ -64,7 +63,7 @@ pub struct TopKParams {
     pub scratch: Address,
     /// `[rows]` u32: 0 before and after.
     pub counters: Address,
-    /// How many.
+    /// Number of rows.
     pub rows: u32,
     /// Logits of a row, at most 2²⁰.
     pub vocab_size: u32,
@@ -85,8 +84,8 @@ impl TopKParams {
     }
 }
 
-/// Workgroups that share a row of [`TopKParams`]: four logits per thread, more only beyond what the last
-/// workgroup can take from 64 of them.
+/// Workgroups per row of [`TopKParams`]: four logits per thread, more only if that needs more than 64
+/// workgroups, the limit of the last one.
 pub fn top_k_parts(vocab_size: u32) -> u32 {
     vocab_size.div_ceil(4 * TOP_K_THREADS).clamp(1, 64)
 }

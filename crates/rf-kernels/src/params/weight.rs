@@ -1,4 +1,4 @@
-//! `kernels/include/rf/params/weight.h`.
+//! Twin of `kernels/include/rf/params/weight.h`.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -8,13 +8,13 @@ use super::Address;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Weight {
-    /// What every block of 32 columns has most of.
+    /// Low bits of the codes, per block of 32 columns.
     pub low: Address,
-    /// The bits above those.
+    /// High bits of the codes.
     pub high: Address,
-    /// Per block of 32 columns.
+    /// Scales per block of 32 columns.
     pub scale: Address,
-    /// Per 256 columns.
+    /// Scales per 256 columns.
     pub super_scale: Address,
 }
 

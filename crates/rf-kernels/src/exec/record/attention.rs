@@ -1,21 +1,20 @@
-//! Attention: which spans go to which kernel, and how a long context is shared out.
+//! Attention: the kernel for each span, and how a long context is divided.
 
-use rf_graph::{Attention, DType, Op, ValueId};
+use rf_graph::{Attention, ValueId};
 
-use super::super::Facts;
-use super::products::is_float;
-use super::{Ready, Recorder};
-use crate::error::Error;
-use crate::params::{Activations, AttentionParams, NormIn, Operand};
+use super::Recorder;
+use crate::exec::analysis::GraphAnalysis;
+use crate::params::{AttentionParams, RowMemory};
 
-/// Spans up to that many tokens are decode's, which reads the keys once per token but shares them out over the
-/// device; in longer ones a tile of queries reads them once.
+/// Spans of up to this many tokens use the decode kernel, which reads the keys once per token but
+/// divides them over the device. Longer spans use the prefill kernel, where a tile of queries reads
+/// them once.
 const SHORT_SPAN: usize = 8;
 
-/// Tokens times splits for which there is room for partial results.
+/// Tokens times splits for which partial results have memory.
 const MAX_PARTIALS: usize = 1024;
 
-impl Facts {
+impl GraphAnalysis {
     /// Floats of partial results: sums and two statistics per head, token and split.
     pub(in crate::exec) fn partial_floats(&self) -> usize {
         MAX_PARTIALS * (self.attention_width + 2 * self.attention_heads)
@@ -28,40 +27,20 @@ impl Facts {
 }
 
 impl Recorder<'_> {
-    /// [`Op::Attention`].
-    pub(super) fn attention(
-        &mut self,
-        q: ValueId,
-        a: &Attention,
-        out: ValueId,
-    ) -> Result<(), Error> {
-        let facts = &self.exec.facts;
-        let reader = facts.reader_of[self.op].filter(|_| a.head_dim.is_multiple_of(32));
-        let mut operand = Operand { q8: Activations::default(), f32: self.at(out) };
-        if let Some(reader) = reader
-            && let Op::MatMul(m) = &self.exec.graph.ops()[reader]
-        {
-            let dtypes: Vec<DType> =
-                m.projections.iter().map(|p| self.exec.weights.place(p.weight).dtype).collect();
-            if dtypes.iter().any(|dtype| !is_float(*dtype)) {
-                operand.q8 = self.next_q8();
-                if !dtypes.iter().any(|dtype| is_float(*dtype)) {
-                    operand.f32 = 0;
-                }
-                self.ready = Some(Ready { reader, operand, norm: NormIn::default() });
-            }
-        }
-        let most_splits = (MAX_PARTIALS / self.shape.tokens.max(1)).max(1);
-        let partials = self.exec.work.partials.address();
+    /// Records [`Op::Attention`](rf_graph::Op::Attention).
+    pub(super) fn attention(&mut self, q: ValueId, a: &Attention, out: ValueId) {
+        let (program, shape) = (self.memory.program, self.memory.shape);
+        let most_splits = (MAX_PARTIALS / shape.tokens.max(1)).max(1);
+        let partials = program.scratch.partials;
         let params = AttentionParams {
-            batch: self.batch,
-            cache: self.exec.kv.layer(a.layer),
-            q: self.at(q),
-            sinks: a.sinks.map_or(0, |sinks| self.exec.weights.vector(sinks)),
-            out: operand,
+            batch: self.memory.batch,
+            cache: program.kv[a.layer],
+            q: self.memory.address(q),
+            sinks: a.sinks.map_or(0, |sinks| self.memory.vector(sinks)),
+            out: self.memory.output(out),
             partials,
-            statistics: partials + 4 * (MAX_PARTIALS * self.exec.facts.attention_width) as u64,
-            arrivals: self.exec.work.arrivals.address(),
+            statistics: partials + 4 * (MAX_PARTIALS * program.analysis.attention_width) as u64,
+            arrivals: program.scratch.arrivals,
             scale: a.scale,
             softcap: a.softcap.unwrap_or(0.0),
             window: a.window.map_or(0, |window| window as u32),
@@ -69,14 +48,14 @@ impl Recorder<'_> {
             splits: 1,
             short_span: SHORT_SPAN as u32,
         };
-        if self.shape.longest_span > SHORT_SPAN {
-            self.push(params.prefill_launch(), params)?;
+        if shape.longest_span > SHORT_SPAN {
+            self.launches.push(params.prefill_launch(), params);
         }
-        if self.shape.shortest_span <= SHORT_SPAN {
-            let seen = a.window.map_or(self.shape.context, |window| window.min(self.shape.context));
-            let params = params.with_splits(seen, self.exec.facts.compute_units, most_splits);
-            self.push(params.decode_launch(), params)?;
+        if shape.shortest_span <= SHORT_SPAN {
+            let seen = a.window.map_or(shape.context, |window| window.min(shape.context));
+            let compute_units = program.analysis.matmul_device.compute_units;
+            let params = params.with_splits(seen, compute_units, most_splits);
+            self.launches.push(params.decode_launch(), params);
         }
-        Ok(())
     }
 }

@@ -1,0 +1,75 @@
+//! Chains of matmuls whose intermediate values a fused program stores as operands.
+
+use rf_quant::DType;
+
+use super::bound::Bound;
+use super::definition::{Case, Format};
+use super::net::Net;
+use super::schedule::Schedule;
+use crate::backend::KvType;
+use crate::op::{Activation, Attention};
+use crate::value::ValueId;
+
+/// Batch sizes on both sides of what kernels block by; one row has kernels of its own.
+const TOKENS: [usize; 4] = [1, 3, 13, 33];
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for dtype in DType::ALL {
+        cases.extend([gated_unit(dtype), norm(dtype), attention(dtype)]);
+    }
+    cases
+}
+
+/// Two matmuls of a format, one after the other.
+fn case(
+    name: &str,
+    dtype: DType,
+    schedule: Schedule,
+    build: impl Fn(&mut Net) -> ValueId + Send + Sync + 'static,
+) -> Case {
+    let bound = match Bound::of_matmul(dtype) {
+        Bound::Float => Bound::FloatModel,
+        _ => Bound::Int8Model,
+    };
+    let name = format!("epilogue/{dtype}/{name}");
+    Case::program_of(name, Some(Format::Weight(dtype)), bound, schedule, build)
+}
+
+/// Gate and up, the gated unit, down.
+fn gated_unit(dtype: DType) -> Case {
+    case("glu", dtype, Schedule::batches(&TOKENS), move |net| {
+        let x = net.input(256);
+        let (gate, up) = (net.matrix(dtype, 512, 256), net.matrix(dtype, 512, 256));
+        let (gate, up) = (net.g.matmul(x, gate), net.g.matmul(x, up));
+        let y = net.g.glu(Activation::Silu, gate, up);
+        let down = net.matrix(dtype, 37, 512);
+        net.g.matmul(y, down)
+    })
+}
+
+/// A matmul with residual, the norm of their sum, and a matmul that is added to the sum.
+fn norm(dtype: DType) -> Case {
+    case("rms_norm", dtype, Schedule::batches(&TOKENS), move |net| {
+        let (stream, x) = (net.input(256), net.input(512));
+        let w = net.matrix(dtype, 256, 512);
+        let y = net.g.matmul(x, w);
+        let stream = net.g.add(stream, y);
+        let gains = net.norm_weight(256);
+        let y = net.g.rms_norm(stream, gains, 1e-5);
+        let w = net.matrix(dtype, 256, 256);
+        let y = net.g.matmul(y, w);
+        net.g.add(stream, y)
+    })
+}
+
+/// Attention and the output projection.
+fn attention(dtype: DType) -> Case {
+    let schedule = Schedule::batches(&TOKENS).with_cache(KvType::F32, vec![(2, 64)]);
+    case("attention", dtype, schedule, move |net| {
+        let (q, k, v) = (net.input(256), net.input(128), net.input(128));
+        let y = net.g.attention(q, k, v, &Attention::new(0, 4, 2, 64));
+        let w = net.matrix(dtype, 37, 256);
+        net.g.matmul(y, w)
+    })
+}

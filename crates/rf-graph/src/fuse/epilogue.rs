@@ -1,0 +1,134 @@
+//! Fusions into the op that writes the operand of a matmul.
+
+use super::uses::{Uses, remove};
+use crate::graph::Graph;
+use crate::op::{Epilogue, MatMul, Op, RowNorm};
+use crate::value::{Storage, ValueId};
+use crate::weight::WeightShape;
+
+/// Which weights a matmul with an epilogue may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightRule {
+    /// Quantised formats only.
+    pub quantized: bool,
+    /// The output features are a multiple of this.
+    pub row_multiple: usize,
+}
+
+impl WeightRule {
+    /// Any weight.
+    pub const ANY: Self = Self { quantized: false, row_multiple: 1 };
+
+    fn accepts(self, weight: WeightShape) -> bool {
+        self.accepts_format(weight) && weight.rows.is_multiple_of(self.row_multiple)
+    }
+
+    fn accepts_format(self, weight: WeightShape) -> bool {
+        !self.quantized || weight.dtype.block_elements() > 1
+    }
+}
+
+/// `glu(x·G, x·U)` → the matmul applies the gated unit to its two projections.
+pub(super) fn glu_epilogue(graph: &mut Graph, rule: WeightRule) {
+    let uses = Uses::of(graph);
+    let mut removed = Vec::new();
+    for step in 0..graph.ops.len() {
+        let Op::Glu { activation, gate, up, out } = graph.ops[step] else { continue };
+        let Some(writer) = uses.writer_of_only_read(gate) else { continue };
+        if uses.writer_of_only_read(up) != Some(writer) {
+            continue;
+        }
+        let Op::MatMul(m) = &graph.ops[writer] else { continue };
+        let [a, b] = m.projections.as_slice() else { continue };
+        let weight = graph.weight(a.weight);
+        let is_plain = a.bias.is_none() && b.bias.is_none() && m.epilogue == Epilogue::None;
+        if (a.out, b.out) == (gate, up)
+            && weight == graph.weight(b.weight)
+            && is_plain
+            && rule.accepts(weight)
+        {
+            set_epilogue(&mut graph.ops[writer], Epilogue::Glu { activation, out });
+            removed.push(step);
+        }
+    }
+    remove(graph, &removed);
+}
+
+/// `rms_norm(x·V)·W` → the first matmul also writes the operand of the second.
+pub(super) fn norm_epilogue(graph: &mut Graph, rule: WeightRule) {
+    let uses = Uses::of(graph);
+    let mut removed = Vec::new();
+    for step in 1..graph.ops.len() {
+        let Some((x, norm)) = row_norm(graph, step) else { continue };
+        let Op::MatMul(m) = &graph.ops[step - 1] else { continue };
+        let [projection] = m.projections.as_slice() else { continue };
+        let Some(next) = uses.matmul_of(graph, norm.out) else { continue };
+        let next_accepted =
+            next.projections.iter().all(|p| rule.accepts_format(graph.weight(p.weight)));
+        if projection.out == x
+            && m.epilogue == Epilogue::None
+            && rule.accepts(graph.weight(projection.weight))
+            && next_accepted
+        {
+            set_epilogue(&mut graph.ops[step - 1], Epilogue::RmsNorm(norm));
+            removed.push(step);
+        }
+    }
+    remove(graph, &removed);
+}
+
+/// `rms_norm(embed(ids))·W` → embedding also writes the operand of the matmul.
+pub(super) fn embed_norm(graph: &mut Graph) {
+    let uses = Uses::of(graph);
+    let mut removed = Vec::new();
+    for step in 1..graph.ops.len() {
+        let Some((x, row_norm)) = row_norm(graph, step) else { continue };
+        if uses.matmul_of(graph, row_norm.out).is_none() {
+            continue;
+        }
+        if let Op::Embed { norm, out, .. } = &mut graph.ops[step - 1]
+            && *out == x
+        {
+            *norm = Some(row_norm);
+            removed.push(step);
+        }
+    }
+    remove(graph, &removed);
+}
+
+/// The input and the description of an op that is an RMSNorm of whole rows.
+fn row_norm(graph: &Graph, step: usize) -> Option<(ValueId, RowNorm)> {
+    let Op::RmsNorm { x, weight, eps, out } = graph.ops[step] else { return None };
+    let is_whole = graph.weight(weight).columns == graph.value(x).width;
+    is_whole.then_some((x, RowNorm { weight, eps, out }))
+}
+
+fn set_epilogue(op: &mut Op, epilogue: Epilogue) {
+    if let Op::MatMul(m) = op {
+        m.epilogue = epilogue;
+    }
+}
+
+/// Marks values that are the operand of one matmul and nothing else.
+pub(super) fn store_operands(graph: &mut Graph, block: usize) {
+    let uses = Uses::of(graph);
+    for step in 0..graph.ops.len() {
+        let (id, elements) = match &graph.ops[step] {
+            Op::RmsNorm { .. } => match row_norm(graph, step) {
+                Some((x, norm)) => (norm.out, graph.value(x).width),
+                None => continue,
+            },
+            Op::Glu { out, .. }
+            | Op::MatMul(MatMul {
+                epilogue: Epilogue::RmsNorm(RowNorm { out, .. }) | Epilogue::Glu { out, .. },
+                ..
+            })
+            | Op::Embed { norm: Some(RowNorm { out, .. }), .. } => (*out, graph.value(*out).width),
+            Op::Attention { attention, out, .. } => (*out, attention.head_dim),
+            _ => continue,
+        };
+        if elements.is_multiple_of(block) && uses.matmul_of(graph, id).is_some() {
+            graph.values[id.index()].storage = Storage::MatMulOperand;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Writers and readers of values.
+
+use std::collections::HashMap;
+
+use crate::graph::Graph;
+use crate::op::{MatMul, Op, Prologue};
+use crate::value::ValueId;
+
+/// Which op writes each value and which ops read it.
+pub(super) struct Uses {
+    pub(super) writer: HashMap<ValueId, usize>,
+    readers: HashMap<ValueId, Vec<usize>>,
+    output: ValueId,
+}
+
+impl Uses {
+    pub(super) fn of(graph: &Graph) -> Self {
+        let mut uses =
+            Self { writer: HashMap::new(), readers: HashMap::new(), output: graph.output };
+        for (step, op) in graph.ops.iter().enumerate() {
+            uses.writer.extend(op.written().into_iter().map(|out| (out, step)));
+            for input in op.inputs() {
+                uses.readers.entry(input).or_default().push(step);
+            }
+        }
+        uses
+    }
+
+    /// The op that reads a value which is read once and is not the graph's output.
+    pub(super) fn only_reader(&self, id: ValueId) -> Option<usize> {
+        match self.readers.get(&id).map(Vec::as_slice) {
+            Some(&[reader]) if id != self.output => Some(reader),
+            _ => None,
+        }
+    }
+
+    /// The op that writes a value which is read once and is not the graph's output.
+    pub(super) fn writer_of_only_read(&self, id: ValueId) -> Option<usize> {
+        self.only_reader(id).and_then(|_| self.writer.get(&id).copied())
+    }
+
+    /// The matmul that alone reads a value, as its left operand.
+    pub(super) fn matmul_of<'a>(&self, graph: &'a Graph, id: ValueId) -> Option<&'a MatMul> {
+        match &graph.ops[self.only_reader(id)?] {
+            Op::MatMul(m) if m.prologue == Prologue::Plain(id) => Some(m),
+            _ => None,
+        }
+    }
+}
+
+/// Removes the ops at `steps`.
+pub(super) fn remove(graph: &mut Graph, steps: &[usize]) {
+    let mut step = 0;
+    graph.ops.retain(|_| {
+        step += 1;
+        !steps.contains(&(step - 1))
+    });
+}

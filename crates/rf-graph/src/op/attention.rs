@@ -1,0 +1,97 @@
+//! Attributes of attention ops: rotary embedding, head norms, the shape of attention.
+
+use std::sync::Arc;
+
+use crate::value::WeightId;
+
+/// Per-head RMSNorm of queries and keys (Qwen3, Gemma 3).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QkNorm {
+    /// Norm weight of the queries, `[head_dim]`.
+    pub q: WeightId,
+    /// Norm weight of the keys, `[head_dim]`.
+    pub k: WeightId,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// Which elements of a head RoPE rotates together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RopeStyle {
+    /// Pairs `(2i, 2i+1)`: the Llama family in GGUF.
+    Normal,
+    /// Pairs `(i, i + dims/2)`: Qwen, Phi, Gemma.
+    Neox,
+}
+
+/// Rotary embedding: pair `i` of a head at position `p` is rotated by the angle `p · inv_freq[i]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rope {
+    /// Pairing of the elements.
+    pub style: RopeStyle,
+    /// Elements per head.
+    pub head_dim: usize,
+    /// `[dims/2]` angles per position, after all scaling; elements from `dims` on pass through.
+    pub inv_freq: Arc<[f64]>,
+    /// Factor on cos and sin (YaRN's attention factor), otherwise 1.
+    pub magnitude: f32,
+}
+
+impl Rope {
+    /// Rotated elements per head.
+    pub fn dims(&self) -> usize {
+        self.inv_freq.len() * 2
+    }
+
+    /// Indices of the two elements of pair `i` within a head.
+    pub fn pair(&self, i: usize) -> (usize, usize) {
+        match self.style {
+            RopeStyle::Normal => (2 * i, 2 * i + 1),
+            RopeStyle::Neox => (i, i + self.inv_freq.len()),
+        }
+    }
+
+    /// `(cos, sin)` of pair `i` at a position, including the magnitude.
+    pub fn cos_sin(&self, position: usize, i: usize) -> (f32, f32) {
+        let (sin, cos) = (position as f64 * self.inv_freq[i]).sin_cos();
+        ((cos * f64::from(self.magnitude)) as f32, (sin * f64::from(self.magnitude)) as f32)
+    }
+}
+
+/// `softmax(scale · q·kᵀ) · v` over the cached positions that a query may attend to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attention {
+    /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
+    pub layer: usize,
+    /// Query heads.
+    pub num_heads: usize,
+    /// Key and value heads; divides `num_heads`.
+    pub num_kv_heads: usize,
+    /// Elements per head.
+    pub head_dim: usize,
+    /// Factor on the scores, usually `1/√head_dim`.
+    pub scale: f32,
+    /// Sliding window: a key is visible if `query position − key position < window`.
+    pub window: Option<usize>,
+    /// Scores become `c · tanh(s / c)`.
+    pub softcap: Option<f32>,
+    /// `[num_heads]`: a logit per head that is only part of the softmax's denominator (gpt-oss).
+    pub sinks: Option<WeightId>,
+}
+
+impl Attention {
+    /// The common form: scores are divided by `√head_dim`, and every key up to the query's own
+    /// position is visible.
+    pub fn new(layer: usize, num_heads: usize, num_kv_heads: usize, head_dim: usize) -> Self {
+        Self {
+            layer,
+            num_heads,
+            num_kv_heads,
+            head_dim,
+            scale: 1.0 / (head_dim as f32).sqrt(),
+            window: None,
+            softcap: None,
+            sinks: None,
+        }
+    }
+}

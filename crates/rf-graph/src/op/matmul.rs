@@ -1,0 +1,118 @@
+//! Attributes of [`Op::MatMul`](super::Op::MatMul): prologue, projections, epilogue.
+
+use crate::value::{ValueId, WeightId};
+
+/// Matrix multiplication with the ops that are fused before and after it:
+/// `epilogue(prologue(x) · Wᵢᵀ + biasᵢ + residual)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MatMul {
+    /// Computes the left operand.
+    pub prologue: Prologue,
+    /// The weight matrices, all multiplied by the same left operand.
+    pub projections: Vec<Projection>,
+    /// Added to the output of the only projection: the residual stream.
+    pub residual: Option<ValueId>,
+    /// Applied to the outputs.
+    pub epilogue: Epilogue,
+}
+
+/// The left operand of a [`MatMul`]: `[rows, columns]`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Prologue {
+    /// A value as it is.
+    Plain(ValueId),
+    /// [`Op::RmsNorm`](super::Op::RmsNorm) over the whole row.
+    RmsNorm {
+        /// `[rows, columns]`.
+        x: ValueId,
+        /// `[columns]`.
+        weight: WeightId,
+        /// Added to the mean square.
+        eps: f32,
+    },
+    /// [`Op::Glu`](super::Op::Glu).
+    Glu {
+        /// The gate's non-linearity.
+        activation: Activation,
+        /// `[rows, columns]`.
+        gate: ValueId,
+        /// `[rows, columns]`.
+        up: ValueId,
+    },
+}
+
+/// What a [`MatMul`] computes from its outputs in the same op.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Epilogue {
+    /// Nothing: the outputs are the projections.
+    None,
+    /// Besides the output of the only projection, its [`Op::RmsNorm`](super::Op::RmsNorm) over the
+    /// whole row: the norm in front of the next matmul.
+    RmsNorm(RowNorm),
+    /// [`Op::Glu`](super::Op::Glu) of two projections, gate and up. Both have the same shape and
+    /// format, and neither has a bias. The projections themselves are scratch.
+    Glu {
+        /// The gate's non-linearity.
+        activation: Activation,
+        /// Shape of a projection.
+        out: ValueId,
+    },
+}
+
+/// RMSNorm over whole rows as part of another op.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowNorm {
+    /// Norm weight, as long as a row.
+    pub weight: WeightId,
+    /// Added to the mean square.
+    pub eps: f32,
+    /// The normalised rows.
+    pub out: ValueId,
+}
+
+/// The non-linearity of a gated unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Activation {
+    /// `x · σ(x)`.
+    Silu,
+    /// `x · Φ(x)` in the tanh form: `½x(1 + tanh(√(2/π)(x + 0.044715x³)))`.
+    GeluTanh,
+}
+
+/// One weight matrix of a [`MatMul`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Projection {
+    /// `[width of out, columns]`.
+    pub weight: WeightId,
+    /// `[width of out]`.
+    pub bias: Option<WeightId>,
+    /// `[rows, width]`.
+    pub out: ValueId,
+}
+
+impl Prologue {
+    /// The value whose rows and width are those of the left operand.
+    pub fn shape_of(&self) -> ValueId {
+        match self {
+            Self::Plain(x) | Self::RmsNorm { x, .. } | Self::Glu { gate: x, .. } => *x,
+        }
+    }
+}
+
+impl MatMul {
+    /// A short name for telemetry.
+    pub(super) fn name(&self) -> &'static str {
+        match (&self.prologue, &self.epilogue) {
+            (Prologue::Plain(_), Epilogue::None) => "matmul",
+            (Prologue::Plain(_), Epilogue::RmsNorm(_)) => "matmul+rms_norm",
+            (Prologue::Plain(_), Epilogue::Glu { .. }) => "matmul+glu",
+            (Prologue::RmsNorm { .. }, Epilogue::None) => "rms_norm+matmul",
+            (Prologue::RmsNorm { .. }, Epilogue::RmsNorm(_)) => "rms_norm+matmul+rms_norm",
+            (Prologue::RmsNorm { .. }, Epilogue::Glu { .. }) => "rms_norm+matmul+glu",
+            (Prologue::Glu { .. }, Epilogue::None) => "glu+matmul",
+            (Prologue::Glu { .. }, Epilogue::RmsNorm(_)) => "glu+matmul+rms_norm",
+            (Prologue::Glu { .. }, Epilogue::Glu { .. }) => "glu+matmul+glu",
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Values and weights of a graph: their ids and shapes.
+
+/// A value of the graph: a matrix `[rows, width]` of f32 with one row per token (or per output row).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub(crate) u32);
+
+impl ValueId {
+    /// Position in [`Graph::values`](crate::Graph::values).
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A weight of the program: a matrix `[rows, columns]` in any format, or a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WeightId(pub(crate) u32);
+
+impl WeightId {
+    /// Position in [`Program::weights`](crate::Program::weights).
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Kind of row; the number of rows is known only per batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RowKind {
+    /// One row per token of the batch.
+    Token,
+    /// One row per requested row of logits.
+    Output,
+}
+
+/// How a backend may store a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Storage {
+    /// As f32.
+    F32,
+    /// As the left operand of the one matmul that reads it, in whatever form its kernels take: int8
+    /// with scales for quantised weights, f32 for float weights, or both.
+    MatMulOperand,
+}
+
+/// Shape of a value: `[rows, width]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// What a row corresponds to.
+    pub rows: RowKind,
+    /// Columns.
+    pub width: usize,
+    /// Set by [`fuse`](crate::fuse()); a builder writes [`Storage::F32`] only.
+    pub storage: Storage,
+}

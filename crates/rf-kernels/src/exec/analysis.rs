@@ -1,0 +1,138 @@
+//! What the launches of a program depend on and no batch changes.
+
+use rf_graph::{DType, Epilogue, Graph, MatMul, Op, Prologue, Storage, ValueId};
+
+use crate::params::MatmulDevice;
+
+/// Spare rows after the last row of an operand. Kernels for several columns read them and ignore
+/// the result.
+pub(super) const SPARE_ROWS: usize = 8;
+
+/// Properties of a graph on a device.
+pub(super) struct GraphAnalysis {
+    pub(super) matmul_device: MatmulDevice,
+    /// The value that [`Op::Input`] writes.
+    pub(super) input: Option<ValueId>,
+    /// Operands by value, for those with [`Storage::MatMulOperand`].
+    operands: Vec<Option<OperandForm>>,
+    /// Elements per token of the largest operand that an op quantises for itself.
+    scratch_per_token: usize,
+    /// Elements of all query heads of the largest attention.
+    pub(super) attention_width: usize,
+    /// Query heads of the largest attention.
+    pub(super) attention_heads: usize,
+    /// Key and value heads of the largest attention.
+    pub(super) attention_kv_heads: usize,
+}
+
+/// The form in which a value is stored for the matmul that reads it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct OperandForm {
+    /// As int8 with a scale per block, for quantised weights.
+    pub(super) q8: bool,
+    /// As f32, for float weights.
+    pub(super) f32: bool,
+    /// `eps` of the norm whose sums of squares are stored with a single row. Such a row lacks the
+    /// factor of the norm, which the reading matmul applies.
+    pub(super) norm_eps: Option<f32>,
+}
+
+impl GraphAnalysis {
+    pub(super) fn new(graph: &Graph, matmul_device: MatmulDevice) -> Self {
+        let mut analysis = Self {
+            matmul_device,
+            input: None,
+            operands: vec![None; graph.values().len()],
+            scratch_per_token: 32,
+            attention_width: 1,
+            attention_heads: 1,
+            attention_kv_heads: 1,
+        };
+        for op in graph.ops() {
+            analysis.add(graph, op);
+        }
+        for op in graph.ops() {
+            if let Op::MatMul(MatMul { projections, epilogue: Epilogue::RmsNorm(norm), .. }) = op
+                && let Some(form) = &mut analysis.operands[norm.out.index()]
+                && let [projection] = projections.as_slice()
+            {
+                let weight = graph.weight(projection.weight);
+                let is_fused = has_fused_rows(weight.dtype, weight.rows) && !form.f32;
+                form.norm_eps = is_fused.then_some(norm.eps);
+            }
+        }
+        analysis
+    }
+
+    fn add(&mut self, graph: &Graph, op: &Op) {
+        match op {
+            Op::Input { out } => self.input = Some(*out),
+            Op::MatMul(m) => {
+                let form = form_of(graph, m);
+                if let Prologue::Plain(x) = m.prologue {
+                    let value = graph.value(x);
+                    match value.storage {
+                        Storage::MatMulOperand => self.operands[x.index()] = Some(form),
+                        Storage::F32 if form.q8 => self.add_scratch(value.width),
+                        Storage::F32 => {}
+                    }
+                }
+            }
+            Op::ExpertMatMul { x, route, .. } => {
+                self.add_scratch(graph.value(*x).width * graph.value(*route).width / 2);
+            }
+            Op::Attention { attention: a, .. } => {
+                self.attention_width = self.attention_width.max(a.num_heads * a.head_dim);
+                self.attention_heads = self.attention_heads.max(a.num_heads);
+                self.attention_kv_heads = self.attention_kv_heads.max(a.num_kv_heads);
+            }
+            _ => {}
+        }
+    }
+
+    fn add_scratch(&mut self, elements: usize) {
+        self.scratch_per_token = self.scratch_per_token.max(elements);
+    }
+
+    /// The form of a value that is stored as an operand.
+    pub(super) fn operand(&self, id: ValueId) -> Option<OperandForm> {
+        self.operands[id.index()]
+    }
+
+    /// Floats that a value takes per row in the arena.
+    pub(super) fn floats(&self, graph: &Graph, id: ValueId) -> usize {
+        let width = graph.value(id).width;
+        let floats = self.operand(id).map_or(width, |form| form.floats(width));
+        floats.next_multiple_of(64)
+    }
+
+    /// Elements of the scratch operand for the largest batch, with spare rows.
+    pub(super) fn scratch_elements(&self, max_tokens: usize) -> usize {
+        (self.scratch_per_token * (max_tokens + SPARE_ROWS)).next_multiple_of(256)
+    }
+}
+
+impl OperandForm {
+    /// Floats of a row: f32, codes, scales, sums of squares, as far as each is stored.
+    pub(super) fn floats(self, width: usize) -> usize {
+        let f32 = if self.f32 { width } else { 0 };
+        let q8 = if self.q8 { width / 4 + width / 16 + width / 32 } else { 0 };
+        f32 + q8
+    }
+}
+
+/// Whether matrix-vector kernels have epilogues for a weight: quantised formats, whole blocks of
+/// output.
+pub(super) fn has_fused_rows(dtype: DType, rows: usize) -> bool {
+    !dtype.is_float() && rows.is_multiple_of(32)
+}
+
+/// The form in which a matmul reads its left operand.
+pub(super) fn form_of(graph: &Graph, m: &MatMul) -> OperandForm {
+    let is_float = |p: &rf_graph::Projection| graph.weight(p.weight).dtype.is_float();
+    OperandForm {
+        q8: !m.projections.iter().all(is_float),
+        f32: m.projections.iter().any(is_float),
+        norm_eps: None,
+    }
+}

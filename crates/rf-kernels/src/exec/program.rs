@@ -1,0 +1,123 @@
+//! A program in device memory as its launches see it: addresses, and no buffers.
+
+use rf_graph::{Graph, MatMul, Plan, ValueId, WeightId};
+
+use super::analysis::{GraphAnalysis, OperandForm, form_of};
+use super::step::Shape;
+use super::weights::Place;
+use crate::params::{Activations, Address, Batch, KvCache, NormIn, Operand, RowMemory};
+
+/// The graph, its plan, and where everything is.
+pub(super) struct DeviceProgram {
+    pub(super) graph: Graph,
+    pub(super) analysis: GraphAnalysis,
+    pub(super) plan: Plan,
+    /// Weights by [`WeightId::index`].
+    pub(super) weights: Vec<Place>,
+    /// Layers of the KV cache.
+    pub(super) kv: Vec<KvCache>,
+    /// Tables of RoPE by op; 0 for other ops.
+    pub(super) ropes: Vec<Address>,
+    /// The arena of the plan.
+    pub(super) arena: Address,
+    pub(super) scratch: ScratchAddresses,
+}
+
+/// Memory that an op uses while it runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ScratchAddresses {
+    /// An operand that a matmul quantises for itself.
+    pub(super) operand: Activations,
+    /// Partial results of attention.
+    pub(super) partials: Address,
+    /// Counters of attention.
+    pub(super) arrivals: Address,
+}
+
+/// A value in the form of a matmul operand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoredOperand {
+    pub(super) operand: Operand,
+    /// Factor that a single row lacks.
+    pub(super) norm: Option<NormIn>,
+}
+
+/// A program and a batch of some shape.
+#[derive(Clone, Copy)]
+pub(super) struct BatchProgram<'a> {
+    pub(super) program: &'a DeviceProgram,
+    pub(super) shape: Shape,
+    /// The arrays of the batch in device memory.
+    pub(super) batch: Batch,
+}
+
+impl BatchProgram<'_> {
+    /// Addresses of a value that is stored as an operand: f32, codes, scales and sums of squares,
+    /// one after the other.
+    pub(super) fn operand(&self, id: ValueId) -> Option<StoredOperand> {
+        let form = self.program.analysis.operand(id)?;
+        let (rows, width) = (self.rows(id), self.width(id));
+        let mut next = self.address(id);
+        let mut take = |floats: usize| {
+            let address = next;
+            next += 4 * floats as Address;
+            address
+        };
+        let f32 = if form.f32 { take(rows * width) } else { 0 };
+        let (mut q8, mut norm) = (Activations::default(), None);
+        if form.q8 {
+            q8 = Activations { q: take(rows * width / 4), meta: take(rows * width / 16) };
+            let (squares, count) = (take(rows * width / 32), (width / 32) as u32);
+            norm = form.norm_eps.map(|eps| NormIn { squares, count, eps });
+        }
+        // Kernels for several rows write complete norms.
+        let norm = norm.filter(|_| rows == 1);
+        Some(StoredOperand { operand: Operand { q8, f32 }, norm })
+    }
+
+    /// The form in which a matmul reads its left operand.
+    pub(super) fn form_of(&self, m: &MatMul) -> OperandForm {
+        form_of(&self.program.graph, m)
+    }
+
+    pub(super) fn weight(&self, id: WeightId) -> &Place {
+        &self.program.weights[id.index()]
+    }
+}
+
+impl RowMemory for BatchProgram<'_> {
+    fn address(&self, id: ValueId) -> Address {
+        self.program.arena + 4 * (self.program.plan.offset(id) * self.shape.tokens) as Address
+    }
+
+    fn output(&self, id: ValueId) -> Operand {
+        match self.operand(id) {
+            Some(stored) => stored.operand,
+            None => Operand { f32: self.address(id), ..Operand::default() },
+        }
+    }
+
+    fn is_operand(&self, id: ValueId) -> bool {
+        self.program.analysis.operand(id).is_some()
+    }
+
+    fn rows(&self, id: ValueId) -> usize {
+        self.shape.rows_of(self.program.graph.value(id).rows)
+    }
+
+    fn width(&self, id: ValueId) -> usize {
+        self.program.graph.value(id).width
+    }
+
+    fn vector(&self, id: WeightId) -> Address {
+        self.weight(id).planes.low
+    }
+
+    fn group(&self, id: WeightId) -> usize {
+        self.program.graph.weight(id).columns
+    }
+
+    fn output_rows(&self) -> Address {
+        self.batch.output_rows
+    }
+}

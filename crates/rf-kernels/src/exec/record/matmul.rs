@@ -1,0 +1,207 @@
+//! Matmuls: the kernel for a format and a number of rows, and the epilogue.
+
+use rf_graph::{Activation, DType, Epilogue, MatMul, Op, Prologue, ValueId};
+use rf_quant::Family;
+
+use super::Recorder;
+use crate::error::Error;
+use crate::exec::analysis::has_fused_rows;
+use crate::exec::program::StoredOperand;
+use crate::params::{
+    GluParams, MatmulParams, MatvecGluParams, MatvecParams, NormOut, Operand, Projection,
+    QuantizeParams, RowMemory, activation_number, record_rms_norm,
+};
+
+/// Largest number of rows for which a matmul is a matrix-vector multiplication.
+const MATVEC_ROWS: usize = 8;
+
+/// Projections of one launch.
+const MAX_PROJECTIONS: usize = 3;
+
+/// Formats of which the mixed matrix-vector kernel multiplies several in one launch.
+fn mixes(dtype: DType) -> bool {
+    matches!(dtype.family(), Family::Block32 | Family::KQuant)
+}
+
+/// A projection with the format that selects its kernel.
+#[derive(Clone, Copy)]
+struct TypedProjection {
+    dtype: DType,
+    params: Projection,
+}
+
+impl Recorder<'_> {
+    /// Records [`Op::MatMul`].
+    pub(super) fn matmul(&mut self, m: &MatMul) -> Result<(), Error> {
+        let Prologue::Plain(x) = m.prologue else {
+            let what = Op::MatMul(m.clone()).name().into();
+            return Err(Error::Unsupported { what });
+        };
+        let rows = self.memory.rows(x);
+        if rows == 0 {
+            return Ok(());
+        }
+        let x = self.operand(m, x);
+        match &m.epilogue {
+            Epilogue::None => self.projections(m, x, rows, NormOut::default()),
+            Epilogue::RmsNorm(norm) => {
+                let stored = self.memory.operand(norm.out);
+                if let Some(StoredOperand { operand, norm: Some(lacking) }) = stored {
+                    let (weight, squares) = (self.memory.vector(norm.weight), lacking.squares);
+                    let norm_out = NormOut { weight, out: operand.q8, squares };
+                    self.projections(m, x, rows, norm_out);
+                } else {
+                    self.projections(m, x, rows, NormOut::default());
+                    let out = m.projections[0].out;
+                    record_rms_norm(out, norm, &self.memory, &mut self.launches);
+                }
+            }
+            Epilogue::Glu { activation, out } => {
+                let weight = self.memory.weight(m.projections[0].weight);
+                if rows == 1 && has_fused_rows(weight.dtype, weight.rows) {
+                    self.gate_and_up(m, x, *activation, *out);
+                } else {
+                    self.projections(m, x, rows, NormOut::default());
+                    self.glu(m, *activation, *out);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The left operand in the forms that the formats of the projections need.
+    fn operand(&mut self, m: &MatMul, x: ValueId) -> StoredOperand {
+        if let Some(stored) = self.memory.operand(x) {
+            return stored;
+        }
+        let mut operand = Operand { f32: self.memory.address(x), ..Operand::default() };
+        if self.memory.form_of(m).q8 {
+            operand.q8 = self.memory.program.scratch.operand;
+            let params = QuantizeParams {
+                x: operand.f32,
+                out: Operand { f32: 0, ..operand },
+                columns: self.memory.width(x) as u32,
+                rows: self.memory.rows(x) as u32,
+            };
+            self.launches.push(params.launch(), params);
+        }
+        StoredOperand { operand, norm: None }
+    }
+
+    /// All projections: one launch for those of one format, or of formats that mix.
+    fn projections(&mut self, m: &MatMul, x: StoredOperand, rows: usize, norm_out: NormOut) {
+        let projections: Vec<TypedProjection> = m
+            .projections
+            .iter()
+            .map(|p| {
+                let place = self.memory.weight(p.weight);
+                let params = Projection {
+                    weight: place.planes,
+                    bias: p.bias.map_or(0, |bias| self.memory.vector(bias)),
+                    out: self.memory.address(p.out),
+                    rows: place.rows as u32,
+                    format: format_number(place.dtype),
+                };
+                TypedProjection { dtype: place.dtype, params }
+            })
+            .collect();
+        let columns = self.memory.program.graph.weight(m.projections[0].weight).columns as u32;
+        let (x_q8, x_f32, tokens) = (x.operand.q8, x.operand.f32, rows as u32);
+        let residual = m.residual.map_or(0, |residual| self.memory.address(residual));
+        for group in groups(&projections, rows) {
+            let mut projections = [Projection::default(); MAX_PROJECTIONS];
+            for (slot, projection) in projections.iter_mut().zip(&group) {
+                *slot = projection.params;
+            }
+            let num_projections = group.len() as u32;
+            if rows <= MATVEC_ROWS {
+                let params = MatvecParams {
+                    projections,
+                    x_q8,
+                    x_f32,
+                    residual,
+                    norm_in: x.norm.unwrap_or_default(),
+                    norm_out,
+                    num_projections,
+                    columns,
+                    tokens,
+                    ..MatvecParams::default()
+                }
+                .with_waves();
+                let dtypes: Vec<DType> = group.iter().map(|p| p.dtype).collect();
+                self.launches.push(params.launch(&dtypes), params);
+            } else {
+                let params = MatmulParams {
+                    projections,
+                    x_q8,
+                    x_f32,
+                    residual,
+                    num_projections,
+                    columns,
+                    tokens,
+                    reserved: 0,
+                };
+                let device = self.memory.program.analysis.matmul_device;
+                self.launches.push(params.launch(group[0].dtype, device), params);
+            }
+        }
+    }
+
+    /// Gate, up, activation and quantisation of one row in one launch.
+    fn gate_and_up(&mut self, m: &MatMul, x: StoredOperand, activation: Activation, out: ValueId) {
+        let [gate, up] = [0, 1].map(|i| *self.memory.weight(m.projections[i].weight));
+        let out = self.memory.output(out);
+        let params = MatvecGluParams {
+            gate: gate.planes,
+            up: up.planes,
+            x_q8: x.operand.q8,
+            x_f32: x.operand.f32,
+            out_f32: out.f32,
+            out_q8: out.q8,
+            norm_in: x.norm.unwrap_or_default(),
+            rows: gate.rows as u32,
+            columns: self.memory.program.graph.weight(m.projections[0].weight).columns as u32,
+            tokens: 1,
+            activation: activation_number(activation),
+        };
+        self.launches.push(params.launch(gate.dtype), params);
+    }
+
+    /// The gated unit of an epilogue as a launch of its own.
+    fn glu(&mut self, m: &MatMul, activation: Activation, out: ValueId) {
+        let [gate, up] = [0, 1].map(|i| self.memory.address(m.projections[i].out));
+        let params = GluParams {
+            gate,
+            up,
+            out: self.memory.output(out),
+            columns: self.memory.width(out) as u32,
+            rows: self.memory.rows(out) as u32,
+            activation: activation_number(activation),
+            reserved: 0,
+        };
+        self.launches.push(params.launch(), params);
+    }
+}
+
+/// Position of a format in [`DType::ALL`], the number by which kernels identify it.
+pub(super) fn format_number(dtype: DType) -> u32 {
+    DType::ALL.iter().position(|other| *other == dtype).map_or(u32::MAX, |at| at as u32)
+}
+
+/// Projections by launch: those of one format together; for one row also those of formats that mix.
+fn groups(projections: &[TypedProjection], rows: usize) -> Vec<Vec<TypedProjection>> {
+    let mut groups: Vec<Vec<TypedProjection>> = Vec::new();
+    for projection in projections {
+        let joins = |group: &&mut Vec<TypedProjection>| {
+            let first = group[0].dtype;
+            group.len() < MAX_PROJECTIONS
+                && (first == projection.dtype
+                    || (rows == 1 && mixes(first) && mixes(projection.dtype)))
+        };
+        match groups.iter_mut().find(joins) {
+            Some(group) => group.push(*projection),
+            None => groups.push(vec![*projection]),
+        }
+    }
+    groups
+}
