@@ -1,5 +1,5 @@
-//! The reader accepts or refuses any bytes without a panic. An accepted file can be read to the end,
-//! and a copy of it reads the same.
+//! The reader accepts or refuses any bytes without a panic. An accepted file can be read to the
+//! end, and a copy of it reads the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

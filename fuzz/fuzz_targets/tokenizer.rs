@@ -1,7 +1,7 @@
 //! Any vocabulary, text and template: no panic, ids in range, streamed text equal to decoded text.
 //!
-//! The first byte of the input selects the family. Tokens and merges (one per line), the template and
-//! the text follow, separated by zero bytes.
+//! The first byte of the input selects the family. Tokens and merges (one per line), the template
+//! and the text follow, separated by zero bytes.
 
 #![no_main]
 

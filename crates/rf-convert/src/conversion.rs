@@ -94,8 +94,8 @@ impl<'a> Conversion<'a> {
     /// # Errors
     ///
     /// [`Error::Threads`] when the threads do not start, [`Error::Cancelled`] when `progress`
-    /// breaks, and [`Error::Gguf`] when a value cannot be stored in its format or the file cannot be
-    /// written.
+    /// breaks, and [`Error::Gguf`] when a value cannot be stored in its format or the file cannot
+    /// be written.
     pub fn write(
         &self,
         threads: usize,

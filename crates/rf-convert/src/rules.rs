@@ -116,8 +116,8 @@ fn is_quantized(tensor: &TensorInfo, options: Options) -> bool {
         && !(options.leave_output && name == "output.weight")
 }
 
-/// Name fragments of matrices that no mix changes: norms, routers, convolutions and small matrices of
-/// some architectures.
+/// Name fragments of matrices that no mix changes: norms, routers, convolutions and small matrices
+/// of some architectures.
 #[rustfmt::skip]
 const KEPT: [&str; 31] = [
     "_norm.weight", "ffn_gate_inp.weight", "ffn_gate_tid2eid.weight", "altup", "laurel",

@@ -74,8 +74,8 @@ impl TensorData {
         }
     }
 
-    /// Hints that the bytes are no longer needed, for instance because the weight was packed. The whole
-    /// pages inside the range leave this process's memory.
+    /// Hints that the bytes are no longer needed, for instance because the weight was packed. The
+    /// whole pages inside the range leave this process's memory.
     ///
     /// The handle stays valid and reads the file again. Does nothing for bytes in memory.
     pub fn release(&self) {

@@ -15,8 +15,8 @@ use crate::tensor::{MXFP6_LAYOUT, MXFP6_LAYOUT_KEY, TensorInfo};
 
 /// An opened GGUF model: checked metadata and tensor table.
 ///
-/// Tensor data stays in the file, which is mapped as long as this value or any of its [`TensorData`]
-/// exists.
+/// Tensor data stays in the file, which is mapped as long as this value or any of its
+/// [`TensorData`] exists.
 #[derive(Debug)]
 pub struct Gguf {
     version: u32,
@@ -32,8 +32,9 @@ pub struct Gguf {
 impl Gguf {
     /// Opens the file at `path` and, if it is a part of a split model, all other parts.
     ///
-    /// `path` can be any part. The others are expected in the same folder as `NAME-00001-of-0000N.gguf`.
-    /// The metadata come from the first part, the tensors from all parts in order.
+    /// `path` can be any part. The others are expected in the same folder as
+    /// `NAME-00001-of-0000N.gguf`. The metadata come from the first part, the tensors from all
+    /// parts in order.
     ///
     /// # Errors
     ///
@@ -108,8 +109,8 @@ impl Gguf {
         tensor.data()
     }
 
-    /// Checks that rf-quant supports the format of every tensor. Running a model requires it, listing its
-    /// tensors does not.
+    /// Checks that rf-quant supports the format of every tensor. Running a model requires it,
+    /// listing its tensors does not.
     ///
     /// # Errors
     ///

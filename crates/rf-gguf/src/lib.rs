@@ -1,16 +1,16 @@
 //! The GGUF container: reads untrusted model files, writes new ones.
 //!
 //! **Place in the layering.** Above `rf-quant`, whose [`DType`](rf_quant::DType) is the format of a
-//! tensor; below `rf-model`, which interprets keys and tensors. This crate knows no architecture, no
-//! tokenizer and no device.
+//! tensor; below `rf-model`, which interprets keys and tensors. This crate knows no architecture,
+//! no tokenizer and no device.
 //!
 //! **Where to start.** [`Gguf`] is an opened model: [`Gguf::metadata`], [`Gguf::tensors`],
-//! [`Gguf::data`]. [`GgufWriter`] writes a file. Internally, `parse` reads one file through `cursor`,
-//! the only code that reads unchecked bytes.
+//! [`Gguf::data`]. [`GgufWriter`] writes a file. Internally, `parse` reads one file through
+//! `cursor`, the only code that reads unchecked bytes.
 //!
 //! **Invariants.**
-//! - No bytes make this crate panic or allocate more than a small multiple of their number. Every count
-//!   is checked against the remaining bytes before memory is allocated for it.
+//! - No bytes make this crate panic or allocate more than a small multiple of their number. Every
+//!   count is checked against the remaining bytes before memory is allocated for it.
 //! - The contents of [`Gguf`] are checked: shapes and types match sizes, data is inside the file,
 //!   aligned, and not shared between tensors; names are unique; text is UTF-8.
 //! - Names, strings and numbers are copied out of the map; only tensor data refers to it.

@@ -7,9 +7,9 @@ use crate::value::{Array, StringArray, Value};
 
 /// The metadata of a model, in the order of the file.
 ///
-/// The typed accessors return `Ok(None)` for a missing key and an error that names the key for a value
-/// of another kind. Integers are accepted in any width that fits, because writers choose different
-/// ones. The `required_` forms return an error for a missing key.
+/// The typed accessors return `Ok(None)` for a missing key and an error that names the key for a
+/// value of another kind. Integers are accepted in any width that fits, because writers choose
+/// different ones. The `required_` forms return an error for a missing key.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     entries: Vec<Entry>,

@@ -51,8 +51,8 @@ pub(crate) fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {
     Ok(Parsed { version, alignment, metadata, tensors })
 }
 
-/// Reserves memory for the next of `count` items. It reserves in steps, so that a false count allocates
-/// little, and never more than `count`.
+/// Reserves memory for the next of `count` items. It reserves in steps, so that a false count
+/// allocates little, and never more than `count`.
 fn reserve_next<T>(items: &mut Vec<T>, count: u64) {
     if items.len() == items.capacity() {
         let missing = count.saturating_sub(items.len() as u64) as usize;
@@ -164,8 +164,8 @@ fn numbers<T, const N: usize>(
     Ok(bytes.as_chunks::<N>().0.iter().map(|&chunk| decode(chunk)).collect())
 }
 
-/// Reads the lengths first, so that text and ends are each allocated and checked once. A vocabulary and
-/// its merges are half a million strings.
+/// Reads the lengths first, so that text and ends are each allocated and checked once. A vocabulary
+/// and its merges are half a million strings.
 fn strings(cursor: &mut Cursor<'_>, count: u64) -> Result<StringArray, Fault> {
     let start = cursor.offset();
     let mut walk = cursor.clone();

@@ -10,9 +10,10 @@ use crate::error::Error;
 
 /// The metadata key that a file with MXFP6 tensors must have, with the u32 value 1.
 ///
-/// ggml has no MXFP6 type and the OCP specification defines no packing, so such files are an extension
-/// of this project. Other programs find an unknown type id far above ggml's own and refuse the file.
-/// Value 1 is the packing that rf-quant documents: a scale byte, then 24 bytes of 6-bit elements.
+/// ggml has no MXFP6 type and the OCP specification defines no packing, so such files are an
+/// extension of this project. Other programs find an unknown type id far above ggml's own and
+/// refuse the file. Value 1 is the packing that rf-quant documents: a scale byte, then 24 bytes of
+/// 6-bit elements.
 pub const MXFP6_LAYOUT_KEY: &str = "rocmforge.mxfp6.layout";
 
 /// The only value of [`MXFP6_LAYOUT_KEY`] so far.

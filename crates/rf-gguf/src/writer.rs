@@ -26,8 +26,8 @@ type DataResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// Writes a GGUF file of version 3.
 ///
-/// The caller declares keys and tensors first, in the order of the file. The writer then requests the
-/// data tensor by tensor and streams it out, so that at most one tensor is in memory.
+/// The caller declares keys and tensors first, in the order of the file. The writer then requests
+/// the data tensor by tensor and streams it out, so that at most one tensor is in memory.
 /// [`Gguf`](crate::Gguf) reads every file that the writer accepts. To copy a split model into one
 /// file, leave out its `split.` keys.
 #[derive(Clone, Debug)]
@@ -139,8 +139,8 @@ impl GgufWriter {
     ///
     /// # Errors
     ///
-    /// When the name exists already or is invalid, the shape has no axes, too many or an empty one, the
-    /// rows are not whole blocks, or the size overflows.
+    /// When the name exists already or is invalid, the shape has no axes, too many or an empty one,
+    /// the rows are not whole blocks, or the size overflows.
     pub fn add_tensor(
         &mut self,
         name: impl Into<String>,

@@ -123,8 +123,8 @@ impl PackedLayout {
         self.row_bytes.iter().sum()
     }
 
-    /// Packs rows of the file's blocks into one buffer: the rows' part of each plane, one plane after the
-    /// other as [`Self::plane_bytes`] says.
+    /// Packs rows of the file's blocks into one buffer: the rows' part of each plane, one plane
+    /// after the other as [`Self::plane_bytes`] says.
     pub(crate) fn pack(&self, source: &[u8], rows: usize, out: &mut [u8]) {
         let [low, high, scale, super_scale] = self.plane_bytes(rows);
         let (low, rest) = out.split_at_mut(low);
@@ -212,8 +212,8 @@ impl PackedLayout {
                 p.super_scale[2..].copy_from_slice(bytemuck::bytes_of(&b.dmin));
             }),
             DType::Q6K => each::<BlockQ6K, _>(source, planes, bytes, |b, p| {
-                // Of 128 values, byte l of 64 has value l low and value 64 + l high; byte l of 32 the upper
-                // bits of values l, 32 + l, 64 + l, 96 + l.
+                // Of 128 values, byte l of 64 has value l low and value 64 + l high; byte l of 32
+                // the upper bits of values l, 32 + l, 64 + l, 96 + l.
                 for (half, low) in p.low.chunks_exact_mut(64).enumerate() {
                     nibbles_of_128(&b.ql[64 * half..][..64], low);
                 }
@@ -255,7 +255,8 @@ struct Planes<'a> {
 }
 
 impl Planes<'_> {
-    /// The parts of the first `blocks` blocks and the rest; `bytes` are the sizes of a block's parts.
+    /// The parts of the first `blocks` blocks and the rest; `bytes` are the sizes of a block's
+    /// parts.
     fn split_at(&mut self, blocks: usize, bytes: [usize; 4]) -> (Planes<'_>, Planes<'_>) {
         let (low, low_rest) = self.low.split_at_mut(blocks * bytes[0]);
         let (high, high_rest) = self.high.split_at_mut(blocks * bytes[1]);
@@ -268,8 +269,8 @@ impl Planes<'_> {
     }
 }
 
-/// Calls `f` with every block of the file and its part of the planes, on all cores; `bytes` are the sizes of
-/// those parts.
+/// Calls `f` with every block of the file and its part of the planes, on all cores; `bytes` are the
+/// sizes of those parts.
 fn each<B: Pod, F>(source: &[u8], mut planes: Planes<'_>, bytes: [usize; 4], f: F)
 where
     F: Fn(&B, Planes<'_>) + Sync + Copy,
@@ -336,7 +337,8 @@ fn q2_k_codes(qs: &[u8; 64]) -> [u8; 256] {
     std::array::from_fn(|e| qs[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3)
 }
 
-/// Of 64 values, byte `l` of 32 has value `l` low and value `32 + l` high; out come nibbles block by block.
+/// Of 64 values, byte `l` of 32 has value `l` low and value `32 + l` high; out come nibbles block
+/// by block.
 fn nibbles_by_block(qs: &[u8; 128], out: &mut [u8]) {
     for (qs, out) in qs.as_chunks::<32>().0.iter().zip(out.chunks_exact_mut(32)) {
         let (first, last) = out.split_at_mut(16);

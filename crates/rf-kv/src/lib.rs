@@ -1,8 +1,8 @@
 //! Paged KV cache bookkeeping: which page of the cache holds which tokens of which sequence.
 //!
 //! **Place in the layering.** At the bottom: the crate depends on no other and knows no device, no
-//! tensor and no byte. A backend owns the storage, `[num_pages, page_size, …]` per layer, and receives
-//! page ids. `rf-engine` owns a [`PagePool`] and one [`PageTable`] per sequence.
+//! tensor and no byte. A backend owns the storage, `[num_pages, page_size, …]` per layer, and
+//! receives page ids. `rf-engine` owns a [`PagePool`] and one [`PageTable`] per sequence.
 //!
 //! **Where to start.** [`PagePool::grow`] allocates pages for new tokens. [`PagePool::fork`] and
 //! [`PagePool::match_prefix`] share pages. [`PagePool::truncate`], [`PagePool::drop_front`] and
@@ -11,8 +11,8 @@
 //! **Invariants.**
 //! - A page that several tables hold, or that the prefix cache contains, is never written. Before a
 //!   table writes into such a page, [`PagePool::grow`] replaces it by a copy.
-//! - A page is in exactly one of three states: free, held by tables, or idle in the prefix cache. Idle
-//!   pages count as available. When no page is free, the least recently used one is evicted.
+//! - A page is in exactly one of three states: free, held by tables, or idle in the prefix cache.
+//!   Idle pages count as available. When no page is free, the least recently used one is evicted.
 //! - The same calls give the same page ids.
 //! - The time of an operation is proportional to the pages it touches, not to the size of the pool.
 //! - A table belongs to the pool that filled it and returns to it through [`PagePool::release`].

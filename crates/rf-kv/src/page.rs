@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 /// The number of tokens in a page.
 ///
-/// Small pages waste less memory at the end of a sequence and share more of a prefix. Large pages give
-/// shorter tables and longer runs of contiguous memory.
+/// Small pages waste less memory at the end of a sequence and share more of a prefix. Large pages
+/// give shorter tables and longer runs of contiguous memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PageSize {
     /// 16 tokens.

@@ -76,8 +76,9 @@ impl PagePool {
     /// Allocates pages for tokens up to `new_len_tokens`, which the caller is about to write. Does
     /// nothing when the table already has that many tokens.
     ///
-    /// The new tokens may start in the last page. If another table holds that page as well, this table
-    /// gets a new one, and the backend must execute the returned copy first. There is at most one copy.
+    /// The new tokens may start in the last page. If another table holds that page as well, this
+    /// table gets a new one, and the backend must execute the returned copy first. There is at most
+    /// one copy.
     ///
     /// # Errors
     ///
@@ -129,9 +130,9 @@ impl PagePool {
 
     /// Removes the tokens from `len_tokens` on and returns the pages that are no longer needed.
     ///
-    /// Returns the new length of the table: `len_tokens`, or the old length if that is less, or 0 if a
-    /// sliding window has dropped tokens before `len_tokens`. The sequence must then be computed again
-    /// from the start.
+    /// Returns the new length of the table: `len_tokens`, or the old length if that is less, or 0
+    /// if a sliding window has dropped tokens before `len_tokens`. The sequence must then be
+    /// computed again from the start.
     pub fn truncate(&mut self, table: &mut PageTable, len_tokens: usize) -> usize {
         if len_tokens >= table.len_tokens {
             return table.len_tokens;
@@ -169,12 +170,12 @@ impl PagePool {
         self.truncate(&mut table, 0);
     }
 
-    /// Adds the full pages of a table to the prefix cache, for later sequences that start with the same
-    /// tokens.
+    /// Adds the full pages of a table to the prefix cache, for later sequences that start with the
+    /// same tokens.
     ///
-    /// `tokens` are the tokens of the sequence from its start. Pages that they do not cover are left
-    /// out. The caller must write the pages before another sequence reads them. A prefix that is cached
-    /// already stays.
+    /// `tokens` are the tokens of the sequence from its start. Pages that they do not cover are
+    /// left out. The caller must write the pages before another sequence reads them. A prefix that
+    /// is cached already stays.
     pub fn publish(&mut self, table: &PageTable, tokens: &[u32]) {
         let tokens = &tokens[..tokens.len().min(table.len_tokens)];
         let mut node = Node::ROOT;
@@ -201,7 +202,8 @@ impl PagePool {
 
     /// A table with the longest cached prefix of `tokens`, in full pages.
     ///
-    /// Leave out the last token of a prompt, so that at least one token remains to compute logits for.
+    /// Leave out the last token of a prompt, so that at least one token remains to compute logits
+    /// for.
     pub fn match_prefix(&mut self, tokens: &[u32]) -> PageTable {
         let mut table = PageTable::new();
         let mut node = Node::ROOT;

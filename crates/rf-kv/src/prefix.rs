@@ -2,8 +2,8 @@
 //!
 //! The keys and values in a page depend on its tokens and on all tokens before. A cached page is
 //! therefore a node of a tree with its tokens and its parent. A hash over the whole chain gives a
-//! candidate. The candidate matches only if its tokens are equal and its parent is the node that the
-//! search came from. A hash collision thus costs a miss and never returns another text.
+//! candidate. The candidate matches only if its tokens are equal and its parent is the node that
+//! the search came from. A hash collision thus costs a miss and never returns another text.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -93,8 +93,8 @@ impl PrefixCache {
         same.then_some((page, entry.node))
     }
 
-    /// Adds `page`, which must not be cached yet, as a child of `parent`. Returns its node, and the page
-    /// that it displaces because of an equal hash. The displaced page is no longer cached.
+    /// Adds `page`, which must not be cached yet, as a child of `parent`. Returns its node, and the
+    /// page that it displaces because of an equal hash. The displaced page is no longer cached.
     pub(crate) fn insert(
         &mut self,
         page: PageId,

@@ -12,7 +12,8 @@ pub struct PoolStats {
     pub free_pages: usize,
     /// Pages that at least one table holds.
     pub used_pages: usize,
-    /// Pages in the prefix cache that no table holds. Free, used and idle pages add up to all pages.
+    /// Pages in the prefix cache that no table holds. Free, used and idle pages add up to all
+    /// pages.
     pub idle_pages: usize,
     /// Pages in the prefix cache, held by tables or idle.
     pub cached_pages: usize,

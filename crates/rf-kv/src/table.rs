@@ -4,9 +4,9 @@ use crate::page::{PageId, PageSize};
 
 /// The pages that hold the tokens of one sequence.
 ///
-/// Position `p` is in page `pages()[p / page_size]`. The table is not `Clone`, because the pool counts
-/// copies: use [`PagePool::fork`](crate::PagePool::fork). Dropping a table that is not empty leaks its
-/// pages: return it with [`PagePool::release`](crate::PagePool::release).
+/// Position `p` is in page `pages()[p / page_size]`. The table is not `Clone`, because the pool
+/// counts copies: use [`PagePool::fork`](crate::PagePool::fork). Dropping a table that is not empty
+/// leaks its pages: return it with [`PagePool::release`](crate::PagePool::release).
 #[derive(Debug, Default, PartialEq, Eq)]
 #[must_use = "pages leak unless the table is released to its pool"]
 pub struct PageTable {
@@ -16,8 +16,8 @@ pub struct PageTable {
     pub(crate) dropped_pages: usize,
 }
 
-/// The placeholder for a dropped page. The id is valid, so that a device may load from it. The sliding
-/// window masks the loaded values.
+/// The placeholder for a dropped page. The id is valid, so that a device may load from it. The
+/// sliding window masks the loaded values.
 pub(crate) const DROPPED: PageId = PageId::new(0);
 
 /// The position of one token in the storage.
@@ -47,8 +47,8 @@ impl PageTable {
 
     /// The page of every position, indexed by `position / page_size`.
     ///
-    /// The first [`dropped_pages`](Self::dropped_pages) entries are placeholders: valid indices whose
-    /// contents are undefined.
+    /// The first [`dropped_pages`](Self::dropped_pages) entries are placeholders: valid indices
+    /// whose contents are undefined.
     pub fn pages(&self) -> &[PageId] {
         &self.pages
     }

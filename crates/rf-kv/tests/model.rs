@@ -100,8 +100,8 @@ struct Sequence {
 struct World {
     pool: PagePool,
     size: PageSize,
-    /// What a backend would hold: for each slot, all tokens up to and including the one there, since
-    /// keys and values depend on those.
+    /// What a backend would hold: for each slot, all tokens up to and including the one there,
+    /// since keys and values depend on those.
     storage: Vec<Vec<Option<Vec<u32>>>>,
     sequences: Vec<Sequence>,
     peak_used_pages: usize,

@@ -18,8 +18,8 @@ pub trait Block<const N: usize>: Pod {
 
     /// The nearest block to `values` that the search of the format finds.
     ///
-    /// `values` must be finite, which [`crate::quantize`] checks. Other values give an unspecified block
-    /// and no panic.
+    /// `values` must be finite, which [`crate::quantize`] checks. Other values give an unspecified
+    /// block and no panic.
     fn quantize(values: &[f32; N]) -> Self;
 }
 
@@ -42,8 +42,8 @@ pub(crate) use assert_layout;
 pub struct F16Le([u8; 2]);
 
 impl F16Le {
-    /// The nearest binary16, ties to even. Larger finite values become the largest binary16, because an
-    /// infinite block scale would turn the whole block into NaN.
+    /// The nearest binary16, ties to even. Larger finite values become the largest binary16,
+    /// because an infinite block scale would turn the whole block into NaN.
     pub fn saturating_from_f32(value: f32) -> Self {
         const MAX: f32 = 65504.0;
         Self(f16::from_f32(value.clamp(-MAX, MAX)).to_le_bytes())

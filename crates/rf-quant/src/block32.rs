@@ -1,4 +1,5 @@
-//! The formats of 32 values with a plain f16 scale: `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0`, `IQ4_NL`.
+//! The formats of 32 values with a plain f16 scale: `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0`,
+//! `IQ4_NL`.
 //!
 //! Quantisation is the usual one-pass rounding of llama.cpp, byte for byte: the `_0` formats map
 //! the value of largest magnitude to the end of the signed range, the `_1` formats map minimum and
@@ -236,9 +237,9 @@ impl BlockIq4Nl {
         Self::BOUNDARIES.map(|bound| u8::from(x >= bound)).iter().sum()
     }
 
-    /// The scale with the least error, weighted by the squares of the values. Each of 16 trials rounds
-    /// the values to codes and takes the scale of least squares for them. One trial puts the value of
-    /// largest magnitude at 127, the others put it at -134 to -120.
+    /// The scale with the least error, weighted by the squares of the values. Each of 16 trials
+    /// rounds the values to codes and takes the scale of least squares for them. One trial puts the
+    /// value of largest magnitude at 127, the others put it at -134 to -120.
     fn fit_scale(values: &[f32; 32]) -> f32 {
         const TRIALS: usize = 16;
         /// Blocks of smaller values become zero.

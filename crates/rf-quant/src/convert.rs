@@ -26,14 +26,14 @@ pub fn dequantize(dtype: DType, bytes: &[u8], out: &mut [f32]) -> Result<(), Err
 /// Shapes: `values` \[n\], `out` [`dtype.row_bytes(n)`], `n` a multiple of the block. Blocks are
 /// independent, so callers may split rows at block boundaries and work in parallel.
 ///
-/// F32, F16 and BF16 store every value, including NaN and infinities. The block formats refuse those.
-/// Finite values whose block scale would overflow f16 are saturated.
+/// F32, F16 and BF16 store every value, including NaN and infinities. The block formats refuse
+/// those. Finite values whose block scale would overflow f16 are saturated.
 ///
 /// # Errors
 ///
 /// [`Error::PartialBlock`] and [`Error::ByteLength`] if the lengths do not match. `out` is then
-/// unchanged. [`Error::NonFinite`] for a NaN or an infinity in a block format, with the blocks before
-/// it written.
+/// unchanged. [`Error::NonFinite`] for a NaN or an infinity in a block format, with the blocks
+/// before it written.
 ///
 /// [`dtype.row_bytes(n)`]: DType::row_bytes
 pub fn quantize(dtype: DType, values: &[f32], out: &mut [u8]) -> Result<(), Error> {

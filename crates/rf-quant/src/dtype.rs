@@ -24,8 +24,8 @@ macro_rules! define_dtype {
     })*) => {
         /// Element type of a tensor: a plain float or one of the block formats.
         ///
-        /// A quantised row is a sequence of blocks of [`block_elements`](Self::block_elements) values,
-        /// each stored in [`block_bytes`](Self::block_bytes) bytes.
+        /// A quantised row is a sequence of blocks of [`block_elements`](Self::block_elements)
+        /// values, each stored in [`block_bytes`](Self::block_bytes) bytes.
         ///
         /// | format | ggml id | values per block | bytes per block |
         /// |---|---|---|---|
@@ -107,8 +107,8 @@ impl DType {
         matches!(self.family(), Family::Float)
     }
 
-    /// Bytes of a row of `columns` values. `None` when the row is not a whole number of blocks or the
-    /// size does not fit in `usize`.
+    /// Bytes of a row of `columns` values. `None` when the row is not a whole number of blocks or
+    /// the size does not fit in `usize`.
     pub const fn row_bytes(self, columns: usize) -> Option<usize> {
         if !columns.is_multiple_of(self.block_elements()) {
             return None;

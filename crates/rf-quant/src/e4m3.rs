@@ -2,8 +2,8 @@
 
 /// An eight-bit float: sign, four bits of exponent with bias 7, three of mantissa.
 ///
-/// The E4M3 of the OCP 8-bit floating point specification: no infinity, the largest value is 448, the
-/// least subnormal 2⁻⁹. Conversion of NaN differs: see [`Self::to_f32`].
+/// The E4M3 of the OCP 8-bit floating point specification: no infinity, the largest value is 448,
+/// the least subnormal 2⁻⁹. Conversion of NaN differs: see [`Self::to_f32`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct E4m3(u8);
 
@@ -32,10 +32,11 @@ impl E4m3 {
         self.0
     }
 
-    /// The nearest value, ties to even. Magnitudes beyond [`Self::MAX`] become the maximum. NaN becomes
-    /// 0x7f with the sign of the NaN.
+    /// The nearest value, ties to even. Magnitudes beyond [`Self::MAX`] become the maximum. NaN
+    /// becomes 0x7f with the sign of the NaN.
     pub fn from_f32(x: f32) -> Self {
-        /// Below it the code counts steps of 2⁻⁹; eight of them are this number, whose code is 8 as well.
+        /// Below it the code counts steps of 2⁻⁹; eight of them are this number, whose code is 8 as
+        /// well.
         const LEAST_NORMAL: f32 = 1.0 / 64.0;
         let magnitude = x.abs();
         let code = if magnitude.is_nan() {
@@ -53,8 +54,8 @@ impl E4m3 {
         Self(code | if x.is_sign_negative() { 0x80 } else { 0 })
     }
 
-    /// The exact value. The NaN of the specification reads as 480, so that kernels need no instruction
-    /// for it.
+    /// The exact value. The NaN of the specification reads as 480, so that kernels need no
+    /// instruction for it.
     pub fn to_f32(self) -> f32 {
         VALUES[usize::from(self.0)]
     }

@@ -15,8 +15,8 @@ pub(crate) fn range<const N: usize>(values: &[f32; N]) -> (f32, f32) {
     (min.into_iter().fold(min[0], f32::min), max.into_iter().fold(max[0], f32::max))
 }
 
-/// The value of largest magnitude, with its sign. The first one if both signs have it. 0 for zeros of
-/// either sign.
+/// The value of largest magnitude, with its sign. The first one if both signs have it. 0 for zeros
+/// of either sign.
 pub(crate) fn largest<const N: usize>(values: &[f32; N]) -> f32 {
     let (min, max) = range(values);
     if max > -min {

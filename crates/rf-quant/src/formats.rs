@@ -2,16 +2,16 @@
 
 /// Expands a macro with the rows of the table of formats.
 ///
-/// `for_each_format!(callback, ARGUMENTS…)` expands to `callback! { [ARGUMENTS…] ROWS… }`. The columns
-/// of a row `{ … }` are:
+/// `for_each_format!(callback, ARGUMENTS…)` expands to `callback! { [ARGUMENTS…] ROWS… }`. The
+/// columns of a row `{ … }` are:
 ///
 /// | column | token | meaning |
 /// |---|---|---|
-/// | number | literal | position in [`DType::ALL`](crate::DType::ALL), which device code uses as id |
-/// | variant | ident | variant of [`DType`](crate::DType): the name in camel case, `_` only between digits |
+/// | number | literal | position in `DType::ALL`, the id in device code |
+/// | variant | ident | variant of `DType`: the name in camel case, `_` only between digits |
 /// | name | literal | name in llama.cpp, such as `"Q4_K"` |
 /// | kernel name | literal | part of a kernel's name, such as `"q4_k"` |
-/// | family | ident | variant of [`Family`](crate::Family) |
+/// | family | ident | variant of `Family` |
 /// | codec | ident | the block struct, or the float codec of rf-quant |
 /// | ggml id | `(Option<u32>)` | id in ggml and GGUF |
 /// | elements | literal | values per block |
@@ -24,7 +24,9 @@
 /// use rf_quant::DType;
 ///
 /// macro_rules! kernel_name {
-///     ([$dtype:expr] $({ $number:literal $variant:ident $name:literal $kernel:literal $($rest:tt)* })*) => {
+///     ([$dtype:expr] $({
+///         $number:literal $variant:ident $name:literal $kernel:literal $($rest:tt)*
+///     })*) => {
 ///         match $dtype { $(DType::$variant => concat!("embed_", $kernel),)* }
 ///     };
 /// }
@@ -75,8 +77,9 @@ macro_rules! for_each_format {
 
 /// The table as a C header, for device code.
 ///
-/// `RF_FORMATS(FLOAT, BLOCK32, K_QUANT, MICROSCALING)` expands the macro of the family for each format,
-/// with the kernel name, the type and the number. `cargo run -p rf-quant --example c_table` prints it.
+/// `RF_FORMATS(FLOAT, BLOCK32, K_QUANT, MICROSCALING)` expands the macro of the family for each
+/// format, with the kernel name, the type and the number. `cargo run -p rf-quant --example c_table`
+/// prints it.
 pub const C_TABLE: &str = for_each_format!(c_table);
 
 macro_rules! c_table {

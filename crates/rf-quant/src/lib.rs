@@ -1,19 +1,19 @@
 //! GGUF tensor formats: block layouts, reference quantisation and dequantisation.
 //!
 //! The lowest crate of the workspace: it knows bytes and numbers, and no file, model or device.
-//! `rf-gguf` maps type ids to its formats, the backends read weights as its blocks, and tests compare
-//! kernels with its scalar conversion.
+//! `rf-gguf` maps type ids to its formats, the backends read weights as its blocks, and tests
+//! compare kernels with its scalar conversion.
 //!
-//! Start with [`DType`] and the table of formats, [`for_each_format!`], then [`Block`] and one layout,
-//! such as [`BlockQ4_0`]. [`dequantize`] and [`quantize`] convert whole rows. [`E4m3`] is the one format
-//! that only caches use.
+//! Start with [`DType`] and the table of formats, [`for_each_format!`], then [`Block`] and one
+//! layout, such as [`BlockQ4_0`]. [`dequantize`] and [`quantize`] convert whole rows. [`E4m3`] is
+//! the one format that only caches use.
 //!
 //! Invariants:
 //!
 //! - Blocks are plain bytes of alignment 1, so a mapped file is viewed in place at any offset.
 //! - No byte pattern and no float makes a conversion panic.
-//! - Dequantisation is bit-exact with ggml (with the OCP definition for MXFP6). Quantisation gives the
-//!   bytes of llama.cpp, except for the K-quants, which use a search of our own.
+//! - Dequantisation is bit-exact with ggml (with the OCP definition for MXFP6). Quantisation gives
+//!   the bytes of llama.cpp, except for the K-quants, which use a search of our own.
 //! - The result depends only on the input, not on threads or CPU features.
 //!
 //! ```

@@ -1,11 +1,11 @@
 //! Rounding of floats to small integers in plain additions.
 //!
-//! `f32::round` is a function call per value on the CPU baseline (SSE2), and `as` conversions check for
-//! NaN and overflow one value at a time. These functions are additions and selections, so loops over
-//! them vectorise. They are valid for magnitudes below 2²².
+//! `f32::round` is a function call per value on the CPU baseline (SSE2), and `as` conversions check
+//! for NaN and overflow one value at a time. These functions are additions and selections, so loops
+//! over them vectorise. They are valid for magnitudes below 2²².
 
-/// A float whose last bit has the value one. Adding it rounds to an integer, ties to even, in the low
-/// bits. The half above 2²³ allows negative integers.
+/// A float whose last bit has the value one. Adding it rounds to an integer, ties to even, in the
+/// low bits. The half above 2²³ allows negative integers.
 const ONES: f32 = 1.5 * (1 << 23) as f32;
 
 /// Nearest integer, ties to even.

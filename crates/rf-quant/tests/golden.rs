@@ -1,4 +1,5 @@
-//! Every format against reference data: the cut in `tests/golden`, and the full set if it is present.
+//! Every format against reference data: the cut in `tests/golden`, and the full set if it is
+//! present.
 
 use std::{
     fs,

@@ -161,8 +161,8 @@ fn error_bound(dtype: DType) -> f32 {
         DType::Mxfp6E2M3 => 0.5 / 8.0,
         DType::Mxfp6E3M2 => 4.0 / 32.0,
         DType::Q3K => 1.0 / 3.0,
-        // The search may clip one value for the good of the others: twice the half step of the plain
-        // range from minimum to maximum.
+        // The search may clip one value for the good of the others: twice the half step of the
+        // plain range from minimum to maximum.
         _ => 2.0 / ((1 << (8 * dtype.block_bytes() / dtype.block_elements())) - 1) as f32,
     }
 }

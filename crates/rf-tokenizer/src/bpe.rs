@@ -1,7 +1,7 @@
 //! Byte-level byte-pair encoding: merges of the lowest rank first.
 //!
-//! Text is processed as bytes. The merge table maps a pair of symbols to the merged symbol. A symbol
-//! is a token id; ids beyond the vocabulary are texts that occur only in merges.
+//! Text is processed as bytes. The merge table maps a pair of symbols to the merged symbol. A
+//! symbol is a token id; ids beyond the vocabulary are texts that occur only in merges.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -242,8 +242,8 @@ struct KnownMerge {
     merged: u32,
 }
 
-/// Looks up the texts of all merges. This takes most of the loading time, waiting for memory, and is
-/// therefore split among threads.
+/// Looks up the texts of all merges. This takes most of the loading time, waiting for memory, and
+/// is therefore split among threads.
 fn look_up_merges(vocab: &Vocab, merges: &[String]) -> Vec<KnownMerge> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     let chunk_len = merges.len().div_ceil(threads).max(4096);

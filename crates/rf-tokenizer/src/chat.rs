@@ -32,15 +32,16 @@ impl Message {
 pub struct RenderOptions {
     /// Append the text that starts an answer of the assistant.
     pub add_generation_prompt: bool,
-    /// Further variables by name, such as `tools` or `enable_thinking`. Other names are undefined in the
-    /// template. This crate's own variables take precedence.
+    /// Further variables by name, such as `tools` or `enable_thinking`. Other names are undefined
+    /// in the template. This crate's own variables take precedence.
     pub variables: BTreeMap<String, serde_json::Value>,
     /// The time of `strftime_now`; the current time if `None`.
     pub now: Option<DateTime<Local>>,
 }
 
 /// A compiled chat template. It behaves as in the `transformers` library: blocks are trimmed, and
-/// `raise_exception`, `strftime_now`, Python's string methods, `break` and `continue` are available.
+/// `raise_exception`, `strftime_now`, Python's string methods, `break` and `continue` are
+/// available.
 ///
 /// The source comes from an untrusted file, so rendering is limited in steps. An endless loop is an
 /// error.
@@ -133,8 +134,8 @@ fn strftime_now(state: &State<'_, '_>, format: String) -> Result<String, minijin
     Ok(text)
 }
 
-/// Python's `json.dumps(value, ensure_ascii=False)`. Unlike minijinja's filter, it escapes no HTML and
-/// writes a space after separators. It supports `indent`.
+/// Python's `json.dumps(value, ensure_ascii=False)`. Unlike minijinja's filter, it escapes no HTML
+/// and writes a space after separators. It supports `indent`.
 #[expect(clippy::needless_pass_by_value, reason = "the signature of template filters")]
 fn to_json(value: Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     let indent: Option<usize> = options.get("indent")?;

@@ -10,8 +10,8 @@ use crate::{Error, Tokenizer, byte_map};
 pub struct DecodeOptions {
     /// Include control and unknown tokens (`<|im_end|>`).
     pub render_special: bool,
-    /// The ids continue a text, as generated ids continue a prompt: a leading space is text. Otherwise
-    /// decoding removes the space that SPM adds in front of a text.
+    /// The ids continue a text, as generated ids continue a prompt: a leading space is text.
+    /// Otherwise decoding removes the space that SPM adds in front of a text.
     pub continuation: bool,
 }
 
@@ -109,8 +109,8 @@ impl StreamDecoder {
         Self { options, start: Start::new(options), pending: Vec::new() }
     }
 
-    /// The text that `id` completes. Empty while a character is incomplete. All calls must pass the same
-    /// tokenizer.
+    /// The text that `id` completes. Empty while a character is incomplete. All calls must pass the
+    /// same tokenizer.
     ///
     /// # Errors
     ///
@@ -142,8 +142,8 @@ impl StreamDecoder {
         Ok(text)
     }
 
-    /// The remaining text: U+FFFD for an incomplete character, else nothing. The decoder is then at the
-    /// start of a continuation.
+    /// The remaining text: U+FFFD for an incomplete character, else nothing. The decoder is then at
+    /// the start of a continuation.
     pub fn finish(&mut self) -> String {
         self.start = Start::Past;
         String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()

@@ -13,8 +13,8 @@ pub enum Error {
         /// The value of the key.
         model: String,
     },
-    /// `tokenizer.ggml.pre` names an unknown pre-tokenizer. Another pre-tokenizer would silently give
-    /// ids that the model was not trained on.
+    /// `tokenizer.ggml.pre` names an unknown pre-tokenizer. Another pre-tokenizer would silently
+    /// give ids that the model was not trained on.
     #[error(
         "unknown pre-tokenizer `{pre}` (tokenizer.ggml.pre): update ROCmForge, \
          or convert the model again with a converter that writes a known name"

@@ -3,8 +3,8 @@
 //! A leaf of the workspace: it knows no file format. The reader of a model file fills a
 //! [`VocabConfig`], and [`Tokenizer::new`] checks it. Start reading at [`Tokenizer::encode_bytes`]:
 //! it cuts the text at special tokens and encodes the rest with one of two families, byte-level BPE
-//! (split by regular expressions, then merged) or SPM (merged by score). [`StreamDecoder`] turns ids
-//! into text, [`ChatTemplate`] turns a conversation into a prompt.
+//! (split by regular expressions, then merged) or SPM (merged by score). [`StreamDecoder`] turns
+//! ids into text, [`ChatTemplate`] turns a conversation into a prompt.
 //!
 //! Invariants:
 //!
@@ -37,10 +37,10 @@
 //! # Why not the `tokenizers` crate
 //!
 //! Measured with version 0.23 (`default-features = false`, `fancy-regex`) on Llama 3's vocabulary
-//! (128,256 tokens, 280,147 merges; release build, 2 cores): it builds the BPE model in 260 ms, this
-//! crate in about 75 ms (limit: 150 ms). It adds 85 crates to the build. It reads `tokenizer.json`, so
-//! the names of pre-tokenizers, the rules for special tokens and the score order of SPM would still be
-//! ours. It would replace a merge loop of a hundred lines.
+//! (128,256 tokens, 280,147 merges; release build, 2 cores): it builds the BPE model in 260 ms,
+//! this crate in about 75 ms (limit: 150 ms). It adds 85 crates to the build. It reads
+//! `tokenizer.json`, so the names of pre-tokenizers, the rules for special tokens and the score
+//! order of SPM would still be ours. It would replace a merge loop of a hundred lines.
 
 mod bpe;
 mod byte_map;

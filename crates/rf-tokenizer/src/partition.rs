@@ -12,8 +12,8 @@ use crate::vocab::{Attr, Vocab};
 pub(crate) struct SpecialMatcher {
     /// Special ids, longest text first; equal lengths by id.
     ids: Vec<u32>,
-    /// Finds the texts of `ids`, in that order. `None` without ids, or with too many for an automaton:
-    /// each is then searched for on its own.
+    /// Finds the texts of `ids`, in that order. `None` without ids, or with too many for an
+    /// automaton: each is then searched for on its own.
     automaton: Option<AhoCorasick>,
 }
 
@@ -37,9 +37,9 @@ impl SpecialMatcher {
         Self { ids, automaton }
     }
 
-    /// Cuts `text`. Longer tokens take precedence over shorter ones, so that a leftmost match can lose to
-    /// a longer one that overlaps it. Control and unknown tokens match only with `parse_special`,
-    /// user-defined ones always.
+    /// Cuts `text`. Longer tokens take precedence over shorter ones, so that a leftmost match can
+    /// lose to a longer one that overlaps it. Control and unknown tokens match only with
+    /// `parse_special`, user-defined ones always.
     pub(crate) fn partition(
         &self,
         vocab: &Vocab,
@@ -68,8 +68,8 @@ impl SpecialMatcher {
         fragments
     }
 
-    /// The special tokens that occur in `text`, in order. Vocabularies can have thousands of special
-    /// tokens, so one pass selects the few to search for.
+    /// The special tokens that occur in `text`, in order. Vocabularies can have thousands of
+    /// special tokens, so one pass selects the few to search for.
     fn present(&self, text: &[u8]) -> Vec<u32> {
         let Some(automaton) = &self.automaton else { return self.ids.clone() };
         let mut found: Vec<usize> = Vec::new();

@@ -1,13 +1,13 @@
 //! Splits text into the pieces that BPE merges must not cross.
 //!
-//! Each value of `tokenizer.ggml.pre` names a list of regular expressions. They run in order, each on
-//! the pieces of the one before. Text that an expression does not match is a piece of its own.
+//! Each value of `tokenizer.ggml.pre` names a list of regular expressions. They run in order, each
+//! on the pieces of the one before. Text that an expression does not match is a piece of its own.
 //! [`patterns`] holds the expressions, this module runs them.
 //!
 //! The expressions end in `\s+(?!\S)`: of white space before a word, the last character belongs to
-//! the word. The `regex` crate has no look-ahead, and therefore runs in linear time on any text. The
-//! rule is applied to the match instead ([`Tail`]). Bytes that are not UTF-8 match no expression and
-//! form pieces of their own, so nothing is lost.
+//! the word. The `regex` crate has no look-ahead, and therefore runs in linear time on any text.
+//! The rule is applied to the match instead ([`Tail`]). Bytes that are not UTF-8 match no
+//! expression and form pieces of their own, so nothing is lost.
 
 mod digits;
 mod patterns;

@@ -34,8 +34,8 @@ pub(crate) struct DefaultIds {
 
 impl SpecialIds {
     /// Takes ids from the file's keys, else from the family's defaults, else by known texts. Tokens
-    /// found by text become control tokens, because converters often leave them normal and they would
-    /// then be printed.
+    /// found by text become control tokens, because converters often leave them normal and they
+    /// would then be printed.
     pub(crate) fn resolve(config: &VocabConfig, defaults: DefaultIds, vocab: &mut Vocab) -> Self {
         let len = vocab.len();
         let pick = |key: Option<u32>, default: Option<u32>| {
@@ -140,8 +140,8 @@ fn make_control(vocab: &mut Vocab, id: u32) {
     vocab.set_attr(id, vocab.attr(id) | Attr::CONTROL);
 }
 
-/// Sets the stripping rules of models whose special tokens absorb adjacent white space. GGUF has no key
-/// for them, so the model's name decides.
+/// Sets the stripping rules of models whose special tokens absorb adjacent white space. GGUF has no
+/// key for them, so the model's name decides.
 fn strip_around_specials(config: &VocabConfig, vocab: &mut Vocab) {
     let pre = config.pre.as_deref().unwrap_or_default();
     let architecture = config.architecture.as_deref().unwrap_or_default();

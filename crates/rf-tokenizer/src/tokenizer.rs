@@ -162,8 +162,8 @@ impl Tokenizer {
         self.vocab.id_of(text.as_bytes())
     }
 
-    /// Whether the file names no pre-tokenizer and a generic one is in use. Callers should warn: the
-    /// model may receive ids that it was not trained on.
+    /// Whether the file names no pre-tokenizer and a generic one is in use. Callers should warn:
+    /// the model may receive ids that it was not trained on.
     pub fn pre_is_default(&self) -> bool {
         self.pre_is_default
     }

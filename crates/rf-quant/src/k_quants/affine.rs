@@ -1,9 +1,11 @@
-//! The search for scales and minima of `Q2_K`, `Q4_K` and `Q5_K`: `x = d s q - dmin m`, `q` unsigned.
+//! The search for scales and minima of `Q2_K`, `Q4_K` and `Q5_K`: `x = d s q - dmin m`, `q`
+//! unsigned.
 //!
 //! The search has two stages. The first fits each sub-block by `scale * q - min`: a grid of trial
-//! scales gives trial roundings, and weighted least squares gives the best line for each rounding in
-//! closed form. The second rounds scales and minima of all sub-blocks to multiples of `d` and `dmin`.
-//! It also tries the neighbours of the rounded pair, because one can compensate for the other.
+//! scales gives trial roundings, and weighted least squares gives the best line for each rounding
+//! in closed form. The second rounds scales and minima of all sub-blocks to multiples of `d` and
+//! `dmin`. It also tries the neighbours of the rounded pair, because one can compensate for the
+//! other.
 
 use super::fit::{
     Moments, NEGLIGIBLE, Normalized, STRETCH, SUPER, TRIALS, errors, importance, inverse_or_zero,
@@ -95,8 +97,8 @@ impl Line {
             return flat;
         }
 
-        // The trials stretch the span by fractions of a level. The first one is the plain range from
-        // minimum to maximum.
+        // The trials stretch the span by fractions of a level. The first one is the plain range
+        // from minimum to maximum.
         let inverse: [f32; TRIALS] = std::array::from_fn(|trial| {
             let stretch = if trial == 0 { 0.0 } else { trial as f32 - (TRIALS / 2) as f32 };
             (f32::from(LEVEL) + stretch * STRETCH) / span
@@ -107,8 +109,8 @@ impl Line {
 
         let sums = Sums::new(x, weights);
         let (lines, mut errors) = sums.fit(&moments);
-        // Many trials fit few distinct values exactly. Prefer the plain range to a trial that only has
-        // smaller rounding errors.
+        // Many trials fit few distinct values exactly. Prefer the plain range to a trial that only
+        // has smaller rounding errors.
         errors[0] -= NOISE * sums.square;
         let best = lines[least(&errors)];
         if best.scale > 0.0 { best } else { flat }

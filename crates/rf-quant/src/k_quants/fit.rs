@@ -26,8 +26,8 @@ pub(super) struct Normalized {
 }
 
 impl Normalized {
-    /// `None` if all values are nearer to 0 than to the least value of the formats, whose least scale is
-    /// the least subnormal f16.
+    /// `None` if all values are nearer to 0 than to the least value of the formats, whose least
+    /// scale is the least subnormal f16.
     pub(super) fn new(values: &[f32; SUPER]) -> Option<Self> {
         const LEAST: f32 = 1.0 / (1 << 25) as f32;
 
@@ -53,8 +53,8 @@ pub(super) fn super_scale(extreme: f32, steps: f32, factor: f32) -> (F16Le, f32)
     (d, d.to_f32() / factor)
 }
 
-/// The weight of the error of each value. Large values weigh more, because they change a dot product
-/// more.
+/// The weight of the error of each value. Large values weigh more, because they change a dot
+/// product more.
 pub(super) fn importance<const N: usize>(x: &[f32; N]) -> [f32; N] {
     let rms = (x.iter().map(|x| x * x).sum::<f32>() / N as f32).sqrt();
     x.map(|x| rms + x.abs())
@@ -71,8 +71,8 @@ pub(super) struct Moments<const T: usize> {
 }
 
 impl<const T: usize> Moments<T> {
-    /// Moments of `q = round(trial, x)`. The trials are the inner loop, because independent sums vectorise
-    /// and the terms of one sum do not.
+    /// Moments of `q = round(trial, x)`. The trials are the inner loop, because independent sums
+    /// vectorise and the terms of one sum do not.
     pub(super) fn new(x: &[f32], weights: &[f32], round: impl Fn(usize, f32) -> f32) -> Self {
         let (mut q, mut qq, mut qx) = ([0.0; T], [0.0; T], [0.0; T]);
         for (&x, &weight) in x.iter().zip(weights) {

@@ -9,8 +9,8 @@
 //! | [`BlockQ5K`] | 8 of 32 | `d s q - dmin m`, `q` 0 to 31, `s` and `m` 0 to 63 |
 //! | [`BlockQ6K`] | 16 of 16 | `d s q`, `q` -32 to 31, `s` -128 to 127 |
 //!
-//! Each `q*_k` file holds one layout; `affine` and `symmetric` hold the two searches for scales, both
-//! built on `fit`.
+//! Each `q*_k` file holds one layout; `affine` and `symmetric` hold the two searches for scales,
+//! both built on `fit`.
 
 mod affine;
 mod fit;

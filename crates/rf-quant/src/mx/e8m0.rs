@@ -11,8 +11,8 @@ pub(super) fn to_f32(e: u8) -> f32 {
     }
 }
 
-/// `2^(e - 128)` for every `e`: half of the scale, which ggml uses with doubled elements. 255 is a power
-/// of two as well, not NaN.
+/// `2^(e - 128)` for every `e`: half of the scale, which ggml uses with doubled elements. 255 is a
+/// power of two as well, not NaN.
 pub(super) fn to_f32_halved(e: u8) -> f32 {
     exp2(i32::from(e) - 128)
 }
@@ -21,7 +21,8 @@ pub(super) fn to_f32_halved(e: u8) -> f32 {
 /// format whose largest exponent is `element_max_exponent`; 0 for an all-zero block.
 pub(super) fn for_values(values: &[f32; 32], element_max_exponent: i32) -> u8 {
     let bits = magnitude(values).to_bits();
-    // Subnormal magnitudes share the exponent of the least normal ones, so the least scale is 2^-127.
+    // Subnormal magnitudes share the exponent of the least normal ones, so the least scale is
+    // 2^-127.
     let exponent = (bits >> 23) as i32 - 127;
     let scale = if bits == 0 { 0 } else { exponent - element_max_exponent + 127 };
     scale.clamp(0, 254) as u8

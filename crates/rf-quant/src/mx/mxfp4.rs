@@ -48,15 +48,15 @@ impl Block<32> for BlockMxfp4 {
         }
     }
 
-    /// Rounds as ggml does: to the nearest element, ties towards zero (OCP: ties to even). Values that
-    /// round to zero lose their sign.
+    /// Rounds as ggml does: to the nearest element, ties towards zero (OCP: ties to even). Values
+    /// that round to zero lose their sign.
     fn quantize(values: &[f32; 32]) -> Self {
         let e = e8m0::for_values(values, 2);
         let d = e8m0::to_f32_halved(e);
         let codes = values.map(|x| {
             let magnitude = x.abs();
-            // Counting boundaries compiles to compares and adds without branches. Scaling the boundaries
-            // instead of the value is exact for the smallest scales too.
+            // Counting boundaries compiles to compares and adds without branches. Scaling the
+            // boundaries instead of the value is exact for the smallest scales too.
             let code = BOUNDARIES.map(|bound| u8::from(magnitude > bound * d)).iter().sum::<u8>();
             code | u8::from(x < 0.0 && code > 0) << 3
         });

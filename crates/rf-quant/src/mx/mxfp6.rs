@@ -128,15 +128,15 @@ impl Element {
         (e, qs)
     }
 
-    /// The code nearest to `x / scale`, given the inverse of the scale. Free of branches, so that the
-    /// loop over a block vectorises.
+    /// The code nearest to `x / scale`, given the inverse of the scale. Free of branches, so that
+    /// the loop over a block vectorises.
     fn encode(&self, x: f32, inverse_scale: f32) -> u8 {
         let mantissa_bits = self.mantissa_bits;
         let min_normal = power_of_two(1 - self.bias);
         let magnitude = (x * inverse_scale).abs();
 
-        // A float of 1.5 * 2^23 steps cannot hold fractions of a step, so the addition rounds to a whole
-        // number of steps, ties to even.
+        // A float of 1.5 * 2^23 steps cannot hold fractions of a step, so the addition rounds to a
+        // whole number of steps, ties to even.
         let binade = f32::from_bits(magnitude.to_bits() & 0x7f80_0000);
         let binade = if binade > min_normal { binade } else { min_normal };
         let steps = binade * (1.5 * power_of_two(23 - mantissa_bits as i32));

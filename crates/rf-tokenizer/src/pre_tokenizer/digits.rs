@@ -14,8 +14,8 @@ pub(super) enum Grouping {
 }
 
 impl Grouping {
-    /// Appends the ends of the parts of `piece`, which starts at `base` in the text. The caller handles
-    /// the text after the last part.
+    /// Appends the ends of the parts of `piece`, which starts at `base` in the text. The caller
+    /// handles the text after the last part.
     pub(super) fn split(self, piece: &[u8], base: usize, ends: &mut Vec<usize>) {
         match self {
             Self::Thousands => {

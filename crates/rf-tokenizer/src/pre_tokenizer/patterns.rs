@@ -1,9 +1,9 @@
 //! The pre-tokenizers by name, after `llama.cpp`'s table.
 //!
-//! The expressions and their meaning are those of `llama.cpp`, which can differ from those that a model
-//! was trained with:
-//! - it ignores the case of letters: `\p{Lu}` and `\p{Ll}` are both `\p{L}`, and case in expressions
-//!   of the GPT-4o kind is ASCII case;
+//! The expressions and their meaning are those of `llama.cpp`, which can differ from those that a
+//! model was trained with:
+//! - it ignores the case of letters: `\p{Lu}` and `\p{Ll}` are both `\p{L}`, and case in
+//!   expressions of the GPT-4o kind is ASCII case;
 //! - only `\s` matches white space beyond ASCII, not a range that spans it.
 //!
 //! The table contains look-aheads as written in the source. [`Source::compile`] removes them.
