@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::tensor::TensorType;
+use crate::tensor_type::TensorType;
 use crate::value::ValueKind;
 
 /// Why a GGUF file could not be read, understood or written.

@@ -11,7 +11,8 @@ use crate::metadata::{Duplicate, Metadata, index_by_name};
 use crate::mmap::MappedFile;
 use crate::parse::{Parsed, parse};
 use crate::split::{self, Part};
-use crate::tensor::{MXFP6_LAYOUT, MXFP6_LAYOUT_KEY, TensorInfo};
+use crate::tensor::TensorInfo;
+use crate::tensor_type::{MXFP6_LAYOUT, MXFP6_LAYOUT_KEY};
 
 /// An opened GGUF model: checked metadata and tensor table.
 ///

@@ -51,6 +51,7 @@ mod mmap;
 mod parse;
 mod split;
 mod tensor;
+mod tensor_type;
 mod value;
 mod writer;
 
@@ -59,6 +60,7 @@ pub use error::{Error, Problem, Subject};
 pub use file_type::file_type_name;
 pub use gguf::Gguf;
 pub use metadata::Metadata;
-pub use tensor::{MXFP6_LAYOUT_KEY, TensorInfo, TensorType, type_id};
+pub use tensor::TensorInfo;
+pub use tensor_type::{MXFP6_LAYOUT_KEY, TensorType, type_id};
 pub use value::{Array, StringArray, Value, ValueKind};
 pub use writer::{GgufWriter, TensorPlan};

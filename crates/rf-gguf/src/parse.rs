@@ -6,7 +6,8 @@ use crate::cursor::{Cursor, Fault};
 use crate::data::Source;
 use crate::error::{Error, Problem, Subject};
 use crate::metadata::{Entry, Metadata};
-use crate::tensor::{MAX_DIMENSIONS, Shape, TensorInfo, TensorType};
+use crate::tensor::{MAX_DIMENSIONS, Shape, TensorInfo};
+use crate::tensor_type::TensorType;
 use crate::value::{Array, StringArray, Value, ValueKind};
 
 pub(crate) const MAGIC: [u8; 4] = *b"GGUF";

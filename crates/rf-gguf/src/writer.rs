@@ -15,7 +15,8 @@ use crate::parse::{
     ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, MAX_ALIGNMENT, MAX_ARRAY_DEPTH, check_alignment,
     check_tensor,
 };
-use crate::tensor::{MXFP6_LAYOUT, MXFP6_LAYOUT_KEY, Shape, TensorType, type_id};
+use crate::tensor::Shape;
+use crate::tensor_type::{MXFP6_LAYOUT, MXFP6_LAYOUT_KEY, TensorType, type_id};
 use crate::value::{Array, Value};
 
 /// The version that is written.

@@ -1,8 +1,7 @@
 //! Conversion of whole rows.
 
-use std::marker::PhantomData;
-
-use crate::{Block, DType, Error, float, for_each_format};
+use crate::codec::{Blocks, Codec};
+use crate::{DType, Error, float, for_each_format};
 
 /// Expands blocks to floats.
 ///
@@ -62,12 +61,6 @@ fn check_lengths(dtype: DType, values: usize, bytes: usize) -> Result<(), Error>
     Ok(())
 }
 
-/// Conversion between the bytes of a format and floats. The caller has checked the lengths.
-pub(crate) trait Codec {
-    fn dequantize(bytes: &[u8], out: &mut [f32]);
-    fn quantize(values: &[f32], out: &mut [u8]) -> Result<(), Error>;
-}
-
 /// Evaluates an expression with `$codec` standing for the [`Codec`] of a format.
 macro_rules! with_codec {
     ([$dtype:expr, $alias:ident => $body:expr] $({
@@ -76,7 +69,7 @@ macro_rules! with_codec {
     })*) => {
         match $dtype {
             $(DType::$variant => {
-                type $alias = codec!($family $codec $elements);
+                type $alias = codec_of!($family $codec $elements);
                 $body
             })*
         }
@@ -84,34 +77,8 @@ macro_rules! with_codec {
 }
 use with_codec;
 
-macro_rules! codec {
+macro_rules! codec_of {
     (Float $codec:ident $elements:literal) => { float::$codec };
     ($family:ident $codec:ident $elements:literal) => { Blocks<crate::$codec, $elements> };
 }
-use codec;
-
-/// The codec of a block format. Blocks have alignment 1, so casts of whole blocks cannot fail.
-struct Blocks<B, const N: usize>(PhantomData<B>);
-
-impl<B: Block<N>, const N: usize> Codec for Blocks<B, N> {
-    fn dequantize(bytes: &[u8], out: &mut [f32]) {
-        let blocks: &[B] = bytemuck::cast_slice(bytes);
-        for (block, out) in blocks.iter().zip(out.as_chunks_mut::<N>().0) {
-            block.dequantize(out);
-        }
-    }
-
-    fn quantize(values: &[f32], out: &mut [u8]) -> Result<(), Error> {
-        let blocks: &mut [B] = bytemuck::cast_slice_mut(out);
-        for (index, (values, block)) in values.as_chunks::<N>().0.iter().zip(blocks).enumerate() {
-            // Counting flags vectorises; only a failure searches for the position.
-            if values.iter().filter(|x| !x.is_finite()).count() > 0 {
-                let within = values.iter().position(|x| !x.is_finite()).unwrap_or(0);
-                let (index, nan) = (index * N + within, values[within].is_nan());
-                return Err(Error::NonFinite { dtype: B::DTYPE, index, nan });
-            }
-            *block = B::quantize(values);
-        }
-        Ok(())
-    }
-}
+use codec_of;

@@ -9,7 +9,7 @@ use half::{
 };
 
 use crate::Error;
-use crate::convert::Codec;
+use crate::codec::Codec;
 
 /// Values per conversion through an aligned buffer.
 const CHUNK: usize = 64;

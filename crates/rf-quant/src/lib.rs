@@ -33,6 +33,7 @@
 
 mod block;
 mod block32;
+mod codec;
 mod convert;
 mod dtype;
 mod e4m3;

@@ -16,6 +16,8 @@ use std::ops::Range;
 
 use regex::bytes::Regex;
 
+pub(crate) use self::patterns::{Flags, Form};
+use self::patterns::{Step, Tail};
 use crate::Error;
 
 /// A named pre-tokenizer, ready to run.
@@ -23,57 +25,6 @@ use crate::Error;
 pub(crate) struct PreTokenizer {
     steps: Vec<Step>,
     pub(crate) flags: Flags,
-}
-
-/// Further properties of a named pre-tokenizer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Flags {
-    pub(crate) form: Form,
-    /// Whether the beginning-of-sequence token is added by default.
-    pub(crate) add_bos: bool,
-    /// Whether a piece that is a token skips the merges.
-    pub(crate) ignore_merges: bool,
-    /// Whether the beginning-of-sequence token has no default id.
-    pub(crate) no_default_bos: bool,
-}
-
-/// The representation of bytes in the texts of the vocabulary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// GPT-2's printable stand-ins.
-    StandIns,
-    /// UTF-8, and `<0xXX>` tokens for unknown characters.
-    Utf8,
-    /// UTF-8 with U+2581 for spaces.
-    EscapedUtf8,
-    /// As `EscapedUtf8`. In addition, runs of line breaks are looked up as a whole, and the
-    /// beginning-of-sequence token is always added.
-    Gemma,
-}
-
-impl Form {
-    pub(crate) fn escapes_spaces(self) -> bool {
-        matches!(self, Self::EscapedUtf8 | Self::Gemma)
-    }
-}
-
-#[derive(Debug)]
-enum Step {
-    Match(Regex, Tail),
-    Digits(digits::Grouping),
-}
-
-/// The treatment of a match that ends in white space and does not end the text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tail {
-    /// The match stays: the expression has no look-ahead.
-    Keep,
-    /// `\s+(?!\S)`: the last character belongs to the next piece.
-    Leave,
-    /// As `Leave`, except for line breaks, which `\s*[\r\n]+` matched.
-    LeaveUnlessNewline,
-    /// `\s{512}(?!\S)|…|\s{1,2}(?!\S)|\s`: white space in powers of two (Jais 2).
-    PowersOfTwo,
 }
 
 impl PreTokenizer {

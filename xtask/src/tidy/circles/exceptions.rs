@@ -61,10 +61,6 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
         reason: None,
     },
     Exception {
-        files: &["crates/rf-gguf/src/error.rs", "crates/rf-gguf/src/tensor.rs"],
-        reason: None,
-    },
-    Exception {
         files: &[
             "crates/rf-hip/src/error.rs",
             "crates/rf-hip/src/result/context.rs",
@@ -116,13 +112,6 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
             "crates/rf-profile/src/monitor/rocm_smi.rs",
             "crates/rf-profile/src/monitor/sampling.rs",
             "crates/rf-profile/src/monitor/sysfs.rs",
-        ],
-        reason: None,
-    },
-    Exception {
-        files: &[
-            "crates/rf-tokenizer/src/pre_tokenizer.rs",
-            "crates/rf-tokenizer/src/pre_tokenizer/patterns.rs",
         ],
         reason: None,
     },
