@@ -42,8 +42,8 @@ pub(super) struct WeightPlan {
 }
 
 impl WeightPlan {
-    /// Chooses the form of each weight by the ops that read it. The experts of one matmul become one
-    /// matrix.
+    /// Chooses the form of each weight by the ops that read it. The experts of one matmul become
+    /// one matrix.
     pub(super) fn new(graph: &Graph, weights: &[Weight]) -> Self {
         let mut forms: Vec<Option<(Form, usize)>> = weights.iter().map(|_| None).collect();
         let mut bytes = 0;

@@ -4,8 +4,8 @@ use super::{Block, Format, NIBBLES, ONES, PAIRS, Plane, nibbles_of_32, plane};
 use crate::simd::Simd;
 use rf_graph::DType;
 
-/// `factor · 2^(e − 127)` of E8M0 scales, by exponent bits; `e = 0` gives the subnormal `2^−127` its due,
-/// and 255 is NaN.
+/// `factor · 2^(e − 127)` of E8M0 scales, from exponent bits. `e = 0` is the subnormal `2^−127`,
+/// 255 is NaN.
 ///
 /// # Safety
 /// `plane` has a byte per row and block.
@@ -19,11 +19,11 @@ unsafe fn e8m0<S: Simd>(s: S, block: Block, plane: usize, factor: f32) -> S::F {
     let zero = s.shr(s.sub_i(e, s.splat_i(1)), 31);
     let value = s.bits_to_f(s.or(normal, s.shl(zero, 22)));
     let scaled = s.mul(value, s.splat(factor));
-    // The bits of 255 are infinity's, and infinity less itself is NaN; of others the difference is 0.
+    // 255 has the bits of infinity, and infinity minus itself is NaN. Other differences are 0.
     s.add(scaled, s.sub(scaled, scaled))
 }
 
-/// `2^(e − 128)`, half of an E8M0 scale as ggml has it: 0 and 1 are subnormal, and 255 is a number.
+/// `2^(e − 128)`, half of an E8M0 scale in ggml: 0 and 1 are subnormal, and 255 is a number.
 ///
 /// # Safety
 /// `plane` has a byte per row and block.
@@ -124,7 +124,7 @@ fn select_16<S: Simd>(s: S, code: S::I, low: &[i8; 16], high: &[i8; 16]) -> S::I
     s.sub_bytes(low, s.sub_bytes(s.splat_i(0), s.and(difference, take_high)))
 }
 
-/// See [`rf_quant::BlockMxfp6E3M2`]. Values reach 448 sixteenths, which no byte holds, so codes come in
+/// See [`rf_quant::BlockMxfp6E3M2`]. Values reach 448 sixteenths and exceed a byte, so codes have
 /// two parts: `16 · value = 16 · high + low`, |high| ≤ 28, |low| ≤ 15.
 pub(crate) struct Mxfp6E3M2;
 impl Mxfp6E3M2 {

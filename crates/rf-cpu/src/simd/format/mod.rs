@@ -6,7 +6,7 @@
 //! y = Σ_blocks [ d · Σ_j s_j · (Σ q·x − OFFSET · Σ x) − m · … ]
 //! ```
 //!
-//! A [`Format`] says what `q`, `s`, `d` and `m` are; the loops are in `matvec` and `gemm`.
+//! A [`Format`] defines `q`, `s`, `d` and `m`; the loops are in `matvec` and `gemm`.
 
 use super::Simd;
 use rf_graph::DType;
@@ -127,8 +127,8 @@ impl Block {
 
 /// An integer format. All functions take a block of a panel of this very format.
 ///
-/// `codes(j)` are those of elements `32j..32j + 32` in order: vector `g` holds elements `4g..4g + 4` of
-/// each row.
+/// `codes(j)` are those of elements `32j..32j + 32` in order: vector `g` holds elements
+/// `4g..4g + 4` of each row.
 pub(crate) trait Format {
     /// Where the planes come from.
     const DTYPE: DType;
@@ -142,14 +142,16 @@ pub(crate) trait Format {
     const OFFSET: i32 = 0;
     /// Whether codes are signed bytes.
     const SIGNED: bool = Self::BITS == 8;
-    /// Vectors of codes whose products with bytes sum up in i16 ([`Simd::dot_pairs`]): each adds two products to a sum.
+    /// Vectors of codes whose products with bytes sum up in i16 ([`Simd::dot_pairs`]): each adds
+    /// two products to a sum.
     const PAIRED_CODES: usize = i16::MAX as usize / (2 * 127 * ((1 << Self::BITS) - 1));
     /// Whether a minimum is added.
     const MIN: bool = false;
     /// Whether values are `16 · high + low` of two sets of codes.
     const SPLIT: bool = false;
-    /// ±1 where `±code · sub_scale` fits a signed byte: the blocked product multiplies that, and a super-block is
-    /// one integer sum. It is below 2²⁴, so the float sums of the other kernels are the same number. 0 elsewhere.
+    /// ±1 where `±code · sub_scale` fits a signed byte: the blocked product multiplies that, and a
+    /// super-block is one integer sum. It is below 2²⁴, so the float sums of the other kernels are
+    /// the same number. 0 elsewhere.
     const FOLD: i32 = 0;
     /// The fields of a block, codes first.
     const PLANES: &'static [Plane];
@@ -177,8 +179,8 @@ pub(crate) trait Format {
     unsafe fn sub_scale<S: Simd>(s: S, _block: Block, _i: usize) -> S::I {
         s.splat_i(1)
     }
-    /// With [`Self::MIN`]: what is added to each value of the block (`BLOCK == 32`), or the scale of the
-    /// integer minima that are subtracted.
+    /// With [`Self::MIN`]: what is added to each value of the block (`BLOCK == 32`), or the scale
+    /// of the integer minima that are subtracted.
     ///
     /// # Safety
     /// See the trait.
