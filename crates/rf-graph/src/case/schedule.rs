@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rf_kv::{PageId, PageSize};
 
-use super::net::Numbers;
+use super::numbers::Numbers;
 use crate::backend::{Batch, KvLayout, KvType, Span};
 
 /// Rows of the embedding tables that inputs come from.
