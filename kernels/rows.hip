@@ -37,11 +37,13 @@ struct RfGluParams {
     unsigned reserved;
 };
 
-// out = x / √(mean(x²) + eps) · weight over groups of consecutive columns; `group` divides the
+// out = x / √(mean(x²) + eps) · weight, or the layer norm with a bias, over groups of consecutive
+// columns; `group` divides the
 // width.
 struct RfGroupNormParams {
     const float *x;      // [groups, group]
     const float *weight; // [group]
+    const float *bias;   // [group] or null; only for a layer norm
     float *out;          // [groups, group]
     float eps;
     unsigned group;
@@ -169,6 +171,25 @@ RF_KERNEL(ROW_THREADS) rms_norm_f32(RfGroupNormParams p) {
     for (u32 i = lane(); i < p.group; i += WAVE) sum = fma(x[i], x[i], sum);
     float scale = rsqrt(wave_sum(sum) / (float)p.group + p.eps);
     for (u32 i = lane(); i < p.group; i += WAVE) out[i] = x[i] * scale * p.weight[i];
+}
+
+// Op::LayerNorm of rf_graph: a wave per row, four per workgroup. Grid: x. Reads x three times,
+// the second and third time from the cache.
+RF_KERNEL(ROW_THREADS) layer_norm_f32(RfGroupNormParams p) {
+    u32 group = group_x() * (ROW_THREADS / WAVE) + wave();
+    if (group >= p.groups) return;
+    const float *x = p.x + (u64)group * p.group;
+    float *out = p.out + (u64)group * p.group;
+    float sum = 0.0f;
+    for (u32 i = lane(); i < p.group; i += WAVE) sum += x[i];
+    float mean = wave_sum(sum) / (float)p.group;
+    float squares = 0.0f;
+    for (u32 i = lane(); i < p.group; i += WAVE) squares = fma(x[i] - mean, x[i] - mean, squares);
+    float scale = rsqrt(wave_sum(squares) / (float)p.group + p.eps);
+    for (u32 i = lane(); i < p.group; i += WAVE) {
+        float y = (x[i] - mean) * scale * p.weight[i];
+        out[i] = p.bias ? y + p.bias[i] : y;
+    }
 }
 
 // Sums and scaling, with one rounding each. Grid: x = 512 elements each; elements beyond the last

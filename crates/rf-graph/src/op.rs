@@ -45,6 +45,20 @@ pub enum Op {
         /// Shape of `x`.
         out: ValueId,
     },
+    /// `out = (x − mean(x)) / √(var(x) + eps) · weight (+ bias)` over the whole row, with the variance
+    /// `mean((x − mean(x))²)`.
+    LayerNorm {
+        /// `[rows, width]`.
+        x: ValueId,
+        /// `[width]`.
+        weight: WeightId,
+        /// `[width]`.
+        bias: Option<WeightId>,
+        /// Added to the variance.
+        eps: f32,
+        /// Shape of `x`.
+        out: ValueId,
+    },
     /// `epilogue(prologue(x) · Wᵢᵀ (+ biasᵢ) (+ residual))`.
     MatMul(MatMul),
     /// Rotary position embedding of each head.
@@ -232,6 +246,20 @@ impl GraphBuilder {
         self.push(Op::RmsNorm { x, weight, eps, out }, out)
     }
 
+    /// Appends [`Op::LayerNorm`].
+    pub fn layer_norm(
+        &mut self,
+        x: ValueId,
+        weight: WeightId,
+        bias: Option<WeightId>,
+        eps: f32,
+    ) -> ValueId {
+        let mut vectors = [Some(weight), bias].into_iter().flatten();
+        assert!(vectors.all(|id| self.shape(id).columns == self.width(x)));
+        let out = self.like(x);
+        self.push(Op::LayerNorm { x, weight, bias, eps, out }, out)
+    }
+
     /// Appends [`Op::MatMul`] with one weight and nothing fused.
     pub fn matmul(&mut self, x: ValueId, weight: WeightId) -> ValueId {
         self.linear(x, weight, None)
@@ -352,6 +380,10 @@ macro_rules! operands {
             Op::RmsNorm { x, weight, out, .. } => {
                 list.extend([Input(x), Vector(weight), Output(out)]);
             }
+            Op::LayerNorm { x, weight, bias, out, .. } => {
+                list.extend([Input(x), Vector(weight), Output(out)]);
+                list.extend(bias.into_iter().map(Vector));
+            }
             Op::MatMul(MatMul { prologue, projections, residual, epilogue }) => {
                 match prologue {
                     Prologue::Plain(x) => list.push(Input(x)),
@@ -453,6 +485,7 @@ impl Op {
             Self::Embed { norm: Some(_), .. } => "embed+rms_norm",
             Self::Input { .. } => "input",
             Self::RmsNorm { .. } => "rms_norm",
+            Self::LayerNorm { .. } => "layer_norm",
             Self::MatMul(m) => m.name(),
             Self::Rope { .. } => "rope",
             Self::KvAppend { .. } => "kv_append",
@@ -474,6 +507,8 @@ impl Op {
         match self {
             // Square, sum, and two factors.
             Self::RmsNorm { .. } => 4,
+            // Sum, difference, square, sum, and two factors.
+            Self::LayerNorm { .. } => 6,
             // The activation function and a multiplication.
             Self::Glu { .. } => 2,
             Self::Embed { .. } | Self::Add { .. } | Self::Scale { .. } => 1,

@@ -5,9 +5,9 @@ use std::ops::Range;
 use rf_graph::{Op, ValueId, WeightId};
 
 use super::{Loaded, Region, RopeTable};
-use crate::simd::Isa;
 use crate::simd::activations::{Evaluate, RmsScale, RowSource};
 use crate::simd::rope::Rotate;
+use crate::simd::{Isa, LANES};
 use crate::team::Member;
 
 /// Whether [`Region::row_op`] runs an op.
@@ -17,6 +17,7 @@ pub(super) fn supports(op: &Op) -> bool {
         Op::Embed { norm: None, .. }
             | Op::Input { .. }
             | Op::RmsNorm { .. }
+            | Op::LayerNorm { .. }
             | Op::Glu { .. }
             | Op::Add { .. }
             | Op::Scale { .. }
@@ -86,6 +87,16 @@ impl Region<'_> {
                     for (x, y) in groups.zip(y.chunks_exact_mut(weight.len())) {
                         rms_norm(self.isa, x, weight, *eps, y);
                     }
+                });
+            }
+            Op::LayerNorm { x, weight, bias, eps, out } => {
+                let (x_rows, out) = (self.rows(*x), self.rows(*out));
+                let (weight, bias) = (self.vector(*weight), bias.map(|bias| self.vector(bias)));
+                by_row(member, self.num_rows(*x), |row| {
+                    // SAFETY: written before the last barrier.
+                    let x = unsafe { x_rows.row(row) };
+                    // SAFETY: each row is one member's.
+                    layer_norm(x, weight, bias, *eps, unsafe { out.row_mut(row, 0..out.width) });
                 });
             }
             Op::Glu { activation, gate, up, out } => {
@@ -159,6 +170,32 @@ pub(super) fn by_row(member: &Member<'_>, rows: usize, work: impl Fn(usize)) {
 /// `y = x / √(mean(x²) + eps) · weight`.
 pub(super) fn rms_norm(isa: Isa, x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
     evaluate(isa, norm_source(isa, x, weight, eps), y);
+}
+
+/// `y = (x − mean(x)) / √(var(x) + eps) · weight (+ bias)`.
+fn layer_norm(x: &[f32], weight: &[f32], bias: Option<&[f32]>, eps: f32, y: &mut [f32]) {
+    let width = x.len() as f32;
+    let mean = sum_by_lane(x, |x| x) / width;
+    let variance = sum_by_lane(x, |x| (x - mean) * (x - mean)) / width;
+    let scale = 1.0 / (variance + eps).sqrt();
+    for ((y, x), weight) in y.iter_mut().zip(x).zip(weight) {
+        *y = (x - mean) * scale * weight;
+    }
+    if let Some(bias) = bias {
+        y.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
+    }
+}
+
+/// `Σ f(x)`: lanes sum every sixteenth element, then their sums are added in order. The order does
+/// not depend on the ISA, so neither do the bits.
+fn sum_by_lane(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+    let mut sums = [0.0_f32; LANES];
+    for chunk in x.chunks(LANES) {
+        for (sum, x) in sums.iter_mut().zip(chunk) {
+            *sum += f(*x);
+        }
+    }
+    sums.iter().sum()
 }
 
 /// The normalised row as an operand.

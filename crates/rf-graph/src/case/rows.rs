@@ -45,6 +45,7 @@ pub(super) fn rope(style: RopeStyle, head_dim: usize, dims: usize, magnitude: f3
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = norms();
+    cases.extend(layer_norms());
     cases.extend(ropes());
     cases.extend(gated());
     cases.extend(element_wise());
@@ -74,6 +75,29 @@ fn norms() -> Vec<Case> {
         let (x, weight) = (net.input(64), net.norm_weight(64));
         let x = net.g.scale(x, 1e-3);
         net.g.rms_norm(x, weight, 1e-4)
+    }));
+    cases
+}
+
+fn layer_norms() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for width in [32, 80, 300, 1024] {
+        for has_bias in [false, true] {
+            let name = format!("layer_norm/{width}{}", if has_bias { "/bias" } else { "" });
+            cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
+                let (x, weight) = (net.input(width), net.norm_weight(width));
+                let bias = has_bias.then(|| net.vector(width));
+                net.g.layer_norm(x, weight, bias, 1e-5)
+            }));
+        }
+    }
+    // The operand of a matmul, and eps is most of the denominator.
+    cases.push(case("layer_norm/then-matmul", Bound::Float, &[1, 5], |net| {
+        let (x, weight, bias) = (net.input(64), net.norm_weight(64), net.vector(64));
+        let x = net.g.scale(x, 1e-3);
+        let x = net.g.layer_norm(x, weight, Some(bias), 1e-4);
+        let w = net.matrix(DType::F32, 37, 64);
+        net.g.matmul(x, w)
     }));
     cases
 }

@@ -42,6 +42,12 @@ impl<'a> Run<'a> {
                 let y = rms_norm(self.get(*x), &weight, *eps);
                 self.set(*out, y);
             }
+            Op::LayerNorm { x, weight, bias, eps, out } => {
+                let weight = weights[weight.index()].row_f32(0);
+                let bias = bias.map(|bias| weights[bias.index()].row_f32(0));
+                let y = layer_norm(self.get(*x), &weight, bias.as_deref(), *eps);
+                self.set(*out, y);
+            }
             Op::MatMul(m) => {
                 let x = match &m.prologue {
                     Prologue::Plain(x) => self.get(*x).to_vec(),
@@ -193,6 +199,25 @@ pub fn rms_norm(x: &[f32], w: &[f32], eps: f32) -> Vec<f32> {
             x.iter().zip(w).map(move |(x, w)| (f64::from(*x) * scale * f64::from(*w)) as f32)
         })
         .collect()
+}
+
+/// `y = (x − mean(x)) / √(var(x) + eps) · w (+ b)` over rows of `w.len()` elements, with the variance
+/// `mean((x − mean(x))²)`.
+///
+/// Shapes: x `[rows, width]`, w `[width]`, b `[width]`.
+fn layer_norm(x: &[f32], w: &[f32], b: Option<&[f32]>, eps: f32) -> Vec<f32> {
+    let mut y = Vec::with_capacity(x.len());
+    for x in x.chunks_exact(w.len()) {
+        let width = x.len() as f64;
+        let mean = x.iter().map(|x| f64::from(*x)).sum::<f64>() / width;
+        let variance = x.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / width;
+        let scale = 1.0 / (variance + f64::from(eps)).sqrt();
+        y.extend(x.iter().zip(w).enumerate().map(|(i, (x, w))| {
+            let bias = b.map_or(0.0, |b| f64::from(b[i]));
+            ((f64::from(*x) - mean) * scale * f64::from(*w) + bias) as f32
+        }));
+    }
+    y
 }
 
 /// `y = x · Wᵀ`, `W` dequantised.

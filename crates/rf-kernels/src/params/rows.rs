@@ -1,5 +1,5 @@
 //! Ops over rows of activations: parameters, launch geometry, and the op that each belongs to.
-//! Twin of `kernels/include/rf/params/rows.h`.
+//! Twin of the structs in `kernels/rows.hip` and of `kernels/include/rf/params/rows.h`.
 
 use bytemuck::{Pod, Zeroable};
 use rf_graph::{Activation, Op, RowNorm, ValueId, WeightId};
@@ -123,6 +123,8 @@ pub struct GroupNormParams {
     pub x: Address,
     /// `[group]` f32.
     pub weight: Address,
+    /// `[group]` f32 or null; only for a layer norm.
+    pub bias: Address,
     /// `[groups, group]` f32; may be `x`.
     pub out: Address,
     /// Added to the mean square.
@@ -136,10 +138,20 @@ pub struct GroupNormParams {
 }
 
 impl GroupNormParams {
-    /// The launch.
+    /// The launch of an RMSNorm.
     pub fn launch(&self) -> Launch {
+        self.by_group("rms_norm_f32")
+    }
+
+    /// The launch of a layer norm: `out = (x − mean) / √(var + eps) · weight (+ bias)`.
+    pub fn layer_norm(&self) -> Launch {
+        self.by_group("layer_norm_f32")
+    }
+
+    /// A wave per group.
+    fn by_group(&self, kernel: &'static str) -> Launch {
         let groups = self.groups.div_ceil(ROW_THREADS / 32);
-        Launch::linear("rms_norm_f32", groups as usize, ROW_THREADS)
+        Launch::linear(kernel, groups as usize, ROW_THREADS)
     }
 }
 
@@ -228,6 +240,17 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
                 ..GroupNormParams::of_groups(*x, *weight, memory)
             };
             launches.push(params.launch(), params);
+        }
+        Op::LayerNorm { x, weight, bias, eps, out } => {
+            let params = GroupNormParams {
+                x: memory.address(*x),
+                weight: memory.vector(*weight),
+                bias: bias.map_or(0, |bias| memory.vector(bias)),
+                out: memory.address(*out),
+                eps: *eps,
+                ..GroupNormParams::of_groups(*x, *weight, memory)
+            };
+            launches.push(params.layer_norm(), params);
         }
         Op::Glu { activation, gate, up, out } => {
             let params = GluParams {
