@@ -1,8 +1,8 @@
-//! Measures something, stores it, measures it again, and says whether it got worse.
+//! Stores a baseline, measures again, and compares the results.
 //!
 //! `cargo run -p rf-profile --example 01-baselines`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it found")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stored = BaselineSet { entries: vec![sum_of(1 << 16, &here)?], ..BaselineSet::default() };
     BaselineSet::update(&path, stored)?;
 
-    // The same again, and the same name with twice the work: a slow-down.
+    // First the same work, then twice the work under the same name: a slow-down.
     for length in [1 << 16, 1 << 17] {
         let now = BaselineSet { entries: vec![sum_of(length, &here)?], ..BaselineSet::default() };
         let comparison = BaselineSet::load(&path)?.compare(&now, &here, DEFAULT_THRESHOLD);

@@ -1,8 +1,8 @@
-//! Times on the CPU and, where there is a GPU, on it.
+//! Measures times on the CPU and, if available, on the GPU.
 //!
 //! `cargo run -p rf-profile --example 02-timers`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it found")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::hint::black_box;
 
@@ -13,7 +13,7 @@ use rf_profile::{Error, Timings, time_kernel};
 fn main() -> Result<(), Error> {
     let timings = Timings::new();
 
-    let mut timer = CpuTimer::for_kernel("by hand");
+    let mut timer = CpuTimer::for_kernel("start and stop");
     timer.start(&Host)?;
     black_box((0..1_000_000_u64).sum::<u64>());
     timer.stop(&Host)?;

@@ -1,8 +1,8 @@
-//! Which profilers are here, and what is said of one that does not exist, hangs or counts nothing; what `perf` says of a program, and `rocprofv3` of its kernels.
+//! Lists the installed profilers, demonstrates their errors, and runs `perf` and `rocprofv3`.
 //!
 //! `cargo run -p rf-profile --example 03-tools -- PROGRAM [ARGUMENTS]`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it found")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn main() {
         let version = tool.version.unwrap_or_else(|why| format!("- ({why})"));
         println!("{:<20} {version}", tool.tool.program());
     }
-    refusals();
+    errors();
     let mut program: Vec<OsString> = std::env::args_os().skip(1).collect();
     if program.is_empty() {
         program = ["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]
@@ -34,18 +34,19 @@ fn main() {
     }
 }
 
-/// What goes wrong with profilers is an error that says so.
-fn refusals() {
-    // Older texts name it.
+/// Prints the errors of tools that do not exist, hang, or count nothing.
+fn errors() {
+    // Some guides name this tool, but it never existed.
     if let Err(error) = Tool::named("rocperf") {
         println!("\n{error}");
     }
-    // A tool that hangs is ended, with all that it started.
-    let hangs = Runner::new(Duration::from_millis(200)).run(Command::new("sleep").arg("60"));
-    if let Err(error) = hangs {
+    // A tool that hangs is killed, with all the processes that it started.
+    let mut hangs = Command::new("sleep");
+    hangs.arg("60");
+    if let Err(error) = Runner::new(Duration::from_millis(200)).run(hangs) {
         println!("{error}");
     }
-    // Counters that are all zero were not counted: never a figure.
+    // If all counters are zero, the hardware did not count.
     let table = "Kernel_Name,Counter_Name,Counter_Value\nmatvec,SQ_WAVES,0\n";
     let counters = Table::parse(table, "counters.csv").and_then(|table| CounterRow::all(&table));
     if let Err(error) = counters.and_then(|rows| CounterProfile::new(&rows)) {
@@ -57,7 +58,7 @@ fn with_perf(program: &[OsString], folder: &Path) -> Result<(), Error> {
     let tool = Toolbox::system().find(Tool::Perf)?;
     let runner = Runner::new(Session::LIMIT);
     let stacks = perf::record(&tool, &runner, folder, 999, program)?;
-    println!("\n{} samples; most were in", stacks.samples());
+    println!("\n{} samples, most of them in", stacks.samples());
     for (function, _, share) in stacks.hottest().into_iter().take(8) {
         println!("{:>5.1} %  {function}", 100.0 * share);
     }

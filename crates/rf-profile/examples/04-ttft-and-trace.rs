@@ -1,8 +1,8 @@
-//! Spans of a program as a breakdown of the time to first token, and as a timeline for Perfetto.
+//! Turns the spans of a program into a TTFT breakdown and a timeline for Perfetto.
 //!
 //! `cargo run -p rf-profile --example 04-ttft-and-trace`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it found")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn main() -> Result<(), Error> {
     println!("{}", ttft.format_table());
     println!("{}", ttft.optimization_summary());
     let target = Duration::from_millis(200);
-    println!("within {target:?}: {:?}\n", ttft.meets_target(target));
+    println!("TTFT within {target:?}: {:?}\n", ttft.meets_target(target));
 
     let mut trace = Trace::new();
     trace.add_spans("CPU", &log.spans());
@@ -29,7 +29,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Work where an engine has its phases.
+/// Does some work in the phases of an engine.
 fn first_token() {
     tracing::info_span!("tokenize").in_scope(|| work(100));
     let prefill = tracing::info_span!("prefill", tokens = 512).entered();

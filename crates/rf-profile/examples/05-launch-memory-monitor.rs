@@ -1,8 +1,8 @@
-//! What launches cost, where memory goes, and what the GPU does meanwhile.
+//! Measures launch overhead, memory use, and the state of the GPU during the run.
 //!
 //! `cargo run -p rf-profile --example 05-launch-memory-monitor`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it found")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::time::Duration;
 

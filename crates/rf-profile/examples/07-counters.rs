@@ -1,10 +1,10 @@
-//! What each helper profile asks of a GPU, run by run, and what the tables of a profiler come to.
+//! Prints the counters of each request by pass, and the metrics derived from profiler tables.
 //!
 //! `cargo run -p rf-profile --example 07-counters -- gfx1100`
 //!
-//! Needs no GPU: the tables are short ones in the format of rocprofv3, made up for this example.
+//! Runs without a GPU: the tables are short samples in the format of rocprofv3.
 
-#![expect(clippy::print_stdout, reason = "an example shows what it found")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use rf_profile::Error;
 use rf_profile::tables::{
@@ -30,14 +30,14 @@ Dispatch_Id,Kernel_Name,Counter_Name,Counter_Value
 
 fn main() -> Result<(), Error> {
     let gfx = std::env::args().nth(1).unwrap_or_else(|| "gfx1100".to_owned());
-    println!("kernels: one run, no counters: {:?}", Request::kernels().passes);
+    println!("kernels: one pass without counters: {:?}", Request::kernels().passes);
     for (name, request) in [
         ("memory", Request::memory(&gfx)?),
         ("detailed memory", Request::detailed_memory(&gfx)?),
         ("matmul memory", Request::matmul_memory(&gfx)?),
         ("compute unit", Request::compute_unit(&gfx)?),
     ] {
-        println!("{name}: {} runs", request.passes.len());
+        println!("{name}: {} passes", request.passes.len());
         for pass in &request.passes {
             println!("  {}", pass.join(" "));
         }
@@ -54,7 +54,7 @@ fn main() -> Result<(), Error> {
     let profile = CounterProfile::new(&counters)?;
     for kernel in profile.kernels() {
         println!(
-            "{kernel}: {:.0} GB/s, L2 hits {:.0} %, occupancy {:.0} %",
+            "{kernel}: {:.0} GB/s, L2 hit rate {:.0} %, occupancy {:.0} %",
             profile.bandwidth_bytes_per_s(kernel, &kernels).unwrap_or_default() / 1e9,
             100.0 * profile.l2_hit_rate(kernel).unwrap_or_default(),
             100.0 * profile.occupancy(kernel).unwrap_or_default(),

@@ -1,75 +1,79 @@
-//! Files that are written whole or not at all.
+//! Atomic replacement of output files.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
+
+use tempfile::NamedTempFile;
 
 use crate::Error;
 
-/// Puts what `write` writes into the place of `path`, whose folder is made where it is missing. Until
-/// all of it is on the disk the old file stays; where anything fails it stays for good. What is no file (a pipe, a
-/// device such as `/dev/null`) is written to, and stays what it is.
-pub(crate) fn replace(
+/// Replaces the file `path` with the output of `write`, or leaves it unchanged.
+///
+/// The new contents go to a temporary file in the same folder, which takes the name of `path` once
+/// they are on the disk. A missing folder is created. A symbolic link stays, and its target is
+/// replaced. A device or a pipe such as `/dev/stdout` is written to and never replaced.
+///
+/// # Errors
+///
+/// [`Error::Write`], also for an error that `write` returns.
+///
+/// # Examples
+///
+/// ```
+/// let path = std::env::temp_dir().join(format!("replace-file-{}", std::process::id()));
+/// rf_profile::replace_file(&path, |out| out.write_all(b"all of it"))?;
+/// assert_eq!(std::fs::read(&path)?, b"all of it");
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn replace_file(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
-    let to_error = |source| Error::write(path, source);
-    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
-        return write_into(path, write).map_err(to_error);
-    }
-    // A link keeps pointing to the file, which is what gets replaced.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if let Some(folder) = target.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(to_error)?;
-    }
-    let partial = Partial::beside(&target);
-    write_whole(&partial.path, write).map_err(to_error)?;
-    fs::rename(&partial.path, &target).map_err(to_error)
+    let is_special = fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir());
+    if is_special { write_in_place(path, write) } else { write_and_rename(path, write) }
+        .map_err(|source| Error::write(path, source))
 }
 
-fn write_into(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn write_in_place(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
     let mut writer = BufWriter::new(File::options().write(true).open(path)?);
     write(&mut writer)?;
     writer.flush()
 }
 
-fn write_whole(
+fn write_and_rename(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let file = File::options().write(true).create_new(true).open(path)?;
-    let mut writer = BufWriter::new(file);
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut file = temporary_file(folder)?;
+    let mut writer = BufWriter::new(&mut file);
     write(&mut writer)?;
-    // Before the rename: some file systems would otherwise keep the new name and lose the contents.
-    writer.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    writer.flush()?;
+    drop(writer);
+    // Without this, a crash after the rename can leave the new name with no contents.
+    file.as_file().sync_all()?;
+    file.persist(&target)?;
+    Ok(())
 }
 
-/// A file that goes away unless it was renamed.
-struct Partial {
-    path: PathBuf,
-}
-
-impl Partial {
-    fn beside(target: &Path) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = target.file_name().unwrap_or_default().to_string_lossy();
-        let name = format!(".{name}.{}-{number}.partial", process::id());
-        Self { path: target.with_file_name(name) }
+fn temporary_file(folder: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".").suffix(".partial");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // The default is private to the user. The umask applies, as to any new file.
+        builder.permissions(fs::Permissions::from_mode(0o666));
     }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(file = %self.path.display(), "cannot remove a partial file: {error}");
-            }
-            _ => {}
-        }
-    }
+    builder.tempfile_in(folder)
 }
 
 #[cfg(test)]
@@ -82,11 +86,11 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_leaves_the_old_file_and_nothing_else() {
+    fn a_failed_write_leaves_the_old_file_and_no_temporary_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
-        replace(&path, |out| out.write_all(b"old")).unwrap();
-        let error = replace(&path, |out| {
+        replace_file(&path, |out| out.write_all(b"old")).unwrap();
+        let error = replace_file(&path, |out| {
             out.write_all(b"half of the new")?;
             Err(io::ErrorKind::StorageFull.into())
         })
@@ -97,46 +101,66 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_made_and_files_replaced() {
+    fn folders_are_created_and_files_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x/y/a.json");
-        replace(&path, |out| out.write_all(b"longer text")).unwrap();
-        replace(&path, |out| out.write_all(b"new")).unwrap();
+        replace_file(&path, |out| out.write_all(b"longer text")).unwrap();
+        replace_file(&path, |out| out.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(path.parent().unwrap()), ["a.json"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_new_file_has_the_permissions_of_any_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, plain) = (folder.path().join("ours"), folder.path().join("plain"));
+        replace_file(&ours, |out| out.write_all(b"x")).unwrap();
+        fs::write(&plain, b"x").unwrap();
+        let permissions = |path: &Path| fs::metadata(path).unwrap().permissions();
+        assert_eq!(permissions(&ours), permissions(&plain));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_and_its_target_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        fs::write(&target, b"old").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        replace_file(&link, |out| out.write_all(b"new")).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&target).unwrap(), b"new");
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn a_device_without_room_is_a_full_disk() {
-        // What the kernel says, not what a test says.
-        let full = File::options().write(true).open("/dev/full");
-        let Ok(mut full) = full else {
+        if !Path::new("/dev/full").exists() {
             println!("skipped: no /dev/full");
             return;
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let error = replace(&folder.path().join("a"), |_| full.write_all(b"text")).unwrap_err();
+        }
+        let error = replace_file(Path::new("/dev/full"), |out| out.write_all(b"text")).unwrap_err();
         assert!(error.is_disk_full(), "{error:?}");
     }
 
-    // With a pipe: were it wrong, a device of the machine would be gone.
+    // The test uses a pipe: with a bug here, a device of the machine would be lost.
     #[cfg(unix)]
     #[test]
-    fn what_is_no_file_is_written_to_and_stays() {
+    fn a_pipe_is_written_to_and_stays() {
         use std::io::Read;
         use std::os::unix::fs::FileTypeExt;
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
-        let made = process::Command::new("mkfifo").arg(&path).status();
-        if !made.is_ok_and(|status| status.success()) {
+        let created = std::process::Command::new("mkfifo").arg(&path).status();
+        if !created.is_ok_and(|status| status.success()) {
             println!("skipped: no mkfifo");
             return;
         }
-        // For both, so that neither side waits for the other.
+        // Open for both directions, so that neither side waits for the other.
         let mut pipe = File::options().read(true).write(true).open(&path).unwrap();
-        replace(&path, |out| out.write_all(b"text")).unwrap();
+        replace_file(&path, |out| out.write_all(b"text")).unwrap();
         assert!(fs::metadata(&path).unwrap().file_type().is_fifo());
         let mut read = [0; 4];
         pipe.read_exact(&mut read).unwrap();

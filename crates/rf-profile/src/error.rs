@@ -1,10 +1,10 @@
-//! What can go wrong with files, tools and figures.
+//! Errors of files, tools and measurements.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why something was not measured, stored or read.
+/// The reason why a value was not measured, stored or read.
 ///
 /// # Examples
 ///
@@ -12,177 +12,80 @@ use std::time::Duration;
 /// use rf_profile::Error;
 /// use rf_profile::tools::Tool;
 ///
-/// // A tool that older texts name and that never existed.
+/// // Some guides name this tool, but it never existed.
 /// let error = Tool::named("rocperf").unwrap_err();
 /// assert!(matches!(error, Error::NoSuchTool { .. }));
 /// assert!(error.to_string().contains("rocprofv3"));
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
     /// A file or folder cannot be read.
     #[error("cannot read '{}'", path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A file cannot be written; what was there before is still there.
+    Read { path: PathBuf, source: io::Error },
+    /// A file cannot be written. Its earlier contents are unchanged.
     #[error("cannot write '{}'", path.display())]
-    Write {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A text is not in the format that it should be in.
+    Write { path: PathBuf, source: io::Error },
+    /// A text is not in the expected format. `origin` is the path of a file or the name of a tool;
+    /// lines count from 1, and line 0 stands for the whole text.
     #[error("'{origin}'{}: {reason}", at_line(*line))]
-    Malformed {
-        /// Path of the file, or which tool's output it is.
-        origin: String,
-        /// From 1; 0 where the text as a whole is meant.
-        line: usize,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A file is of a version that this program does not know; it was left alone.
+    Malformed { origin: String, line: usize, reason: String },
+    /// A file has a format version that this program does not know. The file is unchanged.
     #[error(
         "'{origin}' has format version {found}, newer than {supported}: use a newer ROCmForge with it"
     )]
-    Newer {
-        /// Path of the file.
-        origin: String,
-        /// Its version.
-        found: u64,
-        /// The newest version known.
-        supported: u64,
-    },
-    /// A figure cannot be made of these samples.
-    #[error("no figure for '{name}': {reason}")]
-    Samples {
-        /// What was measured.
-        name: String,
-        /// What is wrong with the samples.
-        reason: &'static str,
-    },
-    /// No tool of this name is known.
-    #[error("unknown profiling tool '{name}': known are {known}")]
-    UnknownTool {
-        /// As given.
-        name: String,
-        /// The names there are.
-        known: String,
-    },
-    /// A name that texts mention, of a tool that does not exist.
+    Newer { origin: String, found: u64, supported: u64 },
+    /// The samples of a metric are unusable.
+    #[error("no value for '{name}': {reason}")]
+    Samples { name: String, reason: &'static str },
+    /// No supported tool has this name.
+    #[error("unknown profiling tool '{name}': use one of {known}")]
+    UnknownTool { name: String, known: String },
+    /// Some documents name this tool, but it does not exist.
     #[error("there is no tool '{name}': use {successor}")]
-    NoSuchTool {
-        /// As given.
-        name: String,
-        /// What does what was wanted.
-        successor: &'static str,
-    },
+    NoSuchTool { name: String, successor: &'static str },
     /// A tool is not installed.
     #[error("{tool} is not installed: {hint}")]
-    ToolMissing {
-        /// Its program.
-        tool: &'static str,
-        /// What brings it.
-        hint: &'static str,
-    },
-    /// The installed version of a tool has not got an option.
-    #[error("{tool} of this machine has no option {flag}")]
-    FlagMissing {
-        /// Its program.
-        tool: &'static str,
-        /// The option.
-        flag: String,
-    },
-    /// A tool cannot do what was asked for, here or at all.
+    ToolMissing { tool: &'static str, hint: &'static str },
+    /// The installed version of a tool lacks an option.
+    #[error("the installed {tool} has no option {flag}")]
+    FlagMissing { tool: &'static str, flag: String },
+    /// A tool does not support the request, on this GPU or at all.
     #[error("{tool}: {reason}")]
-    Unsupported {
-        /// Its program.
-        tool: &'static str,
-        /// Why not.
-        reason: String,
-    },
+    Unsupported { tool: &'static str, reason: String },
     /// A program did not start.
     #[error("cannot start '{program}'")]
-    Start {
-        /// The program.
-        program: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// A program ran too long and was ended, with everything that it had started.
-    #[error("'{program}' was ended after {:.1} s{}", limit.as_secs_f64(), after_colon(tail))]
-    TimedOut {
-        /// The program.
-        program: String,
-        /// How long it was given.
-        limit: Duration,
-        /// The last lines that it wrote.
-        tail: String,
-    },
-    /// A program ended with an error.
+    Start { program: String, source: io::Error },
+    /// A program and all the processes that it had started were killed, after the time limit or on
+    /// request. `elapsed` is the running time and `tail` the last lines of stderr.
+    #[error("'{program}' was killed after {:.1} s{}", elapsed.as_secs_f64(), after_colon(tail))]
+    Killed { program: String, elapsed: Duration, tail: String },
+    /// A program ended with an error. `tail` is the last lines of stderr.
     #[error("'{program}' failed with {status}{}", after_colon(tail))]
-    Failed {
-        /// The program.
-        program: String,
-        /// Its exit status.
-        status: String,
-        /// The last lines that it wrote.
-        tail: String,
-    },
-    /// A tool ran and left nothing to read.
-    #[error("'{program}' left no {expected}{}", after_colon(tail))]
-    NoOutput {
-        /// The program.
-        program: String,
-        /// What should be there.
-        expected: String,
-        /// The last lines that it wrote.
-        tail: String,
-    },
-    /// A table has no such column.
+    Failed { program: String, status: String, tail: String },
+    /// A tool succeeded but wrote no output that can be read. `tail` is the last lines of stderr.
+    #[error("'{program}' wrote no {expected}{}", after_colon(tail))]
+    NoOutput { program: String, expected: String, tail: String },
+    /// A table lacks a column.
     #[error("'{origin}' has no column {column}")]
-    NoColumn {
-        /// Path of the file.
-        origin: String,
-        /// The column.
-        column: String,
-    },
-    /// Every value of every counter is zero: the hardware did not count.
+    NoColumn { origin: String, column: String },
+    /// Every value of every counter is zero, so the hardware did not count.
     #[error("all {values} values of {counters} are 0, so nothing was counted: {cause}")]
-    ZeroCounters {
-        /// How many values there are.
-        values: usize,
-        /// The counters.
-        counters: String,
-        /// The known cause, and the cure.
-        cause: &'static str,
-    },
-    /// Nothing on this machine tells of a GPU's state.
-    #[error("no GPU to watch: {}", tried.join("; "))]
-    NoMonitor {
-        /// What was tried, each with why it does not serve.
-        tried: Vec<String>,
-    },
-    /// A timer was used out of order.
+    ZeroCounters { values: usize, counters: String, cause: &'static str },
+    /// No source on this machine reports the state of a GPU.
+    #[error("no GPU to monitor: {}", tried.join("; "))]
+    NoMonitor { tried: Vec<String> },
+    /// The methods of a timer were called in the wrong order.
     #[error("timer '{name}' {problem}")]
-    Timer {
-        /// Its name.
-        name: String,
-        /// What is out of order.
-        problem: &'static str,
-    },
+    Timer { name: String, problem: &'static str },
     /// The GPU runtime failed.
     #[error(transparent)]
     Gpu(#[from] rf_hip::Error),
 }
 
 impl Error {
-    /// Whether there was no room left to write to.
+    /// Whether the disk was full.
     pub fn is_disk_full(&self) -> bool {
         let Self::Write { source, .. } = self else { return false };
         matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

@@ -1,22 +1,22 @@
-//! What it costs the CPU to keep a GPU busy.
+//! Launch overhead: the CPU time for keeping a GPU busy.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::stats::Summary;
-use crate::tables::KernelRow;
 
-/// Share of the time spent in launch calls, or waiting, beyond which something should change.
-pub const SHARE_THRESHOLD: f64 = 0.10;
+/// The highest acceptable fraction of the time in launch calls, or in waits.
+const MAX_TIME_FRACTION: f64 = 0.10;
 
-/// Launches for each wait, below which waits are too frequent.
-pub const LAUNCHES_PER_WAIT_THRESHOLD: f64 = 4.0;
+/// The lowest acceptable number of launches per wait.
+const MIN_LAUNCHES_PER_WAIT: f64 = 4.0;
 
-/// How often a launch must repeat, on average, for a captured graph to pay.
-pub const REPEATS_THRESHOLD: f64 = 4.0;
+/// The average number of repetitions of a launch from which a captured graph pays off.
+const MIN_REPETITIONS: f64 = 4.0;
 
-/// Measures launches from the CPU's side: how many, what each call costs, and the gaps between.
+/// Measures launches on the CPU: their number, the duration of each call, and the gaps between
+/// calls.
 ///
 /// # Examples
 ///
@@ -41,51 +41,51 @@ pub struct LaunchOverheadTracker {
     waits_us: Vec<f64>,
     first: Option<Instant>,
     last: Option<Instant>,
-    /// End of the launch before, if nothing was waited for since.
+    /// The end of the previous launch, unless a wait followed.
     previous: Option<Instant>,
 }
 
-/// What a [`LaunchOverheadTracker`] found.
+/// The results of a [`LaunchOverheadTracker`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LaunchReport {
-    /// Launches.
+    /// The number of launches.
     pub launches: usize,
-    /// Different ones.
+    /// The number of different kernels.
     pub kernels: usize,
-    /// Time of the calls, in microseconds.
+    /// Durations of the launch calls in microseconds.
     pub cost_us: Summary,
-    /// Time between the end of one call and the next, nothing being waited for, in microseconds.
+    /// Times from the end of a call to the next one, without a wait between them, in microseconds.
     pub gap_us: Option<Summary>,
-    /// How often the CPU waited for the GPU.
+    /// The number of waits for the GPU.
     pub waits: usize,
-    /// From the first launch to the end of the last one, or of the last wait.
+    /// The time from the first call to the end of the last one.
     pub wall: Duration,
-    /// Of the time, in launch calls.
+    /// The fraction of the time in launch calls.
     pub launch_share: f64,
-    /// Of the time, waiting.
+    /// The fraction of the time in waits.
     pub wait_share: f64,
-    /// What to do.
+    /// The recommended change.
     pub recommendation: Recommendation,
 }
 
-/// What to do about the cost of launches.
+/// A recommendation about launch overhead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Recommendation {
-    /// Wait less often: fewer than [`LAUNCHES_PER_WAIT_THRESHOLD`] launches come to each wait, and waiting takes more than
-    /// [`SHARE_THRESHOLD`] of the time.
+    /// Wait less often: there are fewer than 4 launches per wait, and waits take more than 10 % of the
+    /// time.
     DeferSynchronization,
-    /// Capture the launches into a graph: the calls take more than [`SHARE_THRESHOLD`] of the time, and the same
-    /// launches come again, [`REPEATS_THRESHOLD`] times on average.
+    /// Capture the launches into a graph: the calls take more than 10 % of the time, and each kernel
+    /// is launched at least 4 times on average.
     UseGraph,
-    /// Put more work into each launch: the calls take more than [`SHARE_THRESHOLD`] of the time, and do not repeat.
+    /// Put more work into each launch: the calls take more than 10 % of the time and do not repeat.
     Batch,
-    /// Leave it: none of these.
-    Nothing,
+    /// Change nothing: the overhead is low.
+    None,
 }
 
 impl LaunchOverheadTracker {
-    /// Nothing measured yet.
+    /// Creates a tracker without measurements.
     pub fn new() -> Self {
         Self::default()
     }
@@ -106,8 +106,7 @@ impl LaunchOverheadTracker {
         value
     }
 
-    /// Adds a launch call that was measured elsewhere. Calls come in order.
-    pub fn record_launch(&mut self, name: &str, start: Instant, end: Instant) {
+    fn record_launch(&mut self, name: &str, start: Instant, end: Instant) {
         if let Some(previous) = self.previous {
             self.gaps_us.push(us(start.saturating_duration_since(previous)));
         }
@@ -120,15 +119,14 @@ impl LaunchOverheadTracker {
         self.previous = Some(end);
     }
 
-    /// Adds a wait that was measured elsewhere.
-    pub fn record_wait(&mut self, start: Instant, end: Instant) {
+    fn record_wait(&mut self, start: Instant, end: Instant) {
         self.waits_us.push(us(end.saturating_duration_since(start)));
         self.first.get_or_insert(start);
         self.last = Some(end);
         self.previous = None;
     }
 
-    /// What was found; `None` where nothing was launched.
+    /// The results, or `None` without launches.
     pub fn report(&self) -> Option<LaunchReport> {
         let cost_us = Summary::of(&self.costs_us)?;
         let wall = self.last?.saturating_duration_since(self.first?);
@@ -138,18 +136,16 @@ impl LaunchOverheadTracker {
         let launch_share = share(cost_us.total);
         let wait_share = share(self.waits_us.iter().sum());
         let per_wait = launches as f64 / waits.max(1) as f64;
-        let recommendation = if waits > 0
-            && per_wait < LAUNCHES_PER_WAIT_THRESHOLD
-            && wait_share > SHARE_THRESHOLD
-        {
-            Recommendation::DeferSynchronization
-        } else if launch_share <= SHARE_THRESHOLD {
-            Recommendation::Nothing
-        } else if launches as f64 / kernels.max(1) as f64 >= REPEATS_THRESHOLD {
-            Recommendation::UseGraph
-        } else {
-            Recommendation::Batch
-        };
+        let recommendation =
+            if waits > 0 && per_wait < MIN_LAUNCHES_PER_WAIT && wait_share > MAX_TIME_FRACTION {
+                Recommendation::DeferSynchronization
+            } else if launch_share <= MAX_TIME_FRACTION {
+                Recommendation::None
+            } else if launches as f64 / kernels.max(1) as f64 >= MIN_REPETITIONS {
+                Recommendation::UseGraph
+            } else {
+                Recommendation::Batch
+            };
         let gap_us = Summary::of(&self.gaps_us);
         Some(LaunchReport {
             launches,
@@ -173,12 +169,12 @@ impl fmt::Display for LaunchReport {
             "{} launches of {} kernels, {} waits",
             self.launches, self.kernels, self.waits
         )?;
-        writeln!(f, "a call: median {:.2} us, p99 {:.2} us", cost.median, cost.p99)?;
-        writeln!(f, "between calls: median {:.2} us, p99 {:.2} us", gap.median, gap.p99)?;
+        writeln!(f, "launch call: median {:.2} us, p99 {:.2} us", cost.median, cost.p99)?;
+        writeln!(f, "gap between calls: median {:.2} us, p99 {:.2} us", gap.median, gap.p99)?;
         let (launch, wait) = (100.0 * self.launch_share, 100.0 * self.wait_share);
         writeln!(
             f,
-            "of {:.3} ms: {launch:.1} % launching, {wait:.1} % waiting",
+            "{launch:.1} % of {:.3} ms in launch calls, {wait:.1} % in waits",
             us(self.wall) / 1e3
         )?;
         write!(f, "{}", self.recommendation)
@@ -189,38 +185,13 @@ impl fmt::Display for Recommendation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::DeferSynchronization => {
-                "wait for the GPU less often: queue more before looking at results"
+                "wait for the GPU less often: queue more launches before each wait"
             }
             Self::UseGraph => "capture the launches into a graph and replay it",
             Self::Batch => "put more work into each launch: fuse small kernels or batch them",
-            Self::Nothing => "launches cost little: nothing to do",
+            Self::None => "launch overhead is low",
         })
     }
-}
-
-/// Times that a GPU did nothing between two kernels of a trace, in microseconds; `None` where fewer than two
-/// kernels have a start. Kernels of all queues of an agent count together.
-pub fn idle_between_us(kernels: &[KernelRow]) -> Option<Summary> {
-    let mut spans: Vec<(&str, u64, u64)> = kernels
-        .iter()
-        .filter_map(|kernel| {
-            let start = kernel.start_ns?;
-            Some((&*kernel.agent, start, start.saturating_add(kernel.duration_ns)))
-        })
-        .collect();
-    spans.sort_unstable();
-    let mut idle = Vec::new();
-    let mut busy_until: Option<(&str, u64)> = None;
-    for (agent, start, end) in spans {
-        busy_until = match busy_until {
-            Some((before, until)) if before == agent => {
-                idle.push(start.saturating_sub(until) as f64 / 1e3);
-                Some((agent, until.max(end)))
-            }
-            _ => Some((agent, end)),
-        };
-    }
-    Summary::of(&idle)
 }
 
 fn us(time: Duration) -> f64 {
@@ -231,12 +202,13 @@ fn us(time: Duration) -> f64 {
 mod tests {
     use super::*;
 
-    /// A run of `(launch, cost)` and waits in microseconds, one after the other.
+    /// Reports on consecutive launches (`Some(name)`), waits (`None`) and gaps (`Some("-")`) with
+    /// their durations in microseconds.
     fn report(steps: &[(Option<&str>, u64)]) -> LaunchReport {
         let mut tracker = LaunchOverheadTracker::new();
         let mut now = Instant::now();
-        for (launch, cost) in steps {
-            let end = now + Duration::from_micros(*cost);
+        for (launch, duration) in steps {
+            let end = now + Duration::from_micros(*duration);
             match launch {
                 Some("-") => {}
                 Some(name) => tracker.record_launch(name, now, end),
@@ -248,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn each_recommendation_has_its_cause() {
+    fn each_cause_leads_to_its_recommendation() {
         let waits = report(&[(Some("a"), 5), (None, 50)].repeat(10));
         assert_eq!(waits.recommendation, Recommendation::DeferSynchronization);
         let repeated = report(&[(Some("a"), 5), (Some("b"), 5), (Some("-"), 10)].repeat(10));
@@ -258,34 +230,15 @@ mod tests {
             names.iter().flat_map(|name| [(Some(&**name), 5), (Some("-"), 10)]).collect();
         assert_eq!(report(&once).recommendation, Recommendation::Batch);
         let rare = report(&[(Some("a"), 5), (Some("-"), 1000)].repeat(10));
-        assert_eq!(rare.recommendation, Recommendation::Nothing);
+        assert_eq!(rare.recommendation, Recommendation::None);
     }
 
     #[test]
-    fn costs_gaps_and_shares_add_up() {
+    fn durations_gaps_and_fractions_add_up() {
         let report = report(&[(Some("a"), 10), (Some("-"), 30), (Some("a"), 10), (None, 50)]);
         assert!((report.cost_us.total - 20.0).abs() < 1e-6);
         assert!((report.gap_us.unwrap().median - 30.0).abs() < 1e-6);
         assert!((report.launch_share - 0.2).abs() < 1e-6 && (report.wait_share - 0.5).abs() < 1e-6);
         assert_eq!(LaunchOverheadTracker::new().report(), None);
-    }
-
-    #[test]
-    fn idle_times_of_overlapping_kernels() {
-        let kernel = |agent: &str, start, duration_ns| KernelRow {
-            agent: agent.into(),
-            start_ns: Some(start),
-            duration_ns,
-            ..KernelRow::default()
-        };
-        let kernels = [
-            kernel("1", 0, 1000),
-            kernel("1", 500, 100),
-            kernel("1", 3000, 10),
-            kernel("2", 9000, 1),
-        ];
-        let idle = idle_between_us(&kernels).unwrap();
-        assert_eq!((idle.count, idle.total), (2, 2.0));
-        assert_eq!(idle_between_us(&kernels[..1]), None);
     }
 }

@@ -1,36 +1,61 @@
-//! Measures programs, GPU and CPU, and keeps what was measured.
+//! Measures GPU and CPU programs and stores the results.
 //!
-//! **Place in the layering.** Above `rf-hip` alone: it knows nothing of tensors or models, so any program can use it.
-//! `rf-cli` and `xtask` put the two together. A crate below it is measured through `tracing` spans, without
-//! depending on it.
+//! **Place in the layering.** Depends only on `rf-hip` and knows nothing of tensors or models, so any
+//! program can use it. `rf-cli` and `rf-bench` combine it with the engine. Crates below it are
+//! measured through `tracing` spans and do not depend on it.
 //!
 //! # Where to start
 //!
 //! | question | answer |
 //! |---|---|
-//! | did it get slower? | [`baseline`] |
-//! | did the machine get slower? | [`control`] |
-//! | how long does this take? | [`Timings`], [`KernelTimer`], [`time_kernel!`] |
-//! | what ran when? | [`SpanRecorder`], [`Trace`] |
-//! | what does the first token wait for? | [`ttft`] |
-//! | what do kernels and counters say? | [`tools`], [`tables`] |
-//! | do launches cost too much? | [`launch`] |
-//! | where does memory go? | [`memory`] |
-//! | was the GPU busy, hot, held back? | [`monitor`] |
-//! | what is the limit, and how far is it? | [`roofline`] |
+//! | Is it slower than before? | [`baseline`] |
+//! | Is the machine slower than before? | [`control`] |
+//! | How long does this take? | [`Timings`], [`KernelTimer`], [`time_kernel!`] |
+//! | When does each part run? | [`SpanRecorder`], [`Trace`] |
+//! | What determines the time to first token? | [`ttft`] |
+//! | What do profilers and hardware counters report? | [`tools`], [`tables`] |
+//! | Is launch overhead too high? | [`launch`] |
+//! | What uses the memory? | [`memory`] |
+//! | Was the GPU busy, hot or throttled? | [`monitor`] |
+//! | Which hardware limit applies, and how close is it? | [`roofline`] |
 //!
-//! The numbered examples show each; they run without a GPU and say what they skip.
+//! The numbered examples demonstrate each module. They run without a GPU and print what they skip.
+//!
+//! # Example
+//!
+//! Record the spans of a program, compute the time to first token, and write a timeline:
+//!
+//! ```
+//! use rf_profile::ttft::{Phase, TtftBreakdown};
+//! use rf_profile::{SpanRecorder, Trace};
+//! use tracing_subscriber::layer::SubscriberExt;
+//!
+//! let (recorder, log) = SpanRecorder::new();
+//! tracing::subscriber::with_default(tracing_subscriber::registry().with(recorder), || {
+//!     tracing::info_span!("prefill", tokens = 12).in_scope(|| { /* the prompt */ });
+//!     tracing::info_span!("sample").in_scope(|| { /* the first token */ });
+//! });
+//! let ttft = TtftBreakdown::from_spans(&log.spans());
+//! assert!(ttft.total() >= ttft.time(Phase::Prefill));
+//! println!("{}", ttft.format_table());
+//!
+//! let mut trace = Trace::new();
+//! trace.add_spans("CPU", &log.spans());
+//! assert!(trace.to_json().contains("prefill"));
+//! ```
 //!
 //! # Invariants
 //!
-//! - Every figure was measured. What could not be is an [`Error`] that says why, never an estimate or zero.
-//! - A file is replaced whole or left as it was.
-//! - A program that is run ends in time: what hangs is ended with all that it started.
-//! - No input panics: tables, JSON and baselines are read as if somebody had tampered with them.
+//! - Every value is a measurement. A missing one is an [`Error`] with the reason, never an estimate
+//!   or zero.
+//! - A file is replaced as a whole or left unchanged.
+//! - A program that hangs is killed after a time limit, with all the processes that it started.
+//! - No input causes a panic: tables, JSON and baselines are parsed as untrusted data.
 //!
 //! # Features
 //!
-//! `flamegraph` (off): flame graphs of call stacks (`tools::perf::Stacks::flamegraph`), by the inferno crate, whose licence is the CDDL.
+//! `flamegraph` (off by default): `tools::perf::Stacks::flamegraph` draws flame graphs of call stacks
+//! with the inferno crate, whose licence is the CDDL.
 
 mod atomic;
 pub mod baseline;
@@ -48,6 +73,7 @@ pub mod tools;
 mod trace;
 pub mod ttft;
 
+pub use atomic::replace_file;
 pub use error::Error;
 pub use spans::{SpanEvent, SpanLog, SpanRecorder};
 pub use timer::{KernelTimer, ScopedTimer, Timings};

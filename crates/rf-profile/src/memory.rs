@@ -1,4 +1,4 @@
-//! Where memory goes: the KV cache as it grows, the process, the device, and what was planned.
+//! Memory use of the KV cache, the process and the device, and the planned memory.
 
 use std::fmt;
 use std::fs;
@@ -8,47 +8,47 @@ use rf_hip::Context;
 
 use crate::Error;
 
-/// Memory of this process, as Linux counts it.
+/// Memory of this process as Linux accounts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessMemory {
-    /// Resident now.
+    /// Resident memory.
     pub rss_bytes: u64,
-    /// The most that was ever resident.
+    /// The highest resident memory so far.
     pub peak_rss_bytes: u64,
-    /// Of what is resident, pages of mapped files: the system may take them back.
+    /// Resident pages of mapped files, which the system can reclaim.
     pub file_bytes: u64,
 }
 
 /// The state of a KV cache at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KvSample {
-    /// Tokens of all sequences.
+    /// The number of tokens in all sequences.
     pub tokens: u64,
-    /// Bytes of the pages in use.
+    /// The size of the used pages.
     pub bytes: u64,
-    /// Pages in use.
+    /// The number of used pages.
     pub used_pages: u64,
-    /// Pages that there are.
+    /// The number of all pages.
     pub total_pages: u64,
-    /// Places for tokens in used pages that no token fills.
+    /// The number of empty token slots in used pages.
     pub unfilled_tokens: u64,
-    /// Pages handed out so far.
+    /// The number of page allocations so far.
     pub allocations: u64,
 }
 
-/// What was planned to be held, or is.
+/// Planned or allocated memory by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryParts {
-    /// Weights.
+    /// Memory of the weights.
     pub weights_bytes: u64,
-    /// KV cache.
+    /// Memory of the KV cache.
     pub kv_bytes: u64,
-    /// Activations and everything else.
+    /// Memory of activations and all other buffers.
     pub buffers_bytes: u64,
 }
 
-/// Collects what memory is used for during a run.
+/// Collects samples of memory use during a run.
 ///
 /// # Examples
 ///
@@ -58,9 +58,13 @@ pub struct MemoryParts {
 /// let mut tracker = MemoryTracker::new();
 /// for pages in 1..=4 {
 ///     let tokens = 16 * pages - 4;
-///     let (bytes, unfilled_tokens) = (pages * 16 * 1024, 4);
 ///     tracker.sample_kv(KvSample {
-///         tokens, bytes, used_pages: pages, total_pages: 8, unfilled_tokens, allocations: pages,
+///         tokens,
+///         bytes: pages * 16 * 1024,
+///         used_pages: pages,
+///         total_pages: 8,
+///         unfilled_tokens: 4,
+///         allocations: pages,
 ///     });
 /// }
 /// let report = tracker.report();
@@ -76,38 +80,38 @@ pub struct MemoryTracker {
     device: Option<DevicePeak>,
 }
 
-/// Device memory that others and this process use together.
+/// Device memory used by all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DevicePeak {
-    /// When watching began.
+    /// Used memory at the first sample.
     pub first_used_bytes: u64,
-    /// The most at any sample.
+    /// The highest used memory of all samples.
     pub peak_used_bytes: u64,
-    /// All there is.
+    /// Total memory of the device.
     pub total_bytes: u64,
 }
 
-/// What a [`MemoryTracker`] found. What was not sampled is `None`.
+/// The results of a [`MemoryTracker`]. A value without samples is `None`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MemoryReport {
-    /// By how much the KV cache grows with each token: the slope of a line through
-    /// the samples; two of different sizes are needed.
+    /// The growth of the KV cache per token: the slope of a line through the samples, which takes
+    /// two samples of different sizes.
     pub kv_bytes_per_token: Option<f64>,
-    /// The cache when it was largest.
+    /// The sample with the largest KV cache.
     pub kv_peak: Option<KvSample>,
-    /// Share of the used pages' places that no token fills, on average.
+    /// The mean fraction of empty token slots in used pages.
     pub kv_fragmentation: Option<f64>,
-    /// Pages handed out from the first sample to the last.
+    /// The number of page allocations from the first to the last sample.
     pub kv_allocations: Option<u64>,
-    /// The process at the last sample.
+    /// The last sample of the process.
     pub process: Option<ProcessMemory>,
-    /// The device.
+    /// Used and total memory of the device.
     pub device: Option<DevicePeak>,
-    /// What was planned.
+    /// The planned memory.
     pub planned: Option<MemoryParts>,
-    /// What is held.
+    /// The allocated memory.
     pub actual: Option<MemoryParts>,
 }
 
@@ -116,7 +120,7 @@ impl ProcessMemory {
     ///
     /// # Errors
     ///
-    /// [`Error::Read`] on systems without it; [`Error::Malformed`].
+    /// [`Error::Read`] on systems without this file, and [`Error::Malformed`].
     pub fn now() -> Result<Self, Error> {
         let path = Path::new("/proc/self/status");
         let text = fs::read_to_string(path).map_err(|source| Error::read(path, source))?;
@@ -140,29 +144,29 @@ impl ProcessMemory {
 }
 
 impl MemoryParts {
-    /// Together.
+    /// The sum of all parts.
     pub fn total_bytes(&self) -> u64 {
         self.weights_bytes.saturating_add(self.kv_bytes).saturating_add(self.buffers_bytes)
     }
 }
 
 impl MemoryTracker {
-    /// Nothing sampled yet.
+    /// Creates a tracker without samples.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What the plan says.
+    /// Sets the planned memory.
     pub fn plan(&mut self, planned: MemoryParts) {
         self.planned = Some(planned);
     }
 
-    /// What is held.
+    /// Sets the allocated memory.
     pub fn actual(&mut self, actual: MemoryParts) {
         self.actual = Some(actual);
     }
 
-    /// Adds a moment of the KV cache.
+    /// Adds a sample of the KV cache.
     pub fn sample_kv(&mut self, sample: KvSample) {
         self.kv.push(sample);
     }
@@ -171,7 +175,7 @@ impl MemoryTracker {
     ///
     /// # Errors
     ///
-    /// As [`ProcessMemory::now`].
+    /// The errors of [`ProcessMemory::now`].
     pub fn sample_process(&mut self) -> Result<(), Error> {
         self.process = Some(ProcessMemory::now()?);
         Ok(())
@@ -197,7 +201,7 @@ impl MemoryTracker {
         peak.peak_used_bytes = peak.peak_used_bytes.max(used);
     }
 
-    /// What was found.
+    /// The results of all samples.
     pub fn report(&self) -> MemoryReport {
         let fragmented: Vec<f64> = self.kv.iter().filter_map(KvSample::fragmentation).collect();
         let mean = fragmented.iter().sum::<f64>() / fragmented.len() as f64;
@@ -217,15 +221,15 @@ impl MemoryTracker {
 }
 
 impl KvSample {
-    /// Share of the used pages' places that no token fills.
+    /// The fraction of empty token slots in used pages.
     fn fragmentation(&self) -> Option<f64> {
-        let places = self.tokens + self.unfilled_tokens;
-        (places > 0).then(|| self.unfilled_tokens as f64 / places as f64)
+        let slots = self.tokens + self.unfilled_tokens;
+        (slots > 0).then(|| self.unfilled_tokens as f64 / slots as f64)
     }
 }
 
-/// Of bytes over places for tokens, by least squares. Places, filled or not, grow with the pages; tokens alone would make
-/// steps of a line.
+/// The slope of bytes over token slots, by least squares. Slots, filled or empty, grow with the pages;
+/// tokens alone would turn the line into steps.
 fn slope(samples: &[KvSample]) -> Option<f64> {
     let n = samples.len() as f64;
     let point = |s: &KvSample| ((s.tokens + s.unfilled_tokens) as f64, s.bytes as f64);
@@ -248,31 +252,35 @@ impl fmt::Display for MemoryReport {
         }
         if let Some(peak) = self.kv_peak {
             let KvSample { used_pages, total_pages, bytes, .. } = peak;
-            writeln!(f, "  at most {used_pages} of {total_pages} pages, {:.1} MiB", mib(bytes))?;
+            writeln!(f, "  peak: {used_pages} of {total_pages} pages, {:.1} MiB", mib(bytes))?;
         }
         if let Some(share) = self.kv_fragmentation {
-            writeln!(f, "  {:.1} % of the used pages hold nothing", 100.0 * share)?;
+            writeln!(
+                f,
+                "  fragmentation: {:.1} % of the token slots in used pages are empty",
+                100.0 * share
+            )?;
         }
         if let Some(count) = self.kv_allocations {
-            writeln!(f, "  {count} pages handed out")?;
+            writeln!(f, "  {count} page allocations")?;
         }
         if let Some(process) = self.process {
             let (now, peak) = (mib(process.rss_bytes), mib(process.peak_rss_bytes));
-            writeln!(f, "process: {now:.1} MiB resident, {peak:.1} at most")?;
+            writeln!(f, "process: {now:.1} MiB resident, peak {peak:.1} MiB")?;
         }
         if let Some(device) = self.device {
             let (peak, total) = (mib(device.peak_used_bytes), mib(device.total_bytes));
-            writeln!(f, "device: {peak:.1} MiB in use at most, of {total:.1}")?;
+            writeln!(f, "device: peak {peak:.1} of {total:.1} MiB used")?;
         }
         if let (Some(planned), Some(actual)) = (self.planned, self.actual) {
-            for (what, planned, actual) in [
+            for (part, planned, actual) in [
                 ("weights", planned.weights_bytes, actual.weights_bytes),
                 ("KV cache", planned.kv_bytes, actual.kv_bytes),
                 ("buffers", planned.buffers_bytes, actual.buffers_bytes),
-                ("all", planned.total_bytes(), actual.total_bytes()),
+                ("total", planned.total_bytes(), actual.total_bytes()),
             ] {
                 let (planned, actual) = (mib(planned), mib(actual));
-                writeln!(f, "{what}: {planned:.1} MiB planned, {actual:.1} held")?;
+                writeln!(f, "{part}: {planned:.1} MiB planned, {actual:.1} MiB allocated")?;
             }
         }
         Ok(())
@@ -284,9 +292,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_and_fragmentation_of_known_pages() {
+    fn growth_and_fragmentation_match_known_pages() {
         let mut tracker = MemoryTracker::new();
-        // Pages of 16 tokens of 1 KiB; the last one is filled token by token.
+        // Pages hold 16 tokens of 1 KiB. The last page fills token by token.
         for tokens in 1..=64_u64 {
             let used_pages = tokens.div_ceil(16);
             tracker.sample_kv(KvSample {
@@ -307,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sampled_is_none() {
+    fn values_without_samples_are_none() {
         let report = MemoryTracker::new().report();
         assert_eq!((report.kv_bytes_per_token, report.kv_fragmentation), (None, None));
         assert_eq!(report.to_string(), "");
@@ -317,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_of_a_device_stays() {
+    fn the_device_peak_is_the_highest_sample() {
         let mut tracker = MemoryTracker::new();
         for used in [10, 50, 20] {
             tracker.record_device(used, 100);
@@ -327,16 +335,16 @@ mod tests {
     }
 
     #[test]
-    fn plan_and_actual_stand_side_by_side() {
+    fn planned_and_allocated_memory_are_compared() {
         let mut tracker = MemoryTracker::new();
         tracker.plan(MemoryParts { weights_bytes: 1 << 20, kv_bytes: 2 << 20, buffers_bytes: 0 });
         tracker.actual(MemoryParts { weights_bytes: 1 << 20, kv_bytes: 3 << 20, buffers_bytes: 0 });
-        assert!(tracker.report().to_string().contains("all: 3.0 MiB planned, 4.0 held"));
+        assert!(tracker.report().to_string().contains("total: 3.0 MiB planned, 4.0 MiB allocated"));
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_process_grows_by_what_it_touches() {
+    fn touched_memory_becomes_resident() {
         let before = ProcessMemory::now().unwrap();
         let touched = vec![1_u8; 64 << 20];
         let after = ProcessMemory::now().unwrap();

@@ -1,7 +1,8 @@
-//! What ran when, from `tracing` spans.
+//! Recording of `tracing` spans.
 //!
-//! A crate that is to be measured opens spans; it needs `tracing` and nothing of this crate. [`SpanRecorder`] is a layer
-//! that keeps when each was entered and left. Without it the spans cost a load and a branch each.
+//! A measured crate opens spans and depends only on `tracing`. [`SpanRecorder`] is a subscriber layer
+//! that records when a thread entered and left each span. Without a subscriber, a disabled span costs
+//! a load and a branch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,33 +12,33 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Level, Metadata, Subscriber};
+use tracing::{Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Spans kept at most: some 100 MiB. Those beyond are counted.
-const LIMIT: usize = 1 << 20;
+/// The maximum number of recorded spans, about 100 MiB. Further spans are only counted.
+const MAX_SPANS: usize = 1 << 20;
 
-/// A time that a thread spent in a span.
+/// An interval that a thread spent in a span.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SpanEvent {
-    /// The span's name.
+    /// The name of the span.
     pub name: &'static str,
-    /// The module that opened it.
+    /// The module that opened the span.
     pub target: &'static str,
-    /// The thread, numbered as they come.
+    /// The thread number, in the order of first use.
     pub thread: u64,
-    /// When it was entered, since recording began.
+    /// The time of entry since the recorder was created.
     pub start: Duration,
-    /// Until it was left.
+    /// The time until the thread left the span.
     pub duration: Duration,
-    /// What the span says of itself.
+    /// The fields of the span.
     pub fields: Vec<(&'static str, Value)>,
 }
 
-/// A layer for a `tracing-subscriber` registry that records spans.
+/// A layer for a `tracing-subscriber` registry that records spans of level `DEBUG` and above.
 ///
 /// # Examples
 ///
@@ -56,10 +57,9 @@ pub struct SpanEvent {
 #[derive(Debug)]
 pub struct SpanRecorder {
     shared: Arc<Shared>,
-    level: Level,
 }
 
-/// What a [`SpanRecorder`] has recorded.
+/// The spans that a [`SpanRecorder`] recorded.
 #[derive(Clone, Debug)]
 pub struct SpanLog {
     shared: Arc<Shared>,
@@ -72,48 +72,39 @@ struct Shared {
     dropped: AtomicU64,
 }
 
-/// What a span carries with it.
+/// The recorder's data in an open span.
 #[derive(Default)]
-struct Carried {
+struct SpanData {
     entered: Option<Instant>,
     fields: Vec<(&'static str, Value)>,
 }
 
 impl SpanRecorder {
-    /// A recorder of spans of level `DEBUG` and above, and where they go.
+    /// Creates a recorder and its log.
     pub fn new() -> (Self, SpanLog) {
-        Self::with_level(Level::DEBUG)
-    }
-
-    /// The same of another level.
-    pub fn with_level(level: Level) -> (Self, SpanLog) {
         let (spans, dropped) = (Mutex::default(), AtomicU64::new(0));
         let shared = Arc::new(Shared { origin: Instant::now(), spans, dropped });
-        (Self { shared: Arc::clone(&shared), level }, SpanLog { shared })
-    }
-
-    fn wants(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_span() && *metadata.level() <= self.level
+        (Self { shared: Arc::clone(&shared) }, SpanLog { shared })
     }
 }
 
 impl SpanLog {
-    /// What was recorded, in the order in which spans were left.
+    /// The recorded spans in the order of their ends.
     pub fn spans(&self) -> Vec<SpanEvent> {
         self.shared.spans.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many there was no room for.
+    /// The number of spans beyond the limit of about a million, which were not recorded.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// When recording began.
+    /// The time at which the recorder was created.
     pub fn origin(&self) -> Instant {
         self.shared.origin
     }
 
-    /// Forgets what was recorded.
+    /// Removes the recorded spans.
     pub fn clear(&self) {
         self.shared.spans.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.shared.dropped.store(0, Ordering::Relaxed);
@@ -122,25 +113,26 @@ impl SpanLog {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanRecorder {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let Some(span) = context.span(id).filter(|span| self.wants(span.metadata())) else {
+        let Some(span) = context.span(id) else { return };
+        if *span.metadata().level() > Level::DEBUG {
             return;
-        };
-        let mut carried = Carried::default();
-        attributes.record(&mut Fields(&mut carried.fields));
-        span.extensions_mut().insert(carried);
+        }
+        let mut data = SpanData::default();
+        attributes.record(&mut FieldVisitor(&mut data.fields));
+        span.extensions_mut().insert(data);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(carried) = span.extensions_mut().get_mut::<Carried>() {
-            values.record(&mut Fields(&mut carried.fields));
+        if let Some(data) = span.extensions_mut().get_mut::<SpanData>() {
+            values.record(&mut FieldVisitor(&mut data.fields));
         }
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(carried) = span.extensions_mut().get_mut::<Carried>() {
-            carried.entered = Some(Instant::now());
+        if let Some(data) = span.extensions_mut().get_mut::<SpanData>() {
+            data.entered = Some(Instant::now());
         }
     }
 
@@ -148,18 +140,18 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanRecorder {
         let now = Instant::now();
         let Some(span) = context.span(id) else { return };
         let mut extensions = span.extensions_mut();
-        let Some(carried) = extensions.get_mut::<Carried>() else { return };
-        let Some(entered) = carried.entered.take() else { return };
+        let Some(data) = extensions.get_mut::<SpanData>() else { return };
+        let Some(entered) = data.entered.take() else { return };
         let event = SpanEvent {
             name: span.metadata().name(),
             target: span.metadata().target(),
             thread: thread_number(),
             start: entered.saturating_duration_since(self.shared.origin),
             duration: now.saturating_duration_since(entered),
-            fields: carried.fields.clone(),
+            fields: data.fields.clone(),
         };
         let mut spans = self.shared.spans.lock().unwrap_or_else(PoisonError::into_inner);
-        if spans.len() < LIMIT {
+        if spans.len() < MAX_SPANS {
             spans.push(event);
         } else {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
@@ -170,20 +162,20 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanRecorder {
 fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local!(static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
-    // Also asked for while the thread ends.
+    // The thread-local value is gone in destructors at the end of a thread.
     NUMBER.try_with(|number| *number).unwrap_or(0)
 }
 
-struct Fields<'a>(&'a mut Vec<(&'static str, Value)>);
+struct FieldVisitor<'a>(&'a mut Vec<(&'static str, Value)>);
 
-impl Fields<'_> {
+impl FieldVisitor<'_> {
     fn put(&mut self, field: &Field, value: Value) {
         self.0.retain(|(name, _)| *name != field.name());
         self.0.push((field.name(), value));
     }
 }
 
-impl Visit for Fields<'_> {
+impl Visit for FieldVisitor<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         self.put(field, Value::String(format!("{value:?}")));
     }
@@ -209,7 +201,7 @@ impl Visit for Fields<'_> {
     }
 }
 
-/// The name of this thread, for traces.
+/// The number and the name of this thread.
 pub(crate) fn current_thread() -> (u64, String) {
     let number = thread_number();
     let name = thread::current().name().map_or_else(|| format!("thread {number}"), str::to_owned);
@@ -222,7 +214,7 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt;
 
     #[test]
-    fn spans_nest_and_name_their_fields() {
+    fn nested_spans_and_their_fields_are_recorded() {
         let (recorder, log) = SpanRecorder::new();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(recorder), || {
             let outer = tracing::info_span!(
@@ -238,11 +230,15 @@ mod tests {
             outer.record("late", true);
             outer.in_scope(|| ());
             tracing::trace_span!("too fine").in_scope(|| ());
-            tracing::info!("an event is no span");
+            tracing::info!("an event is not a span");
         });
         let spans = log.spans();
         let names: Vec<_> = spans.iter().map(|span| span.name).collect();
-        assert_eq!(names, ["inner", "outer", "outer"], "a span entered twice is two times");
+        assert_eq!(
+            names,
+            ["inner", "outer", "outer"],
+            "a span that is entered twice is recorded twice"
+        );
         assert!(spans[0].duration >= Duration::from_millis(2));
         assert!(spans[1].start <= spans[0].start && spans[1].duration >= spans[0].duration);
         assert_eq!(spans[1].fields, [("tokens", 7.into()), ("kind", "a".into())]);
@@ -252,23 +248,12 @@ mod tests {
     }
 
     #[test]
-    fn a_span_that_nobody_records_costs_next_to_nothing() {
-        const SPANS: u32 = 1000;
-        let batch = || {
-            let start = Instant::now();
-            for position in 0..SPANS {
-                tracing::debug_span!("off", position).in_scope(|| std::hint::black_box(position));
-            }
-            start.elapsed() / SPANS
-        };
-        // The best of many batches: other programs share the machine.
-        let best = (0..50).map(|_| batch()).min().unwrap();
-        println!("a span that is off costs {best:?}");
-        assert!(best < Duration::from_nanos(500), "{best:?}");
+    fn spans_without_a_recorder_are_disabled() {
+        assert!(tracing::info_span!("off").is_disabled());
     }
 
     #[test]
-    fn threads_have_their_numbers() {
+    fn threads_have_different_numbers() {
         let (recorder, log) = SpanRecorder::new();
         let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(recorder));
         thread::scope(|scope| {

@@ -1,8 +1,8 @@
 //! Timelines for Perfetto and `chrome://tracing`.
 //!
-//! The format is Chrome's "Trace Event Format", JSON: complete events (`X`), counters (`C`), arrows from launches to what
-//! they launched (`s` and `f`), and names of processes and threads (`M`). Times are microseconds from the
-//! beginning of the recording.
+//! The format is Chrome's "Trace Event Format" in JSON: complete events (`X`), counters (`C`), arrows
+//! from launches to their kernels (`s` and `f`), and names of processes and threads (`M`). Times are
+//! microseconds from the start of the recording.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::spans::{SpanEvent, current_thread};
 use crate::tables::{ApiRow, CopyRow, KernelRow};
-use crate::{Error, atomic};
+use crate::{Error, replace_file};
 
-/// A timeline.
+/// A timeline of events on tracks.
 ///
 /// # Examples
 ///
@@ -25,8 +25,8 @@ use crate::{Error, atomic};
 /// use rf_profile::Trace;
 ///
 /// let mut trace = Trace::new();
-/// let threads = trace.process("CPU");
-/// let thread = trace.track(threads, "main");
+/// let group = trace.process("CPU");
+/// let thread = trace.track(group, "main");
 /// let ms = Duration::from_millis;
 /// trace.complete(thread, "matmul", "op", ms(1)..ms(3), &[("tokens", 4.into())]);
 /// assert!(trace.to_json().contains("\"dur\":2000.0"));
@@ -39,11 +39,11 @@ pub struct Trace {
     flows: u64,
 }
 
-/// A group of tracks: a process of the format.
+/// A group of tracks, which is a process in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group(u64);
 
-/// A line of the timeline: a thread of the format.
+/// A row of the timeline, which is a thread in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Track {
     process: u64,
@@ -51,26 +51,27 @@ pub struct Track {
 }
 
 impl Trace {
-    /// An empty one.
+    /// Creates an empty timeline.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A new group of tracks.
+    /// Adds a group of tracks.
     pub fn process(&mut self, name: &str) -> Group {
         self.processes += 1;
         self.metadata("process_name", self.processes, 0, name);
         Group(self.processes)
     }
 
-    /// A new track of a group.
+    /// Adds a track to a group.
     pub fn track(&mut self, group: Group, name: &str) -> Track {
         self.tracks += 1;
         self.metadata("thread_name", group.0, self.tracks, name);
         Track { process: group.0, thread: self.tracks }
     }
 
-    /// Something that took time. `category` is what viewers filter by: `op`, `launch`, `transfer`…
+    /// Adds an event with a duration. Viewers filter by `category`, such as `op`, `launch` or
+    /// `transfer`.
     pub fn complete(
         &mut self,
         track: Track,
@@ -88,14 +89,14 @@ impl Trace {
         }));
     }
 
-    /// A figure that changes over time: memory, clocks.
+    /// Adds a value of a metric that changes over time, such as memory use or a clock.
     pub fn counter(&mut self, group: Group, name: &str, at: Duration, value: f64) {
         self.events.push(json!({
             "ph": "C", "name": name, "ts": us(at), "pid": group.0, "tid": 0, "args": {name: value},
         }));
     }
 
-    /// An arrow from a point within an event of one track to one of another.
+    /// Adds an arrow from a time within an event of one track to a time within an event of another.
     pub fn arrow(&mut self, from: (Track, Duration), to: (Track, Duration)) {
         self.flows += 1;
         for (kind, (track, at)) in [("s", from), ("f", to)] {
@@ -106,7 +107,7 @@ impl Trace {
         }
     }
 
-    /// Adds recorded spans, a track for each thread.
+    /// Adds recorded spans with one track per thread.
     pub fn add_spans(&mut self, name: &str, spans: &[SpanEvent]) {
         let group = self.process(name);
         let (here, here_name) = current_thread();
@@ -133,7 +134,7 @@ impl Trace {
         }
     }
 
-    /// Adds what a profiler recorded: kernels and copies of each GPU, and calls of the runtime.
+    /// Adds the data of a profiler: the kernels of each GPU, the copies, and the calls of the runtime.
     pub fn add_profile(&mut self, kernels: &[KernelRow], copies: &[CopyRow], calls: &[ApiRow]) {
         let starts = kernels.iter().filter_map(|kernel| kernel.start_ns);
         let starts = starts.chain(copies.iter().map(|copy| copy.start_ns));
@@ -186,28 +187,28 @@ impl Trace {
         }
     }
 
-    /// Whether nothing was added.
+    /// Whether the timeline has no events.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// The JSON text.
+    /// The timeline as JSON text.
     pub fn to_json(&self) -> String {
         let mut text = Vec::new();
         // Writing into memory does not fail.
         if let Err(error) = self.write(&mut text) {
-            tracing::error!("a trace that is no JSON: {error}");
+            tracing::error!("cannot format the trace as JSON: {error}");
         }
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Writes the file: whole, or not at all.
+    /// Writes the timeline to a file. An error leaves an earlier file unchanged.
     ///
     /// # Errors
     ///
     /// [`Error::Write`].
     pub fn save(&self, path: &Path) -> Result<(), Error> {
-        atomic::replace(path, |out| self.write(out))
+        replace_file(path, |out| self.write(out))
     }
 
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -221,9 +222,9 @@ impl Trace {
         out.write_all(b"\n]}\n")
     }
 
-    fn metadata(&mut self, what: &str, process: u64, thread: u64, name: &str) {
+    fn metadata(&mut self, kind: &str, process: u64, thread: u64, name: &str) {
         self.events.push(json!({
-            "ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name},
+            "ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name},
         }));
     }
 }
@@ -238,7 +239,7 @@ mod tests {
     use crate::tables::{Table, TimelineEvent};
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_saved_trace_is_read_back() {
         let mut trace = Trace::new();
         let group = trace.process("CPU \"quoted\"");
         let (main, gpu) = (trace.track(group, "main"), trace.track(group, "GPU"));
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_a_profiler_become_tracks() {
+    fn profiler_tables_become_tracks() {
         let table =
             "Kernel_Name,Agent_Id,Start_Timestamp,End_Timestamp\nf,1,1000,3000\ng,2,2000,2500\n";
         let kernels = KernelRow::all(&Table::parse(table, "t").unwrap()).unwrap();

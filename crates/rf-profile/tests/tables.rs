@@ -1,10 +1,9 @@
-//! Tables in the formats that AMD's tools are documented to write: names of columns as in their releases, contents as
-//! they would be.
+//! Tables in the documented formats of AMD's tools, with the column names of their releases.
 
 #![expect(
     clippy::unwrap_used,
     clippy::float_cmp,
-    reason = "a test may end so, and figures come back as they were written"
+    reason = "a test may panic, and values are read back exactly"
 )]
 
 use rf_profile::Error;
@@ -27,7 +26,7 @@ const KERNEL_TRACE_6: &str = r#""Kind","Agent_Id","Queue_Id","Thread_Id","Dispat
 "#;
 
 #[test]
-fn kernel_traces_of_rocprofv3() {
+fn kernel_traces_of_rocprofv3_are_read() {
     let trace = table(KERNEL_TRACE_7);
     assert!(KernelRow::fits(&trace) && !CounterRow::fits(&trace) && !StatsRow::fits(&trace));
     let rows = KernelRow::all(&trace).unwrap();
@@ -50,7 +49,7 @@ fn kernel_traces_of_rocprofv3() {
 }
 
 #[test]
-fn tables_converted_from_rocpd_have_a_column_more() {
+fn tables_converted_from_rocpd_have_one_more_column() {
     let text: String = KERNEL_TRACE_7
         .lines()
         .enumerate()
@@ -64,7 +63,7 @@ fn tables_converted_from_rocpd_have_a_column_more() {
 }
 
 #[test]
-fn sums_calls_copies_and_allocations_of_rocprofv3() {
+fn other_tables_of_rocprofv3_are_read() {
     let stats = "\"Name\",\"Calls\",\"TotalDurationNs\",\"AverageNs\",\"Percentage\",\"MinNs\",\"MaxNs\",\"StdDev\"\n\
                  \"g(int, int)\",4,8000,2000.000000,100.00,1500,2500,400.5\n";
     let rows = StatsRow::all(&table(stats)).unwrap();
@@ -105,10 +104,10 @@ const ROCPROF_1: &str = r#""Index","KernelName","gpu-id","queue-id","queue-index
 "#;
 
 #[test]
-fn results_of_rocprof_are_kernels_and_counters_in_one() {
+fn results_of_rocprof_hold_kernels_and_counters() {
     let results = table(ROCPROF_1);
     let kernels = KernelRow::all(&results).unwrap();
-    assert_eq!(kernels.len(), 1, "a kernel without times was not finished");
+    assert_eq!(kernels.len(), 1, "a kernel without times is unfinished");
     assert_eq!((kernels[0].duration_ns, kernels[0].grid_threads), (2000, Some(1024)));
     assert_eq!((kernels[0].vgprs, kernels[0].accum_vgprs), (Some(24), Some(4)));
 
@@ -118,13 +117,13 @@ fn results_of_rocprof_are_kernels_and_counters_in_one() {
     let profile = CounterProfile::new(&rows).unwrap();
     let bandwidth = profile.bandwidth_bytes_per_s("f(float*, int)", &kernels).unwrap();
     assert!((bandwidth - 3072.0 * 1024.0 / 2e-6).abs() < 1.0, "{bandwidth}");
-    // Without quotes, as without --stats.
+    // rocprof without --stats writes no quotes.
     let bare = ROCPROF_1.replace('"', "");
     assert_eq!(KernelRow::all(&table(&bare)).unwrap(), kernels);
 }
 
 #[test]
-fn the_file_plugin_of_rocprofv2() {
+fn tables_of_the_rocprofv2_file_plugin_are_read() {
     let text = "Dispatch_ID,GPU_ID,Queue_ID,PID,TID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Scratch_Per_Workitem,Arch_VGPR,Accum_VGPR,SGPR,Wave_Size,Kernel_Name,Start_Timestamp,End_Timestamp,Correlation_ID,SQ_WAVES\n\
                 1,1,1,7,7,256,64,0,0,8,0,16,32,\"f(int, int)\",1000,2000,0,4.000000\n";
     let kernels = KernelRow::all(&table(text)).unwrap();
@@ -136,7 +135,7 @@ fn the_file_plugin_of_rocprofv2() {
 }
 
 #[test]
-fn tables_of_rocprof_compute() {
+fn tables_of_rocprof_compute_are_read() {
     let pmc = "Dispatch_ID,Kernel_Name,GPU_ID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Scratch_Per_Workitem,Arch_VGPR,Accum_VGPR,SGPR,wave_size,obj,SQ_WAVES,TCC_HIT_sum,TCC_MISS_sum\n\
                0,\"k(int, int)\",0,1024,64,0,0,8,0,16,64,0x7f,16,300,100\n";
     let profile = CounterProfile::new(&CounterRow::all(&table(pmc)).unwrap()).unwrap();
@@ -159,7 +158,7 @@ fn long(rows: &[(&str, f64)]) -> Table {
 }
 
 #[test]
-fn counters_of_rocprofv3() {
+fn counters_of_rocprofv3_are_read() {
     let rows = long(&[
         ("SQ_WAVES", 16.0),
         ("SQ_INSTS_VALU", 320.0),
@@ -175,11 +174,11 @@ fn counters_of_rocprofv3() {
     assert_eq!(profile.occupancy(kernel), Some(0.625));
     assert_eq!(profile.lds_conflict_rate(kernel), Some(0.25));
     assert_eq!(profile.l2_hit_rate(kernel), Some(0.9));
-    assert_eq!(profile.memory_bytes(kernel), None, "not counted is not 0");
+    assert_eq!(profile.memory_bytes(kernel), None, "an uncounted metric is not 0");
 }
 
 #[test]
-fn counters_that_did_not_count_are_refused_with_the_cause() {
+fn zero_counters_are_an_error_with_the_cause() {
     for rows in [&[("SQ_WAVES", 0.0), ("GL2C_HIT_sum", 0.0)][..], &[("SQ_WAVES", 0.0), ("X", 5.0)]]
     {
         let rows = CounterRow::all(&long(rows)).unwrap();
@@ -193,7 +192,7 @@ fn counters_that_did_not_count_are_refused_with_the_cause() {
 }
 
 #[test]
-fn timelines_of_rocprof() {
+fn timelines_of_rocprof_are_read() {
     let text = r#"{"traceEvents":[{},
         {"args":{"name":"0 CPU HIP API"},"ph":"M","pid":2,"name":"process_name","sort_index":0},
         {"ph":"X","name":"hipMalloc","pid":2,"tid":15,"ts":"100","dur":"5","args":{"BeginNs":"100000"}}]}"#;
@@ -208,11 +207,10 @@ fn timelines_of_rocprof() {
 }
 
 #[test]
-fn tables_cut_off_anywhere_do_not_panic() {
+fn truncated_tables_do_not_panic() {
     for text in [KERNEL_TRACE_7, KERNEL_TRACE_6, ROCPROF_1] {
         for end in 0..text.len() {
             if let Ok(table) = Table::parse(&text[..end], "cut") {
-                // Whatever it says, it says it without a panic.
                 drop((KernelRow::all(&table), CounterRow::all(&table)));
             }
         }

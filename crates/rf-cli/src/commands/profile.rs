@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use rf_profile::Trace;
 use rf_profile::baseline::Hardware;
 use rf_profile::tables::{CounterProfile, kernel_table};
 use rf_profile::tools::{
-    Installed, Profile, Request, Runner, Session, Tool, Toolbox, available_tools, perf,
+    InstalledTool, Profile, Request, Runner, Session, Tool, Toolbox, available_tools, perf,
 };
+use rf_profile::{Trace, replace_file};
 
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
@@ -144,7 +144,7 @@ fn own_or_other(command: &[OsString]) -> Result<Vec<OsString>> {
 }
 
 impl ProfileArgs {
-    fn tool(&self) -> Result<Installed> {
+    fn tool(&self) -> Result<InstalledTool> {
         let toolbox = Toolbox::system();
         if let Some(name) = &self.tool {
             let tool = Tool::named(name).map_err(|error| bad_input!("{error}"))?;
@@ -169,7 +169,7 @@ impl ProfileArgs {
 
     fn with_perf(
         &self,
-        tool: &Installed,
+        tool: &InstalledTool,
         runner: &Runner,
         folder: &Path,
         command: &[OsString],
@@ -181,15 +181,14 @@ impl ProfileArgs {
             writeln!(out, "{count:>8}  {:>5.1}%  {function}", 100.0 * share)?;
         }
         if let Some(path) = &self.stacks {
-            fs::write(path, stacks.folded())
-                .with_context(|| format!("cannot write '{}'", path.display()))?;
+            replace_file(path, |out| out.write_all(stacks.folded().as_bytes()))?;
         }
         Ok(())
     }
 
     fn with_gpu_tool(
         &self,
-        tool: Installed,
+        tool: InstalledTool,
         runner: Runner,
         folder: &Path,
         command: &[OsString],

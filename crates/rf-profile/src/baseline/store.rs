@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Baseline, BaselineSet, older};
-use crate::{Error, atomic};
+use crate::{Error, replace_file};
 
 /// What a file says it is.
 const FORMAT: &str = "rocmforge-baselines";
@@ -94,7 +94,7 @@ impl BaselineSet {
     ///
     /// [`Error::Write`]; what was there before is still there then.
     pub fn save(&self, path: &Path) -> Result<(), Error> {
-        atomic::replace(path, |out| self.write(out))
+        replace_file(path, |out| self.write(out))
     }
 
     /// Adds `newer` to a file, which is made where it is missing, by [`BaselineSet::merge`]. Gives what the

@@ -1,4 +1,4 @@
-//! `amd-smi metric --json`: an array up to ROCm 6, an object with `gpu_data` from 7 on.
+//! `amd-smi metric --json`: an array up to ROCm 6, an object with `gpu_data` from ROCm 7.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn state(gpu: &Value, place: u32) -> GpuState {
     let bytes = |path: &[&str]| {
         let amount = number(path)?;
         let unit = at(gpu, path)?.get("unit").and_then(Value::as_str).unwrap_or("MB");
-        // amd-smi's MB are MiB: a card of 32 GiB has 32704 of them.
+        // MB means MiB here: amd-smi reports 32704 MB for a card of 32 GiB.
         let factor = match unit {
             "B" => 1.0,
             "KB" => 1024.0,
@@ -57,7 +57,7 @@ fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, key| value.get(key))
 }
 
-/// A number, bare or as `{"value": …, "unit": …}`; `None` for `"N/A"`, wherever it stands.
+/// A number, bare or as `{"value": …, "unit": …}`. `None` for `"N/A"` at any level.
 fn number(value: &Value, path: &[&str]) -> Option<f64> {
     let value = at(value, path)?;
     let value = value.get("value").unwrap_or(value);
@@ -77,7 +77,7 @@ mod tests {
         "temperature":{"edge":{"value":55,"unit":"C"},"hotspot":{"value":71,"unit":"C"},"mem":"N/A"}}]}"#;
 
     #[test]
-    fn arrays_of_rocm_6() {
+    fn arrays_of_rocm_6_are_parsed() {
         let gpus = parse(ROCM_6).unwrap();
         assert_eq!((gpus[0].power_w, gpus[0].throttled), (Some(10.0), Some(false)));
         assert_eq!((gpus[1].gpu, gpus[1].throttled), (1, Some(true)));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_rocm_7() {
+    fn objects_of_rocm_7_are_parsed() {
         let gpu = parse(ROCM_7).unwrap().remove(0);
         assert_eq!((gpu.busy_percent, gpu.memory_busy_percent), (Some(100.0), Some(41.0)));
         assert_eq!((gpu.vram_total_bytes, gpu.vram_used_bytes), (Some(32704 << 20), Some(1 << 30)));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_an_error() {
+    fn other_output_is_an_error() {
         for text in ["", "amdsmi failed", "{}", "{\"gpu_data\": 3}", "[{\"gpu\":0"] {
             assert!(matches!(parse(text), Err(Error::Malformed { .. })), "{text}");
         }

@@ -1,7 +1,8 @@
-//! State of the GPUs beside a run: utilisation, memory, clocks, temperature, power.
+//! GPU state during a run: utilisation, memory, clocks, temperatures and power.
 //!
-//! [`Monitor::detect`] takes what is there: `amd-smi`, `rocm-smi`, or the kernel's files (sysfs). The tools take some
-//! tenths of a second for each sample and know throttling; sysfs costs next to nothing.
+//! [`Monitor::detect`] selects the first available source: `amd-smi`, `rocm-smi`, or the files of
+//! the amdgpu driver in sysfs. The tools take some tenths of a second per sample and report
+//! throttling. Reading sysfs takes well under a millisecond.
 
 mod amd_smi;
 mod rocm_smi;
@@ -13,64 +14,64 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::Error;
-use crate::tools::{Installed, Runner, Tool, Toolbox};
+use crate::tools::{InstalledTool, Runner, Tool, Toolbox};
 
 pub use sampling::{Record, Sample, Sampling, Throttling};
 
-/// Where the kernel shows its graphics devices.
+/// The folder of graphics devices in sysfs.
 const DRM: &str = "/sys/class/drm";
 
-/// Time for a tool to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit of a tool for one sample.
+const SAMPLE_LIMIT: Duration = Duration::from_secs(10);
 
-/// The state of one GPU. What is not stated is `None`.
+/// The state of one GPU. A value that the source does not report is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct GpuState {
-    /// The GPU: number of the tool, or of the card in sysfs.
+    /// The GPU number of the tool, or the card number in sysfs.
     pub gpu: u32,
-    /// Share of the time in which shaders were busy, in percent.
+    /// Shader utilisation in percent.
     pub busy_percent: Option<f64>,
-    /// The same of the memory controller.
+    /// Utilisation of the memory controller in percent.
     pub memory_busy_percent: Option<f64>,
-    /// Device memory in use.
+    /// Used device memory.
     pub vram_used_bytes: Option<u64>,
-    /// Device memory.
+    /// Total device memory.
     pub vram_total_bytes: Option<u64>,
-    /// Clock of the shaders.
+    /// Shader clock.
     pub clock_mhz: Option<f64>,
-    /// Clock of the memory.
+    /// Memory clock.
     pub memory_clock_mhz: Option<f64>,
-    /// Edge of the die.
+    /// Temperature at the edge of the die.
     pub temperature_c: Option<f64>,
-    /// Its hottest point.
+    /// Temperature at the hottest point of the die.
     pub hotspot_c: Option<f64>,
-    /// Memory.
+    /// Temperature of the memory.
     pub memory_temperature_c: Option<f64>,
-    /// Whole card, or whole package.
+    /// Power of the card or the package.
     pub power_w: Option<f64>,
-    /// Whether the tool says that clocks are held back.
+    /// Whether the tool reports throttling.
     pub throttled: Option<bool>,
 }
 
-/// Something that knows the state of the GPUs.
+/// A source of GPU state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Monitor {
     /// `amd-smi metric --json`.
-    AmdSmi(Installed),
+    AmdSmi(InstalledTool),
     /// `rocm-smi --json`.
-    RocmSmi(Installed),
-    /// Files below this folder, usually `/sys/class/drm`.
+    RocmSmi(InstalledTool),
+    /// The files in this folder, usually `/sys/class/drm`.
     Sysfs(PathBuf),
 }
 
 impl Monitor {
-    /// The first of amd-smi, rocm-smi and sysfs that tells of a GPU now.
+    /// Selects the first of amd-smi, rocm-smi and sysfs that reports a GPU.
     ///
     /// # Errors
     ///
-    /// [`Error::NoMonitor`] with what was tried.
+    /// [`Error::NoMonitor`] with the reason for each source.
     ///
     /// # Examples
     ///
@@ -82,7 +83,7 @@ impl Monitor {
     /// match Monitor::detect() {
     ///     Ok(monitor) => {
     ///         let sampling = monitor.start(Duration::from_millis(200));
-    ///         // … what is to be watched …
+    ///         // … the workload …
     ///         println!("{}", sampling.stop().table());
     ///     }
     ///     Err(error) => println!("skipped: {error}"),
@@ -92,7 +93,7 @@ impl Monitor {
         Self::detect_in(&Toolbox::system(), Path::new(DRM))
     }
 
-    /// The same with other folders.
+    /// Selects a source like [`Monitor::detect`], from other folders.
     ///
     /// # Errors
     ///
@@ -107,14 +108,14 @@ impl Monitor {
         for candidate in candidates {
             match candidate.and_then(|monitor| monitor.sample().map(|gpus| (monitor, gpus))) {
                 Ok((monitor, gpus)) if !gpus.is_empty() => return Ok(monitor),
-                Ok((monitor, _)) => tried.push(format!("{} knows no GPU", monitor.name())),
+                Ok((monitor, _)) => tried.push(format!("{} reports no GPU", monitor.name())),
                 Err(error) => tried.push(error.to_string()),
             }
         }
         Err(Error::NoMonitor { tried })
     }
 
-    /// Where it looks.
+    /// The name of the source.
     pub fn name(&self) -> &'static str {
         match self {
             Self::AmdSmi(_) => "amd-smi",
@@ -123,25 +124,26 @@ impl Monitor {
         }
     }
 
-    /// The state of all GPUs now.
+    /// Samples the state of all GPUs.
     ///
     /// # Errors
     ///
-    /// Those of running the tool, [`Error::Malformed`], or [`Error::Read`] without the folder of sysfs.
+    /// The errors of [`Runner::run`], [`Error::Malformed`], and [`Error::Read`] if the sysfs folder
+    /// is missing.
     pub fn sample(&self) -> Result<Vec<GpuState>, Error> {
-        let ask = |tool: &Installed, arguments: &[&str]| {
+        let query = |tool: &InstalledTool, arguments: &[&str]| {
             let mut command = Command::new(&tool.path);
             command.args(arguments);
-            Runner::new(PATIENCE).run(&mut command).map(|finished| finished.stdout)
+            Runner::new(SAMPLE_LIMIT).run(command).map(|output| output.stdout)
         };
         match self {
-            Self::AmdSmi(tool) => amd_smi::parse(&ask(tool, &amd_smi::ARGUMENTS)?),
-            Self::RocmSmi(tool) => rocm_smi::parse(&ask(tool, &rocm_smi::ARGUMENTS)?),
+            Self::AmdSmi(tool) => amd_smi::parse(&query(tool, &amd_smi::ARGUMENTS)?),
+            Self::RocmSmi(tool) => rocm_smi::parse(&query(tool, &rocm_smi::ARGUMENTS)?),
             Self::Sysfs(folder) => sysfs::read(folder),
         }
     }
 
-    /// Samples every `interval` on a thread of its own, until it is stopped.
+    /// Starts a thread that samples every `interval` until it is stopped.
     pub fn start(self, interval: Duration) -> Sampling {
         Sampling::start(self, interval)
     }

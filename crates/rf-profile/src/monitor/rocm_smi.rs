@@ -1,4 +1,4 @@
-//! `rocm-smi --json`: an object of cards, all of whose values are texts.
+//! `rocm-smi --json`: an object of cards whose values are all strings.
 
 use serde_json::Value;
 
@@ -18,11 +18,13 @@ pub(super) const ARGUMENTS: [&str; 8] = [
 
 pub(super) fn parse(text: &str) -> Result<Vec<GpuState>, Error> {
     const ORIGIN: &str = "rocm-smi";
-    // Noise such as "Exception caught: map::at" may come first.
+    // Lines such as "Exception caught: map::at" can precede the JSON.
     let start = text.find('{').ok_or_else(|| Error::malformed(ORIGIN, 0, "no JSON"))?;
     let value: Value =
         serde_json::from_str(&text[start..]).map_err(|error| Error::json(ORIGIN, &error))?;
-    let cards = value.as_object().ok_or_else(|| Error::malformed(ORIGIN, 0, "no object"))?;
+    let cards = value
+        .as_object()
+        .ok_or_else(|| Error::malformed(ORIGIN, 0, "the JSON is not an object"))?;
     let cards = cards.iter().filter_map(|(name, card)| {
         let number = name.strip_prefix("card")?.parse().ok()?;
         Some(state(number, card))
@@ -63,13 +65,13 @@ fn state(gpu: u32, card: &Value) -> GpuState {
 mod tests {
     use super::*;
 
-    const ANSWER: &str = r#"Exception caught: map::at
+    const OUTPUT: &str = r#"Exception caught: map::at
 {"card1":{"GPU use (%)":"N/A","Current Socket Graphics Package Power (W)":"30.0"},
  "card0":{"GPU use (%)":"68","GPU Memory Allocated (VRAM%)":"42","GPU Memory Read/Write Activity (%)":"10","VRAM Total Memory (B)":"68719476736","VRAM Total Used Memory (B)":"28823961600","Temperature (Sensor edge) (C)":"72.0","Temperature (Sensor junction) (C)":"78.0","Average Graphics Package Power (W)":"235.5","sclk clock speed:":"(2100Mhz)"},"system":{}}"#;
 
     #[test]
-    fn cards_behind_noise() {
-        let gpus = parse(ANSWER).unwrap();
+    fn cards_after_other_lines_are_parsed() {
+        let gpus = parse(OUTPUT).unwrap();
         assert_eq!(gpus.len(), 2);
         assert_eq!((gpus[0].busy_percent, gpus[0].power_w), (Some(68.0), Some(235.5)));
         assert_eq!((gpus[0].vram_total_bytes, gpus[0].hotspot_c), (Some(64 << 30), Some(78.0)));

@@ -1,4 +1,4 @@
-//! Samples beside a run.
+//! Periodic samples of GPU state.
 
 use std::fmt::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use super::{GpuState, Monitor};
 use crate::stats::Summary;
 
-/// Busy enough for clocks to be at their highest.
+/// The utilisation from which a GPU counts as busy, so that its clock should be at the maximum.
 const BUSY_PERCENT: f64 = 90.0;
 
-/// A clock under load below this share of the highest one seen under load is held back.
-const HELD_BACK: f64 = 0.85;
+/// A busy GPU counts as throttled below this fraction of its highest clock when busy.
+const THROTTLED_CLOCK: f64 = 0.85;
 
-/// A thread that samples until it is stopped, or dropped.
+/// A thread that samples until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Sampling {
     stop: Option<Sender<()>>,
@@ -25,13 +25,13 @@ pub struct Sampling {
 /// The state of the GPUs at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Since sampling began.
+    /// The time since the start of sampling.
     pub at: Duration,
-    /// All GPUs.
+    /// The state of all GPUs.
     pub gpus: Vec<GpuState>,
 }
 
-/// What was sampled.
+/// The samples of a run.
 ///
 /// # Examples
 ///
@@ -48,29 +48,29 @@ pub struct Sample {
 /// }
 /// let throttling = &record.throttling()[0];
 /// assert_eq!((throttling.samples, throttling.of), (1, 3));
-/// assert_eq!(throttling.evidence, "under load 1700 MHz, after 2400 MHz");
+/// assert_eq!(throttling.evidence, "1700 MHz under load, after 2400 MHz");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    /// Where it is from.
+    /// The name of the source.
     pub source: &'static str,
-    /// In order.
+    /// The samples in order.
     pub samples: Vec<Sample>,
-    /// How many samples failed, and the last reason.
+    /// The number of failed samples and the last error.
     pub failures: Option<(usize, String)>,
 }
 
-/// A GPU whose clocks were held back.
+/// Throttling of a GPU.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Throttling {
-    /// Which.
+    /// The GPU number.
     pub gpu: u32,
-    /// In how many of its samples.
+    /// The number of throttled samples.
     pub samples: usize,
-    /// Of how many.
+    /// The number of all samples.
     pub of: usize,
-    /// How it was noticed.
+    /// The observation behind the conclusion.
     pub evidence: String,
 }
 
@@ -90,7 +90,7 @@ impl Sampling {
                         *failures = (failures.0 + 1, error.to_string());
                     }
                 }
-                // A tool that is slower than the interval samples as fast as it can.
+                // A tool that takes longer than the interval runs without a pause.
                 let pause = interval.saturating_sub(start.elapsed().saturating_sub(at));
                 if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                     return record;
@@ -100,7 +100,7 @@ impl Sampling {
         Self { stop: Some(stop), thread: Some(thread), source }
     }
 
-    /// Ends sampling and gives what was sampled; waits for the sample under way.
+    /// Stops sampling after the current sample and returns the samples.
     pub fn stop(mut self) -> Record {
         self.stop = None;
         let thread = self.thread.take();
@@ -111,13 +111,13 @@ impl Sampling {
 }
 
 impl Record {
-    /// A figure's summary over the samples of a GPU.
-    pub fn summary(&self, gpu: u32, figure: fn(&GpuState) -> Option<f64>) -> Option<Summary> {
-        let values: Vec<f64> = self.of(gpu).filter_map(|(_, state)| figure(state)).collect();
+    /// Summarises a metric over the samples of a GPU.
+    pub fn summary(&self, gpu: u32, metric: fn(&GpuState) -> Option<f64>) -> Option<Summary> {
+        let values: Vec<f64> = self.states(gpu).filter_map(metric).collect();
         Summary::of(&values)
     }
 
-    /// The GPUs that were sampled.
+    /// The numbers of the sampled GPUs.
     pub fn gpus(&self) -> Vec<u32> {
         let mut gpus: Vec<u32> =
             self.samples.iter().flat_map(|sample| &sample.gpus).map(|state| state.gpu).collect();
@@ -126,47 +126,46 @@ impl Record {
         gpus
     }
 
-    /// The most memory in use of a GPU.
+    /// The highest memory use of a GPU.
     pub fn peak_vram_bytes(&self, gpu: u32) -> Option<u64> {
-        self.of(gpu).filter_map(|(_, state)| state.vram_used_bytes).max()
+        self.states(gpu).filter_map(|state| state.vram_used_bytes).max()
     }
 
-    /// GPUs whose clocks were held back: the tool says so, or, where it does not know, a busy GPU ran below 85 % of the
-    /// highest clock that it had when busy.
+    /// Throttled GPUs. The tool's own report counts. Without one, a busy GPU below 85 % of its highest
+    /// clock when busy is throttled.
     pub fn throttling(&self) -> Vec<Throttling> {
         self.gpus().into_iter().filter_map(|gpu| self.throttling_of(gpu)).collect()
     }
 
     fn throttling_of(&self, gpu: u32) -> Option<Throttling> {
-        let states: Vec<&GpuState> = self.of(gpu).map(|(_, state)| state).collect();
+        let states: Vec<&GpuState> = self.states(gpu).collect();
         let found = |samples: usize, evidence: String| {
             (samples > 0).then_some(Throttling { gpu, samples, of: states.len(), evidence })
         };
         if states.iter().any(|state| state.throttled.is_some()) {
             let samples = states.iter().filter(|state| state.throttled == Some(true)).count();
-            return found(samples, format!("{} says so", self.source));
+            return found(samples, format!("reported by {}", self.source));
         }
         let busy = states.iter().filter(|state| state.busy_percent >= Some(BUSY_PERCENT));
         let clocks: Vec<f64> = busy.filter_map(|state| state.clock_mhz).collect();
         let highest = clocks.iter().copied().fold(0.0, f64::max);
         let lowest = clocks.iter().copied().fold(f64::INFINITY, f64::min);
-        let held_back = clocks.iter().filter(|clock| **clock < HELD_BACK * highest).count();
+        let throttled = clocks.iter().filter(|clock| **clock < THROTTLED_CLOCK * highest).count();
         let hottest = states.iter().filter_map(|state| state.hotspot_c).fold(0.0, f64::max);
         let heat =
-            if hottest > 0.0 { format!(", {hottest:.0} C at the hottest") } else { String::new() };
-        found(held_back, format!("under load {lowest:.0} MHz, after {highest:.0} MHz{heat}"))
+            if hottest > 0.0 { format!(", hotspot {hottest:.0} °C") } else { String::new() };
+        found(throttled, format!("{lowest:.0} MHz under load, after {highest:.0} MHz{heat}"))
     }
 
-    fn of(&self, gpu: u32) -> impl Iterator<Item = (Duration, &GpuState)> {
-        self.samples.iter().flat_map(move |sample| {
-            sample.gpus.iter().filter(move |state| state.gpu == gpu).map(|state| (sample.at, state))
-        })
+    fn states(&self, gpu: u32) -> impl Iterator<Item = &GpuState> {
+        let states = self.samples.iter().flat_map(|sample| &sample.gpus);
+        states.filter(move |state| state.gpu == gpu)
     }
 
-    /// A table for terminals, with what was held back.
+    /// Formats the metrics and the throttling of each GPU as a table for terminals.
     pub fn table(&self) -> String {
-        type Figure = (&'static str, fn(&GpuState) -> Option<f64>);
-        const FIGURES: [Figure; 9] = [
+        type Metric = (&'static str, fn(&GpuState) -> Option<f64>);
+        const METRICS: [Metric; 9] = [
             ("busy %", |state| state.busy_percent),
             ("memory busy %", |state| state.memory_busy_percent),
             ("VRAM MiB", |state| Some(state.vram_used_bytes? as f64 / f64::from(1 << 20))),
@@ -180,9 +179,9 @@ impl Record {
         let mut out = format!("{} samples from {}\n", self.samples.len(), self.source);
         for gpu in self.gpus() {
             let header = format!("GPU {gpu}");
-            line(&mut out, &header, &["least", "mean", "most"].map(str::to_owned));
-            for (name, figure) in FIGURES {
-                if let Some(summary) = self.summary(gpu, figure) {
+            line(&mut out, &header, &["min", "mean", "max"].map(str::to_owned));
+            for (name, metric) in METRICS {
+                if let Some(summary) = self.summary(gpu, metric) {
                     let values = [summary.min, summary.mean, summary.max];
                     line(&mut out, name, &values.map(|value| format!("{value:.1}")));
                 }
@@ -190,7 +189,7 @@ impl Record {
         }
         for Throttling { gpu, samples, of, evidence } in self.throttling() {
             // Writing into a String cannot fail.
-            _ = writeln!(out, "GPU {gpu} was held back in {samples} of {of} samples: {evidence}");
+            _ = writeln!(out, "GPU {gpu} was throttled in {samples} of {of} samples: {evidence}");
         }
         if let Some((count, reason)) = &self.failures {
             _ = writeln!(out, "{count} samples failed: {reason}");
@@ -222,40 +221,44 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_fall_under_load_are_held_back() {
+    fn a_clock_that_falls_under_load_is_throttling() {
         let falling = record(&[busy(2400.0), busy(2390.0), busy(1900.0)]);
         let throttling = falling.throttling();
         assert_eq!((throttling[0].samples, throttling[0].of), (1, 3));
-        assert!(falling.table().contains("GPU 0 was held back in 1 of 3"), "{}", falling.table());
+        assert!(falling.table().contains("GPU 0 was throttled in 1 of 3"), "{}", falling.table());
         let idle =
             GpuState { busy_percent: Some(3.0), clock_mhz: Some(30.0), ..GpuState::default() };
         assert!(record(&[busy(2400.0), idle]).throttling().is_empty());
     }
 
     #[test]
-    fn what_the_tool_says_goes_before_a_guess() {
-        let says = |throttled, clock| GpuState { throttled: Some(throttled), ..busy(clock) };
-        assert!(record(&[says(false, 2400.0), says(false, 1000.0)]).throttling().is_empty());
-        assert_eq!(record(&[says(true, 2400.0)]).throttling()[0].evidence, "a test says so");
+    fn the_report_of_the_tool_takes_precedence() {
+        let reported = |throttled, clock| GpuState { throttled: Some(throttled), ..busy(clock) };
+        assert!(
+            record(&[reported(false, 2400.0), reported(false, 1000.0)]).throttling().is_empty()
+        );
+        assert_eq!(
+            record(&[reported(true, 2400.0)]).throttling()[0].evidence,
+            "reported by a test"
+        );
     }
 
     #[test]
-    fn a_source_that_fails_is_counted_and_does_not_end_the_run() {
+    fn failed_samples_are_counted() {
         let nowhere = tempfile::tempdir().unwrap();
         let sampling = Monitor::Sysfs(nowhere.path().join("none")).start(Duration::from_millis(1));
-        thread::sleep(Duration::from_millis(20));
         let record = sampling.stop();
         assert!(record.samples.is_empty() && record.failures.as_ref().unwrap().0 > 0);
         assert!(record.table().contains("failed"));
     }
 
     #[test]
-    fn without_tools_and_cards_what_was_tried_is_named() {
+    fn without_a_source_the_error_names_all_attempts() {
         let empty = tempfile::tempdir().unwrap();
         let toolbox = crate::tools::Toolbox::of([]);
         let error = Monitor::detect_in(&toolbox, empty.path()).unwrap_err().to_string();
         assert!(
-            error.contains("amd-smi is not installed") && error.contains("sysfs knows no GPU"),
+            error.contains("amd-smi is not installed") && error.contains("sysfs reports no GPU"),
             "{error}"
         );
     }

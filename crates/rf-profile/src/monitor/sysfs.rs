@@ -1,4 +1,4 @@
-//! The files of the amdgpu driver: `card*/device/…` and its `hwmon`.
+//! The files of the amdgpu driver in `card*/device` and its `hwmon`.
 
 use std::fs;
 use std::path::Path;
@@ -12,9 +12,9 @@ pub(super) fn read(drm: &Path) -> Result<Vec<GpuState>, Error> {
     for entry in fs::read_dir(drm).map_err(to_error)? {
         let path = entry.map_err(to_error)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // Not card0-DP-1, which is a connector.
+        // card0-DP-1 is a connector.
         let number = name.strip_prefix("card").and_then(|number| number.parse().ok());
-        // Of the drivers, amdgpu alone has this file.
+        // Only the amdgpu driver has this file.
         if let Some(gpu) = number.filter(|_| path.join("device/gpu_busy_percent").exists()) {
             states.push(state(gpu, &path.join("device")));
         }
@@ -27,7 +27,7 @@ fn state(gpu: u32, device: &Path) -> GpuState {
     let number = |name: &str| number(&device.join(name));
     let hwmon = fs::read_dir(device.join("hwmon")).ok().and_then(|mut all| all.next()?.ok());
     let sensor = |name: &str| self::number(&hwmon.as_ref()?.path().join(name));
-    // Sensors are numbered, and labelled by what they are of.
+    // Sensors have a number and a label.
     let temperature = |label: &str| {
         let of = |i: u32| {
             let text = fs::read_to_string(hwmon.as_ref()?.path().join(format!("temp{i}_label")));
@@ -59,7 +59,7 @@ fn number(path: &Path) -> Option<f64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The current one of a list of clocks, which a star marks: `1: 2400Mhz *`.
+/// The current clock in a list, which has an asterisk: `1: 2400Mhz *`.
 fn level(device: &Path, name: &str) -> Option<f64> {
     let text = fs::read_to_string(device.join(name)).ok()?;
     let line = text.lines().find(|line| line.trim_end().ends_with('*'))?;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_in_files() {
+    fn the_files_of_a_card_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let device = folder.path().join("card1/device");
         fs::create_dir_all(device.join("hwmon/hwmon3")).unwrap();
@@ -93,7 +93,7 @@ mod tests {
             fs::write(device.join(name), text).unwrap();
         }
         let states = read(folder.path()).unwrap();
-        assert_eq!(states.len(), 1, "card0 is of another driver");
+        assert_eq!(states.len(), 1, "card0 has another driver");
         let gpu = &states[0];
         assert_eq!((gpu.gpu, gpu.busy_percent, gpu.power_w), (1, Some(97.0), Some(287.0)));
         assert_eq!((gpu.clock_mhz, gpu.memory_clock_mhz), (Some(2371.0), Some(1249.0)));

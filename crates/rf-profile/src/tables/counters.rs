@@ -1,11 +1,11 @@
-//! Hardware counters of dispatches, and the figures made of them.
+//! Hardware counters of dispatches and the metrics derived from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{KernelRow, Table};
 use crate::Error;
 
-/// Columns that describe a dispatch; every other column of a wide table is a counter.
+/// Columns that describe a dispatch. Every other column of a wide table is a counter.
 const DESCRIPTION: [&str; 49] = [
     "guid",
     "kind",
@@ -58,38 +58,38 @@ const DESCRIPTION: [&str; 49] = [
     "name",
 ];
 
-/// Counters that cannot be 0 where a kernel ran.
+/// Counters that cannot be 0 for a kernel that ran.
 const NEVER_ZERO: [&str; 5] =
     ["SQ_WAVES", "SQ_WAVES_sum", "GRBM_COUNT", "GRBM_GUI_ACTIVE", "Wavefronts"];
 
-/// Why counters are all zero (ROCm/rocm-systems, documentation of rocprofv3).
-const ZERO_CAUSE: &str = "on RDNA 3 and 4 the clock of the counters is off while the performance level is auto; \
-                          set a stable one before profiling (sudo amd-smi set -g 0 -l stable_std, or write \
-                          profile_standard into /sys/class/drm/card0/device/power_dpm_force_performance_level) and \
-                          auto again afterwards";
+/// The cause of zero counters and its cure, from the documentation of rocprofv3.
+const ZERO_CAUSE: &str = "on RDNA 3 and 4 the clock of the counters is off at the performance level \
+                          auto; set a stable level before profiling (sudo amd-smi set -g 0 -l \
+                          stable_std, or write profile_standard to /sys/class/drm/card0/device/\
+                          power_dpm_force_performance_level) and auto afterwards";
 
-/// A counter of one dispatch.
+/// A counter value of one dispatch.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CounterRow {
-    /// The kernel.
+    /// The name of the kernel.
     pub kernel: String,
-    /// The tool's number of the dispatch.
+    /// The dispatch number of the tool.
     pub dispatch: u64,
-    /// The counter or metric.
+    /// The name of the counter or derived metric.
     pub counter: String,
-    /// What was counted.
+    /// The counted value.
     pub value: f64,
 }
 
 impl CounterRow {
-    /// Whether a table holds counters.
+    /// Whether a table contains counters.
     pub fn fits(table: &Table) -> bool {
         is_long(table) || (has_kernel(table) && wide_columns(table).next().is_some())
     }
 
-    /// The counters of a table: one row each (rocprofv3), or one column each (rocprof, rocprofv2,
-    /// rocprof-compute). Cells without a value are left out.
+    /// Reads the counters of a table with one row per counter (rocprofv3) or one column per counter
+    /// (rocprof, rocprofv2, rocprof-compute). Cells without a value are skipped.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ fn wide_columns(table: &Table) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Counters by kernel. It exists only where something was counted.
+/// Counters by kernel. A profile exists only if the hardware counted.
 ///
 /// # Examples
 ///
@@ -145,15 +145,17 @@ fn wide_columns(table: &Table) -> impl Iterator<Item = &str> {
 /// use rf_profile::tables::{CounterProfile, CounterRow, Table};
 /// use rf_profile::Error;
 ///
-/// let of = |hits: u32, misses: u32| -> Result<CounterProfile, Error> {
+/// let profile = |hits: u32, misses: u32| -> Result<CounterProfile, Error> {
 ///     let csv = format!(
-///         "Kernel_Name,Counter_Name,Counter_Value\nmatvec,GL2C_HIT_sum,{hits}\nmatvec,GL2C_MISS_sum,{misses}\n"
+///         "Kernel_Name,Counter_Name,Counter_Value\n\
+///          matvec,GL2C_HIT_sum,{hits}\n\
+///          matvec,GL2C_MISS_sum,{misses}\n"
 ///     );
 ///     CounterProfile::new(&CounterRow::all(&Table::parse(&csv, "counter_collection.csv")?)?)
 /// };
-/// assert_eq!(of(30, 10)?.l2_hit_rate("matvec"), Some(0.75));
-/// // Nothing was counted: an error with the known cause, and no figures.
-/// assert!(matches!(of(0, 0), Err(Error::ZeroCounters { .. })));
+/// assert_eq!(profile(30, 10)?.l2_hit_rate("matvec"), Some(0.75));
+/// // The hardware did not count: an error with the known cause.
+/// assert!(matches!(profile(0, 0), Err(Error::ZeroCounters { .. })));
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -162,12 +164,12 @@ pub struct CounterProfile {
 }
 
 impl CounterProfile {
-    /// Sorts counters by kernel.
+    /// Groups counters by kernel.
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroCounters`] where every value is 0, or every value of a counter is that cannot be 0 where a
-    /// kernel ran.
+    /// [`Error::ZeroCounters`] if all values are 0, or all values of those counters that cannot be 0
+    /// for a kernel that ran.
     pub fn new(rows: &[CounterRow]) -> Result<Self, Error> {
         let is_zero = |row: &&CounterRow| row.value == 0.0;
         let sure: Vec<&CounterRow> =
@@ -190,19 +192,19 @@ impl CounterProfile {
         Ok(Self { by_kernel })
     }
 
-    /// The kernels.
+    /// The names of the kernels.
     pub fn kernels(&self) -> impl Iterator<Item = &str> {
         self.by_kernel.keys().map(String::as_str)
     }
 
-    /// A counter's mean per dispatch.
+    /// The mean of a counter per dispatch.
     pub fn mean(&self, kernel: &str, counter: &str) -> Option<f64> {
         let values = self.by_kernel.get(kernel)?.get(counter)?;
         Some(values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// Bytes per dispatch that were read from and written to memory: the metrics `FETCH_SIZE` and `WRITE_SIZE`, which
-    /// are in KiB.
+    /// Bytes read from and written to memory per dispatch: the derived metrics `FETCH_SIZE` and
+    /// `WRITE_SIZE`, whose unit is KiB.
     pub fn memory_bytes(&self, kernel: &str) -> Option<(f64, f64)> {
         let kib = |names: [&str; 2]| names.iter().find_map(|name| self.mean(kernel, name));
         let read = kib(["FETCH_SIZE", "FetchSize"])?;
@@ -210,7 +212,7 @@ impl CounterProfile {
         Some((1024.0 * read, 1024.0 * written))
     }
 
-    /// Bytes per second that went to and from memory, given the kernel's durations.
+    /// Bytes per second from and to memory, computed with the durations of the kernel in `rows`.
     pub fn bandwidth_bytes_per_s(&self, kernel: &str, rows: &[KernelRow]) -> Option<f64> {
         let durations = rows.iter().filter(|row| row.name == kernel).map(|row| row.duration_ns);
         let (count, total_ns) =
@@ -219,7 +221,7 @@ impl CounterProfile {
         (total_ns > 0.0).then(|| (read + written) * count as f64 / (total_ns / 1e9))
     }
 
-    /// Share of accesses that the second-level cache served.
+    /// The hit rate of the L2 cache.
     pub fn l2_hit_rate(&self, kernel: &str) -> Option<f64> {
         let rate = |hit: &str, miss: &str| {
             let (hit, miss) = (self.mean(kernel, hit)?, self.mean(kernel, miss)?);
@@ -230,12 +232,12 @@ impl CounterProfile {
             .or_else(|| Some(self.mean(kernel, "L2CacheHit")? / 100.0))
     }
 
-    /// Waves that were resident, as a share of what the compute units have room for.
+    /// Resident waves as a fraction of the maximum.
     pub fn occupancy(&self, kernel: &str) -> Option<f64> {
         Some(self.mean(kernel, "OccupancyPercent")? / 100.0)
     }
 
-    /// Share of LDS cycles lost to bank conflicts.
+    /// The fraction of LDS cycles lost to bank conflicts.
     pub fn lds_conflict_rate(&self, kernel: &str) -> Option<f64> {
         let rate = |conflicts: &str, active: &str| {
             let (conflicts, active) = (self.mean(kernel, conflicts)?, self.mean(kernel, active)?);
@@ -245,7 +247,7 @@ impl CounterProfile {
             .or_else(|| rate("SQ_LDS_BANK_CONFLICT", "SQ_LDS_IDX_ACTIVE"))
     }
 
-    /// Instructions of a kind per wave: `VALU`, `SALU`, `SMEM`, `LDS`, `FLAT`.
+    /// Instructions per wave of a kind: `VALU`, `SALU`, `SMEM`, `LDS` or `FLAT`.
     pub fn instructions_per_wave(&self, kernel: &str, kind: &str) -> Option<f64> {
         let waves = self.mean(kernel, "SQ_WAVES").filter(|waves| *waves > 0.0)?;
         Some(self.mean(kernel, &format!("SQ_INSTS_{kind}"))? / waves)

@@ -1,20 +1,24 @@
-//! Comma-separated tables with a header (RFC 4180).
+//! Comma-separated tables with a header.
 
 use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
+use csv::{ReaderBuilder, StringRecord};
+
 use crate::Error;
 
-/// Columns whose cells may hold commas without quotes: C++ names of kernels in older tools.
-const NAMES: [&str; 3] = ["KernelName", "Kernel_Name", "Name"];
+/// Columns whose cells older tools write without quotes although they hold commas: C++ names of
+/// kernels.
+const NAME_COLUMNS: [&str; 3] = ["KernelName", "Kernel_Name", "Name"];
 
-/// A table: a header and rows of as many cells.
+/// A table whose rows have as many cells as its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     origin: String,
     header: Vec<String>,
-    rows: Vec<(usize, Vec<String>)>,
+    /// Line numbers and cells.
+    rows: Vec<(usize, StringRecord)>,
 }
 
 /// A row of a [`Table`].
@@ -22,26 +26,26 @@ pub struct Table {
 pub struct Row<'a> {
     table: &'a Table,
     line: usize,
-    cells: &'a [String],
+    cells: &'a StringRecord,
 }
 
 impl Table {
-    /// Reads a file. Bytes that are no UTF-8 are replaced: they can only be in names.
+    /// Reads a file. Invalid UTF-8 is replaced: it can occur only in names.
     ///
     /// # Errors
     ///
-    /// [`Error::Read`], and as [`Table::parse`].
+    /// [`Error::Read`], and the errors of [`Table::parse`].
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bytes = fs::read(path).map_err(|source| Error::read(path, source))?;
         Self::parse(&String::from_utf8_lossy(&bytes), &path.display().to_string())
     }
 
-    /// Reads a text; `origin` says in errors where it is from. Blank lines are left out.
+    /// Parses `text` and skips blank lines. Errors name the source of the text as `origin`.
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] where there is no header, a quote is not closed, or a row has another number of cells than
-    /// the header.
+    /// [`Error::Malformed`] if the header is missing, a quote is not closed, or a row and the
+    /// header differ in length.
     ///
     /// # Examples
     ///
@@ -55,23 +59,20 @@ impl Table {
     /// # Ok::<(), rf_profile::Error>(())
     /// ```
     pub fn parse(text: &str, origin: &str) -> Result<Self, Error> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut records = Records { rest: text, line: 1 };
-        let Some(header) = records.next_filled(origin)? else {
+        let mut records = filled_records(text, origin)?.into_iter();
+        let Some((_, header)) = records.next() else {
             return Err(Error::malformed(origin, 0, "the table is empty"));
         };
-        let header: Vec<String> = header.1.iter().map(|name| name.trim().to_owned()).collect();
-        let name = header.iter().position(|column| NAMES.contains(&&**column));
+        let header: Vec<String> = header.iter().map(|name| name.trim().to_owned()).collect();
+        let name = header.iter().position(|column| NAME_COLUMNS.contains(&&**column));
         let mut rows = Vec::new();
-        while let Some((line, mut cells)) = records.next_filled(origin)? {
-            // rocprof ends rows with a comma that its header has not got.
-            if cells.len() == header.len() + 1 && cells.last().is_some_and(String::is_empty) {
-                cells.pop();
+        for (line, mut cells) in records {
+            // rocprof ends rows, but not the header, with a comma.
+            if cells.len() == header.len() + 1 && cells.iter().next_back() == Some("") {
+                cells.truncate(header.len());
             }
             if let Some(name) = name.filter(|_| cells.len() > header.len()) {
-                let surplus = cells.len() - header.len();
-                let joined = cells[name..=name + surplus].join(",");
-                cells.splice(name..=name + surplus, [joined]);
+                cells = join_cells(&cells, name, cells.len() - header.len());
             }
             if cells.len() != header.len() {
                 let reason = format!("{} cells under {} columns", cells.len(), header.len());
@@ -82,7 +83,7 @@ impl Table {
         Ok(Self { origin: origin.to_owned(), header, rows })
     }
 
-    /// Where the table is from.
+    /// The source of the table.
     pub fn origin(&self) -> &str {
         &self.origin
     }
@@ -92,19 +93,19 @@ impl Table {
         &self.header
     }
 
-    /// Whether there is such a column.
+    /// Whether the table has this column.
     pub fn has(&self, column: &str) -> bool {
         self.header.iter().any(|name| name == column)
     }
 
-    /// The rows.
+    /// The rows in order.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|(line, cells)| Row { table: self, line: *line, cells })
     }
 }
 
 impl<'a> Row<'a> {
-    /// The cell under a column.
+    /// The cell in a column.
     ///
     /// # Errors
     ///
@@ -113,32 +114,33 @@ impl<'a> Row<'a> {
         self.find(&[column]).ok_or_else(|| self.no_column(column))
     }
 
-    /// The number under a column.
+    /// The number in a column.
     ///
     /// # Errors
     ///
-    /// [`Error::NoColumn`], or [`Error::Malformed`] where it is none.
+    /// [`Error::NoColumn`] also if the cell has no value, or [`Error::Malformed`] if it is not a
+    /// number.
     pub fn number<T: FromStr>(&self, column: &str) -> Result<T, Error> {
         self.number_of(&[column])?.ok_or_else(|| self.no_column(column))
     }
 
-    /// The cell under the first of `columns` that there is.
+    /// The cell in the first of `columns` that the table has.
     pub(super) fn find(&self, columns: &[&str]) -> Option<&'a str> {
-        let place = columns.iter().find_map(|column| {
+        let index = columns.iter().find_map(|column| {
             self.table.header.iter().position(|name| name.eq_ignore_ascii_case(column))
         })?;
-        Some(self.cells[place].trim())
+        self.cells.get(index).map(str::trim)
     }
 
-    /// The number under the first of `columns` that there is; `None` where there is none of them, or the cell
-    /// is empty or says that there is no value.
+    /// The number in the first of `columns` that the table has. `None` if it has none of them, or
+    /// if the cell is empty or a word for a missing value.
     pub(super) fn number_of<T: FromStr>(&self, columns: &[&str]) -> Result<Option<T>, Error> {
         let Some(text) = self.find(columns) else { return Ok(None) };
         if text.is_empty() || ["none", "n/a", "nan"].contains(&&*text.to_ascii_lowercase()) {
             return Ok(None);
         }
         text.parse().map(Some).map_err(|_| {
-            let reason = format!("{} is '{text}', which is no such number", columns[0]);
+            let reason = format!("{} is '{text}', not a valid number", columns[0]);
             Error::malformed(&self.table.origin, self.line, reason)
         })
     }
@@ -152,60 +154,39 @@ impl<'a> Row<'a> {
     }
 }
 
-struct Records<'a> {
-    rest: &'a str,
-    line: usize,
+/// The records of `text` that are not blank, with their line numbers.
+fn filled_records(text: &str, origin: &str) -> Result<Vec<(usize, StringRecord)>, Error> {
+    let mut reader =
+        ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
+    let mut records = Vec::new();
+    let mut last = (0, "");
+    for record in reader.records() {
+        let record = record.map_err(|error| Error::malformed(origin, 0, error.to_string()))?;
+        let (start, line) = record.position().map_or((0, 1), |at| (at.byte(), at.line()));
+        let rest = text.get(start as usize..).unwrap_or_default();
+        // The position lies before the empty lines that the reader skips.
+        let raw = rest.trim_start_matches(['\r', '\n']);
+        let skipped = rest[..rest.len() - raw.len()].matches('\n').count();
+        last = (line as usize + skipped, raw);
+        if record.iter().any(|cell| !cell.trim().is_empty()) {
+            records.push((last.0, record));
+        }
+    }
+    // The reader accepts the end of the text as the end of a quoted cell.
+    let (line, raw) = last;
+    if raw.matches('"').count() % 2 == 1 {
+        return Err(Error::malformed(origin, line, "a quote is not closed: the table is cut off"));
+    }
+    Ok(records)
 }
 
-impl Records<'_> {
-    /// The next record that is not blank, with its line.
-    fn next_filled(&mut self, origin: &str) -> Result<Option<(usize, Vec<String>)>, Error> {
-        while !self.rest.is_empty() {
-            let line = self.line;
-            let cells = self.record().ok_or_else(|| {
-                Error::malformed(origin, line, "a quote is not closed: the file breaks off")
-            })?;
-            if cells.iter().any(|cell| !cell.trim().is_empty()) {
-                return Ok(Some((line, cells)));
-            }
-        }
-        Ok(None)
-    }
-
-    fn record(&mut self) -> Option<Vec<String>> {
-        let mut cells = Vec::new();
-        let mut cell = String::new();
-        let mut chars = self.rest.char_indices().peekable();
-        let mut quoted = false;
-        let mut end = self.rest.len();
-        while let Some((at, c)) = chars.next() {
-            match c {
-                '"' if quoted && chars.peek().is_some_and(|(_, next)| *next == '"') => {
-                    chars.next();
-                    cell.push('"');
-                }
-                '"' if quoted => quoted = false,
-                '"' if cell.trim().is_empty() => {
-                    cell.clear();
-                    quoted = true;
-                }
-                ',' if !quoted => cells.push(std::mem::take(&mut cell)),
-                '\n' if !quoted => {
-                    self.line += 1;
-                    end = at + 1;
-                    break;
-                }
-                '\r' if !quoted => {}
-                c => {
-                    self.line += usize::from(c == '\n');
-                    cell.push(c);
-                }
-            }
-        }
-        cells.push(cell);
-        self.rest = &self.rest[end..];
-        (!quoted).then_some(cells)
-    }
+/// Joins the cell at `index` with the `surplus` cells after it.
+fn join_cells(cells: &StringRecord, index: usize, surplus: usize) -> StringRecord {
+    let cells: Vec<&str> = cells.iter().collect();
+    let joined = cells[index..=index + surplus].join(",");
+    let before = cells[..index].iter().copied();
+    let after = cells[index + surplus + 1..].iter().copied();
+    before.chain([&*joined]).chain(after).collect()
 }
 
 #[cfg(test)]
@@ -213,28 +194,32 @@ mod tests {
     use super::*;
 
     fn cells(text: &str) -> Vec<Vec<String>> {
-        Table::parse(text, "t").unwrap().rows.into_iter().map(|(_, cells)| cells).collect()
+        let table = Table::parse(text, "t").unwrap();
+        table.rows.iter().map(|(_, cells)| cells.iter().map(str::to_owned).collect()).collect()
     }
 
     #[test]
     fn quotes_commas_and_line_breaks() {
-        let text = "a,b\r\n\r\n\"x,\"\"y\"\"\",\"1\n2\"\n , \n3,4";
+        let text = "\u{feff}a,b\r\n\r\n\"x,\"\"y\"\"\",\"1\n2\"\n , \n3,4";
         assert_eq!(cells(text), [["x,\"y\"", "1\n2"], ["3", "4"]]);
+        assert_eq!(Table::parse(text, "t").unwrap().columns(), ["a", "b"]);
     }
 
     #[test]
-    fn kernel_names_with_bare_commas_are_one_cell() {
+    fn unquoted_kernel_names_with_commas_are_one_cell() {
         let text = "Index,KernelName,gpu-id\n0,void f<int, 4>(int*, int),7\n1,g,7,\n";
         assert_eq!(cells(text), [["0", "void f<int, 4>(int*, int)", "7"], ["1", "g", "7"]]);
     }
 
     #[test]
-    fn damage_is_named_with_its_line() {
+    fn errors_name_the_line() {
         for (text, line, reason) in [
             ("", 0, "empty"),
             ("\n\n", 0, "empty"),
             ("a,b\n1,2\n3\n", 3, "1 cells under 2 columns"),
+            ("a,b\n\n\n\"1\n\",2\n\n3\n", 7, "1 cells under 2 columns"),
             ("a,b\n1,\"2\n", 2, "not closed"),
+            ("a,b\n1,\"2\n3,4\n5,6\n", 2, "not closed"),
         ] {
             let Err(Error::Malformed { line: at, reason: why, .. }) = Table::parse(text, "t")
             else {
@@ -245,12 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_none_are_errors_with_their_line() {
+    fn invalid_numbers_are_errors_with_their_line() {
         let table = Table::parse("a,b\n1,None\nx,2\n", "t").unwrap();
         let rows: Vec<_> = table.rows().collect();
         assert_eq!(rows[0].number_of::<u64>(&["b"]).unwrap(), None);
         let error = rows[1].number::<u64>("a").unwrap_err().to_string();
-        assert_eq!(error, "'t', line 3: a is 'x', which is no such number");
+        assert_eq!(error, "'t', line 3: a is 'x', not a valid number");
         assert!(matches!(rows[0].text("c"), Err(Error::NoColumn { .. })));
     }
 }

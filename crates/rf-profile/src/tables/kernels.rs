@@ -1,4 +1,4 @@
-//! Dispatches of kernels, and what they add up to.
+//! Kernel dispatches and their summaries.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,45 +8,46 @@ use super::{StatsRow, Table};
 use crate::Error;
 use crate::stats::Summary;
 
-/// One dispatch of a kernel. What a tool does not state is `None`.
+/// One dispatch of a kernel. A value that the tool does not report is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelRow {
-    /// The kernel.
+    /// The name of the kernel.
     pub name: String,
-    /// The tool's number of the dispatch.
+    /// The dispatch number of the tool.
     pub dispatch: u64,
-    /// The GPU, as the tool names it: `1`, `Agent 4`.
+    /// The tool's name for the GPU, such as `1` or `Agent 4`.
     pub agent: String,
-    /// When it began, on the tool's clock.
+    /// The start time on the tool's clock.
     pub start_ns: Option<u64>,
-    /// How long it ran.
+    /// The duration of the kernel.
     pub duration_ns: u64,
-    /// Vector registers of a lane.
+    /// Vector registers per lane.
     pub vgprs: Option<u32>,
-    /// Accumulation registers of a lane (CDNA).
+    /// Accumulation registers per lane (CDNA).
     pub accum_vgprs: Option<u32>,
-    /// Scalar registers of a wave.
+    /// Scalar registers per wave.
     pub sgprs: Option<u32>,
-    /// LDS of a workgroup; rocprof rounds up.
+    /// LDS bytes per workgroup, which rocprof rounds up.
     pub lds_bytes: Option<u32>,
-    /// Scratch memory of a lane: more than 0 means spilled registers or arrays in memory.
+    /// Scratch memory per lane. More than 0 means spilled registers or arrays in memory.
     pub scratch_bytes: Option<u32>,
-    /// Threads of a workgroup.
+    /// Threads per workgroup.
     pub workgroup_threads: Option<u64>,
-    /// Threads of the grid.
+    /// Threads in the grid.
     pub grid_threads: Option<u64>,
 }
 
 impl KernelRow {
-    /// Whether a table holds dispatches with their times.
+    /// Whether a table contains dispatches with their times.
     pub fn fits(table: &Table) -> bool {
         let has = |columns: &[&str]| columns.iter().any(|column| table.has(column));
         has(&["Kernel_Name", "KernelName"])
             && (has(&["Start_Timestamp", "BeginNs"]) || has(&["DurationNs"]))
     }
 
-    /// The dispatches of a table. Rows without times, of kernels that were not finished, are left out.
+    /// Reads the dispatches of a table. A row without times belongs to an unfinished kernel and is
+    /// skipped.
     ///
     /// # Errors
     ///
@@ -94,7 +95,7 @@ impl KernelRow {
     }
 }
 
-/// A size that stands in one column, or in three.
+/// The product of a size, which is in one column or in three.
 fn threads(row: &Row<'_>, name: &str, short: &str) -> Result<Option<u64>, Error> {
     if let Some(all) = row.number_of(&[name, short])? {
         return Ok(Some(all));
@@ -108,35 +109,37 @@ fn threads(row: &Row<'_>, name: &str, short: &str) -> Result<Option<u64>, Error>
     Ok(product)
 }
 
-/// All dispatches of one kernel.
+/// The dispatches of one kernel.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct KernelSummary {
-    /// The kernel.
+    /// The name of the kernel.
     pub name: String,
-    /// Durations in microseconds. Where only a tool's own sums were there, percentiles are their mean.
+    /// Durations in microseconds. If only the tool's own summary was available, every percentile is
+    /// the mean.
     pub us: Summary,
-    /// Of the time of all kernels.
+    /// The fraction of the time of all kernels.
     pub share: f64,
-    /// Vector registers of a lane.
+    /// Vector registers per lane.
     pub vgprs: Option<u32>,
-    /// Scratch memory of a lane.
+    /// Scratch memory per lane.
     pub scratch_bytes: Option<u32>,
-    /// LDS of a workgroup.
+    /// LDS bytes per workgroup.
     pub lds_bytes: Option<u32>,
 }
 
-/// What dispatches add up to by kernel, what took longest in all first.
+/// Summarises dispatches by kernel, in descending order of the total time.
 ///
 /// # Examples
 ///
 /// ```
 /// use rf_profile::tables::{KernelRow, Table, kernel_table, summarize_kernels};
 ///
-/// let csv = "Kernel_Name,Start_Timestamp,End_Timestamp\nnorm,0,1000\nmatvec,1000,31000\nmatvec,40000,72000\n";
+/// let csv = "Kernel_Name,Start_Timestamp,End_Timestamp\n\
+///            norm,0,1000\nmatvec,1000,31000\nmatvec,40000,72000\n";
 /// let rows = KernelRow::all(&Table::parse(csv, "kernel_trace.csv")?)?;
 /// let summaries = summarize_kernels(&rows);
-/// assert_eq!((&*summaries[0].name, summaries[0].us.count, summaries[0].us.median), ("matvec", 2, 31.0));
+/// assert_eq!((&*summaries[0].name, summaries[0].us.median), ("matvec", 31.0));
 /// println!("{}", kernel_table(&summaries));
 /// # Ok::<(), rf_profile::Error>(())
 /// ```
@@ -190,7 +193,7 @@ impl From<&StatsRow> for KernelSummary {
     }
 }
 
-/// A table of kernels for terminals.
+/// Formats summaries as a table for terminals.
 pub fn kernel_table(summaries: &[KernelSummary]) -> String {
     const NAME: usize = 60;
     let mut out = format!(

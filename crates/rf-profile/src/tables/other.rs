@@ -1,4 +1,4 @@
-//! Calls, copies, allocations, samples, sums and timelines.
+//! Calls, copies, allocations, samples, summaries and timelines.
 
 use std::fs;
 use std::path::Path;
@@ -9,23 +9,23 @@ use super::Table;
 use super::csv::Row;
 use crate::Error;
 
-/// A row of a tool's own sums (`*_stats.csv`, `results.stats.csv`).
+/// A row of the summaries that a tool computes (`*_stats.csv`, `results.stats.csv`).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StatsRow {
-    /// Kernel or function.
+    /// The name of the kernel or function.
     pub name: String,
-    /// How often it ran.
+    /// The number of calls.
     pub calls: u64,
-    /// Together.
+    /// The total time.
     pub total_ns: f64,
-    /// Mean.
+    /// The mean time.
     pub average_ns: f64,
-    /// Of the time of all rows.
+    /// The percentage of the total time of all rows.
     pub percentage: f64,
-    /// The least, of rocprofv3.
+    /// The shortest time, which only rocprofv3 reports.
     pub min_ns: Option<f64>,
-    /// The greatest, of rocprofv3.
+    /// The longest time, which only rocprofv3 reports.
     pub max_ns: Option<f64>,
 }
 
@@ -33,15 +33,15 @@ pub struct StatsRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ApiRow {
-    /// `HIP_RUNTIME_API_EXT`, `HIP_API`…
+    /// The API, such as `HIP_RUNTIME_API_EXT` or `HIP_API`.
     pub domain: String,
-    /// The function.
+    /// The name of the function.
     pub function: String,
-    /// The calling thread, where it is stated.
+    /// The calling thread, if the tool reports it.
     pub thread: Option<u64>,
-    /// When the call began.
+    /// The start of the call.
     pub start_ns: u64,
-    /// When it returned.
+    /// The end of the call.
     pub end_ns: u64,
 }
 
@@ -49,71 +49,71 @@ pub struct ApiRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyRow {
-    /// As the tool says: `MEMORY_COPY_HOST_TO_DEVICE`…
+    /// The tool's name for the direction, such as `MEMORY_COPY_HOST_TO_DEVICE`.
     pub direction: String,
-    /// From where.
+    /// The agent that owns the source.
     pub source: String,
-    /// To where.
+    /// The agent that owns the destination.
     pub destination: String,
-    /// When it began.
+    /// The start of the copy.
     pub start_ns: u64,
-    /// When it ended.
+    /// The end of the copy.
     pub end_ns: u64,
 }
 
-/// An allocation of device memory, or its end.
+/// An allocation or deallocation of device memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AllocationRow {
-    /// As the tool says: `MEMORY_ALLOCATION_ALLOCATE`…
+    /// The tool's name for the operation, such as `MEMORY_ALLOCATION_ALLOCATE`.
     pub operation: String,
-    /// The GPU.
+    /// The tool's name for the GPU.
     pub agent: String,
-    /// How much.
+    /// The size of the allocation.
     pub bytes: u64,
-    /// Where, as the tool writes it.
+    /// The address as the tool formats it.
     pub address: String,
-    /// When.
+    /// The time of the operation.
     pub start_ns: u64,
 }
 
-/// A sample of what a wave was executing.
+/// A program counter sample of a wave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PcSample {
-    /// The dispatch it belongs to.
+    /// The dispatch number of the tool.
     pub dispatch: u64,
-    /// The instruction, or its offset in the code object.
+    /// The instruction or its offset in the code object.
     pub instruction: String,
-    /// Source line, where the tool knows it.
+    /// The source line, if the tool knows it.
     pub comment: String,
 }
 
-/// Something that took time, of a timeline in Chrome's format (rocprof's `results.json`).
+/// A complete event of a timeline in Chrome's format, such as rocprof's `results.json`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TimelineEvent {
-    /// What.
+    /// The name of the event.
     pub name: String,
-    /// Process of the timeline: with rocprof, a kind of activity.
+    /// The process in the timeline. rocprof uses one for each kind of activity.
     pub process: u64,
-    /// Thread of the timeline.
+    /// The thread in the timeline.
     pub thread: u64,
-    /// When, in microseconds.
+    /// The start in microseconds.
     pub start_us: f64,
-    /// How long, in microseconds.
+    /// The duration in microseconds.
     pub duration_us: f64,
 }
 
 macro_rules! rows_of {
     ($type:ty, $columns:expr) => {
         impl $type {
-            /// Whether a table holds such rows.
+            /// Whether a table contains rows of this type.
             pub fn fits(table: &Table) -> bool {
                 $columns.iter().all(|column| table.has(column))
             }
 
-            /// The rows of a table.
+            /// Reads the rows of a table.
             ///
             /// # Errors
             ///
@@ -192,7 +192,7 @@ impl PcSample {
 }
 
 impl TimelineEvent {
-    /// Reads a file in Chrome's format. Events other than complete ones (`"ph": "X"`) are left out.
+    /// Reads the complete events (`"ph": "X"`) of a file in Chrome's format.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl TimelineEvent {
         Self::parse(&text, &path.display().to_string())
     }
 
-    /// Reads a text in Chrome's format.
+    /// Parses the complete events of a text in Chrome's format.
     ///
     /// # Errors
     ///
@@ -218,11 +218,11 @@ impl TimelineEvent {
             .map(|event| {
                 let number = |field: &str| {
                     let value = event.get(field)?;
-                    // rocprof writes numbers as texts.
+                    // rocprof writes numbers as strings.
                     value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
                 };
                 let missing = |field: &str| {
-                    Error::malformed(origin, 0, format!("an event without a number in {field}"))
+                    Error::malformed(origin, 0, format!("an event has no number in {field}"))
                 };
                 Ok(Self {
                     name: event.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),

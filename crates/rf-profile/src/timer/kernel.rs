@@ -1,4 +1,4 @@
-//! One time, taken on the GPU or the CPU.
+//! A timer for the GPU and the CPU.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,12 @@ use rf_hip::{Event, Stream};
 
 use crate::Error;
 
-/// Takes the time between two points of a queue: of a GPU stream by default, of the CPU as [`CpuTimer`].
+/// Measures the time between two points in a queue: a GPU stream by default, the calling thread for
+/// [`CpuTimer`].
 ///
-/// On the GPU the points are events: start and stop return at once, and [`KernelTimer::elapsed`] waits. The events are
-/// made on first use, used again on the next start, and destroyed when the timer is dropped. Their resolution is about
-/// half a microsecond.
+/// On the GPU the points are events. Start and stop return at once, and [`KernelTimer::elapsed`]
+/// waits. The events are created on the first start, reused on the next one, and destroyed with the
+/// timer. Their resolution is about half a microsecond.
 ///
 /// # Examples
 ///
@@ -18,7 +19,7 @@ use crate::Error;
 /// use rf_hip::{DeviceBuffer, Runtime, Stream};
 /// use rf_profile::KernelTimer;
 ///
-/// fn time_of_clearing() -> Result<std::time::Duration, rf_profile::Error> {
+/// fn time_to_clear() -> Result<std::time::Duration, rf_profile::Error> {
 ///     let context = Runtime::load()?.device(0)?.context()?;
 ///     let stream = Stream::new(&context)?;
 ///     let buffer: DeviceBuffer<f32> = DeviceBuffer::new(&context, 1 << 20)?;
@@ -29,7 +30,7 @@ use crate::Error;
 ///     timer.elapsed()
 /// }
 ///
-/// match time_of_clearing() {
+/// match time_to_clear() {
 ///     Ok(time) => println!("{time:?}"),
 ///     Err(error) => println!("skipped: {error}"),
 /// }
@@ -42,17 +43,19 @@ pub struct KernelTimer<C: Clock = GpuClock> {
     state: State,
 }
 
-/// The CPU's form of [`KernelTimer`], with the same methods.
+/// A [`KernelTimer`] for the CPU.
 ///
 /// # Examples
 ///
 /// ```
 /// use rf_profile::timer::{CpuTimer, Host};
 ///
-/// let mut timer = CpuTimer::for_kernel("nothing");
+/// let pause = std::time::Duration::from_millis(2);
+/// let mut timer = CpuTimer::for_kernel("sleep");
 /// timer.start(&Host)?;
+/// std::thread::sleep(pause);
 /// timer.stop(&Host)?;
-/// assert!(timer.elapsed()?.as_secs() < 1);
+/// assert!(timer.elapsed()? >= pause);
 /// # Ok::<(), rf_profile::Error>(())
 /// ```
 pub type CpuTimer = KernelTimer<CpuClock>;
@@ -64,44 +67,45 @@ enum State {
     Stopped,
 }
 
-/// What takes the time of points in a queue.
+/// A clock that marks points in a queue of work.
 pub trait Clock {
-    /// Where work is queued.
+    /// The queue of work.
     type Queue;
     /// A point in a queue.
     type Mark;
 
-    /// Marks the end of the queue, with an earlier mark that is no longer needed if there is one.
+    /// Marks the current end of the queue. The clock may reuse `spare`, a mark that is no longer
+    /// needed.
     ///
     /// # Errors
     ///
-    /// What the device's runtime returns.
+    /// An error of the device's runtime.
     fn mark(queue: &Self::Queue, spare: Option<Self::Mark>) -> Result<Self::Mark, Error>;
 
-    /// The time from one mark to another, once the queue has passed both.
+    /// Waits until the queue has passed both marks and returns the time between them.
     ///
     /// # Errors
     ///
-    /// What the device's runtime returns, the failure of work before the mark included.
+    /// An error of the device's runtime, including the failure of work before the mark.
     fn between(start: &Self::Mark, stop: &Self::Mark) -> Result<Duration, Error>;
 }
 
 impl<C: Clock> KernelTimer<C> {
-    /// A timer with the name that its times are recorded under.
+    /// Creates a timer with a name.
     pub fn for_kernel(name: impl Into<String>) -> Self {
         Self { name: name.into(), start: None, stop: None, state: State::Idle }
     }
 
-    /// The name.
+    /// The name of the timer.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Marks the start in `queue`; a time taken before is forgotten.
+    /// Marks the start in `queue` and discards the previous measurement.
     ///
     /// # Errors
     ///
-    /// What the clock returns.
+    /// An error of the clock.
     pub fn start(&mut self, queue: &C::Queue) -> Result<(), Error> {
         self.state = State::Idle;
         self.start = Some(C::mark(queue, self.start.take())?);
@@ -109,11 +113,11 @@ impl<C: Clock> KernelTimer<C> {
         Ok(())
     }
 
-    /// Marks the end in `queue`, behind what was queued since the start.
+    /// Marks the end in `queue`, after the work queued since the start.
     ///
     /// # Errors
     ///
-    /// [`Error::Timer`] if it was not started; else what the clock returns.
+    /// [`Error::Timer`] if the timer was not started, or an error of the clock.
     pub fn stop(&mut self, queue: &C::Queue) -> Result<(), Error> {
         if self.state != State::Running {
             return Err(self.misuse("was stopped without a start"));
@@ -123,11 +127,11 @@ impl<C: Clock> KernelTimer<C> {
         Ok(())
     }
 
-    /// The time from start to end; waits until the end is reached.
+    /// Waits for the end and returns the time from the start to the end.
     ///
     /// # Errors
     ///
-    /// [`Error::Timer`] if it was not stopped; else what the clock returns.
+    /// [`Error::Timer`] if the timer was not stopped, or an error of the clock.
     pub fn elapsed(&self) -> Result<Duration, Error> {
         match (self.state, &self.start, &self.stop) {
             (State::Stopped, Some(start), Some(stop)) => C::between(start, stop),
@@ -140,7 +144,7 @@ impl<C: Clock> KernelTimer<C> {
     }
 }
 
-/// Events in a stream.
+/// A clock of events in a GPU stream.
 #[derive(Debug)]
 pub struct GpuClock;
 
@@ -150,7 +154,7 @@ impl Clock for GpuClock {
 
     fn mark(queue: &Stream, spare: Option<Event>) -> Result<Event, Error> {
         let event = match spare {
-            // A stream of another device needs another event.
+            // Recording fails if the stream belongs to another device.
             Some(event) if event.record(queue).is_ok() => return Ok(event),
             _ => Event::new(queue.context(), true)?,
         };
@@ -161,7 +165,7 @@ impl Clock for GpuClock {
     fn between(start: &Event, stop: &Event) -> Result<Duration, Error> {
         stop.synchronize()?;
         let us = Event::elapsed_us(start, stop)?;
-        // Two events in a row may come out of order by the clock's resolution.
+        // The time between consecutive events can be negative within the clock's resolution.
         Ok(Duration::from_secs_f64(us.max(0.0) / 1e6))
     }
 }
@@ -170,7 +174,7 @@ impl Clock for GpuClock {
 #[derive(Debug)]
 pub struct CpuClock;
 
-/// The calling thread, where [`KernelTimer`] wants a queue.
+/// The calling thread, as the queue of a [`CpuTimer`].
 #[derive(Clone, Copy, Debug)]
 pub struct Host;
 
@@ -192,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_that_sleeps_takes_that_long() {
+    fn a_timer_measures_at_least_the_time_slept() {
         let mut timer = CpuTimer::for_kernel("sleep");
         timer.start(&Host).unwrap();
         std::thread::sleep(Duration::from_millis(5));
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_out_of_order_says_so() {
+    fn methods_in_the_wrong_order_are_errors() {
         let mut timer = CpuTimer::for_kernel("x");
         assert!(matches!(timer.stop(&Host), Err(Error::Timer { .. })));
         timer.start(&Host).unwrap();
@@ -210,6 +214,6 @@ mod tests {
         timer.stop(&Host).unwrap();
         assert!(timer.stop(&Host).is_err());
         timer.start(&Host).unwrap();
-        assert!(timer.elapsed().is_err(), "a new start forgets the time before");
+        assert!(timer.elapsed().is_err(), "a new start discards the previous measurement");
     }
 }

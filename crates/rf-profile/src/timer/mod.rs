@@ -1,7 +1,8 @@
-//! Timers for kernels and spans, and what their times add up to by name.
+//! Timers for kernels and scopes, and summaries of their times by name.
 //!
-//! [`KernelTimer`] takes one time, on the GPU by events in a stream or on the CPU; [`ScopedTimer`] the time until it is
-//! dropped; [`time_kernel!`](crate::time_kernel) that of an expression. [`Timings`] collects them.
+//! [`KernelTimer`] measures the time between two points, on the GPU with events in a stream or on
+//! the CPU. [`ScopedTimer`] measures the time until it is dropped, and
+//! [`time_kernel!`](crate::time_kernel) the time of an expression. [`Timings`] collects the times.
 
 mod kernel;
 mod timings;
@@ -9,10 +10,11 @@ mod timings;
 pub use kernel::{Clock, CpuClock, CpuTimer, GpuClock, Host, KernelTimer};
 pub use timings::{ScopedTimer, Timings};
 
-/// Takes the time of an expression and gives its value.
+/// Measures the time of an expression and returns its value.
 ///
-/// `time_kernel!(timings, "name", expression)` takes CPU time. `time_kernel!(timings, "name", &stream,
-/// expression)` takes the GPU's: it waits for what the expression queued, and gives a [`Result`] of its value.
+/// `time_kernel!(timings, "name", expression)` measures wall time on the CPU.
+/// `time_kernel!(timings, "name", &stream, expression)` measures GPU time: it waits for the work
+/// that the expression queues in the stream and returns a [`Result`] of the expression's value.
 ///
 /// # Examples
 ///

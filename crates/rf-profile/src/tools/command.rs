@@ -8,46 +8,45 @@ use super::request::Request;
 use super::tool::Tool;
 use crate::Error;
 
-/// Where a tool writes to.
+/// The destination of a tool's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// A folder of its own.
+    /// A folder for this run only.
     pub folder: PathBuf,
-    /// What its files are called.
+    /// The common part of the file names.
     pub name: String,
 }
 
-/// A command line, and a file that it reads.
+/// The command line of a tool and its input file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invocation {
     /// The tool.
     pub tool: Tool,
-    /// Its options, in order.
-    options: Vec<Choice>,
-    /// Subcommand before them.
+    options: Vec<ToolOption>,
+    /// The subcommand before the options.
     subcommand: Option<&'static str>,
-    /// Whether `--` stands before the program.
+    /// Whether `--` separates the options from the program.
     separator: bool,
-    /// A file to write before, with its text.
+    /// The path and the text of a file to write before the run.
     pub input: Option<(PathBuf, String)>,
     program: Vec<OsString>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Choice {
+struct ToolOption {
     flag: &'static str,
     values: Vec<OsString>,
-    /// Whether the tool may lack it, and is run without then.
-    dispensable: bool,
+    /// Whether an option that the tool lacks is left out.
+    optional: bool,
 }
 
 impl Invocation {
-    /// The command line that has `tool` find out what `request` says about `program`, and write it to `output`.
+    /// Creates the command line with which `tool` runs `program` and records the requested data.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] where the tool cannot.
+    /// [`Error::Unsupported`] if the tool does not support the request.
     ///
     /// # Examples
     ///
@@ -78,7 +77,7 @@ impl Invocation {
             program: program.to_vec(),
         };
         if program.is_empty() {
-            return Err(line.unsupported("no program to run was given"));
+            return Err(line.unsupported("the program to run is missing"));
         }
         match tool {
             Tool::Rocprofv3 => line.rocprofv3(request, output),
@@ -87,7 +86,7 @@ impl Invocation {
             Tool::RocprofCompute | Tool::Omniperf => line.compute(request, output)?,
             Tool::RocprofSys | Tool::Omnitrace => line.systems(request, output)?,
             Tool::Perf | Tool::AmdSmi | Tool::RocmSmi => {
-                return Err(line.unsupported("it records no kernels"));
+                return Err(line.unsupported("it does not record kernels"));
             }
         }
         Ok(line)
@@ -97,9 +96,9 @@ impl Invocation {
         self.flag_if(request.kernels, "--kernel-trace");
         self.flag_if(request.api, "--hip-trace");
         self.flag_if(request.copies, "--memory-copy-trace");
-        // Since ROCm 6.4.
+        // The option exists since ROCm 6.4.
         if request.allocations {
-            self.dispensable("--memory-allocation-trace");
+            self.optional_flag("--memory-allocation-trace");
         }
         match &request.passes[..] {
             [] => {}
@@ -109,7 +108,7 @@ impl Invocation {
         if let Some(filter) = &request.kernel_filter {
             self.option("--kernel-include-regex", [filter.into()]);
         }
-        // The default became SQLite with 1.0.
+        // The default is SQLite since version 1.0.
         self.option("--output-format", ["csv".into()]);
         self.option("-d", [output.folder.clone().into()]);
         self.option("-o", [output.name.clone().into()]);
@@ -117,10 +116,10 @@ impl Invocation {
     }
 
     fn rocprofv2(&mut self, request: &Request, output: &Output) -> Result<(), Error> {
-        self.refuse(request.allocations, "it does not record allocations")?;
-        self.refuse(request.kernel_filter.is_some(), "it cannot choose kernels by name")?;
+        self.reject_if(request.allocations, "it does not record allocations")?;
+        self.reject_if(request.kernel_filter.is_some(), "it cannot select kernels by name")?;
         self.flag_if(request.kernels, "--kernel-trace");
-        // Copies are among the activities.
+        // The trace of HIP includes copies.
         self.flag_if(request.api || request.copies, "--hip-trace");
         if !request.passes.is_empty() {
             self.input_file("-i", &request.passes, None, output);
@@ -132,37 +131,37 @@ impl Invocation {
     }
 
     fn rocprof(&mut self, request: &Request, output: &Output) -> Result<(), Error> {
-        self.refuse(request.allocations, "it does not record allocations")?;
+        self.reject_if(request.allocations, "it does not record allocations")?;
         let traces = request.api || request.copies;
         let counts = !request.passes.is_empty();
-        self.refuse(traces && counts, "it counts or traces, not both in one run")?;
+        self.reject_if(traces && counts, "it supports counters or traces, not both in one run")?;
         let filter = request.kernel_filter.as_deref();
-        self.refuse(
+        self.reject_if(
             filter.is_some_and(|filter| filter.chars().any(|c| !c.is_alphanumeric() && c != '_')),
-            "it chooses kernels by part of their names, not by expressions",
+            "it selects kernels by a part of their names, not by expressions",
         )?;
         if counts || filter.is_some() {
             self.input_file("-i", &request.passes, filter, output);
         }
         self.flag_if(request.kernels && !counts, "--stats");
         self.flag_if(traces, "--hip-trace");
-        // Without it results.csv has no times.
+        // Without this option, results.csv has no times.
         self.option("--timestamp", ["on".into()]);
-        // A file, which must end so.
+        // The value is a file name, which must end in .csv.
         self.option("-o", [output.folder.join(format!("{}.csv", output.name)).into()]);
         Ok(())
     }
 
     fn compute(&mut self, request: &Request, output: &Output) -> Result<(), Error> {
         let traces = request.api || request.copies || request.allocations;
-        self.refuse(traces, "it records kernels, no calls, copies or allocations")?;
+        self.reject_if(traces, "it records kernels, but not calls, copies or allocations")?;
         self.subcommand = Some("profile");
         self.option("-n", [output.name.clone().into()]);
         self.option("-p", [output.folder.clone().into()]);
-        // The roofline's benchmark would run the card for a minute more.
+        // The roofline benchmark would take another minute.
         self.flag("--no-roof");
         self.separator = true;
-        // Blocks rather than counters: it plans its own passes.
+        // The tool takes hardware blocks, not counters, and plans its own passes.
         let mut blocks: Vec<&str> = Vec::new();
         for counter in request.passes.iter().flatten() {
             let block = match counter.split('_').next().unwrap_or_default() {
@@ -188,8 +187,11 @@ impl Invocation {
     }
 
     fn systems(&mut self, request: &Request, output: &Output) -> Result<(), Error> {
-        self.refuse(!request.passes.is_empty(), "it is for timelines here: count with rocprofv3")?;
-        self.refuse(request.kernel_filter.is_some(), "it cannot choose kernels by name")?;
+        self.reject_if(
+            !request.passes.is_empty(),
+            "it is supported for timelines only: use rocprofv3 for counters",
+        )?;
+        self.reject_if(request.kernel_filter.is_some(), "it cannot select kernels by name")?;
         self.flag("--trace");
         self.flag("--flat-profile");
         self.option("--profile-format", ["json".into(), "text".into()]);
@@ -198,19 +200,22 @@ impl Invocation {
         Ok(())
     }
 
-    /// The arguments, given what the tool's `--help` says: what may be left out and is not there is left out.
+    /// The arguments for a tool with this `--help` text. Optional flags that it lacks are left out.
     ///
     /// # Errors
     ///
-    /// [`Error::FlagMissing`] where the tool lacks what is needed.
+    /// [`Error::FlagMissing`] if the tool lacks any other flag.
     pub fn arguments(&self, help: &str) -> Result<Vec<OsString>, Error> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let known: Vec<&str> = help.split(|c| !is_part(c)).collect();
         let mut arguments: Vec<OsString> = self.subcommand.iter().map(OsString::from).collect();
-        for Choice { flag, values, dispensable } in &self.options {
+        for ToolOption { flag, values, optional } in &self.options {
             if !known.contains(flag) {
-                if *dispensable {
-                    tracing::info!(tool = self.tool.program(), "has no {flag}: run without");
+                if *optional {
+                    tracing::info!(
+                        tool = self.tool.program(),
+                        "running without {flag}, which the installed version lacks"
+                    );
                     continue;
                 }
                 let (tool, flag) = (self.tool.program(), (*flag).to_owned());
@@ -223,12 +228,12 @@ impl Invocation {
         Ok(arguments)
     }
 
-    /// The options that it may pass.
+    /// The flags that the command line may contain.
     pub fn flags(&self) -> impl Iterator<Item = &'static str> {
         self.options.iter().map(|option| option.flag)
     }
 
-    /// What comes before `--help` to see the options.
+    /// The arguments that print the tool's options.
     pub(super) fn help_arguments(&self) -> Vec<&'static str> {
         self.subcommand.into_iter().chain(["--help"]).collect()
     }
@@ -244,22 +249,22 @@ impl Invocation {
         self.option(flag, []);
     }
 
-    fn flag_if(&mut self, wanted: bool, flag: &'static str) {
-        if wanted {
+    fn flag_if(&mut self, enabled: bool, flag: &'static str) {
+        if enabled {
             self.flag(flag);
         }
     }
 
-    fn dispensable(&mut self, flag: &'static str) {
-        self.options.push(Choice { flag, values: Vec::new(), dispensable: true });
+    fn optional_flag(&mut self, flag: &'static str) {
+        self.options.push(ToolOption { flag, values: Vec::new(), optional: true });
     }
 
     fn option(&mut self, flag: &'static str, values: impl IntoIterator<Item = OsString>) {
         let values = values.into_iter().collect();
-        self.options.push(Choice { flag, values, dispensable: false });
+        self.options.push(ToolOption { flag, values, optional: false });
     }
 
-    /// A file of counters, a line for each run of the program.
+    /// Adds an input file with one line of counters for each pass.
     fn input_file(
         &mut self,
         flag: &'static str,
@@ -280,8 +285,8 @@ impl Invocation {
         self.input = Some((path, text));
     }
 
-    fn refuse(&self, cannot: bool, reason: &str) -> Result<(), Error> {
-        if cannot { Err(self.unsupported(reason)) } else { Ok(()) }
+    fn reject_if(&self, unsupported: bool, reason: &str) -> Result<(), Error> {
+        if unsupported { Err(self.unsupported(reason)) } else { Ok(()) }
     }
 
     fn unsupported(&self, reason: &str) -> Error {
@@ -290,7 +295,7 @@ impl Invocation {
 }
 
 impl std::fmt::Display for Invocation {
-    /// As one would type it; arguments are not quoted.
+    /// Formats the command line without quoting.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut words: Vec<OsString> = vec![self.tool.program().into()];
         words.extend(self.subcommand.iter().map(OsString::from));

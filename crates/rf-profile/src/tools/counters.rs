@@ -1,11 +1,12 @@
-//! Hardware counters by purpose and generation of GPU.
+//! Hardware counters by purpose and GPU generation.
 //!
-//! Names are those of rocprofiler's counter definitions (`counter_defs.yaml`, ROCm 6.2), where each lists the targets
-//! that have it. gfx12 is not in there yet; it is given the counters that gfx10 and gfx11 have in common.
+//! The names come from rocprofiler's counter definitions (`counter_defs.yaml`, ROCm 6.2), which list
+//! the targets of each counter. They do not cover gfx12 yet, which uses the counters that gfx10 and
+//! gfx11 share.
 
 use std::collections::BTreeMap;
 
-/// What counters are to tell.
+/// A purpose of hardware counters.
 ///
 /// # Examples
 ///
@@ -20,24 +21,24 @@ use std::collections::BTreeMap;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CounterGroup {
-    /// Instructions by kind.
+    /// Executed instructions by kind.
     Instructions,
-    /// Waves, and how many are resident.
+    /// Launched waves and occupancy.
     Waves,
-    /// Bytes from and to memory.
+    /// Bytes read from and written to memory.
     Memory,
-    /// Hits and misses of the second-level cache.
+    /// Hits and misses of the L2 cache.
     Cache,
-    /// How busy the compute units are.
+    /// Utilisation of the compute units.
     ComputeUnit,
-    /// Local data share: accesses and conflicts.
+    /// LDS accesses and bank conflicts.
     Lds,
-    /// What waves wait for.
+    /// Cycles in which waves wait.
     Stalls,
 }
 
 impl CounterGroup {
-    /// All.
+    /// All groups.
     pub const ALL: [Self; 7] = [
         Self::Instructions,
         Self::Waves,
@@ -48,7 +49,7 @@ impl CounterGroup {
         Self::Stalls,
     ];
 
-    /// The counters that tell it.
+    /// The counters of this group on a GPU generation.
     pub const fn counters(self, generation: Generation) -> &'static [&'static str] {
         use Generation::{Cdna, Gcn, Rdna, Rdna3};
         match (self, generation) {
@@ -106,7 +107,7 @@ impl CounterGroup {
     }
 }
 
-/// Generations of GPUs that differ in their counters.
+/// A GPU generation with counters of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Generation {
     /// gfx900 to gfx908: Vega, MI50, MI100.
@@ -120,13 +121,13 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// The generation of a target such as `gfx1100`; `None` where its counters are not known.
+    /// The generation of a target such as `gfx1100`, or `None` if its counters are unknown.
     pub fn of(gfx: &str) -> Option<Self> {
         let number = gfx.strip_prefix("gfx")?.split([':', '-']).next()?;
         match number {
             "900" | "906" | "908" => Some(Self::Gcn),
             "90a" | "940" | "941" | "942" | "950" => Some(Self::Cdna),
-            // Of generic targets the family alone is written: gfx11-generic, gfx10-3-generic.
+            // A generic target names only its family: gfx11-generic, gfx10-3-generic.
             "11" => Some(Self::Rdna3),
             "10" | "12" => Some(Self::Rdna),
             _ if number.len() == 4 && number.starts_with("11") => Some(Self::Rdna3),
@@ -138,8 +139,9 @@ impl Generation {
     }
 }
 
-/// Counters parted into runs of the program: as many of one hardware block as it can count at once. Each derived
-/// metric, which stands for several counters, has a run of its own. Repetitions are left out.
+/// Distributes counters over passes, which are runs of the program. A pass holds at most as many
+/// counters of a hardware block as the block counts at once. A derived metric combines several
+/// counters and takes a pass of its own. Duplicates are dropped.
 ///
 /// # Examples
 ///
@@ -173,8 +175,8 @@ pub fn passes(counters: &[&str]) -> Vec<Vec<String>> {
     passes.into_iter().map(|(_, pass)| pass).chain(derived).collect()
 }
 
-/// The hardware block that a counter belongs to, and how many it surely counts at once; `None` for metrics that
-/// are made of counters.
+/// The hardware block of a counter, and the number of counters that it supports at once on every
+/// target. `None` for derived metrics.
 fn block(counter: &str) -> Option<(&'static str, usize)> {
     const BLOCKS: [(&str, usize); 7] =
         [("SQC_", 4), ("SQ_", 4), ("GRBM_", 2), ("GL2C_", 4), ("TCC_", 4), ("TCP_", 2), ("TA_", 2)];
@@ -182,7 +184,7 @@ fn block(counter: &str) -> Option<(&'static str, usize)> {
         counter.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
             || counter.ends_with("_sum");
     let found = BLOCKS.into_iter().find(|(prefix, _)| counter.starts_with(prefix));
-    // SQC counters are counted by the SQ block.
+    // The SQ block counts the SQC counters.
     found.filter(|_| is_counter).map(|(prefix, limit)| match prefix {
         "SQC_" => ("SQ_", limit),
         prefix => (prefix, limit),
@@ -194,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_have_their_generation() {
+    fn targets_map_to_generations() {
         for (gfx, generation) in [
             ("gfx1100", Some(Generation::Rdna3)),
             ("gfx1151", Some(Generation::Rdna3)),
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pass_counts_more_than_a_block_can() {
+    fn no_pass_exceeds_the_counters_of_a_block() {
         for generation in [Generation::Gcn, Generation::Cdna, Generation::Rdna, Generation::Rdna3] {
             let all: Vec<&str> = CounterGroup::ALL
                 .iter()
@@ -230,16 +232,16 @@ mod tests {
                 }
             }
             let mut counted: Vec<&str> = passes.iter().flatten().map(String::as_str).collect();
-            let mut wanted = all.clone();
+            let mut expected = all.clone();
             counted.sort_unstable();
-            wanted.sort_unstable();
-            wanted.dedup();
-            assert_eq!(counted, wanted);
+            expected.sort_unstable();
+            expected.dedup();
+            assert_eq!(counted, expected);
         }
     }
 
     #[test]
-    fn rdna_has_other_cache_and_lds_counters_than_cdna() {
+    fn rdna_and_cdna_differ_in_cache_and_lds_counters() {
         assert!(CounterGroup::Cache.counters(Generation::Rdna3)[0].starts_with("GL2C"));
         assert!(CounterGroup::Cache.counters(Generation::Cdna)[0].starts_with("TCC"));
         assert!(CounterGroup::Lds.counters(Generation::Rdna)[1].starts_with("SQC"));

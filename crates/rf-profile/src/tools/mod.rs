@@ -1,11 +1,11 @@
-//! External profilers: finding them, running them, reading what they wrote.
+//! External profilers: finds them, runs them and reads their output.
 //!
-//! [`available_tools`] says what is installed. A [`Session`] runs a program under one of AMD's profilers for a
-//! [`Request`] and gives a [`Profile`] of typed rows; [`perf`] does the same for the CPU. Before anything is
-//! run, every option of the command line is looked up in the tool's own `--help`: what it has not got is never
-//! passed.
+//! [`available_tools`] lists the installed tools. A [`Session`] runs a program under one of AMD's
+//! profilers for a [`Request`] and returns a [`Profile`] of typed rows. [`perf`] does the same for
+//! the CPU. Before a run, every option of the command line is looked up in the tool's own `--help`:
+//! an option that the tool lacks is never passed.
 //!
-//! Names, options and formats are those of ROCm 5 to 7; `rocperf`, which older texts name, is none of them.
+//! Names, options and formats are those of ROCm 5 to 7.
 
 mod command;
 mod counters;
@@ -17,7 +17,7 @@ mod tool;
 
 pub use command::{Invocation, Output};
 pub use counters::{CounterGroup, Generation, passes};
-pub use process::{Finished, Runner};
+pub use process::{ProcessOutput, Runner};
 pub use request::Request;
 pub use session::{Profile, Session};
-pub use tool::{Availability, Installed, Tool, Toolbox, available_tools};
+pub use tool::{Availability, InstalledTool, Tool, Toolbox, available_tools};

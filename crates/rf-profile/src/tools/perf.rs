@@ -1,4 +1,4 @@
-//! Linux's `perf`: counters of the CPU, and where its time goes.
+//! `perf` of Linux: CPU counters and call stacks.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::Command;
 
 use super::process::Runner;
-use super::tool::Installed;
+use super::tool::InstalledTool;
 use crate::Error;
 
-/// Events that tell most: what virtual machines lack comes back without a value.
+/// The default events. Virtual machines support only some of them; the others have no value.
 pub const EVENTS: [&str; 8] = [
     "task-clock",
     "context-switches",
@@ -27,24 +27,25 @@ pub const EVENTS: [&str; 8] = [
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PerfCounter {
-    /// The event.
+    /// The name of the event.
     pub event: String,
-    /// What was counted; `None` where the machine has no such counter.
+    /// The count, or `None` if the machine does not support the counter.
     pub value: Option<f64>,
-    /// Of the value; empty for plain numbers.
+    /// The unit of the value. Counts have none.
     pub unit: String,
-    /// Share of the time in which it was counted: below 1, the value is an extrapolation.
-    pub counted: f64,
+    /// The fraction of the running time in which the counter was active. Below 1, the value is
+    /// extrapolated.
+    pub active_fraction: f64,
 }
 
-/// Call stacks by how often they were met.
+/// Call stacks with their number of samples.
 ///
 /// # Examples
 ///
 /// ```
 /// use rf_profile::tools::perf::Stacks;
 ///
-/// // As perf script has it: a head, then frames, the innermost first.
+/// // perf script prints a header, then the frames from the innermost outwards.
 /// let stacks = Stacks::parse(
 ///     "demo 42 10.5: 1 cycles:\n\t55 matmul+0x10 (/demo)\n\t44 main+0x20 (/demo)\n\n",
 /// );
@@ -56,11 +57,11 @@ pub struct Stacks {
     counts: BTreeMap<String, u64>,
 }
 
-/// Counts `events` while `program` runs; `folder` gets the tool's file.
+/// Counts `events` while `program` runs. The tool's output file lies in `folder` temporarily.
 ///
 /// # Errors
 ///
-/// As [`Runner::run`], and [`Error::Malformed`].
+/// The errors of [`Runner::run`], [`Error::Malformed`] and [`Error::NoOutput`].
 ///
 /// # Examples
 ///
@@ -71,7 +72,8 @@ pub struct Stacks {
 ///
 /// let folder = std::env::temp_dir();
 /// let counters = Toolbox::system().find(Tool::Perf).and_then(|tool| {
-///     perf::stat(&tool, &Runner::new(Duration::from_mins(1)), &folder, &perf::EVENTS, &["true".into()])
+///     let runner = Runner::new(Duration::from_mins(1));
+///     perf::stat(&tool, &runner, &folder, &perf::EVENTS, &["true".into()])
 /// });
 /// match counters {
 ///     Ok(counters) => println!("{}", perf::counter_table(&counters)),
@@ -79,7 +81,7 @@ pub struct Stacks {
 /// }
 /// ```
 pub fn stat(
-    tool: &Installed,
+    tool: &InstalledTool,
     runner: &Runner,
     folder: &Path,
     events: &[&str],
@@ -92,22 +94,23 @@ pub fn stat(
         .arg(&path)
         .arg("--")
         .args(program);
-    // Numbers with points, whatever the user's language is.
+    // Decimal points in every locale.
     command.env("LC_ALL", "C");
-    let finished = runner.run(&mut command)?;
+    let output = runner.run(command)?;
     let text = fs::read_to_string(&path).map_err(|source| Error::read(&path, source))?;
     drop(fs::remove_file(&path));
     let counters = PerfCounter::parse(&text, "perf stat")?;
-    if counters.is_empty() { Err(finished.no_output("counters")) } else { Ok(counters) }
+    if counters.is_empty() { Err(output.no_output("counters")) } else { Ok(counters) }
 }
 
-/// Samples the call stacks of `program`, `hertz` times a second of CPU time; `folder` gets `perf.data`, which stays.
+/// Samples the call stacks of `program` `hertz` times per second of CPU time. The samples stay in
+/// `perf.data` in `folder`.
 ///
 /// # Errors
 ///
-/// As [`Runner::run`], and [`Error::NoOutput`] where nothing was sampled.
+/// The errors of [`Runner::run`], and [`Error::NoOutput`] without samples.
 pub fn record(
-    tool: &Installed,
+    tool: &InstalledTool,
     runner: &Runner,
     folder: &Path,
     hertz: u32,
@@ -121,41 +124,42 @@ pub fn record(
         .arg(&data)
         .arg("--")
         .args(program);
-    runner.run(&mut command)?;
+    runner.run(command)?;
 
-    let mut folder = Folder::default();
+    let mut parser = StackParser::default();
     let mut rest = Vec::new();
     let mut command = Command::new(&tool.path);
     command.args(["script", "-i"]).arg(&data);
-    let finished = runner.clone().echo(false).run_into(&mut command, &mut |bytes| {
+    let output = runner.clone().echo(false).run_into(command, &mut |bytes| {
         rest.extend_from_slice(bytes);
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            folder.line(&String::from_utf8_lossy(&rest[..end]));
+            parser.line(&String::from_utf8_lossy(&rest[..end]));
             rest.drain(..=end);
         }
     })?;
-    folder.line(&String::from_utf8_lossy(&rest));
-    let stacks = folder.finish();
-    if stacks.counts.is_empty() { Err(finished.no_output("samples")) } else { Ok(stacks) }
+    parser.line(&String::from_utf8_lossy(&rest));
+    let stacks = parser.finish();
+    if stacks.counts.is_empty() { Err(output.no_output("samples")) } else { Ok(stacks) }
 }
 
-/// Counters as a table for terminals.
+/// Formats counters as a table for terminals.
 pub fn counter_table(counters: &[PerfCounter]) -> String {
-    let mut out = format!("{:<24}  {:>20}  {:>8}\n", "event", "value", "counted");
+    let mut out = format!("{:<24}  {:>20}  {:>8}\n", "event", "value", "active");
     for counter in counters {
         let value = match counter.value {
             Some(value) => format!("{value} {}", counter.unit),
             None => "not supported".to_owned(),
         };
-        let counted = 100.0 * counter.counted;
+        let active = 100.0 * counter.active_fraction;
         // Writing into a String cannot fail.
-        _ = writeln!(out, "{:<24}  {:>20}  {counted:>6.1} %", counter.event, value.trim_end());
+        _ = writeln!(out, "{:<24}  {:>20}  {active:>6.1} %", counter.event, value.trim_end());
     }
     out
 }
 
 impl PerfCounter {
-    /// Reads what `perf stat -x,` writes: value, unit, event, time counted, share of it in percent, and more.
+    /// Parses the output of `perf stat -x,`: value, unit, event, active time, active time in
+    /// percent, and further columns.
     ///
     /// # Errors
     ///
@@ -167,21 +171,21 @@ impl PerfCounter {
                 continue;
             }
             let cells: Vec<&str> = line.split(',').collect();
-            let [value, unit, event, _, counted, ..] = cells[..] else {
+            let [value, unit, event, _, active, ..] = cells[..] else {
                 return Err(Error::malformed(origin, number, "fewer than five fields"));
             };
             // `<not supported>`, `<not counted>`.
             let value = if value.starts_with('<') {
                 None
             } else {
-                let bad = || Error::malformed(origin, number, format!("'{value}' is no number"));
+                let bad = || Error::malformed(origin, number, format!("'{value}' is not a number"));
                 Some(value.parse().map_err(|_| bad())?)
             };
             counters.push(Self {
                 event: event.to_owned(),
                 value,
                 unit: unit.to_owned(),
-                counted: counted.parse().unwrap_or(0.0) / 100.0,
+                active_fraction: active.parse().unwrap_or(0.0) / 100.0,
             });
         }
         Ok(counters)
@@ -189,20 +193,20 @@ impl PerfCounter {
 }
 
 impl Stacks {
-    /// Reads what `perf script` writes.
+    /// Parses the output of `perf script`.
     pub fn parse(script: &str) -> Self {
-        let mut folder = Folder::default();
-        script.lines().for_each(|line| folder.line(line));
-        folder.finish()
+        let mut parser = StackParser::default();
+        script.lines().for_each(|line| parser.line(line));
+        parser.finish()
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     pub fn samples(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// One line for each stack, outermost function first, and its count: the format that flame graphs are drawn
-    /// from.
+    /// One line for each stack, outermost function first, with its count: the input format of flame
+    /// graph tools.
     pub fn folded(&self) -> String {
         self.counts.iter().fold(String::new(), |mut out, (stack, count)| {
             // Writing into a String cannot fail.
@@ -211,7 +215,8 @@ impl Stacks {
         })
     }
 
-    /// Functions by how often a sample fell into themselves, most first, with their share.
+    /// Functions with the number and the share of the samples that they were executing, in descending
+    /// order.
     pub fn hottest(&self) -> Vec<(String, u64, f64)> {
         let mut by_function: BTreeMap<&str, u64> = BTreeMap::new();
         for (stack, count) in &self.counts {
@@ -227,11 +232,11 @@ impl Stacks {
         sorted
     }
 
-    /// A flame graph as SVG, drawn by the inferno crate.
+    /// Draws a flame graph as SVG.
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] where there is nothing to draw.
+    /// [`Error::Malformed`] without samples.
     #[cfg(feature = "flamegraph")]
     pub fn flamegraph(&self, title: &str) -> Result<String, Error> {
         let mut options = inferno::flamegraph::Options::default();
@@ -244,16 +249,16 @@ impl Stacks {
     }
 }
 
-/// Makes stacks of lines.
+/// A parser for the lines of `perf script`.
 #[derive(Default)]
-struct Folder {
+struct StackParser {
     stacks: Stacks,
     command: Option<String>,
-    /// Innermost first, as they come.
+    /// Frames from the innermost outwards.
     frames: Vec<String>,
 }
 
-impl Folder {
+impl StackParser {
     fn line(&mut self, line: &str) {
         if line.trim().is_empty() {
             self.end_sample();
@@ -278,8 +283,8 @@ impl Folder {
     }
 }
 
-/// The program of a sample's first line: `name with spaces  1685 28047.06: 250000 cpu-clock:`. The thread's number ends
-/// it.
+/// The program name in the header of a sample: `name with spaces  1685 28047.06: 250000 cpu-clock:`.
+/// It ends at the thread id.
 fn command(line: &str) -> String {
     let mut words = Vec::new();
     for word in line.split_whitespace() {
@@ -292,7 +297,7 @@ fn command(line: &str) -> String {
     words.join(" ").replace(';', ":")
 }
 
-/// The function of a frame: `ffffffff816b4fc0 __x64_sys_openat+0x0 ([kernel.kallsyms])`.
+/// The function in a frame such as `ffffffff816b4fc0 __x64_sys_openat+0x0 ([kernel.kallsyms])`.
 fn function(frame: &str) -> String {
     let symbol = frame.split_once(' ').map_or(frame, |(_, rest)| rest);
     let (symbol, module) = symbol.rsplit_once(" (").unwrap_or((symbol, ""));
@@ -310,13 +315,13 @@ fn function(frame: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Written by perf 6.1 in a virtual machine.
+    /// Output of perf 6.1 in a virtual machine.
     const STAT: &str = "# started on Sat Nov 21 16:28:47 2026\n\n\
                         0.54,msec,task-clock,543559,100.00,0.304,CPUs utilized\n\
                         49,,page-faults,543559,100.00,90.147,K/sec\n\
                         <not supported>,,cycles,0,100.00,,\n";
 
-    /// Written by perf 6.1; a name of two words added.
+    /// Output of perf 6.1 with an added thread name of two words.
     const SCRIPT: &str = "\
 sleep  1685 28047.064238:     250000 cpu-clock:pppH: 
 \tffffffff816b4fc0 __x64_sys_openat+0x0 ([kernel.kallsyms])
@@ -333,7 +338,7 @@ my thread  1685/1686 28047.064901:     250000 cpu-clock:pppH:
 ";
 
     #[test]
-    fn counters_of_perf_stat() {
+    fn perf_stat_output_is_parsed() {
         let counters = PerfCounter::parse(STAT, "t").unwrap();
         assert_eq!(counters.len(), 3);
         assert_eq!((counters[0].value, &*counters[0].unit), (Some(0.54), "msec"));
@@ -344,7 +349,7 @@ my thread  1685/1686 28047.064901:     250000 cpu-clock:pppH:
     }
 
     #[test]
-    fn stacks_of_perf_script() {
+    fn perf_script_output_is_parsed() {
         let stacks = Stacks::parse(SCRIPT);
         assert_eq!(stacks.samples(), 3);
         let expected = "\

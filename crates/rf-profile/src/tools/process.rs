@@ -1,25 +1,27 @@
-//! Running a program that may hang, print nothing, or print without end.
+//! Runs programs that may hang, print nothing, or print without end.
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use process_wrap::std::{ChildWrapper, CommandWrap};
+
 use crate::Error;
 
-/// Kept of each output where nobody takes it as it comes.
-const KEPT_BYTES: usize = 16 << 20;
+/// The most bytes kept of stdout and of stderr.
+const MAX_CAPTURED_BYTES: usize = 16 << 20;
 
-/// Between the polite signal and the other one: a profiler may still write what it has.
+/// The time between SIGTERM and SIGKILL, in which a profiler can write the data that it has.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How often a child is looked at that writes nothing.
-const GLANCE: Duration = Duration::from_millis(10);
+/// The interval at which a child without output is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How programs are run: for how long, and what may end them earlier.
+/// Runs programs with a time limit and an optional stop condition.
 ///
 /// # Examples
 ///
@@ -30,10 +32,14 @@ const GLANCE: Duration = Duration::from_millis(10);
 /// use rf_profile::Error;
 /// use rf_profile::tools::Runner;
 ///
-/// let runner = Runner::new(Duration::from_millis(300));
-/// assert_eq!(runner.run(Command::new("echo").arg("hello"))?.stdout, "hello\n");
-/// let hangs = runner.run(Command::new("sleep").arg("60"));
-/// assert!(matches!(hangs, Err(Error::TimedOut { .. })));
+/// let mut echo = Command::new("echo");
+/// echo.arg("hello");
+/// assert_eq!(Runner::new(Duration::from_secs(60)).run(echo)?.stdout, "hello\n");
+///
+/// let mut sleep = Command::new("sleep");
+/// sleep.arg("60");
+/// let result = Runner::new(Duration::from_millis(100)).run(sleep);
+/// assert!(matches!(result, Err(Error::Killed { .. })));
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone)]
@@ -49,17 +55,17 @@ impl fmt::Debug for Runner {
     }
 }
 
-/// A program that ended well.
+/// The output of a program that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Finished {
-    /// The program.
+pub struct ProcessOutput {
+    /// The program's name or path.
     pub program: String,
-    /// What it wrote, up to 16 MiB.
+    /// The first 16 MiB of stdout.
     pub stdout: String,
-    /// What it complained of, up to 16 MiB.
+    /// The first 16 MiB of stderr.
     pub stderr: String,
-    /// How long it ran.
+    /// The running time.
     pub elapsed: Duration,
 }
 
@@ -69,64 +75,65 @@ enum Piece {
 }
 
 impl Runner {
-    /// Ends programs, and all that they start, after `limit`.
+    /// Creates a runner that kills a program after `limit`, with all the processes that it started.
     pub fn new(limit: Duration) -> Self {
         Self { limit, stop: None, echo: false }
     }
 
-    /// Ends them as soon as `stop` says so as well; it is asked some hundred times a second. Programs are run in a process
-    /// group of their own, so that Ctrl-C at the terminal does not reach them: a handler's flag does, this way.
+    /// Kills programs also once `stop` returns true. `stop` is called about a hundred times per
+    /// second. A program runs in a process group of its own, so Ctrl-C at the terminal does not
+    /// reach it: pass the flag of a signal handler here.
     #[must_use]
     pub fn stopped_when(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.stop = Some(Arc::new(stop));
         self
     }
 
-    /// The same, with `limit` where that is shorter, and nothing shown.
-    pub(super) fn at_most(&self, limit: Duration) -> Self {
-        Self { limit: self.limit.min(limit), echo: false, ..self.clone() }
-    }
-
-    /// Shows what programs write to stdout, as it comes, on this program's stdout.
+    /// Copies the stdout of programs to this program's stdout as it arrives.
     #[must_use]
     pub fn echo(mut self, echo: bool) -> Self {
         self.echo = echo;
         self
     }
 
-    /// Runs a program to its end and gives what it wrote.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Start`]; [`Error::TimedOut`] where it was ended; [`Error::Failed`] where its status is not 0.
-    pub fn run(&self, command: &mut Command) -> Result<Finished, Error> {
-        let mut stdout = Vec::new();
-        let mut finished = self.run_into(command, &mut |bytes| keep(&mut stdout, bytes))?;
-        finished.stdout = String::from_utf8_lossy(&stdout).into_owned();
-        Ok(finished)
+    /// A copy with the shorter of both limits and without echo.
+    pub(super) fn at_most(&self, limit: Duration) -> Self {
+        Self { limit: self.limit.min(limit), echo: false, ..self.clone() }
     }
 
-    /// Runs a program to its end; `on_stdout` gets what it writes, in pieces.
+    /// Runs a program to its end and returns its output.
     ///
     /// # Errors
     ///
-    /// As [`Runner::run`].
+    /// [`Error::Start`]; [`Error::Killed`] after the limit or a stop; [`Error::Failed`] for an exit
+    /// status other than 0.
+    pub fn run(&self, command: Command) -> Result<ProcessOutput, Error> {
+        let mut stdout = Vec::new();
+        let mut output = self.run_into(command, &mut |bytes| capture(&mut stdout, bytes))?;
+        output.stdout = String::from_utf8_lossy(&stdout).into_owned();
+        Ok(output)
+    }
+
+    /// Runs a program to its end and passes its stdout to `on_stdout` in pieces.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Runner::run`].
     pub fn run_into(
         &self,
-        command: &mut Command,
+        mut command: Command,
         on_stdout: &mut dyn FnMut(&[u8]),
-    ) -> Result<Finished, Error> {
+    ) -> Result<ProcessOutput, Error> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        own_group(command);
         let start = Instant::now();
         let to_error = |source| Error::Start { program: program.clone(), source };
-        let mut child = command.spawn().map_err(to_error)?;
+        let mut child = in_own_group(command).spawn().map_err(to_error)?;
         let (sender, pieces) = sync_channel(64);
-        if let Some(stdout) = child.stdout.take() {
+        if let Some(stdout) = child.stdout().take() {
             forward(stdout, sender.clone(), Piece::Stdout);
         }
-        if let Some(stderr) = child.stderr.take() {
+        if let Some(stderr) = child.stderr().take() {
             forward(stderr, sender.clone(), Piece::Stderr);
         }
         drop(sender);
@@ -135,20 +142,20 @@ impl Runner {
         let mut take = |piece| match piece {
             Piece::Stdout(bytes) => {
                 if self.echo {
-                    // A closed terminal is no reason to lose a measurement.
+                    // A closed terminal must not end a measurement.
                     drop(io::stdout().write_all(&bytes));
                 }
                 on_stdout(&bytes);
             }
-            Piece::Stderr(bytes) => keep(&mut stderr, &bytes),
+            Piece::Stderr(bytes) => capture(&mut stderr, &bytes),
         };
-        let ended = self.watch(&mut child, start, &pieces, &mut take);
+        let status = self.wait(&mut *child, start, &pieces, &mut take);
         let elapsed = start.elapsed();
         let stderr = String::from_utf8_lossy(&stderr).into_owned();
-        match ended.map_err(to_error)? {
-            None => Err(Error::TimedOut { program, limit: elapsed, tail: tail(&stderr) }),
+        match status.map_err(to_error)? {
+            None => Err(Error::Killed { program, elapsed, tail: tail(&stderr) }),
             Some(status) if status.success() => {
-                Ok(Finished { program, stdout: String::new(), stderr, elapsed })
+                Ok(ProcessOutput { program, stdout: String::new(), stderr, elapsed })
             }
             Some(status) => {
                 Err(Error::Failed { program, status: status.to_string(), tail: tail(&stderr) })
@@ -156,10 +163,10 @@ impl Runner {
         }
     }
 
-    /// Waits for the end of the child and of its output; `None` where it had to be ended.
-    fn watch(
+    /// Waits for the end of the child and of its output. `None` if the child was killed.
+    fn wait(
         &self,
-        child: &mut Child,
+        child: &mut dyn ChildWrapper,
         start: Instant,
         pieces: &Receiver<Piece>,
         take: &mut dyn FnMut(Piece),
@@ -169,30 +176,30 @@ impl Runner {
             if let Some(status) = child.try_wait()? {
                 break status;
             }
-            let asked_to = self.stop.as_ref().is_some_and(|stop| stop());
-            if asked_to || start.elapsed() >= self.limit {
-                end(child)?;
+            let stopped = self.stop.as_ref().is_some_and(|stop| stop());
+            if stopped || start.elapsed() >= self.limit {
+                kill(child)?;
                 drain(pieces, Duration::from_millis(200), take);
                 return Ok(None);
             }
             if !open {
-                thread::sleep(GLANCE);
+                thread::sleep(POLL_INTERVAL);
                 continue;
             }
-            match pieces.recv_timeout(GLANCE) {
+            match pieces.recv_timeout(POLL_INTERVAL) {
                 Ok(piece) => take(piece),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => open = false,
             }
         };
-        // What it started in the background may hold the pipes open for ever.
+        // Background processes of the program may keep the pipes open forever.
         drain(pieces, Duration::from_secs(2), take);
         Ok(Some(status))
     }
 }
 
-impl Finished {
-    /// The error of a program that ended well and left nothing.
+impl ProcessOutput {
+    /// The error for a program that succeeded without the expected output.
     pub(super) fn no_output(&self, expected: &str) -> Error {
         Error::NoOutput {
             program: self.program.clone(),
@@ -200,6 +207,34 @@ impl Finished {
             tail: tail(&self.stderr),
         }
     }
+}
+
+/// Puts a command into a process group, or a job on Windows, so that it can be killed with all the
+/// processes that it starts.
+fn in_own_group(command: Command) -> CommandWrap {
+    let mut command = CommandWrap::from(command);
+    #[cfg(unix)]
+    command.wrap(process_wrap::std::ProcessGroup::leader());
+    #[cfg(windows)]
+    command.wrap(process_wrap::std::JobObject);
+    command
+}
+
+/// Kills a child and its group: with SIGTERM first where there are signals, then for certain.
+fn kill(child: &mut dyn ChildWrapper) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        /// POSIX defines the number.
+        const SIGTERM: i32 = 15;
+        // An error means that the group has ended.
+        drop(child.signal(SIGTERM));
+        let start = Instant::now();
+        while start.elapsed() < GRACE && child.try_wait()?.is_none() {
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+    drop(child.start_kill());
+    child.wait().map(drop)
 }
 
 fn forward(
@@ -220,61 +255,33 @@ fn forward(
     });
 }
 
-/// Takes what still comes, until the pipes are closed or silent for `patience`.
-fn drain(pieces: &Receiver<Piece>, patience: Duration, take: &mut dyn FnMut(Piece)) {
-    while let Ok(piece) = pieces.recv_timeout(patience) {
+/// Takes the remaining output until the pipes are closed, or silent for `timeout`.
+fn drain(pieces: &Receiver<Piece>, timeout: Duration, take: &mut dyn FnMut(Piece)) {
+    while let Ok(piece) = pieces.recv_timeout(timeout) {
         take(piece);
     }
 }
 
-fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
-    let room = KEPT_BYTES.saturating_sub(kept.len());
-    kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+fn capture(captured: &mut Vec<u8>, bytes: &[u8]) {
+    let room = MAX_CAPTURED_BYTES.saturating_sub(captured.len());
+    captured.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 
-/// The last lines, for errors.
+/// The last lines of a text, for errors.
 fn tail(text: &str) -> String {
     const LINES: usize = 4;
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(LINES)..].join(" / ")
 }
 
-#[cfg(unix)]
-fn own_group(command: &mut Command) {
-    use std::os::unix::process::CommandExt;
-    command.process_group(0);
-}
-
-#[cfg(not(unix))]
-fn own_group(_command: &mut Command) {}
-
-/// Ends a child and everything in its group: politely, then not.
-#[cfg(unix)]
-fn end(child: &mut Child) -> io::Result<()> {
-    use rustix::process::{Pid, Signal, kill_process_group};
-    let group = Pid::from_child(child);
-    // It may have ended by itself meanwhile.
-    _ = kill_process_group(group, Signal::TERM);
-    let asked = Instant::now();
-    while asked.elapsed() < GRACE {
-        if child.try_wait()?.is_some() {
-            break;
-        }
-        thread::sleep(GLANCE);
-    }
-    _ = kill_process_group(group, Signal::KILL);
-    child.wait().map(drop)
-}
-
-#[cfg(not(unix))]
-fn end(child: &mut Child) -> io::Result<()> {
-    child.kill()?;
-    child.wait().map(drop)
-}
-
 #[cfg(all(test, unix))]
 mod tests {
+    use std::fs;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
     use super::*;
+
+    const MINUTE: Duration = Duration::from_mins(1);
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
@@ -282,64 +289,86 @@ mod tests {
         command
     }
 
-    fn run(script: &str, limit: Duration) -> Result<Finished, Error> {
-        Runner::new(limit).run(&mut shell(script))
+    fn run(script: &str) -> Result<ProcessOutput, Error> {
+        Runner::new(MINUTE).run(shell(script))
+    }
+
+    /// Runs a script that prints `ready`, and stops it then.
+    fn stop_when_ready(script: &str) -> Result<ProcessOutput, Error> {
+        let ready = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&ready);
+        let runner = Runner::new(MINUTE).stopped_when(move || flag.load(Ordering::Relaxed));
+        let mut stdout = Vec::new();
+        runner.run_into(shell(script), &mut |bytes| {
+            stdout.extend_from_slice(bytes);
+            ready.store(stdout.starts_with(b"ready"), Ordering::Relaxed);
+        })
     }
 
     #[test]
-    fn output_and_errors_come_back() {
-        let finished = run("echo out; echo err >&2", Duration::from_secs(20)).unwrap();
-        assert_eq!((&*finished.stdout, &*finished.stderr), ("out\n", "err\n"));
-        let error = run("echo it broke >&2; exit 3", Duration::from_secs(20)).unwrap_err();
+    fn stdout_and_stderr_are_returned() {
+        let output = run("echo out; echo err >&2").unwrap();
+        assert_eq!((&*output.stdout, &*output.stderr), ("out\n", "err\n"));
+        let error = run("echo it broke >&2; exit 3").unwrap_err();
         assert_eq!(error.to_string(), "'sh' failed with exit status: 3: it broke");
-        let error = Runner::new(GRACE).run(&mut Command::new("./no/such/program")).unwrap_err();
+        let error = Runner::new(MINUTE).run(Command::new("./no/such/program")).unwrap_err();
         assert!(matches!(error, Error::Start { .. }));
     }
 
     #[test]
-    fn a_program_that_hangs_is_ended_with_all_it_started() {
+    fn a_program_is_killed_after_the_limit() {
+        let result = Runner::new(Duration::from_millis(100)).run(shell("sleep 60"));
+        assert!(matches!(result, Err(Error::Killed { .. })), "{result:?}");
+    }
+
+    #[test]
+    fn a_program_is_killed_with_all_processes_that_it_started() {
         let folder = tempfile::tempdir().unwrap();
-        let mark = folder.path().join("alive");
-        let script = format!("(sleep 1; touch '{}') & sleep 60", mark.display());
-        let start = Instant::now();
-        let error = run(&script, Duration::from_millis(300)).unwrap_err();
-        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
-        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
-        thread::sleep(Duration::from_millis(1200));
-        assert!(!mark.exists(), "what it started lives on");
+        let pipe = folder.path().join("pipe");
+        if !Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()) {
+            println!("skipped: no mkfifo");
+            return;
+        }
+        // The background process holds the pipe's only writing end and outlives the shell. The
+        // text arrives if it survives, and the end of the file without it if it was killed.
+        let text = thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read_to_string(pipe).unwrap()
+        });
+        let script = format!(
+            "(exec 3>'{}'; echo ready; sleep 30; echo alive >&3) & wait; sleep 60",
+            pipe.display()
+        );
+        let error = stop_when_ready(&script).unwrap_err();
+        assert!(matches!(error, Error::Killed { .. }), "{error:?}");
+        assert_eq!(text.join().unwrap(), "");
     }
 
     #[test]
-    fn a_program_that_ignores_the_polite_signal_is_ended_too() {
-        let start = Instant::now();
-        let error = run("trap '' TERM; while :; do sleep 1; done", Duration::from_millis(200));
-        assert!(matches!(error, Err(Error::TimedOut { .. })));
-        assert!(start.elapsed() < GRACE + Duration::from_secs(20));
+    fn a_program_that_ignores_sigterm_is_killed() {
+        let error = stop_when_ready("trap '' TERM; echo ready; while :; do sleep 1; done");
+        assert!(matches!(error, Err(Error::Killed { .. })), "{error:?}");
     }
 
     #[test]
-    fn background_work_that_keeps_the_pipe_does_not_keep_us() {
-        let start = Instant::now();
-        let finished = run("echo out; sleep 30 & exit 0", Duration::from_secs(25)).unwrap();
-        assert_eq!(finished.stdout, "out\n");
-        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    fn a_background_process_that_keeps_the_pipe_does_not_delay_the_end() {
+        let output = run("echo out; (sleep 30; echo late) & exit 0").unwrap();
+        assert_eq!(output.stdout, "out\n");
     }
 
     #[test]
-    fn endless_output_is_cut_and_then_ended() {
-        let mut bytes = 0;
-        let runner = Runner::new(Duration::from_millis(300));
-        let ended = runner.run_into(&mut shell("yes"), &mut |piece| bytes += piece.len());
-        assert!(matches!(ended, Err(Error::TimedOut { .. })) && bytes > 0);
-        let mut kept = Vec::new();
+    fn endless_output_is_cut_off() {
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&bytes);
+        let enough = move || seen.load(Ordering::Relaxed) > 1 << 20;
+        let runner = Runner::new(MINUTE).stopped_when(enough);
+        let result = runner.run_into(shell("yes"), &mut |piece| {
+            bytes.fetch_add(piece.len(), Ordering::Relaxed);
+        });
+        assert!(matches!(result, Err(Error::Killed { .. })), "{result:?}");
+        let mut captured = Vec::new();
         let piece = vec![0; 1 << 20];
-        (0..40).for_each(|_| keep(&mut kept, &piece));
-        assert_eq!(kept.len(), KEPT_BYTES);
-    }
-
-    #[test]
-    fn a_stop_from_outside_ends_it() {
-        let runner = Runner::new(Duration::from_mins(1)).stopped_when(|| true);
-        assert!(matches!(runner.run(&mut shell("sleep 60")), Err(Error::TimedOut { .. })));
+        (0..40).for_each(|_| capture(&mut captured, &piece));
+        assert_eq!(captured.len(), MAX_CAPTURED_BYTES);
     }
 }

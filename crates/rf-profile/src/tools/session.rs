@@ -1,4 +1,4 @@
-//! A program run under a profiler.
+//! Runs of a program under a profiler.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::command::{Invocation, Output};
-use super::process::{Finished, Runner};
+use super::process::{ProcessOutput, Runner};
 use super::request::Request;
-use super::tool::{Installed, PATIENCE, Tool};
+use super::tool::{InstalledTool, QUERY_LIMIT, Tool};
 use crate::Error;
 use crate::tables::{
     AllocationRow, ApiRow, CopyRow, CounterProfile, CounterRow, KernelRow, KernelSummary, PcSample,
@@ -38,69 +38,71 @@ use crate::tables::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Session {
-    installed: Installed,
+    installed: InstalledTool,
     folder: PathBuf,
     runner: Runner,
     gfx: Option<String>,
 }
 
-/// What a profiler recorded.
+/// The data that a profiler recorded.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Profile {
-    /// Dispatches.
+    /// Kernel dispatches.
     pub kernels: Vec<KernelRow>,
-    /// Counters of dispatches, all runs together.
+    /// Counters of dispatches from all passes.
     pub counters: Vec<CounterRow>,
-    /// Calls of the runtime.
+    /// Calls of the HIP or HSA runtime.
     pub api: Vec<ApiRow>,
-    /// Copies.
+    /// Copies between memories.
     pub copies: Vec<CopyRow>,
-    /// Allocations.
+    /// Allocations of device memory.
     pub allocations: Vec<AllocationRow>,
-    /// Samples of instructions.
+    /// Program counter samples.
     pub samples: Vec<PcSample>,
-    /// The tool's own sums, by file.
+    /// The summaries that the tool computed, by file.
     pub stats: Vec<(PathBuf, Vec<StatsRow>)>,
-    /// Timelines in Chrome's format.
+    /// Events of timelines in Chrome's format.
     pub timeline: Vec<TimelineEvent>,
-    /// All that was written, what is not read here (Perfetto traces, databases) too.
+    /// All files that the tool wrote, including those that are not parsed: Perfetto traces and
+    /// databases.
     pub files: Vec<PathBuf>,
-    /// How long the tool ran.
+    /// The running time of the tool.
     pub elapsed: Duration,
 }
 
 impl Session {
-    /// Ten minutes for a run unless said otherwise.
+    /// The default time limit of a run.
     pub const LIMIT: Duration = Duration::from_mins(10);
 
-    /// Runs programs under `installed`. Each run gets a folder of its own in `folder`, and it stays.
-    pub fn new(installed: Installed, folder: impl Into<PathBuf>) -> Self {
+    /// Runs programs under `installed`. Each run creates a folder of its own in `folder` and keeps
+    /// it.
+    pub fn new(installed: InstalledTool, folder: impl Into<PathBuf>) -> Self {
         let runner = Runner::new(Self::LIMIT);
         Self { installed, folder: folder.into(), runner, gfx: None }
     }
 
-    /// Runs for as long, and ended by what, the runner says.
+    /// Replaces the runner, and with it the time limit and the stop condition.
     #[must_use]
     pub fn with_runner(mut self, runner: Runner) -> Self {
         self.runner = runner;
         self
     }
 
-    /// Refuses at once what the tool cannot do on this target.
+    /// Checks that the tool supports this target before a run.
     #[must_use]
     pub fn on_target(mut self, gfx: impl Into<String>) -> Self {
         self.gfx = Some(gfx.into());
         self
     }
 
-    /// Runs `program` and reads what was recorded.
+    /// Runs `program` and reads the recorded data. The files stay in the folder.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] and [`Error::FlagMissing`] before anything is run; [`Error::Start`], [`Error::TimedOut`],
-    /// [`Error::Failed`]; [`Error::NoOutput`] where the tool left nothing that can be read; [`Error::Malformed`]. What
-    /// was written stays in the folder.
+    /// [`Error::Unsupported`] and [`Error::FlagMissing`] before the run; [`Error::Start`],
+    /// [`Error::Killed`] and [`Error::Failed`] from the run; [`Error::NoOutput`] and
+    /// [`Error::Malformed`] from reading the files.
     pub fn run(&self, request: &Request, program: &[OsString]) -> Result<Profile, Error> {
         if let Some(gfx) = &self.gfx {
             self.installed.tool.check_target(gfx)?;
@@ -115,21 +117,21 @@ impl Session {
         }
         let mut command = Command::new(&self.installed.path);
         command.args(arguments);
-        let finished = self.runner.run(&mut command)?;
-        let profile = Profile { elapsed: finished.elapsed, ..Profile::read(&folder)? };
+        let output = self.runner.run(command)?;
+        let profile = Profile { elapsed: output.elapsed, ..Profile::read(&folder)? };
         if profile.is_empty() {
-            return Err(nothing(&finished, &profile, &folder));
+            return Err(no_tables(&output, &profile, &folder));
         }
         Ok(profile)
     }
 
-    /// The tool's options, as it prints them.
+    /// The help text of the tool.
     fn help(&self, line: &Invocation) -> Result<String, Error> {
         let mut command = Command::new(&self.installed.path);
         command.args(line.help_arguments());
-        let finished = self.runner.at_most(PATIENCE).run(&mut command)?;
-        let help = format!("{}\n{}", finished.stdout, finished.stderr);
-        if help.trim().is_empty() { Err(finished.no_output("--help")) } else { Ok(help) }
+        let output = self.runner.at_most(QUERY_LIMIT).run(command)?;
+        let help = format!("{}\n{}", output.stdout, output.stderr);
+        if help.trim().is_empty() { Err(output.no_output("--help")) } else { Ok(help) }
     }
 
     fn run_folder(&self) -> PathBuf {
@@ -140,28 +142,28 @@ impl Session {
 }
 
 impl Tool {
-    /// Whether the tool works on GPUs of this target.
+    /// Checks that the tool supports GPUs of this target.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`].
+    /// [`Error::Unsupported`] if it does not.
     pub fn check_target(self, gfx: &str) -> Result<(), Error> {
         const INSTINCT: [&str; 6] = ["gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"];
         let unsupported = |reason| Err(Error::Unsupported { tool: self.program(), reason });
         let arch = gfx.split(':').next().unwrap_or(gfx);
         match self {
             Self::RocprofCompute | Self::Omniperf if !INSTINCT.contains(&arch) => unsupported(
-                format!("it knows Instinct GPUs (MI100 and later), not {gfx}: use rocprofv3"),
+                format!("it supports Instinct GPUs (MI100 and later), not {gfx}: use rocprofv3"),
             ),
             Self::Perf => Ok(()),
-            _ if !gfx.starts_with("gfx") => unsupported(format!("{gfx} is no target of AMD")),
+            _ if !gfx.starts_with("gfx") => unsupported(format!("{gfx} is not an AMD target")),
             _ => Ok(()),
         }
     }
 }
 
 impl Profile {
-    /// Reads all that lies in a folder that a profiler wrote: tables are told apart by their columns.
+    /// Reads all files of a profiler in a folder. The columns of a table determine its type.
     ///
     /// # Errors
     ///
@@ -175,7 +177,7 @@ impl Profile {
             if ends("csv") && fs::metadata(&path).is_ok_and(|data| data.len() > 0) {
                 profile.take(&path, &Table::read(&path)?)?;
             } else if path.file_name().is_some_and(|name| name == "run.json") {
-                // rocprof's; those of other tools are not timelines.
+                // Only rocprof's JSON file is a timeline.
                 profile.timeline.extend(TimelineEvent::read(&path).unwrap_or_default());
             }
         }
@@ -198,7 +200,7 @@ impl Profile {
             if counts {
                 self.counters.extend(CounterRow::all(table)?);
             }
-            // A table in long form has a dispatch as often as it has counters.
+            // A table in long form repeats a dispatch for each of its counters.
             if KernelRow::fits(table) && !table.has("Counter_Name") {
                 self.kernels.extend(KernelRow::all(table)?);
             }
@@ -206,7 +208,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Whether nothing was read.
+    /// Whether the folder held no profile.
     pub fn is_empty(&self) -> bool {
         self.kernels.is_empty()
             && self.counters.is_empty()
@@ -219,7 +221,8 @@ impl Profile {
             && !self.files.iter().any(|path| is_trace(path))
     }
 
-    /// Kernels, what took longest first: from the dispatches, or else from the tool's sums.
+    /// Kernels in descending order of their total time: from the dispatches, or without them from
+    /// the summaries of the tool.
     pub fn kernel_summaries(&self) -> Vec<KernelSummary> {
         if !self.kernels.is_empty() {
             return summarize_kernels(&self.kernels);
@@ -237,20 +240,20 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroCounters`] where the hardware did not count.
+    /// [`Error::ZeroCounters`] if the hardware did not count.
     pub fn counter_profile(&self) -> Result<CounterProfile, Error> {
         CounterProfile::new(&self.counters)
     }
 }
 
-fn nothing(finished: &Finished, profile: &Profile, folder: &Path) -> Error {
+fn no_tables(output: &ProcessOutput, profile: &Profile, folder: &Path) -> Error {
     let has =
         |end: &str| profile.files.iter().any(|path| path.extension().is_some_and(|e| e == end));
-    let why = if has("db") { " (but a database of rocpd: convert it to csv)" } else { "" };
-    finished.no_output(&format!("tables in '{}'{why}", folder.display()))
+    let cure = if has("db") { " (only a rocpd database: convert it to csv)" } else { "" };
+    output.no_output(&format!("tables in '{}'{cure}", folder.display()))
 }
 
-/// Timelines that Perfetto shows, of rocprof-sys.
+/// Whether a file is a Perfetto timeline of rocprof-sys.
 fn is_trace(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "proto" || end == "pftrace")
 }
@@ -259,7 +262,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
     let to_error = |source| Error::read(folder, source);
     for entry in fs::read_dir(folder).map_err(to_error)? {
         let entry = entry.map_err(to_error)?;
-        // Links are not followed: they could lead in circles.
+        // A symbolic link could form a cycle, so links are not followed.
         if entry.file_type().map_err(to_error)?.is_dir() {
             walk(&entry.path(), files)?;
         } else {
