@@ -71,6 +71,9 @@ pub enum Error {
         /// The reason, and the cure where there is one.
         reason: String,
     },
+    /// The HTML report cannot be rendered.
+    #[error("cannot render the report: {0}")]
+    Report(String),
 }
 
 impl Error {

@@ -1,114 +1,77 @@
-//! The report as one HTML file: nothing is fetched, plots are SVG, and all of it is there with scripts off.
+//! The report as one self-contained HTML file: it loads nothing, and all values are visible without
+//! scripts.
 //!
-//! Text from files (names, hardware, notes) goes through [`text`] on its way into the page.
+//! The templates are in `templates/`. They escape all text; only the SVG of [`plot`] is inserted as it
+//! is, and plotters escapes the text in it.
 
 mod distribution;
-mod figures;
 mod history;
-mod phases;
+mod plot;
 mod roofline;
-mod scale;
 mod summary;
 mod tables;
+mod units;
 
-use std::fmt::{self, Write};
+use askama::Template;
 
-use crate::Suite;
-use crate::results::Report;
+use self::history::History;
+use self::roofline::RooflinePlot;
+use self::summary::Card;
+use self::tables::{ComparisonTable, SuiteTable};
+use crate::results::{Report, Run, TargetCheck, TargetOutcome};
+use crate::{Error, Suite};
 
-/// Adds to a page; writing into a String cannot fail.
-macro_rules! put {
-    ($out:expr, $($arguments:tt)*) => { _ = write!($out, $($arguments)*) };
+/// The data of `templates/report.html` and the templates that it includes.
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    hardware: String,
+    subtitle: String,
+    run: &'a Run,
+    cards: Vec<Card>,
+    comparison: Option<ComparisonTable<'a>>,
+    targets: &'a [TargetCheck],
+    roofline: Option<RooflinePlot>,
+    suites: Vec<SuiteTable>,
+    history: History,
+    environment: Vec<(String, String)>,
 }
-use put;
 
-/// The page.
-pub fn render(report: &Report<'_>) -> String {
+/// Renders the page.
+///
+/// # Errors
+///
+/// [`Error::Report`] if a plot or a template fails.
+pub fn render(report: &Report<'_>) -> Result<String, Error> {
     let run = report.run;
-    let mut out = String::new();
-    let title = format!("{} · {}", run.hardware.name(run.device), run.timestamp);
-    put!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    // Should a name get past the escaping, it could still load and send nothing.
-    put!(
-        out,
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'unsafe-inline'\">\n"
-    );
-    put!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    put!(out, "<meta name=\"color-scheme\" content=\"light dark\">\n");
-    put!(out, "<title>ROCmForge benchmarks · {}</title>\n", text(&title));
-    put!(out, "<style>\n{}</style>\n</head>\n<body>\n", include_str!("html/style.css"));
-    summary::header(&mut out, report);
-    put!(out, "<main>\n");
-    summary::at_a_glance(&mut out, report);
-    if let Some(comparison) = report.comparison {
-        tables::comparison(&mut out, comparison);
-    }
-    tables::targets(&mut out, report.targets);
-    roofline::section(&mut out, run);
-    for suite in suites(report) {
-        tables::suite(&mut out, run, suite);
-    }
-    history::section(&mut out, report);
-    tables::unmeasured(&mut out, run);
-    summary::environment(&mut out, run);
-    put!(out, "</main>\n");
-    summary::footer(&mut out);
-    put!(out, "<script>\n{}</script>\n</body>\n</html>\n", include_str!("html/filter.js"));
-    out
+    let suites = suites(run).into_iter().map(|suite| tables::suite(run, suite));
+    let page = Page {
+        hardware: run.hardware.name(run.device),
+        subtitle: summary::subtitle(run),
+        run,
+        cards: summary::cards(report),
+        comparison: report.comparison.map(tables::comparison),
+        targets: report.targets,
+        roofline: roofline::roofline(run)?,
+        suites: suites.collect::<Result<_, _>>()?,
+        history: history::history(report)?,
+        environment: summary::environment(run),
+    };
+    let html = page.render().map_err(|error| Error::Report(error.to_string()))?;
+    // HTML does not allow other control characters.
+    let is_invalid = |c: char| c.is_control() && c != '\n' && c != '\t';
+    Ok(html.replace(is_invalid, "\u{FFFD}"))
 }
 
-/// The suites that ran, in the order of their results.
-fn suites(report: &Report<'_>) -> Vec<Suite> {
+/// The suites of a run in the order of their results.
+fn suites(run: &Run) -> Vec<Suite> {
     let mut suites: Vec<Suite> = Vec::new();
-    for measured in &report.run.results {
+    for measured in &run.results {
         if !suites.contains(&measured.suite) {
             suites.push(measured.suite);
         }
     }
     suites
-}
-
-/// A suite's name in headings and anchors.
-fn suite_name(suite: Suite) -> &'static str {
-    match suite {
-        Suite::Matmul => "matmul",
-        Suite::Attention => "attention",
-        Suite::Dequant => "dequant",
-        Suite::Inference => "inference",
-        Suite::Memory => "memory",
-        Suite::Launch => "launch",
-    }
-}
-
-/// Text that means itself in HTML, in attributes too.
-fn text(text: &str) -> Escaped<'_> {
-    Escaped(text)
-}
-
-/// A benchmark's name, which may break behind its slashes.
-fn name(name: &str) -> String {
-    text(name).to_string().replace('/', "/<wbr>")
-}
-
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                '\'' => f.write_str("&#39;")?,
-                // Not allowed in HTML, nor of use to a reader.
-                c if c.is_control() && c != '\n' && c != '\t' => f.write_char('\u{FFFD}')?,
-                c => f.write_char(c)?,
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -120,9 +83,7 @@ mod tests {
     use rf_profile::roofline::Limits;
 
     use super::*;
-    use crate::results::{
-        FORMAT, Measured, PhaseTime, Run, Skipped, TargetCheck, TargetOutcome, VERSION, roofline,
-    };
+    use crate::results::{self, FORMAT, Measured, PhaseTime, Skipped, VERSION};
 
     const HOSTILE: &str = "</script><img src=x onerror=\"alert(1)\">&'";
 
@@ -139,7 +100,7 @@ mod tests {
         }
     }
 
-    /// A run in which everything stands that a page can show; names are hostile.
+    /// A run with every part that a page can show. Its names are hostile.
     fn run(ms: f64, day: i64) -> Run {
         let limits = Limits {
             source: "a test".to_owned(),
@@ -151,7 +112,7 @@ mod tests {
         let cost = OpCost { bytes: 9_000_000, f32_operations: 0, int8_operations: 33_000_000 };
         let rounds = [vec![ms, ms * 1.02, ms * 0.99], vec![ms * 1.01, ms, ms * 1.3]];
         let mut matmul = measured("matmul/q4_0/4096x4096/rows=1", Suite::Matmul, &rounds, cost);
-        matmul.roofline = roofline(&limits, cost, ms / 1e3);
+        matmul.roofline = results::roofline(&limits, cost, ms / 1e3);
         let mut prompt =
             measured(&format!("inference/{HOSTILE}"), Suite::Inference, &rounds, OpCost::default());
         prompt.phases = vec![
@@ -191,16 +152,17 @@ mod tests {
             outcome: TargetOutcome::NotMeasured(HOSTILE.to_owned()),
         }];
         let history = [before.without_samples()];
-        render(&Report {
+        let report = Report {
             run: &now,
             comparison: Some(&comparison),
             targets: &targets,
             history: &history,
-        })
+        };
+        render(&report).unwrap()
     }
 
     #[test]
-    fn a_page_has_every_part_and_says_verdicts_in_words() {
+    fn a_page_has_every_part() {
         let page = page();
         for part in [
             "id=\"comparison\"",
@@ -211,35 +173,44 @@ mod tests {
             "id=\"history\"",
             "id=\"unmeasured\"",
             "id=\"environment\"",
-            ">Regression</",
             ">NOT MEASURED</",
             "matmul/q4_0/4096x4096/rows=1",
             "AVX-512 VNNI, 2 threads",
-            "ended early",
+            "The run was interrupted",
         ] {
             assert!(page.contains(part), "{part}");
         }
     }
 
+    /// Each row of the comparison has the benchmark's name and its verdict in words.
     #[test]
-    fn names_from_files_stay_text() {
+    fn every_benchmark_has_its_verdict() {
         let page = page();
-        assert!(!page.contains("<img") && !page.contains("onerror=\""));
-        // Our own script alone.
-        assert_eq!(page.matches("</script>").count(), 1);
-        assert!(
-            page.contains(
-                "&lt;/script&gt;&lt;img src=x onerror=&quot;alert(1)&quot;&gt;&amp;&#39;"
-            )
-        );
-        assert_eq!(text("a\u{0}b").to_string(), "a\u{FFFD}b");
+        let start = page.find("id=\"comparison\"").unwrap();
+        let section = page[start..].split("</section>").next().unwrap();
+        let rows: Vec<String> =
+            section.split("<tr>").skip(2).map(|row| row.replace("<wbr>", "")).collect();
+        assert_eq!(rows.len(), 2, "{section}");
+        for name in ["matmul/q4_0/4096x4096/rows=1", "inference/&#60;/script"] {
+            let row = rows.iter().find(|row| row.contains(name)).unwrap();
+            assert!(row.contains(">Regression</span>") && row.contains("+100 %"), "{row}");
+        }
+        assert!(section.contains("2 <span class=\"badge v-Regression\">Regression</span>"));
     }
 
     #[test]
-    fn a_page_fetches_nothing() {
+    fn names_from_files_are_escaped() {
+        let page = page();
+        assert!(!page.contains("<img") && !page.contains("onerror=\""));
+        assert_eq!(page.matches("</script>").count(), 1, "the page has one script");
+        let escaped = "&#60;/script&#62;&#60;img src=x onerror=&#34;alert(1)&#34;&#62;&#38;&#39;";
+        assert!(page.contains(escaped));
+    }
+
+    #[test]
+    fn a_page_loads_nothing() {
         let page = page();
         for fetch in ["http://", "https://", "src=\"", "url(", "@import", "<link"] {
-            // The namespace of SVG is a name, not an address; inline SVG needs none.
             assert!(!page.contains(fetch), "{fetch}");
         }
     }
@@ -253,7 +224,7 @@ mod tests {
         let body = body.split_once("<script>").unwrap().0;
         let markup = format!("{before}{body}");
         let mut open: Vec<&str> = Vec::new();
-        // The first piece stands before any tag, the second is the type of the document.
+        // The first piece precedes all tags, and the second one is the document type.
         for tag in markup.split('<').skip(2) {
             let tag = tag.split('>').next().unwrap();
             let name = tag.split([' ', '\n']).next().unwrap();
@@ -267,12 +238,23 @@ mod tests {
     }
 
     #[test]
+    fn control_characters_are_replaced() {
+        let mut run = run(1.0, 1);
+        run.backend = "a\u{0}b".to_owned();
+        let report = Report { run: &run, comparison: None, targets: &[], history: &[] };
+        let page = render(&report).unwrap();
+        assert!(page.contains("a\u{FFFD}b") && !page.contains('\u{0}'));
+    }
+
+    #[test]
     fn an_empty_run_is_a_page() {
         let mut empty = run(1.0, 1);
         empty.results.clear();
         empty.limits = Limits::default();
-        let page = render(&Report { run: &empty, comparison: None, targets: &[], history: &[] });
-        assert!(page.contains("nothing was measured"), "{page}");
+        let report = Report { run: &empty, comparison: None, targets: &[], history: &[] };
+        let page = render(&report).unwrap();
+        assert!(page.contains("0 <small>benchmarks</small>"), "{page}");
+        assert!(page.contains("No roofline:"));
         for figure in ["NaN", "inf"] {
             assert!(
                 !page.contains(&format!("\"{figure}")) && !page.contains(&format!(">{figure}"))

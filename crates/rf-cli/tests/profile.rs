@@ -47,8 +47,8 @@ fn a_run_leaves_a_timeline_and_says_what_the_first_token_waited_for() {
     let copies = row("host to device");
     assert!(copies.contains(" -  nothing was copied"), "what was not measured is not 0: {copies}");
     assert!(row("limits: ").contains("GB/s") && row("operation").contains("evidence"));
-    assert!(row("KV cache: ").contains("KiB per token") && row("process: ").contains("at most"));
-    assert!(row("all: ").contains("planned"));
+    assert!(row("KV cache: ").contains("KiB per token") && row("process: ").contains("peak"));
+    assert!(row("total: ").contains("planned"));
     assert!(ran.stderr.contains("of the time to first token is"));
 }
 

@@ -1,32 +1,41 @@
-//! How the samples of a benchmark lie: a strip per benchmark, relative to its median, with one scale per suite.
+//! The distribution of a benchmark's samples relative to their median. All benchmarks of a suite share
+//! one scale.
 
-use std::fmt::Write;
 use std::ops::Range;
 
+use plotters::prelude::{
+    ChartBuilder, Circle, Color, EmptyElement, PathElement, Polygon, ShapeStyle,
+};
 use rf_profile::baseline::Metrics;
 
-use super::figures::percent;
-use super::scale::Linear;
-use super::{put, text};
+use super::plot::palette::{ACCENT, INK, RULE};
+use super::plot::{self, Area, Drawn, Mark};
+use super::units::{Value, percent};
+use crate::Error;
 use crate::results::Measured;
 
-const WIDTH: f64 = 200.0;
-const HEIGHT: f64 = 24.0;
-/// On either side, for what lies beyond.
-const EDGE: f64 = 7.0;
+/// Three times the size on the page, because plotters rounds positions to pixels.
+const SIZE: (u32, u32) = (600, 72);
 
-/// Samples drawn at most: a strip of two hundred points holds no more.
-const SAMPLES: usize = 400;
+/// The margin for samples beyond the scale.
+const MARGIN: u32 = 21;
 
-/// The deviations from the median that the strips of a suite show.
+/// The maximum number of samples in a plot.
+const MAX_SAMPLES: usize = 400;
+
+/// The deviations from the median that the plots of a suite show.
 #[derive(Clone, Debug)]
-pub(super) struct Strips {
-    shown: Range<f64>,
+pub(super) struct Scale(Range<f64>);
+
+/// The distribution of one benchmark.
+pub(super) struct Distribution {
+    pub(super) svg: String,
+    pub(super) label: String,
 }
 
-impl Strips {
-    /// A scale on which the best sample and the 95th percentile of each benchmark have room, within reason: one that jumps would
-    /// make points of all the others.
+impl Scale {
+    /// A scale that contains the minimum and the 95th percentile of each benchmark, within limits, so
+    /// that one noisy benchmark does not flatten the others.
     pub(super) fn of<'a>(measured: impl Iterator<Item = &'a Measured>) -> Self {
         let mut shown = -0.02..0.02;
         for Metrics { p50, min, max, p95, .. } in measured.map(|measured| &measured.metrics) {
@@ -35,89 +44,78 @@ impl Strips {
             shown.start = deviation(*min).min(shown.start);
             shown.end = deviation(p95.or(*max)).max(shown.end);
         }
-        Self { shown: shown.start.max(-0.3)..shown.end.min(0.6) }
+        Self(shown.start.max(-0.3)..shown.end.min(0.6))
     }
 
-    /// What the scale spans, for the head of the column.
-    pub(super) fn span(&self) -> String {
-        format!("−{} … +{}", percent(-self.shown.start), percent(self.shown.end))
+    /// The ends of the scale.
+    pub(super) fn ends(&self) -> String {
+        format!("−{} … +{}", percent(-self.0.start), percent(self.0.end))
     }
 
-    /// The strip of a benchmark; nothing without a median.
-    pub(super) fn draw(&self, out: &mut String, measured: &Measured) {
-        let metrics = &measured.metrics;
-        let Some(median) = metrics.p50.filter(|median| *median > 0.0) else { return };
-        let axis = Linear { from: self.shown.clone(), to: EDGE..WIDTH - EDGE };
-        let place = |value: f64| axis.at(value / median - 1.0);
-        let label = describe(metrics);
-        put!(
-            out,
-            "<svg class=\"strip\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\"><title>{}</title>",
-            text(&label),
-            text(&label)
-        );
-        let middle = HEIGHT / 2.0;
-        put!(
-            out,
-            "<line class=\"axis\" x1=\"{EDGE}\" x2=\"{:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>",
-            WIDTH - EDGE
-        );
-        if measured.rounds.iter().all(Vec::is_empty) {
-            if let (Some(min), Some(max)) = (metrics.min, metrics.p95.or(metrics.max)) {
-                let (left, right) = (place(min), place(max));
-                put!(
-                    out,
-                    "<line class=\"range\" x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>"
-                );
-            }
-        } else {
-            self.samples(out, &measured.rounds, median, &axis);
+    /// The plot of a benchmark, or `None` without a median.
+    pub(super) fn plot(&self, measured: &Measured) -> Result<Option<Distribution>, Error> {
+        let Some(median) = measured.metrics.p50.filter(|median| *median > 0.0) else {
+            return Ok(None);
+        };
+        let plot = plot::draw(SIZE, |area| self.draw(area, measured, median))?;
+        Ok(Some(Distribution { svg: plot.svg, label: describe(&measured.metrics) }))
+    }
+
+    fn draw(&self, area: &Area<'_>, measured: &Measured, median: f64) -> Drawn<Vec<Mark>> {
+        let (start, end) = (self.0.start, self.0.end);
+        let mut builder = ChartBuilder::on(area);
+        builder.margin_left(MARGIN).margin_right(MARGIN);
+        let mut chart = builder.build_cartesian_2d(start..end, 0.0..1.0)?;
+        let line = |points: [(f64, f64); 2], style: ShapeStyle| PathElement::new(points, style);
+        chart.draw_series([line([(start, 0.5), (end, 0.5)], RULE.stroke_width(3))])?;
+
+        let deviation = |value: f64| value / median - 1.0;
+        let samples = samples(&measured.rounds);
+        if samples.is_empty() {
+            let Metrics { min, max, p95, .. } = measured.metrics;
+            let ends = min.zip(p95.or(max)).map(|(min, max)| [deviation(min), deviation(max)]);
+            let range = ends.map(|ends| ends.map(|x| (x.clamp(start, end), 0.5)));
+            let style = ACCENT.mix(0.45).stroke_width(9);
+            chart.draw_series(range.map(|range| line(range, style)))?;
         }
-        let x = place(median);
-        put!(
-            out,
-            "<line class=\"median\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"2\" y2=\"{:.1}\"/></svg>",
-            HEIGHT - 2.0
-        );
-    }
-
-    /// A dot for each, a line of its own for each round, so that drift between rounds shows.
-    fn samples(&self, out: &mut String, rounds: &[Vec<f64>], median: f64, axis: &Linear) {
-        let all: usize = rounds.iter().map(Vec::len).sum();
-        let every = all.div_ceil(SAMPLES).max(1);
-        for (row, round) in rounds.iter().enumerate() {
-            let y = 4.0 + (HEIGHT - 8.0) * (row as f64 + 0.5) / rounds.len() as f64;
-            for sample in round.iter().step_by(every) {
-                let deviation = sample / median - 1.0;
-                let x = axis.at(deviation);
-                if (self.shown.start..=self.shown.end).contains(&deviation) {
-                    put!(out, "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"1.6\"/>");
-                } else {
-                    // Beyond the scale: an arrow that points there.
-                    let tip = if deviation > 0.0 { 4.0 } else { -4.0 };
-                    let (top, bottom) = (y - 2.2, y + 2.2);
-                    put!(
-                        out,
-                        "<path class=\"beyond\" d=\"M{x:.1} {top:.1}L{:.1} {y:.1}L{x:.1} {bottom:.1}Z\"/>",
-                        x + tip
-                    );
-                }
-            }
-        }
+        let (shown, beyond): (Vec<_>, Vec<_>) = samples
+            .into_iter()
+            .map(|(sample, row)| (deviation(sample), row))
+            .partition(|(x, _)| self.0.contains(x) || *x == end);
+        let style = ACCENT.mix(0.55).filled();
+        chart.draw_series(shown.into_iter().map(|at| Circle::new(at, 5, style)))?;
+        chart.draw_series(beyond.into_iter().map(|(x, y)| {
+            let tip = if x > end { 12 } else { -12 };
+            let triangle = Polygon::new(vec![(0, -7), (tip, 0), (0, 7)], style);
+            EmptyElement::at((x.clamp(start, end), y)) + triangle
+        }))?;
+        chart.draw_series([line([(0.0, 0.08), (0.0, 0.92)], INK.stroke_width(5))])?;
+        Ok(Vec::new())
     }
 }
 
-/// For those who do not see it.
+/// At most [`MAX_SAMPLES`] samples with their vertical positions: one row for each round.
+fn samples(rounds: &[Vec<f64>]) -> Vec<(f64, f64)> {
+    let count: usize = rounds.iter().map(Vec::len).sum();
+    let step = count.div_ceil(MAX_SAMPLES).max(1);
+    let position = |row: usize| 0.83 - 0.66 * (row as f64 + 0.5) / rounds.len() as f64;
+    let rows = rounds.iter().enumerate();
+    rows.flat_map(|(row, round)| {
+        round.iter().step_by(step).map(move |sample| (*sample, position(row)))
+    })
+    .collect()
+}
+
+/// The text alternative of a plot.
 fn describe(metrics: &Metrics) -> String {
-    let figure = |name: &str, value: Option<f64>| {
-        value.map(|value| format!("{name} {}", super::figures::in_words(value, &metrics.unit)))
+    let text = |name: &str, value: Option<f64>| {
+        value.map(|value| format!("{name} {}", Value::new(value, &metrics.unit).joined()))
     };
-    let figures = [
-        figure("least", metrics.min),
-        figure("median", metrics.p50),
-        figure("p95", metrics.p95),
-        figure("greatest", metrics.max),
+    let values = [
+        text("minimum", metrics.min),
+        text("median", metrics.p50),
+        text("p95", metrics.p95),
+        text("maximum", metrics.max),
     ];
-    let figures: Vec<String> = figures.into_iter().flatten().collect();
-    figures.join(", ")
+    values.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

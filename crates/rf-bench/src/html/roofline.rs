@@ -1,350 +1,322 @@
-//! The roofline: what each operation computes per byte, against what memory and arithmetic allow (Williams, Waterman and
-//! Patterson 2009). Both axes are logarithmic.
+//! The roofline plot: operations per byte and operations per second of each benchmark, with the limits
+//! of the machine (Williams, Waterman and Patterson 2009). Both axes are logarithmic.
 
-use std::fmt::Write;
+use std::ops::Range;
 
-use rf_profile::roofline::{Bound, Limits, Roofline};
+use plotters::prelude::{
+    ChartBuilder, Circle, Color, IntoFont, IntoLogRange, PathElement, RGBColor, Text, TextStyle,
+};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use rf_profile::roofline::{Limits, Roofline};
 
-use super::figures::{percent, rate};
-use super::scale::Logarithmic;
-use super::{put, suite_name, text};
+use super::plot::palette::{
+    ATTENTION, DEQUANT, INFERENCE, INK, LAUNCH, MATMUL, MEMORY, MUTED, RULE,
+};
+use super::plot::{self, Area, Drawn, Mark, Plot};
+use super::units::{percent, rate};
 use crate::results::{Measured, Run};
+use crate::{Error, Suite};
 
-const WIDTH: f64 = 960.0;
-const HEIGHT: f64 = 460.0;
-const LEFT: f64 = 66.0;
-const RIGHT: f64 = 16.0;
-const TOP: f64 = 14.0;
-const BOTTOM: f64 = 44.0;
+const SIZE: (u32, u32) = (960, 460);
 
-/// Of a letter of a label, about.
-const LETTER: f64 = 5.9;
-const ROOF_LETTER: f64 = 7.2;
-const LABEL_HEIGHT: f64 = 11.0;
+/// Estimated widths of a character in labels, which plotters cannot measure.
+const NAME_CHARACTER: f64 = 6.4;
+const LIMIT_CHARACTER: f64 = 7.4;
 
-/// Areas that stand for the slope where labels look for room.
-const SLOPE_STEPS: u32 = 160;
+/// The roofline plot of a run.
+pub(super) struct RooflinePlot {
+    pub(super) plot: Plot,
+    /// The suites in the plot, for the legend.
+    pub(super) suites: Vec<&'static str>,
+}
 
-/// An operation in the plot.
+/// A benchmark in the plot.
 struct Point<'a> {
     measured: &'a Measured,
-    place: Roofline,
-    x: f64,
-    y: f64,
-}
-
-impl Point<'_> {
+    roofline: Roofline,
     /// Operations per byte.
-    fn intensity(&self) -> f64 {
-        self.place.operations_per_s / self.place.bytes_per_s
-    }
+    intensity: f64,
 }
 
-/// The plot, or why there is none.
-pub(super) fn section(out: &mut String, run: &Run) {
-    put!(out, "<section id=\"roofline\"><h2>Roofline</h2>\n");
+/// Draws the roofline of a run, or returns `None` without limits or without benchmarks of known cost.
+pub(super) fn roofline(run: &Run) -> Result<Option<RooflinePlot>, Error> {
     let points = points(run);
-    match axes(&run.limits, &points) {
-        Some(axes) => plot(out, run, points, &axes),
-        None => put!(
-            out,
-            "<p class=\"note\">No roofline: no benchmark of this run says how many bytes it moves and what it computes, or the \
-             machine’s limits were not measured.</p>\n"
-        ),
-    }
-    put!(out, "</section>\n");
+    let Some((x, y)) = axes(&run.limits, &points) else { return Ok(None) };
+    let plot = plot::draw(SIZE, |area| draw(area, &run.limits, &points, x, y))?;
+    let mut suites: Vec<Suite> = points.iter().map(|point| point.measured.suite).collect();
+    suites.sort_unstable();
+    suites.dedup();
+    Ok(Some(RooflinePlot { plot, suites: suites.into_iter().map(Suite::name).collect() }))
 }
 
-fn points<'a>(run: &'a Run) -> Vec<Point<'a>> {
-    let point = |measured: &'a Measured| {
-        let place = measured.roofline?;
-        let is_there = place.bytes_per_s > 0.0 && place.operations_per_s > 0.0;
-        is_there.then_some(Point { measured, place, x: 0.0, y: 0.0 })
-    };
-    run.results.iter().filter_map(point).collect()
+fn points(run: &Run) -> Vec<Point<'_>> {
+    let points = run.results.iter().filter_map(|measured| {
+        let roofline = measured.roofline?;
+        let is_valid = roofline.bytes_per_s > 0.0 && roofline.operations_per_s > 0.0;
+        let intensity = roofline.operations_per_s / roofline.bytes_per_s;
+        is_valid.then_some(Point { measured, roofline, intensity })
+    });
+    points.collect()
 }
 
-/// Operations per byte, operations per second.
-struct Axes {
-    x: Logarithmic,
-    y: Logarithmic,
-}
-
-fn axes(limits: &Limits, points: &[Point<'_>]) -> Option<Axes> {
+/// The ranges of both axes, which include the ridge points.
+fn axes(limits: &Limits, points: &[Point<'_>]) -> Option<(Range<f64>, Range<f64>)> {
     let bandwidth = limits.bandwidth_bytes_per_s?;
-    if points.is_empty() {
-        return None;
-    }
-    // The ridge, where memory and arithmetic allow the same, is to be seen.
-    let ridges = limits.operations_per_s().map(|(_, speed)| speed / bandwidth);
-    let xs = points.iter().map(Point::intensity).chain(ridges);
-    let speeds = points.iter().map(|point| point.place.operations_per_s);
-    let ys = speeds.chain(limits.operations_per_s().map(|(_, speed)| speed));
-    Some(Axes {
-        x: Logarithmic::around(xs, LEFT..WIDTH - RIGHT)?,
-        y: Logarithmic::around(ys, HEIGHT - BOTTOM..TOP)?,
-    })
+    let speeds = || limits.operations_per_s().map(|(_, speed)| speed);
+    let intensities = points.iter().map(|point| point.intensity);
+    let measured = points.iter().map(|point| point.roofline.operations_per_s);
+    let x = padded(intensities.chain(speeds().map(|speed| speed / bandwidth)))?;
+    let y = padded(measured.chain(speeds()))?;
+    (!points.is_empty()).then_some((x, y))
 }
 
-fn plot(out: &mut String, run: &Run, mut points: Vec<Point<'_>>, axes: &Axes) {
-    for point in &mut points {
-        point.x = axes.x.at(point.intensity());
-        point.y = axes.y.at(point.place.operations_per_s);
-    }
-    put!(
-        out,
-        "<p>Each dot is a benchmark. The slope is what memory allows, the level lines are what arithmetic allows; a dot on its \
-         line cannot be faster. {}</p>\n",
-        text(&format!("Limits: {}.", run.limits.source))
-    );
-    put!(
-        out,
-        "<div class=\"scroll\"><svg class=\"roofline\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"Roofline of {} \
-         benchmarks; their figures stand in the tables below\">\n",
-        points.len()
-    );
-    grid(out, axes);
-    let mut taken = roofs(out, &run.limits, axes, &points);
-    for point in &points {
-        dot(out, point);
-        taken.push(Area::around(point.x, point.y, 4.0));
-    }
-    // Those nearest to a limit, and then the others, as far as there is room.
-    points.sort_by(|a, b| b.place.share.total_cmp(&a.place.share));
-    for point in &points {
-        label(out, point, &mut taken);
-    }
-    put!(out, "</svg></div>\n");
-    legend(out, &points);
+/// A range of the positive values with a margin and at least one power of ten.
+fn padded(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
+    const MARGIN: f64 = 0.15;
+    let logs = values.filter(|v| *v > 0.0 && v.is_finite()).map(f64::log10);
+    let (low, high) = logs.fold(None, |ends: Option<(f64, f64)>, log| {
+        let (low, high) = ends.unwrap_or((log, log));
+        Some((low.min(log), high.max(log)))
+    })?;
+    let (low, high) = (low - MARGIN, high + MARGIN);
+    let low = if low.ceil() <= high { low } else { low.floor() };
+    Some(10_f64.powf(low)..10_f64.powf(high))
 }
 
-fn grid(out: &mut String, axes: &Axes) {
-    let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-    for power in axes.x.powers() {
-        let x = axes.x.at(10_f64.powi(power));
-        put!(
-            out,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>"
-        );
-        put!(
-            out,
-            "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            bottom + 16.0,
-            plain_power(power)
-        );
-    }
-    for power in axes.y.powers() {
-        let y = axes.y.at(10_f64.powi(power));
-        put!(
-            out,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
-        );
-        put!(
-            out,
-            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 8.0,
-            y + 4.0,
-            speed_power(power)
-        );
-    }
-    put!(
-        out,
-        "<text class=\"axis-name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">operations per byte</text>",
-        f64::midpoint(LEFT, right),
-        HEIGHT - 6.0
-    );
-    put!(
-        out,
-        "<text class=\"axis-name\" transform=\"translate(12 {:.1}) rotate(-90)\" text-anchor=\"middle\">operations per second\
-         </text>\n",
-        f64::midpoint(TOP, bottom)
-    );
-}
+fn draw(
+    area: &Area<'_>,
+    limits: &Limits,
+    points: &[Point<'_>],
+    x: Range<f64>,
+    y: Range<f64>,
+) -> Drawn<Vec<Mark>> {
+    let mut builder = ChartBuilder::on(area);
+    builder.margin(8).margin_right(16).x_label_area_size(44).y_label_area_size(84);
+    let mut chart = builder.build_cartesian_2d(x.clone().log_scale(), y.clone().log_scale())?;
+    chart
+        .configure_mesh()
+        .bold_line_style(RULE)
+        .light_line_style(RULE.mix(0.0))
+        .axis_style(RULE)
+        .label_style(text_style(14, MUTED))
+        .axis_desc_style(text_style(14, MUTED))
+        .x_labels(8)
+        .y_labels(8)
+        .x_desc("operations per byte")
+        .y_desc("operations per second")
+        .x_label_formatter(&|intensity| rounded(*intensity).to_string())
+        .y_label_formatter(&|speed| axis_rate(*speed))
+        .draw()?;
 
-/// The lines of the limits; returns where they and their labels lie.
-fn roofs(out: &mut String, limits: &Limits, axes: &Axes, points: &[Point<'_>]) -> Vec<Area> {
-    let mut taken = Vec::new();
-    let Some(bandwidth) = limits.bandwidth_bytes_per_s else { return taken };
-    let ((least, most), (slowest, fastest)) = (axes.x.ends(), axes.y.ends());
-    let top = limits.operations_per_s().map(|(_, speed)| speed).fold(0.0, f64::max);
-    let top = if top > 0.0 { top } else { fastest };
-    // The slope, cut where the plot begins and at the highest level.
-    let start = least.max(slowest / bandwidth);
-    let end = (top / bandwidth).min(most);
-    let (x1, y1) = (axes.x.at(start), axes.y.at(start * bandwidth));
-    let (x2, y2) = (axes.x.at(end), axes.y.at(end * bandwidth));
-    put!(
-        out,
-        "<line class=\"roof memory\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
-    );
-    let angle = (y2 - y1).atan2(x2 - x1).to_degrees();
-    let (x, y) = (x1 + 0.12 * (x2 - x1), y1 + 0.12 * (y2 - y1));
-    put!(
-        out,
-        "<text class=\"roof-name\" transform=\"translate({x:.1} {y:.1}) rotate({angle:.1})\" dy=\"-6\">memory {}</text>",
-        rate(bandwidth, "B")
-    );
-    for step in 0..16 {
-        let share = 0.12 + f64::from(step) * 0.018;
-        let (x, y) = (x1 + share * (x2 - x1), y1 + share * (y2 - y1));
-        taken.push(Area::around(x + 2.0, y - 10.0, 9.0));
+    let roofs = roofs(limits, &x, &y);
+    for [from, to] in roofs.iter().map(|roof| roof.ends) {
+        chart.draw_series([PathElement::new([from, to], INK.stroke_width(2))])?;
     }
-    for step in 0..=SLOPE_STEPS {
-        let share = f64::from(step) / f64::from(SLOPE_STEPS);
-        taken.push(Area::around(x1 + share * (x2 - x1), y1 + share * (y2 - y1), 2.0));
+    for point in points {
+        let colour = suite_colour(point.measured.suite).filled();
+        let at = (point.intensity, point.roofline.operations_per_s);
+        chart.draw_series([Circle::new(at, 4, colour)])?;
     }
-    for (arithmetic, speed) in limits.operations_per_s() {
-        let (x, y) = (axes.x.at(speed / bandwidth), axes.y.at(speed));
-        let right = WIDTH - RIGHT;
-        put!(
-            out,
-            "<line class=\"roof compute\" x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>"
-        );
-        let name = format!("{arithmetic} {}", rate(speed, "ops"));
-        // At the end of the line, or where dots leave room before it.
-        let width = ROOF_LETTER * name.chars().count() as f64;
-        let place = |steps: u32| {
-            let right = right - f64::from(steps) * 20.0;
-            Area { left: right - width, right, top: y - 18.0, bottom: y - 2.0 }
-        };
-        let covers = |area: &Area| points.iter().any(|p| Area::around(p.x, p.y, 5.0).meets(area));
-        let mut places = (0..40).map(place).take_while(|area| area.left > x);
-        let area = places.find(|area| !covers(area)).unwrap_or_else(|| place(0));
-        put!(
-            out,
-            "<text class=\"roof-name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>\n",
-            area.right,
-            y - 6.0
-        );
-        taken.push(area);
-        taken.push(Area { left: x, right, top: y - 2.0, bottom: y + 2.0 });
-    }
-    taken
-}
 
-fn dot(out: &mut String, point: &Point<'_>) {
-    let Point { measured, place, x, y } = point;
-    let limit = match place.bound {
-        Bound::Memory => "memory",
-        Bound::Compute => "arithmetic",
+    let pixel = |(x, y): (f64, f64)| {
+        let (x, y) = chart.backend_coord(&(x, y));
+        (f64::from(x), f64::from(y))
     };
-    let label = format!(
-        "{}\n{} · {} · {:.2} ops/byte\n{} of the limit of {limit}",
-        measured.name,
-        rate(place.bytes_per_s, "B"),
-        rate(place.operations_per_s, "ops"),
-        point.intensity(),
-        percent(place.share)
-    );
-    put!(
-        out,
-        "<circle class=\"point s-{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>{}</title></circle>\n",
-        suite_name(measured.suite),
-        text(&label)
-    );
+    let (left, bottom) = pixel((x.start, y.start));
+    let (right, top) = pixel((x.end, y.end));
+    let inside = Rect { left, right, top, bottom };
+    let mut labels = Labels { area, inside, occupied: Vec::new() };
+    let mut marks = Vec::new();
+    for point in points {
+        let (x, y) = pixel((point.intensity, point.roofline.operations_per_s));
+        labels.occupied.push(Rect::around(x, y, 5.0));
+        marks.push(Mark::new((x as i32, y as i32), SIZE, tooltip(point)));
+    }
+    for roof in &roofs {
+        labels.occupy_line(roof.ends.map(pixel));
+    }
+    for roof in &roofs {
+        labels.name_roof(&roof.name, roof.ends.map(pixel))?;
+    }
+    // The benchmarks nearest to a limit are named first.
+    let mut points: Vec<&Point<'_>> = points.iter().collect();
+    points.sort_by(|a, b| b.roofline.share.total_cmp(&a.roofline.share));
+    for point in points {
+        let at = pixel((point.intensity, point.roofline.operations_per_s));
+        labels.name_point(&short_name(&point.measured.name), at)?;
+    }
+    Ok(marks)
 }
 
-/// A place in the plot that is used.
-struct Area {
+/// A limit of the machine: a line in the plot.
+struct Roof {
+    name: String,
+    ends: [(f64, f64); 2],
+}
+
+fn roofs(limits: &Limits, x: &Range<f64>, y: &Range<f64>) -> Vec<Roof> {
+    let Some(bandwidth) = limits.bandwidth_bytes_per_s else { return Vec::new() };
+    let top = limits.operations_per_s().map(|(_, speed)| speed).fold(0.0, f64::max);
+    let top = if top > 0.0 { top } else { y.end };
+    let (start, end) = (x.start.max(y.start / bandwidth), x.end.min(top / bandwidth));
+    let memory = Roof {
+        name: format!("memory {}", rate(bandwidth, "B").joined()),
+        ends: [(start, start * bandwidth), (end, end * bandwidth)],
+    };
+    let compute = limits.operations_per_s().map(|(arithmetic, speed)| Roof {
+        name: format!("{arithmetic} {}", rate(speed, "ops").joined()),
+        ends: [(speed / bandwidth, speed), (x.end, speed)],
+    });
+    [memory].into_iter().chain(compute).collect()
+}
+
+fn tooltip(point: &Point<'_>) -> String {
+    let Point { measured, roofline, intensity } = point;
+    let bound = roofline.bound.as_str();
+    format!(
+        "{}\n{} · {} · {intensity:.2} operations/byte\n{} of roofline ({bound} bound)",
+        measured.name,
+        rate(roofline.bytes_per_s, "B").joined(),
+        rate(roofline.operations_per_s, "ops").joined(),
+        percent(roofline.share)
+    )
+}
+
+/// Places labels where they cover nothing.
+struct Labels<'a, 'b> {
+    area: &'a Area<'b>,
+    inside: Rect,
+    occupied: Vec<Rect>,
+}
+
+impl Labels<'_, '_> {
+    /// Names a limit: at the left of a slope, above a horizontal line.
+    fn name_roof(&mut self, name: &str, [(x1, y1), (x2, y2)]: [(f64, f64); 2]) -> Drawn<()> {
+        let width = LIMIT_CHARACTER * name.chars().count() as f64;
+        let is_slope = (y2 - y1).abs() > 1.0;
+        let candidates = (0..40).map(|step| {
+            let (right, bottom) = if is_slope {
+                let fraction = 0.5 + 0.012 * f64::from(step);
+                (x1 + fraction * (x2 - x1) - 8.0, y1 + fraction * (y2 - y1) - 2.0)
+            } else {
+                (x2 - 12.0 * f64::from(step), y1 - 4.0)
+            };
+            Rect { left: right - width, right, top: bottom - 14.0, bottom }
+        });
+        let rect = candidates.into_iter().find(|rect| self.is_free(rect));
+        let Some(rect) = rect else { return Ok(()) };
+        let style = text_style(15, INK).pos(Pos::new(HPos::Right, VPos::Bottom));
+        let at = (rect.right as i32, rect.bottom as i32);
+        self.area.draw(&Text::new(name.to_owned(), at, style))?;
+        self.occupied.push(rect);
+        Ok(())
+    }
+
+    /// Names a point at its right, left, top or bottom.
+    fn name_point(&mut self, name: &str, (x, y): (f64, f64)) -> Drawn<()> {
+        const HEIGHT: f64 = 12.0;
+        let width = NAME_CHARACTER * name.chars().count() as f64;
+        let rect = |left: f64, middle: f64| Rect {
+            left,
+            right: left + width,
+            top: middle - HEIGHT / 2.0,
+            bottom: middle + HEIGHT / 2.0,
+        };
+        let candidates = [
+            rect(x + 8.0, y),
+            rect(x - 8.0 - width, y),
+            rect(x - width / 2.0, y - 12.0),
+            rect(x - width / 2.0, y + 12.0),
+        ];
+        let Some(rect) = candidates.into_iter().find(|rect| self.is_free(rect)) else {
+            return Ok(());
+        };
+        let style = text_style(13, MUTED).pos(Pos::new(HPos::Left, VPos::Center));
+        let at = (rect.left as i32, f64::midpoint(rect.top, rect.bottom) as i32);
+        self.area.draw(&Text::new(name.to_owned(), at, style))?;
+        self.occupied.push(rect);
+        Ok(())
+    }
+
+    fn occupy_line(&mut self, [(x1, y1), (x2, y2)]: [(f64, f64); 2]) {
+        const STEPS: u32 = 160;
+        let fractions = (0..=STEPS).map(|step| f64::from(step) / f64::from(STEPS));
+        let rects = fractions.map(|f| Rect::around(x1 + f * (x2 - x1), y1 + f * (y2 - y1), 3.0));
+        self.occupied.extend(rects);
+    }
+
+    fn is_free(&self, rect: &Rect) -> bool {
+        rect.is_within(&self.inside) && !self.occupied.iter().any(|other| rect.overlaps(other))
+    }
+}
+
+/// A rectangle in pixels.
+struct Rect {
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
 }
 
-impl Area {
-    fn around(x: f64, y: f64, reach: f64) -> Self {
-        Self { left: x - reach, right: x + reach, top: y - reach, bottom: y + reach }
+impl Rect {
+    fn around(x: f64, y: f64, distance: f64) -> Self {
+        let (left, right) = (x - distance, x + distance);
+        Self { left, right, top: y - distance, bottom: y + distance }
     }
 
-    fn meets(&self, other: &Self) -> bool {
+    fn overlaps(&self, other: &Self) -> bool {
         self.left < other.right
             && other.left < self.right
             && self.top < other.bottom
             && other.top < self.bottom
     }
 
-    fn is_inside(&self) -> bool {
-        self.left > LEFT
-            && self.right < WIDTH - RIGHT
-            && self.top > TOP
-            && self.bottom < HEIGHT - BOTTOM
+    fn is_within(&self, other: &Self) -> bool {
+        self.left >= other.left
+            && self.right <= other.right
+            && self.top >= other.top
+            && self.bottom <= other.bottom
     }
 }
 
-/// Names a point where that covers nothing.
-fn label(out: &mut String, point: &Point<'_>, taken: &mut Vec<Area>) {
-    let name = short(&point.measured.name);
-    let width = LETTER * name.chars().count() as f64;
-    let area = |left: f64, middle: f64| Area {
-        left,
-        right: left + width,
-        top: middle - LABEL_HEIGHT / 2.0,
-        bottom: middle + LABEL_HEIGHT / 2.0,
-    };
-    let Point { x, y, .. } = *point;
-    let places = [
-        area(x + 7.0, y),
-        area(x - 7.0 - width, y),
-        area(x - width / 2.0, y - 11.0),
-        area(x - width / 2.0, y + 11.0),
-    ];
-    let is_free = |area: &Area| area.is_inside() && !taken.iter().any(|other| area.meets(other));
-    let Some(place) = places.into_iter().find(is_free) else { return };
-    put!(
-        out,
-        "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\n",
-        place.left,
-        place.bottom - 2.0,
-        text(&name)
-    );
-    taken.push(place);
+fn text_style(size: u32, colour: RGBColor) -> TextStyle<'static> {
+    ("sans-serif", size).into_font().color(&colour)
 }
 
-/// A name without its suite, which the colour says.
-fn short(name: &str) -> String {
-    const LETTERS: usize = 44;
+fn suite_colour(suite: Suite) -> RGBColor {
+    match suite {
+        Suite::Matmul => MATMUL,
+        Suite::Attention => ATTENTION,
+        Suite::Dequant => DEQUANT,
+        Suite::Inference => INFERENCE,
+        Suite::Memory => MEMORY,
+        Suite::Launch => LAUNCH,
+    }
+}
+
+/// A benchmark name without its suite, which the colour identifies.
+fn short_name(name: &str) -> String {
+    const MAX: usize = 44;
     let rest = name.split_once('/').map_or(name, |(_, rest)| rest);
-    if rest.chars().count() <= LETTERS {
+    if rest.chars().count() <= MAX {
         return rest.to_owned();
     }
-    rest.chars().take(LETTERS - 1).chain(['…']).collect()
+    rest.chars().take(MAX - 1).chain(['…']).collect()
 }
 
-fn legend(out: &mut String, points: &[Point<'_>]) {
-    let mut suites: Vec<_> = points.iter().map(|point| point.measured.suite).collect();
-    suites.sort_unstable();
-    suites.dedup();
-    put!(out, "<p class=\"legend\">");
-    for suite in suites {
-        let name = suite_name(suite);
-        put!(out, "<span><i class=\"s-{name}\"></i>{name}</span> ");
-    }
-    put!(
-        out,
-        "<span class=\"muted\">Names stand where there is room for them; hold the pointer over a dot for its own.</span></p>\n"
-    );
+/// A power of ten on the axis of operations per second: `10 G`.
+fn axis_rate(per_s: f64) -> String {
+    const PREFIXES: [(f64, &str); 5] =
+        [(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"), (0.0, "")];
+    let prefix = PREFIXES.into_iter().find(|(scale, _)| per_s >= *scale * (1.0 - 1e-9));
+    let (scale, name) = prefix.unwrap_or_default();
+    let value = if scale > 0.0 { per_s / scale } else { per_s };
+    format!("{}{name}", rounded(value))
 }
 
-/// `0.01`, `1`, `100`.
-fn plain_power(power: i32) -> String {
-    if power >= 0 {
-        format!("{}", 10_f64.powi(power))
-    } else {
-        format!("{:.*}", power.unsigned_abs() as usize, 10_f64.powi(power))
-    }
-}
-
-/// `10 G`, `1 T`.
-fn speed_power(power: i32) -> String {
-    let (value, prefix) = match power {
-        12.. => (power - 12, "T"),
-        9.. => (power - 9, "G"),
-        6.. => (power - 6, "M"),
-        3.. => (power - 3, "k"),
-        _ => (power, ""),
-    };
-    format!("{} {prefix}", plain_power(value)).trim_end().to_owned()
+/// A power of ten without the rounding errors of the axis.
+fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
 }
 
 #[cfg(test)]
@@ -352,11 +324,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_short() {
-        let ticks = [-2, 0, 3].map(plain_power);
-        assert_eq!(ticks, ["0.01", "1", "1000"]);
-        assert_eq!([7, 9, 13].map(speed_power), ["10 M", "1 G", "10 T"]);
-        assert_eq!(short("matmul/q4_0/rows=1"), "q4_0/rows=1");
-        assert_eq!(short(&"x".repeat(99)).chars().count(), 44);
+    fn labels_are_short() {
+        assert_eq!([1e7, 1e9, 1e13, 100.0].map(axis_rate), ["10 M", "1 G", "10 T", "100"]);
+        assert_eq!(short_name("matmul/q4_0/rows=1"), "q4_0/rows=1");
+        assert_eq!(short_name(&"x".repeat(99)).chars().count(), 44);
+    }
+
+    #[test]
+    fn axes_include_all_positive_values_and_a_power_of_ten() {
+        let range = padded([0.5, 0.0, 300.0].into_iter()).unwrap();
+        assert!(range.start < 0.5 && range.end > 300.0);
+        let range = padded([2.0, 3.0].into_iter()).unwrap();
+        assert!(range.contains(&1.0) && range.contains(&3.0));
+        assert!(padded([0.0, f64::NAN].into_iter()).is_none());
     }
 }

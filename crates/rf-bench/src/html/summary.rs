@@ -1,19 +1,21 @@
-//! The head of the page, what stands out, and what was measured on.
-
-use std::fmt::Write;
+//! The header, the summary and the environment of a run.
 
 use rf_profile::baseline::Verdict;
 
-use super::figures::{figure, in_words, rate};
-use super::{put, suite_name, suites, text};
+use super::units::{Value, rate};
 use crate::Suite;
-use crate::results::{Measured, Report, Run, TargetOutcome};
+use crate::results::{GpuWatch, Measured, Report, Run, TargetOutcome};
 
-/// Title, machine, time, and the way through the page.
-pub(super) fn header(out: &mut String, report: &Report<'_>) {
-    let run = report.run;
-    put!(out, "<header><div class=\"inner\">\n<p class=\"kicker\">ROCmForge benchmarks</p>\n");
-    put!(out, "<h1>{}</h1>\n", text(&run.hardware.name(run.device)));
+/// A value of the summary.
+pub(super) struct Card {
+    pub(super) label: &'static str,
+    pub(super) value: Value,
+    /// The class for colours, or nothing.
+    pub(super) class: &'static str,
+}
+
+/// The line below the title.
+pub(super) fn subtitle(run: &Run) -> String {
     let mut facts = vec![run.backend.clone(), run.timestamp.to_string().replace(['T', 'Z'], " ")];
     if !run.build.revision.is_empty() {
         facts.push(format!("revision {}", run.build.revision));
@@ -21,114 +23,63 @@ pub(super) fn header(out: &mut String, report: &Report<'_>) {
     if run.quick {
         facts.push("quick subset".to_owned());
     }
-    put!(out, "<p class=\"facts\">{}</p>\n<nav>", text(&facts.join(" · ")));
-    if report.comparison.is_some() {
-        put!(out, "<a href=\"#comparison\">comparison</a>");
-    }
-    if !report.targets.is_empty() {
-        put!(out, "<a href=\"#targets\">targets</a>");
-    }
-    put!(out, "<a href=\"#roofline\">roofline</a>");
-    for suite in suites(report) {
-        let name = suite_name(suite);
-        put!(out, "<a href=\"#{name}\">{name}</a>");
-    }
-    put!(
-        out,
-        "<a href=\"#history\">history</a><a href=\"#environment\">environment</a></nav>\n</div></header>\n"
-    );
+    facts.iter().map(|fact| fact.trim()).collect::<Vec<_>>().join(" · ")
 }
 
-/// A handful of figures.
-pub(super) fn at_a_glance(out: &mut String, report: &Report<'_>) {
+/// The most important values of a report.
+pub(super) fn cards(report: &Report<'_>) -> Vec<Card> {
     let run = report.run;
-    if !run.missing.is_empty() {
-        put!(
-            out,
-            "<p class=\"warning\" role=\"status\">This run ended early: {} of its benchmarks were not measured, see <a \
-             href=\"#unmeasured\">below</a>.</p>\n",
-            run.missing.len()
-        );
-    }
-    put!(out, "<section class=\"cards\" aria-label=\"At a glance\">\n");
-    let count = run.results.len();
-    let unit = if count == 0 { "nothing was measured" } else { "benchmarks" };
-    card(out, "measured", (&count.to_string(), unit), "");
+    let card = |label, value| Card { label, value, class: "" };
+    let mut cards = vec![card("measured", Value::text(run.results.len(), "benchmarks"))];
     if let Some(comparison) = report.comparison {
-        let (worse, better) =
-            (comparison.count(Verdict::Regression), comparison.count(Verdict::Improved));
-        let kind = match (worse, better) {
+        let regressions = comparison.count(Verdict::Regression);
+        let improved = comparison.count(Verdict::Improved);
+        let inconclusive = comparison.count(Verdict::Inconclusive);
+        let others = format!("regressions, {improved} improved, {inconclusive} inconclusive");
+        let value = Value::text(regressions, others);
+        let class = match (regressions, improved) {
             (1.., _) => "bad",
             (_, 1..) => "good",
             _ => "",
         };
-        let (figure, rest) = match worse {
-            0 => (better, "better, 0 worse".to_owned()),
-            _ => (worse, format!("worse, {better} better")),
-        };
-        card(out, "against the baseline", (&figure.to_string(), &rest), kind);
+        cards.push(Card { label: "comparison with the baseline", value, class });
     }
     if !report.targets.is_empty() {
-        let count = |wanted: fn(&TargetOutcome) -> bool| {
-            report.targets.iter().filter(|target| wanted(&target.outcome)).count()
-        };
-        let missed = count(|outcome| matches!(outcome, TargetOutcome::Fail(_)));
-        let met = count(|outcome| matches!(outcome, TargetOutcome::Pass(_)));
-        let kind = if missed > 0 { "bad" } else { "" };
-        let rest = format!("missed, {met} met");
-        card(out, "targets", (&missed.to_string(), &rest), kind);
+        let outcomes = || report.targets.iter().map(|target| &target.outcome);
+        let failed = outcomes().filter(|o| matches!(o, TargetOutcome::Fail(_))).count();
+        let passed = outcomes().filter(|o| matches!(o, TargetOutcome::Pass(_))).count();
+        let value = Value::text(failed, format_args!("failed, {passed} passed"));
+        cards.push(Card { label: "targets", value, class: if failed > 0 { "bad" } else { "" } });
     }
     for (label, measured) in headlines(run) {
-        if let Some(value) = measured.metrics.value() {
-            let (value, unit) = figure(value, &measured.metrics.unit);
-            card(out, label, (&value, &unit), "");
-        }
+        let value = measured.metrics.value();
+        cards.extend(value.map(|value| card(label, Value::new(value, &measured.metrics.unit))));
     }
-    if let Some(bandwidth) = run.limits.bandwidth_bytes_per_s {
-        limit_card(out, "limit of memory", &rate(bandwidth, "B"));
-    }
-    let best = run.limits.operations_per_s().map(|(_, limit)| limit).reduce(f64::max);
-    if let Some(best) = best {
-        limit_card(out, "limit of arithmetic", &rate(best, "ops"));
-    }
-    put!(out, "</section>\n");
+    let bandwidth = run.limits.bandwidth_bytes_per_s;
+    cards.extend(bandwidth.map(|limit| card("memory bandwidth limit", rate(limit, "B"))));
+    let compute = run.limits.operations_per_s().map(|(_, limit)| limit).reduce(f64::max);
+    cards.extend(compute.map(|limit| card("compute limit", rate(limit, "ops"))));
+    cards
 }
 
-/// What people ask for first, of the suite of whole models.
+/// The best-known metrics of the inference suite.
 fn headlines(run: &Run) -> Vec<(&'static str, &Measured)> {
-    let find = |wanted: &str| {
-        run.results
-            .iter()
-            .find(|measured| measured.suite == Suite::Inference && measured.name.ends_with(wanted))
+    let find = |end: &str| {
+        let mut inference =
+            run.results.iter().filter(|measured| measured.suite == Suite::Inference);
+        inference.find(|measured| measured.name.ends_with(end))
     };
     let found = [
-        ("decode, one sequence", find("decode/batch=1")),
-        ("prompt of 512 tokens", find("prefill/tokens=512")),
-        ("first token after 512", find("ttft/tokens=512")),
+        ("decode throughput, batch 1", find("decode/batch=1")),
+        ("prefill throughput, 512 tokens", find("prefill/tokens=512")),
+        ("TTFT, 512 tokens", find("ttft/tokens=512")),
     ];
     found.into_iter().filter_map(|(label, measured)| Some((label, measured?))).collect()
 }
 
-fn limit_card(out: &mut String, label: &str, rate: &str) {
-    card(out, label, rate.split_once(' ').unwrap_or((rate, "")), "");
-}
-
-/// A figure, its unit smaller, and what it is.
-fn card(out: &mut String, label: &str, (value, unit): (&str, &str), kind: &str) {
-    put!(
-        out,
-        "<div class=\"card {kind}\"><div class=\"value\">{} <small>{}</small></div><div class=\"label\">{}</div></div>
-",
-        text(value),
-        text(unit),
-        text(label)
-    );
-}
-
-/// Everything that a figure depends on.
-pub(super) fn environment(out: &mut String, run: &Run) {
-    put!(out, "<section id=\"environment\"><h2>Environment</h2>\n<dl class=\"facts-list\">\n");
-    let hardware = &run.hardware;
+/// All conditions that the results depend on, as names and values.
+pub(super) fn environment(run: &Run) -> Vec<(String, String)> {
+    let (hardware, build) = (&run.hardware, &run.build);
     let threads = match hardware.cpu_threads {
         0 => String::new(),
         threads => format!("{threads} hardware threads"),
@@ -139,12 +90,11 @@ pub(super) fn environment(out: &mut String, run: &Run) {
     };
     let memory = match hardware.memory_bytes {
         0 => String::new(),
-        bytes => in_words(bytes as f64, "bytes"),
+        bytes => Value::new(bytes as f64, "bytes").joined(),
     };
     let model = run.model.as_ref().map(|model| format!("{} ({})", model.name, model.hash));
-    let build = &run.build;
-    for (name, value) in [
-        ("computed by", run.backend.clone()),
+    let facts = [
+        ("backend", run.backend.clone()),
         ("CPU", join(&[&hardware.cpu, &hardware.cpu_arch, &threads])),
         ("GPU", join(&[&hardware.gpu, &hardware.gfx])),
         ("GPU runtime", join(&[&hardware.rocm, &hardware.driver])),
@@ -154,40 +104,23 @@ pub(super) fn environment(out: &mut String, run: &Run) {
         ("build", join(&[&build.version, &build.revision, &build.profile, &build.features])),
         ("model", model.unwrap_or_default()),
         ("limits", run.limits.source.clone()),
-        ("begun", run.timestamp.to_string()),
-    ] {
-        if !value.is_empty() {
-            put!(out, "<div><dt>{name}</dt><dd>{}</dd></div>\n", text(&value));
-        }
-    }
-    for watch in &run.monitor {
-        let figures = [
-            watch.busy_percent.map(|busy| format!("{busy:.0} % busy")),
-            watch.peak_vram_bytes.map(|bytes| in_words(bytes as f64, "bytes") + " in use at most"),
-            watch.clock_mhz.map(|clock| format!("{clock:.0} MHz")),
-            watch.temperature_c.map(|heat| format!("{heat:.0} °C at most")),
-            watch.power_w.map(|power| format!("{power:.0} W")),
-            watch.throttled.as_ref().map(|how| format!("held back: {how}")),
-        ];
-        let figures: Vec<String> = figures.into_iter().flatten().collect();
-        put!(
-            out,
-            "<div><dt>GPU {} beside the run</dt><dd>{} ({})</dd></div>\n",
-            watch.gpu,
-            text(&figures.join(", ")),
-            text(&watch.source)
-        );
-    }
-    put!(out, "</dl></section>\n");
+        ("start", run.timestamp.to_string()),
+    ];
+    let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value));
+    facts.chain(run.monitor.iter().map(gpu_state)).filter(|(_, value)| !value.is_empty()).collect()
 }
 
-/// How to read it.
-pub(super) fn footer(out: &mut String) {
-    put!(
-        out,
-        "<footer><div class=\"inner\"><p>Figures are medians. Spread is the share of the median that a repetition may differ by. \
-         “Of limit” is the least time that the measured limits of this machine allow, over the median: 100 % cannot be beaten, but \
-         by data that caches serve. Strips show samples relative to their median, a row for each round; an arrow points to \
-         samples beyond the scale.</p><p>Made by <code>cargo xtask bench --format html</code>.</p></div></footer>\n"
-    );
+/// The state of a GPU during the run.
+fn gpu_state(gpu: &GpuWatch) -> (String, String) {
+    let peak = |bytes| format!("peak memory {}", Value::new(bytes as f64, "bytes").joined());
+    let values = [
+        gpu.busy_percent.map(|busy| format!("{busy:.0} % busy")),
+        gpu.peak_vram_bytes.map(peak),
+        gpu.clock_mhz.map(|clock| format!("{clock:.0} MHz")),
+        gpu.temperature_c.map(|temperature| format!("peak {temperature:.0} °C")),
+        gpu.power_w.map(|power| format!("{power:.0} W")),
+        gpu.throttled.as_ref().map(|evidence| format!("throttled: {evidence}")),
+    ];
+    let values: Vec<String> = values.into_iter().flatten().collect();
+    (format!("GPU {} state", gpu.gpu), format!("{} ({})", values.join(", "), gpu.source))
 }

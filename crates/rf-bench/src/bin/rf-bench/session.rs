@@ -286,7 +286,7 @@ fn formatted(format: Format, report: &Report<'_>) -> Result<String> {
     Ok(match format {
         Format::Table => table::report(report),
         Format::Csv => table::csv(report.run),
-        Format::Html => html::render(report),
+        Format::Html => html::render(report)?,
         Format::Json => {
             let comparison = report.comparison.map(Comparison::to_json);
             let all =

@@ -1,4 +1,4 @@
-// A box that filters the rows of all tables by name. Without scripts there is no box, and every row is shown.
+// Adds a box that filters the rows of all tables by benchmark name. Without scripts, every row is shown.
 (() => {
   const tables = document.querySelectorAll("table[data-filter]");
   const nav = document.querySelector("header nav");
