@@ -72,11 +72,11 @@ pub struct LaunchReport {
 /// A recommendation about launch overhead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Recommendation {
-    /// Wait less often: there are fewer than 4 launches per wait, and waits take more than 10 % of the
-    /// time.
+    /// Wait less often: there are fewer than 4 launches per wait, and waits take more than 10 % of
+    /// the time.
     DeferSynchronization,
-    /// Capture the launches into a graph: the calls take more than 10 % of the time, and each kernel
-    /// is launched at least 4 times on average.
+    /// Capture the launches into a graph: the calls take more than 10 % of the time, and each
+    /// kernel is launched at least 4 times on average.
     UseGraph,
     /// Put more work into each launch: the calls take more than 10 % of the time and do not repeat.
     Batch,

@@ -1,7 +1,7 @@
 //! Measures GPU and CPU programs and stores the results.
 //!
-//! **Place in the layering.** Depends only on `rf-hip` and knows nothing of tensors or models, so any
-//! program can use it. `rf-cli` and `rf-bench` combine it with the engine. Crates below it are
+//! **Place in the layering.** Depends only on `rf-hip` and knows nothing of tensors or models, so
+//! any program can use it. `rf-cli` and `rf-bench` combine it with the engine. Crates below it are
 //! measured through `tracing` spans and do not depend on it.
 //!
 //! # Where to start

@@ -228,8 +228,8 @@ impl KvSample {
     }
 }
 
-/// The slope of bytes over token slots, by least squares. Slots, filled or empty, grow with the pages;
-/// tokens alone would turn the line into steps.
+/// The slope of bytes over token slots, by least squares. Slots, filled or empty, grow with the
+/// pages; tokens alone would turn the line into steps.
 fn slope(samples: &[KvSample]) -> Option<f64> {
     let n = samples.len() as f64;
     let point = |s: &KvSample| ((s.tokens + s.unfilled_tokens) as f64, s.bytes as f64);

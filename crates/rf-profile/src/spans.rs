@@ -1,8 +1,8 @@
 //! Recording of `tracing` spans.
 //!
-//! A measured crate opens spans and depends only on `tracing`. [`SpanRecorder`] is a subscriber layer
-//! that records when a thread entered and left each span. Without a subscriber, a disabled span costs
-//! a load and a branch.
+//! A measured crate opens spans and depends only on `tracing`. [`SpanRecorder`] is a subscriber
+//! layer that records when a thread entered and left each span. Without a subscriber, a disabled
+//! span costs a load and a branch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! Timelines for Perfetto and `chrome://tracing`.
 //!
-//! The format is Chrome's "Trace Event Format" in JSON: complete events (`X`), counters (`C`), arrows
-//! from launches to their kernels (`s` and `f`), and names of processes and threads (`M`). Times are
-//! microseconds from the start of the recording.
+//! The format is Chrome's "Trace Event Format" in JSON: complete events (`X`), counters (`C`),
+//! arrows from launches to their kernels (`s` and `f`), and names of processes and threads (`M`).
+//! Times are microseconds from the start of the recording.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -134,7 +134,8 @@ impl Trace {
         }
     }
 
-    /// Adds the data of a profiler: the kernels of each GPU, the copies, and the calls of the runtime.
+    /// Adds the data of a profiler: the kernels of each GPU, the copies, and the calls of the
+    /// runtime.
     pub fn add_profile(&mut self, kernels: &[KernelRow], copies: &[CopyRow], calls: &[ApiRow]) {
         let starts = kernels.iter().filter_map(|kernel| kernel.start_ns);
         let starts = starts.chain(copies.iter().map(|copy| copy.start_ns));

@@ -83,8 +83,8 @@ impl Phase {
     }
 }
 
-/// Time to first token by phase. Phases are disjoint: the time of a nested phase counts only for the
-/// inner one.
+/// Time to first token by phase. Phases are disjoint: the time of a nested phase counts only for
+/// the inner one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TtftBreakdown {
     times: [Option<Duration>; Phase::ALL.len()],
@@ -100,8 +100,8 @@ impl TtftBreakdown {
         Self::default()
     }
 
-    /// Computes the breakdown of recorded spans up to the end of the first `sample`. A phase without a
-    /// span has no time.
+    /// Computes the breakdown of recorded spans up to the end of the first `sample`. A phase
+    /// without a span has no time.
     ///
     /// # Examples
     ///
@@ -165,8 +165,8 @@ impl TtftBreakdown {
         *self.times[phase as usize].get_or_insert_default() += time;
     }
 
-    /// Moves `time` from the phase `outer` to `inner`: for copies and ops without a span, whose times
-    /// the device or the executor measured. At most the whole time of `outer` moves.
+    /// Moves `time` from the phase `outer` to `inner`: for copies and ops without a span, whose
+    /// times the device or the executor measured. At most the whole time of `outer` moves.
     ///
     /// # Examples
     ///
@@ -208,8 +208,8 @@ impl TtftBreakdown {
         self.times[phase as usize]
     }
 
-    /// Time to first token: the sum of all phases except the model load. `None` without the times of
-    /// prefill and the first sample, because the sum would be meaningless.
+    /// Time to first token: the sum of all phases except the model load. `None` without the times
+    /// of prefill and the first sample, because the sum would be meaningless.
     pub fn total(&self) -> Option<Duration> {
         self.time(Phase::Prefill).and(self.time(Phase::FirstSample))?;
         let phases = Phase::ALL.into_iter().filter(|phase| *phase != Phase::ModelLoad);

@@ -1,5 +1,5 @@
-//! Sessions with substitutes for AMD's tools: shell scripts that support `--help` and write the files
-//! that the tool's documentation describes.
+//! Sessions with substitutes for AMD's tools: shell scripts that support `--help` and write the
+//! files that the tool's documentation describes.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]

@@ -1,5 +1,5 @@
-//! The distribution of a benchmark's samples relative to their median. All benchmarks of a suite share
-//! one scale.
+//! The distribution of a benchmark's samples relative to their median. All benchmarks of a suite
+//! share one scale.
 
 use std::ops::Range;
 
@@ -34,8 +34,8 @@ pub(super) struct Distribution {
 }
 
 impl Scale {
-    /// A scale that contains the minimum and the 95th percentile of each benchmark, within limits, so
-    /// that one noisy benchmark does not flatten the others.
+    /// A scale that contains the minimum and the 95th percentile of each benchmark, within limits,
+    /// so that one noisy benchmark does not flatten the others.
     pub(super) fn of<'a>(measured: impl Iterator<Item = &'a Measured>) -> Self {
         let mut shown = -0.02..0.02;
         for Metrics { p50, min, max, p95, .. } in measured.map(|measured| &measured.metrics) {

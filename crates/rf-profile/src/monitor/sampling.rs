@@ -131,8 +131,8 @@ impl Record {
         self.states(gpu).filter_map(|state| state.vram_used_bytes).max()
     }
 
-    /// Throttled GPUs. The tool's own report counts. Without one, a busy GPU below 85 % of its highest
-    /// clock when busy is throttled.
+    /// Throttled GPUs. The tool's own report counts. Without one, a busy GPU below 85 % of its
+    /// highest clock when busy is throttled.
     pub fn throttling(&self) -> Vec<Throttling> {
         self.gpus().into_iter().filter_map(|gpu| self.throttling_of(gpu)).collect()
     }

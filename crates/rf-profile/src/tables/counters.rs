@@ -168,8 +168,8 @@ impl CounterProfile {
     ///
     /// # Errors
     ///
-    /// [`Error::ZeroCounters`] if all values are 0, or all values of those counters that cannot be 0
-    /// for a kernel that ran.
+    /// [`Error::ZeroCounters`] if all values are 0, or all values of those counters that cannot be
+    /// 0 for a kernel that ran.
     pub fn new(rows: &[CounterRow]) -> Result<Self, Error> {
         let is_zero = |row: &&CounterRow| row.value == 0.0;
         let sure: Vec<&CounterRow> =

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::stats::Summary;
 
-/// The number of samples kept per name. Further samples replace random earlier ones, so that the kept
-/// ones are a uniform choice of all (Vitter's algorithm R).
+/// The number of samples kept per name. Further samples replace random earlier ones, so that the
+/// kept ones are a uniform choice of all (Vitter's algorithm R).
 const CAPACITY: usize = 1 << 16;
 
 /// Times by name, recorded from any thread.

@@ -1,8 +1,8 @@
 //! Hardware counters by purpose and GPU generation.
 //!
-//! The names come from rocprofiler's counter definitions (`counter_defs.yaml`, ROCm 6.2), which list
-//! the targets of each counter. They do not cover gfx12 yet, which uses the counters that gfx10 and
-//! gfx11 share.
+//! The names come from rocprofiler's counter definitions (`counter_defs.yaml`, ROCm 6.2), which
+//! list the targets of each counter. They do not cover gfx12 yet, which uses the counters that
+//! gfx10 and gfx11 share.
 
 use std::collections::BTreeMap;
 

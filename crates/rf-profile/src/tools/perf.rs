@@ -215,8 +215,8 @@ impl Stacks {
         })
     }
 
-    /// Functions with the number and the share of the samples that they were executing, in descending
-    /// order.
+    /// Functions with the number and the share of the samples that they were executing, in
+    /// descending order.
     pub fn hottest(&self) -> Vec<(String, u64, f64)> {
         let mut by_function: BTreeMap<&str, u64> = BTreeMap::new();
         for (stack, count) in &self.counts {
@@ -283,8 +283,8 @@ impl StackParser {
     }
 }
 
-/// The program name in the header of a sample: `name with spaces  1685 28047.06: 250000 cpu-clock:`.
-/// It ends at the thread id.
+/// The program name in the header of a sample: `name with spaces  1685 28047.06: 250000
+/// cpu-clock:`. It ends at the thread id.
 fn command(line: &str) -> String {
     let mut words = Vec::new();
     for word in line.split_whitespace() {
