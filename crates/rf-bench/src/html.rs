@@ -18,8 +18,8 @@ use self::history::History;
 use self::roofline::RooflinePlot;
 use self::summary::Card;
 use self::tables::{ComparisonTable, SuiteTable};
+use crate::Error;
 use crate::results::{Report, Run, TargetCheck, TargetOutcome};
-use crate::{Error, Suite};
 
 /// The data of `templates/report.html` and the templates that it includes.
 #[derive(Template)]
@@ -44,7 +44,7 @@ struct Page<'a> {
 /// [`Error::Report`] if a plot or a template fails.
 pub fn render(report: &Report<'_>) -> Result<String, Error> {
     let run = report.run;
-    let suites = suites(run).into_iter().map(|suite| tables::suite(run, suite));
+    let suites = run.suites().into_iter().map(|suite| tables::suite(run, suite));
     let page = Page {
         hardware: run.hardware.name(run.device),
         subtitle: summary::subtitle(run),
@@ -63,17 +63,6 @@ pub fn render(report: &Report<'_>) -> Result<String, Error> {
     Ok(html.replace(is_invalid, "\u{FFFD}"))
 }
 
-/// The suites of a run in the order of their results.
-fn suites(run: &Run) -> Vec<Suite> {
-    let mut suites: Vec<Suite> = Vec::new();
-    for measured in &run.results {
-        if !suites.contains(&measured.suite) {
-            suites.push(measured.suite);
-        }
-    }
-    suites
-}
-
 #[cfg(test)]
 mod tests {
     use rf_graph::OpCost;
@@ -83,6 +72,7 @@ mod tests {
     use rf_profile::roofline::Limits;
 
     use super::*;
+    use crate::Suite;
     use crate::results::{self, FORMAT, Measured, PhaseTime, Skipped, VERSION};
 
     const HOSTILE: &str = "</script><img src=x onerror=\"alert(1)\">&'";

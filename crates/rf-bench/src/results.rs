@@ -193,6 +193,17 @@ fn has_no_cost(cost: &OpCost) -> bool {
 }
 
 impl Run {
+    /// The suites in the order of their results.
+    pub fn suites(&self) -> Vec<Suite> {
+        let mut suites: Vec<Suite> = Vec::new();
+        for measured in &self.results {
+            if !suites.contains(&measured.suite) {
+                suites.push(measured.suite);
+            }
+        }
+        suites
+    }
+
     /// The figures as baselines.
     pub fn baselines(&self) -> BaselineSet {
         let entries = self.results.iter().map(|measured| Baseline {

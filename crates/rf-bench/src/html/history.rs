@@ -7,7 +7,6 @@ use rf_profile::baseline::{DEFAULT_THRESHOLD, Metrics, Verdict};
 
 use super::plot::palette::{ACCENT, MUTED};
 use super::plot::{self, Area, Drawn, Mark, Plot};
-use super::suites;
 use super::units::{Value, change, percent, seconds_per};
 use crate::Error;
 use crate::results::{Measured, Report, Run};
@@ -66,7 +65,7 @@ struct Entry<'a> {
 pub(super) fn history(report: &Report<'_>) -> Result<History, Error> {
     let records = records(report);
     let mut groups = Vec::new();
-    for suite in suites(report.run) {
+    for suite in report.run.suites() {
         let mut rows = Vec::new();
         for measured in report.run.results.iter().filter(|measured| measured.suite == suite) {
             rows.extend(row(measured, &entries(&records, measured))?);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::GpuState;
+use super::gpu_state::GpuState;
 use crate::Error;
 
 /// Usage, memory, power, clocks, temperatures.

@@ -5,6 +5,7 @@
 //! throttling. Reading sysfs takes well under a millisecond.
 
 mod amd_smi;
+mod gpu_state;
 mod rocm_smi;
 mod sampling;
 mod sysfs;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use crate::Error;
 use crate::tools::{InstalledTool, Runner, Tool, Toolbox};
 
+pub use gpu_state::GpuState;
 pub use sampling::{Record, Sample, Sampling, Throttling};
 
 /// The folder of graphics devices in sysfs.
@@ -23,36 +25,6 @@ const DRM: &str = "/sys/class/drm";
 
 /// The time limit of a tool for one sample.
 const SAMPLE_LIMIT: Duration = Duration::from_secs(10);
-
-/// The state of one GPU. A value that the source does not report is `None`.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct GpuState {
-    /// The GPU number of the tool, or the card number in sysfs.
-    pub gpu: u32,
-    /// Shader utilisation in percent.
-    pub busy_percent: Option<f64>,
-    /// Utilisation of the memory controller in percent.
-    pub memory_busy_percent: Option<f64>,
-    /// Used device memory.
-    pub vram_used_bytes: Option<u64>,
-    /// Total device memory.
-    pub vram_total_bytes: Option<u64>,
-    /// Shader clock.
-    pub clock_mhz: Option<f64>,
-    /// Memory clock.
-    pub memory_clock_mhz: Option<f64>,
-    /// Temperature at the edge of the die.
-    pub temperature_c: Option<f64>,
-    /// Temperature at the hottest point of the die.
-    pub hotspot_c: Option<f64>,
-    /// Temperature of the memory.
-    pub memory_temperature_c: Option<f64>,
-    /// Power of the card or the package.
-    pub power_w: Option<f64>,
-    /// Whether the tool reports throttling.
-    pub throttled: Option<bool>,
-}
 
 /// A source of GPU state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,6 +117,31 @@ impl Monitor {
 
     /// Starts a thread that samples every `interval` until it is stopped.
     pub fn start(self, interval: Duration) -> Sampling {
-        Sampling::start(self, interval)
+        Sampling::start(self.name(), interval, move || self.sample())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_samples_are_counted() {
+        let nowhere = tempfile::tempdir().unwrap();
+        let sampling = Monitor::Sysfs(nowhere.path().join("none")).start(Duration::from_millis(1));
+        let record = sampling.stop();
+        assert!(record.samples.is_empty() && record.failures.as_ref().unwrap().0 > 0);
+        assert!(record.table().contains("failed"));
+    }
+
+    #[test]
+    fn without_a_source_the_error_names_all_attempts() {
+        let empty = tempfile::tempdir().unwrap();
+        let toolbox = Toolbox::of([]);
+        let error = Monitor::detect_in(&toolbox, empty.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("amd-smi is not installed") && error.contains("sysfs reports no GPU"),
+            "{error}"
+        );
     }
 }

@@ -5,7 +5,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{GpuState, Monitor};
+use super::gpu_state::GpuState;
+use crate::Error;
 use crate::stats::Summary;
 
 /// The utilisation from which a GPU counts as busy, so that its clock should be at the maximum.
@@ -75,15 +76,19 @@ pub struct Throttling {
 }
 
 impl Sampling {
-    pub(super) fn start(monitor: Monitor, interval: Duration) -> Self {
-        let source = monitor.name();
+    /// Starts a thread that calls `sample` every `interval`.
+    pub(super) fn start(
+        source: &'static str,
+        interval: Duration,
+        sample: impl Fn() -> Result<Vec<GpuState>, Error> + Send + 'static,
+    ) -> Self {
         let (stop, stopped) = channel::<()>();
         let thread = thread::spawn(move || {
             let start = Instant::now();
             let mut record = Record { source, ..Record::default() };
             loop {
                 let at = start.elapsed();
-                match monitor.sample() {
+                match sample() {
                     Ok(gpus) => record.samples.push(Sample { at, gpus }),
                     Err(error) => {
                         let failures = record.failures.get_or_insert_default();
@@ -240,26 +245,6 @@ mod tests {
         assert_eq!(
             record(&[reported(true, 2400.0)]).throttling()[0].evidence,
             "reported by a test"
-        );
-    }
-
-    #[test]
-    fn failed_samples_are_counted() {
-        let nowhere = tempfile::tempdir().unwrap();
-        let sampling = Monitor::Sysfs(nowhere.path().join("none")).start(Duration::from_millis(1));
-        let record = sampling.stop();
-        assert!(record.samples.is_empty() && record.failures.as_ref().unwrap().0 > 0);
-        assert!(record.table().contains("failed"));
-    }
-
-    #[test]
-    fn without_a_source_the_error_names_all_attempts() {
-        let empty = tempfile::tempdir().unwrap();
-        let toolbox = crate::tools::Toolbox::of([]);
-        let error = Monitor::detect_in(&toolbox, empty.path()).unwrap_err().to_string();
-        assert!(
-            error.contains("amd-smi is not installed") && error.contains("sysfs reports no GPU"),
-            "{error}"
         );
     }
 }

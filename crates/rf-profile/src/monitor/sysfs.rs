@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::GpuState;
+use super::gpu_state::GpuState;
 use crate::Error;
 
 pub(super) fn read(drm: &Path) -> Result<Vec<GpuState>, Error> {

@@ -107,28 +107,6 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         files: &[
-            "crates/rf-profile/src/monitor/amd_smi.rs",
-            "crates/rf-profile/src/monitor/mod.rs",
-            "crates/rf-profile/src/monitor/rocm_smi.rs",
-            "crates/rf-profile/src/monitor/sampling.rs",
-            "crates/rf-profile/src/monitor/sysfs.rs",
-        ],
-        reason: None,
-    },
-    Exception {
-        files: &[
-            "crates/rf-bench/src/html.rs",
-            "crates/rf-bench/src/html/distribution.rs",
-            "crates/rf-bench/src/html/history.rs",
-            "crates/rf-bench/src/html/phases.rs",
-            "crates/rf-bench/src/html/roofline.rs",
-            "crates/rf-bench/src/html/summary.rs",
-            "crates/rf-bench/src/html/tables.rs",
-        ],
-        reason: None,
-    },
-    Exception {
-        files: &[
             "crates/rf-bench/src/peer.rs",
             "crates/rf-bench/src/peer/programs.rs",
             "crates/rf-bench/src/peer/report.rs",
