@@ -7,7 +7,6 @@ use rf_gguf::Gguf;
 
 /// The mixes do not depend on the formats of the input, so the file itself serves as input.
 #[test]
-#[expect(clippy::print_stdout, reason = "a skipped check must be seen")]
 fn iq4_nl_chooses_the_formats_of_llama_quantize() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/golden/iq/iq_llama_IQ4_NL.gguf");
