@@ -100,8 +100,11 @@ fn report(
     report.print(out)?;
     let mut findings = report.findings();
     let path = root.join("kernels/resources.toml");
-    let current = report.snapshot(compiler.version());
+    let mut current = report.snapshot(compiler.version());
     if options.bless {
+        if path.is_file() {
+            current.keep_other_targets(snapshot::Snapshot::read(&path)?);
+        }
         current.write(&path)?;
         writeln!(out, "\nwritten: kernels/resources.toml")?;
     } else {

@@ -1,7 +1,7 @@
 //! `kernels/resources.toml`: the accepted resources of every kernel.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
     fs,
     path::Path,
@@ -49,6 +49,21 @@ impl Snapshot {
 
     pub(super) fn write(&self, path: &Path) -> Result<()> {
         fs::write(path, self.to_string()).with_context(|| path.display().to_string())
+    }
+
+    /// Adds the entries of `committed` for targets outside this build. Entries of another compiler are
+    /// dropped.
+    pub(super) fn keep_other_targets(&mut self, committed: Self) {
+        if committed.compiler != self.compiler {
+            return;
+        }
+        let built: BTreeSet<String> = self.rows().map(|((_, target), _)| target.clone()).collect();
+        for (kernel, mut entries) in committed.kernels {
+            entries.retain(|target, _| !built.contains(target));
+            if !entries.is_empty() {
+                self.kernels.entry(kernel).or_default().extend(entries);
+            }
+        }
     }
 
     /// The kernels that are worse, new or missing in `current`, on the targets of its build.
@@ -178,6 +193,21 @@ mod tests {
         assert_eq!(with(|entry| entry.waves -= 1), 2);
         assert_eq!(with(|entry| entry.spills += 1), 2);
         assert_eq!(with(|entry| entry.lds_bytes += 4), 2);
+    }
+
+    #[test]
+    fn writing_keeps_the_targets_outside_the_build() {
+        let committed =
+            || snapshot(&[("a", "gfx1030", 16), ("b", "gfx1030", 8), ("b", "gfx1100", 8)]);
+        let mut current = snapshot(&[("a", "gfx1100", 12)]);
+        current.keep_other_targets(committed());
+        let expected = snapshot(&[("a", "gfx1030", 16), ("a", "gfx1100", 12), ("b", "gfx1030", 8)]);
+        assert_eq!(current.to_string(), expected.to_string());
+
+        let mut newer = snapshot(&[("a", "gfx1100", 12)]);
+        newer.compiler = "another".to_owned();
+        newer.keep_other_targets(committed());
+        assert_eq!(newer.kernels["a"].len(), 1);
     }
 
     #[test]
