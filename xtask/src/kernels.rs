@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod counts;
+mod flow;
 mod instructions;
 mod metadata;
 mod occupancy;

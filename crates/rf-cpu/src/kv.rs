@@ -1,8 +1,8 @@
 //! Storage of keys and values: pages of vectors.
 //!
-//! Keys lie transposed within a page, `[head][dim][token]`, so that a lane of the score vector is a
-//! token; values lie `[head][token][dim]`, so that a lane of the output is a dimension. Neither sum
-//! crosses lanes. Memory is mapped on first use, so an unused cache costs nothing.
+//! Keys are transposed within a page, `[head][dim][token]`, so that a lane of the score vector is a
+//! token; values are stored as `[head][token][dim]`, so that a lane of the output is a dimension.
+//! Neither sum crosses lanes. Memory is mapped on first use, so an unused cache costs nothing.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -62,7 +62,8 @@ impl KvShape {
         (self.head_dim * self.element_bytes() + 2 * self.scales()) * self.page_tokens
     }
 
-    /// Bytes of the values of a page and head: elements `[token][dim]`, then scales `[token][group]`.
+    /// Bytes of the values of a page and head: elements `[token][dim]`, then scales
+    /// `[token][group]`.
     pub(crate) fn value_head_bytes(self) -> usize {
         (self.value_stride() * self.element_bytes() + 2 * self.scales()) * self.page_tokens
     }
@@ -187,7 +188,7 @@ pub(crate) fn store_value(shape: KvShape, page: &mut [u8], slot: usize, v: &[f32
     }
 }
 
-/// Rounds many at once: one by one, each asks for the CPU's features.
+/// Rounds a slice at once: a call per value would check the CPU's features each time.
 fn for_halves(x: &[f32], mut f: impl FnMut(f16)) {
     let mut halves = [f16::ZERO; 64];
     for x in x.chunks(halves.len()) {

@@ -1,11 +1,11 @@
 //! The CPU backend: SIMD ISAs, packed weights, one parallel region per batch.
 //!
-//! [`CpuBackend`] implements [`rf_graph::Backend`]. Weights are packed into panels of 16 rows when a
-//! program is compiled, and every kernel is written once over a 16-lane vector interface that each
-//! [`Isa`] implements, so all ISAs, any number of threads and any batch compute the same bits.
+//! [`CpuBackend`] implements [`rf_graph::Backend`]. Weights are packed into panels of 16 rows when
+//! a program is compiled, and every kernel is written once over a 16-lane vector interface that
+//! each [`Isa`] implements, so all ISAs, any number of threads and any batch compute the same bits.
 //!
 //! Start reading at `exec`, then `panel` (the layout of weights) and `simd`. In the layering this
-//! crate stands beside the other backends, above rf-graph; it knows no model and no file format.
+//! crate is above rf-graph, like the other backends; it knows no model and no file format.
 //!
 //! ```
 //! use rf_cpu::{CpuBackend, CpuOptions, Isa};
@@ -70,19 +70,13 @@ impl CpuBackend {
     }
 }
 
-/// `AVX2, 8 threads`.
-fn description(isa: Isa, threads: usize) -> String {
-    let s = if threads == 1 { "" } else { "s" };
-    format!("{isa}, {threads} thread{s}")
-}
-
 impl Backend for CpuBackend {
     fn name(&self) -> &'static str {
         "CPU"
     }
 
     fn description(&self) -> String {
-        description(self.isa, self.threads)
+        machine::description(self.isa, self.threads)
     }
 
     fn fusions(&self) -> Fusions {

@@ -1,7 +1,15 @@
-//! What this process may use of the machine.
+//! The part of the machine that this process may use.
 
 use std::collections::HashSet;
 use std::{fs, num::NonZero, thread};
+
+use crate::simd::Isa;
+
+/// The description of a backend: `avx2, 8 threads`.
+pub(crate) fn description(isa: Isa, threads: usize) -> String {
+    let s = if threads == 1 { "" } else { "s" };
+    format!("{isa}, {threads} thread{s}")
+}
 
 /// Physical cores among the CPUs that this process may run on: a second hardware thread of a core
 /// shares its multipliers and its memory port.
@@ -23,7 +31,7 @@ fn physical_cores() -> Option<usize> {
     (!cores.is_empty()).then_some(cores.len())
 }
 
-/// Memory that can be had without swapping, under the limit of a control group if there is one.
+/// Memory available without swapping, within the limit of the control group.
 /// `None` where the system does not say.
 pub(crate) fn available_memory_bytes() -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;

@@ -1,10 +1,10 @@
 //! Packed weights: panels of 16 rows, interleaved so that a vector lane is a row.
 //!
 //! A panel holds 16 consecutive rows of a matrix. The fields of a block format become *planes*: for
-//! each block, each 32-bit word of the codes (or each scale) of row 0, then of row 1, … of row 15. One
-//! vector load therefore brings the same word of 16 rows, no sum ever crosses lanes, and the order in
-//! which an output is summed is the same for one token and for five hundred. Packing permutes bytes
-//! and changes no size, except that the last panel is padded with zero rows.
+//! each block, each 32-bit word of the codes (or each scale) of row 0, then of row 1, … of row 15.
+//! One vector load therefore brings the same word of 16 rows, no sum ever crosses lanes, and the
+//! order in which an output is summed is the same for one token and for five hundred. Packing
+//! permutes bytes and changes no size, except that the last panel is padded with zero rows.
 
 use memmap2::MmapMut;
 use rf_graph::{BackendError, DType, Weight};
@@ -162,10 +162,10 @@ enum Direction {
 
 /// Reorders bits within a block where the file's order does not suit vectors.
 ///
-/// Q5_0, Q5_1: bit `4g + i` of the fifth bits (element `4g + i`) moves to bit `8i + g`, so that a shift
-/// by `g` brings the bits of four consecutive elements to the bottom of four bytes.
-/// MXFP6: 24 bytes of 6-bit codes become 16 bytes of low nibbles in Q4_0's order (element `j` low,
-/// `j + 16` high) and 8 bytes of upper bits (element `8k + j` in bits `2k..` of byte `j`).
+/// Q5_0, Q5_1: bit `4g + i` of the fifth bits (element `4g + i`) moves to bit `8i + g`, so that a
+/// shift by `g` brings the bits of four consecutive elements to the bottom of four bytes. MXFP6: 24
+/// bytes of 6-bit codes become 16 bytes of low nibbles in Q4_0's order (element `j` low, `j + 16`
+/// high) and 8 bytes of upper bits (element `8k + j` in bits `2k..` of byte `j`).
 fn rearrange(dtype: DType, block: &mut [u8], direction: Direction) {
     match dtype {
         DType::Q5_0 | DType::Q5_1 => {

@@ -1,4 +1,4 @@
-//! How much arithmetic this CPU does at most: what shares of the limit are shares of.
+//! The arithmetic peak of this CPU, measured in registers.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -10,12 +10,14 @@ use rf_graph::Peak;
 use crate::Isa;
 use crate::simd::{Kernel, LANES, Simd};
 
-/// What each of the two needs per vector: operations of a multiply-add in every lane, of four bytes in every lane.
+/// What each of the two needs per vector: operations of a multiply-add in every lane, of four bytes
+/// in every lane.
 const F32_OPERATIONS: usize = 2 * LANES;
 const INT8_OPERATIONS: usize = 4 * F32_OPERATIONS;
 
 impl Isa {
-    /// Measures multiply-adds that stay in registers, on `threads` threads at the same time. Takes a tenth of a second.
+    /// Measures multiply-adds that stay in registers, on `threads` threads at the same time. Takes
+    /// a tenth of a second.
     ///
     /// ```
     /// use rf_cpu::Isa;
@@ -24,7 +26,8 @@ impl Isa {
     /// assert!(peak.f32_operations_per_s > Some(1e6));
     /// ```
     pub fn measure_peak(self, threads: usize) -> Peak {
-        // Chains enough to hide the latency of two units, or few enough for 16 registers of half a vector: the better.
+        // Chains enough to hide the latency of two units, or few enough for 16 registers of half a
+        // vector: the better.
         let f32 = |rounds| (self.run(Fma::<6> { rounds }), self.run(Fma::<12> { rounds }));
         let int8 = |rounds| (self.run(Dot::<6> { rounds }), self.run(Dot::<12> { rounds }));
         Peak {
@@ -34,7 +37,7 @@ impl Isa {
     }
 }
 
-/// Time of 6 and of 12 chains, each of so many rounds.
+/// Time of 6 and of 12 chains, each of `rounds` rounds.
 type Pass<'a> = dyn Fn(usize) -> (Duration, Duration) + Sync + 'a;
 
 /// The best of some passes of all threads together: a pass takes as long as its slowest thread.
@@ -71,7 +74,7 @@ struct Fma<const CHAINS: usize> {
     rounds: usize,
 }
 
-/// So many chains of dot products of bytes.
+/// `N` chains of byte dot products.
 struct Dot<const CHAINS: usize> {
     rounds: usize,
 }

@@ -21,7 +21,7 @@ pub(crate) struct Team {
 }
 
 impl Team {
-    /// A team of so many threads, at least one.
+    /// Starts a team of `threads` threads, at least one.
     pub(crate) fn new(threads: usize) -> Result<Self, BackendError> {
         let threads = threads.max(1);
         let pool = (threads > 1)
@@ -66,12 +66,12 @@ pub(crate) struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Waits until the whole team is here. What was written before is visible after.
+    /// Waits for the whole team. Writes before the barrier are visible after it.
     pub(crate) fn barrier(&self) {
         self.barrier.wait(|| ());
     }
 
-    /// The same; whoever comes last calls `all_here` before the others go on.
+    /// Like [`Self::barrier`]; the last member calls `all_here` before the others continue.
     pub(crate) fn barrier_then(&self, all_here: impl FnOnce()) {
         self.barrier.wait(all_here);
     }
@@ -82,9 +82,9 @@ impl Member<'_> {
         at(self.index)..at(self.index + 1)
     }
 
-    /// Hands out `0..items` in chunks, to whoever comes first. `step` names the loop: each loop of a
-    /// region has a counter of its own.
-    pub(crate) fn steal(
+    /// Splits `0..items` into chunks, each for the first idle thread. `step` names the loop: each
+    /// loop of a region has a counter of its own.
+    pub(crate) fn dynamic_chunks(
         &self,
         step: usize,
         items: usize,
@@ -210,7 +210,7 @@ impl<'a, T> Shared<'a, T> {
     /// Nobody writes them while the result lives: they were written before the last barrier.
     pub(crate) unsafe fn get(self, range: Range<usize>) -> &'a [T] {
         let part = self.part(range);
-        // SAFETY: inside the slice, and not written meanwhile by contract.
+        // SAFETY: inside the slice, and not written concurrently by contract.
         unsafe { std::slice::from_raw_parts(part.start, part.len) }
     }
 
@@ -269,7 +269,7 @@ mod tests {
         let calls = AtomicUsize::new(0);
         let (squares_shared, sums_shared) = (Shared::new(&mut squares), Shared::new(&mut sums));
         team.run(&counters, |member| {
-            for range in member.steal(0, 1000, 7) {
+            for range in member.dynamic_chunks(0, 1000, 7) {
                 for i in range {
                     // SAFETY: each item is handed out once.
                     let square = unsafe { squares_shared.get_mut(i..i + 1) };
@@ -279,7 +279,7 @@ mod tests {
             member.barrier_then(|| {
                 calls.fetch_add(1, Ordering::Relaxed);
             });
-            // Before anyone goes on.
+            // Before any member continues.
             assert_eq!(calls.load(Ordering::Relaxed), 1);
             // SAFETY: written before the barrier.
             let squares = unsafe { squares_shared.get(0..1000) };

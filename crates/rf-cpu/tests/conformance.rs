@@ -133,7 +133,7 @@ fn a_bad_batch_is_refused_and_the_executor_stays_usable() {
 }
 
 #[test]
-fn programs_of_one_backend_do_not_disturb_each_other() {
+fn programs_of_one_backend_are_independent() {
     let backend = CpuBackend::new(CpuOptions { threads: Some(3), isa: None }).unwrap();
     let cases = [case("model/llama-q8_0"), case("model/qwen2")];
     let mut executors = [0, 1].map(|i| backend.compile(cases[i].program(), &mut |_| ()).unwrap());

@@ -1,21 +1,22 @@
 //! Static instruction counts of kernels and of their loops, from the machine code.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context, Result, ensure};
 
+use super::flow;
 use crate::instructions::snapshot::{Parts, Snapshot};
 
 /// The targets whose code is counted: one of each RDNA generation.
 pub(super) const TARGETS: [&str; 3] = ["gfx1030", "gfx1100", "gfx1201"];
 
 pub(super) const HEADER: &str = "\
-# Instructions of every kernel and of each of its loops, by class, in the machine code. A loop includes the
-# loops inside it. Written by `cargo xtask kernels --report --bless`, compared by
+# Instructions of every kernel and of each of its loops, by class, in the machine code. A loop
+# includes the loops inside it. Written by `cargo xtask kernels --report --bless`, compared by
 # `cargo xtask kernels --report --check`: more than 2 % above these counts fails.
 ";
 
@@ -87,13 +88,6 @@ struct Instruction<'a> {
     target: Option<u64>,
 }
 
-/// The bytes from the first to the last instruction of a loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Loop {
-    first: u64,
-    last: u64,
-}
-
 fn kernels(disassembly: &str) -> Vec<Kernel<'_>> {
     let mut kernels: Vec<Kernel<'_>> = Vec::new();
     let mut start = 0;
@@ -134,53 +128,45 @@ fn instruction<'a>(line: &'a str, kernel: &str, start: u64) -> Option<Instructio
 impl Kernel<'_> {
     /// The counts of the whole kernel under an empty name, and those of each loop.
     fn counts(&self) -> Vec<(String, Parts)> {
-        let mut counts = vec![(String::new(), self.count(0, u64::MAX))];
-        let mut path: Vec<(Loop, usize)> = Vec::new();
+        let mut counts = vec![(String::new(), self.count(0..self.instructions.len()))];
+        // The enclosing loops of the current one, each with its number and that of its last child.
+        let mut path: Vec<(&BTreeSet<usize>, usize, usize)> = Vec::new();
         let mut outermost = 0;
-        for current in self.loops() {
-            let mut siblings = None;
-            while path.last().is_some_and(|(outer, _)| outer.last < current.last) {
-                siblings = path.pop().map(|(_, number)| number);
+        let loops = flow::loops(&self.successors());
+        for body in &loops {
+            while path.last().is_some_and(|(outer, ..)| !body.is_subset(outer)) {
+                path.pop();
             }
-            let number = match (path.is_empty(), siblings) {
-                (true, _) => {
-                    outermost += 1;
-                    outermost
-                }
-                (false, Some(before)) => before + 1,
-                (false, None) => 1,
-            };
-            path.push((current, number));
-            let numbers: Vec<String> = path.iter().map(|(_, number)| number.to_string()).collect();
+            let number = path.last_mut().map_or(&mut outermost, |(.., children)| children);
+            *number += 1;
+            let number = *number;
+            path.push((body, number, 0));
+            let numbers: Vec<String> =
+                path.iter().map(|(_, number, _)| number.to_string()).collect();
             let name = format!(", loop {}", numbers.join("."));
-            counts.push((name, self.count(current.first, current.last)));
+            counts.push((name, self.count(body.iter().copied())));
         }
         counts
     }
 
-    /// Every loop, an outer one before those inside it. Branches back to one place are one loop.
-    fn loops(&self) -> Vec<Loop> {
-        let mut loops: Vec<Loop> = Vec::new();
-        for branch in &self.instructions {
-            let Some(first) = branch.target.filter(|&target| target <= branch.offset) else {
-                continue;
-            };
-            match loops.iter_mut().find(|known| known.first == first) {
-                Some(known) => known.last = known.last.max(branch.offset),
-                None => loops.push(Loop { first, last: branch.offset }),
-            }
-        }
-        loops.sort_by_key(|found| (found.first, u64::MAX - found.last));
-        loops
+    /// The instructions that may follow each instruction.
+    fn successors(&self) -> Vec<Vec<usize>> {
+        let index: BTreeMap<u64, usize> =
+            self.instructions.iter().enumerate().map(|(i, found)| (found.offset, i)).collect();
+        let successors = self.instructions.iter().enumerate().map(|(i, instruction)| {
+            let target = instruction.target.and_then(|offset| index.get(&offset).copied());
+            let ends = ["s_endpgm", "s_branch", "s_setpc_b64"].contains(&instruction.mnemonic);
+            let next = (!ends && i + 1 < self.instructions.len()).then_some(i + 1);
+            target.into_iter().chain(next).collect()
+        });
+        successors.collect()
     }
 
-    fn count(&self, first: u64, last: u64) -> Parts {
+    fn count(&self, indices: impl Iterator<Item = usize>) -> Parts {
         let mut parts = Parts::new();
-        for instruction in &self.instructions {
-            if (first..=last).contains(&instruction.offset)
-                && !IGNORED.contains(&instruction.mnemonic)
-            {
-                *parts.entry(class(instruction.mnemonic).to_owned()).or_default() += 1;
+        for mnemonic in indices.map(|index| self.instructions[index].mnemonic) {
+            if !IGNORED.contains(&mnemonic) {
+                *parts.entry(class(mnemonic).to_owned()).or_default() += 1;
             }
         }
         parts

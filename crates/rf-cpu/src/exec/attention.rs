@@ -33,7 +33,7 @@ impl Region<'_> {
         let heads = q.width / head_dim;
         let items = self.tokens() * heads;
         let chunk = (items / (member.threads * 4)).max(1);
-        for range in member.steal(index.second_loop(), items, chunk) {
+        for range in member.dynamic_chunks(index.second_loop(), items, chunk) {
             for item in range {
                 let (token, head) = (item / heads, item % heads * head_dim);
                 // SAFETY: written before the last barrier.
@@ -61,7 +61,7 @@ impl Region<'_> {
             (span.past_tokens / page_tokens..last.div_ceil(page_tokens)).map(move |p| (span, p))
         });
         let pages: Vec<_> = pages.collect();
-        for range in member.steal(index.first_loop(), pages.len() * shape.heads, 1) {
+        for range in member.dynamic_chunks(index.first_loop(), pages.len() * shape.heads, 1) {
             for item in range {
                 let ((span, page), head) = (pages[item / shape.heads], item % shape.heads);
                 let place = span.pages[page].index() * shape.heads + head;
@@ -125,7 +125,7 @@ impl Region<'_> {
             .flat_map(|span| span.tokens.clone().step_by(tokens_per_item).map(move |t| (span, t)))
             .collect();
         let items = tiles.len() * a.num_kv_heads * items_per_group;
-        for range in member.steal(index.first_loop(), items, 1) {
+        for range in member.dynamic_chunks(index.first_loop(), items, 1) {
             for item in range {
                 // Late tiles see more positions: begin with them, so that the end is even.
                 let (span, first) =

@@ -6,14 +6,14 @@ use super::steps::Step;
 use super::{Loaded, Region, StepIndex, rows};
 use crate::simd::activations::{ACT_BLOCK, ActBlock, Quantize, RowSource};
 use crate::simd::attention::AttentionScratch;
-use crate::simd::float_gemm::{self, FLOAT_TOKENS, FloatGemm, PackFloats};
-use crate::simd::kernels::{
-    FloatMatMul, GEMM_GROUP, GEMM_TOKENS, Gemm, GemmScratch, MatVec, Operand, Target, has_gemm,
-};
+use crate::simd::float_gemm::{self, FloatGemm, PackFloats};
+use crate::simd::gemm::GemmScratch;
+use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, Operand, has_gemm};
+use crate::simd::tiles::{FLOAT_TOKENS, GEMM_GROUP, GEMM_TOKENS, Target};
 use crate::simd::{FLOAT_CHUNK, Isa, LANES};
 use crate::team::{Member, Rows, Shared};
 
-/// From so many tokens on, unpacking tiles first is cheaper than unpacking in registers.
+/// Number of tokens from which unpacking tiles first is cheaper than unpacking in registers.
 const BLOCKED_TOKENS: usize = 9;
 
 /// [`rf_graph::Op::MatMul`] and the operands that its formats want.
@@ -41,12 +41,12 @@ impl MatMulStep {
         step
     }
 
-    /// Whether so many tokens go through [`Gemm`].
+    /// Whether a batch of `tokens` goes through [`Gemm`].
     fn is_blocked(&self, tokens: usize) -> bool {
         self.blocks && tokens >= BLOCKED_TOKENS
     }
 
-    /// How many rows the int8 operand has for so many tokens.
+    /// Number of rows of the int8 operand for a batch of `tokens`.
     fn stride(&self, tokens: usize) -> usize {
         if self.is_blocked(tokens) { tokens.next_multiple_of(GEMM_TOKENS) } else { tokens }
     }
@@ -91,9 +91,10 @@ impl ExpertMatMulStep {
     }
 }
 
-/// Operands of the product under way, for the whole team.
+/// Operands of the current matmul, shared by the team.
 pub(super) struct OperandBuffers {
-    /// For float formats: as [`FloatGemm`] wants it, or `[tokens, columns]` if the operand is no value.
+    /// For float formats: in the layout of [`FloatGemm`], or `[tokens, columns]` if the operand is
+    /// no value.
     float: Vec<f32>,
     /// `[columns / 256, tokens]` by group: 32, 256.
     int8: [Vec<ActBlock>; 2],
@@ -108,7 +109,7 @@ pub(super) struct SharedOperands<'a> {
     int8: [Shared<'a, ActBlock>; 2],
 }
 
-/// What each thread has for itself.
+/// Buffers of one thread.
 pub(super) struct Scratch {
     float: Vec<f32>,
     int8: [Vec<ActBlock>; 2],
@@ -182,7 +183,7 @@ impl Scratch {
     }
 }
 
-/// What float formats multiply with.
+/// The operand of float formats.
 #[derive(Clone, Copy)]
 enum FloatOperand<'a> {
     Unwanted,
@@ -191,7 +192,7 @@ enum FloatOperand<'a> {
     Blocks(&'a [f32]),
 }
 
-/// Operands of a product, ready.
+/// The prepared operands of a matmul.
 #[derive(Clone, Copy)]
 struct Operands<'a> {
     float: FloatOperand<'a>,
@@ -231,7 +232,7 @@ impl Region<'_> {
         // Small chunks end together; a multiple of 4 panels suits the float kernels.
         let largest = if step.is_blocked(tokens) { GEMM_GROUP } else { 64 };
         let chunk = (panels / (member.threads * 8)).next_multiple_of(4).clamp(4, largest);
-        for range in member.steal(index.first_loop(), panels, chunk) {
+        for range in member.dynamic_chunks(index.first_loop(), panels, chunk) {
             let mut first = 0;
             for p in &step.op.projections {
                 let end = first + self.matrix(p.weight).num_panels();
@@ -245,7 +246,7 @@ impl Region<'_> {
         }
     }
 
-    /// [`rf_graph::Op::ExpertMatMul`]: every (token, slot) is a product with its expert's matrix.
+    /// [`rf_graph::Op::ExpertMatMul`]: every (token, slot) is a matmul with its expert's matrix.
     pub(super) fn expert_matmul(
         &self,
         member: &Member<'_>,
@@ -260,7 +261,8 @@ impl Region<'_> {
             for &group in &step.groups {
                 let int8 = self.operands.int8[group_index(group)];
                 let last = (step.columns.div_ceil(ACT_BLOCK) - 1) * operand_rows + row + 1;
-                // SAFETY: of this range the kernel writes every `operand_rows`-th block, this row's.
+                // SAFETY: of this range the kernel writes every `operand_rows`-th block, this
+                // row's.
                 let blocks = unsafe { int8.get_mut(row..last) };
                 // SAFETY: written before the last barrier.
                 let source = RowSource::Plain(unsafe { x.row(row) });
@@ -283,7 +285,7 @@ impl Region<'_> {
         // One (token, slot) at a time, in a few parts.
         let chunk = panels.div_ceil(member.threads * 2).next_multiple_of(4);
         let parts = panels.div_ceil(chunk);
-        for range in member.steal(index.first_loop(), tokens * used * parts, 1) {
+        for range in member.dynamic_chunks(index.first_loop(), tokens * used * parts, 1) {
             for item in range {
                 let (row, part) = (item / parts, item % parts);
                 let (token, slot) = (row / used, row % used);

@@ -45,13 +45,13 @@ pub(crate) struct CpuExecutor {
     profile: Option<Profile>,
 }
 
-/// A weight, in the form in which its ops want it.
+/// A weight in the layout of its ops.
 enum Loaded {
-    /// Rows of an embedding table, where they lie.
+    /// An embedding table in its file layout.
     Table(Weight),
     /// Norms, biases, sinks.
     Vector(Vec<f32>),
-    /// The operand of products (and the embedding table, if tied).
+    /// A matmul weight (and the embedding table, if tied).
     Matrix(PackedMatrix),
 }
 
@@ -123,9 +123,9 @@ impl CpuExecutor {
         self.team.lock().unwrap_or_else(PoisonError::into_inner).threads()
     }
 
-    /// What it runs on, for reports.
+    /// The name of the backend, for reports.
     fn name(&self) -> String {
-        format!("CPU ({})", crate::description(self.isa, self.threads()))
+        format!("CPU ({})", crate::machine::description(self.isa, self.threads()))
     }
 }
 
@@ -266,7 +266,7 @@ fn load(
     Ok(loaded)
 }
 
-/// Packs a matrix; every thread takes panels as it comes.
+/// Packs a matrix; threads take panels dynamically.
 fn pack(team: &Team, weight: &Weight, packed: &mut PackedMatrix) {
     let counters = [Counter::default()];
     let panels = Mutex::new(packed.panels_mut().enumerate());
@@ -317,7 +317,7 @@ impl StepIndex {
 }
 
 impl<'a> Region<'a> {
-    /// All steps; after each, what it wrote is visible to all.
+    /// Runs all steps with a barrier after each.
     fn walk(
         &self,
         member: &Member<'_>,
@@ -361,7 +361,7 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Where a value lies.
+    /// The rows of a value in the arena.
     fn rows(&self, id: ValueId) -> Rows<'a> {
         let width = self.graph.value(id).width;
         if id == self.graph.output() {

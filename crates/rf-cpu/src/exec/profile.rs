@@ -1,6 +1,7 @@
-//! Times of steps. A step lasts from the end of the one before until the last member of the team has finished it, who
-//! notes the time: a member that leaves a barrier late, since something else has its processor, makes the next step
-//! longer, for which it is late. A timeline has what each member did itself, without the wait for the others.
+//! Times of steps. A step lasts from the end of the one before until the last member of the team
+//! has finished it, who notes the time: a member that leaves a barrier late, since something else
+//! has its processor, makes the next step longer, for which it is late. A timeline has what each
+//! member did itself, without the wait for the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,8 @@ pub(super) struct Profile {
     made: Instant,
     /// Nanoseconds by step.
     steps_ns: Vec<AtomicU64>,
-    /// When the last step ended, or the first member came for the first one, in nanoseconds since `made`.
+    /// When the last step ended, or the first member came for the first one, in nanoseconds since
+    /// `made`.
     mark_ns: AtomicU64,
     costs: Mutex<Vec<OpCost>>,
     time_ns: AtomicU64,
@@ -28,10 +30,10 @@ pub(super) struct Profile {
     dropped_batches: AtomicU64,
 }
 
-/// What one member did when.
+/// The events of one member.
 struct Lane {
     laps: Vec<Lap>,
-    /// Room for so many.
+    /// The maximum number of events.
     max_laps: usize,
 }
 
@@ -42,7 +44,7 @@ struct Lap {
     duration: Duration,
 }
 
-/// The time of one batch is being taken.
+/// The timer of one batch.
 pub(super) struct BatchClock<'a> {
     profile: &'a Profile,
     started: Instant,
@@ -107,7 +109,7 @@ impl Profile {
         summary
     }
 
-    /// What was kept, if a timeline is.
+    /// The recorded timeline, if recording is on.
     pub(super) fn timeline(
         &self,
         backend: String,
@@ -172,12 +174,12 @@ impl<'a> StepTimes<'a> {
         add(&profile.steps_ns[step], now_ns.saturating_sub(before_ns));
     }
 
-    /// For a member of which a timeline is kept, if there is room for it.
+    /// The event buffer of a member, if a timeline is recorded and has room.
     pub(super) fn stopwatch(self, member: usize) -> Option<Stopwatch<'a>> {
         let Self(profile) = self;
         let steps = profile.steps_ns.len();
         let mut lane = profile.lanes.get(member).map(lock)?;
-        // All members have as many laps, so they drop the same batches.
+        // All members have the same number of laps, so they drop the same batches.
         if lane.laps.len() + steps > lane.max_laps {
             if member == 0 {
                 add(&profile.dropped_batches, 1);
@@ -192,13 +194,13 @@ impl<'a> StepTimes<'a> {
 }
 
 impl Stopwatch<'_> {
-    /// The member has done its part of `step`, and goes to wait for the others.
+    /// Records that the member finished its part of `step` and waits for the others.
     pub(super) fn part(&mut self, step: usize) {
         let (batch, start) = (self.batch, self.last);
         self.lane.laps.push(Lap { step, batch, start, duration: start.elapsed() });
     }
 
-    /// The member goes on.
+    /// Records that the member continues.
     pub(super) fn next_lap(&mut self) {
         self.last = Instant::now();
     }

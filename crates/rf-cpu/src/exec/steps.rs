@@ -1,4 +1,4 @@
-//! Steps: ops with what the CPU precomputes for them.
+//! Steps: ops with the data that the CPU precomputes for them.
 
 use rf_graph::{Attention, BackendError, Epilogue, Op, QkNorm, Rope, ValueId};
 

@@ -1,4 +1,4 @@
-//! Activations as int8: what the integer formats multiply with.
+//! Activations as int8: the operand of integer formats.
 
 use super::math::SimdMath;
 use super::{Kernel, LANES, Simd};
@@ -8,12 +8,12 @@ pub(crate) const ACT_BLOCK: usize = 256;
 
 /// 256 quantised activations of one token, with the sums that offsets and minima need.
 ///
-/// `x ≈ scale · q`. Formats with blocks of 32 have a scale per 32, those with super-blocks of 256 one
-/// (`scale[0]`).
+/// `x ≈ scale · q`. Formats with blocks of 32 have a scale per 32, those with super-blocks of 256
+/// one (`scale[0]`).
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct ActBlock {
-    /// `q`, or `q + BIAS` for the blocked product.
+    /// `q`, or `q + BIAS` for the GEMM.
     pub(crate) q: [i8; ACT_BLOCK],
     /// See above.
     pub(crate) scale: [f32; 8],
@@ -26,12 +26,12 @@ pub(crate) struct ActBlock {
 }
 
 impl ActBlock {
-    /// All zero.
+    /// A tile of zeros.
     pub(crate) const ZERO: Self =
         Self { q: [0; ACT_BLOCK], scale: [0.0; 8], sum: [0.0; 8], sum_32: [0; 8], sum_16: [0; 16] };
 }
 
-/// What the activations of a product are made from; see [`rf_graph::Prologue`].
+/// The source of a matmul's activations; see [`rf_graph::Prologue`].
 #[derive(Clone, Copy)]
 pub(crate) enum RowSource<'a> {
     Plain(&'a [f32]),

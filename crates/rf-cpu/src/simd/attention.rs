@@ -1,9 +1,9 @@
 //! Attention over the paged cache: scores, softmax, weighted sum of values.
 //!
-//! A work item is a group of *rows* (a token and a query head each) that read the same key head: the
-//! heads of a group share each load of the cache, and so do neighbouring tokens of a prompt. Each row is
-//! summed in the same order whatever rows it is grouped with: scores over dimensions in order, the
-//! softmax over lanes of 16 positions, values over positions in order.
+//! A work item is a group of *rows* (a token and a query head each) that read the same key head:
+//! the heads of a group share each load of the cache, and so do neighbouring tokens of a prompt.
+//! Each row is summed in the same order whatever rows it is grouped with: scores over dimensions in
+//! order, the softmax over lanes of 16 positions, values over positions in order.
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ pub(crate) struct Attend<'a, 'o> {
     pub(crate) scratch: &'a mut AttentionScratch,
 }
 
-/// What a thread needs for [`Attend`].
+/// The buffers of one thread for [`Attend`].
 #[derive(Default)]
 pub(crate) struct AttentionScratch {
     /// `[rows][positions]`.
@@ -77,7 +77,8 @@ impl Attend<'_, '_> {
         }
     }
 
-    /// `R` rows; scores of `V` vectors of positions, and sums of `D` vectors of dimensions at a time.
+    /// `R` rows; scores of `V` vectors of positions, and sums of `D` vectors of dimensions at a
+    /// time.
     #[inline(always)]
     fn group<S: Simd, E: Element, const R: usize, const V: usize, const D: usize>(
         &mut self,
@@ -288,7 +289,7 @@ impl CachedHead<'_> {
             let slot = position % shape.page_tokens;
             self.page_keys(position).wrapping_add(slot * E::BYTES)
         });
-        // Pages lie apart: no stream that hardware foresees.
+        // Pages are not contiguous, so the hardware does not prefetch them.
         let ahead = self.page_keys(self.next_page(first + at));
         let mut acc = [[s.splat(0.0); V]; R];
         let group = if E::SCALED { SCALE_GROUP } else { shape.head_dim };

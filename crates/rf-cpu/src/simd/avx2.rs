@@ -1,4 +1,5 @@
-//! AVX2 with FMA and F16C, and the same with the dot products of AVX-VNNI: two registers per vector.
+//! AVX2 with FMA and F16C, and the same with the dot products of AVX-VNNI: two registers per
+//! vector.
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -41,8 +42,8 @@ impl Avx2<true> {
     }
 }
 
-/// Products of bytes with the low bytes of words: the low byte of a product of words is that of the product of
-/// the low bytes.
+/// Products of bytes with the low bytes of words: the low byte of a product of words is that of the
+/// product of the low bytes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn mul_bytes_half(a: __m256i, b: __m256i) -> __m256i {
@@ -147,7 +148,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     #[inline(always)]
     unsafe fn load_i(self, p: *const u8) -> Self::I {
         let p: *const __m256i = p.cast();
-        // SAFETY: the caller gives 64 readable bytes, of which these are the first 32.
+        // SAFETY: the caller passes 64 readable bytes, of which these are the first 32.
         let low = unsafe { _mm256_loadu_si256(p) };
         // SAFETY: and these the last 32.
         let high = unsafe { _mm256_loadu_si256(p.wrapping_add(1)) };
@@ -157,7 +158,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     #[inline(always)]
     unsafe fn store_i(self, p: *mut u8, v: Self::I) {
         let p: *mut __m256i = p.cast();
-        // SAFETY: the caller gives 64 writable bytes, of which these are the first 32.
+        // SAFETY: the caller passes 64 writable bytes, of which these are the first 32.
         unsafe { _mm256_storeu_si256(p, v[0]) };
         // SAFETY: and these the last 32.
         unsafe { _mm256_storeu_si256(p.wrapping_add(1), v[1]) };
@@ -165,7 +166,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
 
     #[inline(always)]
     unsafe fn load_f(self, p: *const f32) -> Self::F {
-        // SAFETY: the caller gives 16 readable values, of which these are the first 8.
+        // SAFETY: the caller passes 16 readable values, of which these are the first 8.
         let low = unsafe { _mm256_loadu_ps(p) };
         // SAFETY: and these the last 8.
         let high = unsafe { _mm256_loadu_ps(p.wrapping_add(8)) };
@@ -174,7 +175,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
 
     #[inline(always)]
     unsafe fn store_f(self, p: *mut f32, v: Self::F) {
-        // SAFETY: the caller gives 16 writable values, of which these are the first 8.
+        // SAFETY: the caller passes 16 writable values, of which these are the first 8.
         unsafe { _mm256_storeu_ps(p, v[0]) };
         // SAFETY: and these the last 8.
         unsafe { _mm256_storeu_ps(p.wrapping_add(8), v[1]) };
@@ -183,7 +184,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     #[inline(always)]
     unsafe fn load_f16(self, p: *const u8) -> Self::F {
         let p: *const __m128i = p.cast();
-        // SAFETY: the caller gives 32 readable bytes, of which these are the first 16.
+        // SAFETY: the caller passes 32 readable bytes, of which these are the first 16.
         let low = unsafe { _mm_loadu_si128(p) };
         // SAFETY: and these the last 16.
         let high = unsafe { _mm_loadu_si128(p.wrapping_add(1)) };
@@ -193,7 +194,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     #[inline(always)]
     unsafe fn load_bf16(self, p: *const u8) -> Self::F {
         let p: *const __m128i = p.cast();
-        // SAFETY: the caller gives 32 readable bytes, of which these are the first 16.
+        // SAFETY: the caller passes 32 readable bytes, of which these are the first 16.
         let low = unsafe { _mm_loadu_si128(p) };
         // SAFETY: and these the last 16.
         let high = unsafe { _mm_loadu_si128(p.wrapping_add(1)) };
@@ -202,10 +203,11 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
 
     #[inline(always)]
     unsafe fn load_fp8(self, p: *const u8) -> Self::F {
-        // SAFETY: the caller gives 16 readable bytes.
+        // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { _mm_loadu_si128(p.cast()) };
-        // Exponent and mantissa in their places of an f16 that is 2⁻⁸ of the value: subnormals come out
-        // right, and cost no more than others. Above them two copies of the sign, of which one goes.
+        // Exponent and mantissa in their places of an f16 that is 2⁻⁸ of the value: subnormals come
+        // out right, and cost no more than others. Above them two copies of the sign, of which one
+        // goes.
         let spread = proven!(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7));
         let half = proven!(_mm256_and_si256(spread, _mm256_set1_epi16(0xbf80_u16 as i16)));
         let halves = proven!([_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)]);
@@ -214,7 +216,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
 
     #[inline(always)]
     unsafe fn load_u8(self, p: *const u8) -> Self::I {
-        // SAFETY: the caller gives 16 readable bytes.
+        // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { _mm_loadu_si128(p.cast()) };
         let high = proven!(_mm_srli_si128(bytes, 8));
         halves!(_mm256_cvtepu8_epi32, [bytes, high])
@@ -222,7 +224,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
 
     #[inline(always)]
     unsafe fn load_i8(self, p: *const u8) -> Self::I {
-        // SAFETY: the caller gives 16 readable bytes.
+        // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { _mm_loadu_si128(p.cast()) };
         let high = proven!(_mm_srli_si128(bytes, 8));
         halves!(_mm256_cvtepi8_epi32, [bytes, high])
@@ -362,7 +364,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         let low = proven!(_mm256_castsi256_si128(words));
         let high = proven!(_mm256_extracti128_si256::<1>(words));
         let bytes = proven!(_mm_packs_epi16(low, high));
-        // SAFETY: the caller gives 16 writable bytes.
+        // SAFETY: the caller passes 16 writable bytes.
         unsafe { _mm_storeu_si128(p.cast(), bytes) };
     }
 

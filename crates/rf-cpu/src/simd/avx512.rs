@@ -63,38 +63,38 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn load_i(self, p: *const u8) -> __m512i {
-        // SAFETY: the caller gives 64 readable bytes.
+        // SAFETY: the caller passes 64 readable bytes.
         unsafe { _mm512_loadu_si512(p.cast()) }
     }
 
     #[inline(always)]
     unsafe fn store_i(self, p: *mut u8, v: __m512i) {
-        // SAFETY: the caller gives 64 writable bytes.
+        // SAFETY: the caller passes 64 writable bytes.
         unsafe { _mm512_storeu_si512(p.cast(), v) };
     }
 
     #[inline(always)]
     unsafe fn load_f(self, p: *const f32) -> __m512 {
-        // SAFETY: the caller gives 16 readable values.
+        // SAFETY: the caller passes 16 readable values.
         unsafe { _mm512_loadu_ps(p) }
     }
 
     #[inline(always)]
     unsafe fn store_f(self, p: *mut f32, v: __m512) {
-        // SAFETY: the caller gives 16 writable values.
+        // SAFETY: the caller passes 16 writable values.
         unsafe { _mm512_storeu_ps(p, v) };
     }
 
     #[inline(always)]
     unsafe fn load_f16(self, p: *const u8) -> __m512 {
-        // SAFETY: the caller gives 32 readable bytes.
+        // SAFETY: the caller passes 32 readable bytes.
         let half = unsafe { _mm256_loadu_si256(p.cast()) };
         proven!(_mm512_cvtph_ps(half))
     }
 
     #[inline(always)]
     unsafe fn load_bf16(self, p: *const u8) -> __m512 {
-        // SAFETY: the caller gives 32 readable bytes.
+        // SAFETY: the caller passes 32 readable bytes.
         let half = unsafe { _mm256_loadu_si256(p.cast()) };
         let wide = proven!(_mm512_cvtepu16_epi32(half));
         self.bits_to_f(self.shl(wide, 16))
@@ -102,7 +102,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn load_fp8(self, p: *const u8) -> __m512 {
-        // SAFETY: the caller gives 16 readable bytes.
+        // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { _mm_loadu_si128(p.cast()) };
         // As AVX2 has it.
         let spread = proven!(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7));
@@ -112,14 +112,14 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn load_u8(self, p: *const u8) -> __m512i {
-        // SAFETY: the caller gives 16 readable bytes.
+        // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { _mm_loadu_si128(p.cast()) };
         proven!(_mm512_cvtepu8_epi32(bytes))
     }
 
     #[inline(always)]
     unsafe fn load_i8(self, p: *const u8) -> __m512i {
-        // SAFETY: the caller gives 16 readable bytes.
+        // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { _mm_loadu_si128(p.cast()) };
         proven!(_mm512_cvtepi8_epi32(bytes))
     }
@@ -229,7 +229,7 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn store_i8(self, p: *mut i8, v: __m512i) {
         let bytes = proven!(_mm512_cvtsepi32_epi8(_mm512_max_epi32(v, _mm512_set1_epi32(-127))));
-        // SAFETY: the caller gives 16 writable bytes.
+        // SAFETY: the caller passes 16 writable bytes.
         unsafe { _mm_storeu_si128(p.cast(), bytes) };
     }
 

@@ -1,36 +1,27 @@
-//! Products of float panels with many tokens: prefill, bound by multiply-adds.
+//! GEMM of float panels with many tokens: prefill, bound by multiply-adds.
 //!
-//! Per 128 columns two panels are widened once into a tile of f32 (16 KiB, half of L1); then 12 tokens × 2 panels
-//! are summed in 24 registers: 24 multiply-adds per 14 loads (with 16 registers of half the width: 6 × 1). The order of
-//! a sum is that of [`panel_dot_float`](super::matvec::panel_dot_float).
+//! Per 128 columns two panels are widened once into a tile of f32 (16 KiB, half of L1); then 12
+//! tokens × 2 panels are summed in 24 registers: 24 multiply-adds per 14 loads (with 16 registers
+//! of half the width: 6 × 1). The order of a sum is that of
+//! [`panel_dot_float`](super::matvec::panel_dot_float).
 
 use std::ops::Range;
 
 use super::activations::RowSource;
-use super::kernels::{GEMM_BLOCK, GEMM_GROUP, GEMM_PANELS, GemmScratch, PanelSums, Target};
+use super::gemm::GemmScratch;
 use super::matvec::{Bf16, F16, F32, FLOAT_CHUNK, FloatFormat};
+use super::tiles::{FLOAT_TOKENS, GEMM_BLOCK, GEMM_GROUP, GEMM_PANELS, PanelSums, Target};
 use super::{Kernel, LANES, Simd};
 use crate::panel::PackedMatrix;
 use rf_graph::DType;
-
-/// Tokens of a register tile.
-pub(crate) const FLOAT_TOKENS: usize = 12;
-
-/// Two panels' 128 columns as f32.
-#[repr(C, align(64))]
-pub(super) struct FloatTile([[[f32; LANES]; GEMM_PANELS]; FLOAT_CHUNK]);
-
-impl FloatTile {
-    /// All zero.
-    pub(super) const ZERO: Self = Self([[[0.0; LANES]; GEMM_PANELS]; FLOAT_CHUNK]);
-}
 
 /// f32 that the operand of [`FloatGemm`] takes per token.
 pub(crate) fn operand_floats(columns: usize) -> usize {
     columns.next_multiple_of(FLOAT_CHUNK)
 }
 
-/// Evaluates a token's operand into its blocks: `out[i · stride · 128..]` are columns `128i..`, zero past the end.
+/// Evaluates a token's operand into its blocks: `out[i · stride · 128..]` are columns `128i..`,
+/// zero past the end.
 pub(crate) struct PackFloats<'a> {
     pub(crate) source: RowSource<'a>,
     /// From the token's first block on.
@@ -168,7 +159,8 @@ fn add_column<S: Simd, const P: usize, const T: usize>(
     }
 }
 
-/// Adds up to 128 columns of `P` panels, from panel `first` of the tile on, × the first `T` tokens to the sums.
+/// Adds up to 128 columns of `P` panels, from panel `first` of the tile on, × the first `T` tokens
+/// to the sums.
 #[inline(always)]
 fn tile_dot<S: Simd, const P: usize, const T: usize>(
     s: S,

@@ -1,24 +1,48 @@
-//! Products of panels with many tokens: prefill, bound by integer dot products.
+//! GEMM of integer panels with many tokens: prefill, bound by dot products.
 //!
-//! Per 256 columns the codes of `P` panels are unpacked once into a tile of signed bytes (7 KiB a panel,
-//! so tiles stay in L1), with scales as f32; then `P` panels × `T` tokens are summed in registers. Per
-//! 32 columns and pair of panel and token that is 8 dot products, one conversion and one or two
-//! multiply-adds: at best 73 to 80 % of the dot-product peak. Where codes and integer scales fold into bytes
-//! ([`Format::FOLD`]) there is one conversion per 256 columns.
+//! Per 256 columns the codes of `P` panels are unpacked once into a tile of signed bytes (7 KiB a
+//! panel, so tiles stay in L1), with scales as f32; then `P` panels × `T` tokens are summed in
+//! registers. Per 32 columns and pair of panel and token that is 8 dot products, one conversion and
+//! one or two multiply-adds: at best 73 to 80 % of the dot-product peak. Where codes and integer
+//! scales fold into bytes ([`Format::FOLD`]) there is one conversion per 256 columns.
 
 use super::activations::{ACT_BLOCK, ActBlock};
 use super::format::{Format, Planes};
-use super::kernels::{GEMM_PANELS, GEMM_TOKENS, PanelSums};
 use super::matvec::{paired_scales, prefetch, sum_pair, word};
+use super::tiles::{
+    FLOAT_TOKENS, FloatTile, GEMM_BLOCK, GEMM_GROUP, GEMM_PANELS, GEMM_TOKENS, PanelSums,
+};
 use super::{LANES, Simd};
+
+/// The buffers of one thread for a GEMM.
+pub(crate) struct GemmScratch {
+    pub(super) tiles: Box<[Tile; GEMM_PANELS]>,
+    float_tile: Box<FloatTile>,
+    /// `[pair of panels][tokens of a block]`.
+    pub(super) sums: Vec<PanelSums>,
+}
+
+impl GemmScratch {
+    pub(crate) fn new(tokens: usize) -> Self {
+        let tokens = tokens.next_multiple_of(FLOAT_TOKENS).min(GEMM_BLOCK);
+        let sums = vec![PanelSums::ZERO; tokens * (GEMM_GROUP / GEMM_PANELS)];
+        let tiles = Box::new([Tile::ZERO, Tile::ZERO]);
+        Self { tiles, float_tile: Box::new(FloatTile::ZERO), sums }
+    }
+
+    /// The buffers for a GEMM of floats.
+    pub(super) fn for_floats(&mut self) -> (&mut FloatTile, &mut [PanelSums]) {
+        (&mut self.float_tile, &mut self.sums)
+    }
+}
 
 /// One panel's 256 columns, unpacked.
 #[repr(C, align(64))]
 pub(crate) struct Tile {
     /// Codes, signed or [`is_unsigned`]: `[sub-block of 32][4 columns][row][column of 4]`.
     codes: [[[u8; 64]; 8]; 8],
-    /// Start of each sum of [`Simd::dot_biased_activation`], or [`joins_scaled`] the integer scale of each sub-block,
-    /// as two equal i16.
+    /// Start of each sum of [`Simd::dot_biased_activation`], or [`joins_scaled`] the integer scale
+    /// of each sub-block, as two equal i16.
     start: [[i32; LANES]; 16],
     /// Scale of each sub-block (`SUB` elements).
     scale: [[f32; LANES]; 16],
@@ -33,7 +57,7 @@ pub(crate) struct Tile {
 }
 
 impl Tile {
-    /// All zero.
+    /// A tile of zeros.
     pub(crate) const ZERO: Self = Self {
         codes: [[[0; 64]; 8]; 8],
         start: [[0; LANES]; 16],
@@ -45,8 +69,8 @@ impl Tile {
     };
 }
 
-/// Unpacks columns `256·index ..` of a panel; returns how many sub-blocks of 32 there are. Asks for a share of the
-/// panel `ahead`, as large.
+/// Unpacks columns `256·index ..` of a panel; returns how many sub-blocks of 32 there are. Asks for
+/// a share of the panel `ahead`, as large.
 ///
 /// # Safety
 ///
@@ -193,8 +217,8 @@ fn float<S: Simd>(s: S, v: &[f32; LANES]) -> S::F {
     unsafe { s.load_f(v.as_ptr()) }
 }
 
-/// Adds 256 columns of all panels × all tokens to `sums[token].0[panel]`. `x` are the tokens' blocks, stored with
-/// [`Simd::BIAS`]; `subs` sub-blocks of 32 are there.
+/// Adds 256 columns of all panels × all tokens to `sums[token].0[panel]`. `x` are the tokens'
+/// blocks, stored with [`Simd::BIAS`]; `subs` sub-blocks of 32 are there.
 #[inline(always)]
 pub(super) fn tile_dot<S: Simd, Fm: Format>(
     s: S,
@@ -221,7 +245,8 @@ pub(super) fn tile_dot<S: Simd, Fm: Format>(
     }
 }
 
-/// As many tokens and panels as fit into registers: the first ones of `x` and `tiles`, and sums from panel `first` on.
+/// As many tokens and panels as fit into registers: the first ones of `x` and `tiles`, and sums
+/// from panel `first` on.
 #[inline(always)]
 fn part_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
     s: S,
@@ -334,8 +359,8 @@ fn add_sub_block<S: Simd, Fm: Format, const P: usize, const T: usize>(
     }
 }
 
-/// Whether codes stay unsigned in the tile: where an instruction takes unsigned × signed and `x` is stored as it is.
-/// The offset is then taken off by the sums of `x`.
+/// Whether codes stay unsigned in the tile: where an instruction takes unsigned × signed and `x` is
+/// stored as it is. The offset is then taken off by the sums of `x`.
 const fn is_unsigned<S: Simd, Fm: Format>() -> bool {
     S::BIAS == 0 && !Fm::SIGNED && !folds::<S, Fm>()
 }
@@ -345,7 +370,8 @@ const fn folds<S: Simd, Fm: Format>() -> bool {
     Fm::FOLD != 0 && !S::PAIRS
 }
 
-/// Whether integer scales are what joins the pairs of i16; as [`Format::FOLD`], a super-block is one integer sum.
+/// Whether integer scales are what joins the pairs of i16; as [`Format::FOLD`], a super-block is
+/// one integer sum.
 const fn joins_scaled<S: Simd, Fm: Format>() -> bool {
     Fm::FOLD != 0 && S::PAIRS
 }
@@ -423,7 +449,7 @@ fn codes<S: Simd, const P: usize>(s: S, tiles: &[Tile; P], word: usize) -> [S::I
     array!(s.splat_i(0), |p| unsafe { s.load_i(tiles[p].codes[word / 8][word % 8].as_ptr()) })
 }
 
-/// What sum `index` of a tile begins with, for every token.
+/// The initial value of sum `index` of a tile, for every token.
 #[inline(always)]
 fn starts<S: Simd, Fm: Format, const P: usize, const T: usize>(
     s: S,

@@ -1,96 +1,37 @@
-//! The kernels that the executor calls: each a struct of its operands, run on a [`Isa`].
+//! The kernels that the executor calls: each a struct of its operands, run on an [`Isa`].
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::activations::{ACT_BLOCK, ActBlock};
-use super::float_gemm::{FLOAT_TOKENS, FloatTile};
 use super::format::{Format, match_format, of_format, with_format};
-use super::gemm::{self, Tile};
+use super::gemm::{self, GemmScratch};
 use super::matvec::{self, FloatFormat};
-use super::{Isa, Kernel, LANES, Simd};
+use super::tiles::{GEMM_BLOCK, GEMM_GROUP, GEMM_PANELS, GEMM_TOKENS, PanelSums, Target};
+use super::{Isa, Kernel, Simd};
 use crate::panel::PackedMatrix;
 use crate::team::Rows;
 use rf_graph::DType;
 
-/// Where a product goes: `out = product + bias + residual`.
-#[derive(Clone, Copy)]
-pub(crate) struct Target<'a> {
-    pub(crate) out: Rows<'a>,
-    pub(crate) bias: Option<&'a [f32]>,
-    pub(crate) residual: Option<Rows<'a>>,
-    /// Row of the first token.
-    pub(crate) first_row: usize,
-}
-
-impl Target<'_> {
-    /// Writes 16 outputs of a token, or those that exist.
-    #[inline(always)]
-    fn store<S: Simd>(&self, s: S, token: usize, panel: usize, mut v: S::F) {
-        let (row, first) = (self.first_row + token, panel * LANES);
-        let last = self.out.width.min(first + LANES);
-        // SAFETY: panels are handed out to one thread each, so these columns are this thread's.
-        let out = unsafe { self.out.row_mut(row, first..last) };
-        // SAFETY: the residual was written before the last barrier.
-        let residual = self.residual.map(|r| unsafe { &r.row(row)[first..last] });
-        if let Ok(out) = <&mut [f32; LANES]>::try_from(&mut *out) {
-            if let Some(bias) = self.bias {
-                // SAFETY: 16 values, as many as `out` has.
-                v = s.add(v, unsafe { s.load_f(bias[first..last].as_ptr()) });
-            }
-            if let Some(residual) = residual {
-                // SAFETY: 16 values, as many as `out` has.
-                v = s.add(v, unsafe { s.load_f(residual.as_ptr()) });
-            }
-            // SAFETY: 16 values.
-            unsafe { s.store_f(out.as_mut_ptr(), v) };
-            return;
-        }
-        let v = s.to_array(v);
-        for (i, out) in out.iter_mut().enumerate() {
-            *out = v[i] + self.bias.map_or(0.0, |b| b[first + i]);
-            *out += residual.map_or(0.0, |r| r[i]);
-        }
-    }
-
-    /// Writes the outputs of a register tile, as far as its tokens and panels exist.
-    #[inline(always)]
-    pub(super) fn store_tile<S: Simd>(
-        &self,
-        s: S,
-        tokens: Range<usize>,
-        panels: Range<usize>,
-        sums: &[PanelSums],
-    ) {
-        for (token, sums) in tokens.zip(sums) {
-            for (panel, sums) in panels.clone().zip(&sums.0) {
-                // SAFETY: 16 values.
-                let v = unsafe { s.load_f(sums.as_ptr()) };
-                self.store(s, token, panel, v);
-            }
-        }
-    }
-}
-
-/// How a format wants its activations.
+/// The operand type that matmuls with a format take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     /// f32.
     Float,
-    /// int8 with a scale per so many elements.
+    /// int8 with a scale per `group` elements.
     Int8 { group: usize },
 }
 
 impl Operand {
-    /// The operand of products with a format.
+    /// The operand of matmuls with a format.
     pub(crate) fn of(dtype: DType) -> Self {
         let group = with_format!(dtype, Fm => Fm::BLOCK);
         group.map_or(Self::Float, |group| Self::Int8 { group })
     }
 }
 
-/// Whether [`Gemm`] or [`FloatGemm`](super::float_gemm::FloatGemm) takes a format; the others go through [`MatVec`]
-/// for any number of tokens.
+/// Whether [`Gemm`] or [`FloatGemm`](super::float_gemm::FloatGemm) supports a format; the others go
+/// through [`MatVec`] for any number of tokens.
 pub(crate) fn has_gemm(dtype: DType) -> bool {
     with_format!(dtype, Fm => !Fm::SPLIT).unwrap_or(true)
 }
@@ -107,7 +48,7 @@ pub(crate) struct MatVec<'a> {
 }
 
 impl MatVec<'_> {
-    /// Does it.
+    /// Runs the kernel.
     pub(crate) fn run(self, isa: Isa) {
         let done = with_format!(self.weight.dtype(), Fm => {
             isa.run(FormatMatVec::<Fm> { op: self, format: PhantomData });
@@ -135,7 +76,8 @@ impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
             let mut token = 0;
             while token < op.tokens {
                 let left = op.tokens - token;
-                // Compared with a constant first: what no ISA of the kind runs is not compiled for it.
+                // Compared with a constant first: what no ISA of the kind runs is not compiled for
+                // it.
                 token += if S::FEW_TOKENS == 1 || left == 1 {
                     self.panel::<S, 1>(s, panel, token)
                 } else if left == 2 {
@@ -151,7 +93,8 @@ impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
 }
 
 impl<Fm: Format> FormatMatVec<'_, Fm> {
-    /// `T` tokens, or as many as there are: the last one goes again in place of those that are missing.
+    /// `T` tokens, or as many as there are: the last one goes again in place of those that are
+    /// missing.
     #[inline(always)]
     fn panel<S: Simd, const T: usize>(&self, s: S, panel: usize, token: usize) -> usize {
         let op = &self.op;
@@ -255,56 +198,11 @@ pub(crate) struct Gemm<'a> {
     pub(crate) scratch: &'a mut GemmScratch,
 }
 
-/// Tokens of a register tile: 6 × 2 panels fill 32 registers of 512 bits. Where there is less, it is gone through in
-/// parts.
-pub(crate) const GEMM_TOKENS: usize = 6;
-
-/// Panels of a register tile.
-pub(super) const GEMM_PANELS: usize = 2;
-
-/// Panels that [`Gemm`] takes at a time: 256 columns of a block of tokens are read from L2 by all of them.
-pub(crate) const GEMM_GROUP: usize = 4 * GEMM_PANELS;
-
-/// Tokens of such a block. Their 256 columns (194 KiB) and sums with a group of panels (258 KiB) stay in L2.
-pub(super) const GEMM_BLOCK: usize = 43 * FLOAT_TOKENS;
-
 /// Tokens up to which reading the weights is most of the work.
 const FEW_TOKENS: usize = 24;
 
-/// Sums of one token with the panels of a register tile, on cache lines of their own.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-pub(super) struct PanelSums(pub(super) [[f32; LANES]; GEMM_PANELS]);
-
-impl PanelSums {
-    /// All zero.
-    pub(super) const ZERO: Self = Self([[0.0; LANES]; GEMM_PANELS]);
-}
-
-/// What a thread needs for [`Gemm`].
-pub(crate) struct GemmScratch {
-    tiles: Box<[Tile; GEMM_PANELS]>,
-    float_tile: Box<FloatTile>,
-    /// `[pair of panels][tokens of a block]`.
-    sums: Vec<PanelSums>,
-}
-
-impl GemmScratch {
-    pub(crate) fn new(tokens: usize) -> Self {
-        let tokens = tokens.next_multiple_of(FLOAT_TOKENS).min(GEMM_BLOCK);
-        let sums = vec![PanelSums::ZERO; tokens * (GEMM_GROUP / GEMM_PANELS)];
-        let tiles = Box::new([Tile::ZERO, Tile::ZERO]);
-        Self { tiles, float_tile: Box::new(FloatTile::ZERO), sums }
-    }
-
-    /// What floats need.
-    pub(super) fn for_floats(&mut self) -> (&mut FloatTile, &mut [PanelSums]) {
-        (&mut self.float_tile, &mut self.sums)
-    }
-}
-
 impl Gemm<'_> {
-    /// Does it.
+    /// Runs the kernel.
     pub(crate) fn run(self, isa: Isa) {
         let done = with_format!(self.weight.dtype(), Fm => {
             isa.run(FormatGemm::<Fm> { op: self, format: PhantomData });
@@ -368,7 +266,8 @@ impl Gemm<'_> {
                 for (token, (x, sums)) in tokens.clone().step_by(GEMM_TOKENS).zip(groups) {
                     gemm::tile_dot::<S, Fm>(s, tiles, subs, x, sums);
                     if kb + 1 == acts {
-                        // Here rather than at the end: the lines come while the next tokens are summed.
+                        // Here rather than at the end: the lines come while the next tokens are
+                        // summed.
                         target.store_tile(s, token..num_tokens, first..panels.end, sums);
                     }
                 }

@@ -2,7 +2,7 @@
 
 use super::Simd;
 
-/// `exp` and what follows from it, for every [`Simd`].
+/// `exp` and functions built on it, for every [`Simd`].
 pub(crate) trait SimdMath: Simd {
     /// `eˣ` within 2 ulp for −87.3 ≤ x ≤ 88; clamped outside (so `exp(−∞)` is 1.2e−38, not 0).
     ///
@@ -23,8 +23,8 @@ pub(crate) trait SimdMath: Simd {
         self.mul(p, two_to_n)
     }
 
-    /// `eˣ` for x ≤ 0, but 0 where that is below 2⁻¹⁰⁰: sums of what small weights multiply would be subnormal,
-    /// and a multiply-add of those takes a hundred times as long.
+    /// `eˣ` for x ≤ 0, but 0 where that is below 2⁻¹⁰⁰: sums of what small weights multiply would
+    /// be subnormal, and a multiply-add of those takes a hundred times as long.
     #[inline(always)]
     fn exp_or_zero(self, x: Self::F) -> Self::F {
         // Exact above 2⁻⁷⁶.

@@ -1,16 +1,16 @@
 //! Products of a panel with a few tokens: decode, bound by the bytes of the weights.
 //!
-//! Per panel and 32 columns the integer kernels do 8 dot instructions per token and unpack the codes
-//! once for all tokens. With one token that is 2 to 4 times faster than memory delivers the weights, so
-//! the loop is plain and the stream is contiguous.
+//! Per panel and 32 columns the integer kernels do 8 dot instructions per token and unpack the
+//! codes once for all tokens. With one token that is 2 to 4 times faster than memory delivers the
+//! weights, so the loop is plain and the stream is contiguous.
 
 use super::activations::{ACT_BLOCK, ActBlock};
 use super::format::{Block, Format, Planes};
 use super::{LANES, Simd};
 use rf_graph::DType;
 
-/// One panel times `T` tokens; `activations[t]` is the first of the token's blocks, `stride` apart. `ahead` is the
-/// panel that is read next.
+/// One panel times `T` tokens; `activations[t]` is the first of the token's blocks, `stride` apart.
+/// `ahead` is the panel that is read next.
 ///
 /// The order of the sum is the definition that `gemm` repeats: per block the integer dot products,
 /// scaled and summed in f32, then `acc = fma(sum, d · d_x, acc)`, then the minimum.
@@ -18,7 +18,8 @@ use rf_graph::DType;
 /// # Safety
 ///
 /// `panel` is a panel of `Fm` with `blocks` blocks a row, and each token has
-/// `⌈blocks · BLOCK / 256⌉` activation blocks with a scale per 32 if `Fm::BLOCK` is 32, else per 256.
+/// `⌈blocks · BLOCK / 256⌉` activation blocks with a scale per 32 if `Fm::BLOCK` is 32, else per
+/// 256.
 #[inline(always)]
 pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
     s: S,
@@ -33,7 +34,8 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
     let bytes = Fm::DTYPE.block_bytes() * LANES;
     let mut acc = [s.splat(0.0); T];
     for b in 0..blocks {
-        // A share of what comes next: the planes of a panel are too many and too short streams for hardware.
+        // A share of what comes next: the planes of a panel are too many and too short streams for
+        // hardware.
         let ahead = ahead.wrapping_add(b * bytes);
         let block = planes.block(Fm::PLANES, b);
         let first_sub = b % per_act * (Fm::BLOCK / 32);
@@ -158,8 +160,8 @@ unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
     }
 }
 
-/// `Σ_j s_j · (Σ q·x − OFFSET · Σ x)` of a super-block of a format that folds: one integer sum, as in the blocked product,
-/// by pairs that the integer scales join.
+/// `Σ_j s_j · (Σ q·x − OFFSET · Σ x)` of a super-block of a format that folds: one integer sum, as
+/// in the GEMM, by pairs that the integer scales join.
 ///
 /// # Safety
 ///
@@ -233,7 +235,8 @@ unsafe fn folded_columns<S: Simd, Fm: Format, const T: usize>(
     }
 }
 
-/// Integer scales of sub-blocks `2j` and `2j + 1`, each as two equal i16, and both together as two i16.
+/// Integer scales of sub-blocks `2j` and `2j + 1`, each as two equal i16, and both together as two
+/// i16.
 ///
 /// # Safety
 ///
@@ -260,7 +263,8 @@ fn start<S: Simd, Fm: Format>(s: S, sum: i32) -> S::I {
     if offset == 0 { s.splat_i(0) } else { s.splat_i(-offset * sum) }
 }
 
-/// `acc + Σ codes · x` from word `at` of the activations. A sum would wait for itself: with few tokens each is two.
+/// `acc + Σ codes · x` from word `at` of the activations. A sum would wait for itself: with few
+/// tokens each is two.
 #[inline(always)]
 fn dots<S: Simd, Fm: Format, const T: usize>(
     s: S,

@@ -18,8 +18,8 @@
     reason = "rows, tokens and panels index several arrays at once"
 )]
 
-/// `[f(0), f(1), …]` of as many as the context wants. `std::array::from_fn` and closures are calls where they are not
-/// inlined, and then the intrinsics in them are calls too.
+/// `[f(0), f(1), …]` of as many as the context wants. `std::array::from_fn` and closures are calls
+/// where they are not inlined, and then the intrinsics in them are calls too.
 macro_rules! array {
     ($any:expr, |$i:ident| $value:expr) => {{
         let mut out = [$any; _];
@@ -38,7 +38,7 @@ mod avx2;
 mod avx512;
 pub(crate) mod float_gemm;
 mod format;
-mod gemm;
+pub(crate) mod gemm;
 mod isa;
 pub(crate) mod kernels;
 mod math;
@@ -47,6 +47,7 @@ mod matvec;
 mod neon;
 mod portable;
 pub(crate) mod rope;
+pub(crate) mod tiles;
 mod vector;
 
 pub(crate) use format::{Plane, planes};

@@ -1,7 +1,7 @@
 //! NEON, with or without the dot products of Armv8.2: four registers per vector.
 //!
-//! The 8×8 products of i8mm (`smmla`) have no place here: they sum two rows with two tokens into one
-//! register, where a lane of this interface is one row.
+//! The 8×8 products of i8mm (`smmla`) have no place here: they sum two rows with two tokens into
+//! one register, where a lane of this interface is one row.
 
 use std::arch::aarch64::{
     float32x4_t, int8x16_t, int32x4_t, uint8x16_t, uint16x8_t, vabsq_f32, vaddq_f32, vaddq_s32,
@@ -198,7 +198,7 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     #[inline(always)]
     unsafe fn load_i(self, p: *const u8) -> Self::I {
         let p: *const i32 = p.cast();
-        // SAFETY: the caller gives 64 readable bytes.
+        // SAFETY: the caller passes 64 readable bytes.
         unsafe { [vld1q_s32(p), vld1q_s32(p.add(4)), vld1q_s32(p.add(8)), vld1q_s32(p.add(12))] }
     }
 
@@ -206,34 +206,34 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     unsafe fn store_i(self, p: *mut u8, v: Self::I) {
         let p: *mut i32 = p.cast();
         for (i, v) in v.into_iter().enumerate() {
-            // SAFETY: the caller gives 64 writable bytes.
+            // SAFETY: the caller passes 64 writable bytes.
             unsafe { vst1q_s32(p.add(4 * i), v) };
         }
     }
 
     #[inline(always)]
     unsafe fn load_f(self, p: *const f32) -> Self::F {
-        // SAFETY: the caller gives 16 readable values.
+        // SAFETY: the caller passes 16 readable values.
         unsafe { [vld1q_f32(p), vld1q_f32(p.add(4)), vld1q_f32(p.add(8)), vld1q_f32(p.add(12))] }
     }
 
     #[inline(always)]
     unsafe fn store_f(self, p: *mut f32, v: Self::F) {
         for (i, v) in v.into_iter().enumerate() {
-            // SAFETY: the caller gives 16 writable values.
+            // SAFETY: the caller passes 16 writable values.
             unsafe { vst1q_f32(p.add(4 * i), v) };
         }
     }
 
     #[inline(always)]
     unsafe fn load_f16(self, p: *const u8) -> Self::F {
-        // SAFETY: the caller gives 32 readable bytes.
+        // SAFETY: the caller passes 32 readable bytes.
         unsafe { widen_f16(load_halves(p)) }
     }
 
     #[inline(always)]
     unsafe fn load_bf16(self, p: *const u8) -> Self::F {
-        // SAFETY: the caller gives 32 readable bytes.
+        // SAFETY: the caller passes 32 readable bytes.
         let [low, high] = unsafe { load_halves(p) };
         let wide = proven!([
             vshll_n_u16::<16>(vget_low_u16(low)),
@@ -246,7 +246,7 @@ impl<const DOT: bool> Simd for Neon<DOT> {
 
     #[inline(always)]
     unsafe fn load_fp8(self, p: *const u8) -> Self::F {
-        // SAFETY: the caller gives 16 readable bytes.
+        // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { vld1q_s8(p.cast()) };
         // As AVX2 has it.
         let spread = proven!([vshll_n_s8::<7>(vget_low_s8(bytes)), vshll_high_n_s8::<7>(bytes)]);
@@ -258,7 +258,7 @@ impl<const DOT: bool> Simd for Neon<DOT> {
 
     #[inline(always)]
     unsafe fn load_u8(self, p: *const u8) -> Self::I {
-        // SAFETY: the caller gives 16 readable bytes.
+        // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { vld1q_u8(p) };
         let (low, high) = proven!((vmovl_u8(vget_low_u8(bytes)), vmovl_high_u8(bytes)));
         let wide = proven!([
@@ -272,7 +272,7 @@ impl<const DOT: bool> Simd for Neon<DOT> {
 
     #[inline(always)]
     unsafe fn load_i8(self, p: *const u8) -> Self::I {
-        // SAFETY: the caller gives 16 readable bytes.
+        // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { vld1q_s8(p.cast()) };
         let (low, high) = proven!((vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes)));
         proven!([
@@ -393,7 +393,7 @@ impl<const DOT: bool> Simd for Neon<DOT> {
         let low = proven!(vqmovn_s16(vcombine_s16(words[0], words[1])));
         let high = proven!(vqmovn_s16(vcombine_s16(words[2], words[3])));
         let bytes: int8x16_t = proven!(vcombine_s8(low, high));
-        // SAFETY: the caller gives 16 writable bytes.
+        // SAFETY: the caller passes 16 writable bytes.
         unsafe { vst1q_s8(p, bytes) };
     }
 

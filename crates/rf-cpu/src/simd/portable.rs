@@ -33,59 +33,59 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load_i(self, p: *const u8) -> I {
-        // SAFETY: the caller gives 64 readable bytes.
+        // SAFETY: the caller passes 64 readable bytes.
         let bytes = unsafe { p.cast::<[[u8; 4]; LANES]>().read_unaligned() };
         bytes.map(i32::from_le_bytes)
     }
 
     #[inline(always)]
     unsafe fn store_i(self, p: *mut u8, v: I) {
-        // SAFETY: the caller gives 64 writable bytes.
+        // SAFETY: the caller passes 64 writable bytes.
         unsafe { p.cast::<[[u8; 4]; LANES]>().write_unaligned(v.map(i32::to_le_bytes)) };
     }
 
     #[inline(always)]
     unsafe fn load_f(self, p: *const f32) -> F {
-        // SAFETY: the caller gives 16 readable values.
+        // SAFETY: the caller passes 16 readable values.
         unsafe { p.cast::<F>().read_unaligned() }
     }
 
     #[inline(always)]
     unsafe fn store_f(self, p: *mut f32, v: F) {
-        // SAFETY: the caller gives 16 writable values.
+        // SAFETY: the caller passes 16 writable values.
         unsafe { p.cast::<F>().write_unaligned(v) };
     }
 
     #[inline(always)]
     unsafe fn load_f16(self, p: *const u8) -> F {
-        // SAFETY: the caller gives 32 readable bytes.
+        // SAFETY: the caller passes 32 readable bytes.
         let bytes = unsafe { p.cast::<[[u8; 2]; LANES]>().read_unaligned() };
         bytes.map(|b| f16::from_le_bytes(b).to_f32())
     }
 
     #[inline(always)]
     unsafe fn load_bf16(self, p: *const u8) -> F {
-        // SAFETY: the caller gives 32 readable bytes.
+        // SAFETY: the caller passes 32 readable bytes.
         let bytes = unsafe { p.cast::<[[u8; 2]; LANES]>().read_unaligned() };
         bytes.map(|b| bf16::from_le_bytes(b).to_f32())
     }
 
     #[inline(always)]
     unsafe fn load_fp8(self, p: *const u8) -> F {
-        // SAFETY: the caller gives 16 readable bytes.
+        // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { p.cast::<[u8; LANES]>().read_unaligned() };
         bytes.map(|b| rf_quant::E4m3::from_bits(b).to_f32())
     }
 
     #[inline(always)]
     unsafe fn load_u8(self, p: *const u8) -> I {
-        // SAFETY: the caller gives 16 readable bytes.
+        // SAFETY: the caller passes 16 readable bytes.
         unsafe { p.cast::<[u8; LANES]>().read_unaligned() }.map(i32::from)
     }
 
     #[inline(always)]
     unsafe fn load_i8(self, p: *const u8) -> I {
-        // SAFETY: the caller gives 16 readable bytes.
+        // SAFETY: the caller passes 16 readable bytes.
         unsafe { p.cast::<[i8; LANES]>().read_unaligned() }.map(i32::from)
     }
 
@@ -195,7 +195,7 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn store_i8(self, p: *mut i8, v: I) {
-        // SAFETY: the caller gives 16 writable bytes.
+        // SAFETY: the caller passes 16 writable bytes.
         unsafe { p.cast::<[i8; LANES]>().write(v.map(|v| v.clamp(-127, 127) as i8)) };
     }
 

@@ -3,11 +3,11 @@
 use super::{Kernel, Simd};
 use rf_graph::RopeStyle;
 
-/// Rotates pairs of a head: see [`rf_graph::reference::rope`]. Compiled for the ISA, where a multiply-add is one
-/// instruction.
+/// Rotates pairs of a head: see [`rf_graph::reference::rope`]. Compiled for the ISA, where a
+/// multiply-add is one instruction.
 pub(crate) struct Rotate<'a> {
     pub(crate) style: RopeStyle,
-    /// Of each pair.
+    /// cos and sin of each pair.
     pub(crate) cos_sin: &'a [(f32, f32)],
     pub(crate) head: &'a mut [f32],
 }

@@ -11,20 +11,21 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// 16 × i32, or 64 bytes.
     type I: Copy;
 
-    /// What the unsigned side of a dot product of signed bytes has added: 128 where the instruction
-    /// takes unsigned × signed, 0 where signed bytes multiply as they are.
+    /// Offset added to the unsigned side of a dot product of signed bytes: 128 where the
+    /// instruction takes unsigned × signed, 0 where signed bytes multiply as they are.
     const BIAS: u8;
 
     /// Whether there are 32 registers of a whole vector each: register tiles are then larger.
     const WIDE: bool = false;
 
-    /// Tokens whose sums with a panel fit into registers: as many share what is unpacked. 1, 4 or 8.
+    /// Tokens whose sums with a panel fit into registers: as many share what is unpacked. 1, 4 or
+    /// 8.
     const FEW_TOKENS: usize = 4;
 
     /// Whether products of bytes come in pairs of i16 first ([`Self::dot_pairs`]).
     const PAIRS: bool = false;
 
-    /// Whether the blocked product pays: it needs registers for its tiles.
+    /// Whether GEMM tiles pay off: they need registers.
     const HAS_GEMM: bool;
 
     /// Runs a kernel in a function compiled for this instruction set.
@@ -99,14 +100,14 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
     /// `acc + Σ w·x` over the four bytes of each lane: w unsigned and at most 127, x signed.
     fn dot_u7(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
-    /// `acc + Σ w·x` over pairs of bytes, as i16, where there is such an instruction ([`Self::PAIRS`]); w is unsigned.
-    /// [`Self::dot_i16`] joins the pairs.
+    /// `acc + Σ w·x` over pairs of bytes, as i16, where there is such an instruction
+    /// ([`Self::PAIRS`]); w is unsigned. [`Self::dot_i16`] joins the pairs.
     #[inline(always)]
     fn dot_pairs(self, _acc: Self::I, _w: Self::I, _x: Self::I) -> Self::I {
         unreachable!("asked for where PAIRS is true")
     }
-    /// The same vector. The compiler does not see that: it keeps the order of what is summed, and so fewer sums at a
-    /// time.
+    /// The same vector. The compiler does not see that: it keeps the order of what is summed, and
+    /// so fewer sums at a time.
     #[inline(always)]
     fn pin(self, v: Self::I) -> Self::I {
         v
@@ -184,9 +185,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 /// Work that is generic over the instruction set. `run` and all that it calls must be
 /// `#[inline(always)]`, or the intrinsics are not inlined.
 pub(crate) trait Kernel {
-    /// What it returns.
+    /// The result of the kernel.
     type Output;
 
-    /// The work.
+    /// Runs the kernel.
     fn run<S: Simd>(self, s: S) -> Self::Output;
 }

@@ -138,7 +138,7 @@ pub(crate) trait Format {
     const SUB: usize;
     /// Bits of a code: at most 7, unsigned, or the 8 of a signed byte.
     const BITS: u32;
-    /// What each code has added; 0 for signed codes.
+    /// The offset added to each code; 0 for signed codes.
     const OFFSET: i32 = 0;
     /// Whether codes are signed bytes.
     const SIGNED: bool = Self::BITS == 8;
@@ -149,7 +149,7 @@ pub(crate) trait Format {
     const MIN: bool = false;
     /// Whether values are `16 · high + low` of two sets of codes.
     const SPLIT: bool = false;
-    /// ±1 where `±code · sub_scale` fits a signed byte: the blocked product multiplies that, and a
+    /// ±1 where `±code · sub_scale` fits a signed byte: the GEMM multiplies that, and a
     /// super-block is one integer sum. It is below 2²⁴, so the float sums of the other kernels are
     /// the same number. 0 elsewhere.
     const FOLD: i32 = 0;
@@ -179,8 +179,8 @@ pub(crate) trait Format {
     unsafe fn sub_scale<S: Simd>(s: S, _block: Block, _i: usize) -> S::I {
         s.splat_i(1)
     }
-    /// With [`Self::MIN`]: what is added to each value of the block (`BLOCK == 32`), or the scale
-    /// of the integer minima that are subtracted.
+    /// With [`Self::MIN`]: the value added to each element of the block (`BLOCK == 32`), or the
+    /// scale of the integer minima that are subtracted.
     ///
     /// # Safety
     /// See the trait.

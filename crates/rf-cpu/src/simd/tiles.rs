@@ -1,0 +1,103 @@
+//! Sizes and operands that the kernels of matmuls share: register tiles, blocks of tokens, the
+//! destination.
+
+use std::ops::Range;
+
+use super::matvec::FLOAT_CHUNK;
+use super::{LANES, Simd};
+use crate::team::Rows;
+
+/// Tokens of a register tile: 6 × 2 panels fill 32 registers of 512 bits. ISAs with fewer registers
+/// compute the tile in parts.
+pub(crate) const GEMM_TOKENS: usize = 6;
+
+/// Panels of a register tile.
+pub(super) const GEMM_PANELS: usize = 2;
+
+/// Panels that a GEMM takes at a time: all of them read 256 columns of a block of tokens from L2.
+pub(crate) const GEMM_GROUP: usize = 4 * GEMM_PANELS;
+
+/// Tokens of such a block. Their 256 columns (194 KiB) and their sums with a group of panels
+/// (258 KiB) stay in L2.
+pub(super) const GEMM_BLOCK: usize = 43 * FLOAT_TOKENS;
+
+/// Tokens of a register tile of floats.
+pub(crate) const FLOAT_TOKENS: usize = 12;
+
+/// Two panels' 128 columns as f32.
+#[repr(C, align(64))]
+pub(super) struct FloatTile(pub(super) [[[f32; LANES]; GEMM_PANELS]; FLOAT_CHUNK]);
+
+impl FloatTile {
+    /// A tile of zeros.
+    pub(super) const ZERO: Self = Self([[[0.0; LANES]; GEMM_PANELS]; FLOAT_CHUNK]);
+}
+
+/// Sums of one token with the panels of a register tile, on cache lines of their own.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct PanelSums(pub(super) [[f32; LANES]; GEMM_PANELS]);
+
+impl PanelSums {
+    /// Sums of zero.
+    pub(super) const ZERO: Self = Self([[0.0; LANES]; GEMM_PANELS]);
+}
+
+/// Destination of a matmul: `out = matmul + bias + residual`.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) out: Rows<'a>,
+    pub(crate) bias: Option<&'a [f32]>,
+    pub(crate) residual: Option<Rows<'a>>,
+    /// Row of the first token.
+    pub(crate) first_row: usize,
+}
+
+impl Target<'_> {
+    /// Writes 16 outputs of a token, or those that exist.
+    #[inline(always)]
+    pub(super) fn store<S: Simd>(&self, s: S, token: usize, panel: usize, mut v: S::F) {
+        let (row, first) = (self.first_row + token, panel * LANES);
+        let last = self.out.width.min(first + LANES);
+        // SAFETY: panels are handed out to one thread each, so these columns are this thread's.
+        let out = unsafe { self.out.row_mut(row, first..last) };
+        // SAFETY: the residual was written before the last barrier.
+        let residual = self.residual.map(|r| unsafe { &r.row(row)[first..last] });
+        if let Ok(out) = <&mut [f32; LANES]>::try_from(&mut *out) {
+            if let Some(bias) = self.bias {
+                // SAFETY: 16 values, as many as `out` has.
+                v = s.add(v, unsafe { s.load_f(bias[first..last].as_ptr()) });
+            }
+            if let Some(residual) = residual {
+                // SAFETY: 16 values, as many as `out` has.
+                v = s.add(v, unsafe { s.load_f(residual.as_ptr()) });
+            }
+            // SAFETY: 16 values.
+            unsafe { s.store_f(out.as_mut_ptr(), v) };
+            return;
+        }
+        let v = s.to_array(v);
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = v[i] + self.bias.map_or(0.0, |b| b[first + i]);
+            *out += residual.map_or(0.0, |r| r[i]);
+        }
+    }
+
+    /// Writes the outputs of a register tile, as far as its tokens and panels exist.
+    #[inline(always)]
+    pub(super) fn store_tile<S: Simd>(
+        &self,
+        s: S,
+        tokens: Range<usize>,
+        panels: Range<usize>,
+        sums: &[PanelSums],
+    ) {
+        for (token, sums) in tokens.zip(sums) {
+            for (panel, sums) in panels.clone().zip(&sums.0) {
+                // SAFETY: 16 values.
+                let v = unsafe { s.load_f(sums.as_ptr()) };
+                self.store(s, token, panel, v);
+            }
+        }
+    }
+}
