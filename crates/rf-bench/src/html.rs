@@ -1,8 +1,8 @@
 //! The report as one self-contained HTML file: it loads nothing, and all values are visible without
 //! scripts.
 //!
-//! The templates are in `templates/`. They escape all text; only the SVG of the plots is inserted as
-//! it is, and plotters escapes the text in it.
+//! The templates are in `templates/`. They escape all text; only the SVG of the plots is inserted
+//! as it is, and plotters escapes the text in it.
 
 mod distribution;
 mod history;

@@ -19,8 +19,8 @@
 //! - **Interval.** The ratio of a workload is the geometric mean over passes, without the highest
 //!   and the lowest quarter of them. A hierarchical bootstrap (passes, then blocks within a pass)
 //!   gives its confidence interval.
-//! - **Verdict.** `Regression` or `Improved` where the interval at a family-wise level of 95 % (over
-//!   all workloads) lies beyond the threshold, after at least six passes. `Ok` where the 95 %
+//! - **Verdict.** `Regression` or `Improved` where the interval at a family-wise level of 95 %
+//!   (over all workloads) lies beyond the threshold, after at least six passes. `Ok` where the 95 %
 //!   interval lies within ± the threshold, after at least four. Undecided workloads get further
 //!   passes until the time budget ends, and are `Inconclusive` then, with the reason.
 //!

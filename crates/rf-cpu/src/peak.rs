@@ -69,7 +69,7 @@ fn best(threads: usize, operations: usize, pass: &Pass<'_>) -> f64 {
     (0..PASSES).map(of_pass).fold(0.0, f64::max)
 }
 
-/// So many chains of `x · a + b`.
+/// `N` chains of `x · a + b`.
 struct Fma<const CHAINS: usize> {
     rounds: usize,
 }

@@ -1,6 +1,7 @@
 //! Values and weights of a graph: their ids and shapes.
 
-/// A value of the graph: a matrix `[rows, width]` of f32 with one row per token (or per output row).
+/// A value of the graph: a matrix `[rows, width]` of f32 with one row per token (or per output
+/// row).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub(crate) u32);
 

@@ -45,8 +45,8 @@ pub struct Weight {
 impl Weight {
     /// A weight over existing bytes.
     ///
-    /// Returns `None` if the size of `data` is not that of the shape in the format, or the columns are
-    /// not a whole number of blocks.
+    /// Returns `None` if the size of `data` is not that of the shape in the format, or the columns
+    /// are not a whole number of blocks.
     pub fn new(
         name: impl Into<String>,
         dtype: DType,

@@ -54,8 +54,8 @@
 //!
 //! # Features
 //!
-//! `flamegraph` (off by default): `tools::perf::Stacks::flamegraph` draws flame graphs of call stacks
-//! with the inferno crate, whose licence is the CDDL.
+//! `flamegraph` (off by default): `tools::perf::Stacks::flamegraph` draws flame graphs of call
+//! stacks with the inferno crate, whose licence is the CDDL.
 
 mod atomic;
 pub mod baseline;

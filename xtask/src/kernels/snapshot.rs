@@ -51,8 +51,8 @@ impl Snapshot {
         fs::write(path, self.to_string()).with_context(|| path.display().to_string())
     }
 
-    /// Adds the entries of `committed` for targets outside this build. Entries of another compiler are
-    /// dropped.
+    /// Adds the entries of `committed` for targets outside this build. Entries of another compiler
+    /// are dropped.
     pub(super) fn keep_other_targets(&mut self, committed: Self) {
         if committed.compiler != self.compiler {
             return;

@@ -78,7 +78,7 @@ fn cycles(graph: &Dependencies) -> Vec<BTreeSet<&str>> {
 
 struct Tarjan<'a> {
     graph: &'a Dependencies,
-    /// Of each visited file its lowest reachable index, and whether it is still on the stack.
+    /// The state of each visited file.
     visits: BTreeMap<&'a str, Visit>,
     stack: Vec<&'a str>,
     found: Vec<BTreeSet<&'a str>>,

@@ -1,5 +1,5 @@
-//! The roofline plot: operations per byte and operations per second of each benchmark, with the limits
-//! of the machine (Williams, Waterman and Patterson 2009). Both axes are logarithmic.
+//! The roofline plot: operations per byte and operations per second of each benchmark, with the
+//! limits of the machine (Williams, Waterman and Patterson 2009). Both axes are logarithmic.
 
 use std::ops::Range;
 
@@ -38,7 +38,8 @@ struct Point<'a> {
     intensity: f64,
 }
 
-/// Draws the roofline of a run, or returns `None` without limits or without benchmarks of known cost.
+/// Draws the roofline of a run, or returns `None` without limits or without benchmarks of known
+/// cost.
 pub(super) fn roofline(run: &Run) -> Result<Option<RooflinePlot>, Error> {
     let points = points(run);
     let Some((x, y)) = axes(&run.limits, &points) else { return Ok(None) };

@@ -286,7 +286,8 @@ impl Comparison {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
     }
 
-    /// The exit code of programs: 1 with a regression, else 3 with an inconclusive workload, else 0.
+    /// The exit code of programs: 1 with a regression, else 3 with an inconclusive workload, else
+    /// 0.
     pub fn exit_code(&self) -> u8 {
         if self.count(Verdict::Regression) > 0 {
             1

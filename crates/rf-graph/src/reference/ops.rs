@@ -201,8 +201,8 @@ pub fn rms_norm(x: &[f32], w: &[f32], eps: f32) -> Vec<f32> {
         .collect()
 }
 
-/// `y = (x − mean(x)) / √(var(x) + eps) · w (+ b)` over rows of `w.len()` elements, with the variance
-/// `mean((x − mean(x))²)`.
+/// `y = (x − mean(x)) / √(var(x) + eps) · w (+ b)` over rows of `w.len()` elements, with the
+/// variance `mean((x − mean(x))²)`.
 ///
 /// Shapes: x `[rows, width]`, w `[width]`, b `[width]`.
 fn layer_norm(x: &[f32], w: &[f32], b: Option<&[f32]>, eps: f32) -> Vec<f32> {
@@ -265,8 +265,8 @@ pub fn glu(activation: Activation, gate: &[f32], up: &[f32]) -> Vec<f32> {
     gate.iter().zip(up).map(|(g, u)| (f(f64::from(*g)) * f64::from(*u)) as f32).collect()
 }
 
-/// The `experts_per_token` most probable experts of one token and their probabilities, renormalised: indices as
-/// f32, then weights. Ties go to the lower index.
+/// The `experts_per_token` most probable experts of one token and their probabilities,
+/// renormalised: indices as f32, then weights. Ties go to the lower index.
 ///
 /// Shapes: logits `[experts]`, result `[2 · experts_per_token]`.
 pub fn route(logits: &[f32], experts_per_token: usize) -> Vec<f32> {
