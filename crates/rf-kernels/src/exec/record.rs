@@ -195,7 +195,7 @@ mod tests {
         let analysis = GraphAnalysis::new(&graph, MatmulDevice::new(132, "sm_90"));
         let plan = Plan::with_floats(&graph, |id| analysis.floats(&graph, id));
         let program = DeviceProgram {
-            weights: WeightPlan::new(&graph, &weights).unwrap().places(1 << 20),
+            weights: WeightPlan::new(&graph, &weights).places(1 << 20),
             kv: KvPlan::new(&kv).unwrap().caches(1 << 21),
             ropes: vec![1 << 22; graph.ops().len()],
             arena: 1 << 23,
