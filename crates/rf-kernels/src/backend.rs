@@ -7,7 +7,7 @@ use rf_graph::{Backend, BackendError, Executor, Fusions, Peak, Program, Progress
 use rf_hip::{DeviceInfo, Runtime, SyncMode};
 
 use crate::error::Error;
-use crate::exec::{FUSIONS, GpuExecutor};
+use crate::exec::{FUSIONS, GpuExecutor, GraphMode};
 use crate::launch::Gpu;
 use crate::objects::{Choice, CodeObjects};
 
@@ -24,16 +24,6 @@ pub struct GpuOptions {
     /// Processors over which work is divided; by default the number that the runtime reports. With 1,
     /// matmuls of any size use the largest tiles.
     pub compute_units: Option<usize>,
-}
-
-/// Whether decode is replayed as a captured graph.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GraphMode {
-    /// If the runtime supports it and the replay gives the same bits as plain launches.
-    #[default]
-    On,
-    /// Plain launches for every batch.
-    Off,
 }
 
 /// Runs programs on a GPU.

@@ -29,5 +29,6 @@ pub mod objects;
 pub mod params;
 pub mod selftest;
 
-pub use backend::{GpuBackend, GpuOptions, GraphMode};
+pub use backend::{GpuBackend, GpuOptions};
 pub use error::Error;
+pub use exec::GraphMode;

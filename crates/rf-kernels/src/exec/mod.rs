@@ -25,7 +25,6 @@ use rf_graph::{
 use rf_hip::{DeviceBuffer, GraphExec, PinnedBuffer, Stream};
 use rf_kv::PageId;
 
-use crate::backend::GraphMode;
 use crate::error::Error;
 use crate::launch::{Gpu, Recording};
 use crate::params::{Activations, Address, MatmulDevice};
@@ -46,6 +45,16 @@ const DECODE_TOKENS: usize = 8;
 /// Largest output that is copied through pinned memory. Larger ones (perplexity) are copied to
 /// pageable memory.
 const PINNED_OUTPUT_FLOATS: usize = 4 << 20;
+
+/// Whether decode is replayed as a captured graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GraphMode {
+    /// If the runtime supports it and the replay gives the same bits as plain launches.
+    #[default]
+    On,
+    /// Plain launches for every batch.
+    Off,
+}
 
 /// A compiled program on a GPU.
 pub(crate) struct GpuExecutor {

@@ -77,15 +77,6 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
         reason: None,
     },
     Exception {
-        files: &[
-            "crates/rf-kernels/src/backend.rs",
-            "crates/rf-kernels/src/exec/mod.rs",
-            "crates/rf-kernels/src/exec/record.rs",
-            "crates/rf-kernels/src/exec/record/products.rs",
-        ],
-        reason: None,
-    },
-    Exception {
         files: &["crates/rf-kernels/src/objects.rs", "crates/rf-kernels/src/objects/compiled.rs"],
         reason: None,
     },
