@@ -1,18 +1,19 @@
 //! The case table on the reference, where fused forms compute what unfused ones do, and on backends
 //! with faults.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use rf_graph::case::cases;
+use rf_graph::case::{Format, cases};
 use rf_graph::conformance::{Deviation, Mismatch, Outcome, check, prepare};
 use rf_graph::{
-    Backend, BackendError, Batch, Executor, Fusions, MemoryUse, Program, Progress, ReferenceBackend,
+    Backend, BackendError, Batch, DType, Executor, Fusions, KvType, MemoryUse, Program, Progress,
+    ReferenceBackend,
 };
 use rf_kv::PageId;
 
 #[test]
 fn every_fused_form_of_every_case_computes_the_same_on_the_reference() {
-    let mut forms = 0;
+    let mut forms = HashMap::new();
     for case in cases() {
         match prepare(&case).unwrap().check(&ReferenceBackend).unwrap() {
             Outcome::Passed { deviation, outputs } => {
@@ -25,23 +26,46 @@ fn every_fused_form_of_every_case_computes_the_same_on_the_reference() {
                 );
                 assert_eq!(outputs.iter().flatten().any(|y| y.is_nan()), has_nan, "{case:?}");
                 assert!(outputs.iter().any(|y| y.iter().any(|y| *y != 0.0)), "{case:?}");
-                forms += outputs.len() / case.batches().len();
+                forms.insert(case.name().to_owned(), outputs.len() / case.batches().len());
             }
             other => panic!("{case:?}: {other:?}"),
         }
     }
-    // Each case unfused, and the distinct graphs that fusions make of them. A fusion that no longer
-    // applies somewhere lowers this number.
-    assert_eq!(forms, 621 + 513);
+    // A matmul alone has one form. With a neighbour that it can be fused with it has two at least,
+    // in every format.
+    for dtype in DType::ALL {
+        assert_eq!(forms[&format!("matmul/{dtype}/64x256")], 1);
+        for neighbour in ["residual", "rms_norm", "glu-Silu", "glu-GeluTanh"] {
+            let name = format!("matmul/{dtype}/{neighbour}");
+            assert!(forms[&name] >= 2, "{name}: {}", forms[&name]);
+        }
+    }
 }
 
 #[test]
-fn names_of_cases_are_unique() {
-    let names: Vec<String> = cases().iter().map(|case| case.name().to_owned()).collect();
-    let unique: HashSet<&String> = names.iter().collect();
-    assert_eq!(unique.len(), names.len());
-    // A change of this number is a change of what backends promise.
-    assert_eq!(names.len(), 621);
+fn names_of_cases_are_unique_and_every_format_has_all_shapes() {
+    let cases = cases();
+    let unique: HashSet<&str> = cases.iter().map(|case| case.name()).collect();
+    assert_eq!(unique.len(), cases.len());
+    let count = |op: &str, format| {
+        cases.iter().filter(|case| case.op() == op && case.format() == Some(format)).count()
+    };
+    for dtype in DType::ALL {
+        let columns = if dtype.block_elements() == 256 { 2 } else { 4 };
+        // Three numbers of rows for each number of columns, one large shape, six neighbours.
+        let plain = 3 * columns + 1 + 6;
+        let extremes = match dtype {
+            DType::Mxfp4 => 2,
+            DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => 3,
+            _ => 0,
+        };
+        assert!(count("matmul", Format::Weight(dtype)) >= plain + extremes, "{dtype}");
+        assert!(count("embed", Format::Weight(dtype)) >= 4, "{dtype}");
+    }
+    for kv in KvType::ALL {
+        // Eight head sizes, eleven variants, two long sequences.
+        assert!(count("attention", Format::Cache(kv)) >= 8 + 11 + 2, "{kv}");
+    }
 }
 
 /// The reference with a fault.
