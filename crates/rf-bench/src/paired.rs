@@ -6,23 +6,25 @@
 //!
 //! # Design
 //!
-//! - **Slice.** A worker runs the workload for about 10 ms, at least once. Runs shorter than 200 µs
-//!   share a sample, which is their mean. The value of a slice is the **minimum** of its samples:
-//!   contention, interrupts and a stolen CPU only ever add time, so the minimum is the sample with
-//!   the least of them.
-//! - **Block.** Four slices in the order ABBA or BAAB, alternating. A linear drift of the machine
-//!   adds the same time to both sides of a block.
-//! - **Pass.** A fresh pair of processes goes over all undecided workloads, some blocks each. The
-//!   placement of a process in memory is drawn anew with each pass. The estimate of a pass is the
-//!   ratio of the **lowest eighths** (the 12.5th percentiles) of the slice values of both sides:
-//!   most slices may suffer from contention before the estimate does.
-//! - **Interval.** The ratio of a workload is the geometric mean over passes, without the highest
-//!   and the lowest quarter of them. A hierarchical bootstrap (passes, then blocks within a pass)
-//!   gives its confidence interval.
-//! - **Verdict.** `Regression` or `Improved` where the interval at a family-wise level of 95 %
-//!   (over all workloads) lies beyond the threshold, after at least six passes. `Ok` where the 95 %
-//!   interval lies within ± the threshold, after at least four. Undecided workloads get further
-//!   passes until the time budget ends, and are `Inconclusive` then, with the reason.
+//! - **Slice.** A worker runs the workload for about 2 ms, at least once. Runs shorter than 200 µs
+//!   share a sample, which is their mean. The value of a slice is the minimum of its samples:
+//!   interrupts and cold caches only ever add time.
+//! - **Block.** Four slices in the order ABBA or BAAB, alternating. Its two pairs of adjacent slices
+//!   give two ratios. The speed of a machine changes by tens of percent within a second (clocks,
+//!   neighbours), and by little between adjacent slices; a drift has the opposite sign in the
+//!   second pair.
+//! - **Pass.** A fresh pair of processes goes over all undecided workloads, 0.5 s each. The
+//!   placement of a process in memory is drawn anew with each pass.
+//! - **Estimate.** The median of the ratios of all pairs of all passes. Contention hits either side
+//!   of a pair with the same probability, so it widens the distribution and does not move its
+//!   median. Quantiles of the times of each side, in place of pairs, had twice the error on a busy
+//!   machine: both sides did not see the same share of its fast state.
+//! - **Interval.** A hierarchical bootstrap (passes, then pairs within a pass) gives the standard
+//!   error.
+//! - **Verdict.** `Regression` or `Improved` where the interval at a family-wise level of 95 % (over
+//!   all workloads) lies beyond the threshold. `Ok` where the 95 % interval lies within ± the
+//!   threshold. Both take at least three passes. Undecided workloads get further passes until the
+//!   time budget ends, and are `Inconclusive` then, with the reason.
 //!
 //! Wall-clock time is compared, never CPU time: waiting at barriers and for memory is part of the
 //! cost of a kernel.

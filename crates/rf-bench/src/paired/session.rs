@@ -16,10 +16,10 @@ use super::{
 use crate::Error;
 
 /// Duration of a slice.
-const SLICE: Duration = Duration::from_millis(10);
+const SLICE: Duration = Duration::from_millis(2);
 
 /// Duration of the slices of a workload in a pass, both sides together.
-const PASS: Duration = Duration::from_millis(320);
+const PASS: Duration = Duration::from_millis(500);
 
 /// Contention that explains noise: a fraction of the time of each thread.
 const HIGH_CONTENTION: f64 = 0.05;
@@ -72,7 +72,7 @@ pub struct Row {
     pub name: String,
     /// The verdict; `Missing` where a side does not support the workload, or nothing was measured.
     pub verdict: Verdict,
-    /// Median over passes of the time of a run on the base side, in nanoseconds.
+    /// Median time of a run on the base side, in nanoseconds.
     pub base_ns: Option<f64>,
     /// The same of this build.
     pub head_ns: Option<f64>,
@@ -209,19 +209,17 @@ fn measure(
     };
     let count = (PASS.as_secs_f64() / (4.0 * SLICE.max(run).as_secs_f64())) as usize;
     let mut pass = Pass::default();
-    for i in 0..count.clamp(2, 8) {
+    for i in 0..count.clamp(3, 48) {
         let mut slice = |worker: &mut Worker| {
             let slice = worker.slice(SLICE)?;
             entry.contention.push(slice.contention);
             Ok::<_, Error>(fastest(&slice))
         };
         let block = if (i + entry.passes.len()) % 2 == 0 {
-            let (a, b) = (slice(base)?, slice(head)?);
-            let (c, d) = (slice(head)?, slice(base)?);
+            let (a, b, c, d) = (slice(base)?, slice(head)?, slice(head)?, slice(base)?);
             Block { base: [a, d], head: [b, c] }
         } else {
-            let (a, b) = (slice(head)?, slice(base)?);
-            let (c, d) = (slice(base)?, slice(head)?);
+            let (a, b, c, d) = (slice(head)?, slice(base)?, slice(base)?, slice(head)?);
             Block { base: [b, c], head: [a, d] }
         };
         pass.blocks.push(block);
@@ -261,17 +259,12 @@ impl Entry {
             }
             (None, None) => (Verdict::Inconclusive, "noise".to_owned()),
         };
-        let times: Vec<(f64, f64)> =
-            self.passes.iter().filter_map(statistics::pass_times).collect();
-        let median = |side: fn(&(f64, f64)) -> f64| {
-            let times: Vec<f64> = times.iter().map(side).collect();
-            Summary::of(&times).map(|summary| summary.median)
-        };
+        let (base_ns, head_ns) = statistics::times(&self.passes).unzip();
         Row {
             name: name.to_owned(),
             verdict,
-            base_ns: median(|times| times.0),
-            head_ns: median(|times| times.1),
+            base_ns,
+            head_ns,
             estimate: self.estimate,
             contention,
             note,

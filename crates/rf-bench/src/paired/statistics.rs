@@ -6,31 +6,26 @@ use rand_pcg::{
     Pcg64,
     rand_core::{Rng, SeedableRng},
 };
-use rf_profile::{baseline::Verdict, stats::percentile};
+use rf_profile::baseline::Verdict;
 use serde::{Deserialize, Serialize};
 
-/// Resamples of the bootstrap.
-const RESAMPLES: usize = 4000;
+/// Resamples of the bootstrap: enough for a standard error.
+const RESAMPLES: usize = 400;
 
-/// Resamples of the blocks of a pass.
-const RESAMPLES_OF_BLOCKS: usize = 50;
-
-/// Passes before a workload is `Ok`.
-pub const MIN_PASSES: usize = 4;
-
-/// Passes before a workload is a `Regression` or `Improved`.
-pub const MIN_PASSES_OF_CHANGE: usize = 6;
+/// Passes before a workload has a verdict.
+pub const MIN_PASSES: usize = 3;
 
 /// Error probability of each interval: of `Ok` for one workload, of a change for all of them.
 const ALPHA: f64 = 0.05;
 
-/// Percentile of the slice values that stands for a side of a pass.
-const LOW: f64 = 12.5;
+/// Standard errors on each side of a 95 % confidence interval.
+const Z: f64 = 1.96;
 
 /// Four slices in turns: two of each side, in nanoseconds per run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Block {
-    /// The side that is compared against.
+    /// The side that is compared against. Each slice is adjacent to the slice of `head` with the
+    /// same index.
     pub base: [f64; 2],
     /// This build.
     pub head: [f64; 2],
@@ -54,52 +49,44 @@ pub struct Estimate {
     pub family_interval: (f64, f64),
 }
 
-/// The time of a run on both sides in one pass, base first.
-pub fn pass_times(pass: &Pass) -> Option<(f64, f64)> {
-    Scratch::default().times(pass.blocks.iter())
+/// The median time of a run on both sides, base first.
+pub fn times(passes: &[Pass]) -> Option<(f64, f64)> {
+    let blocks = || passes.iter().flat_map(|pass| &pass.blocks);
+    let mut base: Vec<f64> = blocks().flat_map(|block| block.base).collect();
+    let mut head: Vec<f64> = blocks().flat_map(|block| block.head).collect();
+    median(&mut base).zip(median(&mut head))
 }
 
 /// Estimates the ratio of a workload, one of `workloads` that are compared. `None` for less than
 /// two passes. The result depends on the passes alone: the bootstrap has a fixed seed.
 pub fn estimate(passes: &[Pass], workloads: usize) -> Option<Estimate> {
-    if passes.len() < 2 {
+    let of_passes: Vec<Vec<f64>> = passes.iter().map(Pass::log_ratios).collect();
+    if passes.len() < 2 || of_passes.iter().any(Vec::is_empty) {
         return None;
     }
-    let mut scratch = Scratch::default();
-    let ratios = passes.iter().map(|pass| scratch.log_ratio(pass.blocks.iter()));
-    let center = trimmed_mean(&mut ratios.collect::<Option<Vec<f64>>>()?)?;
+    let center = median(&mut of_passes.concat())?;
     let mut rng = Pcg64::seed_from_u64(passes.len() as u64);
     let mut below = |n: usize| ((u64::from(rng.next_u32()) * n as u64) >> 32) as usize;
+    let (mut sum, mut sample) = (0.0, Vec::new());
+    for _ in 0..RESAMPLES {
+        sample.clear();
+        for _ in 0..passes.len() {
+            let ratios = &of_passes[below(passes.len())];
+            sample.extend((0..ratios.len()).map(|_| ratios[below(ratios.len())]));
+        }
+        sum += (median(&mut sample)? - center).powi(2);
+    }
     // A bootstrap over few passes underestimates their variance by n / (n - 1).
     let count = passes.len() as f64;
-    let inflation = (count / (count - 1.0)).sqrt();
-    // Resamples of the blocks of each pass, drawn once: what a resample of passes draws from.
-    let mut of_blocks: Vec<[f64; RESAMPLES_OF_BLOCKS]> = Vec::with_capacity(passes.len());
-    for Pass { blocks } in passes {
-        let mut drawn = [0.0; RESAMPLES_OF_BLOCKS];
-        for ratio in &mut drawn {
-            let blocks = (0..blocks.len()).map(|_| &blocks[below(blocks.len())]);
-            *ratio = scratch.log_ratio(blocks)?;
-        }
-        of_blocks.push(drawn);
-    }
-    let mut resampled = Vec::with_capacity(RESAMPLES);
-    let mut sample = vec![0.0; passes.len()];
-    for _ in 0..RESAMPLES {
-        for ratio in &mut sample {
-            *ratio = of_blocks[below(passes.len())][below(RESAMPLES_OF_BLOCKS)];
-        }
-        resampled.push(center + inflation * (trimmed_mean(&mut sample)? - center));
-    }
-    resampled.sort_unstable_by(f64::total_cmp);
-    let interval = |alpha: f64| {
-        let at = |percent: f64| percentile(&resampled, percent).exp();
-        (at(50.0 * alpha), at(100.0 - 50.0 * alpha))
-    };
+    let error = (sum / RESAMPLES as f64 * count / (count - 1.0)).sqrt();
+    let interval = |z: f64| ((center - z * error).exp(), (center + z * error).exp());
+    // Chernoff's bound of the normal quantile at ALPHA / workloads: the surplus covers that the
+    // interval is computed after every pass.
+    let family_z = (2.0 * (2.0 * workloads.max(1) as f64 / ALPHA).ln()).sqrt();
     Some(Estimate {
         ratio: center.exp(),
-        interval: interval(ALPHA),
-        family_interval: interval(ALPHA / workloads.max(1) as f64),
+        interval: interval(Z),
+        family_interval: interval(family_z),
     })
 }
 
@@ -108,51 +95,32 @@ pub fn verdict(estimate: &Estimate, passes: usize, threshold: f64) -> Option<Ver
     let (slower, faster) = (1.0 + threshold, 1.0 / (1.0 + threshold));
     let (low, high) = estimate.interval;
     let (family_low, family_high) = estimate.family_interval;
-    if passes >= MIN_PASSES_OF_CHANGE && family_low > slower {
+    if passes < MIN_PASSES {
+        None
+    } else if family_low > slower {
         Some(Verdict::Regression)
-    } else if passes >= MIN_PASSES_OF_CHANGE && family_high < faster {
+    } else if family_high < faster {
         Some(Verdict::Improved)
-    } else if passes >= MIN_PASSES && low >= faster && high <= slower {
+    } else if low >= faster && high <= slower {
         Some(Verdict::Ok)
     } else {
         None
     }
 }
 
-/// Buffers for the slice values of both sides.
-#[derive(Default)]
-struct Scratch {
-    base: Vec<f64>,
-    head: Vec<f64>,
-}
-
-impl Scratch {
-    fn log_ratio<'a>(&mut self, blocks: impl Iterator<Item = &'a Block>) -> Option<f64> {
-        let (base, head) = self.times(blocks)?;
-        (base > 0.0 && head > 0.0).then(|| (head / base).ln())
-    }
-
-    fn times<'a>(&mut self, blocks: impl Iterator<Item = &'a Block>) -> Option<(f64, f64)> {
-        self.base.clear();
-        self.head.clear();
-        for block in blocks {
-            self.base.extend(block.base);
-            self.head.extend(block.head);
-        }
-        let low = |values: &mut Vec<f64>| {
-            values.sort_unstable_by(f64::total_cmp);
-            (!values.is_empty()).then(|| percentile(values, LOW))
-        };
-        low(&mut self.base).zip(low(&mut self.head))
+impl Pass {
+    /// The logarithm of head over base for each pair of adjacent slices.
+    fn log_ratios(&self) -> Vec<f64> {
+        let pairs = self.blocks.iter().flat_map(|Block { base, head }| base.iter().zip(head));
+        pairs.map(|(base, head)| (head / base).ln()).filter(|ratio| ratio.is_finite()).collect()
     }
 }
 
-/// The mean without the highest and the lowest quarter. Sorts the values.
-fn trimmed_mean(values: &mut [f64]) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    let trim = values.len() / 4;
-    let kept = &values[trim..values.len() - trim];
-    (!kept.is_empty()).then(|| kept.iter().sum::<f64>() / kept.len() as f64)
+/// The middle element, the upper one of an even number. Reorders the values.
+fn median(values: &mut [f64]) -> Option<f64> {
+    let middle = values.len() / 2;
+    let is_empty = values.is_empty();
+    (!is_empty).then(|| *values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
 #[cfg(test)]
@@ -183,7 +151,7 @@ mod tests {
     const QUIET: Machine =
         Machine { placement: 0.002, slice: 0.003, contention: 0.0, slow_state: 0.0 };
     const NOISY: Machine =
-        Machine { placement: 0.01, slice: 0.01, contention: 0.2, slow_state: 0.2 };
+        Machine { placement: 0.005, slice: 0.05, contention: 0.2, slow_state: 0.4 };
     const HOPELESS: Machine =
         Machine { placement: 0.3, slice: 0.5, contention: 0.9, slow_state: 0.5 };
 
@@ -211,7 +179,7 @@ mod tests {
                 time * state * contention * (machine.slice * self.normal()).exp()
             };
             let mut blocks = Vec::new();
-            for _ in 0..8 {
+            for _ in 0..40 {
                 let [a, b, c, d] = [base, head, head, base].map(&mut slice);
                 blocks.push(Block { base: [a, d], head: [b, c] });
             }

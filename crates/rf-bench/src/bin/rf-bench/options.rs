@@ -82,6 +82,14 @@ pub(crate) struct Options {
         help_heading = "Paired comparison"
     )]
     pub(crate) against: Option<String>,
+    /// The build that --against judges [default: this build]
+    #[arg(
+        long,
+        value_name = "REV|BINARY",
+        requires = "against",
+        help_heading = "Paired comparison"
+    )]
+    pub(crate) head: Option<String>,
     /// End --against after MINUTES [default: 9; 4 with --quick]
     #[arg(
         long,

@@ -50,11 +50,15 @@ pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitC
         model: Some(model.path.canonicalize().unwrap_or(model.path)),
         ..Settings::default()
     };
-    let base = revision::side(root, against, &|text| output::note(text))?;
-    let head = Side {
-        program: env::current_exe().context("path of this program")?,
-        label: format!("this build ({})", machine::revision(root)),
-        backend: String::new(),
+    let side = |given: &str| revision::side(root, given, &|text| output::note(text));
+    let base = side(against)?;
+    let head = match &options.head {
+        Some(given) => side(given)?,
+        None => Side {
+            program: env::current_exe().context("path of this program")?,
+            label: format!("this build ({})", machine::revision(root)),
+            backend: String::new(),
+        },
     };
     let budget = match options.budget {
         Some(minutes) => Duration::from_secs_f64(60.0 * minutes),
