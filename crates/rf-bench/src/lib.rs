@@ -32,6 +32,7 @@
 
 mod attention;
 mod catalog;
+pub mod contention;
 mod dequant;
 mod error;
 pub mod feeding;

@@ -201,10 +201,7 @@ fn device_memory(run: &Run) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    const RECORD: &str = include_str!(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../benchmarks/records/intel-xeon-processor-2.50ghz-2-threads/2026-11-22-2af5f0c739.json"
-    ));
+    const RECORD: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/record.json"));
 
     /// The outcome of the target on the run, and what it says.
     fn outcome(run: &Run, name: &str) -> (&'static str, String) {

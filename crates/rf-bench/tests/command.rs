@@ -87,6 +87,10 @@ fn what_cannot_be_meant_is_named_with_its_cure() {
         (&["--peer", "rocmforge"], "--peer-bench PROGRAM"),
         (&["--peer", "llama.cpp", "-p", "0", "-n", "0"], "nothing to measure"),
         (&["--peer", "llama.cpp", "--quick"], "cannot be used with"),
+        (&["launch", "--against", "no-such-revision"], "neither a program nor a revision"),
+        (&["launch", "--against", "/bin/true"], "it does not have the worker protocol"),
+        (&["launch", "--against", "/bin/true", "--compare", "a.json"], "cannot be used with"),
+        (&["launch", "--against", "/bin/true", "--filter", "nosuch"], "no benchmark"),
     ] {
         let output = run(arguments);
         assert_eq!(code(&output), 2, "{arguments:?}: {output:?}");
@@ -113,8 +117,7 @@ fn every_format_has_every_benchmark() {
         .collect();
     assert_eq!(names, ["launch/step/ops=1", "launch/step/ops=64", "launch/step/ops=512"]);
     let first = &json["run"]["results"][0];
-    // Rounds that neighbours disturbed are followed by more, at most twice as many.
-    assert!((2..=6).contains(&first["rounds"].as_array().unwrap().len()), "{first}");
+    assert_eq!(first["rounds"].as_array().unwrap().len(), 2, "{first}");
     assert!(first["metrics"]["p50"].as_f64().unwrap() > 0.0);
     assert!(json["run"]["limits"]["bandwidth_bytes_per_s"].as_f64().unwrap() > 0.0);
 
@@ -160,7 +163,8 @@ fn a_baseline_without_a_name_is_that_of_the_machine() {
     assert_eq!(names.len(), 1, "{names:?}");
     let name = names[0].to_str().unwrap();
     let compared = run(&["--compare", name, "--threshold", "100%"]);
-    assert!(code(&compared) < 2, "{compared:?}");
+    // Ok, worse or inconclusive: no test judges a time.
+    assert!([0, 1, 3].contains(&code(&compared)), "{compared:?}");
     assert!(!text(&compared).contains(" New"), "{}", text(&compared));
 }
 
@@ -373,6 +377,22 @@ fn two_builds_are_measured_in_turns() {
     ]);
     assert_eq!(code(&output), 0, "{output:?}");
     assert_eq!(text(&output).lines().count(), 3, "{}", text(&output));
+}
+
+#[test]
+fn a_build_is_compared_with_another_program_in_turns() {
+    let program = env!("CARGO_BIN_EXE_rf-bench");
+    let pair = ["--against", program, "--head", program, "--budget", "0.1", "--format", "json"];
+    let output = tiny(&pair);
+    // No test judges a time.
+    assert!([0, 1, 3].contains(&code(&output)), "{output:?}");
+    let json = json(&text(&output));
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    assert_eq!(rows[0]["name"], "launch/step/ops=1");
+    let block = &rows[0]["passes"][0]["blocks"][0];
+    assert!(block["base"][1].as_f64().unwrap() > 0.0, "{block}");
+    assert!(block["head"][0].as_f64().unwrap() > 0.0, "{block}");
 }
 
 /// A file of the folder that lies beside the checkout.

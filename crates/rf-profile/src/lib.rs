@@ -9,7 +9,6 @@
 //! | question | answer |
 //! |---|---|
 //! | Is it slower than before? | [`baseline`] |
-//! | Is the machine slower than before? | [`control`] |
 //! | How long does this take? | [`Timings`], [`KernelTimer`], [`time_kernel!`] |
 //! | When does each part run? | [`SpanRecorder`], [`Trace`] |
 //! | What determines the time to first token? | [`ttft`] |
@@ -59,7 +58,6 @@
 
 mod atomic;
 pub mod baseline;
-pub mod control;
 mod error;
 pub mod launch;
 pub mod memory;

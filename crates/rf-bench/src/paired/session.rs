@@ -13,16 +13,13 @@ use super::{
     protocol::{Settings, Slice, VERSION},
     statistics::{self, Block, Estimate, Pass},
 };
-use crate::Error;
+use crate::{Error, contention::HIGH_CONTENTION};
 
 /// Duration of a slice.
 const SLICE: Duration = Duration::from_millis(2);
 
 /// Duration of the slices of a workload in a pass, both sides together.
 const PASS: Duration = Duration::from_millis(500);
-
-/// Contention that explains noise: a fraction of the time of each thread.
-const HIGH_CONTENTION: f64 = 0.05;
 
 /// One side of a comparison.
 #[derive(Clone, Debug, Serialize)]

@@ -1,7 +1,6 @@
 //! The worker side of a paired comparison.
 
 use std::{
-    fs,
     io::{BufRead, Write},
     path::PathBuf,
     time::{Duration, Instant},
@@ -11,8 +10,8 @@ use rf_cpu::Isa;
 
 use super::protocol::{Request, Response, Settings, Slice, VERSION};
 use crate::{
-    Error, Prepared, Suite, Target, model::ModelFile, model_metric::ModelMetric, timers::Timer,
-    workloads,
+    Error, Prepared, Suite, Target, contention::ContentionTimer, model::ModelFile,
+    model_metric::ModelMetric, timers::Timer, workloads,
 };
 
 /// Runs shorter than this share a sample.
@@ -133,7 +132,7 @@ impl Worker {
             return Err(Error::Unsupported("a slice without a workload".to_owned()));
         };
         let threads = self.target.threads().unwrap_or(1);
-        let (start, lost) = (Instant::now(), lost_cpu_time());
+        let (start, contention) = (Instant::now(), ContentionTimer::start());
         let mut samples_ns = Vec::new();
         while samples_ns.is_empty() || start.elapsed() < time {
             let (mut sum, mut runs) = (Duration::ZERO, 0_u32);
@@ -144,30 +143,8 @@ impl Worker {
             }
             samples_ns.push(sum.as_secs_f64() * 1e9 / f64::from(runs));
         }
-        let lost = lost_cpu_time().saturating_sub(lost).as_secs_f64();
-        let contention = lost / (start.elapsed().as_secs_f64() * threads as f64);
-        Ok(Slice { samples_ns, contention: contention.min(1.0) })
+        Ok(Slice { samples_ns, contention: contention.fraction(threads) })
     }
-}
-
-/// CPU time that the threads of this process waited for, and that the hypervisor withheld from the
-/// machine, as Linux counts them.
-fn lost_cpu_time() -> Duration {
-    /// `USER_HZ` of every architecture that Linux programs see.
-    const TICKS_PER_S: f64 = 100.0;
-    // schedstat: time on a CPU, time in the run queue, number of slices.
-    let queued = |path: PathBuf| -> Option<u64> {
-        fs::read_to_string(path.join("schedstat")).ok()?.split(' ').nth(1)?.parse().ok()
-    };
-    // cpu user nice system idle iowait irq softirq steal
-    let stolen = || -> Option<f64> {
-        let text = fs::read_to_string("/proc/stat").ok()?;
-        text.lines().next()?.split_whitespace().nth(8)?.parse().ok()
-    };
-    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
-    let queued_ns: u64 = tasks.filter_map(|task| queued(task.ok()?.path())).sum();
-    let stolen = Duration::from_secs_f64(stolen().unwrap_or(0.0) / TICKS_PER_S);
-    Duration::from_nanos(queued_ns) + stolen
 }
 
 /// An error and its sources on one line.

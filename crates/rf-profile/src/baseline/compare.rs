@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Baseline, BaselineSet, Better, DeviceKind, Hardware, Origin};
+use super::{Baseline, BaselineSet, Better, CONTENTION, DeviceKind, Hardware, Origin};
 
 /// Change that counts, where none is given: 10 %.
 pub const DEFAULT_THRESHOLD: f64 = 0.10;
@@ -92,9 +92,9 @@ impl BaselineSet {
     /// A change is a regression or an improvement if it exceeds `threshold` (a share: 0.1 is 10 %) and three
     /// standard deviations of the noise of both figures together, √(a² + b²), and if the best sample (the
     /// least of times) changed by half as much too: a busy machine makes most samples slower, slower code
-    /// all of them. Where the machine itself was slower or faster meanwhile ([`Metrics::control`](super::Metrics::control)),
-    /// the change must exceed that as well; where others had the processor, none counts. Figures of two machines
-    /// are not compared, nor are those of two models.
+    /// all of them. A benchmark is inconclusive if its noise exceeds the threshold and hides a change,
+    /// or if either side has the metadata [`CONTENTION`]. Metrics of two machines are not compared, nor
+    /// are those of two models.
     ///
     /// # Examples
     ///
@@ -167,35 +167,27 @@ impl BaselineSet {
             relative_change(before, now) * change.signum() >= allowed / 2.0
         });
         let is_worse = (change > 0.0) == (entry.metrics.better == Better::Lower);
-        let (slower, faster) = entry.metrics.machine_drift(&old.metrics);
-        let drift = if is_worse { slower } else { faster };
-        let factor = if before == 0.0 { f64::INFINITY } else { (now / before).abs() };
-        let explained = factor.max(1.0 / factor) <= (1.0 + allowed) * drift;
-        let verdict = if change.abs() <= allowed || !confirmed || (drift > 1.0 && explained) {
-            Verdict::Ok
-        } else if is_worse {
-            Verdict::Regression
-        } else {
-            Verdict::Improved
-        };
         let mut notes = Vec::new();
         if let Origin::Reference { source } = &old.origin {
             notes.push(format!("reference: {source}"));
         }
-        if change.abs() > allowed && !confirmed {
-            notes.push("the best sample did not change: the machine was busy".to_owned());
-        }
-        if change.abs() > allowed && verdict == Verdict::Ok && confirmed {
-            let how = if is_worse { "slower" } else { "faster" };
-            notes.push(if drift.is_infinite() {
-                "other programs had the processor: nothing can be said".to_owned()
-            } else {
-                format!("the machine itself was up to {:.0} % {how}", 100.0 * (drift - 1.0))
-            });
-        }
-        if allowed > threshold {
-            notes.push(format!("noisy: changes up to {:.0} % mean nothing", 100.0 * allowed));
-        }
+        let contended = [("now", entry), ("baseline", old)]
+            .into_iter()
+            .find_map(|(when, one)| Some((when, one.metadata.get(CONTENTION)?)));
+        let verdict = if let Some((when, contention)) = contended {
+            notes.push(format!("CPU contention, {when}: {contention}"));
+            Verdict::Inconclusive
+        } else if change.abs() > allowed && confirmed {
+            if is_worse { Verdict::Regression } else { Verdict::Improved }
+        } else if change.abs() > allowed {
+            notes.push("noise: the best sample did not change".to_owned());
+            Verdict::Inconclusive
+        } else if allowed > threshold {
+            notes.push(format!("noise of {:.0} %", 100.0 * allowed));
+            Verdict::Inconclusive
+        } else {
+            Verdict::Ok
+        };
         let compared = row(verdict, notes.join("; "));
         Row {
             baseline: Some(before),
@@ -213,13 +205,15 @@ impl Comparison {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
     }
 
-    /// The exit code for programs: 1 where anything got worse, 2 where `require_hardware` and a baseline
-    /// is of other hardware, else 0.
+    /// The exit code of programs: 1 with a regression, else 2 with `require_hardware` and a baseline of
+    /// other hardware, else 3 with an inconclusive benchmark, else 0.
     pub fn exit_code(&self, require_hardware: bool) -> u8 {
         if self.count(Verdict::Regression) > 0 {
             1
         } else if require_hardware && self.count(Verdict::HardwareMismatch) > 0 {
             2
+        } else if self.count(Verdict::Inconclusive) > 0 {
+            3
         } else {
             0
         }
@@ -268,7 +262,6 @@ fn unmeasured(entry: &Baseline, here: &Hardware) -> Row {
 mod tests {
     use super::*;
     use crate::baseline::{Metrics, ModelId};
-    use crate::control::{Control, ControlRange};
 
     fn machine(cpu: &str) -> Hardware {
         Hardware { cpu: cpu.into(), cpu_threads: 2, ..Hardware::default() }
@@ -309,11 +302,12 @@ mod tests {
     }
 
     #[test]
-    fn a_change_within_the_noise_is_none() {
+    fn a_change_within_the_noise_is_inconclusive() {
         let noisy = |value: f64| [value * 0.9, value, value * 1.1];
         let stored = entry("a", "A", Better::Lower, &noisy(10.0));
         let fresh = entry("a", "A", Better::Lower, &noisy(12.0));
-        assert_eq!(verdict_of(stored.clone(), fresh), Verdict::Ok);
+        assert_eq!(verdict_of(stored.clone(), fresh), Verdict::Inconclusive);
+        assert_eq!(verdict_of(stored.clone(), stored.clone()), Verdict::Inconclusive);
         let far = entry("a", "A", Better::Lower, &noisy(30.0));
         assert_eq!(verdict_of(stored, far), Verdict::Regression);
     }
@@ -322,27 +316,21 @@ mod tests {
     fn a_busy_machine_is_no_regression_and_slower_code_is() {
         let stored = entry("a", "A", Better::Lower, &quiet(10.0));
         let busy = entry("a", "A", Better::Lower, &[10.1, 14.0, 14.0, 14.0, 14.1]);
-        assert_eq!(verdict_of(stored.clone(), busy), Verdict::Ok);
+        assert_eq!(verdict_of(stored.clone(), busy), Verdict::Inconclusive);
         let slower = entry("a", "A", Better::Lower, &[13.9, 14.0, 14.0, 14.0, 14.1]);
         assert_eq!(verdict_of(stored, slower), Verdict::Regression);
     }
 
     #[test]
-    fn a_slower_machine_is_no_regression_and_slower_code_on_it_is() {
-        let at = |value: f64, core_us: f64| {
-            let mut entry = entry("a", "A", Better::Lower, &quiet(value));
-            let control = Control { core_us, memory_us: 1000.0 };
-            entry.metrics.control =
-                Some(ControlRange { least: control, most: control, waited: 0.0 });
-            entry
-        };
-        assert_eq!(verdict_of(at(10.0, 100.0), at(15.0, 100.0)), Verdict::Regression);
-        assert_eq!(verdict_of(at(10.0, 100.0), at(15.0, 140.0)), Verdict::Ok);
-        assert_eq!(verdict_of(at(10.0, 100.0), at(30.0, 140.0)), Verdict::Regression);
-        assert_eq!(verdict_of(at(15.0, 140.0), at(10.0, 100.0)), Verdict::Ok);
-        assert_eq!(verdict_of(at(30.0, 140.0), at(10.0, 100.0)), Verdict::Improved);
-        // Slower code on a machine that got faster stays slower.
-        assert_eq!(verdict_of(at(10.0, 140.0), at(15.0, 100.0)), Verdict::Regression);
+    fn contention_is_inconclusive_on_either_side() {
+        let stored = entry("a", "A", Better::Lower, &quiet(10.0));
+        let mut contended = entry("a", "A", Better::Lower, &quiet(15.0));
+        contended.metadata.insert(CONTENTION.to_owned(), "12 %".to_owned());
+        assert_eq!(verdict_of(stored.clone(), contended.clone()), Verdict::Inconclusive);
+        assert_eq!(verdict_of(contended.clone(), stored), Verdict::Inconclusive);
+        let set = |entry| BaselineSet { entries: vec![entry], ..BaselineSet::default() };
+        let comparison = set(contended.clone()).compare(&set(contended), &machine("A"), 0.1);
+        assert_eq!(comparison.exit_code(false), 3);
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! The figures of a benchmark.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 
 use crate::Error;
-use crate::control::ControlRange;
 use crate::stats::Summary;
 
 /// Which way is better.
@@ -49,9 +48,14 @@ pub struct Metrics {
     /// Spread as a share of the median (0.02: 2 %): what a repetition may differ by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<f64>,
-    /// How fast the machine itself was meanwhile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub control: Option<ControlRange>,
+    /// The field `control` of files that earlier versions wrote: accepted, ignored, never written.
+    #[doc(hidden)]
+    #[serde(default, skip_serializing, deserialize_with = "ignored")]
+    pub control: (),
+}
+
+fn ignored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+    IgnoredAny::deserialize(deserializer).map(drop)
 }
 
 impl Metrics {
@@ -87,7 +91,7 @@ impl Metrics {
             p99: Some(summary.p99),
             iterations: Some(summary.count),
             noise: Some(summary.relative_spread()),
-            control: None,
+            control: (),
         })
     }
 
@@ -144,15 +148,6 @@ impl Metrics {
         })
     }
 
-    /// How many times as slow the machine itself may have been as at another figure, and the other way round: both at least
-    /// 1, and 1 where it is not known.
-    pub(super) fn machine_drift(&self, other: &Self) -> (f64, f64) {
-        match (&self.control, &other.control) {
-            (Some(now), Some(before)) => (now.slower_than(before), before.slower_than(now)),
-            _ => (1.0, 1.0),
-        }
-    }
-
     /// The same figure of both, in the unit of `self`: the median where both have it, else the mean,
     /// else the least. `None` where they have none in common or their units do not convert.
     pub(super) fn in_common(&self, other: &Self) -> Option<(f64, f64)> {
@@ -195,6 +190,14 @@ mod tests {
         let metrics = Metrics::from_rounds("ms", Better::Lower, &rounds).unwrap();
         assert!((metrics.noise.unwrap() - 0.5 / 10.5).abs() < 1e-9, "{metrics:?}");
         assert_eq!(metrics.iterations, Some(6));
+    }
+
+    #[test]
+    fn the_control_of_earlier_versions_is_ignored() {
+        let text = r#"{"unit": "ms", "better": "lower", "p50": 1.0, "control": {"waited": 0.1}}"#;
+        let metrics: Metrics = serde_json::from_str(text).unwrap();
+        assert_eq!(metrics.p50, Some(1.0));
+        assert!(!serde_json::to_string(&metrics).unwrap().contains("control"));
     }
 
     #[test]

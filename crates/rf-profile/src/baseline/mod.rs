@@ -55,6 +55,10 @@ pub struct Baseline {
     pub metadata: BTreeMap<String, String>,
 }
 
+/// The key of [`Baseline::metadata`] for CPU contention: the share of the time in which threads had
+/// no CPU, as in `12 %`. It is there where the contention was too high for a verdict.
+pub const CONTENTION: &str = "contention";
+
 impl Baseline {
     /// A figure measured now, on this machine, with this compiler.
     pub fn measured(

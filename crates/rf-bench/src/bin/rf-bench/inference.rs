@@ -9,17 +9,14 @@ use std::{
 use anyhow::{Context, Result};
 use rf_bench::{
     Target,
+    contention::ContentionTimer,
     feeding::Feeder,
     model::ModelFile,
     model_metric::{DECODE_BATCHES, DECODE_TOKENS, ModelMetric},
 };
 use rf_engine::{EngineOptions, MemoryPlan};
 use rf_graph::OpCost;
-use rf_profile::{
-    control::{ControlRange, ControlWork},
-    memory::ProcessMemory,
-    ttft::TtftBreakdown,
-};
+use rf_profile::{memory::ProcessMemory, ttft::TtftBreakdown};
 
 use crate::{
     first_token::{self, FirstToken},
@@ -52,48 +49,40 @@ pub(crate) enum Outcome {
     Skipped(String),
 }
 
-/// How samples are taken.
-pub(crate) struct Taking<'a> {
-    pub(crate) sampling: &'a Sampling,
-    pub(crate) interrupt: &'a Interrupt,
-    pub(crate) control: &'a ControlWork,
-}
-
-/// Loads the model once and takes the samples of a round. `done` hears of each figure, and of the machine meanwhile.
+/// Loads the model once and takes the samples of a round. `done` gets each metric with its outcome
+/// and the contention of its samples.
 pub(crate) fn round(
     file: &ModelFile,
     target: &Target,
-    figures: &[ModelMetric],
-    Taking { sampling, interrupt, control }: &Taking<'_>,
-    done: &mut dyn FnMut(ModelMetric, Outcome, Option<ControlRange>),
+    metrics: &[ModelMetric],
+    sampling: &Sampling,
+    interrupt: &Interrupt,
+    done: &mut dyn FnMut(ModelMetric, Outcome, f64),
 ) -> Result<()> {
     let threads = target.threads().unwrap_or(1);
-    if target.is_gpu() && figures.contains(&ModelMetric::PeakMemory) {
-        // The first one of a process makes the driver set itself up and translate kernels: not what the model takes.
-        Loaded::new(file, target, figures)?;
+    if target.is_gpu() && metrics.contains(&ModelMetric::PeakMemory) {
+        // The first model of a process makes the driver initialize and translate kernels.
+        Loaded::new(file, target, metrics)?;
     }
-    let (machine_at_load, model) = control.around(threads, || Loaded::new(file, target, figures));
-    let mut model = model?;
-    // Memory first: how often something is repeated to take its time has no part in it.
-    let is_memory = |figure: &&ModelMetric| **figure == ModelMetric::PeakMemory;
-    let others = figures.iter().filter(|figure| !is_memory(figure));
-    for &figure in figures.iter().filter(is_memory).chain(others) {
+    let loading = ContentionTimer::start();
+    let mut model = Loaded::new(file, target, metrics)?;
+    let loading = loading.fraction(threads);
+    // Memory first: repetitions of other metrics do not add to it then.
+    let is_memory = |metric: &&ModelMetric| **metric == ModelMetric::PeakMemory;
+    let others = metrics.iter().filter(|metric| !is_memory(metric));
+    for &metric in metrics.iter().filter(is_memory).chain(others) {
         if interrupt.requested() {
             break;
         }
-        let mut measured = || {
-            let outcome = model.measure(figure, figures, sampling, interrupt);
-            outcome.with_context(|| format!("{} failed", figure.name()))
+        let contention = ContentionTimer::start();
+        let outcome = model.measure(metric, metrics, sampling, interrupt);
+        let outcome = outcome.with_context(|| format!("{} failed", metric.name()))?;
+        let contention = match metric {
+            ModelMetric::PeakMemory => 0.0,
+            ModelMetric::Load => loading,
+            _ => contention.fraction(threads),
         };
-        let (machine, outcome) = match figure {
-            ModelMetric::PeakMemory => (None, measured()),
-            ModelMetric::Load => (Some(machine_at_load), measured()),
-            _ => {
-                let (machine, outcome) = control.around(threads, measured);
-                (Some(machine), outcome)
-            }
-        };
-        done(figure, outcome?, machine);
+        done(metric, outcome, contention);
     }
     Ok(())
 }

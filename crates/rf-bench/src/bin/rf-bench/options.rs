@@ -12,14 +12,15 @@ use rf_bench::Suite;
 /// What to measure, how, and what to do with it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Builds itself in release first. Figures are of this machine; how they are taken
-stands in benchmarks/README.md.
+Results are of this machine; benchmarks/README.md describes the measurement.
 
-Exit code: 0 fine; 1 a regression or a missed target; 2 could not do it;
-130 ended by Ctrl-C: what was measured is printed and kept.
+Exit code: 0 no regression; 1 a regression or a missed target; 2 an error; 3 no regression,
+but an inconclusive benchmark (noise or CPU contention); 130 ended by Ctrl-C: complete
+measurements are printed and kept.
 
 Examples:
   cargo xtask bench --quick
+  cargo xtask bench --quick --against main
   cargo xtask bench matmul attention --save-baseline mine.json
   cargo xtask bench --compare mine.json --threshold 5%
   cargo xtask bench inference --model model.gguf --format html --output report.html

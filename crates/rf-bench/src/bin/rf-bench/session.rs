@@ -1,6 +1,6 @@
 //! From a command line to results: measures, compares, writes.
 
-use std::{path::Path, process::ExitCode, thread, time::Duration};
+use std::{path::Path, process::ExitCode};
 
 use anyhow::{Error, Result, bail};
 use rf_bench::{
@@ -8,7 +8,7 @@ use rf_bench::{
     model::{self, ModelFile},
 };
 use rf_profile::{
-    baseline::{Comparison, DEFAULT_THRESHOLD, Hardware, ModelId, Timestamp, Verdict},
+    baseline::{Comparison, DEFAULT_THRESHOLD, Hardware, ModelId, Timestamp},
     monitor::Monitor,
 };
 use serde_json::json;
@@ -32,15 +32,6 @@ const WORSE: u8 = 1;
 
 /// Exit code where something could not be done.
 const FAILED: u8 = 2;
-
-/// Before each of the times that what seems to have changed is measured again: neighbours stay for seconds. Half of them
-/// with `--quick`.
-const PAUSES: [Duration; 4] = [
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(4),
-    Duration::from_secs(8),
-];
 
 /// What a command line asks for beyond measuring, looked at before anything is measured: an hour's figures are not to
 /// be lost to a mistyped name.
@@ -132,7 +123,7 @@ struct Measurement {
     was_interrupted: bool,
 }
 
-/// Takes all samples, and more of what seems to have changed: a change that is one does not go away.
+/// Takes all samples and compares them.
 fn measure(
     root: &Path,
     options: &Options,
@@ -172,21 +163,8 @@ fn measure(
         monitor,
     };
     let mut measuring = Measuring::start(&wishes.plan, &setting);
-    let mut failure = take_into(&mut run, &mut measuring);
-    let mut comparison = wishes.compare(&run, options.threshold.unwrap_or(DEFAULT_THRESHOLD));
-    let pauses = if options.quick { &PAUSES[..PAUSES.len() / 2] } else { &PAUSES[..] };
-    for &pause in pauses {
-        let changed: Vec<String> = comparison.iter().flat_map(changed).collect();
-        if changed.is_empty() || failure.is_some() || interrupt.requested() {
-            break;
-        }
-        thread::sleep(pause);
-        for _ in 0..2 {
-            measuring.round(&|name| changed.iter().any(|one| one == name), "changed? again");
-        }
-        failure = take_into(&mut run, &mut measuring);
-        comparison = wishes.compare(&run, options.threshold.unwrap_or(DEFAULT_THRESHOLD));
-    }
+    let failure = take_into(&mut run, &mut measuring);
+    let comparison = wishes.compare(&run, options.threshold.unwrap_or(DEFAULT_THRESHOLD));
     Ok(Measurement { run, comparison, failure, was_interrupted: interrupt.requested() })
 }
 
@@ -198,13 +176,6 @@ fn take_into(run: &mut Run, measuring: &mut Measuring<'_>) -> Option<Error> {
     run.missing = outcomes.missing;
     run.monitor = outcomes.monitor;
     outcomes.failure
-}
-
-/// Names of what a comparison says has changed.
-fn changed(comparison: &Comparison) -> Vec<String> {
-    let rows = comparison.rows.iter();
-    let changed = rows.filter(|row| matches!(row.verdict, Verdict::Regression | Verdict::Improved));
-    changed.map(|row| row.name.clone()).collect()
 }
 
 /// Prints and writes. What cannot be written does not keep the rest from being.
