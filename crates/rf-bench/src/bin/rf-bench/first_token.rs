@@ -1,4 +1,4 @@
-//! Time to first token, and what it is spent on.
+//! Time to first token and its phases.
 
 use std::{
     ops::ControlFlow,

@@ -1,4 +1,4 @@
-//! Ctrl-C: ends after what is being measured; the second one ends at once.
+//! Ctrl-C: the first ends the command after the current run, the second at once.
 
 use std::sync::{
     Arc,
@@ -20,7 +20,7 @@ impl Interrupt {
             if flag.swap(true, SeqCst) {
                 std::process::exit(i32::from(output::INTERRUPTED));
             }
-            output::note("ending behind the run under way; Ctrl-C again ends at once");
+            output::note("ending after the current run; Ctrl-C again ends at once");
         });
         if let Err(error) = set {
             output::note(format_args!("Ctrl-C will lose what was measured: {error}"));

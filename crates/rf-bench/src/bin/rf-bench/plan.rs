@@ -1,11 +1,11 @@
-//! Which benchmarks a command line means.
+//! Selection of benchmarks by the command line.
 
 use anyhow::{Result, bail};
 use rf_bench::{Suite, Workload, model_metric::ModelMetric, timers::Timer, workloads};
 
 use crate::options::Options;
 
-/// Something that gets a line in reports.
+/// A benchmark: one line in reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Benchmark {
     pub(crate) name: String,
@@ -13,14 +13,14 @@ pub(crate) struct Benchmark {
     pub(crate) task: Task,
 }
 
-/// What is done for it.
+/// The kind of a benchmark.
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
-    /// One op, or a call that is not of a model.
+    /// A workload of one op or one call.
     Op(Workload),
-    /// A figure of the model.
+    /// A metric of the model.
     Model(ModelMetric),
-    /// What taking a time costs.
+    /// The overhead of a timer.
     Timer(Timer),
 }
 

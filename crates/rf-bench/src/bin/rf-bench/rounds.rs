@@ -1,4 +1,4 @@
-//! Rounds over all benchmarks, and what they come to.
+//! Rounds over all benchmarks, and their outcomes.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ use crate::{
 /// Between samples of the GPUs' state.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What all rounds together gave.
+/// The outcomes of all rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     pub(crate) measured: Vec<Measured>,
@@ -47,7 +47,7 @@ pub(crate) struct Outcomes {
     pub(crate) failure: Option<Error>,
 }
 
-/// What is needed to measure.
+/// The inputs of a measurement.
 pub(crate) struct Setting<'a> {
     pub(crate) target: &'a Target,
     /// Where a model is part of the plan.
@@ -59,8 +59,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) monitor: Option<Monitor>,
 }
 
-/// A measurement under way: the samples so far, and how to take more.
-pub(crate) struct Measuring<'a> {
+/// A measurement in progress, with its samples so far.
+pub(crate) struct Sampler<'a> {
     plan: &'a Plan,
     setting: &'a Setting<'a>,
     /// By place in the plan.
@@ -90,11 +90,11 @@ struct Round {
     contention: f64,
 }
 
-impl<'a> Measuring<'a> {
+impl<'a> Sampler<'a> {
     /// Measures every benchmark of the plan once per round.
     pub(crate) fn start(plan: &'a Plan, setting: &'a Setting<'a>) -> Self {
         let collected = plan.benchmarks.iter().map(|_| Collected::default()).collect();
-        let mut measuring =
+        let mut sampler =
             Self { plan, setting, collected, watched: Vec::new(), failure: None, rounds: 0 };
         let start = Instant::now();
         let rounds = setting.sampling.rounds;
@@ -108,9 +108,9 @@ impl<'a> Measuring<'a> {
                 ));
                 break;
             }
-            measuring.round(&format!("round {round}/{rounds}"));
+            sampler.round(&format!("round {round}/{rounds}"));
         }
-        measuring
+        sampler
     }
 
     /// Takes a round of all benchmarks, unless an error or Ctrl-C ended the measurement.

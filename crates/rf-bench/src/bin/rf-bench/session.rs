@@ -1,4 +1,4 @@
-//! From a command line to results: measures, compares, writes.
+//! A run of benchmarks: measures, compares, writes.
 
 use std::{path::Path, process::ExitCode};
 
@@ -22,20 +22,20 @@ use crate::{
     output,
     plan::{Plan, Task},
     results::{FORMAT, Report, Run, TargetCheck, TargetOutcome, VERSION},
-    rounds::{Measuring, Setting},
+    rounds::{Sampler, Setting},
     sampling::Sampling,
     table, targets,
 };
 
-/// Exit code where figures got worse, or a target was missed.
+/// Exit code of a regression or a missed target.
 const WORSE: u8 = 1;
 
-/// Exit code where something could not be done.
+/// Exit code of an error.
 const FAILED: u8 = 2;
 
-/// What a command line asks for beyond measuring, looked at before anything is measured: an hour's figures are not to
-/// be lost to a mistyped name.
-struct Wishes {
+/// The inputs and outputs of a run, checked before anything is measured: a mistyped name costs no
+/// measurement.
+struct Setup {
     plan: Plan,
     stored: Option<Stored>,
     destination: Option<Destination>,
@@ -59,21 +59,21 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     }
     let target = machine::open(options)?;
     let hardware = machine::hardware(options, &target)?;
-    let wishes = Wishes::of(root, options, plan, &hardware)?;
-    if let Some(stored) = &wishes.stored
+    let setup = Setup::of(root, options, plan, &hardware)?;
+    if let Some(stored) = &setup.stored
         && let Some(comparison) =
             stored.of_other_hardware(&hardware, options.threshold.unwrap_or(DEFAULT_THRESHOLD))
     {
-        return say_what_would_run(options, stored, &comparison);
+        return report_other_hardware(options, stored, &comparison);
     }
     if cfg!(debug_assertions) {
         output::note("warning: this build is not optimised, its figures say nothing of a release");
     }
-    let measurement = measure(root, options, &target, hardware, &wishes)?;
-    finish(root, options, &wishes, measurement)
+    let measurement = measure(root, options, &target, hardware, &setup)?;
+    finish(root, options, &setup, measurement)
 }
 
-impl Wishes {
+impl Setup {
     fn compare(&self, run: &Run, threshold: f64) -> Option<Comparison> {
         let kind = self.model.as_ref().map_or("", |model| &model.kind);
         Some(self.stored.as_ref()?.compare(run, kind, &self.plan, threshold))
@@ -114,11 +114,11 @@ impl MeasuredModel {
     }
 }
 
-/// What was measured, and how it compares.
+/// A run and its comparison.
 struct Measurement {
     run: Run,
     comparison: Option<Comparison>,
-    /// Why not all of it was.
+    /// The error that ended the measurement early.
     failure: Option<Error>,
     was_interrupted: bool,
 }
@@ -129,7 +129,7 @@ fn measure(
     options: &Options,
     target: &Target,
     hardware: Hardware,
-    wishes: &Wishes,
+    setup: &Setup,
 ) -> Result<Measurement> {
     let interrupt = Interrupt::new();
     let limits = limits::measure(root, options, target, &hardware)?;
@@ -145,7 +145,7 @@ fn measure(
         build: machine::build(root, target),
         device: machine::device(options),
         backend: target.backend().description(),
-        model: wishes.model.as_ref().map(|model| model.id.clone()),
+        model: setup.model.as_ref().map(|model| model.id.clone()),
         quick: options.quick,
         hardware,
         limits: limits.clone(),
@@ -156,21 +156,21 @@ fn measure(
     };
     let setting = Setting {
         target,
-        model: wishes.model.as_ref().map(|model| &model.file),
+        model: setup.model.as_ref().map(|model| &model.file),
         limits: &limits,
         sampling: Sampling::of(options),
         interrupt: &interrupt,
         monitor,
     };
-    let mut measuring = Measuring::start(&wishes.plan, &setting);
-    let failure = take_into(&mut run, &mut measuring);
-    let comparison = wishes.compare(&run, options.threshold.unwrap_or(DEFAULT_THRESHOLD));
+    let mut sampler = Sampler::start(&setup.plan, &setting);
+    let failure = take_into(&mut run, &mut sampler);
+    let comparison = setup.compare(&run, options.threshold.unwrap_or(DEFAULT_THRESHOLD));
     Ok(Measurement { run, comparison, failure, was_interrupted: interrupt.requested() })
 }
 
-/// Puts what was measured so far into a run; gives what failed.
-fn take_into(run: &mut Run, measuring: &mut Measuring<'_>) -> Option<Error> {
-    let outcomes = measuring.outcomes();
+/// Moves the outcomes into a run; returns the error that ended the measurement early.
+fn take_into(run: &mut Run, sampler: &mut Sampler<'_>) -> Option<Error> {
+    let outcomes = sampler.outcomes();
     run.results = outcomes.measured;
     run.skipped = outcomes.skipped;
     run.missing = outcomes.missing;
@@ -178,11 +178,11 @@ fn take_into(run: &mut Run, measuring: &mut Measuring<'_>) -> Option<Error> {
     outcomes.failure
 }
 
-/// Prints and writes. What cannot be written does not keep the rest from being.
+/// Prints and writes. One failure does not prevent the other outputs.
 fn finish(
     root: &Path,
     options: &Options,
-    wishes: &Wishes,
+    setup: &Setup,
     measurement: Measurement,
 ) -> Result<ExitCode> {
     let Measurement { run, comparison, failure, was_interrupted } = measurement;
@@ -212,7 +212,7 @@ fn finish(
         ));
     }
     errors.extend(
-        wishes
+        setup
             .destination
             .as_ref()
             .and_then(|destination| destination.save(run, was_interrupted).err()),
@@ -226,7 +226,7 @@ fn finish(
         output::note(format_args!("error: {error:#}"));
     }
     if was_interrupted {
-        let (missing, all) = (run.missing.len(), wishes.plan.benchmarks.len());
+        let (missing, all) = (run.missing.len(), setup.plan.benchmarks.len());
         output::note(format_args!(
             "ended by Ctrl-C: {missing} of {all} benchmarks are missing, others have fewer rounds"
         ));
@@ -267,8 +267,8 @@ fn formatted(format: Format, report: &Report<'_>) -> Result<String> {
     })
 }
 
-/// Every figure of the baseline is of other hardware: nothing is measured.
-fn say_what_would_run(
+/// Reports a baseline of other hardware only: nothing is measured.
+fn report_other_hardware(
     options: &Options,
     stored: &Stored,
     comparison: &Comparison,
@@ -281,7 +281,7 @@ fn say_what_would_run(
         serde_json::to_string_pretty(&all)? + "\n"
     } else {
         format!(
-            "{}\nNothing was measured: every figure is of other hardware. There, this would run:\n  {}\n",
+            "{}\nNothing was measured: every result is of other hardware. Commands for that hardware:\n  {}\n",
             comparison.table(),
             commands.join("\n  ")
         )
