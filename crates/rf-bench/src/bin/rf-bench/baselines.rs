@@ -1,4 +1,4 @@
-//! Files of baselines and of records: where they are, and what may be written to them.
+//! Locations of baseline and record files, and the rules for writing them.
 
 use std::{
     fs,
@@ -16,31 +16,32 @@ use crate::{
     results::{FORMAT, Run, VERSION},
 };
 
-/// Below the checkout.
+/// Folder of the baselines, relative to the checkout.
 const BASELINES: &str = "benchmarks/baselines";
+/// Folder of the records, relative to the checkout.
 const RECORDS: &str = "benchmarks/records";
 
-/// A baseline to compare with.
+/// A stored baseline to compare a run with.
 pub(crate) struct Stored {
     path: PathBuf,
     set: BaselineSet,
 }
 
 impl Stored {
-    /// Reads the file as it is named, or that of benchmarks/baselines/.
+    /// Reads the file at the given path, or the file of that name in `benchmarks/baselines/`.
     pub(crate) fn load(root: &Path, given: &Path) -> Result<Self> {
         let path = find(root, given)?;
         let set = BaselineSet::load(&path).with_context(|| {
             format!(
-                "'{}' is no baseline to compare with; take a new one with --save-baseline",
+                "cannot compare with '{}'; write a new baseline with --save-baseline",
                 path.display()
             )
         })?;
         Ok(Self { path, set })
     }
 
-    /// The comparison that can be made without measuring anything: where all figures are of other hardware, so that
-    /// there is nothing to compare with.
+    /// Returns the comparison with no measurement if every entry is of other hardware, and `None` if
+    /// at least one entry is comparable.
     pub(crate) fn of_other_hardware(&self, here: &Hardware, threshold: f64) -> Option<Comparison> {
         let entries = &self.set.entries;
         let foreign = |entry: &rf_profile::baseline::Baseline| {
@@ -50,7 +51,7 @@ impl Stored {
         all_foreign.then(|| self.set.compare(&BaselineSet::default(), here, threshold))
     }
 
-    /// What would measure these figures on their hardware: commands, one for each model.
+    /// Returns the commands that repeat these measurements on their hardware, one for each model.
     pub(crate) fn commands(&self) -> Vec<String> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let mut commands: Vec<String> = Vec::new();
@@ -70,7 +71,7 @@ impl Stored {
         commands
     }
 
-    /// Holds a run against it. Of a part of the benchmarks only that part is compared.
+    /// Compares a run with this baseline. A run of a subset is compared with the same subset.
     pub(crate) fn compare(&self, run: &Run, kind: &str, plan: &Plan, threshold: f64) -> Comparison {
         let mut set = self.set.clone();
         set.entries.retain(|entry| plan.is_whole || plan.has(&entry.name));
@@ -81,7 +82,9 @@ impl Stored {
     }
 }
 
-/// Published figures are of a kind of model, not of a file: those of the kind that was measured count as of its file.
+/// Assigns the hash of the measured model to published results of the same kind of model.
+///
+/// Published results name a kind, such as `7B Q4_0`, and have no file hash.
 fn adopt_published(set: &mut BaselineSet, measured: &ModelId, kind: &str) {
     for entry in &mut set.entries {
         let Origin::Reference { .. } = entry.origin else { continue };
@@ -91,15 +94,15 @@ fn adopt_published(set: &mut BaselineSet, measured: &ModelId, kind: &str) {
     }
 }
 
-/// Where `--save-baseline` writes.
+/// The output file of `--save-baseline`.
 pub(crate) struct Destination {
     path: PathBuf,
-    /// Whether the file stays, with the entries that were not measured now.
+    /// Whether the run is merged into the existing file, which keeps its other entries.
     merges: bool,
 }
 
 impl Destination {
-    /// Looks whether it can be written before anything is measured.
+    /// Checks the output file before the measurement starts.
     pub(crate) fn new(
         root: &Path,
         options: &Options,
@@ -112,12 +115,12 @@ impl Destination {
         if path.is_dir() {
             bail!("cannot write '{}': it is a folder", path.display());
         }
-        // A device has nothing to merge into, and may have no end.
+        // Only regular files are read: a device such as /dev/zero has no end.
         let merges = !plan.is_whole && path.is_file();
         if merges {
             BaselineSet::load(&path).with_context(|| {
                 format!(
-                    "'{}' cannot take these benchmarks in; remove it, or name another file",
+                    "cannot merge into '{}'; remove the file or name another one",
                     path.display()
                 )
             })?;
@@ -125,19 +128,21 @@ impl Destination {
         Ok(Some(Self { path, merges }))
     }
 
-    /// Writes what was measured. A whole run takes the place of the file, one of some benchmarks is merged into it, and
-    /// one that Ctrl-C ended is written beside it: so a baseline never loses figures.
+    /// Writes the results of a run without losing stored entries.
+    ///
+    /// A run of all benchmarks replaces the file. A run of a subset is merged into it. An
+    /// interrupted run goes to a separate file, see [`Self::partial_path`].
     pub(crate) fn save(&self, run: &Run, was_interrupted: bool) -> Result<()> {
         let fresh = run.baselines();
         if fresh.entries.is_empty() {
-            bail!("nothing was measured, so '{}' is left as it was", self.path.display());
+            bail!("no benchmark was measured; '{}' is unchanged", self.path.display());
         }
         let count = fresh.entries.len();
         if was_interrupted || !run.missing.is_empty() {
-            let path = self.beside();
+            let path = self.partial_path();
             fresh.save(&path)?;
             output::note(format_args!(
-                "baseline: {count} of {} benchmarks, in '{}'; '{}' is left as it was",
+                "baseline: {count} of {} benchmarks, written to '{}'; '{}' is unchanged",
                 count + run.missing.len(),
                 path.display(),
                 self.path.display()
@@ -157,13 +162,13 @@ impl Destination {
         Ok(())
     }
 
-    /// `mine.partial.json` of `mine.json`.
-    fn beside(&self) -> PathBuf {
+    /// The file for an interrupted run: `mine.partial.json` for `mine.json`.
+    fn partial_path(&self) -> PathBuf {
         self.path.with_extension("partial.json")
     }
 }
 
-/// Adds a whole run to the records of its hardware.
+/// Writes a whole run, without its samples, to the records of its hardware.
 pub(crate) fn record(root: &Path, run: &Run) -> Result<()> {
     let slug = machine::slug(&run.hardware, run.device);
     let day = run.timestamp.to_string();
@@ -176,7 +181,7 @@ pub(crate) fn record(root: &Path, run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// The records of this hardware, the oldest first. What is not readable is said, and left out.
+/// Reads the records of this hardware, oldest first. Unreadable files are reported and skipped.
 pub(crate) fn history(root: &Path, run: &Run) -> Vec<Run> {
     let folder = root.join(RECORDS).join(machine::slug(&run.hardware, run.device));
     let Ok(entries) = fs::read_dir(&folder) else { return Vec::new() };
@@ -193,7 +198,7 @@ pub(crate) fn history(root: &Path, run: &Run) -> Vec<Run> {
         match read() {
             Ok(run) => runs.push(run),
             Err(error) => {
-                output::note(format_args!("'{}' is left out: {error:#}", path.display()));
+                output::note(format_args!("skipped record '{}': {error:#}", path.display()));
             }
         }
     }
@@ -201,7 +206,7 @@ pub(crate) fn history(root: &Path, run: &Run) -> Vec<Run> {
     runs
 }
 
-/// As given, or in benchmarks/baselines/.
+/// Finds the file at the given path, or the file of that name in `benchmarks/baselines/`.
 fn find(root: &Path, given: &Path) -> Result<PathBuf> {
     let folder = root.join(BASELINES);
     let candidates =
@@ -210,7 +215,7 @@ fn find(root: &Path, given: &Path) -> Result<PathBuf> {
         return Ok(found);
     }
     if given.is_dir() {
-        bail!("'{}' is a folder: name a baseline in it", given.display());
+        bail!("'{}' is a folder; name a baseline file in it", given.display());
     }
     let names = fs::read_dir(&folder).into_iter().flatten().filter_map(|entry| {
         let name = entry.ok()?.file_name().into_string().ok()?;
@@ -221,7 +226,7 @@ fn find(root: &Path, given: &Path) -> Result<PathBuf> {
     names.sort();
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     bail!(
-        "there is no baseline '{}', neither here nor in {BASELINES}, which has {known}; --save-baseline makes one",
+        "there is no baseline '{}', here or in {BASELINES} (available: {known}); --save-baseline writes one",
         given.display()
     );
 }

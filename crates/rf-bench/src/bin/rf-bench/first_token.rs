@@ -1,4 +1,4 @@
-//! Time to first token and its phases.
+//! Time to first token (TTFT) and its phases.
 
 use std::{
     ops::ControlFlow,
@@ -18,14 +18,14 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::results::PhaseTime;
 
-/// What a prompt is repeated from.
+/// The text that prompts repeat.
 const TEXT: &str =
     "The fox looked for the key under the old bridge, where the water was slow and clear. ";
 
-/// Events that are kept of a prompt: more than it has.
+/// Capacity of the timeline in events, more than one prompt produces.
 const MAX_EVENTS: usize = 1 << 20;
 
-/// A prompt that is answered with one token.
+/// A repeatable measurement of a prompt and its first generated token.
 pub(crate) struct FirstToken<'a> {
     feeder: &'a mut Feeder,
     text: String,
@@ -35,6 +35,7 @@ pub(crate) struct FirstToken<'a> {
 }
 
 impl<'a> FirstToken<'a> {
+    /// Prepares a prompt of `tokens` tokens.
     pub(crate) fn new(feeder: &'a mut Feeder, tokens: usize) -> Result<Self> {
         let text = text_of(feeder, tokens)?;
         let (recorder, spans) = SpanRecorder::new();
@@ -42,7 +43,8 @@ impl<'a> FirstToken<'a> {
         Ok(Self { feeder, text, tokens, spans, subscriber })
     }
 
-    /// Tokenises, computes the prompt and chooses a token, as `rf-cli run` does; times are those of the spans.
+    /// Tokenises the text, processes the prompt and samples one token, as `rf-cli run` does. The
+    /// spans of the engine provide the times.
     pub(crate) fn run(&mut self) -> Result<TtftBreakdown> {
         let options = GenerateOptions { max_tokens: Some(1), ..GenerateOptions::default() };
         let Self { feeder, text, tokens, spans, subscriber } = self;
@@ -60,7 +62,8 @@ impl<'a> FirstToken<'a> {
         Ok(TtftBreakdown::from_spans(&spans.spans()))
     }
 
-    /// The phases of a breakdown. What ops and copies within the prompt take is of one more run, which takes their times.
+    /// Returns the phases of a breakdown, in milliseconds. One more run, with the profile on,
+    /// measures the ops and copies within the prompt.
     pub(crate) fn phases(&mut self, mut breakdown: TtftBreakdown) -> Result<Vec<PhaseTime>> {
         for (phase, time) in self.inside_prefill()? {
             breakdown.record_within(Phase::Prefill, phase, time);
@@ -73,6 +76,7 @@ impl<'a> FirstToken<'a> {
         Ok(measured.collect())
     }
 
+    /// Times of embedding and of copies within prefill; empty if the executor has no timeline.
     fn inside_prefill(&mut self) -> Result<Vec<(Phase, Duration)>> {
         if !(self.feeder.engine.profile(true) && self.feeder.engine.record_timeline(MAX_EVENTS)) {
             return Ok(Vec::new());
@@ -94,17 +98,17 @@ impl<'a> FirstToken<'a> {
     }
 }
 
-/// Time to first token of a breakdown.
+/// The time to first token of a breakdown.
 pub(crate) fn total(breakdown: &TtftBreakdown) -> Result<Duration> {
-    breakdown.total().context("the engine's spans have no first token")
+    breakdown.total().context("the spans of the engine do not include a first token")
 }
 
-/// A text of at least so many tokens.
+/// Returns a text of at least `tokens` tokens.
 fn text_of(feeder: &Feeder, tokens: usize) -> Result<String> {
     let tokenizer = feeder.engine.model().tokenizer();
     let once = tokenizer.encode(TEXT, EncodeOptions::PROMPT).len().max(1);
     let text = TEXT.repeat(2 * tokens.div_ceil(once) + 1);
     let got = tokenizer.encode(&text, EncodeOptions::PROMPT).len();
-    ensure!(got >= tokens, "the tokenizer makes {got} tokens of a text for {tokens}");
+    ensure!(got >= tokens, "the prompt text has {got} tokens, fewer than {tokens}");
     Ok(text)
 }

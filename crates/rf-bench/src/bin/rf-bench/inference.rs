@@ -1,4 +1,4 @@
-//! A whole model: loading, prompts, time to first token, decode, memory.
+//! Measurements of a whole model: load, prefill, TTFT, decode, memory.
 
 use std::{
     collections::BTreeMap,
@@ -25,32 +25,34 @@ use crate::{
     sampling::Sampling,
 };
 
-/// Tokens of each sequence in a sample of decode speed.
+/// Decode steps in one sample of decode throughput.
 const SAMPLE_TOKENS: usize = 16;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What a figure came to in a round.
+/// The samples of a metric in one round.
 #[derive(Debug, Default)]
 pub(crate) struct Sampled {
-    /// In the figure's unit.
+    /// Samples in the unit of the metric.
     pub(crate) samples: Vec<f64>,
-    /// The cost of one token, if the metric counts tokens.
+    /// Cost of one token; zero for metrics that do not count tokens.
     pub(crate) cost: OpCost,
-    /// Of the median sample.
+    /// Phases of the median sample; empty except for TTFT.
     pub(crate) phases: Vec<PhaseTime>,
+    /// Further values for the report, such as the memory plan.
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
-/// How a figure ended in a round.
+/// The outcome of a metric in one round.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Sampled(Sampled),
+    /// The metric is not supported here, with the reason.
     Skipped(String),
 }
 
-/// Loads the model once and takes the samples of a round. `done` gets each metric with its outcome
-/// and the contention of its samples.
+/// Loads the model once and takes the samples of a round. `done` receives each metric with its
+/// outcome and the CPU contention of its samples, as a fraction.
 pub(crate) fn round(
     file: &ModelFile,
     target: &Target,
@@ -61,13 +63,13 @@ pub(crate) fn round(
 ) -> Result<()> {
     let threads = target.threads().unwrap_or(1);
     if target.is_gpu() && metrics.contains(&ModelMetric::PeakMemory) {
-        // The first model of a process makes the driver initialize and translate kernels.
+        // Warm-up: the driver initializes and translates kernels for the first model of a process.
         Loaded::new(file, target, metrics)?;
     }
     let loading = ContentionTimer::start();
     let mut model = Loaded::new(file, target, metrics)?;
     let loading = loading.fraction(threads);
-    // Memory first: repetitions of other metrics do not add to it then.
+    // Memory first: repetitions of other metrics would add to it.
     let is_memory = |metric: &&ModelMetric| **metric == ModelMetric::PeakMemory;
     let others = metrics.iter().filter(|metric| !is_memory(metric));
     for &metric in metrics.iter().filter(is_memory).chain(others) {
@@ -87,24 +89,24 @@ pub(crate) fn round(
     Ok(())
 }
 
-/// A model in memory, and what loading it took.
+/// A loaded model with its load time and memory plan.
 struct Loaded {
     feeder: Feeder,
     plan: MemoryPlan,
     load_time: Duration,
-    /// Resident before it was loaded, where the system tells.
+    /// Resident memory before the load; `None` where the system does not report it.
     rss_before_bytes: Option<u64>,
 }
 
 impl Loaded {
-    fn new(file: &ModelFile, target: &Target, figures: &[ModelMetric]) -> Result<Self> {
-        forget_peak();
+    fn new(file: &ModelFile, target: &Target, metrics: &[ModelMetric]) -> Result<Self> {
+        reset_peak_rss();
         let rss_before_bytes = ProcessMemory::now().ok().map(|memory| memory.rss_bytes);
         let start = Instant::now();
         let model = file.open()?;
         let most = model.config().context_length;
-        // The sequences of the largest batch share what the longest prompt needs: both have room in the same pages.
-        let room = figures.iter().map(|figure| figure.context_tokens()).max().unwrap_or(1);
+        // The longest prompt and the largest decode batch use the same pages, at different times.
+        let room = metrics.iter().map(|metric| metric.context_tokens()).max().unwrap_or(1);
         let options =
             EngineOptions { context_tokens: Some(room.min(most)), ..EngineOptions::default() };
         let plan = model.memory_plan(&options)?;
@@ -116,19 +118,19 @@ impl Loaded {
 
     fn measure(
         &mut self,
-        figure: ModelMetric,
+        metric: ModelMetric,
         all: &[ModelMetric],
         sampling: &Sampling,
         interrupt: &Interrupt,
     ) -> Result<Outcome> {
         let context = self.feeder.engine.context_tokens();
-        if figure.context_tokens() > context {
-            let needed = figure.context_tokens();
+        if metric.context_tokens() > context {
+            let needed = metric.context_tokens();
             return Ok(Outcome::Skipped(format!(
                 "needs a context of {needed} tokens, and the model has {context}"
             )));
         }
-        let sampled = match figure {
+        let sampled = match metric {
             ModelMetric::Load => {
                 Sampled { samples: vec![1e3 * self.load_time.as_secs_f64()], ..Sampled::default() }
             }
@@ -205,13 +207,13 @@ impl Loaded {
         breakdowns.sort_by_key(TtftBreakdown::total);
         let median = breakdowns.swap_remove(breakdowns.len() / 2);
         let samples = seconds.iter().map(|seconds| 1e3 * seconds).collect();
-        // Phases take one more run, and after Ctrl-C there is none.
+        // Phases need one more run, which Ctrl-C prevents.
         let phases = if interrupt.requested() { Vec::new() } else { first_token.phases(median)? };
         Ok(Sampled { samples, phases, ..Sampled::default() })
     }
 
-    /// The cost of a token by the executor's profile, in a batch that is not timed. Zero if the
-    /// executor has no profile.
+    /// Cost of one token from the profile of the executor, taken in an untimed run of `tokens`
+    /// tokens. Zero if the executor has no profile.
     fn cost(
         &mut self,
         tokens: usize,
@@ -228,12 +230,12 @@ impl Loaded {
         Ok(ops.map(|op| op.cost).sum::<OpCost>().per(tokens as u64))
     }
 
-    /// Every prompt and every batch, one time: what there is to hold is held then.
-    fn once(&mut self, figures: &[ModelMetric]) -> Result<()> {
+    /// Runs every prompt and every batch once, so that all memory is allocated and touched.
+    fn once(&mut self, metrics: &[ModelMetric]) -> Result<()> {
         let context = self.feeder.engine.context_tokens();
-        for figure in figures.iter().filter(|figure| figure.context_tokens() <= context) {
+        for metric in metrics.iter().filter(|metric| metric.context_tokens() <= context) {
             self.feeder.truncate(0);
-            match *figure {
+            match *metric {
                 ModelMetric::Prefill(tokens) => self.feeder.prompt(0, tokens)?,
                 ModelMetric::Decode(batch) => self.feeder.step(batch)?,
                 ModelMetric::Load | ModelMetric::Ttft(_) | ModelMetric::PeakMemory => {}
@@ -242,10 +244,11 @@ impl Loaded {
         Ok(())
     }
 
-    /// Plan beside actual, and what the process grew by.
+    /// Peak growth of the resident memory in MiB, with planned and held sizes as metadata.
     fn peak_memory(&self) -> Result<Sampled, String> {
         let now = ProcessMemory::now().map_err(|error| error.to_string())?;
-        let before = self.rss_before_bytes.ok_or("what was resident before is not known")?;
+        let before =
+            self.rss_before_bytes.ok_or("the resident memory before the load is not known")?;
         let peak = now.peak_rss_bytes.saturating_sub(before) as f64 / MIB;
         let held = self.feeder.engine.memory();
         let mib = |bytes: u64| format!("{:.2} MiB", bytes as f64 / MIB);
@@ -263,7 +266,8 @@ impl Loaded {
     }
 }
 
-/// Has Linux forget the most that was ever resident. Where it cannot, the peak is that of the whole run.
-fn forget_peak() {
+/// Resets the peak resident memory of this process on Linux. If that fails, the peak is the one of
+/// the whole run.
+fn reset_peak_rss() {
     drop(fs::write("/proc/self/clear_refs", "5"));
 }

@@ -1,7 +1,8 @@
-//! The limits of the machine.
+//! Roofline limits of the machine.
 //!
-//! They are measured at the start of every run and kept below target/ for each hardware. A limit is
-//! the highest value ever measured, so a busy start does not inflate the shares of it.
+//! Every run measures them at its start and stores them under `target/bench/limits/`, one file per
+//! hardware. A limit is the highest value ever measured there, so that a busy start does not inflate
+//! the percentages of the roofline.
 
 use std::{fs, path::Path};
 
@@ -11,7 +12,7 @@ use rf_profile::{baseline::Hardware, roofline::Limits};
 
 use crate::{machine, options::Options, output};
 
-/// Measures the limits, and keeps the highest ones.
+/// Measures the limits and merges them with the stored ones, the higher value of each.
 pub(crate) fn measure(
     root: &Path,
     options: &Options,
@@ -25,13 +26,14 @@ pub(crate) fn measure(
     if let Some(known) = known {
         raise(&mut limits, &known);
     }
-    // Limits that cannot be kept are measured again by the next run.
+    // A failed write costs accuracy only: the next run measures again.
     if let Err(error) = output::replace(&path, &serde_json::to_string_pretty(&limits)?) {
-        output::note(format_args!("the limits of this machine were not kept: {error:#}"));
+        output::note(format_args!("cannot store the limits of this machine: {error:#}"));
     }
     Ok(limits)
 }
 
+/// Memory bandwidth and peak arithmetic of the target.
 fn of_target(target: &Target) -> Result<Limits> {
     let memory = match target.threads() {
         Some(threads) => Limits::measure_host(threads)?,
@@ -51,7 +53,7 @@ fn of_target(target: &Target) -> Result<Limits> {
     })
 }
 
-/// Takes the higher limits of `known`.
+/// Raises each limit to the value in `known` where that is higher.
 fn raise(limits: &mut Limits, known: &Limits) {
     let higher = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
     let Limits { bandwidth_bytes_per_s, f32_operations_per_s, int8_operations_per_s, .. } = known;

@@ -1,4 +1,4 @@
-//! What computes, and what to call it.
+//! The measured target, its hardware description and its build.
 
 use std::{path::Path, process::Command};
 
@@ -9,23 +9,26 @@ use rf_profile::baseline::{Build, DeviceKind, Hardware};
 
 use crate::options::{BackendName, Options};
 
-/// Opens what is to be measured.
+/// Opens the backend to measure.
 pub(crate) fn open(options: &Options) -> Result<Target> {
     match options.backend {
         BackendName::Cpu => Ok(Target::cpu(options.threads, isa(options)?)?),
         BackendName::Gpu => Target::gpu(None)
-            .context("--backend gpu cannot be had: `rf-cli doctor` says what is amiss"),
+            .context("--backend gpu is not available; run `rf-cli doctor` for the reason"),
     }
 }
 
-/// The instruction set that was asked for.
+/// Parses `--isa`.
 pub(crate) fn isa(options: &Options) -> Result<Option<Isa>> {
     let parse = |name: &str| name.parse::<Isa>().map_err(|error| anyhow!("--isa: {error}"));
     options.isa.as_deref().map(parse).transpose()
 }
 
-/// The machine, as far as it takes part: the threads that compute, and whether a better instruction set is left
-/// alone. Figures with others are of another machine. The GPU only where it computes, for that loads its runtime.
+/// Describes the hardware that takes part in the measurement.
+///
+/// The description includes the number of compute threads and a lower `--isa`: results with other
+/// values count as other hardware. The GPU is included with `--backend gpu` only, because its
+/// detection loads the GPU runtime.
 pub(crate) fn hardware(options: &Options, target: &Target) -> Result<Hardware> {
     let mut hardware = match options.backend {
         BackendName::Cpu => Hardware::cpu_only(),
@@ -40,7 +43,7 @@ pub(crate) fn hardware(options: &Options, target: &Target) -> Result<Hardware> {
     Ok(hardware)
 }
 
-/// This program.
+/// Describes this build.
 pub(crate) fn build(root: &Path, target: &Target) -> Build {
     Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -50,7 +53,7 @@ pub(crate) fn build(root: &Path, target: &Target) -> Build {
     }
 }
 
-/// Which part of the hardware a figure depends on.
+/// The part of the hardware that results depend on.
 pub(crate) fn device(options: &Options) -> DeviceKind {
     match options.backend {
         BackendName::Cpu => DeviceKind::Cpu,
@@ -58,7 +61,7 @@ pub(crate) fn device(options: &Options) -> DeviceKind {
     }
 }
 
-/// What files of this hardware are called: `intel-xeon-processor-2.50ghz-2-threads`.
+/// The file name of this hardware, such as `intel-xeon-processor-2.50ghz-2-threads`.
 pub(crate) fn slug(hardware: &Hardware, device: DeviceKind) -> String {
     let name = hardware.name(device).to_lowercase().replace("(r)", "").replace("(tm)", "");
     let words = name.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'));
@@ -66,7 +69,8 @@ pub(crate) fn slug(hardware: &Hardware, device: DeviceKind) -> String {
     words.join("-")
 }
 
-/// The revision of the sources: `f52cd03`, with `-dirty` where files differ from it; empty without git.
+/// The git revision of the checkout, with the suffix `-dirty` if tracked files differ from it; empty
+/// without git.
 pub(crate) fn revision(root: &Path) -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;

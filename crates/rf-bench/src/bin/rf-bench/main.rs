@@ -1,4 +1,4 @@
-//! `rf-bench`, which `cargo xtask bench` builds and starts: measures, compares, reports.
+//! `rf-bench`: measures, compares and reports. `cargo xtask bench` builds and starts it.
 
 mod baselines;
 mod first_token;
@@ -42,7 +42,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure for a paired comparison: answer its requests on stdin
+    /// Serve the measurements of a paired comparison over stdin and stdout
     #[command(hide = true)]
     Worker,
 }

@@ -9,7 +9,7 @@ use clap::{
 
 use rf_bench::Suite;
 
-/// What to measure, how, and what to do with it.
+/// Options of a measurement, its baselines and its output.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Results are of this machine; benchmarks/README.md describes the measurement.
@@ -27,55 +27,55 @@ Examples:
   cargo xtask bench --peer llama.cpp --model model.gguf -t 2 -p 512 -n 64")]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Options {
-    /// What to measure [default: everything]
+    /// Measure these suites [default: all]
     #[arg(value_name = "SUITE", value_parser = suite())]
     pub(crate) suites: Vec<Suite>,
-    /// Only benchmarks whose name contains this
+    /// Measure only benchmarks whose name contains TEXT
     #[arg(long, value_name = "TEXT")]
     pub(crate) filter: Option<String>,
-    /// A subset that takes less than a minute
+    /// Measure a subset in less than a minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Rounds over all benchmarks [default: 5; 3 with --quick]
+    /// Run N rounds over all benchmarks [default: 5; 3 with --quick]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) rounds: Option<usize>,
     /// Print the names of the benchmarks and run none
     #[arg(long)]
     pub(crate) list: bool,
 
-    /// What computes
+    /// Measure this backend
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t = BackendName::Cpu)]
     pub(crate) backend: BackendName,
-    /// Model of the suite inference; several for --peer [default: the demo model]
+    /// Measure this model in the suite inference; repeat for --peer [default: the demo model]
     #[arg(short, long, value_name = "FILE", env = "ROCFORGE_TEST_MODEL", hide_env_values = true)]
     pub(crate) model: Vec<PathBuf>,
-    /// Threads of the CPU [default: one per physical core]
+    /// Use N CPU threads [default: one per physical core]
     #[arg(short, long, value_name = "N", value_parser = at_least_one)]
     pub(crate) threads: Option<usize>,
-    /// Instruction set of the CPU [default: the best one]
+    /// Use this CPU instruction set [default: the best one available]
     #[arg(long, alias = "tier", value_name = "NAME")]
     pub(crate) isa: Option<String>,
 
-    /// Write what was measured to FILE, `benchmarks/baselines/<hardware>.json` if none is given
+    /// Write the results to FILE [default: benchmarks/baselines/<hardware>.json]
     #[expect(
         clippy::option_option,
         reason = "clap's form of an option whose value may be missing"
     )]
     #[arg(long, value_name = "FILE", num_args = 0..=1, help_heading = "Baselines")]
     pub(crate) save_baseline: Option<Option<PathBuf>>,
-    /// Compare with a baseline: a file, looked for in benchmarks/baselines/ too
+    /// Compare with the baseline FILE, which may be a name in benchmarks/baselines/
     #[arg(long, value_name = "FILE", help_heading = "Baselines")]
     pub(crate) compare: Option<PathBuf>,
-    /// Smallest change that counts [default: 10% with --compare, 2.5% with --against]
+    /// Ignore changes up to PERCENT [default: 10% with --compare, 2.5% with --against]
     #[arg(long, value_name = "PERCENT", value_parser = threshold, help_heading = "Baselines")]
     pub(crate) threshold: Option<f64>,
-    /// Exit with 2 where a baseline is of other hardware
+    /// Exit with code 2 if a baseline is of other hardware
     #[arg(long, requires = "compare", help_heading = "Baselines")]
     pub(crate) require_hardware: bool,
     /// Add the run to benchmarks/records/
     #[arg(long, help_heading = "Baselines")]
     pub(crate) record: bool,
-    /// Compare in turns with another build: a git revision, which is built, or an rf-bench program
+    /// Compare in turns with another build: a git revision (built first) or an rf-bench binary
     #[arg(
         long,
         value_name = "REV|BINARY",
@@ -83,7 +83,7 @@ pub(crate) struct Options {
         help_heading = "Paired comparison"
     )]
     pub(crate) against: Option<String>,
-    /// The build that --against judges [default: this build]
+    /// Judge the build REV|BINARY with --against [default: this build]
     #[arg(
         long,
         value_name = "REV|BINARY",
@@ -100,11 +100,11 @@ pub(crate) struct Options {
         help_heading = "Paired comparison"
     )]
     pub(crate) budget: Option<f64>,
-    /// Check the targets of the plan: PASS, FAIL, or NOT MEASURED and why
+    /// Check the performance targets: PASS, FAIL, or NOT MEASURED with the reason
     #[arg(long, help_heading = "Baselines")]
     pub(crate) targets: bool,
 
-    /// How to print the results
+    /// Print the results in this format
     #[arg(
         long,
         value_enum,
@@ -113,7 +113,7 @@ pub(crate) struct Options {
         help_heading = "Output"
     )]
     pub(crate) format: Format,
-    /// Where to, instead of stdout
+    /// Write the results to FILE instead of stdout
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
 
@@ -121,40 +121,40 @@ pub(crate) struct Options {
     pub(crate) peer: PeerOptions,
 }
 
-/// Comparing with another program.
+/// Options of the comparison with another engine.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Comparison with another engine")]
 pub(crate) struct PeerOptions {
-    /// Measure another engine beside this one, in turns
+    /// Measure another engine and this one in turns
     #[arg(long, value_enum, value_name = "ENGINE", conflicts_with_all = PLAIN_ONLY)]
     pub(crate) peer: Option<PeerName>,
-    /// Python that has llama-cpp-python [default: that of target/peers, see --peer-install]
+    /// Use this Python with llama-cpp-python [default: the one of --peer-install]
     #[arg(long, value_name = "PYTHON", requires = "peer", conflicts_with = "peer_bench")]
     pub(crate) peer_python: Option<PathBuf>,
-    /// A llama-bench instead; with --peer rocmforge another build's target/release/rf-bench
+    /// Use this llama-bench, or with --peer rocmforge the rf-bench of another build
     #[arg(long, value_name = "PROGRAM", requires = "peer")]
     pub(crate) peer_bench: Option<PathBuf>,
-    /// Build llama-cpp-python in a virtual environment below target/ first: takes minutes
+    /// Build llama-cpp-python in a virtual environment under target/ first (takes minutes)
     #[arg(long, requires = "peer", conflicts_with_all = ["peer_python", "peer_bench"])]
     pub(crate) peer_install: bool,
-    /// Prompt length in tokens; 0 for none
+    /// Process a prompt of N tokens; 0 for none
     #[arg(short, long, value_name = "N", default_value_t = 512)]
     pub(crate) prompt: usize,
-    /// Tokens to generate; 0 for none
+    /// Generate N tokens; 0 for none
     #[arg(short = 'n', long, value_name = "N", default_value_t = 64)]
     pub(crate) generate: usize,
-    /// Tokens that are in the context already
+    /// Start at a depth of N tokens
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub(crate) depth: usize,
-    /// How often each engine runs, each time in a fresh process
+    /// Run each engine N times, each in a fresh process
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = at_least_one)]
     pub(crate) repetitions: usize,
-    /// Measure this program once and print JSON: what a comparison starts for its own side
+    /// Measure this engine once and print JSON: the process that --peer starts for its own side
     #[arg(long, hide = true)]
     pub(crate) peer_self: bool,
 }
 
-/// What --peer has no use for.
+/// Options that conflict with --peer.
 const PLAIN_ONLY: [&str; 10] = [
     "suites",
     "rounds",
@@ -168,11 +168,11 @@ const PLAIN_ONLY: [&str; 10] = [
     "require_hardware",
 ];
 
-/// Options that --against does not have.
+/// Options that conflict with --against.
 const UNPAIRED_ONLY: [&str; 7] =
     ["rounds", "list", "save_baseline", "compare", "record", "targets", "peer"];
 
-/// What computes.
+/// A backend to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendName {
     /// The processor
@@ -181,30 +181,30 @@ pub(crate) enum BackendName {
     Gpu,
 }
 
-/// How results are printed.
+/// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For terminals
+    /// Table for terminals
     Table,
-    /// Everything, for programs
+    /// All results with their samples
     Json,
-    /// A line per benchmark
+    /// One line per benchmark
     Csv,
-    /// A page with plots and history
+    /// Page with plots and history
     Html,
 }
 
 /// An engine to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PeerName {
-    /// By llama-cpp-python or llama-bench
+    /// llama.cpp through llama-cpp-python or llama-bench
     #[value(name = "llama.cpp")]
     LlamaCpp,
-    /// Another build of this program, which --peer-bench names
+    /// Another build of this program, given by --peer-bench
     Rocmforge,
 }
 
-/// The suites by name, which clap lists in errors and in the help.
+/// Parses a suite. Errors and the help list the possible names.
 fn suite() -> impl TypedValueParser<Value = Suite> {
     PossibleValuesParser::new(Suite::ALL.map(Suite::name)).try_map(|name| name.parse::<Suite>())
 }
@@ -218,7 +218,7 @@ fn minutes(text: &str) -> Result<f64, &'static str> {
     minutes.ok_or("expected minutes, as in 4 or 0.5")
 }
 
-/// `10%` or `0.1`, as a share.
+/// Parses a percentage or a fraction: `10%` and `0.1` are both 0.1.
 fn threshold(text: &str) -> Result<f64, &'static str> {
     let share = match text.trim().strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0),
@@ -226,7 +226,7 @@ fn threshold(text: &str) -> Result<f64, &'static str> {
     };
     share
         .filter(|share| (0.0..=1.0).contains(share))
-        .ok_or("expected a share between 0% and 100%, as in 10% or 0.1")
+        .ok_or("expected a change between 0% and 100%, as in 10% or 0.1")
 }
 
 #[cfg(test)]
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_threshold_is_a_percentage_or_a_share() {
+    fn a_threshold_is_a_percentage_or_a_fraction() {
         assert_eq!(threshold("10%"), Ok(0.1));
         assert_eq!(threshold("0.05"), Ok(0.05));
         assert_eq!(threshold(" 5 % "), Ok(0.05));

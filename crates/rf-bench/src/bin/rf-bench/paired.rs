@@ -1,4 +1,4 @@
-//! `--against`: from a command line to a paired comparison.
+//! `--against`: builds a paired comparison from the command line and runs it.
 
 use std::{env, path::Path, process::ExitCode, time::Duration};
 
@@ -17,18 +17,19 @@ use crate::{
     rounds::progress_bar,
 };
 
-/// Time for all passes, and with `--quick`.
+/// Time limit for all passes.
 const BUDGET: Duration = Duration::from_mins(9);
+/// Time limit for all passes with `--quick`.
 const QUICK_BUDGET: Duration = Duration::from_mins(4);
 
-/// Change that counts where no threshold is given. Exact builds of one source differ by up to 1 %
-/// (layout of code and memory); a change of 5 % is twice the threshold.
+/// Default threshold, as a fraction. Builds of the same source differ by up to 1 % through the
+/// layout of code and memory; a change of 5 % is twice the threshold.
 const THRESHOLD: f64 = 0.025;
 
-/// Compares this program with the build `against`. Exit code: see `--help`.
+/// Compares this build, or `--head`, with the build `against`. `--help` lists the exit codes.
 pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitCode> {
     if options.format == Format::Html {
-        bail!("--against prints a table, json or csv: there is no HTML report of it");
+        bail!("--against has no HTML report; use --format table, json or csv");
     }
     let chosen = plan::Plan::of(options)?;
     let measured = chosen.benchmarks.iter().filter(|benchmark| match benchmark.task {
@@ -37,10 +38,10 @@ pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitC
     });
     let workloads: Vec<String> = measured.map(|benchmark| benchmark.name.clone()).collect();
     if workloads.is_empty() {
-        bail!("no workload is left: --against measures ops, prefill and decode");
+        bail!("no workload is selected; --against measures ops, prefill and decode");
     }
     let model = match &options.model[..] {
-        [_, _, ..] => bail!("--against measures one model: give one --model"),
+        [_, _, ..] => bail!("--against measures one model; give --model once"),
         given => ModelFile::new(root, given.first().map(std::path::PathBuf::as_path)),
     };
     let settings = Settings {
