@@ -1,7 +1,7 @@
-//! `--peer`: this engine and another one in turns, A B A B, each time in a fresh process.
+//! `--peer`: measures this engine and another one in turns, A B A B, each time in a fresh process.
 //!
-//! Both load the model, warm up, and time a prompt and a generation once. Machines drift by more than engines differ, so
-//! what counts is the ratio of neighbours, and its spread.
+//! Each process loads the model, warms up, and times one prompt and one generation. Machines drift
+//! by more than engines differ, so the result is the ratio of adjacent runs, with its range.
 
 mod install;
 mod programs;
@@ -26,13 +26,13 @@ use crate::{
     output,
 };
 
-/// Tokens computed at once, at most: llama.cpp's default of a physical batch.
+/// Largest batch in tokens, equal to llama.cpp's default physical batch.
 const BATCH_TOKENS: usize = 512;
 
-/// Tokens that a generation warms up with.
+/// Tokens of the warm-up before a generation.
 const WARM_UP_TOKENS: usize = 8;
 
-/// What is measured of both.
+/// The test that both engines run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct Test {
     prompt_tokens: usize,
@@ -42,22 +42,23 @@ struct Test {
     repetitions: usize,
 }
 
-/// What one process measured: what both sides print, as JSON.
+/// The throughput that one process measured. Both sides print it as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Speeds {
-    /// Name and version.
+    /// Name and version of the engine.
     program: String,
-    /// Instruction sets that it was built with, or uses.
+    /// Instruction sets that the engine is built with or uses.
     features: String,
     prompt_tokens_per_s: Option<f64>,
     decode_tokens_per_s: Option<f64>,
 }
 
-/// Measures both and prints ratios. Exit code: 0, or 130 after Ctrl-C, which ends behind the current process.
+/// Measures both engines and prints the ratios. The exit code is 0, or 130 after Ctrl-C, which ends
+/// the comparison after the current repetition.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let test = Test::of(options)?;
     if matches!(options.format, Format::Html) {
-        bail!("--peer prints a table, json or csv: there is no page for it");
+        bail!("--peer has no HTML report; use --format table, json or csv");
     }
     let models: Vec<ModelFile> = match &options.model[..] {
         [] => vec![ModelFile::new(root, None)],
@@ -95,13 +96,13 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     };
     output::write(options.output.as_deref(), &text)?;
     if was_interrupted {
-        output::note("ended by Ctrl-C: the repetitions that were complete are above");
+        output::note("ended by Ctrl-C; the output has the complete repetitions");
         return Ok(ExitCode::from(output::INTERRUPTED));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// This program's side: measures once and prints [`Speeds`].
+/// Measures this engine once and prints its [`Speeds`].
 pub(crate) fn run_self(root: &Path, options: &Options) -> Result<ExitCode> {
     let test = Test::of(options)?;
     let model = ModelFile::new(root, options.model.first().map(std::path::PathBuf::as_path));
@@ -144,9 +145,9 @@ impl Test {
     fn of(options: &Options) -> Result<Self> {
         let peer = &options.peer;
         if peer.prompt == 0 && peer.generate == 0 {
-            bail!("-p 0 and -n 0 leave nothing to measure: give one of them");
+            bail!("-p 0 and -n 0 leave nothing to measure; give one of them");
         }
-        // llama.cpp's own choice would be another number.
+        // Both engines get the same number; llama.cpp's default differs.
         let threads = match options.threads {
             Some(threads) => threads,
             None => machine::open(options)?.threads().unwrap_or(1),
@@ -162,14 +163,15 @@ impl Test {
 }
 
 impl Speeds {
+    /// Parses the last non-empty line of a program's output.
     fn parse(text: &str, program: &str) -> Result<Self> {
         let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
         serde_json::from_str(line)
-            .with_context(|| format!("{program} did not print speeds but '{line}'"))
+            .with_context(|| format!("cannot read the speeds of {program} from '{line}'"))
     }
 }
 
-/// A line on a terminal's stderr that is written over.
+/// A progress line on stderr, rewritten in place; off where stderr is no terminal.
 struct Progress {
     is_on: bool,
 }
@@ -177,7 +179,7 @@ struct Progress {
 impl Progress {
     fn show(&mut self, text: std::fmt::Arguments<'_>) {
         if self.is_on {
-            // Nothing can be done where even that fails.
+            // An error on stderr cannot be reported.
             drop(write!(io::stderr().lock(), "\r\x1b[K{text}"));
         }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Benchmark {
 pub(crate) enum Task {
     /// A workload of one op or one call.
     Op(Workload),
-    /// A metric of the model.
+    /// A metric of the whole model.
     Model(ModelMetric),
     /// The overhead of a timer.
     Timer(Timer),
@@ -28,24 +28,26 @@ pub(crate) enum Task {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) benchmarks: Vec<Benchmark>,
-    /// Whether these are all that there are.
+    /// Whether the plan has every benchmark.
     pub(crate) is_whole: bool,
 }
 
-/// What targets are checked on where no suite is named.
+/// Suites of `--targets` if the command line names none.
 const TARGET_SUITES: [Suite; 3] = [Suite::Matmul, Suite::Inference, Suite::Launch];
 
 impl Plan {
+    /// Selects the benchmarks of a command line.
+    ///
     /// # Errors
     ///
-    /// If nothing is left to measure.
+    /// If no benchmark matches `--filter`.
     pub(crate) fn of(options: &Options) -> Result<Self> {
         let suites: &[Suite] = match &options.suites[..] {
             [] if options.targets => &TARGET_SUITES,
             [] => &Suite::ALL,
             given => given,
         };
-        // The targets of a product are met, or not, by few of them.
+        // The quick subset is enough to check the targets.
         let is_quick = options.quick || (options.targets && options.suites.is_empty());
         let all = all();
         let count = all.len();
@@ -62,7 +64,7 @@ impl Plan {
             benchmarks.retain(|benchmark| benchmark.name.to_lowercase().contains(&filter));
             if benchmarks.is_empty() {
                 bail!(
-                    "no benchmark of {} contains '{filter}': `cargo xtask bench --list` prints their names",
+                    "no benchmark of {} contains '{filter}'; `cargo xtask bench --list` prints the names",
                     suites.iter().map(|suite| suite.name()).collect::<Vec<_>>().join(", ")
                 );
             }
@@ -70,12 +72,12 @@ impl Plan {
         Ok(Self { is_whole: benchmarks.len() == count, benchmarks })
     }
 
-    /// Whether a benchmark is part of it.
+    /// Whether a benchmark is part of the plan.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.benchmarks.iter().any(|benchmark| benchmark.name == name)
     }
 
-    /// A line for each: its name, and a mark for those of --quick.
+    /// Formats one line per benchmark: the name, and a mark for the subset of `--quick`.
     pub(crate) fn list(&self) -> String {
         let width = self.benchmarks.iter().map(|one| one.name.len()).max().unwrap_or(0);
         let lines = self.benchmarks.iter().map(|benchmark| {
@@ -90,6 +92,7 @@ impl Plan {
     }
 }
 
+/// Every benchmark, in the order of reports.
 fn all() -> Vec<Benchmark> {
     let of_suite = |suite: Suite| -> Vec<Benchmark> {
         let op = |workload: Workload| Benchmark {
@@ -108,12 +111,12 @@ fn all() -> Vec<Benchmark> {
                 ops.chain(Timer::ALL.map(timer)).collect()
             }
             Suite::Inference => {
-                let figure = |figure: ModelMetric| Benchmark {
-                    name: figure.name(),
+                let metric = |metric: ModelMetric| Benchmark {
+                    name: metric.name(),
                     suite,
-                    task: Task::Model(figure),
+                    task: Task::Model(metric),
                 };
-                ModelMetric::all().into_iter().map(figure).collect()
+                ModelMetric::all().into_iter().map(metric).collect()
             }
             _ => ops.collect(),
         }

@@ -31,7 +31,7 @@ use crate::{
     timers,
 };
 
-/// Between samples of the GPUs' state.
+/// Interval between samples of the state of the GPUs.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The outcomes of all rounds.
@@ -39,23 +39,23 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 pub(crate) struct Outcomes {
     pub(crate) measured: Vec<Measured>,
     pub(crate) skipped: Vec<Skipped>,
-    /// Names of what Ctrl-C left unmeasured.
+    /// Names of the benchmarks that Ctrl-C or an error left unmeasured.
     pub(crate) missing: Vec<String>,
-    /// The GPUs while the model ran.
+    /// State of the GPUs while the model ran.
     pub(crate) monitor: Vec<GpuWatch>,
-    /// What failed, and so ended: with the name of the benchmark.
+    /// The error that ended the measurement, with the name of the benchmark.
     pub(crate) failure: Option<Error>,
 }
 
 /// The inputs of a measurement.
 pub(crate) struct Setting<'a> {
     pub(crate) target: &'a Target,
-    /// Where a model is part of the plan.
+    /// The model, if the plan has a metric of it.
     pub(crate) model: Option<&'a ModelFile>,
     pub(crate) limits: &'a Limits,
     pub(crate) sampling: Sampling,
     pub(crate) interrupt: &'a Interrupt,
-    /// Where there is a GPU to watch while the model runs.
+    /// Monitor of the GPUs while the model runs; `None` on the CPU.
     pub(crate) monitor: Option<Monitor>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Setting<'a> {
 pub(crate) struct Sampler<'a> {
     plan: &'a Plan,
     setting: &'a Setting<'a>,
-    /// By place in the plan.
+    /// Samples by index of the benchmark in the plan.
     collected: Vec<Collected>,
     watched: Vec<Record>,
     failure: Option<Error>,
@@ -75,18 +75,18 @@ pub(crate) struct Sampler<'a> {
 struct Collected {
     rounds: Vec<Round>,
     skipped: Option<String>,
-    /// Of the first round: the figures of a round beside its samples.
+    /// Outcome of the first round, for its cost and metadata.
     first: Option<Sampled>,
-    /// Of each round the parts of its median sample.
+    /// Phases of the median sample of each round.
     phases: Vec<Vec<PhaseTime>>,
     clock: Option<Clock>,
 }
 
-/// A round of a benchmark.
+/// The samples of a benchmark in one round.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Round {
     samples: Vec<f64>,
-    /// Fraction of the time in which threads had no CPU; 0 for times of a device's clock.
+    /// Fraction of the time in which threads had no CPU; 0 for times of a device clock.
     contention: f64,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Sampler<'a> {
             let each = start.elapsed() / (round as u32 - 1).max(1);
             if round > 1 && end.is_some_and(|end| Instant::now() + each > end) {
                 output::note(format_args!(
-                    "{} of {rounds} rounds: the budget of --quick is spent (--rounds {rounds} runs all)",
+                    "{} of {rounds} rounds: the time budget of --quick is spent (--rounds {rounds} runs all)",
                     round - 1
                 ));
                 break;
@@ -118,13 +118,13 @@ impl<'a> Sampler<'a> {
         if self.failure.is_some() || self.setting.interrupt.requested() {
             return;
         }
-        let is_wanted = |place: &usize| {
-            // The growth of a process shows the first time only.
+        let is_due = |place: &usize| {
+            // A process grows in the first round only.
             let is_once =
                 matches!(self.plan.benchmarks[*place].task, Task::Model(ModelMetric::PeakMemory));
             self.collected[*place].skipped.is_none() && !(is_once && self.rounds > 0)
         };
-        let places: Vec<usize> = (0..self.plan.benchmarks.len()).filter(is_wanted).collect();
+        let places: Vec<usize> = (0..self.plan.benchmarks.len()).filter(is_due).collect();
         let bar = progress_bar(places.len());
         bar.set_prefix(title.to_owned());
         if let Err(error) = self.measure(&places, &bar) {
@@ -134,7 +134,7 @@ impl<'a> Sampler<'a> {
         self.rounds += 1;
     }
 
-    /// What it has come to.
+    /// Evaluates the samples of all rounds. Takes the error, if one ended the measurement.
     pub(crate) fn outcomes(&mut self) -> Outcomes {
         let mut outcomes = Outcomes {
             failure: self.failure.take(),
@@ -147,29 +147,30 @@ impl<'a> Sampler<'a> {
         outcomes
     }
 
-    /// The model first: what its process grows by is then not hidden by what others left behind.
+    /// Measures the benchmarks at `places`. The model is first, because memory that other
+    /// benchmarks leave in the process would hide its growth.
     fn measure(&mut self, places: &[usize], bar: &ProgressBar) -> Result<()> {
         let Setting { target, model, sampling, interrupt, monitor, .. } = self.setting;
-        let mut figures = BTreeMap::new();
+        let mut metrics = BTreeMap::new();
         for &place in places {
-            if let Task::Model(figure) = self.plan.benchmarks[place].task {
-                figures.insert(place, figure);
+            if let Task::Model(metric) = self.plan.benchmarks[place].task {
+                metrics.insert(place, metric);
             }
         }
-        if let Some(model) = model.filter(|_| !figures.is_empty()) {
+        if let Some(model) = model.filter(|_| !metrics.is_empty()) {
             bar.set_message(model.name());
             let collected = &mut self.collected;
-            let mut done = |figure: ModelMetric, outcome: Outcome, contention: f64| {
+            let mut done = |metric: ModelMetric, outcome: Outcome, contention: f64| {
                 bar.inc(1);
-                bar.set_message(figure.name());
-                let place = figures.iter().find(|(_, one)| **one == figure);
+                bar.set_message(metric.name());
+                let place = metrics.iter().find(|(_, one)| **one == metric);
                 if let Some((place, _)) = place {
                     collected[*place].add(outcome, contention);
                 }
             };
-            let wanted: Vec<ModelMetric> = figures.values().copied().collect();
+            let due: Vec<ModelMetric> = metrics.values().copied().collect();
             let watching = monitor.clone().map(|monitor| monitor.start(WATCH_INTERVAL));
-            let outcome = inference::round(model, target, &wanted, sampling, interrupt, &mut done);
+            let outcome = inference::round(model, target, &due, sampling, interrupt, &mut done);
             self.watched.extend(watching.map(rf_profile::monitor::Sampling::stop));
             outcome?;
         }
@@ -213,6 +214,7 @@ impl Collected {
     }
 }
 
+/// Takes the samples of one round of an op, or records why the target does not support it.
 fn measure_op(workload: &Workload, setting: &Setting<'_>, collected: &mut Collected) -> Result<()> {
     let mut prepared = match workload.prepare(setting.target) {
         Ok(prepared) => prepared,
@@ -257,8 +259,8 @@ impl Outcomes {
             metadata.insert(CONTENTION.to_owned(), format!("{:.0} %", 100.0 * contention));
         }
         let clock = collected.clock.map(|clock| match clock {
-            Clock::Op => "the executor's, of the op",
-            Clock::Host => "the host's",
+            Clock::Op => "executor, per op",
+            Clock::Host => "host",
         });
         metadata.extend(clock.map(|clock| ("clock".to_owned(), clock.to_owned())));
         let phases = closest(&collected.phases, metrics.value());
@@ -284,18 +286,18 @@ impl Outcomes {
 fn unit(task: &Task) -> &'static str {
     match task {
         Task::Op(_) | Task::Timer(_) => "us",
-        Task::Model(figure) => figure.unit(),
+        Task::Model(metric) => metric.unit(),
     }
 }
 
 fn better(task: &Task) -> Better {
     match task {
-        Task::Model(figure) if figure.is_throughput() => Better::Higher,
+        Task::Model(metric) if metric.is_throughput() => Better::Higher,
         _ => Better::Lower,
     }
 }
 
-/// The parts that add up to what is closest to the median of all rounds.
+/// Returns the phases of the round whose sum is closest to the median of all rounds.
 fn closest(rounds: &[Vec<PhaseTime>], median_ms: Option<f64>) -> Vec<PhaseTime> {
     let median_ms = median_ms.unwrap_or_default();
     let distance = |phases: &&Vec<PhaseTime>| {
@@ -306,7 +308,7 @@ fn closest(rounds: &[Vec<PhaseTime>], median_ms: Option<f64>) -> Vec<PhaseTime> 
     closest.cloned().unwrap_or_default()
 }
 
-/// A median on the roofline: microseconds of a run, or runs per second.
+/// The place of a median on the roofline; `value` is µs per run, or runs per second.
 fn roofline(limits: &Limits, cost: OpCost, value: f64, better: Better) -> Option<Roofline> {
     let seconds = match better {
         Better::Lower => value / 1e6,
@@ -315,7 +317,7 @@ fn roofline(limits: &Limits, cost: OpCost, value: f64, better: Better) -> Option
     results::roofline(limits, cost, seconds)
 }
 
-/// All rounds' samples together.
+/// Summarizes the samples of all rounds for each GPU.
 fn watches(records: &[Record]) -> Vec<GpuWatch> {
     let Some(first) = records.first() else { return Vec::new() };
     let samples = records.iter().flat_map(|record| record.samples.iter().cloned()).collect();
@@ -337,7 +339,7 @@ fn watches(records: &[Record]) -> Vec<GpuWatch> {
     all.gpus().into_iter().map(watch).collect()
 }
 
-/// A bar on stderr, where that is a terminal.
+/// A progress bar on stderr; hidden where stderr is no terminal.
 pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
     let is_terminal =
         std::io::stderr().is_terminal() && std::env::var("TERM").is_ok_and(|term| term != "dumb");

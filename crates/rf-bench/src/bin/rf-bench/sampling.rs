@@ -1,4 +1,4 @@
-//! How often something is run, and what a sample is.
+//! Number of rounds, runs and samples of a benchmark.
 
 use std::time::{Duration, Instant};
 
@@ -6,48 +6,51 @@ use anyhow::Result;
 
 use crate::{interrupt::Interrupt, options::Options};
 
-/// Time for each benchmark, in each of some rounds over all of them.
+/// Time for each benchmark in each round over all benchmarks.
 ///
-/// Rounds, because clocks and neighbours change more slowly than one benchmark takes: what drifts shows as a difference
-/// between rounds, and so as noise rather than as a change of the code.
+/// Clock frequencies and the load of other processes change more slowly than one benchmark runs.
+/// With several rounds such drift is a difference between rounds, which counts as noise and not as
+/// a change of the code.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sampling {
-    /// Over all benchmarks.
+    /// Rounds over all benchmarks.
     pub(crate) rounds: usize,
-    /// Time for all rounds together: where it does not last, there are fewer of them.
+    /// Time limit for all rounds; the remaining rounds are dropped when it is spent.
     pub(crate) budget: Option<Duration>,
-    /// For the samples of a benchmark in a round.
+    /// Time for the samples of a benchmark in a round.
     time: Duration,
-    /// For the runs before, which are not kept.
+    /// Time for the runs before the samples, which are discarded.
     warm_up: Duration,
-    /// Even where `time` is over.
-    least_samples: usize,
+    /// Smallest number of samples, taken even when `time` is spent.
+    min_samples: usize,
 }
 
-/// Runs shorter than this share a sample, which is their mean: clocks and timers disturb less so.
+/// Runs shorter than this share a sample, which is their mean. That reduces the effect of timer
+/// overhead and resolution.
 const SHORT: Duration = Duration::from_micros(50);
 
-/// With it `--quick` keeps its word, a minute, on a machine that is slow or busy: limits, loading, and another look at
-/// what changed come on top.
+/// Time limit for the rounds of `--quick`, which takes less than a minute on a slow or busy machine
+/// too. Roofline limits and model loading take additional time.
 const QUICK_BUDGET: Duration = Duration::from_secs(42);
 
-/// Enough for a 99th percentile in each round.
-const MOST_SAMPLES: usize = 200;
+/// Largest number of samples in a round, enough for a 99th percentile.
+const MAX_SAMPLES: usize = 200;
 
 impl Sampling {
+    /// The sampling of a command line: `--quick` and `--rounds`.
     pub(crate) fn of(options: &Options) -> Self {
-        let (rounds, ms, least_samples) = if options.quick { (3, 60, 2) } else { (5, 200, 3) };
+        let (rounds, ms, min_samples) = if options.quick { (3, 60, 2) } else { (5, 200, 3) };
         Self {
             rounds: options.rounds.unwrap_or(rounds),
             budget: (options.quick && options.rounds.is_none()).then_some(QUICK_BUDGET),
             time: Duration::from_millis(ms),
             warm_up: Duration::from_millis(ms / 4),
-            least_samples,
+            min_samples,
         }
     }
 
-    /// Runs something until its time is over, or Ctrl-C, and gives the samples in seconds. `run` gives the time of one
-    /// run.
+    /// Takes samples until the time is spent or Ctrl-C is pressed, and returns them in seconds.
+    /// `run` returns the time of one run.
     pub(crate) fn take(
         &self,
         interrupt: &Interrupt,
@@ -67,8 +70,8 @@ impl Sampling {
                 sum += run()?;
             }
             samples.push(sum.as_secs_f64() / f64::from(per_sample));
-            let enough = samples.len() >= self.least_samples && start.elapsed() >= self.time;
-            if enough || samples.len() >= MOST_SAMPLES {
+            let enough = samples.len() >= self.min_samples && start.elapsed() >= self.time;
+            if enough || samples.len() >= MAX_SAMPLES {
                 break;
             }
         }
@@ -86,12 +89,12 @@ mod tests {
             budget: None,
             time: Duration::ZERO,
             warm_up: Duration::ZERO,
-            least_samples: 3,
+            min_samples: 3,
         }
     }
 
     #[test]
-    fn the_first_run_is_left_out_and_short_runs_share_a_sample() {
+    fn the_first_run_is_discarded_and_short_runs_share_a_sample() {
         let interrupt = Interrupt::never();
         let mut runs = 0;
         let mut run = |time: Duration| {
@@ -112,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_not_measured() {
+    fn an_error_of_a_run_is_returned() {
         let failing = sampling().take(&Interrupt::never(), || anyhow::bail!("no"));
         assert_eq!(failing.unwrap_err().to_string(), "no");
     }

@@ -1,4 +1,4 @@
-//! A run of benchmarks: measures, compares, writes.
+//! A run of benchmarks: measurement, comparison and output.
 
 use std::{path::Path, process::ExitCode};
 
@@ -33,8 +33,8 @@ const WORSE: u8 = 1;
 /// Exit code of an error.
 const FAILED: u8 = 2;
 
-/// The inputs and outputs of a run, checked before anything is measured: a mistyped name costs no
-/// measurement.
+/// The inputs and outputs of a run. They are checked before the measurement, so that a mistyped
+/// name costs no time.
 struct Setup {
     plan: Plan,
     stored: Option<Stored>,
@@ -46,11 +46,11 @@ struct Setup {
 struct MeasuredModel {
     file: ModelFile,
     id: ModelId,
-    /// `7B Q4_K_M`.
+    /// Size and quantisation, such as `7B Q4_K_M`.
     kind: String,
 }
 
-/// Measures what `options` ask for.
+/// Runs the benchmarks of a command line and returns the exit code.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let plan = Plan::of(options)?;
     if options.list {
@@ -67,13 +67,16 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         return report_other_hardware(options, stored, &comparison);
     }
     if cfg!(debug_assertions) {
-        output::note("warning: this build is not optimised, its figures say nothing of a release");
+        output::note(
+            "warning: this build is not optimised; its results do not apply to a release build",
+        );
     }
     let measurement = measure(root, options, &target, hardware, &setup)?;
     finish(root, options, &setup, measurement)
 }
 
 impl Setup {
+    /// Compares a run with the baseline of `--compare`, if one is given.
     fn compare(&self, run: &Run, threshold: f64) -> Option<Comparison> {
         let kind = self.model.as_ref().map_or("", |model| &model.kind);
         Some(self.stored.as_ref()?.compare(run, kind, &self.plan, threshold))
@@ -84,11 +87,11 @@ impl Setup {
             && !(plan.is_whole
                 || (options.quick && options.suites.is_empty() && options.filter.is_none()))
         {
-            bail!("--record keeps runs of all suites: leave out their names and --filter");
+            bail!("--record keeps runs of all suites; remove the suite names and --filter");
         }
         let has_model = |task: &Task| matches!(task, Task::Model(_));
         let model = match &options.model[..] {
-            [_, _, ..] => bail!("the suite inference measures one model: give one --model"),
+            [_, _, ..] => bail!("the suite inference measures one model; give --model once"),
             _ if !plan.benchmarks.iter().any(|benchmark| has_model(&benchmark.task)) => None,
             given => {
                 Some(MeasuredModel::open(root, given.first().map(std::path::PathBuf::as_path))?)
@@ -106,7 +109,7 @@ impl MeasuredModel {
         let file = ModelFile::new(root, given);
         if file.is_demo {
             output::note(
-                "the suite inference measures the demo model: --model FILE measures another one",
+                "the suite inference measures the demo model; select another one with --model FILE",
             );
         }
         let model = file.open()?;
@@ -178,7 +181,7 @@ fn take_into(run: &mut Run, sampler: &mut Sampler<'_>) -> Option<Error> {
     outcomes.failure
 }
 
-/// Prints and writes. One failure does not prevent the other outputs.
+/// Writes all outputs and returns the exit code. A failed output does not prevent the others.
 fn finish(
     root: &Path,
     options: &Options,
@@ -206,7 +209,7 @@ fn finish(
     } else if let Some(path) = &options.output {
         let summary = comparison.as_ref().map(|comparison| format!(": {}", comparison.summary()));
         output::note(format_args!(
-            "written to '{}'{}",
+            "results written to '{}'{}",
             path.display(),
             summary.unwrap_or_default()
         ));
@@ -218,7 +221,7 @@ fn finish(
             .and_then(|destination| destination.save(run, was_interrupted).err()),
     );
     if options.record && was_interrupted {
-        output::note("not recorded: records are of whole runs");
+        output::note("not recorded: --record keeps complete runs only");
     } else if options.record {
         errors.extend(baselines::record(root, run).err());
     }
@@ -228,7 +231,7 @@ fn finish(
     if was_interrupted {
         let (missing, all) = (run.missing.len(), setup.plan.benchmarks.len());
         output::note(format_args!(
-            "ended by Ctrl-C: {missing} of {all} benchmarks are missing, others have fewer rounds"
+            "ended by Ctrl-C: {missing} of {all} benchmarks are missing, the others have fewer rounds"
         ));
     }
     Ok(ExitCode::from(exit_code(options, comparison.as_ref(), &checks, was_interrupted, &errors)))
@@ -267,7 +270,7 @@ fn formatted(format: Format, report: &Report<'_>) -> Result<String> {
     })
 }
 
-/// Reports a baseline of other hardware only: nothing is measured.
+/// Reports a baseline whose entries are all of other hardware; nothing is measured then.
 fn report_other_hardware(
     options: &Options,
     stored: &Stored,
@@ -281,7 +284,7 @@ fn report_other_hardware(
         serde_json::to_string_pretty(&all)? + "\n"
     } else {
         format!(
-            "{}\nNothing was measured: every result is of other hardware. Commands for that hardware:\n  {}\n",
+            "{}\nNothing was measured: every baseline result is of other hardware. Commands for that hardware:\n  {}\n",
             comparison.table(),
             commands.join("\n  ")
         )

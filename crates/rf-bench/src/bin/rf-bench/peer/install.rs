@@ -1,4 +1,4 @@
-//! A virtual environment with llama-cpp-python.
+//! Installation of llama-cpp-python in a virtual environment.
 
 use std::{
     fs,
@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::output;
 
-/// Below the checkout.
+/// Folder of the environment, relative to the checkout.
 const FOLDER: &str = "target/peers/llama-cpp-python";
 
-/// The interpreter of the environment, which is made where `install` asks for it.
+/// Returns the interpreter of the environment. With `install`, a missing environment is built.
 pub(super) fn python(root: &Path, install: bool) -> Result<PathBuf> {
     let folder = root.join(FOLDER);
     let python = folder.join("bin/python");
@@ -23,13 +23,13 @@ pub(super) fn python(root: &Path, install: bool) -> Result<PathBuf> {
     }
     if !install {
         bail!(
-            "no llama.cpp to compare with: name a Python that has llama-cpp-python (--peer-python) or a llama-bench \
-             (--peer-bench), or have --peer-install build llama-cpp-python in {FOLDER}"
+            "no llama.cpp to compare with; name a Python with llama-cpp-python (--peer-python) or a \
+             llama-bench (--peer-bench), or build llama-cpp-python in {FOLDER} with --peer-install"
         );
     }
-    output::note(format_args!("building llama-cpp-python in {FOLDER}: that takes minutes"));
+    output::note(format_args!("building llama-cpp-python in {FOLDER}; this takes minutes"));
     succeed(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-    // From source, so that it has the instructions of this machine.
+    // The build from source uses the instruction sets of this machine.
     let requirements = root.join("benchmarks/peers/requirements.txt");
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--quiet", "--no-binary", "llama-cpp-python", "-r"]);
@@ -38,7 +38,7 @@ pub(super) fn python(root: &Path, install: bool) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Runs a command that says on stderr what it does.
+/// Runs a command whose output goes to the terminal; a non-zero exit status is an error.
 fn succeed(command: &mut Command) -> Result<()> {
     let program = command.get_program().display().to_string();
     let status = command.status().with_context(|| format!("could not start '{program}'"))?;

@@ -1,4 +1,4 @@
-//! The two programs, as commands.
+//! Commands that measure the two engines.
 
 use std::{
     env, fs,
@@ -12,20 +12,20 @@ use serde::Deserialize;
 use super::{BATCH_TOKENS, Speeds, Test, install};
 use crate::options::{BackendName, Options, PeerName};
 
-/// Layers that go to the GPU where one computes: more than any model has.
+/// Layers to offload with `--backend gpu`, more than any model has.
 const ALL_LAYERS: &str = "999";
 
-/// Who measures the peer.
+/// The program that measures the peer.
 enum Peer {
-    /// An interpreter with llama-cpp-python, and the script for it.
+    /// A Python interpreter with llama-cpp-python, and the measurement script.
     Python { python: PathBuf, script: PathBuf },
-    /// llama-bench.
+    /// A llama-bench binary.
     Bench(PathBuf),
     /// Another build of this program.
     Own(PathBuf),
 }
 
-/// How both are started.
+/// The programs of both sides and the options they share.
 pub(super) struct Programs {
     peer: Peer,
     own: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct Programs {
     isa: Option<String>,
 }
 
-/// The part of llama-bench's JSON that is read.
+/// The fields of llama-bench's JSON that the comparison uses.
 #[derive(Deserialize)]
 struct BenchEntry {
     build_commit: String,
@@ -44,6 +44,7 @@ struct BenchEntry {
 }
 
 impl Programs {
+    /// Locates both programs; a missing one is an error.
     pub(super) fn find(root: &Path, options: &Options) -> Result<Self> {
         let given = &options.peer;
         let is_own = given.peer == Some(PeerName::Rocmforge);
@@ -52,7 +53,7 @@ impl Programs {
             if is_own { Peer::Own(program) } else { Peer::Bench(program) }
         } else if is_own {
             bail!(
-                "--peer rocmforge needs the other build's target/release/rf-bench: --peer-bench PROGRAM"
+                "--peer rocmforge needs the rf-bench of the other build; give it as --peer-bench PROGRAM"
             );
         } else {
             let python = match &given.peer_python {
@@ -65,11 +66,12 @@ impl Programs {
         Ok(Self { peer, own, backend: options.backend, isa: options.isa.clone() })
     }
 
-    /// This program, once.
+    /// Measures this engine once.
     pub(super) fn measure_own(&self, model: &Path, test: Test) -> Result<Speeds> {
         self.measure_build(&self.own, model, test)
     }
 
+    /// Measures a build of this engine in a fresh process.
     fn measure_build(&self, program: &Path, model: &Path, test: Test) -> Result<Speeds> {
         let mut command = Command::new(program);
         command.args(["--peer-self", "--model"]).arg(model);
@@ -84,7 +86,7 @@ impl Programs {
         Speeds::parse(&output_of(&mut command)?, &program.display().to_string())
     }
 
-    /// The peer, once.
+    /// Measures the peer once.
     pub(super) fn measure_peer(&self, model: &Path, test: Test) -> Result<Speeds> {
         let layers = if self.backend == BackendName::Gpu { ALL_LAYERS } else { "0" };
         match &self.peer {
@@ -123,11 +125,11 @@ fn test_arguments(test: Test) -> [String; 6] {
     [a, b, c, d, e, f]
 }
 
-/// The speeds in llama-bench's output.
+/// Reads the speeds from llama-bench's output.
 fn of_llama_bench(json: &str, test: Test) -> Result<Speeds> {
     let entries: Vec<BenchEntry> =
-        serde_json::from_str(json).context("llama-bench did not print the JSON of -o json")?;
-    let Some(first) = entries.first() else { bail!("llama-bench measured nothing") };
+        serde_json::from_str(json).context("cannot parse the JSON of llama-bench")?;
+    let Some(first) = entries.first() else { bail!("the JSON of llama-bench has no results") };
     let speed = |prompt: usize, generated: usize| {
         let entry =
             entries.iter().find(|entry| entry.n_prompt == prompt && entry.n_gen == generated);
@@ -135,13 +137,14 @@ fn of_llama_bench(json: &str, test: Test) -> Result<Speeds> {
     };
     Ok(Speeds {
         program: format!("llama-bench {} ({})", first.build_number, first.build_commit),
-        features: "not said by llama-bench".to_owned(),
+        features: "features not reported".to_owned(),
         prompt_tokens_per_s: speed(test.prompt_tokens, 0).filter(|_| test.prompt_tokens > 0),
         decode_tokens_per_s: speed(0, test.generated_tokens).filter(|_| test.generated_tokens > 0),
     })
 }
 
-/// What a program prints, if it ends well.
+/// Runs a command and returns its stdout. A non-zero exit status is an error with the last lines of
+/// stderr.
 fn output_of(command: &mut Command) -> Result<String> {
     let program = command.get_program().display().to_string();
     let output = command
@@ -157,7 +160,8 @@ fn output_of(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A program that was named: with a folder in its name it must exist, without it is looked for in PATH.
+/// Checks a program given on the command line. A path with a folder must exist; a plain name is
+/// left to the search in PATH.
 fn existing(program: &Path, option: &str) -> Result<PathBuf> {
     let has_folder = program.parent().is_some_and(|folder| !folder.as_os_str().is_empty());
     if has_folder {
@@ -171,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn llama_bench_speeds_are_told_apart_by_their_counts() {
+    fn llama_bench_speeds_are_matched_by_token_counts() {
         let json = r#"[
             {"build_commit": "0c1e570", "build_number": 9174, "n_prompt": 512, "n_gen": 0, "avg_ts": 237.5, "stddev_ts": 1.0},
             {"build_commit": "0c1e570", "build_number": 9174, "n_prompt": 0, "n_gen": 64, "avg_ts": 56.25}

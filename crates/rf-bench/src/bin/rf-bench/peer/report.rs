@@ -1,4 +1,4 @@
-//! Speeds of both engines side by side, and their ratios.
+//! Report of both engines' speeds and their ratios, as table, JSON and CSV.
 
 use std::fmt::Write;
 
@@ -12,20 +12,21 @@ use serde_json::json;
 
 use super::{Speeds, Test};
 
-/// One model, measured by both.
+/// The results of one model.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Comparison {
     model: String,
     test: Test,
-    /// Ours and theirs, in the order in which they ran.
+    /// Speeds of ours and theirs, one pair per repetition.
     pub(super) pairs: Vec<(Speeds, Speeds)>,
 }
 
-/// One of the tests of a comparison.
+/// One test of a comparison: prompt or generation.
 struct Column {
     name: String,
-    /// Tokens per second.
+    /// Our throughput in tokens/s, one value per repetition.
     ours: Vec<f64>,
+    /// The peer's throughput in tokens/s.
     theirs: Vec<f64>,
 }
 
@@ -55,13 +56,13 @@ impl Comparison {
 }
 
 impl Column {
-    /// Of neighbours in time: what drifts, drifts for both.
+    /// Ratios of adjacent runs, in which drift of the machine cancels out.
     fn ratios(&self) -> Vec<f64> {
         self.ours.iter().zip(&self.theirs).map(|(ours, theirs)| ours / theirs).collect()
     }
 }
 
-/// Each repetition, then medians, then the ratios.
+/// Formats every repetition, then the medians and their ratios.
 pub(super) fn table(comparisons: &[Comparison], hardware: &Hardware) -> String {
     let mut out = String::new();
     // Writing into a String cannot fail.
@@ -73,7 +74,7 @@ pub(super) fn table(comparisons: &[Comparison], hardware: &Hardware) -> String {
     line(format!("on      {}; {}", hardware.name(DeviceKind::Cpu), hardware.os));
     if let Some(first) = comparisons.first() {
         line(format!(
-            "threads {} each; tokens/s, a fresh process for each figure",
+            "threads {} each; tokens/s, a fresh process for each run",
             first.test.threads
         ));
     }
@@ -99,7 +100,7 @@ pub(super) fn table(comparisons: &[Comparison], hardware: &Hardware) -> String {
     }
     line(String::new());
     line(format!(
-        "{:<width$}  {:<14}  {:>9}  {:>9}  ratio, median (least to greatest)",
+        "{:<width$}  {:<14}  {:>9}  {:>9}  ratio, median (min to max)",
         "model", "test", "ours", "theirs"
     ));
     for comparison in comparisons {
@@ -121,7 +122,7 @@ pub(super) fn table(comparisons: &[Comparison], hardware: &Hardware) -> String {
     out
 }
 
-/// Everything, and the summary of each ratio.
+/// Formats all runs and the summary of each ratio as JSON.
 pub(super) fn json(comparisons: &[Comparison], hardware: &Hardware) -> Result<String> {
     let summaries = comparisons.iter().flat_map(|comparison| {
         comparison.columns().into_iter().filter_map(|column| {
@@ -137,7 +138,7 @@ pub(super) fn json(comparisons: &[Comparison], hardware: &Hardware) -> Result<St
     Ok(serde_json::to_string_pretty(&all)? + "\n")
 }
 
-/// A line per repetition.
+/// Formats one line of CSV per repetition.
 pub(super) fn csv(comparisons: &[Comparison]) -> String {
     let mut out = "model,test,run,ours_tokens_per_s,theirs_tokens_per_s,ratio\n".to_owned();
     for comparison in comparisons {
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_that_of_neighbours_and_comes_last() {
+    fn the_ratio_of_adjacent_runs_comes_last() {
         let text = table(&[comparison()], &Hardware::default());
         let last: Vec<&str> = text.lines().rev().take(2).collect();
         assert_eq!(last[1], "a.gguf  pp512               240.0      160.0  1.50 (1.50 to 1.50)");
