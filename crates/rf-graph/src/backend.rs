@@ -1,4 +1,4 @@
-//! The contract between a graph and what executes it.
+//! The contract between graphs and backends: programs, batches, executors and errors.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,22 +12,22 @@ use crate::telemetry::{BackendExecutionSummary, Timeline};
 use crate::value::RowKind;
 use crate::weight::Weight;
 
-/// Something that executes graphs.
+/// A device with the code that executes graphs on it.
 pub trait Backend: Send + Sync {
-    /// A word: `CPU`, `ROCm`.
+    /// A short name such as `CPU` or `GPU`.
     fn name(&self) -> &'static str;
 
-    /// What it runs on, for people: instruction set, threads, device.
+    /// A description for people: instruction set, threads, device.
     fn description(&self) -> String;
 
-    /// The fused ops that it takes; [`fuse`](crate::fuse()) makes no others.
+    /// The supported fusions. [`fuse`](crate::fuse()) applies no others.
     fn fusions(&self) -> Fusions;
 
-    /// Memory that a program could have now, in bytes, if that is known.
+    /// Free memory for a program, in bytes; `None` if unknown.
     fn available_memory_bytes(&self) -> Option<u64>;
 
-    /// Measures the arithmetic throughput of the device. A backend without a measurement knows no
-    /// limit.
+    /// Measures the arithmetic throughput of the device. By default nothing is measured and the
+    /// throughput is unknown.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If the program has an op or a format that this backend does not take, or memory is short.
+    /// If this backend does not support an op or a format of the program, or memory is short.
     fn compile(
         &self,
         program: Program,
@@ -50,22 +50,22 @@ pub trait Backend: Send + Sync {
 
 /// A compiled program with its KV cache.
 pub trait Executor: Send {
-    /// Runs one batch and writes the graph's output: `out [output_rows, width of the output]`.
+    /// Runs one batch and writes the output of the graph to `out`, `[output_rows, width]`.
     ///
     /// # Errors
     ///
-    /// If the batch is empty or larger than the program allows, or names what does not exist (token
-    /// ids, pages). The cache is unchanged then.
+    /// If the batch is empty, exceeds a limit of the program, or refers to a token id or a page
+    /// that does not exist. The KV cache is unchanged in these cases.
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError>;
 
-    /// The largest `k` of [`Self::forward_top_k`]; 0 where a backend only gives whole rows.
+    /// The largest `k` of [`Self::forward_top_k`]; 0 if the backend returns whole rows only.
     fn max_top_k(&self) -> usize {
         0
     }
 
-    /// Runs one batch and writes the `k` largest elements of each row of the graph's output, `out
-    /// [output_rows, k]`: larger first, of equal ones the lower place first, NaN as −∞. Much less than a row of
-    /// logits has to leave a device so.
+    /// Runs one batch and writes the `k` largest elements of each output row to `out`,
+    /// `[output_rows, k]`. Larger elements come first, equal ones in the order of the row; NaN
+    /// counts as −∞. This copies far fewer bytes from a device than whole rows of logits.
     ///
     /// # Errors
     ///
@@ -77,7 +77,9 @@ pub trait Executor: Send {
         out: &mut [Candidate],
     ) -> Result<(), BackendError> {
         _ = (batch, out);
-        Err(BackendError::InvalidBatch(format!("the {k} best of a row are not to be had")))
+        Err(BackendError::InvalidBatch(format!(
+            "this backend does not select the {k} largest elements of a row"
+        )))
     }
 
     /// Copies whole pages of the KV cache, in order.
@@ -87,70 +89,71 @@ pub trait Executor: Send {
     /// If a page does not exist.
     fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError>;
 
-    /// Memory held.
+    /// Allocated memory, in bytes.
     fn memory(&self) -> MemoryUse;
 
-    /// Starts or stops taking the time of every op, which costs some speed; starting forgets what was
-    /// taken. False where a backend cannot.
+    /// Starts or stops profiling: the backend times every op, which costs some speed. Starting
+    /// discards earlier measurements. Returns false if the backend has no profiler.
     fn profile(&mut self, on: bool) -> bool {
         _ = on;
         false
     }
 
-    /// Keeps, as long as times are taken ([`Self::profile`], which comes first), when each op ran on which thread or
-    /// device, up to about so many events: whole batches, the first ones. False where a backend cannot.
+    /// Records a timeline while profiling is on: the start and duration of each op on each thread
+    /// or device. Call [`Self::profile`] first. The timeline holds about `max_events` events;
+    /// batches beyond that are dropped whole. Returns false if the backend records no timeline.
     fn record_timeline(&mut self, max_events: usize) -> bool {
         _ = max_events;
         false
     }
 
-    /// What was kept, one timeline per backend; empty where nothing was.
+    /// The recorded timelines, one per backend; empty if none was recorded.
     fn timelines(&self) -> Vec<Timeline> {
         Vec::new()
     }
 
-    /// What ran since times are taken, one summary per backend; empty where none are.
+    /// Summaries since profiling started, one per backend; empty if profiling is off.
     fn summaries(&self) -> Vec<BackendExecutionSummary> {
         Vec::new()
     }
 }
 
-/// What a backend compiles.
+/// A graph with its weights, KV cache and batch limits: the input of [`Backend::compile`].
 #[derive(Debug)]
 pub struct Program {
-    /// The ops.
+    /// Ops and values.
     pub graph: Graph,
     /// Weights by [`WeightId::index`](crate::WeightId::index).
     pub weights: Vec<Weight>,
     /// Shape of the KV cache.
     pub kv: KvLayout,
-    /// Tokens in the largest batch.
+    /// Largest number of tokens of a batch.
     pub max_batch_tokens: usize,
-    /// Rows of output in the largest batch.
+    /// Largest number of output rows of a batch.
     pub max_output_rows: usize,
 }
 
-/// One step: some tokens of some sequences.
+/// The input of one step: tokens of one or several sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     /// Token ids of all spans, one span after the other.
     pub ids: &'a [u32],
-    /// Which sequence each token belongs to.
+    /// Tokens by sequence. The spans cover `ids` in order and without gaps.
     pub spans: &'a [Span<'a>],
-    /// Rows (indices into `ids`) whose output is wanted, ascending.
+    /// Indices into `ids` of the rows whose output is requested, ascending.
     pub output_rows: &'a [usize],
-    /// What [`Op::Input`](crate::Op::Input) is: `[tokens, width]`. `None` for a graph without it.
+    /// Value of [`Op::Input`](crate::Op::Input), `[tokens, width]`; `None` for a graph without one.
     pub input: Option<&'a [f32]>,
 }
 
 /// Consecutive tokens of one sequence.
 #[derive(Clone, Debug)]
 pub struct Span<'a> {
-    /// Their indices in [`Batch::ids`].
+    /// Indices into [`Batch::ids`].
     pub tokens: Range<usize>,
-    /// Tokens of the sequence already in the cache: the position of the first token of the span.
+    /// Tokens of the sequence in the cache, which is the position of the span's first token.
     pub past_tokens: usize,
-    /// Pages of the sequence, enough for `past_tokens + tokens.len()`.
+    /// Pages of the sequence, with room for `past_tokens + tokens.len()` tokens.
     pub pages: &'a [PageId],
 }
 
@@ -161,14 +164,14 @@ pub struct KvLayout {
     pub layers: Vec<(usize, usize)>,
     /// Tokens per page: 16, 32 or 64.
     pub page_tokens: usize,
-    /// Pages.
+    /// Number of pages.
     pub num_pages: usize,
-    /// Storage format.
+    /// Storage format of keys and values.
     pub dtype: KvType,
 }
 
 impl KvLayout {
-    /// Bytes that one token takes over all layers, keys and values.
+    /// Bytes of the keys and values of one token in all layers.
     pub fn bytes_per_token(&self) -> usize {
         self.layers.iter().map(|&(heads, dim)| 2 * heads * self.dtype.head_bytes(dim)).sum()
     }
@@ -183,13 +186,13 @@ impl KvLayout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KvType {
-    /// 4 bytes.
+    /// f32: 4 bytes per element.
     F32,
-    /// 2 bytes.
+    /// f16: 2 bytes per element.
     F16,
-    /// One byte and an f16 scale per 32 elements of a head.
+    /// int8 with an f16 scale per 32 elements of a head.
     Q8_0,
-    /// One byte, [`rf_quant::E4m3`]: no scale, saturating at 448.
+    /// [`rf_quant::E4m3`]: 1 byte per element, without a scale, saturating at 448.
     Fp8,
 }
 
@@ -197,7 +200,7 @@ impl KvType {
     /// All types.
     pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Q8_0, Self::Fp8];
 
-    /// The name that users write: `f16`.
+    /// The name in options and reports, such as `f16`.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -218,16 +221,16 @@ impl KvType {
     }
 }
 
-/// An element of an output row: a token that may come next.
+/// An element of an output row: a candidate for the next token.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Candidate {
-    /// Its place in the row.
+    /// Token id: the index of the element in the row.
     pub id: u32,
-    /// The element.
+    /// Logit: the value of the element.
     pub logit: f32,
 }
 
-/// Progress of loading.
+/// Progress of loading the weights.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Bytes of weights loaded so far.
@@ -236,38 +239,38 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-/// Memory held by an executor.
+/// Memory of an executor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Weights, in the backend's own layout or mapped.
+    /// Bytes of weights, packed by the backend or mapped from the file.
     pub weights_bytes: u64,
-    /// KV cache.
+    /// Bytes of the KV cache.
     pub kv_bytes: u64,
-    /// Everything that a batch needs.
+    /// Bytes of activations, scratch memory and batch data.
     pub buffers_bytes: u64,
 }
 
-/// Why a backend did not do it.
+/// A failure of a backend.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackendError {
-    /// The program asks for something that this backend has not got.
+    /// The program needs an op, a format or a shape that the backend does not support.
     #[error("{backend} cannot run {what}")]
     Unsupported {
         /// Name of the backend.
         backend: &'static str,
-        /// The op, format or shape.
+        /// The unsupported op, format or shape.
         what: String,
     },
-    /// The batch does not fit the program.
+    /// The batch violates a limit of the program.
     #[error("invalid batch: {0}")]
     InvalidBatch(String),
-    /// Not enough memory.
+    /// Memory is short.
     #[error("out of memory: {what}{}", size(*bytes))]
     OutOfMemory {
-        /// What was to be allocated.
+        /// The purpose of the allocation.
         what: &'static str,
-        /// Its size; 0 if that is not known.
+        /// Size of the allocation in bytes; 0 if unknown.
         bytes: u64,
     },
     /// The device or its runtime failed.
@@ -275,7 +278,7 @@ pub enum BackendError {
     Device(String),
 }
 
-/// In parentheses, for an error.
+/// A size in parentheses for an error message; empty if unknown.
 fn size(bytes: u64) -> String {
     match bytes {
         0 => String::new(),
@@ -284,7 +287,7 @@ fn size(bytes: u64) -> String {
 }
 
 impl Batch<'_> {
-    /// Rows of a value of a kind.
+    /// Number of rows of a value of this kind.
     pub fn rows(&self, kind: RowKind) -> usize {
         match kind {
             RowKind::Token => self.ids.len(),
@@ -292,26 +295,26 @@ impl Batch<'_> {
         }
     }
 
-    /// Checks a batch against the program it is for.
+    /// Checks the batch against the limits of a program.
     ///
     /// # Errors
     ///
-    /// [`BackendError::InvalidBatch`] says what does not fit.
+    /// [`BackendError::InvalidBatch`] names the violated limit.
     pub fn check(&self, limits: &BatchLimits) -> Result<(), BackendError> {
         let invalid = |what: String| Err(BackendError::InvalidBatch(what));
         let n = self.ids.len();
         if n == 0 || n > limits.max_batch_tokens {
-            return invalid(format!("{n} tokens, allowed are 1 to {}", limits.max_batch_tokens));
+            return invalid(format!("{n} tokens, the limit is 1 to {}", limits.max_batch_tokens));
         }
         if self.output_rows.len() > limits.max_output_rows {
             return invalid(format!(
-                "{} output rows, allowed are {}",
+                "{} output rows, the limit is {}",
                 self.output_rows.len(),
                 limits.max_output_rows
             ));
         }
         if let Some(id) = self.ids.iter().find(|id| **id as usize >= limits.vocab_size) {
-            return invalid(format!("token id {id}, the vocabulary has {}", limits.vocab_size));
+            return invalid(format!("token id {id}, the vocabulary size is {}", limits.vocab_size));
         }
         if self.output_rows.iter().any(|row| *row >= n)
             || !self.output_rows.is_sorted_by(|a, b| a < b)
@@ -320,9 +323,9 @@ impl Batch<'_> {
         }
         let floats = self.input.map(<[f32]>::len);
         if floats != limits.input_width.map(|width| n * width) {
-            let due = limits.input_width.unwrap_or(0);
+            let width = limits.input_width.unwrap_or(0);
             let given = floats.unwrap_or(0);
-            return invalid(format!("{given} values of input, {n} rows of {due} are due"));
+            return invalid(format!("{given} values of input, expected {n} rows of {width}"));
         }
         let mut next = 0;
         let mut written = Vec::with_capacity(self.spans.len());
@@ -345,7 +348,7 @@ impl Batch<'_> {
         if next != n {
             return invalid(format!("spans cover {next} of {n} tokens"));
         }
-        // Backends write pages in parallel; sharing is for pages that are only read.
+        // Backends write pages in parallel, so sequences may share only pages that no span writes.
         written.sort_unstable();
         if let Some(pair) = written.windows(2).find(|pair| pair[0] == pair[1]) {
             return invalid(format!("page {} would be written twice", pair[0].index()));
@@ -354,12 +357,12 @@ impl Batch<'_> {
     }
 }
 
-/// What a program allows in a batch.
+/// The limits that a program sets on its batches.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchLimits {
-    /// Rows of the embedding table; without one, ids mean nothing and any is allowed.
+    /// Rows of the embedding table. Without a table, token ids are unused and any value is valid.
     pub vocab_size: usize,
-    /// Width of [`Op::Input`](crate::Op::Input), if the graph has it.
+    /// Width of [`Op::Input`](crate::Op::Input); `None` for a graph without one.
     pub input_width: Option<usize>,
     /// See [`Program::max_batch_tokens`].
     pub max_batch_tokens: usize,
@@ -367,7 +370,7 @@ pub struct BatchLimits {
     pub max_output_rows: usize,
     /// Tokens per page.
     pub page_tokens: usize,
-    /// Pages of the cache.
+    /// Number of pages of the cache.
     pub num_pages: usize,
 }
 

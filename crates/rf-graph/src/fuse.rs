@@ -1,9 +1,9 @@
-//! Fusion: the same results with fewer ops.
+//! Fusion: rewrites a graph into fewer ops that compute the same results.
 //!
-//! Two families of fusions exist. A *prologue* lets a matmul compute its left operand from the input
-//! of a norm or gated unit. An *epilogue* lets the op before a matmul write that operand. The CPU takes
-//! prologues: each thread needs the operand in its own cache. The GPU takes epilogues: one launch
-//! writes the operand once, already quantised.
+//! Two families of fusions exist. A *prologue* lets a matmul compute its left operand from the
+//! input of a norm or gated unit. An *epilogue* lets the op before a matmul write that operand. The
+//! CPU uses prologues: each thread needs the operand in its own cache. The GPU uses epilogues: one
+//! launch writes the operand once, already quantised.
 
 mod epilogue;
 mod prologue;
@@ -27,8 +27,8 @@ pub struct Fusions {
     pub shared_operand: bool,
     /// Head norms, RoPE of q and k and [`Op::KvAppend`] become [`Op::RopeAppend`].
     pub rope_append: bool,
-    /// [`Op::Add`] becomes the residual of the matmul whose output it reads, if nothing else reads
-    /// that.
+    /// [`Op::Add`] becomes the residual of the matmul whose output it reads, if no other op reads
+    /// that output.
     pub residual: bool,
     /// [`Op::RmsNorm`] of the whole row becomes the prologue of the only matmul that reads it.
     pub norm_prologue: bool,
@@ -38,12 +38,12 @@ pub struct Fusions {
     pub glu_epilogue: Option<WeightRule>,
     /// [`Op::RmsNorm`] of the whole row between two matmuls becomes the epilogue of the first.
     pub norm_epilogue: Option<WeightRule>,
-    /// [`Op::RmsNorm`] between [`Op::Embed`] and the only matmul that reads it becomes part of the
-    /// former.
+    /// [`Op::RmsNorm`] between [`Op::Embed`] and the only matmul that reads the norm becomes part
+    /// of [`Op::Embed`].
     pub embed_norm: bool,
-    /// Outputs of norms, gated units and attention that only one matmul reads are stored as its
-    /// operand ([`Storage::MatMulOperand`](crate::Storage)), if their rows, or heads of attention, are
-    /// whole blocks of this many elements.
+    /// An output of a norm, a gated unit or attention that only one matmul reads is stored as the
+    /// operand of that matmul ([`Storage::MatMulOperand`](crate::Storage)). Condition: a row, or a
+    /// head of attention, is a multiple of this number of elements.
     pub operand_block: Option<usize>,
 }
 
@@ -60,7 +60,7 @@ impl Fusions {
         embed_norm: false,
         operand_block: None,
     };
-    /// All fusions into the op that reads: matmuls compute their operands.
+    /// All fusions into the reading op: matmuls compute their operands.
     pub const PROLOGUES: Self = Self {
         shared_operand: true,
         rope_append: true,
@@ -69,7 +69,7 @@ impl Fusions {
         glu_prologue: true,
         ..Self::NONE
     };
-    /// All fusions into the op that writes: matmuls read finished operands.
+    /// All fusions into the writing op: matmuls read finished operands.
     pub const EPILOGUES: Self = Self {
         norm_prologue: false,
         glu_prologue: false,
@@ -82,8 +82,8 @@ impl Fusions {
     /// All fusions. An op that could become an epilogue or a prologue becomes an epilogue.
     pub const ALL: Self = Self { norm_prologue: true, glu_prologue: true, ..Self::EPILOGUES };
 
-    /// Subsets that a test of these fusions has to cover: none, each alone, prologues or epilogues
-    /// only, all.
+    /// The subsets that a test of these fusions covers: none, each fusion alone, prologues only,
+    /// epilogues only, and all.
     pub fn subsets(self) -> Vec<Self> {
         let none = Self::NONE;
         let epilogues_only = Self { norm_prologue: false, glu_prologue: false, ..self };
@@ -146,7 +146,7 @@ pub fn fuse(mut graph: Graph, fusions: Fusions) -> Graph {
     graph
 }
 
-/// `x·Wq, x·Wk, x·Wv` → one matmul with three projections, at the place of the first.
+/// `x·Wq, x·Wk, x·Wv` → one matmul with three projections, at the position of the first.
 fn shared_operand(graph: &mut Graph) {
     let mut first: HashMap<ValueId, usize> = HashMap::new();
     let mut ops: Vec<Op> = Vec::with_capacity(graph.ops.len());
@@ -171,7 +171,7 @@ fn shared_operand(graph: &mut Graph) {
     graph.ops = ops;
 }
 
-/// `append(rope(norm(k)), v)` and `rope(norm(q))` of the next attention → one op.
+/// `append(rope(norm(k)), v)` and `rope(norm(q))` of the next attention op → one op.
 fn rope_append(graph: &mut Graph) {
     let uses = Uses::of(graph);
     let mut removed = Vec::new();
@@ -192,7 +192,7 @@ fn rope_append(graph: &mut Graph) {
         else {
             continue;
         };
-        // The fused op has one head size: that of the cache.
+        // The fused op has a single head size, which is that of the cache.
         if rope != q_frequencies || rope.head_dim != attention.head_dim {
             continue;
         }

@@ -4,7 +4,7 @@ use crate::op::{GraphBuilder, Op};
 use crate::value::{Value, ValueId, WeightId};
 use crate::weight::{Weight, WeightShape};
 
-/// Ops in the order of execution.
+/// Ops in the order of execution, with the shapes of their values and weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
     pub(crate) ops: Vec<Op>,
@@ -14,12 +14,12 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Ops; each reads only values that earlier ones wrote.
+    /// The ops in order. Each op reads only values that earlier ops write.
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }
 
-    /// Shapes by [`ValueId::index`].
+    /// Shapes of all values, by [`ValueId::index`].
     pub fn values(&self) -> &[Value] {
         &self.values
     }
@@ -34,7 +34,7 @@ impl Graph {
         self.weights[id.index()]
     }
 
-    /// The value that a run returns: the logits.
+    /// The output value of the graph: the logits.
     pub fn output(&self) -> ValueId {
         self.output
     }

@@ -1,12 +1,13 @@
 //! The op vocabulary of ROCmForge: the ops of a model and their definition for every backend.
 //!
-//! A model writes its layers with [`GraphBuilder`]. [`fuse()`] rewrites the graph into the fused ops
-//! that a backend supports, [`Plan`] assigns buffers, and a [`Backend`] compiles the program into an
-//! [`Executor`]. [`ReferenceBackend`] defines every op with scalar code and f64 sums. [`case`] is the
-//! one table of small programs: [`conformance`] checks backends with it, benchmarks time it.
+//! A model writes its layers with [`GraphBuilder`]. [`fuse()`] rewrites the graph into the fused
+//! ops that a backend supports, [`Plan`] assigns buffers, and a [`Backend`] compiles the program
+//! into an [`Executor`]. [`ReferenceBackend`] defines every op with scalar code and f64 sums.
+//! [`case`] is the only table of small programs: [`conformance`] checks backends with it, and
+//! benchmarks time it.
 //!
-//! Start reading at [`Op`]. The crate depends on rf-quant and rf-kv; backends and rf-model depend on
-//! it.
+//! Start reading at [`Op`]. The crate depends on rf-quant and rf-kv; backends and rf-model depend
+//! on it.
 //!
 //! Invariants: this crate names no backend, no file format and no model architecture; a fused op
 //! computes the same as the ops that it replaces.
@@ -15,8 +16,8 @@
 //!
 //! ```
 //! use rf_graph::{
-//!     Backend, Batch, Fusions, GraphBuilder, KvLayout, KvType, Op, Program, ReferenceBackend, Span,
-//!     Weight, fuse,
+//!     Backend, Batch, Fusions, GraphBuilder, KvLayout, KvType, Op, Program, ReferenceBackend,
+//!     Span, Weight, fuse,
 //! };
 //!
 //! let mut g = GraphBuilder::new();
@@ -48,7 +49,7 @@
 //! # Ok::<(), rf_graph::BackendError>(())
 //! ```
 //!
-//! A case of the table: its cost, and a check of a backend against the reference.
+//! The cost of a case of the table, and the check of a backend against the reference:
 //!
 //! ```
 //! use rf_graph::case::{Schedule, matmul};

@@ -1,8 +1,8 @@
-//! The op vocabulary. Each op is described here and only here: its operands with their shapes, the
-//! builder method that writes it, its name in telemetry and the arithmetic of ops over rows.
+//! The op vocabulary. This file is the only description of each op: its operands with their shapes,
+//! its builder method, its name in telemetry and the arithmetic of ops over rows.
 //!
-//! [`Op::operands`] is the one list of what an op reads and writes. Liveness, renumbering, placement
-//! of weights and memory traffic follow from it.
+//! [`Op::operands`] lists all reads and writes of an op. Liveness, renumbering, placement of
+//! weights and memory traffic follow from this list.
 
 mod attention;
 mod matmul;
@@ -23,7 +23,7 @@ pub enum Op {
         table: WeightId,
         /// Factor on every element (Gemma: `√hidden_size`, otherwise 1).
         scale: f32,
-        /// Fused: the norm in front of the first matmul.
+        /// Fused: the norm before the first matmul.
         norm: Option<RowNorm>,
         /// `[tokens, width]`.
         out: ValueId,
@@ -33,20 +33,20 @@ pub enum Op {
         /// `[tokens, width]`.
         out: ValueId,
     },
-    /// `out = x / √(mean(x²) + eps) · weight`, over groups of `weight.len()` columns: the whole row,
-    /// or each head when the weight is as long as a head.
+    /// `out = x / √(mean(x²) + eps) · weight`, over groups of `weight.len()` columns: the whole
+    /// row, or each head when the weight is as long as a head.
     RmsNorm {
         /// `[rows, width]`.
         x: ValueId,
         /// `[group]`, `group` divides `width`.
         weight: WeightId,
-        /// Added to the mean square.
+        /// Constant that is added to the mean square.
         eps: f32,
         /// Shape of `x`.
         out: ValueId,
     },
-    /// `out = (x − mean(x)) / √(var(x) + eps) · weight (+ bias)` over the whole row, with the variance
-    /// `mean((x − mean(x))²)`.
+    /// `out = (x − mean(x)) / √(var(x) + eps) · weight (+ bias)` over the whole row, with the
+    /// variance `mean((x − mean(x))²)`.
     LayerNorm {
         /// `[rows, width]`.
         x: ValueId,
@@ -54,7 +54,7 @@ pub enum Op {
         weight: WeightId,
         /// `[width]`.
         bias: Option<WeightId>,
-        /// Added to the variance.
+        /// Constant that is added to the variance.
         eps: f32,
         /// Shape of `x`.
         out: ValueId,
@@ -72,7 +72,7 @@ pub enum Op {
     },
     /// Stores keys and values of the batch in the cache of a layer.
     KvAppend {
-        /// `[tokens, num_kv_heads · head_dim]`, already rotated.
+        /// `[tokens, num_kv_heads · head_dim]`, after RoPE.
         k: ValueId,
         /// `[tokens, num_kv_heads · head_dim]`.
         v: ValueId,
@@ -81,9 +81,9 @@ pub enum Op {
     },
     /// Causal attention of the queries over the cache of a layer.
     Attention {
-        /// `[tokens, num_heads · head_dim]`, already rotated.
+        /// `[tokens, num_heads · head_dim]`, after RoPE.
         q: ValueId,
-        /// Heads, scale, window.
+        /// Heads, scale, window, softcap and sinks.
         attention: Attention,
         /// Shape of `q`.
         out: ValueId,
@@ -101,7 +101,7 @@ pub enum Op {
     },
     /// `out = a + b`.
     Add {
-        /// Left operand.
+        /// `[rows, width]`.
         a: ValueId,
         /// Shape of `a`.
         b: ValueId,
@@ -110,9 +110,9 @@ pub enum Op {
     },
     /// `out = x · factor`.
     Scale {
-        /// Operand.
+        /// `[rows, width]`.
         x: ValueId,
-        /// Factor.
+        /// Factor on every element.
         factor: f32,
         /// Shape of `x`.
         out: ValueId,
@@ -124,28 +124,28 @@ pub enum Op {
         /// `[output rows, width]`.
         out: ValueId,
     },
-    /// Selects experts: softmax over all of them, the `experts_per_token` largest (the lower index
-    /// first among equals), their probabilities divided by their sum.
+    /// Selects the `experts_per_token` experts of the largest softmax probabilities; the lower
+    /// index wins a tie. The selected probabilities are divided by their sum.
     Route {
         /// `[tokens, experts]`.
         logits: ValueId,
         /// Selected experts per token.
         experts_per_token: usize,
-        /// `[tokens, 2 · experts_per_token]`: indices as f32, then probabilities.
+        /// `[tokens, 2 · experts_per_token]`: expert indices as f32, then probabilities.
         out: ValueId,
     },
     /// Slot `s` of `out` is `xₛ · Wᵀ` of the expert in slot `s` of the route.
     ExpertMatMul {
-        /// `[tokens, columns]`, the same for each slot, or `[tokens, experts_per_token · columns]`.
+        /// `[tokens, columns]` for all slots, or `[tokens, experts_per_token · columns]`.
         x: ValueId,
         /// Output of [`Op::Route`].
         route: ValueId,
-        /// One `[rows, columns]` per expert.
+        /// One matrix `[rows, columns]` per expert.
         weights: Vec<WeightId>,
         /// `[tokens, experts_per_token · rows]`.
         out: ValueId,
     },
-    /// `out = Σₛ pₛ · xₛ`, slots in order.
+    /// `out = Σₛ pₛ · xₛ` in the order of the slots.
     CombineExperts {
         /// `[tokens, experts_per_token · width]`.
         x: ValueId,
@@ -162,19 +162,21 @@ pub enum Op {
         k: ValueId,
         /// `[tokens, num_kv_heads · head_dim]`.
         v: ValueId,
-        /// Norm of each query and key head before the rotation.
+        /// Norm of each query and key head before RoPE.
         qk_norm: Option<QkNorm>,
         /// Frequencies and pairing.
         rope: Rope,
         /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
         layer: usize,
-        /// The rotated queries; shape of `q`.
+        /// Queries after RoPE; shape of `q`.
         q_out: ValueId,
     },
 }
 
-/// Writes a graph op by op. Shapes follow from the operands. A shape that does not fit is a bug of
-/// the architecture and panics: files are checked earlier, when weights are looked up.
+/// Builds a graph op by op. Shapes follow from the operands.
+///
+/// A shape mismatch is a bug in the model architecture and panics. The shapes of a file are checked
+/// earlier, when its weights are looked up.
 #[derive(Debug, Default)]
 pub struct GraphBuilder {
     pub(crate) ops: Vec<Op>,
@@ -356,7 +358,7 @@ pub enum Operand<V = ValueId, W = WeightId, L = usize> {
     Scratch(V),
     /// A weight that the op multiplies by.
     Matrix(W),
-    /// A weight of which the op reads some rows.
+    /// A weight from which the op reads single rows.
     Table(W),
     /// A weight that is added or multiplied element by element: norm weight, bias, sinks.
     Vector(W),
@@ -364,7 +366,7 @@ pub enum Operand<V = ValueId, W = WeightId, L = usize> {
     KvLayer(L),
 }
 
-/// The operands of each op as a list of references: shared ones of `&Op`, mutable ones of `&mut Op`.
+/// The operands of an op as a list of references: shared for `&Op`, mutable for `&mut Op`.
 macro_rules! operands {
     ($op:expr) => {{
         use Operand::{Input, KvLayer, Matrix, Output, Scratch, Table, Vector};
@@ -441,12 +443,12 @@ macro_rules! operands {
 }
 
 impl Op {
-    /// What the op reads and writes.
+    /// All values, weights and KV layers that the op reads or writes.
     pub fn operands(&self) -> Vec<Operand<&ValueId, &WeightId, &usize>> {
         operands!(self)
     }
 
-    /// The operands, to be renumbered.
+    /// The operands by mutable reference, for renumbering.
     pub fn operands_mut(&mut self) -> Vec<Operand<&mut ValueId, &mut WeightId, &mut usize>> {
         operands!(self)
     }
@@ -501,8 +503,8 @@ impl Op {
         }
     }
 
-    /// Arithmetic operations per element of the output, for ops whose arithmetic depends on nothing
-    /// else. A multiply-add counts as two, an activation function as one.
+    /// Arithmetic operations per element of the output, for ops whose arithmetic depends only on
+    /// the size of the output. A multiply-add counts as two, an activation function as one.
     pub(crate) fn operations_per_element(&self) -> usize {
         match self {
             // Square, sum, and two factors.

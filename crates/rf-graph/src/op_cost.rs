@@ -2,21 +2,22 @@
 
 use std::ops::{Add, AddAssign};
 
-/// The least work that an op does in a batch.
+/// The minimum work of an op for a batch: memory traffic and arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpCost {
-    /// Bytes read and written: weights in their file format, the visible part of the KV cache,
-    /// values as f32. Each counts once, as if a cache served every repeated read.
+    /// Bytes read and written: weights in their file format, the visible part of the KV cache, and
+    /// values as f32. Each byte counts once, as if a cache served every repeated read.
     pub bytes: u64,
-    /// Arithmetic in f32. A multiply-add is two operations, an activation function with its
-    /// multiplication too. Backends may use f16 instead.
+    /// Arithmetic in f32, which backends may replace by f16. A multiply-add counts as two
+    /// operations, and so does an activation function with its multiplication.
     pub f32_operations: u64,
-    /// Dot products of int8: matmuls with quantised weights. A multiply-add is two operations.
+    /// Dot products of int8, from matmuls with quantised weights. A multiply-add counts as two
+    /// operations.
     pub int8_operations: u64,
 }
 
 impl OpCost {
-    /// All arithmetic.
+    /// All arithmetic operations.
     pub fn operations(self) -> u64 {
         self.f32_operations + self.int8_operations
     }
@@ -57,7 +58,8 @@ impl std::iter::Sum for OpCost {
     }
 }
 
-/// The arithmetic throughput of a device, as far as it is known. A multiply-add is two operations.
+/// The arithmetic throughput of a device; `None` where unknown. A multiply-add counts as two
+/// operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Peak {
     /// Floating-point arithmetic, in operations per second. On a GPU this is f16 on matrix units

@@ -3,10 +3,10 @@
 use crate::graph::Graph;
 use crate::value::ValueId;
 
-/// Where each value lies in one arena.
+/// The place of each value in one arena.
 ///
 /// Offsets and sizes are in f32 per row of the batch: with `n` rows a value of `w` floats per row
-/// occupies `[offset · n, (offset + w) · n)`. So one plan serves every batch size.
+/// occupies `[offset · n, (offset + w) · n)`. One plan is valid for every batch size.
 #[derive(Clone, Debug)]
 pub struct Plan {
     offsets: Vec<Option<usize>>,
@@ -20,8 +20,8 @@ impl Plan {
     }
 
     /// Assigns offsets to values that take `floats(id)` f32 per row, first fit in the order of the
-    /// ops. A value lives from the op that writes it to the last op that reads it, scratch only
-    /// during its op, and the output to the end.
+    /// ops. A value lives from the op that writes it to the last op that reads it. Scratch lives
+    /// only during its op, the output to the end.
     pub fn with_floats(graph: &Graph, floats: impl Fn(ValueId) -> usize) -> Self {
         let mut last_use = vec![None; graph.values.len()];
         for (step, op) in graph.ops.iter().enumerate() {
@@ -32,7 +32,7 @@ impl Plan {
         last_use[graph.output.index()] = Some(usize::MAX);
 
         let mut plan = Self { offsets: vec![None; graph.values.len()], floats_per_row: 0 };
-        let mut live: Vec<ValueId> = Vec::new(); // by offset
+        let mut live: Vec<ValueId> = Vec::new(); // ordered by offset
         for (step, op) in graph.ops.iter().enumerate() {
             for out in op.written() {
                 let width = floats(out);
@@ -99,8 +99,8 @@ mod tests {
         let (graph, _) = g.finish(x);
         let plan = Plan::new(&graph);
 
-        // x, gate, up and h are alive together in the middle of a layer. First fit leaves gaps of the
-        // residual stream's width, and their number does not grow with the layers.
+        // x, gate, up and h are alive together in the middle of a layer. First fit leaves gaps of
+        // the residual's width, and their number does not grow with the number of layers.
         let least = 8 + 3 * 32;
         assert!((least..=least + 2 * 8).contains(&plan.floats_per_row()), "{plan:?}");
         let ops = graph.ops();

@@ -6,14 +6,14 @@ use crate::op::{Op, Operand};
 use crate::value::{RowKind, ValueId, WeightId};
 use crate::weight::Weight;
 
-/// A program in two parts: [`Op::Input`] of `second` is the output of `first`.
+/// A program in two parts. The output of `first` is the [`Op::Input`] of `second`.
 #[derive(Debug)]
 pub struct Split {
-    /// The first layers. Its output is the residual stream, one row per token.
+    /// The first layers. The output is the residual, one row per token.
     pub first: Program,
-    /// The other layers, with the output of the whole program.
+    /// The remaining layers, with the output of the whole program.
     pub second: Program,
-    /// Width of the residual stream between the parts.
+    /// Width of the residual between the parts.
     pub width: usize,
 }
 
@@ -21,7 +21,7 @@ pub struct Split {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SplitError {
-    /// The model has fewer layers.
+    /// The model has fewer layers than requested.
     #[error("there is no layer {layers}, the model has {count}")]
     NoSuchLayer {
         /// Requested layers of the first part.
@@ -29,7 +29,7 @@ pub enum SplitError {
         /// Layers of the model.
         count: usize,
     },
-    /// Other values than the residual stream are alive there, or layers are not in order.
+    /// Values other than the residual are alive at the cut, or layers are not in order.
     #[error("the model cannot be split after {layers} layers")]
     Entangled {
         /// Requested layers of the first part.
@@ -37,12 +37,12 @@ pub enum SplitError {
     },
 }
 
-/// Splits an unfused program: the first part has the first `layers` layers of the KV cache, the second
-/// one the others. Either may have none.
+/// Splits an unfused program. The first part has the first `layers` layers of the KV cache, the
+/// second part the others. Either part may have no layers.
 ///
-/// The program is cut where only the residual stream is alive: at the last such place before the next
-/// layer's keys and values, so that a layer is not torn apart. Each part has the weights that it
-/// reads. A weight that both read, such as an embedding that is also the output matrix, is in both.
+/// The cut is at a place where only the residual is alive: the last such place before the next
+/// layer's keys and values, so that no layer is divided. Each part has the weights that it reads. A
+/// weight that both parts read, such as a tied embedding and output matrix, is in both.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub fn split(program: Program, layers: usize) -> Result<Split, SplitError> {
     if layers > count {
         return Err(SplitError::NoSuchLayer { layers, count });
     }
-    let (at, stream) = cut(&graph, layers).ok_or(SplitError::Entangled { layers })?;
+    let (at, residual) = cut(&graph, layers).ok_or(SplitError::Entangled { layers })?;
     let part = |part: Part<'_>, output, layers: &[(usize, usize)]| {
         let (graph, weights) = part.finish(output);
         let kv = KvLayout { layers: layers.to_vec(), ..kv.clone() };
@@ -64,16 +64,16 @@ pub fn split(program: Program, layers: usize) -> Result<Split, SplitError> {
     let mut first = Part::new(&graph, &weights, 0);
     first.extend(&graph.ops[..at]);
     let mut second = Part::new(&graph, &weights, layers);
-    second.extend(&[Op::Input { out: stream }]);
+    second.extend(&[Op::Input { out: residual }]);
     second.extend(&graph.ops[at..]);
     Ok(Split {
-        first: part(first, stream, kv_first),
+        first: part(first, residual, kv_first),
         second: part(second, graph.output, kv_second),
-        width: graph.value(stream).width,
+        width: graph.value(residual).width,
     })
 }
 
-/// The op before which to cut, and the value that is alive at that place.
+/// The index of the first op after the cut, and the residual, which is the only value alive there.
 fn cut(graph: &Graph, layers: usize) -> Option<(usize, ValueId)> {
     let ops = &graph.ops;
     let layer_of = |op: &Op| {
@@ -95,20 +95,20 @@ fn cut(graph: &Graph, layers: usize) -> Option<(usize, ValueId)> {
             *id == graph.output || ops[at..].iter().any(|op| op.inputs().contains(id))
         };
         let mut alive = written.filter(is_read);
-        let stream = alive.next()?;
-        let is_stream = alive.next().is_none() && graph.value(stream).rows == RowKind::Token;
-        is_stream.then_some((at, stream))
+        let residual = alive.next()?;
+        let is_residual = alive.next().is_none() && graph.value(residual).rows == RowKind::Token;
+        is_residual.then_some((at, residual))
     })
 }
 
-/// Some ops of a program, renumbered.
+/// A part of a program, with its values, weights and layers renumbered.
 struct Part<'a> {
     whole: &'a Graph,
     whole_weights: &'a [Weight],
     first_layer: usize,
     graph: Graph,
     weights: Vec<Weight>,
-    /// New ids by old ones.
+    /// New ids by the index of the old ids.
     value_ids: Vec<Option<ValueId>>,
     weight_ids: Vec<Option<WeightId>>,
 }
@@ -182,7 +182,7 @@ mod tests {
     use crate::case::cases;
     use crate::{Backend, Batch, Executor, ReferenceBackend};
 
-    /// Models of two layers, fed with sequences of several lengths.
+    /// Models of two layers, with batches of sequences of several lengths.
     fn models() -> Vec<crate::case::Case> {
         cases().into_iter().filter(|case| case.name().starts_with("model/")).collect()
     }
@@ -214,14 +214,14 @@ mod tests {
                 let parts = split(case.program(), first_layers).unwrap();
                 assert_eq!(parts.first.kv.layers.len(), first_layers);
                 assert_eq!(parts.second.kv.layers.len(), layers - first_layers);
-                let stream = parts.width;
+                let residual_width = parts.width;
                 let mut whole = executor(case.program());
                 let (mut first, mut second) = (executor(parts.first), executor(parts.second));
                 for batch in case.batches() {
                     batch.with(|batch| {
                         let rows = batch.rows(value.rows);
                         let expected = output(&mut *whole, batch, rows, width);
-                        let hidden = output(&mut *first, batch, batch.ids.len(), stream);
+                        let hidden = output(&mut *first, batch, batch.ids.len(), residual_width);
                         let hidden: Vec<f32> = hidden.into_iter().map(f32::from_bits).collect();
                         let batch = Batch { input: Some(&hidden), ..*batch };
                         let actual = output(&mut *second, &batch, rows, width);
@@ -245,7 +245,7 @@ mod tests {
         let program = models()[0].program();
         let (layers, weights) = (program.kv.layers.len(), program.weights.len());
         let parts = split(program, layers).unwrap();
-        // The output's norm and matrix, and whatever else the end of the model has.
+        // The output norm, the output matrix, and other weights after the last layer.
         assert!(parts.second.weights.len() < 5);
         assert!(parts.first.weights.len() < weights);
     }

@@ -17,8 +17,8 @@ pub struct BackendExecutionSummary {
     pub tokens: u64,
     /// Total time of the batches, each from the call to its result.
     pub time: Duration,
-    /// Ops by [`Op::name`](crate::Op::name). Their times add up to less than [`Self::time`], which
-    /// includes copies and synchronisation.
+    /// Totals by [`Op::name`](crate::Op::name). Their times sum to less than [`Self::time`], which
+    /// also includes copies and synchronisation.
     pub ops: BTreeMap<&'static str, OpSummary>,
     /// Bytes of activations that came from another backend ([`Batch::input`](crate::Batch::input)).
     pub input_bytes: u64,
@@ -33,20 +33,20 @@ pub struct OpSummary {
     pub time: Duration,
     /// Total cost.
     pub cost: OpCost,
-    /// Number of launches on a device; 0 on the CPU.
+    /// Number of kernel launches; 0 on the CPU.
     pub launches: u64,
 }
 
-/// A timeline of one backend: see
+/// The events of one backend, recorded after
 /// [`Executor::record_timeline`](crate::Executor::record_timeline).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
     /// Name and hardware of the backend.
     pub backend: String,
-    /// On a CPU a track for each thread. On a device a track of its ops, one of the calls that queue
-    /// them and one of the copies.
+    /// On a CPU, one track for each thread. On a device, a track of the ops, one of the calls that
+    /// queue them and one of the copies.
     pub tracks: Vec<TimelineTrack>,
-    /// Number of the last batches, which were not recorded because the timeline was full.
+    /// Number of batches that were not recorded because the timeline was full.
     pub dropped_batches: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct TimelineTrack {
     pub name: String,
     /// Kind of the events.
     pub kind: TrackKind,
-    /// Events by start time; none overlaps the next.
+    /// Events in the order of their start times, without overlaps.
     pub events: Vec<TimelineEvent>,
 }
 
@@ -65,7 +65,7 @@ pub struct TimelineTrack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TrackKind {
-    /// Ops. On a CPU the share of each op that one thread ran; the thread waits in the gaps.
+    /// Ops. On a CPU an event is one thread's share of an op; the thread waits between events.
     Ops,
     /// Calls on the host that queue work on a device.
     Launches,
@@ -76,9 +76,10 @@ pub enum TrackKind {
 /// A span of time with a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimelineEvent {
-    /// [`Op::name`](crate::Op::name), the name of the launched kernel, or `h2d` or `d2h` of a copy.
+    /// [`Op::name`](crate::Op::name), the name of the launched kernel, or `h2d` or `d2h` for a
+    /// copy.
     pub name: &'static str,
-    /// A weight or layer that distinguishes events of one name, or empty.
+    /// The weight or layer that distinguishes events of the same name; may be empty.
     pub detail: Arc<str>,
     /// Start on the host's clock.
     pub start: Instant,
@@ -86,7 +87,7 @@ pub struct TimelineEvent {
     pub duration: Duration,
     /// Index of the batch.
     pub batch: u64,
-    /// Bytes of a copy; 0 for other events.
+    /// Copied bytes; 0 for events other than copies.
     pub bytes: u64,
 }
 
@@ -96,14 +97,14 @@ impl BackendExecutionSummary {
         self.ops.values().map(|op| op.count).sum()
     }
 
-    /// Adds what the ops of a name had to do, and took launches for.
+    /// Adds the cost and the number of launches of the ops with a name.
     pub fn add_cost(&mut self, name: &'static str, cost: OpCost, launches: u64) {
         let op = self.ops.entry(name).or_default();
         op.cost += cost;
         op.launches += launches;
     }
 
-    /// Adds `count` runs of the ops with a name, which took `time` in total.
+    /// Adds `count` runs of the ops with a name, `time` in total.
     pub fn add_op(&mut self, name: &'static str, count: u64, time: Duration) {
         let op = self.ops.entry(name).or_default();
         op.count += count;

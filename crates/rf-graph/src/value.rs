@@ -35,20 +35,20 @@ pub enum RowKind {
 /// How a backend may store a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Storage {
-    /// As f32.
+    /// As f32, `[rows, width]`.
     F32,
-    /// As the left operand of the one matmul that reads it, in whatever form its kernels take: int8
-    /// with scales for quantised weights, f32 for float weights, or both.
+    /// As the left operand of the only matmul that reads it, in the form of that matmul's kernels:
+    /// int8 with scales for quantised weights, f32 for float weights, or both.
     MatMulOperand,
 }
 
 /// Shape of a value: `[rows, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// What a row corresponds to.
+    /// Kind of the rows.
     pub rows: RowKind,
-    /// Columns.
+    /// Number of columns.
     pub width: usize,
-    /// Set by [`fuse`](crate::fuse()); a builder writes [`Storage::F32`] only.
+    /// Storage form. Only [`fuse`](crate::fuse()) sets a form other than [`Storage::F32`].
     pub storage: Storage,
 }

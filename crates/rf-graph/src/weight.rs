@@ -10,8 +10,8 @@ pub trait WeightBytes: Send + Sync {
     /// The blocks of all rows in order, as in GGUF.
     fn bytes(&self) -> &[u8];
 
-    /// Tells the owner that the bytes were copied and are not needed soon, so that it can drop the
-    /// pages of a mapped file. The bytes stay readable.
+    /// Signals that the bytes were copied and are not needed soon. The owner of a mapped file drops
+    /// its pages. The bytes stay readable.
     fn release(&self) {}
 }
 
@@ -28,7 +28,7 @@ pub struct WeightShape {
     pub dtype: DType,
     /// Output features.
     pub rows: usize,
-    /// Input features. Of a norm weight: the elements that it normalises together.
+    /// Input features; for a norm weight, the number of elements that it normalises together.
     pub columns: usize,
 }
 

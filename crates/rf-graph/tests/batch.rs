@@ -1,4 +1,4 @@
-//! Batches that do not fit a program are refused, and nothing is harmed.
+//! Tests of batch checks: an invalid batch is an error, and the executor stays usable.
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
@@ -19,8 +19,8 @@ const LIMITS: BatchLimits = BatchLimits {
     num_pages: 4,
 };
 
-/// What is wrong with a batch.
-fn complaint(ids: &[u32], spans: &[Span<'_>], output_rows: &[usize]) -> Option<String> {
+/// The reason why the limits reject a batch; `None` if the batch is valid.
+fn rejection(ids: &[u32], spans: &[Span<'_>], output_rows: &[usize]) -> Option<String> {
     match (Batch { ids, spans, output_rows, input: None }).check(&LIMITS) {
         Ok(()) => None,
         Err(BackendError::InvalidBatch(what)) => Some(what),
@@ -33,68 +33,69 @@ fn span(tokens: std::ops::Range<usize>, past_tokens: usize, pages: &[PageId]) ->
 }
 
 #[test]
-fn batches_at_the_limits_are_taken() {
-    assert_eq!(complaint(&[9; 20], &[span(0..20, 12, &PAGES[..2])], &[0, 1, 19]), None);
-    assert_eq!(complaint(&[0], &[span(0..1, 63, &PAGES)], &[]), None);
-    // Two sequences share a page that neither writes.
+fn batches_at_the_limits_are_valid() {
+    assert_eq!(rejection(&[9; 20], &[span(0..20, 12, &PAGES[..2])], &[0, 1, 19]), None);
+    assert_eq!(rejection(&[0], &[span(0..1, 63, &PAGES)], &[]), None);
+    // Two sequences share a page that no span writes.
     let (a, b) = ([PAGES[0], PAGES[1]], [PAGES[0], PAGES[2]]);
-    assert_eq!(complaint(&[1, 2], &[span(0..1, 16, &a), span(1..2, 20, &b)], &[1]), None);
+    assert_eq!(rejection(&[1, 2], &[span(0..1, 16, &a), span(1..2, 20, &b)], &[1]), None);
 }
 
 #[test]
-fn input_comes_if_and_only_if_the_program_takes_it() {
+fn a_batch_has_input_if_and_only_if_the_program_does() {
     let spans = [span(0..2, 0, &PAGES)];
-    let complaint = |input, input_width| {
+    let rejection = |input, input_width| {
         let batch = Batch { ids: &[1, 2], spans: &spans, output_rows: &[], input };
         batch.check(&BatchLimits { input_width, ..LIMITS }).err().map(|error| error.to_string())
     };
     let rows = [0.0; 6];
-    assert_eq!(complaint(Some(&rows), Some(3)), None);
+    assert_eq!(rejection(Some(&rows), Some(3)), None);
     for (input, width) in [(Some(&rows[..]), Some(4)), (None, Some(3)), (Some(&rows), None)] {
-        let complaint = complaint(input, width).unwrap();
-        assert!(complaint.contains("values of input"), "{complaint}");
+        let rejection = rejection(input, width).unwrap();
+        assert!(rejection.contains("values of input"), "{rejection}");
     }
 }
 
 #[test]
-fn each_bad_batch_is_refused_with_its_reason() {
+fn each_invalid_batch_is_rejected_with_its_reason() {
     let one = [span(0..1, 0, &PAGES)];
     let cases: [(&str, Option<String>); 14] = [
-        ("0 tokens", complaint(&[], &[], &[])),
-        ("21 tokens", complaint(&[0; 21], &[span(0..21, 0, &PAGES)], &[])),
-        ("4 output rows", complaint(&[0; 5], &[span(0..5, 0, &PAGES)], &[0, 1, 2, 3])),
-        ("token id 10", complaint(&[10], &one, &[])),
-        ("token id 4294967295", complaint(&[u32::MAX], &one, &[])),
-        ("not ascending", complaint(&[0], &one, &[1])),
-        ("not ascending", complaint(&[0; 3], &[span(0..3, 0, &PAGES)], &[2, 1])),
-        ("not ascending", complaint(&[0; 3], &[span(0..3, 0, &PAGES)], &[1, 1])),
-        ("spans cover 1 of 2", complaint(&[0; 2], &one, &[])),
+        ("0 tokens", rejection(&[], &[], &[])),
+        ("21 tokens", rejection(&[0; 21], &[span(0..21, 0, &PAGES)], &[])),
+        ("4 output rows", rejection(&[0; 5], &[span(0..5, 0, &PAGES)], &[0, 1, 2, 3])),
+        ("token id 10", rejection(&[10], &one, &[])),
+        ("token id 4294967295", rejection(&[u32::MAX], &one, &[])),
+        ("not ascending", rejection(&[0], &one, &[1])),
+        ("not ascending", rejection(&[0; 3], &[span(0..3, 0, &PAGES)], &[2, 1])),
+        ("not ascending", rejection(&[0; 3], &[span(0..3, 0, &PAGES)], &[1, 1])),
+        ("spans cover 1 of 2", rejection(&[0; 2], &one, &[])),
         (
             "where 1 was next",
-            complaint(&[0; 3], &[span(0..1, 0, &PAGES), span(2..3, 0, &PAGES)], &[]),
+            rejection(&[0; 3], &[span(0..1, 0, &PAGES), span(2..3, 0, &PAGES)], &[]),
         ),
-        ("where 1 was next", complaint(&[0], &[span(0..1, 0, &PAGES), span(1..1, 0, &PAGES)], &[])),
-        ("17 tokens after 0 in 16 slots", complaint(&[0; 17], &[span(0..17, 0, &PAGES[..1])], &[])),
-        ("page 4 of 4", complaint(&[0], &[span(0..1, 0, &[PageId::new(4)])], &[])),
-        ("slots", complaint(&[0], &[span(0..1, usize::MAX, &PAGES)], &[])),
+        ("where 1 was next", rejection(&[0], &[span(0..1, 0, &PAGES), span(1..1, 0, &PAGES)], &[])),
+        ("17 tokens after 0 in 16 slots", rejection(&[0; 17], &[span(0..17, 0, &PAGES[..1])], &[])),
+        ("page 4 of 4", rejection(&[0], &[span(0..1, 0, &[PageId::new(4)])], &[])),
+        ("slots", rejection(&[0], &[span(0..1, usize::MAX, &PAGES)], &[])),
     ];
-    for (expected, complaint) in cases {
-        let complaint = complaint.unwrap_or_default();
-        assert!(complaint.contains(expected), "{expected}: {complaint}");
+    for (expected, rejection) in cases {
+        let rejection = rejection.unwrap_or_default();
+        assert!(rejection.contains(expected), "{expected}: {rejection}");
     }
 }
 
 #[test]
-fn a_page_that_two_spans_would_write_is_refused() {
+fn a_page_written_by_two_spans_is_rejected() {
     let spans = [span(0..1, 0, &PAGES[..1]), span(1..2, 1, &PAGES[..1])];
-    assert!(complaint(&[0, 0], &spans, &[]).unwrap().contains("page 0 would be written twice"));
+    assert!(rejection(&[0, 0], &spans, &[]).unwrap().contains("page 0 would be written twice"));
     let twice = [PAGES[1], PAGES[1]];
-    let complaint = complaint(&[0; 20], &[span(0..20, 0, &twice)], &[]);
-    assert!(complaint.unwrap().contains("page 1 would be written twice"));
+    let rejection = rejection(&[0; 20], &[span(0..20, 0, &twice)], &[]);
+    assert!(rejection.unwrap().contains("page 1 would be written twice"));
 }
 
-/// Attention with head norms over a cache of two pages; `also` adds the q from before its norm.
-fn program(fusions: Fusions, also: bool) -> Program {
+/// A program of attention with head norms and a cache of two pages. With `adds_q` the output
+/// includes q from before its norm.
+fn program(fusions: Fusions, adds_q: bool) -> Program {
     let mut g = GraphBuilder::new();
     let mut table = |factor: f32| {
         let values: Vec<f32> = (0..80).map(|i| factor * (i % 7) as f32 - 1.0).collect();
@@ -102,14 +103,14 @@ fn program(fusions: Fusions, also: bool) -> Program {
     };
     let tables = [table(0.5), table(0.3), table(0.7)];
     let [q, k, v] = tables.map(|table| g.embed(table, 1.0));
-    let gains = g.weight(Weight::f32("gains", 1, 8, [1.0, 1.5, 0.5, 1.0, 2.0, 1.0, 1.0, 0.25]));
+    let norm = g.weight(Weight::f32("norm", 1, 8, [1.0, 1.5, 0.5, 1.0, 2.0, 1.0, 1.0, 0.25]));
     let rope =
         Rope { style: RopeStyle::Normal, head_dim: 8, inv_freq: [1.0, 0.1].into(), magnitude: 1.0 };
-    let (q_normal, k) = (g.rms_norm(q, gains, 1e-5), g.rms_norm(k, gains, 1e-5));
-    let (q_turned, k) = (g.rope(q_normal, &rope), g.rope(k, &rope));
+    let (q_normalised, k) = (g.rms_norm(q, norm, 1e-5), g.rms_norm(k, norm, 1e-5));
+    let (q_rotated, k) = (g.rope(q_normalised, &rope), g.rope(k, &rope));
     let attention = Attention { scale: 0.5, ..Attention::new(0, 1, 1, 8) };
-    let mut y = g.attention(q_turned, k, v, &attention);
-    if also {
+    let mut y = g.attention(q_rotated, k, v, &attention);
+    if adds_q {
         y = g.add(y, q);
     }
     let (graph, weights) = g.finish(y);
@@ -128,7 +129,7 @@ fn outputs(program: Program, ids: &[u32]) -> Vec<f32> {
 }
 
 #[test]
-fn the_fused_rotation_leaves_its_inputs_as_they_were() {
+fn the_fused_rope_does_not_change_its_inputs() {
     let fused = program(Fusions::ALL, true);
     let has_norms = |op: &rf_graph::Op| {
         matches!(op, rf_graph::Op::RopeAppend { qk_norm: Some(QkNorm { .. }), .. })
@@ -138,7 +139,7 @@ fn the_fused_rotation_leaves_its_inputs_as_they_were() {
 }
 
 #[test]
-fn the_reference_refuses_bad_calls_and_stays_usable() {
+fn the_reference_rejects_invalid_calls_and_stays_usable() {
     let expected = outputs(program(Fusions::NONE, false), &[1, 2]);
     let mut executor =
         ReferenceBackend.compile(program(Fusions::NONE, false), &mut |_| ()).unwrap();

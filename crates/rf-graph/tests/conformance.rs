@@ -1,5 +1,5 @@
-//! The case table on the reference, where fused forms compute what unfused ones do, and on backends
-//! with faults.
+//! The case table on the reference backend, where fused and unfused forms give the same bits, and
+//! on backends with faults.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,8 +31,8 @@ fn every_fused_form_of_every_case_computes_the_same_on_the_reference() {
             other => panic!("{case:?}: {other:?}"),
         }
     }
-    // A matmul alone has one form. With a neighbour that it can be fused with it has two at least,
-    // in every format.
+    // A matmul alone has one form. With a neighbour for fusion it has at least two forms, in every
+    // format.
     for dtype in DType::ALL {
         assert_eq!(forms[&format!("matmul/{dtype}/64x256")], 1);
         for neighbour in ["residual", "rms_norm", "glu-Silu", "glu-GeluTanh"] {
@@ -52,7 +52,7 @@ fn names_of_cases_are_unique_and_every_format_has_all_shapes() {
     };
     for dtype in DType::ALL {
         let columns = if dtype.block_elements() == 256 { 2 } else { 4 };
-        // Three numbers of rows for each number of columns, one large shape, six neighbours.
+        // Three row counts for each column count, one large shape, six neighbours.
         let plain = 3 * columns + 1 + 6;
         let extremes = match dtype {
             DType::Mxfp4 => 2,
@@ -68,19 +68,19 @@ fn names_of_cases_are_unique_and_every_format_has_all_shapes() {
     }
 }
 
-/// The reference with a fault.
+/// The reference backend with a fault.
 struct Faulty(Fault);
 
 #[derive(Clone, Copy)]
 enum Fault {
-    /// One element of each batch is off by half the largest.
+    /// One element of each batch deviates by half of the largest element.
     OneElement,
     /// The last element is not written.
     Unwritten,
-    /// Everything is a thousandth too large.
+    /// All elements are too large by a factor of 1.001.
     Drift,
-    /// No program is taken.
-    Refuses,
+    /// No program is supported.
+    Unsupported,
 }
 
 impl Backend for Faulty {
@@ -105,7 +105,7 @@ impl Backend for Faulty {
         program: Program,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Executor>, BackendError> {
-        if matches!(self.0, Fault::Refuses) {
+        if matches!(self.0, Fault::Unsupported) {
             return Err(BackendError::Unsupported { backend: "faulty", what: "anything".into() });
         }
         Ok(Box::new(FaultyExecutor(self.0, ReferenceBackend.compile(program, progress)?)))
@@ -148,6 +148,6 @@ fn a_backend_with_a_fault_does_not_conform() {
     }
     assert!(deviates(Fault::Drift, "rms_norm/80/group-80"));
     assert!(deviates(Fault::Drift, "attention/rope/f32"));
-    let refused = check(&Faulty(Fault::Refuses), &case("add")).unwrap();
-    assert!(matches!(refused, Outcome::Skipped(why) if why == "faulty cannot run anything"));
+    let unsupported = check(&Faulty(Fault::Unsupported), &case("add")).unwrap();
+    assert!(matches!(unsupported, Outcome::Skipped(why) if why == "faulty cannot run anything"));
 }

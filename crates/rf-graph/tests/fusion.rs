@@ -1,4 +1,4 @@
-//! Fusion as a pass over the graph: which ops remain.
+//! Tests of the fusion pass: the ops that remain in the graph.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn names(graph: &Graph) -> Vec<&'static str> {
     graph.ops().iter().map(Op::name).collect()
 }
 
-/// Names of the ops that remain of what `build` writes.
+/// Names of the ops that remain after fusing the graph of `build`.
 fn fused(fusions: Fusions, build: impl Fn(&mut GraphBuilder) -> ValueId) -> Vec<&'static str> {
     let mut g = GraphBuilder::new();
     let output = build(&mut g);
@@ -43,31 +43,31 @@ fn attention(head_dim: usize) -> Attention {
     Attention { scale: 0.5, ..Attention::new(0, num_heads, num_heads, head_dim) }
 }
 
-/// A layer of Llama or Qwen3 on an embedding.
+/// An embedding and a layer of Llama or, with `qk_norm`, Qwen3.
 fn layer(g: &mut GraphBuilder, qk_norm: bool) -> ValueId {
     let x = input(g);
     layer_on(g, x, qk_norm)
 }
 
-/// A layer of Llama or Qwen3.
+/// A layer of Llama or, with `qk_norm`, Qwen3.
 fn layer_on(g: &mut GraphBuilder, x: ValueId, qk_norm: bool) -> ValueId {
-    let gains = matrix(g, 1, WIDTH);
-    let normalised = g.rms_norm(x, gains, 1e-5);
+    let weight = matrix(g, 1, WIDTH);
+    let normalised = g.rms_norm(x, weight, 1e-5);
     let [mut q, mut k, v] = [(); 3].map(|()| {
         let w = square(g);
         g.matmul(normalised, w)
     });
     if qk_norm {
-        let head_gains = matrix(g, 1, 4);
-        q = g.rms_norm(q, head_gains, 1e-5);
-        k = g.rms_norm(k, head_gains, 1e-5);
+        let head_norm = matrix(g, 1, 4);
+        q = g.rms_norm(q, head_norm, 1e-5);
+        k = g.rms_norm(k, head_norm, 1e-5);
     }
     let (q, k) = (g.rope(q, &rope(100.0)), g.rope(k, &rope(100.0)));
     let y = g.attention(q, k, v, &attention(4));
     let w = square(g);
     let y = g.matmul(y, w);
     let x = g.add(x, y);
-    let normalised = g.rms_norm(x, gains, 1e-5);
+    let normalised = g.rms_norm(x, weight, 1e-5);
     let (gate, up) = (matrix(g, 32, WIDTH), matrix(g, 32, WIDTH));
     let (gate, up) = (g.matmul(normalised, gate), g.matmul(normalised, up));
     let y = g.glu(Activation::Silu, gate, up);
@@ -91,13 +91,13 @@ fn a_layer_becomes_six_ops() {
     assert_eq!(fused(Fusions::PROLOGUES, |g| layer(g, true)), expected);
 }
 
-/// The fusions of a backend whose epilogues need quantised weights of whole blocks of rows.
+/// The fusions of a backend whose epilogues need quantised weights and whole blocks of 32 rows.
 const QUANTIZED_EPILOGUES: Fusions = {
     let rule = WeightRule { quantized: true, row_multiple: 32 };
     Fusions { glu_epilogue: Some(rule), norm_epilogue: Some(rule), ..Fusions::EPILOGUES }
 };
 
-/// A Llama of a format with heads of `HEAD`: layers of width 256, final norm and output matrix.
+/// A Llama model with weights of one format: layers of width 256, final norm and output matrix.
 fn llama(dtype: DType, num_layers: usize) -> Graph {
     const WIDTH: usize = 256;
     const HEAD: usize = 64;
@@ -160,7 +160,7 @@ fn a_layer_with_epilogues_is_six_ops() {
     ];
     let mut expected = vec!["embed+rms_norm"];
     expected.extend([layer; 3].concat());
-    // Behind the last layer comes the selection of rows.
+    // The selection of rows follows the last layer.
     *expected.last_mut().unwrap() = "matmul";
     expected.extend(["select_rows", "rms_norm", "matmul"]);
     assert_eq!(names(&graph), expected);
@@ -185,7 +185,7 @@ fn with_epilogues_every_matmul_reads_a_finished_operand() {
 
 #[test]
 fn epilogues_follow_the_rule_for_weights() {
-    // Float weights: norms and gated units stay ops of their own.
+    // With float weights, norms and gated units remain separate ops.
     let floats = names(&fuse(llama(DType::F16, 2), QUANTIZED_EPILOGUES));
     assert_eq!(
         floats[1..9],
@@ -220,7 +220,7 @@ fn a_gated_unit_becomes_an_epilogue_only_of_two_plain_projections() {
     };
     let separate = ["embed", "matmul", "glu", "matmul"];
     assert_eq!(gated(|g, x| (project(g, x), project(g, x))), ["embed", "matmul+glu", "matmul"]);
-    // A bias, the wrong order, another format and the same projection twice.
+    // No fusion: a bias, the wrong order, another format, the same projection twice.
     let biased = |g: &mut GraphBuilder, x| {
         let (w, bias) = (square(g), matrix(g, 1, WIDTH));
         g.linear(x, w, Some(bias))
@@ -247,18 +247,18 @@ fn a_gated_unit_becomes_an_epilogue_only_of_two_plain_projections() {
 #[test]
 fn a_norm_with_another_reader_is_no_epilogue() {
     let ops = fused(Fusions::EPILOGUES, |g| {
-        let (x, gains, v, w) = (input(g), matrix(g, 1, WIDTH), square(g), square(g));
+        let (x, weight, v, w) = (input(g), matrix(g, 1, WIDTH), square(g), square(g));
         let x = g.matmul(x, v);
-        let x = g.rms_norm(x, gains, 1e-5);
+        let x = g.rms_norm(x, weight, 1e-5);
         let y = g.matmul(x, w);
         g.add(x, y)
     });
     assert_eq!(ops, ["embed", "matmul", "rms_norm", "matmul"]);
-    // A norm of parts of a row.
+    // A norm over parts of a row is not fused either.
     let ops = fused(Fusions::EPILOGUES, |g| {
-        let (x, gains, v, w) = (input(g), matrix(g, 1, 4), square(g), square(g));
+        let (x, weight, v, w) = (input(g), matrix(g, 1, 4), square(g), square(g));
         let x = g.matmul(x, v);
-        let x = g.rms_norm(x, gains, 1e-5);
+        let x = g.rms_norm(x, weight, 1e-5);
         g.matmul(x, w)
     });
     assert_eq!(ops, ["embed", "matmul", "rms_norm", "matmul"]);
@@ -297,7 +297,7 @@ fn without_fusions_nothing_changes() {
 }
 
 #[test]
-fn fused_ops_carry_what_they_replace() {
+fn fused_ops_have_the_attributes_of_the_ops_they_replace() {
     let mut g = GraphBuilder::new();
     let output = layer(&mut g, true);
     let graph = fuse(g.finish(output).0, Fusions::PROLOGUES);
@@ -322,14 +322,14 @@ fn fused_ops_carry_what_they_replace() {
 }
 
 #[test]
-fn each_switch_does_only_its_own() {
+fn each_switch_enables_only_its_own_fusion() {
     let with = |fusions| fused(fusions, |g| layer(g, true));
     let count = |names: &[&str], name: &str| names.iter().filter(|n| **n == name).count();
     let all = with(Fusions::NONE);
     assert_eq!(all.len(), 19);
     let shared = with(Fusions { shared_operand: true, ..Fusions::NONE });
     assert_eq!((shared.len(), count(&shared, "matmul")), (16, 4));
-    // The norm is read by three products: alone, the prologue cannot take it.
+    // Three matmuls read the norm, so it cannot be a prologue without shared operands.
     assert_eq!(with(Fusions { norm_prologue: true, ..Fusions::NONE }), all);
     let glu = with(Fusions { glu_prologue: true, ..Fusions::NONE });
     assert_eq!((glu.len(), count(&glu, "glu+matmul"), count(&glu, "glu")), (18, 1, 0));
@@ -340,16 +340,16 @@ fn each_switch_does_only_its_own() {
 }
 
 #[test]
-fn an_operand_with_another_reader_stays() {
-    // The normalised value is also added: it must exist.
+fn an_operand_with_another_reader_remains() {
+    // The addition also reads the normalised value, so the norm remains.
     let ops = fused(Fusions::PROLOGUES, |g| {
-        let (x, gains, w) = (input(g), matrix(g, 1, WIDTH), square(g));
-        let x = g.rms_norm(x, gains, 1e-5);
+        let (x, weight, w) = (input(g), matrix(g, 1, WIDTH), square(g));
+        let x = g.rms_norm(x, weight, 1e-5);
         let y = g.matmul(x, w);
         g.add(x, y)
     });
     assert_eq!(ops, ["embed", "rms_norm", "matmul"]);
-    // The product is also what is returned.
+    // The output of the matmul is also the output of the graph.
     let ops = fused(Fusions::PROLOGUES, |g| {
         let (x, w) = (input(g), square(g));
         let y = g.matmul(x, w);
@@ -357,12 +357,12 @@ fn an_operand_with_another_reader_stays() {
         y
     });
     assert_eq!(ops, ["embed", "matmul", "add"]);
-    // The gated unit feeds two products at different places, one of them with a norm between.
+    // Two matmuls read the gated unit, one of them through a norm.
     let ops = fused(Fusions::PROLOGUES, |g| {
-        let (x, w, gains) = (input(g), square(g), matrix(g, 1, WIDTH));
+        let (x, w, weight) = (input(g), square(g), matrix(g, 1, WIDTH));
         let x = g.glu(Activation::Silu, x, x);
         let y = g.matmul(x, w);
-        let x = g.rms_norm(x, gains, 1e-5);
+        let x = g.rms_norm(x, weight, 1e-5);
         let z = g.matmul(x, w);
         g.add(y, z)
     });
@@ -372,15 +372,15 @@ fn an_operand_with_another_reader_stays() {
 #[test]
 fn a_norm_of_parts_of_a_row_is_no_prologue() {
     let ops = fused(Fusions::PROLOGUES, |g| {
-        let (x, gains, w) = (input(g), matrix(g, 1, 4), square(g));
-        let x = g.rms_norm(x, gains, 1e-5);
+        let (x, weight, w) = (input(g), matrix(g, 1, 4), square(g));
+        let x = g.rms_norm(x, weight, 1e-5);
         g.matmul(x, w)
     });
     assert_eq!(ops, ["embed", "rms_norm", "matmul"]);
 }
 
 #[test]
-fn a_residual_that_comes_after_the_product_is_added_by_itself() {
+fn a_residual_written_after_the_matmul_remains_an_add() {
     let ops = fused(Fusions::PROLOGUES, |g| {
         let (x, w) = (input(g), square(g));
         let y = g.matmul(x, w);
@@ -397,18 +397,18 @@ fn a_residual_that_comes_after_the_product_is_added_by_itself() {
 }
 
 #[test]
-fn products_of_one_operand_are_not_taken_together_once_a_residual_is_in() {
+fn a_shared_operand_prevents_the_residual() {
     let ops = fused(Fusions::PROLOGUES, |g| {
         let (x, w, v) = (input(g), square(g), square(g));
         let (y, z) = (g.matmul(x, w), g.matmul(x, v));
         let y = g.add(x, y);
         g.add(y, z)
     });
-    // Two projections: neither takes a residual.
+    // A matmul with two projections has no residual.
     assert_eq!(ops, ["embed", "matmul", "add", "add"]);
 }
 
-/// q, k and v of one input, rotated as given, over heads of 4 unless said otherwise.
+/// Names of the fused ops of RoPE and attention. RoPE uses heads of 4 elements.
 fn rotated(q_rope: &Rope, k_rope: &Rope, head_dim: usize) -> Vec<&'static str> {
     fused(Fusions::PROLOGUES, |g| {
         let (q, k, v) = (input(g), input(g), input(g));
@@ -418,7 +418,7 @@ fn rotated(q_rope: &Rope, k_rope: &Rope, head_dim: usize) -> Vec<&'static str> {
 }
 
 #[test]
-fn rotation_and_append_are_one_only_if_q_and_k_turn_alike() {
+fn rope_and_append_are_fused_only_if_q_and_k_have_the_same_rope() {
     let taken = ["embed", "embed", "embed", "rope+kv_append", "attention"];
     let left = ["embed", "embed", "embed", "rope", "rope", "kv_append", "attention"];
     assert_eq!(rotated(&rope(10.0), &rope(10.0), 4), taken);
@@ -427,12 +427,12 @@ fn rotation_and_append_are_one_only_if_q_and_k_turn_alike() {
     assert_eq!(rotated(&rope(10.0), &scaled, 4), left);
     let normal = Rope { style: RopeStyle::Normal, ..rope(10.0) };
     assert_eq!(rotated(&normal, &rope(10.0), 4), left);
-    // The cache has heads of 8: one rotation per head of the cache would be another.
+    // Heads of the cache have 8 elements and heads of RoPE have 4.
     assert_eq!(rotated(&rope(10.0), &rope(10.0), 8), left);
 }
 
 #[test]
-fn rotated_keys_with_another_reader_stay() {
+fn rotated_keys_with_another_reader_remain() {
     let ops = fused(Fusions::PROLOGUES, |g| {
         let (q, k, v) = (input(g), input(g), input(g));
         let (q, k) = (g.rope(q, &rope(10.0)), g.rope(k, &rope(10.0)));
@@ -443,10 +443,10 @@ fn rotated_keys_with_another_reader_stay() {
 }
 
 #[test]
-fn head_norms_of_different_eps_stay_before_the_rotation() {
+fn head_norms_of_different_eps_remain_before_rope() {
     let ops = fused(Fusions::PROLOGUES, |g| {
-        let (q, k, v, gains) = (input(g), input(g), input(g), matrix(g, 1, 4));
-        let (q, k) = (g.rms_norm(q, gains, 1e-5), g.rms_norm(k, gains, 1e-6));
+        let (q, k, v, weight) = (input(g), input(g), input(g), matrix(g, 1, 4));
+        let (q, k) = (g.rms_norm(q, weight, 1e-5), g.rms_norm(k, weight, 1e-6));
         let (q, k) = (g.rope(q, &rope(10.0)), g.rope(k, &rope(10.0)));
         g.attention(q, k, v, &attention(4))
     });
@@ -457,7 +457,7 @@ fn head_norms_of_different_eps_stay_before_the_rotation() {
 }
 
 #[test]
-fn every_op_of_a_fused_graph_reads_what_was_written_before() {
+fn every_op_of_a_fused_graph_reads_only_values_written_before() {
     for fusions in Fusions::ALL.subsets() {
         for qk_norm in [false, true] {
             let mut g = GraphBuilder::new();

@@ -6,12 +6,12 @@ use crate::op::{Epilogue, MatMul, Op, RowNorm};
 use crate::value::{Storage, ValueId};
 use crate::weight::WeightShape;
 
-/// Which weights a matmul with an epilogue may have.
+/// A condition on the weights of a matmul with an epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightRule {
-    /// Quantised formats only.
+    /// Whether the format must be quantised.
     pub quantized: bool,
-    /// The output features are a multiple of this.
+    /// The number of output features must be a multiple of this.
     pub row_multiple: usize,
 }
 
@@ -109,7 +109,7 @@ fn set_epilogue(op: &mut Op, epilogue: Epilogue) {
     }
 }
 
-/// Marks values that are the operand of one matmul and nothing else.
+/// Marks the values whose only reader is a matmul that uses them as its left operand.
 pub(super) fn store_operands(graph: &mut Graph, block: usize) {
     let uses = Uses::of(graph);
     for step in 0..graph.ops.len() {

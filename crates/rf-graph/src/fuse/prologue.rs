@@ -1,4 +1,4 @@
-//! Fusions into the matmul that reads a value, and the residual.
+//! Fusions into the matmul that reads a value, and fusions of the residual.
 
 use super::uses::{Uses, remove};
 use crate::graph::Graph;

@@ -6,7 +6,7 @@ use crate::graph::Graph;
 use crate::op::{MatMul, Op, Prologue};
 use crate::value::ValueId;
 
-/// Which op writes each value and which ops read it.
+/// The writer and the readers of each value, by the index of the op.
 pub(super) struct Uses {
     pub(super) writer: HashMap<ValueId, usize>,
     readers: HashMap<ValueId, Vec<usize>>,
@@ -26,7 +26,7 @@ impl Uses {
         uses
     }
 
-    /// The op that reads a value which is read once and is not the graph's output.
+    /// The only reader of a value; `None` if the value has other readers or is the graph's output.
     pub(super) fn only_reader(&self, id: ValueId) -> Option<usize> {
         match self.readers.get(&id).map(Vec::as_slice) {
             Some(&[reader]) if id != self.output => Some(reader),
@@ -34,12 +34,12 @@ impl Uses {
         }
     }
 
-    /// The op that writes a value which is read once and is not the graph's output.
+    /// The writer of a value with only one reader; `None` if the value is the graph's output.
     pub(super) fn writer_of_only_read(&self, id: ValueId) -> Option<usize> {
         self.only_reader(id).and_then(|_| self.writer.get(&id).copied())
     }
 
-    /// The matmul that alone reads a value, as its left operand.
+    /// The matmul that reads a value as its left operand and is its only reader.
     pub(super) fn matmul_of<'a>(&self, graph: &'a Graph, id: ValueId) -> Option<&'a MatMul> {
         match &graph.ops[self.only_reader(id)?] {
             Op::MatMul(m) if m.prologue == Prologue::Plain(id) => Some(m),

@@ -11,11 +11,11 @@ pub struct QkNorm {
     pub q: WeightId,
     /// Norm weight of the keys, `[head_dim]`.
     pub k: WeightId,
-    /// Added to the mean square.
+    /// Constant that is added to the mean square.
     pub eps: f32,
 }
 
-/// Which elements of a head RoPE rotates together.
+/// The pairing of the elements of a head that RoPE rotates together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RopeStyle {
     /// Pairs `(2i, 2i+1)`: the Llama family in GGUF.
@@ -24,16 +24,16 @@ pub enum RopeStyle {
     Neox,
 }
 
-/// Rotary embedding: pair `i` of a head at position `p` is rotated by the angle `p · inv_freq[i]`.
+/// Rotary position embedding: pair `i` of a head at position `p` is rotated by `p · inv_freq[i]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// Pairing of the elements.
     pub style: RopeStyle,
     /// Elements per head.
     pub head_dim: usize,
-    /// `[dims/2]` angles per position, after all scaling; elements from `dims` on pass through.
+    /// Angles per position after all scaling, `[dims/2]`. Elements from `dims` on are unchanged.
     pub inv_freq: Arc<[f64]>,
-    /// Factor on cos and sin (YaRN's attention factor), otherwise 1.
+    /// Factor on cos and sin: YaRN's attention factor, otherwise 1.
     pub magnitude: f32,
 }
 
@@ -73,9 +73,10 @@ pub struct Attention {
     pub scale: f32,
     /// Sliding window: a key is visible if `query position − key position < window`.
     pub window: Option<usize>,
-    /// Scores become `c · tanh(s / c)`.
+    /// Softcap `c`: a score `s` becomes `c · tanh(s / c)`.
     pub softcap: Option<f32>,
-    /// `[num_heads]`: a logit per head that is only part of the softmax's denominator (gpt-oss).
+    /// Attention sinks (gpt-oss), `[num_heads]`: a logit per head that only the denominator of the
+    /// softmax includes.
     pub sinks: Option<WeightId>,
 }
 

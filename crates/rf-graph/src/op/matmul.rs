@@ -10,16 +10,16 @@ pub struct MatMul {
     pub prologue: Prologue,
     /// The weight matrices, all multiplied by the same left operand.
     pub projections: Vec<Projection>,
-    /// Added to the output of the only projection: the residual stream.
+    /// Residual that is added to the output of the only projection.
     pub residual: Option<ValueId>,
-    /// Applied to the outputs.
+    /// Computation on the outputs.
     pub epilogue: Epilogue,
 }
 
 /// The left operand of a [`MatMul`]: `[rows, columns]`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prologue {
-    /// A value as it is.
+    /// An unchanged value.
     Plain(ValueId),
     /// [`Op::RmsNorm`](super::Op::RmsNorm) over the whole row.
     RmsNorm {
@@ -27,7 +27,7 @@ pub enum Prologue {
         x: ValueId,
         /// `[columns]`.
         weight: WeightId,
-        /// Added to the mean square.
+        /// Constant that is added to the mean square.
         eps: f32,
     },
     /// [`Op::Glu`](super::Op::Glu).
@@ -41,13 +41,13 @@ pub enum Prologue {
     },
 }
 
-/// What a [`MatMul`] computes from its outputs in the same op.
+/// The computation of a [`MatMul`] on its own outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Epilogue {
-    /// Nothing: the outputs are the projections.
+    /// No epilogue: the outputs are the projections.
     None,
-    /// Besides the output of the only projection, its [`Op::RmsNorm`](super::Op::RmsNorm) over the
-    /// whole row: the norm in front of the next matmul.
+    /// [`Op::RmsNorm`](super::Op::RmsNorm) of the only projection over the whole row, in addition
+    /// to the projection itself: the norm before the next matmul.
     RmsNorm(RowNorm),
     /// [`Op::Glu`](super::Op::Glu) of two projections, gate and up. Both have the same shape and
     /// format, and neither has a bias. The projections themselves are scratch.
@@ -62,11 +62,11 @@ pub enum Epilogue {
 /// RMSNorm over whole rows as part of another op.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowNorm {
-    /// Norm weight, as long as a row.
+    /// Norm weight, `[width]`.
     pub weight: WeightId,
-    /// Added to the mean square.
+    /// Constant that is added to the mean square.
     pub eps: f32,
-    /// The normalised rows.
+    /// The normalised rows, `[rows, width]`.
     pub out: ValueId,
 }
 

@@ -1,4 +1,4 @@
-//! KV storage: plain pages of rounded f32.
+//! The KV cache of the reference: pages of f32, rounded to the storage type.
 
 use rf_kv::PageId;
 use rf_quant::E4m3;
@@ -76,8 +76,8 @@ impl Cache {
     }
 }
 
-/// What storing one head in the cache does to it. Q8_0 is the weight format of that name: an f16
-/// scale `max|x| / 127` per 32 elements.
+/// Rounds one head to the storage type. Q8_0 is the weight format of that name, with an f16 scale
+/// `max|x| / 127` per 32 elements.
 fn round(dtype: KvType, head: &mut [f32]) {
     match dtype {
         KvType::F32 => {}

@@ -1,5 +1,5 @@
-//! The definition of every op: scalar, f64 sums, one loop per formula. Backends are checked against
-//! it and it is never fast.
+//! The definition of every op: scalar code with f64 sums, one loop per formula. Backends are
+//! checked against it. Speed is not a goal.
 
 mod cache;
 mod ops;
@@ -14,7 +14,7 @@ use rf_kv::PageId;
 
 pub use ops::{attention, combine_experts, glu, matmul, rms_norm, rope, route};
 
-/// Executes graphs by definition.
+/// A backend that executes each op by its definition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReferenceBackend;
 
@@ -61,9 +61,9 @@ impl Executor for Reference {
         batch.check(&self.limits)?;
         let graph = &self.program.graph;
         let output = graph.value(graph.output());
-        let due = output.width * batch.rows(output.rows);
-        if out.len() != due {
-            let what = format!("room for {} values of output, {due} are due", out.len());
+        let expected = output.width * batch.rows(output.rows);
+        if out.len() != expected {
+            let what = format!("room for {} values of output, expected {expected}", out.len());
             return Err(BackendError::InvalidBatch(what));
         }
         let mut run = Run::new(&self.program, &mut self.cache, batch);

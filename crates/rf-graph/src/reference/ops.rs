@@ -1,4 +1,4 @@
-//! The formula of each op, and the arm that applies it to a batch.
+//! The formula of each op, and its application to a batch.
 
 use super::cache::Cache;
 use crate::backend::{Batch, Program, Span};
@@ -6,7 +6,7 @@ use crate::op::{Activation, Attention, Epilogue, Op, Prologue, Rope, RowNorm};
 use crate::value::{ValueId, WeightId};
 use crate::weight::Weight;
 
-/// The execution of one batch; `values[i]` is `[rows, width]`.
+/// The execution of one batch. `values[i]` is the value with index `i`, `[rows, width]`.
 pub(super) struct Run<'a> {
     program: &'a Program,
     cache: &'a mut Cache,
@@ -158,14 +158,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The norm of an epilogue, of the rows of `x`.
+    /// Computes the RMSNorm of an epilogue over the rows of `x`.
     fn norm(&mut self, norm: &RowNorm, x: ValueId) {
         let weight = self.program.weights[norm.weight.index()].row_f32(0);
         let y = rms_norm(self.get(x), &weight, norm.eps);
         self.set(norm.out, y);
     }
 
-    /// Every head of every token, rotated to its position.
+    /// Applies RoPE to every head of every token.
     fn rotated(&self, mut y: Vec<f32>, frequencies: &Rope) -> Vec<f32> {
         let width = y.len() / self.batch.ids.len();
         for span in self.batch.spans {
@@ -266,7 +266,7 @@ pub fn glu(activation: Activation, gate: &[f32], up: &[f32]) -> Vec<f32> {
 }
 
 /// The `experts_per_token` most probable experts of one token and their probabilities,
-/// renormalised: indices as f32, then weights. Ties go to the lower index.
+/// renormalised: indices as f32, then probabilities. The lower index wins a tie.
 ///
 /// Shapes: logits `[experts]`, result `[2 · experts_per_token]`.
 pub fn route(logits: &[f32], experts_per_token: usize) -> Vec<f32> {
@@ -276,7 +276,7 @@ pub fn route(logits: &[f32], experts_per_token: usize) -> Vec<f32> {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
     order.truncate(experts_per_token);
-    // llama.cpp's bound, the smallest normal f16, against a division by nothing.
+    // The smallest normal f16 prevents a division by zero, as in llama.cpp.
     let kept = order.iter().map(|e| exp[*e] / sum).sum::<f64>().max(6.103_515_625e-5);
     let weights = order.iter().map(|e| (exp[*e] / sum / kept) as f32);
     order.iter().map(|e| *e as f32).chain(weights).collect()
@@ -296,8 +296,8 @@ pub fn combine_experts(x: &[f32], p: &[f32]) -> Vec<f32> {
 /// `softmax(scale · q·kᵀ) · v` per query and head; query head `h` reads key head
 /// `h / (num_heads / num_kv_heads)`.
 ///
-/// `read(span, position)` gives all heads' keys and values of one cached position. Shapes: q
-/// `[tokens, num_heads · head_dim]`, sinks `[num_heads]`.
+/// `read(span, position)` returns the keys and values of all heads at one cached position. Shapes:
+/// q `[tokens, num_heads · head_dim]`, sinks `[num_heads]`.
 pub fn attention(
     a: &Attention,
     sinks: Option<&[f32]>,
