@@ -1,4 +1,4 @@
-//! Model files: their names, sizes and hashes.
+//! Model files and their identity: name, size and hash.
 
 use std::{
     fs::File,
@@ -13,7 +13,7 @@ use twox_hash::XxHash3_128;
 
 use crate::Error;
 
-/// The default model.
+/// The default model, relative to the checkout.
 const DEMO_MODEL: &str = "crates/rf-cli/demo/stories-7m-Q8_0.gguf";
 
 /// A model file.
@@ -51,11 +51,11 @@ impl ModelFile {
         model.map_err(|source| Error::Model { path: self.path.clone(), source: Box::new(source) })
     }
 
-    /// The name, and the hash (XXH3, 128 bits) of all parts.
+    /// Identifies the model by its name and the hash (XXH3, 128 bits) of all parts.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] where a part cannot be read.
+    /// [`Error::Io`] if a part cannot be read.
     pub fn id(&self, model: &Model) -> Result<ModelId, Error> {
         let mut hash = XxHash3_128::new();
         let mut buffer = vec![0; 1 << 20];
@@ -75,7 +75,7 @@ impl ModelFile {
     }
 }
 
-/// Size and quantisation, by which published results name models: `7B Q4_0`.
+/// Size and quantisation, such as `7B Q4_0`. Published results name models this way.
 pub fn kind(model: &Model) -> String {
     let metadata = model.gguf().metadata();
     let parameters: u64 = model.gguf().tensors().iter().map(rf_gguf::TensorInfo::elements).sum();
@@ -86,7 +86,7 @@ pub fn kind(model: &Model) -> String {
     format!("{} {quantisation}", label.unwrap_or_else(|| size(parameters)))
 }
 
-/// `Q4_K_M` of `Q4_K - Medium`.
+/// Shortens the name of a quantisation mix: `Q4_K - Medium` becomes `Q4_K_M`.
 fn short(mix: &str) -> String {
     let words = mix.split(" - ").map(|word| match word {
         "Small" => "S",
@@ -97,7 +97,7 @@ fn short(mix: &str) -> String {
     words.collect::<Vec<_>>().join("_")
 }
 
-/// `7B`, `1.2B`, `7M`.
+/// Formats a number of parameters as `7B`, `1.2B` or `7M`.
 fn size(parameters: u64) -> String {
     let billions = parameters as f64 / 1e9;
     if billions >= 2.0 {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_are_called_by_their_size() {
+    fn models_are_named_by_their_size() {
         assert_eq!(size(6_738_415_616), "7B");
         assert_eq!(size(8_030_261_312), "8B");
         assert_eq!(size(1_235_814_432), "1.2B");

@@ -12,7 +12,7 @@ const PROMPTS: [usize; 3] = [128, 512, 2048];
 /// Batch sizes of decoding, in sequences.
 pub const DECODE_BATCHES: [usize; 3] = [1, 4, 8];
 
-/// Tokens that each sequence grows to before a measurement of decoding truncates it.
+/// Largest length of a sequence in decode measurements, in tokens; longer ones are truncated.
 pub const DECODE_TOKENS: usize = 128;
 
 /// Depth of the decode steps of [`ModelMetric::prepare`], in tokens.
@@ -21,13 +21,13 @@ const DECODE_DEPTH: usize = 64;
 /// A metric of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelMetric {
-    /// Time from the file to an engine, in milliseconds.
+    /// Time to load an engine from a file, in milliseconds.
     Load,
-    /// Throughput of a prompt of so many tokens, in tokens per second.
+    /// Throughput of a prompt with this number of tokens, in tokens/s.
     Prefill(usize),
-    /// Time from a text of so many tokens to the first token, in milliseconds.
+    /// TTFT of a text with this number of tokens, in milliseconds.
     Ttft(usize),
-    /// Throughput of so many sequences that decode together, in tokens per second.
+    /// Total decode throughput of a batch with this number of sequences, in tokens/s.
     Decode(usize),
     /// Peak growth of the resident memory, in MiB.
     PeakMemory,
@@ -42,7 +42,7 @@ impl ModelMetric {
         [Self::Load].into_iter().chain(prompts).chain(decode).chain([Self::PeakMemory]).collect()
     }
 
-    /// The name in reports and baselines, the same in every version.
+    /// The name in reports and baselines, stable across versions.
     pub fn name(self) -> String {
         match self {
             Self::Load => "inference/load".to_owned(),
@@ -53,7 +53,7 @@ impl ModelMetric {
         }
     }
 
-    /// The unit of its samples.
+    /// The unit of the samples.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Load | Self::Ttft(_) => "ms",
@@ -62,12 +62,12 @@ impl ModelMetric {
         }
     }
 
-    /// Whether greater values are better.
+    /// Whether the metric is a throughput, for which higher is better.
     pub fn is_throughput(self) -> bool {
         self.unit() == "tokens/s"
     }
 
-    /// KV cache that the metric needs, in tokens of all sequences.
+    /// Capacity of the KV cache that the metric needs, in tokens over all sequences.
     pub fn context_tokens(self) -> usize {
         match self {
             Self::Prefill(tokens) => tokens,
@@ -83,13 +83,13 @@ impl ModelMetric {
         matches!(self, Self::Prefill(_) | Self::Decode(_))
     }
 
-    /// Loads the model for repeated runs: a run is the whole prompt, or one decode step at a depth
-    /// of 64 tokens.
+    /// Loads the model for repeated runs. A run is the whole prompt, or one decode step at depth
+    /// 64.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] where the metric is not repeatable or the context of the model is too
-    /// small; errors of loading.
+    /// [`Error::Unsupported`] if the metric is not repeatable or the context of the model is too
+    /// small; errors of loading the model.
     pub fn prepare(self, file: &ModelFile, target: &Target) -> Result<Prepared, Error> {
         let name = self.name();
         if !self.is_repeatable() {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_records() {
+    fn names_match_the_records() {
         let names: Vec<String> = ModelMetric::all().into_iter().map(ModelMetric::name).collect();
         assert_eq!(
             names,

@@ -1,6 +1,6 @@
-//! What a run of benchmarks gave: what tables, files and reports are made from.
+//! Results of a run of benchmarks, the source of tables, files and reports.
 //!
-//! [`Run`] is what `--format json` prints and what a file of benchmarks/records/ holds (there without samples).
+//! `--format json` prints a [`Run`]. A file in `benchmarks/records/` is a [`Run`] without samples.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,80 +15,80 @@ use serde::{Deserialize, Serialize};
 
 use crate::Suite;
 
-/// What [`Run::format`] says.
+/// The value of [`Run::format`].
 pub const FORMAT: &str = "rocmforge-bench-run";
 
-/// What [`Run::version`] says.
+/// The value of [`Run::version`] that this version writes.
 pub const VERSION: u64 = 2;
 
-/// Everything that one run measured.
+/// The results of one run and the conditions of the measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// [`FORMAT`].
+    /// Name of the file format, [`FORMAT`].
     pub format: String,
-    /// [`VERSION`].
+    /// Version of the file format, at most [`VERSION`].
     pub version: u64,
-    /// When it began.
+    /// Start of the run.
     pub timestamp: Timestamp,
-    /// On what.
+    /// Hardware that took part in the run.
     pub hardware: Hardware,
-    /// With which build.
+    /// Build of the program.
     pub build: Build,
-    /// What computed.
+    /// Kind of the measured device.
     pub device: DeviceKind,
-    /// What computed, for people: `avx512-vnni, 2 threads`.
+    /// Description of the backend, such as `avx512-vnni, 2 threads`.
     pub backend: String,
-    /// What the suite `inference` ran, if it did.
+    /// Model of the suite `inference`; `None` if that suite did not run.
     pub model: Option<ModelId>,
     /// Whether only the quick subset ran.
     pub quick: bool,
-    /// The limits of the machine, measured before the run.
+    /// Roofline limits of the machine, measured before the run.
     pub limits: Limits,
-    /// What was measured, by suite.
+    /// Results, ordered by suite.
     pub results: Vec<Measured>,
-    /// What could not be measured here.
+    /// Benchmarks that this target or model does not support.
     pub skipped: Vec<Skipped>,
-    /// Names of what Ctrl-C left unmeasured; empty after a whole run.
+    /// Names of the benchmarks left unmeasured by Ctrl-C or an error; empty after a whole run.
     pub missing: Vec<String>,
-    /// The GPU beside the run, where there was something to watch.
+    /// State of each GPU while the model ran; empty on the CPU.
     pub monitor: Vec<GpuWatch>,
 }
 
-/// One benchmark.
+/// The result of one benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// Stable, slash-separated: `matmul/q4_k/4096x4096/rows=8`.
+    /// Stable slash-separated name, such as `matmul/q4_k/4096x4096/rows=8`.
     pub name: String,
-    /// Its group.
+    /// Suite of the benchmark.
     pub suite: Suite,
-    /// The figures of all samples.
+    /// Statistics of all samples.
     pub metrics: Metrics,
-    /// Samples in the unit of `metrics`, one list for each round; not kept in records.
+    /// Samples in the unit of `metrics`, one list per round; absent from records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<Vec<f64>>,
-    /// The cost of one iteration; zero where bytes and arithmetic are beside the point.
+    /// Bytes and operations of one iteration; zero where they do not determine the time.
     #[serde(default, with = "CostInFile", skip_serializing_if = "has_no_cost")]
     pub cost: OpCost,
-    /// The median on the machine's roofline; `None` if the limits are unknown.
+    /// Place of the median on the roofline; `None` without a cost or if the limits are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roofline: Option<Roofline>,
-    /// Parts of the median iteration, in order: the breakdown of the time to first token.
+    /// Phases of the median iteration, in order: the breakdown of TTFT.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseTime>,
-    /// Anything else: what a figure means, plan beside actual.
+    /// Further values, such as the clock, CPU contention, or planned and held memory.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Part of an iteration.
+/// The time of one phase of an iteration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseTime {
-    /// For people: `prefill`.
+    /// Label of the phase, such as `prefill`.
     pub name: String,
-    /// Its time.
+    /// Time in milliseconds.
     pub ms: f64,
 }
 
@@ -96,76 +96,76 @@ pub struct PhaseTime {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skipped {
-    /// Which.
+    /// Name of the benchmark.
     pub name: String,
-    /// Its group.
+    /// Suite of the benchmark.
     pub suite: Suite,
-    /// Why.
+    /// Reason, for people.
     pub why: String,
 }
 
-/// A GPU as sampled beside the run.
+/// Summary of the state of a GPU during the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuWatch {
-    /// Number of the tool, or of the card in sysfs.
+    /// Index of the GPU in the source: of the tool, or of the card in sysfs.
     pub gpu: u32,
-    /// Who says so: `amd-smi`.
+    /// Source of the samples, such as `amd-smi`.
     pub source: String,
     /// Median share of the time in which shaders were busy, in percent.
     pub busy_percent: Option<f64>,
-    /// The most memory in use.
+    /// Peak of the device memory in use.
     pub peak_vram_bytes: Option<u64>,
-    /// Median clock of the shaders.
+    /// Median clock of the shaders in MHz.
     pub clock_mhz: Option<f64>,
-    /// The highest.
+    /// Highest temperature in °C.
     pub temperature_c: Option<f64>,
-    /// Median.
+    /// Median power in watts.
     pub power_w: Option<f64>,
-    /// How clocks were seen to be held back, if they were.
+    /// Evidence of throttled clocks; `None` if there is none.
     pub throttled: Option<String>,
 }
 
-/// What a target of the plan came to.
+/// The check of a performance target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TargetCheck {
-    /// `TTFT at 512 tokens`.
+    /// Name of the target, such as `decode, 7B Q4_K_M`.
     pub name: String,
-    /// `< 200 ms`.
+    /// Bound, such as `< 200 ms`.
     pub wanted: String,
-    /// Model and hardware that it is meant for.
+    /// Model and hardware that the target applies to.
     pub needs: String,
-    /// How it ended.
+    /// Outcome of the check.
     pub outcome: TargetOutcome,
 }
 
-/// How a target ended.
+/// The outcome of a target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetOutcome {
-    /// Met, with the figure.
+    /// Met, with the measured value.
     Pass(String),
-    /// Missed, with the figure.
+    /// Missed, with the measured value.
     Fail(String),
-    /// Why there is no figure.
+    /// Not measured, with the reason.
     NotMeasured(String),
 }
 
-/// What a report shows.
+/// The contents of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// The run.
+    /// Results to report.
     pub run: &'a Run,
-    /// Against a baseline, where one was given.
+    /// Comparison with a baseline; `None` without `--compare`.
     pub comparison: Option<&'a Comparison>,
-    /// Targets, where they were asked for.
+    /// Checked targets; empty without `--targets`.
     pub targets: &'a [TargetCheck],
-    /// Earlier runs on this hardware, the oldest first: benchmarks/records/.
+    /// Earlier runs on this hardware from `benchmarks/records/`, oldest first.
     pub history: &'a [Run],
 }
 
-/// The place of a cost on the roofline, by the time it took; `None` without a cost, or where the
-/// limits are unknown.
+/// The place on the roofline of an iteration with this cost and time; `None` without a cost, or if
+/// the limits are unknown.
 pub fn roofline(limits: &Limits, cost: OpCost, seconds: f64) -> Option<Roofline> {
     if cost == OpCost::default() {
         return None;
@@ -179,7 +179,7 @@ pub fn roofline(limits: &Limits, cost: OpCost, seconds: f64) -> Option<Roofline>
     })
 }
 
-/// [`OpCost`] in files.
+/// The serialized form of [`OpCost`].
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "OpCost", deny_unknown_fields)]
 struct CostInFile {
@@ -204,7 +204,7 @@ impl Run {
         suites
     }
 
-    /// The figures as baselines.
+    /// The results as baseline entries.
     pub fn baselines(&self) -> BaselineSet {
         let entries = self.results.iter().map(|measured| Baseline {
             name: measured.name.clone(),
@@ -221,7 +221,7 @@ impl Run {
         BaselineSet { description, entries: entries.collect() }
     }
 
-    /// The same without samples, as records keep it.
+    /// A copy without samples, the form of records.
     #[must_use]
     pub fn without_samples(&self) -> Self {
         let mut run = self.clone();

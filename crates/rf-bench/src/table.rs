@@ -1,4 +1,4 @@
-//! Results as text: a table for terminals, and CSV.
+//! Text reports of results: a table for terminals, and CSV.
 
 use std::fmt::Write;
 
@@ -10,7 +10,8 @@ use crate::{
     results::{Measured, Report, Run, TargetCheck, TargetOutcome},
 };
 
-/// Everything: what ran where, each suite, what is missing, targets, the comparison.
+/// Formats the whole report: machine and build, results by suite, missing benchmarks, targets and
+/// the comparison.
 pub fn report(report: &Report<'_>) -> String {
     let mut out = String::new();
     header(&mut out, report.run);
@@ -68,7 +69,7 @@ fn results(out: &mut String, run: &Run) {
                     "spread",
                     "n",
                     "speed",
-                    "of the limit"
+                    "of roofline"
                 ),
             );
         }
@@ -78,20 +79,19 @@ fn results(out: &mut String, run: &Run) {
 
 fn row(out: &mut String, measured: &Measured, width: usize) {
     let Measured { name, metrics, roofline, phases, metadata, .. } = measured;
-    let shown =
-        |figure: Option<f64>| figure.map_or("-".to_owned(), |x| with_unit(x, &metrics.unit));
-    // The slow end, where more is better.
+    let shown = |value: Option<f64>| value.map_or("-".to_owned(), |x| with_unit(x, &metrics.unit));
+    // The column shows the slow end of the distribution.
     let slow = match metrics.better {
         Better::Lower => metrics.p95,
         Better::Higher => metrics.min,
     };
     let spread = metrics.noise.map_or("-".to_owned(), |noise| format!("±{:.1} %", 100.0 * noise));
     let count = metrics.iterations.unwrap_or(0);
-    let (speed, of_limit) = roofline.map_or_else(Default::default, rates);
+    let (speed, of_roofline) = roofline.map_or_else(Default::default, rates);
     line(
         out,
         &format!(
-            "{name:<width$}  {:>14}  {:>14}  {spread:>8}  {count:>5}  {speed:>12}  {of_limit}",
+            "{name:<width$}  {:>14}  {:>14}  {spread:>8}  {count:>5}  {speed:>12}  {of_roofline}",
             shown(metrics.value()),
             shown(slow),
         ),
@@ -108,14 +108,14 @@ fn row(out: &mut String, measured: &Measured, width: usize) {
     }
 }
 
-/// Throughput, and the share of the roofline.
+/// Formats the throughput and the percentage of the roofline.
 fn rates(roofline: Roofline) -> (String, String) {
     let Roofline { share, bound, bytes_per_s, operations_per_s } = roofline;
     let (speed, name) = match bound {
         Bound::Memory => (format!("{:.1} GB/s", bytes_per_s / 1e9), "bandwidth"),
         Bound::Compute => (format!("{:.1} Gops/s", operations_per_s / 1e9), "compute"),
     };
-    // Nothing beats its limit but what never went there.
+    // Caches serve the data of results above the bandwidth of memory.
     let caches = if share > 1.1 { ", by caches" } else { "" };
     (speed, format!("{:>4.0} % {name}{caches}", 100.0 * share))
 }
@@ -139,13 +139,13 @@ fn targets(out: &mut String, checks: &[TargetCheck]) {
         out,
         &format!(
             "{:<width$}  {:>15}  {:<12}  {}",
-            "target", "wanted", "outcome", "figure, or why there is none"
+            "target", "wanted", "outcome", "result or reason"
         ),
     );
     for check in checks {
         let (outcome, why) = match &check.outcome {
-            TargetOutcome::Pass(figure) => ("PASS", figure.clone()),
-            TargetOutcome::Fail(figure) => ("FAIL", figure.clone()),
+            TargetOutcome::Pass(value) => ("PASS", value.clone()),
+            TargetOutcome::Fail(value) => ("FAIL", value.clone()),
             TargetOutcome::NotMeasured(why) => {
                 ("NOT MEASURED", format!("{why} (needs {})", check.needs))
             }
@@ -154,7 +154,7 @@ fn targets(out: &mut String, checks: &[TargetCheck]) {
     }
 }
 
-/// A line per benchmark; a field is empty where there is no figure.
+/// Formats one line of CSV per benchmark. Fields without a value are empty.
 pub fn csv(run: &Run) -> String {
     let mut out = "name,suite,device,unit,median,mean,min,max,p95,p99,noise,iterations,bytes_per_s,operations_per_s,\
                    limit,share_of_limit\n"
@@ -167,7 +167,7 @@ pub fn csv(run: &Run) -> String {
             run.device.to_string().to_lowercase(),
             metrics.unit.clone(),
         ];
-        let figures = [
+        let values = [
             metrics.p50,
             metrics.avg,
             metrics.min,
@@ -176,8 +176,8 @@ pub fn csv(run: &Run) -> String {
             metrics.p99,
             metrics.noise,
         ];
-        let number = |figure: Option<f64>| figure.map_or(String::new(), |x| format!("{x}"));
-        fields.extend(figures.map(number));
+        let number = |value: Option<f64>| value.map_or(String::new(), |x| format!("{x}"));
+        fields.extend(values.map(number));
         fields.push(metrics.iterations.map_or(String::new(), |count| count.to_string()));
         fields.push(number(measured.roofline.map(|roofline| roofline.bytes_per_s)));
         fields.push(number(measured.roofline.map(|roofline| roofline.operations_per_s)));
@@ -192,7 +192,7 @@ pub fn csv(run: &Run) -> String {
     out
 }
 
-/// A field of a line of CSV, quoted where it has to be (RFC 4180).
+/// Formats a CSV field, quoted if necessary (RFC 4180).
 pub fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -201,7 +201,8 @@ pub fn csv_field(text: &str) -> String {
     }
 }
 
-/// Four significant digits, and a time in the unit that suits it.
+/// Formats a value with about four significant digits. Times get the unit that fits their
+/// magnitude.
 pub fn with_unit(value: f64, unit: &str) -> String {
     let (value, unit) = match unit {
         "us" if value >= 1e6 => (value / 1e6, "s"),
@@ -230,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_in_the_unit_that_suits_them() {
+    fn times_have_the_unit_of_their_magnitude() {
         for (value, unit, shown) in [
             (0.25, "us", "250.0 ns"),
             (412.34, "us", "412.3 us"),

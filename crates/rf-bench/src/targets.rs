@@ -1,4 +1,4 @@
-//! The targets of the plan, as checks.
+//! Checks of the performance targets in docs/PERFORMANCE.md.
 
 use rf_profile::{baseline::DeviceKind, roofline::Bound};
 
@@ -8,19 +8,20 @@ use crate::{
     table::with_unit,
 };
 
-/// What the large-model targets are meant for.
+/// Conditions of the large-model targets.
 const LARGE: &str = "a GPU, and a 7B Q4_K_M model";
 
-/// What the small-model targets are meant for.
+/// Conditions of the small-model targets.
 const SMALL: &str = "the demo model on 2 cores with AVX-512 VNNI";
 
-/// A figure that a run may have.
+/// Extracts the measured value of a target from a run, or the reason why there is none.
 type Find = fn(&Run) -> Result<f64, String>;
 
-/// A target: its name, what is wanted, of what.
+/// A performance target: a bound on one value of a run.
 struct Target {
     name: &'static str,
     needs: &'static str,
+    /// Whether `bound` is a lower bound.
     is_at_least: bool,
     bound: f64,
     unit: &'static str,
@@ -34,7 +35,7 @@ const TARGETS: [Target; 8] = [
         is_at_least: false,
         bound: 200.0,
         unit: "ms",
-        find: |run| large(run).and_then(|()| figure(run, "inference/ttft/tokens=512")),
+        find: |run| large(run).and_then(|()| value_of(run, "inference/ttft/tokens=512")),
     },
     Target {
         name: "decode, 7B Q4_K_M",
@@ -42,7 +43,7 @@ const TARGETS: [Target; 8] = [
         is_at_least: true,
         bound: 40.0,
         unit: "tokens/s",
-        find: |run| large(run).and_then(|()| figure(run, "inference/decode/batch=1")),
+        find: |run| large(run).and_then(|()| value_of(run, "inference/decode/batch=1")),
     },
     Target {
         name: "GPU utilisation",
@@ -53,7 +54,7 @@ const TARGETS: [Target; 8] = [
         find: |run| large(run).and_then(|()| utilisation(run)),
     },
     Target {
-        name: "memory bandwidth reached",
+        name: "memory bandwidth of a matmul",
         needs: "a GPU with more than 500 GB/s",
         is_at_least: true,
         bound: 500.0,
@@ -74,9 +75,9 @@ const TARGETS: [Target; 8] = [
         is_at_least: false,
         bound: 20.0,
         unit: "ms",
-        find: |run| demo(run).and_then(|()| figure(run, "inference/ttft/tokens=128")),
+        find: |run| demo(run).and_then(|()| value_of(run, "inference/ttft/tokens=128")),
     },
-    // 1.3 times what llama.cpp gave there: 4,500 tokens/s.
+    // 1.3 times the throughput of llama.cpp on that machine, 4,500 tokens/s.
     Target {
         name: "decode, demo model",
         needs: "the same cores with memory of 45 GB/s",
@@ -86,7 +87,7 @@ const TARGETS: [Target; 8] = [
         find: |run| {
             demo(run)?;
             fast_memory(run, 45.0)?;
-            figure(run, "inference/decode/batch=1")
+            value_of(run, "inference/decode/batch=1")
         },
     },
     Target {
@@ -95,11 +96,11 @@ const TARGETS: [Target; 8] = [
         is_at_least: false,
         bound: 1.0,
         unit: "us",
-        find: |run| figure(run, "launch/timer/scoped"),
+        find: |run| value_of(run, "launch/timer/scoped"),
     },
 ];
 
-/// Every target on a run.
+/// Checks every target on a run.
 pub fn check(run: &Run) -> Vec<TargetCheck> {
     TARGETS.iter().map(|target| target.check(run)).collect()
 }
@@ -127,19 +128,23 @@ impl Target {
 fn on_gpu(run: &Run) -> Result<(), String> {
     match run.device {
         DeviceKind::Gpu => Ok(()),
-        DeviceKind::Cpu => Err("this run is of the CPU: --backend gpu".to_owned()),
+        DeviceKind::Cpu => Err("this run is of the CPU; use --backend gpu".to_owned()),
     }
 }
 
 fn large(run: &Run) -> Result<(), String> {
     on_gpu(run)?;
     let name = run.model.as_ref().map_or("none", |model| &model.name);
-    if name.ends_with("7B Q4_K_M") { Ok(()) } else { Err(format!("the model is {name}: --model")) }
+    if name.ends_with("7B Q4_K_M") {
+        Ok(())
+    } else {
+        Err(format!("the model is {name}; select one with --model"))
+    }
 }
 
 fn demo(run: &Run) -> Result<(), String> {
     if run.device != DeviceKind::Cpu {
-        return Err("this run is of the GPU: --backend cpu".to_owned());
+        return Err("this run is of the GPU; use --backend cpu".to_owned());
     }
     if run.hardware.cpu_threads != 2 || !run.backend.contains("avx512-vnni") {
         return Err(format!("this run is of another machine: {}", run.backend));
@@ -148,16 +153,17 @@ fn demo(run: &Run) -> Result<(), String> {
     if name.starts_with("stories-7m-Q8_0.gguf") {
         Ok(())
     } else {
-        Err(format!("the model is {name}: leave --model out"))
+        Err(format!("the model is {name}; omit --model"))
     }
 }
 
-/// Decode reads every weight once per token: what it gives on one machine holds for those whose memory is as fast.
-fn fast_memory(run: &Run, least_gb_per_s: f64) -> Result<(), String> {
+/// Checks the memory bandwidth. Decode reads every weight once per token, so its target applies to
+/// machines with at least this bandwidth.
+fn fast_memory(run: &Run, min_gb_per_s: f64) -> Result<(), String> {
     match run.limits.bandwidth_bytes_per_s.map(|bytes_per_s| bytes_per_s / 1e9) {
-        Some(here) if here >= least_gb_per_s => Ok(()),
+        Some(here) if here >= min_gb_per_s => Ok(()),
         Some(here) => Err(format!("memory gives {here:.1} GB/s here")),
-        None => Err("how fast memory is was not measured".to_owned()),
+        None => Err("the memory bandwidth was not measured".to_owned()),
     }
 }
 
@@ -170,30 +176,29 @@ fn measured<'a>(run: &'a Run, name: &str) -> Result<&'a Measured, String> {
     found.ok_or_else(why)
 }
 
-fn figure(run: &Run, name: &str) -> Result<f64, String> {
-    measured(run, name)?.metrics.value().ok_or_else(|| format!("{name} has no figure"))
+/// The median of a benchmark.
+fn value_of(run: &Run, name: &str) -> Result<f64, String> {
+    measured(run, name)?.metrics.value().ok_or_else(|| format!("{name} has no result"))
 }
 
 fn utilisation(run: &Run) -> Result<f64, String> {
     let busy = run.monitor.iter().filter_map(|watch| watch.busy_percent);
-    busy.reduce(f64::max).ok_or_else(|| "nothing here tells how busy the GPU is".to_owned())
+    busy.reduce(f64::max).ok_or_else(|| "no monitor of the GPU reports its utilisation".to_owned())
 }
 
-/// The best of the products that memory limits.
+/// The highest bandwidth of the memory-bound matmuls, in GB/s.
 fn bandwidth(run: &Run) -> Result<f64, String> {
     let of_memory = run.results.iter().filter_map(|measured| {
         let roofline = measured.roofline?;
-        let is_product = measured.suite == Suite::Matmul && roofline.bound == Bound::Memory;
-        is_product.then_some(roofline.bytes_per_s / 1e9)
+        let is_matmul = measured.suite == Suite::Matmul && roofline.bound == Bound::Memory;
+        is_matmul.then_some(roofline.bytes_per_s / 1e9)
     });
-    of_memory
-        .reduce(f64::max)
-        .ok_or_else(|| "no product of the run is limited by memory".to_owned())
+    of_memory.reduce(f64::max).ok_or_else(|| "no matmul of the run is memory-bound".to_owned())
 }
 
 fn device_memory(run: &Run) -> Result<f64, String> {
     let peak = run.monitor.iter().filter_map(|watch| watch.peak_vram_bytes).max();
-    let peak = peak.ok_or("nothing here tells how much device memory is in use")?;
+    let peak = peak.ok_or("no monitor of the GPU reports the device memory in use")?;
     Ok(peak as f64 / 1e9)
 }
 
@@ -203,7 +208,7 @@ mod tests {
 
     const RECORD: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/record.json"));
 
-    /// The outcome of the target on the run, and what it says.
+    /// The outcome of a target on a run, with its value or reason.
     fn outcome(run: &Run, name: &str) -> (&'static str, String) {
         let checks = check(run);
         match &checks.iter().find(|check| check.name == name).unwrap().outcome {
@@ -214,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_of_the_demo_model_are_checked_on_the_machine_they_are_meant_for() {
+    fn targets_of_the_demo_model_are_checked_on_their_machine_only() {
         const DECODE: &str = "decode, demo model";
         let mut run: Run = serde_json::from_str(RECORD).unwrap();
         assert_eq!(outcome(&run, "time to first token, 128 tokens, demo model").0, "pass");

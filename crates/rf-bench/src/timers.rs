@@ -10,17 +10,17 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::{Clock, Prepared};
 
-/// Timers in a run: enough that the clock around them does not count.
+/// Timers in a run, enough to make the overhead of the surrounding clock negligible.
 pub const COUNT: u32 = 1000;
 
 /// A timer whose overhead is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// `Timings::scope`.
+    /// A scope of `Timings`.
     Scoped,
     /// A `tracing` span that `SpanRecorder` records.
     Recorded,
-    /// A disabled `tracing` span, as the engine has them by default.
+    /// A disabled `tracing` span, the default in the engine.
     Off,
 }
 
@@ -28,7 +28,7 @@ impl Timer {
     /// Every timer.
     pub const ALL: [Self; 3] = [Self::Scoped, Self::Recorded, Self::Off];
 
-    /// The name in reports and baselines, the same in every version.
+    /// The name in reports and baselines, stable across versions.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scoped => "launch/timer/scoped",
@@ -37,12 +37,12 @@ impl Timer {
         }
     }
 
-    /// Prepares the timer as a workload: a run is one timer, the mean of [`COUNT`].
+    /// Prepares the timer as a workload. The time of a run is the mean of [`COUNT`] timers.
     pub(crate) fn prepare(self) -> Prepared {
         Prepared::new(Clock::Host, move || Ok(self.run() / COUNT))
     }
 
-    /// The time of [`COUNT`] timers around nothing.
+    /// Measures the time of [`COUNT`] timers around an empty body.
     pub fn run(self) -> Duration {
         match self {
             Self::Scoped => {
@@ -67,6 +67,7 @@ impl Timer {
     }
 }
 
+/// Measures the time of [`COUNT`] spans under the current subscriber.
 fn spans() -> Duration {
     let start = Instant::now();
     for tokens in 0..COUNT {

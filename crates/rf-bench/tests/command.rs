@@ -1,9 +1,9 @@
-//! `rf-bench` as its users meet it: the program, its files, its exit codes. No test judges a time.
+//! Tests of the `rf-bench` program: output, files and exit codes. No test judges a time.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "helpers of tests fail and skip like these"
+    reason = "helpers of tests may fail and report skips"
 )]
 
 use std::fs;
@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Of the launch suite: takes milliseconds in any build.
+/// Arguments that select three benchmarks of the suite launch, which take milliseconds in any
+/// build.
 const TINY: [&str; 4] = ["launch", "--filter", "step", "--quick"];
 
 fn bench(arguments: &[&str]) -> Command {
@@ -24,7 +25,7 @@ fn bench(arguments: &[&str]) -> Command {
     command
 }
 
-/// One at a time: what is measured beside others is not compared.
+/// Serializes the measurements, because concurrent ones would disturb each other.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 fn output(command: &mut Command) -> Output {
@@ -71,7 +72,7 @@ fn names_are_listed_and_nothing_is_measured() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_named_with_its_cure() {
+fn invalid_arguments_are_named_with_the_cure() {
     for (arguments, expected) in [
         (&["speed"][..], "possible values: matmul"),
         (&["launch", "--filter", "nosuch"], "no benchmark of launch contains 'nosuch'"),
@@ -140,7 +141,7 @@ fn a_baseline_is_saved_merged_and_compared_with() {
     assert!(errors(&one).contains("merged into"), "{}", errors(&one));
     let saved = json(&fs::read_to_string(&file).unwrap());
     assert_eq!(saved["entries"].as_array().unwrap().len(), 3);
-    // Against itself, with room for a machine that does other things.
+    // The baseline against itself, with a threshold for a busy machine.
     let output = tiny(&["--compare", &file, "--threshold", "100%", "--format", "json"]);
     let rows = json(&text(&output))["comparison"]["rows"].clone();
     let rows = rows.as_array().unwrap().clone();
@@ -163,7 +164,7 @@ fn a_baseline_without_a_name_is_that_of_the_machine() {
     assert_eq!(names.len(), 1, "{names:?}");
     let name = names[0].to_str().unwrap();
     let compared = run(&["--compare", name, "--threshold", "100%"]);
-    // Ok, worse or inconclusive: no test judges a time.
+    // Any verdict: no test judges a time.
     assert!([0, 1, 3].contains(&code(&compared)), "{compared:?}");
     assert!(!text(&compared).contains(" New"), "{}", text(&compared));
 }
@@ -186,7 +187,7 @@ fn a_damaged_or_newer_baseline_is_named_before_anything_is_measured() {
             assert!(errors(&output).contains(expected), "{}", errors(&output));
             assert!(text(&output).is_empty(), "{}", text(&output));
         }
-        assert_eq!(fs::read_to_string(&file).unwrap(), content, "left as it was");
+        assert_eq!(fs::read_to_string(&file).unwrap(), content, "the file changed");
     }
 }
 
@@ -215,7 +216,7 @@ fn an_older_baseline_is_read() {
 }
 
 #[test]
-fn figures_of_other_hardware_are_not_compared_with() {
+fn results_of_other_hardware_are_not_compared() {
     let output = run(&["--compare", "rdna3-baseline.json"]);
     assert_eq!(code(&output), 0, "{output:?}");
     let table = text(&output);
@@ -237,12 +238,12 @@ fn figures_of_other_hardware_are_not_compared_with() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_loses_no_figure() {
+fn a_full_disk_loses_no_result() {
     let output = tiny(&["--format", "json", "--output", "/dev/full"]);
     assert_eq!(code(&output), 2, "{output:?}");
     assert!(errors(&output).contains("/dev/full"), "{}", errors(&output));
     assert!(text(&output).contains("launch/step/ops=64"), "{}", text(&output));
-    // The baseline is saved even where stdout cannot be written to.
+    // The baseline is saved even if stdout cannot be written.
     let folder = tempfile::tempdir().unwrap();
     let file = path(&folder, "mine.json");
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
@@ -260,26 +261,26 @@ fn a_file_that_cannot_be_written_is_named() {
     let output = tiny(&["--save-baseline", &format!("{blocked}/mine.json")]);
     assert_eq!(code(&output), 2, "{output:?}");
     assert!(errors(&output).contains("mine.json"), "{}", errors(&output));
-    assert!(text(&output).contains("launch/step/ops=64"), "what was measured is printed");
+    assert!(text(&output).contains("launch/step/ops=64"), "results are missing on stdout");
 }
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_keeps_what_was_measured_and_leaves_the_baseline() {
+fn ctrl_c_keeps_the_measurements_and_leaves_the_baseline() {
     let folder = tempfile::tempdir().unwrap();
     let file = path(&folder, "mine.json");
     assert_eq!(code(&tiny(&["--save-baseline", &file])), 0);
     let before = fs::read_to_string(&file).unwrap();
-    // More rounds than anybody waits for.
+    // Enough rounds to be interrupted.
     let mut command =
         bench(&["launch", "memory", "--quick", "--rounds", "1000", "--save-baseline", &file]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(4));
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(killed.unwrap().success());
-    let asked = Instant::now();
+    let interrupted = Instant::now();
     let output = child.wait_with_output().unwrap();
-    assert!(asked.elapsed() < Duration::from_mins(1), "it ends behind what it measures");
+    assert!(interrupted.elapsed() < Duration::from_mins(1), "it ends after the current run");
     assert_eq!(code(&output), 130, "{output:?}");
     assert!(text(&output).contains("memory/") || text(&output).contains("launch/"), "{output:?}");
     assert_eq!(fs::read_to_string(&file).unwrap(), before);
@@ -300,7 +301,7 @@ fn targets_are_met_missed_or_not_measured() {
 }
 
 #[test]
-fn a_model_is_measured_from_its_file_to_its_tokens() {
+fn every_metric_of_a_model_is_measured() {
     let output = run(&["inference", "--quick", "--rounds", "1", "--format", "json"]);
     assert_eq!(code(&output), 0, "{output:?}");
     assert!(errors(&output).contains("demo model"), "{}", errors(&output));
@@ -332,7 +333,7 @@ fn a_peer_is_measured_in_turns_and_the_ratio_comes_last() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let peer = path(&folder, "llama-bench");
-    // A stand-in that says what llama-bench's JSON says.
+    // A stub that prints the JSON of llama-bench.
     let script = r#"#!/bin/sh
 echo '[{"build_commit": "abc", "build_number": 7, "n_prompt": 16, "n_gen": 0, "avg_ts": 1.0},'
 echo ' {"build_commit": "abc", "build_number": 7, "n_prompt": 0, "n_gen": 8, "avg_ts": 2.0}]'
@@ -351,7 +352,7 @@ echo ' {"build_commit": "abc", "build_number": 7, "n_prompt": 0, "n_gen": 8, "av
     let json = json(&text(&run(&[&arguments[..], &["--format", "json"]].concat())));
     assert_eq!(json["comparisons"][0]["pairs"].as_array().unwrap().len(), 2);
     assert_eq!(json["comparisons"][0]["pairs"][0][1]["decode_tokens_per_s"], 2.0);
-    // One that fails is named, with what it said.
+    // The error of a failed peer includes its stderr.
     fs::write(&peer, "#!/bin/sh\necho no such model >&2\nexit 3\n").unwrap();
     let output = run(&arguments);
     assert_eq!(code(&output), 2);
@@ -395,7 +396,7 @@ fn a_build_is_compared_with_another_program_in_turns() {
     assert!(block["head"][0].as_f64().unwrap() > 0.0, "{block}");
 }
 
-/// A file of the folder that lies beside the checkout.
+/// A file of the folder `shared` next to the checkout; `None` if there is none.
 fn shared(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(name);
     if !path.exists() {

@@ -1,6 +1,6 @@
-//! The public list of workloads: stable names, and runs on every available target.
+//! Tests of the list of workloads: stable names, and runs on every available target.
 
-#![expect(clippy::print_stdout, reason = "says what was skipped")]
+#![expect(clippy::print_stdout, reason = "reports skipped workloads")]
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn run(target: &Target, workloads: impl Iterator<Item = Workload>) -> Vec<String
     skipped
 }
 
-/// Stored baselines refer to workloads by name, so a name stands for the same work in every
+/// Stored baselines refer to workloads by name, so a name must denote the same work in every
 /// version. `examples/list.rs` writes the file.
 #[test]
 fn workloads_are_those_of_the_committed_table() {

@@ -1,4 +1,4 @@
-//! A backend decorator that plants slow-downs, to test what finds them.
+//! A backend decorator that plants slow-downs, to test their detection.
 
 use std::{
     hint::spin_loop,
@@ -11,7 +11,7 @@ use rf_graph::{
 };
 use rf_kv::PageId;
 
-/// Ops that take `factor` times as long: those with a name, and with a format where one is given.
+/// A slow-down: ops of this name, and of this format if one is given, take `factor` times as long.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rule {
     op: String,
@@ -20,12 +20,12 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// Parses `OP=FACTOR` or `OP:FORMAT=FACTOR`, as in `matmul:Q8_0=1.05`. An op has its name of
+    /// Parses `OP=FACTOR` or `OP:FORMAT=FACTOR`, as in `matmul:Q8_0=1.05`. OP is the name in
     /// profiles ([`Op::name`]).
     ///
     /// # Errors
     ///
-    /// The expected form.
+    /// A message with the expected form.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let parsed = || {
             let (what, factor) = text.split_once('=')?;
@@ -33,7 +33,7 @@ impl Rule {
                 Some((op, format)) => (op, Some(format.to_owned())),
                 None => (what, None),
             };
-            // A greater factor would be a hang.
+            // The upper bound avoids runs that appear to hang.
             let factor = factor.parse().ok().filter(|f| (1.0..=1000.0).contains(f))?;
             let is_named = !op.is_empty() && format.as_deref() != Some("");
             is_named.then(|| Self { op: op.to_owned(), format, factor })
@@ -43,7 +43,7 @@ impl Rule {
         })
     }
 
-    /// Whether a program has ops of the name, all of them in the format.
+    /// Whether the program has ops of this name, all of them in the format.
     fn applies(&self, program: &Program) -> bool {
         let mut ops = program.graph.ops().iter().filter(|op| op.name() == self.op).peekable();
         ops.peek().is_some() && ops.all(|op| self.matches(op, program))
@@ -118,11 +118,11 @@ impl Backend for Planted {
     }
 }
 
-/// An executor that waits after each batch for the time that the slow-down of its ops adds.
+/// An executor that waits after each batch for the time that the slow-down adds.
 struct Slowed {
     inner: Box<dyn Executor>,
     rule: Rule,
-    /// Time of the ops of the rule in the profile so far.
+    /// Time of the slowed ops in the profile so far.
     seen: Duration,
     /// Time waited since the profile began.
     added: Duration,

@@ -29,8 +29,8 @@ pub(crate) struct Sampling {
 /// overhead and resolution.
 const SHORT: Duration = Duration::from_micros(50);
 
-/// Time limit for the rounds of `--quick`, which takes less than a minute on a slow or busy machine
-/// too. Roofline limits and model loading take additional time.
+/// Time limit for the rounds of `--quick`. The rest of its minute is for the roofline limits and
+/// model loading, on a slow or busy machine too.
 const QUICK_BUDGET: Duration = Duration::from_secs(42);
 
 /// Largest number of samples in a round, enough for a 99th percentile.
