@@ -1,4 +1,4 @@
-//! One model in, one file out.
+//! The conversion of one model to one file.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -86,7 +86,7 @@ impl<'a> Conversion<'a> {
         self.writer.tensors().iter().map(TensorPlan::size_bytes).sum()
     }
 
-    /// Writes the output file with `threads` threads; 0 stands for one per core.
+    /// Writes the output file with `threads` threads; 0 means one per core.
     ///
     /// `progress` receives the bytes of input that were converted since its last call. When it
     /// breaks, the conversion stops and leaves no file.

@@ -8,7 +8,7 @@ use crate::model::ModelShape;
 /// A recipe that selects a format for each tensor, named as in llama.cpp.
 ///
 /// The output matrix, the attention values and the down projections lose most from coarse formats,
-/// so most mixes give them finer ones than their base format.
+/// so most mixes use finer formats than the base format for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     name: &'static str,
@@ -85,7 +85,7 @@ impl Mix {
         self.file_type
     }
 
-    /// Bits per weight of most tensors, and what the mix is good for.
+    /// Bits per weight of most tensors, and the purpose of the mix.
     pub const fn about(&self) -> &'static str {
         self.about
     }

@@ -105,7 +105,7 @@ struct Seen {
     ffn_down: usize,
 }
 
-/// Whether a mix changes the tensor: large matrices, and none that are small and sensitive.
+/// Whether a mix changes the tensor: only large matrices, not small and sensitive ones.
 fn is_quantized(tensor: &TensorInfo, options: Options) -> bool {
     let name = tensor.name();
     let axes = tensor.shape().iter().rposition(|&length| length > 1).map_or(1, |axis| axis + 1);

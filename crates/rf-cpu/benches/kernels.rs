@@ -1,8 +1,8 @@
 //! Kernels of every ISA on one thread, with operands in cache: `cargo bench -p rf-cpu -- avx2/dot`.
 //!
-//! Throughput is in operations per second. Beside it stand the share of the ISA's measured peak, by
-//! the best run, and the bandwidth. `cargo bench -p rf-bench` measures whole machines, with weights
-//! in memory.
+//! Criterion reports throughput in operations per second. A second line prints the best run as
+//! % of the ISA's measured peak, and its bandwidth. `cargo bench -p rf-bench` measures whole
+//! machines, with weights in memory.
 
 #![expect(missing_docs, reason = "criterion's macros define undocumented public functions")]
 
@@ -14,17 +14,17 @@ use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_graph::case::{Case, Schedule, Timer, attention, matmul};
 use rf_graph::{DType, KvType, OpCost, Peak};
 
-/// A panel group of weights that stays in L2, with a typical number of columns.
+/// Weight rows: the panels fit into L2 at a typical number of columns.
 const ROWS: usize = 256;
 const COLUMNS: usize = 2048;
 
-/// Tokens of a chunk of a prompt.
+/// Tokens of a prompt chunk.
 const PROMPT_TOKENS: usize = 512;
 
 /// Cached tokens of a long conversation.
 const DEPTH_TOKENS: usize = 4096;
 
-/// The attention heads of Llama 3.2 1B.
+/// Llama 3.2 1B: query heads, KV heads, head size.
 const HEADS: [usize; 3] = [32, 8, 64];
 
 fn all(criterion: &mut Criterion) {
@@ -90,7 +90,7 @@ fn compile(isa: Isa, case: &Case) -> Timer {
     timer
 }
 
-#[expect(clippy::print_stdout, reason = "beside criterion's own output")]
+#[expect(clippy::print_stdout, reason = "adds a line to criterion's output")]
 fn report(cost: OpCost, seconds: f64, peak: Peak) {
     let limit = if cost.int8_operations > 0 {
         peak.int8_operations_per_s

@@ -1,8 +1,8 @@
-//! Storage of keys and values: pages of vectors.
+//! The paged KV cache.
 //!
 //! Keys are transposed within a page, `[head][dim][token]`, so that a lane of the score vector is a
-//! token; values are stored as `[head][token][dim]`, so that a lane of the output is a dimension.
-//! Neither sum crosses lanes. Memory is mapped on first use, so an unused cache costs nothing.
+//! token. Values are stored as `[head][token][dim]`, so that a lane of the output is a dimension.
+//! Neither sum crosses lanes. The kernel maps memory on first use, so unused pages cost nothing.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -28,7 +28,7 @@ pub(crate) struct KvLayer {
     pub(crate) values: MmapMut,
 }
 
-/// Where things are in a layer.
+/// The element type and the sizes of one layer's cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KvShape {
     pub(crate) dtype: KvType,
@@ -38,7 +38,7 @@ pub(crate) struct KvShape {
 }
 
 impl KvShape {
-    /// Elements of a row of values: whole vectors.
+    /// Elements per row of values: `head_dim` rounded up to whole vectors.
     pub(crate) fn value_stride(self) -> usize {
         self.head_dim.next_multiple_of(LANES)
     }
@@ -52,17 +52,18 @@ impl KvShape {
         }
     }
 
-    /// Scales (f16, one per 32 elements) of one head of one token.
+    /// Number of f16 scales per head and token, one per 32 elements.
     pub(crate) fn scales(self) -> usize {
         if self.dtype == KvType::Q8_0 { self.head_dim.div_ceil(SCALE_GROUP) } else { 0 }
     }
 
-    /// Bytes of the keys of a page and head: elements `[dim][token]`, then scales `[group][token]`.
+    /// Bytes of the keys of one page and head: elements `[dim][token]`, then scales
+    /// `[group][token]`.
     pub(crate) fn key_head_bytes(self) -> usize {
         (self.head_dim * self.element_bytes() + 2 * self.scales()) * self.page_tokens
     }
 
-    /// Bytes of the values of a page and head: elements `[token][dim]`, then scales
+    /// Bytes of the values of one page and head: elements `[token][dim]`, then scales
     /// `[token][group]`.
     pub(crate) fn value_head_bytes(self) -> usize {
         (self.value_stride() * self.element_bytes() + 2 * self.scales()) * self.page_tokens
@@ -124,7 +125,7 @@ impl KvStore {
     }
 }
 
-/// Stores the keys of one token and head in its column of a page.
+/// Stores the key of one token and head in its column of a page.
 pub(crate) fn store_key(shape: KvShape, page: &mut [u8], slot: usize, k: &[f32]) {
     let step = shape.page_tokens;
     match shape.dtype {
@@ -158,7 +159,7 @@ pub(crate) fn store_key(shape: KvShape, page: &mut [u8], slot: usize, k: &[f32])
     }
 }
 
-/// Stores the values of one token and head in its row of a page.
+/// Stores the value of one token and head in its row of a page.
 pub(crate) fn store_value(shape: KvShape, page: &mut [u8], slot: usize, v: &[f32]) {
     let row = slot * shape.value_stride();
     match shape.dtype {
@@ -188,7 +189,7 @@ pub(crate) fn store_value(shape: KvShape, page: &mut [u8], slot: usize, v: &[f32
     }
 }
 
-/// Rounds a slice at once: a call per value would check the CPU's features each time.
+/// Converts a whole slice to f16. One call per value would check the CPU's features each time.
 fn for_halves(x: &[f32], mut f: impl FnMut(f16)) {
     let mut halves = [f16::ZERO; 64];
     for x in x.chunks(halves.len()) {
@@ -200,7 +201,7 @@ fn for_halves(x: &[f32], mut f: impl FnMut(f16)) {
     }
 }
 
-/// A block of Q8_0: the f16 scale and 32 codes.
+/// Quantises one Q8_0 block. Returns the f16 scale and 32 codes.
 fn quantize_group(x: &[f32]) -> ([u8; 2], [u8; SCALE_GROUP]) {
     let mut padded = [0.0; SCALE_GROUP];
     padded[..x.len()].copy_from_slice(x);

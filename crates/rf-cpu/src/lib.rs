@@ -31,12 +31,12 @@ use rf_graph::{Backend, BackendError, Executor, Fusions, Peak, Program, Progress
 pub use simd::{Isa, UnknownIsa};
 use team::Team;
 
-/// How to use the CPU.
+/// Options of [`CpuBackend`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuOptions {
-    /// Threads; by default one per physical core that this process may use.
+    /// Number of threads. Default: one per physical core that this process may use.
     pub threads: Option<usize>,
-    /// Instruction set; by default the best of this CPU.
+    /// Instruction set. Default: the fastest one that this CPU supports.
     pub isa: Option<Isa>,
 }
 
@@ -48,11 +48,11 @@ pub struct CpuBackend {
 }
 
 impl CpuBackend {
-    /// Detects the CPU and starts the threads, which sleep until there is work.
+    /// Detects the CPU and starts the threads. Idle threads sleep.
     ///
     /// # Errors
     ///
-    /// If the threads cannot be started.
+    /// The threads cannot be started.
     pub fn new(options: CpuOptions) -> Result<Self, BackendError> {
         let threads = options.threads.unwrap_or_else(machine::default_threads).max(1);
         let isa = options.isa.unwrap_or_else(Isa::best);

@@ -1,24 +1,24 @@
-//! The part of the machine that this process may use.
+//! The cores and the memory that this process may use.
 
 use std::collections::HashSet;
 use std::{fs, num::NonZero, thread};
 
 use crate::simd::Isa;
 
-/// The description of a backend: `avx2, 8 threads`.
+/// The description of a backend, such as `avx2, 8 threads`.
 pub(crate) fn description(isa: Isa, threads: usize) -> String {
     let s = if threads == 1 { "" } else { "s" };
     format!("{isa}, {threads} thread{s}")
 }
 
-/// Physical cores among the CPUs that this process may run on: a second hardware thread of a core
-/// shares its multipliers and its memory port.
+/// Number of physical cores among the CPUs that this process may run on. A second hardware thread
+/// of a core adds nothing: it shares the multipliers and the memory port.
 pub(crate) fn default_threads() -> usize {
     let available = thread::available_parallelism().map_or(1, NonZero::get);
     physical_cores().map_or(available, |cores| cores.min(available)).max(1)
 }
 
-/// Distinct (package, core) pairs of the online CPUs, as Linux lists them.
+/// Number of distinct (package, core) pairs of the online CPUs in `/sys`.
 fn physical_cores() -> Option<usize> {
     let mut cores = HashSet::new();
     for entry in fs::read_dir("/sys/devices/system/cpu").ok()?.flatten() {
@@ -31,8 +31,8 @@ fn physical_cores() -> Option<usize> {
     (!cores.is_empty()).then_some(cores.len())
 }
 
-/// Memory available without swapping, within the limit of the control group.
-/// `None` where the system does not say.
+/// Memory available without swapping, within the limit of the control group. `None` if the system
+/// does not report it.
 pub(crate) fn available_memory_bytes() -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
     let machine = meminfo.lines().find_map(|line| {

@@ -2,16 +2,16 @@
 //!
 //! A panel holds 16 consecutive rows of a matrix. The fields of a block format become *planes*: for
 //! each block, each 32-bit word of the codes (or each scale) of row 0, then of row 1, … of row 15.
-//! One vector load therefore brings the same word of 16 rows, no sum ever crosses lanes, and the
-//! order in which an output is summed is the same for one token and for five hundred. Packing
-//! permutes bytes and changes no size, except that the last panel is padded with zero rows.
+//! One vector load therefore reads the same word of 16 rows, no sum crosses lanes, and the order of
+//! a sum does not depend on the number of tokens. Packing permutes bytes and keeps the size, except
+//! that the last panel is padded with zero rows.
 
 use memmap2::MmapMut;
 use rf_graph::{BackendError, DType, Weight};
 
 use crate::simd::{LANES, Plane, planes};
 
-/// A matrix in panels.
+/// A weight matrix in panels.
 pub(crate) struct PackedMatrix {
     dtype: DType,
     rows: usize,
@@ -21,7 +21,7 @@ pub(crate) struct PackedMatrix {
 }
 
 impl PackedMatrix {
-    /// Room for a matrix; [`fill_panel`] does the work, so that threads can share it.
+    /// Allocates the panels of a matrix. Threads then fill them with [`fill_panel`].
     pub(crate) fn new(weight: &Weight) -> Result<Self, BackendError> {
         let dtype = weight.dtype();
         let (rows, columns) = (weight.rows(), weight.columns());
@@ -39,7 +39,7 @@ impl PackedMatrix {
         Ok(Self { dtype, rows, columns, panel_bytes, data })
     }
 
-    /// The panels, each to be filled by [`fill_panel`].
+    /// The panels, as input of [`fill_panel`].
     pub(crate) fn panels_mut(&mut self) -> std::slice::ChunksExactMut<'_, u8> {
         let panels = self.rows.div_ceil(LANES);
         self.data[..panels * self.panel_bytes].chunks_exact_mut(self.panel_bytes)
@@ -69,7 +69,7 @@ impl PackedMatrix {
         self.data.len()
     }
 
-    /// One row as f32: the way back, for embedding rows of a tied output matrix.
+    /// Unpacks one row to f32. A tied output matrix is also the embedding table.
     pub(crate) fn row_f32(&self, row: usize, out: &mut [f32]) {
         let panel = self.panel(row / LANES);
         let (lane, blocks) = (row % LANES, self.blocks());
@@ -92,7 +92,7 @@ impl PackedMatrix {
     }
 }
 
-/// The largest block of any format.
+/// Bytes of the largest block of any format.
 const MAX_BLOCK_BYTES: usize = {
     let (mut most, mut i) = (0, 0);
     while i < DType::COUNT {
@@ -103,7 +103,7 @@ const MAX_BLOCK_BYTES: usize = {
     most
 };
 
-/// Packs rows `16·index ..` of a weight into a panel.
+/// Packs rows `16·index..16·index + 16` of a weight into a panel.
 pub(crate) fn fill_panel(weight: &Weight, index: usize, panel: &mut [u8]) {
     let dtype = weight.dtype();
     let block_bytes = dtype.block_bytes();
@@ -136,7 +136,7 @@ pub(crate) fn fill_panel(weight: &Weight, index: usize, panel: &mut [u8]) {
     }
 }
 
-/// Writes one row's field of every block into its lane.
+/// Writes one field of every block of a row into the row's lane.
 fn interleave<const UNIT: usize>(
     source: &[u8],
     block_bytes: usize,
@@ -160,7 +160,7 @@ enum Direction {
     Unpack,
 }
 
-/// Reorders bits within a block where the file's order does not suit vectors.
+/// Reorders bits within a block of the formats whose file order does not suit vectors.
 ///
 /// Q5_0, Q5_1: bit `4g + i` of the fifth bits (element `4g + i`) moves to bit `8i + g`, so that a
 /// shift by `g` brings the bits of four consecutive elements to the bottom of four bytes. MXFP6: 24

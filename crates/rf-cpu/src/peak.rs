@@ -1,4 +1,4 @@
-//! The arithmetic peak of this CPU, measured in registers.
+//! The arithmetic peak of this CPU, measured on registers.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -10,14 +10,12 @@ use rf_graph::Peak;
 use crate::Isa;
 use crate::simd::{Kernel, LANES, Simd};
 
-/// What each of the two needs per vector: operations of a multiply-add in every lane, of four bytes
-/// in every lane.
+/// Operations per vector: one f32 multiply-add per lane, and four int8 multiply-adds per lane.
 const F32_OPERATIONS: usize = 2 * LANES;
 const INT8_OPERATIONS: usize = 4 * F32_OPERATIONS;
 
 impl Isa {
-    /// Measures multiply-adds that stay in registers, on `threads` threads at the same time. Takes
-    /// a tenth of a second.
+    /// Measures multiply-adds on registers, on `threads` threads at the same time. Takes 0.1 s.
     ///
     /// ```
     /// use rf_cpu::Isa;
@@ -26,8 +24,8 @@ impl Isa {
     /// assert!(peak.f32_operations_per_s > Some(1e6));
     /// ```
     pub fn measure_peak(self, threads: usize) -> Peak {
-        // Chains enough to hide the latency of two units, or few enough for 16 registers of half a
-        // vector: the better.
+        // 12 chains hide the latency of two units. 6 chains fit into 16 registers of half a vector.
+        // The better result counts.
         let f32 = |rounds| (self.run(Fma::<6> { rounds }), self.run(Fma::<12> { rounds }));
         let int8 = |rounds| (self.run(Dot::<6> { rounds }), self.run(Dot::<12> { rounds }));
         Peak {
@@ -37,10 +35,10 @@ impl Isa {
     }
 }
 
-/// Time of 6 and of 12 chains, each of `rounds` rounds.
+/// Measures 6 and 12 chains of `rounds` rounds each.
 type Pass<'a> = dyn Fn(usize) -> (Duration, Duration) + Sync + 'a;
 
-/// The best of some passes of all threads together: a pass takes as long as its slowest thread.
+/// Operations per second of the best pass. A pass takes as long as its slowest thread.
 fn best(threads: usize, operations: usize, pass: &Pass<'_>) -> f64 {
     const PASSES: usize = 8;
     const ROUNDS: usize = 1 << 18;
@@ -69,12 +67,12 @@ fn best(threads: usize, operations: usize, pass: &Pass<'_>) -> f64 {
     (0..PASSES).map(of_pass).fold(0.0, f64::max)
 }
 
-/// `N` chains of `x · a + b`.
+/// `CHAINS` dependent chains of `x · a + b`.
 struct Fma<const CHAINS: usize> {
     rounds: usize,
 }
 
-/// `N` chains of byte dot products.
+/// `CHAINS` dependent chains of byte dot products.
 struct Dot<const CHAINS: usize> {
     rounds: usize,
 }
@@ -83,7 +81,7 @@ impl<const CHAINS: usize> Kernel for Fma<CHAINS> {
     type Output = Duration;
 
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as all kernels")]
+    #[expect(clippy::inline_always, reason = "required of every Kernel")]
     fn run<S: Simd>(self, s: S) -> Duration {
         let start = Instant::now();
         let (a, b) = (s.splat(black_box(0.5)), s.splat(black_box(0.25)));
@@ -102,10 +100,10 @@ impl<const CHAINS: usize> Kernel for Dot<CHAINS> {
     type Output = Duration;
 
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as all kernels")]
+    #[expect(clippy::inline_always, reason = "required of every Kernel")]
     fn run<S: Simd>(self, s: S) -> Duration {
         let start = Instant::now();
-        // Bytes of 0, so that sums stay what they are, as the compiler cannot know.
+        // Bytes of 0 keep the sums in range. `black_box` hides the value from the compiler.
         let (w, x) = (s.splat_i(black_box(0)), s.splat_i(black_box(0)));
         let mut chains = [w; CHAINS];
         for _ in 0..self.rounds {

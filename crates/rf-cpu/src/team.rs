@@ -1,8 +1,8 @@
-//! A team of threads that walks a program together: one parallel region per batch, barriers inside.
+//! A team of threads, as in OpenMP: one parallel region per batch, with barriers inside.
 //!
-//! Waking threads costs microseconds and a token of a small model has few hundred of them, so the
-//! team enters once per batch and meets at spinning barriers between steps. Outside a region all
-//! threads sleep.
+//! Waking threads takes microseconds, and a token of a small model takes a few hundred. The team
+//! therefore enters one region per batch and synchronises at spinning barriers between steps.
+//! Outside a region all threads sleep.
 
 #![expect(unsafe_code, reason = "disjoint mutable access to buffers shared by the team")]
 
@@ -14,7 +14,7 @@ use std::thread;
 
 use rf_graph::BackendError;
 
-/// Threads that enter regions together.
+/// A fixed set of threads that run parallel regions.
 pub(crate) struct Team {
     pool: Option<rayon::ThreadPool>,
     threads: usize,
@@ -71,7 +71,7 @@ impl Member<'_> {
         self.barrier.wait(|| ());
     }
 
-    /// Like [`Self::barrier`]; the last member calls `all_here` before the others continue.
+    /// Like [`Self::barrier`], but the last member to arrive runs `all_here` first.
     pub(crate) fn barrier_then(&self, all_here: impl FnOnce()) {
         self.barrier.wait(all_here);
     }
@@ -82,8 +82,8 @@ impl Member<'_> {
         at(self.index)..at(self.index + 1)
     }
 
-    /// Splits `0..items` into chunks, each for the first idle thread. `step` names the loop: each
-    /// loop of a region has a counter of its own.
+    /// Schedules `0..items` dynamically, in chunks. `step` is the index of the loop's counter: each
+    /// loop of a region has its own.
     pub(crate) fn dynamic_chunks(
         &self,
         step: usize,
@@ -98,13 +98,13 @@ impl Member<'_> {
     }
 }
 
-/// Position of a shared loop; on a cache line of its own.
+/// The next index of a shared loop, on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Counter(AtomicUsize);
 
 impl Counter {
-    /// Back to the start, between regions.
+    /// Resets the loop to index 0, between regions.
     pub(crate) fn reset(&mut self) {
         *self.0.get_mut() = 0;
     }
@@ -113,8 +113,8 @@ impl Counter {
 #[repr(align(64))]
 struct Line<T>(T);
 
-/// A barrier that spins: steps take microseconds. After a while it yields, for machines with more
-/// threads than cores.
+/// A spinning barrier, as steps take microseconds. After about 50 µs it yields to the scheduler,
+/// for machines with more threads than cores.
 struct Barrier {
     threads: usize,
     arrived: Line<AtomicUsize>,
@@ -157,7 +157,7 @@ impl Barrier {
     }
 }
 
-/// Lets the others out of the barrier when a thread panics.
+/// Poisons the barrier when a thread panics, so that the others do not wait forever.
 struct PoisonOnPanic<'a>(&'a Barrier);
 
 impl Drop for PoisonOnPanic<'_> {
@@ -166,14 +166,14 @@ impl Drop for PoisonOnPanic<'_> {
     }
 }
 
-/// A slice that the team writes in disjoint parts.
+/// A slice of which the team writes disjoint parts.
 pub(crate) struct Shared<'a, T> {
     start: *mut T,
     len: usize,
     owner: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: it is a slice of T whose parts are handed out under the contract of its methods.
+// SAFETY: a slice of T, whose parts are accessed under the contract of its methods.
 unsafe impl<T: Send> Send for Shared<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Shared<'_, T> {}
@@ -195,30 +195,31 @@ impl<'a, T> Shared<'a, T> {
         self.len
     }
 
-    /// A part of it.
+    /// The part `range` of the slice.
     pub(crate) fn part(self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len);
-        // SAFETY: the range is inside.
+        // SAFETY: the range is inside the slice.
         let start = unsafe { self.start.add(range.start) };
         Self { start, len: range.len(), owner: PhantomData }
     }
 
-    /// The elements, to read.
+    /// Elements `range`, to read.
     ///
     /// # Safety
     ///
-    /// Nobody writes them while the result lives: they were written before the last barrier.
+    /// No thread writes these elements while the result lives: the last writes precede the last
+    /// barrier.
     pub(crate) unsafe fn get(self, range: Range<usize>) -> &'a [T] {
         let part = self.part(range);
         // SAFETY: inside the slice, and not written concurrently by contract.
         unsafe { std::slice::from_raw_parts(part.start, part.len) }
     }
 
-    /// The elements, to write.
+    /// Elements `range`, to write.
     ///
     /// # Safety
     ///
-    /// Nobody else reads or writes them while the result lives.
+    /// No other thread reads or writes these elements while the result lives.
     pub(crate) unsafe fn get_mut(self, range: Range<usize>) -> &'a mut [T] {
         let part = self.part(range);
         // SAFETY: inside the slice, and exclusive by contract.
@@ -238,7 +239,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Safety
     ///
-    /// As [`Shared::get`].
+    /// The contract of [`Shared::get`].
     pub(crate) unsafe fn row(self, row: usize) -> &'a [f32] {
         // SAFETY: by contract.
         unsafe { self.data.get(row * self.width..(row + 1) * self.width) }
@@ -248,7 +249,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Safety
     ///
-    /// As [`Shared::get_mut`].
+    /// The contract of [`Shared::get_mut`].
     pub(crate) unsafe fn row_mut(self, row: usize, columns: Range<usize>) -> &'a mut [f32] {
         let first = row * self.width;
         // SAFETY: by contract.
@@ -271,7 +272,7 @@ mod tests {
         team.run(&counters, |member| {
             for range in member.dynamic_chunks(0, 1000, 7) {
                 for i in range {
-                    // SAFETY: each item is handed out once.
+                    // SAFETY: each item belongs to one chunk.
                     let square = unsafe { squares_shared.get_mut(i..i + 1) };
                     square[0] += i * i;
                 }
@@ -279,7 +280,7 @@ mod tests {
             member.barrier_then(|| {
                 calls.fetch_add(1, Ordering::Relaxed);
             });
-            // Before any member continues.
+            // The last member ran the closure before any member continues.
             assert_eq!(calls.load(Ordering::Relaxed), 1);
             // SAFETY: written before the barrier.
             let squares = unsafe { squares_shared.get(0..1000) };

@@ -1,6 +1,6 @@
-//! The table of cases on every ISA of this CPU, with one thread and with several.
+//! The conformance cases on every ISA of this CPU, with one thread and with several.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use rf_graph::conformance::{Deviation, Outcome, prepare};
 use rf_graph::{Backend, BackendError, Batch, Executor, RowKind, Span};
 use rf_kv::PageId;
 
-/// Cases that this backend does not pass, by the beginning of their names, each with its reason.
+/// Cases that this backend does not pass: the prefix of the name, and the reason.
 const IGNORED: [(&str, &str); 0] = [];
 
-/// Every ISA with every number of threads that is tested.
+/// Named backends: every available ISA with every tested number of threads.
 fn backends() -> Vec<(String, CpuBackend)> {
     let mut backends = Vec::new();
     for isa in Isa::available() {
@@ -30,7 +30,7 @@ fn bits(outputs: &[Vec<f32>]) -> Vec<u32> {
     outputs.iter().flatten().map(|y| y.to_bits()).collect()
 }
 
-/// Runs a case everywhere; what is wrong with it, and how far it is off.
+/// Runs a case on every backend. Returns the failures and the largest deviation.
 fn run(case: &Case, backends: &[(String, CpuBackend)]) -> (Vec<String>, Deviation) {
     let mut wrong = Vec::new();
     let mut first: Option<(&str, Vec<u32>, Deviation)> = None;
@@ -70,7 +70,7 @@ fn every_case_passes_with_the_same_bits_on_every_isa_and_any_number_of_threads()
             *entry = (deviation.nmse, deviation.peak, case.name().to_owned());
         }
     }
-    eprintln!("{ran} cases on {} backends; the furthest off:", backends.len());
+    eprintln!("{ran} cases on {} backends; largest deviations:", backends.len());
     for (bound, (nmse, peak, case)) in worst {
         eprintln!("{bound:16} NMSE {nmse:.1e} peak {peak:.1e} {case}");
     }
@@ -81,7 +81,7 @@ fn case(name: &str) -> Case {
     cases().into_iter().find(|case| case.name() == name).unwrap()
 }
 
-/// What an executor makes of the batches of a case.
+/// The outputs of an executor for each batch of a case.
 fn outputs(executor: &mut dyn Executor, case: &Case) -> Vec<Vec<f32>> {
     let program = case.program();
     let output = program.graph.value(program.graph.output());
@@ -127,7 +127,7 @@ fn a_bad_batch_is_refused_and_the_executor_stays_usable() {
         let error = executor.copy_pages(&[(pages[0], beyond[0])]).unwrap_err();
         assert!(matches!(error, BackendError::InvalidBatch(_)), "{name}: {error}");
         assert_eq!(bits(&outputs(&mut *executor, &case)), bits(&expected), "{name}");
-        // And again: the cache is written anew from the first position on.
+        // A second run overwrites the cache from position 0.
         assert_eq!(bits(&outputs(&mut *executor, &case)), bits(&expected), "{name}");
     }
 }

@@ -245,7 +245,7 @@ impl fmt::Debug for StringArray {
     }
 }
 
-/// The kinds of values with their ids in the format.
+/// The kinds of values, with their ids in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[expect(missing_docs, reason = "the variants are the value types of the format, by name")]

@@ -19,7 +19,7 @@ use crate::tensor::Shape;
 use crate::tensor_type::{MXFP6_LAYOUT, MXFP6_LAYOUT_KEY, TensorType, type_id};
 use crate::value::{Array, Value};
 
-/// The version that is written.
+/// The version of the written format.
 const VERSION: u32 = 3;
 
 /// The result of producing the data of a tensor. Any error converts with `?`.

@@ -1,14 +1,14 @@
 //! Compiles GPU kernels with clang: `kernels/*.hip` to AMD code objects and PTX.
 //!
-//! The build script of `rf-kernels` and `cargo xtask kernels` share this crate and one cache, so the
-//! report of `xtask` describes the code that programs embed. No other crate of the workspace is
-//! needed, and neither ROCm nor CUDA: clang and lld are enough.
+//! The build script of `rf-kernels` and `cargo xtask kernels` share this crate and one cache, so
+//! the report of `xtask` describes the code that programs embed. The crate depends on no other
+//! crate of the workspace, and needs clang and lld, but neither ROCm nor CUDA.
 //!
-//! Start reading at [`Selection`] (what to build) and [`compile_all`] (how).
+//! Start reading at [`Selection`], the targets to build, and [`compile_all`].
 //!
 //! # Examples
 //!
-//! A list of targets, as in `ROCFORGE_KERNEL_TARGETS`:
+//! Parse a list of targets, as in `ROCFORGE_KERNEL_TARGETS`:
 //!
 //! ```
 //! use rf_kernels_build::{Error, Selection};
@@ -22,7 +22,7 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! All kernels for the default targets of an optimised build:
+//! Compile all kernels for the default targets of an optimised build:
 //!
 //! ```no_run
 //! use std::path::Path;

@@ -1,5 +1,5 @@
-//! The pool against a naive model: random operations on sequences whose tokens are known, with a
-//! storage that does what a backend does.
+//! Compares the pool with a naive model: random operations on sequences of known tokens, and a
+//! storage that imitates a backend.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -45,7 +45,7 @@ proptest! {
 
 #[derive(Clone, Debug)]
 enum Operation {
-    /// A new sequence, with a prefix from the cache where there is one; `text` picks its tokens.
+    /// A new sequence, with a prefix from the cache if it has one. `text` selects the tokens.
     Start {
         text: u8,
         len_tokens: usize,
@@ -89,7 +89,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// A sequence as the engine sees it, and what the model says of it.
+/// A sequence of the engine, and its expected contents.
 struct Sequence {
     table: PageTable,
     tokens: Vec<u32>,
@@ -100,8 +100,8 @@ struct Sequence {
 struct World {
     pool: PagePool,
     size: PageSize,
-    /// What a backend would hold: for each slot, all tokens up to and including the one there,
-    /// since keys and values depend on those.
+    /// The storage of a backend: for each slot, all tokens up to and including its own, because
+    /// keys and values depend on those.
     storage: Vec<Vec<Option<Vec<u32>>>>,
     sequences: Vec<Sequence>,
     peak_used_pages: usize,
@@ -121,7 +121,7 @@ impl World {
     fn apply(&mut self, operation: &Operation) {
         match operation {
             Operation::Start { text, len_tokens } => {
-                // Few texts, so that prefixes meet; the last page differs from the shorter ones.
+                // Few texts, so that sequences share prefixes. The last page differs from shorter texts.
                 let tokens: Vec<u32> =
                     (0..*len_tokens as u32).map(|p| p / 24 * u32::from(*text)).collect();
                 let table = self.pool.match_prefix(&tokens[..len_tokens - 1]);
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Grows a sequence to `tokens` and writes the new ones, as the engine and a backend would.
+    /// Grows a sequence to `tokens` and writes the new tokens, as the engine and a backend do.
     fn write(&mut self, index: usize, tokens: &[u32]) {
         let available = self.pool.available_pages();
         let sequence = &mut self.sequences[index];
@@ -218,9 +218,10 @@ impl World {
             for &page in table.held_pages() {
                 *holders.entry(page).or_default() += 1;
             }
-            // Place-holders are valid as an index.
+            // Placeholders are valid indices.
             assert!(table.pages().iter().all(|page| page.index() < self.pool.num_pages()));
-            // Contents: every token reads back with everything before it, whoever else wrote since.
+            // Every token reads back with all tokens before it, regardless of later writes by other
+            // sequences.
             for position in 0..tokens.len() {
                 let slot = table.slot(position, self.size);
                 assert_eq!(slot.is_none(), position < *dropped_tokens);
@@ -243,7 +244,7 @@ impl World {
         assert_eq!(self.pool.available_pages(), stats.free_pages + stats.idle_pages);
     }
 
-    /// All pages come back, and one sequence can have every one of them.
+    /// All pages are returned, and one sequence can then hold every page.
     fn finish(mut self) {
         for sequence in std::mem::take(&mut self.sequences) {
             self.pool.release(sequence.table);

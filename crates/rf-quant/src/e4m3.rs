@@ -1,4 +1,4 @@
-//! [`E4m3`], an eight-bit float for the KV cache. No GGUF tensor has it.
+//! [`E4m3`], an eight-bit float for the KV cache. GGUF tensors do not use it.
 
 /// An eight-bit float: sign, four bits of exponent with bias 7, three of mantissa.
 ///
@@ -35,8 +35,8 @@ impl E4m3 {
     /// The nearest value, ties to even. Magnitudes beyond [`Self::MAX`] become the maximum. NaN
     /// becomes 0x7f with the sign of the NaN.
     pub fn from_f32(x: f32) -> Self {
-        /// Below it the code counts steps of 2⁻⁹; eight of them are this number, whose code is 8 as
-        /// well.
+        /// The smallest normal number, with code 8. Below it the code counts steps of 2⁻⁹; this
+        /// number is eight steps.
         const LEAST_NORMAL: f32 = 1.0 / 64.0;
         let magnitude = x.abs();
         let code = if magnitude.is_nan() {
@@ -46,8 +46,8 @@ impl E4m3 {
         } else if magnitude < LEAST_NORMAL {
             crate::rounding::low_byte(magnitude * 512.0)
         } else {
-            // The upper bits of a float are those of an E4M3 but for the bias; a carry out of the
-            // mantissa is right.
+            // The upper bits of a float are those of an E4M3 except for the bias. A carry out of the
+            // mantissa correctly increments the exponent.
             let bits = magnitude.to_bits();
             (((bits + 0x7_ffff + (bits >> 20 & 1)) >> 20) - (120 << 3)) as u8
         };
@@ -72,7 +72,7 @@ const fn value(code: u8) -> f32 {
 mod tests {
     use super::*;
 
-    /// By the formula of the specification.
+    /// The value of a code by the formula of the specification.
     fn specified(code: u8) -> f64 {
         let (exponent, mantissa) = (i32::from(code >> 3 & 15), f64::from(code & 7));
         let magnitude = match exponent {
@@ -98,7 +98,7 @@ mod tests {
     fn floats_go_to_the_nearest_and_ties_to_even() {
         for code in 0..0x7e_u8 {
             let [low, high] = [code, code + 1].map(|code| E4m3::from_bits(code).to_f32());
-            // Exact: four bits of mantissa.
+            // The conversion is exact, because values have four bits of mantissa.
             let middle = f32::midpoint(low, high);
             let even = code + code % 2;
             for (x, nearest) in

@@ -1,4 +1,4 @@
-//! Cache writes and attention.
+//! Steps that write and read the KV cache: RoPE and append, attention.
 
 use rf_graph::ValueId;
 
@@ -9,14 +9,14 @@ use crate::kv::{store_key, store_value};
 use crate::simd::attention::{Attend, CachedHead, MAX_ROWS, Row};
 use crate::team::Member;
 
-/// Keys and values of a batch on their way into the cache.
+/// The keys and values of a batch to append to the cache.
 pub(super) struct AppendItem<'a> {
     pub(super) k: ValueId,
     pub(super) v: ValueId,
     pub(super) layer: usize,
-    /// Weight and eps of the norm of each key head.
+    /// Norm weight and eps of the RMS norm of each key head.
     pub(super) k_norm: Option<(&'a [f32], f32)>,
-    /// Index of the rotation.
+    /// Index of the RoPE table.
     pub(super) rope: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ impl Region<'_> {
                 let (token, head) = (item / heads, item % heads * head_dim);
                 // SAFETY: written before the last barrier.
                 let x = unsafe { &q.row(token)[head..head + head_dim] };
-                // SAFETY: each head of each token is one member's.
+                // SAFETY: each head of each token belongs to one member.
                 let y = unsafe { out.row_mut(token, head..head + head_dim) };
                 match q_norm {
                     Some((weight, eps)) => rows::rms_norm(self.isa, x, weight, eps, y),
@@ -49,7 +49,8 @@ impl Region<'_> {
         }
     }
 
-    /// Writes keys and values; a page of a head is one member's, for its bytes interleave tokens.
+    /// Writes keys and values to the cache. A page of a head belongs to one member, because its
+    /// bytes interleave tokens.
     pub(super) fn append(&self, member: &Member<'_>, index: StepIndex, op: &AppendItem<'_>) {
         let kv = &self.kv[op.layer];
         let shape = kv.shape;
@@ -112,10 +113,10 @@ impl Region<'_> {
         // SAFETY: as above.
         let values = unsafe { kv.values.get(0..kv.values.len()) };
         let group = a.num_heads / a.num_kv_heads;
-        // An item is some tokens × some heads of one group, at most MAX_ROWS rows. A lone token's
-        // groups are split when there are more threads than groups.
-        let wanted = member.threads.div_ceil(a.num_kv_heads * self.tokens()).min(group);
-        let heads_per_item = group.div_ceil(wanted).min(MAX_ROWS);
+        // A work item is some tokens × some heads of one group, at most MAX_ROWS rows. With more
+        // threads than groups, a group is split into several items.
+        let splits = member.threads.div_ceil(a.num_kv_heads * self.tokens()).min(group);
+        let heads_per_item = group.div_ceil(splits).min(MAX_ROWS);
         let items_per_group = group.div_ceil(heads_per_item);
         let tokens_per_item = MAX_ROWS / heads_per_item;
         let tiles: Vec<_> = self
@@ -127,7 +128,7 @@ impl Region<'_> {
         let items = tiles.len() * a.num_kv_heads * items_per_group;
         for range in member.dynamic_chunks(index.first_loop(), items, 1) {
             for item in range {
-                // Late tiles see more positions: begin with them, so that the end is even.
+                // Late tiles attend to more positions. They run first, which balances the loop.
                 let (span, first) =
                     tiles[tiles.len() - 1 - item / (a.num_kv_heads * items_per_group)];
                 let kv_head = item / items_per_group % a.num_kv_heads;

@@ -1,4 +1,4 @@
-//! Products: the operand is prepared once for all projections, panels are shared out.
+//! Matmul steps: the operand is prepared once for all projections, and threads share the panels.
 
 use rf_graph::{Graph, MatMul, Projection, Prologue, ValueId, WeightId};
 
@@ -13,16 +13,16 @@ use crate::simd::tiles::{FLOAT_TOKENS, GEMM_GROUP, GEMM_TOKENS, Target};
 use crate::simd::{FLOAT_CHUNK, Isa, LANES};
 use crate::team::{Member, Rows, Shared};
 
-/// Number of tokens from which unpacking tiles first is cheaper than unpacking in registers.
+/// The smallest number of tokens at which unpacking into tiles is cheaper than in registers.
 const BLOCKED_TOKENS: usize = 9;
 
-/// [`rf_graph::Op::MatMul`] and the operands that its formats want.
+/// [`rf_graph::Op::MatMul`] and the operands that its formats take.
 pub(super) struct MatMulStep {
     op: MatMul,
     float: bool,
-    /// Groups of int8 operands that are wanted: 32, 256 or both.
+    /// Elements per scale of the int8 operands: 32, 256 or both.
     groups: Vec<usize>,
-    /// Whether many tokens go through [`Gemm`]: all formats must, for they share the operand.
+    /// Whether [`Gemm`] runs large batches. All formats must support it, as they share the operand.
     blocks: bool,
 }
 
@@ -41,23 +41,23 @@ impl MatMulStep {
         step
     }
 
-    /// Whether a batch of `tokens` goes through [`Gemm`].
+    /// Whether [`Gemm`] runs a batch of `tokens`.
     fn is_blocked(&self, tokens: usize) -> bool {
         self.blocks && tokens >= BLOCKED_TOKENS
     }
 
-    /// Number of rows of the int8 operand for a batch of `tokens`.
+    /// Rows of the int8 operand for a batch of `tokens`.
     fn stride(&self, tokens: usize) -> usize {
         if self.is_blocked(tokens) { tokens.next_multiple_of(GEMM_TOKENS) } else { tokens }
     }
 
-    /// Columns of the operand.
+    /// Number of columns of the operand.
     fn columns(&self, graph: &Graph) -> usize {
         graph.value(self.op.prologue.shape_of()).width
     }
 }
 
-/// [`rf_graph::Op::ExpertMatMul`] and the operands that its formats want.
+/// [`rf_graph::Op::ExpertMatMul`] and the operands that its formats take.
 pub(super) struct ExpertMatMulStep {
     pub(super) x: ValueId,
     pub(super) route: ValueId,
@@ -85,18 +85,18 @@ impl ExpertMatMulStep {
         step
     }
 
-    /// 1 if all slots of a token read the same row, else the number of slots.
+    /// 1 if all slots of a token read the same row, otherwise the number of slots.
     fn operand_rows_per_token(&self, graph: &Graph) -> usize {
         graph.value(self.x).width / self.columns
     }
 }
 
-/// Operands of the current matmul, shared by the team.
+/// The operands of the current matmul, shared by the team.
 pub(super) struct OperandBuffers {
-    /// For float formats: in the layout of [`FloatGemm`], or `[tokens, columns]` if the operand is
-    /// no value.
+    /// The operand of float formats, in the layout of [`FloatGemm`], or `[tokens, columns]` if the
+    /// prologue computes it.
     float: Vec<f32>,
-    /// `[columns / 256, tokens]` by group: 32, 256.
+    /// `[columns / 256, tokens]` for 32 and for 256 elements per scale.
     int8: [Vec<ActBlock>; 2],
     columns: usize,
     max_tokens: usize,
@@ -109,7 +109,7 @@ pub(super) struct SharedOperands<'a> {
     int8: [Shared<'a, ActBlock>; 2],
 }
 
-/// Buffers of one thread.
+/// The buffers of one thread.
 pub(super) struct Scratch {
     float: Vec<f32>,
     int8: [Vec<ActBlock>; 2],
@@ -186,9 +186,9 @@ impl Scratch {
 /// The operand of float formats.
 #[derive(Clone, Copy)]
 enum FloatOperand<'a> {
-    Unwanted,
+    Absent,
     Rows(Rows<'a>),
-    /// For [`FloatGemm`].
+    /// Blocks in the layout of [`FloatGemm`].
     Blocks(&'a [f32]),
 }
 
@@ -214,7 +214,7 @@ impl Region<'_> {
         }
         let Scratch { float, int8, gemm, .. } = scratch;
         let operands = if tokens == 1 {
-            // Cheaper for each thread to do it all than to meet at a barrier.
+            // One token: each thread prepares the whole operand, which is cheaper than a barrier.
             let [a, b] = int8;
             let own = SharedOperands {
                 float: Shared::new(float),
@@ -229,7 +229,7 @@ impl Region<'_> {
         };
         let panels: usize =
             step.op.projections.iter().map(|p| self.matrix(p.weight).num_panels()).sum();
-        // Small chunks end together; a multiple of 4 panels suits the float kernels.
+        // Small chunks balance the end of the loop. The float kernels take 4 panels at a time.
         let largest = if step.is_blocked(tokens) { GEMM_GROUP } else { 64 };
         let chunk = (panels / (member.threads * 8)).next_multiple_of(4).clamp(4, largest);
         for range in member.dynamic_chunks(index.first_loop(), panels, chunk) {
@@ -246,7 +246,7 @@ impl Region<'_> {
         }
     }
 
-    /// [`rf_graph::Op::ExpertMatMul`]: every (token, slot) is a matmul with its expert's matrix.
+    /// [`rf_graph::Op::ExpertMatMul`]: one GEMV per (token, slot) with the matrix of its expert.
     pub(super) fn expert_matmul(
         &self,
         member: &Member<'_>,
@@ -261,8 +261,8 @@ impl Region<'_> {
             for &group in &step.groups {
                 let int8 = self.operands.int8[group_index(group)];
                 let last = (step.columns.div_ceil(ACT_BLOCK) - 1) * operand_rows + row + 1;
-                // SAFETY: of this range the kernel writes every `operand_rows`-th block, this
-                // row's.
+                // SAFETY: the kernel writes every `operand_rows`-th block of the range: the blocks
+                // of this row.
                 let blocks = unsafe { int8.get_mut(row..last) };
                 // SAFETY: written before the last barrier.
                 let source = RowSource::Plain(unsafe { x.row(row) });
@@ -282,7 +282,7 @@ impl Region<'_> {
         let outputs = out.width / used;
         let out = Rows { data: out.data, width: outputs };
         let panels = outputs.div_ceil(LANES);
-        // One (token, slot) at a time, in a few parts.
+        // The loop runs one (token, slot) at a time, in about two chunks per thread.
         let chunk = panels.div_ceil(member.threads * 2).next_multiple_of(4);
         let parts = panels.div_ceil(chunk);
         for range in member.dynamic_chunks(index.first_loop(), tokens * used * parts, 1) {
@@ -316,7 +316,7 @@ impl Region<'_> {
         }
     }
 
-    /// Evaluates the prologue for some tokens, in every form that is wanted.
+    /// Evaluates the prologue for some tokens into every operand that `step` takes.
     fn prepare(
         &self,
         step: &MatMulStep,
@@ -342,25 +342,27 @@ impl Region<'_> {
                 let stride = tokens.next_multiple_of(FLOAT_TOKENS);
                 let chunks = float_gemm::operand_floats(columns) / FLOAT_CHUNK;
                 let last = (chunks - 1) * stride + token + 1;
-                // SAFETY: of this range the kernel writes every `stride`-th block, this token's.
+                // SAFETY: the kernel writes every `stride`-th block of the range, which are this
+                // token's.
                 let out = unsafe { buffers.float.get_mut(token * FLOAT_CHUNK..last * FLOAT_CHUNK) };
                 self.isa.run(PackFloats { source, out, stride });
             } else if step.float && !matches!(step.op.prologue, Prologue::Plain(_)) {
-                // SAFETY: each token is one member's.
+                // SAFETY: each token belongs to one member.
                 let out = unsafe { buffers.float.get_mut(token * columns..(token + 1) * columns) };
                 rows::evaluate(self.isa, source, out);
             }
             for &group in &step.groups {
                 let int8 = buffers.int8[group_index(group)];
                 let last = (columns.div_ceil(ACT_BLOCK) - 1) * stride + token + 1;
-                // SAFETY: of this range the kernel writes every `stride`-th block, this token's.
+                // SAFETY: the kernel writes every `stride`-th block of the range, which are this
+                // token's.
                 let blocks = unsafe { int8.get_mut(token..last) };
                 self.isa.run(Quantize { source, group, biased, blocks, stride });
             }
         }
     }
 
-    /// The operands that [`Self::prepare`] made.
+    /// The operands that [`Self::prepare`] wrote.
     fn operands<'b>(
         &self,
         step: &MatMulStep,
@@ -373,7 +375,7 @@ impl Region<'_> {
         let columns = step.columns(self.graph);
         let stride = step.stride(tokens);
         let float = match step.op.prologue {
-            _ if !step.float => FloatOperand::Unwanted,
+            _ if !step.float => FloatOperand::Absent,
             _ if step.is_blocked(tokens) => {
                 let rows = tokens.next_multiple_of(FLOAT_TOKENS);
                 // SAFETY: written before the last barrier.
@@ -396,7 +398,7 @@ impl Region<'_> {
         Operands { float, int8, tokens }
     }
 
-    /// Some panels of one projection.
+    /// Computes panels of one projection.
     fn panels(
         &self,
         step: &MatMulStep,
@@ -424,7 +426,7 @@ impl Region<'_> {
                 self.isa.run(FloatGemm { weight, panels, x, stride, tokens, target, scratch });
                 return;
             }
-            (Operand::Float, FloatOperand::Unwanted) => unreachable!("the float operand is there"),
+            (Operand::Float, FloatOperand::Absent) => unreachable!("no float operand"),
         };
         let activations = operands.int8[group_index(group)];
         let stride = step.stride(tokens);

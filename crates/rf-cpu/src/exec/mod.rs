@@ -1,6 +1,6 @@
-//! The executor: a program as steps, and the region in which a team walks them.
+//! The executor: a program as steps, and the parallel region in which a team runs them.
 
-#![expect(unsafe_code, reason = "parts of shared buffers, disjoint by construction")]
+#![expect(unsafe_code, reason = "disjoint mutable parts of shared buffers")]
 
 mod attention;
 mod matmul;
@@ -25,7 +25,7 @@ use matmul::{OperandBuffers, Scratch};
 use profile::{BatchClock, Profile, StepTimes};
 use steps::Step;
 
-/// A compiled program on the CPU.
+/// A program compiled for the CPU.
 pub(crate) struct CpuExecutor {
     isa: Isa,
     team: Arc<Mutex<Team>>,
@@ -34,7 +34,7 @@ pub(crate) struct CpuExecutor {
     limits: BatchLimits,
     weights: Vec<Loaded>,
     steps: Vec<Step>,
-    /// Two per step: a step has at most two shared loops.
+    /// Loop counters, two per step: a step has at most two shared loops.
     counters: Vec<Counter>,
     arena: MmapMut,
     operands: OperandBuffers,
@@ -45,17 +45,17 @@ pub(crate) struct CpuExecutor {
     profile: Option<Profile>,
 }
 
-/// A weight in the layout of its ops.
+/// A weight in the layout that its ops read.
 enum Loaded {
     /// An embedding table in its file layout.
     Table(Weight),
-    /// Norms, biases, sinks.
+    /// Norm weights, biases and sinks as f32.
     Vector(Vec<f32>),
-    /// A matmul weight (and the embedding table, if tied).
+    /// A matmul weight, which is also the embedding table if tied.
     Matrix(PackedMatrix),
 }
 
-/// cos and sin of every position so far.
+/// cos and sin of every position up to the highest one used so far.
 struct RopeTable {
     rope: Rope,
     /// `[positions][pairs]` of (cos, sin).
@@ -226,7 +226,7 @@ impl Executor for CpuExecutor {
     }
 }
 
-/// Brings each weight into the form that its ops want; matrices are packed by the whole team.
+/// Converts each weight to the layout that its ops read. The whole team packs matrices.
 fn load(
     team: &Mutex<Team>,
     graph: &Graph,
@@ -266,7 +266,7 @@ fn load(
     Ok(loaded)
 }
 
-/// Packs a matrix; threads take panels dynamically.
+/// Packs a matrix. Panels are scheduled dynamically.
 fn pack(team: &Team, weight: &Weight, packed: &mut PackedMatrix) {
     let counters = [Counter::default()];
     let panels = Mutex::new(packed.panels_mut().enumerate());
@@ -279,14 +279,14 @@ fn pack(team: &Team, weight: &Weight, packed: &mut PackedMatrix) {
     });
 }
 
-/// The cache of a layer, during a region.
+/// The KV cache of one layer during a region.
 struct SharedKv<'a> {
     shape: KvShape,
     keys: Shared<'a, u8>,
     values: Shared<'a, u8>,
 }
 
-/// Everything that the steps of one batch see.
+/// The data that the steps of one batch share.
 struct Region<'a> {
     isa: Isa,
     graph: &'a Graph,
@@ -294,7 +294,7 @@ struct Region<'a> {
     weights: &'a [Loaded],
     ropes: &'a [RopeTable],
     batch: &'a Batch<'a>,
-    /// Which span each token belongs to.
+    /// Index of the span of each token.
     token_spans: Vec<usize>,
     arena: Shared<'a, f32>,
     out: Shared<'a, f32>,
@@ -302,7 +302,7 @@ struct Region<'a> {
     kv: Vec<SharedKv<'a>>,
 }
 
-/// A step's position in the walk: names its shared loops.
+/// The index of a step, which selects the counters of its shared loops.
 #[derive(Clone, Copy)]
 struct StepIndex(usize);
 
@@ -317,7 +317,7 @@ impl StepIndex {
 }
 
 impl<'a> Region<'a> {
-    /// Runs all steps with a barrier after each.
+    /// Runs all steps, with a barrier after each.
     fn walk(
         &self,
         member: &Member<'_>,
@@ -325,7 +325,7 @@ impl<'a> Region<'a> {
         scratch: Shared<'_, Scratch>,
         step_times: Option<StepTimes<'_>>,
     ) {
-        // SAFETY: one element per member.
+        // SAFETY: each member accesses its own element.
         let [scratch] = (unsafe { scratch.get_mut(member.index..member.index + 1) }) else {
             return;
         };
@@ -353,7 +353,7 @@ impl<'a> Region<'a> {
         self.batch.ids.len()
     }
 
-    /// Rows of a value in this batch.
+    /// Number of rows of a value in this batch.
     fn num_rows(&self, id: ValueId) -> usize {
         match self.graph.value(id).rows {
             RowKind::Token => self.tokens(),
@@ -374,18 +374,18 @@ impl<'a> Region<'a> {
     fn vector(&self, id: WeightId) -> &'a [f32] {
         match &self.weights[id.index()] {
             Loaded::Vector(v) => v,
-            _ => unreachable!("a weight that no product and no embedding reads is a vector"),
+            _ => unreachable!("only matmuls and embeddings read other layouts"),
         }
     }
 
     fn matrix(&self, id: WeightId) -> &'a PackedMatrix {
         match &self.weights[id.index()] {
             Loaded::Matrix(m) => m,
-            _ => unreachable!("a weight that a product reads is a matrix"),
+            _ => unreachable!("a matmul weight is a matrix"),
         }
     }
 
-    /// Span and position of a token.
+    /// The span and the position of a token.
     fn place(&self, token: usize) -> (&'a Span<'a>, usize) {
         let span = &self.batch.spans[self.token_spans[token]];
         (span, span.past_tokens + token - span.tokens.start)

@@ -1,7 +1,8 @@
-//! Times of steps. A step lasts from the end of the one before until the last member of the team
-//! has finished it, who notes the time: a member that leaves a barrier late, since something else
-//! has its processor, makes the next step longer, for which it is late. A timeline has what each
-//! member did itself, without the wait for the others.
+//! Times of steps.
+//!
+//! A step lasts from the end of the previous step until the last member of the team has finished
+//! it; that member records the time. If the scheduler delays a member after a barrier, the delay
+//! counts for the next step. A timeline records the work of each member, without its waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,20 +13,20 @@ use rf_graph::{
     TrackKind,
 };
 
-/// Sums over all batches since it was made.
+/// Sums over all batches since the profile was created.
 pub(super) struct Profile {
     made: Instant,
     /// Nanoseconds by step.
     steps_ns: Vec<AtomicU64>,
-    /// When the last step ended, or the first member came for the first one, in nanoseconds since
-    /// `made`.
+    /// The end of the last step, or the time at which the first member entered the first step, in
+    /// nanoseconds since `made`.
     mark_ns: AtomicU64,
     costs: Mutex<Vec<OpCost>>,
     time_ns: AtomicU64,
     batches: AtomicU64,
     tokens: AtomicU64,
     input_bytes: AtomicU64,
-    /// By member; empty without a timeline.
+    /// One lane per member; empty without a timeline.
     lanes: Vec<Mutex<Lane>>,
     dropped_batches: AtomicU64,
 }
@@ -50,11 +51,11 @@ pub(super) struct BatchClock<'a> {
     started: Instant,
 }
 
-/// Where the times of steps go.
+/// Records the ends of steps in a profile.
 #[derive(Clone, Copy)]
 pub(super) struct StepTimes<'a>(&'a Profile);
 
-/// Takes the times of a member's laps.
+/// Records the laps of one member.
 pub(super) struct Stopwatch<'a> {
     lane: MutexGuard<'a, Lane>,
     batch: u64,
@@ -77,7 +78,7 @@ impl Profile {
         }
     }
 
-    /// Keeps a timeline from now on.
+    /// Starts to record a timeline.
     pub(super) fn record_timeline(&mut self, max_events: usize, members: usize) {
         let lane = || Lane { laps: Vec::new(), max_laps: max_events / members.max(1) };
         self.lanes = (0..members).map(|_| Mutex::new(lane())).collect();
@@ -89,7 +90,7 @@ impl Profile {
         BatchClock { profile: self, started: Instant::now() }
     }
 
-    /// `graph` is that of the steps.
+    /// Summarises the profile. `graph` is the graph of the steps.
     pub(super) fn summary(&self, backend: String, graph: &Graph) -> BackendExecutionSummary {
         let load = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
         let batches = load(&self.batches);
@@ -160,13 +161,13 @@ impl<'a> BatchClock<'a> {
 }
 
 impl<'a> StepTimes<'a> {
-    /// A member comes to the first step.
+    /// Records that a member enters the first step.
     pub(super) fn enter(self) {
         let Self(profile) = self;
         profile.mark_ns.fetch_min(nanoseconds(profile.made), Ordering::Relaxed);
     }
 
-    /// All have done `step`, and none has begun the next one.
+    /// Records the end of `step`: all members have finished it, and none has begun the next one.
     pub(super) fn step_ended(self, step: usize) {
         let Self(profile) = self;
         let now_ns = nanoseconds(profile.made);
@@ -186,7 +187,7 @@ impl<'a> StepTimes<'a> {
             }
             return None;
         }
-        // Before the first step, so that none waits for memory.
+        // Allocates before the first step, so that no step includes it.
         lane.laps.reserve(steps);
         let batch = profile.batches.load(Ordering::Relaxed);
         Some(Stopwatch { lane, batch, last: Instant::now() })
@@ -200,7 +201,7 @@ impl Stopwatch<'_> {
         self.lane.laps.push(Lap { step, batch, start, duration: start.elapsed() });
     }
 
-    /// Records that the member continues.
+    /// Records that the member begins the next step.
     pub(super) fn next_lap(&mut self) {
         self.last = Instant::now();
     }

@@ -1,4 +1,4 @@
-//! Ops over rows: each member of the team computes whole rows, and nothing is precomputed.
+//! Ops over rows: each member of the team computes whole rows. These ops have no precomputed data.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::simd::rope::Rotate;
 use crate::simd::{Isa, LANES};
 use crate::team::Member;
 
-/// Whether [`Region::row_op`] runs an op.
+/// Whether [`Region::row_op`] can run an op.
 pub(super) fn supports(op: &Op) -> bool {
     matches!(
         op,
@@ -39,7 +39,7 @@ impl Region<'_> {
                         unsafe { logits.row(token) },
                         *experts_per_token,
                     );
-                    // SAFETY: each row is one member's.
+                    // SAFETY: each row belongs to one member.
                     unsafe { out.row_mut(token, 0..out.width) }.copy_from_slice(&y);
                 });
             }
@@ -51,14 +51,14 @@ impl Region<'_> {
                     let p = unsafe { &route.row(token)[slots..] };
                     // SAFETY: as above.
                     let y = rf_graph::reference::combine_experts(unsafe { x.row(token) }, p);
-                    // SAFETY: each row is one member's.
+                    // SAFETY: each row belongs to one member.
                     unsafe { out.row_mut(token, 0..out.width) }.copy_from_slice(&y);
                 });
             }
             Op::Embed { table, scale, norm: None, out } => {
                 let out = self.rows(*out);
                 by_row(member, self.tokens(), |token| {
-                    // SAFETY: each row is one member's.
+                    // SAFETY: each row belongs to one member.
                     let row = unsafe { out.row_mut(token, 0..out.width) };
                     self.embed(*table, self.batch.ids[token] as usize, row);
                     for x in row {
@@ -70,7 +70,7 @@ impl Region<'_> {
                 let out = self.rows(*out);
                 let x = self.batch.input.unwrap_or_default();
                 by_row(member, self.tokens(), |token| {
-                    // SAFETY: each row is one member's.
+                    // SAFETY: each row belongs to one member.
                     let row = unsafe { out.row_mut(token, 0..out.width) };
                     row.copy_from_slice(&x[token * out.width..][..out.width]);
                 });
@@ -81,7 +81,7 @@ impl Region<'_> {
                 by_row(member, self.num_rows(*x), |row| {
                     // SAFETY: written before the last barrier.
                     let x = unsafe { x_rows.row(row) };
-                    // SAFETY: each row is one member's.
+                    // SAFETY: each row belongs to one member.
                     let y = unsafe { out.row_mut(row, 0..out.width) };
                     let groups = x.chunks_exact(weight.len());
                     for (x, y) in groups.zip(y.chunks_exact_mut(weight.len())) {
@@ -95,7 +95,7 @@ impl Region<'_> {
                 by_row(member, self.num_rows(*x), |row| {
                     // SAFETY: written before the last barrier.
                     let x = unsafe { x_rows.row(row) };
-                    // SAFETY: each row is one member's.
+                    // SAFETY: each row belongs to one member.
                     layer_norm(x, weight, bias, *eps, unsafe { out.row_mut(row, 0..out.width) });
                 });
             }
@@ -106,7 +106,7 @@ impl Region<'_> {
                     let gate = unsafe { gate_rows.row(row) };
                     // SAFETY: as above.
                     let up = unsafe { up_rows.row(row) };
-                    // SAFETY: each row is one member's.
+                    // SAFETY: each row belongs to one member.
                     let y = unsafe { out.row_mut(row, 0..out.width) };
                     let source = RowSource::Glu { activation: *activation, gate, up };
                     evaluate(self.isa, source, y);
@@ -123,21 +123,21 @@ impl Region<'_> {
                 by_row(member, self.batch.output_rows.len(), |row| {
                     // SAFETY: written before the last barrier.
                     let x = unsafe { x_rows.row(self.batch.output_rows[row]) };
-                    // SAFETY: each row is one member's.
+                    // SAFETY: each row belongs to one member.
                     unsafe { out.row_mut(row, 0..out.width) }.copy_from_slice(x);
                 });
             }
-            _ => unreachable!("an op of `supports`"),
+            _ => unreachable!("`supports` accepts no other op"),
         }
     }
 
-    /// One row of an embedding table.
+    /// Reads one row of an embedding table as f32.
     fn embed(&self, table: WeightId, row: usize, out: &mut [f32]) {
         match &self.weights[table.index()] {
             Loaded::Table(w) => rf_quant::dequantize(w.dtype(), w.row(row), out)
                 .expect("a row is a whole number of blocks"),
             Loaded::Matrix(m) => m.row_f32(row, out),
-            Loaded::Vector(_) => unreachable!("an embedding table is no vector"),
+            Loaded::Vector(_) => unreachable!("an embedding table is not a vector"),
         }
     }
 
@@ -154,7 +154,7 @@ impl Region<'_> {
         by_row(member, rows, |row| {
             // SAFETY: written before the last barrier.
             let x = inputs.map(|input| unsafe { input.row(row) });
-            // SAFETY: each row is one member's.
+            // SAFETY: each row belongs to one member.
             for (i, y) in unsafe { out.row_mut(row, all.clone()) }.iter_mut().enumerate() {
                 *y = f(x.map(|x| x[i]));
             }
@@ -162,7 +162,7 @@ impl Region<'_> {
     }
 }
 
-/// Calls `work` for this member's share of rows.
+/// Calls `work` for each row of this member's share.
 pub(super) fn by_row(member: &Member<'_>, rows: usize, work: impl Fn(usize)) {
     member.share(rows).for_each(work);
 }
@@ -186,8 +186,8 @@ fn layer_norm(x: &[f32], weight: &[f32], bias: Option<&[f32]>, eps: f32, y: &mut
     }
 }
 
-/// `Σ f(x)`: lanes sum every sixteenth element, then their sums are added in order. The order does
-/// not depend on the ISA, so neither do the bits.
+/// `Σ f(x)`: each lane sums every 16th element, then the lane sums are added in order. The order,
+/// and therefore the result, does not depend on the ISA.
 fn sum_by_lane(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let mut sums = [0.0_f32; LANES];
     for chunk in x.chunks(LANES) {
@@ -198,7 +198,7 @@ fn sum_by_lane(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     sums.iter().sum()
 }
 
-/// The normalised row as an operand.
+/// The RMS norm of a row as a source of operands.
 pub(super) fn norm_source<'a>(
     isa: Isa,
     x: &'a [f32],
@@ -208,13 +208,13 @@ pub(super) fn norm_source<'a>(
     RowSource::Norm { x, weight, scale: isa.run(RmsScale { x, eps }) }
 }
 
-/// Writes an operand as f32.
+/// Evaluates a row source as f32.
 pub(super) fn evaluate(isa: Isa, source: RowSource<'_>, y: &mut [f32]) {
     isa.run(Evaluate { source, out: y });
 }
 
 impl RopeTable {
-    /// Rotates one head at a position.
+    /// Applies RoPE to one head at a position.
     pub(super) fn rotate(&self, isa: Isa, position: usize, head: &mut [f32]) {
         let pairs = self.rope.inv_freq.len();
         let cos_sin = &self.cos_sin[position * pairs..][..pairs];

@@ -9,7 +9,7 @@ use super::{Loaded, Region, RopeTable, StepIndex};
 use crate::simd::Isa;
 use crate::team::Member;
 
-/// One op, ready to run.
+/// One op with its precomputed data.
 pub(super) enum Step {
     MatMul(MatMulStep),
     ExpertMatMul(ExpertMatMulStep),
@@ -25,18 +25,18 @@ pub(super) enum Step {
         layer: usize,
     },
     Attention(AttentionStep),
-    /// An op of [`rows`], for which nothing is precomputed.
+    /// An op of [`rows`], without precomputed data.
     Rows(Op),
 }
 
-/// [`Op::Attention`].
+/// [`Op::Attention`] with its geometry.
 pub(super) struct AttentionStep {
     pub(super) q: ValueId,
     pub(super) attention: Attention,
     pub(super) out: ValueId,
 }
 
-/// [`Op::RopeAppend`].
+/// [`Op::RopeAppend`] with its precomputed data.
 pub(super) struct RopeAppend {
     pub(super) q: ValueId,
     pub(super) k: ValueId,
@@ -86,7 +86,7 @@ impl Step {
 }
 
 impl Region<'_> {
-    /// Runs one member's part of a step.
+    /// Runs one member's share of a step.
     pub(super) fn step(
         &self,
         member: &Member<'_>,
@@ -107,7 +107,7 @@ impl Region<'_> {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
                 let table = &self.ropes[*rope];
                 by_row(member, self.tokens(), |token| {
-                    // SAFETY: each row is one member's.
+                    // SAFETY: each row belongs to one member.
                     let y = unsafe { out.row_mut(token, 0..out.width) };
                     // SAFETY: written before the last barrier.
                     y.copy_from_slice(unsafe { x_rows.row(token) });

@@ -1,4 +1,4 @@
-//! Activations as int8: the operand of integer formats.
+//! Activations quantised to int8: the operand of integer formats.
 
 use super::math::SimdMath;
 use super::{Kernel, LANES, Simd};
@@ -6,16 +6,16 @@ use super::{Kernel, LANES, Simd};
 /// Columns per [`ActBlock`].
 pub(crate) const ACT_BLOCK: usize = 256;
 
-/// 256 quantised activations of one token, with the sums that offsets and minima need.
+/// 256 quantised activations of one token, and their sums for offsets and minima.
 ///
-/// `x ≈ scale · q`. Formats with blocks of 32 have a scale per 32, those with super-blocks of 256
-/// one (`scale[0]`).
+/// `x ≈ scale · q`. Formats with blocks of 32 use one scale per 32 elements. Formats with
+/// super-blocks of 256 use one scale (`scale[0]`).
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct ActBlock {
     /// `q`, or `q + BIAS` for the GEMM.
     pub(crate) q: [i8; ACT_BLOCK],
-    /// See above.
+    /// One scale per 32 elements, or one in `scale[0]`.
     pub(crate) scale: [f32; 8],
     /// `scale · Σ q` per 32 elements.
     pub(crate) sum: [f32; 8],
@@ -26,7 +26,7 @@ pub(crate) struct ActBlock {
 }
 
 impl ActBlock {
-    /// A tile of zeros.
+    /// A block of zeros.
     pub(crate) const ZERO: Self =
         Self { q: [0; ACT_BLOCK], scale: [0.0; 8], sum: [0.0; 8], sum_32: [0; 8], sum_16: [0; 16] };
 }
@@ -49,7 +49,7 @@ pub(crate) enum RowSource<'a> {
 }
 
 impl RowSource<'_> {
-    /// Columns.
+    /// The number of columns.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Plain(x) | Self::Norm { x, .. } => x.len(),
@@ -57,7 +57,7 @@ impl RowSource<'_> {
         }
     }
 
-    /// Elements `at..at + 16`, zero past the end.
+    /// Evaluates elements `at..at + 16`, with zeros past the end.
     #[inline(always)]
     pub(super) fn load<S: Simd>(&self, s: S, at: usize) -> S::F {
         match *self {
@@ -73,7 +73,7 @@ impl RowSource<'_> {
     }
 }
 
-/// The non-linearity of a gated unit.
+/// The activation function of a gated linear unit.
 #[inline(always)]
 pub(super) fn activate<S: Simd>(s: S, activation: rf_graph::Activation, x: S::F) -> S::F {
     match activation {
@@ -82,7 +82,7 @@ pub(super) fn activate<S: Simd>(s: S, activation: rf_graph::Activation, x: S::F)
     }
 }
 
-/// 16 values from `at`, zero past the end.
+/// Loads 16 values from `at`, with zeros past the end.
 #[inline(always)]
 pub(super) fn load<S: Simd>(s: S, x: &[f32], at: usize) -> S::F {
     if let Some(x) = x.get(at..at + LANES) {
@@ -96,7 +96,7 @@ pub(super) fn load<S: Simd>(s: S, x: &[f32], at: usize) -> S::F {
     unsafe { s.load_f(padded.as_ptr()) }
 }
 
-/// `1 / √(mean(x²) + eps)`: lanes sum every sixteenth element, then by halves.
+/// `1 / √(mean(x²) + eps)`: each lane sums every 16th element, then the lanes are summed by halves.
 pub(crate) struct RmsScale<'a> {
     pub(crate) x: &'a [f32],
     pub(crate) eps: f32,
@@ -137,7 +137,7 @@ impl Kernel for Evaluate<'_> {
     }
 }
 
-/// Quantises one row into its blocks: `blocks[i · stride]` are columns `256i..`.
+/// Quantises one row into its blocks: `blocks[i · stride]` holds columns `256i..256i + 256`.
 pub(crate) struct Quantize<'a> {
     pub(crate) source: RowSource<'a>,
     /// Elements per scale: 32 or 256.
@@ -171,7 +171,7 @@ impl Kernel for Quantize<'_> {
                 let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
                 let inverse = s.splat(inverse);
                 for (i, x) in x[first..first + per_group].iter().enumerate() {
-                    // At most 127: the factor can round a hair above, never to 128.
+                    // At most 127: the product may round slightly above 127, but never to 128.
                     let q = s.to_i(s.mul(*x, inverse));
                     // SAFETY: 16 of the block's 256 bytes.
                     unsafe { s.store_i8(block.q[(first + i) * LANES..].as_mut_ptr(), q) };

@@ -1,9 +1,9 @@
-//! Attention over the paged cache: scores, softmax, weighted sum of values.
+//! Attention over the paged KV cache: scores, softmax, weighted sum of values.
 //!
-//! A work item is a group of *rows* (a token and a query head each) that read the same key head:
-//! the heads of a group share each load of the cache, and so do neighbouring tokens of a prompt.
-//! Each row is summed in the same order whatever rows it is grouped with: scores over dimensions in
-//! order, the softmax over lanes of 16 positions, values over positions in order.
+//! A work item is a group of *rows* that read the same key head; a row is one token and one query
+//! head. The heads of a group and neighbouring tokens of a prompt share each load of the cache. The
+//! order of a row's sums does not depend on the other rows of the item: scores add dimensions in
+//! order, the softmax adds lanes of 16 positions, and values add positions in order.
 
 use std::ops::Range;
 
@@ -13,31 +13,31 @@ use crate::kv::{KvShape, SCALE_GROUP};
 use rf_graph::KvType;
 use rf_kv::PageId;
 
-/// Rows that one item has at most.
+/// The maximum number of rows of a work item.
 pub(crate) const MAX_ROWS: usize = 8;
 
-/// One query of one head.
+/// One query: a token and a head.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<'a> {
     /// `[head_dim]`.
     pub(crate) q: &'a [f32],
-    /// First and one past the last position that it sees.
+    /// First and one past the last position that the query attends to.
     pub(crate) first: usize,
     pub(crate) last: usize,
-    /// Logit that only joins the denominator.
+    /// The attention sink: a logit that only the denominator of the softmax includes.
     pub(crate) sink: Option<f32>,
 }
 
-/// Attention of some rows over one key head.
+/// Computes the attention of rows over one key head.
 pub(crate) struct Attend<'a, 'o> {
     pub(crate) cache: CachedHead<'a>,
     pub(crate) scale: f32,
     pub(crate) softcap: Option<f32>,
-    /// At most [`MAX_ROWS`].
+    /// The queries, at most [`MAX_ROWS`].
     pub(crate) rows: &'a [Row<'a>],
     /// `[rows]` of `[head_dim]`.
     pub(crate) out: &'a mut [&'o mut [f32]],
-    /// Room for scores and queries; grows as needed.
+    /// Buffers for scores and queries, grown on demand.
     pub(crate) scratch: &'a mut AttentionScratch,
 }
 
@@ -67,7 +67,7 @@ impl Attend<'_, '_> {
     fn all<S: Simd, E: Element>(mut self, s: S) {
         let mut row = 0;
         while row < self.rows.len() {
-            // Sums fill the registers: rows × vectors of positions, rows × vectors of dimensions.
+            // The sums fill the registers: rows × vectors of positions, then of dimensions.
             row += match self.rows.len() - row {
                 1 => self.group::<S, E, 1, 4, 4>(s, row),
                 2 | 3 => self.group::<S, E, 2, 4, 4>(s, row),
@@ -77,8 +77,8 @@ impl Attend<'_, '_> {
         }
     }
 
-    /// `R` rows; scores of `V` vectors of positions, and sums of `D` vectors of dimensions at a
-    /// time.
+    /// Computes `R` rows: the scores of `V` vectors of positions at a time, then the sums of `D`
+    /// vectors of dimensions at a time.
     #[inline(always)]
     fn group<S: Simd, E: Element, const R: usize, const V: usize, const D: usize>(
         &mut self,
@@ -129,14 +129,14 @@ impl Attend<'_, '_> {
     }
 }
 
-/// How an element of the cache is stored.
+/// The storage format of the elements of the cache.
 trait Element {
-    /// Bytes of one.
+    /// Bytes of one element.
     const BYTES: usize;
     /// Whether 32 dimensions of a token share a scale.
     const SCALED: bool = false;
 
-    /// 16 neighbours as f32, without their scale.
+    /// Loads 16 consecutive elements as f32, without their scale.
     ///
     /// # Safety
     /// 16 elements at `p` are readable.
@@ -162,7 +162,7 @@ element!(F16, 2, false, |s, p| s.load_f16(p));
 element!(Fp8, 1, false, |s, p| s.load_fp8(p));
 element!(Q8, 1, true, |s, p| s.to_f(s.load_i8(p)));
 
-/// Writes dimensions `d..` of each row, `sums · inverse`, as far as the row goes.
+/// Writes `sums · inverse` to dimensions `d..` of each row, up to the end of the row.
 #[inline(always)]
 fn store<S: Simd, const R: usize, const D: usize>(
     s: S,
@@ -181,7 +181,7 @@ fn store<S: Simd, const R: usize, const D: usize>(
     }
 }
 
-/// `eˢ⁻ᵐᵃˣ` in place, 0 outside `seen`; returns 1 / Σ.
+/// Computes `eˢ⁻ᵐᵃˣ` in place, and 0 outside `seen`. Returns `1 / Σ`.
 #[inline(always)]
 fn softmax<S: Simd>(
     s: S,
@@ -200,7 +200,7 @@ fn softmax<S: Simd>(
         v = s.mul(v, s.splat(scale));
         if let Some(cap) = softcap {
             let bounded = s.tanh(s.max(s.mul(v, s.splat(1.0 / cap)), s.splat(-44.0)));
-            // Masked scores become −cap here; they are zeroed below.
+            // Masked scores become −cap here. The exponential below sets them to 0.
             v = s.mul(bounded, s.splat(cap));
         }
         // SAFETY: 16 values.
@@ -233,7 +233,7 @@ fn softmax<S: Simd>(
     1.0 / total
 }
 
-/// One key head of one sequence.
+/// The cache of one key head of one sequence.
 #[derive(Clone, Copy)]
 pub(crate) struct CachedHead<'a> {
     pub(crate) shape: KvShape,
@@ -245,7 +245,7 @@ pub(crate) struct CachedHead<'a> {
 }
 
 impl CachedHead<'_> {
-    /// Keys of the page that holds a position.
+    /// The keys of the page that holds a position.
     #[inline(always)]
     fn page_keys(&self, position: usize) -> *const u8 {
         let shape = self.shape;
@@ -254,7 +254,7 @@ impl CachedHead<'_> {
         self.keys[(page * shape.heads + self.head) * bytes..][..bytes].as_ptr()
     }
 
-    /// Values of the page that holds a position.
+    /// The values of the page that holds a position.
     #[inline(always)]
     fn page_values(&self, position: usize) -> *const u8 {
         let shape = self.shape;
@@ -263,14 +263,14 @@ impl CachedHead<'_> {
         self.values[(page * shape.heads + self.head) * bytes..][..bytes].as_ptr()
     }
 
-    /// The position a page on, or the same where that is the last.
+    /// A position in the next page, or `position` itself in the last page.
     #[inline(always)]
     fn next_page(&self, position: usize) -> usize {
         let next = position + self.shape.page_tokens;
         if next / self.shape.page_tokens < self.pages.len() { next } else { position }
     }
 
-    /// `q·k` of `R` rows and `V` vectors of positions from `first + at` on, unscaled.
+    /// Computes the unscaled `q·k` of `R` rows and `V` vectors of positions from `first + at`.
     #[inline(always)]
     fn scores<S: Simd, E: Element, const R: usize, const V: usize>(
         &self,
@@ -283,7 +283,7 @@ impl CachedHead<'_> {
         let shape = self.shape;
         let step = shape.page_tokens * E::BYTES;
         let q: [*const f32; R] = std::array::from_fn(|r| rows[r].q[..shape.head_dim].as_ptr());
-        // Vectors of positions: 16 of a page, from a multiple of 16.
+        // A vector holds 16 positions of one page, from a multiple of 16.
         let keys: [*const u8; V] = std::array::from_fn(|v| {
             let position = first + at + v * LANES;
             let slot = position % shape.page_tokens;
@@ -334,7 +334,7 @@ impl CachedHead<'_> {
         }
     }
 
-    /// Dimensions `d..d + 16·D` of `Σ p·v`.
+    /// Computes dimensions `d..d + 16·D` of `Σ p·v`.
     #[inline(always)]
     fn values<S: Simd, E: Element, const R: usize, const D: usize>(
         &self,
@@ -363,7 +363,7 @@ impl CachedHead<'_> {
                 if E::SCALED {
                     let first = (slot + i) * shape.scales() + d / SCALE_GROUP;
                     let p = page.wrapping_add(stride * shape.page_tokens + first * 2);
-                    // SAFETY: scales follow the elements; 32 bytes further is inside the map.
+                    // SAFETY: scales follow the elements; 32 bytes from here are inside the map.
                     scales = s.to_array(unsafe { s.load_f16(p) });
                 }
                 let mut value = [s.splat(0.0); D];
@@ -371,7 +371,7 @@ impl CachedHead<'_> {
                     // SAFETY: the row has whole vectors.
                     value[v] = unsafe { E::load(s, page.add(at + v * LANES * E::BYTES)) };
                     if E::SCALED {
-                        // `d` is a multiple of 32, or the last 16 dimensions alone.
+                        // `d` is a multiple of 32, or only the last 16 dimensions are left.
                         value[v] = s.mul(value[v], s.splat(scales[v * LANES / SCALE_GROUP]));
                     }
                 }

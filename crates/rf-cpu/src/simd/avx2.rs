@@ -1,5 +1,4 @@
-//! AVX2 with FMA and F16C, and the same with the dot products of AVX-VNNI: two registers per
-//! vector.
+//! AVX2 with FMA and F16C, optionally with the dot products of AVX-VNNI. A vector is two registers.
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -20,12 +19,12 @@ use std::arch::x86_64::{
 
 use super::{Kernel, Simd};
 
-/// Proof of AVX2, FMA and F16C, and with `VNNI` of AVX-VNNI.
+/// Proof that the CPU supports AVX2, FMA and F16C, and, if `VNNI`, AVX-VNNI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Avx2<const VNNI: bool>(());
 
 impl Avx2<false> {
-    /// The token, if this CPU has all of them.
+    /// Returns the proof if this CPU supports all of them.
     pub(super) fn detect() -> Option<Self> {
         let all = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
@@ -35,15 +34,15 @@ impl Avx2<false> {
 }
 
 impl Avx2<true> {
-    /// The token, if this CPU has all of them.
+    /// Returns the proof if this CPU supports all of them.
     pub(super) fn detect() -> Option<Self> {
         Avx2::<false>::detect()?;
         is_x86_feature_detected!("avxvnni").then_some(Self(()))
     }
 }
 
-/// Products of bytes with the low bytes of words: the low byte of a product of words is that of the
-/// product of the low bytes.
+/// Multiplies bytes by the low bytes of words. The low byte of a product of words depends only on
+/// the low bytes of its factors.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn mul_bytes_half(a: __m256i, b: __m256i) -> __m256i {
@@ -86,7 +85,8 @@ macro_rules! halves {
     }};
 }
 
-/// `Σ w·x` of four bytes, w unsigned and at most 128 so that the i16 sums of vpmaddubsw hold.
+/// `Σ w·x` over four bytes. w is unsigned and at most 128, so the i16 sums of vpmaddubsw do not
+/// saturate.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn dot_half(acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
@@ -109,7 +109,7 @@ fn dot_signed_half(acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pin([mut a, mut b]: [__m256i; 2]) -> [__m256i; 2] {
-    // SAFETY: no instruction at all.
+    // SAFETY: the assembly is empty.
     unsafe {
         asm!("/* {a} {b} */", a = inout(ymm_reg) a, b = inout(ymm_reg) b,
             options(pure, nomem, nostack, preserves_flags));
@@ -150,7 +150,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         let p: *const __m256i = p.cast();
         // SAFETY: the caller passes 64 readable bytes, of which these are the first 32.
         let low = unsafe { _mm256_loadu_si256(p) };
-        // SAFETY: and these the last 32.
+        // SAFETY: these are the last 32.
         let high = unsafe { _mm256_loadu_si256(p.wrapping_add(1)) };
         [low, high]
     }
@@ -160,7 +160,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         let p: *mut __m256i = p.cast();
         // SAFETY: the caller passes 64 writable bytes, of which these are the first 32.
         unsafe { _mm256_storeu_si256(p, v[0]) };
-        // SAFETY: and these the last 32.
+        // SAFETY: these are the last 32.
         unsafe { _mm256_storeu_si256(p.wrapping_add(1), v[1]) };
     }
 
@@ -168,7 +168,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     unsafe fn load_f(self, p: *const f32) -> Self::F {
         // SAFETY: the caller passes 16 readable values, of which these are the first 8.
         let low = unsafe { _mm256_loadu_ps(p) };
-        // SAFETY: and these the last 8.
+        // SAFETY: these are the last 8.
         let high = unsafe { _mm256_loadu_ps(p.wrapping_add(8)) };
         [low, high]
     }
@@ -177,7 +177,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     unsafe fn store_f(self, p: *mut f32, v: Self::F) {
         // SAFETY: the caller passes 16 writable values, of which these are the first 8.
         unsafe { _mm256_storeu_ps(p, v[0]) };
-        // SAFETY: and these the last 8.
+        // SAFETY: these are the last 8.
         unsafe { _mm256_storeu_ps(p.wrapping_add(8), v[1]) };
     }
 
@@ -186,7 +186,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         let p: *const __m128i = p.cast();
         // SAFETY: the caller passes 32 readable bytes, of which these are the first 16.
         let low = unsafe { _mm_loadu_si128(p) };
-        // SAFETY: and these the last 16.
+        // SAFETY: these are the last 16.
         let high = unsafe { _mm_loadu_si128(p.wrapping_add(1)) };
         halves!(_mm256_cvtph_ps, [low, high])
     }
@@ -196,7 +196,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         let p: *const __m128i = p.cast();
         // SAFETY: the caller passes 32 readable bytes, of which these are the first 16.
         let low = unsafe { _mm_loadu_si128(p) };
-        // SAFETY: and these the last 16.
+        // SAFETY: these are the last 16.
         let high = unsafe { _mm_loadu_si128(p.wrapping_add(1)) };
         self.bits_to_f(self.shl(halves!(_mm256_cvtepu16_epi32, [low, high]), 16))
     }
@@ -205,9 +205,9 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     unsafe fn load_fp8(self, p: *const u8) -> Self::F {
         // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { _mm_loadu_si128(p.cast()) };
-        // Exponent and mantissa in their places of an f16 that is 2⁻⁸ of the value: subnormals come
-        // out right, and cost no more than others. Above them two copies of the sign, of which one
-        // goes.
+        // The shift puts exponent and mantissa into the fields of an f16 that is 2⁻⁸ of the value.
+        // This also converts subnormals, at no extra cost. Two copies of the sign are above them;
+        // the mask removes one.
         let spread = proven!(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7));
         let half = proven!(_mm256_and_si256(spread, _mm256_set1_epi16(0xbf80_u16 as i16)));
         let halves = proven!([_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)]);
@@ -358,7 +358,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     #[inline(always)]
     unsafe fn store_i8(self, p: *mut i8, v: Self::I) {
         let bounded = halves!(_mm256_max_epi32, v, [proven!(_mm256_set1_epi32(-127)); 2]);
-        // Packing works within halves of 128 bits: quarters 0 2 1 3 come in order again.
+        // Packing works within halves of 128 bits. The permutation 0 2 1 3 restores the order.
         let words = proven!(_mm256_packs_epi32(bounded[0], bounded[1]));
         let words = proven!(_mm256_permute4x64_epi64::<0b11_01_10_00>(words));
         let low = proven!(_mm256_castsi256_si128(words));

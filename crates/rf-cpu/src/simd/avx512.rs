@@ -1,4 +1,4 @@
-//! AVX-512 with VNNI: one register per vector.
+//! AVX-512 with VNNI. A vector is one register.
 
 use std::arch::x86_64::{
     __m512, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_storeu_si128,
@@ -16,12 +16,12 @@ use std::arch::x86_64::{
 
 use super::{Kernel, Simd};
 
-/// Proof of AVX-512 F, BW, DQ, VL and VNNI.
+/// Proof that the CPU supports AVX-512 F, BW, DQ, VL and VNNI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Avx512(());
 
 impl Avx512 {
-    /// The token, if this CPU has all of them.
+    /// Returns the proof if this CPU supports all of them.
     pub(super) fn detect() -> Option<Self> {
         let all = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -104,7 +104,7 @@ impl Simd for Avx512 {
     unsafe fn load_fp8(self, p: *const u8) -> __m512 {
         // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { _mm_loadu_si128(p.cast()) };
-        // As AVX2 has it.
+        // The conversion is described in `avx2.rs`.
         let spread = proven!(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7));
         let half = proven!(_mm256_and_si256(spread, _mm256_set1_epi16(0xbf80_u16 as i16)));
         self.mul(proven!(_mm512_cvtph_ps(half)), self.splat(256.0))
@@ -161,7 +161,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn mul_bytes(self, a: __m512i, b: __m512i) -> __m512i {
-        // The low byte of a product of words is that of the product of the low bytes.
+        // The low byte of a product of words depends only on the low bytes of its factors.
         let b = self.or(self.and(b, self.splat_i(0xffff)), self.shl(b, 16));
         let even = self.and(proven!(_mm512_mullo_epi16(a, b)), self.splat_i(0x00ff_00ff));
         let odd = proven!(_mm512_mullo_epi16(_mm512_srli_epi16::<8>(a), b));

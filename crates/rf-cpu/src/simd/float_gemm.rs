@@ -1,8 +1,8 @@
-//! GEMM of float panels with many tokens: prefill, bound by multiply-adds.
+//! GEMM of float panels with many tokens, for prefill. It is bound by multiply-adds.
 //!
-//! Per 128 columns two panels are widened once into a tile of f32 (16 KiB, half of L1); then 12
-//! tokens × 2 panels are summed in 24 registers: 24 multiply-adds per 14 loads (with 16 registers
-//! of half the width: 6 × 1). The order of a sum is that of
+//! Per 128 columns, two panels are widened once into a tile of f32 (16 KiB, half of L1). Then 12
+//! tokens × 2 panels are summed in 24 registers, with 24 multiply-adds per 14 loads. ISAs with 16
+//! registers of half the width sum 6 × 1. The order of a sum is that of
 //! [`panel_dot_float`](super::matvec::panel_dot_float).
 
 use std::ops::Range;
@@ -15,18 +15,18 @@ use super::{Kernel, LANES, Simd};
 use crate::panel::PackedMatrix;
 use rf_graph::DType;
 
-/// f32 that the operand of [`FloatGemm`] takes per token.
+/// Number of f32 per token in the operand of [`FloatGemm`].
 pub(crate) fn operand_floats(columns: usize) -> usize {
     columns.next_multiple_of(FLOAT_CHUNK)
 }
 
-/// Evaluates a token's operand into its blocks: `out[i · stride · 128..]` are columns `128i..`,
-/// zero past the end.
+/// Evaluates the operand of one token into its blocks: `out[i · stride · 128..]` holds columns
+/// `128i..128i + 128`, with zeros past the end.
 pub(crate) struct PackFloats<'a> {
     pub(crate) source: RowSource<'a>,
-    /// From the token's first block on.
+    /// The output from the token's first block on.
     pub(crate) out: &'a mut [f32],
-    /// Tokens, rounded up to [`FLOAT_TOKENS`].
+    /// Number of tokens, rounded up to [`FLOAT_TOKENS`].
     pub(crate) stride: usize,
 }
 
@@ -46,7 +46,7 @@ impl Kernel for PackFloats<'_> {
     }
 }
 
-/// Panels of a float matrix times many tokens.
+/// Multiplies panels of a float matrix by many tokens.
 pub(crate) struct FloatGemm<'a> {
     pub(crate) weight: &'a PackedMatrix,
     pub(crate) panels: Range<usize>,
@@ -74,7 +74,7 @@ impl Kernel for FloatGemm<'_> {
 impl FloatGemm<'_> {
     #[inline(always)]
     fn format<S: Simd, Fm: FloatFormat>(mut self, s: S) {
-        assert!(S::HAS_GEMM); // known when compiled: nothing below is built where it is false
+        assert!(S::HAS_GEMM); // a constant: other ISAs compile nothing below
         assert_eq!(self.weight.dtype(), Fm::DTYPE);
         assert!(self.tokens <= self.stride && self.stride.is_multiple_of(FLOAT_TOKENS));
         assert!(self.x.len() >= operand_floats(self.weight.columns()) * self.stride);
@@ -87,7 +87,7 @@ impl FloatGemm<'_> {
         }
     }
 
-    /// A group of panels times a block of tokens.
+    /// Multiplies a group of panels by a block of tokens.
     #[inline(always)]
     fn block<S: Simd, Fm: FloatFormat>(
         &mut self,
@@ -108,7 +108,7 @@ impl FloatGemm<'_> {
             let first_panels = panels.clone().step_by(GEMM_PANELS);
             for (first, sums) in first_panels.zip(sums.chunks_exact_mut(tokens.len())) {
                 for p in 0..GEMM_PANELS {
-                    // A lone last panel goes twice; the second result is not stored.
+                    // A single last panel is computed twice. The second result is not stored.
                     let panel = weight.panel((first + p).min(panels.end - 1)).as_ptr();
                     for (w, k) in tile.0.iter_mut().zip(columns.clone()) {
                         // SAFETY: the panel is of this format and has this column.
@@ -139,7 +139,7 @@ impl FloatGemm<'_> {
     }
 }
 
-/// Adds column `k`.
+/// Adds the products of column `k`.
 #[inline(always)]
 fn add_column<S: Simd, const P: usize, const T: usize>(
     s: S,
@@ -159,8 +159,8 @@ fn add_column<S: Simd, const P: usize, const T: usize>(
     }
 }
 
-/// Adds up to 128 columns of `P` panels, from panel `first` of the tile on, × the first `T` tokens
-/// to the sums.
+/// Adds up to 128 columns to the sums of `P` panels, from panel `first` of the tile on, and the
+/// first `T` tokens.
 #[inline(always)]
 fn tile_dot<S: Simd, const P: usize, const T: usize>(
     s: S,
@@ -171,7 +171,7 @@ fn tile_dot<S: Simd, const P: usize, const T: usize>(
 ) {
     let x: &[[f32; FLOAT_CHUNK]; T] = x.first_chunk().expect("T tokens");
     let mut acc = [[s.splat(0.0); P]; T];
-    // Written out, for the loop takes as many instructions as a third of a column.
+    // Unrolled, because the loop overhead is a third of the instructions of a column.
     let (fours, rest) = tile.as_chunks::<4>();
     for (i, columns) in fours.iter().enumerate().take(FLOAT_CHUNK / 4) {
         add_column::<S, P, T>(s, &columns[0], first, x, 4 * i, &mut acc);

@@ -1,10 +1,10 @@
-//! GEMM of integer panels with many tokens: prefill, bound by dot products.
+//! GEMM of integer panels with many tokens, for prefill. It is bound by dot products.
 //!
-//! Per 256 columns the codes of `P` panels are unpacked once into a tile of signed bytes (7 KiB a
-//! panel, so tiles stay in L1), with scales as f32; then `P` panels × `T` tokens are summed in
-//! registers. Per 32 columns and pair of panel and token that is 8 dot products, one conversion and
-//! one or two multiply-adds: at best 73 to 80 % of the dot-product peak. Where codes and integer
-//! scales fold into bytes ([`Format::FOLD`]) there is one conversion per 256 columns.
+//! Per 256 columns, the codes of `P` panels are unpacked once into a tile of signed bytes, with
+//! scales as f32. A tile takes 7 KiB per panel and stays in L1. Then `P` panels × `T` tokens are
+//! summed in registers. Per 32 columns, a pair of panel and token takes 8 dot products, one
+//! conversion and one or two multiply-adds: at best 73 to 80 % of the dot-product peak. If codes
+//! and integer scales fold into bytes ([`Format::FOLD`]), there is one conversion per 256 columns.
 
 use super::activations::{ACT_BLOCK, ActBlock};
 use super::format::{Format, Planes};
@@ -30,25 +30,26 @@ impl GemmScratch {
         Self { tiles, float_tile: Box::new(FloatTile::ZERO), sums }
     }
 
-    /// The buffers for a GEMM of floats.
+    /// The buffers of a float GEMM.
     pub(super) fn for_floats(&mut self) -> (&mut FloatTile, &mut [PanelSums]) {
         (&mut self.float_tile, &mut self.sums)
     }
 }
 
-/// One panel's 256 columns, unpacked.
+/// 256 unpacked columns of one panel.
 #[repr(C, align(64))]
 pub(crate) struct Tile {
-    /// Codes, signed or [`is_unsigned`]: `[sub-block of 32][4 columns][row][column of 4]`.
+    /// The codes, signed or [`is_unsigned`]: `[sub-block of 32][4 columns][row][column of 4]`.
     codes: [[[u8; 64]; 8]; 8],
-    /// Start of each sum of [`Simd::dot_biased_activation`], or [`joins_scaled`] the integer scale
-    /// of each sub-block, as two equal i16.
+    /// The initial value of each sum of [`Simd::dot_biased_activation`], or, if [`joins_scaled`],
+    /// the integer scale of each sub-block, as two equal i16.
     start: [[i32; LANES]; 16],
     /// Scale of each sub-block (`SUB` elements).
     scale: [[f32; LANES]; 16],
     /// Minimum of each block of 32.
     min: [[f32; LANES]; 8],
-    /// Integer minima of two sub-blocks, as two i16; [`joins_scaled`] without minima the scales.
+    /// The integer minima of two sub-blocks, as two i16; their scales if [`joins_scaled`] and the
+    /// format has no minima.
     mins: [[i32; LANES]; 8],
     /// Scale of the super-block.
     d: [f32; LANES],
@@ -69,8 +70,8 @@ impl Tile {
     };
 }
 
-/// Unpacks columns `256·index ..` of a panel; returns how many sub-blocks of 32 there are. Asks for
-/// a share of the panel `ahead`, as large.
+/// Unpacks columns `256·index..` of a panel. Returns the number of sub-blocks of 32. Prefetches a
+/// part of the same size of the panel `ahead`.
 ///
 /// # Safety
 ///
@@ -178,7 +179,7 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
     here * (Fm::BLOCK / 32)
 }
 
-/// `acc + Σ w` over the four signed bytes of each lane, where a correction needs it.
+/// `acc + Σ w` over the four signed bytes of each lane, if the ISA needs the correction.
 #[inline(always)]
 fn weight_sum<S: Simd>(s: S, acc: S::I, w: S::I, ones: S::I) -> S::I {
     if S::BIAS == 0 { acc } else { s.dot_biased_activation(acc, w, ones) }
@@ -217,8 +218,8 @@ fn float<S: Simd>(s: S, v: &[f32; LANES]) -> S::F {
     unsafe { s.load_f(v.as_ptr()) }
 }
 
-/// Adds 256 columns of all panels × all tokens to `sums[token].0[panel]`. `x` are the tokens'
-/// blocks, stored with [`Simd::BIAS`]; `subs` sub-blocks of 32 are there.
+/// Adds 256 columns of all panels × all tokens to `sums[token].0[panel]`. `x` holds the blocks of
+/// the tokens, stored with [`Simd::BIAS`]; `subs` is the number of sub-blocks of 32.
 #[inline(always)]
 pub(super) fn tile_dot<S: Simd, Fm: Format>(
     s: S,
@@ -232,7 +233,7 @@ pub(super) fn tile_dot<S: Simd, Fm: Format>(
         return;
     }
     for p in 0..GEMM_PANELS {
-        // With one sum of pairs per dot product three tokens' sums fit into registers.
+        // With one sum of pairs per dot product, the sums of three tokens fit into registers.
         if S::PAIRS && !Fm::SIGNED && Fm::PAIRED_CODES * 4 >= Fm::SUB {
             for t in (0..GEMM_TOKENS).step_by(3) {
                 part_dot::<S, Fm, 1, 3>(s, &tiles[p..], p, subs, &x[t..], &mut sums[t..]);
@@ -245,8 +246,8 @@ pub(super) fn tile_dot<S: Simd, Fm: Format>(
     }
 }
 
-/// As many tokens and panels as fit into registers: the first ones of `x` and `tiles`, and sums
-/// from panel `first` on.
+/// Computes as many tokens and panels as fit into registers: the first ones of `x` and `tiles`,
+/// with sums from panel `first` on.
 #[inline(always)]
 fn part_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
     s: S,
@@ -338,7 +339,7 @@ fn part_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
     }
 }
 
-/// Adds the product of one sub-block of a super-block, the columns `4 · words` of 32, to `acc`.
+/// Adds the dot product of one sub-block of a super-block, columns `4 · words` of 32, to `acc`.
 #[inline(always)]
 fn add_sub_block<S: Simd, Fm: Format, const P: usize, const T: usize>(
     s: S,
@@ -359,8 +360,8 @@ fn add_sub_block<S: Simd, Fm: Format, const P: usize, const T: usize>(
     }
 }
 
-/// Whether codes stay unsigned in the tile: where an instruction takes unsigned × signed and `x` is
-/// stored as it is. The offset is then taken off by the sums of `x`.
+/// Whether codes stay unsigned in the tile: the dot-product instruction takes unsigned × signed,
+/// and `x` is stored without a bias. The sums of `x` then correct for the offset.
 const fn is_unsigned<S: Simd, Fm: Format>() -> bool {
     S::BIAS == 0 && !Fm::SIGNED && !folds::<S, Fm>()
 }
@@ -370,13 +371,13 @@ const fn folds<S: Simd, Fm: Format>() -> bool {
     Fm::FOLD != 0 && !S::PAIRS
 }
 
-/// Whether integer scales are what joins the pairs of i16; as [`Format::FOLD`], a super-block is
-/// one integer sum.
+/// Whether the integer scales are the factors that join the pairs of i16. A super-block is then one
+/// integer sum, as with [`Format::FOLD`].
 const fn joins_scaled<S: Simd, Fm: Format>() -> bool {
     Fm::FOLD != 0 && S::PAIRS
 }
 
-/// With [`joins_scaled`]: `acc = Σ_j s_j · (Σ q·x − OFFSET · Σ x)` of a super-block.
+/// If [`joins_scaled`]: computes `acc = Σ_j s_j · (Σ q·x − OFFSET · Σ x)` of a super-block.
 #[inline(always)]
 fn scaled_dots<S: Simd, Fm: Format, const P: usize, const T: usize>(
     s: S,
@@ -413,7 +414,7 @@ fn scaled_dots<S: Simd, Fm: Format, const P: usize, const T: usize>(
     }
 }
 
-/// Adds dot products of the columns `4 · words`, joined by `factor`.
+/// Adds the dot products of columns `4 · words`, joined by `factor`.
 #[inline(always)]
 fn add_pairs<S: Simd, Fm: Format, const P: usize, const T: usize>(
     s: S,
@@ -442,7 +443,7 @@ fn add_pairs<S: Simd, Fm: Format, const P: usize, const T: usize>(
     }
 }
 
-/// Columns `4 · word` and so on of each tile.
+/// Loads columns `4 · word..4 · word + 4` of each tile.
 #[inline(always)]
 fn codes<S: Simd, const P: usize>(s: S, tiles: &[Tile; P], word: usize) -> [S::I; P] {
     // SAFETY: 64 bytes.
@@ -461,7 +462,7 @@ fn starts<S: Simd, Fm: Format, const P: usize, const T: usize>(
         return [array!(s.splat_i(0), |p| int(s, &tiles[p].start[index])); T];
     }
     if S::PAIRS && Fm::OFFSET != 0 {
-        // One of the two sums, by its factor.
+        // The factor selects one of the two sums.
         let factor = s.splat_i((-Fm::OFFSET & 0xffff) << (16 * (index % 2)));
         return array!([s.splat_i(0); P], |t| {
             let sums = s.splat_i(sum_pair::<Fm>(&x[t], index / 2));
@@ -472,7 +473,7 @@ fn starts<S: Simd, Fm: Format, const P: usize, const T: usize>(
     array!([s.splat_i(0); P], |t| [s.splat_i(-Fm::OFFSET * i32::from(sum(&x[t]))); P])
 }
 
-/// Adds the integer dot products of sub-block `sub`, of those four columns that `words` says.
+/// Adds the integer dot products of sub-block `sub` over the groups of four columns in `words`.
 #[inline(always)]
 fn add_dots<S: Simd, Fm: Format, const P: usize, const T: usize>(
     s: S,
@@ -483,7 +484,7 @@ fn add_dots<S: Simd, Fm: Format, const P: usize, const T: usize>(
     dot: &mut [[S::I; P]; T],
 ) {
     for x in x {
-        // The same part of the next tokens' blocks.
+        // Prefetches the same part of the next tokens' blocks.
         s.prefetch(std::ptr::from_ref(x).wrapping_add(T).cast::<u8>().wrapping_add(64 * sub));
     }
     if S::PAIRS && !Fm::SIGNED {

@@ -13,7 +13,7 @@ use super::{
     vector::{Kernel, Simd},
 };
 
-/// An instruction set that this CPU has.
+/// An instruction set that this CPU supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isa(IsaKind);
 
@@ -33,7 +33,7 @@ enum IsaKind {
 }
 
 impl Isa {
-    /// Every ISA that this CPU can run, slowest first.
+    /// Every ISA that this CPU supports, slowest first.
     pub fn available() -> Vec<Self> {
         let mut isas = vec![Self(IsaKind::Portable(portable::Portable))];
         #[cfg(target_arch = "x86_64")]
@@ -50,14 +50,14 @@ impl Isa {
         isas
     }
 
-    /// The fastest ISA of this CPU.
+    /// The fastest ISA that this CPU supports.
     pub fn best() -> Self {
         static BEST: LazyLock<Isa> =
             LazyLock::new(|| *Isa::available().last().expect("portable is always there"));
         *BEST
     }
 
-    /// The name that [`FromStr`] reads.
+    /// The name of the ISA, which [`FromStr`] parses.
     pub fn name(self) -> &'static str {
         match self.0 {
             IsaKind::Portable(_) => "portable",
@@ -74,7 +74,7 @@ impl Isa {
         }
     }
 
-    /// [`Simd::HAS_GEMM`].
+    /// Whether GEMM kernels are compiled for this ISA: [`Simd::HAS_GEMM`].
     pub(crate) fn has_gemm(self) -> bool {
         match self.0 {
             IsaKind::Portable(_) => portable::Portable::HAS_GEMM,
@@ -129,7 +129,7 @@ impl FromStr for Isa {
     }
 }
 
-/// The ISA does not exist, or this CPU does not support it.
+/// The error for an ISA that does not exist or that this CPU does not support.
 #[derive(Debug, thiserror::Error)]
 #[error("ISA '{name}' is not available on this CPU; available: {available}")]
 pub struct UnknownIsa {

@@ -1,4 +1,4 @@
-//! The kernels that the executor calls: each a struct of its operands, run on an [`Isa`].
+//! The kernels that the executor calls. Each is a struct of its operands that runs on an [`Isa`].
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -13,34 +13,34 @@ use crate::panel::PackedMatrix;
 use crate::team::Rows;
 use rf_graph::DType;
 
-/// The operand type that matmuls with a format take.
+/// The operand type of matmuls with a weight format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
-    /// f32.
+    /// f32 values.
     Float,
-    /// int8 with a scale per `group` elements.
+    /// int8 values with a scale per `group` elements.
     Int8 { group: usize },
 }
 
 impl Operand {
-    /// The operand of matmuls with a format.
+    /// The operand type of matmuls with `dtype`.
     pub(crate) fn of(dtype: DType) -> Self {
         let group = with_format!(dtype, Fm => Fm::BLOCK);
         group.map_or(Self::Float, |group| Self::Int8 { group })
     }
 }
 
-/// Whether [`Gemm`] or [`FloatGemm`](super::float_gemm::FloatGemm) supports a format; the others go
-/// through [`MatVec`] for any number of tokens.
+/// Whether [`Gemm`] or [`FloatGemm`](super::float_gemm::FloatGemm) supports a format. [`MatVec`]
+/// runs the other formats for any number of tokens.
 pub(crate) fn has_gemm(dtype: DType) -> bool {
     with_format!(dtype, Fm => !Fm::SPLIT).unwrap_or(true)
 }
 
-/// Panels of an integer matrix times few tokens.
+/// Multiplies panels of an integer matrix by few tokens.
 pub(crate) struct MatVec<'a> {
     pub(crate) weight: &'a PackedMatrix,
     pub(crate) panels: Range<usize>,
-    /// `[columns / 256, stride]`, from the first token on.
+    /// Activations `[columns / 256, stride]`, from the first token on.
     pub(crate) activations: &'a [ActBlock],
     pub(crate) stride: usize,
     pub(crate) tokens: usize,
@@ -76,8 +76,8 @@ impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
             let mut token = 0;
             while token < op.tokens {
                 let left = op.tokens - token;
-                // Compared with a constant first: what no ISA of the kind runs is not compiled for
-                // it.
+                // The comparison with a constant comes first, so that an ISA does not compile
+                // variants that it never runs.
                 token += if S::FEW_TOKENS == 1 || left == 1 {
                     self.panel::<S, 1>(s, panel, token)
                 } else if left == 2 {
@@ -93,8 +93,7 @@ impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
 }
 
 impl<Fm: Format> FormatMatVec<'_, Fm> {
-    /// `T` tokens, or as many as there are: the last one goes again in place of those that are
-    /// missing.
+    /// Computes `T` tokens. If fewer are left, the last one fills the remaining places.
     #[inline(always)]
     fn panel<S: Simd, const T: usize>(&self, s: S, panel: usize, token: usize) -> usize {
         let op = &self.op;
@@ -103,7 +102,7 @@ impl<Fm: Format> FormatMatVec<'_, Fm> {
             std::array::from_fn(|t| op.activations[(token + t).min(last)..].as_ptr());
         let (bytes, blocks) = (op.weight.panel(panel).as_ptr(), op.weight.blocks());
         let ahead = bytes.wrapping_add(op.weight.panel(panel).len());
-        // SAFETY: the panel is of this format, and `run` checked that the blocks are there.
+        // SAFETY: the panel is of this format, and `run` checked the number of blocks.
         let y = unsafe { matvec::panel_dot::<S, Fm, T>(s, bytes, blocks, x, op.stride, ahead) };
         for (token, y) in (token..op.tokens).zip(y) {
             op.target.store(s, token, panel, y);
@@ -112,7 +111,7 @@ impl<Fm: Format> FormatMatVec<'_, Fm> {
     }
 }
 
-/// Panels of a float matrix times few tokens.
+/// Multiplies panels of a float matrix by few tokens.
 pub(crate) struct FloatMatMul<'a> {
     pub(crate) weight: &'a PackedMatrix,
     pub(crate) panels: Range<usize>,
@@ -185,12 +184,12 @@ impl FloatMatMul<'_> {
     }
 }
 
-/// Panels of an integer matrix times many tokens.
+/// Multiplies panels of an integer matrix by many tokens.
 pub(crate) struct Gemm<'a> {
     pub(crate) weight: &'a PackedMatrix,
     pub(crate) panels: Range<usize>,
-    /// `[columns / 256, stride]`, stored with [`Simd::BIAS`]; `stride` is `tokens` rounded up to
-    /// [`GEMM_TOKENS`].
+    /// Activations `[columns / 256, stride]`, stored with [`Simd::BIAS`]. `stride` is `tokens`
+    /// rounded up to [`GEMM_TOKENS`].
     pub(crate) activations: &'a [ActBlock],
     pub(crate) stride: usize,
     pub(crate) tokens: usize,
@@ -198,7 +197,7 @@ pub(crate) struct Gemm<'a> {
     pub(crate) scratch: &'a mut GemmScratch,
 }
 
-/// Tokens up to which reading the weights is most of the work.
+/// The maximum number of tokens for which reading the weights dominates the time.
 const FEW_TOKENS: usize = 24;
 
 impl Gemm<'_> {
@@ -221,12 +220,12 @@ impl<Fm: Format> Kernel for FormatGemm<'_, Fm> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        assert!(S::HAS_GEMM); // known when compiled: nothing below is built where it is false
+        assert!(S::HAS_GEMM); // a constant: other ISAs compile nothing below
         let mut op = self.op;
         let acts = op.weight.columns().div_ceil(ACT_BLOCK);
         assert_eq!(op.weight.dtype(), Fm::DTYPE);
         assert!(op.tokens <= op.stride && op.activations.len() >= acts * op.stride);
-        // Few tokens stay in L1 anyway, and weights are best read in the order in which they lie.
+        // Few tokens stay in L1 in any case, and sequential reads of the weights are fastest.
         let group = if op.tokens <= FEW_TOKENS { GEMM_PANELS } else { GEMM_GROUP };
         for first in op.panels.clone().step_by(group) {
             let panels = first..op.panels.end.min(first + group);
@@ -239,7 +238,7 @@ impl<Fm: Format> Kernel for FormatGemm<'_, Fm> {
 }
 
 impl Gemm<'_> {
-    /// A group of panels times a block of tokens.
+    /// Multiplies a group of panels by a block of tokens.
     #[inline(always)]
     fn block<S: Simd, Fm: Format>(&mut self, s: S, panels: Range<usize>, tokens: Range<usize>) {
         let (blocks, target, num_tokens) = (self.weight.blocks(), self.target, self.tokens);
@@ -254,7 +253,7 @@ impl Gemm<'_> {
             for (first, sums) in first_panels.zip(sums.chunks_exact_mut(tokens.len())) {
                 let mut subs = 0;
                 for (p, tile) in self.scratch.tiles.iter_mut().enumerate() {
-                    // A lone last panel goes twice; the second result is not stored.
+                    // A single last panel is computed twice. The second result is not stored.
                     let panel = self.weight.panel((first + p).min(panels.end - 1));
                     let ahead = panel.as_ptr().wrapping_add(GEMM_PANELS * panel.len());
                     let panel = panel.as_ptr();
@@ -266,8 +265,8 @@ impl Gemm<'_> {
                 for (token, (x, sums)) in tokens.clone().step_by(GEMM_TOKENS).zip(groups) {
                     gemm::tile_dot::<S, Fm>(s, tiles, subs, x, sums);
                     if kb + 1 == acts {
-                        // Here rather than at the end: the lines come while the next tokens are
-                        // summed.
+                        // The store is here and not at the end, so that its cache lines are fetched
+                        // while the next tokens are summed.
                         target.store_tile(s, token..num_tokens, first..panels.end, sums);
                     }
                 }

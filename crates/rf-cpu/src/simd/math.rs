@@ -1,4 +1,4 @@
-//! Functions that the vector operations are enough for. Same polynomial on every ISA.
+//! Functions in terms of the vector operations, with the same polynomial on every ISA.
 
 use super::Simd;
 
@@ -23,11 +23,11 @@ pub(crate) trait SimdMath: Simd {
         self.mul(p, two_to_n)
     }
 
-    /// `eˣ` for x ≤ 0, but 0 where that is below 2⁻¹⁰⁰: sums of what small weights multiply would
-    /// be subnormal, and a multiply-add of those takes a hundred times as long.
+    /// `eˣ` for x ≤ 0, but 0 below 2⁻¹⁰⁰. Smaller weights would make sums subnormal, and a
+    /// multiply-add of subnormals takes a hundred times as long.
     #[inline(always)]
     fn exp_or_zero(self, x: Self::F) -> Self::F {
-        // Exact above 2⁻⁷⁶.
+        // The subtraction is exact above 2⁻⁷⁶.
         self.max(self.sub(self.exp(x), self.splat(2_f32.powi(-100))), self.splat(0.0))
     }
 

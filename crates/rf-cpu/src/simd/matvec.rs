@@ -1,19 +1,19 @@
-//! Products of a panel with a few tokens: decode, bound by the bytes of the weights.
+//! GEMV of a panel with a few tokens, for decode. It is bound by the bytes of the weights.
 //!
-//! Per panel and 32 columns the integer kernels do 8 dot instructions per token and unpack the
-//! codes once for all tokens. With one token that is 2 to 4 times faster than memory delivers the
-//! weights, so the loop is plain and the stream is contiguous.
+//! Per panel and 32 columns the integer kernels execute 8 dot instructions per token and unpack the
+//! codes once for all tokens. For one token this is 2 to 4 times faster than memory delivers the
+//! weights, so the loop is simple and reads the weights sequentially.
 
 use super::activations::{ACT_BLOCK, ActBlock};
 use super::format::{Block, Format, Planes};
 use super::{LANES, Simd};
 use rf_graph::DType;
 
-/// One panel times `T` tokens; `activations[t]` is the first of the token's blocks, `stride` apart.
-/// `ahead` is the panel that is read next.
+/// Multiplies one panel by `T` tokens. `activations[t]` is the first block of token `t`; its blocks
+/// are `stride` apart. `ahead` is the panel to read next.
 ///
-/// The order of the sum is the definition that `gemm` repeats: per block the integer dot products,
-/// scaled and summed in f32, then `acc = fma(sum, d · d_x, acc)`, then the minimum.
+/// `gemm` sums in the same order: per block the integer dot products, scaled and summed in f32,
+/// then `acc = fma(sum, d · d_x, acc)`, then the minimum.
 ///
 /// # Safety
 ///
@@ -34,8 +34,8 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
     let bytes = Fm::DTYPE.block_bytes() * LANES;
     let mut acc = [s.splat(0.0); T];
     for b in 0..blocks {
-        // A share of what comes next: the planes of a panel are too many and too short streams for
-        // hardware.
+        // Prefetches a part of the next panel. The planes of a panel are too many and too short
+        // streams for the hardware prefetcher.
         let ahead = ahead.wrapping_add(b * bytes);
         let block = planes.block(Fm::PLANES, b);
         let first_sub = b % per_act * (Fm::BLOCK / 32);
@@ -51,7 +51,7 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
             // SAFETY: as above.
             sum = unsafe { folded_block::<S, Fm, T>(s, block, x) };
         } else {
-            // Written out: shifts by constants, and four sub-blocks under way at once.
+            // Unrolled, for shifts by constants and four sub-blocks in flight.
             for j in (0..8).step_by(4) {
                 // SAFETY: as above.
                 unsafe { sub_block::<S, Fm, T>(s, block, j, j, x, &mut sum) };
@@ -99,7 +99,7 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
     acc
 }
 
-/// Asks for the cache lines that begin in `range`.
+/// Prefetches the cache lines that begin in `range`.
 #[inline(always)]
 pub(super) fn prefetch<S: Simd>(s: S, from: *const u8, range: std::ops::Range<usize>) {
     for line in range.start.div_ceil(64)..range.end.div_ceil(64) {
@@ -107,7 +107,7 @@ pub(super) fn prefetch<S: Simd>(s: S, from: *const u8, range: std::ops::Range<us
     }
 }
 
-/// Adds columns `32j..32j + 32` of a block to `sum`: sub-block `at` of the activations.
+/// Adds columns `32j..32j + 32` of a block, which are sub-block `at` of the activations, to `sum`.
 ///
 /// # Safety
 ///
@@ -160,8 +160,8 @@ unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
     }
 }
 
-/// `Σ_j s_j · (Σ q·x − OFFSET · Σ x)` of a super-block of a format that folds: one integer sum, as
-/// in the GEMM, by pairs that the integer scales join.
+/// `Σ_j s_j · (Σ q·x − OFFSET · Σ x)` of a super-block of a format that folds. It is one integer
+/// sum, as in the GEMM; the integer scales join the pairs.
 ///
 /// # Safety
 ///
@@ -174,7 +174,7 @@ unsafe fn folded_block<S: Simd, Fm: Format, const T: usize>(
 ) -> [S::F; T] {
     let mut total = [s.splat_i(0); T];
     let mut offset = [s.splat_i(0); T];
-    // Written out: shifts by constants.
+    // Unrolled, for shifts by constants.
     // SAFETY: by contract.
     unsafe { folded_columns::<S, Fm, T>(s, block, 0, x, &mut total, &mut offset) };
     // SAFETY: by contract.
@@ -200,11 +200,11 @@ unsafe fn folded_block<S: Simd, Fm: Format, const T: usize>(
     array!(s.splat(0.0), |t| s.to_f(total[t]))
 }
 
-/// Columns `32j..32j + 32` of [`folded_block`].
+/// Adds columns `32j..32j + 32` for [`folded_block`].
 ///
 /// # Safety
 ///
-/// As there.
+/// The contract of [`folded_block`].
 #[inline(always)]
 unsafe fn folded_columns<S: Simd, Fm: Format, const T: usize>(
     s: S,
@@ -235,8 +235,7 @@ unsafe fn folded_columns<S: Simd, Fm: Format, const T: usize>(
     }
 }
 
-/// Integer scales of sub-blocks `2j` and `2j + 1`, each as two equal i16, and both together as two
-/// i16.
+/// The integer scales of sub-blocks `2j` and `2j + 1`: each as two equal i16, and both as two i16.
 ///
 /// # Safety
 ///
@@ -256,15 +255,15 @@ pub(super) unsafe fn paired_scales<S: Simd, Fm: Format>(
     (twice, s.or(even, s.shl(odd, 16)))
 }
 
-/// `−offset · Σ x`: what the codes have too much.
+/// `−offset · Σ x`, the correction for the offset of the codes.
 #[inline(always)]
 fn start<S: Simd, Fm: Format>(s: S, sum: i32) -> S::I {
     let offset = if Fm::SIGNED { i32::from(S::BIAS) } else { Fm::OFFSET };
     if offset == 0 { s.splat_i(0) } else { s.splat_i(-offset * sum) }
 }
 
-/// `acc + Σ codes · x` from word `at` of the activations. A sum would wait for itself: with few
-/// tokens each is two.
+/// `acc + Σ codes · x` from word `at` of the activations. With few tokens each sum is split in two,
+/// because one would be bound by the latency of the dot product.
 #[inline(always)]
 fn dots<S: Simd, Fm: Format, const T: usize>(
     s: S,
@@ -308,14 +307,14 @@ fn dots<S: Simd, Fm: Format, const T: usize>(
     array!(acc[0], |t| s.add_i(sums[0][t], sums[1][t]))
 }
 
-/// Four consecutive activations.
+/// Broadcasts four consecutive activations.
 #[inline(always)]
 pub(super) fn word(x: &ActBlock, i: usize) -> i32 {
     let bytes: [i8; 4] = x.q.as_chunks::<4>().0[i];
     i32::from_le_bytes(bytes.map(i8::cast_unsigned))
 }
 
-/// The sums that sub-blocks `2p` and `2p + 1` of a super-block go with, as two i16.
+/// The sums of the activations of sub-blocks `2p` and `2p + 1` of a super-block, as two i16.
 #[inline(always)]
 pub(super) fn sum_pair<Fm: Format>(x: &ActBlock, p: usize) -> i32 {
     let [a, b] = if Fm::SUB == 32 {
@@ -326,14 +325,14 @@ pub(super) fn sum_pair<Fm: Format>(x: &ActBlock, p: usize) -> i32 {
     i32::from(b) << 16 | (i32::from(a) & 0xffff)
 }
 
-/// A format of plain floats.
+/// A weight format of plain floats.
 pub(crate) trait FloatFormat {
-    /// The format.
+    /// The weight format.
     const DTYPE: DType;
     /// Bytes of one value.
     const BYTES: usize;
 
-    /// Column `k` of 16 rows.
+    /// Loads one column of 16 rows.
     ///
     /// # Safety
     /// 16 values at `p` are readable.
@@ -359,10 +358,11 @@ float_format!(F32, DType::F32, 4, |s, p| s.load_f(p.cast()));
 float_format!(F16, DType::F16, 2, |s, p| s.load_f16(p));
 float_format!(Bf16, DType::Bf16, 2, |s, p| s.load_bf16(p));
 
-/// Columns that are summed before they join the total: bounds the rounding error of long rows.
+/// Number of columns summed before they are added to the total. This bounds the rounding error of
+/// long rows.
 pub(crate) const FLOAT_CHUNK: usize = 128;
 
-/// `P` panels times `T` tokens of f32; `x[t]` has `columns` values.
+/// Multiplies `P` panels by `T` tokens of f32; `x[t]` has `columns` values.
 ///
 /// # Safety
 ///

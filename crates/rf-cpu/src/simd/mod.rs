@@ -1,7 +1,7 @@
-//! SIMD ISAs behind one vector interface of 16 lanes.
+//! SIMD ISAs under one vector interface of 16 lanes.
 //!
 //! A kernel is written once, as a [`Kernel`] over [`Simd`], and runs on every [`Isa`]. All ISAs
-//! compute the same bits: integer dot products are exact, and float operations come in the same
+//! compute the same bits: integer dot products are exact, and float operations are in the same
 //! order with the same fused multiply-adds.
 
 #![expect(unsafe_code, reason = "intrinsics, and pointers into packed weights")]
@@ -18,8 +18,8 @@
     reason = "rows, tokens and panels index several arrays at once"
 )]
 
-/// `[f(0), f(1), …]` of as many as the context wants. `std::array::from_fn` and closures are calls
-/// where they are not inlined, and then the intrinsics in them are calls too.
+/// `[f(0), f(1), …]`, with the length from the context. `std::array::from_fn` and closures may not
+/// be inlined, and then the intrinsics in them become calls too.
 macro_rules! array {
     ($any:expr, |$i:ident| $value:expr) => {{
         let mut out = [$any; _];

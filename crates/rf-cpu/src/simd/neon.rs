@@ -1,7 +1,7 @@
-//! NEON, with or without the dot products of Armv8.2: four registers per vector.
+//! NEON, with or without the dot products of Armv8.2. A vector is four registers.
 //!
-//! The 8×8 products of i8mm (`smmla`) have no place here: they sum two rows with two tokens into
-//! one register, where a lane of this interface is one row.
+//! The matrix products of i8mm (`smmla`) do not fit this interface: they sum two rows with two
+//! tokens into one register, but a lane of a vector is one row.
 
 use std::arch::aarch64::{
     float32x4_t, int8x16_t, int32x4_t, uint8x16_t, uint16x8_t, vabsq_f32, vaddq_f32, vaddq_s32,
@@ -21,21 +21,22 @@ use std::arch::{asm, is_aarch64_feature_detected};
 
 use super::{Kernel, Simd};
 
-/// Proof of NEON, and with `DOT` of FEAT_DotProd.
+/// Proof that the CPU supports NEON, and, if `DOT`, FEAT_DotProd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Neon<const DOT: bool>(());
 
 impl Neon<false> {
-    /// The token, if this CPU has NEON.
+    /// Returns the proof if this CPU supports NEON.
     pub(super) fn detect() -> Option<Self> {
-        // The bytes of a lane stand in memory as they do in a register only in little-endian order.
+        // The bytes of a lane are in the same order in memory and in a register only if the target
+        // is little-endian.
         let all = cfg!(target_endian = "little") && is_aarch64_feature_detected!("neon");
         all.then_some(Self(()))
     }
 }
 
 impl Neon<true> {
-    /// The token, if this CPU has both.
+    /// Returns the proof if this CPU supports both.
     pub(super) fn detect() -> Option<Self> {
         Neon::<false>::detect()?;
         is_aarch64_feature_detected!("dotprod").then_some(Self(()))
@@ -81,7 +82,7 @@ macro_rules! quarters {
     }};
 }
 
-/// `Σ w·x` of four signed bytes. In assembly because `vdotq_s32` is stable from Rust 1.98 on.
+/// `Σ w·x` over four signed bytes. Assembly, because `vdotq_s32` is stable only from Rust 1.98 on.
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
 fn dot_quarter(mut acc: int32x4_t, w: int32x4_t, x: int32x4_t) -> int32x4_t {
@@ -98,7 +99,8 @@ fn dot_quarter(mut acc: int32x4_t, w: int32x4_t, x: int32x4_t) -> int32x4_t {
     acc
 }
 
-/// The same without FEAT_DotProd. x is at least −127, so a sum of two products fits an i16.
+/// `Σ w·x` over four signed bytes without FEAT_DotProd. x is at least −127, so a sum of two
+/// products fits an i16.
 #[inline]
 #[target_feature(enable = "neon")]
 fn dot_in_steps_quarter(acc: int32x4_t, w: int32x4_t, x: int32x4_t) -> int32x4_t {
@@ -125,7 +127,7 @@ fn sub_bytes_quarter(a: int32x4_t, b: int32x4_t) -> int32x4_t {
 #[target_feature(enable = "neon")]
 fn mul_bytes_quarter(a: int32x4_t, b: int32x4_t) -> int32x4_t {
     const LOW_BYTES: [u8; 16] = [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12];
-    // SAFETY: 16 bytes.
+    // SAFETY: the array has 16 bytes.
     let low_bytes = unsafe { vld1q_u8(LOW_BYTES.as_ptr()) };
     let factors = vqtbl1q_u8(vreinterpretq_u8_s32(b), low_bytes);
     vreinterpretq_s32_u8(vmulq_u8(vreinterpretq_u8_s32(a), factors))
@@ -137,7 +139,8 @@ fn shift_unsigned_quarter(a: int32x4_t, bits: int32x4_t) -> int32x4_t {
     vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), bits))
 }
 
-/// As x86 compares and [`super::portable`] does: `fmax` knows better what a NaN and −0 are.
+/// The maximum with the semantics of x86 and of [`super::portable`], which differ from `fmax` for
+/// NaN and −0.
 #[inline]
 #[target_feature(enable = "neon")]
 fn max_quarter(a: float32x4_t, b: float32x4_t) -> float32x4_t {
@@ -150,7 +153,7 @@ fn min_quarter(a: float32x4_t, b: float32x4_t) -> float32x4_t {
     vbslq_f32(vcltq_f32(a, b), a, b)
 }
 
-/// 16 × f16, widened.
+/// Widens 16 × f16 to f32.
 #[inline]
 #[target_feature(enable = "neon")]
 fn widen_f16([low, high]: [uint16x8_t; 2]) -> [float32x4_t; 4] {
@@ -168,7 +171,7 @@ fn lookup_quarter(table: uint8x16_t, index: int32x4_t) -> int32x4_t {
     vreinterpretq_s32_u8(vqtbl1q_u8(table, vreinterpretq_u8_s32(index)))
 }
 
-/// 32 bytes.
+/// Loads 32 bytes.
 ///
 /// # Safety
 /// 32 bytes at `p` are readable.
@@ -248,7 +251,7 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     unsafe fn load_fp8(self, p: *const u8) -> Self::F {
         // SAFETY: the caller passes 16 readable bytes.
         let bytes = unsafe { vld1q_s8(p.cast()) };
-        // As AVX2 has it.
+        // The conversion is described in `avx2.rs`.
         let spread = proven!([vshll_n_s8::<7>(vget_low_s8(bytes)), vshll_high_n_s8::<7>(bytes)]);
         let (mask, [low, high]) = (proven!(vdupq_n_u16(0xbf80)), spread);
         let low = proven!(vandq_u16(vreinterpretq_u16_s16(low), mask));
@@ -285,7 +288,7 @@ impl<const DOT: bool> Simd for Neon<DOT> {
 
     #[inline(always)]
     fn prefetch(self, p: *const u8) {
-        // SAFETY: a hint, which never faults.
+        // SAFETY: a prefetch is a hint and never faults.
         unsafe {
             asm!("prfm pldl1keep, [{p}]", p = in(reg) p, options(nomem, nostack, preserves_flags));
         }
@@ -350,7 +353,7 @@ impl<const DOT: bool> Simd for Neon<DOT> {
 
     #[inline(always)]
     fn dot_u7(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
-        // What is at most 127 is the same with a sign.
+        // Bytes up to 127 are equal as signed bytes.
         self.dot_biased_weight(acc, w, x)
     }
 

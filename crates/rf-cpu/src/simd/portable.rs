@@ -1,4 +1,4 @@
-//! No intrinsics: arrays that the compiler vectorises as it can.
+//! The ISA for any CPU: arrays without intrinsics, which the compiler vectorises.
 
 use std::array::from_fn;
 
@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 use super::{Kernel, LANES, Simd};
 
-/// Any CPU.
+/// The portable ISA, which every CPU supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Portable;
 

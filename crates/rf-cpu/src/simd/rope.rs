@@ -1,10 +1,10 @@
-//! Rotary embedding of one head.
+//! RoPE of one head.
 
 use super::{Kernel, Simd};
 use rf_graph::RopeStyle;
 
-/// Rotates pairs of a head: see [`rf_graph::reference::rope`]. Compiled for the ISA, where a
-/// multiply-add is one instruction.
+/// Applies RoPE to the pairs of a head; see [`rf_graph::reference::rope`]. It is compiled for each
+/// ISA, so that a multiply-add is one instruction.
 pub(crate) struct Rotate<'a> {
     pub(crate) style: RopeStyle,
     /// cos and sin of each pair.

@@ -1,4 +1,4 @@
-//! Sizes and operands that the kernels of matmuls share: register tiles, blocks of tokens, the
+//! Sizes and operands that the matmul kernels share: register tiles, blocks of tokens, the
 //! destination.
 
 use std::ops::Range;
@@ -14,17 +14,17 @@ pub(crate) const GEMM_TOKENS: usize = 6;
 /// Panels of a register tile.
 pub(super) const GEMM_PANELS: usize = 2;
 
-/// Panels that a GEMM takes at a time: all of them read 256 columns of a block of tokens from L2.
+/// Panels per group of a GEMM. All panels of a group read 256 columns of a block of tokens from L2.
 pub(crate) const GEMM_GROUP: usize = 4 * GEMM_PANELS;
 
-/// Tokens of such a block. Their 256 columns (194 KiB) and their sums with a group of panels
+/// Tokens of a block. Their 256 columns (194 KiB) and their sums with a group of panels
 /// (258 KiB) stay in L2.
 pub(super) const GEMM_BLOCK: usize = 43 * FLOAT_TOKENS;
 
-/// Tokens of a register tile of floats.
+/// Tokens of a register tile of the float GEMM.
 pub(crate) const FLOAT_TOKENS: usize = 12;
 
-/// Two panels' 128 columns as f32.
+/// 128 columns of two panels as f32.
 #[repr(C, align(64))]
 pub(super) struct FloatTile(pub(super) [[[f32; LANES]; GEMM_PANELS]; FLOAT_CHUNK]);
 
@@ -33,7 +33,7 @@ impl FloatTile {
     pub(super) const ZERO: Self = Self([[[0.0; LANES]; GEMM_PANELS]; FLOAT_CHUNK]);
 }
 
-/// Sums of one token with the panels of a register tile, on cache lines of their own.
+/// The sums of one token with the panels of a register tile, on their own cache lines.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct PanelSums(pub(super) [[f32; LANES]; GEMM_PANELS]);
@@ -49,17 +49,17 @@ pub(crate) struct Target<'a> {
     pub(crate) out: Rows<'a>,
     pub(crate) bias: Option<&'a [f32]>,
     pub(crate) residual: Option<Rows<'a>>,
-    /// Row of the first token.
+    /// Output row of the first token.
     pub(crate) first_row: usize,
 }
 
 impl Target<'_> {
-    /// Writes 16 outputs of a token, or those that exist.
+    /// Writes 16 outputs of a token, or fewer at the end of the row.
     #[inline(always)]
     pub(super) fn store<S: Simd>(&self, s: S, token: usize, panel: usize, mut v: S::F) {
         let (row, first) = (self.first_row + token, panel * LANES);
         let last = self.out.width.min(first + LANES);
-        // SAFETY: panels are handed out to one thread each, so these columns are this thread's.
+        // SAFETY: each panel belongs to one thread, so no other thread accesses these columns.
         let out = unsafe { self.out.row_mut(row, first..last) };
         // SAFETY: the residual was written before the last barrier.
         let residual = self.residual.map(|r| unsafe { &r.row(row)[first..last] });
@@ -83,7 +83,7 @@ impl Target<'_> {
         }
     }
 
-    /// Writes the outputs of a register tile, as far as its tokens and panels exist.
+    /// Writes the outputs of the existing tokens and panels of a register tile.
     #[inline(always)]
     pub(super) fn store_tile<S: Simd>(
         &self,

@@ -1,83 +1,83 @@
-//! The vector interface of 16 lanes that every kernel is written over.
+//! The vector interface of 16 lanes that all kernels use.
 
-/// Lanes of a vector, and rows of a weight panel.
+/// Number of lanes of a vector, and of rows of a weight panel.
 pub(crate) const LANES: usize = 16;
 
-/// Vectors of 16 × f32 and 16 × i32 (or 64 bytes). A value of an implementing type proves that the
-/// CPU has the instructions.
+/// Vectors of 16 × f32 and of 16 × i32 (or 64 bytes). A value of an implementing type proves that
+/// the CPU supports its instructions.
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
-    /// 16 × f32.
+    /// A vector of 16 × f32.
     type F: Copy;
-    /// 16 × i32, or 64 bytes.
+    /// A vector of 16 × i32, or of 64 bytes.
     type I: Copy;
 
-    /// Offset added to the unsigned side of a dot product of signed bytes: 128 where the
-    /// instruction takes unsigned × signed, 0 where signed bytes multiply as they are.
+    /// Offset added to the unsigned side of a dot product of signed bytes: 128 if the
+    /// instruction takes unsigned × signed, 0 if it takes signed × signed.
     const BIAS: u8;
 
-    /// Whether there are 32 registers of a whole vector each: register tiles are then larger.
+    /// Whether the ISA has 32 registers of a whole vector, which allow larger register tiles.
     const WIDE: bool = false;
 
-    /// Tokens whose sums with a panel fit into registers: as many share what is unpacked. 1, 4 or
-    /// 8.
+    /// Number of tokens whose sums with a panel fit into registers, and which share the unpacked
+    /// weights: 1, 4 or 8.
     const FEW_TOKENS: usize = 4;
 
-    /// Whether products of bytes come in pairs of i16 first ([`Self::dot_pairs`]).
+    /// Whether dot products of bytes first sum pairs in i16 ([`Self::dot_pairs`]).
     const PAIRS: bool = false;
 
-    /// Whether GEMM tiles pay off: they need registers.
+    /// Whether the ISA has enough registers for GEMM tiles.
     const HAS_GEMM: bool;
 
     /// Runs a kernel in a function compiled for this instruction set.
     fn vectorize<K: Kernel>(self, kernel: K) -> K::Output;
 
-    /// 64 bytes.
+    /// Loads 64 bytes.
     ///
     /// # Safety
     /// 64 bytes at `p` are readable.
     unsafe fn load_i(self, p: *const u8) -> Self::I;
-    /// 64 bytes.
+    /// Stores 64 bytes.
     ///
     /// # Safety
     /// 64 bytes at `p` are writable.
     unsafe fn store_i(self, p: *mut u8, v: Self::I);
-    /// 16 × f32.
+    /// Loads 16 × f32.
     ///
     /// # Safety
     /// 16 values at `p` are readable; any alignment.
     unsafe fn load_f(self, p: *const f32) -> Self::F;
-    /// 16 × f32.
+    /// Stores 16 × f32.
     ///
     /// # Safety
     /// 16 values at `p` are writable; any alignment.
     unsafe fn store_f(self, p: *mut f32, v: Self::F);
-    /// 16 × f16, widened.
+    /// Loads 16 × f16 and widens them to f32.
     ///
     /// # Safety
     /// 32 bytes at `p` are readable.
     unsafe fn load_f16(self, p: *const u8) -> Self::F;
-    /// 16 × bf16, widened.
+    /// Loads 16 × bf16 and widens them to f32.
     ///
     /// # Safety
     /// 32 bytes at `p` are readable.
     unsafe fn load_bf16(self, p: *const u8) -> Self::F;
-    /// 16 × [`rf_quant::E4m3`], widened.
+    /// Loads 16 × [`rf_quant::E4m3`] and widens them to f32.
     ///
     /// # Safety
     /// 16 bytes at `p` are readable.
     unsafe fn load_fp8(self, p: *const u8) -> Self::F;
-    /// 16 × u8, widened.
+    /// Loads 16 × u8 and widens them to i32.
     ///
     /// # Safety
     /// 16 bytes at `p` are readable.
     unsafe fn load_u8(self, p: *const u8) -> Self::I;
-    /// 16 × i8, widened.
+    /// Loads 16 × i8 and widens them to i32.
     ///
     /// # Safety
     /// 16 bytes at `p` are readable.
     unsafe fn load_i8(self, p: *const u8) -> Self::I;
 
-    /// Asks for a cache line, whatever is there.
+    /// Prefetches a cache line. Any address is allowed.
     #[inline(always)]
     fn prefetch(self, _p: *const u8) {}
 
@@ -85,36 +85,36 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn and(self, a: Self::I, b: Self::I) -> Self::I;
     fn or(self, a: Self::I, b: Self::I) -> Self::I;
     fn add_i(self, a: Self::I, b: Self::I) -> Self::I;
-    /// Byte by byte, wrapping.
+    /// `a − b` per byte, wrapping.
     fn sub_bytes(self, a: Self::I, b: Self::I) -> Self::I;
-    /// Each byte times the lowest byte of its 32-bit lane of `b`, wrapping.
+    /// Multiplies each byte by the lowest byte of its 32-bit lane of `b`, wrapping.
     fn mul_bytes(self, a: Self::I, b: Self::I) -> Self::I;
-    /// Logical, per 32-bit lane.
+    /// Logical right shift per 32-bit lane.
     fn shr(self, a: Self::I, bits: u32) -> Self::I;
-    /// Per 32-bit lane.
+    /// Left shift per 32-bit lane.
     fn shl(self, a: Self::I, bits: u32) -> Self::I;
-    /// Arithmetic, per 32-bit lane.
+    /// Arithmetic right shift per 32-bit lane.
     fn sar(self, a: Self::I, bits: u32) -> Self::I;
-    /// Each byte (0..=15) picks from a table of 16 bytes.
+    /// Replaces each byte (0..=15) by its entry in a table of 16 bytes.
     fn lookup(self, table: &[i8; 16], index: Self::I) -> Self::I;
 
     /// `acc + Σ w·x` over the four bytes of each lane: w unsigned and at most 127, x signed.
     fn dot_u7(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
-    /// `acc + Σ w·x` over pairs of bytes, as i16, where there is such an instruction
+    /// `acc + Σ w·x` over pairs of bytes, as i16, if the ISA has such an instruction
     /// ([`Self::PAIRS`]); w is unsigned. [`Self::dot_i16`] joins the pairs.
     #[inline(always)]
     fn dot_pairs(self, _acc: Self::I, _w: Self::I, _x: Self::I) -> Self::I {
         unreachable!("asked for where PAIRS is true")
     }
-    /// The same vector. The compiler does not see that: it keeps the order of what is summed, and
-    /// so fewer sums at a time.
+    /// Returns the same vector, opaque to the compiler. This keeps the order of additions, and so
+    /// fewer sums live at a time.
     #[inline(always)]
     fn pin(self, v: Self::I) -> Self::I {
         v
     }
     /// Adds [`Self::BIAS`] to 64 signed bytes.
     fn bias_bytes(self, w: Self::I) -> Self::I;
-    /// `acc + Σ (w + BIAS)·x`: `w` went through [`Self::bias_bytes`]; x is signed, at least −127.
+    /// `acc + Σ (w + BIAS)·x`: `w` is a result of [`Self::bias_bytes`]; x is signed, at least −127.
     fn dot_biased_weight(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
     /// `acc + Σ w·(x + BIAS)`: w is signed; x was stored with [`Self::BIAS`] added.
     fn dot_biased_activation(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
@@ -122,10 +122,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn dot_i16(self, acc: Self::I, a: Self::I, b: Self::I) -> Self::I;
 
     fn to_f(self, a: Self::I) -> Self::F;
-    /// Rounded to nearest, ties to even.
+    /// Rounds to the nearest integer, ties to even.
     fn to_i(self, a: Self::F) -> Self::I;
     fn bits_to_f(self, a: Self::I) -> Self::F;
-    /// 16 integers as bytes, bounded to −127..=127.
+    /// Stores 16 integers as bytes, clamped to −127..=127.
     ///
     /// # Safety
     /// 16 bytes at `p` are writable.
@@ -153,7 +153,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         out
     }
 
-    /// Sum of the lanes, by halves: the same order on every ISA.
+    /// The sum of the lanes, by halves: the same order on every ISA.
     #[inline(always)]
     fn sum(self, a: Self::F) -> f32 {
         let mut v = self.to_array(a);
@@ -167,7 +167,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         v[0]
     }
 
-    /// Largest lane.
+    /// The largest lane.
     #[inline(always)]
     fn max_lane(self, a: Self::F) -> f32 {
         let mut v = self.to_array(a);
@@ -182,8 +182,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     }
 }
 
-/// Work that is generic over the instruction set. `run` and all that it calls must be
-/// `#[inline(always)]`, or the intrinsics are not inlined.
+/// A computation that is generic over the ISA. `run` and all functions that it calls must be
+/// `#[inline(always)]`; otherwise the intrinsics are not inlined.
 pub(crate) trait Kernel {
     /// The result of the kernel.
     type Output;

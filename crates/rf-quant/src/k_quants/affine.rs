@@ -26,7 +26,7 @@ pub(super) struct Affine {
     pub(super) dmin: F16Le,
     /// One per sub-block. The rest is 0 if there are fewer than 16.
     pub(super) scales: [u8; 16],
-    /// As `scales`.
+    /// One per sub-block, as `scales`.
     pub(super) mins: [u8; 16],
     pub(super) levels: [u8; SUPER],
 }
@@ -123,7 +123,7 @@ impl Line {
         dmin: f32,
         x: &[f32; N],
     ) -> (f32, f32) {
-        // Nearest, below, above, for both.
+        // Candidates for both: nearest, below, above.
         const NEIGHBOURS: [(f32, f32); 9] = [
             (0.0, 0.0),
             (0.0, -1.0),

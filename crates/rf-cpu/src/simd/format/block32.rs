@@ -1,10 +1,10 @@
-//! The formats of 32 values with one f16 scale.
+//! The formats with blocks of 32 values and one f16 scale.
 
 use super::{Block, Format, ONES, Plane, nibbles_of_32, plane};
 use crate::simd::Simd;
 use rf_graph::DType;
 
-/// Nibbles plus the fifth bits of plane 1, in the order that packing gave them.
+/// Unpacks the nibbles and the fifth bits of plane 1, in the order of the packed panel.
 ///
 /// # Safety
 /// Plane 0 has 4 words, plane 1 one.

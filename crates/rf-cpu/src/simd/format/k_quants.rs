@@ -4,7 +4,7 @@ use super::{Block, Format, NIBBLES, ONES, PAIRS, Plane, plane};
 use crate::simd::Simd;
 use rf_graph::DType;
 
-/// Six-bit scale `j` of Q4_K and Q5_K, or with `min` the minimum `j`.
+/// The six-bit scale `j` of Q4_K and Q5_K, or, if `min`, the minimum `j`.
 ///
 /// # Safety
 /// `plane` has 3 words.
@@ -25,7 +25,7 @@ unsafe fn six_bits<S: Simd>(s: S, block: Block, plane: usize, j: usize, min: boo
     s.or(nibble, top)
 }
 
-/// Scales and minima of six bits each, in the plane given.
+/// Implements the six-bit scales and minima in the given plane.
 macro_rules! six_bit_scales {
     ($plane:literal) => {
         #[inline(always)]
@@ -58,7 +58,7 @@ impl Format for Q4K {
     unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
         let (mask, shift) = (s.splat_i(NIBBLES), 4 * (j % 2) as u32);
         array!(s.splat_i(0), |g| {
-            // SAFETY: plane 0 has 32 words, 8 for two sub-blocks.
+            // SAFETY: plane 0 has 32 words: 8 per pair of sub-blocks.
             let words = unsafe { block.words(s, 0, j / 2 * 8 + g) };
             s.and(s.shr(words, shift), mask)
         })
@@ -81,7 +81,7 @@ impl Format for Q5K {
     unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
         let (mask, shift) = (s.splat_i(NIBBLES), 4 * (j % 2) as u32);
         array!(s.splat_i(0), |g| {
-            // SAFETY: plane 0 has 32 words, 8 for two sub-blocks.
+            // SAFETY: plane 0 has 32 words: 8 per pair of sub-blocks.
             let low = s.and(s.shr(unsafe { block.words(s, 0, j / 2 * 8 + g) }, shift), mask);
             // SAFETY: plane 1 has 8 words; bit j of each byte belongs to sub-block j.
             let high = s.and(s.shr(unsafe { block.words(s, 1, g) }, j as u32), s.splat_i(ONES));
@@ -105,8 +105,8 @@ impl Format for Q6K {
     const OFFSET: i32 = 32;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
-        // Of the half `n` of the block, run `r` of 32: nibble `r / 2` of bytes 32·(r % 2).. of the
-        // half's 64, and bits 2r.. of its 32 bytes of upper bits.
+        // Half `n` of the block has 64 bytes of nibbles and 32 bytes of upper bits. Its run `r` of
+        // 32 elements is nibble `r / 2` of bytes 32·(r % 2).. and bits 2r.. of the upper bits.
         let (n, r) = (j / 4, j % 4);
         array!(s.splat_i(0), |g| {
             // SAFETY: plane 0 has 32 words.
@@ -127,7 +127,8 @@ impl Format for Q6K {
     scale_plane!(3);
 }
 
-/// Two-bit codes of Q2_K and Q3_K: run `r` of half `n` is bits 2r.. of the half's 32 bytes.
+/// The two-bit codes of Q2_K and Q3_K. Run `r` of half `n` is bits 2r.. of the 32 bytes of the
+/// half.
 ///
 /// # Safety
 /// Plane 0 has 16 words.
@@ -158,13 +159,13 @@ impl Format for Q2K {
     }
     #[inline(always)]
     unsafe fn sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::I {
-        // SAFETY: plane 1 has 4 words: a byte per sub-block, low nibble the scale.
+        // SAFETY: plane 1 has 4 words: a byte per sub-block, whose low nibble is the scale.
         let word = unsafe { block.words(s, 1, i / 4) };
         s.and(s.shr(word, 8 * (i % 4) as u32), s.splat_i(15))
     }
     #[inline(always)]
     unsafe fn sub_mins<S: Simd>(s: S, block: Block, p: usize) -> S::I {
-        // SAFETY: plane 1 has 4 words: a byte per sub-block, high nibble the minimum.
+        // SAFETY: plane 1 has 4 words: a byte per sub-block, whose high nibble is the minimum.
         let word = s.shr(unsafe { block.words(s, 1, p / 2) }, 16 * (p % 2) as u32);
         let even = s.and(s.shr(word, 4), s.splat_i(15));
         let odd = s.and(s.shr(word, 12), s.splat_i(15));
@@ -198,7 +199,8 @@ impl Format for Q3K {
     }
     #[inline(always)]
     unsafe fn sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::I {
-        // Low nibbles of scale i: bytes 0..8, low half for i < 8; upper two bits: bytes 8..12.
+        // The low four bits of scale i are a nibble of bytes 0..8, the low one for i < 8. The upper
+        // two bits are in bytes 8..12.
         let byte = i % 8;
         // SAFETY: plane 2 has 3 words.
         let low = unsafe { block.words(s, 2, byte / 4) };

@@ -1,11 +1,11 @@
-//! The OCP microscaling formats: 32 values with one power-of-two scale.
+//! The OCP microscaling formats: blocks of 32 values with one power-of-two scale.
 
 use super::{Block, Format, NIBBLES, ONES, PAIRS, Plane, nibbles_of_32, plane};
 use crate::simd::Simd;
 use rf_graph::DType;
 
-/// `factor · 2^(e − 127)` of E8M0 scales, from exponent bits. `e = 0` is the subnormal `2^−127`,
-/// 255 is NaN.
+/// Converts E8M0 scales to `factor · 2^(e − 127)` through the exponent bits. `e = 0` is the
+/// subnormal `2^−127`, and 255 is NaN.
 ///
 /// # Safety
 /// `plane` has a byte per row and block.
@@ -31,7 +31,7 @@ unsafe fn e8m0<S: Simd>(s: S, block: Block, plane: usize, factor: f32) -> S::F {
 unsafe fn e8m0_halved<S: Simd>(s: S, block: Block, plane: usize) -> S::F {
     // SAFETY: by contract.
     let e = unsafe { s.load_u8(block.0[plane]) };
-    // As a product of two powers, each of which is a normal float.
+    // The product of two powers, each of which is a normal float.
     let low = s.shr(e, 1);
     let power = |e| s.bits_to_f(s.shl(s.add_i(e, s.splat_i(127 - 64)), 23));
     s.mul(power(low), power(s.sub_i(e, low)))
@@ -59,7 +59,7 @@ impl Format for Mxfp4 {
     }
 }
 
-/// The 6-bit codes of MXFP6, in the order that packing gave them.
+/// Unpacks the 6-bit codes of MXFP6, in the order of the packed panel.
 ///
 /// # Safety
 /// Plane 0 has 4 words, plane 1 two.
@@ -76,13 +76,13 @@ unsafe fn six_bits_of_32<S: Simd>(s: S, block: Block) -> [S::I; 8] {
     codes
 }
 
-/// Signed magnitudes: `sign` is bit 5 of each byte of `code`, `magnitude` at most 127.
+/// Applies the sign in bit 5 of each byte of `code` to `magnitude`, which is at most 127.
 #[inline(always)]
 fn apply_sign<S: Simd>(s: S, code: S::I, magnitude: S::I) -> S::I {
     // 0xff where the sign is set: (bit · 256) − bit, within each byte.
     let bit = s.and(s.shr(code, 5), s.splat_i(ONES));
     let negative = s.sub_bytes(s.splat_i(0), bit);
-    // −m = !m + 1: xor by (a | b) − (a & b), which needs no operation of its own.
+    // −m = !m + 1. The xor is (a | b) − (a & b), so it needs no instruction of its own.
     let flipped = s.sub_bytes(s.or(magnitude, negative), s.and(magnitude, negative));
     s.sub_bytes(flipped, negative)
 }
@@ -91,14 +91,14 @@ fn apply_sign<S: Simd>(s: S, code: S::I, magnitude: S::I) -> S::I {
 pub(crate) struct Mxfp6E2M3;
 impl Format for Mxfp6E2M3 {
     const DTYPE: DType = DType::Mxfp6E2M3;
-    /// Low nibbles, upper two bits, scale; see `rearrange` in `panel.rs`.
+    /// Planes: low nibbles, upper two bits, scale; see `rearrange` in `panel.rs`.
     const PLANES: &'static [Plane] = &[plane(1, 16, 4), plane(17, 8, 4), plane(0, 1, 1)];
     const BLOCK: usize = 32;
     const SUB: usize = 32;
     const BITS: u32 = 8;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
-        /// 8 · value of the magnitudes 0..16 and 16..32.
+        /// 8 · value of magnitudes 0..16; `HIGH` has magnitudes 16..32.
         const LOW: [i8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
         const HIGH: [i8; 16] = [16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60];
         // SAFETY: this format has the planes.
@@ -112,7 +112,7 @@ impl Format for Mxfp6E2M3 {
     }
 }
 
-/// Looks the low four bits up in the table that bit 4 chooses.
+/// Looks up the low four bits in the table that bit 4 selects.
 #[inline(always)]
 fn select_16<S: Simd>(s: S, code: S::I, low: &[i8; 16], high: &[i8; 16]) -> S::I {
     let index = s.and(code, s.splat_i(NIBBLES));
@@ -129,10 +129,10 @@ fn select_16<S: Simd>(s: S, code: S::I, low: &[i8; 16], high: &[i8; 16]) -> S::I
 pub(crate) struct Mxfp6E3M2;
 impl Mxfp6E3M2 {
     /// # Safety
-    /// As [`Format::codes`].
+    /// The contract of [`Format::codes`].
     #[inline(always)]
     unsafe fn part<S: Simd>(s: S, block: Block, high: bool) -> [S::I; 8] {
-        /// 16 · value of magnitude `m`: subnormal `m`, else `(4 + m % 4) << (m / 4 − 1)`.
+        /// 16 · value of magnitude `m`: `m` if subnormal, otherwise `(4 + m % 4) << (m / 4 − 1)`.
         const fn sixteenths(m: usize) -> usize {
             if m < 4 { m } else { (4 + m % 4) << (m / 4 - 1) }
         }
@@ -156,7 +156,7 @@ impl Mxfp6E3M2 {
 }
 impl Format for Mxfp6E3M2 {
     const DTYPE: DType = DType::Mxfp6E3M2;
-    /// Low nibbles, upper two bits, scale; see `rearrange` in `panel.rs`.
+    /// Planes: low nibbles, upper two bits, scale; see `rearrange` in `panel.rs`.
     const PLANES: &'static [Plane] = &[plane(1, 16, 4), plane(17, 8, 4), plane(0, 1, 1)];
     const BLOCK: usize = 32;
     const SUB: usize = 32;

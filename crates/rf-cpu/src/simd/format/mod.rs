@@ -1,6 +1,6 @@
-//! Block formats as vectors: how the planes of a panel become codes, scales and minima.
+//! Block formats as vectors: conversion of the planes of a panel to codes, scales and minima.
 //!
-//! Every integer format is the same sum with other constants:
+//! Every integer format computes the same sum with different constants:
 //!
 //! ```text
 //! y = Σ_blocks [ d · Σ_j s_j · (Σ q·x − OFFSET · Σ x) − m · … ]
@@ -11,14 +11,14 @@
 use super::Simd;
 use rf_graph::DType;
 
-/// One field of a block, as it is stored in a panel.
+/// One field of a block, as stored in a panel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plane {
-    /// Offset of the field in the file's block.
+    /// Byte offset of the field in a block of the file.
     pub(crate) offset: usize,
-    /// Size of the field in a block.
+    /// Bytes of the field in a block.
     pub(crate) bytes: usize,
-    /// Size of the interleaved unit: 4 for codes, the size of a scale for scales.
+    /// Bytes of the interleaved unit: 4 for codes, the size of one scale for scales.
     pub(crate) unit: usize,
 }
 
@@ -26,7 +26,7 @@ const fn plane(offset: usize, bytes: usize, unit: usize) -> Plane {
     Plane { offset, bytes, unit }
 }
 
-/// The planes of a format, codes first because they need the alignment.
+/// The planes of a format. Codes come first because they need the alignment.
 pub(crate) fn planes(dtype: DType) -> &'static [Plane] {
     const F32: &[Plane] = &[plane(0, 4, 4)];
     const HALF: &[Plane] = &[plane(0, 2, 2)];
@@ -38,8 +38,8 @@ pub(crate) fn planes(dtype: DType) -> &'static [Plane] {
     .unwrap_or(float)
 }
 
-/// Evaluates `$body` with `$fm` standing for the [`Format`] of `$dtype`. `None` for floats. Kernels
-/// are thus compiled for each format.
+/// Evaluates `$body` with `$fm` as the [`Format`] of `$dtype`, or returns `None` for floats. This
+/// compiles kernels for each format.
 macro_rules! with_format {
     ($dtype:expr, $fm:ident => $body:expr) => {
         rf_quant::for_each_format!(match_format, $dtype, $fm => $body)
@@ -80,7 +80,7 @@ pub(super) struct Planes([*const u8; MAX_PLANES]);
 pub(super) struct Block([*const u8; MAX_PLANES]);
 
 impl Planes {
-    /// The planes of a panel of `blocks` blocks a row.
+    /// The planes of a panel with `blocks` blocks per row.
     #[inline(always)]
     pub(super) fn new(table: &'static [Plane], panel: *const u8, blocks: usize) -> Self {
         let mut bases = [panel; MAX_PLANES];
@@ -104,7 +104,7 @@ impl Planes {
 }
 
 impl Block {
-    /// Word `i` of a plane, of all rows.
+    /// Word `i` of a plane, for all rows.
     ///
     /// # Safety
     /// The plane has that word.
@@ -114,10 +114,10 @@ impl Block {
         unsafe { s.load_i(self.0[plane].add(i * 64)) }
     }
 
-    /// A plane of one f16 per row and block.
+    /// The values of a plane of one f16 per row and block.
     ///
     /// # Safety
-    /// The plane is of that kind.
+    /// The plane has one f16 per row and block.
     #[inline(always)]
     unsafe fn f16<S: Simd>(self, s: S, plane: usize) -> S::F {
         // SAFETY: by contract.
@@ -125,41 +125,43 @@ impl Block {
     }
 }
 
-/// An integer format. All functions take a block of a panel of this very format.
+/// An integer format. All functions take a block of a panel of this format.
 ///
-/// `codes(j)` are those of elements `32j..32j + 32` in order: vector `g` holds elements
+/// `codes(j)` returns the codes of elements `32j..32j + 32` in order: vector `g` holds elements
 /// `4g..4g + 4` of each row.
 pub(crate) trait Format {
-    /// Where the planes come from.
+    /// The format of the panel.
     const DTYPE: DType;
     /// Elements per block.
     const BLOCK: usize;
     /// Elements per scale: 32 or 16.
     const SUB: usize;
-    /// Bits of a code: at most 7, unsigned, or the 8 of a signed byte.
+    /// Bits of a code: at most 7 if unsigned, 8 if a signed byte.
     const BITS: u32;
     /// The offset added to each code; 0 for signed codes.
     const OFFSET: i32 = 0;
     /// Whether codes are signed bytes.
     const SIGNED: bool = Self::BITS == 8;
-    /// Vectors of codes whose products with bytes sum up in i16 ([`Simd::dot_pairs`]): each adds
-    /// two products to a sum.
+    /// The number of vectors of codes whose dot products with bytes fit an i16
+    /// ([`Simd::dot_pairs`]). Each vector adds two products to a sum.
     const PAIRED_CODES: usize = i16::MAX as usize / (2 * 127 * ((1 << Self::BITS) - 1));
     /// Whether a minimum is added.
     const MIN: bool = false;
-    /// Whether values are `16 · high + low` of two sets of codes.
+    /// Whether values are `16 · high + low` with two sets of codes.
     const SPLIT: bool = false;
-    /// ±1 where `±code · sub_scale` fits a signed byte: the GEMM multiplies that, and a
-    /// super-block is one integer sum. It is below 2²⁴, so the float sums of the other kernels are
-    /// the same number. 0 elsewhere.
+    /// ±1 if `±code · sub_scale` fits a signed byte, otherwise 0. The GEMM multiplies these bytes,
+    /// and a super-block is one integer sum. The sum is below 2²⁴, so the float sums of the other
+    /// kernels are equal to it.
     const FOLD: i32 = 0;
     /// The fields of a block, codes first.
     const PLANES: &'static [Plane];
 
+    /// The codes of elements `32j..32j + 32`; the low parts with [`Self::SPLIT`].
+    ///
     /// # Safety
     /// See the trait; `j < BLOCK / 32`.
     unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8];
-    /// With [`Self::SPLIT`]: the high parts of [`Self::codes`].
+    /// The high parts of the codes, with [`Self::SPLIT`].
     ///
     /// # Safety
     /// See the trait; `j < BLOCK / 32`.
@@ -168,10 +170,12 @@ pub(crate) trait Format {
         // SAFETY: the same contract.
         unsafe { Self::codes(s, block, j) }
     }
+    /// The scale of the block.
+    ///
     /// # Safety
     /// See the trait.
     unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F;
-    /// Integer scale of sub-block `i`; formats of one scale per block have none.
+    /// The integer scale of sub-block `i`. Formats with one scale per block have none.
     ///
     /// # Safety
     /// See the trait; `i < BLOCK / SUB`.
@@ -180,7 +184,7 @@ pub(crate) trait Format {
         s.splat_i(1)
     }
     /// With [`Self::MIN`]: the value added to each element of the block (`BLOCK == 32`), or the
-    /// scale of the integer minima that are subtracted.
+    /// scale of the integer minima to subtract.
     ///
     /// # Safety
     /// See the trait.
@@ -188,7 +192,7 @@ pub(crate) trait Format {
     unsafe fn min<S: Simd>(s: S, _block: Block) -> S::F {
         s.splat(0.0)
     }
-    /// Integer minima of sub-blocks `2p` and `2p + 1` as two i16.
+    /// The integer minima of sub-blocks `2p` and `2p + 1` as two i16.
     ///
     /// # Safety
     /// See the trait; `2p + 1 < BLOCK / SUB`.
@@ -202,7 +206,7 @@ const NIBBLES: i32 = 0x0f0f_0f0f;
 const PAIRS: i32 = 0x0303_0303;
 const ONES: i32 = 0x0101_0101;
 
-/// Low nibbles are elements 0..16, high nibbles 16..32.
+/// Unpacks 32 nibbles: low nibbles are elements 0..16, high nibbles 16..32.
 ///
 /// # Safety
 /// Plane 0 has 4 words.
@@ -251,7 +255,7 @@ macro_rules! codes_by {
     };
 }
 
-// After the macros, which they use.
+// These modules follow the macros that they use.
 mod block32;
 mod k_quants;
 mod microscaling;

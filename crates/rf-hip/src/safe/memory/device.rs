@@ -104,8 +104,8 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], [`Error::ContextMismatch`], [`Error::Capturing`], or what the
-    /// runtime's calls return.
+    /// [`Error::OutOfBounds`], [`Error::ContextMismatch`], [`Error::Capturing`], or an error
+    /// of the runtime calls.
     pub fn copy_from_slice(&self, stream: &Stream, offset: usize, data: &[T]) -> Result<(), Error> {
         check_range(offset, data.len(), self.len)?;
         stream.refuse_capture("copying from pageable memory")?;
