@@ -5,8 +5,8 @@
 //! | `ROCFORGE_KERNEL_TARGETS` | `all`, `none` or a list such as `gfx1100,sm_80`; unset or `default`: RDNA 2 to 4 and NVIDIA with `--release`, otherwise gfx1100 and NVIDIA |
 //! | `ROCFORGE_CLANG` | the clang to use, version 19 or newer; unset: see [`Compiler::find`] |
 //!
-//! The crate builds without a compiler: the sources are always embedded, and `objects` reports at
-//! run time what is missing. A kernel that does not compile fails the build with the compiler's
+//! The crate builds without a compiler: the sources are always embedded, and `objects` reports
+//! missing code at run time. A kernel that does not compile fails the build with the compiler's
 //! output.
 
 use std::{
@@ -56,7 +56,7 @@ fn build() -> Result<()> {
     Ok(())
 }
 
-/// The objects, and a sentence that says which targets they cover and why others are missing.
+/// The objects, and a sentence about their targets or the reason for missing ones.
 fn compile<'a>(
     selection: &Selection,
     sources: &'a Sources,

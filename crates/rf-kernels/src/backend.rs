@@ -1,4 +1,4 @@
-//! The backend: a GPU and the code objects for it.
+//! The GPU backend: a device with its code objects.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use crate::exec::{FUSIONS, GpuExecutor, GraphMode};
 use crate::launch::Gpu;
 use crate::objects::{Choice, CodeObjects};
 
-/// Choice of the device and of its settings.
+/// The choice of a device, and its settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GpuOptions {
     /// Device number; by default the discrete GPU with the most memory.
     pub ordinal: Option<usize>,
-    /// Whether decode is replayed as a captured graph.
+    /// Whether decode steps are replayed as captured graphs.
     pub graphs: GraphMode,
-    /// Whether the host thread sleeps while it waits for a batch. This frees its core for other work and
-    /// costs about ten microseconds per token.
+    /// Whether the host thread sleeps while it waits for a batch. Sleeping frees its core for other
+    /// work and costs about ten microseconds per token.
     pub sleep: bool,
-    /// Processors over which work is divided; by default the number that the runtime reports. With 1,
-    /// matmuls of any size use the largest tiles.
+    /// Compute units over which work is divided; by default the number that the runtime reports.
+    /// With 1, matmuls of any size use the largest tiles.
     pub compute_units: Option<usize>,
 }
 
-/// Runs programs on a GPU.
+/// A backend that runs programs on a GPU.
 pub struct GpuBackend {
     gpu: Arc<Gpu>,
     choice: Choice,
@@ -48,7 +48,7 @@ impl GpuBackend {
     ///
     /// # Errors
     ///
-    /// As [`Self::new`].
+    /// If the device does not exist or the program has no kernels for it.
     pub fn on(runtime: Runtime, options: GpuOptions) -> Result<Self, Error> {
         let devices = runtime.devices()?;
         let device = match options.ordinal {
@@ -74,7 +74,7 @@ impl GpuBackend {
         Ok(Self { gpu, choice, runtime, graphs: options.graphs })
     }
 
-    /// The device.
+    /// Name, architecture and limits of the device.
     pub fn device(&self) -> &DeviceInfo {
         self.gpu.context().info()
     }
@@ -84,7 +84,7 @@ impl GpuBackend {
         &self.choice
     }
 
-    /// The runtime that drives it.
+    /// The runtime that drives the device.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -108,7 +108,7 @@ impl Backend for GpuBackend {
         self.gpu.context().memory_info().ok().map(|(free, _)| free)
     }
 
-    /// No program can ask for the peak of the matrix units, so the fastest matmuls stand for it.
+    /// Times the fastest matmuls, because no API reports the peak of the matrix units.
     fn measure_peak(&self) -> Result<Peak, BackendError> {
         measure_peak(self)
     }

@@ -17,7 +17,7 @@ pub enum Error {
     /// The runtime has no device.
     #[error("the {platform} runtime has no device")]
     NoDevice {
-        /// The platform of the runtime.
+        /// Platform of the runtime.
         platform: rf_hip::Platform,
     },
     /// The device with this number does not exist.
@@ -28,7 +28,8 @@ pub enum Error {
         /// Number of devices.
         count: usize,
     },
-    /// The embedded kernels are of other sources than the program and lack a kernel.
+    /// A kernel is missing because the embedded kernels were built from other sources than the
+    /// program.
     #[error("kernel {name} is not embedded: build the program again")]
     NoKernel {
         /// Symbol of the kernel.

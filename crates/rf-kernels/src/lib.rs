@@ -1,10 +1,11 @@
 //! HIP kernels, their code objects, and the GPU backend that launches them.
 //!
 //! The crate implements the ops of rf-graph with the runtime of rf-hip. Kernel sources are in
-//! `kernels/` at the top of the repository; `kernels` in this crate is a link to them, which puts them
-//! into the package. Start reading at [`objects`], the choice of machine code for a device.
+//! `kernels/` at the top of the repository; the link `kernels` in this crate makes them part of the
+//! package. Start reading at [`objects`], the choice of machine code for a device.
 //!
-//! A program needs no GPU to start. Without a runtime or a device, opening the backend is an error:
+//! A program starts without a GPU. If the runtime or the device is missing, opening the backend
+//! returns an error:
 //!
 //! ```
 //! use rf_graph::Backend;
@@ -14,7 +15,7 @@
 //!     Ok(backend) => println!("running on {}", backend.description()),
 //!     Err(error) => println!("no GPU: {error}"),
 //! }
-//! // The choice of code needs no device either.
+//! // The choice of code does not need a device.
 //! let unsupported = objects::choose("gfx803").unwrap_err();
 //! assert!(matches!(unsupported, objects::Error::Unsupported { .. }));
 //! ```

@@ -1,9 +1,10 @@
-//! The machine code for a device: embedded for it, embedded for its family, or compiled at run time.
+//! The machine code for a device: embedded for it, embedded for its family, or compiled at run
+//! time.
 //!
-//! The build script embeds code objects for the requested targets (see [`build_note`]), and always the
-//! kernel sources. [`CodeObjects::for_device`] prefers the exact architecture to the generic one of its
-//! family. Without either, ROCm's libhiprtc compiles the sources into a cache of the user. An NVIDIA
-//! device gets the newest PTX that it supports, which its driver compiles.
+//! The build script embeds the kernel sources, and code objects for the requested targets (see
+//! [`build_note`]). [`CodeObjects::for_device`] prefers the exact architecture to the generic one
+//! of its family. Without either, ROCm's libhiprtc compiles the sources into a per-user cache. An
+//! NVIDIA device uses the newest PTX that it supports; its driver compiles the PTX.
 
 mod compiled;
 mod embedded;
@@ -22,7 +23,7 @@ pub struct CodeObjects {
 /// The code of one translation unit, `kernels/NAME.hip`.
 #[derive(Clone, Debug)]
 pub struct CodeObject {
-    /// The file's name without its extension.
+    /// Name of the source file without its extension.
     pub unit: &'static str,
     /// An AMD code object, or PTX as text without a NUL at the end.
     pub code: Cow<'static, [u8]>,
@@ -54,14 +55,14 @@ pub enum Choice {
     },
 }
 
-/// A device has no code.
+/// A failure to find or load the code for a device.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No build has kernels for this device.
     #[error("no kernels for {arch}: {why}")]
     Unsupported {
-        /// As the driver names it.
+        /// Architecture, as the driver reports it.
         arch: String,
         /// The requirement that the device does not meet.
         why: &'static str,
@@ -69,9 +70,9 @@ pub enum Error {
     /// The program was built without kernels for this device and cannot compile them.
     #[error("this program carries no kernels for {arch} ({note}); {remedy}")]
     NotEmbedded {
-        /// As the driver names it.
+        /// Architecture, as the driver reports it.
         arch: String,
-        /// [`build_note`].
+        /// The text of [`build_note`].
         note: &'static str,
         /// The cure.
         remedy: String,
@@ -79,17 +80,17 @@ pub enum Error {
     /// The program was built without kernels for this device, and compiling the sources failed.
     #[error("kernels for {arch} could not be compiled on this machine")]
     RunTime {
-        /// As the driver names it.
+        /// Architecture, as the driver reports it.
         arch: String,
-        /// The message of libhiprtc.
+        /// The error of libhiprtc.
         source: rf_hip::Error,
     },
     /// An embedded code object is damaged, and so is the program's file.
     #[error("embedded code of {unit} for {target} is damaged: install the program again")]
     Damaged {
-        /// The unit.
+        /// Name of the translation unit.
         unit: &'static str,
-        /// The target.
+        /// Target of the code object.
         target: &'static str,
     },
 }
@@ -127,13 +128,13 @@ pub fn choose(arch: &str) -> Result<Choice, Error> {
 }
 
 impl CodeObjects {
-    /// The code for a device that its driver calls `arch`, such as `gfx1100` or `sm_90`. Features after
-    /// a colon are ignored.
+    /// The code for a device of architecture `arch`, such as `gfx1100` or `sm_90`. Features after a
+    /// colon are ignored.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if no kernels for the device exist, [`Error::NotEmbedded`] if the program
-    /// has none and cannot compile them, [`Error::RunTime`] if compiling them failed.
+    /// [`Error::Unsupported`] if no kernels for the device exist, [`Error::NotEmbedded`] if the
+    /// program has none and cannot compile them, [`Error::RunTime`] if compiling them failed.
     pub fn for_device(arch: &str) -> Result<Self, Error> {
         match choose(arch)? {
             Choice::RunTime { arch } => Self::at_run_time(&arch),
@@ -144,12 +145,13 @@ impl CodeObjects {
         }
     }
 
-    /// The code that this machine's ROCm compiles for `arch`, even if code is embedded: for a driver
-    /// that rejects an embedded code object, as drivers before ROCm 6.3 reject those of a family.
+    /// Compiles the code for `arch` with the installed ROCm, even if code is embedded. This serves
+    /// drivers that reject an embedded code object: drivers before ROCm 6.3 reject those of a
+    /// family.
     ///
     /// # Errors
     ///
-    /// [`Error::RunTime`]
+    /// [`Error::RunTime`] if libhiprtc is missing or compiling fails.
     pub fn at_run_time(arch: &str) -> Result<Self, Error> {
         let arch = base(arch);
         let units = compiled::units(arch)?;
@@ -242,7 +244,7 @@ impl Device {
     }
 }
 
-/// The name without features: `gfx90a` of `gfx90a:sramecc+:xnack-`.
+/// The architecture without features: `gfx90a` for `gfx90a:sramecc+:xnack-`.
 fn base(arch: &str) -> &str {
     arch.split(':').next().unwrap_or(arch)
 }
@@ -278,17 +280,17 @@ mod tests {
     }
 
     #[test]
-    fn exact_code_goes_before_that_of_the_family() {
+    fn exact_code_is_preferred_to_family_code() {
         let both = ["gfx11-generic", "gfx1100"];
         assert_eq!(chosen("gfx1100", &both), Some(Choice::Exact { target: "gfx1100" }));
         assert_eq!(chosen("gfx1151", &both), Some(Choice::Generic { target: "gfx11-generic" }));
         assert_eq!(chosen("gfx1201", &both), None);
-        // gfx90a and gfx942 are in no family that clang 19 knows.
+        // Clang 19 has no generic target for gfx90a and gfx942.
         assert_eq!(chosen("gfx90a", &["gfx9-generic"]), None);
     }
 
     #[test]
-    fn nvidia_gets_the_newest_ptx_it_understands() {
+    fn nvidia_devices_use_the_newest_supported_ptx() {
         let all = ["sm_80", "sm_90", "gfx1100"];
         assert_eq!(chosen("sm_86", &all), Some(Choice::Ptx { target: "sm_80" }));
         assert_eq!(chosen("sm_90a", &all), Some(Choice::Ptx { target: "sm_90" }));
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_is_none_is_an_error_and_the_device_stays_usable() {
+    fn invalid_code_is_an_error_and_the_device_stays_usable() {
         const KERNEL: &str = "rope_f32";
         let context = match rf_hip::Runtime::load().and_then(|runtime| runtime.device(0)?.context())
         {
@@ -315,7 +317,7 @@ mod tests {
             }
         };
         let gpu = |objects: &CodeObjects| Gpu::new(context.clone(), objects, 1);
-        // Each has the kernel's name where that is looked for.
+        // Every sample contains the kernel's name, so that the lookup selects it.
         let name = format!(".entry {KERNEL}(\0{KERNEL}\0").into_bytes();
         let rest = |units: &[CodeObject]| -> Vec<u8> {
             units.iter().flat_map(|u| u.code[4..].to_vec()).collect()
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_devices_are_refused_by_name() {
+    fn unsupported_devices_are_named_in_the_error() {
         for arch in ["gfx803", "gfx1010", "gfx", "sm_", "sm_x", "", "llvmpipe"] {
             let error = choose(arch).unwrap_err();
             assert!(
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn every_embedded_target_has_whole_code_of_every_unit() {
+    fn every_embedded_target_has_complete_code_of_every_unit() {
         if embedded::OBJECTS.is_empty() {
             println!("skipped: {}", build_note());
             return;

@@ -1,4 +1,4 @@
-//! The packed layout of weights: the fields of a format's blocks, sorted into planes.
+//! The packed layout of weights: the fields of quantisation blocks, sorted into planes.
 //!
 //! `kernels/include/rf/formats.h` reads these planes. Packing permutes bits and keeps sizes, except
 //! for the six-bit scales of Q4_K and Q5_K, which become bytes (2.8 % and 2.3 % more).
@@ -9,7 +9,7 @@ use rf_quant::{
 };
 use rf_quant::{BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, DType};
 
-// The header for device code is the table of rf-quant.
+// The header for device code must be equal to the table of rf-quant.
 const _: () = {
     let (header, table) =
         (include_bytes!("../kernels/include/rf/format_table.h"), rf_quant::C_TABLE);
@@ -27,25 +27,25 @@ const _: () = {
     }
 };
 
-/// Rows of room behind the last one, which kernels read without using them.
+/// Spare rows after the last row. Kernels read them and ignore the values.
 pub(crate) const SPARE_ROWS: usize = 8;
 
-/// Every plane starts at a multiple of this.
+/// Alignment of planes, in bytes.
 const ALIGNMENT: usize = 256;
 
 /// Bytes of a row in each plane of a format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlaneBytes {
-    /// Per block of 32 columns; for float formats per column.
+    /// Bytes of `low`, `high` and `scale` per block of 32 columns; for float formats per column.
     low: usize,
     high: usize,
     scale: usize,
-    /// Per 256 columns.
+    /// Bytes per 256 columns.
     super_scale: usize,
 }
 
 impl PlaneBytes {
-    /// The planes of a format.
+    /// The plane sizes of a format.
     pub(crate) const fn of(dtype: DType) -> Self {
         let (low, high, scale, super_scale) = match dtype {
             DType::F32 => (4, 0, 0, 0),
@@ -80,7 +80,7 @@ impl PlaneBytes {
     }
 }
 
-/// Where the planes of a matrix lie in one piece of memory.
+/// Offsets and sizes of the planes of a matrix in one allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PackedLayout {
     dtype: DType,
@@ -91,7 +91,7 @@ pub(crate) struct PackedLayout {
 }
 
 impl PackedLayout {
-    /// The layout of `[rows, columns]`.
+    /// The layout of a matrix `[rows, columns]`.
     pub(crate) fn new(dtype: DType, rows: usize, columns: usize) -> Self {
         let row_bytes = PlaneBytes::of(dtype).rows_of(dtype, columns);
         let mut offsets = [0; 4];
@@ -103,12 +103,12 @@ impl PackedLayout {
         Self { dtype, columns, row_bytes, offsets, bytes }
     }
 
-    /// All planes together.
+    /// Bytes of all planes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Offset of each plane: low, high, scale, super.
+    /// Byte offsets of the planes low, high, scale and super-scale.
     pub(crate) fn offsets(&self) -> [usize; 4] {
         self.offsets
     }
@@ -118,13 +118,13 @@ impl PackedLayout {
         self.row_bytes.map(|bytes| bytes * rows)
     }
 
-    /// Bytes of one row, all planes.
+    /// Bytes of one row in all planes.
     pub(crate) fn bytes_per_row(&self) -> usize {
         self.row_bytes.iter().sum()
     }
 
-    /// Packs rows of the file's blocks into one buffer: the rows' part of each plane, one plane
-    /// after the other as [`Self::plane_bytes`] says.
+    /// Packs rows of blocks as in the file into one buffer. The buffer holds the rows of each
+    /// plane, one plane after the other, with the sizes of [`Self::plane_bytes`].
     pub(crate) fn pack(&self, source: &[u8], rows: usize, out: &mut [u8]) {
         let [low, high, scale, super_scale] = self.plane_bytes(rows);
         let (low, rest) = out.split_at_mut(low);
@@ -134,7 +134,7 @@ impl PackedLayout {
         self.fill(source, planes);
     }
 
-    /// Blocks are independent; pieces of some hundred keep every core busy.
+    /// Packs all blocks of `source` on all cores.
     fn fill(&self, source: &[u8], planes: Planes<'_>) {
         let bytes = PlaneBytes::of(self.dtype).rows_of(self.dtype, self.dtype.block_elements());
         match self.dtype {
@@ -154,7 +154,7 @@ impl PackedLayout {
             }),
             DType::Q5_0 => each::<BlockQ5_0, _>(source, planes, bytes, |b, p| {
                 p.low.copy_from_slice(&b.qs);
-                // The fifth bit turned: two's complement of q − 16.
+                // The fifth bit is inverted: two's complement of q − 16.
                 p.high.copy_from_slice(&fifth_bits(!u32::from_le_bytes(b.qh)));
                 p.scale.copy_from_slice(bytemuck::bytes_of(&b.d));
             }),
@@ -187,7 +187,8 @@ impl PackedLayout {
                     pack_bytes(codes, low, |j| 6 - 2 * j);
                 }
                 for (block, high) in p.high.chunks_exact_mut(4).enumerate() {
-                    // Bit `block` of byte l is that of column 32·block + l; turned, as in Q5_0.
+                    // Bit `block` of byte l belongs to column 32·block + l. It is inverted, as in
+                    // Q5_0.
                     let bits = b.hmask.map(|byte| !byte >> block & 1);
                     high.copy_from_slice(&bits_at_top(&bits));
                 }
@@ -212,14 +213,14 @@ impl PackedLayout {
                 p.super_scale[2..].copy_from_slice(bytemuck::bytes_of(&b.dmin));
             }),
             DType::Q6K => each::<BlockQ6K, _>(source, planes, bytes, |b, p| {
-                // Of 128 values, byte l of 64 has value l low and value 64 + l high; byte l of 32
-                // the upper bits of values l, 32 + l, 64 + l, 96 + l.
+                // In 128 values, byte l of 64 has value l in the low nibble and value 64 + l in the
+                // high one. Byte l of 32 has the upper bits of values l, 32 + l, 64 + l, 96 + l.
                 for (half, low) in p.low.chunks_exact_mut(64).enumerate() {
                     nibbles_of_128(&b.ql[64 * half..][..64], low);
                 }
                 for (block, high) in p.high.chunks_exact_mut(8).enumerate() {
                     let bytes = &b.qh[block / 4 * 32..][..32];
-                    // The sixth bit turned: two's complement of q − 32.
+                    // The sixth bit is inverted: two's complement of q − 32.
                     let pairs: [u8; 32] =
                         std::array::from_fn(|l| (bytes[l] >> (2 * (block % 4)) & 3) ^ 2);
                     pairs_at_top(&pairs, high);
@@ -246,7 +247,7 @@ impl PackedLayout {
     }
 }
 
-/// The planes of some rows, or of one block of the file.
+/// The planes of several rows, or of one block.
 struct Planes<'a> {
     low: &'a mut [u8],
     high: &'a mut [u8],
@@ -255,8 +256,7 @@ struct Planes<'a> {
 }
 
 impl Planes<'_> {
-    /// The parts of the first `blocks` blocks and the rest; `bytes` are the sizes of a block's
-    /// parts.
+    /// Splits the planes after `blocks` blocks. `bytes` are the sizes of one block in each plane.
     fn split_at(&mut self, blocks: usize, bytes: [usize; 4]) -> (Planes<'_>, Planes<'_>) {
         let (low, low_rest) = self.low.split_at_mut(blocks * bytes[0]);
         let (high, high_rest) = self.high.split_at_mut(blocks * bytes[1]);
@@ -269,13 +269,13 @@ impl Planes<'_> {
     }
 }
 
-/// Calls `f` with every block of the file and its part of the planes, on all cores; `bytes` are the
-/// sizes of those parts.
+/// Calls `f` with every block and its part of the planes, on all cores. `bytes` are the sizes of
+/// one block in each plane.
 fn each<B: Pod, F>(source: &[u8], mut planes: Planes<'_>, bytes: [usize; 4], f: F)
 where
     F: Fn(&B, Planes<'_>) + Sync + Copy,
 {
-    /// Blocks that are worth another task.
+    /// Largest number of blocks per task.
     const PIECE: usize = 4096;
     let blocks = source.len() / size_of::<B>();
     if blocks > PIECE {
@@ -307,38 +307,39 @@ where
     }
 }
 
-/// Bit `e` of `bits` is that of value `e`: 32 bits as [`bits_at_top`] has them.
+/// Converts 32 bits, bit `e` for value `e`, to the order of [`bits_at_top`].
 fn fifth_bits(bits: u32) -> [u8; 4] {
     bits_at_top(&std::array::from_fn(|e| (bits >> e & 1) as u8))
 }
 
-/// Bit `7 − j` of byte `i` is that of value `4j + i`.
+/// Packs one bit per value: bit `7 − j` of byte `i` is the bit of value `4j + i`.
 fn bits_at_top(bits: &[u8; 32]) -> [u8; 4] {
     std::array::from_fn(|i| (0..8).fold(0, |byte, j| byte | bits[4 * j + i] << (7 - j)))
 }
 
-/// Bits `7 − 2j` and `6 − 2j` of byte `4h + i` are those of value `16h + 4j + i`.
+/// Packs two bits per value: bits `7 − 2j` and `6 − 2j` of byte `4h + i` belong to value
+/// `16h + 4j + i`.
 fn pairs_at_top(pairs: &[u8; 32], out: &mut [u8]) {
     for (pairs, out) in pairs.as_chunks::<16>().0.iter().zip(out.chunks_exact_mut(4)) {
         pack_bytes(pairs, out, |j| 6 - 2 * j);
     }
 }
 
-/// Byte `i` has value `4j + i` from bit `shift(j)` on.
+/// Packs 16 values into four bytes: byte `i` has value `4j + i` from bit `shift(j)` on.
 fn pack_bytes(values: &[u8; 16], out: &mut [u8], shift: impl Fn(usize) -> usize) {
     for (i, out) in out.iter_mut().enumerate() {
         *out = (0..4).fold(0, |byte, j| byte | values[4 * j + i] << shift(j));
     }
 }
 
-/// Two bits of each value, as Q2_K and Q3_K store them: of 128 values byte `l` of 32 has values
-/// `l`, `32 + l`, `64 + l`, `96 + l`.
+/// Unpacks the two-bit codes of Q2_K and Q3_K. In 128 values, byte `l` of 32 has values `l`,
+/// `32 + l`, `64 + l` and `96 + l`.
 fn q2_k_codes(qs: &[u8; 64]) -> [u8; 256] {
     std::array::from_fn(|e| qs[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3)
 }
 
-/// Of 64 values, byte `l` of 32 has value `l` low and value `32 + l` high; out come nibbles block
-/// by block.
+/// Reorders nibbles block by block. In 64 input values, byte `l` of 32 has value `l` in the low
+/// nibble and value `32 + l` in the high one.
 fn nibbles_by_block(qs: &[u8; 128], out: &mut [u8]) {
     for (qs, out) in qs.as_chunks::<32>().0.iter().zip(out.chunks_exact_mut(32)) {
         let (first, last) = out.split_at_mut(16);
@@ -349,7 +350,7 @@ fn nibbles_by_block(qs: &[u8; 128], out: &mut [u8]) {
     }
 }
 
-/// The same for 128 values, value `64 + l` high.
+/// Reorders nibbles as [`nibbles_by_block`] for 128 values, with value `64 + l` in the high nibble.
 fn nibbles_of_128(qs: &[u8], out: &mut [u8]) {
     for (block, out) in out.chunks_exact_mut(16).enumerate() {
         let (bytes, shift) = (&qs[block % 2 * 32..][..32], block / 2 * 4);
@@ -359,14 +360,14 @@ fn nibbles_of_128(qs: &[u8], out: &mut [u8]) {
     }
 }
 
-/// `a₀ b₀ a₁ b₁ …`
+/// Interleaves two arrays: `a₀ b₀ a₁ b₁ …`.
 fn interleave(a: &[u8], b: &[u8], out: &mut [u8]) {
     for ((a, b), out) in a.iter().zip(b).zip(out.chunks_exact_mut(2)) {
         out.copy_from_slice(&[*a, *b]);
     }
 }
 
-/// 32 codes of 6 bits, least significant bits first.
+/// Unpacks 32 codes of 6 bits, least significant bits first.
 fn six_bit_codes(qs: &[u8; 24]) -> [u8; 32] {
     std::array::from_fn(|e| {
         let (byte, bit) = (e * 6 / 8, e * 6 % 8);

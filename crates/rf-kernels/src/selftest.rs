@@ -1,11 +1,11 @@
-//! The self-test of a device: conformance by groups of cases, and the speed of kernels.
+//! The self-test of a device: conformance by group of cases, and the speed of kernels.
 //!
-//! `rf-cli selftest` prints the results. A [`Group`] holds the conformance cases of an op with a
-//! format, and the cases whose speed is of interest for it.
+//! `rf-cli selftest` prints the results. A [`Group`] has the conformance cases of an op with a
+//! format, and the cases whose speed is reported for the group.
 //!
-//! A kernel takes microseconds and the step around it tens of them. So [`speed`] times programs
-//! with few and with many copies of an op, and divides the difference. The many copies read more
-//! memory than any cache holds.
+//! A kernel takes microseconds, and the step around it tens of microseconds. Therefore [`speed`]
+//! times programs with few and with many copies of an op, and divides the difference by the number
+//! of additional copies. The copies read more memory than any cache holds.
 
 use std::time::{Duration, Instant};
 
@@ -49,8 +49,7 @@ impl Group {
         }
     }
 
-    /// At most this many cases, spread over all: the first, the last, and others at equal
-    /// distances.
+    /// At most `most` cases at equal distances, the first and the last included.
     pub fn cases(&self, most: usize) -> Vec<&Case> {
         let count = self.cases.len().min(most);
         let last = self.cases.len() - 1;
@@ -58,7 +57,7 @@ impl Group {
         (0..count).map(|i| &self.cases[at(i)]).collect()
     }
 
-    /// The cases whose speed is reported beside the group.
+    /// The cases whose speed is reported with the group.
     pub fn speeds(&self) -> Vec<Case> {
         case::speed::selftest(&self.op, self.format)
     }
@@ -124,26 +123,27 @@ impl Speed {
 ///
 /// If the device fails, or lacks the memory.
 pub fn speed(backend: &dyn Backend, case: &Case) -> Result<Speed, BackendError> {
-    /// Copies of the op in the program with few. A multiple of the group of matmuls.
+    /// Copies of the op in the smaller program: a whole group of matmuls.
     const FEW: usize = 3;
     let cost = case.cost();
     let many = copies(case, cost).next_multiple_of(FEW);
     let few = seconds(backend, case, FEW)?;
     let all = seconds(backend, case, FEW + many)?;
-    // Where the clock is too coarse, a tiny time is better than a negative one.
+    // A coarse clock may give a difference of zero or less; the time must be positive.
     Ok(Speed { seconds: (all - few).max(1e-9) / many as f64, cost })
 }
 
-/// Copies of an op that read more memory than any cache holds, within limits.
+/// The number of copies of an op that read more memory than any cache holds, within limits.
 fn copies(case: &Case, cost: OpCost) -> usize {
     const WORKING_SET_BYTES: u64 = 400 << 20;
-    const MOST: usize = 48;
+    const MAX_COPIES: usize = 48;
     match case.shape() {
-        Shape::Row { .. } => MOST,
+        Shape::Row { .. } => MAX_COPIES,
         _ if case.timed_batch().tokens() == 1 => {
-            ((WORKING_SET_BYTES / cost.bytes.max(1)) as usize).clamp(6, MOST)
+            ((WORKING_SET_BYTES / cost.bytes.max(1)) as usize).clamp(6, MAX_COPIES)
         }
-        // Memory does not bound many tokens, and the outputs of all copies are held.
+        // Matmuls of many tokens are not bound by memory, and the outputs of all copies need
+        // memory.
         _ => 9,
     }
 }
@@ -151,17 +151,17 @@ fn copies(case: &Case, cost: OpCost) -> usize {
 /// The median time of a step with this many copies of the op.
 fn seconds(backend: &dyn Backend, case: &Case, copies: usize) -> Result<f64, BackendError> {
     const RUNS: usize = 41;
-    const LEAST_RUNS: usize = 5;
-    const ENOUGH: Duration = Duration::from_millis(700);
+    const MIN_RUNS: usize = 5;
+    const MAX_DURATION: Duration = Duration::from_millis(700);
     let mut program = case.timed_program(copies);
     program.graph = fuse(program.graph, backend.fusions());
     let mut timer = Timer::new(backend, case, program)?;
-    // Once as launches, once captured, once more.
+    // Warm up: plain launches, graph capture, first replay.
     for _ in 0..3 {
         timer.step()?;
     }
     let (started, mut times) = (Instant::now(), Vec::new());
-    while times.len() < RUNS && (times.len() < LEAST_RUNS || started.elapsed() < ENOUGH) {
+    while times.len() < RUNS && (times.len() < MIN_RUNS || started.elapsed() < MAX_DURATION) {
         let start = Instant::now();
         timer.step()?;
         times.push(start.elapsed().as_secs_f64());
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_is_in_a_group_and_every_format_has_one() {
+    fn every_case_has_a_group_and_every_format_has_one() {
         let all = groups("");
         let cases: usize = all.iter().map(|group| group.cases.len()).sum();
         assert_eq!(cases, case::cases().len());
@@ -220,7 +220,7 @@ mod tests {
     fn copies_exceed_caches_where_memory_is_the_limit() {
         let [one, large, many] = <[Case; 3]>::try_from(groups("matmul Q4_0")[0].speeds()).unwrap();
         let copies = |case: &Case| copies(case, case.cost());
-        // 400 MiB of 9.5 MB and 25.4 MB.
+        // 400 MiB divided by 9.5 MB and by 25.4 MB.
         assert_eq!((copies(&one), copies(&large), copies(&many)), (44, 16, 9));
     }
 }

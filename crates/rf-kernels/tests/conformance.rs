@@ -1,6 +1,6 @@
-//! The table of cases on the GPU of this machine, if there is one.
+//! The case table on the GPU of this machine, if available.
 
-#![expect(clippy::print_stdout, reason = "says what was skipped, and how far off the rest is")]
+#![expect(clippy::print_stdout, reason = "prints skipped cases and the largest deviations")]
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -9,10 +9,10 @@ use rf_graph::case::cases;
 use rf_graph::conformance::{Outcome, prepare};
 use rf_kernels::{GpuBackend, GpuOptions};
 
-/// Cases that this backend does not pass, by the beginning of their names, each with its reason.
+/// Prefixes of the names of cases that this backend does not pass, each with its reason.
 const IGNORED: [(&str, &str); 0] = [];
 
-/// The device, or nothing and why.
+/// Opens the device; prints the reason if that fails.
 fn backend(options: GpuOptions) -> Option<GpuBackend> {
     match GpuBackend::new(options) {
         Ok(backend) => Some(backend),
@@ -29,7 +29,7 @@ fn every_case_passes() {
     check(&backend, |_| true);
 }
 
-/// The tiles of large products, which small ones take only where there is one processor to keep busy.
+/// With one compute unit, small matmuls use the tiles of large ones.
 #[test]
 fn large_tiles_pass() {
     let options = GpuOptions { compute_units: Some(1), ..GpuOptions::default() };
@@ -37,14 +37,15 @@ fn large_tiles_pass() {
     check(&backend, |name| name.starts_with("matmul/"));
 }
 
-/// `ROCFORGE_CONFORMANCE` picks cases whose names contain it, for work on one kernel.
-fn check(backend: &GpuBackend, concerns: impl Fn(&str) -> bool) {
+/// Checks the selected cases. For work on one kernel, `ROCFORGE_CONFORMANCE` restricts them to
+/// names that contain its value.
+fn check(backend: &GpuBackend, selects: impl Fn(&str) -> bool) {
     println!("{}", rf_graph::Backend::description(backend));
-    let wanted = std::env::var("ROCFORGE_CONFORMANCE").unwrap_or_default();
+    let filter = std::env::var("ROCFORGE_CONFORMANCE").unwrap_or_default();
     let (mut wrong, mut ran) = (Vec::new(), 0);
     let mut worst: BTreeMap<String, (f64, f64, String)> = BTreeMap::new();
     for case in cases() {
-        if !case.name().contains(&wanted) || !concerns(case.name()) {
+        if !case.name().contains(&filter) || !selects(case.name()) {
             continue;
         }
         if let Some((_, reason)) = IGNORED.iter().find(|(name, _)| case.name().starts_with(name)) {
@@ -67,7 +68,7 @@ fn check(backend: &GpuBackend, concerns: impl Fn(&str) -> bool) {
             println!("{} took {:?}", case.name(), start.elapsed());
         }
     }
-    println!("{ran} cases; the furthest off:");
+    println!("{ran} cases; the largest deviation by bound:");
     for (bound, (nmse, peak, case)) in worst {
         println!("{bound:16} NMSE {nmse:.1e} peak {peak:.1e} {case}");
     }

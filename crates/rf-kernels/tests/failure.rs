@@ -1,9 +1,9 @@
-//! What goes wrong with a GPU is a typed error, and neither the process nor the CPU is the worse for it.
+//! GPU failures are typed errors. The process and the CPU backend stay usable.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "functions of tests, which say what was skipped"
+    reason = "functions of tests, which print skipped tests"
 )]
 
 use std::{env, process::Command};
@@ -14,19 +14,20 @@ use rf_graph::conformance::{Outcome, check};
 use rf_graph::{Backend, BackendError};
 use rf_kernels::{Error, GpuBackend, GpuOptions};
 
-/// Marks the child process.
-const ALONE: &str = "RF_KERNELS_TEST_ALONE";
+/// The environment variable that marks the child process.
+const CHILD: &str = "RF_KERNELS_TEST_ALONE";
 
-/// The environment is the whole process', so a test with one of its own runs itself again in a child. `true` there;
-/// `false` in the parent, once the child has passed.
-fn alone(test: &str, library: &str) -> bool {
-    if env::var_os(ALONE).is_some() {
+/// Runs a test again in a child process with the runtime libraries replaced by `library`, because
+/// environment variables apply to the whole process. Returns true in the child, and false in the
+/// parent after the child has passed.
+fn in_child(test: &str, library: &str) -> bool {
+    if env::var_os(CHILD).is_some() {
         return true;
     }
     let output = Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
         .env_remove("ROCFORGE_GPU_PLATFORM")
-        .envs([("ROCFORGE_HIP_LIBRARY", library), ("ROCFORGE_CUDA_LIBRARY", library), (ALONE, "1")])
+        .envs([("ROCFORGE_HIP_LIBRARY", library), ("ROCFORGE_CUDA_LIBRARY", library), (CHILD, "1")])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -50,10 +51,10 @@ fn cpu_computes() -> bool {
 
 #[test]
 fn without_a_runtime_the_cpu_computes() {
-    if !alone("without_a_runtime_the_cpu_computes", "/nowhere/libmissing.so") {
+    if !in_child("without_a_runtime_the_cpu_computes", "/nowhere/libmissing.so") {
         return;
     }
-    // Again and again, as a program that asks for its devices more than once does.
+    // Repeated attempts return the same error.
     for _ in 0..3 {
         let error = GpuBackend::new(GpuOptions::default()).err().unwrap();
         let Error::Runtime(rf_hip::Error::LibraryNotFound { .. }) = &error else {
@@ -68,7 +69,7 @@ fn without_a_runtime_the_cpu_computes() {
 
 #[test]
 fn with_a_library_that_is_no_runtime_the_cpu_computes() {
-    if !alone("with_a_library_that_is_no_runtime_the_cpu_computes", "libc.so.6") {
+    if !in_child("with_a_library_that_is_no_runtime_the_cpu_computes", "libc.so.6") {
         return;
     }
     match GpuBackend::new(GpuOptions::default()).err().unwrap() {
@@ -82,7 +83,7 @@ fn with_a_library_that_is_no_runtime_the_cpu_computes() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_the_rest_goes_on() {
+fn a_program_that_does_not_fit_is_an_error_and_others_still_run() {
     let backend = match GpuBackend::new(GpuOptions::default()) {
         Ok(backend) => backend,
         Err(error) => {
@@ -92,19 +93,19 @@ fn what_does_not_fit_is_refused_and_the_rest_goes_on() {
     };
     let total_bytes = backend.device().total_memory_bytes;
     let mut running = backend.compile(case().program(), &mut |_| ()).unwrap();
-    for share in [1, 2, 1 << 10, 1 << 20] {
+    for factor in [1, 2, 1 << 10, 1 << 20] {
         let mut program = case().program();
         let page_bytes = program.kv.bytes_per_token() * program.kv.page_tokens;
-        program.kv.num_pages = total_bytes as usize / page_bytes * share + 1;
+        program.kv.num_pages = total_bytes as usize / page_bytes * factor + 1;
         match backend.compile(program, &mut |_| ()).err().unwrap() {
             BackendError::OutOfMemory { what, bytes } => {
                 assert!(what.contains("KV cache"), "{what}");
-                assert!(bytes > total_bytes / 2 * share as u64, "{bytes}");
+                assert!(bytes > total_bytes / 2 * factor as u64, "{bytes}");
             }
             error => panic!("{error}"),
         }
     }
-    // What was there before still runs, what comes after does too, and so does the CPU.
+    // The running program, a new program and the CPU backend still work.
     case().batches()[0].with(|batch| running.forward(batch, &mut [])).unwrap();
     assert!(passes(&backend));
     assert!(cpu_computes());

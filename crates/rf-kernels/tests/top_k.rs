@@ -1,4 +1,4 @@
-//! The best logits of a row, chosen on the device: the same as from the whole row.
+//! Selection of the largest logits on the device: equal to a selection from whole rows.
 
 use rf_graph::{
     Backend, BackendError, Batch, Candidate, Executor, GraphBuilder, KvLayout, KvType, Program,
@@ -11,7 +11,8 @@ const WIDTH: usize = 5003;
 
 const PAGES: [PageId; 1] = [PageId::new(0)];
 
-/// A program whose output row for token t is row t of a table: with equals, infinities and a NaN.
+/// A program whose output for token `t` is row `t` of a table with equal values, infinities and a
+/// NaN.
 fn program() -> Program {
     let mut g = GraphBuilder::new();
     let special = |id: usize| match id {
@@ -34,7 +35,7 @@ fn program() -> Program {
     Program { graph, weights, kv, max_batch_tokens: 16, max_output_rows: 16 }
 }
 
-fn best_of(row: &[f32], k: usize) -> Vec<Candidate> {
+fn largest(row: &[f32], k: usize) -> Vec<Candidate> {
     let logit = |x: f32| if x.is_nan() { f32::NEG_INFINITY } else { x };
     let mut all: Vec<_> =
         (0..).zip(row).map(|(id, x)| Candidate { id, logit: logit(*x) }).collect();
@@ -44,7 +45,7 @@ fn best_of(row: &[f32], k: usize) -> Vec<Candidate> {
 }
 
 #[test]
-fn the_best_of_a_row_are_those_of_the_whole_row() {
+fn the_device_selects_the_largest_logits_of_the_whole_row() {
     let backend = match GpuBackend::new(GpuOptions::default()) {
         Ok(backend) => backend,
         Err(error) => return println!("skipped: {error}"),
@@ -57,7 +58,7 @@ fn the_best_of_a_row_are_those_of_the_whole_row() {
         executor.forward(&batch, &mut rows).unwrap();
         let mut best = vec![Candidate::default(); ids.len() * k];
         executor.forward_top_k(&batch, k, &mut best).unwrap();
-        let expected: Vec<_> = rows.chunks(WIDTH).flat_map(|row| best_of(row, k)).collect();
+        let expected: Vec<_> = rows.chunks(WIDTH).flat_map(|row| largest(row, k)).collect();
         assert_eq!(best, expected, "{k} of {ids:?}");
     };
     for k in [1, 2, 40, 256] {

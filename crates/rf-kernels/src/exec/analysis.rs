@@ -1,11 +1,11 @@
-//! What the launches of a program depend on and no batch changes.
+//! The properties of a program that its launches depend on and that no batch changes.
 
 use rf_graph::{DType, Epilogue, Graph, MatMul, Op, Prologue, Storage, ValueId};
 
 use crate::params::MatmulDevice;
 
 /// Spare rows after the last row of an operand. Kernels for several columns read them and ignore
-/// the result.
+/// the values.
 pub(super) const SPARE_ROWS: usize = 8;
 
 /// Properties of a graph on a device.
@@ -15,7 +15,7 @@ pub(super) struct GraphAnalysis {
     pub(super) input: Option<ValueId>,
     /// Operands by value, for those with [`Storage::MatMulOperand`].
     operands: Vec<Option<OperandForm>>,
-    /// Elements per token of the largest operand that an op quantises for itself.
+    /// Elements per token of the largest scratch operand.
     scratch_per_token: usize,
     /// Elements of all query heads of the largest attention.
     pub(super) attention_width: usize,
@@ -94,7 +94,7 @@ impl GraphAnalysis {
         self.scratch_per_token = self.scratch_per_token.max(elements);
     }
 
-    /// The form of a value that is stored as an operand.
+    /// The form of a value that is stored as an operand; `None` for values stored as f32.
     pub(super) fn operand(&self, id: ValueId) -> Option<OperandForm> {
         self.operands[id.index()]
     }
@@ -113,7 +113,7 @@ impl GraphAnalysis {
 }
 
 impl OperandForm {
-    /// Floats of a row: f32, codes, scales, sums of squares, as far as each is stored.
+    /// Floats of a row: the stored parts of f32, codes, scales and sums of squares.
     pub(super) fn floats(self, width: usize) -> usize {
         let f32 = if self.f32 { width } else { 0 };
         let q8 = if self.q8 { width / 4 + width / 16 + width / 32 } else { 0 };
@@ -121,8 +121,8 @@ impl OperandForm {
     }
 }
 
-/// Whether matrix-vector kernels have epilogues for a weight: quantised formats, whole blocks of
-/// output.
+/// Whether matrix-vector kernels have epilogues for a weight: a quantised format with whole blocks
+/// of output rows.
 pub(super) fn has_fused_rows(dtype: DType, rows: usize) -> bool {
     !dtype.is_float() && rows.is_multiple_of(32)
 }

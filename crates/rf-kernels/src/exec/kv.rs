@@ -27,7 +27,7 @@ impl KvPlan {
                 KvType::F16 => (2, 0),
                 KvType::Q8_0 => (1, 2 * rows * head_dim.div_ceil(32)),
                 KvType::Fp8 => (1, 0),
-                other => return Err(Error::Unsupported { what: format!("a cache of {other}") }),
+                other => return Err(Error::Unsupported { what: format!("a KV cache of {other}") }),
             };
             let data_bytes = rows * head_dim * element_bytes;
             offsets.push([data_bytes, data_bytes, scale_bytes, scale_bytes].map(|bytes| {
@@ -47,12 +47,12 @@ impl KvPlan {
         self.page_bytes * self.layout.num_pages
     }
 
-    /// Positions of all pages.
+    /// Number of positions of all pages.
     pub(super) fn positions(&self) -> usize {
         self.layout.num_pages * self.layout.page_tokens
     }
 
-    /// The layers as kernels see them when the first page is at `pages`.
+    /// The kernel parameters of all layers for pages that start at `pages`.
     pub(super) fn caches(&self, pages: Address) -> Vec<params::KvCache> {
         let layers = self.layout.layers.iter().zip(&self.offsets);
         let cache = |(&(heads, head_dim), offsets): (&(usize, usize), &[u32; 4])| {
@@ -91,7 +91,7 @@ impl KvMemory {
         Ok(Self { plan, memory })
     }
 
-    /// The layers as kernels see them.
+    /// The kernel parameters of all layers.
     pub(super) fn caches(&self) -> Vec<params::KvCache> {
         self.plan.caches(self.memory.address())
     }

@@ -1,8 +1,9 @@
 //! The executor: a program in device memory and the launches for batches of each shape.
 //!
-//! For each batch the host uploads one small copy, queues the launches, queues the copy of the output
-//! and waits once. Launches of decode (a few tokens) are recorded once per [`Shape`] and, if the
-//! runtime supports it, replayed as a captured graph. The chunks of a prompt are recorded each time.
+//! For each batch the host uploads its data in one copy, queues the launches, queues the copy of
+//! the output and waits once. Launches of decode (a few tokens) are recorded once per [`Shape`]
+//! and, if the runtime supports it, replayed as a captured graph. Launches of a prompt chunk are
+//! recorded each time.
 
 mod analysis;
 mod kv;
@@ -39,17 +40,18 @@ use weights::{WeightPlan, Weights};
 
 pub(crate) use record::FUSIONS;
 
-/// Largest number of tokens of a decode batch, whose launches are kept and captured.
+/// Largest number of tokens of a decode batch. Launches of decode batches are kept and captured.
 const DECODE_TOKENS: usize = 8;
 
-/// Largest output that is copied through pinned memory. Larger ones (perplexity) are copied to
-/// pageable memory.
+/// Largest output that is copied through pinned memory. Larger outputs, as for perplexity, are
+/// copied to pageable memory.
 const PINNED_OUTPUT_FLOATS: usize = 4 << 20;
 
-/// Whether decode is replayed as a captured graph.
+/// The use of captured graphs for decode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GraphMode {
-    /// If the runtime supports it and the replay gives the same bits as plain launches.
+    /// Replay of captured graphs, if the runtime supports it and the replay gives the same bits as
+    /// plain launches.
     #[default]
     On,
     /// Plain launches for every batch.
@@ -77,8 +79,9 @@ pub(crate) struct GpuExecutor {
 
 /// The requested output and its destination.
 enum Output<'a> {
+    /// Whole rows, `[rows, width]`.
     Rows(&'a mut [f32]),
-    /// The largest elements of each row, this many.
+    /// The largest elements of each row: their number per row, and `[rows, k]` candidates.
     Best(usize, &'a mut [Candidate]),
 }
 
@@ -90,7 +93,7 @@ struct Decode {
 
 /// Whether a recording can be replayed as a graph.
 enum Replay {
-    /// Not captured yet: the first run uses launches.
+    /// Not captured yet. The first run uses plain launches.
     Untried,
     /// Captured; the first replay gave the same bits as the launches.
     Checked(GraphExec),
@@ -102,11 +105,11 @@ enum Replay {
 pub(crate) struct Work {
     /// The arena of the plan.
     arena: DeviceBuffer<f32>,
-    /// An operand that a matmul quantises for itself.
+    /// Scratch operand of matmuls that quantise their input.
     operand: Q8Buffer,
-    /// Partial results of attention that divides the keys of a sequence: sums and statistics.
+    /// Partial results of attention with divided keys: sums and statistics.
     partials: DeviceBuffer<f32>,
-    /// Counters of the same.
+    /// Counters of finished partial results.
     arrivals: DeviceBuffer<u32>,
 }
 
@@ -130,7 +133,7 @@ impl Q8Buffer {
 }
 
 impl Work {
-    /// Bytes of all buffers for a largest batch.
+    /// Bytes of all buffers for the largest batch.
     fn bytes(analysis: &GraphAnalysis, plan: &Plan, max_tokens: usize) -> usize {
         let operand = analysis.scratch_elements(max_tokens);
         let arena = plan.floats_per_row() * (max_tokens + SPARE_ROWS);
@@ -184,7 +187,7 @@ impl GpuExecutor {
         check_memory(&gpu, weight_plan.bytes(), kv_plan.bytes(), work_bytes)?;
 
         let stream = Stream::new(gpu.context())?;
-        // The weights last: if memory is short after all, they have not been read.
+        // Load the weights last, so that no weight is read if an allocation fails.
         let work = Work::new(&stream, &analysis, &plan, max_batch_tokens)?;
         let kv_memory = KvMemory::new(&stream, kv_plan)?;
         let pages = (2 * kv.num_pages).max(1024);
@@ -230,8 +233,8 @@ impl GpuExecutor {
         Ok(executor)
     }
 
-    /// Loads the kernels for one token and for a whole prompt, so that the first batch need not. An
-    /// op that this backend does not support is an error here.
+    /// Loads the kernels for one token and for a whole prompt, so that the first batch does not
+    /// load them. An op that this backend does not support is an error.
     fn load_kernels(&self) -> Result<(), Error> {
         let shape = |tokens: usize| Shape {
             tokens,
@@ -252,7 +255,7 @@ impl GpuExecutor {
         Recording::load(&self.gpu, list)
     }
 
-    /// Runs the recording of a decode step, as a graph once that is verified.
+    /// Runs the recording of a decode step, as a graph once the graph is verified.
     fn run_decode(
         &mut self,
         batch: &Batch<'_>,
@@ -286,7 +289,7 @@ impl GpuExecutor {
                 self.read_output(shape, &mut rows)?;
                 *replay = self.check_replay(recording, batch, shape, &rows);
                 if matches!(replay, Replay::Off) {
-                    // Overwrite what the wrong replay computed.
+                    // Overwrite the results of the wrong replay.
                     self.upload_input(batch, shape)?;
                     recording.queue(&self.stream)?;
                 }
@@ -296,8 +299,8 @@ impl GpuExecutor {
         self.collect(shape, out)
     }
 
-    /// Captures a recording and replays it for the batch that has just run. The replay writes the same
-    /// values to the same places of the cache, so its output has to be the same.
+    /// Captures a recording and replays it for the batch that has just run. The replay writes the
+    /// same values to the same places of the KV cache, so its output must be the same.
     fn check_replay(
         &mut self,
         recording: &Recording,
@@ -370,8 +373,8 @@ impl GpuExecutor {
         Ok(())
     }
 
-    /// Queues the upload of the rows of [`rf_graph::Op::Input`] to the arena, where later values may
-    /// overwrite them.
+    /// Queues the upload of the rows of [`rf_graph::Op::Input`] to the arena, where later values
+    /// may overwrite them.
     fn upload_input(&self, batch: &Batch<'_>, shape: Shape) -> Result<(), Error> {
         if let (Some(id), Some(rows)) = (self.program.analysis.input, batch.input) {
             let first = self.program.plan.offset(id) * shape.tokens;
@@ -385,7 +388,7 @@ impl GpuExecutor {
         let shape = Shape::of(batch);
         let pages = batch.spans.iter().map(|span| span.pages.len()).sum();
         if !self.step.has_room(&shape, pages) {
-            // Recordings have the old addresses.
+            // Recordings contain the addresses of the old memory.
             self.decode.clear();
             self.step = StepMemory::new(
                 self.gpu.context(),
@@ -422,7 +425,7 @@ impl GpuExecutor {
 }
 
 impl GpuExecutor {
-    /// Checks a batch, and that its output has `room` elements: whole rows, or `k` of each.
+    /// Checks a batch and the length of its output, `room`: whole rows, or `k` elements per row.
     fn check(&self, batch: &Batch<'_>, room: usize, k: usize) -> Result<(), BackendError> {
         batch.check(&self.limits)?;
         let output = self.program.graph.value(self.program.graph.output());

@@ -1,7 +1,8 @@
-//! Times of ops and copies, from events around every launch.
+//! The profiler: times of ops and copies, from events around every launch.
 //!
-//! Events measure times relative to each other. One event relates them to the host's clock: the device
-//! is idle before a batch, so it passes the first event within microseconds of the host queueing it.
+//! Events measure times relative to each other. The first event of a batch relates them to the
+//! host's clock: the device is idle before a batch, so it passes this event within microseconds
+//! after the host queues it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -212,16 +213,16 @@ impl Copies {
 }
 
 impl Record {
-    /// Whether a batch of this many launches fits: each launch is on two tracks, and there are two
-    /// copies.
+    /// Whether a batch with this number of launches fits. Each launch is on two tracks, and a batch
+    /// has two copies.
     fn has_room(&self, launches: usize) -> bool {
         let used = self.ops.len() + self.launches.len() + self.transfers.len();
         used + 2 * launches + 2 <= self.max_events
     }
 
-    /// Adds the launches of a batch, the first of which started at `launched`. The two clocks agree
-    /// within microseconds, and no kernel starts before it is queued: returns the lag by which all
-    /// starts are shifted for that.
+    /// Adds the launches of a batch and returns the lag by which it shifts their start times.
+    /// `launched` is the start of the first launch. The clocks of host and device agree only within
+    /// microseconds, and the lag ensures that no kernel starts before it is queued.
     fn add(
         &mut self,
         batch: u64,

@@ -1,4 +1,4 @@
-//! A program in device memory as its launches see it: addresses, and no buffers.
+//! A program in device memory by address. Launches need no access to the buffers themselves.
 
 use rf_graph::{Graph, MatMul, Plan, ValueId, WeightId};
 
@@ -7,14 +7,14 @@ use super::step::Shape;
 use super::weights::Place;
 use crate::params::{Activations, Address, Batch, KvCache, NormIn, Operand, RowMemory};
 
-/// The graph, its plan, and where everything is.
+/// The graph, its plan, and the addresses of weights, KV cache and activations.
 pub(super) struct DeviceProgram {
     pub(super) graph: Graph,
     pub(super) analysis: GraphAnalysis,
     pub(super) plan: Plan,
     /// Weights by [`WeightId::index`].
     pub(super) weights: Vec<Place>,
-    /// Layers of the KV cache.
+    /// Kernel parameters of the layers of the KV cache.
     pub(super) kv: Vec<KvCache>,
     /// Tables of RoPE by op; 0 for other ops.
     pub(super) ropes: Vec<Address>,
@@ -26,7 +26,7 @@ pub(super) struct DeviceProgram {
 /// Memory that an op uses while it runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ScratchAddresses {
-    /// An operand that a matmul quantises for itself.
+    /// Scratch operand of matmuls that quantise their input.
     pub(super) operand: Activations,
     /// Partial results of attention.
     pub(super) partials: Address,
@@ -38,7 +38,7 @@ pub(super) struct ScratchAddresses {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredOperand {
     pub(super) operand: Operand,
-    /// Factor that a single row lacks.
+    /// The missing factor of a single row after an RMSNorm epilogue.
     pub(super) norm: Option<NormIn>,
 }
 
@@ -70,7 +70,7 @@ impl BatchProgram<'_> {
             let (squares, count) = (take(rows * width / 32), (width / 32) as u32);
             norm = form.norm_eps.map(|eps| NormIn { squares, count, eps });
         }
-        // Kernels for several rows write complete norms.
+        // Kernels for several rows write complete norms, without a missing factor.
         let norm = norm.filter(|_| rows == 1);
         Some(StoredOperand { operand: Operand { q8, f32 }, norm })
     }

@@ -1,9 +1,9 @@
-//! From ops to launches: the kernels that a batch of some shape takes, in order.
+//! From ops to launches: the kernels for a batch of some shape, in order.
 //!
-//! A fused op is one launch where a batch has one row, which is what decides the speed of decode. For
-//! several rows a matmul with an epilogue is the matmul kernel and then the kernel of the epilogue,
-//! recorded together in [`matmul`]. An unfused matmul of quantised weights first quantises its
-//! operand.
+//! For a batch of one row a fused op is one launch. The number of launches bounds the speed of
+//! decode. For several rows, a matmul with an epilogue is two launches, the matmul kernel and the
+//! kernel of the epilogue, both recorded in [`matmul`]. An unfused matmul of quantised weights
+//! first quantises its operand.
 
 mod attention;
 mod experts;
@@ -19,14 +19,14 @@ use crate::params::{
     embed_rms_norm_threads, record_rms_norm, record_row_op,
 };
 
-/// The fusions that have kernels: epilogues of one row are part of matrix-vector kernels for
-/// quantised formats, which write whole blocks of output.
+/// The fusions with kernels. Epilogues of one row are part of the matrix-vector kernels for
+/// quantised formats, which write whole blocks of output rows.
 pub(crate) const FUSIONS: Fusions = {
     let rule = WeightRule { quantized: true, row_multiple: 32 };
     Fusions { glu_epilogue: Some(rule), norm_epilogue: Some(rule), ..Fusions::EPILOGUES }
 };
 
-/// The launches of a batch.
+/// Records the launches of a batch.
 ///
 /// # Errors
 ///
@@ -44,14 +44,14 @@ pub(super) fn record(memory: BatchProgram<'_>) -> Result<LaunchList, Error> {
 struct Recorder<'a> {
     memory: BatchProgram<'a>,
     launches: LaunchList,
-    /// The op that is being recorded.
+    /// Index of the current op.
     op: usize,
 }
 
 impl Recorder<'_> {
     fn record(&mut self, op: &Op) -> Result<(), Error> {
         match op {
-            // Uploaded with the batch.
+            // The input is uploaded with the batch.
             Op::Input { .. } => {}
             Op::Embed { table, scale, norm, out } => {
                 self.embed(*table, *scale, norm.as_ref(), *out);
@@ -100,7 +100,7 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// [`Op::Embed`], with the norm that may be fused to it.
+    /// Records [`Op::Embed`] with its fused norm, if any.
     fn embed(&mut self, table: WeightId, scale: f32, norm: Option<&RowNorm>, out: ValueId) {
         let place = *self.memory.weight(table);
         let columns = self.memory.width(out) as u32;
@@ -133,7 +133,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// The norm of an epilogue as a launch of its own.
+    /// Records the norm of an epilogue as a separate launch.
     fn row_norm(&mut self, x: ValueId, norm: &RowNorm) {
         record_rms_norm(x, norm, &self.memory, &mut self.launches);
     }
@@ -162,7 +162,7 @@ impl Recorder<'_> {
     }
 }
 
-/// The RoPE of an op.
+/// The RoPE attributes of an op; `None` for ops without RoPE.
 pub(super) fn rope_of(op: &Op) -> Option<&Rope> {
     match op {
         Op::Rope { rope, .. } | Op::RopeAppend { rope, .. } => Some(rope),
@@ -182,8 +182,8 @@ mod tests {
     use rf_graph::case::cases;
     use rf_graph::{Plan, Program, fuse};
 
-    /// The op's index, its name and the kernel of each launch for `tokens` tokens of one sequence,
-    /// without a device.
+    /// The launches for `tokens` tokens of one sequence: index and name of the op, and the kernel.
+    /// No device is needed.
     fn launches(
         case: &str,
         fusions: Fusions,
@@ -219,7 +219,7 @@ mod tests {
         list.kernels().map(|(op, kernel)| (op, name(op), kernel)).collect()
     }
 
-    /// Norm, selection and output matmul of the cases' models.
+    /// The last kernels of the models in the case table: norm, selection and output matmul.
     const TAIL: [&str; 4] =
         ["rms_norm_f32", "select_rows_f32", "quantize_f32_q8", "matvec_q6_k_q8_f32_n1"];
 
@@ -247,7 +247,7 @@ mod tests {
     fn an_op_of_decode_is_one_launch() {
         let launches = launches("model/llama-q4_k", FUSIONS, 1);
         let mut ops: Vec<usize> = launches.iter().map(|(op, _, _)| *op).collect();
-        // Selected rows are no operand of a matmul: the output matmul quantises them.
+        // Selected rows are not stored as an operand, so the output matmul quantises them.
         assert_eq!(ops.pop(), ops.last().copied());
         assert_eq!(ops, (0..ops.len()).collect::<Vec<_>>());
     }
@@ -271,7 +271,7 @@ mod tests {
         expected.extend(first);
         expected.extend(TAIL);
         assert_eq!(kernels("model/llama-q4_k", 40), expected);
-        // Up to eight tokens the same with matrix-vector kernels.
+        // Up to eight tokens use the same launches with matrix-vector kernels.
         let few = kernels("model/llama-q4_k", 3);
         assert_eq!(few.len(), expected.len());
         assert_eq!(few[1], "matvec_q4_k_q8_f32_n4");

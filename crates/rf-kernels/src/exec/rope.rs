@@ -1,4 +1,4 @@
-//! Tables of cos and sin, computed in f64 on the host and extended as sequences grow.
+//! Tables of cos and sin for RoPE, computed in f64 on the host and extended as sequences grow.
 
 use rf_graph::Rope;
 use rf_hip::{Context, DeviceBuffer, Stream};
@@ -27,7 +27,7 @@ impl RopeTables {
         Self { tables: Vec::new(), max_positions }
     }
 
-    /// The address of the table of a RoPE, allocated if it is the first of its kind.
+    /// The address of the table of a RoPE. Equal RoPEs share a table.
     pub(super) fn address(&mut self, context: &Context, rope: &Rope) -> Result<Address, Error> {
         let same = |table: &&Table| {
             table.rope.inv_freq == rope.inv_freq

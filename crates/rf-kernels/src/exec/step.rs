@@ -20,7 +20,7 @@ pub(super) struct Shape {
     /// Tokens of the longest span.
     pub(super) longest_span: usize,
     /// Positions of the longest sequence, rounded up to a power of two of at least [`MIN_CONTEXT`].
-    /// Attention divides its keys by it, and a recording is valid until it doubles.
+    /// Attention divides its keys by this length. A recording is valid until the length doubles.
     pub(super) context: usize,
 }
 
@@ -40,7 +40,7 @@ impl Shape {
 }
 
 impl Shape {
-    /// Rows of a value of a kind.
+    /// Number of rows of a value of this kind.
     pub(super) fn rows_of(&self, kind: RowKind) -> usize {
         match kind {
             RowKind::Token => self.tokens,
@@ -110,7 +110,7 @@ impl StepMemory {
         Ok(len * size_of::<u32>())
     }
 
-    /// The arrays of a batch, for kernels.
+    /// The kernel parameters of a batch: addresses and lengths of its arrays.
     pub(super) fn params(&self, shape: &Shape) -> params::Batch {
         let at = Layout::of(shape);
         let address = |index: usize| self.device.address() + (4 * index) as Address;
@@ -129,7 +129,8 @@ impl StepMemory {
     }
 }
 
-/// Indices of the arrays. Ids are first; page numbers, whose count is not part of the shape, are last.
+/// Indices of the arrays. Token ids are first. Page numbers are last, because their count is not
+/// part of the shape.
 struct Layout {
     positions: usize,
     span_of: usize,
@@ -142,7 +143,7 @@ impl Layout {
     fn of(shape: &Shape) -> Self {
         let positions = shape.tokens;
         let span_of = positions + shape.tokens;
-        // Records of 16 bytes.
+        // A span is a record of 16 bytes.
         let spans = (span_of + shape.tokens).next_multiple_of(4);
         let output_rows = spans + 4 * shape.spans;
         Self { positions, span_of, spans, output_rows, pages: output_rows + shape.outputs }

@@ -11,7 +11,7 @@ use crate::params::{Address, ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, 
 /// Longest row that the kernels support.
 const MAX_ROW: usize = 1 << 20;
 
-/// The kernels.
+/// Symbols of the kernels.
 pub(super) const KERNELS: [&str; 2] = ["argmax_f32", "top_k_f32"];
 
 /// The largest `k` for rows of `width` elements.
@@ -60,8 +60,8 @@ impl TopK {
         })
     }
 
-    /// Selects from rows of `width` logits that earlier work of the stream writes, and waits for the
-    /// result. The buffers are kept for the next call.
+    /// Selects the `k` largest elements of rows of `width` logits, which earlier work on the stream
+    /// writes, and waits for the result. The buffers are kept for the next call.
     pub(super) fn choose(
         room: &mut Option<Self>,
         (gpu, stream, profile): (&Gpu, &Stream, Option<&mut Profile>),

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::pack::PackedLayout;
 use crate::params::{self, Address};
 
-/// Bytes of each of the two staging buffers: one is filled while the other is copied.
+/// Bytes of each of the two staging buffers. The host fills one while the other is copied.
 const STAGING_BYTES: usize = 32 << 20;
 
 /// The memory of all weights of a program.
@@ -20,23 +20,23 @@ pub(super) struct Weights {
 pub(super) struct Place {
     pub(super) dtype: DType,
     pub(super) rows: usize,
-    /// Address of the planes; vectors have f32 in `low`.
+    /// Addresses of the planes. For a vector, `low` is the address of its f32.
     pub(super) planes: params::Weight,
 }
 
-/// How a weight is stored; known before anything is allocated.
+/// The storage form of a weight, which is known before memory is allocated.
 #[derive(Debug)]
 enum Form {
     /// f32, for norms, biases and sinks.
     Vector,
-    /// In planes, from `first_row` of a matrix that may hold several weights (experts).
+    /// In planes, starting at `first_row` of a matrix. The experts of a matmul share a matrix.
     Matrix { layout: PackedLayout, base: usize, first_row: usize },
 }
 
 /// Sizes and offsets of all weights.
 pub(super) struct WeightPlan {
     weights: Vec<WeightShape>,
-    /// The form of each weight; of a vector also its offset.
+    /// The form of each weight, and for a vector its byte offset.
     forms: Vec<(Form, usize)>,
     bytes: usize,
 }
@@ -87,7 +87,7 @@ impl WeightPlan {
         self.bytes
     }
 
-    /// The weights as kernels see them when the first byte of all is at `base`.
+    /// The addresses of all weights, by [`WeightId::index`], for an allocation at `base`.
     pub(super) fn places(&self, base: Address) -> Vec<Place> {
         let place = |(weight, (form, at)): (&WeightShape, &(Form, usize))| {
             let planes = match form {
@@ -134,7 +134,8 @@ impl Weights {
                 Form::Matrix { layout, base, first_row } => {
                     let rows_at_once = (largest / layout.bytes_per_row().max(1)).max(1);
                     if layout.bytes_per_row() > largest {
-                        let what = format!("tensor '{}' with rows that long", weight.name());
+                        let (name, bytes) = (weight.name(), layout.bytes_per_row());
+                        let what = format!("tensor '{name}' with rows of {bytes} bytes");
                         return Err(Error::Unsupported { what });
                     }
                     let row_bytes = weight.bytes().len() / weight.rows().max(1);
@@ -167,7 +168,7 @@ impl Weights {
         Ok(Self { memory })
     }
 
-    /// The weights as kernels see them, by [`WeightId::index`].
+    /// The addresses of all weights, by [`WeightId::index`].
     pub(super) fn places(&self, plan: &WeightPlan) -> Vec<Place> {
         plan.places(self.memory.address())
     }

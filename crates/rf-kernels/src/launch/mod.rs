@@ -1,9 +1,9 @@
-//! Launching: functions by name, lists and recordings of launches, and graphs captured from them.
+//! Kernel launches: functions by name, lists and recordings of launches, and captured graphs.
 //!
-//! This is the only place where addresses become memory accesses. An executor records launches with
+//! Only this module turns addresses into memory accesses. An executor records launches with
 //! addresses of its own buffers, and drops a recording before the buffers.
 
-#![expect(unsafe_code, reason = "kernels are given addresses")]
+#![expect(unsafe_code, reason = "kernels access memory by address")]
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,12 +18,12 @@ use crate::error::Error;
 use crate::objects::{CodeObject, CodeObjects};
 use crate::params::Launch;
 
-/// A device with its kernels. A unit is loaded with the first of its kernels.
+/// A device with its kernels. The first use of a kernel loads its translation unit.
 pub(crate) struct Gpu {
     context: Context,
     units: Vec<(CodeObject, Mutex<Option<Module>>)>,
     functions: Mutex<HashMap<&'static str, Function>>,
-    /// Processors over which work is divided.
+    /// Compute units over which work is divided.
     compute_units: usize,
 }
 
@@ -53,7 +53,7 @@ impl Gpu {
     }
 
     fn find(&self, name: &'static str) -> Result<Function, Error> {
-        // PTX has `.entry name(`, a code object the symbol between zero bytes.
+        // PTX contains `.entry name(`. A code object contains the symbol between zero bytes.
         let (entry, symbol) = (format!(".entry {name}("), format!("\0{name}\0"));
         for (unit, module) in &self.units {
             let names = |needle: &str| memmem::find(&unit.code, needle.as_bytes()).is_some();
@@ -79,7 +79,7 @@ pub(crate) struct LaunchList {
 }
 
 impl LaunchList {
-    /// The launches that follow belong to an op.
+    /// Starts an op: later launches belong to it.
     pub(crate) fn begin_op(&mut self, op: usize) {
         self.op = op;
     }
@@ -98,13 +98,13 @@ impl LaunchList {
     }
 }
 
-/// Launches of loaded kernels, in order, to be queued any number of times.
+/// Launches of loaded kernels, in order. A recording can be queued any number of times.
 pub(crate) struct Recording {
     launches: Vec<Recorded>,
 }
 
 struct Recorded {
-    /// The op of the launch, by its position in the graph.
+    /// Index of the op in the graph.
     op: usize,
     kernel: &'static str,
     function: Function,
@@ -112,15 +112,15 @@ struct Recorded {
     params: Box<dyn Params>,
 }
 
-/// Parameters of any kernel.
+/// Parameters of a kernel of any type.
 trait Params: Send {
     fn queue(&self, stream: &Stream, to: &Recorded) -> Result<(), rf_hip::Error>;
 }
 
 impl<P: Pod + Send> Params for P {
     fn queue(&self, stream: &Stream, to: &Recorded) -> Result<(), rf_hip::Error> {
-        // SAFETY: structs of `params` are twins of what their kernels take (checked against the code
-        // objects), and an executor's recordings name only buffers that live as long as it does.
+        // SAFETY: structs of `params` have the layout of the kernel parameters (checked against the
+        // code objects). Recordings of an executor contain only addresses of buffers that it owns.
         unsafe { stream.launch(&to.function, to.config, self) }
     }
 }
@@ -148,8 +148,9 @@ impl Recording {
         Ok(())
     }
 
-    /// Queues all launches with an event before each and one after the last, so there is one event
-    /// more than launches. `queued` gets the time that the call for each launch took.
+    /// Queues all launches with an event before each and one after the last, so the number of
+    /// events is one more than that of launches. `queued` receives the duration of each launch
+    /// call.
     pub(crate) fn queue_between(
         &self,
         stream: &Stream,
@@ -173,7 +174,7 @@ impl Recording {
         self.launches.iter().map(|launch| (launch.op, launch.kernel))
     }
 
-    /// Captures all launches as a graph of the device's runtime.
+    /// Captures all launches as a graph of the runtime.
     pub(crate) fn capture(&self, stream: &Stream) -> Result<GraphExec, Error> {
         let graph = stream.capture(|| self.queue(stream))?;
         Ok(graph.instantiate()?)

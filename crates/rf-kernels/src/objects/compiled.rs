@@ -1,8 +1,8 @@
 //! Compiles the embedded sources on the user's machine once, into a per-user cache.
 //!
-//! The files are `$XDG_CACHE_HOME/rocmforge/kernels/ARCH/UNIT-KEY.co`, with `~/.cache` as the default
-//! of the former. The key is a hash of the source, the options and the compiler's version. A file with
-//! any defect is compiled again, and a cache that cannot be written only costs time.
+//! The files are `$XDG_CACHE_HOME/rocmforge/kernels/ARCH/UNIT-KEY.co`; `XDG_CACHE_HOME` defaults to
+//! `~/.cache`. The key is a hash of the source, the options and the compiler's version. The source
+//! of a damaged file is compiled again. A cache that cannot be written only costs time.
 
 use std::{
     env, fs,
@@ -29,7 +29,7 @@ const MAGIC: &[u8; 8] = b"RFKERN2\n";
 /// Files kept per unit and architecture, for a few versions of this program and of ROCm.
 const KEPT: usize = 3;
 
-/// Compiles one source: text, name and options to a code object.
+/// A compiler: a function from text, name and options of a source to a code object.
 type Compile<'a> = dyn Fn(&str, &str, &[&str]) -> Result<Vec<u8>, rf_hip::Error> + 'a;
 
 /// The units for `arch`, from the cache or from libhiprtc.
@@ -49,9 +49,9 @@ pub(super) fn available() -> bool {
     Compiler::load().is_ok()
 }
 
-/// The cache directory; `None` if the environment names no home, and then nothing is cached.
+/// The cache directory; `None`, which disables the cache, if the environment has no home directory.
 fn folder() -> Option<PathBuf> {
-    // The XDG specification has relative paths ignored.
+    // The XDG specification requires that relative paths are ignored.
     let absolute =
         |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
@@ -89,7 +89,7 @@ impl Cache {
             let code = compile(source.text, &format!("{}.hip", source.unit), &options)?;
             if let Some(file) = &file {
                 match write(file, key, &code) {
-                    Ok(()) => forget_old(file, source.unit),
+                    Ok(()) => remove_old(file, source.unit),
                     Err(error) => {
                         tracing::warn!(file = %file.display(), %error, "compiled kernels are not kept");
                     }
@@ -143,13 +143,13 @@ fn write(file: &Path, key: u128, code: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A checksum of contents and key, so that a renamed file does not match.
+/// A checksum of contents and key. A renamed file does not match it.
 fn checksum(key: u128, code: &[u8]) -> u128 {
     XxHash3_128::oneshot_with_seed(key as u64, code)
 }
 
-/// Removes the oldest files of the unit beside `file`, beyond [`KEPT`].
-fn forget_old(file: &Path, unit: &str) {
+/// Removes the oldest files of the unit in the folder of `file` and keeps [`KEPT`] of them.
+fn remove_old(file: &Path, unit: &str) {
     let Some(folder) = file.parent() else { return };
     let key_of = |path: &Path| -> Option<String> {
         let stem = path.file_stem()?.to_str()?.strip_prefix(unit)?.strip_prefix('-')?;
@@ -163,7 +163,7 @@ fn forget_old(file: &Path, unit: &str) {
     files.sort();
     let surplus = files.len().saturating_sub(KEPT);
     for (_, old) in &files[..surplus] {
-        // One that stays does no harm.
+        // A file that cannot be removed does no harm.
         fs::remove_file(old).ok();
     }
 }
@@ -177,7 +177,8 @@ mod tests {
     const SOURCES: &[Source] =
         &[Source { unit: "rows", text: "rows" }, Source { unit: "rope", text: "rope" }];
 
-    /// Runs the cache on a compiler that counts its calls and puts the source's text into the object.
+    /// Runs the cache with a compiler that counts its calls and writes the source text to the
+    /// object.
     fn units(cache: &Cache, arch: &str) -> (Vec<CodeObject>, u32) {
         let calls = Cell::new(0);
         let compile = |text: &str, _: &str, options: &[&str]| {
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn architectures_and_compilers_do_not_share() {
+    fn architectures_and_compilers_have_separate_files() {
         let folder = tempfile::tempdir().unwrap();
         units(&cache(folder.path()), "gfx1036");
         assert_eq!(units(&cache(folder.path()), "gfx1035").1, 2);
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn every_damage_is_noticed_and_repaired() {
+    fn damaged_files_are_detected_and_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let (whole, _) = units(&cache(folder.path()), "gfx1036");
         let damaged = files(folder.path()).remove(0);
@@ -233,7 +234,7 @@ mod tests {
             bytes
         }));
         cases.push([&*good, b"x"].concat());
-        // Whole, but of the other unit.
+        // A complete file of the other unit.
         cases.push(fs::read(&files(folder.path())[1]).unwrap());
         for bytes in cases {
             fs::write(&damaged, &bytes).unwrap();
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn old_versions_are_forgotten() {
+    fn files_of_old_versions_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         for version in 0..10 {
             let cache = Cache { version: version.to_string(), ..cache(folder.path()) };
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compiler_that_fails_is_an_error() {
+    fn a_compiler_failure_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let refuse = |_: &str, name: &str, _: &[&str]| {
             Err(rf_hip::Error::ZeroByte { name: name.to_owned() })

@@ -10,7 +10,7 @@ pub(crate) struct Source {
     pub(crate) text: &'static str,
 }
 
-/// A unit compiled for a target, compressed.
+/// The compressed code object of a unit for a target.
 pub(crate) struct Embedded {
     pub(crate) unit: &'static str,
     pub(crate) target: &'static str,
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damage_is_noticed() {
+    fn damage_is_detected() {
         let whole = miniz_oxide::deflate::compress_to_vec_zlib(b"\x7fELF and what follows", 6);
         let inflate = |bytes: &[u8]| {
             let deflated = bytes.to_vec().leak();
@@ -54,7 +54,7 @@ mod tests {
         for bit in 0..8 * whole.len() {
             let mut bytes = whole.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            // Some bits of the header say nothing.
+            // Some bits of the header do not affect the content.
             let inflated = inflate(&bytes);
             assert!(inflated.is_none() || inflated == inflate(&whole), "{bit}");
         }

@@ -7,7 +7,7 @@ use super::{Address, Batch, KvCache, Launch, Operand};
 /// Threads of a decode workgroup: four waves.
 const DECODE_THREADS: u32 = 128;
 
-/// Fewest keys for a decode workgroup.
+/// Smallest number of keys for a decode workgroup.
 const MIN_SPLIT_KEYS: usize = 64;
 
 /// Largest number of splits that the kernel combines.
@@ -17,13 +17,13 @@ const MAX_SPLITS: usize = 128;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct AttentionParams {
-    /// The step.
+    /// Positions, spans and pages.
     pub batch: Batch,
-    /// The layer.
+    /// The cache of the layer.
     pub cache: KvCache,
     /// `[tokens, num_heads · head_dim]` f32, rotated.
     pub q: Address,
-    /// `[num_heads]` f32 or null.
+    /// Attention sinks, `[num_heads]` f32 or null.
     pub sinks: Address,
     /// `[tokens, num_heads · head_dim]`; as int8 where the head size is a multiple of 32.
     pub out: Operand,
@@ -35,26 +35,27 @@ pub struct AttentionParams {
     pub arrivals: Address,
     /// Factor on the scores.
     pub scale: f32,
-    /// 0: none.
+    /// Softcap on the scores; 0 for none.
     pub softcap: f32,
-    /// 0: all keys up to the query's position are seen.
+    /// Sliding window in tokens; 0 for all keys up to the query's position.
     pub window: u32,
     /// Query heads.
     pub num_heads: u32,
     /// Decode workgroups over which the keys of a sequence are divided, 1 to 128.
     pub splits: u32,
-    /// Longest span of the decode kernel; longer ones use the prefill kernel.
+    /// Largest number of tokens of a span for the decode kernel; longer spans use the prefill
+    /// kernel.
     pub short_span: u32,
 }
 
 impl AttentionParams {
-    /// Sets the number of splits that fills the device, for at most `context` visible keys and at most
-    /// `most_splits` partial results.
+    /// Sets the number of splits that fills the device, for at most `context` visible keys and at
+    /// most `max_splits` partial results.
     #[must_use]
-    pub fn with_splits(self, context: usize, compute_units: usize, most_splits: usize) -> Self {
+    pub fn with_splits(self, context: usize, compute_units: usize, max_splits: usize) -> Self {
         let groups = (self.batch.num_tokens * self.cache.num_kv_heads).max(1) as usize;
         let wanted = (4 * compute_units).div_ceil(groups);
-        let splits = wanted.min(context.div_ceil(MIN_SPLIT_KEYS)).min(most_splits).min(MAX_SPLITS);
+        let splits = wanted.min(context.div_ceil(MIN_SPLIT_KEYS)).min(max_splits).min(MAX_SPLITS);
         Self { splits: splits.max(1) as u32, ..self }
     }
 
@@ -75,15 +76,15 @@ impl AttentionParams {
         Launch { kernel, grid, block: [DECODE_THREADS, 1, 1], lds_bytes: 0 }
     }
 
-    /// The launch for longer spans. It has as many workgroups as any spans with this many tokens in all
-    /// can need; those beyond the last tile return at once.
+    /// The launch for longer spans. The number of workgroups suffices for any lengths of spans with
+    /// this total number of tokens. Workgroups beyond the last tile return at once.
     pub fn prefill_launch(&self) -> Launch {
         let sizes = &PREFILL[self.cache.kv_type as usize % 4];
         let size = sizes.iter().find(|size| self.cache.head_dim <= size.head_dim);
         let Prefill { kernel, queries, .. } = *size.unwrap_or(&sizes[sizes.len() - 1]);
         let tiles = (self.batch.num_tokens + self.batch.num_spans * (queries - 1)) / queries;
         let grid = [self.num_heads, tiles, 1];
-        // A wave of 32 lanes has 16 queries.
+        // A wave of 32 lanes processes 16 queries.
         Launch { kernel, grid, block: [2 * queries, 1, 1], lds_bytes: 0 }
     }
 }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_fill_the_device_but_not_beyond_what_pays() {
+    fn splits_fill_the_device_within_their_limits() {
         let splits =
             |tokens, context| params(1, 128, tokens, 1).with_splits(context, 132, 1024).splits;
         assert_eq!(splits(1, 64), 1);

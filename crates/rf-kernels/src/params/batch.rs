@@ -8,17 +8,17 @@ use super::Address;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Span {
-    /// Index into the arrays per token.
+    /// Index of the first token in the per-token arrays.
     pub first_token: u32,
     /// Number of tokens.
     pub num_tokens: u32,
-    /// Tokens already in the cache: the position of the first one.
+    /// Tokens of the sequence in the cache, which is the position of the span's first token.
     pub past_tokens: u32,
     /// Index into [`Batch::pages`].
     pub first_page: u32,
 }
 
-/// A batch. Everything that changes from batch to batch of one shape is in the arrays.
+/// A batch. Batches of one shape differ only in the contents of the arrays.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Batch {
@@ -48,17 +48,17 @@ pub struct Batch {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct KvCache {
-    /// The first page.
+    /// Address of the first page.
     pub pages: Address,
-    /// Distance between pages.
+    /// Distance between pages, in bytes.
     pub page_bytes: u64,
     /// Offset of the layer's keys in a page, in bytes.
     pub keys: u32,
-    /// Offset of the layer's values.
+    /// Offset of the layer's values, in bytes.
     pub values: u32,
-    /// Offset of the layer's scales of keys (`q8_0`).
+    /// Offset of the layer's key scales (`q8_0`), in bytes.
     pub key_scales: u32,
-    /// Offset of the layer's scales of values (`q8_0`).
+    /// Offset of the layer's value scales (`q8_0`), in bytes.
     pub value_scales: u32,
     /// Positions per page.
     pub page_tokens: u32,

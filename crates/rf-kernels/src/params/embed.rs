@@ -18,19 +18,19 @@ pub struct EmbedParams {
     pub ids: Address,
     /// `[rows, columns]` f32: `table[ids[t]] · scale`.
     pub x: Address,
-    /// `[columns]` f32; with a norm.
+    /// Norm weight, `[columns]` f32; with a norm.
     pub norm: Address,
-    /// `x / √(mean(x²) + eps) · norm`; with a norm.
+    /// `[rows, columns]`: `x / √(mean(x²) + eps) · norm`; with a norm.
     pub out: Operand,
-    /// 1 changes nothing.
+    /// Factor on every element.
     pub scale: f32,
-    /// Added to the mean square.
+    /// Constant that is added to the mean square.
     pub eps: f32,
     /// Width; with a norm a multiple of 4.
     pub columns: u32,
     /// Number of rows.
     pub rows: u32,
-    /// From [`embed_rms_norm_threads`]; with a norm.
+    /// Threads of a workgroup, from [`embed_rms_norm_threads`]; with a norm.
     pub threads: u32,
     /// Zero.
     pub reserved: u32,
@@ -51,7 +51,7 @@ impl EmbedParams {
         )
     }
 
-    /// The launch that dequantises the first rows of the table, without ids and factor.
+    /// The launch that dequantises the first rows of the table. Ids and factor are unused.
     pub fn dequantize(&self, table: DType) -> Launch {
         Launch::linear(
             kernel_name!(table, "dequantize_", "_f32"),

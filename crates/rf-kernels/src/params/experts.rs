@@ -33,7 +33,7 @@ impl RouteParams {
     }
 }
 
-/// The weighted sum of the outputs of the experts.
+/// The sum of the experts' outputs, weighted by their probabilities.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct CombineExpertsParams {

@@ -26,7 +26,7 @@ pub struct Projection {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct MatmulParams {
-    /// The first [`num_projections`](Self::num_projections) count.
+    /// The first [`num_projections`](Self::num_projections) entries are used.
     pub projections: [Projection; 3],
     /// `[tokens, columns]`, for quantised formats.
     pub x_q8: Activations,
@@ -34,7 +34,7 @@ pub struct MatmulParams {
     pub x_f32: Address,
     /// `[tokens, rows]` or null; with one projection only.
     pub residual: Address,
-    /// 1 to 3.
+    /// Number of projections, 1 to 3.
     pub num_projections: u32,
     /// Input features.
     pub columns: u32,
@@ -47,14 +47,14 @@ pub struct MatmulParams {
 /// The device properties that the choice of a tile depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatmulDevice {
-    /// Processors that the runtime reports.
+    /// Number of compute units.
     pub compute_units: usize,
     /// Whether the code for the device uses matrix units: `RF_MATRIX_UNIT` of `rf/matmul_tile.h`.
     pub matrix_unit: bool,
 }
 
 impl MatmulDevice {
-    /// A device with this many processors, of an architecture such as `gfx1100` or `sm_90`.
+    /// A device with this number of compute units and an architecture such as `gfx1100` or `sm_90`.
     pub fn new(compute_units: usize, arch: &str) -> Self {
         let matrix_unit = ["gfx11", "gfx12", "sm_"].iter().any(|family| arch.starts_with(family));
         Self { compute_units, matrix_unit }
@@ -98,13 +98,14 @@ impl MatmulParams {
         let float = dtype.is_float();
         let tile = self.tile(float, device.compute_units);
         let kernel = kernel_of(dtype, tile);
-        // Without a matrix unit tiles that are not narrow take twice the waves.
+        // Without a matrix unit, wide and middle tiles need twice the waves.
         let threads = if float || device.matrix_unit || tile == Tile::Narrow { 256 } else { 512 };
         let [tokens, rows] = self.groups(tile.extent(float));
         Launch { kernel, grid: [tokens, rows, 1], block: [threads, 1, 1], lds_bytes: 0 }
     }
 
-    /// The largest tile with a workgroup for every processor: larger tiles read less per operation.
+    /// The largest tile that gives every compute unit a workgroup. Larger tiles read fewer bytes
+    /// per operation.
     fn tile(&self, float: bool, compute_units: usize) -> Tile {
         let all: &[Tile] = if float { &[Tile::Wide] } else { &[Tile::Wide, Tile::Middle] };
         all.iter()
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_are_as_large_as_there_is_work_for_all() {
+    fn the_tile_is_the_largest_that_fills_the_device() {
         let wide = params(&[11008, 11008], 512).launch(DType::Q4K, H200);
         assert_eq!((wide.kernel, wide.grid), ("matmul_wide_q4_k_q8_f32", [4, 172, 1]));
         let middle = params(&[4096], 300).launch(DType::Q4_0, H200);

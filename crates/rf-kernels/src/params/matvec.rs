@@ -5,7 +5,7 @@ use rf_quant::DType;
 
 use super::{Activations, Address, Launch, Projection, Weight};
 
-/// Rows of a block of int8 activations, which a workgroup computes for one token.
+/// Output rows of a block of int8 activations, which one workgroup computes for one token.
 const BLOCK: u32 = 32;
 
 /// Waves of a workgroup.
@@ -34,18 +34,18 @@ pub struct NormOut {
 pub struct NormIn {
     /// `[count]`, as [`NormOut::squares`].
     pub squares: Address,
-    /// `columns / 32`, or 0: x is complete.
+    /// Number of squares, `columns / 32`; 0 if x is complete.
     pub count: u32,
-    /// Of the norm.
+    /// The `eps` of the norm.
     pub eps: f32,
 }
 
-/// A matmul with few tokens; with a route, of the experts of a mixture.
+/// A matmul with few tokens. With a route, a matmul of the selected experts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct MatvecParams {
-    /// The first [`num_projections`](Self::num_projections) count. With a route one: the experts' matrices
-    /// one below the other, `rows` those of one expert.
+    /// The first [`num_projections`](Self::num_projections) entries are used. With a route, one
+    /// entry: the matrices of all experts one below the other, with `rows` of one expert.
     pub projections: [Projection; 3],
     /// `[tokens, columns]`, for quantised formats.
     pub x_q8: Activations,
@@ -55,19 +55,20 @@ pub struct MatvecParams {
     pub residual: Address,
     /// `[tokens, 2 · used]` f32 or null.
     pub route: Address,
-    /// With one token of quantised formats only.
+    /// Missing factor of x; only for one token and quantised formats.
     pub norm_in: NormIn,
-    /// The same, and with one projection of whole blocks of 32 rows.
+    /// RMSNorm epilogue; only for one token, quantised formats and one projection of whole blocks
+    /// of 32 rows.
     pub norm_out: NormOut,
-    /// 1 to 3.
+    /// Number of projections, 1 to 3.
     pub num_projections: u32,
     /// Input features.
     pub columns: u32,
     /// Rows of x: 1 to 8; with a route any number.
     pub tokens: u32,
-    /// Experts per token.
+    /// Experts per token, with a route.
     pub used: u32,
-    /// With a route: x has one row per token, not per slot.
+    /// With a route: 1 if x has one row per token, 0 if it has one row per slot.
     pub shared_x: u32,
     /// Waves of a workgroup: see [`with_waves`](Self::with_waves).
     pub waves: u32,
@@ -89,13 +90,13 @@ pub struct MatvecGluParams {
     pub out_f32: Address,
     /// `[tokens, rows]` or null.
     pub out_q8: Activations,
-    /// As in [`MatvecParams`].
+    /// Missing factor of x, as in [`MatvecParams`].
     pub norm_in: NormIn,
     /// Output features, a multiple of 32.
     pub rows: u32,
     /// Input features.
     pub columns: u32,
-    /// 1 to 8.
+    /// Rows of x, 1 to 8.
     pub tokens: u32,
     /// 0 `SiLU`, 1 GELU in the tanh form.
     pub activation: u32,
@@ -117,8 +118,8 @@ impl MatvecParams {
         Launch { kernel, grid: [groups, slots, 1], block: [32 * self.waves, 1, 1], lds_bytes: 0 }
     }
 
-    /// The same with as many waves in a workgroup as it needs: with a norm behind it, those that make a block of
-    /// rows.
+    /// Sets the number of waves of a workgroup. With an RMSNorm epilogue, a workgroup computes
+    /// exactly one block of rows.
     #[must_use]
     pub fn with_waves(self) -> Self {
         let waves =
@@ -153,10 +154,10 @@ fn mixed_kernel(dtypes: &[DType]) -> &'static str {
     }
 }
 
-/// Rows of a wave: `MATVEC_ROWS` of `rf/matvec.h`, and its counterpart of `rf/matvec_float.h`.
+/// Rows of a wave: `MATVEC_ROWS` of `rf/matvec.h`, and the equivalent of `rf/matvec_float.h`.
 fn rows_per_wave(dtype: DType, columns: u32) -> u32 {
     let float = dtype.is_float();
-    // Two values of its weights have to be added up.
+    // A weight of MXFP6 E3M2 is a sum of two values.
     let parts = if dtype == DType::Mxfp6E3M2 { 2 } else { 1 };
     match columns {
         0..=1 if !float => 2,

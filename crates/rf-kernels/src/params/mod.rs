@@ -1,8 +1,8 @@
 //! The parameters of kernels: twins of the structs in `kernels/include/rf/params/`.
 //!
-//! A kernel takes one of these structs by value, in C layout. Addresses are those of the device, and
-//! null (0) disables an optional operand. `cargo xtask kernels --report --check` compares the sizes
-//! with those in the code objects.
+//! The parameter of a kernel is one of these structs by value, in C layout. Addresses are device
+//! addresses; null (0) disables an optional operand. `cargo xtask kernels --report --check`
+//! compares the sizes with those in the code objects.
 
 /// The name of the kernel for a format: prefix, kernel name of the format, suffix.
 macro_rules! kernel_name {
@@ -59,7 +59,7 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Threads of a workgroup in x, y and z.
     pub block: [u32; 3],
-    /// LDS in addition to what the kernel declares.
+    /// Dynamic LDS in bytes, in addition to the static LDS of the kernel.
     pub lds_bytes: u32,
 }
 

@@ -10,7 +10,7 @@ pub const MAX_HEAD_DIM: usize = 256;
 /// Waves of a workgroup; each computes one head.
 const HEAD_WAVES: u32 = 4;
 
-/// The table of a RoPE.
+/// The table of cos and sin of a RoPE.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct RopeTable {
@@ -18,7 +18,7 @@ pub struct RopeTable {
     pub table: Address,
     /// Rotated elements per head.
     pub dims: u32,
-    /// 0 pairs of neighbours, 1 pairs half of `dims` apart.
+    /// Pairing of elements: 0 for neighbours, 1 for a distance of `dims / 2`.
     pub style: u32,
 }
 
@@ -32,11 +32,11 @@ pub struct RopeParams {
     pub rope: RopeTable,
     /// `[tokens, num_heads · head_dim]` f32.
     pub x: Address,
-    /// The same; may be `x`.
+    /// `[tokens, num_heads · head_dim]` f32; may be `x`.
     pub out: Address,
-    /// Heads per token.
+    /// Number of heads per token.
     pub num_heads: u32,
-    /// At most [`MAX_HEAD_DIM`].
+    /// Elements of a head, at most [`MAX_HEAD_DIM`].
     pub head_dim: u32,
 }
 
@@ -68,7 +68,7 @@ impl KvAppendParams {
     }
 }
 
-/// Per-head norms (optional), RoPE, and keys and values into the cache.
+/// Optional per-head norms of q and k, RoPE of q and k, and the append to the KV cache.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct RopeAppendParams {
@@ -90,7 +90,7 @@ pub struct RopeAppendParams {
     pub q_norm: Address,
     /// `[head_dim]` f32 or null.
     pub k_norm: Address,
-    /// Added to the mean squares.
+    /// Constant that is added to the mean squares.
     pub eps: f32,
     /// Query heads.
     pub num_heads: u32,
@@ -103,7 +103,7 @@ impl RopeAppendParams {
     }
 }
 
-/// A wave per head; tokens in y.
+/// A launch with one wave per head; tokens in y.
 fn by_head(kernel: &'static str, heads: u32, batch: &Batch) -> Launch {
     let groups = heads.div_ceil(HEAD_WAVES);
     let block = [HEAD_WAVES * 32, 1, 1];

@@ -10,11 +10,11 @@ use crate::launch::LaunchList;
 /// Columns that a lane loads at a time.
 const VECTOR: u32 = 4;
 
-/// Threads of workgroups with a vector per lane.
+/// Threads of a workgroup where each lane processes one vector.
 const ROW_THREADS: u32 = 128;
 
-/// The left operand of a matmul as int8, f32 or both; null disables a form. As int8 the columns are a
-/// multiple of 32, otherwise of 4.
+/// The left operand of a matmul as int8, f32 or both; null disables a form. The number of columns
+/// is a multiple of 32 for int8, otherwise of 4.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Operand {
@@ -53,19 +53,19 @@ pub struct RmsNormParams {
     pub x: Address,
     /// `[rows, columns]` f32 or null.
     pub residual: Address,
-    /// Receives `s` if a residual is given, otherwise null; may be `x`.
+    /// Destination of `s` with a residual, otherwise null; may be `x`.
     pub sum: Address,
     /// `[columns]` f32.
     pub weight: Address,
     /// `[rows, columns]`.
     pub out: Operand,
-    /// Added to the mean square.
+    /// Constant that is added to the mean square.
     pub eps: f32,
     /// Width: a multiple of 4.
     pub columns: u32,
     /// Number of rows.
     pub rows: u32,
-    /// From [`rms_norm_threads`].
+    /// Threads of a workgroup, from [`rms_norm_threads`].
     pub threads: u32,
 }
 
@@ -76,8 +76,8 @@ impl RmsNormParams {
     }
 }
 
-/// Threads of a workgroup that normalises a row: one per vector if rows are few and latency counts, a
-/// quarter of that if rows fill the device.
+/// Threads of a workgroup that normalises a row: one per vector for up to 64 rows, where latency
+/// matters, and a quarter of that for more rows, which fill the device.
 pub fn rms_norm_threads(columns: u32, rows: u32) -> u32 {
     let vectors = columns.div_ceil(VECTOR);
     let threads = if rows <= 64 { vectors } else { vectors.div_ceil(4) };
@@ -98,7 +98,7 @@ pub struct GluParams {
     pub columns: u32,
     /// Number of rows.
     pub rows: u32,
-    /// 0 `SiLU`, 1 GELU in the tanh form.
+    /// Activation function: 0 `SiLU`, 1 GELU in the tanh form.
     pub activation: u32,
     /// Zero.
     pub reserved: u32,
@@ -123,11 +123,11 @@ pub struct GroupNormParams {
     pub x: Address,
     /// `[group]` f32.
     pub weight: Address,
-    /// `[group]` f32 or null; only for a layer norm.
+    /// Bias, `[group]` f32 or null; only for a layer norm.
     pub bias: Address,
     /// `[groups, group]` f32; may be `x`.
     pub out: Address,
-    /// Added to the mean square.
+    /// Constant that is added to the mean square.
     pub eps: f32,
     /// Columns of a group.
     pub group: u32,
@@ -148,7 +148,7 @@ impl GroupNormParams {
         self.by_group("layer_norm_f32")
     }
 
-    /// A wave per group.
+    /// A launch with one wave per group.
     fn by_group(&self, kernel: &'static str) -> Launch {
         let groups = self.groups.div_ceil(ROW_THREADS / 32);
         Launch::linear(kernel, groups as usize, ROW_THREADS)
@@ -165,9 +165,9 @@ pub struct AddScaleParams {
     pub b: Address,
     /// `[count]` f32; may be `a` or `b`.
     pub out: Address,
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
-    /// 1 changes nothing.
+    /// Factor on every element.
     pub factor: f32,
     /// Zero.
     pub reserved: u32,
@@ -204,7 +204,7 @@ impl SelectRowsParams {
     }
 }
 
-/// Where the values of a batch are.
+/// The addresses and shapes of the values of a batch.
 pub(crate) trait RowMemory {
     /// Address of a value that is stored as f32.
     fn address(&self, id: ValueId) -> Address;
@@ -224,7 +224,7 @@ pub(crate) trait RowMemory {
     fn output_rows(&self) -> Address;
 }
 
-/// Records an op over rows. False if the op is none.
+/// Records an op over rows. Returns false if `op` is not an op over rows.
 pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut LaunchList) -> bool {
     match op {
         Op::RmsNorm { x, weight, eps, out } if memory.is_operand(*out) => {
@@ -322,7 +322,7 @@ pub(crate) fn record_rms_norm(
 }
 
 impl GroupNormParams {
-    /// The shape of a norm of groups.
+    /// Group size and number of groups of a norm over `x`; other fields are zero.
     fn of_groups(x: ValueId, weight: WeightId, memory: &impl RowMemory) -> Self {
         let group = memory.group(weight);
         let groups = memory.rows(x) * memory.width(x) / group;
@@ -331,7 +331,7 @@ impl GroupNormParams {
 }
 
 impl AddScaleParams {
-    /// `out = a · factor`.
+    /// Parameters of `out = a · factor`.
     fn of(a: ValueId, factor: f32, out: ValueId, memory: &impl RowMemory) -> Self {
         Self {
             a: memory.address(a),
@@ -351,7 +351,7 @@ pub(crate) fn activation_number(activation: Activation) -> u32 {
     }
 }
 
-/// A vector per lane; rows in y.
+/// A launch with one vector per lane; rows in y.
 fn by_row(kernel: &'static str, columns: u32, rows: u32) -> Launch {
     let groups = columns.div_ceil(ROW_THREADS * VECTOR);
     Launch { kernel, grid: [groups, rows, 1], block: [ROW_THREADS, 1, 1], lds_bytes: 0 }

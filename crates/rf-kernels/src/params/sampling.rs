@@ -7,8 +7,10 @@ use super::{Address, Launch};
 /// Largest `k` of [`TopKParams`].
 pub const MAX_TOP_K: u32 = 256;
 
-/// Threads of the workgroups over which a row is divided.
+/// Threads of a workgroup of [`ArgmaxParams`].
 const ARGMAX_THREADS: u32 = 256;
+
+/// Threads of a workgroup of [`TopKParams`].
 const TOP_K_THREADS: u32 = 1024;
 
 /// The largest logit of each row, the lowest id among equals; NaN counts as −∞.
@@ -29,7 +31,7 @@ pub struct ArgmaxParams {
     pub rows: u32,
     /// Logits per row.
     pub vocab_size: u32,
-    /// From [`argmax_parts`].
+    /// Workgroups per row, from [`argmax_parts`].
     pub parts: u32,
     /// Zero.
     pub reserved: u32,
@@ -65,13 +67,13 @@ pub struct TopKParams {
     pub counters: Address,
     /// Number of rows.
     pub rows: u32,
-    /// Logits of a row, at most 2²⁰.
+    /// Logits per row, at most 2²⁰.
     pub vocab_size: u32,
-    /// At most [`MAX_TOP_K`] and `vocab_size`.
+    /// Selected logits per row, at most [`MAX_TOP_K`] and `vocab_size`.
     pub k: u32,
-    /// From [`top_k_parts`].
+    /// Workgroups per row, from [`top_k_parts`].
     pub parts: u32,
-    /// Above 0.
+    /// Temperature of the softmax, above 0.
     pub temperature: f32,
     /// Zero.
     pub reserved: u32,
@@ -84,8 +86,8 @@ impl TopKParams {
     }
 }
 
-/// Workgroups per row of [`TopKParams`]: four logits per thread, more only if that needs more than 64
-/// workgroups, the limit of the last one.
+/// Workgroups per row of [`TopKParams`]: four logits per thread, but at most 64 workgroups, the
+/// limit of the workgroup that merges the parts.
 pub fn top_k_parts(vocab_size: u32) -> u32 {
     vocab_size.div_ceil(4 * TOP_K_THREADS).clamp(1, 64)
 }

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::Address;
 
-/// A matrix in planes.
+/// The planes of a packed matrix.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Weight {
@@ -18,7 +18,7 @@ pub struct Weight {
     pub super_scale: Address,
 }
 
-/// Rows of activations as int8.
+/// Rows of int8 activations with their scales.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Activations {

@@ -1,4 +1,4 @@
-//! Attention: the kernel for each span, and how a long context is divided.
+//! Attention: the kernel for each span, and the division of a long context.
 
 use rf_graph::{Attention, ValueId};
 
@@ -6,12 +6,12 @@ use super::Recorder;
 use crate::exec::analysis::GraphAnalysis;
 use crate::params::{AttentionParams, RowMemory};
 
-/// Spans of up to this many tokens use the decode kernel, which reads the keys once per token but
-/// divides them over the device. Longer spans use the prefill kernel, where a tile of queries reads
-/// them once.
+/// Largest number of tokens of a span for the decode kernel, which reads the keys once per token
+/// and divides them over the device. Longer spans use the prefill kernel, where a tile of queries
+/// reads the keys once.
 const SHORT_SPAN: usize = 8;
 
-/// Tokens times splits for which partial results have memory.
+/// Largest number of partial results: tokens times splits.
 const MAX_PARTIALS: usize = 1024;
 
 impl GraphAnalysis {
@@ -30,7 +30,7 @@ impl Recorder<'_> {
     /// Records [`Op::Attention`](rf_graph::Op::Attention).
     pub(super) fn attention(&mut self, q: ValueId, a: &Attention, out: ValueId) {
         let (program, shape) = (self.memory.program, self.memory.shape);
-        let most_splits = (MAX_PARTIALS / shape.tokens.max(1)).max(1);
+        let max_splits = (MAX_PARTIALS / shape.tokens.max(1)).max(1);
         let partials = program.scratch.partials;
         let params = AttentionParams {
             batch: self.memory.batch,
@@ -54,7 +54,7 @@ impl Recorder<'_> {
         if shape.shortest_span <= SHORT_SPAN {
             let seen = a.window.map_or(shape.context, |window| window.min(shape.context));
             let compute_units = program.analysis.matmul_device.compute_units;
-            let params = params.with_splits(seen, compute_units, most_splits);
+            let params = params.with_splits(seen, compute_units, max_splits);
             self.launches.push(params.decode_launch(), params);
         }
     }

@@ -15,10 +15,10 @@ use crate::params::{
 /// Largest number of rows for which a matmul is a matrix-vector multiplication.
 const MATVEC_ROWS: usize = 8;
 
-/// Projections of one launch.
+/// Largest number of projections of one launch.
 const MAX_PROJECTIONS: usize = 3;
 
-/// Formats of which the mixed matrix-vector kernel multiplies several in one launch.
+/// Whether the mixed matrix-vector kernels support a format together with others in one launch.
 fn mixes(dtype: DType) -> bool {
     matches!(dtype.family(), Family::Block32 | Family::KQuant)
 }
@@ -69,7 +69,7 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// The left operand in the forms that the formats of the projections need.
+    /// The left operand in the forms that the weight formats need. Records its quantisation.
     fn operand(&mut self, m: &MatMul, x: ValueId) -> StoredOperand {
         if let Some(stored) = self.memory.operand(x) {
             return stored;
@@ -88,7 +88,7 @@ impl Recorder<'_> {
         StoredOperand { operand, norm: None }
     }
 
-    /// All projections: one launch for those of one format, or of formats that mix.
+    /// Records all projections, with one launch for those of one format or of mixed formats.
     fn projections(&mut self, m: &MatMul, x: StoredOperand, rows: usize, norm_out: NormOut) {
         let projections: Vec<TypedProjection> = m
             .projections
@@ -147,7 +147,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Gate, up, activation and quantisation of one row in one launch.
+    /// Records gate, up, activation and quantisation of one row as one launch.
     fn gate_and_up(&mut self, m: &MatMul, x: StoredOperand, activation: Activation, out: ValueId) {
         let [gate, up] = [0, 1].map(|i| *self.memory.weight(m.projections[i].weight));
         let out = self.memory.output(out);
@@ -167,7 +167,7 @@ impl Recorder<'_> {
         self.launches.push(params.launch(gate.dtype), params);
     }
 
-    /// The gated unit of an epilogue as a launch of its own.
+    /// Records the gated unit of an epilogue as a separate launch.
     fn glu(&mut self, m: &MatMul, activation: Activation, out: ValueId) {
         let [gate, up] = [0, 1].map(|i| self.memory.address(m.projections[i].out));
         let params = GluParams {
@@ -188,7 +188,7 @@ pub(super) fn format_number(dtype: DType) -> u32 {
     DType::ALL.iter().position(|other| *other == dtype).map_or(u32::MAX, |at| at as u32)
 }
 
-/// Projections by launch: those of one format together; for one row also those of formats that mix.
+/// Projections by launch. Projections of one format share a launch; for one row, mixed formats too.
 fn groups(projections: &[TypedProjection], rows: usize) -> Vec<Vec<TypedProjection>> {
     let mut groups: Vec<Vec<TypedProjection>> = Vec::new();
     for projection in projections {
