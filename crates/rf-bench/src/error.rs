@@ -91,6 +91,9 @@ impl From<BackendError> for Error {
         match error {
             BackendError::Unsupported { .. } => Self::Unsupported(error.to_string()),
             BackendError::OutOfMemory { what, bytes } => Self::OutOfMemory { what, bytes },
+            BackendError::DoesNotFit { need, .. } => {
+                Self::OutOfMemory { what: "the program", bytes: need.total_bytes() }
+            }
             other => Self::Backend(other),
         }
     }

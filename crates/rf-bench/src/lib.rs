@@ -35,7 +35,6 @@ mod catalog;
 pub mod contention;
 mod dequant;
 mod error;
-pub mod feeding;
 pub mod html;
 mod launch;
 mod matmul;

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use rf_engine::EngineOptions;
+use rf_engine::{Engine, EngineOptions, SyntheticFeeder};
 
-use crate::{Clock, Error, Prepared, Target, feeding::Feeder, model::ModelFile};
+use crate::{Clock, Error, Prepared, Target, model::ModelFile};
 
 /// Prompt lengths in tokens.
 const PROMPTS: [usize; 3] = [128, 512, 2048];
@@ -104,7 +104,10 @@ impl ModelMetric {
         }
         let options = EngineOptions { context_tokens: Some(needed), ..EngineOptions::default() };
         let sequences = if let Self::Decode(batch) = self { batch } else { 1 };
-        let mut feeder = Feeder::load(model, target.backend(), options, sequences)?;
+        let mut feeder = SyntheticFeeder::new(
+            Engine::load(model, target.backend(), options, &mut |_| ())?,
+            sequences,
+        );
         if let Self::Decode(batch) = self {
             (0..batch).try_for_each(|sequence| feeder.prompt(sequence, DECODE_DEPTH))?;
         }

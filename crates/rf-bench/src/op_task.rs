@@ -1,7 +1,7 @@
 //! Tasks of the case table: one op, timed by the executor.
 
+use rf_graph::OpCost;
 use rf_graph::case::{Case, Format, Shape, Timer};
-use rf_graph::{OpCost, Program};
 
 use crate::{Clock, Error, Prepared, Suite, Target, Task};
 
@@ -56,7 +56,7 @@ impl Task for OpTask {
     fn prepare(&self, target: &Target) -> Result<Prepared, Error> {
         let copies = self.copies();
         let program = self.case.timed_program(copies);
-        check_memory(target, &program)?;
+        target.backend().check_memory(&program)?;
         let backend = target.backend();
         let mut timer = Timer::new(backend, &self.case, program)?;
         if !timer.profile() {
@@ -70,22 +70,6 @@ impl Task for OpTask {
 /// The format of a case as a word in names: `q4_k`.
 pub(crate) fn format_name(case: &Case) -> String {
     case.format().map_or("", Format::name).to_ascii_lowercase()
-}
-
-/// Checks that the host's memory holds the program. The CPU backend copies weights when it packs
-/// them; a GPU backend checks the memory of its device itself.
-fn check_memory(target: &Target, program: &Program) -> Result<(), Error> {
-    if target.is_gpu() {
-        return Ok(());
-    }
-    let weights: u64 = program.weights.iter().map(|w| w.bytes().len() as u64).sum();
-    let bytes = weights + program.kv.bytes() as u64;
-    match target.backend().available_memory_bytes() {
-        Some(available) if available < bytes => {
-            Err(Error::OutOfMemory { what: "weights and KV cache", bytes })
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

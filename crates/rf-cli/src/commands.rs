@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod answer;
 pub(crate) mod bench;
 mod chat;
 pub(crate) mod completions;
@@ -9,6 +10,8 @@ pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod info;
 pub(crate) mod perplexity;
+#[cfg(feature = "gpu")]
+pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod quantize;
 pub(crate) mod run;

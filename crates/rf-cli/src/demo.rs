@@ -1,21 +1,21 @@
-//! The model that is part of the program.
+//! The built-in demo model.
 
 use rf_gguf::Gguf;
 
-/// What to ask the demo model for when nobody asks anything.
+/// The prompt of the demo model where the user gives none.
 pub(crate) const PROMPT: &str = "Tell me a story about a fox and a lost key.";
 
-/// The temperature that suits it: with llama.cpp's 0.8 so small a model mixes up its names.
+/// The default temperature of the demo model: with 0.8, a model this small confuses names.
 pub(crate) const TEMPERATURE: f32 = 0.5;
 
 /// Opens the built-in model.
 ///
 /// # Errors
 ///
-/// When the program was built without it.
+/// If the program was built without it.
 #[cfg(feature = "demo-model")]
 pub(crate) fn open() -> anyhow::Result<Gguf> {
-    // Blocks have alignment 1, so the bytes may lie anywhere.
+    // Blocks have alignment 1, so any address works.
     static MODEL: &[u8] = include_bytes!("../demo/stories-7m-Q8_0.gguf");
     Ok(Gguf::from_static(MODEL)?)
 }
@@ -24,7 +24,7 @@ pub(crate) fn open() -> anyhow::Result<Gguf> {
 ///
 /// # Errors
 ///
-/// When the program was built without it.
+/// If the program was built without it.
 #[cfg(not(feature = "demo-model"))]
 pub(crate) fn open() -> anyhow::Result<Gguf> {
     Err(crate::failure::bad_input!(

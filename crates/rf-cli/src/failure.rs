@@ -1,11 +1,11 @@
-//! Errors as the user meets them: one sentence that ends with the cure, and an exit code.
+//! Errors for users: one sentence that ends with the cure, and an exit code.
 
 use std::fmt;
 use std::io;
 
 use anyhow::Error;
 
-/// Something the user gave that cannot be used: exit code 2.
+/// Invalid input of the user: exit code 2.
 #[derive(Debug)]
 pub(crate) struct BadInput(pub(crate) String);
 
@@ -17,7 +17,7 @@ impl fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-/// Ctrl-C where there was nothing to keep: exit code 130, as shells expect.
+/// Ctrl-C: exit code 130, as shells expect.
 #[derive(Debug)]
 pub(crate) struct Interrupted;
 
@@ -37,7 +37,7 @@ macro_rules! bad_input {
 }
 pub(crate) use bad_input;
 
-/// How the program ends.
+/// Exit code of success.
 pub(crate) const SUCCESS: u8 = 0;
 const FAILURE: u8 = 1;
 const BAD_INPUT: u8 = 2;
@@ -62,6 +62,7 @@ pub(crate) fn exit_code(error: &Error) -> u8 {
 
 fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {
     use rf_engine::Error as E;
+    use rf_graph::BackendError;
     if let Some(error) = gguf_error(cause) {
         return !matches!(
             error,
@@ -70,8 +71,19 @@ fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {
                 | rf_gguf::Error::Header { .. }
         );
     }
+    if let Some(error) = cause.downcast_ref::<rf_device::Error>() {
+        use rf_device::Error as D;
+        return match error {
+            D::LayersWithoutGpu { .. } | D::LayersDoNotFit(_) => true,
+            D::Engine(error) => is_bad_input(error),
+            D::Reopen(error) => is_bad_input(&**error),
+            D::Backend(error) => matches!(error, BackendError::DoesNotFit { .. }),
+            _ => false,
+        };
+    }
     match cause.downcast_ref::<E>() {
-        Some(E::Backend(_) | E::OutOfPages(_)) => false,
+        Some(E::Backend(error)) => matches!(error, BackendError::DoesNotFit { .. }),
+        Some(E::OutOfPages(_)) => false,
         Some(_) => true,
         None => {
             cause.is::<BadInput>()
@@ -81,12 +93,15 @@ fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {
     }
 }
 
-/// The error of the container in `cause`, however it is wrapped.
+/// The error of the container in `cause`, in any wrapper.
 fn gguf_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a rf_gguf::Error> {
     use rf_engine::Error as E;
     use rf_model::Error as M;
     if let Some(E::Gguf(error) | E::Model(M::Gguf(error))) = cause.downcast_ref::<E>() {
         return Some(error);
+    }
+    if let Some(rf_device::Error::Engine(error)) = cause.downcast_ref() {
+        return gguf_error(error);
     }
     match cause.downcast_ref::<M>() {
         Some(M::Gguf(error)) => Some(error),
@@ -94,12 +109,12 @@ fn gguf_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a rf
     }
 }
 
-/// Whether whoever read our output has gone, as `head` does: no failure of ours.
+/// Whether the reader of the output closed the pipe, as `head` does. That is no failure.
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The error with its causes as one sentence, with what to do about it where the causes do not say.
+/// The error with its causes as one sentence, with a cure if the causes have none.
 pub(crate) fn sentence(error: &Error) -> String {
     let mut sentence = String::new();
     for cause in error.chain() {

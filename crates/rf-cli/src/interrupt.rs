@@ -1,14 +1,14 @@
-//! Ctrl-C: stops an answer or undoes a file that is being written, and ends the program otherwise.
+//! Ctrl-C: stops an answer or removes an incomplete file, and else ends the program.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Somebody looks at [`REQUESTED`] and acts on it.
+/// Whether a [`Watch`] exists.
 static WATCHED: AtomicBool = AtomicBool::new(false);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// While it lives, Ctrl-C sets a flag instead of ending the program; a second Ctrl-C that finds the
-/// flag still set ends it all the same.
+/// During its lifetime, Ctrl-C sets a flag instead of ending the program. A second Ctrl-C while the
+/// flag is set ends the program.
 pub(crate) struct Watch(());
 
 impl Watch {
@@ -16,7 +16,7 @@ impl Watch {
     pub(crate) fn new() -> Self {
         static HANDLER: Once = Once::new();
         HANDLER.call_once(|| {
-            // Where no handler can be set, Ctrl-C ends the program as it does by default.
+            // Without a handler, Ctrl-C ends the program, as it does by default.
             drop(ctrlc::set_handler(on_signal));
         });
         REQUESTED.store(false, SeqCst);
@@ -25,7 +25,7 @@ impl Watch {
     }
 
     /// Whether Ctrl-C was pressed since [`Watch::new`].
-    #[expect(clippy::unused_self, reason = "asking makes sense only while watching")]
+    #[expect(clippy::unused_self, reason = "the flag is valid only during a watch")]
     pub(crate) fn requested(&self) -> bool {
         REQUESTED.load(SeqCst)
     }
@@ -37,7 +37,7 @@ impl Drop for Watch {
     }
 }
 
-#[expect(clippy::exit, reason = "what the default handler of the signal does")]
+#[expect(clippy::exit, reason = "the default action of the signal")]
 fn on_signal() {
     if !WATCHED.load(SeqCst) || REQUESTED.swap(true, SeqCst) {
         std::process::exit(130);

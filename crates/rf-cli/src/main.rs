@@ -1,13 +1,14 @@
 //! `rf-cli`: runs GGUF language models from the command line.
 //!
-//! Arguments become calls of the library crates, and their results text, JSON and exit codes; nothing
-//! else is here. Start reading at [`args`] (what there is), then `commands` (one file each);
-//! `device` and `loading` turn the shared options into an engine, `failure` errors into sentences and codes.
+//! It parses arguments, calls the library crates, and prints their results as text, JSON and exit
+//! codes. Start reading at [`cli`] (the commands), then `commands` (one file each). `args` has the
+//! arguments that commands share; `loading` opens a model with them.
 //!
-//! Invariants: results go to stdout and everything else to stderr; no input makes the program panic; a
-//! file is written whole or not at all.
+//! Invariants: results go to stdout and everything else to stderr; no input makes the program panic;
+//! a file is written completely or not at all.
 
 mod args;
+mod cli;
 mod commands;
 mod demo;
 mod device;
@@ -15,7 +16,7 @@ mod failure;
 mod interrupt;
 mod limits;
 mod loading;
-mod log;
+mod logging;
 mod recording;
 mod sources;
 mod telemetry;
@@ -27,12 +28,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::Cli;
+use crate::cli::Cli;
 use crate::terminal::Palette;
 
 fn main() -> ExitCode {
-    log::start();
-    let arguments: Vec<OsString> = args::with_long_flags(std::env::args_os());
+    logging::start();
+    let arguments: Vec<OsString> = cli::with_long_flags(std::env::args_os());
     let result = Cli::parse_from(arguments).command.run();
     let code = match result {
         Ok(()) => failure::SUCCESS,

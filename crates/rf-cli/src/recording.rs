@@ -1,4 +1,4 @@
-//! What a run did when: a timeline for Perfetto, and reports of where time and memory went.
+//! Measurements of a run: a timeline for Perfetto, and reports of time and memory.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -14,23 +14,23 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::device::{Placement, gpus};
-use crate::{limits, log, telemetry, terminal};
+use crate::{limits, logging, telemetry, terminal};
 
-/// Events of each backend that are kept: some 50 MB of a file, a thousand tokens of a small model. The first ones, since
-/// what comes later repeats the last of them.
+/// Events of each backend that are recorded: about 50 MB of a file, a thousand tokens of a small
+/// model. Later events repeat the pattern of the first ones.
 const MAX_EVENTS: usize = 300_000;
 
-/// Records the spans of this thread while it lives, and what the engine did.
+/// Records the spans of this thread during its lifetime, and the measurements of the engine.
 pub(crate) struct Recording {
     spans: SpanLog,
     trace: Option<PathBuf>,
     reports: bool,
-    ran: Option<Ran>,
+    run: Option<RunMeasurements>,
     _until_dropped: DefaultGuard,
 }
 
-/// What an engine says when it has run.
-struct Ran {
+/// Measurements of an engine after a run.
+struct RunMeasurements {
     timelines: Vec<Timeline>,
     summaries: Vec<(BackendExecutionSummary, Result<Limits>)>,
     memory: MemoryTracker,
@@ -40,20 +40,20 @@ struct Ran {
 }
 
 impl Recording {
-    /// Starts where there is something to record for: a file, or reports on stderr.
+    /// Starts a recording if it has a destination: a trace file, or reports on stderr.
     pub(crate) fn start(trace: Option<&Path>, reports: bool) -> Option<Self> {
         if trace.is_none() && !reports {
             return None;
         }
         let (recorder, spans) = SpanRecorder::new();
-        let subscriber = tracing_subscriber::registry().with(recorder).with(log::layer());
+        let subscriber = tracing_subscriber::registry().with(recorder).with(logging::layer());
         let until_dropped = tracing::subscriber::set_default(subscriber);
         let trace = trace.map(Path::to_owned);
-        Some(Self { spans, trace, reports, ran: None, _until_dropped: until_dropped })
+        Some(Self { spans, trace, reports, run: None, _until_dropped: until_dropped })
     }
 
-    /// Takes in what the engine has done, and for reports what there is to hold it against.
-    pub(crate) fn take_in(&mut self, engine: &Engine, placement: &Placement) {
+    /// Captures the measurements of the engine and, for reports, the limits of the devices.
+    pub(crate) fn capture(&mut self, engine: &Engine, placement: &Placement) {
         let memory = memory(engine, placement);
         let limits_of = |summary: &BackendExecutionSummary| {
             let launches: u64 = summary.ops.values().map(|op| op.launches).sum();
@@ -67,7 +67,7 @@ impl Recording {
             let limits = limits_of(&summary);
             (summary, limits)
         });
-        self.ran = Some(Ran {
+        self.run = Some(RunMeasurements {
             summaries: summaries.collect(),
             timelines: engine.timelines(),
             memory,
@@ -77,32 +77,34 @@ impl Recording {
         });
     }
 
-    /// Prints the reports and writes the file.
+    /// Prints the reports and writes the trace file.
     pub(crate) fn finish(self) -> Result<()> {
         let spans = self.spans.spans();
-        let timelines = self.ran.as_ref().map_or(&[][..], |ran| &ran.timelines);
+        let timelines = self.run.as_ref().map_or(&[][..], |run| &run.timelines);
         if self.reports {
-            if let Some(ran) = &self.ran {
-                for (summary, limits) in &ran.summaries {
+            if let Some(run) = &self.run {
+                for (summary, limits) in &run.summaries {
                     terminal::note(telemetry::report(summary, limits.as_ref()));
                 }
             }
             let ttft = breakdown(&spans, self.spans.origin(), timelines);
             terminal::note(format_args!("{}{}", ttft.format_table(), ttft.optimization_summary()));
-            if let Some(ran) = &self.ran {
-                terminal::note(format_args!("\n{}", ran.memory_report(&spans)));
+            if let Some(run) = &self.run {
+                terminal::note(format_args!("\n{}", run.memory_report(&spans)));
             }
         }
         let Some(path) = &self.trace else { return Ok(()) };
         if self.spans.dropped() > 0 {
             let dropped = self.spans.dropped();
-            terminal::warn(format_args!("{dropped} spans had no room and are not in the trace"));
+            terminal::warn(format_args!(
+                "the trace lacks {dropped} spans that exceed its capacity"
+            ));
         }
         for timeline in timelines.iter().filter(|timeline| timeline.dropped_batches > 0) {
             let Timeline { backend, dropped_batches, .. } = timeline;
             terminal::warn(format_args!(
-                "the ops of {backend} are in the trace up to {MAX_EVENTS} events: the last {dropped_batches} batches have \
-                 their spans alone"
+                "the trace has the first {MAX_EVENTS} events of {backend}: the last {dropped_batches} batches have \
+                 spans and no ops"
             ));
         }
         timeline_trace(&spans, self.spans.origin(), timelines).save(path)?;
@@ -111,30 +113,31 @@ impl Recording {
     }
 }
 
-/// Has the engine take the time of every op from now on.
-pub(crate) fn watch(engine: &mut Engine) {
+/// Starts timing every op.
+pub(crate) fn start_profiling(engine: &mut Engine) {
     if !engine.profile(true) {
-        terminal::warn("what runs the model takes no times of ops");
+        terminal::warn("this backend does not time ops");
     } else if !engine.record_timeline(MAX_EVENTS) {
-        terminal::warn("what runs the model keeps no timeline of ops");
+        terminal::warn("this backend records no timeline of ops");
     }
 }
 
-/// What is held beside what was planned, now.
+/// The memory held now and the memory need computed before loading.
 fn memory(engine: &Engine, placement: &Placement) -> MemoryTracker {
     let mut memory = MemoryTracker::new();
-    let (plan, held) = (engine.memory_plan(), engine.memory());
+    let (need, held) = (engine.memory_need().held, engine.memory());
     memory.plan(MemoryParts {
-        weights_bytes: plan.weights_bytes,
-        kv_bytes: plan.kv_bytes,
-        buffers_bytes: plan.buffers_bytes,
+        weights_bytes: need.weights_bytes,
+        kv_bytes: need.kv_bytes,
+        buffers_bytes: need.buffers_bytes,
     });
     memory.actual(MemoryParts {
         weights_bytes: held.weights_bytes,
         kv_bytes: held.kv_bytes,
         buffers_bytes: held.buffers_bytes,
     });
-    // Before limits are measured, which takes memory too. What a system does not say is not reported.
+    // Limits are measured later, since that takes memory, too. Values that the system does not
+    // report are left out.
     if let Err(error) = memory.sample_process() {
         tracing::debug!("{error}");
     }
@@ -146,11 +149,11 @@ fn memory(engine: &Engine, placement: &Placement) -> MemoryTracker {
     memory
 }
 
-impl Ran {
-    /// With the cache as it was at each batch.
+impl RunMeasurements {
+    /// The memory report, with the use of the cache at each batch.
     fn memory_report(&self, spans: &[SpanEvent]) -> MemoryReport {
         let mut memory = self.memory.clone();
-        // An engine begins with an empty cache.
+        // The cache is empty at first.
         memory.sample_kv(KvSample { total_pages: self.total_pages, ..KvSample::default() });
         for batch in spans.iter().filter(|span| span.name == "batch") {
             let (Some(used_pages), Some(unfilled_tokens), Some(allocations)) = (
@@ -177,7 +180,7 @@ fn field(span: &SpanEvent, name: &str) -> Option<u64> {
     span.fields.iter().find(|(field, _)| *field == name)?.1.as_u64()
 }
 
-/// The way to the first token, by spans and, within the prompt, by what backends timed themselves.
+/// The parts of TTFT: from spans and, within prefill, from the timelines of backends.
 fn breakdown(spans: &[SpanEvent], origin: Instant, timelines: &[Timeline]) -> TtftBreakdown {
     let mut ttft = TtftBreakdown::from_spans(spans);
     let samples = spans.iter().filter(|span| span.name == Phase::FirstSample.span());
@@ -192,14 +195,14 @@ fn breakdown(spans: &[SpanEvent], origin: Instant, timelines: &[Timeline]) -> Tt
         Some(time) => ttft.record_within(Phase::Prefill, phase, time),
         None => ttft.explain_absence(phase, why_not),
     };
-    add(Phase::Embed, TrackKind::Ops, "part of the prefill: no op took its time");
+    add(Phase::Embed, TrackKind::Ops, "part of prefill: the backend does not time it");
     for phase in [Phase::HostToDevice, Phase::DeviceToHost] {
-        add(phase, TrackKind::Transfers, "nothing was copied: no device took part");
+        add(phase, TrackKind::Transfers, "no copies: no device took part");
     }
     ttft
 }
 
-/// Spans of this program, then a group of tracks for each backend.
+/// A trace with the spans of this program and a group of tracks per backend.
 fn timeline_trace(spans: &[SpanEvent], origin: Instant, timelines: &[Timeline]) -> Trace {
     let mut trace = Trace::new();
     trace.add_spans("rf-cli", spans);
@@ -234,7 +237,7 @@ fn timeline_trace(spans: &[SpanEvent], origin: Instant, timelines: &[Timeline]) 
             let times = track.events.iter().map(|e| e.start.saturating_duration_since(origin));
             starts.push((track.kind, line, times.collect::<Vec<_>>()));
         }
-        // A launch on the host and what it started on the device have the same place in their tracks.
+        // A launch on the host and its op on the device have the same index in their tracks.
         let of = |kind| starts.iter().find(|(of, ..)| *of == kind);
         if let (Some((_, host, calls)), Some((_, device, ops))) =
             (of(TrackKind::Launches), of(TrackKind::Ops))

@@ -1,4 +1,4 @@
-//! Where text comes from: an argument, a file, or standard input.
+//! Sources of text: a file or standard input.
 
 use std::fs;
 use std::io::{self, IsTerminal, Read};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::failure::bad_input;
 
-/// The bytes of a file, `-` being standard input.
+/// Reads a file, or standard input for `-`.
 pub(crate) fn file_bytes(path: &Path) -> Result<Vec<u8>> {
     if path.as_os_str() == "-" {
         return stdin_bytes();
@@ -27,12 +27,12 @@ pub(crate) fn file_bytes(path: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// The text of a file, `-` being standard input.
+/// Reads the text of a file, or of standard input for `-`.
 pub(crate) fn file_text(path: &Path) -> Result<String> {
     into_text(file_bytes(path)?, &format!("'{}'", path.display()))
 }
 
-/// All of standard input, unless a person would have to type it.
+/// Reads standard input, unless it is a terminal.
 pub(crate) fn piped_text() -> Result<Option<String>> {
     if io::stdin().is_terminal() {
         return Ok(None);
@@ -40,14 +40,14 @@ pub(crate) fn piped_text() -> Result<Option<String>> {
     into_text(stdin_bytes()?, "standard input").map(Some)
 }
 
-/// All of standard input.
+/// Reads standard input to its end.
 pub(crate) fn stdin_bytes() -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
     Ok(bytes)
 }
 
-/// Token ids, separated by anything that is no digit, so that JSON lists will do.
+/// Parses token ids, separated by white space, commas or brackets: JSON lists work.
 pub(crate) fn ids(text: &str) -> Result<Vec<u32>> {
     let is_separator = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '[' | ']');
     let words = text.split(is_separator).filter(|word| !word.is_empty());
@@ -55,7 +55,7 @@ pub(crate) fn ids(text: &str) -> Result<Vec<u32>> {
         .map(|word| {
             word.parse().map_err(|_| {
                 bad_input!(
-                    "'{}' is no token id: give whole numbers, separated by commas or spaces",
+                    "'{}' is not a token id: give whole numbers, separated by commas or spaces",
                     word.escape_debug()
                 )
             })

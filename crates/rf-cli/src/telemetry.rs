@@ -1,4 +1,4 @@
-//! What each backend did, as tables.
+//! Tables of the ops of each backend.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use rf_profile::roofline::{self, Limits, OpMeasurement};
 use crate::failure::sentence;
 use crate::terminal;
 
-/// The ops by the time they took, then what limits each; or why that is not known.
+/// The ops by their time, then the limit of each, or the reason why limits are unknown.
 pub(crate) fn report(
     summary: &BackendExecutionSummary,
     limits: Result<&Limits, &anyhow::Error>,
@@ -26,18 +26,18 @@ pub(crate) fn report(
 }
 
 fn verdicts(out: &mut String, summary: &BackendExecutionSummary, limits: &Limits) {
-    let figure = |value: Option<f64>, unit: f64, name: &str| {
+    let metric = |value: Option<f64>, unit: f64, name: &str| {
         value.map(|value| format!("{:.1} {name}", value / unit))
     };
-    let figures = [
-        figure(limits.bandwidth_bytes_per_s, 1e9, "GB/s"),
-        figure(limits.f32_operations_per_s, 1e9, "Gops/s in f32"),
-        figure(limits.int8_operations_per_s, 1e9, "Gops/s in int8"),
-        figure(limits.transfer_bytes_per_s, 1e9, "GB/s between host and device"),
-        figure(limits.launch_s, 1e-6, "us for a launch"),
+    let metrics = [
+        metric(limits.bandwidth_bytes_per_s, 1e9, "GB/s"),
+        metric(limits.f32_operations_per_s, 1e9, "Gops/s in f32"),
+        metric(limits.int8_operations_per_s, 1e9, "Gops/s in int8"),
+        metric(limits.transfer_bytes_per_s, 1e9, "GB/s between host and device"),
+        metric(limits.launch_s, 1e-6, "us for a launch"),
     ];
-    let figures: Vec<String> = figures.into_iter().flatten().collect();
-    line(out, format_args!("limits: {} ({})", figures.join(", "), limits.source));
+    let metrics: Vec<String> = metrics.into_iter().flatten().collect();
+    line(out, format_args!("limits: {} ({})", metrics.join(", "), limits.source));
     let ops = summary.ops.iter().filter(|(_, op)| op.count > 0 && !op.time.is_zero());
     let ops: Vec<OpMeasurement> = ops
         .map(|(name, op)| OpMeasurement {
@@ -54,7 +54,7 @@ fn verdicts(out: &mut String, summary: &BackendExecutionSummary, limits: &Limits
     out.push_str(&roofline::table(&limits.judge(&ops)));
 }
 
-/// The ops by the time they took, and what belongs to none.
+/// The ops by their time, and the time outside of ops.
 fn table(summary: &BackendExecutionSummary) -> String {
     let BackendExecutionSummary { backend, batches, tokens, time, ops, input_bytes } = summary;
     let mut out = format!(
@@ -64,7 +64,7 @@ fn table(summary: &BackendExecutionSummary) -> String {
     );
     if *input_bytes > 0 {
         let bytes = terminal::bytes(*input_bytes);
-        line(&mut out, format_args!("  activations that came from the other backend: {bytes}"));
+        line(&mut out, format_args!("  activations received from the other backend: {bytes}"));
     }
     line(
         &mut out,
@@ -96,7 +96,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// In percent.
+/// A part in percent of the whole.
 fn share(part: Duration, whole: Duration) -> f64 {
     if whole.is_zero() { 0.0 } else { 100.0 * part.as_secs_f64() / whole.as_secs_f64() }
 }
@@ -119,7 +119,7 @@ mod tests {
         summary.add_op("matmul", 2, Duration::from_millis(4));
         let expected = "\
 CPU: 6 ops in 2 batches of 5 tokens, 8.000 ms
-  activations that came from the other backend: 2.00 KiB
+  activations received from the other backend: 2.00 KiB
   op                   count           ms   share    us each
   matmul                   2        4.000   50.0%    2000.00
   add                      4        2.000   25.0%     500.00

@@ -1,12 +1,12 @@
-//! What depends on whether a person looks at the output: colours, progress, messages.
+//! Output that depends on the terminal: colours, progress bars, messages.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Colours for one of the two outputs: empty strings where it is no terminal, or the user wants none
-/// (`NO_COLOR` set and not empty, `TERM=dumb`).
+/// Colours of one of the two outputs. They are off if it is no terminal, or if the user turns them
+/// off (`NO_COLOR` set and not empty, `TERM=dumb`).
 #[derive(Clone, Copy)]
 pub(crate) struct Palette {
     coloured: bool,
@@ -14,11 +14,11 @@ pub(crate) struct Palette {
 
 impl Palette {
     pub(crate) fn stdout() -> Self {
-        Self { coloured: io::stdout().is_terminal() && wants_colour() }
+        Self { coloured: io::stdout().is_terminal() && allows_colour() }
     }
 
     pub(crate) fn stderr() -> Self {
-        Self { coloured: io::stderr().is_terminal() && wants_colour() }
+        Self { coloured: io::stderr().is_terminal() && allows_colour() }
     }
 
     pub(crate) fn bold(self, text: impl fmt::Display) -> String {
@@ -42,22 +42,22 @@ impl Palette {
     }
 }
 
-fn wants_colour() -> bool {
+fn allows_colour() -> bool {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// A line on stderr. Nothing can be done where even that fails.
+/// Prints a line on stderr. A failure is ignored, since it could not be reported.
 pub(crate) fn note(text: impl fmt::Display) {
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
-/// A line on stderr that says what may be wrong.
+/// Prints a warning on stderr.
 pub(crate) fn warn(text: impl fmt::Display) {
     note(format_args!("{} {text}", Palette::stderr().yellow("warning:")));
 }
 
-/// A progress bar over bytes on stderr; shows nothing where that is no terminal.
+/// A progress bar over bytes on stderr, hidden if that is no terminal.
 pub(crate) fn byte_progress(what: &'static str, total_bytes: u64) -> ProgressBar {
     let terminal = io::stderr().is_terminal() && std::env::var("TERM").is_ok_and(|t| t != "dumb");
     let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -66,7 +66,7 @@ pub(crate) fn byte_progress(what: &'static str, total_bytes: u64) -> ProgressBar
     ProgressBar::with_draw_target(Some(total_bytes), target).with_style(style).with_message(what)
 }
 
-/// Bytes for people: `7.58 MiB`.
+/// Formats a number of bytes: `7.58 MiB`.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;

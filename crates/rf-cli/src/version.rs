@@ -1,21 +1,21 @@
-//! What was built, from what, and for what.
+//! Version, revision and target of the build.
 
 use std::sync::LazyLock;
 
 use rf_cpu::Isa;
 
-/// The revision that the program was built from; `unknown` outside of a git checkout.
+/// The revision of the sources; `unknown` outside of a git checkout.
 pub(crate) const COMMIT: &str = env!("RF_BUILD_COMMIT");
 
-/// How many revisions there were, as llama.cpp numbers its builds; 0 outside of a git checkout.
+/// The number of revisions, as llama.cpp numbers its builds; 0 outside of a git checkout.
 pub(crate) const NUMBER: &str = env!("RF_BUILD_NUMBER");
 
-/// For `-V`.
+/// Text of `-V`.
 pub(crate) fn short() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// For `--version`.
+/// Text of `--version`.
 pub(crate) fn long() -> &'static str {
     static LONG: LazyLock<String> = LazyLock::new(|| {
         let isas: Vec<_> = Isa::available().iter().map(ToString::to_string).collect();

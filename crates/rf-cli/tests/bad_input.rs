@@ -159,19 +159,20 @@ fn a_vocabulary_is_no_model() {
 #[test]
 fn more_than_the_memory() {
     let folder = TempDir::new().unwrap();
-    let finished = finish(folder.path(), &["run", "-c", "1000000000", "-q", "Hello"]);
+    let finished = finish(folder.path(), &["run", "-t", "1", "-c", "1000000000", "-q", "Hello"]);
     assert_eq!(finished.code, Some(2));
     let (warning, error) = finished.stderr.split_once('\n').unwrap();
     assert!(warning.starts_with("warning: a context of 1000000000 tokens is more than the 1024"));
     let (needed, rest) = error
         .strip_prefix("error: the model needs ")
         .unwrap()
-        .split_once(" of memory and ")
+        .split_once(" of memory on the CPU (weights ")
         .unwrap();
-    // A token takes 4096 bytes of KV cache; weights and buffers come on top.
+    // A token takes 4096 bytes of KV cache, 256 of RoPE tables and 32 of attention scores; weights
+    // and buffers come on top.
     let needed_mib: u64 = needed.strip_suffix(" MiB").unwrap().parse().unwrap();
-    assert!((3_906_250..3_907_000).contains(&needed_mib), "{needed}");
-    let cure = " can be had; use a smaller context or a smaller quantisation\n";
+    assert!((4_180_908..4_181_100).contains(&needed_mib), "{needed}");
+    let cure = " are available: use a smaller context or a smaller quantisation\n";
     assert!(rest.ends_with(cure), "{rest}");
 }
 
@@ -189,7 +190,7 @@ fn a_prompt_longer_than_the_context() {
 #[test]
 fn no_tokens_to_generate() {
     let folder = TempDir::new().unwrap();
-    let message = "-n 0 asks for no tokens: give 1 or more, or -1 to go on until the model ends";
+    let message = "-n 0 generates nothing: give 1 or more, or -1 to continue until the model ends";
     check(&finish(folder.path(), &["run", "-n", "0", "Hello"]), 2, message);
 }
 

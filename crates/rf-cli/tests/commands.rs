@@ -46,7 +46,7 @@ fn the_demo_model_tells_a_story() {
 }
 
 #[test]
-fn text_goes_to_stdout_and_figures_to_stderr() {
+fn text_goes_to_stdout_and_metrics_to_stderr() {
     let arguments = ["run", "--temp", "0", "-n", "8", "--raw", "Once upon a time"];
     let plain = finish(&here(), &arguments);
     let json = finish(&here(), &[&arguments[..], &["--json"]].concat()).json();
@@ -55,6 +55,7 @@ fn text_goes_to_stdout_and_figures_to_stderr() {
     assert_eq!(plain.stderr.lines().count(), 1);
     assert!(plain.stderr.starts_with("prompt 4 tokens"), "{}", plain.stderr);
     assert!(plain.stderr.contains(", generated 8 tokens"), "{}", plain.stderr);
+    assert!(plain.stderr.contains(", TTFT "), "{}", plain.stderr);
     assert_eq!(json["stop_reason"], "length");
     let quiet = finish(&here(), &[&arguments[..], &["--quiet"]].concat());
     assert_eq!((quiet.stdout, quiet.stderr.as_str()), (plain.stdout, ""));
@@ -127,7 +128,7 @@ fn answers_stop_where_they_are_told_to() {
 }
 
 #[test]
-fn threads_batches_and_tiers_do_not_change_the_answer() {
+fn threads_batches_and_isas_do_not_change_the_answer() {
     let run = |arguments: &[&str]| {
         let basic = ["run", "--json", "--temp", "0", "-n", "32", "Tell me a story about a snail."];
         finish(&here(), &[&basic, arguments].concat()).json()["ids"].clone()
@@ -135,8 +136,9 @@ fn threads_batches_and_tiers_do_not_change_the_answer() {
     let expected = run(&[]);
     assert_eq!(run(&["-t", "1"]), expected);
     assert_eq!(run(&["-t", "3", "-b", "5"]), expected);
-    for tier in rf_cpu::Isa::available() {
-        assert_eq!(run(&["--tier", tier.name()]), expected, "{tier}");
+    for isa in rf_cpu::Isa::available() {
+        assert_eq!(run(&["--isa", isa.name()]), expected, "{isa}");
+        assert_eq!(run(&["--tier", isa.name()]), expected, "{isa} by the older name of the flag");
     }
 }
 

@@ -45,7 +45,7 @@ fn a_run_leaves_a_timeline_and_says_what_the_first_token_waited_for() {
     // A phase, besides the op of that name.
     assert!(ran.stderr.lines().any(|line| line.starts_with("embed ") && line.ends_with('%')));
     let copies = row("host to device");
-    assert!(copies.contains(" -  nothing was copied"), "what was not measured is not 0: {copies}");
+    assert!(copies.contains(" -  no copies"), "what was not measured is not 0: {copies}");
     assert!(row("limits: ").contains("GB/s") && row("operation").contains("evidence"));
     assert!(row("KV cache: ").contains("KiB per token") && row("process: ").contains("peak"));
     assert!(row("total: ").contains("planned"));

@@ -70,6 +70,9 @@ impl KvShape {
     }
 }
 
+/// Vector loads of the last row may reach past its end by less than a vector.
+const SLACK_BYTES: usize = 64;
+
 /// Elements per scale of a q8_0 cache.
 pub(crate) const SCALE_GROUP: usize = 32;
 
@@ -86,8 +89,7 @@ impl KvStore {
             let shape = KvShape { dtype: layout.dtype, heads, head_dim, page_tokens };
             let map = |head_bytes: usize| {
                 let bytes = layout.num_pages * heads * head_bytes;
-                // Vector loads of the last row may reach past its end by less than a vector.
-                MmapMut::map_anon(bytes + 64).map_err(|_| BackendError::OutOfMemory {
+                MmapMut::map_anon(bytes + SLACK_BYTES).map_err(|_| BackendError::OutOfMemory {
                     what: "the KV cache",
                     bytes: bytes as u64,
                 })
@@ -99,8 +101,23 @@ impl KvStore {
         Ok(Self { layout: layout.clone(), layers })
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.layers.iter().map(|l| l.keys.len() + l.values.len()).sum()
+    /// Bytes of all pages.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.layers
+            .iter()
+            .map(|layer| layer.keys.len() + layer.values.len() - 2 * SLACK_BYTES)
+            .sum()
+    }
+
+    /// [`Self::page_bytes`] of a cache of a given layout.
+    pub(crate) fn page_bytes_of(layout: &KvLayout) -> usize {
+        let KvLayout { ref layers, page_tokens, num_pages, dtype } = *layout;
+        let layer = |&(heads, head_dim): &(usize, usize)| {
+            let shape = KvShape { dtype, heads, head_dim, page_tokens };
+            let head_bytes = shape.key_head_bytes() + shape.value_head_bytes();
+            num_pages.saturating_mul(heads * head_bytes)
+        };
+        layers.iter().map(layer).fold(0, usize::saturating_add)
     }
 
     pub(crate) fn copy_page(&mut self, from: PageId, to: PageId) -> Result<(), BackendError> {

@@ -26,7 +26,7 @@ mod team;
 
 use std::sync::{Arc, Mutex};
 
-use rf_graph::{Backend, BackendError, Executor, Fusions, Peak, Program, Progress};
+use rf_graph::{Backend, BackendError, Executor, Fusions, MemoryNeed, Peak, Program, Progress};
 
 pub use simd::{Isa, UnknownIsa};
 use team::Team;
@@ -89,6 +89,10 @@ impl Backend for CpuBackend {
 
     fn measure_peak(&self) -> Result<Peak, BackendError> {
         Ok(self.isa.measure_peak(self.threads))
+    }
+
+    fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
+        exec::memory_need(self.isa, self.threads, program)
     }
 
     fn compile(

@@ -23,20 +23,22 @@ pub(crate) struct PackedMatrix {
 impl PackedMatrix {
     /// Allocates the panels of a matrix. Threads then fill them with [`fill_panel`].
     pub(crate) fn new(weight: &Weight) -> Result<Self, BackendError> {
-        let dtype = weight.dtype();
-        let (rows, columns) = (weight.rows(), weight.columns());
-        let blocks = columns / dtype.block_elements();
-        // Vector loads of the last plane may reach past its end by less than a vector.
-        let panel_bytes = (blocks * dtype.block_bytes() * LANES).next_multiple_of(64) + 64;
+        let panel_bytes = panel_bytes_of(weight);
+        let (dtype, rows, columns) = (weight.dtype(), weight.rows(), weight.columns());
         let bytes = rows.div_ceil(LANES) * panel_bytes;
         let out_of_memory =
             |_| BackendError::OutOfMemory { what: "packed weights", bytes: bytes as u64 };
-        let data = MmapMut::map_anon(bytes.max(64)).map_err(out_of_memory)?;
+        let data = MmapMut::map_anon(bytes.max(MIN_BYTES)).map_err(out_of_memory)?;
         #[cfg(target_os = "linux")]
         if let Err(e) = data.advise(memmap2::Advice::HugePage) {
             tracing::debug!("no huge pages for {}: {e}", weight.name());
         }
         Ok(Self { dtype, rows, columns, panel_bytes, data })
+    }
+
+    /// Bytes that a weight takes in panels.
+    pub(crate) fn bytes_of(weight: &Weight) -> usize {
+        (weight.rows().div_ceil(LANES) * panel_bytes_of(weight)).max(MIN_BYTES)
     }
 
     /// The panels, as input of [`fill_panel`].
@@ -102,6 +104,16 @@ const MAX_BLOCK_BYTES: usize = {
     }
     most
 };
+
+/// The least size of a mapping, which cannot be empty.
+const MIN_BYTES: usize = 64;
+
+fn panel_bytes_of(weight: &Weight) -> usize {
+    let dtype = weight.dtype();
+    let blocks = weight.columns() / dtype.block_elements();
+    // Vector loads of the last plane may reach past its end by less than a vector.
+    (blocks * dtype.block_bytes() * LANES).next_multiple_of(64) + 64
+}
 
 /// Packs rows `16·index..16·index + 16` of a weight into a panel.
 pub(crate) fn fill_panel(weight: &Weight, index: usize, panel: &mut [u8]) {

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs, Session};
-use rf_graph::conformance::{Case, CaseBatch, cases};
+use rf_graph::case::{Case, CaseBatch, cases};
 use rf_graph::{Backend, Executor, RowKind, fuse};
 
 /// The conformance cases that are counted, by the start and the end of their names: every format

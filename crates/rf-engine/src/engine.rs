@@ -4,55 +4,24 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rf_graph::{
-    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, KvType, MemoryUse,
-    Program, Progress, Span, Timeline, fuse,
+    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, MemoryNeed,
+    MemoryUse, Progress, Span, Timeline,
 };
 use rf_kv::{PagePool, PageSize, PoolStats};
 use tracing::field::Empty;
 
 use crate::error::Error;
-use crate::model::{MemoryPlan, Model};
+use crate::model::{Model, fused};
+use crate::options::EngineOptions;
 use crate::session::Session;
-
-/// How to load a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EngineOptions {
-    /// Tokens per sequence; by default the model's context, at most
-    /// [`DEFAULT_CONTEXT_TOKENS`](Self::DEFAULT_CONTEXT_TOKENS).
-    pub context_tokens: Option<usize>,
-    /// Tokens that are computed at once: longer prompts go in chunks.
-    pub batch_tokens: usize,
-    /// Tokens per page of the KV cache: 16, 32 or 64.
-    pub page_tokens: usize,
-    /// Storage of the KV cache.
-    pub kv_type: KvType,
-    /// Sequences that the KV cache has room for.
-    pub max_sequences: usize,
-}
-
-impl EngineOptions {
-    /// Context where none is given, so that a model made for 128k tokens runs on a small machine.
-    pub const DEFAULT_CONTEXT_TOKENS: usize = 4096;
-}
-
-impl Default for EngineOptions {
-    fn default() -> Self {
-        Self {
-            context_tokens: None,
-            batch_tokens: 512,
-            page_tokens: 32,
-            kv_type: KvType::F16,
-            max_sequences: 1,
-        }
-    }
-}
 
 /// A model loaded on a backend.
 pub struct Engine {
     model: Model,
     executor: Box<dyn Executor>,
     pool: Arc<Mutex<PagePool>>,
-    plan: MemoryPlan,
+    memory_need: MemoryNeed,
+    context_tokens: usize,
     batch_tokens: usize,
     page_tokens: usize,
 }
@@ -60,26 +29,26 @@ pub struct Engine {
 /// New tokens of one sequence.
 #[derive(Debug)]
 pub struct Feed<'a> {
-    /// The sequence; it has the tokens afterwards.
+    /// The sequence. The tokens are appended to it.
     pub session: &'a mut Session,
     /// At least one token.
     pub ids: &'a [u32],
-    /// Of which tokens the logits are wanted.
+    /// Tokens whose logits are computed.
     pub outputs: Outputs,
 }
 
-/// Of which tokens the logits are wanted.
+/// Tokens whose logits are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
-    /// None: the tokens only join the cache.
+    /// None: the tokens are only added to the cache.
     None,
-    /// The last one.
+    /// The last token.
     Last,
-    /// All.
+    /// All tokens.
     All,
 }
 
-/// Has an executor run one batch, and keeps what comes out.
+/// Runs one batch on an executor and stores its output.
 type Step<'a> = dyn FnMut(&mut dyn Executor, &Batch<'_>) -> Result<(), BackendError> + 'a;
 
 impl Engine {
@@ -87,7 +56,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If it does not fit in memory, or the backend has not got what it needs.
+    /// If the model does not fit in memory, or the backend does not support it.
     pub fn load(
         model: Model,
         backend: &dyn Backend,
@@ -95,19 +64,24 @@ impl Engine {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
         let _span = tracing::info_span!("model_load").entered();
-        let plan = model.memory_plan(&options)?;
-        if let Some(available_bytes) = backend.available_memory_bytes()
-            && plan.total_bytes() > available_bytes
-        {
-            return Err(Error::DoesNotFit { needed_bytes: plan.total_bytes(), available_bytes });
-        }
         let page_size = PageSize::try_from(options.page_tokens)?;
-        let program = model.program(&options)?;
+        let program = fused(model.program(&options)?, backend);
+        let memory_need = backend.memory_need(&program)?;
+        let held = memory_need.held;
+        tracing::debug!(
+            backend = backend.name(),
+            weights_bytes = held.weights_bytes,
+            kv_bytes = held.kv_bytes,
+            buffers_bytes = held.buffers_bytes,
+            reserve_bytes = memory_need.reserve_bytes,
+            "memory need"
+        );
+        backend.check_memory(&program)?;
         let pool = PagePool::new(program.kv.num_pages, page_size);
-        let program = Program { graph: fuse(program.graph, backend.fusions()), ..program };
         let executor = backend.compile(program, progress)?;
         Ok(Self {
-            plan,
+            memory_need,
+            context_tokens: model.context_tokens(&options),
             batch_tokens: options.batch_tokens,
             page_tokens: page_size.tokens(),
             pool: Arc::new(Mutex::new(pool)),
@@ -123,10 +97,10 @@ impl Engine {
 
     /// Tokens per sequence.
     pub fn context_tokens(&self) -> usize {
-        self.plan.context_tokens
+        self.context_tokens
     }
 
-    /// Tokens that are computed at once.
+    /// Tokens per batch.
     pub fn batch_tokens(&self) -> usize {
         self.batch_tokens
     }
@@ -141,33 +115,34 @@ impl Engine {
         self.executor.memory()
     }
 
-    /// Memory that was planned before loading.
-    pub fn memory_plan(&self) -> MemoryPlan {
-        self.plan
+    /// Memory need computed before loading.
+    pub fn memory_need(&self) -> MemoryNeed {
+        self.memory_need
     }
 
-    /// Pages of the KV cache: held, free, handed out so far.
+    /// Statistics of the KV cache: pages held, free and allocated so far.
     pub fn kv_stats(&self) -> PoolStats {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner).stats()
     }
 
-    /// Starts or stops taking the time of every op; false where the backend cannot.
+    /// Starts or stops timing every op. Returns false if the backend does not support it.
     pub fn profile(&mut self, on: bool) -> bool {
         self.executor.profile(on)
     }
 
-    /// What ran since times are taken, one summary per backend.
+    /// The ops since timing started, one summary per backend.
     pub fn summaries(&self) -> Vec<BackendExecutionSummary> {
         self.executor.summaries()
     }
 
-    /// Keeps, while times are taken ([`profile`](Self::profile)), when each op ran on each thread or device: the first
-    /// batches, up to about so many events of each backend. False where no backend can.
+    /// Records, while ops are timed ([`profile`](Self::profile)), when each op ran on each thread or
+    /// device: the first batches, up to about `max_events` per backend. Returns false if no backend
+    /// supports it.
     pub fn record_timeline(&mut self, max_events: usize) -> bool {
         self.executor.record_timeline(max_events)
     }
 
-    /// What was kept, one timeline per backend.
+    /// The recorded timelines, one per backend.
     pub fn timelines(&self) -> Vec<Timeline> {
         self.executor.timelines()
     }
@@ -177,14 +152,14 @@ impl Engine {
         Session::new(Arc::clone(&self.pool))
     }
 
-    /// Feeds tokens, of several sequences at once, and returns the logits that were asked for: rows of
-    /// `vocab_size`, in the order of the feeds. More tokens than fit a batch go in chunks; the result
-    /// does not depend on how.
+    /// Computes tokens of one or more sequences and returns the selected logits: rows of
+    /// `vocab_size`, in the order of the feeds. Tokens beyond the batch size are computed in chunks,
+    /// which do not change the result.
     ///
     /// # Errors
     ///
-    /// If a sequence outgrows its context, the cache is full, or the backend fails. Sequences keep the
-    /// tokens of the chunks that were computed.
+    /// If a sequence outgrows its context, the cache is full, or the backend fails. Sequences keep
+    /// the tokens of complete chunks.
     pub fn forward(&mut self, feeds: &mut [Feed<'_>]) -> Result<Vec<f32>, Error> {
         let vocab_size = self.model.config().vocab_size;
         let mut logits = Vec::new();
@@ -196,13 +171,13 @@ impl Engine {
         Ok(logits)
     }
 
-    /// The largest `k` of [`forward_top_k`](Self::forward_top_k); 0 where the backend only gives logits.
+    /// The largest `k` of [`forward_top_k`](Self::forward_top_k); 0 if the backend does not support it.
     pub fn max_top_k(&self) -> usize {
         self.executor.max_top_k()
     }
 
-    /// As [`forward`](Self::forward), but only the `k` most probable tokens of each row: rows of `k`, the most
-    /// probable first, of equal ones the lower id first.
+    /// As [`forward`](Self::forward), but returns only the `k` most probable tokens of each row, in
+    /// descending order; of equal ones, the lower id comes first.
     ///
     /// # Errors
     ///
@@ -221,15 +196,15 @@ impl Engine {
         Ok(best)
     }
 
-    /// Feeds tokens in batches, each of which goes to `step`.
+    /// Splits tokens into batches and calls `step` for each.
     fn run(&mut self, feeds: &mut [Feed<'_>], step: &mut Step<'_>) -> Result<(), Error> {
         let vocab_size = self.model.config().vocab_size;
         for feed in &*feeds {
             let prompt_tokens = feed.session.len() + feed.ids.len();
-            if prompt_tokens > self.plan.context_tokens {
+            if prompt_tokens > self.context_tokens {
                 return Err(Error::PromptTooLong {
                     prompt_tokens,
-                    context_tokens: self.plan.context_tokens,
+                    context_tokens: self.context_tokens,
                 });
             }
             if feed.ids.is_empty() {
@@ -261,7 +236,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Computes one batch: some tokens of some feeds. If it fails, every sequence is as it was.
+    /// Computes one batch: pieces of feeds. If it fails, no sequence changes.
     fn batch(
         &mut self,
         feeds: &mut [Feed<'_>],
@@ -299,7 +274,7 @@ impl Engine {
         result
     }
 
-    /// Makes room in the cache and runs the batch.
+    /// Grows the sequences in the cache and runs the batch.
     fn compute(
         &mut self,
         pool: &mut PagePool,

@@ -1,4 +1,4 @@
-//! Generation: feed, sample, stream, stop.
+//! Generation: compute, sample, stream, stop.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -13,39 +13,39 @@ use crate::sampling::{Sampler, SamplerConfig};
 use crate::session::Session;
 use crate::stop::StopMatcher;
 
-/// How to generate.
+/// Options of a generation.
 #[derive(Clone, Debug, Default)]
 pub struct GenerateOptions {
-    /// How the next token is chosen.
+    /// Parameters of sampling.
     pub sampler: SamplerConfig,
-    /// Tokens at most; without it the model's end or the end of the context.
+    /// The largest number of tokens. Without it the model or the end of the context ends the generation.
     pub max_tokens: Option<usize>,
-    /// Texts before which to stop.
+    /// Stop strings. The generation ends before the first one.
     pub stop: Vec<String>,
-    /// Whether tokens that end a generation are taken as any other.
+    /// Whether end-of-generation tokens are treated as any other token.
     pub ignore_eos: bool,
-    /// Whether to drop the older half of a full context and go on, rather than stop.
+    /// Whether to drop the older half of a full context and continue, instead of stopping.
     pub context_shift: bool,
 }
 
-/// Why a generation ended.
+/// The reason for the end of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The model chose an end-of-generation token.
+    /// The model generated an end-of-generation token.
     Eog,
     /// [`GenerateOptions::max_tokens`] were generated.
     Length,
-    /// A text of [`GenerateOptions::stop`] came.
+    /// A string of [`GenerateOptions::stop`] was generated.
     StopString,
     /// The context is full.
     ContextFull,
-    /// The caller said so.
+    /// The caller cancelled it.
     Cancelled,
 }
 
 impl StopReason {
-    /// A word for programs.
+    /// The name in JSON output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Eog => "eog",
@@ -63,45 +63,45 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// What a generation gave.
+/// The result of a generation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The generated tokens, with the one that ended it if it was the model's.
+    /// The generated tokens, including an end-of-generation token.
     pub ids: Vec<u32>,
-    /// Their text, up to a stop string and without control tokens.
+    /// Text of the tokens, up to a stop string and without control tokens.
     pub text: String,
-    /// Why it ended.
+    /// The reason for its end.
     pub stop_reason: StopReason,
-    /// How long it took.
+    /// Token counts and times.
     pub timings: Timings,
-    /// Seed of the draws.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// Times of a generation.
+/// Token counts and times of a generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// Tokens of the prompt that were computed.
+    /// Computed tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Tokens of the prompt that were in the cache.
+    /// Cached tokens of the prompt.
     pub cached_tokens: usize,
-    /// Time for the prompt.
+    /// Time of prefill.
     pub prompt_us: u64,
-    /// Tokens that were generated.
+    /// Generated tokens.
     pub generated_tokens: usize,
     /// Time from the first generated token to the last.
     pub decode_us: u64,
-    /// Time from the call to the first generated token.
+    /// Time to first token (TTFT): from the call to the first generated token.
     pub ttft_us: u64,
 }
 
 impl Timings {
-    /// Speed of the prompt, if there was one to compute.
+    /// Throughput of prefill, if any token was computed.
     pub fn prompt_tokens_per_second(&self) -> Option<f64> {
         per_second(self.prompt_tokens, self.prompt_us)
     }
 
-    /// Speed of generation. The first token comes with the prompt, so there must be two.
+    /// Throughput of decode. Prefill produces the first token, so this needs at least two.
     pub fn decode_tokens_per_second(&self) -> Option<f64> {
         per_second(self.generated_tokens.saturating_sub(1), self.decode_us)
     }
@@ -116,9 +116,9 @@ fn micros(duration: Duration) -> u64 {
 }
 
 impl Engine {
-    /// Continues `prompt`, the whole sequence from its first token. What the session already has of it
-    /// stays in the cache; the rest is computed. `on_text` gets the text piece by piece, whole
-    /// characters, and may end the generation.
+    /// Continues `prompt`, the whole sequence from its first token. The prefix that the session has in
+    /// its cache is reused; the rest is computed. `on_text` receives the text in pieces of whole
+    /// characters and may end the generation.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Engine {
         for id in prompt {
             sampler.accept(*id);
         }
-        // The last token is computed in any case: its logits are not in the cache.
+        // The last token is always computed: its logits are not in the cache.
         let common = session.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let cached_tokens = common.min(prompt.len() - 1);
         session.truncate(cached_tokens);
@@ -153,10 +153,10 @@ impl Engine {
             cached_tokens,
             ..Timings::default()
         };
-        let wanted = sampler.best_needed().filter(|k| *k <= self.max_top_k());
-        // Names of spans are those of rf-profile's phases.
+        let best = sampler.best_needed().filter(|k| *k <= self.max_top_k());
+        // The names of spans are the phases of rf-profile.
         let mut next = tracing::info_span!("prefill", tokens = timings.prompt_tokens)
-            .in_scope(|| self.next_token(session, &prompt[cached_tokens..], wanted))?;
+            .in_scope(|| self.next_token(session, &prompt[cached_tokens..], best))?;
         timings.prompt_us = micros(start.elapsed());
 
         let mut decoder =
@@ -204,7 +204,7 @@ impl Engine {
             let rest = if stopped { text } else { text + &stops.finish() };
             outcome.text += &rest;
             if !rest.is_empty() && outcome.stop_reason != StopReason::Cancelled {
-                // The generation is over: there is nothing left to break off.
+                // The generation has ended, so there is nothing left to cancel.
                 let _: ControlFlow<()> = on_text(&rest);
             }
         }
@@ -215,7 +215,7 @@ impl Engine {
         Ok(outcome)
     }
 
-    /// Feeds the newest token, or says why that is the end.
+    /// Computes the newest token, or returns the reason for the end.
     fn advance(
         &mut self,
         session: &mut Session,
@@ -230,17 +230,17 @@ impl Engine {
             }
             self.shift(session)?;
         }
-        let wanted = match next {
+        let best = match next {
             NextToken::Logits(_) => None,
             NextToken::Best(k, _) => Some(*k),
         };
         let span = tracing::debug_span!("decode", position = session.len());
-        *next = span.in_scope(|| self.next_token(session, &[newest], wanted))?;
+        *next = span.in_scope(|| self.next_token(session, &[newest], best))?;
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Drops the older half of a full context (all but a leading BOS) and computes the rest anew at
-    /// its new positions.
+    /// Drops the older half of a full context, except a leading BOS, and recomputes the rest at its
+    /// new positions.
     fn shift(&mut self, session: &mut Session) -> Result<(), Error> {
         let keep = usize::from(session.tokens().first().copied() == self.model().tokenizer().bos());
         let newer = session.tokens()[keep + (session.len() - keep).div_ceil(2)..].to_vec();
@@ -249,7 +249,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Feeds tokens of a sequence. With `best` only so many of the most probable tokens are fetched.
+    /// Computes tokens of a sequence. With `best`, fetches only that many of the most probable tokens.
     fn next_token(
         &mut self,
         session: &mut Session,
@@ -264,10 +264,10 @@ impl Engine {
     }
 }
 
-/// What is known of the token that comes next.
+/// Candidates for the next token.
 enum NextToken {
-    /// By token.
+    /// The logits of all tokens.
     Logits(Vec<f32>),
-    /// So many of the most probable ones.
+    /// The `k` most probable tokens.
     Best(usize, Vec<Candidate>),
 }

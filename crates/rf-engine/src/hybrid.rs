@@ -1,22 +1,23 @@
 //! One model on two backends: the first layers on one, the last ones on the other.
 //!
-//! Layers on the GPU are counted as llama.cpp does for `-ngl`: from the end, and the output (its norm and
-//! matrix) is one of them. So a model of `num_layers` has `num_layers + 1` of them; with all, there is nothing to
-//! split. Only the residual stream goes from one backend to the other, once per batch.
+//! Layers on the GPU are counted as llama.cpp counts them for `-ngl`: from the end, with the output
+//! (its norm and matrix) as one. A model of `num_layers` therefore has `num_layers + 1`, and with all
+//! of them on the GPU there is nothing to split. Only the residual moves between the backends, once
+//! per batch.
 
 use rf_graph::{
-    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, MemoryUse,
-    Plan, Program, Progress, Split, Timeline, fuse, split,
+    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions,
+    MemoryNeed, MemoryUse, Program, Progress, Split, Timeline, split,
 };
 use rf_kv::PageId;
 
-use crate::engine::EngineOptions;
 use crate::error::Error;
-use crate::model::Model;
+use crate::model::{Model, fused};
+use crate::options::EngineOptions;
 
-/// Two backends that run a program together, the parts one after the other.
+/// Two backends that run the parts of a program one after the other.
 ///
-/// Each part is fused as its backend wants. Where both backends compute the same bits, so does the hybrid.
+/// Each part is fused for its backend. Where both backends compute the same bits, so does the hybrid.
 pub struct HybridBackend<'a> {
     first: &'a dyn Backend,
     second: &'a dyn Backend,
@@ -35,46 +36,52 @@ pub fn layer_count(model: &Model) -> usize {
     model.config().num_layers + 1
 }
 
-/// How many layers, counted from the end and the output being one, fit on a backend that has `free_bytes` of
-/// memory: [`layer_count`] if the whole model does.
+/// How many layers, counted from the end with the output as one, fit in `free_bytes` of a backend's
+/// memory: [`layer_count`] if the whole model fits, 0 if not even the output does.
 ///
 /// # Errors
 ///
-/// If the options make no sense, or tensors are missing.
+/// If an option is invalid, tensors are missing, or the backend does not support the model.
 pub fn layers_that_fit(
     model: &Model,
     options: &EngineOptions,
+    backend: &dyn Backend,
     free_bytes: u64,
 ) -> Result<usize, Error> {
     let program = model.program(options)?;
+    let fits = |part: Program| -> Result<bool, Error> {
+        Ok(backend.memory_need(&fused(part, backend))?.total_bytes() <= free_bytes)
+    };
     let all = layer_count(model);
-    if needed_bytes(&program) <= free_bytes {
+    if fits(program.clone())? {
         return Ok(all);
     }
-    let fits = |layers: &usize| {
-        let parts = split(copy(&program), all - layers);
-        parts.is_ok_and(|Split { second, .. }| needed_bytes(&second) <= free_bytes)
-    };
-    Ok((1..all).rev().find(fits).unwrap_or(0))
+    for layers in (1..all).rev() {
+        if let Ok(Split { second, .. }) = split(program.clone(), all - layers)
+            && fits(second)?
+        {
+            return Ok(layers);
+        }
+    }
+    Ok(0)
 }
 
-/// What a program takes on a device, estimated from above: weights packed anew are a little larger than in the
-/// file, fused ops want buffers of their own, and drivers keep something for themselves.
-fn needed_bytes(program: &Program) -> u64 {
-    const RESERVE_BYTES: u64 = 192 << 20;
-    let weights: u64 = program.weights.iter().map(|weight| weight.bytes().len() as u64).sum();
-    let floats = Plan::new(&program.graph).floats_per_row() * program.max_batch_tokens;
-    let buffers = 4 * floats as u64;
-    weights + weights / 50 + program.kv.bytes() as u64 + buffers + buffers / 2 + RESERVE_BYTES
+/// The two parts of a program, each fused for its backend, and the width of the residual between
+/// them.
+struct Parts {
+    first: Program,
+    second: Program,
+    width: usize,
 }
 
-/// Weights are shared, so this is cheap.
-fn copy(program: &Program) -> Program {
-    Program {
-        graph: program.graph.clone(),
-        weights: program.weights.clone(),
-        kv: program.kv.clone(),
-        ..*program
+impl HybridBackend<'_> {
+    fn parts(&self, program: Program) -> Result<Parts, BackendError> {
+        let Split { first, second, width } =
+            split(program, self.first_layers).map_err(|error| BackendError::Unsupported {
+                backend: self.name(),
+                what: format!("it: {error}"),
+            })?;
+        Ok(Parts { first: fused(first, self.first), second: fused(second, self.second), width })
     }
 }
 
@@ -98,33 +105,40 @@ impl Backend for HybridBackend<'_> {
         Some(first.saturating_add(second))
     }
 
+    fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
+        let Parts { first, second, width } = self.parts(program.clone())?;
+        let residual_bytes = (program.max_batch_tokens * width * size_of::<f32>()) as u64;
+        let held = MemoryUse { buffers_bytes: residual_bytes, ..MemoryUse::default() };
+        let residual = MemoryNeed { held, reserve_bytes: 0 };
+        Ok(self.first.memory_need(&first)? + self.second.memory_need(&second)? + residual)
+    }
+
+    /// Checks each part against the memory of its backend.
+    fn check_memory(&self, program: &Program) -> Result<(), BackendError> {
+        let Parts { first, second, .. } = self.parts(program.clone())?;
+        self.second.check_memory(&second)?;
+        self.first.check_memory(&first)
+    }
+
     fn compile(
         &self,
         program: Program,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Executor>, BackendError> {
         let tokens = program.max_batch_tokens;
-        let Split { first, second, width } =
-            split(program, self.first_layers).map_err(|error| BackendError::Unsupported {
-                backend: self.name(),
-                what: format!("it: {error}"),
-            })?;
-        // Nothing is read for a part if the other one does not fit.
-        check_memory(self.second, &second)?;
-        check_memory(self.first, &first)?;
+        let Parts { first, second, width } = self.parts(program)?;
         let bytes = [weight_bytes(&second), weight_bytes(&first)];
         let total_bytes = bytes[0] + bytes[1];
         let mut load = |backend: &dyn Backend, part: Program, before, bytes: u64| {
-            let part = Program { graph: fuse(part.graph, backend.fusions()), ..part };
             backend.compile(part, &mut |Progress { done_bytes, total_bytes: all }| {
                 let share = u128::from(done_bytes) * u128::from(bytes) / u128::from(all.max(1));
                 progress(Progress { done_bytes: before + share as u64, total_bytes });
             })
         };
-        // The device's memory is the scarcer one.
+        // The device has less memory than the host, so a failure shows first there.
         let second = load(self.second, second, 0, bytes[0])?;
         let first = load(self.first, first, bytes[0], bytes[1])?;
-        Ok(Box::new(HybridExecutor { first, second, width, stream: vec![0.0; tokens * width] }))
+        Ok(Box::new(HybridExecutor { first, second, width, residual: vec![0.0; tokens * width] }))
     }
 }
 
@@ -132,45 +146,34 @@ fn weight_bytes(program: &Program) -> u64 {
     program.weights.iter().map(|weight| weight.bytes().len() as u64).sum()
 }
 
-fn check_memory(backend: &dyn Backend, part: &Program) -> Result<(), BackendError> {
-    let floats = Plan::new(&part.graph).floats_per_row() * part.max_batch_tokens;
-    let bytes = weight_bytes(part) + part.kv.bytes() as u64 + 4 * floats as u64;
-    match backend.available_memory_bytes() {
-        Some(available) if bytes > available => {
-            Err(BackendError::OutOfMemory { what: "a part of the model", bytes })
-        }
-        _ => Ok(()),
-    }
-}
-
 struct HybridExecutor {
     first: Box<dyn Executor>,
     second: Box<dyn Executor>,
     width: usize,
-    /// The residual stream between the parts: `[max_batch_tokens, width]`.
-    stream: Vec<f32>,
+    /// The residual between the parts: `[max_batch_tokens, width]`.
+    residual: Vec<f32>,
 }
 
-/// The residual stream behind the first part.
+/// Runs the first part and returns the residual that it ends in.
 fn run_first<'a>(
     first: &mut dyn Executor,
-    stream: &'a mut [f32],
+    residual: &'a mut [f32],
     width: usize,
     batch: &Batch<'_>,
 ) -> Result<&'a [f32], BackendError> {
-    let Some(stream) = stream.get_mut(..batch.ids.len() * width) else {
+    let Some(residual) = residual.get_mut(..batch.ids.len() * width) else {
         let what = format!("{} tokens are more than the program allows", batch.ids.len());
         return Err(BackendError::InvalidBatch(what));
     };
-    // It has one row per token and no others.
-    first.forward(&Batch { output_rows: &[], ..*batch }, stream)?;
-    Ok(stream)
+    // The residual has one row per token, so no output rows are selected.
+    first.forward(&Batch { output_rows: &[], ..*batch }, residual)?;
+    Ok(residual)
 }
 
 impl Executor for HybridExecutor {
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        let stream = run_first(self.first.as_mut(), &mut self.stream, self.width, batch)?;
-        self.second.forward(&Batch { input: Some(stream), ..*batch }, out)
+        let residual = run_first(self.first.as_mut(), &mut self.residual, self.width, batch)?;
+        self.second.forward(&Batch { input: Some(residual), ..*batch }, out)
     }
 
     fn max_top_k(&self) -> usize {
@@ -183,8 +186,8 @@ impl Executor for HybridExecutor {
         k: usize,
         out: &mut [Candidate],
     ) -> Result<(), BackendError> {
-        let stream = run_first(self.first.as_mut(), &mut self.stream, self.width, batch)?;
-        self.second.forward_top_k(&Batch { input: Some(stream), ..*batch }, k, out)
+        let residual = run_first(self.first.as_mut(), &mut self.residual, self.width, batch)?;
+        self.second.forward_top_k(&Batch { input: Some(residual), ..*batch }, k, out)
     }
 
     fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {
@@ -199,7 +202,7 @@ impl Executor for HybridExecutor {
             kv_bytes: first.kv_bytes + second.kv_bytes,
             buffers_bytes: first.buffers_bytes
                 + second.buffers_bytes
-                + size_of_val(&*self.stream) as u64,
+                + size_of_val(&*self.residual) as u64,
         }
     }
 

@@ -1,27 +1,39 @@
 //! Sequences, scheduling, sampling: from a model and a backend to text.
 //!
-//! [`Model`] is a file understood (configuration, tokenizer, template), [`Engine`] a model loaded on a
-//! backend, [`Session`] one sequence with its part of the KV cache. [`Engine::forward`] is the one
-//! place where tokens meet the backend; [`Engine::generate`] samples, streams and stops.
+//! [`Model`] is a parsed file (configuration, tokenizer, template), [`Engine`] a model loaded on a
+//! backend, [`Session`] one sequence with its part of the KV cache. [`Engine::forward`] computes
+//! tokens on the backend; [`Engine::generate`] samples, streams and stops. [`Perplexity`] scores a
+//! text, and [`SyntheticFeeder`] feeds random tokens for benchmarks.
 //!
-//! Start reading at [`Engine`]. In the layering this crate stands above rf-model and rf-tokenizer; it
+//! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-tokenizer. It
 //! names no backend, prints nothing and knows no protocol.
 //!
-//! ```no_run
-//! # fn backend() -> Box<dyn rf_graph::Backend> { Box::new(rf_graph::ReferenceBackend) }
+//! ```
 //! use std::ops::ControlFlow;
+//!
+//! use rf_engine::sampling::SamplerConfig;
 //! use rf_engine::{Engine, EngineOptions, GenerateOptions, Model};
+//! use rf_graph::ReferenceBackend;
 //! use rf_tokenizer::EncodeOptions;
 //!
-//! let model = Model::open("model.gguf")?;
-//! let mut engine = Engine::load(model, &*backend(), EngineOptions::default(), &mut |_| ())?;
+//! // A tiny model with random weights; any GGUF file works.
+//! let model = Model::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/qwen3.gguf"))?;
+//! let options = EngineOptions { context_tokens: Some(64), ..EngineOptions::default() };
+//! let mut engine = Engine::load(model, &ReferenceBackend, options, &mut |_| ())?;
+//!
 //! let prompt = engine.model().tokenizer().encode("Once upon a time", EncodeOptions::PROMPT);
+//! let options = GenerateOptions {
+//!     sampler: SamplerConfig::greedy(),
+//!     max_tokens: Some(4),
+//!     ignore_eos: true,
+//!     ..GenerateOptions::default()
+//! };
 //! let mut session = engine.session();
-//! let outcome = engine.generate(&mut session, &prompt, &GenerateOptions::default(), &mut |text| {
+//! let outcome = engine.generate(&mut session, &prompt, &options, &mut |text| {
 //!     print!("{text}");
 //!     ControlFlow::Continue(())
 //! })?;
-//! println!("\n{} tokens", outcome.ids.len());
+//! assert_eq!(outcome.ids.len(), 4);
 //! # Ok::<(), rf_engine::Error>(())
 //! ```
 
@@ -30,16 +42,22 @@ mod error;
 mod generate;
 pub mod hybrid;
 mod model;
+mod options;
+mod perplexity;
 pub mod sampling;
 mod session;
 mod stop;
+mod synthetic;
 mod timeline;
 mod vocabulary;
 
-pub use engine::{Engine, EngineOptions, Feed, Outputs};
+pub use engine::{Engine, Feed, Outputs};
 pub use error::Error;
 pub use generate::{GenerateOptions, Outcome, StopReason, Timings};
-pub use model::{MemoryPlan, Model};
+pub use model::Model;
+pub use options::EngineOptions;
+pub use perplexity::{Perplexity, PerplexityScore};
 pub use session::Session;
+pub use synthetic::SyntheticFeeder;
 pub use timeline::time_of_events;
 pub use vocabulary::tokenizer_from_gguf;

@@ -1,15 +1,15 @@
-//! A model file, understood but not loaded.
+//! A parsed model file, whose weights are not loaded.
 
 use std::path::Path;
 
 use rf_gguf::Gguf;
-use rf_graph::{KvLayout, Plan, Program};
+use rf_graph::{Backend, KvLayout, MemoryNeed, Program, fuse};
 use rf_kv::PageSize;
 use rf_model::ModelConfig;
 use rf_tokenizer::{ChatTemplate, Tokenizer};
 
-use crate::engine::EngineOptions;
 use crate::error::Error;
+use crate::options::EngineOptions;
 use crate::vocabulary::tokenizer_from_gguf;
 
 /// A model file: configuration, tokenizer and chat template.
@@ -19,26 +19,6 @@ pub struct Model {
     config: ModelConfig,
     tokenizer: Tokenizer,
     chat_template: Option<ChatTemplate>,
-}
-
-/// Memory that a model will need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryPlan {
-    /// All tensors.
-    pub weights_bytes: u64,
-    /// The KV cache of all sequences at full length.
-    pub kv_bytes: u64,
-    /// Activations of the largest batch.
-    pub buffers_bytes: u64,
-    /// Tokens per sequence.
-    pub context_tokens: usize,
-}
-
-impl MemoryPlan {
-    /// The sum.
-    pub fn total_bytes(&self) -> u64 {
-        self.weights_bytes.saturating_add(self.kv_bytes).saturating_add(self.buffers_bytes)
-    }
 }
 
 impl Model {
@@ -51,11 +31,11 @@ impl Model {
         Self::from_gguf(Gguf::open(path)?)
     }
 
-    /// Reads configuration, tokenizer and template of an open file.
+    /// Parses the configuration, tokenizer and template of an open file.
     ///
     /// # Errors
     ///
-    /// If it holds a model that is not supported.
+    /// If the model is not supported.
     pub fn from_gguf(gguf: Gguf) -> Result<Self, Error> {
         let config = ModelConfig::from_gguf(&gguf)?;
         gguf.check_types()?;
@@ -78,35 +58,36 @@ impl Model {
         &self.config
     }
 
-    /// Text to ids and back.
+    /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// The template of conversations, if the file has one.
+    /// The chat template, if the file has one.
     pub fn chat_template(&self) -> Option<&ChatTemplate> {
         self.chat_template.as_ref()
     }
 
-    /// Memory that [`Engine::load`](crate::Engine::load) will need with these options.
+    /// Computes the memory that [`Engine::load`](crate::Engine::load) takes on a backend.
     ///
     /// # Errors
     ///
-    /// If the options make no sense, or tensors are missing.
-    pub fn memory_plan(&self, options: &EngineOptions) -> Result<MemoryPlan, Error> {
-        let (graph, _) = rf_model::build(&self.gguf, &self.config)?;
-        let layout = self.kv_layout(options)?;
-        let tensors = self.gguf.tensors();
-        let activations = Plan::new(&graph).floats_per_row() * options.batch_tokens * 4;
-        Ok(MemoryPlan {
-            weights_bytes: tensors.iter().map(|tensor| tensor.size_bytes() as u64).sum(),
-            kv_bytes: layout.bytes() as u64,
-            buffers_bytes: activations as u64,
-            context_tokens: self.context_tokens(options),
-        })
+    /// If an option is invalid, tensors are missing, or the backend does not support the model.
+    pub fn memory_need(
+        &self,
+        backend: &dyn Backend,
+        options: &EngineOptions,
+    ) -> Result<MemoryNeed, Error> {
+        Ok(backend.memory_need(&fused(self.program(options)?, backend))?)
     }
 
-    /// The program, unfused.
+    /// Tokens per sequence with these options.
+    pub fn context_tokens(&self, options: &EngineOptions) -> usize {
+        let default = self.config.context_length.min(EngineOptions::DEFAULT_CONTEXT_TOKENS);
+        options.context_tokens.unwrap_or(default)
+    }
+
+    /// The program before fusion.
     pub(crate) fn program(&self, options: &EngineOptions) -> Result<Program, Error> {
         let kv = self.kv_layout(options)?;
         let (graph, weights) = rf_model::build(&self.gguf, &self.config)?;
@@ -114,13 +95,7 @@ impl Model {
         Ok(Program { graph, weights, kv, max_batch_tokens, max_output_rows })
     }
 
-    /// Tokens per sequence with these options.
-    pub(crate) fn context_tokens(&self, options: &EngineOptions) -> usize {
-        let default = self.config.context_length.min(EngineOptions::DEFAULT_CONTEXT_TOKENS);
-        options.context_tokens.unwrap_or(default)
-    }
-
-    pub(crate) fn kv_layout(&self, options: &EngineOptions) -> Result<KvLayout, Error> {
+    fn kv_layout(&self, options: &EngineOptions) -> Result<KvLayout, Error> {
         let page_size = PageSize::try_from(options.page_tokens)?;
         let context_tokens = self.context_tokens(options);
         for (name, value) in [
@@ -148,4 +123,9 @@ impl Model {
             dtype: options.kv_type,
         })
     }
+}
+
+/// A program with the fused ops that a backend supports.
+pub(crate) fn fused(program: Program, backend: &dyn Backend) -> Program {
+    Program { graph: fuse(program.graph, backend.fusions()), ..program }
 }

@@ -1,4 +1,4 @@
-//! Choosing the next token from logits: llama.cpp's sampler chain, in its order and with its
+//! Sampling of the next token from logits: the sampler chain of llama.cpp, in its order and with its
 //! defaults.
 //!
 //! logit bias → penalties → top-k → typical → top-p → min-p → temperature → draw
@@ -12,7 +12,7 @@
 //! # Determinism
 //!
 //! The same configuration, seed, logits and accepted tokens choose the same tokens. Randomness is
-//! PCG-XSL-RR 128/64 (`pcg64` of the PCG family), state = the seed, stream = [`PCG_STREAM`], one
+//! PCG-XSL-RR 128/64 (`pcg64` of the PCG family), state = the seed, stream = a constant, one
 //! 64-bit output for each token drawn, of which the upper 53 bits make the fraction in `[0, 1)`.
 //! That stream is the same on every platform and is held by a test with the published vectors.
 //! Greedy choices draw nothing.
@@ -23,7 +23,7 @@
 //! let mut sampler = Sampler::new(SamplerConfig { seed: Some(1), ..SamplerConfig::default() })?;
 //! let id = sampler.sample(&[0.1, 9.0, -3.0])?;
 //! sampler.accept(id);
-//! assert_eq!(id, 1); // min-p 0.05 leaves nothing beside it
+//! assert_eq!(id, 1); // min-p 0.05 removes all others
 //! # Ok::<(), rf_engine::sampling::Error>(())
 //! ```
 
@@ -43,10 +43,9 @@ pub use self::{config::SamplerConfig, error::Error};
 
 /// The PCG stream (its odd increment, halved) that every sampler draws from: the digits of π after
 /// the point, in hexadecimal. Changing it changes every seeded text.
-pub const PCG_STREAM: u128 = 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344;
+const PCG_STREAM: u128 = 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344;
 
-/// The sampler chain of one sequence: parameters, random stream, and the window the penalties look
-/// at.
+/// The sampler chain of one sequence: parameters, random stream, and the window of the penalties.
 ///
 /// Buffers are kept between calls: once they have grown to the vocabulary, sampling does not
 /// allocate.
@@ -115,7 +114,7 @@ impl Sampler {
 
     /// How many of the most probable tokens [`sample_best`](Self::sample_best) needs to choose what
     /// [`sample`](Self::sample) would; `None` if it takes all of them.
-    pub fn best_needed(&self) -> Option<usize> {
+    pub(crate) fn best_needed(&self) -> Option<usize> {
         if !self.config.logit_bias.is_empty() || self.penalties.is_active() {
             return None;
         }
@@ -129,7 +128,7 @@ impl Sampler {
     /// # Errors
     ///
     /// As [`sample`](Self::sample).
-    pub fn sample_best(&mut self, best: &[Candidate]) -> Result<u32, Error> {
+    pub(crate) fn sample_best(&mut self, best: &[Candidate]) -> Result<u32, Error> {
         if best.is_empty() {
             return Err(Error::EmptyLogits);
         }
@@ -137,7 +136,7 @@ impl Sampler {
         self.choose().ok_or(Error::NoCandidates { vocab_size: best.len() })
     }
 
-    /// The filters behind top-k, and the draw.
+    /// Applies the filters after top-k, and draws.
     fn choose(&mut self) -> Option<u32> {
         self.candidates.keep_typical(self.config.typical_p);
         self.candidates.keep_top_p(self.config.top_p);
@@ -156,23 +155,10 @@ impl Sampler {
         self.penalties.accept(id);
     }
 
-    /// Starts over for a new sequence: empty penalty window, random stream from its beginning.
-    /// Without a seed in the configuration a new one is drawn.
-    pub fn reset(&mut self) {
-        self.seed = self.config.seed.unwrap_or_else(random_seed);
-        self.rng = rng_from(self.seed);
-        self.penalties.reset();
-    }
-
     /// The seed in use: the configured one, or the one drawn in its place, which repeats this text
     /// when it is configured.
     pub fn seed(&self) -> u64 {
         self.seed
-    }
-
-    /// The parameters this sampler was made with.
-    pub fn config(&self) -> &SamplerConfig {
-        &self.config
     }
 }
 
@@ -194,8 +180,8 @@ fn rng_from(seed: u64) -> Pcg64 {
     Pcg64::new(u128::from(seed), PCG_STREAM)
 }
 
-/// A seed nobody chose. The standard library keys `RandomState` from the system's entropy, which
-/// saves a dependency for the one number needed here; 32 bits are easy to retype and exact in JSON.
+/// A random seed. The standard library keys `RandomState` from the entropy of the system, which saves
+/// a dependency. 32 bits are easy to retype and exact in JSON.
 fn random_seed() -> u64 {
     RandomState::new().hash_one("seed") >> 32
 }
@@ -309,10 +295,10 @@ mod tests {
     }
 
     #[test]
-    fn reset_repeats_a_seeded_sequence_and_forgets_the_window() {
-        let config = SamplerConfig { presence_penalty: 50.0, ..plain(11) };
-        let mut sampler = Sampler::new(config).unwrap();
-        let mut run = || {
+    fn a_seeded_sequence_is_repeatable_with_penalties() {
+        let run = || {
+            let config = SamplerConfig { presence_penalty: 50.0, ..plain(11) };
+            let mut sampler = Sampler::new(config).unwrap();
             let ids: Vec<u32> = (0..20)
                 .map(|_| {
                     let id = sampler.sample(&[0.0; 30]).unwrap();
@@ -320,7 +306,6 @@ mod tests {
                     id
                 })
                 .collect();
-            sampler.reset();
             ids
         };
         let first = run();

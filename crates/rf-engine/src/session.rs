@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rf_kv::{PagePool, PageTable};
 
-/// A sequence: the tokens in the cache and the pages that hold them. Pages go back when it is dropped.
+/// A sequence: the tokens in the cache and the pages that hold them. Dropping it frees the pages.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) pool: Arc<Mutex<PagePool>>,
@@ -27,12 +27,12 @@ impl Session {
         self.tokens.len()
     }
 
-    /// Whether nothing is in the cache.
+    /// Whether the cache holds no tokens.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
 
-    /// Forgets all but the first tokens.
+    /// Drops all but the first `len_tokens` tokens.
     pub fn truncate(&mut self, len_tokens: usize) {
         if len_tokens < self.tokens.len() {
             self.tokens.truncate(len_tokens);
@@ -43,7 +43,7 @@ impl Session {
         }
     }
 
-    /// Forgets everything.
+    /// Drops all tokens.
     pub fn reset(&mut self) {
         self.truncate(0);
     }

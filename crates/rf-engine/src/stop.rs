@@ -1,6 +1,6 @@
-//! Stop strings: text is held back while it may be the beginning of one.
+//! Stop strings: text that may begin one is held back.
 
-/// Passes text on up to the first stop string.
+/// Returns text up to the first stop string.
 #[derive(Debug)]
 pub(crate) struct StopMatcher<'a> {
     stops: &'a [String],
@@ -12,7 +12,7 @@ impl<'a> StopMatcher<'a> {
         Self { stops, held: String::new() }
     }
 
-    /// Adds text; returns what is certain to come before any stop string, and whether one was found.
+    /// Adds text. Returns the text that certainly precedes any stop string, and whether one was found.
     pub(crate) fn push(&mut self, text: &str) -> (String, bool) {
         self.held.push_str(text);
         let stops = self.stops.iter().filter(|s| !s.is_empty());
@@ -20,7 +20,7 @@ impl<'a> StopMatcher<'a> {
             self.held.truncate(at);
             return (std::mem::take(&mut self.held), true);
         }
-        // The longest end of the text that begins a stop string stays.
+        // The longest suffix that begins a stop string is held back.
         let boundaries = self.held.char_indices().map(|(i, _)| i);
         let keep_from = boundaries
             .clone()
@@ -30,7 +30,7 @@ impl<'a> StopMatcher<'a> {
         (std::mem::replace(&mut self.held, rest), false)
     }
 
-    /// What is still held when no more text comes.
+    /// The text held back, at the end of the generation.
     pub(crate) fn finish(self) -> String {
         self.held
     }

@@ -1,11 +1,12 @@
-//! Sums over what backends timed themselves.
+//! Sums over the timelines of backends.
 
 use std::time::{Duration, Instant};
 
 use rf_graph::{Timeline, TrackKind};
 
-/// Time of the events of a name that began before an instant, such as an op before the first token. Of each timeline the
-/// first track of the kind counts: threads of a CPU do an op side by side. `None` where there is no such event.
+/// Sums the durations of the events with a name that began before an instant, such as an op before
+/// the first token. Only the first track of the kind counts in each timeline, since all threads of a
+/// CPU take part in an op. Returns `None` if there is no such event.
 pub fn time_of_events(
     timelines: &[Timeline],
     kind: TrackKind,

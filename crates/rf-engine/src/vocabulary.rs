@@ -5,7 +5,7 @@ use rf_tokenizer::{Tokenizer, VocabConfig};
 
 use crate::error::Error;
 
-/// The tokenizer that a file describes. Files with a vocabulary and no tensors will do.
+/// Builds the tokenizer of a file, which may be a vocabulary without tensors.
 ///
 /// # Errors
 ///
@@ -34,7 +34,7 @@ fn read(m: &Metadata) -> Result<VocabConfig, GgufError> {
         eot_token_id: m.u32("tokenizer.ggml.eot_token_id")?,
         eom_token_id: m.u32("tokenizer.ggml.eom_token_id")?,
         unknown_token_id: m.u32("tokenizer.ggml.unknown_token_id")?,
-        // GGUF spells the key so.
+        // The spelling is that of GGUF.
         separator_token_id: m.u32("tokenizer.ggml.seperator_token_id")?,
         padding_token_id: m.u32("tokenizer.ggml.padding_token_id")?,
         mask_token_id: m.u32("tokenizer.ggml.mask_token_id")?,

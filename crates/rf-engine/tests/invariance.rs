@@ -11,7 +11,7 @@ use rf_engine::{
     Engine, EngineOptions, Error, Feed, GenerateOptions, Model, Outcome, Outputs, Session,
     StopReason,
 };
-use rf_graph::KvType;
+use rf_graph::{BackendError, KvType};
 use rf_tokenizer::EncodeOptions;
 
 /// A tiny Qwen3 with F16 weights: 512 tokens, context 256.
@@ -300,7 +300,10 @@ fn options_that_make_no_sense_are_refused_when_loading() {
     assert!(matches!(refused(zero_batch), Error::InvalidOption { name: "batch size", .. }));
     assert!(matches!(refused(EngineOptions { page_tokens: 48, ..BASE }), Error::PageSize(_)));
     let huge = EngineOptions { context_tokens: Some(1 << 40), ..BASE };
-    assert!(matches!(refused(huge), Error::DoesNotFit { .. } | Error::InvalidOption { .. }));
+    assert!(matches!(
+        refused(huge),
+        Error::Backend(BackendError::DoesNotFit { .. }) | Error::InvalidOption { .. }
+    ));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use rf_kv::PageId;
 
 use crate::fuse::Fusions;
 use crate::graph::Graph;
+use crate::memory::{MemoryNeed, MemoryUse};
 use crate::op_cost::Peak;
 use crate::telemetry::{BackendExecutionSummary, Timeline};
 use crate::value::RowKind;
@@ -34,6 +35,32 @@ pub trait Backend: Send + Sync {
     /// If the device fails.
     fn measure_peak(&self) -> Result<Peak, BackendError> {
         Ok(Peak::default())
+    }
+
+    /// Computes the memory that [`Self::compile`] takes for a program, which is already fused for
+    /// this backend. Nothing is loaded or allocated.
+    ///
+    /// This is the only arithmetic of memory: memory plans, layer placement and load-time checks
+    /// use it. Its `held` part equals [`Executor::memory`] after compilation.
+    ///
+    /// # Errors
+    ///
+    /// If the backend does not support an op or a format of the program.
+    fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError>;
+
+    /// Checks that a program fits in the memory available now.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::DoesNotFit`] if it does not, and as [`Self::memory_need`].
+    fn check_memory(&self, program: &Program) -> Result<(), BackendError> {
+        let need = self.memory_need(program)?;
+        match self.available_memory_bytes() {
+            Some(available_bytes) if need.total_bytes() > available_bytes => {
+                Err(BackendError::DoesNotFit { backend: self.name(), need, available_bytes })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Compiles a program: loads the weights and allocates the KV cache and all buffers.
@@ -118,8 +145,9 @@ pub trait Executor: Send {
     }
 }
 
-/// A graph with its weights, KV cache and batch limits: the input of [`Backend::compile`].
-#[derive(Debug)]
+/// A graph with its weights, KV cache and batch limits: the input of [`Backend::compile`]. Weights
+/// are shared, so a clone is cheap.
+#[derive(Clone, Debug)]
 pub struct Program {
     /// Ops and values.
     pub graph: Graph,
@@ -239,17 +267,6 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-/// Memory of an executor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryUse {
-    /// Bytes of weights, packed by the backend or mapped from the file.
-    pub weights_bytes: u64,
-    /// Bytes of the KV cache.
-    pub kv_bytes: u64,
-    /// Bytes of activations, scratch memory and batch data.
-    pub buffers_bytes: u64,
-}
-
 /// A failure of a backend.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -265,7 +282,25 @@ pub enum BackendError {
     /// The batch violates a limit of the program.
     #[error("invalid batch: {0}")]
     InvalidBatch(String),
-    /// Memory is short.
+    /// The program needs more memory than is available.
+    #[error(
+        "the model needs {} of memory on the {backend} (weights {}, KV cache {}, buffers {}) and {} are \
+         available: use a smaller context or a smaller quantisation",
+        mib(need.total_bytes()),
+        mib(need.held.weights_bytes),
+        mib(need.held.kv_bytes),
+        mib(need.held.buffers_bytes.saturating_add(need.reserve_bytes)),
+        mib(*available_bytes)
+    )]
+    DoesNotFit {
+        /// Name of the backend.
+        backend: &'static str,
+        /// Memory that the program needs.
+        need: MemoryNeed,
+        /// Memory that is available.
+        available_bytes: u64,
+    },
+    /// An allocation failed.
     #[error("out of memory: {what}{}", size(*bytes))]
     OutOfMemory {
         /// The purpose of the allocation.
@@ -280,10 +315,11 @@ pub enum BackendError {
 
 /// A size in parentheses for an error message; empty if unknown.
 fn size(bytes: u64) -> String {
-    match bytes {
-        0 => String::new(),
-        bytes => format!(" ({} MiB)", bytes.div_ceil(1 << 20)),
-    }
+    if bytes == 0 { String::new() } else { format!(" ({})", mib(bytes)) }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
 impl Batch<'_> {
@@ -401,5 +437,23 @@ impl BatchLimits {
 impl fmt::Display for KvType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_memory_names_the_parts_and_the_cure() {
+        let held = MemoryUse { weights_bytes: 4 << 20, kv_bytes: 2 << 20, buffers_bytes: 1 << 20 };
+        let need = MemoryNeed { held, reserve_bytes: 1 << 20 };
+        let error = BackendError::DoesNotFit { backend: "GPU", need, available_bytes: 7 << 20 };
+        assert_eq!((need + need).total_bytes(), 16 << 20);
+        assert_eq!(
+            error.to_string(),
+            "the model needs 8 MiB of memory on the GPU (weights 4 MiB, KV cache 2 MiB, buffers \
+             2 MiB) and 7 MiB are available: use a smaller context or a smaller quantisation"
+        );
     }
 }

@@ -67,6 +67,7 @@ pub mod conformance;
 mod cost;
 mod fuse;
 mod graph;
+mod memory;
 mod op;
 mod op_cost;
 mod plan;
@@ -77,12 +78,13 @@ mod value;
 mod weight;
 
 pub use backend::{
-    Backend, BackendError, Batch, BatchLimits, Candidate, Executor, KvLayout, KvType, MemoryUse,
-    Program, Progress, Span,
+    Backend, BackendError, Batch, BatchLimits, Candidate, Executor, KvLayout, KvType, Program,
+    Progress, Span,
 };
 pub use cost::Costs;
 pub use fuse::{Fusions, WeightRule, fuse};
 pub use graph::Graph;
+pub use memory::{MemoryNeed, MemoryUse};
 pub use op::{
     Activation, Attention, Epilogue, GraphBuilder, MatMul, Op, Operand, Projection, Prologue,
     QkNorm, Rope, RopeStyle, RowNorm,

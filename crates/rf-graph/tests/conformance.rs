@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use rf_graph::case::{Format, cases};
 use rf_graph::conformance::{Deviation, Mismatch, Outcome, check, prepare};
 use rf_graph::{
-    Backend, BackendError, Batch, DType, Executor, Fusions, KvType, MemoryUse, Program, Progress,
-    ReferenceBackend,
+    Backend, BackendError, Batch, DType, Executor, Fusions, KvType, MemoryNeed, MemoryUse, Program,
+    Progress, ReferenceBackend,
 };
 use rf_kv::PageId;
 
@@ -98,6 +98,10 @@ impl Backend for Faulty {
 
     fn available_memory_bytes(&self) -> Option<u64> {
         None
+    }
+
+    fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
+        ReferenceBackend.memory_need(program)
     }
 
     fn compile(

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use rf_graph::case::measure_peak;
-use rf_graph::{Backend, BackendError, Executor, Fusions, Peak, Program, Progress};
+use rf_graph::{Backend, BackendError, Executor, Fusions, MemoryNeed, Peak, Program, Progress};
 use rf_hip::{DeviceInfo, Runtime, SyncMode};
 
 use crate::error::Error;
-use crate::exec::{FUSIONS, GpuExecutor, GraphMode};
+use crate::exec::{self, FUSIONS, GpuExecutor, GraphMode};
 use crate::launch::Gpu;
 use crate::objects::{Choice, CodeObjects};
 
@@ -113,11 +113,16 @@ impl Backend for GpuBackend {
         measure_peak(self)
     }
 
+    fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
+        Ok(exec::memory_need(&self.gpu, program)?)
+    }
+
     fn compile(
         &self,
         program: Program,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Executor>, BackendError> {
+        self.check_memory(&program)?;
         let gpu = Arc::clone(&self.gpu);
         Ok(Box::new(GpuExecutor::new(gpu, self.graphs, program, progress)?))
     }

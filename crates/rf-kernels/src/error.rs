@@ -41,24 +41,11 @@ pub enum Error {
         /// The unsupported op, format or shape.
         what: String,
     },
-    /// The program does not fit in device memory.
-    #[error("{what} need {needed_bytes} bytes of {free_bytes} free on the device")]
-    DoesNotFit {
-        /// The parts of the program that do not fit.
-        what: &'static str,
-        /// Memory that the program needs.
-        needed_bytes: u64,
-        /// Free memory of the device.
-        free_bytes: u64,
-    },
 }
 
 impl From<Error> for BackendError {
     fn from(error: Error) -> Self {
         match error {
-            Error::DoesNotFit { what, needed_bytes, .. } => {
-                Self::OutOfMemory { what, bytes: needed_bytes }
-            }
             Error::Unsupported { what } => Self::Unsupported { backend: "GPU", what },
             Error::Runtime(error) if error.is_out_of_memory() => {
                 Self::OutOfMemory { what: "device memory", bytes: 0 }

@@ -8,11 +8,11 @@ use crate::family::Family;
 /// Hyper-parameters of a model, from the metadata of its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
-    /// `general.architecture`.
+    /// The architecture, from `general.architecture`.
     pub architecture: String,
-    /// What the architecture's name implies.
+    /// Properties that follow from the architecture.
     pub family: Family,
-    /// Width of the residual stream.
+    /// Width of the residual.
     pub hidden_size: usize,
     /// Transformer layers.
     pub num_layers: usize,
@@ -26,13 +26,13 @@ pub struct ModelConfig {
     pub intermediate_size: usize,
     /// Rows of the embedding table.
     pub vocab_size: usize,
-    /// Tokens that the model was made for.
+    /// Tokens of context that the model was trained for.
     pub context_length: usize,
-    /// Added to the mean square of every norm.
+    /// Epsilon of every `RMSNorm`, added to the mean square.
     pub rms_norm_eps: f32,
     /// Rotary embedding.
     pub rope: RopeConfig,
-    /// Mixture of experts, if it is one.
+    /// Mixture of experts, if the model is one.
     pub experts: Option<ExpertConfig>,
 }
 
@@ -43,33 +43,33 @@ pub struct RopeConfig {
     pub dims: usize,
     /// Base of the frequencies.
     pub theta: f64,
-    /// How positions are stretched.
+    /// Scaling of positions.
     pub scaling: RopeScaling,
 }
 
-/// How positions beyond the training length are mapped.
+/// Scaling of positions beyond the training length.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RopeScaling {
-    /// Not at all (but `rope_freqs.weight` may divide the frequencies: Llama 3).
+    /// No scaling. `rope_freqs.weight` may still divide the frequencies, as in Llama 3.
     None,
-    /// `position / factor`.
+    /// Positions are divided by a factor.
     Linear {
-        /// Stretch.
+        /// The divisor.
         factor: f64,
     },
-    /// YaRN: high frequencies as they are, low ones stretched, a ramp between.
+    /// YaRN: high frequencies are kept, low ones are scaled, with a ramp between them.
     Yarn {
-        /// Stretch of the low frequencies.
+        /// Divisor of the low frequencies.
         factor: f64,
-        /// Context of the training.
+        /// Context of the original training.
         original_context: f64,
-        /// Share of the unstretched angle in the ramp's upper end.
+        /// Fraction of the unscaled angle at the upper end of the ramp.
         ext_factor: f64,
-        /// Factor on cos and sin, beside the one that follows from `factor`.
+        /// Factor on cos and sin, in addition to the one that follows from `factor`.
         attn_factor: f64,
-        /// Turns within the original context above which a frequency is left alone.
+        /// Rotations within the original context above which a frequency is kept.
         beta_fast: f64,
-        /// Turns below which it is stretched in full.
+        /// Rotations below which a frequency is fully scaled.
         beta_slow: f64,
         /// Multiplier of the logarithm in the magnitude; 0 for none.
         log_multiplier: f64,
@@ -79,10 +79,10 @@ pub enum RopeScaling {
 /// Mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertConfig {
-    /// Experts of a layer.
+    /// Experts per layer.
     pub count: usize,
-    /// Experts that a token uses.
-    pub used: usize,
+    /// Experts that each token is routed to.
+    pub experts_per_token: usize,
     /// Width of one expert.
     pub intermediate_size: usize,
 }
@@ -92,7 +92,7 @@ impl ModelConfig {
     ///
     /// # Errors
     ///
-    /// If the architecture or a setting is not supported, or a key is missing or nonsense.
+    /// If the architecture or a setting is not supported, or a key is missing or invalid.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, Error> {
         let keys = Keys::new(gguf.metadata())?;
         let family = Family::of(&keys.architecture)?;
@@ -152,7 +152,7 @@ impl ModelConfig {
     }
 }
 
-/// Rows of the embedding table: what the tensors say goes before what a key says.
+/// Rows of the embedding table. The tensor takes precedence over metadata.
 fn vocab_size(gguf: &Gguf) -> Result<usize, Error> {
     if gguf.tensors().is_empty() {
         return Err(Error::VocabularyOnly);
@@ -172,7 +172,7 @@ struct Keys<'a> {
     architecture: String,
 }
 
-/// Sizes beyond this are nonsense and would only overflow later.
+/// The largest valid size. Larger ones would overflow later.
 const MAX_SIZE: u64 = 1 << 31;
 
 impl<'a> Keys<'a> {
@@ -266,7 +266,7 @@ impl<'a> Keys<'a> {
         if theta <= 0.0 {
             return Err(self.invalid("rope.freq_base", &theta, "it must be positive"));
         }
-        // The older key `rope.scale_linear` means what `rope.scaling.factor` of type linear means.
+        // The older key `rope.scale_linear` is `rope.scaling.factor` of type linear.
         let old_factor = self.f64("rope.scale_linear", 0.0)?;
         let factor = self.f64("rope.scaling.factor", old_factor)?;
         let kind = self.metadata.str(&self.key("rope.scaling.type"))?.unwrap_or("linear");
@@ -303,7 +303,7 @@ impl<'a> Keys<'a> {
         Ok(RopeConfig { dims, theta, scaling })
     }
 
-    /// Negative (the default) means 1.
+    /// `ext_factor` of YaRN. Negative values, also the default, stand for 1.
     fn yarn_ext_factor(&self) -> Result<f64, Error> {
         let ext_factor = self.f64("rope.scaling.yarn_ext_factor", -1.0)?;
         Ok(if ext_factor < 0.0 { 1.0 } else { ext_factor })
@@ -315,10 +315,10 @@ impl<'a> Keys<'a> {
             return Ok(None);
         }
         let count = self.checked_size("expert_count", count)?;
-        let used = self.size("expert_used_count")?;
-        if used > count {
+        let experts_per_token = self.size("expert_used_count")?;
+        if experts_per_token > count {
             let reason = format!("there are {count} experts");
-            return Err(self.invalid("expert_used_count", &used, &reason));
+            return Err(self.invalid("expert_used_count", &experts_per_token, &reason));
         }
         let weights_scale = self.f64("expert_weights_scale", 0.0)?;
         if weights_scale != 0.0 && (weights_scale - 1.0).abs() > f64::EPSILON {
@@ -331,6 +331,6 @@ impl<'a> Keys<'a> {
                 .per_layer("feed_forward_length")?
                 .ok_or_else(|| self.missing("feed_forward_length"))?,
         };
-        Ok(Some(ExpertConfig { count, used, intermediate_size }))
+        Ok(Some(ExpertConfig { count, experts_per_token, intermediate_size }))
     }
 }

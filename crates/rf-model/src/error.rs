@@ -1,10 +1,10 @@
-//! Why a file cannot be run.
+//! Errors of model files.
 
-/// Why a file cannot be run.
+/// A model file that is not supported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The architecture is not one of ours.
+    /// The architecture is not supported.
     #[error(
         "architecture '{name}' is not supported; supported are {}",
         crate::SUPPORTED_ARCHITECTURES.join(", ")
@@ -13,27 +13,27 @@ pub enum Error {
         /// `general.architecture`.
         name: String,
     },
-    /// The architecture is ours, but not with this setting.
+    /// The architecture is supported, but not with this setting.
     #[error("{key} = {value} is not supported: {reason}")]
     UnsupportedSetting {
         /// Metadata key.
         key: String,
         /// Its value.
         value: String,
-        /// What is supported.
+        /// The supported values.
         reason: String,
     },
-    /// A value that makes no sense.
+    /// A value is invalid.
     #[error("{key} = {value} is invalid: {reason}")]
     InvalidSetting {
         /// Metadata key.
         key: String,
         /// Its value.
         value: String,
-        /// Which values are valid.
+        /// The valid values.
         reason: String,
     },
-    /// A tensor has not the shape that the metadata asks for.
+    /// The shape of a tensor contradicts the metadata.
     #[error("tensor '{name}' has shape {found:?}, expected {expected:?}")]
     Shape {
         /// Name of the tensor.
@@ -43,10 +43,10 @@ pub enum Error {
         /// The shape that follows from the metadata.
         expected: Vec<u64>,
     },
-    /// The file holds a vocabulary and no model.
+    /// The file is a vocabulary without a model.
     #[error("the file has no tensors: it is a vocabulary, not a model")]
     VocabularyOnly,
-    /// The container is damaged or lacks something.
+    /// The container is damaged or incomplete.
     #[error(transparent)]
     Gguf(#[from] rf_gguf::Error),
 }

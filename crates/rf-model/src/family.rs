@@ -1,29 +1,29 @@
-//! The families: what differs between architectures that share a layer.
+//! Families: the differences between architectures that share a layer.
 
 use rf_graph::RopeStyle;
 
 use crate::error::Error;
 
-/// Names of `general.architecture` that can be run.
+/// Supported values of `general.architecture`.
 pub const SUPPORTED_ARCHITECTURES: &[&str] = &["llama", "qwen2", "qwen3", "qwen3moe"];
 
-/// What an architecture's name says about its layers. Everything else (biases, head norms, tied
-/// output, experts) follows from the tensors that a file has.
+/// Properties of layers that follow from the name of an architecture. Biases, tied output and
+/// experts follow from the tensors of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family {
-    /// Which elements RoPE pairs.
+    /// The pairs of elements that RoPE rotates.
     pub rope_style: RopeStyle,
-    /// Whether every head of q and k has an RMSNorm before RoPE.
+    /// Whether each head of q and k has an `RMSNorm` before RoPE.
     pub qk_norm: bool,
 }
 
 impl Family {
-    /// The family of an architecture.
+    /// Looks up the family of an architecture.
     ///
     /// # Errors
     ///
-    /// [`Error::UnsupportedArchitecture`] names it.
-    pub fn of(architecture: &str) -> Result<Self, Error> {
+    /// [`Error::UnsupportedArchitecture`] if it is not supported.
+    pub(crate) fn of(architecture: &str) -> Result<Self, Error> {
         Ok(match architecture {
             // Llama 1-3, Mistral, Mixtral: q and k are permuted by the converter.
             "llama" => Self { rope_style: RopeStyle::Normal, qk_norm: false },

@@ -8,11 +8,11 @@ use crate::error::Error;
 use crate::rope::rope;
 use crate::weights::Weights;
 
-/// The graph of a model, and its weights by [`WeightId::index`](rf_graph::WeightId::index).
+/// Builds the graph of a model, and its weights by [`WeightId::index`](rf_graph::WeightId::index).
 ///
 /// # Errors
 ///
-/// If a tensor is missing, or has a shape or type that does not fit.
+/// If a tensor is missing, or has an unexpected shape or type.
 pub fn build(gguf: &Gguf, config: &ModelConfig) -> Result<(Graph, Vec<Weight>), Error> {
     let (hidden_size, vocab_size) = (config.hidden_size, config.vocab_size);
     let mut w = Weights { gguf, graph: GraphBuilder::new() };
@@ -96,7 +96,7 @@ fn feed_forward(
     projection(w, index, "ffn_down", [hidden_size, intermediate_size], h)
 }
 
-/// `Σ pₑ · feed_forwardₑ(x)` over the experts that the router picks.
+/// `Σ pₑ · feed_forwardₑ(x)` over the experts that the router selects.
 fn mixture_of_experts(
     w: &mut Weights<'_>,
     config: &ModelConfig,
@@ -113,7 +113,7 @@ fn mixture_of_experts(
     let down = w.experts(&name("ffn_down_exps"), count, hidden_size, inner)?;
 
     let logits = w.graph.matmul(x, router);
-    let route = w.graph.route(logits, experts.used);
+    let route = w.graph.route(logits, experts.experts_per_token);
     let gate = w.graph.expert_matmul(x, route, gate);
     let up = w.graph.expert_matmul(x, route, up);
     let h = w.graph.glu(Activation::Silu, gate, up);

@@ -1,19 +1,58 @@
-//! Architectures: what the metadata and tensors of a GGUF file mean.
+//! Architectures: GGUF metadata and tensors to configuration, weights and graph.
 //!
-//! [`ModelConfig`] reads the metadata, [`build`] finds the weights and writes the graph. The layer
-//! itself is one function in `layer.rs` that reads like the paper; families differ by the enums and
-//! flags of `Family` and by which optional tensors a file has, not by copies of the layer.
+//! [`ModelConfig`] reads the metadata; [`build`] finds the weights and writes the graph. The layer is
+//! one function in `layer.rs` that reads like the paper. Families differ by the fields of [`Family`]
+//! and by the optional tensors of a file, not by copies of the layer.
 //!
-//! Start reading at `family.rs` (what is supported), then `layer.rs`. In the layering this crate
-//! stands above rf-gguf and rf-graph; it names no backend.
+//! Start reading at `family.rs` (the supported architectures), then `layer.rs`. In the layering this
+//! crate is above rf-gguf and rf-graph. It names no backend.
 //!
-//! ```no_run
-//! let gguf = rf_gguf::Gguf::open("model.gguf")?;
+//! ```
+//! use rf_gguf::{Gguf, GgufWriter};
+//! use rf_quant::DType::F32;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A model of one layer, with zeros for weights. Shapes begin with the contiguous axis.
+//! let mut file = GgufWriter::new();
+//! file.add("general.architecture", "llama")?;
+//! for (key, value) in [
+//!     ("llama.context_length", 64_u32),
+//!     ("llama.embedding_length", 8),
+//!     ("llama.block_count", 1),
+//!     ("llama.feed_forward_length", 16),
+//!     ("llama.attention.head_count", 2),
+//! ] {
+//!     file.add(key, value)?;
+//! }
+//! file.add("llama.attention.layer_norm_rms_epsilon", 1e-5_f32)?;
+//! for (name, shape) in [
+//!     ("token_embd.weight", &[8, 32][..]),
+//!     ("output_norm.weight", &[8]),
+//!     ("blk.0.attn_norm.weight", &[8]),
+//!     ("blk.0.attn_q.weight", &[8, 8]),
+//!     ("blk.0.attn_k.weight", &[8, 8]),
+//!     ("blk.0.attn_v.weight", &[8, 8]),
+//!     ("blk.0.attn_output.weight", &[8, 8]),
+//!     ("blk.0.ffn_norm.weight", &[8]),
+//!     ("blk.0.ffn_gate.weight", &[8, 16]),
+//!     ("blk.0.ffn_up.weight", &[8, 16]),
+//!     ("blk.0.ffn_down.weight", &[16, 8]),
+//! ] {
+//!     file.add_tensor(name, shape, F32)?;
+//! }
+//! let mut bytes = Vec::new();
+//! file.write_to(&mut bytes, |tensor, out| {
+//!     Ok(out.write_all(&vec![0; tensor.size_bytes().try_into()?])?)
+//! })?;
+//!
+//! let gguf = Gguf::from_bytes(bytes)?;
 //! let config = rf_model::ModelConfig::from_gguf(&gguf)?;
-//! println!("{} layers of {}", config.num_layers, config.architecture);
+//! assert_eq!((config.num_layers, config.head_dim, config.vocab_size), (1, 4, 32));
 //! let (graph, weights) = rf_model::build(&gguf, &config)?;
-//! println!("{} ops, {} weights", graph.ops().len(), weights.len());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! assert_eq!(weights.len(), 11);
+//! assert_eq!(graph.value(graph.output()).width, 32);
+//! # Ok(())
+//! # }
 //! ```
 
 mod config;

@@ -7,7 +7,7 @@ use rf_graph::Rope;
 
 use crate::config::{ModelConfig, RopeScaling};
 
-/// The rotation of a model: `θᵢ = position · inv_freqᵢ`.
+/// The RoPE of a model: `θᵢ = position · inv_freqᵢ`.
 ///
 /// `inv_freqᵢ = theta^(−2i/dims) / factorᵢ`, where `factors` (`rope_freqs.weight`, Llama 3) has one
 /// entry per pair, and then the scaling.
@@ -29,7 +29,7 @@ pub(crate) fn rope(config: &ModelConfig, factors: Option<&[f32]>) -> Rope {
             beta_slow,
             log_multiplier,
         } => {
-            // Pair index at which a frequency turns `beta` times within the original context.
+            // Index of the pair that makes `beta` rotations within the original context.
             let corrected = |beta: f64| {
                 dims as f64 * (original_context / (beta * 2.0 * PI)).ln()
                     / (2.0 * config.rope.theta.ln())

@@ -1,4 +1,4 @@
-//! Weights by name, with the shapes that the metadata asks for.
+//! Weights by name, with the shapes that follow from the metadata.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rf_graph::{GraphBuilder, Weight, WeightBytes, WeightId};
 
 use crate::error::Error;
 
-/// Tensors of a file on their way into a graph.
+/// Tensors of a file, as weights of a graph.
 ///
 /// | tensor | shape `[rows, columns]` |
 /// |---|---|
@@ -40,7 +40,7 @@ impl WeightBytes for Mapped {
 }
 
 impl Weights<'_> {
-    /// A matrix that must be there.
+    /// A required matrix.
     pub(crate) fn matrix(
         &mut self,
         name: &str,
@@ -51,13 +51,13 @@ impl Weights<'_> {
         Ok(self.graph.weight(weight))
     }
 
-    /// A vector that must be there.
+    /// A required vector.
     pub(crate) fn vector(&mut self, name: &str, len: usize) -> Result<WeightId, Error> {
         let weight = self.load(name, &[len])?;
         Ok(self.graph.weight(weight))
     }
 
-    /// A vector that may be missing.
+    /// An optional vector.
     pub(crate) fn optional_vector(
         &mut self,
         name: &str,
@@ -93,7 +93,7 @@ impl Weights<'_> {
             .collect()
     }
 
-    /// The values of a small tensor that may be missing.
+    /// The values of a small optional tensor.
     pub(crate) fn values(&self, name: &str, len: usize) -> Result<Option<Vec<f32>>, Error> {
         if self.gguf.tensor(name).is_none() {
             return Ok(None);
@@ -108,11 +108,11 @@ impl Weights<'_> {
             .ok_or_else(|| self.shape_error(name, shape))
     }
 
-    /// Bytes and type of a tensor that must have a shape (contiguous axis first).
+    /// Bytes and type of a tensor, whose shape is checked (contiguous axis first).
     fn data(&self, name: &str, shape: &[usize]) -> Result<(TensorData, rf_graph::DType), Error> {
         let tensor = self.gguf.required_tensor(name)?;
         let found = tensor.shape().iter().copied();
-        // Trailing axes of length 1 mean nothing.
+        // Trailing axes of length 1 are ignored.
         let longest = shape.len().max(tensor.shape().len());
         let padded = |axes: &mut dyn Iterator<Item = u64>| {
             axes.chain(std::iter::repeat(1)).take(longest).collect::<Vec<_>>()

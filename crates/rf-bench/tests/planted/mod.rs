@@ -6,8 +6,8 @@ use std::{
 };
 
 use rf_graph::{
-    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, MemoryUse,
-    Op, Program, Progress, Timeline, WeightId,
+    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions,
+    MemoryNeed, MemoryUse, Op, Program, Progress, Timeline, WeightId,
 };
 use rf_kv::PageId;
 
@@ -98,6 +98,10 @@ impl Backend for Planted {
 
     fn available_memory_bytes(&self) -> Option<u64> {
         self.inner.available_memory_bytes()
+    }
+
+    fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
+        self.inner.memory_need(program)
     }
 
     fn compile(

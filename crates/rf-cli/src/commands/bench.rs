@@ -1,97 +1,88 @@
-//! `rf-cli bench`: speed, in the columns and fields of llama-bench.
+//! `rf-cli bench`: measures throughput, with the columns and fields of llama-bench.
 
 mod record;
 
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rf_cpu::{CpuOptions, Isa};
-use rf_engine::{EngineOptions, Feed, Model, Outputs, Session};
+use rf_device::{GpuLayers, LayerPlacement};
+use rf_engine::{EngineOptions, Model, SyntheticFeeder};
 use rf_graph::KvType;
 
-use self::record::{Printer, Record, Setup, Test};
-use crate::args;
-use crate::device::{DeviceArgs, GpuLayers, Placement};
+use self::record::{Format, Printer, Record, Setup, Test};
+use crate::args::{self, DeviceArgs};
+use crate::device::{self, Placement};
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
-use crate::loading::{Loaded, Source};
+use crate::loading::{LoadedModel, Source};
 use crate::{loading, terminal};
 
 /// Arguments of `rf-cli bench`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Options take several values, separated by commas or given again, and every combination is measured. \
-Tokens are random; tokenising and sampling are not timed. Columns and JSON fields are those of \
-llama-bench, so that its readers work; fields for what is not there hold llama-bench's defaults.
+Measures every combination of the option values, which are separated by commas or given again. Tokens are \
+random; tokenising and sampling are not timed. Throughput is in tokens per second (t/s): mean ± standard \
+deviation. Columns and JSON fields are those of llama-bench; fields that do not apply hold its defaults.
 
 Examples:
   rf-cli bench -m model.gguf
   rf-cli bench -m a.gguf -m b.gguf -p 512,2048 -n 128 -t 4,8
   rf-cli bench -m model.gguf -d 0,4096 -r 3 -o json")]
 pub(crate) struct BenchArgs {
-    /// Model files; without one the built-in demo model
+    /// Measure these model files [default: the built-in demo model]
     #[arg(short, long, value_name = "FILE", value_delimiter = ',')]
     model: Vec<PathBuf>,
-    /// Prompt lengths to measure; 0 for none
+    /// Measure prefill of N tokens; 0 for none
     #[arg(short = 'p', long, value_name = "N", value_delimiter = ',', default_value = "512")]
     n_prompt: Vec<usize>,
-    /// Numbers of tokens to generate; 0 for none
+    /// Measure decode of N tokens; 0 for none
     #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', default_value = "128")]
     n_gen: Vec<usize>,
-    /// A prompt and tokens after it, measured together (-pg; repeatable)
+    /// Measure prefill of PP tokens and decode of TG tokens together (-pg; repeatable)
     #[arg(long, value_name = "PP,TG", value_parser = prompt_gen)]
     prompt_gen: Vec<(usize, usize)>,
-    /// Tokens that are in the context already
+    /// Measure at depth N: with N tokens in the context
     #[arg(short = 'd', long, value_name = "N", value_delimiter = ',', default_value = "0")]
     n_depth: Vec<usize>,
-    /// Sequences that generate together, one token of each at a time; the speed is that of all (-npl)
+    /// Decode N sequences as one batch and report their total throughput (-npl)
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
     n_parallel: Vec<usize>,
-    /// Repetitions of each test
+    /// Repeat each test N times
     #[arg(short, long, value_name = "N", default_value_t = 5)]
     repetitions: usize,
-    /// Threads; as many as there are cores if left out
+    /// Compute with N CPU threads [default: one per core]
     #[arg(short, long, value_name = "N", value_delimiter = ',', allow_negative_numbers = true)]
     threads: Vec<i64>,
-    /// Tokens computed at once, at most
+    /// Process at most N tokens per batch
     #[arg(short, long, value_name = "N", value_delimiter = ',', default_value = "2048")]
     batch_size: Vec<usize>,
-    /// The same limit under llama.cpp's other name: the smaller one counts (-ub)
+    /// Process at most N tokens per batch, as in llama.cpp (-ub): the smaller limit counts
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "512")]
     ubatch_size: Vec<usize>,
-    #[arg(help = "Format of the KV cache: f32, f16, q8_0 or fp8 (-ctk)")]
+    #[arg(help = "Store the KV cache as f32, f16, q8_0 or fp8 (-ctk)")]
     #[arg(long, visible_alias = "cache-type", value_name = "TYPE", value_delimiter = ',', default_value = "f16", value_parser = args::kv_type)]
     cache_type_k: Vec<KvType>,
-    /// Has to be the same as --cache-type-k (-ctv)
+    /// Store values in this format (-ctv), which must be that of the keys
     #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = args::kv_type)]
     cache_type_v: Vec<KvType>,
-    /// Instruction set to use instead of the best one
-    #[arg(long, value_name = "NAME")]
-    tier: Option<Isa>,
-    /// How to print results: a Markdown table, a JSON array, a JSON object per line, or CSV
+    /// Use this instruction set instead of the best one; --version lists those of this CPU
+    #[arg(long, visible_alias = "tier", value_name = "ISA")]
+    isa: Option<Isa>,
+    /// Print a Markdown table, a JSON array, a JSON object per line, or CSV
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Md)]
     output: Format,
-    /// Leave out the run before the measured ones
+    /// Skip the warm-up run
     #[arg(long)]
     no_warmup: bool,
-    /// Say on stderr what is being measured
+    /// Print the name of each test on stderr
     #[arg(long)]
     progress: bool,
     #[command(flatten)]
     device: DeviceArgs,
-}
-
-/// How results are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    Md,
-    Json,
-    Jsonl,
-    Csv,
 }
 
 /// Runs `rf-cli bench`.
@@ -103,8 +94,8 @@ pub(crate) fn bench(arguments: &BenchArgs) -> Result<()> {
     printer.start(&mut out)?;
     for path in arguments.models() {
         for setup in arguments.setups()? {
-            let cpu = CpuOptions { threads: setup.threads, isa: arguments.tier };
-            let placement = arguments.device.open(cpu)?;
+            let cpu = CpuOptions { threads: setup.threads, isa: arguments.isa };
+            let placement = device::open(arguments.device.options(cpu))?;
             let mut runner = Runner::load(path, &placement, setup, &tests)?;
             for &test in &tests {
                 if arguments.progress {
@@ -112,7 +103,10 @@ pub(crate) fn bench(arguments: &BenchArgs) -> Result<()> {
                 }
                 let samples_ns =
                     runner.measure(test, arguments.repetitions, !arguments.no_warmup)?;
-                let record = Record::new(&runner.loaded, &runner.name, setup, test, samples_ns);
+                let record = {
+                    let model = runner.feeder.engine.model();
+                    Record::new(model, &runner.placement, &runner.name, setup, test, samples_ns)
+                };
                 printer.row(&mut out, &record)?;
             }
         }
@@ -136,11 +130,11 @@ impl BenchArgs {
         }
         let batches = self.batch_size.iter().chain(&self.ubatch_size);
         if batches.min() == Some(&0) {
-            return Err(bad_input!("a batch of 0 tokens computes nothing: give 1 or more"));
+            return Err(bad_input!("a batch needs at least 1 token: give -b and -ub 1 or more"));
         }
         if !self.cache_type_v.is_empty() && self.cache_type_v != self.cache_type_k {
             return Err(bad_input!(
-                "keys and values are stored in one format: give -ctk and -ctv the same"
+                "different formats of keys and values are not supported: give -ctk and -ctv the same"
             ));
         }
         Ok(())
@@ -154,7 +148,7 @@ impl BenchArgs {
         }
     }
 
-    /// Every combination of what needs a new engine.
+    /// Every combination of the options that need a new engine.
     fn setups(&self) -> Result<Vec<Setup>> {
         let mut setups = Vec::new();
         let given = self.threads.iter().map(|&count| args::threads(Some(count)));
@@ -174,7 +168,7 @@ impl BenchArgs {
         Ok(setups)
     }
 
-    /// Prompts first, then generation, then both: llama-bench's order. Prompts are of one sequence.
+    /// The tests in the order of llama-bench: prefill, decode, both. Prefill has one sequence.
     fn tests(&self) -> Vec<Test> {
         let prompts = self.n_prompt.iter().map(|&n_prompt| (n_prompt, 0));
         let prompts = prompts.map(|(n_prompt, n_gen)| (n_prompt, n_gen, 1));
@@ -199,7 +193,7 @@ impl BenchArgs {
         self.n_depth.iter().flat_map(|&depth| at(depth)).collect()
     }
 
-    /// The columns that a table shows because their values are not the default ones.
+    /// The columns of a table whose values are not the defaults.
     fn varied(&self) -> Vec<&'static str> {
         let mut columns = Vec::new();
         let mut add = |column, varied: bool| columns.extend(varied.then_some(column));
@@ -212,7 +206,7 @@ impl BenchArgs {
     }
 }
 
-/// `512,128`.
+/// Parses `512,128`.
 fn prompt_gen(text: &str) -> Result<(usize, usize), &'static str> {
     const EXPECTED: &str = "expected two numbers, as in 512,128";
     let (prompt, gen_) = text.split_once(',').ok_or(EXPECTED)?;
@@ -220,14 +214,12 @@ fn prompt_gen(text: &str) -> Result<(usize, usize), &'static str> {
     Ok((number(prompt)?, number(gen_)?))
 }
 
-/// A loaded model and the random tokens it gets.
+/// A loaded model that is fed synthetic tokens.
 struct Runner {
-    loaded: Loaded,
-    /// As many as any test has.
-    sessions: Vec<Session>,
+    feeder: SyntheticFeeder,
+    placement: LayerPlacement,
     /// The path, as llama-bench prints it.
     name: String,
-    random: u64,
 }
 
 impl Runner {
@@ -249,16 +241,16 @@ impl Runner {
             ..EngineOptions::default()
         };
         let source = Source { path, started, quiet: false };
-        let loaded = loading::load(model, placement, options, source)?;
-        let sessions = (0..sequences).map(|_| loaded.engine.session()).collect();
+        let LoadedModel { engine, placement, .. } =
+            loading::load(model, placement, options, source)?;
         let name = path.map_or_else(|| "built-in".to_owned(), |path| path.display().to_string());
-        Ok(Self { loaded, sessions, name, random: 1 })
+        Ok(Self { feeder: SyntheticFeeder::new(engine, sequences), placement, name })
     }
 
-    /// Nanoseconds of each repetition.
+    /// Returns the nanoseconds of each repetition.
     fn measure(&mut self, test: Test, repetitions: usize, warm_up: bool) -> Result<Vec<u64>> {
         let watch = Watch::new();
-        self.sessions.iter_mut().for_each(Session::reset);
+        self.feeder.truncate(0);
         for sequence in 0..test.n_parallel {
             self.prompt(sequence, test.n_depth, &watch)?;
         }
@@ -272,7 +264,7 @@ impl Runner {
         }
         let mut samples_ns = Vec::with_capacity(repetitions);
         for _ in 0..repetitions {
-            self.sessions.iter_mut().for_each(|session| session.truncate(test.n_depth));
+            self.feeder.truncate(test.n_depth);
             let started = Instant::now();
             self.prompt(0, test.n_prompt, &watch)?;
             self.generate(test.n_parallel, test.n_gen, &watch)?;
@@ -281,46 +273,27 @@ impl Runner {
         Ok(samples_ns)
     }
 
-    /// Feeds random tokens to a sequence batch by batch; logits are computed for the last one of each.
+    /// Feeds tokens to a sequence batch by batch, with the logits of the last token of each.
     fn prompt(&mut self, sequence: usize, mut tokens: usize, watch: &Watch) -> Result<()> {
         while tokens > 0 {
-            let count = tokens.min(self.loaded.engine.batch_tokens());
-            let ids: Vec<u32> = (0..count).map(|_| self.random_id()).collect();
-            self.feed(sequence..sequence + 1, &[ids], watch)?;
+            check(watch)?;
+            let count = tokens.min(self.feeder.engine.batch_tokens());
+            self.feeder.prompt(sequence, count)?;
             tokens -= count;
         }
         Ok(())
     }
 
-    /// Feeds the first sequences one random token each, so many times.
     fn generate(&mut self, sequences: usize, tokens: usize, watch: &Watch) -> Result<()> {
         for _ in 0..tokens {
-            let ids: Vec<_> = (0..sequences).map(|_| vec![self.random_id()]).collect();
-            self.feed(0..sequences, &ids, watch)?;
+            check(watch)?;
+            self.feeder.step(sequences)?;
         }
         Ok(())
     }
+}
 
-    fn feed(&mut self, sequences: Range<usize>, ids: &[Vec<u32>], watch: &Watch) -> Result<()> {
-        if watch.requested() {
-            return Err(Interrupted.into());
-        }
-        let sessions = self.sessions[sequences].iter_mut();
-        let mut feeds: Vec<_> = sessions
-            .zip(ids)
-            .map(|(session, ids)| Feed { session, ids, outputs: Outputs::Last })
-            .collect();
-        self.loaded.engine.forward(&mut feeds)?;
-        Ok(())
-    }
-
-    /// Knuth's MMIX generator: speed does not depend on how random the ids are.
-    fn random_id(&mut self) -> u32 {
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let vocab_size = self.loaded.engine.model().config().vocab_size as u64;
-        ((self.random >> 33) % vocab_size) as u32
-    }
+/// Ends a measurement after Ctrl-C.
+fn check(watch: &Watch) -> Result<()> {
+    if watch.requested() { Err(Interrupted.into()) } else { Ok(()) }
 }

@@ -10,7 +10,7 @@ use rf_tokenizer::Message;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-use super::run::{conversation_ids, stream, summary};
+use super::answer::{conversation_ids, stream, summary};
 use crate::failure::{bad_input, sentence};
 use crate::terminal::{self, Palette};
 
@@ -19,16 +19,16 @@ pub(super) struct Chat {
     engine: Engine,
     session: Session,
     options: GenerateOptions,
-    /// All that was said, the system message first.
+    /// All messages, the system message first.
     messages: Vec<Message>,
-    /// How many of them [`Chat::reset`] keeps.
+    /// Messages that [`Chat::reset`] keeps.
     kept_messages: usize,
     last: Option<Outcome>,
     load_time: Duration,
     quiet: bool,
 }
 
-/// What a line asks for.
+/// A line of input, parsed.
 enum Line<'a> {
     Empty,
     Say(&'a str),
@@ -40,11 +40,11 @@ enum Line<'a> {
 }
 
 const HELP: &str = "\
-/help    this list
+/help    show this list
 /reset   forget the conversation
-/stats   speed, memory and use of the context
-/exit    leave (so does Ctrl-D)
-A line that ends with \\ goes on in the next one. Ctrl-C stops an answer.";
+/stats   show throughput, memory and use of the context
+/exit    leave (as does Ctrl-D)
+A line that ends with \\ continues in the next one. Ctrl-C stops an answer.";
 
 impl Chat {
     pub(super) fn new(
@@ -68,7 +68,7 @@ impl Chat {
         }
     }
 
-    /// Talks until the user leaves, and gives the engine back.
+    /// Chats until the user leaves, and returns the engine.
     pub(super) fn run(mut self) -> Result<Engine> {
         if self.engine.model().chat_template().is_none() {
             return Err(bad_input!(
@@ -79,7 +79,7 @@ impl Chat {
         let mut editor = DefaultEditor::new()?;
         let history = history_path();
         if let Some(history) = &history {
-            // None yet, or none to be had: the chat goes on without.
+            // Without a history the chat works, too.
             drop(editor.load_history(history));
         }
         self.greet();
@@ -127,7 +127,7 @@ impl Chat {
         let outcome = match result {
             Ok(outcome) => outcome,
             Err(error) if error.is::<rf_engine::Error>() => {
-                // Too long, most likely: the conversation so far is still good.
+                // Most likely the prompt is too long; the conversation so far is valid.
                 self.messages.pop();
                 let error = sentence(&error);
                 terminal::note(format_args!(
@@ -179,8 +179,7 @@ impl Chat {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let memory = self.engine.memory();
-        memory.weights_bytes + memory.kv_bytes + memory.buffers_bytes
+        self.engine.memory().total_bytes()
     }
 }
 
@@ -199,7 +198,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What the user types, over several lines where they end with `\`; `None` at the end of input.
+/// Reads a message, over several lines where they end with `\`; `None` at the end of input.
 fn read(editor: &mut DefaultEditor) -> Result<Option<String>> {
     let mut text = String::new();
     let mut prompt = ">>> ";
@@ -218,7 +217,7 @@ fn read(editor: &mut DefaultEditor) -> Result<Option<String>> {
                 }
                 return Ok(Some(text));
             }
-            // As in a shell: Ctrl-C drops what was typed.
+            // As in a shell, Ctrl-C drops the line.
             Err(ReadlineError::Interrupted) => {
                 terminal::note("(Ctrl-D or /exit to leave)");
                 return Ok(Some(String::new()));

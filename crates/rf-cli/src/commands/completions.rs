@@ -1,12 +1,10 @@
-//! `rf-cli completions`: what a shell needs to complete our arguments.
+//! `rf-cli completions`: prints a completion script for a shell.
 
 use std::io::{self, Write};
 
 use anyhow::Result;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
-
-use crate::args::Cli;
 
 /// Arguments of `rf-cli completions`.
 #[derive(Debug, Args)]
@@ -16,14 +14,14 @@ Examples:
   rf-cli completions zsh > ~/.zfunc/_rf-cli
   rf-cli completions fish > ~/.config/fish/completions/rf-cli.fish")]
 pub(crate) struct CompletionsArgs {
-    /// Shell to complete for
+    /// Print the script of this shell
     shell: Shell,
 }
 
-/// Runs `rf-cli completions`.
-pub(crate) fn completions(arguments: &CompletionsArgs) -> Result<()> {
+/// Runs `rf-cli completions` for the command line `cli`.
+pub(crate) fn completions(arguments: &CompletionsArgs, cli: &mut Command) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Cli::command(), "rf-cli", &mut script);
+    clap_complete::generate(arguments.shell, cli, "rf-cli", &mut script);
     io::stdout().lock().write_all(&script)?;
     Ok(())
 }

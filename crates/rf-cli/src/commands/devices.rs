@@ -1,19 +1,20 @@
-//! `rf-cli devices`: the GPUs of this machine.
+//! `rf-cli devices`: lists the GPUs of this machine.
 
 use std::io::{self, Write};
 
 use anyhow::Result;
 use clap::Args;
+use rf_device::probe::{self, DeviceReport, PlatformReport};
 use serde_json::json;
 
-use crate::device::probe::{self, DeviceReport, PlatformReport};
+use super::probe::prober;
 use crate::terminal::{self, Palette};
 
 /// Arguments of `rf-cli devices`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A device is usable if this program has code for it: its own, that of its family, or sources and a compiler \
-(ROCm's libhiprtc). `rf-cli doctor` says what to do about what is missing.")]
+A GPU is usable if the program has a code object for it or its family, or can compile one with ROCm's \
+libhiprtc. `rf-cli doctor` names the cure for each problem.")]
 pub(crate) struct DevicesArgs {
     /// Print JSON
     #[arg(long)]
@@ -22,7 +23,7 @@ pub(crate) struct DevicesArgs {
 
 /// Runs `rf-cli devices`.
 pub(crate) fn devices(arguments: &DevicesArgs) -> Result<()> {
-    let reports = probe::survey()?;
+    let reports = prober()?.survey()?;
     let mut out = io::stdout().lock();
     if arguments.json {
         let devices: Vec<_> = reports.iter().flat_map(|report| &report.devices).collect();
@@ -43,7 +44,9 @@ pub(crate) fn devices(arguments: &DevicesArgs) -> Result<()> {
         }
     }
     if default.is_none() {
-        terminal::note("no usable GPU, so everything runs on the CPU: `rf-cli doctor` says why");
+        terminal::note(
+            "no usable GPU, so everything runs on the CPU: run `rf-cli doctor` for the reason",
+        );
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! `rf-cli doctor`: whether GPUs can be used here, and what to do where not.
+//! `rf-cli doctor`: checks whether GPUs can be used, with a cure for each problem.
 
+mod check;
 mod checks;
 mod overrides;
 mod system;
@@ -9,77 +10,38 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use serde::Serialize;
+use rf_device::probe;
 
+use self::check::{Check, Level};
 use self::system::System;
-use crate::device::probe;
+use super::probe::prober;
 use crate::terminal::Palette;
 
 /// Arguments of `rf-cli doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Drivers are asked from a process of their own, with a limit of time, and every usable GPU runs two kernels whose \
-results are compared with the CPU's. `rf-cli selftest` runs all of them.
+Examines drivers in a child process with a time limit, and runs two kernels on every usable GPU, whose results \
+are compared with the CPU's. `rf-cli selftest` runs all kernels.
 
-Exit codes: 0 a GPU is usable, 1 none is.")]
+Exit codes: 0 a GPU is usable, 1 no GPU is usable.")]
 pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Something that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Check {
-    level: Level,
-    /// What was found.
-    what: String,
-    /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cure: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Level {
-    Ok,
-    Warn,
-    Fail,
-}
-
-impl Check {
-    fn ok(what: impl Into<String>) -> Self {
-        Self { level: Level::Ok, what: what.into(), cure: None }
-    }
-
-    fn warn(what: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self { level: Level::Warn, what: what.into(), cure: Some(cure.into()) }
-    }
-
-    fn fail(what: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self { level: Level::Fail, what: what.into(), cure: Some(cure.into()) }
-    }
-
-    /// Not a failure, as it is in nobody's way.
-    fn at_most_warn(mut self) -> Self {
-        if self.level == Level::Fail {
-            self.level = Level::Warn;
-        }
-        self
-    }
-}
-
 /// Runs `rf-cli doctor`.
 pub(crate) fn doctor(arguments: &DoctorArgs) -> Result<()> {
-    let system = System::look(Path::new("/"));
-    let mut reports = probe::survey()?;
+    let system = System::read(Path::new("/"));
+    let prober = prober()?;
+    let mut reports = prober.survey()?;
     let mut tried = Vec::new();
     for device in reports.iter_mut().flat_map(|report| &mut report.devices) {
-        // Compiling kernels on first use takes minutes, and is no affair of a check.
+        // Compiling kernels takes minutes, which is too long for a check.
         if device.usable && device.code_kind.as_deref() != Some("run-time") {
-            let verdict = probe::try_out(device);
+            let verdict = prober.run_kernels(device);
             device.usable = verdict.is_ok();
-            tried.push((device.number, verdict.map_err(|error| format!("{error:#}"))));
+            tried.push((device.number, verdict.map_err(|error| error.to_string())));
         }
     }
     let checks = checks::all(&system, &reports, &tried);
@@ -93,7 +55,7 @@ pub(crate) fn doctor(arguments: &DoctorArgs) -> Result<()> {
         bail!("no GPU is usable, so everything runs on the CPU");
     };
     if !arguments.json {
-        writeln!(out, "GPU {}, {}, is what `rf-cli run` takes", best.number, best.name)?;
+        writeln!(out, "`rf-cli run` uses GPU {}, {}", best.number, best.name)?;
     }
     Ok(())
 }

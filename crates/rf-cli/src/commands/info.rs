@@ -1,4 +1,4 @@
-//! `rf-cli info`: what a file holds.
+//! `rf-cli info`: shows the contents of a model file.
 
 mod report;
 
@@ -16,18 +16,18 @@ use terminal::Palette;
 /// Arguments of `rf-cli info`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Works on every GGUF file, also on vocabularies and on models that this program cannot run; what it \
-cannot use is listed as a problem.
+Works on every GGUF file, also on vocabularies and on models that are not supported, whose problems are \
+listed. The memory is that of the CPU backend with these options.
 
 Examples:
   rf-cli info model.gguf
   rf-cli info --tensors model.gguf
   rf-cli info -c 32768 --json model.gguf")]
 pub(crate) struct InfoArgs {
-    /// Model file; without it the built-in demo model
+    /// Show this model file [default: the built-in demo model]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Context to plan memory for; 0 for the model's own
+    /// Compute the memory need for N tokens of context; 0 for the context of the model
     #[arg(short, long, value_name = "N")]
     ctx_size: Option<usize>,
     /// List every tensor
@@ -36,7 +36,7 @@ pub(crate) struct InfoArgs {
     /// List all metadata
     #[arg(long)]
     metadata: bool,
-    /// Print JSON, with everything
+    /// Print all of it as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `rf-cli perplexity`: how well a model predicts a text.
+//! `rf-cli perplexity`: measures how well a model predicts a text.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -6,24 +6,23 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use rf_engine::{Engine, Feed, Outputs};
+use rf_engine::{Engine, Perplexity, PerplexityScore};
 use rf_tokenizer::EncodeOptions;
 use serde_json::json;
 
-use crate::args::{ComputeArgs, ModelArgs};
-use crate::device::DeviceArgs;
+use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::loading::Source;
-use crate::{loading, sources, terminal};
+use crate::{device, loading, sources, terminal};
 
 /// Arguments of `rf-cli perplexity`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The tokens are cut into windows of the context size. Each token but the first of a window is scored \
-with the window's tokens before it; perplexity is e to the power of the mean negative log-likelihood. \
-(llama-perplexity scores the second half of each window only and leaves out an incomplete last one, so \
-its figures differ.) Where the model asks for a BOS token, it takes the place of each window's first.
+Cuts the tokens into windows of the context size. Each token but the first of a window is scored with the \
+tokens before it in the window; perplexity is e to the power of the mean negative log-likelihood (NLL). \
+llama-perplexity scores only the second half of each window and skips an incomplete last one, so its results \
+differ. If the model needs a BOS token, it replaces the first token of each window.
 
 Examples:
   rf-cli perplexity -m model.gguf -f text.txt -c 2048
@@ -31,13 +30,13 @@ Examples:
 pub(crate) struct PerplexityArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// File with the text; - for standard input
+    /// Read the text from FILE; - for standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// Tokens per window; 0 for the model's own context
+    /// Score windows of N tokens; 0 for the context of the model
     #[arg(short, long, value_name = "N", default_value_t = 512)]
     ctx_size: usize,
-    /// The file holds token ids, separated by commas or spaces
+    /// Read token ids instead of text, separated by commas or spaces
     #[arg(long)]
     ids: bool,
     #[arg(long, help = "Print JSON: {\"tokens\": N, \"mean_nll\": X, \"perplexity\": Y}")]
@@ -51,7 +50,7 @@ pub(crate) struct PerplexityArgs {
 /// Runs `rf-cli perplexity`.
 pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     if arguments.ctx_size == 1 {
-        return Err(bad_input!("windows of 1 token have none to score: give -c 2 or more"));
+        return Err(bad_input!("a window of 1 token has none to score: give -c 2 or more"));
     }
     let started = Instant::now();
     let model = loading::open_model(&arguments.model)?;
@@ -71,18 +70,18 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
             ids.len()
         ));
     }
-    let cpu = loading::cpu_options(&arguments.compute)?;
+    let cpu = arguments.compute.cpu()?;
     let options = loading::engine_options(&model, &arguments.compute, Some(arguments.ctx_size))?;
-    let placement = arguments.device.open(cpu)?;
+    let placement = device::open(arguments.device.options(cpu))?;
     let source = Source { path: arguments.model.model.as_deref(), started, quiet: false };
     let mut engine = loading::load(model, &placement, options, source)?.engine;
 
     let scoring = Instant::now();
     let score = score(&mut engine, &ids, bos, arguments.json)?;
-    let mean_nll = score.nll_sum / score.tokens as f64;
+    let mean_nll = score.mean_nll();
     let mut out = io::stdout().lock();
     if arguments.json {
-        let perplexity = mean_nll.exp();
+        let perplexity = score.perplexity();
         writeln!(
             out,
             "{}",
@@ -92,7 +91,7 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
         writeln!(
             out,
             "perplexity {:.4} (mean NLL {mean_nll:.6} over {} tokens)",
-            mean_nll.exp(),
+            score.perplexity(),
             score.tokens
         )?;
         let seconds = scoring.elapsed().as_secs_f64();
@@ -101,77 +100,25 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     Ok(())
 }
 
-/// Sums over the scored tokens.
-#[derive(Default)]
-struct Score {
-    tokens: usize,
-    nll_sum: f64,
-}
-
-/// Logits held at once, in bytes: a vocabulary of 150 000 takes 0.6 MB per token.
-const MAX_LOGITS_BYTES: usize = 64 << 20;
-
-fn score(engine: &mut Engine, ids: &[u32], bos: Option<u32>, quiet: bool) -> Result<Score> {
-    let vocab_size = engine.model().config().vocab_size;
-    let chunk_tokens = (MAX_LOGITS_BYTES / (4 * vocab_size)).clamp(1, engine.batch_tokens());
+/// Scores all tokens, with the perplexity so far on stderr after each window.
+fn score(
+    engine: &mut Engine,
+    ids: &[u32],
+    bos: Option<u32>,
+    quiet: bool,
+) -> Result<PerplexityScore> {
     let show_progress = !quiet && io::stderr().is_terminal();
     let watch = Watch::new();
-    let mut session = engine.session();
-    let mut score = Score::default();
-    for (index, window) in ids.chunks(engine.context_tokens()).enumerate() {
-        session.reset();
-        let mut window = window.to_vec();
-        if let Some(bos) = bos {
-            window[0] = bos;
+    let mut run = Perplexity::new(engine, ids, bos)?;
+    let mut shown = 0;
+    while run.step()? {
+        if watch.requested() {
+            return Err(Interrupted.into());
         }
-        // The last token predicts nothing that is there.
-        let inputs = &window[..window.len() - 1];
-        for (chunk, targets) in inputs.chunks(chunk_tokens).zip(window[1..].chunks(chunk_tokens)) {
-            if watch.requested() {
-                return Err(Interrupted.into());
-            }
-            let feed = Feed { session: &mut session, ids: chunk, outputs: Outputs::All };
-            let logits = engine.forward(&mut [feed])?;
-            for (row, &target) in logits.chunks_exact(vocab_size).zip(targets) {
-                let Some(nll) = negative_log_likelihood(row, target) else {
-                    return Err(bad_input!(
-                        "token id {target} is not in the vocabulary of {vocab_size}"
-                    ));
-                };
-                score.nll_sum += nll;
-                score.tokens += 1;
-            }
-        }
-        if show_progress && score.tokens > 0 {
-            let perplexity = (score.nll_sum / score.tokens as f64).exp();
-            terminal::note(format_args!("[{}] {perplexity:.4}", index + 1));
+        if show_progress && run.windows_done() > shown {
+            shown = run.windows_done();
+            terminal::note(format_args!("[{shown}] {:.4}", run.score().perplexity()));
         }
     }
-    Ok(score)
-}
-
-/// −log softmax(logits)\[target\]; `None` where there is no such logit.
-fn negative_log_likelihood(logits: &[f32], target: u32) -> Option<f64> {
-    let target = f64::from(*logits.get(target as usize)?);
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - f64::from(max)).exp()).sum();
-    Some(f64::from(max) + sum.ln() - target)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_logits_share_the_probability() {
-        let nll = negative_log_likelihood(&[5.0; 8], 3).unwrap();
-        assert!((nll - 8.0_f64.ln()).abs() < 1e-12);
-        assert_eq!(negative_log_likelihood(&[5.0; 8], 8), None);
-    }
-
-    #[test]
-    fn large_logits_do_not_overflow() {
-        let nll = negative_log_likelihood(&[1000.0, 0.0, -1000.0], 1).unwrap();
-        assert!((nll - 1000.0).abs() < 1e-9);
-    }
+    Ok(run.score())
 }

@@ -1,4 +1,4 @@
-//! `rf-cli profile`: a command under a profiler, and a table of where its time goes.
+//! `rf-cli profile`: runs a command under a profiler and prints its hot spots.
 
 use std::env;
 use std::ffi::OsString;
@@ -21,20 +21,20 @@ use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::terminal;
 
-/// Samples of call stacks in a second: no round number, so as not to beat with timers.
+/// Samples of call stacks per second. An odd number does not run in step with timers.
 const HERTZ: u32 = 997;
 
-/// Functions that are printed.
+/// Functions in the table of hot spots.
 const FUNCTIONS: usize = 25;
 
-/// Commands of this program that may stand for the whole command line.
+/// Commands that stand for this program with that command.
 const OWN_COMMANDS: [&str; 4] = ["run", "bench", "perplexity", "selftest"];
 
 /// Arguments of `rf-cli profile`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --tool, rocprofv3 is taken where it is installed, and perf where not. A COMMAND that is one of run, bench, \
-perplexity and selftest is this program's.
+Uses rocprofv3 if it is installed, else perf, unless --tool names another one. A COMMAND that begins with run, \
+bench, perplexity or selftest is a command of this program.
 
 Examples:
   rf-cli profile --list
@@ -43,49 +43,49 @@ Examples:
   rf-cli profile --record timeline --trace trace.json -- run \"Hello\"
   rf-cli profile --tool perf --stacks stacks.txt -- run \"Hello\"")]
 pub(crate) struct ProfileArgs {
-    /// What to run, after --
+    /// Run this command line, which follows --
     #[arg(value_name = "COMMAND", last = true, required_unless_present = "list")]
     command: Vec<OsString>,
-    /// Print which profilers are installed, and end
+    /// List the installed profilers and exit
     #[arg(long)]
     list: bool,
-    /// rocprofv3, rocprofv2, rocprof, rocprof-compute, rocprof-sys-sample or perf
+    /// Use this profiler: rocprofv3, rocprofv2, rocprof, rocprof-compute, rocprof-sys-sample or perf
     #[arg(long, value_name = "TOOL")]
     tool: Option<String>,
-    /// What to record on the GPU
+    /// Record this on the GPU
     #[arg(long, value_name = "WHAT", default_value = "kernels")]
-    record: What,
-    /// The GPU's target, which decides on the counters [default: that of the first GPU]
+    record: RecordedData,
+    /// Choose the counters for this GPU target [default: that of the first GPU]
     #[arg(long, value_name = "GFX")]
     gfx: Option<String>,
-    /// Keep what the profiler writes in this folder
+    /// Keep the files of the profiler in DIR
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Write what was recorded on the GPU as a timeline for Perfetto
+    /// Write a timeline of the GPU to FILE, for Perfetto
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// With perf: write the call stacks in the format that flame graphs are drawn from
+    /// Write folded call stacks to FILE, for flame graphs (with perf)
     #[arg(long, value_name = "FILE")]
     stacks: Option<PathBuf>,
-    /// End the command after so many seconds
+    /// Kill the command after SECONDS
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     timeout: u64,
 }
 
-/// What to record.
+/// Data to record.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum What {
+enum RecordedData {
     /// Times of kernels
     Kernels,
     /// Kernels, calls, copies, allocations
     Timeline,
-    /// Bytes of each kernel
+    /// Bytes that each kernel moves
     Memory,
-    /// The same with caches, stalls and waves
+    /// Bytes, caches, stalls and waves of each kernel
     DetailedMemory,
-    /// Memory, caches, LDS and instructions of matrix products
+    /// Memory, caches, LDS and instructions of matmuls
     MatmulMemory,
-    /// How busy the compute units are
+    /// Utilisation of the compute units
     ComputeUnit,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn profile(arguments: &ProfileArgs) -> Result<()> {
         arguments.with_gpu_tool(tool, runner, &folder, &command)
     };
     if kept {
-        terminal::note(format_args!("what the profiler wrote is in {}", folder.display()));
+        terminal::note(format_args!("the files of the profiler are in {}", folder.display()));
     } else if let Err(error) = fs::remove_dir_all(&folder)
         && error.kind() != io::ErrorKind::NotFound
     {
@@ -126,14 +126,14 @@ fn list() -> Result<()> {
     for found in available_tools() {
         match found.version {
             Ok(version) => writeln!(out, "{:<20} {version}", found.tool.program())?,
-            // It begins with the tool's name.
+            // The error begins with the name of the tool.
             Err(why) => writeln!(out, "{why}")?,
         }
     }
     Ok(())
 }
 
-/// The command line, with this program before it where it begins with a command of ours.
+/// The command line, preceded by this program if it begins with one of its commands.
 fn own_or_other(command: &[OsString]) -> Result<Vec<OsString>> {
     let mut line = command.to_vec();
     if command.first().is_some_and(|first| OWN_COMMANDS.iter().any(|own| first == own)) {
@@ -149,20 +149,18 @@ impl ProfileArgs {
         if let Some(name) = &self.tool {
             let tool = Tool::named(name).map_err(|error| bad_input!("{error}"))?;
             if let Some(successor) = tool.successor() {
-                terminal::warn(format_args!(
-                    "{tool} is on its way out: {successor} takes its place"
-                ));
+                terminal::warn(format_args!("{tool} is deprecated: use {successor}"));
             }
             return Ok(toolbox.find(tool)?);
         }
         if let Ok(tool) = toolbox.find(Tool::Rocprofv3) {
             return Ok(tool);
         }
-        if !matches!(self.record, What::Kernels) || self.trace.is_some() {
-            // What was asked for only a profiler of GPUs records.
+        if !matches!(self.record, RecordedData::Kernels) || self.trace.is_some() {
+            // Only a GPU profiler records this.
             return Ok(toolbox.find(Tool::Rocprofv3)?);
         }
-        let perf = toolbox.find(Tool::Perf).context("neither rocprofv3 nor perf is there")?;
+        let perf = toolbox.find(Tool::Perf).context("neither rocprofv3 nor perf is available")?;
         terminal::note("rocprofv3 is not installed, so perf records the CPU");
         Ok(perf)
     }
@@ -215,23 +213,23 @@ impl ProfileArgs {
 
     fn request(&self, gfx: &str) -> Result<Request> {
         let request = match self.record {
-            What::Kernels => return Ok(Request::kernels()),
-            What::Timeline => return Ok(Request::timeline()),
+            RecordedData::Kernels => return Ok(Request::kernels()),
+            RecordedData::Timeline => return Ok(Request::timeline()),
             _ if gfx.is_empty() => {
                 return Err(bad_input!(
-                    "there is no GPU here to tell the counters by: give its target with --gfx"
+                    "no GPU was found, so the counters are unknown: give its target with --gfx"
                 ));
             }
-            What::Memory => Request::memory(gfx),
-            What::DetailedMemory => Request::detailed_memory(gfx),
-            What::MatmulMemory => Request::matmul_memory(gfx),
-            What::ComputeUnit => Request::compute_unit(gfx),
+            RecordedData::Memory => Request::memory(gfx),
+            RecordedData::DetailedMemory => Request::detailed_memory(gfx),
+            RecordedData::MatmulMemory => Request::matmul_memory(gfx),
+            RecordedData::ComputeUnit => Request::compute_unit(gfx),
         };
         request.map_err(|error| bad_input!("{error}"))
     }
 }
 
-/// What counters come to, a line for each kernel.
+/// Prints the metrics that follow from counters, a line per kernel.
 fn write_counters(
     out: &mut impl Write,
     profile: &Profile,

@@ -1,4 +1,4 @@
-//! `rf-cli quantize`: writes a model in another format.
+//! `rf-cli quantize`: converts a model to another quantisation format.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -19,28 +19,28 @@ use crate::terminal::{self, Palette};
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[command(after_help = after_help())]
 pub(crate) struct QuantizeArgs {
-    /// Model to read, best in F16, BF16 or F32 (any part of a split model)
+    /// Read this model, preferably in F16, BF16 or F32 (any part of a split model)
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// File to write; replaced when it exists
+    /// Write this file, and replace it if it exists
     #[arg(value_name = "OUT")]
     output: PathBuf,
-    /// Format or mix, by name or number (see below)
+    /// Convert to this format or mix, by name or number (see below)
     #[arg(value_name = "TYPE")]
     mix: Mix,
-    /// Threads; all cores if left out or 0
+    /// Convert with N threads; 0 for all cores
     #[arg(short, long, visible_alias = "nthreads", value_name = "N", default_value_t = 0)]
     threads: usize,
-    /// Quantise again what is quantised already, which loses more than quantising the original
+    /// Quantise tensors that are already quantised, which loses more than quantising the original
     #[arg(long)]
     allow_requantize: bool,
-    /// Every matrix in the format of TYPE, with no finer ones for sensitive tensors
+    /// Convert every matrix to the format of TYPE, without finer formats for sensitive tensors
     #[arg(long)]
     pure: bool,
-    /// Leave the output matrix as it is
+    /// Keep the format of the output matrix
     #[arg(long)]
     leave_output_tensor: bool,
-    /// Show what each tensor would become, and write nothing
+    /// Print the format of each tensor and write nothing
     #[arg(long)]
     dry_run: bool,
 }

@@ -1,33 +1,33 @@
 //! `rf-cli run`: one prompt and its answer, or a chat.
 
 use std::io::{self, IsTerminal, Write};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::{Engine, GenerateOptions, Model, Outcome, Session, StopReason, Timings};
-use rf_tokenizer::{EncodeOptions, Message, RenderOptions};
+use rf_engine::{Engine, GenerateOptions, Model, Outcome, StopReason};
+use rf_tokenizer::Message;
 use serde_json::json;
 
+use super::answer::{conversation_ids, flow, stream, summary, text_ids};
 use super::chat;
-use crate::args::{ComputeArgs, ModelArgs, SamplingArgs};
-use crate::device::DeviceArgs;
+use crate::args::{ComputeArgs, DeviceArgs, ModelArgs, SamplingArgs};
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
-use crate::loading::{Loaded, Source};
+use crate::loading::{LoadedModel, Source};
 use crate::recording::{self, Recording};
 use crate::terminal::Palette;
-use crate::{demo, loading, sources, terminal};
+use crate::{demo, device, loading, sources, terminal};
 
 /// Arguments of `rf-cli run`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[command(after_help = "\
-The text goes to stdout as it comes, a line of figures to stderr. Models with a chat template answer \
-the prompt, others continue it. Ctrl-C stops the answer.
+Streams the text to stdout and prints a line of metrics on stderr: tokens, throughput (t/s), time to first \
+token (TTFT) and memory. Models with a chat template answer the prompt, others continue it. Ctrl-C stops the \
+answer.
 
 Examples:
   rf-cli run                                          chat with the demo model
@@ -38,21 +38,22 @@ Examples:
   rf-cli run -m model.gguf --json \"Hello\" | jq .timings
   rf-cli run -m model.gguf --trace run.json \"Hello\"")]
 pub(crate) struct RunArgs {
-    /// What to say; without it -f, standard input when piped, or a chat on a terminal
+    /// Answer this prompt [default: -f, standard input if piped, or a chat on a terminal]
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
-    /// The same, as in llama.cpp
+    /// Answer this prompt, as in llama.cpp
     #[arg(short = 'p', long = "prompt", value_name = "PROMPT", conflicts_with = "prompt")]
     prompt_flag: Option<String>,
     #[command(flatten)]
     model: ModelArgs,
-    /// File with the prompt, one line break at its end left out; - for standard input
+    /// Read the prompt from FILE, without one line break at its end; - for standard input
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_flag"])]
     file: Option<PathBuf>,
-    /// Tokens to generate at most; -1 until the model ends or the context is full
+    /// Generate at most N tokens; -1 until the model ends or the context is full
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
     predict: i64,
-    /// Tokens of prompt and answer together; 0 for the model's own context [default: that, at most 4096]
+    /// Allow N tokens of context, prompt and answer together; 0 for the context of the model [default: that, at
+    /// most 4096]
     #[arg(short, long, value_name = "CTX")]
     ctx_size: Option<usize>,
     /// Answer with the model's chat template, or fail if it has none
@@ -61,31 +62,31 @@ pub(crate) struct RunArgs {
     /// Continue the text, without the chat template
     #[arg(long)]
     raw: bool,
-    /// System message that comes before the conversation
+    /// Begin the conversation with the system message S
     #[arg(long, visible_alias = "system-prompt", value_name = "S", conflicts_with = "raw")]
     system: Option<String>,
-    /// Stop before this text (repeatable)
+    /// Stop before the text STR (repeatable)
     #[arg(long, visible_alias = "reverse-prompt", value_name = "STR")]
     stop: Vec<String>,
-    /// Go on when the model ends its answer
+    /// Continue when the model ends its answer
     #[arg(long)]
     ignore_eos: bool,
-    /// Forget the older half of a full context and go on
+    /// Drop the older half of a full context and continue
     #[arg(long)]
     context_shift: bool,
-    /// With --raw on a terminal: do not show the prompt before the text
+    /// Do not show the prompt before the text (with --raw on a terminal)
     #[arg(long)]
     no_display_prompt: bool,
     #[arg(long, help = "Print one JSON object: prompt_ids, ids, text, stop_reason, timings")]
     json: bool,
-    /// Print no line of figures
+    /// Print no metrics and no notes
     #[arg(short, long)]
     quiet: bool,
-    /// Print which ops ran where, how long they took and what limits them, what the first token waited for, and where
-    /// memory went; taking the times costs some speed
+    /// Print the time and the limit of every op, the parts of TTFT and the memory in use; timing the ops costs
+    /// some speed
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
-    /// Write a timeline of the run, to be opened in Perfetto or Chrome's tracing page
+    /// Write a timeline of the run to FILE, for Perfetto or chrome://tracing
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     #[command(flatten)]
@@ -100,7 +101,7 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
     let mut recording = Recording::start(arguments.trace.as_deref(), arguments.verbose);
     let ended = answer_or_chat(arguments, recording.as_mut());
-    // An answer that was stopped has its timeline too.
+    // A stopped answer has a timeline, too.
     let recorded = recording.map_or(Ok(()), Recording::finish);
     ended.and(recorded)
 }
@@ -109,19 +110,19 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let started = Instant::now();
     let options = arguments.generate_options()?;
     loading::check_context(arguments.ctx_size)?;
-    let cpu = loading::cpu_options(&arguments.compute)?;
+    let cpu = arguments.compute.cpu()?;
     let prompt = arguments.prompt()?;
     let model =
         tracing::info_span!("model_load").in_scope(|| loading::open_model(&arguments.model))?;
     let is_chat = arguments.is_chat(&model)?;
     let engine_options = loading::engine_options(&model, &arguments.compute, arguments.ctx_size)?;
     let request = prompt.map(|prompt| arguments.request(&model, &prompt, is_chat)).transpose()?;
-    let placement = arguments.device.open(cpu)?;
+    let placement = device::open(arguments.device.options(cpu))?;
     let source = Source { path: arguments.model.model.as_deref(), started, quiet: arguments.quiet };
-    let Loaded { mut engine, load_time, .. } =
+    let LoadedModel { mut engine, load_time, .. } =
         loading::load(model, &placement, engine_options, source)?;
     if recording.is_some() {
-        recording::watch(&mut engine);
+        recording::start_profiling(&mut engine);
     }
     let (engine, ended) = if let Some(request) = request {
         let ended = arguments.answer(&mut engine, &request, &options, load_time);
@@ -131,15 +132,15 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
         (chat::Chat::new(engine, options, system, load_time, arguments.quiet).run()?, Ok(()))
     };
     if let Some(recording) = recording {
-        recording.take_in(&engine, &placement);
+        recording.capture(&engine, &placement);
     }
     ended
 }
 
-/// A prompt as the model gets it.
+/// A tokenised prompt.
 struct Request {
     ids: Vec<u32>,
-    /// What to show before the answer.
+    /// Text to show before the answer.
     shown: Option<String>,
 }
 
@@ -147,7 +148,7 @@ impl RunArgs {
     fn generate_options(&self) -> Result<GenerateOptions> {
         if self.predict == 0 {
             return Err(bad_input!(
-                "-n 0 asks for no tokens: give 1 or more, or -1 to go on until the model ends"
+                "-n 0 generates nothing: give 1 or more, or -1 to continue until the model ends"
             ));
         }
         let temperature = match self.model.model {
@@ -179,7 +180,7 @@ impl RunArgs {
         let text = text.strip_suffix('\r').unwrap_or(text);
         if text.is_empty() && self.model.model.is_none() && self.file.is_none() && !self.raw {
             terminal::note(format_args!(
-                "no prompt given, so the demo model is asked: {}",
+                "no prompt given, so the demo model answers: {}",
                 demo::PROMPT
             ));
             return Ok(Some(demo::PROMPT.to_owned()));
@@ -191,7 +192,7 @@ impl RunArgs {
         let has_template = model.chat_template().is_some();
         if !has_template && (self.chat || self.system.is_some()) {
             return Err(bad_input!(
-                "the model has no chat template: leave out --chat and --system to continue the text, or take \
+                "the model has no chat template: leave out --chat and --system to continue the text, or use \
                  a model that was trained for chat"
             ));
         }
@@ -241,99 +242,16 @@ impl RunArgs {
         }
         let outcome = stream(engine, &mut session, &request.ids, options)?;
         if !self.quiet {
-            let memory = engine.memory();
-            let bytes = memory.weights_bytes + memory.kv_bytes + memory.buffers_bytes;
+            let bytes = engine.memory().total_bytes();
             terminal::note(Palette::stderr().dim(summary(&outcome.timings, bytes)));
         }
         end(&outcome)
     }
 }
 
-/// An interrupted answer ends the program as Ctrl-C does.
+/// Turns an interrupted answer into the exit code of Ctrl-C.
 fn end(outcome: &Outcome) -> Result<()> {
     if outcome.stop_reason == StopReason::Cancelled { Err(Interrupted.into()) } else { Ok(()) }
-}
-
-fn flow(watch: &Watch) -> ControlFlow<()> {
-    if watch.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-}
-
-/// The ids of a conversation up to where the assistant answers.
-pub(super) fn conversation_ids(model: &Model, messages: &[Message]) -> Result<Vec<u32>> {
-    let template = model.chat_template().context("the model has no chat template")?;
-    let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
-    let text = template.render(messages, &options)?;
-    let tokenizer = model.tokenizer();
-    let options = EncodeOptions { add_special: false, parse_special: true };
-    let mut ids = tokenizer.encode(&text, options);
-    // Most templates write the BOS token themselves, and two of them would confuse the model.
-    if let Some(bos) = tokenizer.bos().filter(|_| tokenizer.adds_bos())
-        && ids.first() != Some(&bos)
-    {
-        ids.insert(0, bos);
-    }
-    Ok(ids)
-}
-
-/// The ids of a text to continue; an empty one starts from BOS.
-fn text_ids(model: &Model, text: &str) -> Vec<u32> {
-    let tokenizer = model.tokenizer();
-    let mut ids = tokenizer.encode(text, EncodeOptions::PROMPT);
-    if tokenizer.adds_eos() {
-        ids.pop();
-    }
-    if ids.is_empty() {
-        ids.extend(tokenizer.bos());
-    }
-    ids
-}
-
-/// Generates to stdout, with a line break at the end.
-pub(super) fn stream(
-    engine: &mut Engine,
-    session: &mut Session,
-    ids: &[u32],
-    options: &GenerateOptions,
-) -> Result<Outcome> {
-    let watch = Watch::new();
-    let mut out = io::stdout().lock();
-    let mut failed = None;
-    let outcome = engine.generate(session, ids, options, &mut |text| {
-        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            failed = Some(error);
-            return ControlFlow::Break(());
-        }
-        flow(&watch)
-    })?;
-    if let Some(error) = failed {
-        return Err(error).context("cannot write to standard output");
-    }
-    if !outcome.text.ends_with('\n') {
-        writeln!(out)?;
-    }
-    if outcome.stop_reason == StopReason::ContextFull {
-        terminal::note(format_args!(
-            "the context of {} tokens is full: give a larger one with -c, or --context-shift",
-            engine.context_tokens()
-        ));
-    }
-    Ok(outcome)
-}
-
-/// Figures of an answer in one line.
-pub(super) fn summary(timings: &Timings, memory_bytes: u64) -> String {
-    let speed = |per_second: Option<f64>| {
-        per_second.map(|speed| format!(" ({speed:.1} t/s)")).unwrap_or_default()
-    };
-    format!(
-        "prompt {} tokens{}, generated {} tokens{}, first after {:.0} ms, memory {}",
-        timings.prompt_tokens,
-        speed(timings.prompt_tokens_per_second()),
-        timings.generated_tokens,
-        speed(timings.decode_tokens_per_second()),
-        timings.ttft_us as f64 / 1e3,
-        terminal::bytes(memory_bytes)
-    )
 }
 
 fn json(prompt_ids: &[u32], outcome: &Outcome, load_time: Duration) -> serde_json::Value {

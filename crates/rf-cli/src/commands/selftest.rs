@@ -10,7 +10,6 @@ use rf_graph::case::{Case, Shape};
 use rf_kernels::GpuBackend;
 use rf_kernels::selftest::{Group, Report, Speed, groups, speed};
 
-use crate::device::gpus;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::terminal::{self, Palette};
@@ -52,7 +51,7 @@ pub(crate) fn selftest(arguments: &SelftestArgs) -> Result<()> {
             "no group's name contains the text: the first column of rf-cli selftest has the names"
         ));
     }
-    let (gpu, backend) = gpus::open_for_test(arguments.device)?;
+    let (gpu, backend) = rf_device::gpu::open_backend(arguments.device)?;
     let mut out = io::stdout().lock();
     writeln!(out, "{gpu}, code for {}", backend.code())?;
     let copy_bandwidth = if arguments.quick { None } else { copy_bandwidth(gpu.number) };
@@ -98,7 +97,7 @@ pub(crate) fn selftest(arguments: &SelftestArgs) -> Result<()> {
 
 /// The bandwidth of copies within the device's memory, which speeds are compared with.
 fn copy_bandwidth(number: usize) -> Option<f64> {
-    match gpus::limits(number) {
+    match crate::device::gpus::limits(number) {
         Ok(limits) => limits.bandwidth_bytes_per_s,
         Err(error) => {
             terminal::warn(format_args!("the bandwidth of copies is not known: {error:#}"));

@@ -1,4 +1,4 @@
-//! `rf-cli tokenize`: text to ids and back.
+//! `rf-cli tokenize`: converts text to token ids and back.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -16,30 +16,30 @@ use crate::{loading, sources};
 /// Arguments of `rf-cli tokenize`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Output is a line `id -> 'text'` per token; --ids prints the ids alone as [1, 2, 3], and --json an \
-object {\"ids\": [...], \"tokens\": [...]}. --decode writes the text as it is, and with --json \
-{\"text\": \"...\"}. The file may be a vocabulary without a model.
+Prints a line `id -> 'text'` per token; with --ids only the ids as [1, 2, 3], and with --json an object \
+{\"ids\": [...], \"tokens\": [...]}. --decode prints the text unchanged, and with --json \
+{\"text\": \"...\"}. The model file may be a vocabulary without tensors.
 
 Examples:
   rf-cli tokenize \"Once upon a time\"
   rf-cli tokenize -m model.gguf --no-special -f text.txt --ids
   rf-cli tokenize -m model.gguf --decode 9707,1879")]
 pub(crate) struct TokenizeArgs {
-    /// Text to tokenize; without it -f, or standard input
+    /// Tokenize this text [default: -f, or standard input]
     #[arg(value_name = "TEXT", conflicts_with_all = ["file", "decode"])]
     text: Option<String>,
     #[command(flatten)]
     model: ModelArgs,
-    /// File to tokenize, byte for byte; - for standard input
+    /// Tokenize the bytes of FILE; - for standard input
     #[arg(short, long, value_name = "FILE", conflicts_with = "decode")]
     file: Option<PathBuf>,
-    /// Turn these ids, separated by commas or spaces, into text
+    /// Convert these ids, separated by commas or spaces, to text
     #[arg(long, value_name = "IDS")]
     decode: Option<String>,
-    /// Add no BOS and EOS, and take special tokens in the text as text (with --decode: leave them out)
+    /// Add no BOS and EOS, and treat special tokens in the text as plain text (with --decode: omit them)
     #[arg(long)]
     no_special: bool,
-    /// Print the ids alone
+    /// Print only the ids
     #[arg(long)]
     ids: bool,
     /// Print JSON

@@ -3,7 +3,8 @@
 use rf_graph::{Graph, MatMul, Projection, Prologue, ValueId, WeightId};
 
 use super::steps::Step;
-use super::{Loaded, Region, StepIndex, rows};
+use super::storage::StoragePlan;
+use super::{Region, StepIndex, rows};
 use crate::simd::activations::{ACT_BLOCK, ActBlock, Quantize, RowSource};
 use crate::simd::attention::AttentionScratch;
 use crate::simd::float_gemm::{self, FloatGemm, PackFloats};
@@ -27,10 +28,10 @@ pub(super) struct MatMulStep {
 }
 
 impl MatMulStep {
-    pub(super) fn new(op: MatMul, weights: &[Loaded], isa: Isa) -> Self {
+    pub(super) fn new(op: MatMul, storage: &StoragePlan<'_>, isa: Isa) -> Self {
         let mut step = Self { op, float: false, groups: Vec::new(), blocks: isa.has_gemm() };
         for p in &step.op.projections {
-            let Loaded::Matrix(m) = &weights[p.weight.index()] else { continue };
+            let Some(m) = storage.matrix(p.weight) else { continue };
             step.blocks &= has_gemm(m.dtype());
             match Operand::of(m.dtype()) {
                 Operand::Float => step.float = true,
@@ -71,11 +72,11 @@ impl ExpertMatMulStep {
     pub(super) fn new(
         [x, route, out]: [ValueId; 3],
         weights: Vec<WeightId>,
-        loaded: &[Loaded],
+        storage: &StoragePlan<'_>,
     ) -> Self {
         let mut step = Self { x, route, weights, out, columns: 0, groups: Vec::new() };
         for weight in &step.weights {
-            let Loaded::Matrix(m) = &loaded[weight.index()] else { continue };
+            let Some(m) = storage.matrix(*weight) else { continue };
             step.columns = m.columns();
             match Operand::of(m.dtype()) {
                 Operand::Int8 { group } if !step.groups.contains(&group) => step.groups.push(group),
@@ -91,6 +92,17 @@ impl ExpertMatMulStep {
     }
 }
 
+/// Sizes of the operands of a program's matmuls.
+pub(super) struct OperandSizes {
+    /// Floats for all tokens.
+    floats: usize,
+    /// Blocks for all tokens, by group: 32, 256.
+    blocks: [usize; 2],
+    /// Columns of the widest operand.
+    columns: usize,
+    max_tokens: usize,
+}
+
 /// The operands of the current matmul, shared by the team.
 pub(super) struct OperandBuffers {
     /// The operand of float formats, in the layout of [`FloatGemm`], or `[tokens, columns]` if the
@@ -98,8 +110,6 @@ pub(super) struct OperandBuffers {
     float: Vec<f32>,
     /// `[columns / 256, tokens]` for 32 and for 256 elements per scale.
     int8: [Vec<ActBlock>; 2],
-    columns: usize,
-    max_tokens: usize,
 }
 
 /// [`OperandBuffers`] during a region.
@@ -121,37 +131,70 @@ fn group_index(group: usize) -> usize {
     usize::from(group != 32)
 }
 
-impl OperandBuffers {
+impl OperandSizes {
     pub(super) fn new(steps: &[Step], graph: &Graph, max_tokens: usize) -> Self {
-        let mut buffers =
-            Self { float: Vec::new(), int8: [Vec::new(), Vec::new()], columns: 0, max_tokens };
-        let mut float = 0;
-        let mut int8 = [0; 2];
+        let (mut columns, mut floats, mut blocks) = (0, 0, [0; 2]);
         for step in steps {
-            let mut want = |group: usize, blocks: usize| {
-                let wanted = &mut int8[group_index(group)];
-                *wanted = blocks.max(*wanted);
+            let mut grow = |group: usize, count: usize| {
+                let blocks = &mut blocks[group_index(group)];
+                *blocks = count.max(*blocks);
             };
             match step {
                 Step::MatMul(m) => {
-                    let columns = m.columns(graph);
-                    buffers.columns = buffers.columns.max(columns);
+                    let width = m.columns(graph);
+                    columns = width.max(columns);
                     if m.float && (m.blocks || !matches!(m.op.prologue, Prologue::Plain(_))) {
-                        float = float.max(float_gemm::operand_floats(columns));
+                        floats = float_gemm::operand_floats(width).max(floats);
                     }
-                    m.groups.iter().for_each(|g| want(*g, columns.div_ceil(ACT_BLOCK)));
+                    m.groups.iter().for_each(|g| grow(*g, width.div_ceil(ACT_BLOCK)));
                 }
                 Step::ExpertMatMul(m) => {
                     let blocks = m.operand_rows_per_token(graph) * m.columns.div_ceil(ACT_BLOCK);
-                    m.groups.iter().for_each(|g| want(*g, blocks));
+                    m.groups.iter().for_each(|g| grow(*g, blocks));
                 }
                 _ => {}
             }
         }
-        buffers.float = vec![0.0; float * max_tokens.next_multiple_of(FLOAT_TOKENS)];
         let rows = max_tokens.next_multiple_of(GEMM_TOKENS);
-        buffers.int8 = int8.map(|blocks| vec![ActBlock::ZERO; blocks * rows]);
-        buffers
+        Self {
+            floats: floats * max_tokens.next_multiple_of(FLOAT_TOKENS),
+            blocks: blocks.map(|blocks| blocks * rows),
+            columns,
+            max_tokens,
+        }
+    }
+
+    /// Bytes of [`OperandBuffers`].
+    pub(super) fn bytes(&self) -> usize {
+        let blocks: usize = self.blocks.iter().sum();
+        self.floats * size_of::<f32>() + blocks * size_of::<ActBlock>()
+    }
+
+    /// Bytes of [`Scratch`].
+    pub(super) fn scratch_bytes(&self) -> usize {
+        let blocks: usize = self.scratch_blocks().iter().sum();
+        self.scratch_floats() * size_of::<f32>()
+            + blocks * size_of::<ActBlock>()
+            + GemmScratch::bytes_for(self.max_tokens)
+    }
+
+    /// Floats of one token, where any matmul has a float operand.
+    fn scratch_floats(&self) -> usize {
+        if self.floats == 0 { 0 } else { self.columns }
+    }
+
+    /// Blocks of one token, by group, where any matmul has such an operand.
+    fn scratch_blocks(&self) -> [usize; 2] {
+        self.blocks.map(|blocks| if blocks == 0 { 0 } else { self.columns.div_ceil(ACT_BLOCK) })
+    }
+}
+
+impl OperandBuffers {
+    pub(super) fn new(sizes: &OperandSizes) -> Self {
+        Self {
+            float: vec![0.0; sizes.floats],
+            int8: sizes.blocks.map(|blocks| vec![ActBlock::ZERO; blocks]),
+        }
     }
 
     pub(super) fn share(&mut self) -> SharedOperands<'_> {
@@ -169,17 +212,19 @@ impl OperandBuffers {
 }
 
 impl Scratch {
-    pub(super) fn new(buffers: &OperandBuffers) -> Self {
-        let blocks = |wanted: &Vec<ActBlock>| {
-            let count = if wanted.is_empty() { 0 } else { buffers.columns.div_ceil(ACT_BLOCK) };
-            vec![ActBlock::ZERO; count]
-        };
+    pub(super) fn new(sizes: &OperandSizes) -> Self {
         Self {
-            float: vec![0.0; if buffers.float.is_empty() { 0 } else { buffers.columns }],
-            int8: [blocks(&buffers.int8[0]), blocks(&buffers.int8[1])],
-            gemm: GemmScratch::new(buffers.max_tokens),
+            float: vec![0.0; sizes.scratch_floats()],
+            int8: sizes.scratch_blocks().map(|blocks| vec![ActBlock::ZERO; blocks]),
+            gemm: GemmScratch::new(sizes.max_tokens),
             attention: AttentionScratch::default(),
         }
+    }
+
+    /// Memory held, without the scores of attention, which grow with the context.
+    pub(super) fn bytes(&self) -> usize {
+        let int8: usize = self.int8.iter().map(|blocks| size_of_val(blocks.as_slice())).sum();
+        size_of_val(self.float.as_slice()) + int8 + self.gemm.bytes()
     }
 }
 

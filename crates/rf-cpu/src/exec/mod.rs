@@ -4,26 +4,31 @@
 
 mod attention;
 mod matmul;
+mod memory;
 mod profile;
 mod rows;
 mod steps;
+mod storage;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapMut;
 use rf_graph::{
     BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Graph, MemoryUse,
-    Operand, Plan, Program, Progress, Rope, RowKind, Span, Timeline, ValueId, Weight, WeightId,
+    Plan, Program, Progress, Rope, RowKind, Span, Timeline, ValueId, WeightId,
 };
 use rf_kv::PageId;
 
 use crate::kv::{KvShape, KvStore};
-use crate::panel::{PackedMatrix, fill_panel};
+use crate::panel::PackedMatrix;
 use crate::simd::Isa;
 use crate::team::{Counter, Member, Rows, Shared, Team};
-use matmul::{OperandBuffers, Scratch};
+use matmul::{OperandBuffers, OperandSizes, Scratch};
 use profile::{BatchClock, Profile, StepTimes};
 use steps::Step;
+use storage::{StoragePlan, StoredWeight};
+
+pub(crate) use memory::memory_need;
 
 /// A program compiled for the CPU.
 pub(crate) struct CpuExecutor {
@@ -32,7 +37,7 @@ pub(crate) struct CpuExecutor {
     graph: Graph,
     plan: Plan,
     limits: BatchLimits,
-    weights: Vec<Loaded>,
+    weights: Vec<StoredWeight>,
     steps: Vec<Step>,
     /// Loop counters, two per step: a step has at most two shared loops.
     counters: Vec<Counter>,
@@ -43,16 +48,6 @@ pub(crate) struct CpuExecutor {
     kv: KvStore,
     costs: Costs,
     profile: Option<Profile>,
-}
-
-/// A weight in the layout that its ops read.
-enum Loaded {
-    /// An embedding table in its file layout.
-    Table(Weight),
-    /// Norm weights, biases and sinks as f32.
-    Vector(Vec<f32>),
-    /// A matmul weight, which is also the embedding table if tied.
-    Matrix(PackedMatrix),
 }
 
 /// cos and sin of every position up to the highest one used so far.
@@ -83,20 +78,22 @@ impl CpuExecutor {
         let costs = Costs::new(&program);
         let Program { graph, weights, max_batch_tokens, .. } = program;
         let threads = team.lock().unwrap_or_else(PoisonError::into_inner).threads();
-        let weights = load(&team, &graph, weights, progress)?;
+        let storage = StoragePlan::new(&graph, &weights);
+        let mut ropes = Vec::new();
+        let steps = graph.ops().iter().map(|op| Step::new(op, &storage, isa, &mut ropes));
+        let steps = steps.collect::<Result<Vec<_>, _>>()?;
+        let weights = storage::load(&team, &storage, progress)?;
         let plan = Plan::new(&graph);
-        let bytes = plan.floats_per_row() * max_batch_tokens * size_of::<f32>();
-        let arena = MmapMut::map_anon(bytes.max(1))
+        let bytes = memory::arena_bytes(&plan, max_batch_tokens);
+        let arena = MmapMut::map_anon(bytes)
             .map_err(|_| BackendError::OutOfMemory { what: "activations", bytes: bytes as u64 })?;
         #[cfg(target_os = "linux")]
         if let Err(e) = arena.advise(memmap2::Advice::HugePage) {
             tracing::debug!("no huge pages for activations: {e}");
         }
-        let mut ropes = Vec::new();
-        let steps = graph.ops().iter().map(|op| Step::new(op, &weights, isa, &mut ropes));
-        let steps = steps.collect::<Result<Vec<_>, _>>()?;
-        let operands = OperandBuffers::new(&steps, &graph, max_batch_tokens);
-        let scratch = (0..threads).map(|_| Scratch::new(&operands)).collect();
+        let sizes = OperandSizes::new(&steps, &graph, max_batch_tokens);
+        let operands = OperandBuffers::new(&sizes);
+        let scratch = (0..threads).map(|_| Scratch::new(&sizes)).collect();
         let counters = (0..2 * steps.len()).map(|_| Counter::default()).collect();
         Ok(Self {
             isa,
@@ -191,15 +188,11 @@ impl Executor for CpuExecutor {
     }
 
     fn memory(&self) -> MemoryUse {
-        let weight_bytes = |w: &Loaded| match w {
-            Loaded::Table(w) => w.bytes().len(),
-            Loaded::Vector(v) => size_of_val(v.as_slice()),
-            Loaded::Matrix(m) => m.bytes(),
-        };
+        let scratch: usize = self.scratch.iter().map(Scratch::bytes).sum();
         MemoryUse {
-            weights_bytes: self.weights.iter().map(weight_bytes).sum::<usize>() as u64,
-            kv_bytes: self.kv.bytes() as u64,
-            buffers_bytes: (self.arena.len() + self.operands.bytes()) as u64,
+            weights_bytes: self.weights.iter().map(StoredWeight::bytes).sum::<usize>() as u64,
+            kv_bytes: self.kv.page_bytes() as u64,
+            buffers_bytes: (self.arena.len() + self.operands.bytes() + scratch) as u64,
         }
     }
 
@@ -226,59 +219,6 @@ impl Executor for CpuExecutor {
     }
 }
 
-/// Converts each weight to the layout that its ops read. The whole team packs matrices.
-fn load(
-    team: &Mutex<Team>,
-    graph: &Graph,
-    weights: Vec<Weight>,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Vec<Loaded>, BackendError> {
-    let mut is_matrix = vec![false; weights.len()];
-    let mut is_table = vec![false; weights.len()];
-    for op in graph.ops() {
-        for operand in op.operands() {
-            match operand {
-                Operand::Matrix(id) => is_matrix[id.index()] = true,
-                Operand::Table(id) => is_table[id.index()] = true,
-                _ => {}
-            }
-        }
-    }
-    let total_bytes = weights.iter().map(|w| w.bytes().len() as u64).sum();
-    let mut done_bytes = 0;
-    let team = team.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut loaded = Vec::with_capacity(weights.len());
-    for (i, weight) in weights.into_iter().enumerate() {
-        let bytes = weight.bytes().len() as u64;
-        loaded.push(if is_matrix[i] {
-            let mut packed = PackedMatrix::new(&weight)?;
-            pack(&team, &weight, &mut packed);
-            weight.release();
-            Loaded::Matrix(packed)
-        } else if is_table[i] {
-            Loaded::Table(weight)
-        } else {
-            Loaded::Vector((0..weight.rows()).flat_map(|row| weight.row_f32(row)).collect())
-        });
-        done_bytes += bytes;
-        progress(Progress { done_bytes, total_bytes });
-    }
-    Ok(loaded)
-}
-
-/// Packs a matrix. Panels are scheduled dynamically.
-fn pack(team: &Team, weight: &Weight, packed: &mut PackedMatrix) {
-    let counters = [Counter::default()];
-    let panels = Mutex::new(packed.panels_mut().enumerate());
-    team.run(&counters, |_| {
-        loop {
-            let next = panels.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((i, panel)) = next else { break };
-            fill_panel(weight, i, panel);
-        }
-    });
-}
-
 /// The KV cache of one layer during a region.
 struct SharedKv<'a> {
     shape: KvShape,
@@ -291,7 +231,7 @@ struct Region<'a> {
     isa: Isa,
     graph: &'a Graph,
     plan: &'a Plan,
-    weights: &'a [Loaded],
+    weights: &'a [StoredWeight],
     ropes: &'a [RopeTable],
     batch: &'a Batch<'a>,
     /// Index of the span of each token.
@@ -373,14 +313,14 @@ impl<'a> Region<'a> {
 
     fn vector(&self, id: WeightId) -> &'a [f32] {
         match &self.weights[id.index()] {
-            Loaded::Vector(v) => v,
+            StoredWeight::Vector(v) => v,
             _ => unreachable!("only matmuls and embeddings read other layouts"),
         }
     }
 
     fn matrix(&self, id: WeightId) -> &'a PackedMatrix {
         match &self.weights[id.index()] {
-            Loaded::Matrix(m) => m,
+            StoredWeight::Matrix(m) => m,
             _ => unreachable!("a matmul weight is a matrix"),
         }
     }

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use rf_graph::{Op, ValueId, WeightId};
 
-use super::{Loaded, Region, RopeTable};
+use super::storage::StoredWeight;
+use super::{Region, RopeTable};
 use crate::simd::activations::{Evaluate, RmsScale, RowSource};
 use crate::simd::rope::Rotate;
 use crate::simd::{Isa, LANES};
@@ -134,10 +135,10 @@ impl Region<'_> {
     /// Reads one row of an embedding table as f32.
     fn embed(&self, table: WeightId, row: usize, out: &mut [f32]) {
         match &self.weights[table.index()] {
-            Loaded::Table(w) => rf_quant::dequantize(w.dtype(), w.row(row), out)
+            StoredWeight::Table(w) => rf_quant::dequantize(w.dtype(), w.row(row), out)
                 .expect("a row is a whole number of blocks"),
-            Loaded::Matrix(m) => m.row_f32(row, out),
-            Loaded::Vector(_) => unreachable!("an embedding table is not a vector"),
+            StoredWeight::Matrix(m) => m.row_f32(row, out),
+            StoredWeight::Vector(_) => unreachable!("an embedding table is not a vector"),
         }
     }
 

@@ -5,7 +5,8 @@ use rf_graph::{Attention, BackendError, Epilogue, Op, QkNorm, Rope, ValueId};
 use super::attention::AppendItem;
 use super::matmul::{ExpertMatMulStep, MatMulStep, Scratch};
 use super::rows::{self, by_row};
-use super::{Loaded, Region, RopeTable, StepIndex};
+use super::storage::StoragePlan;
+use super::{Region, RopeTable, StepIndex};
 use crate::simd::Isa;
 use crate::team::Member;
 
@@ -50,7 +51,7 @@ pub(super) struct RopeAppend {
 impl Step {
     pub(super) fn new(
         op: &Op,
-        weights: &[Loaded],
+        storage: &StoragePlan<'_>,
         isa: Isa,
         ropes: &mut Vec<RopeTable>,
     ) -> Result<Self, BackendError> {
@@ -62,10 +63,10 @@ impl Step {
         };
         Ok(match op.clone() {
             Op::MatMul(m) if m.epilogue == Epilogue::None => {
-                Self::MatMul(MatMulStep::new(m, weights, isa))
+                Self::MatMul(MatMulStep::new(m, storage, isa))
             }
             Op::ExpertMatMul { x, route, weights: experts, out } => {
-                Self::ExpertMatMul(ExpertMatMulStep::new([x, route, out], experts, weights))
+                Self::ExpertMatMul(ExpertMatMulStep::new([x, route, out], experts, storage))
             }
             Op::Rope { x, rope, out } => Self::Rope { x, rope: table(&rope), out },
             Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {

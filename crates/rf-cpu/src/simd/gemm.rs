@@ -24,10 +24,27 @@ pub(crate) struct GemmScratch {
 
 impl GemmScratch {
     pub(crate) fn new(tokens: usize) -> Self {
-        let tokens = tokens.next_multiple_of(FLOAT_TOKENS).min(GEMM_BLOCK);
-        let sums = vec![PanelSums::ZERO; tokens * (GEMM_GROUP / GEMM_PANELS)];
+        let sums = vec![PanelSums::ZERO; Self::sums_for(tokens)];
         let tiles = Box::new([Tile::ZERO, Tile::ZERO]);
         Self { tiles, float_tile: Box::new(FloatTile::ZERO), sums }
+    }
+
+    /// Bytes for batches of up to `tokens`.
+    pub(crate) fn bytes_for(tokens: usize) -> usize {
+        Self::sums_for(tokens) * size_of::<PanelSums>()
+            + size_of::<[Tile; GEMM_PANELS]>()
+            + size_of::<FloatTile>()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(self.sums.as_slice())
+            + size_of_val(&*self.tiles)
+            + size_of_val(&*self.float_tile)
+    }
+
+    fn sums_for(tokens: usize) -> usize {
+        let tokens = tokens.next_multiple_of(FLOAT_TOKENS).min(GEMM_BLOCK);
+        tokens * (GEMM_GROUP / GEMM_PANELS)
     }
 
     /// The buffers of a float GEMM.

@@ -1,4 +1,4 @@
-//! The tokens still in play, and the filters that thin them out.
+//! The candidate tokens, and the filters that remove them.
 
 use std::cmp::Ordering;
 

@@ -1,6 +1,6 @@
 //! The parameters of the sampler chain, with llama.cpp's defaults.
 
-use super::Error;
+use super::error::Error;
 
 /// Parameters of the sampler chain. [`Default`] has the values of llama.cpp's command line.
 ///
@@ -52,7 +52,7 @@ impl SamplerConfig {
     }
 
     /// Whether the choice is made without a draw.
-    pub fn is_greedy(&self) -> bool {
+    pub(super) fn is_greedy(&self) -> bool {
         self.temperature <= 0.0
     }
 

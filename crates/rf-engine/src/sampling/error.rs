@@ -1,10 +1,10 @@
-//! What can go wrong between a sampler's parameters and a token.
+//! Errors of sampling.
 
-/// Why a sampler could not be made, or could not choose a token.
+/// Invalid parameters, or logits without a candidate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A parameter outside the range in which it means something.
+    /// A parameter is outside its valid range.
     #[error("{name} is {value}, expected {expected}")]
     Parameter {
         /// The field of [`SamplerConfig`](super::SamplerConfig).

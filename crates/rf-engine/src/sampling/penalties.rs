@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::SamplerConfig;
+use super::config::SamplerConfig;
 
 /// The window and how often each token occurs in it.
 #[derive(Debug, Clone)]
@@ -59,11 +59,6 @@ impl Penalties {
                 *logit = scaled - count as f32 * self.frequency - self.presence;
             }
         }
-    }
-
-    pub(super) fn reset(&mut self) {
-        self.window.clear();
-        self.counts.clear();
     }
 
     fn forget(&mut self, id: Option<u32>) {

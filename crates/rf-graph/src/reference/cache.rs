@@ -20,6 +20,14 @@ impl Cache {
         Self { layout: layout.clone(), layers: layers.collect() }
     }
 
+    /// Bytes of a cache: rounded values are kept as f32.
+    pub(super) fn bytes_for(layout: &KvLayout) -> usize {
+        let floats: usize = layout.layers.iter().map(|(heads, dim)| 2 * heads * dim).sum();
+        floats
+            .saturating_mul(layout.num_pages * layout.page_tokens)
+            .saturating_mul(size_of::<f32>())
+    }
+
     pub(super) fn append(&mut self, layer: usize, batch: &Batch<'_>, k: &[f32], v: &[f32]) {
         let (heads, dim) = self.layout.layers[layer];
         let width = heads * dim;

@@ -4,10 +4,10 @@
 mod cache;
 mod ops;
 
-use crate::backend::{
-    Backend, BackendError, Batch, BatchLimits, Executor, MemoryUse, Program, Progress,
-};
+use crate::backend::{Backend, BackendError, Batch, BatchLimits, Executor, Program, Progress};
 use crate::fuse::Fusions;
+use crate::memory::{MemoryNeed, MemoryUse};
+use crate::plan::Plan;
 use cache::Cache;
 use ops::Run;
 use rf_kv::PageId;
@@ -33,6 +33,16 @@ impl Backend for ReferenceBackend {
 
     fn available_memory_bytes(&self) -> Option<u64> {
         None
+    }
+
+    fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
+        let held = MemoryUse {
+            weights_bytes: program.weights.iter().map(|w| w.bytes().len() as u64).sum(),
+            kv_bytes: Cache::bytes_for(&program.kv) as u64,
+            buffers_bytes: 0,
+        };
+        let floats = Plan::new(&program.graph).floats_per_row() * program.max_batch_tokens;
+        Ok(MemoryNeed { held, reserve_bytes: (floats * size_of::<f32>()) as u64 })
     }
 
     fn compile(

@@ -7,6 +7,7 @@
 
 mod analysis;
 mod kv;
+mod memory;
 mod profile;
 mod program;
 mod record;
@@ -38,6 +39,7 @@ use step::{Shape, StepMemory};
 use top_k::TopK;
 use weights::{WeightPlan, Weights};
 
+pub(crate) use memory::memory_need;
 pub(crate) use record::FUSIONS;
 
 /// Largest number of tokens of a decode batch. Launches of decode batches are kept and captured.
@@ -142,6 +144,14 @@ impl Work {
             + operand / 4
     }
 
+    fn held_bytes(&self) -> usize {
+        self.arena.size_bytes()
+            + self.operand.q.size_bytes()
+            + self.operand.meta.size_bytes()
+            + self.partials.size_bytes()
+            + self.arrivals.size_bytes()
+    }
+
     fn new(
         stream: &Stream,
         analysis: &GraphAnalysis,
@@ -182,15 +192,12 @@ impl GpuExecutor {
         let weight_plan = WeightPlan::new(&graph, &weights);
         let kv_plan = KvPlan::new(&kv)?;
         let mut ropes = RopeTables::new(kv_plan.positions());
-        let rope_bytes = ropes.bytes_for(graph.ops().iter().filter_map(record::rope_of));
-        let work_bytes = Work::bytes(&analysis, &plan, max_batch_tokens) + rope_bytes;
-        check_memory(&gpu, weight_plan.bytes(), kv_plan.bytes(), work_bytes)?;
 
         let stream = Stream::new(gpu.context())?;
         // Load the weights last, so that no weight is read if an allocation fails.
         let work = Work::new(&stream, &analysis, &plan, max_batch_tokens)?;
         let kv_memory = KvMemory::new(&stream, kv_plan)?;
-        let pages = (2 * kv.num_pages).max(1024);
+        let pages = StepMemory::pages_for(kv.num_pages);
         let step = StepMemory::new(gpu.context(), max_batch_tokens, max_output_rows, pages)?;
         let addresses = graph.ops().iter().map(|op| match record::rope_of(op) {
             Some(rope) => ropes.address(gpu.context(), rope),
@@ -443,26 +450,6 @@ fn bits_equal(a: &[f32], b: &[f32]) -> bool {
     a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
 }
 
-/// Compares the memory plan with the free memory of the device.
-fn check_memory(gpu: &Gpu, weights: usize, kv: usize, work: usize) -> Result<(), Error> {
-    /// Memory that drivers allocate: queues, code, staging.
-    const RESERVE_BYTES: u64 = 64 << 20;
-    let (free_bytes, _) = gpu.context().memory_info()?;
-    let needed_bytes = (weights + kv + work) as u64 + RESERVE_BYTES;
-    tracing::debug!(weights, kv, work, free_bytes, "memory plan in bytes");
-    if needed_bytes <= free_bytes {
-        return Ok(());
-    }
-    let what = if weights as u64 + RESERVE_BYTES > free_bytes {
-        "weights"
-    } else if (weights + kv) as u64 + RESERVE_BYTES > free_bytes {
-        "weights and KV cache"
-    } else {
-        "weights, KV cache and activations"
-    };
-    Err(Error::DoesNotFit { what, needed_bytes, free_bytes })
-}
-
 impl Executor for GpuExecutor {
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
         self.check(batch, out.len(), 0)?;
@@ -518,14 +505,7 @@ impl Executor for GpuExecutor {
     }
 
     fn memory(&self) -> MemoryUse {
-        let work = &self.work;
-        let buffers = work.arena.size_bytes()
-            + work.operand.q.size_bytes()
-            + work.operand.meta.size_bytes()
-            + work.partials.size_bytes()
-            + work.arrivals.size_bytes()
-            + self.step.bytes()
-            + self.ropes.bytes();
+        let buffers = self.work.held_bytes() + self.step.bytes() + self.ropes.bytes();
         MemoryUse {
             weights_bytes: self.weights.bytes() as u64,
             kv_bytes: self.kv.bytes() as u64,

@@ -63,11 +63,25 @@ impl StepMemory {
         max_outputs: usize,
         max_pages: usize,
     ) -> Result<Self, Error> {
-        let len = 7 * max_tokens + max_outputs + max_pages;
+        let len = Self::len(max_tokens, max_outputs, max_pages);
         Ok(Self {
             device: DeviceBuffer::new(context, len)?,
             host: PinnedBuffer::new(context, len)?,
         })
+    }
+
+    /// Page numbers to make room for with a cache of `num_pages`: sequences may share pages.
+    pub(super) fn pages_for(num_pages: usize) -> usize {
+        (2 * num_pages).max(1024)
+    }
+
+    /// Bytes of device memory that [`Self::new`] takes.
+    pub(super) fn bytes_for(max_tokens: usize, max_outputs: usize, max_pages: usize) -> usize {
+        Self::len(max_tokens, max_outputs, max_pages) * size_of::<u32>()
+    }
+
+    fn len(max_tokens: usize, max_outputs: usize, max_pages: usize) -> usize {
+        7 * max_tokens + max_outputs + max_pages
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -83,8 +83,9 @@ impl WeightPlan {
         Self { weights, forms, bytes }
     }
 
+    /// Bytes of the allocation: at least one.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes.max(1)
     }
 
     /// The addresses of all weights, by [`WeightId::index`], for an allocation at `base`.
@@ -115,7 +116,7 @@ impl Weights {
         weights: Vec<Weight>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
-        let memory = DeviceBuffer::new(stream.context(), plan.bytes.max(1))?;
+        let memory = DeviceBuffer::new(stream.context(), plan.bytes())?;
         let total_bytes = weights.iter().map(|w| w.bytes().len() as u64).sum();
         let largest = plan.bytes.clamp(1, STAGING_BYTES);
         let mut staging = [

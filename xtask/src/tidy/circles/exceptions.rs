@@ -11,34 +11,6 @@ pub(in crate::tidy) struct Exception {
 pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
     Exception {
         files: &[
-            "crates/rf-cli/src/args.rs",
-            "crates/rf-cli/src/commands/bench.rs",
-            "crates/rf-cli/src/commands/bench/record.rs",
-            "crates/rf-cli/src/commands/chat.rs",
-            "crates/rf-cli/src/commands/completions.rs",
-            "crates/rf-cli/src/commands/info.rs",
-            "crates/rf-cli/src/commands/info/report.rs",
-            "crates/rf-cli/src/commands/perplexity.rs",
-            "crates/rf-cli/src/commands/run.rs",
-            "crates/rf-cli/src/commands/tokenize.rs",
-            "crates/rf-cli/src/loading.rs",
-        ],
-        reason: None,
-    },
-    Exception {
-        files: &[
-            "crates/rf-cli/src/commands/doctor.rs",
-            "crates/rf-cli/src/commands/doctor/checks.rs",
-            "crates/rf-cli/src/commands/doctor/overrides.rs",
-        ],
-        reason: None,
-    },
-    Exception {
-        files: &["crates/rf-cli/src/device.rs", "crates/rf-cli/src/device/gpus.rs"],
-        reason: None,
-    },
-    Exception {
-        files: &[
             "crates/rf-cpu/src/exec/attention.rs",
             "crates/rf-cpu/src/exec/matmul.rs",
             "crates/rf-cpu/src/exec/mod.rs",
@@ -46,10 +18,6 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
             "crates/rf-cpu/src/exec/steps.rs",
         ],
         reason: Some("the steps are methods of `Region`, in one file per kind of op"),
-    },
-    Exception {
-        files: &["crates/rf-engine/src/engine.rs", "crates/rf-engine/src/model.rs"],
-        reason: None,
     },
     Exception {
         files: &[

@@ -6,8 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use rf_bench::feeding::Feeder;
-use rf_engine::{GenerateOptions, time_of_events};
+use rf_engine::{GenerateOptions, SyntheticFeeder, time_of_events};
 use rf_graph::TrackKind;
 use rf_profile::{
     SpanLog, SpanRecorder,
@@ -27,7 +26,7 @@ const MAX_EVENTS: usize = 1 << 20;
 
 /// A repeatable measurement of a prompt and its first generated token.
 pub(crate) struct FirstToken<'a> {
-    feeder: &'a mut Feeder,
+    feeder: &'a mut SyntheticFeeder,
     text: String,
     tokens: usize,
     spans: SpanLog,
@@ -36,7 +35,7 @@ pub(crate) struct FirstToken<'a> {
 
 impl<'a> FirstToken<'a> {
     /// Prepares a prompt of `tokens` tokens.
-    pub(crate) fn new(feeder: &'a mut Feeder, tokens: usize) -> Result<Self> {
+    pub(crate) fn new(feeder: &'a mut SyntheticFeeder, tokens: usize) -> Result<Self> {
         let text = text_of(feeder, tokens)?;
         let (recorder, spans) = SpanRecorder::new();
         let subscriber = tracing::Dispatch::new(tracing_subscriber::registry().with(recorder));
@@ -104,7 +103,7 @@ pub(crate) fn total(breakdown: &TtftBreakdown) -> Result<Duration> {
 }
 
 /// Returns a text of at least `tokens` tokens.
-fn text_of(feeder: &Feeder, tokens: usize) -> Result<String> {
+fn text_of(feeder: &SyntheticFeeder, tokens: usize) -> Result<String> {
     let tokenizer = feeder.engine.model().tokenizer();
     let once = tokenizer.encode(TEXT, EncodeOptions::PROMPT).len().max(1);
     let text = TEXT.repeat(2 * tokens.div_ceil(once) + 1);

@@ -10,12 +10,11 @@ use anyhow::{Context, Result};
 use rf_bench::{
     Target,
     contention::ContentionTimer,
-    feeding::Feeder,
     model::ModelFile,
     model_metric::{DECODE_BATCHES, DECODE_TOKENS, ModelMetric},
 };
-use rf_engine::{EngineOptions, MemoryPlan};
-use rf_graph::OpCost;
+use rf_engine::{Engine, EngineOptions, SyntheticFeeder};
+use rf_graph::{MemoryNeed, OpCost};
 use rf_profile::{memory::ProcessMemory, ttft::TtftBreakdown};
 
 use crate::{
@@ -91,8 +90,8 @@ pub(crate) fn round(
 
 /// A loaded model with its load time and memory plan.
 struct Loaded {
-    feeder: Feeder,
-    plan: MemoryPlan,
+    feeder: SyntheticFeeder,
+    need: MemoryNeed,
     load_time: Duration,
     /// Resident memory before the load; `None` where the system does not report it.
     rss_before_bytes: Option<u64>,
@@ -109,11 +108,14 @@ impl Loaded {
         let room = metrics.iter().map(|metric| metric.context_tokens()).max().unwrap_or(1);
         let options =
             EngineOptions { context_tokens: Some(room.min(most)), ..EngineOptions::default() };
-        let plan = model.memory_plan(&options)?;
+        let need = model.memory_need(target.backend(), &options)?;
         let sequences = DECODE_BATCHES.into_iter().max().unwrap_or(1);
-        let feeder = Feeder::load(model, target.backend(), options, sequences)?;
+        let feeder = SyntheticFeeder::new(
+            Engine::load(model, target.backend(), options, &mut |_| ())?,
+            sequences,
+        );
         let load_time = start.elapsed();
-        Ok(Self { feeder, plan, load_time, rss_before_bytes })
+        Ok(Self { feeder, need, load_time, rss_before_bytes })
     }
 
     fn measure(
@@ -217,7 +219,7 @@ impl Loaded {
     fn cost(
         &mut self,
         tokens: usize,
-        run: impl FnOnce(&mut Feeder) -> Result<(), rf_engine::Error>,
+        run: impl FnOnce(&mut SyntheticFeeder) -> Result<(), rf_engine::Error>,
     ) -> Result<OpCost> {
         self.feeder.truncate(0);
         if !self.feeder.engine.profile(true) {
@@ -253,13 +255,13 @@ impl Loaded {
         let held = self.feeder.engine.memory();
         let mib = |bytes: u64| format!("{:.2} MiB", bytes as f64 / MIB);
         let metadata = [
-            ("planned weights", mib(self.plan.weights_bytes)),
-            ("planned KV cache", mib(self.plan.kv_bytes)),
-            ("planned buffers", mib(self.plan.buffers_bytes)),
+            ("planned weights", mib(self.need.held.weights_bytes)),
+            ("planned KV cache", mib(self.need.held.kv_bytes)),
+            ("planned buffers", mib(self.need.held.buffers_bytes)),
             ("held weights", mib(held.weights_bytes)),
             ("held KV cache", mib(held.kv_bytes)),
             ("held buffers", mib(held.buffers_bytes)),
-            ("planned", mib(self.plan.total_bytes())),
+            ("planned", mib(self.need.total_bytes())),
         ];
         let metadata = metadata.map(|(name, size)| (name.to_owned(), size)).into();
         Ok(Sampled { samples: vec![peak], metadata, ..Sampled::default() })

@@ -14,8 +14,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use rf_bench::{feeding::Feeder, model::ModelFile};
-use rf_engine::EngineOptions;
+use rf_bench::model::ModelFile;
+use rf_engine::{Engine, EngineOptions, SyntheticFeeder};
 use serde::{Deserialize, Serialize};
 
 use self::{programs::Programs, report::Comparison};
@@ -112,12 +112,15 @@ pub(crate) fn run_self(root: &Path, options: &Options) -> Result<ExitCode> {
         ..EngineOptions::default()
     };
     let device = machine::open(options)?;
-    let mut feeder = Feeder::load(model.open()?, device.backend(), engine_options, 1)?;
+    let mut feeder = SyntheticFeeder::new(
+        Engine::load(model.open()?, device.backend(), engine_options, &mut |_| ())?,
+        1,
+    );
     feeder.prompt(0, test.depth_tokens)?;
     let mut speed =
         |tokens: usize,
          warm_up: usize,
-         run: &dyn Fn(&mut Feeder, usize) -> Result<(), rf_engine::Error>| {
+         run: &dyn Fn(&mut SyntheticFeeder, usize) -> Result<(), rf_engine::Error>| {
             if tokens == 0 {
                 return Ok(None);
             }
@@ -128,8 +131,9 @@ pub(crate) fn run_self(root: &Path, options: &Options) -> Result<ExitCode> {
             run(&mut feeder, tokens)?;
             anyhow::Ok(Some(tokens as f64 / start.elapsed().as_secs_f64()))
         };
-    let prompt = |feeder: &mut Feeder, tokens| feeder.prompt(0, tokens);
-    let generate = |feeder: &mut Feeder, tokens| (0..tokens).try_for_each(|_| feeder.step(1));
+    let prompt = |feeder: &mut SyntheticFeeder, tokens| feeder.prompt(0, tokens);
+    let generate =
+        |feeder: &mut SyntheticFeeder, tokens| (0..tokens).try_for_each(|_| feeder.step(1));
     let (pp, tg) = (test.prompt_tokens, test.generated_tokens);
     let speeds = Speeds {
         program: format!("ROCmForge {}", machine::revision(root)),

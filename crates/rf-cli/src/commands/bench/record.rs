@@ -1,18 +1,28 @@
-//! Results and how they are printed.
+//! Results, and their output formats.
 
 use std::fs;
 use std::io::{self, Write};
 
 use chrono::{SecondsFormat, Utc};
+use clap::ValueEnum;
+use rf_device::LayerPlacement;
+use rf_engine::Model;
 use rf_gguf::{Gguf, TensorInfo, file_type_name};
 use rf_graph::KvType;
 use serde_json::{Map, Value, json};
 
-use super::Format;
-use crate::loading::Loaded;
 use crate::version;
 
-/// What needs a new engine.
+/// Output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Md,
+    Json,
+    Jsonl,
+    Csv,
+}
+
+/// Options that need a new engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
     /// `None` for the default.
@@ -22,14 +32,14 @@ pub(super) struct Setup {
     pub(super) kv_type: KvType,
 }
 
-/// What is measured: a prompt, tokens after it, or both, at some depth.
+/// A measurement: prefill, decode, or both, at a depth.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_field_names, reason = "the names of llama-bench")]
 pub(super) struct Test {
     pub(super) n_prompt: usize,
     pub(super) n_gen: usize,
     pub(super) n_depth: usize,
-    /// Sequences that generate together.
+    /// Sequences that are decoded as one batch.
     pub(super) n_parallel: usize,
 }
 
@@ -67,35 +77,35 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn new(
-        loaded: &Loaded,
+        model: &Model,
+        placement: &LayerPlacement,
         model_filename: &str,
         setup: Setup,
         test: Test,
         samples_ns: Vec<u64>,
     ) -> Self {
-        let Loaded { engine, placed, .. } = loaded;
-        let gguf = engine.model().gguf();
+        let gguf = model.gguf();
         let tokens = (test.n_prompt + test.n_gen * test.n_parallel) as f64;
         let samples_ts: Vec<f64> = samples_ns.iter().map(|&ns| 1e9 * tokens / ns as f64).collect();
         let ns: Vec<f64> = samples_ns.iter().map(|&ns| ns as f64).collect();
         let (avg_ts, stddev_ts) = (mean(&samples_ts), standard_deviation(&samples_ts));
         let model_size: u64 = gguf.tensors().iter().map(|tensor| tensor.size_bytes() as u64).sum();
         let model_n_params: u64 = gguf.tensors().iter().map(TensorInfo::elements).sum();
-        // What does not apply to us has the value that llama-bench prints for a CPU by default.
-        let n_gpu_layers = placed.gpu.as_ref().map_or(-1, |_| placed.gpu_layers as i64);
+        // Fields that do not apply have the values that llama-bench prints for a CPU by default.
+        let n_gpu_layers = placement.gpu.as_ref().map_or(-1, |_| placement.gpu_layers as i64);
         let fields: [(&str, Value); 42] = [
             ("build_commit", version::COMMIT.into()),
             ("build_number", version::NUMBER.parse::<u64>().unwrap_or(0).into()),
             ("cpu_info", cpu_info().into()),
-            ("gpu_info", placed.gpu.clone().unwrap_or_default().into()),
-            ("backends", placed.backends.clone().into()),
+            ("gpu_info", placement.gpu_name.clone().unwrap_or_default().into()),
+            ("backends", placement.backends.clone().into()),
             ("model_filename", model_filename.into()),
             ("model_type", model_type(gguf, model_n_params).into()),
             ("model_size", model_size.into()),
             ("model_n_params", model_n_params.into()),
             ("n_batch", setup.n_batch.into()),
             ("n_ubatch", setup.n_ubatch.into()),
-            ("n_threads", placed.threads.into()),
+            ("n_threads", placement.threads.into()),
             ("cpu_mask", "0x0".into()),
             ("cpu_strict", false.into()),
             ("poll", 50.into()),
@@ -135,7 +145,7 @@ impl Record {
         Self { fields, samples_ns, samples_ts, test, model_size, model_n_params, avg_ts, stddev_ts }
     }
 
-    /// With the samples, as JSON has it.
+    /// The fields of JSON output, with the samples.
     fn with_samples(&self) -> Map<String, Value> {
         let mut fields = self.fields.clone();
         fields.insert("samples_ns".into(), json!(self.samples_ns));

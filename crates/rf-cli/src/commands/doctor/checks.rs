@@ -1,19 +1,23 @@
-//! What was found, line by line, with the cures.
+//! The findings about drivers, runtimes and GPUs, with their cures.
 
+use rf_device::probe::{DeviceReport, PlatformReport};
 use rf_kernels::objects::{self, Choice};
 
-use super::Check;
+use super::check::Check;
 use super::overrides::{self, Code, Situation};
 use super::system::{Access, Node, System};
-use crate::device::probe::{DeviceReport, PlatformReport};
 
-/// How a GPU did that ran kernels, by its number.
-pub(super) type Tried = Vec<(usize, Result<(), String>)>;
+/// Results of running kernels, by the number of the GPU.
+pub(super) type KernelResults = Vec<(usize, Result<(), String>)>;
 
 const CONTAINER: &str = "start the container with --device /dev/kfd --device /dev/dri";
 
-/// All lines, from what is below to what stands on it.
-pub(super) fn all(system: &System, reports: &[PlatformReport], tried: &Tried) -> Vec<Check> {
+/// All findings, from the drivers up to the GPUs.
+pub(super) fn all(
+    system: &System,
+    reports: &[PlatformReport],
+    tried: &KernelResults,
+) -> Vec<Check> {
     let mut checks = vec![program()];
     let find = |platform: &str| reports.iter().find(|report| report.platform == platform);
     let others_work = |platform: &str| {
@@ -40,15 +44,15 @@ pub(super) fn all(system: &System, reports: &[PlatformReport], tried: &Tried) ->
     checks
 }
 
-/// The kernels that this program carries.
+/// The embedded kernels.
 fn program() -> Check {
     let targets: Vec<_> = objects::embedded_targets().collect();
     let note = objects::build_note();
     if targets.is_empty() {
         return Check::warn(
-            format!("this program carries no kernels: {note}"),
-            "install a released program, or build it with clang 19 and lld 19 installed (ROCm's libhiprtc compiles them \
-             on first use where it is there)",
+            format!("this program has no embedded kernels: {note}"),
+            "install a released program, or build it with clang 19 and lld 19 installed (with ROCm's libhiprtc, \
+             kernels are compiled on first use)",
         );
     }
     Check::ok(format!("kernels for {} ({note})", targets.join(", ")))
@@ -59,12 +63,12 @@ fn no_card(system: &System) -> Check {
     if system.is_container {
         Check::fail(what, CONTAINER)
     } else {
-        Check::fail(what, "the CPU does without: nothing is to be done where there is no card")
+        Check::fail(what, "nothing to do on a machine without a card: models run on the CPU")
     }
 }
 
 fn amd(system: &System, report: &PlatformReport, checks: &mut Vec<Check>) {
-    // Whatever is amiss, it is in nobody's way.
+    // If the GPUs work, problems are only warnings.
     let works = !report.devices.is_empty();
     let mut push = |check: Check| checks.push(if works { check.at_most_warn() } else { check });
     if !system.is_wsl {
@@ -80,7 +84,7 @@ fn amd(system: &System, report: &PlatformReport, checks: &mut Vec<Check>) {
     push(amd_runtime(system, report));
     if let Some(version) = &report.compiler {
         push(Check::ok(format!(
-            "libhiprtc {version}, which compiles kernels for what none are embedded"
+            "libhiprtc {version}, which compiles kernels that are not embedded"
         )));
     }
     for variable in ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"] {
@@ -97,7 +101,7 @@ fn amd(system: &System, report: &PlatformReport, checks: &mut Vec<Check>) {
     }
     let value = std::env::var("HSA_OVERRIDE_GFX_VERSION").ok();
     let listed: Vec<_> = report.devices.iter().map(|device| device.arch.clone()).collect();
-    // What HIP lists is what the variable makes of it.
+    // With the variable, HIP lists the overridden architectures.
     let cards = if system.archs.is_empty() && value.is_none() { &listed } else { &system.archs };
     let hip = report.version.as_deref().and_then(major_minor);
     let situation = Situation { value: value.as_deref(), cards, hip, code_for: &code_for };
@@ -108,7 +112,7 @@ fn kernel_driver(system: &System) -> Check {
     if !system.has_amdgpu {
         return Check::fail(
             "AMD's kernel driver amdgpu is not loaded",
-            "sudo modprobe amdgpu (in a container: on the host), and look at sudo dmesg if that fails",
+            "run sudo modprobe amdgpu (in a container: on the host), and check sudo dmesg if that fails",
         );
     }
     let version = system
@@ -124,9 +128,9 @@ fn interface(system: &System, node: Option<&Node>, name: &str) -> Check {
         let cure = if system.is_container {
             CONTAINER
         } else {
-            "the kernel driver amdgpu makes it: load that, or enable the card in the firmware's settings"
+            "load the kernel driver amdgpu, which creates it, or enable the card in the firmware settings"
         };
-        return Check::fail(format!("there is no {name}"), cure);
+        return Check::fail(format!("{name} does not exist"), cure);
     };
     let path = node.path.display();
     match &node.access {
@@ -134,7 +138,7 @@ fn interface(system: &System, node: Option<&Node>, name: &str) -> Check {
         Access::Denied { group } => {
             let group = group.as_deref().filter(|group| *group != "root").unwrap_or("render,video");
             Check::fail(
-                format!("{path} is closed to this user"),
+                format!("this user has no access to {path}"),
                 if system.is_container {
                     format!("start the container with --group-add {group}")
                 } else {
@@ -143,7 +147,7 @@ fn interface(system: &System, node: Option<&Node>, name: &str) -> Check {
             )
         }
         Access::Failed(error) => {
-            Check::fail(format!("{path} cannot be opened: {error}"), "look at sudo dmesg")
+            Check::fail(format!("{path} cannot be opened: {error}"), "check sudo dmesg")
         }
     }
 }
@@ -156,13 +160,13 @@ fn amd_runtime(system: &System, report: &PlatformReport) -> Check {
         return if report.is_absent {
             Check::fail(
                 "ROCm's libamdhip64 is not installed",
-                "install ROCm 6.3 or newer (its package hip-runtime-amd is enough); if it is somewhere else than in \
-                 /opt/rocm, set ROCM_PATH",
+                "install ROCm 6.3 or newer (the package hip-runtime-amd is enough); if it is not in /opt/rocm, set \
+                 ROCM_PATH",
             )
         } else {
             Check::fail(
                 format!("ROCm's runtime does not load: {error}"),
-                "install ROCm again; sudo dmesg may say more",
+                "install ROCm again, and check sudo dmesg",
             )
         };
     };
@@ -171,20 +175,19 @@ fn amd_runtime(system: &System, report: &PlatformReport) -> Check {
     if let Some(error) = &report.error {
         return Check::fail(
             format!("{what}: {error}"),
-            "see the lines above; sudo dmesg may say more",
+            "see the lines above, and check sudo dmesg",
         );
     }
     if report.devices.is_empty() {
         return Check::fail(
             format!("{what}: it lists no GPU"),
-            "see the lines above; `rocminfo` of ROCm says whether the card is supported at all",
+            "see the lines above, and check with `rocminfo` of ROCm whether the card is supported",
         );
     }
     match report.version.as_deref().and_then(major_minor) {
-        Some(version) if version < (6, 0) => Check::warn(
-            what,
-            "it is older than what this program is made for: install ROCm 6.3 or newer",
-        ),
+        Some(version) if version < (6, 0) => {
+            Check::warn(what, "this version is not supported: install ROCm 6.3 or newer")
+        }
         _ => Check::ok(what),
     }
 }
@@ -206,12 +209,12 @@ fn nvidia(system: &System, report: &PlatformReport, checks: &mut Vec<Check>) {
         report.driver_version.as_deref().unwrap_or("of unknown version")
     );
     checks.push(match &report.error {
-        Some(error) => Check::warn(format!("{what}: {error}"), "`nvidia-smi` may say more"),
+        Some(error) => Check::warn(format!("{what}: {error}"), "check with `nvidia-smi`"),
         None => Check::ok(what),
     });
 }
 
-/// A GPU that a runtime lists, and how its kernels did.
+/// A GPU that a runtime lists, and the result of its kernels.
 fn gpu(device: &DeviceReport, verdict: Option<&Result<(), String>>) -> Check {
     let DeviceReport { number, name, arch, .. } = device;
     let name = name.escape_debug();
@@ -223,12 +226,12 @@ fn gpu(device: &DeviceReport, verdict: Option<&Result<(), String>>) -> Check {
         }
         (None, Some(Err(error))) => Check::fail(
             format!("{gpu} cannot run kernels: {error}"),
-            "look at sudo dmesg; update the driver and ROCm",
+            "check sudo dmesg; update the driver and ROCm",
         ),
-        (None, Some(Ok(()))) => {
-            Check::ok(format!("{gpu} runs kernels, compiled for {code}, with the CPU's results"))
-        }
-        (None, None) => Check::ok(format!("{gpu} gets code for {code}")),
+        (None, Some(Ok(()))) => Check::ok(format!(
+            "{gpu} runs kernels (code for {code}), with the same results as the CPU"
+        )),
+        (None, None) => Check::ok(format!("{gpu} uses code for {code}")),
     }
 }
 
@@ -240,7 +243,7 @@ fn code_for(arch: &str) -> Code {
     }
 }
 
-/// The first two numbers of `6.3.42134`.
+/// Parses the first two numbers of `6.3.42134`.
 fn major_minor(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.split('.').map_while(|number| number.parse().ok());
     Some((numbers.next()?, numbers.next()?))
@@ -248,10 +251,10 @@ fn major_minor(version: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
+    use super::super::check::Level;
     use super::*;
 
-    /// A machine with an AMD card and everything right below ROCm.
+    /// A machine with an AMD card and a working kernel driver.
     fn system() -> System {
         System {
             amd_cards: 1,
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_device_file_names_its_group() {
+    fn a_device_file_without_access_names_its_group() {
         let mut system = system();
         let denied = Access::Denied { group: Some("render".into()) };
         system.kfd = Some(Node { path: "/dev/kfd".into(), access: denied });
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_in_a_container_has_to_be_handed_in() {
+    fn device_files_missing_in_a_container_are_passed_with_flags() {
         let system = System { amd_cards: 1, is_container: true, ..System::default() };
         let failures = failures(&system, absent());
         let handed_in = failures.iter().filter(|check| check.cure.as_deref() == Some(CONTAINER));
@@ -300,8 +303,8 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_crashes_is_a_failure_with_what_it_did() {
-        let error = "the driver ended the process that asked it (signal: 11 (SIGSEGV))";
+    fn a_driver_that_crashes_is_a_failure_with_its_signal() {
+        let error = "the driver ended the process that examines it (signal: 11 (SIGSEGV))";
         let report = PlatformReport {
             platform: "AMD".into(),
             error: Some(error.into()),

@@ -1,33 +1,34 @@
-//! `HSA_OVERRIDE_GFX_VERSION`: has ROCm take a card for another one of its family.
+//! `HSA_OVERRIDE_GFX_VERSION`: makes ROCm treat a card as another one of its family.
 
-use super::Check;
+use super::check::Check;
 
-/// What is known when the override is judged.
+/// The facts that decide whether an override is right.
 pub(super) struct Situation<'a> {
     /// Value of the variable.
     pub(super) value: Option<&'a str>,
-    /// Architectures of the cards themselves.
+    /// Real architectures of the cards.
     pub(super) cards: &'a [String],
-    /// HIP's version, as far as known.
+    /// Version of HIP, if it is known.
     pub(super) hip: Option<(u32, u32)>,
-    /// The code that this program has for an architecture.
+    /// Looks up the code object for an architecture.
     pub(super) code_for: &'a dyn Fn(&str) -> Code,
 }
 
 /// Code for an architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
-    /// Its own, or compiled on this machine.
+    /// Code for exactly this architecture, also compiled on this machine.
     Own,
-    /// That of its family, which HIP loads from 6.3 on.
+    /// Code for the family, which HIP 6.3 and newer load.
     Family,
     None,
 }
 
-/// The first HIP that loads a family's code.
+/// The first version of HIP that loads the code of a family.
 const FAMILY_CODE_FROM: (u32, u32) = (6, 3);
 
-/// Processors whose code runs on others: prefix of the others, its name, the value of the variable. Best first.
+/// Architectures whose code runs on others: prefix of the others, name, value of the variable. The
+/// best is first.
 const STAND_INS: [(&str, &str, &str); 6] = [
     ("gfx103", "gfx1030", "10.3.0"),
     ("gfx110", "gfx1100", "11.0.0"),
@@ -37,27 +38,27 @@ const STAND_INS: [(&str, &str, &str); 6] = [
     ("gfx120", "gfx1200", "12.0.0"),
 ];
 
-/// A line for each thing to say; none if the variable is not set and nothing is missing.
+/// Checks the override. There are no findings if the variable is unset and no code is missing.
 pub(super) fn check(situation: &Situation<'_>) -> Vec<Check> {
     let Some(value) = situation.value.map(str::trim).filter(|value| !value.is_empty()) else {
         return situation.cards.iter().filter_map(|card| situation.suggest(card)).collect();
     };
     let Some(taken_for) = arch(value) else {
         return vec![Check::fail(
-            format!("HSA_OVERRIDE_GFX_VERSION={value} is no version"),
+            format!("HSA_OVERRIDE_GFX_VERSION={value} is not a version"),
             "unset it, or give it the form 10.3.0",
         )];
     };
     if situation.cards.is_empty() {
         return vec![Check::ok(format!(
-            "HSA_OVERRIDE_GFX_VERSION={value}: ROCm takes every card for {taken_for}"
+            "HSA_OVERRIDE_GFX_VERSION={value}: ROCm treats every card as {taken_for}"
         ))];
     }
     situation.cards.iter().map(|card| situation.judge(card, value, &taken_for)).collect()
 }
 
 impl Situation<'_> {
-    /// What to set for a card that has no code otherwise.
+    /// Suggests an override for a card without code.
     fn suggest(&self, card: &str) -> Option<Check> {
         if self.runs(card) {
             return None;
@@ -69,18 +70,19 @@ impl Situation<'_> {
         }
         let (major, minor) = self.hip.unwrap_or_default();
         let what = format!(
-            "{card} has the code of its family only, which HIP {major}.{minor} does not load"
+            "the only code for {card} is that of its family, which HIP {major}.{minor} does not load"
         );
         let newer = "install ROCm 6.3 or newer";
         Some(Check::warn(what, set.map_or(newer.to_owned(), |set| format!("{newer}, or {set}"))))
     }
 
-    /// Whether the value that is set does a card good.
+    /// Checks the current value for one card.
     fn judge(&self, card: &str, value: &str, taken_for: &str) -> Check {
-        let set =
-            format!("HSA_OVERRIDE_GFX_VERSION={value} has ROCm take the {card} for a {taken_for}");
+        let set = format!(
+            "HSA_OVERRIDE_GFX_VERSION={value} makes ROCm treat the {card} as a {taken_for}"
+        );
         if card == taken_for {
-            return Check::ok(format!("{set}, which it is"));
+            return Check::ok(format!("{set}, which is correct"));
         }
         let fits = STAND_INS
             .iter()
@@ -94,12 +96,12 @@ impl Situation<'_> {
         }
         let cure = match self.stand_in(card) {
             Some(right) => format!("export HSA_OVERRIDE_GFX_VERSION={right}"),
-            None => "unset it: nothing stands in for this card".to_owned(),
+            None => "unset it: no other architecture replaces this card".to_owned(),
         };
-        Check::fail(format!("{set}, whose code is not right for it"), cure)
+        Check::fail(format!("{set}, whose code is wrong for it"), cure)
     }
 
-    /// Whether a card runs as what it is.
+    /// Whether a card runs without an override.
     fn runs(&self, card: &str) -> bool {
         match (self.code_for)(card) {
             Code::Own => true,
@@ -108,7 +110,7 @@ impl Situation<'_> {
         }
     }
 
-    /// The value with which a card runs as another one.
+    /// The override with which a card runs as another architecture.
     fn stand_in(&self, card: &str) -> Option<&'static str> {
         let of_card =
             STAND_INS.iter().filter(|(others, name, _)| card.starts_with(others) && *name != card);
@@ -116,7 +118,7 @@ impl Situation<'_> {
     }
 }
 
-/// `gfx1030` of `10.3.0`.
+/// Converts `10.3.0` to `gfx1030`.
 fn arch(version: &str) -> Option<String> {
     let numbers: Option<Vec<u32>> = version.split('.').map(|number| number.parse().ok()).collect();
     match numbers?.as_slice() {
@@ -129,7 +131,7 @@ fn arch(version: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
+    use super::super::check::Level;
     use super::*;
 
     /// A program with code for gfx1030 and gfx1100 and for the family gfx10-3.

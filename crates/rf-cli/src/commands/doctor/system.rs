@@ -1,30 +1,30 @@
-//! What the operating system says about GPUs.
+//! GPUs and drivers according to the operating system.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Files of the system that concern GPUs.
+/// Information about GPUs from files of the system.
 #[derive(Clone, Debug, Default)]
 pub(super) struct System {
-    /// AMD's graphics cards and accelerators on the PCI bus.
+    /// AMD graphics cards and accelerators on the PCI bus.
     pub(super) amd_cards: usize,
     pub(super) nvidia_cards: usize,
-    /// AMD's kernel driver is loaded.
+    /// Whether AMD's kernel driver is loaded.
     pub(super) has_amdgpu: bool,
-    /// Version of a driver that was installed beside the kernel's own.
+    /// Version of the driver, if it is not the one of the kernel.
     pub(super) amdgpu_version: Option<String>,
-    /// What NVIDIA's kernel driver calls itself.
+    /// Version line of NVIDIA's kernel driver.
     pub(super) nvidia_version: Option<String>,
-    /// AMD's compute interface.
+    /// AMD's compute interface, `/dev/kfd`.
     pub(super) kfd: Option<Node>,
     pub(super) render_nodes: Vec<Node>,
     /// Architectures that the compute interface lists, before any override.
     pub(super) archs: Vec<String>,
-    /// Version of the ROCm in the usual place.
+    /// Version of ROCm in `/opt/rocm`.
     pub(super) rocm_version: Option<String>,
     pub(super) is_container: bool,
-    /// Windows' kernel below: cards come through another device.
+    /// Whether this is WSL, where GPUs have another device file.
     pub(super) is_wsl: bool,
 }
 
@@ -35,11 +35,11 @@ pub(super) struct Node {
     pub(super) access: Access,
 }
 
-/// Whether we may read and write it.
+/// Access to a device file for reading and writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Allowed,
-    /// To those in a group only.
+    /// Only members of a group have access.
     Denied {
         group: Option<String>,
     },
@@ -47,8 +47,8 @@ pub(super) enum Access {
 }
 
 impl System {
-    /// Looks below `root`, which is `/`.
-    pub(super) fn look(root: &Path) -> Self {
+    /// Reads the files below `root`, which is `/`.
+    pub(super) fn read(root: &Path) -> Self {
         let text = |path: &str| {
             let text = fs::read_to_string(root.join(path)).ok()?;
             Some(text.lines().next()?.trim().to_owned())
@@ -57,7 +57,7 @@ impl System {
         let nodes = |folder: &str, prefix: &str| {
             let mut paths = entries(&root.join(folder), prefix);
             paths.sort();
-            paths.into_iter().map(|path| Node::look(path, root)).collect::<Vec<_>>()
+            paths.into_iter().map(|path| Node::open(path, root)).collect::<Vec<_>>()
         };
         Self {
             amd_cards: cards("0x1002"),
@@ -78,7 +78,7 @@ impl System {
 }
 
 impl Node {
-    fn look(path: PathBuf, root: &Path) -> Self {
+    fn open(path: PathBuf, root: &Path) -> Self {
         let access = match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(_) => Access::Allowed,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
@@ -95,8 +95,8 @@ fn cards(devices: &Path, vendor: &str) -> usize {
     let is = |device: &Path| -> io::Result<bool> {
         let class = fs::read_to_string(device.join("class"))?;
         let vendor_of = fs::read_to_string(device.join("vendor"))?;
-        let shows = ["0x03", "0x12"].iter().any(|start| class.starts_with(start));
-        Ok(shows && vendor_of.trim() == vendor)
+        let is_gpu = ["0x03", "0x12"].iter().any(|start| class.starts_with(start));
+        Ok(is_gpu && vendor_of.trim() == vendor)
     };
     entries(devices, "").iter().filter(|device| is(device).unwrap_or(false)).count()
 }
@@ -114,8 +114,8 @@ fn archs(nodes: &Path) -> Vec<String> {
     folders.iter().filter_map(arch).collect()
 }
 
-/// `gfx90a` of 90010: two decimal digits each for minor version and stepping, which the name has in hexadecimal.
-/// CPUs have 0.
+/// Converts 90010 to `gfx90a`: two decimal digits each for minor version and stepping, which are
+/// hexadecimal in the name. CPUs have version 0.
 fn arch(version: u32) -> Option<String> {
     let (major, minor, stepping) = (version / 10_000, version / 100 % 100, version % 100);
     (major > 0).then(|| format!("gfx{major}{minor:x}{stepping:x}"))
@@ -190,7 +190,7 @@ mod tests {
         write("dev/dri/renderD128", "");
         write("dev/dri/card0", "");
         write("opt/rocm/.info/version", "6.3.1-48\n");
-        let system = System::look(root.path());
+        let system = System::read(root.path());
         assert_eq!((system.amd_cards, system.nvidia_cards), (1, 1));
         assert_eq!(system.archs, ["gfx1100"]);
         assert_eq!(system.amdgpu_version.as_deref(), Some("6.10.5"));

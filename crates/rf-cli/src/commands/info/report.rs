@@ -1,8 +1,9 @@
-//! What is worth knowing about a file, as data.
+//! The contents of a model file, as data.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use rf_device::{Device, DeviceOptions, Placement};
 use rf_engine::{Model, tokenizer_from_gguf};
 use rf_gguf::{Array, Gguf, TensorInfo, Value, file_type_name};
 use rf_tokenizer::Tokenizer;
@@ -24,7 +25,7 @@ pub(super) struct Report {
     license: Option<String>,
     description: Option<String>,
     parameters: u64,
-    /// The mix that the file says it is, or its most common type.
+    /// The mix that the file names, or its most common type.
     quantization: Option<String>,
     bits_per_weight: Option<f64>,
     model: ModelKeys,
@@ -35,11 +36,11 @@ pub(super) struct Report {
     pub(super) metadata: Map<String, serde_json::Value>,
     /// Whether `run` can use the file.
     runnable: bool,
-    /// Why not.
+    /// The reasons why it cannot.
     pub(super) problems: Vec<String>,
 }
 
-/// Hyper-parameters, straight from the metadata: also those of architectures that we do not know.
+/// Hyper-parameters from the metadata, also of architectures that are not supported.
 #[derive(Debug, Serialize)]
 struct ModelKeys {
     context_length: Option<u64>,
@@ -151,7 +152,7 @@ impl Report {
         }
     }
 
-    /// The memory plan, or why there is none.
+    /// Adds the memory need, or the reason why the model cannot run.
     fn add_model(
         &mut self,
         gguf: Gguf,
@@ -166,16 +167,18 @@ impl Report {
             }
         };
         let options = loading::engine_options(&model, compute, context)?;
-        match model.memory_plan(&options) {
-            Ok(plan) => {
+        let device =
+            DeviceOptions { device: Device::Cpu, cpu: compute.cpu()?, ..Default::default() };
+        match Placement::open(device)?.memory_need(&model, &options) {
+            Ok(need) => {
                 self.runnable = true;
                 self.memory = Some(MemoryReport {
-                    context_tokens: plan.context_tokens,
+                    context_tokens: model.context_tokens(&options),
                     kv_type: options.kv_type.name(),
-                    weights_bytes: plan.weights_bytes,
-                    kv_bytes: plan.kv_bytes,
-                    buffers_bytes: plan.buffers_bytes,
-                    total_bytes: plan.total_bytes(),
+                    weights_bytes: need.held.weights_bytes,
+                    kv_bytes: need.held.kv_bytes,
+                    buffers_bytes: need.held.buffers_bytes.saturating_add(need.reserve_bytes),
+                    total_bytes: need.total_bytes(),
                 });
             }
             Err(error) => self.add_problem(error.to_string()),
@@ -189,7 +192,7 @@ impl Report {
         }
     }
 
-    /// Name and value, for people; names come from files and are escaped.
+    /// Names and values of the lines of text output. Text from files is escaped.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         let escaped =
@@ -216,7 +219,7 @@ impl ModelKeys {
         let metadata = gguf.metadata();
         let architecture = metadata.get("general.architecture").and_then(Value::as_str);
         let value = |key: &str| metadata.get(&format!("{}.{key}", architecture?));
-        // Where every layer has its own, the first one is shown.
+        // Where layers have different values, the first one is shown.
         let number = |key: &str| {
             let value = value(key)?;
             let number = match value.as_array() {

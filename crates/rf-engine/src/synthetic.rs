@@ -1,40 +1,31 @@
-//! A loaded model that processes random tokens.
+//! Synthetic token sequences, for benchmarks: speed does not depend on the text.
 
-use rf_engine::{Engine, EngineOptions, Error, Feed, Model, Outputs, Session};
-use rf_graph::Backend;
+use crate::engine::{Engine, Feed, Outputs};
+use crate::error::Error;
+use crate::session::Session;
 
-/// An engine and its sequences.
-pub struct Feeder {
-    /// The loaded model.
+/// Feeds pseudo-random tokens to the sequences of an engine.
+pub struct SyntheticFeeder {
+    /// The engine.
     pub engine: Engine,
-    /// Sequences, which share the engine's KV cache.
+    /// The sequences.
     pub sessions: Vec<Session>,
     random: u64,
 }
 
-impl Feeder {
-    /// Loads a model and opens `sequences` sequences.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::load`].
-    pub fn load(
-        model: Model,
-        backend: &dyn Backend,
-        options: EngineOptions,
-        sequences: usize,
-    ) -> Result<Self, Error> {
-        let engine = Engine::load(model, backend, options, &mut |_| ())?;
+impl SyntheticFeeder {
+    /// Creates `sequences` empty sequences.
+    pub fn new(engine: Engine, sequences: usize) -> Self {
         let sessions = (0..sequences).map(|_| engine.session()).collect();
-        Ok(Self { engine, sessions, random: 1 })
+        Self { engine, sessions, random: 1 }
     }
 
-    /// Truncates every sequence to its first `len_tokens` tokens.
+    /// Truncates all sequences to `len_tokens`.
     pub fn truncate(&mut self, len_tokens: usize) {
         self.sessions.iter_mut().for_each(|session| session.truncate(len_tokens));
     }
 
-    /// Processes a prompt of `tokens` random tokens and computes the logits of the last one.
+    /// Feeds `tokens` to one sequence, in batches, and computes the logits of the last one: prefill.
     ///
     /// # Errors
     ///
@@ -45,11 +36,11 @@ impl Feeder {
         }
         let ids: Vec<u32> = (0..tokens).map(|_| self.random_id()).collect();
         let session = &mut self.sessions[sequence];
-        self.engine.forward(&mut [Feed { session, ids: &ids, outputs: Outputs::Last }]).map(drop)
+        self.engine.forward(&mut [Feed { session, ids: &ids, outputs: Outputs::Last }])?;
+        Ok(())
     }
 
-    /// Processes one random token in each of the first `sequences` sequences and computes their
-    /// logits.
+    /// Feeds one token to each of the first `sequences` and computes their logits: a decode step.
     ///
     /// # Errors
     ///
@@ -61,11 +52,11 @@ impl Feeder {
             .zip(&ids)
             .map(|(session, ids)| Feed { session, ids, outputs: Outputs::Last })
             .collect();
-        self.engine.forward(&mut feeds).map(drop)
+        self.engine.forward(&mut feeds)?;
+        Ok(())
     }
 
-    /// Knuth's MMIX generator: speed does not depend on the quality of the random numbers.
-    /// `measure_llama_cpp.py` draws the same ids.
+    /// Knuth's MMIX generator. `measure_llama_cpp.py` draws the same ids.
     fn random_id(&mut self) -> u32 {
         self.random = self
             .random

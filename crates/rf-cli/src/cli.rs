@@ -1,0 +1,133 @@
+//! The root of the command line: subcommands, and the flags of llama.cpp that clap cannot parse.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::commands::{bench, completions, info, perplexity, profile, quantize, run, tokenize};
+#[cfg(feature = "gpu")]
+use crate::commands::{devices, doctor, probe, selftest};
+use crate::version;
+
+/// Run GGUF language models.
+#[derive(Debug, Parser)]
+#[command(
+    name = "rf-cli",
+    version = version::short(),
+    long_version = version::long(),
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  rf-cli run                                  chat with the built-in demo model
+  rf-cli run -m model.gguf \"Why is the sky blue?\"
+  rf-cli info model.gguf
+  rf-cli bench -m model.gguf
+
+Exit codes: 0 success, 1 failure while running, 2 invalid arguments or input, 130 stopped by Ctrl-C."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Answer a prompt, continue a text, or chat
+    Run(Box<run::RunArgs>),
+    /// Show the contents of a model file and its memory need
+    Info(info::InfoArgs),
+    /// Convert text to token ids, or ids to text
+    Tokenize(tokenize::TokenizeArgs),
+    /// Measure how well a model predicts a text (perplexity)
+    Perplexity(perplexity::PerplexityArgs),
+    /// Convert a model to another quantisation format
+    Quantize(quantize::QuantizeArgs),
+    /// Measure throughput, with the columns and fields of llama-bench
+    Bench(bench::BenchArgs),
+    /// Run a command under a profiler and print its hot spots
+    Profile(profile::ProfileArgs),
+    /// List the GPUs and the code object of each
+    #[cfg(feature = "gpu")]
+    Devices(devices::DevicesArgs),
+    /// Check whether GPUs can be used, with a cure for each problem
+    #[cfg(feature = "gpu")]
+    Doctor(doctor::DoctorArgs),
+    /// Check every GPU kernel against the CPU reference and measure its speed
+    #[cfg(feature = "gpu")]
+    Selftest(selftest::SelftestArgs),
+    /// Examine a driver, for `devices` and `doctor`
+    #[cfg(feature = "gpu")]
+    #[command(hide = true)]
+    Probe(probe::ProbeArgs),
+    /// Print a completion script for a shell
+    Completions(completions::CompletionsArgs),
+}
+
+impl Command {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> Result<()> {
+        match self {
+            Self::Run(arguments) => run::run(arguments),
+            Self::Info(arguments) => info::info(arguments),
+            Self::Tokenize(arguments) => tokenize::tokenize(arguments),
+            Self::Perplexity(arguments) => perplexity::perplexity(arguments),
+            Self::Quantize(arguments) => quantize::quantize(arguments),
+            Self::Bench(arguments) => bench::bench(arguments),
+            Self::Profile(arguments) => profile::profile(arguments),
+            #[cfg(feature = "gpu")]
+            Self::Devices(arguments) => devices::devices(arguments),
+            #[cfg(feature = "gpu")]
+            Self::Doctor(arguments) => doctor::doctor(arguments),
+            #[cfg(feature = "gpu")]
+            Self::Selftest(arguments) => selftest::selftest(arguments),
+            #[cfg(feature = "gpu")]
+            Self::Probe(arguments) => probe::probe(arguments),
+            Self::Completions(arguments) => {
+                completions::completions(arguments, &mut Cli::command())
+            }
+        }
+    }
+}
+
+/// Flags of llama.cpp with several letters after one dash, which clap does not support.
+const LONG_FLAGS: [(&str, &str); 9] = [
+    ("-ctk", "--cache-type-k"),
+    ("-ctv", "--cache-type-v"),
+    ("-ub", "--ubatch-size"),
+    ("-ngl", "--gpu-layers"),
+    ("-npl", "--n-parallel"),
+    ("-sys", "--system"),
+    ("-cnv", "--chat"),
+    ("-no-cnv", "--raw"),
+    ("-pg", "--prompt-gen"),
+];
+
+/// Replaces [`LONG_FLAGS`] in the arguments, up to `--`.
+pub(crate) fn with_long_flags(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut flags_ended = false;
+    let spell_out = |argument: OsString| {
+        flags_ended |= argument == "--";
+        let long = LONG_FLAGS.iter().find(|(short, _)| !flags_ended && argument == *short);
+        long.map_or(argument, |(_, long)| OsString::from(long))
+    };
+    arguments.into_iter().map(spell_out).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_of_llama_cpp_are_spelt_out_before_the_double_dash() {
+        let arguments = ["rf-cli", "run", "-ctk", "f16", "--", "-sys"].map(OsString::from);
+        let expected = ["rf-cli", "run", "--cache-type-k", "f16", "--", "-sys"];
+        assert_eq!(with_long_flags(arguments), expected.map(OsString::from));
+    }
+}

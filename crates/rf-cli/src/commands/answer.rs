@@ -1,0 +1,94 @@
+//! Answers of a model: prompts as token ids, text on stdout, a line of metrics.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+
+use anyhow::{Context, Result};
+use rf_engine::{Engine, GenerateOptions, Model, Outcome, Session, StopReason, Timings};
+use rf_tokenizer::{EncodeOptions, Message, RenderOptions};
+
+use crate::interrupt::Watch;
+use crate::terminal;
+
+/// The ids of a conversation, up to the place of the answer.
+pub(super) fn conversation_ids(model: &Model, messages: &[Message]) -> Result<Vec<u32>> {
+    let template = model.chat_template().context("the model has no chat template")?;
+    let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
+    let text = template.render(messages, &options)?;
+    let tokenizer = model.tokenizer();
+    let options = EncodeOptions { add_special: false, parse_special: true };
+    let mut ids = tokenizer.encode(&text, options);
+    // Most templates write the BOS token themselves, and two of them would confuse the model.
+    if let Some(bos) = tokenizer.bos().filter(|_| tokenizer.adds_bos())
+        && ids.first() != Some(&bos)
+    {
+        ids.insert(0, bos);
+    }
+    Ok(ids)
+}
+
+/// The ids of a text to continue. An empty text starts from BOS.
+pub(super) fn text_ids(model: &Model, text: &str) -> Vec<u32> {
+    let tokenizer = model.tokenizer();
+    let mut ids = tokenizer.encode(text, EncodeOptions::PROMPT);
+    if tokenizer.adds_eos() {
+        ids.pop();
+    }
+    if ids.is_empty() {
+        ids.extend(tokenizer.bos());
+    }
+    ids
+}
+
+/// Generates to stdout, with a line break at the end.
+pub(super) fn stream(
+    engine: &mut Engine,
+    session: &mut Session,
+    ids: &[u32],
+    options: &GenerateOptions,
+) -> Result<Outcome> {
+    let watch = Watch::new();
+    let mut out = io::stdout().lock();
+    let mut failed = None;
+    let outcome = engine.generate(session, ids, options, &mut |text| {
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            failed = Some(error);
+            return ControlFlow::Break(());
+        }
+        flow(&watch)
+    })?;
+    if let Some(error) = failed {
+        return Err(error).context("cannot write to standard output");
+    }
+    if !outcome.text.ends_with('\n') {
+        writeln!(out)?;
+    }
+    if outcome.stop_reason == StopReason::ContextFull {
+        terminal::note(format_args!(
+            "the context of {} tokens is full: give a larger one with -c, or --context-shift",
+            engine.context_tokens()
+        ));
+    }
+    Ok(outcome)
+}
+
+/// Stops a generation after Ctrl-C.
+pub(super) fn flow(watch: &Watch) -> ControlFlow<()> {
+    if watch.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// The metrics of an answer in one line.
+pub(super) fn summary(timings: &Timings, memory_bytes: u64) -> String {
+    let throughput = |per_second: Option<f64>| {
+        per_second.map(|rate| format!(" ({rate:.1} t/s)")).unwrap_or_default()
+    };
+    format!(
+        "prompt {} tokens{}, generated {} tokens{}, TTFT {:.0} ms, memory {}",
+        timings.prompt_tokens,
+        throughput(timings.prompt_tokens_per_second()),
+        timings.generated_tokens,
+        throughput(timings.decode_tokens_per_second()),
+        timings.ttft_us as f64 / 1e3,
+        terminal::bytes(memory_bytes)
+    )
+}

@@ -1,0 +1,37 @@
+//! `rf-cli probe`: the hidden command of the child process that examines a driver.
+
+use std::ffi::OsString;
+use std::{env, io};
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use rf_device::probe::{self, Prober};
+use rf_hip::Platform;
+
+/// Arguments of `rf-cli probe`.
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    platform: PlatformName,
+    /// Run kernels on this GPU instead of listing all
+    ordinal: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PlatformName {
+    Amd,
+    Nvidia,
+}
+
+/// Runs `rf-cli probe`.
+pub(crate) fn probe(arguments: &ProbeArgs) -> Result<()> {
+    let platform = match arguments.platform {
+        PlatformName::Amd => Platform::Amd,
+        PlatformName::Nvidia => Platform::Nvidia,
+    };
+    Ok(probe::answer(platform, arguments.ordinal, io::stdout().lock())?)
+}
+
+/// Starts children that run `rf-cli probe`.
+pub(crate) fn prober() -> Result<Prober> {
+    Ok(Prober::new(env::current_exe()?, [OsString::from("probe")]))
+}

@@ -1,0 +1,43 @@
+//! The memory that a program needs on the CPU.
+
+use rf_graph::{BackendError, MemoryNeed, MemoryUse, Op, Plan, Program};
+
+use super::matmul::OperandSizes;
+use super::steps::Step;
+use super::storage::StoragePlan;
+use crate::kv::KvStore;
+use crate::simd::Isa;
+use crate::simd::attention::MAX_ROWS;
+
+/// Computes the memory of an executor without building one. `held` equals
+/// [`Executor::memory`](rf_graph::Executor::memory); the reserve covers `RoPE` tables and attention
+/// scores, which grow with the positions in use.
+pub(crate) fn memory_need(
+    isa: Isa,
+    threads: usize,
+    program: &Program,
+) -> Result<MemoryNeed, BackendError> {
+    let Program { graph, weights, kv, max_batch_tokens, .. } = program;
+    let storage = StoragePlan::new(graph, weights);
+    let mut ropes = Vec::new();
+    let steps = graph.ops().iter().map(|op| Step::new(op, &storage, isa, &mut ropes));
+    let steps = steps.collect::<Result<Vec<_>, _>>()?;
+    let operands = OperandSizes::new(&steps, graph, *max_batch_tokens);
+    let arena_bytes = arena_bytes(&Plan::new(graph), *max_batch_tokens);
+    let held = MemoryUse {
+        weights_bytes: storage.bytes() as u64,
+        kv_bytes: KvStore::page_bytes_of(kv) as u64,
+        buffers_bytes: (arena_bytes + operands.bytes() + threads * operands.scratch_bytes()) as u64,
+    };
+    let positions = kv.num_pages.saturating_mul(kv.page_tokens);
+    let has_attention = graph.ops().iter().any(|op| matches!(op, Op::Attention { .. }));
+    let scores = if has_attention { threads * MAX_ROWS } else { 0 };
+    let dims: usize = ropes.iter().map(|table| table.rope.dims()).sum();
+    let floats = positions.saturating_mul(dims + scores);
+    Ok(MemoryNeed { held, reserve_bytes: floats.saturating_mul(size_of::<f32>()) as u64 })
+}
+
+/// Size of the arena of all values for a batch of `tokens`.
+pub(super) fn arena_bytes(plan: &Plan, tokens: usize) -> usize {
+    (plan.floats_per_row() * tokens * size_of::<f32>()).max(1)
+}

@@ -1,0 +1,117 @@
+//! Weights in the form in which their ops read them.
+
+use std::sync::{Mutex, PoisonError};
+
+use rf_graph::{BackendError, Graph, Op, Operand, Progress, Weight, WeightId};
+
+use crate::panel::{PackedMatrix, fill_panel};
+use crate::team::{Counter, Team};
+
+/// The form of a weight in memory. The ops that read the weight decide it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Rows of an embedding table, mapped from the file.
+    Table,
+    /// A norm weight, bias or sink as f32.
+    Vector,
+    /// The operand of a matmul, in panels. A tied embedding table is one, too.
+    Matrix,
+}
+
+/// The forms of all weights of a program, known before anything is loaded.
+pub(super) struct StoragePlan<'a> {
+    weights: &'a [Weight],
+    forms: Vec<Form>,
+}
+
+impl<'a> StoragePlan<'a> {
+    pub(super) fn new(graph: &Graph, weights: &'a [Weight]) -> Self {
+        let mut forms = vec![Form::Vector; weights.len()];
+        for operand in graph.ops().iter().flat_map(Op::operands) {
+            match operand {
+                Operand::Matrix(id) => forms[id.index()] = Form::Matrix,
+                // A tied table stays the matrix of its matmul.
+                Operand::Table(id) if forms[id.index()] == Form::Vector => {
+                    forms[id.index()] = Form::Table;
+                }
+                _ => {}
+            }
+        }
+        Self { weights, forms }
+    }
+
+    /// The weight, if it is stored as a matrix.
+    pub(super) fn matrix(&self, id: WeightId) -> Option<&'a Weight> {
+        (self.forms[id.index()] == Form::Matrix).then(|| &self.weights[id.index()])
+    }
+
+    /// Bytes of all weights in their forms.
+    pub(super) fn bytes(&self) -> usize {
+        let sizes = self.weights.iter().zip(&self.forms).map(|(weight, form)| match form {
+            Form::Table => weight.bytes().len(),
+            Form::Vector => weight.rows() * weight.columns() * size_of::<f32>(),
+            Form::Matrix => PackedMatrix::bytes_of(weight),
+        });
+        sizes.sum()
+    }
+}
+
+/// A weight in its form.
+pub(super) enum StoredWeight {
+    Table(Weight),
+    Vector(Vec<f32>),
+    Matrix(PackedMatrix),
+}
+
+impl StoredWeight {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Table(weight) => weight.bytes().len(),
+            Self::Vector(values) => size_of_val(values.as_slice()),
+            Self::Matrix(matrix) => matrix.bytes(),
+        }
+    }
+}
+
+/// Brings every weight into its form. The whole team packs the matrices.
+pub(super) fn load(
+    team: &Mutex<Team>,
+    plan: &StoragePlan<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<StoredWeight>, BackendError> {
+    let total_bytes = plan.weights.iter().map(|w| w.bytes().len() as u64).sum();
+    let mut done_bytes = 0;
+    let team = team.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stored = Vec::with_capacity(plan.weights.len());
+    for (weight, form) in plan.weights.iter().zip(&plan.forms) {
+        stored.push(match form {
+            Form::Matrix => {
+                let mut packed = PackedMatrix::new(weight)?;
+                pack(&team, weight, &mut packed);
+                weight.release();
+                StoredWeight::Matrix(packed)
+            }
+            Form::Table => StoredWeight::Table(weight.clone()),
+            Form::Vector => {
+                let rows = (0..weight.rows()).flat_map(|row| weight.row_f32(row));
+                StoredWeight::Vector(rows.collect())
+            }
+        });
+        done_bytes += weight.bytes().len() as u64;
+        progress(Progress { done_bytes, total_bytes });
+    }
+    Ok(stored)
+}
+
+/// Packs a matrix. Threads take panels in turn.
+fn pack(team: &Team, weight: &Weight, packed: &mut PackedMatrix) {
+    let counters = [Counter::default()];
+    let panels = Mutex::new(packed.panels_mut().enumerate());
+    team.run(&counters, |_| {
+        loop {
+            let next = panels.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((i, panel)) = next else { break };
+            fill_panel(weight, i, panel);
+        }
+    });
+}

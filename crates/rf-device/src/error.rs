@@ -1,0 +1,183 @@
+//! Errors, and warnings that callers print.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use rf_graph::BackendError;
+
+use crate::options::GpuLayers;
+
+/// An error of an outside library or of the caller.
+type Source = Box<dyn StdError + Send + Sync>;
+
+/// The cure where no GPU works.
+const CURE: &str = "run `rf-cli doctor` to check the installation, or use --device cpu";
+
+/// A device that cannot be used, or a model that cannot be loaded on it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The options contradict each other.
+    #[error("-ngl {layers} needs a GPU and --device cpu rules it out: leave out one of them")]
+    LayersWithoutGpu {
+        /// Layers that the user asked for.
+        layers: GpuLayers,
+    },
+    /// The program was built without the feature `gpu`.
+    #[error(
+        "this program was built without GPU support: build it with the feature gpu, or use --device cpu"
+    )]
+    WithoutGpuSupport,
+    /// No GPU has this number.
+    #[error("there is no GPU {number}, the last one is {last}: `rf-cli devices` lists them")]
+    NoSuchGpu {
+        /// The number that the user gave.
+        number: usize,
+        /// The largest number.
+        last: usize,
+    },
+    /// A runtime works and lists no GPU.
+    #[error("{runtime} finds no GPU: {CURE}")]
+    NoGpu {
+        /// Platform and library of the runtime.
+        runtime: String,
+    },
+    /// A runtime is installed and does not work.
+    #[error("the {platform} runtime does not work ({reason}): {CURE}")]
+    RuntimeFailed {
+        /// AMD or NVIDIA.
+        platform: String,
+        /// The error of the runtime.
+        reason: String,
+    },
+    /// No runtime is installed.
+    #[error(
+        "no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): {CURE}"
+    )]
+    NoRuntime,
+    /// `ROCFORGE_GPU_PLATFORM` names no platform.
+    #[error(transparent)]
+    Platform(Source),
+    /// A GPU that is listed cannot be opened.
+    #[error("{gpu} cannot be used")]
+    GpuUnusable {
+        /// Number, name and architecture.
+        gpu: String,
+        /// The error of the GPU backend.
+        source: Source,
+    },
+    /// Not a single layer fits on the GPU.
+    #[error(
+        "the output matrix does not fit in the {} MiB free on {gpu}: use a smaller context (-c), or --device cpu",
+        free_bytes.unwrap_or(0) >> 20
+    )]
+    NothingFits {
+        /// Number, name and architecture.
+        gpu: String,
+        /// Free memory of the GPU, where it is known.
+        free_bytes: Option<u64>,
+    },
+    /// The layers that the user asked for do not fit on the GPU.
+    #[error(
+        "{0}: -ngl auto puts as many layers on the GPU as fit, -c and -ctk q8_0 make the cache smaller"
+    )]
+    LayersDoNotFit(BackendError),
+    /// The model cannot be loaded.
+    #[error(transparent)]
+    Engine(#[from] rf_engine::Error),
+    /// The file cannot be opened again, for another try with fewer layers or on the CPU.
+    #[error(transparent)]
+    Reopen(Source),
+    /// The CPU backend failed.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The process that examines a driver failed.
+    #[error("{0}")]
+    Probe(String),
+}
+
+impl Error {
+    /// The error of the backend, if that is the cause.
+    pub(crate) fn backend(&self) -> Option<&BackendError> {
+        match self {
+            Self::Backend(error) | Self::Engine(rf_engine::Error::Backend(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether a device is the cause, not the model or the options.
+    pub(crate) fn is_of_device(&self) -> bool {
+        self.backend().is_some() || matches!(self, Self::NothingFits { .. })
+    }
+
+    /// Whether too little memory is the cause.
+    pub(crate) fn is_of_memory(&self) -> bool {
+        matches!(
+            self.backend(),
+            Some(BackendError::DoesNotFit { .. } | BackendError::OutOfMemory { .. })
+        )
+    }
+}
+
+/// A device that is not used although it might have been, or one that is used in part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// A GPU that the automatic choice does not take.
+    GpuNotUsed {
+        /// Number, name and architecture.
+        gpu: String,
+        /// The reason, with the cure where there is one.
+        reason: String,
+    },
+    /// No GPU is usable, though the user asked for layers on one.
+    EverythingOnCpu {
+        /// The reason, with the cure.
+        reason: String,
+    },
+    /// Loading on the GPU failed, so the CPU takes over.
+    CpuTakesOver {
+        /// Number, name and architecture.
+        gpu: String,
+        /// The reason.
+        reason: String,
+    },
+    /// Fewer layers than computed fit on the GPU.
+    FewerLayers {
+        /// The reason.
+        reason: String,
+        /// Layers of the next attempt.
+        layers: usize,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GpuNotUsed { gpu, reason } => write!(f, "{gpu} is not used: {reason}"),
+            Self::EverythingOnCpu { reason } => write!(f, "everything runs on the CPU: {reason}"),
+            Self::CpuTakesOver { gpu, reason } => {
+                write!(f, "{gpu} is not used, the model runs on the CPU: {reason}")
+            }
+            Self::FewerLayers { reason, layers } => {
+                write!(f, "{reason}; trying {layers} layers on the GPU")
+            }
+        }
+    }
+}
+
+/// An error and its sources as one sentence.
+pub(crate) fn sentence(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        // Some errors quote their source.
+        if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+        source = error.source();
+    }
+    text
+}

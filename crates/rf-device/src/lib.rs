@@ -1,0 +1,42 @@
+//! Devices of this machine: which there are, which one a model gets, how its layers are placed.
+//!
+//! [`DeviceOptions`] say which device a model may use and how many layers the GPU gets;
+//! [`Placement::open`] opens the backends, [`Placement::memory_need`] computes the memory plan, and
+//! [`Placement::load`] loads a model. Where the choice is automatic and a GPU fails, the CPU takes
+//! over, and the caller gets a [`Warning`]. Nothing is printed here.
+//!
+//! In the layering this crate is above rf-engine and both backends, and it is the only library that
+//! names both. Start reading at [`Placement`]. With the feature `gpu`, the modules `gpu` and `probe`
+//! list the GPUs.
+//!
+//! ```
+//! use rf_device::{Device, DeviceOptions, GpuLayers, Placement};
+//!
+//! let options = DeviceOptions { device: Device::Cpu, ..DeviceOptions::default() };
+//! let placement = Placement::open(options)?;
+//! assert!(placement.gpu().is_none() && placement.warnings().is_empty());
+//! println!("models run on {}", placement.cpu()?.threads());
+//!
+//! // Both options have the names that llama.cpp's users know.
+//! assert_eq!("auto".parse(), Ok(Device::Auto));
+//! assert_eq!("-1".parse(), Ok(GpuLayers::Auto));
+//! assert_eq!("20".parse(), Ok(GpuLayers::Last(20)));
+//! # Ok::<(), rf_device::Error>(())
+//! ```
+
+mod error;
+#[cfg(feature = "gpu")]
+pub mod gpu;
+#[cfg(not(feature = "gpu"))]
+#[path = "no_gpu.rs"]
+mod gpu;
+mod loading;
+mod options;
+mod placement;
+#[cfg(feature = "gpu")]
+pub mod probe;
+
+pub use error::{Error, Warning};
+pub use loading::{LoadEvent, LoadedModel, Reopen};
+pub use options::{Device, DeviceOptions, GpuLayers};
+pub use placement::{LayerPlacement, OpenGpu, Placement};

@@ -1,0 +1,247 @@
+//! Loading a model on the devices of a placement.
+
+use rf_engine::{Engine, EngineOptions, Model};
+use rf_graph::Progress;
+
+use crate::error::{Error, Warning, sentence};
+use crate::placement::{LayerPlacement, OpenGpu, Placement};
+
+/// A loaded model and where its layers run.
+pub struct LoadedModel {
+    /// The engine.
+    pub engine: Engine,
+    /// Where its layers run.
+    pub placement: LayerPlacement,
+}
+
+/// What happens while a model is loaded, for callers that show it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum LoadEvent<'a> {
+    /// An attempt with this placement begins.
+    Placed(&'a LayerPlacement),
+    /// Weights were loaded.
+    Progress(Progress),
+    /// The attempt failed and another one follows.
+    Warning(&'a Warning),
+}
+
+/// Opens the file of the model again. An attempt consumes the model, so the next one needs it.
+pub type Reopen<'a> = dyn Fn() -> Result<Model, Box<dyn std::error::Error + Send + Sync>> + 'a;
+
+impl Placement {
+    /// Loads a model.
+    ///
+    /// Where the number of layers on the GPU is automatic and memory is short after all, fewer
+    /// layers are tried. Where the device is automatic and the GPU fails, the CPU takes over.
+    ///
+    /// # Errors
+    ///
+    /// If no attempt succeeds.
+    pub fn load(
+        &self,
+        model: Model,
+        reopen: &Reopen<'_>,
+        options: EngineOptions,
+        observe: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> Result<LoadedModel, Error> {
+        let Some(gpu) = self.gpu() else {
+            return self.load_layers(model, 0, options, observe);
+        };
+        match self.load_with_gpu(model, reopen, gpu, options, observe) {
+            Err(error) if self.is_auto() && error.is_of_device() => {
+                let (gpu, reason) = (gpu.to_string(), sentence(&error));
+                observe(LoadEvent::Warning(&Warning::CpuTakesOver { gpu, reason }));
+                let model = reopen().map_err(Error::Reopen)?;
+                self.load_layers(model, 0, options, observe)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Loads a model on the GPU, or its last layers there and the others on the CPU.
+    fn load_with_gpu(
+        &self,
+        model: Model,
+        reopen: &Reopen<'_>,
+        gpu: &OpenGpu,
+        options: EngineOptions,
+        observe: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> Result<LoadedModel, Error> {
+        let mut layers = self.gpu_layers(&model, &options)?;
+        let mut model = Some(model);
+        loop {
+            if layers == 0 {
+                let free_bytes = gpu.backend.available_memory_bytes();
+                return Err(Error::NothingFits { gpu: gpu.to_string(), free_bytes });
+            }
+            let model = match model.take() {
+                Some(model) => model,
+                None => reopen().map_err(Error::Reopen)?,
+            };
+            match self.load_layers(model, layers, options, observe) {
+                // Other programs may take device memory meanwhile.
+                Err(error) if self.fits_layers() && error.is_of_memory() => {
+                    layers -= (layers / 8).max(1);
+                    let warning = Warning::FewerLayers { reason: sentence(&error), layers };
+                    observe(LoadEvent::Warning(&warning));
+                }
+                Err(error) if error.is_of_memory() => return Err(into_layers_do_not_fit(error)),
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn load_layers(
+        &self,
+        model: Model,
+        gpu_layers: usize,
+        options: EngineOptions,
+        observe: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> Result<LoadedModel, Error> {
+        let num_layers = model.config().num_layers;
+        self.with_backend(num_layers, gpu_layers, |backend, placement| {
+            observe(LoadEvent::Placed(&placement));
+            let progress = &mut |progress| observe(LoadEvent::Progress(progress));
+            let engine = Engine::load(model, backend, options, progress)?;
+            Ok(LoadedModel { engine, placement })
+        })
+    }
+}
+
+fn into_layers_do_not_fit(error: Error) -> Error {
+    match error {
+        Error::Backend(error) | Error::Engine(rf_engine::Error::Backend(error)) => {
+            Error::LayersDoNotFit(error)
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use rf_graph::{
+        Backend, BackendError, Executor, Fusions, MemoryNeed, Program, ReferenceBackend,
+    };
+
+    use super::*;
+    use crate::options::{Device, DeviceOptions, GpuLayers};
+
+    /// A GPU with a given amount of memory, of which the first attempts to allocate fail.
+    struct TestGpu {
+        available_bytes: u64,
+        failures: AtomicUsize,
+    }
+
+    impl Backend for TestGpu {
+        fn name(&self) -> &'static str {
+            "GPU"
+        }
+
+        fn description(&self) -> String {
+            "test".into()
+        }
+
+        fn fusions(&self) -> Fusions {
+            ReferenceBackend.fusions()
+        }
+
+        fn available_memory_bytes(&self) -> Option<u64> {
+            Some(self.available_bytes)
+        }
+
+        fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
+            ReferenceBackend.memory_need(program)
+        }
+
+        fn compile(
+            &self,
+            program: Program,
+            progress: &mut dyn FnMut(Progress),
+        ) -> Result<Box<dyn Executor>, BackendError> {
+            let decrement = |failures: usize| failures.checked_sub(1);
+            if self.failures.fetch_update(Relaxed, Relaxed, decrement).is_ok() {
+                return Err(BackendError::OutOfMemory { what: "test", bytes: 1 });
+            }
+            ReferenceBackend.compile(program, progress)
+        }
+    }
+
+    const OPTIONS: EngineOptions = EngineOptions {
+        context_tokens: Some(32),
+        batch_tokens: 8,
+        page_tokens: 32,
+        kv_type: rf_graph::KvType::F16,
+        max_sequences: 1,
+    };
+
+    fn model() -> Model {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data");
+        Model::open(folder.join("qwen3.gguf")).unwrap()
+    }
+
+    /// Loads the model, and returns the layers on the GPU or the error, and the warnings.
+    fn load(
+        (available_bytes, failures): (u64, usize),
+        device: Device,
+        gpu_layers: GpuLayers,
+    ) -> (Result<usize, Error>, Vec<Warning>) {
+        let gpu = TestGpu { available_bytes, failures: failures.into() };
+        let options = DeviceOptions { device, gpu_layers, ..DeviceOptions::default() };
+        let placement = Placement::with_gpu(Box::new(gpu), options);
+        let mut warnings = Vec::new();
+        let outcome = placement.load(model(), &|| Ok(model()), OPTIONS, &mut |event| {
+            if let LoadEvent::Warning(warning) = event {
+                warnings.push(warning.clone());
+            }
+        });
+        (outcome.map(|loaded| loaded.placement.gpu_layers), warnings)
+    }
+
+    fn all_layers() -> usize {
+        rf_engine::hybrid::layer_count(&model())
+    }
+
+    #[test]
+    fn as_many_layers_as_fit_go_to_the_gpu() {
+        let all = all_layers();
+        assert!(all >= 3);
+        let (layers, warnings) = load((u64::MAX, 0), Device::Gpu, GpuLayers::Auto);
+        assert_eq!((layers.unwrap(), warnings.len()), (all, 0));
+        let need = model().memory_need(&ReferenceBackend, &OPTIONS).unwrap().total_bytes();
+        let (layers, warnings) = load((need - 1, 0), Device::Gpu, GpuLayers::Auto);
+        assert_eq!((layers.unwrap(), warnings.len()), (all - 1, 0));
+        let (layers, warnings) = load((u64::MAX, 1), Device::Gpu, GpuLayers::Auto);
+        assert_eq!(layers.unwrap(), all - 1);
+        assert!(
+            matches!(&warnings[..], [Warning::FewerLayers { layers, .. }] if *layers == all - 1)
+        );
+    }
+
+    #[test]
+    fn the_cpu_takes_over_only_where_the_choice_is_automatic() {
+        let (layers, warnings) = load((0, 0), Device::Auto, GpuLayers::Auto);
+        assert_eq!(layers.unwrap(), 0);
+        assert!(matches!(&warnings[..], [Warning::CpuTakesOver { .. }]), "{warnings:?}");
+        let (error, _) = load((0, 0), Device::Gpu, GpuLayers::Auto);
+        assert!(matches!(error, Err(Error::NothingFits { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn layers_that_the_user_asks_for_and_do_not_fit_are_an_error() {
+        let all = all_layers();
+        for device in [Device::Auto, Device::Gpu] {
+            let (error, warnings) = load((1000, 0), device, GpuLayers::All);
+            let Err(error @ Error::LayersDoNotFit(_)) = error else { panic!("{error:?}") };
+            assert!(error.to_string().contains("-ngl auto"), "{error}");
+            assert!(warnings.is_empty());
+        }
+        let (layers, _) = load((u64::MAX, 0), Device::Auto, GpuLayers::Last(2));
+        assert_eq!(layers.unwrap(), 2);
+        let (layers, _) = load((u64::MAX, 0), Device::Auto, GpuLayers::Last(99));
+        assert_eq!(layers.unwrap(), all);
+    }
+}

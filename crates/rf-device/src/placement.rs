@@ -1,0 +1,264 @@
+//! The backends that a model may be loaded on, and which layers each gets.
+
+use std::fmt;
+
+use rf_cpu::{CpuBackend, CpuOptions};
+use rf_engine::hybrid::{self, HybridBackend};
+use rf_engine::{EngineOptions, Model};
+use rf_graph::{Backend, MemoryNeed};
+
+use crate::error::{Error, Warning};
+use crate::gpu;
+use crate::options::{Device, DeviceOptions, GpuLayers};
+
+/// The backends that a model may be loaded on.
+pub struct Placement {
+    gpu: Option<OpenGpu>,
+    cpu: CpuOptions,
+    gpu_layers: GpuLayers,
+    is_auto: bool,
+    warnings: Vec<Warning>,
+}
+
+/// A GPU in use.
+pub struct OpenGpu {
+    /// The backend on it.
+    pub backend: Box<dyn Backend>,
+    /// Its number in the list of devices.
+    pub number: usize,
+    /// Marketing name.
+    pub name: String,
+    /// Architecture, such as `gfx1100`.
+    pub arch: String,
+}
+
+/// Which backends run which layers of a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayerPlacement {
+    /// Names of the backends: `CPU`, `GPU` or `GPU,CPU`.
+    pub backends: String,
+    /// Threads of the CPU; 1, which drives the GPU, where the CPU has no layers.
+    pub threads: usize,
+    /// Instruction set and threads of the CPU, if it has layers.
+    pub cpu: Option<String>,
+    /// Number, name and architecture of the GPU, if it has layers.
+    pub gpu: Option<String>,
+    /// Marketing name of the GPU, if it has layers.
+    pub gpu_name: Option<String>,
+    /// Layers on the GPU, counted from the end, with the output as one.
+    pub gpu_layers: usize,
+    /// Layers of the model, without the output.
+    pub num_layers: usize,
+}
+
+impl Placement {
+    /// Opens the devices that the options allow.
+    ///
+    /// With [`Device::Auto`] a GPU that cannot be used is a [`Warning`], and the CPU is used.
+    ///
+    /// # Errors
+    ///
+    /// If the options contradict each other, or the GPU that they name cannot be used.
+    pub fn open(options: DeviceOptions) -> Result<Self, Error> {
+        let DeviceOptions { device, gpu_layers, cpu } = options;
+        if device == Device::Cpu && gpu_layers.requires_gpu() {
+            return Err(Error::LayersWithoutGpu { layers: gpu_layers });
+        }
+        let mut warnings = Vec::new();
+        let gpu = match device {
+            _ if gpu_layers == GpuLayers::Last(0) => None,
+            Device::Cpu => None,
+            Device::Gpu => Some(gpu::open(None)?),
+            Device::Number(number) => Some(gpu::open(Some(number))?),
+            Device::Auto => gpu::open_if_usable(gpu_layers.requires_gpu(), &mut warnings),
+        };
+        Ok(Self { gpu, cpu, gpu_layers, is_auto: device == Device::Auto, warnings })
+    }
+
+    /// A placement with a GPU of a test.
+    #[cfg(test)]
+    pub(crate) fn with_gpu(backend: Box<dyn Backend>, options: DeviceOptions) -> Self {
+        let gpu = OpenGpu { backend, number: 0, name: "Test".into(), arch: "gfx0".into() };
+        Self {
+            gpu: Some(gpu),
+            cpu: options.cpu,
+            gpu_layers: options.gpu_layers,
+            is_auto: options.device == Device::Auto,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// What the user should know about the choice of devices.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The GPU, if one is used.
+    pub fn gpu(&self) -> Option<&OpenGpu> {
+        self.gpu.as_ref()
+    }
+
+    /// Starts the CPU backend with the threads and the instruction set of the options.
+    ///
+    /// # Errors
+    ///
+    /// If the threads cannot be started.
+    pub fn cpu(&self) -> Result<CpuBackend, Error> {
+        Ok(CpuBackend::new(self.cpu)?)
+    }
+
+    /// Whether the CPU may take over where the GPU fails.
+    pub(crate) fn is_auto(&self) -> bool {
+        self.is_auto
+    }
+
+    /// Whether the number of layers on the GPU is computed from its free memory.
+    pub(crate) fn fits_layers(&self) -> bool {
+        self.gpu_layers == GpuLayers::Auto
+    }
+
+    /// Computes how many layers of a model the GPU gets: from its free memory with
+    /// [`GpuLayers::Auto`].
+    ///
+    /// # Errors
+    ///
+    /// If an option is invalid, tensors are missing, or the backend does not support the model.
+    pub fn gpu_layers(&self, model: &Model, options: &EngineOptions) -> Result<usize, Error> {
+        let Some(gpu) = &self.gpu else { return Ok(0) };
+        let all = hybrid::layer_count(model);
+        Ok(match self.gpu_layers {
+            GpuLayers::All => all,
+            GpuLayers::Last(count) => count.min(all),
+            GpuLayers::Auto => {
+                let free_bytes = gpu.backend.available_memory_bytes().unwrap_or(u64::MAX);
+                hybrid::layers_that_fit(model, options, &*gpu.backend, free_bytes)?
+            }
+        })
+    }
+
+    /// Computes the memory that a model takes on all devices together.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::gpu_layers`].
+    pub fn memory_need(&self, model: &Model, options: &EngineOptions) -> Result<MemoryNeed, Error> {
+        let gpu_layers = self.gpu_layers(model, options)?;
+        self.with_backend(model.config().num_layers, gpu_layers, |backend, _| {
+            Ok(model.memory_need(backend, options)?)
+        })
+    }
+
+    /// Calls `run` with the backend that has `gpu_layers` on the GPU and all others on the CPU.
+    pub(crate) fn with_backend<R>(
+        &self,
+        num_layers: usize,
+        gpu_layers: usize,
+        run: impl FnOnce(&dyn Backend, LayerPlacement) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let placement = LayerPlacement { gpu_layers, num_layers, ..LayerPlacement::default() };
+        let Some(gpu) = self.gpu.as_ref().filter(|_| gpu_layers > 0) else {
+            let cpu = self.cpu()?;
+            let placement = placement.on_cpu(&cpu);
+            return run(&cpu, placement);
+        };
+        let placement = LayerPlacement {
+            gpu: Some(gpu.to_string()),
+            gpu_name: Some(gpu.name.clone()),
+            ..placement
+        };
+        let first_layers = (num_layers + 1).saturating_sub(gpu_layers);
+        if first_layers == 0 {
+            let backends = gpu.backend.name().to_owned();
+            return run(&*gpu.backend, LayerPlacement { backends, threads: 1, ..placement });
+        }
+        let cpu = self.cpu()?;
+        let mut placement = placement.on_cpu(&cpu);
+        placement.backends = format!("{},{}", gpu.backend.name(), cpu.name());
+        run(&HybridBackend::new(&cpu, &*gpu.backend, first_layers), placement)
+    }
+}
+
+impl LayerPlacement {
+    fn on_cpu(self, cpu: &CpuBackend) -> Self {
+        Self {
+            backends: cpu.name().to_owned(),
+            threads: cpu.threads(),
+            cpu: Some(cpu.description()),
+            ..self
+        }
+    }
+}
+
+/// A sentence for users: `running layers 3 to 6 and the output on GPU 0, …`.
+impl fmt::Display for LayerPlacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = (self.num_layers + 1).saturating_sub(self.gpu_layers);
+        match (&self.gpu, &self.cpu) {
+            (Some(gpu), Some(cpu)) => write!(
+                f,
+                "running {} on {gpu}, {} on the CPU ({cpu})",
+                layer_names(first, self.num_layers, "the output"),
+                layer_names(0, first, "the embedding")
+            ),
+            (Some(gpu), None) => write!(f, "running on {gpu}"),
+            (None, cpu) => write!(f, "running on the CPU ({})", cpu.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+/// `layers 3 to 6 and the output`.
+fn layer_names(first: usize, end: usize, rest: &str) -> String {
+    match end - first {
+        0 => rest.to_owned(),
+        1 => format!("layer {first} and {rest}"),
+        _ => format!("layers {first} to {} and {rest}", end - 1),
+    }
+}
+
+impl fmt::Display for OpenGpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GPU {}, {} ({})", self.number, self.name, self.arch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_placement_names_the_layers_of_each_device() {
+        let both = LayerPlacement {
+            gpu: Some("GPU 0, Radeon (gfx1100)".into()),
+            cpu: Some("AVX2, 8 threads".into()),
+            gpu_layers: 3,
+            num_layers: 8,
+            ..LayerPlacement::default()
+        };
+        assert_eq!(
+            both.to_string(),
+            "running layers 6 to 7 and the output on GPU 0, Radeon (gfx1100), \
+             layers 0 to 5 and the embedding on the CPU (AVX2, 8 threads)"
+        );
+        let output = LayerPlacement { gpu_layers: 1, num_layers: 1, ..both.clone() };
+        assert_eq!(
+            output.to_string(),
+            "running the output on GPU 0, Radeon (gfx1100), \
+             layer 0 and the embedding on the CPU (AVX2, 8 threads)"
+        );
+        let gpu = LayerPlacement { cpu: None, gpu_layers: 9, ..both };
+        assert_eq!(gpu.to_string(), "running on GPU 0, Radeon (gfx1100)");
+    }
+
+    #[test]
+    fn layers_on_a_gpu_and_no_gpu_contradict_each_other() {
+        for layers in [GpuLayers::All, GpuLayers::Last(3)] {
+            let options =
+                DeviceOptions { device: Device::Cpu, gpu_layers: layers, ..Default::default() };
+            let error = Placement::open(options).err();
+            assert!(matches!(error, Some(Error::LayersWithoutGpu { .. })), "{error:?}");
+        }
+        let none = DeviceOptions { gpu_layers: GpuLayers::Last(0), ..Default::default() };
+        let placement = Placement::open(none).unwrap();
+        assert!(placement.gpu().is_none() && placement.warnings().is_empty());
+    }
+}

@@ -1,0 +1,315 @@
+//! The GPUs of this machine as child processes list them: a driver that hangs or crashes takes only
+//! the child with it.
+//!
+//! The program names a command of its own for the child ([`Prober::new`]), which calls [`answer`].
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use rf_graph::case::cases;
+use rf_graph::conformance::{self, Outcome};
+use rf_hip::{Compiler, DeviceInfo, Platform, Runtime};
+use rf_kernels::objects::{self, Choice};
+use rf_kernels::{GpuBackend, GpuOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, sentence};
+use crate::gpu;
+
+/// Loading a runtime and listing GPUs takes a few seconds, even where a card has to wake up.
+const LISTING_LIMIT: Duration = Duration::from_secs(30);
+
+/// The first kernels of a process include the compilation of PTX by the driver.
+const RUNNING_LIMIT: Duration = Duration::from_mins(3);
+
+/// Conformance cases that show that a GPU works: one simple op, and a matmul with the instructions
+/// of the architecture.
+const SMOKE_CASES: [&str; 2] = ["add", "matmul/Q8_0/64x256"];
+
+/// Report on a GPU platform.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PlatformReport {
+    /// `AMD` or `NVIDIA`.
+    pub platform: String,
+    /// Path of the runtime library that was loaded.
+    pub library: Option<String>,
+    /// Version of HIP.
+    pub version: Option<String>,
+    /// Version of the driver interface: on NVIDIA the newest CUDA version that it supports.
+    pub driver_version: Option<String>,
+    /// Version of libhiprtc, which compiles kernels that are not embedded.
+    pub compiler: Option<String>,
+    /// Whether the runtime library is not installed.
+    pub is_absent: bool,
+    /// The reason why the platform does not work.
+    pub error: Option<String>,
+    /// GPUs that the runtime lists.
+    pub devices: Vec<DeviceReport>,
+}
+
+/// Report on a GPU.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// Number over all platforms, for `--device`.
+    pub number: usize,
+    /// `AMD` or `NVIDIA`.
+    pub platform: String,
+    /// Number on its platform.
+    pub ordinal: usize,
+    /// Marketing name.
+    pub name: String,
+    /// Architecture, such as `gfx1100`.
+    pub arch: String,
+    /// Total memory.
+    pub memory_bytes: u64,
+    /// Compute units, or multiprocessors.
+    pub compute_units: u32,
+    /// Lanes of a wave.
+    pub wave_size: u32,
+    /// Whether it shares memory with the CPU.
+    pub integrated: bool,
+    /// Address on the PCI bus.
+    pub pci_bus_id: String,
+    /// Whether there is code for it.
+    pub usable: bool,
+    /// The code object for it.
+    pub code: Option<String>,
+    /// Kind of the code object: `exact`, `generic`, `ptx` or `run-time`.
+    pub code_kind: Option<String>,
+    /// The reason why it is not usable.
+    pub problem: Option<String>,
+}
+
+/// Starts child processes that examine drivers.
+pub struct Prober {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl Prober {
+    /// The child is `program` with `arguments`, followed by the two arguments of [`answer`]: the
+    /// platform in lower case, and the ordinal of a GPU if kernels are to run.
+    pub fn new(program: PathBuf, arguments: impl IntoIterator<Item = OsString>) -> Self {
+        Self { program, arguments: arguments.into_iter().collect() }
+    }
+
+    /// Examines every platform that `ROCFORGE_GPU_PLATFORM` allows.
+    ///
+    /// # Errors
+    ///
+    /// If that variable names no platform. A driver that fails is an `error` in its report.
+    pub fn survey(&self) -> Result<Vec<PlatformReport>, Error> {
+        let mut number = 0;
+        let mut reports = Vec::new();
+        for platform in gpu::platforms()? {
+            let mut report = self.list(platform);
+            for device in &mut report.devices {
+                device.number = number;
+                number += 1;
+            }
+            reports.push(report);
+        }
+        Ok(reports)
+    }
+
+    /// Runs kernels on a GPU and compares their results with the CPU's.
+    ///
+    /// # Errors
+    ///
+    /// If the driver or a result is wrong.
+    pub fn run_kernels(&self, device: &DeviceReport) -> Result<(), Error> {
+        let platform = device.platform.to_lowercase();
+        let ordinal = device.ordinal.to_string();
+        let answer = self.run(&[&platform, &ordinal], RUNNING_LIMIT)?;
+        let verdict: Result<(), String> = parse(&answer)?;
+        verdict.map_err(Error::Probe)
+    }
+
+    fn list(&self, platform: Platform) -> PlatformReport {
+        let name = platform.to_string();
+        let answer = self.run(&[&name.to_lowercase()], LISTING_LIMIT);
+        answer.and_then(|answer| parse(&answer)).unwrap_or_else(|error| PlatformReport {
+            platform: name,
+            error: Some(sentence(&error)),
+            ..PlatformReport::default()
+        })
+    }
+
+    /// Runs the child and returns its output.
+    fn run(&self, arguments: &[&str], limit: Duration) -> Result<Vec<u8>, Error> {
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| {
+                Error::Probe(format!("cannot start the process that examines the driver: {error}"))
+            })?;
+        let stdout = child.stdout.take();
+        let (send, receive) = mpsc::channel();
+        // The thread ends with the child. A child that cannot be killed keeps it waiting.
+        thread::spawn(move || {
+            let mut answer = Vec::new();
+            let read = stdout.map(|mut stdout| stdout.read_to_end(&mut answer));
+            drop(read);
+            drop(send.send(answer));
+        });
+        let deadline = Instant::now() + limit;
+        let Ok(answer) = receive.recv_timeout(limit) else {
+            give_up(&mut child);
+            let seconds = limit.as_secs();
+            return Err(Error::Probe(format!("the driver hangs: no answer within {seconds} s")));
+        };
+        let status = loop {
+            match child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) if Instant::now() > deadline => {
+                    give_up(&mut child);
+                    let reason = "the driver hangs: the process that examines it does not end";
+                    return Err(Error::Probe(reason.to_owned()));
+                }
+                Ok(None) => thread::sleep(Duration::from_millis(5)),
+                Err(error) => return Err(Error::Probe(error.to_string())),
+            }
+        };
+        if !status.success() {
+            let reason = format!("the driver ended the process that examines it ({status})");
+            return Err(Error::Probe(reason));
+        }
+        Ok(answer)
+    }
+}
+
+/// The GPU that is used where the user names none.
+pub fn best(reports: &[PlatformReport]) -> Option<&DeviceReport> {
+    let usable = reports.iter().flat_map(|report| &report.devices).filter(|device| device.usable);
+    // Platforms are in order of preference, and `max_by_key` returns the last maximum.
+    usable.rev().max_by_key(|device| {
+        (device.platform == Platform::Amd.to_string(), !device.integrated, device.memory_bytes)
+    })
+}
+
+/// The work of the child: writes a report as JSON, or runs kernels on the GPU with that ordinal.
+///
+/// # Errors
+///
+/// If writing fails.
+pub fn answer(platform: Platform, ordinal: Option<usize>, out: impl Write) -> io::Result<()> {
+    match ordinal {
+        Some(ordinal) => {
+            let verdict = run_kernels(platform, ordinal).map_err(|error| sentence(&*error));
+            serde_json::to_writer(out, &verdict)?;
+        }
+        None => serde_json::to_writer(out, &list(platform))?,
+    }
+    Ok(())
+}
+
+fn parse<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, Error> {
+    serde_json::from_slice(answer).map_err(|error| Error::Probe(error.to_string()))
+}
+
+/// Loads a runtime and lists its GPUs, in this process.
+fn list(platform: Platform) -> PlatformReport {
+    let mut report = PlatformReport { platform: platform.to_string(), ..PlatformReport::default() };
+    let runtime = match Runtime::load_platform(platform) {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            report.is_absent = matches!(&error, rf_hip::Error::LibraryNotFound { tried }
+                if tried.iter().all(is_absent));
+            report.error = Some(error.to_string());
+            return report;
+        }
+    };
+    report.library = Some(file_of(runtime.library_path()));
+    if let Ok(versions) = runtime.versions() {
+        report.version = versions.runtime.map(|version| version.to_string());
+        report.driver_version = Some(versions.driver.to_string());
+    }
+    if platform == Platform::Amd {
+        let version = Compiler::load().and_then(|compiler| compiler.version());
+        report.compiler = version.ok().map(|(major, minor)| format!("{major}.{minor}"));
+    }
+    match runtime.devices() {
+        Ok(devices) => {
+            report.devices = devices.iter().map(|d| DeviceReport::of(d.info())).collect();
+        }
+        Err(error) => report.error = Some(error.to_string()),
+    }
+    report
+}
+
+/// Whether the file does not exist, as opposed to one that does not load.
+fn is_absent(attempt: &rf_hip::Attempt) -> bool {
+    let reason = format!("{}: cannot open shared object file", attempt.path.display());
+    attempt.reason.contains(&reason)
+}
+
+impl DeviceReport {
+    fn of(info: &DeviceInfo) -> Self {
+        let chosen = objects::choose(&info.arch);
+        let kind = |choice: &Choice| match choice {
+            Choice::Exact { .. } => "exact",
+            Choice::Generic { .. } => "generic",
+            Choice::Ptx { .. } => "ptx",
+            _ => "run-time",
+        };
+        Self {
+            number: info.ordinal,
+            platform: info.platform.to_string(),
+            ordinal: info.ordinal,
+            name: info.name.clone(),
+            arch: info.arch.clone(),
+            memory_bytes: info.total_memory_bytes,
+            compute_units: info.compute_units,
+            wave_size: info.wave_size,
+            integrated: info.integrated,
+            pci_bus_id: info.pci_bus_id.clone(),
+            usable: chosen.is_ok(),
+            code: chosen.as_ref().ok().map(Choice::to_string),
+            code_kind: chosen.as_ref().ok().map(|choice| kind(choice).to_owned()),
+            problem: chosen.err().map(|error| error.to_string()),
+        }
+    }
+}
+
+/// Path of a loaded library, from the memory map of this process.
+fn file_of(name: &Path) -> String {
+    let given = name.display().to_string();
+    let stem = name.file_name().and_then(|name| name.to_str()).unwrap_or(&given);
+    let stem = stem.split(".so").next().unwrap_or(stem);
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let paths = maps.lines().filter_map(|line| Some(&line[line.find('/')?..]));
+    let mut files =
+        paths.filter(|path| path.rsplit('/').next().is_some_and(|f| f.starts_with(stem)));
+    files.next().map_or(given, str::to_owned)
+}
+
+/// Runs the smoke cases on a GPU, in this process.
+fn run_kernels(platform: Platform, ordinal: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let options = GpuOptions { ordinal: Some(ordinal), ..GpuOptions::default() };
+    let backend = GpuBackend::on(Runtime::load_platform(platform)?, options)?;
+    for case in cases() {
+        if !SMOKE_CASES.contains(&case.name()) {
+            continue;
+        }
+        match conformance::check(&backend, &case)? {
+            Outcome::Passed { .. } => {}
+            Outcome::Skipped(why) => return Err(why.into()),
+            _ => return Err(format!("{} did not pass", case.name()).into()),
+        }
+    }
+    Ok(())
+}
+
+/// Kills the child without waiting: one that hangs in the kernel does not die.
+fn give_up(child: &mut Child) {
+    drop(child.kill());
+    drop(child.try_wait());
+}

@@ -1,0 +1,36 @@
+//! Options of loading.
+
+use rf_graph::KvType;
+
+/// Options of loading a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Tokens per sequence. The default is the context of the model, at most
+    /// [`DEFAULT_CONTEXT_TOKENS`](Self::DEFAULT_CONTEXT_TOKENS).
+    pub context_tokens: Option<usize>,
+    /// Tokens per batch. Longer prompts are computed in chunks.
+    pub batch_tokens: usize,
+    /// Tokens per page of the KV cache: 16, 32 or 64.
+    pub page_tokens: usize,
+    /// Storage format of the KV cache.
+    pub kv_type: KvType,
+    /// Sequences that the KV cache has room for.
+    pub max_sequences: usize,
+}
+
+impl EngineOptions {
+    /// The largest default context, so that a model made for 128k tokens runs on a small machine.
+    pub const DEFAULT_CONTEXT_TOKENS: usize = 4096;
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            context_tokens: None,
+            batch_tokens: 512,
+            page_tokens: 32,
+            kv_type: KvType::F16,
+            max_sequences: 1,
+        }
+    }
+}

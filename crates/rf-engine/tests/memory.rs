@@ -1,0 +1,137 @@
+//! `Backend::memory_need` is exactly what an executor holds after compilation.
+
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
+
+use std::path::{Path, PathBuf};
+
+use rf_cpu::{CpuBackend, CpuOptions};
+use rf_engine::hybrid::HybridBackend;
+use rf_engine::{Engine, EngineOptions, Error, Model};
+use rf_graph::{Backend, BackendError, Executor, Fusions, KvType, MemoryNeed, Program, Progress};
+use rf_graph::{ReferenceBackend, fuse};
+
+fn path(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
+}
+
+/// A tiny Qwen3 in F16 and the demo model in Q8_0, whose embedding is tied.
+const MODELS: [&str; 2] = ["tests/data/qwen3.gguf", "../rf-cli/demo/stories-7m-Q8_0.gguf"];
+
+fn cpu(threads: usize) -> CpuBackend {
+    CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap()
+}
+
+fn check(file: &Path, backend: &dyn Backend, options: EngineOptions) {
+    let model = Model::open(file).unwrap();
+    let need = model.memory_need(backend, &options).unwrap();
+    let engine = Engine::load(model, backend, options, &mut |_| ()).unwrap();
+    let what = format!("{}, {}, {options:?}", file.display(), backend.description());
+    assert_eq!(need.held, engine.memory(), "{what}");
+    assert_eq!(need, engine.memory_need(), "{what}");
+    assert!(need.held.weights_bytes > 0 && need.held.kv_bytes > 0, "{what}");
+}
+
+fn options() -> impl Iterator<Item = EngineOptions> {
+    let kv_types = KvType::ALL.into_iter().map(|kv_type| (kv_type, 100, 24));
+    kv_types.chain([(KvType::F16, 32, 1), (KvType::F16, 200, 512)]).map(
+        |(kv_type, context_tokens, batch_tokens)| EngineOptions {
+            context_tokens: Some(context_tokens),
+            batch_tokens,
+            kv_type,
+            max_sequences: 2,
+            ..EngineOptions::default()
+        },
+    )
+}
+
+#[test]
+fn the_memory_need_is_what_an_executor_holds() {
+    let (one, two) = (cpu(1), cpu(2));
+    for file in MODELS.map(path) {
+        for options in options() {
+            check(&file, &one, options);
+            check(&file, &two, options);
+            check(&file, &ReferenceBackend, options);
+            check(&file, &HybridBackend::new(&one, &two, 1), options);
+            check(&file, &HybridBackend::new(&ReferenceBackend, &two, 1), options);
+        }
+    }
+}
+
+#[test]
+fn the_memory_need_of_every_architecture_is_what_an_executor_holds() {
+    let folder = path("../../../shared/golden/arch");
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        eprintln!("skipped: shared/golden/arch is not beside the project");
+        return;
+    };
+    let cpu = cpu(2);
+    let mut checked = 0;
+    for file in entries.map(|entry| entry.unwrap().path()) {
+        let is_model = file.extension().is_some_and(|extension| extension == "gguf");
+        if is_model && Model::open(&file).is_ok() {
+            options().for_each(|options| check(&file, &cpu, options));
+            checked += 1;
+        }
+    }
+    assert!(checked > 0, "no model in {}", folder.display());
+}
+
+/// A backend with as much memory as the test gives it.
+struct Limited(CpuBackend, u64);
+
+impl Backend for Limited {
+    fn name(&self) -> &'static str {
+        "CPU"
+    }
+
+    fn description(&self) -> String {
+        self.0.description()
+    }
+
+    fn fusions(&self) -> Fusions {
+        self.0.fusions()
+    }
+
+    fn available_memory_bytes(&self) -> Option<u64> {
+        Some(self.1)
+    }
+
+    fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
+        // A program that arrives here is fused already.
+        let again = fuse(program.graph.clone(), self.0.fusions());
+        assert_eq!(again.ops().len(), program.graph.ops().len());
+        self.0.memory_need(program)
+    }
+
+    fn compile(
+        &self,
+        program: Program,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Executor>, BackendError> {
+        self.0.compile(program, progress)
+    }
+}
+
+#[test]
+fn a_model_loads_with_exactly_the_memory_that_it_needs() {
+    let options = EngineOptions { context_tokens: Some(64), ..EngineOptions::default() };
+    let open = || Model::open(path(MODELS[0])).unwrap();
+    let need = open().memory_need(&cpu(1), &options).unwrap().total_bytes();
+    let load = |available_bytes| {
+        let backend = Limited(cpu(1), available_bytes);
+        Engine::load(open(), &backend, options, &mut |_| ()).map(drop)
+    };
+    assert!(load(need).is_ok());
+    let refused = load(need - 1);
+    assert!(matches!(refused, Err(Error::Backend(BackendError::DoesNotFit { .. }))), "{refused:?}");
+    // Each part of a hybrid is checked against the memory of its own backend.
+    let (rich, poor) = (Limited(cpu(1), u64::MAX), Limited(cpu(1), 1000));
+    for hybrid in [HybridBackend::new(&rich, &poor, 1), HybridBackend::new(&poor, &rich, 1)] {
+        let refused = Engine::load(open(), &hybrid, options, &mut |_| ()).map(drop);
+        assert!(
+            matches!(refused, Err(Error::Backend(BackendError::DoesNotFit { .. }))),
+            "{refused:?}"
+        );
+    }
+}

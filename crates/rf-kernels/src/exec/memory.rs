@@ -1,0 +1,38 @@
+//! The memory that a program needs on a device.
+
+use rf_graph::{MemoryNeed, MemoryUse, Plan, Program};
+
+use super::Work;
+use super::analysis::GraphAnalysis;
+use super::kv::KvPlan;
+use super::record;
+use super::rope::RopeTables;
+use super::step::StepMemory;
+use super::weights::WeightPlan;
+use crate::error::Error;
+use crate::launch::Gpu;
+use crate::params::MatmulDevice;
+
+/// Device memory that the driver takes for queues, code, graphs and rounded allocations.
+const RESERVE_BYTES: u64 = 64 << 20;
+
+/// Computes the memory of an executor without allocating any. `held` equals
+/// [`Executor::memory`](rf_graph::Executor::memory).
+pub(crate) fn memory_need(gpu: &Gpu, program: &Program) -> Result<MemoryNeed, Error> {
+    let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
+    let device = MatmulDevice::new(gpu.compute_units(), &gpu.context().info().arch);
+    let analysis = GraphAnalysis::new(graph, device);
+    let plan = Plan::with_floats(graph, |id| analysis.floats(graph, id));
+    let kv_plan = KvPlan::new(kv)?;
+    let ropes = RopeTables::new(kv_plan.positions());
+    let pages = StepMemory::pages_for(kv.num_pages);
+    let buffers = Work::bytes(&analysis, &plan, *max_batch_tokens)
+        + StepMemory::bytes_for(*max_batch_tokens, *max_output_rows, pages)
+        + ropes.bytes_for(graph.ops().iter().filter_map(record::rope_of));
+    let held = MemoryUse {
+        weights_bytes: WeightPlan::new(graph, weights).bytes() as u64,
+        kv_bytes: kv_plan.bytes() as u64,
+        buffers_bytes: buffers as u64,
+    };
+    Ok(MemoryNeed { held, reserve_bytes: RESERVE_BYTES })
+}

@@ -1,0 +1,33 @@
+//! `Backend::memory_need` is exactly what an executor holds, for every program of the conformance
+//! table.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "functions of tests, which print what is skipped"
+)]
+
+use rf_graph::case::cases;
+use rf_graph::{Backend, Program, fuse};
+use rf_kernels::{GpuBackend, GpuOptions};
+
+#[test]
+fn the_memory_need_is_what_an_executor_holds() {
+    let backend = match GpuBackend::new(GpuOptions::default()) {
+        Ok(backend) => backend,
+        Err(error) => {
+            println!("skipped: {error}");
+            return;
+        }
+    };
+    for case in cases() {
+        let program = case.program();
+        let program = Program { graph: fuse(program.graph, backend.fusions()), ..program };
+        let need = backend.memory_need(&program).unwrap();
+        let free_bytes = backend.available_memory_bytes().unwrap();
+        let executor = backend.compile(program, &mut |_| ()).unwrap();
+        assert_eq!(need.held, executor.memory(), "{}", case.name());
+        let taken_bytes = free_bytes.saturating_sub(backend.available_memory_bytes().unwrap());
+        assert!(taken_bytes <= need.total_bytes(), "{}: {taken_bytes} {need:?}", case.name());
+    }
+}
