@@ -1,31 +1,31 @@
-//! Figures of samples.
+//! Statistics of samples.
 
-/// What a set of samples comes to. Units are those of the samples.
+/// Summary statistics of a set of samples, in the unit of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// How many samples.
+    /// Number of samples.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the samples.
     pub total: f64,
-    /// The least.
+    /// Smallest sample.
     pub min: f64,
-    /// The greatest.
+    /// Largest sample.
     pub max: f64,
-    /// Their mean.
+    /// Arithmetic mean.
     pub mean: f64,
-    /// Their median.
+    /// Median, the 50th percentile.
     pub median: f64,
-    /// 95 % are at most this.
+    /// 95th percentile, see [`percentile`].
     pub p95: f64,
-    /// 99 % are at most this.
+    /// 99th percentile, see [`percentile`].
     pub p99: f64,
-    /// Median of the distances to the median.
+    /// Median absolute deviation: the median of the distances to the median.
     pub mad: f64,
 }
 
 impl Summary {
-    /// The figures of `samples`; `None` where there are none, or one is not finite.
+    /// Summarizes `samples`. Returns `None` if there are none or one is not finite.
     ///
     /// # Examples
     ///
@@ -59,16 +59,19 @@ impl Summary {
         })
     }
 
-    /// Spread as a share of the median, robust against outliers: 1.4826 · MAD / median, which is the
-    /// standard deviation where the samples are normally distributed. 0 where the median is 0.
+    /// Spread as a fraction of the median: 1.4826 · MAD / |median|, or 0 if the median is 0.
+    ///
+    /// It is robust against outliers. For normally distributed samples it estimates the relative
+    /// standard deviation.
     pub fn relative_spread(&self) -> f64 {
         const MAD_TO_SIGMA: f64 = 1.4826;
         if self.median == 0.0 { 0.0 } else { (MAD_TO_SIGMA * self.mad / self.median).abs() }
     }
 }
 
-/// Percentile of sorted samples, linear between neighbours (the "type 7" of Hyndman and Fan, which
-/// spreadsheets and `NumPy` use). 0 for no samples.
+/// Percentile of sorted samples with linear interpolation; 0 for no samples.
+///
+/// The method is "type 7" of Hyndman and Fan, which spreadsheets and `NumPy` use.
 pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
     let place = percent.clamp(0.0, 100.0) / 100.0 * last as f64;
@@ -78,12 +81,12 @@ pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
 }
 
 #[cfg(test)]
-#[expect(clippy::float_cmp, reason = "samples come back as they were")]
+#[expect(clippy::float_cmp, reason = "the expected values are exact")]
 mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_lie_between_neighbours() {
+    fn percentiles_are_interpolated_linearly() {
         let sorted: Vec<f64> = (1..=100).map(f64::from).collect();
         // NumPy: np.percentile(np.arange(1, 101), [50, 95, 99])
         assert_eq!(percentile(&sorted, 50.0), 50.5);
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_are_no_numbers_give_no_figure() {
+    fn samples_that_are_not_finite_have_no_summary() {
         assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
         assert_eq!(Summary::of(&[f64::INFINITY]), None);
     }

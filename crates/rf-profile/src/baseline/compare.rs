@@ -1,4 +1,4 @@
-//! Holding fresh figures against stored ones.
+//! Comparison of current results with stored ones.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use serde::Serialize;
 
 use super::{Baseline, BaselineSet, Better, CONTENTION, DeviceKind, Hardware, Origin};
 
-/// Change that counts, where none is given: 10 %.
+/// Default threshold of a change, as a fraction: 10 %.
 pub const DEFAULT_THRESHOLD: f64 = 0.10;
 
-/// How many standard deviations of noise a change must exceed besides the threshold.
+/// Standard deviations of noise that a change must exceed, in addition to the threshold.
 const NOISE_SIGMAS: f64 = 3.0;
 
-/// What became of a benchmark.
+/// The verdict on a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Verdict {
-    /// Within threshold and noise.
+    /// The change is within the threshold and the noise.
     Ok,
-    /// Better by more than both.
+    /// The result is better by more than the threshold and the noise.
     Improved,
-    /// Worse by more than both.
+    /// The result is worse by more than the threshold and the noise.
     Regression,
-    /// Noise or contention exceed the threshold: the change may be one, or not.
+    /// Noise above the threshold, or CPU contention, hides a possible change.
     Inconclusive,
-    /// There is a baseline, of other hardware.
+    /// The baseline is of other hardware.
     HardwareMismatch,
-    /// There is a baseline of this hardware, and no figure now.
+    /// The baseline is of this hardware, and the benchmark was not measured.
     Missing,
-    /// There is a figure now, and no baseline.
+    /// The benchmark has no comparable baseline.
     New,
 }
 
 impl Verdict {
-    /// As in reports.
+    /// The name in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "Ok",
@@ -52,49 +52,52 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// One benchmark of a comparison.
+/// The comparison of one benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The benchmark.
+    /// Name of the benchmark.
     pub name: String,
-    /// What computed.
+    /// Kind of the measured device.
     pub device: DeviceKind,
-    /// What became of it.
+    /// Verdict on the change.
     pub verdict: Verdict,
-    /// Unit of both figures.
+    /// Unit of `baseline` and `current`.
     pub unit: String,
-    /// The stored figure.
+    /// Stored value.
     pub baseline: Option<f64>,
-    /// The fresh one.
+    /// Current value.
     pub current: Option<f64>,
-    /// Change as a share of the stored figure, positive where the figure grew.
+    /// Change as a fraction of the stored value, positive if the value grew.
     pub change: Option<f64>,
-    /// What the change was held against: the greater of threshold and noise.
+    /// Bound that a change must exceed, as a fraction: the threshold or the noise, whichever is
+    /// greater.
     pub allowed: Option<f64>,
-    /// Why there is nothing to compare, or what else to know.
+    /// Reason for the verdict, for people; may be empty.
     pub note: String,
 }
 
 /// The outcome of [`BaselineSet::compare`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Change that counts, as a share.
+    /// Threshold of a change, as a fraction.
     pub threshold: f64,
-    /// The machine of the fresh figures.
+    /// Hardware of the current results.
     pub hardware: Hardware,
-    /// One for each benchmark of either set: fresh ones in their order, then what is missing.
+    /// One row per benchmark of either set: current benchmarks in their order, then missing ones.
     pub rows: Vec<Row>,
 }
 
 impl BaselineSet {
-    /// Holds `current`, measured on `here`, against this set.
+    /// Compares `current`, measured on `here`, with this set.
     ///
-    /// A change is a regression or an improvement if it exceeds `threshold` (a share: 0.1 is 10 %) and three
-    /// standard deviations of the noise of both figures together, √(a² + b²), and if the best sample (the
-    /// least of times) changed by half as much too: a busy machine makes most samples slower, slower code
-    /// all of them. A benchmark is inconclusive if its noise exceeds the threshold and hides a change,
-    /// or if either side has the metadata [`CONTENTION`]. Metrics of two machines are not compared, nor
-    /// are those of two models.
+    /// A change is a regression or an improvement if it exceeds both `threshold` (a fraction: 0.1
+    /// is 10 %) and three standard deviations of the combined noise of both results, √(a² + b²).
+    /// The best sample (the smallest time, the largest throughput) must also change by half as
+    /// much: load on the machine slows down most samples, slower code slows down all of them.
+    ///
+    /// A benchmark is inconclusive if its noise exceeds the threshold and hides a change, or if
+    /// either side has the metadata [`CONTENTION`]. Results of different machines or models are not
+    /// compared.
     ///
     /// # Examples
     ///
@@ -117,7 +120,7 @@ impl BaselineSet {
         let fresh = current.entries.iter().map(|entry| self.judge(entry, threshold));
         let mut rows: Vec<Row> = fresh.collect();
         for entry in &self.entries {
-            // A name that was measured has its row, be it with another model or on another machine.
+            // A measured name has a row already, also for another model or machine.
             let is_of_name = |now: &Baseline| now.name == entry.name && now.device == entry.device;
             if !current.entries.iter().any(is_of_name) {
                 rows.push(unmeasured(entry, here));
@@ -126,6 +129,7 @@ impl BaselineSet {
         Comparison { threshold, hardware: here.clone(), rows }
     }
 
+    /// Compares a current entry with the newest comparable entry of this set.
     fn judge(&self, entry: &Baseline, threshold: f64) -> Row {
         let row = |verdict, note: String| Row {
             name: entry.name.clone(),
@@ -155,13 +159,14 @@ impl BaselineSet {
             return row(Verdict::HardwareMismatch, note);
         };
         let Some((now, before)) = entry.metrics.in_common(&old.metrics) else {
-            let note = format!("no figure in common (the baseline is in {})", old.metrics.unit);
+            let note =
+                format!("no metric in common (the unit of the baseline is {})", old.metrics.unit);
             return row(Verdict::New, note);
         };
         let (a, b) = (entry.metrics.noise_or_estimate(), old.metrics.noise_or_estimate());
         let allowed = threshold.max(NOISE_SIGMAS * a.hypot(b));
         let change = relative_change(before, now);
-        // The load of a machine moves the median alone; slower code moves the best sample too.
+        // Load on the machine moves the median only; slower code moves the best sample too.
         let best = entry.metrics.best_in_common(&old.metrics);
         let confirmed = best.is_none_or(|(now, before)| {
             relative_change(before, now) * change.signum() >= allowed / 2.0
@@ -200,13 +205,13 @@ impl BaselineSet {
 }
 
 impl Comparison {
-    /// How many benchmarks ended so.
+    /// Number of benchmarks with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
     }
 
-    /// The exit code of programs: 1 with a regression, else 2 with `require_hardware` and a baseline of
-    /// other hardware, else 3 with an inconclusive benchmark, else 0.
+    /// The exit code of a comparison: 1 with a regression, else 2 with `require_hardware` and a
+    /// baseline of other hardware, else 3 with an inconclusive benchmark, else 0.
     pub fn exit_code(&self, require_hardware: bool) -> u8 {
         if self.count(Verdict::Regression) > 0 {
             1
@@ -220,13 +225,13 @@ impl Comparison {
     }
 }
 
-/// As a share of `before`; infinite where that was 0 and is no longer.
+/// The change as a fraction of `before`; infinite if only `before` is 0.
 fn relative_change(before: f64, now: f64) -> f64 {
     let growth = now - before;
     if growth == 0.0 { 0.0 } else { growth / before.abs() }
 }
 
-/// Whether two figures may stand for one benchmark; where one does not say its model, it may be any.
+/// Whether two entries are of the same benchmark. An entry without a model matches every model.
 fn is_same_benchmark(a: &Baseline, b: &Baseline) -> bool {
     let same_model = match (&a.model, &b.model) {
         (Some(a), Some(b)) => a.hash == b.hash,
@@ -235,12 +240,13 @@ fn is_same_benchmark(a: &Baseline, b: &Baseline) -> bool {
     a.name == b.name && a.device == b.device && same_model
 }
 
+/// The row of a stored entry that was not measured.
 fn unmeasured(entry: &Baseline, here: &Hardware) -> Row {
     let (verdict, why) = match here.mismatch(&entry.hardware, entry.device) {
         Some(mismatch) => (Verdict::HardwareMismatch, mismatch),
         None => (Verdict::Missing, "not measured".to_owned()),
     };
-    // The figures of several models may have one name.
+    // Entries of several models may share a name.
     let note = match &entry.model {
         Some(model) => format!("{}: {why}", model.name),
         None => why,
@@ -285,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_grow_and_speeds_that_fall_are_regressions() {
+    fn longer_times_and_lower_throughputs_are_regressions() {
         let judge = |better, before, now| {
             verdict_of(
                 entry("a", "A", better, &quiet(before)),
@@ -347,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_missing_or_of_other_hardware() {
+    fn unmeasured_benchmarks_are_missing_or_of_other_hardware() {
         let mut card = entry("c", "A", Better::Lower, &quiet(1.0));
         card.device = DeviceKind::Gpu;
         card.hardware.gpu = "RX 7900 XT".into();

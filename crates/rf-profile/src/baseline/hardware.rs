@@ -1,4 +1,4 @@
-//! What a figure was measured on, and with which build.
+//! Descriptions of the hardware and the build of a measurement.
 
 use std::fs;
 use std::path::Path;
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use super::DeviceKind;
 
-/// The machine, as far as it matters for figures. What could not be found out is empty.
+/// The hardware and system software that results depend on. Unknown fields are empty or 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hardware {
-    /// Marketing name of the GPU.
+    /// Marketing name of the GPU, such as `AMD Radeon RX 7900 XT`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub gpu: String,
-    /// `gfx1100`; of older files perhaps a family, such as `RDNA3`.
+    /// Target of the GPU, such as `gfx1100`. Older files may have a family, such as `RDNA3`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub gfx: String,
-    /// Version of ROCm, or of CUDA.
+    /// Version of ROCm or CUDA.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub rocm: String,
     /// Version of the kernel driver.
@@ -31,40 +31,41 @@ pub struct Hardware {
     /// Hardware threads that this process may use.
     #[serde(skip_serializing_if = "is_zero")]
     pub cpu_threads: usize,
-    /// `x86_64`, `aarch64`.
+    /// Architecture of the CPU, such as `x86_64` or `aarch64`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cpu_arch: String,
-    /// Main memory.
+    /// Size of the main memory in bytes.
     #[serde(skip_serializing_if = "is_zero")]
     pub memory_bytes: u64,
-    /// Distribution and kernel.
+    /// Distribution and kernel version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub os: String,
-    /// The compiler that this crate was built by.
+    /// Version of the compiler that built this crate.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub rustc: String,
 }
 
-/// The program that measured. What is not known is empty.
+/// The build of the measuring program. Unknown fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Build {
     /// Version of the program.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Revision of its sources.
+    /// Git revision of the sources.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub revision: String,
-    /// `release`, `debug`.
+    /// Cargo profile: `release` or `debug`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub profile: String,
-    /// What was switched on: CPU ISA, kernels, features.
+    /// Enabled features, such as the CPU ISA and kernels.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub features: String,
 }
 
 impl Hardware {
-    /// What this process runs on; the GPU is the runtime's first, and stays empty without a runtime.
+    /// Detects the hardware of this process. The GPU is the first of the runtime, and empty without
+    /// a runtime.
     ///
     /// # Examples
     ///
@@ -79,7 +80,7 @@ impl Hardware {
         Self::cpu_only().with_gpu()
     }
 
-    /// The same without looking for a GPU, which loads its runtime.
+    /// Detects the hardware without the GPU, whose detection loads a runtime.
     pub fn cpu_only() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self {
@@ -106,14 +107,15 @@ impl Hardware {
         match found {
             Ok(Platform::Amd) => self.driver = first_line("/sys/module/amdgpu/version"),
             Ok(_) => self.driver = first_line("/sys/module/nvidia/version"),
-            Err(error) => tracing::debug!("no GPU in the description of this machine: {error}"),
+            Err(error) => tracing::debug!("no GPU detected for the hardware description: {error}"),
         }
         self
     }
 
-    /// Why figures of `device` on `self` and `other` cannot be compared: which part is another one.
-    /// `None` where they can. Versions of drivers and compilers may differ: comparing across them is
-    /// what a baseline is for.
+    /// Returns the difference that makes results of `device` on `self` and `other` incomparable, or
+    /// `None` if they are comparable.
+    ///
+    /// Versions of drivers and compilers may differ, because baselines are compared across them.
     pub fn mismatch(&self, other: &Self, device: DeviceKind) -> Option<String> {
         let differs = |what: &str, ours: &str, theirs: &str| {
             let shown =
@@ -125,7 +127,7 @@ impl Hardware {
                 if gpu_key(&self.gpu) != gpu_key(&other.gpu) {
                     return differs("GPU", &self.gpu, &other.gpu);
                 }
-                // Of older files the family, which the name says as well.
+                // Older files have a family, which the name implies.
                 let is_target = |gfx: &str| gfx.starts_with("gfx") || gfx.starts_with("sm_");
                 let comparable = is_target(&self.gfx) && is_target(&other.gfx);
                 if comparable && self.gfx != other.gfx {
@@ -137,7 +139,7 @@ impl Hardware {
             DeviceKind::Cpu if self.cpu_arch != other.cpu_arch => {
                 differs("CPU", &self.cpu_arch, &other.cpu_arch)
             }
-            // Older files do not say how many.
+            // Older files have no number of threads.
             DeviceKind::Cpu
                 if self.cpu_threads != other.cpu_threads
                     && self.cpu_threads != 0
@@ -149,7 +151,7 @@ impl Hardware {
         }
     }
 
-    /// The part that figures of `device` depend on, for people.
+    /// Formats the part that results of `device` depend on.
     pub fn name(&self, device: DeviceKind) -> String {
         let name = match device {
             DeviceKind::Gpu if self.gfx.is_empty() => self.gpu.clone(),
@@ -160,7 +162,7 @@ impl Hardware {
     }
 }
 
-/// `RX 7900 XT` and `AMD Radeon RX 7900 XT` are one card.
+/// Normalizes a GPU name: `RX 7900 XT` and `AMD Radeon RX 7900 XT` are the same card.
 fn gpu_key(name: &str) -> String {
     let words = name.split_whitespace().map(str::to_lowercase);
     let words =
@@ -168,13 +170,14 @@ fn gpu_key(name: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// Parses the CPU model from `/proc/cpuinfo`.
 fn cpu_model(cpuinfo: &str) -> String {
     let field = |name: &str| {
         let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
         let (_, value) = line.split_once(':')?;
         Some(value.split_whitespace().collect::<Vec<_>>().join(" "))
     };
-    // Arm's kernel states numbers instead of a name.
+    // On Arm, Linux reports numbers instead of a name.
     let arm = || {
         let (implementer, part) = (field("CPU implementer")?, field("CPU part")?);
         Some(format!("implementer {implementer}, part {part}"))
@@ -182,6 +185,7 @@ fn cpu_model(cpuinfo: &str) -> String {
     field("model name").or_else(arm).unwrap_or_default()
 }
 
+/// Parses the memory size in bytes from `/proc/meminfo`.
 fn total_memory(meminfo: &str) -> u64 {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
@@ -209,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cards_are_told_apart_by_name_and_target() {
+    fn cards_differ_by_name_and_target() {
         let card = |gpu: &str, gfx: &str| Hardware {
             gpu: gpu.into(),
             gfx: gfx.into(),
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_told_apart_by_model_and_threads() {
+    fn cpus_differ_by_model_and_threads() {
         let cpu = |threads| Hardware {
             cpu: "A".into(),
             cpu_threads: threads,
@@ -237,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_linux_says_is_read() {
+    fn linux_descriptions_are_parsed() {
         let intel = "processor\t: 0\nmodel name\t: Intel(R)  Xeon(R) Processor @ 2.50GHz\n";
         assert_eq!(cpu_model(intel), "Intel(R) Xeon(R) Processor @ 2.50GHz");
         let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";

@@ -1,54 +1,54 @@
-//! The figures of a benchmark.
+//! Metrics of a benchmark.
 
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 
 use crate::Error;
 use crate::stats::Summary;
 
-/// Which way is better.
+/// The direction of improvement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Times, bytes.
+    /// Lower is better: times, bytes.
     #[default]
     Lower,
-    /// Speeds, shares of a limit.
+    /// Higher is better: throughputs, percentages of a peak.
     Higher,
 }
 
-/// What a benchmark gave. Figures of the older formats and of publications may be missing.
+/// The metrics of a benchmark. Results from older formats and publications may lack some of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
-    /// `ms`, `tokens/s`, `GB/s`…
+    /// Unit of the values, such as `ms`, `tokens/s` or `GB/s`.
     pub unit: String,
-    /// Which way is better.
+    /// Direction of improvement.
     pub better: Better,
-    /// Mean.
+    /// Arithmetic mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub avg: Option<f64>,
-    /// The least.
+    /// Smallest sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
-    /// The greatest.
+    /// Largest sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
-    /// Median.
+    /// Median, the 50th percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50: Option<f64>,
-    /// 95 % are at most this.
+    /// 95th percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p95: Option<f64>,
-    /// 99 % are at most this.
+    /// 99th percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
-    /// How many were measured.
+    /// Number of samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iterations: Option<u64>,
-    /// Spread as a share of the median (0.02: 2 %): what a repetition may differ by.
+    /// Noise as a fraction of the median (0.02 is 2 %): the expected difference of a repetition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<f64>,
-    /// The field `control` of files that earlier versions wrote: accepted, ignored, never written.
+    /// Field `control` of files from earlier versions: accepted, ignored, never written.
     #[doc(hidden)]
     #[serde(default, skip_serializing, deserialize_with = "ignored")]
     pub control: (),
@@ -59,12 +59,12 @@ fn ignored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
 }
 
 impl Metrics {
-    /// The figures of repeated measurements in one go. The noise is their
+    /// Computes the metrics of consecutive samples. The noise is their
     /// [`relative_spread`](Summary::relative_spread).
     ///
     /// # Errors
     ///
-    /// [`Error::Samples`] where there are none, or one is not finite.
+    /// [`Error::Samples`] if there are none or one is not finite.
     ///
     /// # Examples
     ///
@@ -95,9 +95,11 @@ impl Metrics {
         })
     }
 
-    /// The figures of several rounds of measurements with a pause or other work in between. The noise
-    /// is the spread within rounds or, if that is greater, half of what the rounds' medians range over:
-    /// clocks and neighbours change slower than one round takes.
+    /// Computes the metrics of several rounds with pauses or other work in between.
+    ///
+    /// The noise is the median spread within a round or half the range of the medians of the
+    /// rounds, whichever is greater: clock frequencies and other load change more slowly than one
+    /// round takes.
     ///
     /// # Errors
     ///
@@ -118,11 +120,11 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// A single figure without a distribution: bytes, or what somebody published.
+    /// A single value without a distribution, such as a number of bytes or a published result.
     ///
     /// # Errors
     ///
-    /// [`Error::Samples`] where it is not finite.
+    /// [`Error::Samples`] if the value is not finite.
     pub fn single(unit: &str, better: Better, value: f64) -> Result<Self, Error> {
         if !value.is_finite() {
             return Err(Error::Samples { name: unit.to_owned(), reason: "it is not finite" });
@@ -130,15 +132,14 @@ impl Metrics {
         Ok(Self { unit: unit.to_owned(), better, avg: Some(value), ..Self::default() })
     }
 
-    /// The figure that stands for all: the median, or else the mean.
+    /// The representative value: the median, else the mean, else the minimum.
     pub fn value(&self) -> Option<f64> {
         self.p50.or(self.avg).or(self.min)
     }
 
-    /// The noise, or an estimate of it from the 95th percentile where it was not recorded; 0 where there
-    /// is nothing to go by.
+    /// The noise or, if it is not recorded, an estimate from the 95th percentile; 0 without either.
     pub fn noise_or_estimate(&self) -> f64 {
-        // The 95th percentile of a normal distribution is this many standard deviations off.
+        // Distance of the 95th percentile of a normal distribution from its mean.
         const SIGMAS_OF_P95: f64 = 1.645;
         self.noise.unwrap_or_else(|| match (self.value(), self.p95) {
             (Some(value), Some(p95)) if value != 0.0 => {
@@ -148,8 +149,8 @@ impl Metrics {
         })
     }
 
-    /// The same figure of both, in the unit of `self`: the median where both have it, else the mean,
-    /// else the least. `None` where they have none in common or their units do not convert.
+    /// Returns the same metric of both, in the unit of `self`: the median if both have it, else the
+    /// mean, else the minimum. `None` if they have none in common or the units do not convert.
     pub(super) fn in_common(&self, other: &Self) -> Option<(f64, f64)> {
         let factor = conversion(&other.unit, &self.unit)?;
         let pairs = [(self.p50, other.p50), (self.avg, other.avg), (self.min, other.min)];
@@ -157,7 +158,7 @@ impl Metrics {
         Some((ours, theirs * factor))
     }
 
-    /// The best sample of both, in the unit of `self`.
+    /// Returns the best sample of each, in the unit of `self`.
     pub(super) fn best_in_common(&self, other: &Self) -> Option<(f64, f64)> {
         let factor = conversion(&other.unit, &self.unit)?;
         let best = |metrics: &Self| match self.better {
@@ -168,7 +169,8 @@ impl Metrics {
     }
 }
 
-/// What a figure in `from` is multiplied with to be in `to`.
+/// The factor that converts values from the unit `from` to the unit `to`; `None` if they do not
+/// convert.
 fn conversion(from: &str, to: &str) -> Option<f64> {
     let nanoseconds = |unit| match unit {
         "ns" => Some(1.0),
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_compared_in_one_unit() {
+    fn values_are_compared_in_one_unit() {
         let ms = Metrics::single("ms", Better::Lower, 2.0).unwrap();
         let us = Metrics::single("us", Better::Lower, 500.0).unwrap();
         assert_eq!(ms.in_common(&us), Some((2.0, 0.5)));

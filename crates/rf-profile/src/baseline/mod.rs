@@ -1,13 +1,18 @@
-//! Baselines: what was measured, on what, and whether it got worse.
+//! Baselines: stored benchmark results and their comparison with current ones.
 //!
-//! A [`BaselineSet`] is a JSON file of [`Baseline`]s. Each says what it was measured on ([`Hardware`]), with which
-//! [`Build`] and model, and its [`Metrics`]. [`BaselineSet::compare`] holds a fresh set against a stored one.
+//! A [`BaselineSet`] is a JSON file of [`Baseline`]s. Each has the [`Metrics`] of one benchmark
+//! with the [`Hardware`], [`Build`] and model of the measurement. [`BaselineSet::compare`] compares
+//! a current set with a stored one.
 //!
 //! # File format
 //!
-//! `{"format": "rocmforge-baselines", "version": 2, "description": …, "entries": [Baseline…]}`, UTF-8, indented. A file
-//! of a later version, or with a field that is not known, is refused rather than rewritten without it. The two
-//! older formats (a map of names, and a flat map of figures) load too; saving writes version 2.
+//! ```json
+//! {"format": "rocmforge-baselines", "version": 2, "description": "...", "entries": [...]}
+//! ```
+//!
+//! The text is UTF-8 and indented; the entries are [`Baseline`]s. A file of a later version or with
+//! an unknown field is an error, because rewriting it would lose data. The two older formats (a map
+//! of names, and a flat map of metrics) load too; saving writes version 2.
 
 mod compare;
 mod hardware;
@@ -27,40 +32,40 @@ pub use compare::{Comparison, DEFAULT_THRESHOLD, Row, Verdict};
 pub use hardware::{Build, Hardware};
 pub use metrics::{Better, Metrics};
 
-/// What one benchmark gave on one machine.
+/// The result of one benchmark on one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
-    /// The benchmark.
+    /// Name of the benchmark.
     pub name: String,
-    /// What computed.
+    /// Kind of the measured device.
     pub device: DeviceKind,
-    /// Measured here, or somebody's published figure.
+    /// Source of the result: a measurement or a publication.
     #[serde(default)]
     pub origin: Origin,
-    /// When.
+    /// Time of the measurement.
     pub timestamp: Timestamp,
-    /// On what.
+    /// Hardware of the measurement.
     pub hardware: Hardware,
-    /// With which build.
+    /// Build of the measuring program.
     #[serde(default)]
     pub build: Build,
-    /// With which model, if with one.
+    /// Model of the measurement; `None` for benchmarks without a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelId>,
-    /// What it gave.
+    /// Measured metrics.
     pub metrics: Metrics,
-    /// Anything else: format, batch, prompt length.
+    /// Further values, such as format, batch size or prompt length.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
 }
 
 /// The key of [`Baseline::metadata`] for CPU contention: the share of the time in which threads had
-/// no CPU, as in `12 %`. It is there where the contention was too high for a verdict.
+/// no CPU, such as `12 %`. It is present if the contention is too high for a verdict.
 pub const CONTENTION: &str = "contention";
 
 impl Baseline {
-    /// A figure measured now, on this machine, with this compiler.
+    /// A result measured now, without build, model and metadata.
     pub fn measured(
         name: impl Into<String>,
         device: DeviceKind,
@@ -81,13 +86,13 @@ impl Baseline {
     }
 }
 
-/// What computed.
+/// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
-    /// The CPU: [`Hardware::cpu`] and its threads must be the same to compare.
+    /// The CPU. Results are comparable if the CPU and its number of threads are equal.
     Cpu,
-    /// The GPU: [`Hardware::gpu`] and [`Hardware::gfx`] must be.
+    /// The GPU. Results are comparable if [`Hardware::gpu`] and [`Hardware::gfx`] are equal.
     Gpu,
 }
 
@@ -100,47 +105,47 @@ impl fmt::Display for DeviceKind {
     }
 }
 
-/// Where a figure comes from.
+/// The source of a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind", deny_unknown_fields)]
 pub enum Origin {
-    /// This program measured it.
+    /// A measurement by this program.
     #[default]
     Measured,
-    /// Somebody published it.
+    /// A published result.
     Reference {
-        /// Where.
+        /// Publication, for people.
         source: String,
     },
 }
 
-/// Which model a figure belongs to.
+/// The identity of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelId {
-    /// For people.
+    /// Name of the model, for people.
     pub name: String,
-    /// Of the file's contents: figures of two hashes are not compared.
+    /// Hash of the file contents. Results of different hashes are not compared.
     pub hash: String,
 }
 
-/// A second in time, written as in RFC 3339: `2026-01-18T00:00:00Z`.
+/// A time in whole seconds, serialized as RFC 3339: `2026-01-18T00:00:00Z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// Now.
+    /// The current time.
     pub fn now() -> Self {
         let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::from_unix(elapsed.as_secs() as i64)
     }
 
-    /// `seconds` since 1970, UTC; what lies outside the years that can be written becomes 1970.
+    /// A time in `seconds` since 1970, UTC. Times outside the supported range become 1970.
     pub fn from_unix(seconds: i64) -> Self {
         Self(DateTime::from_timestamp(seconds, 0).map_or(0, |_| seconds))
     }
 
-    /// Reads RFC 3339, or a day alone.
+    /// Parses an RFC 3339 time or a date without a time.
     pub fn parse(text: &str) -> Option<Self> {
         let with_time = DateTime::parse_from_rfc3339(text).ok().map(|time| time.timestamp());
         let day = || Some(text.parse::<chrono::NaiveDate>().ok()?.and_hms_opt(0, 0, 0)?.and_utc());
@@ -170,16 +175,16 @@ impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text)
-            .ok_or_else(|| de::Error::custom(format_args!("'{text}' is no RFC 3339 time")))
+            .ok_or_else(|| de::Error::custom(format_args!("'{text}' is not an RFC 3339 time")))
     }
 }
 
-/// A file of baselines.
+/// A set of baselines, stored as one file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BaselineSet {
-    /// What it is about.
+    /// Description of the set, for people.
     pub description: String,
-    /// What was measured. One benchmark may stand here once for each machine and model.
+    /// Results. A benchmark may have one entry for each machine and model.
     pub entries: Vec<Baseline>,
 }
 

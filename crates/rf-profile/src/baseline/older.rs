@@ -1,8 +1,12 @@
 //! The two older formats of baseline files.
 //!
-//! *Named map*: `{"baselines": {name: {name, timestamp, hardware, metrics: {avg_ms…}, metadata}}, "metadata"}`.
-//! *Flat*: `{"timestamp", "hardware", "baselines": {name: {figure: number…}}}`, where a figure's unit is the end of
-//! its name.
+//! ```text
+//! named map  {"baselines": {NAME: {name, timestamp, hardware, metrics, metadata}}, "metadata"}
+//!            metrics: {avg_ms, ..}
+//! flat map   {"timestamp", "hardware", "baselines": {NAME: {METRIC: number, ..}}}
+//! ```
+//!
+//! In the flat map the suffix of a metric's name is its unit.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +17,10 @@ use super::{
 };
 use crate::Error;
 
-/// Figures of time that form one distribution.
+/// Metrics of time that form one distribution.
 const DISTRIBUTION: [&str; 6] = ["avg_ms", "min_ms", "max_ms", "p50_ms", "p95_ms", "p99_ms"];
 
+/// Reads a file of either format. Errors name `origin`.
 pub(super) fn read(value: &Value, origin: &str) -> Result<BaselineSet, Error> {
     let reader = Reader { origin };
     let file = reader.object(value, "the file")?;
@@ -39,7 +44,9 @@ pub(super) fn read(value: &Value, origin: &str) -> Result<BaselineSet, Error> {
     Ok(BaselineSet { description: description.to_owned(), entries })
 }
 
+/// Reader of the entries of one file.
 struct Reader<'a> {
+    /// Name of the file in errors.
     origin: &'a str,
 }
 
@@ -56,26 +63,26 @@ impl Reader<'_> {
     fn flat(
         &self,
         name: &str,
-        figures: &Map<String, Value>,
+        values: &Map<String, Value>,
         file: &Map<String, Value>,
     ) -> Result<Vec<Baseline>, Error> {
-        self.entries(name, figures, file, &BTreeMap::new())
+        self.entries(name, values, file, &BTreeMap::new())
     }
 
-    /// One entry for the distribution, one for every other figure.
+    /// Returns one entry for the distribution and one for every other metric.
     fn entries(
         &self,
         name: &str,
-        figures: &Map<String, Value>,
+        values: &Map<String, Value>,
         about: &Map<String, Value>,
         metadata: &BTreeMap<String, String>,
     ) -> Result<Vec<Baseline>, Error> {
-        let number = |figure: &str| match figures.get(figure) {
+        let number = |metric: &str| match values.get(metric) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => value
                 .as_f64()
                 .map(Some)
-                .ok_or_else(|| self.error(&format!("{figure} of '{name}' is no number"))),
+                .ok_or_else(|| self.error(&format!("{metric} of '{name}' is no number"))),
         };
         let hardware = hardware(about.get("hardware"));
         let on_gpu = match metadata.get("backend") {
@@ -106,20 +113,20 @@ impl Reader<'_> {
             p50: number("p50_ms")?,
             p95: number("p95_ms")?,
             p99: number("p99_ms")?,
-            iterations: figures.get("iterations").and_then(Value::as_u64),
+            iterations: values.get("iterations").and_then(Value::as_u64),
             ..Metrics::default()
         };
         if distribution.value().is_some() {
             entries.push(entry(name.to_owned(), distribution)?);
         }
-        for figure in figures.keys() {
-            if DISTRIBUTION.contains(&&**figure) || figure == "iterations" {
+        for metric in values.keys() {
+            if DISTRIBUTION.contains(&&**metric) || metric == "iterations" {
                 continue;
             }
-            if let Some(value) = number(figure)? {
-                let (unit, better) = unit_of(figure);
+            if let Some(value) = number(metric)? {
+                let (unit, better) = unit_of(metric);
                 let metrics = Metrics::single(unit, better, value)?;
-                entries.push(entry(format!("{name}/{figure}"), metrics)?);
+                entries.push(entry(format!("{name}/{metric}"), metrics)?);
             }
         }
         if entries.is_empty() {
@@ -146,7 +153,7 @@ impl Reader<'_> {
     }
 }
 
-/// Both formats' names for one thing.
+/// Reads the hardware; the two formats have different names for some fields.
 fn hardware(value: Option<&Value>) -> Hardware {
     let field = |names: &[&str]| {
         let mut found = names.iter().filter_map(|name| value?.get(name)?.as_str());
@@ -164,8 +171,8 @@ fn hardware(value: Option<&Value>) -> Hardware {
     }
 }
 
-/// Unit and direction of a figure, from the end of its name.
-fn unit_of(figure: &str) -> (&'static str, Better) {
+/// The unit and direction of a metric, by the suffix of its name.
+fn unit_of(metric: &str) -> (&'static str, Better) {
     const UNITS: [(&str, &str, Better); 10] = [
         ("_ms", "ms", Better::Lower),
         ("_us", "us", Better::Lower),
@@ -178,7 +185,7 @@ fn unit_of(figure: &str) -> (&'static str, Better) {
         ("_mb", "MB", Better::Lower),
         ("_percent", "%", Better::Higher),
     ];
-    let found = UNITS.iter().find(|(end, ..)| figure.ends_with(end));
+    let found = UNITS.iter().find(|(end, ..)| metric.ends_with(end));
     found.map_or(("", Better::Lower), |&(_, unit, better)| (unit, better))
 }
 
@@ -204,7 +211,7 @@ mod tests {
                       "inference": {"ttft_ms": 145.2, "generation_tps": 42.5, "peak_memory_gb": 5.2}}}"#;
 
     #[test]
-    fn the_named_map_loads_whole() {
+    fn every_field_of_the_named_map_is_read() {
         let set = BaselineSet::from_json(NAMED, "t").unwrap();
         assert_eq!(set.description, "Performance baseline");
         let [entry] = &set.entries[..] else { panic!("{set:?}") };
@@ -216,9 +223,9 @@ mod tests {
     }
 
     #[test]
-    fn the_flat_map_loads_with_the_units_of_its_names() {
+    fn metrics_of_the_flat_map_have_the_units_of_their_names() {
         let set = BaselineSet::from_json(FLAT, "t").unwrap();
-        let figures: Vec<_> = set
+        let values: Vec<_> = set
             .entries
             .iter()
             .map(|entry| (&*entry.name, entry.metrics.value().unwrap(), &*entry.metrics.unit))
@@ -230,14 +237,14 @@ mod tests {
             ("matmul", 5.2, "ms"),
             ("matmul/tokens_per_sec", 192.3, "tokens/s"),
         ];
-        let mut sorted = figures.clone();
+        let mut sorted = values.clone();
         sorted.sort_by_key(|(name, ..)| *name);
         assert_eq!(sorted, expected);
         assert_eq!(set.entries[0].hardware.gfx, "gfx1100");
     }
 
     #[test]
-    fn what_is_no_baseline_file_says_so() {
+    fn other_files_are_errors_with_the_reason() {
         for (text, reason) in [
             ("{}", "no baseline file"),
             ("[1]", "the file is no object"),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Comparison, Verdict};
 
 impl Comparison {
-    /// A table for terminals, and a line that sums it up.
+    /// Formats a table for terminals, with the [`summary`](Self::summary) as its last line.
     pub fn table(&self) -> String {
         let width = self.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(9);
         let mut out = format!(
@@ -13,10 +13,8 @@ impl Comparison {
             "benchmark", "on", "baseline", "now", "change", "allowed", "verdict", "note"
         );
         for row in &self.rows {
-            let figure = |figure: Option<f64>| match figure {
-                Some(figure) => {
-                    format!("{} {}", significant(figure), row.unit).trim_end().to_owned()
-                }
+            let shown = |value: Option<f64>| match value {
+                Some(value) => format!("{} {}", significant(value), row.unit).trim_end().to_owned(),
                 None => "-".to_owned(),
             };
             let percent = |share: Option<f64>| {
@@ -27,8 +25,8 @@ impl Comparison {
                 "{:<width$}  {:<3}  {:>12}  {:>12}  {:>8}  {allowed:>8}  {:<16}  {}",
                 row.name,
                 row.device,
-                figure(row.baseline),
-                figure(row.current),
+                shown(row.baseline),
+                shown(row.current),
                 percent(row.change),
                 row.verdict,
                 row.note
@@ -41,7 +39,7 @@ impl Comparison {
         out
     }
 
-    /// Verdicts counted: `3 Ok, 1 Regression`.
+    /// Formats the number of benchmarks per verdict: `3 Ok, 1 Regression`.
     pub fn summary(&self) -> String {
         let mut summary = String::new();
         for verdict in [
@@ -63,23 +61,23 @@ impl Comparison {
         if summary.is_empty() { "nothing to compare".to_owned() } else { summary }
     }
 
-    /// The whole comparison for programs: `threshold`, `hardware`, `rows`.
+    /// Serializes the comparison as an object of `threshold`, `hardware` and `rows`.
     pub fn to_json(&self) -> serde_json::Value {
-        // Numbers that are not finite become null.
+        // JSON has no infinities and NaNs: such numbers become null.
         serde_json::to_value(self).unwrap_or_default()
     }
 }
 
-/// Four significant digits.
-fn significant(figure: f64) -> String {
-    let decimals = match figure.abs() {
+/// Formats a value with about four significant digits.
+fn significant(value: f64) -> String {
+    let decimals = match value.abs() {
         size if size >= 1000.0 || size == 0.0 => 0,
         size if size >= 100.0 => 1,
         size if size >= 10.0 => 2,
         size if size >= 1.0 => 3,
         _ => 4,
     };
-    format!("{figure:.decimals$}")
+    format!("{value:.decimals$}")
 }
 
 #[cfg(test)]

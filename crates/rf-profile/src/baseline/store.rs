@@ -1,4 +1,4 @@
-//! Files of baselines: loading, saving, merging.
+//! Baseline files: loading, saving and merging.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -10,12 +10,14 @@ use serde_json::Value;
 use super::{Baseline, BaselineSet, older};
 use crate::{Error, replace_file};
 
-/// What a file says it is.
+/// The value of the field `format`.
 const FORMAT: &str = "rocmforge-baselines";
 
-/// The version that is written. 1 was never stored: it stands for the older formats, which have none.
+/// The version that this crate writes. Version 1 denotes the older formats, which have no such
+/// field.
 const VERSION: u64 = 2;
 
+/// The serialized form of a [`BaselineSet`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -27,7 +29,7 @@ struct File {
 }
 
 impl BaselineSet {
-    /// Reads a file, of this format or an older one.
+    /// Reads a file of this format or an older one.
     ///
     /// # Errors
     ///
@@ -45,7 +47,7 @@ impl BaselineSet {
     /// let path = std::env::temp_dir().join(format!("baseline-{}.json", std::process::id()));
     /// set.save(&path)?;
     /// assert_eq!(BaselineSet::load(&path)?, set);
-    /// // The same benchmark of the same machine again takes the place of the older entry.
+    /// // A new result of the same benchmark and machine replaces the older entry.
     /// assert_eq!(BaselineSet::update(&path, set)?.entries.len(), 1);
     /// std::fs::remove_file(&path)?;
     ///
@@ -58,7 +60,7 @@ impl BaselineSet {
         Self::from_json(&text, &path.display().to_string())
     }
 
-    /// Reads the text of a file; `origin` says in errors where it is from.
+    /// Parses the text of a file. `origin` is the name of the file in errors.
     ///
     /// # Errors
     ///
@@ -81,28 +83,29 @@ impl BaselineSet {
                 return Err(Error::Newer { origin: origin.to_owned(), found, supported: VERSION });
             }
             Some(VERSION) => {}
-            _ => return Err(Error::malformed(origin, 0, "no version that is known")),
+            _ => return Err(Error::malformed(origin, 0, "missing or unknown version")),
         }
-        // From the text again, for the line of what is wrong.
+        // Parsing the text instead of the value keeps line numbers in errors.
         let file: File = serde_json::from_str(text).map_err(|error| Error::json(origin, &error))?;
         Ok(Self { description: file.description, entries: file.entries })
     }
 
-    /// Writes the file: whole, or not at all.
+    /// Writes the file atomically.
     ///
     /// # Errors
     ///
-    /// [`Error::Write`]; what was there before is still there then.
+    /// [`Error::Write`]; an existing file is unchanged then.
     pub fn save(&self, path: &Path) -> Result<(), Error> {
         replace_file(path, |out| self.write(out))
     }
 
-    /// Adds `newer` to a file, which is made where it is missing, by [`BaselineSet::merge`]. Gives what the
-    /// file has now.
+    /// Merges `newer` into a file with [`BaselineSet::merge`] and returns the merged set. A missing
+    /// file is created.
     ///
     /// # Errors
     ///
-    /// As [`BaselineSet::load`] and [`BaselineSet::save`]. A file that cannot be read is left as it is.
+    /// As [`BaselineSet::load`] and [`BaselineSet::save`]. A file that cannot be read is not
+    /// changed.
     pub fn update(path: &Path, newer: Self) -> Result<Self, Error> {
         let mut set = match Self::load(path) {
             Err(Error::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
@@ -115,8 +118,8 @@ impl BaselineSet {
         Ok(set)
     }
 
-    /// Takes in another set. Of one benchmark, on one machine, with one model, the later entry stays;
-    /// entries of other machines stay beside it.
+    /// Merges another set into this one. The later of two entries of the same benchmark, machine
+    /// and model remains; entries of other machines and models are kept.
     pub fn merge(&mut self, other: Self) {
         if self.description.is_empty() {
             self.description = other.description;
@@ -130,12 +133,12 @@ impl BaselineSet {
         }
     }
 
-    /// The JSON text.
+    /// Serializes the set as the JSON text of a file.
     pub fn to_json(&self) -> String {
         let mut text = Vec::new();
-        // Writing into memory does not fail, nor do these fields.
+        // Neither writing to memory nor serializing these fields fails.
         if let Err(error) = self.write(&mut text) {
-            tracing::error!("baselines that are no JSON: {error}");
+            tracing::error!("cannot serialize baselines: {error}");
         }
         String::from_utf8_lossy(&text).into_owned()
     }
@@ -152,7 +155,7 @@ impl BaselineSet {
     }
 }
 
-/// Whether both are of one benchmark, on one machine, with one model, and of one origin.
+/// Whether two entries have the same benchmark, machine, model and origin.
 fn same_measurement(a: &Baseline, b: &Baseline) -> bool {
     let hash = |entry: &Baseline| entry.model.as_ref().map(|model| model.hash.clone());
     a.name == b.name
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_loaded() {
+    fn a_saved_set_loads_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("baselines/a.json");
         let mut entry = entry("matmul/4096", "A", 5.25, 1_768_694_400);
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_made_by_update_only() {
+    fn only_update_creates_a_missing_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         assert!(matches!(BaselineSet::load(&path), Err(Error::Read { .. })));
