@@ -1,4 +1,4 @@
-//! Conformance: every backend computes what [`ReferenceBackend`] computes, within a bound.
+//! Conformance: the results of every backend agree with [`ReferenceBackend`] within a bound.
 //!
 //! [`check`] runs a [`Case`] on the reference as it is written, and on a backend both unfused and
 //! in every fused form that the backend supports. It compares the results within the
@@ -50,11 +50,11 @@ pub struct Prepared<'a> {
 }
 
 impl Prepared<'_> {
-    /// See [`check`].
+    /// Checks a backend against the results of the reference.
     ///
     /// # Errors
     ///
-    /// As [`check`].
+    /// If a result exceeds the bound of the case, or the backend fails.
     pub fn check(&self, backend: &dyn Backend) -> Result<Outcome, Mismatch> {
         let case = self.case;
         let mut worst = Deviation::default();
@@ -96,7 +96,7 @@ fn failed(case: &Case, fusions: Fusions, source: BackendError) -> Mismatch {
     Mismatch::Failed { case: case.name().to_owned(), fusions, source }
 }
 
-/// Runs all batches on one compiled program; the outputs by batch.
+/// Runs all batches on one compiled program and returns the outputs by batch.
 fn run(
     backend: &dyn Backend,
     program: Program,
@@ -125,7 +125,7 @@ pub enum Outcome {
         /// Every output of every form and batch, for backends that guarantee more than a bound.
         outputs: Vec<Vec<f32>>,
     },
-    /// The backend does not support the case, for this reason.
+    /// The backend does not support the case; the text is the reason.
     Skipped(String),
 }
 
@@ -135,7 +135,7 @@ pub enum Outcome {
 pub struct Deviation {
     /// `Σ(a − b)² / Σb²` over all outputs of all batches.
     pub nmse: f64,
-    /// `max |a − b| / √(mean(b²))`: one wrong element among many right ones.
+    /// `max |a − b| / √(mean(b²))`, which detects a single wrong element.
     pub peak: f64,
 }
 
@@ -159,7 +159,7 @@ impl Deviation {
         Self { nmse: error / energy, peak: peak / (energy / count as f64).sqrt() }
     }
 
-    /// Whether both values are within a bound. NaN is not.
+    /// Whether both values are within a bound. NaN never is.
     pub fn is_within(self, bound: Bound) -> bool {
         self.nmse <= bound.nmse() && self.peak <= bound.peak()
     }
@@ -175,7 +175,7 @@ impl fmt::Display for Deviation {
     }
 }
 
-/// A backend does not conform.
+/// A failed check: the backend does not conform.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mismatch {

@@ -50,8 +50,8 @@ impl Costs {
         Self { weights: weights.collect(), kv: program.kv.clone() }
     }
 
-    /// What distinguishes an op from others of the same name: the weights of a matmul, or the
-    /// layer of the KV cache, counted within this program.
+    /// A label that distinguishes an op from others of the same name: the weights of a matmul, or
+    /// the layer of the KV cache, counted within this program.
     pub fn detail(&self, op: &Op) -> String {
         let name = |id: &WeightId| self.weights[id.index()].name.as_str();
         let operands = op.operands();
@@ -70,7 +70,7 @@ impl Costs {
             })
         };
         let matrices = match op {
-            // One of many experts.
+            // The first expert labels the op.
             Op::ExpertMatMul { .. } => matrices.next().unwrap_or_default().to_owned(),
             _ => matrices.collect::<Vec<_>>().join(" "),
         };
@@ -99,7 +99,7 @@ impl Costs {
                     let table = size(*id);
                     tokens * (table.bytes / table.rows.max(1) + size_of::<u32>())
                 }
-                // Matrices of experts, and what attention reads of the cache, depend on the op.
+                // The op determines how many experts and how much of the cache it reads.
                 Operand::Matrix(id) if !matches!(op, Op::ExpertMatMul { .. }) => size(*id).bytes,
                 Operand::KvLayer(layer) if !matches!(op, Op::Attention { .. }) => {
                     tokens * self.cached_bytes(*layer)
@@ -136,7 +136,7 @@ impl Costs {
             Op::Attention { attention, .. } => {
                 let (pairs, positions) = seen(attention, batch);
                 let (_, head_dim) = self.kv.layers[attention.layer];
-                // Scores, and values by scores.
+                // Queries by keys, and scores by values.
                 operations += 2 * 2 * attention.num_heads * head_dim * pairs;
                 bytes += self.cached_bytes(attention.layer) * positions;
             }
@@ -144,7 +144,7 @@ impl Costs {
             Op::ExpertMatMul { weights, out, .. } => {
                 let Some(first) = weights.first() else { return OpCost::default() };
                 let first = size(*first);
-                // The choice of experts is not known here: the most that are possible.
+                // The selected experts are unknown here, so this is their largest possible number.
                 let slots = elements(*out) / first.rows.max(1);
                 bytes += first.bytes * slots.min(weights.len());
                 matmuls += first.matmul(elements(*out));

@@ -14,12 +14,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Assigns offsets to values that take one f32 per column.
+    /// Assigns offsets to values of one f32 per column.
     pub fn new(graph: &Graph) -> Self {
         Self::with_floats(graph, |id| graph.value(id).width)
     }
 
-    /// Assigns offsets to values that take `floats(id)` f32 per row, first fit in the order of the
+    /// Assigns offsets to values of `floats(id)` f32 per row, first fit in the order of the
     /// ops. A value lives from the op that writes it to the last op that reads it. Scratch lives
     /// only during its op, the output to the end.
     pub fn with_floats(graph: &Graph, floats: impl Fn(ValueId) -> usize) -> Self {

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn both_parts_in_turn_compute_what_the_whole_does() {
+    fn both_parts_in_turn_give_the_results_of_the_whole_program() {
         assert!(!models().is_empty());
         for case in models() {
             let program = case.program();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_is_not_there_is_an_error() {
+    fn a_layer_beyond_the_model_is_an_error() {
         let program = models()[0].program();
         let count = program.kv.layers.len();
         let error = split(program, count + 1).unwrap_err();

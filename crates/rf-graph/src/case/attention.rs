@@ -11,8 +11,8 @@ use crate::backend::KvType;
 use crate::op::{Attention, RopeStyle};
 use crate::value::{ValueId, WeightId};
 
-/// Attention over a cache of a type, with the scale and the causal mask of models. Each copy has a
-/// layer of the cache of its own; all read the same queries, keys and values.
+/// Attention over a cache of a type, with the scale and the causal mask of models. Each copy has
+/// its own layer of the cache. All copies read the same queries, keys and values.
 pub fn attention(
     kv: KvType,
     [num_heads, num_kv_heads, head_dim]: [usize; 3],
@@ -25,7 +25,7 @@ pub fn attention(
 }
 
 /// Keys and values of all layers of a model, written to a cache of a type. The graph couples that
-/// with attention; a window of one token reduces attention to next to nothing.
+/// with attention; a window of one token makes the cost of attention negligible.
 pub fn kv_append(
     kv: KvType,
     [num_layers, num_kv_heads, head_dim]: [usize; 3],
@@ -48,7 +48,7 @@ pub fn kv_append(
     })
 }
 
-/// An attention: its heads, and the ops before and within it.
+/// The attributes of an attention case: heads, and the ops before and within attention.
 #[derive(Clone)]
 struct Variant {
     num_kv_heads: usize,
@@ -69,7 +69,7 @@ const PLAIN: Variant = Variant {
     num_kv_heads: 2,
     group: 2,
     head_dim: 64,
-    // The weights then differ clearly.
+    // This scale makes the weights of the keys differ clearly.
     sharpness: 2.0,
     window: None,
     softcap: None,

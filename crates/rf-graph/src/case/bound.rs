@@ -1,4 +1,4 @@
-//! Error bounds: how far results may be from the reference, and why.
+//! Error bounds: the allowed deviation of results from the reference, with its derivation.
 
 use rf_quant::DType;
 
@@ -60,7 +60,7 @@ impl Bound {
             // element per case gives 2e-7 at the median and 5e-5 at worst; two are allowed. Values
             // without any rounding would be off by 2⁻⁵ everywhere, 7e-4.
             Self::CacheFp8 => 1.1e-4,
-            // Two layers of the above, and nothing that amplifies.
+            // Two layers of f32 arithmetic, without an amplification of errors.
             Self::FloatModel => 2e-9,
             // Four quantised matmuls per layer and the head; errors add up along the residual.
             Self::Int8Model => 1.5e-3,
@@ -71,7 +71,7 @@ impl Bound {
     ///
     /// Where values are rounded after f32 arithmetic, errors are few and large: a key rounded the
     /// other way moves a score by an ulp of f16 (2⁻⁹ for keys of 2 to 4) times q, and a sharp
-    /// softmax passes a quarter of that on.
+    /// softmax changes by a quarter of that.
     pub fn peak(self) -> f64 {
         match self {
             Self::CacheF16 => 1e-3,

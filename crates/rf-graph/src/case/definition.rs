@@ -13,7 +13,7 @@ use crate::cost::Costs;
 use crate::op_cost::OpCost;
 use crate::value::ValueId;
 
-/// A program, the batches that are fed to it in order, and the error bound of its results.
+/// A program, its batches in order, and the error bound of its results.
 #[derive(Clone)]
 pub struct Case {
     name: String,
@@ -89,7 +89,7 @@ impl Format {
 }
 
 impl Case {
-    /// A case of one op: `build` writes as many copies of it as it is told.
+    /// A case of one op. `build` writes the requested number of copies.
     pub(super) fn new(
         name: impl Into<String>,
         (format, shape): (Option<Format>, Shape),
@@ -139,7 +139,7 @@ impl Case {
         self.bound
     }
 
-    /// The batches, in order. The last one is the timed one.
+    /// The batches in order. The last one is timed.
     pub fn batches(&self) -> &[CaseBatch] {
         &self.batches
     }

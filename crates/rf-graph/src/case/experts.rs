@@ -37,7 +37,7 @@ fn matmuls(dtype: DType) -> Vec<Case> {
     let bound = Bound::of_matmul(dtype);
     let mut cases = Vec::new();
     for experts_per_token in [1, 3] {
-        // One input per token, or one per token and chosen expert.
+        // One input per token, or one per token and selected expert.
         for (input, columns) in
             [("shared-input", COLUMNS), ("input-per-slot", experts_per_token * COLUMNS)]
         {

@@ -1,4 +1,4 @@
-//! Matmuls: every format and shape, and everything that is fused with them.
+//! Matmuls: every format and shape, and every op that is fused with them.
 
 use rf_quant::DType;
 
@@ -43,7 +43,8 @@ fn named(name: String, dtype: DType, [rows, columns]: [usize; 2], schedule: Sche
 fn shapes() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in DType::ALL {
-        // One and three super-blocks. With small blocks also a part of one, and one and a bit.
+        // One and three super-blocks. Formats of small blocks also have a part of a super-block,
+        // and more than one.
         let columns: &[usize] =
             if dtype.block_elements() == 256 { &[256, 768] } else { &[96, 256, 288, 768] };
         for &columns in columns {
@@ -135,7 +136,7 @@ fn microscaled() -> Vec<Case> {
     cases
 }
 
-/// Several matmuls of one normalised operand, as QKV: each in its turn is the output.
+/// Several matmuls of one normalised operand, such as QKV. Each case outputs one of them.
 fn mixed() -> Vec<Case> {
     let mixes: [&'static [DType]; 6] = [
         &[DType::Q4K, DType::Q6K],

@@ -25,7 +25,7 @@ pub(super) enum Values {
     /// A few random rows are repeated: for timing. Times do not depend on values, and quantising a
     /// large matrix takes longer than measuring it.
     Repeated,
-    /// Zeros that nothing reads: for shapes and costs. They take no memory until they are read.
+    /// Zeros for programs of which only shapes and costs are used. They need no memory until read.
     Zeros,
 }
 

@@ -24,7 +24,7 @@ pub fn rms_norm(columns: usize, schedule: Schedule) -> Case {
     })
 }
 
-/// Negation of rows `[tokens, columns]`: the least work that an op does. Copies form a chain: each
+/// Negation of rows `[tokens, columns]`: the op with the least work. Copies form a chain: each
 /// reads the result of the one before.
 pub fn scale(columns: usize, schedule: Schedule) -> Case {
     let what = (None, Shape::Row { columns });
@@ -70,7 +70,7 @@ fn norms() -> Vec<Case> {
             net.g.rms_norm(x, weight, 1e-5)
         }));
     }
-    // Here eps is most of the denominator.
+    // Here eps dominates the denominator.
     cases.push(case("rms_norm/large-eps", Bound::Float, &[3], |net| {
         let (x, weight) = (net.input(64), net.norm_weight(64));
         let x = net.g.scale(x, 1e-3);
@@ -91,7 +91,7 @@ fn layer_norms() -> Vec<Case> {
             }));
         }
     }
-    // The operand of a matmul, and eps is most of the denominator.
+    // The norm is the operand of a matmul, and eps dominates the denominator.
     cases.push(case("layer_norm/then-matmul", Bound::Float, &[1, 5], |net| {
         let (x, weight, bias) = (net.input(64), net.norm_weight(64), net.vector(64));
         let x = net.g.scale(x, 1e-3);

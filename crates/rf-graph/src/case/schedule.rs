@@ -10,15 +10,15 @@ use crate::backend::{Batch, KvLayout, KvType, Span};
 /// Rows of the embedding tables that inputs come from.
 pub(super) const VOCAB_SIZE: usize = 211;
 
-/// Tokens per page of timed cases: the default of users.
+/// Tokens per page of timed cases, equal to the default of the program.
 const PAGE_TOKENS: usize = PageSize::Tokens32.tokens();
 
-/// Tokens per batch that fills the cache of a timed case.
+/// Tokens per batch when a timed case fills the KV cache.
 const FILL_TOKENS: usize = 512;
 
 /// The batches of a case in order, and the layout of the KV cache for their tokens.
 ///
-/// The last batch is the timed one; earlier ones fill the cache.
+/// The last batch is timed; earlier ones fill the cache.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     pub(super) kv: KvLayout,
@@ -122,7 +122,7 @@ impl Schedule {
     }
 
     /// Tokens of one sequence after `past_tokens` others, for timing. The pages of the past are
-    /// filled as sequences of one page each, since attention over those takes next to no time.
+    /// filled as sequences of one page each, because attention over short sequences is fast.
     pub fn at_depth(past_tokens: usize, tokens: usize) -> Self {
         let page = |page: usize| PageId::new(page as u32);
         let ids = |tokens: usize| (0..tokens).map(|i| (i % VOCAB_SIZE) as u32).collect();
@@ -154,7 +154,7 @@ impl Schedule {
         schedule
     }
 
-    /// The same with normal numbers `[tokens, width]` for [`Op::Input`](crate::Op::Input).
+    /// Sets the input to normal numbers `[tokens, width]` for [`Op::Input`](crate::Op::Input).
     pub(super) fn with_input(mut self, width: usize) -> Self {
         let mut numbers = Numbers::new("input");
         for batch in &mut self.batches {
@@ -164,7 +164,7 @@ impl Schedule {
         self
     }
 
-    /// The same without output rows in the first batch.
+    /// Removes the output rows of the first batch.
     pub(super) fn without_first_output(mut self) -> Self {
         if let Some(first) = self.batches.first_mut() {
             first.output_rows.clear();
@@ -172,7 +172,7 @@ impl Schedule {
         self
     }
 
-    /// The same with the KV heads of each layer, `(num_kv_heads, head_dim)`, in a cache of a type.
+    /// Sets the KV heads of each layer, `(num_kv_heads, head_dim)`, in a cache of a type.
     pub(super) fn with_cache(mut self, dtype: KvType, layers: Vec<(usize, usize)>) -> Self {
         self.kv = KvLayout { layers, dtype, ..self.kv };
         self

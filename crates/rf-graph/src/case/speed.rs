@@ -1,7 +1,7 @@
-//! Cases that are timed: shapes of real models, and of matmuls in general.
+//! The timed cases: shapes of real models, and of matmuls in general.
 //!
 //! rf-bench times all of them and `rf-cli selftest` a few; [`measure_peak`](super::measure_peak)
-//! takes the compute-bound ones.
+//! times the compute-bound ones.
 
 use rf_quant::DType;
 
@@ -19,7 +19,7 @@ pub type Heads = [usize; 3];
 /// Heads of the layers of Llama 2 7B, Llama 3.2 1B, Llama 3 8B and Qwen2.5 0.5B.
 pub const HEADS: [Heads; 4] = [[32, 32, 128], [32, 8, 64], [32, 8, 128], [14, 2, 64]];
 
-/// The entry of [`HEADS`] that stands for all of them where the heads do not matter.
+/// The entry of [`HEADS`] for cases where the heads do not matter.
 pub const USUAL_HEADS: Heads = HEADS[2];
 
 /// Dense matmuls: `[tokens, rows, columns]`.
@@ -94,7 +94,7 @@ pub fn launch() -> Case {
     scale(64, Schedule::single(1))
 }
 
-/// The cases whose speed `rf-cli selftest` reports beside the conformance cases of an op and a
+/// The cases whose speed `rf-cli selftest` reports with the conformance cases of an op and a
 /// format.
 pub fn selftest(op: &str, format: Option<Format>) -> Vec<Case> {
     match (op, format) {

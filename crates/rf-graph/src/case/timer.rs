@@ -1,4 +1,4 @@
-//! Timing a case by the executor's own profile.
+//! A timer for cases that reads the executor's profile.
 
 use std::time::Duration;
 
@@ -68,8 +68,7 @@ impl Timer {
 /// Measures the arithmetic throughput of a backend: the best run of each compute-bound matmul. For
 /// backends whose arithmetic units cannot be measured directly.
 ///
-/// A matmul that the backend does not support, or that does not fit into its memory, gives no
-/// limit.
+/// A matmul that the backend does not support, or that does not fit in memory, is left out.
 ///
 /// # Errors
 ///

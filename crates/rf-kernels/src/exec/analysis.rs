@@ -99,7 +99,7 @@ impl GraphAnalysis {
         self.operands[id.index()]
     }
 
-    /// Floats that a value takes per row in the arena.
+    /// Floats of a row of a value in the arena.
     pub(super) fn floats(&self, graph: &Graph, id: ValueId) -> usize {
         let width = graph.value(id).width;
         let floats = self.operand(id).map_or(width, |form| form.floats(width));

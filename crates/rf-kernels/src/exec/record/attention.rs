@@ -52,9 +52,9 @@ impl Recorder<'_> {
             self.launches.push(params.prefill_launch(), params);
         }
         if shape.shortest_span <= SHORT_SPAN {
-            let seen = a.window.map_or(shape.context, |window| window.min(shape.context));
+            let visible = a.window.map_or(shape.context, |window| window.min(shape.context));
             let compute_units = program.analysis.matmul_device.compute_units;
-            let params = params.with_splits(seen, compute_units, max_splits);
+            let params = params.with_splits(visible, compute_units, max_splits);
             self.launches.push(params.decode_launch(), params);
         }
     }
