@@ -116,7 +116,7 @@ pub struct GpuWatch {
     pub busy_percent: Option<f64>,
     /// Peak of the device memory in use.
     pub peak_vram_bytes: Option<u64>,
-    /// Median clock of the shaders in MHz.
+    /// Median clock of the shaders in megahertz.
     pub clock_mhz: Option<f64>,
     /// Highest temperature in °C.
     pub temperature_c: Option<f64>,

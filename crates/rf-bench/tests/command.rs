@@ -301,7 +301,7 @@ fn targets_are_met_missed_or_not_measured() {
 }
 
 #[test]
-fn every_metric_of_a_model_is_measured() {
+fn metrics_of_a_model_are_measured() {
     let output = run(&["inference", "--quick", "--rounds", "1", "--format", "json"]);
     assert_eq!(code(&output), 0, "{output:?}");
     assert!(errors(&output).contains("demo model"), "{}", errors(&output));

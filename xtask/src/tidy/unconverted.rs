@@ -27,8 +27,6 @@ pub(super) const FILES: &[&str] = &[
     "crates/rf-cli/src/commands/run.rs",
     "crates/rf-cli/src/commands/tokenize.rs",
     "crates/rf-cli/src/device.rs",
-    "crates/rf-cli/src/device/gpus.rs",
-    "crates/rf-cli/src/device/probe.rs",
     "crates/rf-cli/src/limits.rs",
     "crates/rf-cli/src/loading.rs",
     "crates/rf-cli/src/main.rs",

@@ -92,8 +92,9 @@ impl BaselineSet {
     ///
     /// A change is a regression or an improvement if it exceeds both `threshold` (a fraction: 0.1
     /// is 10 %) and three standard deviations of the combined noise of both results, √(a² + b²).
-    /// The best sample (the smallest time, the largest throughput) must also change by half as
-    /// much: load on the machine slows down most samples, slower code slows down all of them.
+    /// The best sample (the smallest time, the largest throughput) must also change in the same
+    /// direction, by at least half of that bound: load on the machine slows down most samples,
+    /// slower code slows down all of them.
     ///
     /// A benchmark is inconclusive if its noise exceeds the threshold and hides a change, or if
     /// either side has the metadata [`CONTENTION`]. Results of different machines or models are not

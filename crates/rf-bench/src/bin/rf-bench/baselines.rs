@@ -40,8 +40,8 @@ impl Stored {
         Ok(Self { path, set })
     }
 
-    /// Returns the comparison with no measurement if every entry is of other hardware, and `None` if
-    /// at least one entry is comparable.
+    /// Returns the comparison with no measurement if every entry is of other hardware, and `None`
+    /// if at least one entry is comparable.
     pub(crate) fn of_other_hardware(&self, here: &Hardware, threshold: f64) -> Option<Comparison> {
         let entries = &self.set.entries;
         let foreign = |entry: &rf_profile::baseline::Baseline| {

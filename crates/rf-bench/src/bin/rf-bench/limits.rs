@@ -1,8 +1,8 @@
 //! Roofline limits of the machine.
 //!
 //! Every run measures them at its start and stores them under `target/bench/limits/`, one file per
-//! hardware. A limit is the highest value ever measured there, so that a busy start does not inflate
-//! the percentages of the roofline.
+//! hardware. A limit is the highest value ever measured there, so that a busy start does not
+//! inflate the percentages of the roofline.
 
 use std::{fs, path::Path};
 

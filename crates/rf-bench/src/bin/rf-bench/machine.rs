@@ -69,8 +69,8 @@ pub(crate) fn slug(hardware: &Hardware, device: DeviceKind) -> String {
     words.join("-")
 }
 
-/// The git revision of the checkout, with the suffix `-dirty` if tracked files differ from it; empty
-/// without git.
+/// The git revision of the checkout, with the suffix `-dirty` if tracked files differ from it;
+/// empty without git.
 pub(crate) fn revision(root: &Path) -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;

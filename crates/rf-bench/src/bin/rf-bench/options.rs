@@ -56,7 +56,7 @@ pub(crate) struct Options {
     #[arg(long, alias = "tier", value_name = "NAME")]
     pub(crate) isa: Option<String>,
 
-    /// Write the results to FILE [default: benchmarks/baselines/<hardware>.json]
+    /// Write the results to FILE [default: `benchmarks/baselines/<hardware>.json`]
     #[expect(
         clippy::option_option,
         reason = "clap's form of an option whose value may be missing"

@@ -44,7 +44,7 @@ struct BenchEntry {
 }
 
 impl Programs {
-    /// Locates both programs; a missing one is an error.
+    /// Locates the programs of both sides.
     pub(super) fn find(root: &Path, options: &Options) -> Result<Self> {
         let given = &options.peer;
         let is_own = given.peer == Some(PeerName::Rocmforge);
