@@ -1,4 +1,4 @@
-// Rotary embedding, per-head norms, and writes of keys and values to the cache: see rf/heads.h.
+// RoPE, per-head norms, and writes of keys and values to the cache: see rf/heads.h.
 //
 // A wave per head, four waves per workgroup. Grid: x = groups of four heads of a token, y = token.
 #include "rf/heads.h"
@@ -86,7 +86,7 @@ RF_KERNEL(HEAD_THREADS) kv_append_f32(RfKvAppendParams p) {
     }
 }
 
-// Norms, rotation and cache write in one kernel: heads of queries, of keys, of values. Reads 4
+// Norms, RoPE and cache write in one kernel: heads of queries, of keys, of values. Reads 4
 // bytes per element; writes 4 per element of q, and k and v in the cache format.
 RF_KERNEL(HEAD_THREADS) rope_append_f32(RfRopeAppendParams p) {
     RF_SHARED static float exchange[HEAD_WAVES][MAX_HEAD_DIM];

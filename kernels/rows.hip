@@ -38,8 +38,7 @@ struct RfGluParams {
 };
 
 // out = x / √(mean(x²) + eps) · weight, or the layer norm with a bias, over groups of consecutive
-// columns; `group` divides the
-// width.
+// columns; `group` divides the width.
 struct RfGroupNormParams {
     const float *x;      // [groups, group]
     const float *weight; // [group]
@@ -153,8 +152,8 @@ RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
     store_operand(p.out, row, p.columns, vector, inside, v);
 }
 
-// The same with f32 output only, for any number of columns: a lane per element. Grid: x over all
-// elements.
+// rf_graph::reference::glu with f32 output only, for any number of columns: a lane per element.
+// Grid: x over all elements.
 RF_KERNEL(ROW_THREADS) glu_f32(RfGluParams p) {
     u64 i = (u64)group_x() * ROW_THREADS + thread_x();
     if (i < (u64)p.rows * p.columns) p.out.f32[i] = activate(p.activation, p.gate[i]) * p.up[i];
@@ -205,7 +204,7 @@ RF_KERNEL(ROW_THREADS) add_scale_f32(RfAddScaleParams p) {
     }
 }
 
-// Copies the rows that have outputs. Grid: x = 512 columns each, y = row.
+// Copies the rows of `output_rows`. Grid: x = 512 columns each, y = row.
 RF_KERNEL(ROW_THREADS) select_rows_f32(RfSelectRowsParams p) {
     u32 first = (group_x() * ROW_THREADS + thread_x()) * VECTOR;
     const float *x = p.x + (u64)p.output_rows[group_y()] * p.columns;

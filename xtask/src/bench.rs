@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds `rf-bench` in release and becomes that program.
+//! `cargo xtask bench`: builds `rf-bench` in release and replaces this process by it.
 
 use std::{
     env,
@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// Hands `arguments` to `rf-bench`. Signals and relative paths reach it unchanged.
+/// Runs `rf-bench` with `arguments`. Signals and relative paths reach it unchanged.
 pub(crate) fn run(root: &Path, arguments: &[OsString]) -> Result<ExitCode> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

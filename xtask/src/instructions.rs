@@ -1,7 +1,7 @@
 //! `cargo xtask instructions`: counts the CPU backend's instructions under callgrind.
 //!
-//! A count is the same on every machine with the same compiler, so CI compares it where it cannot
-//! compare times. The workloads are in `crates/rf-engine/benches/instructions.rs`.
+//! A count is the same on every machine with the same compiler, so CI compares counts
+//! instead of times. The workloads are in `crates/rf-engine/benches/instructions.rs`.
 
 mod callgrind;
 pub(crate) mod snapshot;
@@ -32,7 +32,7 @@ const HEADER: &str = "\
 /// The function whose callees are counted.
 const COUNTED: &str = "instructions::counted";
 
-/// Functions below this share of a workload are summed up under `other`.
+/// Functions below this share of a workload's instructions are summed under `other`.
 const MIN_SHARE: f64 = 0.01;
 
 #[derive(Args)]
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     update: bool,
 }
 
-/// Counts and compares. Exit code: 0 nothing grew, 1 findings.
+/// Counts instructions and compares them with the snapshot. Exit code: 0 no findings, 1 findings.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
     if let Some(reason) = unsupported() {
@@ -81,7 +81,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Why nothing can be counted on this machine.
+/// The reason why this machine cannot count instructions, or `None`.
 fn unsupported() -> Option<String> {
     #[cfg(target_arch = "x86_64")]
     if !is_x86_feature_detected!("avx2") || !is_x86_feature_detected!("fma") {
@@ -103,7 +103,7 @@ fn rustc_version() -> Result<String> {
     Ok(String::from_utf8(output.stdout).context("version of rustc")?.trim().to_owned())
 }
 
-/// Builds the program with the workloads; returns its path.
+/// Builds the program with the workloads. Returns its path.
 fn build(root: &Path) -> Result<PathBuf> {
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--release", "--locked", "--package", "rf-engine"])
@@ -119,10 +119,10 @@ fn build(root: &Path) -> Result<PathBuf> {
             return Ok(path.into());
         }
     }
-    bail!("cargo names no program")
+    bail!("cargo built no program")
 }
 
-/// The instructions of every workload by function.
+/// Counts the instructions of every workload by function.
 fn count(root: &Path, program: &Path) -> Result<std::collections::BTreeMap<String, Parts>> {
     let folder = program.parent().context("the program has no folder")?;
     let dump = folder.join("callgrind.instructions.out");
@@ -145,7 +145,7 @@ fn count(root: &Path, program: &Path) -> Result<std::collections::BTreeMap<Strin
 
     let workloads: Vec<(&str, u64)> = names.lines().map(workload).collect::<Result<_>>()?;
     let dumps = dumps(&text);
-    // One more dump is written when the program ends.
+    // Callgrind writes one more dump when the program ends.
     ensure!(
         !workloads.is_empty() && dumps.len() == workloads.len() + 1,
         "{} dumps of {} workloads",
@@ -156,13 +156,13 @@ fn count(root: &Path, program: &Path) -> Result<std::collections::BTreeMap<Strin
     Ok(entries.map(|((name, divisor), parts)| (name.to_owned(), large(&parts, divisor))).collect())
 }
 
-/// A line of the program: a name, a tab and what to divide the count by.
+/// Parses a line of the program: a name, a tab, and the divisor of the count.
 fn workload(line: &str) -> Result<(&str, u64)> {
     let (name, divisor) = line.split_once('\t').context("a workload without a divisor")?;
     Ok((name, divisor.parse().with_context(|| format!("divisor of {name}"))?))
 }
 
-/// The parts that are large enough to be named, and the sum of the others, each divided.
+/// The parts of at least [`MIN_SHARE`] and the sum of the others, each divided by `divisor`.
 fn large(parts: &Parts, divisor: u64) -> Parts {
     let total: u64 = parts.values().sum();
     let mut large = Parts::new();

@@ -27,7 +27,7 @@ use rf_kernels_build::{Cache, Compiler, ObjectFile, Selection, Sources, compile_
 use self::{catalogue::Catalogue, report::Report};
 use crate::instructions::snapshot::Snapshot;
 
-/// What to build and what to report.
+/// The options of `cargo xtask kernels`.
 #[derive(Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Options {

@@ -1,7 +1,7 @@
 //! Repository tasks, run as `cargo xtask TASK`.
 //!
-//! For people who change the project; whoever only runs models never needs it. Each task is
-//! a module; start reading at the one named as the subcommand.
+//! The tasks are for contributors; running models does not need them. Each task is a module with
+//! the name of its subcommand.
 
 mod bench;
 mod instructions;
@@ -32,19 +32,19 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Check the rules of CONTRIBUTING.md that a compiler does not: layering, file and module
-    /// names, sizes
+    /// Check the rules of CONTRIBUTING.md that no compiler checks: layering, file and module names,
+    /// sizes
     ///
-    /// Prints each finding as PATH:LINE: MESSAGE. Exit code: 0 nothing found, 1 findings, 2 could
-    /// not check.
+    /// Prints each finding as PATH:LINE: MESSAGE. Exit code: 0 no findings, 1 findings, 2 the check
+    /// failed.
     Tidy {
-        /// The checkout to look at [default: the one this program was built from]
+        /// Check the checkout DIR [default: the checkout of this program]
         #[arg(long, value_name = "DIR")]
         root: Option<PathBuf>,
     },
     /// Measure speed, compare with baselines, revisions and other engines
     ///
-    /// Builds rf-bench in release and passes the arguments on: `cargo xtask bench --help`.
+    /// Builds rf-bench in release and runs it with the arguments: `cargo xtask bench --help`.
     #[command(disable_help_flag = true)]
     Bench {
         /// Arguments of rf-bench
@@ -53,12 +53,12 @@ enum Task {
     },
     /// Count the CPU backend's instructions under callgrind and compare them with the snapshot
     ///
-    /// Needs valgrind and a CPU with AVX2. Exit code: 0 nothing grew by more than 2 %, 1 findings,
-    /// 2 could not count.
+    /// Needs valgrind and a CPU with AVX2. Exit code: 0 no count grew by more than 2 %, 1 findings,
+    /// 2 the count failed.
     Instructions(instructions::Options),
-    /// Build the GPU kernels for every target that the compiler knows, and print times and sizes
+    /// Build the GPU kernels for every target that the compiler supports, and print times and sizes
     ///
-    /// Needs clang 19 or newer with lld (see `ROCFORGE_CLANG`), no ROCm, no GPU.
+    /// Needs clang 19 or newer with lld (see `ROCFORGE_CLANG`), but neither ROCm nor a GPU.
     Kernels(kernels::Options),
 }
 
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Task::Kernels(options) => workspace_root().and_then(|root| kernels::run(&root, &options)),
     };
     outcome.unwrap_or_else(|error| {
-        #[expect(clippy::print_stderr, reason = "where a command reports its failure")]
+        #[expect(clippy::print_stderr, reason = "a command reports its failure there")]
         {
             eprintln!("error: {error:#}");
         }
@@ -98,7 +98,7 @@ fn run_tidy(root: Option<PathBuf>) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// The folder above this crate's manifest, which cargo names when it runs the program.
+/// The parent of this crate's folder, from the variable that cargo sets when it runs the program.
 fn workspace_root() -> Result<PathBuf> {
     let manifest_dir = env::var_os("CARGO_MANIFEST_DIR")
         .context("CARGO_MANIFEST_DIR is not set: run as `cargo xtask`")?;

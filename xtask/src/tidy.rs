@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the repository's own rules, as code.
 //!
-//! A rule is a function from the [`Tree`] of tracked files to [`Finding`]s; [`check`] lists them
-//! all. What rustc, clippy and rustfmt can check is theirs and not here.
+//! A rule is a function from the [`Tree`] of tracked files to [`Finding`]s; [`check`] runs all
+//! rules. Rules that rustc, clippy or rustfmt can check are left to them.
 
 mod circles;
 mod commits;

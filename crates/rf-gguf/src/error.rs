@@ -151,7 +151,7 @@ pub enum Error {
         /// The number of parts.
         count: u32,
     },
-    /// The name of a part of a split model does not give the names of the others.
+    /// The name of a part of a split model does not determine the names of the others.
     #[error(
         "the file is part {part} of {count} but is not named so: parts must be called \
          NAME-{part:05}-of-{count:05}.gguf to be found"
@@ -387,7 +387,7 @@ pub enum Problem {
     },
 }
 
-/// What the first bytes of another file suggest, with a cure if there is one.
+/// A hint from the first bytes of a file of another type, with a cure if possible.
 fn not_gguf(found: [u8; 16]) -> String {
     let starts = |prefix: &[u8]| found.starts_with(prefix);
     let hint = if starts(b"version https://") {

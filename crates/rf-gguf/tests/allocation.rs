@@ -1,4 +1,5 @@
-//! Reading takes no more memory than a small multiple of the file, whatever the file claims.
+//! Reading takes at most a small multiple of the file size in memory, regardless of the counts in
+//! the file.
 
 #![expect(unsafe_code, reason = "a global allocator that counts")]
 
@@ -19,7 +20,7 @@ static COUNTING: Counting = Counting;
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Hands everything to the system and keeps the peak.
+/// An allocator that forwards to the system's and records the peak.
 struct Counting;
 
 // SAFETY: every call goes to the system's allocator with the same arguments.
@@ -27,23 +28,23 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK_BYTES.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of the trait.
+        // SAFETY: the caller fulfils the contract of the trait.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of the trait.
+        // SAFETY: the caller fulfils the contract of the trait.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
 
-/// The bound that the crate promises.
+/// The bound that the crate documents.
 const TIMES_FILE: usize = 12;
-/// Errors, paths and the first steps of growing tables.
+/// An allowance for errors, paths and the first steps of growing tables.
 const CONSTANT_BYTES: usize = 16 << 10;
 
-// One test: a second one would allocate at the same time.
+// A single test, because concurrent tests would allocate too.
 #[test]
 fn memory_stays_within_a_small_multiple_of_the_file() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
@@ -73,7 +74,7 @@ fn memory_stays_within_a_small_multiple_of_the_file() {
     println!("at most {worst:.2} times the file");
 }
 
-/// Files in which as much as possible must be kept per byte.
+/// Files that require the most memory per byte.
 fn dense() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
     const COUNT: u64 = (1 << 16) + 1;
     let many = |raw: Raw, add: &dyn Fn(Raw, u64) -> Raw| (0..COUNT).fold(raw, add);
@@ -88,7 +89,7 @@ fn dense() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
     let tensors =
         many(one_alignment, &|raw, index| raw.tensor(&format!("{index:x}"), &[1], F32, 4 * index));
     let with_data = tensors.clone().bytes(&vec![0; 4 * COUNT as usize]);
-    // Every level claims as much as the bytes that follow could hold.
+    // Every level has the largest count that the following bytes could hold.
     let claims = (0..4).fold(Raw::header(3, 0, 1).key("a", kind::ARRAY), |raw, _| {
         raw.array(kind::ARRAY, (1 << 20) / 12 - 8)
     });

@@ -1,4 +1,4 @@
-//! Releasing tensor data gives its memory back.
+//! Releasing tensor data returns its memory to the system.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test")]
@@ -10,7 +10,7 @@ use rf_quant::DType;
 
 const TENSOR_BYTES: usize = 16 << 20;
 
-// Alone in its process: other tests would change what is measured.
+// The only test of its process, because other tests would change the measurement.
 #[test]
 fn released_data_leaves_memory_and_reads_the_same_again() {
     let directory = tempfile::tempdir().unwrap();
@@ -29,7 +29,7 @@ fn released_data_leaves_memory_and_reads_the_same_again() {
     let before = mapped_bytes();
     a.release();
     let after = mapped_bytes();
-    // All of the first tensor but for the pages at its ends.
+    // The whole first tensor except the pages at its ends.
     let released = before.saturating_sub(after);
     assert!(released.abs_diff(TENSOR_BYTES) < 256 << 10, "{before} bytes, then {after}");
     assert_eq!(*a, *contents("a"));

@@ -202,7 +202,7 @@ mod tests {
         let error = "gfx1100,gfx803".parse::<Selection>().unwrap_err().to_string();
         assert!(error.starts_with("unknown kernel target \"gfx803\""), "{error}");
         assert!(error.contains("gfx9-generic, gfx90a, "), "{error}");
-        // The keywords stand alone.
+        // Keywords cannot be part of a list.
         assert!("all,gfx1100".parse::<Selection>().is_err());
     }
 

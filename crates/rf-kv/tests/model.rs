@@ -121,7 +121,8 @@ impl World {
     fn apply(&mut self, operation: &Operation) {
         match operation {
             Operation::Start { text, len_tokens } => {
-                // Few texts, so that sequences share prefixes. The last page differs from shorter texts.
+                // Few texts, so that sequences share prefixes. The last page differs from shorter
+                // texts.
                 let tokens: Vec<u32> =
                     (0..*len_tokens as u32).map(|p| p / 24 * u32::from(*text)).collect();
                 let table = self.pool.match_prefix(&tokens[..len_tokens - 1]);

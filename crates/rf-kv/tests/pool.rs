@@ -1,4 +1,4 @@
-//! What the pool does, one fact at a time.
+//! The behaviour of the pool, one fact per test.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -68,7 +68,7 @@ fn a_shared_partial_page_is_copied_once_and_a_full_one_never() {
     assert_eq!(pool.stats().shared_pages, 2);
     let copies = pool.grow(&mut second, 21).unwrap();
     assert_eq!(copies, [CopyPage { from: PageId::new(1), to: PageId::new(2) }]);
-    // The other one is alone with its page now.
+    // The other table is now the only holder of its page.
     assert_eq!(pool.grow(&mut first, 21), Ok(Vec::new()));
     assert_eq!((ids(&first), ids(&second)), (vec![0, 1], vec![0, 2]));
 
@@ -106,13 +106,13 @@ fn a_window_gives_back_what_it_has_passed() {
         table.slot(33, SIZE).map(|slot| (slot.page.raw(), slot.offset_tokens)),
         Some((2, 1))
     );
-    // Positions go on, in the pages that came back.
+    // Positions continue in the returned pages.
     pool.grow(&mut table, 96).unwrap();
     assert_eq!(table.pages().len(), 6);
-    // Moving back is nothing.
+    // A smaller position has no effect.
     pool.drop_front(&mut table, 0);
     assert_eq!(table.dropped_pages(), 2);
-    // Back into what was dropped there is no way.
+    // The table cannot return to dropped positions.
     assert_eq!(pool.truncate(&mut table, 40), 40);
     assert_eq!(pool.truncate(&mut table, 31), 0);
     assert!(table.is_empty());
@@ -134,7 +134,7 @@ fn a_published_prefix_is_found_in_full_pages() {
     other[20] = 0;
     let shorter = pool.match_prefix(&other);
     assert_eq!(shorter.len_tokens(), 16);
-    // The same page of tokens after another beginning is another prefix.
+    // The same page of tokens after a different start is a different prefix.
     let moved = pool.match_prefix(&tokens[16..]);
     assert!(moved.is_empty());
     let stats = pool.stats();
@@ -207,16 +207,16 @@ fn a_cached_page_is_not_offered_after_it_is_written_again() {
     let mut table = table(&mut pool, 16);
     pool.publish(&table, &tokens);
     pool.truncate(&mut table, 10);
-    // Still as it was published.
+    // The page still has its published contents.
     let found = pool.match_prefix(&tokens);
     assert_eq!(found.len_tokens(), 16);
-    // Someone reads it: the writer gets a copy, the cache keeps the page.
+    // Another table holds the page: the writer gets a copy, and the cache keeps the page.
     let copies = pool.grow(&mut table, 12).unwrap();
     assert_eq!(copies.len(), 1);
     assert_eq!(pool.match_prefix(&tokens).pages(), found.pages());
     pool.release(table);
 
-    // Nobody else reads it: it is written in place and no longer offered.
+    // No other table holds the page: it is written in place and leaves the cache.
     let mut alone = PagePool::new(4, SIZE);
     let mut table = PageTable::new();
     alone.grow(&mut table, 16).unwrap();

@@ -1,4 +1,5 @@
-//! Throughput of conversion by format: dequantise in bytes of blocks, quantise in values.
+//! Throughput of conversion by format: bytes of blocks per second for dequantisation, values per
+//! second for quantisation.
 #![expect(missing_docs, reason = "criterion's macros define undocumented public functions")]
 
 use std::hint::black_box;

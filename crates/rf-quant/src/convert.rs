@@ -61,7 +61,7 @@ fn check_lengths(dtype: DType, values: usize, bytes: usize) -> Result<(), Error>
     Ok(())
 }
 
-/// Evaluates an expression with `$codec` standing for the [`Codec`] of a format.
+/// Evaluates an expression with `$codec` as the [`Codec`] of a format.
 macro_rules! with_codec {
     ([$dtype:expr, $alias:ident => $body:expr] $({
         $number:literal $variant:ident $name:literal $kernel:literal $family:ident

@@ -46,8 +46,8 @@ impl E4m3 {
         } else if magnitude < LEAST_NORMAL {
             crate::rounding::low_byte(magnitude * 512.0)
         } else {
-            // The upper bits of a float are those of an E4M3 except for the bias. A carry out of the
-            // mantissa correctly increments the exponent.
+            // The upper bits of a float are those of an E4M3 except for the bias. A carry out of
+            // the mantissa correctly increments the exponent.
             let bits = magnitude.to_bits();
             (((bits + 0x7_ffff + (bits >> 20 & 1)) >> 20) - (120 << 3)) as u8
         };

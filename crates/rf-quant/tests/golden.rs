@@ -1,5 +1,5 @@
-//! Every format against reference data: the cut in `tests/golden`, and the full set if it is
-//! present.
+//! Compares every format with reference data: the subset in `tests/golden`, and the full set if it
+//! is present.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use rf_quant::{DType, dequantize, quantize_to_vec};
 
-/// Rows of the source; see `golden/README.md` for what is in them.
+/// The rows of the source, which `golden/README.md` describes.
 const ROWS: usize = 8;
 
 #[test]
@@ -51,7 +51,7 @@ fn quantize_matches_golden_byte_for_byte() {
     }
 }
 
-/// Where the search for scales is free, it must not lose to the reference's.
+/// In formats with a search for scales, the error must not exceed the reference's.
 #[test]
 fn k_quant_rmse_of_each_row_is_within_two_percent_of_golden() {
     for set in GoldenSet::all() {

@@ -1,4 +1,4 @@
-//! What holds for every input: error bounds, stability, and no panic on any bytes or floats.
+//! Properties of every input: error bounds, stability, and no panic on any bytes or floats.
 
 use proptest::{collection::vec, prelude::*};
 use rf_quant::{DType, Error, dequantize, quantize, quantize_to_vec};
@@ -114,7 +114,7 @@ fn errors_read_as_fragments() {
     assert_eq!(error.to_string(), "value 40 is infinite, which Q8_0 cannot store");
 }
 
-/// A constant needs one level and one scale, so only the rounding of scales to f16 is left.
+/// A constant needs one level and one scale, so the only error is the rounding of scales to f16.
 #[test]
 fn constant_blocks_keep_their_value() {
     let power_of_two_scales = [DType::Mxfp4, DType::Mxfp6E2M3, DType::Mxfp6E3M2];
@@ -139,7 +139,7 @@ fn floats_keep_nan_and_infinities() {
     }
 }
 
-/// Blocks with smaller values only have scales among the subnormal f16, which are less precise.
+/// The scales of blocks with smaller values are subnormal f16, which are less precise.
 const SUBNORMAL_SCALES: f32 = 1.0 / 16.0;
 
 /// The largest error of a value, in units of the largest magnitude of its block.
@@ -150,19 +150,19 @@ fn error_bound(dtype: DType) -> f32 {
         DType::F32 => 0.0,
         DType::F16 => F16,
         DType::Bf16 => 1.0 / 256.0,
-        // The end of the signed range that the largest magnitude does not take is a level short.
+        // The signed range has one level less on the side without the largest magnitude.
         DType::Q4_0 => 1.0 / 8.0 + F16,
         DType::Q5_0 => 1.0 / 16.0 + F16,
         DType::Q4_1 => 1.0 / 15.0 + 3.0 * F16,
         DType::Q5_1 => 1.0 / 31.0 + 3.0 * F16,
         DType::Q8_0 => 0.5 / 127.0 + F16,
-        // Half a step at the top of the binade, or what saturates there.
+        // Half a step at the top of the binade, or the error of saturation there.
         DType::Mxfp4 => 2.0 / 8.0,
         DType::Mxfp6E2M3 => 0.5 / 8.0,
         DType::Mxfp6E3M2 => 4.0 / 32.0,
         DType::Q3K => 1.0 / 3.0,
-        // The search may clip one value for the good of the others: twice the half step of the
-        // plain range from minimum to maximum.
+        // The search may clip one value to reduce the error of the others: twice the half step
+        // of the plain range from minimum to maximum.
         _ => 2.0 / ((1 << (8 * dtype.block_bytes() / dtype.block_elements())) - 1) as f32,
     }
 }

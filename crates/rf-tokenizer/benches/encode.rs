@@ -1,5 +1,5 @@
-//! Encoding throughput and loading time, with the demo's vocabulary and, where they are there,
-//! real ones.
+//! Encoding throughput and loading time, with the demo model's vocabulary and, if available, real
+//! ones.
 
 #[path = "../tests/fixtures/mod.rs"]
 mod fixtures;

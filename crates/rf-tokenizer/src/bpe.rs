@@ -175,7 +175,7 @@ impl Bpe {
         while let Some(Reverse(best)) = queue.pop() {
             let left = symbols[best.left];
             let Some(&right) = symbols.get(left.next) else { continue };
-            // One of the two has merged with another symbol since.
+            // One of the two has already merged with another symbol.
             if left.len == 0 || (Pair { left: left.id, right: right.id }) != best.pair {
                 continue;
             }
@@ -223,7 +223,7 @@ struct Symbol {
     next: usize,
 }
 
-/// No neighbour; also what `0_usize.wrapping_sub(1)` gives.
+/// The index for no neighbour, equal to `0_usize.wrapping_sub(1)`.
 const NONE: usize = usize::MAX;
 
 /// Two neighbours that could merge; ordered by rank, then position.
@@ -254,7 +254,7 @@ fn look_up_merges(vocab: &Vocab, merges: &[String]) -> Vec<KnownMerge> {
         let own = chunks.next();
         for (lines, known) in chunks {
             let work = move || look_up_chunk(vocab, lines, known);
-            // Without a thread, the user of the chunk looks it up.
+            // If the thread cannot start, the caller looks up the chunk.
             drop(std::thread::Builder::new().spawn_scoped(scope, work));
         }
         if let Some((lines, known)) = own {
@@ -272,7 +272,7 @@ fn look_up_chunk(vocab: &Vocab, lines: &[String], known: &mut [KnownMerge]) {
         merged.clear();
         merged.push_str(left);
         merged.push_str(right);
-        // Merges are listed in the order of the tokens they make, one or several for each.
+        // Merges are in the order of the tokens that they produce, one or several per token.
         let guess = [last, last + 1].into_iter().find(|&id| vocab.text(id) == Some(&merged));
         let found = guess.or_else(|| vocab.id_of(merged.as_bytes()));
         *known = KnownMerge {

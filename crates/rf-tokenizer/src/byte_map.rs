@@ -1,9 +1,9 @@
-//! GPT-2's printable stand-ins for bytes.
+//! GPT-2's mapping of bytes to printable characters.
 //!
 //! BPE vocabularies are lists of strings, so each byte is written as a character: printable
-//! Latin-1 represents itself, the other 68 bytes are U+0100 and up, in order. A space is `Ġ`.
+//! Latin-1 represents itself, and the other 68 bytes are U+0100 and up, in order. A space is `Ġ`.
 
-/// The stand-in of `byte`.
+/// The character for `byte`.
 pub(crate) fn char_of(byte: u8) -> char {
     match byte {
         b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF => char::from(byte),
@@ -13,7 +13,7 @@ pub(crate) fn char_of(byte: u8) -> char {
     }
 }
 
-/// The byte with the stand-in `c`.
+/// The byte that `c` represents.
 pub(crate) fn byte_of(c: char) -> Option<u8> {
     let code = u32::from(c);
     match code {
@@ -25,7 +25,7 @@ pub(crate) fn byte_of(c: char) -> Option<u8> {
     }
 }
 
-/// Appends the stand-ins of `bytes` to `text`.
+/// Appends the characters for `bytes` to `text`.
 pub(crate) fn encode_into(bytes: &[u8], text: &mut String) {
     text.extend(bytes.iter().map(|&b| char_of(b)));
 }

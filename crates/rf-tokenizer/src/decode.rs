@@ -1,4 +1,4 @@
-//! Token ids to text, at once or as a stream.
+//! Converts token ids to text, at once or as a stream.
 
 use crate::pre_tokenizer::Form;
 use crate::tokenizer::Model;
@@ -92,7 +92,7 @@ impl Tokenizer {
     }
 }
 
-/// Turns ids into text one by one and never splits a character. The texts of all
+/// Converts ids to text one by one and never splits a character. The texts of all
 /// [`push`](Self::push) calls and of [`finish`](Self::finish) together equal the text of
 /// [`Tokenizer::decode`] for all ids.
 #[derive(Debug, Clone)]
@@ -142,8 +142,8 @@ impl StreamDecoder {
         Ok(text)
     }
 
-    /// The remaining text: U+FFFD for an incomplete character, else nothing. The decoder is then at
-    /// the start of a continuation.
+    /// The remaining text: U+FFFD for an incomplete character, otherwise empty. The decoder is then
+    /// at the start of a continuation.
     pub fn finish(&mut self) -> String {
         self.start = Start::Past;
         String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
@@ -168,7 +168,7 @@ fn byte_of_token(text: &str) -> Option<u8> {
     u8::from_str_radix(text.strip_prefix("<0x")?.strip_suffix('>')?, 16).ok()
 }
 
-/// Characters that represent no byte are kept: such tokens were added by hand.
+/// Characters that represent no byte are kept; they occur in tokens that were added by hand.
 fn append_stand_ins(text: &str, bytes: &mut Vec<u8>) {
     for c in text.chars() {
         match byte_map::byte_of(c) {

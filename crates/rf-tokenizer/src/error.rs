@@ -14,7 +14,7 @@ pub enum Error {
         model: String,
     },
     /// `tokenizer.ggml.pre` names an unknown pre-tokenizer. Another pre-tokenizer would silently
-    /// give ids that the model was not trained on.
+    /// produce ids that the model was not trained on.
     #[error(
         "unknown pre-tokenizer `{pre}` (tokenizer.ggml.pre): update ROCmForge, \
          or convert the model again with a converter that writes a known name"
@@ -37,7 +37,7 @@ pub enum Error {
     /// Two ids have the same text, so the text has no unique id.
     #[error("duplicate token `{text}` in the vocabulary: ids {first} and {second}")]
     DuplicateToken {
-        /// The text both ids have.
+        /// The common text of the two ids.
         text: String,
         /// The lower id.
         first: u32,

@@ -1,10 +1,10 @@
-//! Text to token ids and back, special tokens, chat templates.
+//! Converts text to token ids and back, with special tokens and chat templates.
 //!
 //! A leaf of the workspace: it knows no file format. The reader of a model file fills a
 //! [`VocabConfig`], and [`Tokenizer::new`] checks it. Start reading at [`Tokenizer::encode_bytes`]:
 //! it cuts the text at special tokens and encodes the rest with one of two families, byte-level BPE
-//! (split by regular expressions, then merged) or SPM (merged by score). [`StreamDecoder`] turns
-//! ids into text, [`ChatTemplate`] turns a conversation into a prompt.
+//! (split by regular expressions, then merged) or SPM (merged by score). [`StreamDecoder`]
+//! converts ids to text, [`ChatTemplate`] converts a conversation to a prompt.
 //!
 //! Invariants:
 //!

@@ -1,10 +1,10 @@
 //! Splits text into the pieces that BPE merges must not cross.
 //!
 //! Each value of `tokenizer.ggml.pre` names a list of regular expressions. They run in order, each
-//! on the pieces of the one before. Text that an expression does not match is a piece of its own.
+//! on the pieces of the previous one. Text that an expression does not match is a piece of its own.
 //! [`patterns`] holds the expressions, this module runs them.
 //!
-//! The expressions end in `\s+(?!\S)`: of white space before a word, the last character belongs to
+//! The expressions end in `\s+(?!\S)`: the last character of white space before a word belongs to
 //! the word. The `regex` crate has no look-ahead, and therefore runs in linear time on any text.
 //! The rule is applied to the match instead ([`Tail`]). Bytes that are not UTF-8 match no
 //! expression and form pieces of their own, so nothing is lost.
@@ -20,7 +20,7 @@ pub(crate) use self::patterns::{Flags, Form};
 use self::patterns::{Step, Tail};
 use crate::Error;
 
-/// A named pre-tokenizer, ready to run.
+/// A compiled named pre-tokenizer.
 #[derive(Debug)]
 pub(crate) struct PreTokenizer {
     steps: Vec<Step>,
@@ -76,7 +76,7 @@ fn split_piece(regex: &Regex, tail: Tail, piece: &[u8], base: usize, ends: &mut 
                 leave_last_blank(piece, found.range(), tail == Tail::LeaveUnlessNewline)
             }
         };
-        // No expression matches the empty text; this keeps a future one from looping.
+        // No expression matches the empty text. The check prevents an endless loop.
         at = last.max(at + 1);
         last = at;
         ends.push(base + at);
@@ -99,9 +99,9 @@ fn leave_last_blank(piece: &[u8], found: Range<usize>, keep_newline: bool) -> us
     }
 }
 
-/// Splits a match of blanks without line breaks into 512, 256, … 4, 2 or 1 of them, each the
-/// largest that leaves one for a following word; returns where the last part ends and leaves
-/// pushing that end to the caller.
+/// Splits a match of blanks without line breaks into parts of 512, 256, … 4, 2 or 1 blanks. Each
+/// part is the largest that leaves one blank for a following word. Returns the end of the last
+/// part, which the caller appends.
 fn blanks_in_powers_of_two(
     piece: &[u8],
     found: Range<usize>,

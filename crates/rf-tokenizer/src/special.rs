@@ -3,7 +3,7 @@
 use crate::vocab::{Attr, Vocab};
 use crate::{Error, VocabConfig};
 
-/// Ids of the tokens with a role, `None` where the vocabulary has none.
+/// Ids of the tokens with a role; `None` if the vocabulary has no such token.
 #[derive(Debug, Default)]
 pub(crate) struct SpecialIds {
     pub(crate) bos: Option<u32>,
@@ -24,7 +24,7 @@ pub(crate) struct SpecialIds {
     pub(crate) eog: Vec<u32>,
 }
 
-/// The ids a tokenizer family has when the file names none.
+/// The default ids of a tokenizer family, for files without the keys.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DefaultIds {
     pub(crate) bos: Option<u32>,
@@ -33,9 +33,9 @@ pub(crate) struct DefaultIds {
 }
 
 impl SpecialIds {
-    /// Takes ids from the file's keys, else from the family's defaults, else by known texts. Tokens
-    /// found by text become control tokens, because converters often leave them normal and they
-    /// would then be printed.
+    /// Takes ids from the file's keys, otherwise from the family's defaults, otherwise by known
+    /// texts. Tokens found by text become control tokens, because converters often leave them
+    /// normal and they would then be printed.
     pub(crate) fn resolve(config: &VocabConfig, defaults: DefaultIds, vocab: &mut Vocab) -> Self {
         let len = vocab.len();
         let pick = |key: Option<u32>, default: Option<u32>| {
@@ -168,7 +168,7 @@ fn strip_around_specials(config: &VocabConfig, vocab: &mut Vocab) {
     }
 }
 
-/// Texts that end a generation whatever the keys say.
+/// Texts of tokens that end a generation regardless of the keys of the file.
 const EOG: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",

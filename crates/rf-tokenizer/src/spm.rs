@@ -18,7 +18,7 @@ pub(crate) fn encode(vocab: &Vocab, unk: Option<u32>, text: &[u8], ids: &mut Vec
     }
     while let Some(best) = queue.pop() {
         let (left, right) = (symbols[best.left], symbols[best.right]);
-        // A symbol of this pair has merged with another one since.
+        // A symbol of this pair has already merged with another one.
         if left.len == 0 || right.len == 0 || left.len + right.len != best.len {
             continue;
         }
@@ -47,7 +47,7 @@ pub(crate) fn byte_token(vocab: &Vocab, byte: u8) -> Option<u32> {
     vocab.id_of(format!("<0x{byte:02X}>").as_bytes()).or_else(|| vocab.id_of(&[byte]))
 }
 
-/// No neighbour.
+/// The index for no neighbour.
 const NONE: usize = usize::MAX;
 
 /// A run of characters of the text, in a doubly linked list; merged into its left neighbour
@@ -105,7 +105,7 @@ fn characters(text: &[u8]) -> Vec<Symbol> {
     symbols
 }
 
-/// The length of a UTF-8 character by its first byte; 1 for a byte that starts none.
+/// The length of a UTF-8 character by its first byte; 1 for a byte that is not a first byte.
 pub(crate) fn char_len(first: u8) -> usize {
     match first {
         0xF0.. => 4,

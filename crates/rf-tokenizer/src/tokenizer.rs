@@ -113,7 +113,7 @@ impl Tokenizer {
     }
 
     /// The ids of bytes that need not be UTF-8. Each stray byte keeps its own token, so decoding
-    /// gives the same bytes back (`llama.cpp` puts U+FFFD in their place for BPE).
+    /// returns the same bytes (`llama.cpp` replaces them by U+FFFD for BPE).
     pub fn encode_bytes(&self, text: &[u8], options: EncodeOptions) -> Vec<u32> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 2);
         ids.extend(self.prefix.filter(|_| options.add_special));
@@ -152,7 +152,7 @@ impl Tokenizer {
         self.vocab.len()
     }
 
-    /// The text of `id` in the vocabulary, with stand-ins for bytes or spaces.
+    /// The text of `id` in the vocabulary, in which characters represent bytes or spaces.
     pub fn token(&self, id: u32) -> Option<&str> {
         self.vocab.text(id)
     }
@@ -168,12 +168,12 @@ impl Tokenizer {
         self.pre_is_default
     }
 
-    /// Whether [`EncodeOptions::add_special`] puts the beginning-of-sequence token first.
+    /// Whether [`EncodeOptions::add_special`] adds the beginning-of-sequence token.
     pub fn adds_bos(&self) -> bool {
         self.prefix.is_some()
     }
 
-    /// Whether [`EncodeOptions::add_special`] puts the end-of-sequence token last.
+    /// Whether [`EncodeOptions::add_special`] adds the end-of-sequence token.
     pub fn adds_eos(&self) -> bool {
         self.suffix.is_some()
     }
@@ -214,7 +214,7 @@ impl Tokenizer {
         self.special.eot
     }
 
-    /// End of a message, where the turn goes on.
+    /// End of a message within a turn.
     pub fn eom(&self) -> Option<u32> {
         self.special.eom
     }
@@ -273,7 +273,7 @@ impl Tokenizer {
 fn default_ids(model: &str, flags: Option<Flags>) -> DefaultIds {
     match model {
         "llama" => DefaultIds { bos: Some(1), eos: Some(2), unk: Some(0) },
-        // Falcon's, which was there first.
+        // The ids of Falcon, the first model of this family.
         "gpt2" => {
             let bos = flags.filter(|flags| !flags.no_default_bos).map(|_| 11);
             DefaultIds { bos, eos: Some(11), unk: None }

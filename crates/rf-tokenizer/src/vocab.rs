@@ -8,8 +8,8 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::Error;
 
-/// Token store. All texts lie in one buffer, so that a vocabulary of 128k tokens costs two
-/// allocations and no second copy of a text for the index.
+/// The tokens. All texts are in one buffer, so that a vocabulary of 128k tokens takes two
+/// allocations, and the index needs no second copy of a text.
 #[derive(Debug)]
 pub(crate) struct Vocab {
     text: String,
@@ -22,8 +22,8 @@ pub(crate) struct Vocab {
     longest: usize,
 }
 
-/// A set of token attributes. A token can be several things at once: `</s>` of Phi-3 is user
-/// defined by its type and control by its text.
+/// A set of token attributes. A token can have several: `</s>` of Phi-3 is user-defined by
+/// its type and control by its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attr(u8);
 
@@ -37,7 +37,7 @@ impl Attr {
     pub(crate) const LSTRIP: Self = Self(32);
     pub(crate) const RSTRIP: Self = Self(64);
 
-    /// Matched in raw text before anything else.
+    /// Matched in raw text before tokenization.
     pub(crate) const SPECIAL: Self = Self(2 | 4 | 8);
 
     fn from_type(token_type: i32) -> Self {
@@ -145,7 +145,7 @@ impl Vocab {
 
     pub(crate) fn id_of(&self, text: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
-        // As bytes: slicing the text as `str` would look at its neighbours for nothing.
+        // Slices bytes, because slicing `str` would check character boundaries needlessly.
         let same = |&id: &u32| &self.text.as_bytes()[span(&self.ends, id)] == text;
         self.index.find(hash, same).copied()
     }
@@ -160,13 +160,13 @@ impl Vocab {
         }
     }
 
-    /// The score of a token; 0 where the file gives none.
+    /// The score of a token; 0 if the file has none.
     pub(crate) fn score(&self, id: u32) -> f32 {
         self.scores.get(id as usize).copied().unwrap_or(0.0)
     }
 }
 
-/// Where the text of `id` lies, which must be below `ends.len()`.
+/// The range of the text of `id`, which must be below `ends.len()`.
 fn span(ends: &[u32], id: u32) -> Range<usize> {
     let id = id as usize;
     let start = if id == 0 { 0 } else { ends[id - 1] as usize };

@@ -1,4 +1,4 @@
-//! Templates written in the ways of well-known model families.
+//! Chat templates in the styles of well-known model families.
 
 mod fixtures;
 

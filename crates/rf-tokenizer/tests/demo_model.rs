@@ -1,4 +1,4 @@
-//! The demo model's tokenizer, checked against ids of llama.cpp.
+//! Compares the demo model's tokenizer with ids of llama.cpp.
 
 mod fixtures;
 
@@ -9,7 +9,7 @@ fn prompts_have_the_reference_ids() {
     let tokenizer = Tokenizer::new(fixtures::demo()).unwrap();
     let options = EncodeOptions { add_special: true, parse_special: true };
     for prompt in fixtures::demo_prompts() {
-        // The long text was cut to its first thousand ids.
+        // The reference of the long text has only its first thousand ids.
         let ids = tokenizer.encode(&prompt.text, options);
         assert_eq!(ids[..prompt.ids.len().min(ids.len())], prompt.ids, "{:?}", prompt.text);
         let rendered = DecodeOptions { render_special: true, ..DecodeOptions::default() };

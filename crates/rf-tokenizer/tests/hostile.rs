@@ -1,4 +1,4 @@
-//! Vocabularies and texts that someone made up to break things.
+//! Malformed vocabularies and adversarial texts.
 
 mod fixtures;
 
@@ -98,8 +98,8 @@ fn merges_may_name_texts_that_are_no_tokens() {
     assert_eq!(tokenizer.encode("a?b", EncodeOptions::PLAIN), [0, 1]);
 }
 
-/// Long runs of one thing, for each of the ways to split and to merge. What takes time quadratic
-/// in its length would take minutes.
+/// Long repetitions, for each way to split and to merge. An algorithm of quadratic time would take
+/// minutes.
 #[test]
 fn long_runs_finish() {
     let bpe = |pre: &str| {

@@ -1,4 +1,4 @@
-//! Real vocabularies give the ids that llama.cpp gives.
+//! Real vocabularies produce the same ids as llama.cpp.
 
 mod fixtures;
 

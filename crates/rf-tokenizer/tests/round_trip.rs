@@ -1,4 +1,4 @@
-//! Text survives encoding and decoding, in one go and in a stream.
+//! Encoding and decoding restore the text, at once and as a stream.
 
 #![expect(clippy::unwrap_used, reason = "the fixtures are sound, and the ids come from them")]
 
@@ -12,7 +12,7 @@ use rf_tokenizer::{DecodeOptions, EncodeOptions, Error, StreamDecoder, Tokenizer
 static BPE: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::new(fixtures::demo()).unwrap());
 static SPM: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::new(fixtures::spm()).unwrap());
 
-/// Text of all kinds, with white space, digits and special tokens more often than by chance.
+/// Random text with frequent white space, digits and special tokens.
 fn any_text() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         any::<String>(),
@@ -87,7 +87,7 @@ proptest! {
         for &id in &ids[..at] {
             prefix.push_str(&decoder.push(&BPE, id).unwrap());
         }
-        // No half character has been shown, and none is lost.
+        // The stream returned no partial character and lost none.
         prop_assert!(text.starts_with(&prefix));
         for &id in &ids[at..] {
             prefix.push_str(&decoder.push(&BPE, id).unwrap());

@@ -2,9 +2,9 @@
 // 16, summed in f32.
 //
 // X has f32 precision (queries, softmax weights, activations); Y is f16 as stored (keys, values,
-// weights). For matrix units X is split into two f16, a high and a low part, and every product
-// takes two operations. |x| must be below 65504, and magnitudes below 2^-24 are lost: callers
-// scale.
+// weights). For matrix units X is split into two f16, a high and a low part, and a multiplication
+// takes two operations. |x| must be below 65504, and magnitudes below 2^-24 are lost, so callers
+// scale X.
 //
 // MatrixTile uses the matrix units of gfx11, gfx12 and NVIDIA; FmaTile<E> uses fused multiply-adds,
 // with Y of f16 or f32. Tile<E> is the better available one. Both define
@@ -13,7 +13,7 @@
 //   LANE_ROWS, lane_row(e) the number of distinct rows x among these, and the row of sum e
 //   over_lanes(v, op)      combines a value per row x over the lanes that share the row
 //   X, load_x, store_x     16 rows of X in LDS (X_BYTES<COLUMNS>), four columns stored at a time
-//   x_of(acc)              sums as operand X of the next product: the former y becomes k
+//   x_of(acc)              sums as operand X of the next matmul: the former y becomes k
 //   load_rows(p)           Y from LDS with rows of STRIDE elements; a row is y, k is contiguous
 //   load_columns(p)        Y from LDS; a row is k, y is contiguous. If COLUMNS_TRANSPOSED, the
 //                          tile must be stored transposed for this: a row is y

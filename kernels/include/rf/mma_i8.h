@@ -1,8 +1,9 @@
 // Matrix multiplication of int8 tiles by a wave, with exact sums.
 //
-// A tile is Int8Tile::ROWS weight rows × Int8Tile::TOKENS tokens; a product adds 32 columns (or 16)
-// to it. Both operands are in LDS as half blocks: 16 bytes of one row, followed by the next row, so
-// that consecutive lanes read consecutive 16 bytes for every order of lanes in the hardware.
+// A tile is Int8Tile::ROWS weight rows × Int8Tile::TOKENS tokens; one matmul adds 32 columns (or
+// 16) to it. Both operands are in LDS as half blocks: 16 bytes of one row, followed by the next
+// row. Consecutive lanes therefore read consecutive 16 bytes for every order of lanes in the
+// hardware.
 //
 // A lane owns LANE_ROWS × LANE_TOKENS of the tile's sums; sum[i · LANE_TOKENS + j] belongs to
 // row(i), token(j). Factors per row and per token are in LDS, ordered by slots such that those of a

@@ -1,11 +1,11 @@
-//! The output of callgrind, as far as the counts need it.
+//! Parses the parts of callgrind's output that the counts need.
 //!
-//! The format is described under "Callgrind Format Specification" in Valgrind's manual. Strings and
-//! positions are not compressed here.
+//! The format is described under "Callgrind Format Specification" in Valgrind's manual. The parser
+//! expects uncompressed strings and positions.
 
 use super::snapshot::Parts;
 
-/// The instructions of each dump of `output`, by function; calls count for the function called.
+/// The instructions of each dump in `output`, by function. A call counts for its callee.
 pub(super) fn dumps(output: &str) -> Vec<Parts> {
     let mut dumps: Vec<Parts> = Vec::new();
     let mut function = String::new();
@@ -27,7 +27,7 @@ pub(super) fn dumps(output: &str) -> Vec<Parts> {
     dumps
 }
 
-/// The name without the mark of a recursive call and without the hash of a legacy symbol.
+/// The function name without the suffix of a recursive call and the hash of a legacy symbol.
 fn function_name(name: &str) -> String {
     let name = name.rsplit_once('\'').map_or(name, |(name, _)| name);
     let is_hash = |last: &str| {

@@ -1,4 +1,4 @@
-//! Committed instruction counts, and their comparison with new ones.
+//! Committed instruction counts, and their comparison with new counts.
 
 use std::{
     collections::BTreeMap,
@@ -10,11 +10,11 @@ use std::{
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// Growth of an entry that fails the check. A compiler repeats its own output, so the
-/// margin is for changes of other parts that shift inlining and register allocation.
+/// The growth in % above which an entry fails the check. A compiler's output is reproducible; the
+/// margin is for changes elsewhere that shift inlining and register allocation.
 const MAX_GROWTH_PERCENT: u64 = 2;
 
-/// How many parts of a grown entry a finding names.
+/// The maximum number of parts that a finding lists.
 const MAX_NAMED_PARTS: usize = 3;
 
 /// Instructions of one entry, by function or by class of instruction.
@@ -24,12 +24,12 @@ pub(crate) type Parts = BTreeMap<String, u64>;
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Snapshot {
-    /// The compiler's version: another one generates other code.
+    /// The version of the compiler. Other versions generate other code.
     pub(crate) compiler: String,
     pub(crate) entries: BTreeMap<String, Parts>,
 }
 
-/// What differs between a committed snapshot and a new one.
+/// The differences between a committed snapshot and a new one.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Comparison {
     /// Entries that grew by more than 2 %, are missing or are new.
@@ -44,7 +44,7 @@ impl Snapshot {
         toml::from_str(&text).with_context(|| path.display().to_string())
     }
 
-    /// Writes the snapshot with `header`, a comment, on top.
+    /// Writes the snapshot after `header`, a comment.
     pub(crate) fn write(&self, path: &Path, header: &str) -> Result<()> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -78,7 +78,7 @@ fn total(parts: &Parts) -> u64 {
     parts.values().sum()
 }
 
-/// The parts that grew most.
+/// Describes the parts that grew most.
 fn grown_parts(was: &Parts, is: &Parts) -> String {
     let mut grown: Vec<(u64, &String)> = is
         .iter()
@@ -90,7 +90,7 @@ fn grown_parts(was: &Parts, is: &Parts) -> String {
     named.map(|(growth, part)| format!("{part} (+{growth})")).collect::<Vec<_>>().join(", ")
 }
 
-/// One line per entry, or one table where the names of parts are long.
+/// One line per entry, or one table if the names of parts are long.
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = |parts: &Parts| {

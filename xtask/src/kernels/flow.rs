@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The natural loops of a graph that is entered at node 0, each as the set of its nodes; a loop
-/// comes before the loops inside it.
+/// The natural loops of a graph with entry node 0, each as the set of its nodes. A loop precedes
+/// the loops inside it.
 ///
-/// A loop is what an edge back to a node that dominates its start closes: code that is laid out
-/// after its successor jumps back too, but closes no loop.
+/// An edge closes a loop if its target dominates its source. Code that is placed after its
+/// successor also jumps back, but closes no loop.
 pub(super) fn loops(successors: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
     let blocks = Blocks::of(successors);
     let dominators = blocks.dominators();
@@ -23,12 +23,12 @@ pub(super) fn loops(successors: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
         .values()
         .map(|body| body.iter().flat_map(|&block| blocks.nodes[block].clone()).collect())
         .collect();
-    // A header comes first in its loop, and an outer loop is larger.
+    // A header is the first node of its loop, and an outer loop is larger.
     loops.sort_by_key(|body| (body.first().copied(), std::cmp::Reverse(body.len())));
     loops
 }
 
-/// Runs of nodes that are entered at the first and left at the last.
+/// Basic blocks: runs of nodes with one entry, the first node, and one exit, the last.
 struct Blocks {
     nodes: Vec<std::ops::Range<usize>>,
     successors: Vec<Vec<usize>>,
@@ -66,7 +66,7 @@ impl Blocks {
         Self { nodes, successors: block_successors, predecessors }
     }
 
-    /// For each block the blocks on every way to it; `None` where no way leads.
+    /// For each block its dominators, the blocks on every path to it; `None` if it is unreachable.
     fn dominators(&self) -> Vec<Option<BTreeSet<usize>>> {
         let mut dominators: Vec<Option<BTreeSet<usize>>> = vec![None; self.nodes.len()];
         if let Some(entry) = dominators.first_mut() {

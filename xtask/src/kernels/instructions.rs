@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use super::flow;
 use crate::instructions::snapshot::{Parts, Snapshot};
 
-/// The targets whose code is counted: one of each RDNA generation.
+/// The targets whose instructions are counted, one per RDNA generation.
 pub(super) const TARGETS: [&str; 3] = ["gfx1030", "gfx1100", "gfx1201"];
 
 pub(super) const HEADER: &str = "\
@@ -24,7 +24,7 @@ pub(super) const HEADER: &str = "\
 const IGNORED: [&str; 5] =
     ["s_code_end", "s_nop", "s_delay_alu", "s_clause", "s_set_inst_prefetch_distance"];
 
-/// Counts the kernels of each object, a target and the path of its code.
+/// Counts the instructions of the kernels of each object: a target and the path of its code.
 pub(super) fn count<'a>(
     disassembler: &Path,
     compiler: &str,
@@ -58,7 +58,7 @@ pub(super) fn disassembler(clang: &Path) -> Result<PathBuf> {
     let path = PathBuf::from(String::from_utf8(output.stdout).context("path")?.trim());
     ensure!(
         path.is_file(),
-        "llvm-objdump is not installed beside {}: install llvm-19",
+        "llvm-objdump is not installed in the directory of {}: install llvm-19",
         clang.display()
     );
     Ok(path)
@@ -81,10 +81,10 @@ struct Kernel<'a> {
 }
 
 struct Instruction<'a> {
-    /// From the start of the kernel, in bytes.
+    /// Bytes from the start of the kernel.
     offset: u64,
     mnemonic: &'a str,
-    /// The offset that a branch leads to.
+    /// The offset of the branch target.
     target: Option<u64>,
 }
 
@@ -103,13 +103,13 @@ fn kernels(disassembly: &str) -> Vec<Kernel<'_>> {
     kernels
 }
 
-/// `0000000000004d00 <name>:`
+/// Parses a symbol line, such as `0000000000004d00 <name>:`.
 fn symbol(line: &str) -> Option<(u64, &str)> {
     let (address, name) = line.strip_suffix(">:")?.split_once(" <")?;
     Some((u64::from_str_radix(address, 16).ok()?, name))
 }
 
-/// `s_cbranch_scc1 65528    // 000000004DDC: BFA2FFF8 <name+0xc0>`
+/// Parses a line such as `s_cbranch_scc1 65528    // 000000004DDC: BFA2FFF8 <name+0xc0>`.
 fn instruction<'a>(line: &'a str, kernel: &str, start: u64) -> Option<Instruction<'a>> {
     let (code, comment) = line.split_once("//")?;
     let mnemonic = code.split_whitespace().next()?;
@@ -126,10 +126,10 @@ fn instruction<'a>(line: &'a str, kernel: &str, start: u64) -> Option<Instructio
 }
 
 impl Kernel<'_> {
-    /// The counts of the whole kernel under an empty name, and those of each loop.
+    /// The counts of the whole kernel, under an empty name, and of each loop.
     fn counts(&self) -> Vec<(String, Parts)> {
         let mut counts = vec![(String::new(), self.count(0..self.instructions.len()))];
-        // The enclosing loops of the current one, each with its number and that of its last child.
+        // The enclosing loops of the current loop, each with its number and its number of children.
         let mut path: Vec<(&BTreeSet<usize>, usize, usize)> = Vec::new();
         let mut outermost = 0;
         let loops = flow::loops(&self.successors());

@@ -11,10 +11,10 @@ use object::{
 };
 use serde::Deserialize;
 
-/// `NT_AMDGPU_METADATA`.
+/// The type of the metadata note: `NT_AMDGPU_METADATA`.
 const NOTE_TYPE: u32 = 32;
 
-/// The metadata of a kernel, as far as the report uses it.
+/// The metadata of a kernel that the report uses.
 #[derive(Debug, Deserialize)]
 pub(super) struct Kernel {
     #[serde(rename = ".name")]

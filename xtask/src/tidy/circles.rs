@@ -1,7 +1,7 @@
 //! Rule *circles*: the files of a crate form no dependency cycle.
 //!
-//! Two files that need each other can only be read, moved and tested together. A cycle is reported
-//! unless it lies within an entry of [`EXCEPTIONS`].
+//! Files of a cycle can only be read, moved and tested together. A cycle is a finding unless one
+//! entry of [`EXCEPTIONS`] contains all its files.
 
 pub(super) mod exceptions;
 mod files;
@@ -92,7 +92,7 @@ struct Visit {
 }
 
 impl<'a> Tarjan<'a> {
-    /// Visits `file` and what it depends on; returns the lowest index reachable from it.
+    /// Visits `file` and its dependencies. Returns the lowest index reachable from it.
     fn visit(&mut self, file: &'a str) -> usize {
         let index = self.visits.len();
         self.visits.insert(file, Visit { index, lowest: index, on_stack: true });

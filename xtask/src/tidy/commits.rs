@@ -1,4 +1,4 @@
-//! Rule *commits*: the subject of a commit fits into 72 characters and is no sentence.
+//! Rule *commits*: the subject of a commit has at most 72 characters and no full stop.
 
 use super::{finding::Finding, tree::Tree};
 

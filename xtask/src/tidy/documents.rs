@@ -1,7 +1,7 @@
 //! Rule *documents*: lists in documents that mirror code are complete.
 //!
 //! Such a list is the text between `<!-- tidy: NAME -->` and the next `<!-- tidy: end -->`; `NAME`
-//! says what it is compared with.
+//! selects the list in the code.
 
 use std::collections::BTreeSet;
 
@@ -85,7 +85,7 @@ fn architectures(tree: &Tree) -> Vec<Finding> {
     compare(tree, README, "architectures", &code_spans, &patterns.0)
 }
 
-/// The subcommands of rf-cli, each of which a paragraph of the README starts with.
+/// The subcommands of rf-cli, each at the start of a paragraph of the README.
 fn commands(tree: &Tree) -> Vec<Finding> {
     let sources = tree.texts(&[".rs"]).filter(|(path, _)| path.starts_with("crates/rf-cli/src/"));
     let mut commands = BTreeSet::new();

@@ -1,12 +1,12 @@
-//! A place that breaks a rule.
+//! A violation of a rule.
 
 use std::fmt;
 
-/// A place that breaks a rule; displays as `path:line: message`.
+/// A violation of a rule, displayed as `path:line: message`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     path: String,
-    /// From 1.
+    /// The line number, from 1.
     line: usize,
     message: String,
 }

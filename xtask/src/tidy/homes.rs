@@ -1,9 +1,9 @@
-//! Rule *homes*: programs translate arguments into calls and results into output; everything else
-//! has its home in a library.
+//! Rule *homes*: programs translate arguments into calls and results into output. All other code
+//! belongs in a library.
 //!
-//! A program may name a library of the workspace only as far as [`HOMES`] allows: the whole library
-//! where its purpose is to serve programs, single items where options or output need them. What
-//! builds graphs, plans memory or packs weights needs other items and is found.
+//! A program may use a library of the workspace only as [`HOMES`] allows: the whole library if its
+//! purpose is to serve programs, or single items that options or output need. Code that builds
+//! graphs, plans memory or packs weights needs other items and is a finding.
 
 use syn::Item;
 
@@ -13,12 +13,12 @@ use super::{
     tree::Tree,
 };
 
-/// What a program may name of a library.
+/// The items of a library that a program may use.
 pub(super) struct Home {
     program: &'static str,
-    /// As in paths: `rf_engine`.
+    /// The library's name in paths, such as `rf_engine`.
     library: &'static str,
-    /// The items at the root of the library; all of them when empty.
+    /// The allowed items at the root of the library; empty allows all.
     items: &'static [&'static str],
     #[expect(dead_code, reason = "for the reader of the table")]
     reason: &'static str,
@@ -64,7 +64,7 @@ const HOMES: &[Home] = &[
     home("xtask", "rf_quant", &["DType"], "names of formats"),
 ];
 
-/// The modules of xtask: checks of the repository, which no library needs.
+/// The modules of xtask, which check the repository. No library needs them.
 const TASKS: [&str; 5] = ["bench", "instructions", "kernels", "main", "tidy"];
 
 /// Files whose domain logic is still to be moved into a library.
@@ -102,7 +102,7 @@ fn findings(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The program that a source file belongs to, and the rest of the path.
+/// The program of a source file, and the path inside the program's sources.
 fn program(path: &str) -> Option<(&'static str, &str)> {
     let inside = |folder| path.strip_prefix(folder);
     if let Some(inside) = inside("crates/rf-cli/src/") {
@@ -111,7 +111,7 @@ fn program(path: &str) -> Option<(&'static str, &str)> {
     inside("xtask/src/").map(|inside| ("xtask", inside))
 }
 
-/// The first component of a path, without its ending.
+/// The first component of a path, without its extension.
 fn task(inside: &str) -> &str {
     inside.split(['/', '.']).next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The direction of dependencies between crates, and which crate owns which outside library.
+//! The direction of dependencies between crates, and the owners of external libraries.
 
 use serde::Deserialize;
 
@@ -8,7 +8,7 @@ use super::{
     workspace::{Dependency, Package},
 };
 
-/// A crate and what it is built on.
+/// A crate and its dependencies.
 struct Layer {
     name: &'static str,
     built_on: &'static [&'static str],
@@ -18,9 +18,9 @@ const fn layer(name: &'static str, built_on: &'static [&'static str]) -> Layer {
     Layer { name, built_on }
 }
 
-/// The table of ARCHITECTURE.md, lowest first. A crate may depend on what it is built on, and on
-/// what that is built on. Its tests (dev-dependencies) may use any crate above its row, so that a
-/// model is tested on a backend it does not name.
+/// The table of ARCHITECTURE.md, lowest first. A crate may depend on the crates of its row and on
+/// their dependencies. Its tests (dev-dependencies) may use any crate above its row, so that tests
+/// can run a model on a backend that its crate does not name.
 const LAYERS: &[Layer] = &[
     layer("rf-quant", &[]),
     layer("rf-gguf", &["rf-quant"]),
@@ -42,7 +42,7 @@ const LAYERS: &[Layer] = &[
     layer("xtask", &["rf-bench", "rf-kernels-build"]),
 ];
 
-/// Outside libraries that are the knowledge of one layer; tests may use them anywhere.
+/// External libraries that only the listed crates may use. Tests may use them anywhere.
 const OWNED: [(&str, &[&str]); 6] = [
     ("anyhow", &["rf-bench", "rf-cli", "xtask"]), // binaries; libraries have typed errors
     ("axum", &["rf-server"]),
@@ -103,7 +103,7 @@ fn violation(row: usize, dependency: &Dependency) -> Option<String> {
         .then(|| format!("{name} must not depend on {package}: only {} may", owners.join(" and ")))
 }
 
-/// Whether the crate of `row` is built on `package`, at any depth.
+/// Whether the crate of `row` depends on `package`, at any depth.
 fn reaches(row: usize, package: &str) -> bool {
     LAYERS[row].built_on.iter().any(|&below| {
         below == package
@@ -114,7 +114,7 @@ fn reaches(row: usize, package: &str) -> bool {
     })
 }
 
-/// Whether the manifest takes the workspace's lints, which cargo does not report.
+/// Whether the manifest inherits the workspace's lints, which cargo does not report.
 fn inherits_lints(manifest: &str) -> bool {
     #[derive(Default, Deserialize)]
     struct Lints {
@@ -129,7 +129,7 @@ fn inherits_lints(manifest: &str) -> bool {
     toml::from_str::<Manifest>(manifest).is_ok_and(|manifest| manifest.lints.workspace)
 }
 
-/// The first line that names `package`, from 1.
+/// The number of the first line that names `package`, from 1.
 fn line_of(manifest: &str, package: &str) -> usize {
     manifest.lines().position(|line| line.contains(package)).map_or(1, |index| index + 1)
 }

@@ -1,4 +1,4 @@
-//! The paths that Rust code names, tests apart.
+//! The paths in Rust code, except in tests.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{
@@ -6,18 +6,18 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// Where a path is written.
+/// The place of a path in the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In an expression, a type, a pattern or a macro.
+    /// In an expression, type, pattern or macro.
     Code,
-    /// In a `use` that only this module sees.
+    /// In a private `use`.
     Import,
     /// In a `pub use` of any visibility.
     ReExport,
 }
 
-/// A path: its names, where it is written, and its line.
+/// A path: its names, its place and its line.
 pub(super) struct PathUse {
     pub(super) names: Vec<String>,
     pub(super) place: Place,
@@ -27,7 +27,7 @@ pub(super) struct PathUse {
 /// One leaf of a `use` declaration.
 pub(super) struct Import {
     pub(super) path: Vec<String>,
-    /// `None` for `*` and `_`.
+    /// The name in scope; `None` for `*` and `_`.
     pub(super) name: Option<String>,
     pub(super) glob: bool,
 }
@@ -58,7 +58,7 @@ struct Visitor<'a> {
 }
 
 impl Visitor<'_> {
-    /// Every chain of names joined by `::`.
+    /// Visits every chain of names joined by `::`.
     fn visit_tokens(&mut self, tokens: TokenStream) {
         let mut names = Vec::new();
         let mut line = 0;

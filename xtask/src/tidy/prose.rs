@@ -2,10 +2,10 @@
 
 use super::{finding::Finding, tree::Tree};
 
-/// The widest line of prose, in characters.
+/// The maximum width of a line of prose, in characters.
 const MAX_COLUMNS: usize = 100;
 
-/// Starts of doc comments that continue a sentence nobody began.
+/// Starts of doc comments that are the tail of a sentence.
 const SENTENCE_TAILS: [&str; 8] =
     ["Of ", "All.", "None.", "So many", "The same.", "Likewise", "And ", "As many"];
 
@@ -26,7 +26,7 @@ fn check_except(tree: &Tree, unconverted: &[&str]) -> Vec<Finding> {
     findings
 }
 
-/// The lines of a document outside code and tables, which have no place to break.
+/// The lines of a document outside code and tables, which cannot be wrapped.
 fn prose_of_markdown(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -58,7 +58,7 @@ fn wide_lines<'a>(
     })
 }
 
-/// A line of one word after its prefix, such as a link, cannot be broken.
+/// Whether a line is too wide and can be broken. A line of one word, such as a link, cannot.
 fn is_too_wide(line: &str) -> bool {
     line.chars().count() > MAX_COLUMNS
         && !line.contains("://")

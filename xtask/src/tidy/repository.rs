@@ -1,11 +1,11 @@
-//! Rules for the repository as a whole: size of what is tracked, documents that must keep up.
+//! Rules for the whole repository: the size of tracked files, and the changelog.
 
 use super::{finding::Finding, tree::Tree};
 
-/// Largest tracked file, in bytes.
+/// The maximum size of a tracked file, in bytes.
 const MAX_FILE_BYTES: u64 = 12_000_000;
 
-/// Largest sum of all tracked files, in bytes: a clone stays a matter of seconds.
+/// The limit of the total size of tracked files, in bytes, so that a clone takes seconds.
 const MAX_TOTAL_BYTES: u64 = 25_000_000;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -32,7 +32,7 @@ fn sizes(tree: &Tree, max_file: u64, max_total: u64) -> Vec<Finding> {
 fn changelog(tree: &Tree) -> Option<Finding> {
     const PATH: &str = "CHANGELOG.md";
     let Some(text) = tree.text(PATH) else {
-        return Some(Finding::new(PATH, 1, "missing: what changed for users"));
+        return Some(Finding::new(PATH, 1, "missing: list the changes for users"));
     };
     let found = text.lines().any(|line| line.trim_end() == "## [Unreleased]");
     (!found).then(|| Finding::new(PATH, 1, "no section \"## [Unreleased]\""))

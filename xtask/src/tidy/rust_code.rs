@@ -1,7 +1,7 @@
-//! Enough of Rust's lexical grammar to tell code from comments and literals.
+//! A minimal lexer for Rust that separates code from comments and literals.
 
-/// `source` with every character of comments, strings and character literals replaced by a space;
-/// line breaks stay, so line numbers hold.
+/// Replaces every character of comments, strings and character literals in `source` by a space.
+/// Line breaks stay, so line numbers do not change.
 pub(super) fn code_only(source: &str) -> String {
     let mut code = String::with_capacity(source.len());
     let mut rest = source;
@@ -24,8 +24,8 @@ pub(super) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// Length in bytes of the comment or literal at the start of `rest`, 0 when there is none. What is
-/// not closed reaches to the end.
+/// Length in bytes of the comment or literal at the start of `rest`, or 0. An unclosed one extends
+/// to the end.
 fn literal_or_comment(rest: &str) -> usize {
     let length = if rest.starts_with("//") {
         rest.find('\n')
@@ -45,7 +45,7 @@ fn literal_or_comment(rest: &str) -> usize {
     length.unwrap_or(rest.len())
 }
 
-/// Block comments nest.
+/// Length of a block comment. Block comments nest.
 fn block_comment(rest: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -66,7 +66,7 @@ fn block_comment(rest: &str) -> Option<usize> {
     }
 }
 
-/// From one `quote` to the next that no backslash escapes.
+/// Length of a literal from one `quote` to the next one without a backslash.
 fn quoted(rest: &str, quote: char) -> Option<usize> {
     let mut chars = rest.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
@@ -79,7 +79,7 @@ fn quoted(rest: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// A character literal; 0 for the quote of a lifetime.
+/// Length of a character literal; 0 for the quote of a lifetime.
 fn character(rest: &str) -> usize {
     let mut inside = rest.chars().skip(1);
     match (inside.next(), inside.next()) {
@@ -89,8 +89,8 @@ fn character(rest: &str) -> usize {
     }
 }
 
-/// The number of `#` between `r` and `"` of a raw string. An identifier cannot end right before a
-/// quote, so the `r` needs no look back.
+/// The number of `#` between `r` and `"` of a raw string. An identifier cannot end directly
+/// before a quote, so the character before `r` does not matter.
 fn raw_string_hashes(rest: &str) -> Option<usize> {
     let after = rest.strip_prefix('r')?;
     let quote = after.find(|c| c != '#')?;

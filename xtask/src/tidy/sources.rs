@@ -6,11 +6,10 @@ use super::{
     tree::Tree,
 };
 
-/// Longest source file. Past this a reader no longer holds it in mind; most files should stay under
-/// 400.
+/// The maximum number of lines of a source file. Most files should stay below 400.
 const MAX_LINES: usize = 600;
 
-/// Names that say nothing about what is inside, and so collect everything.
+/// Module names that do not describe their contents, and so attract unrelated code.
 const BANNED_MODULES: [&str; 11] = [
     "util", "utils", "common", "helper", "helpers", "misc", "types", "manager", "managers",
     "handler", "handlers",
@@ -57,7 +56,7 @@ fn length(path: &str, text: &str) -> Option<Finding> {
 fn header(path: &str, text: &str) -> Option<Finding> {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     (!first.starts_with("//!"))
-        .then(|| Finding::new(path, 1, "no //! at the top: say in a sentence what the file is for"))
+        .then(|| Finding::new(path, 1, "no //! at the top: describe the file in one sentence"))
 }
 
 fn test_file(path: &str) -> Option<Finding> {

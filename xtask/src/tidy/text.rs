@@ -1,9 +1,9 @@
-//! Rules for the words of every text file: machine paths, project phases.
+//! Rules for the text of every file: no machine paths, no project phases.
 
 use super::{finding::Finding, tree::Tree};
 
-/// Folders at the top of a file system that belong to somebody's machine, and how many components
-/// below them still name it: a home folder is only one together with its owner.
+/// Top-level folders that exist only on one machine, each with the number of components below it
+/// that identify the machine: a home folder is one only with the name of its owner.
 const MACHINE_FOLDERS: [(&str, usize); 4] = [("work", 0), ("root", 0), ("home", 1), ("Users", 1)];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -23,11 +23,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The start of an absolute path into a folder of [`MACHINE_FOLDERS`], as far as it names the
-/// machine.
+/// The part of an absolute path into a folder of [`MACHINE_FOLDERS`] that identifies the machine.
 fn machine_path(line: &str) -> Option<&str> {
     line.match_indices('/').find_map(|(at, _)| {
-        // Inside a relative path, a URL or words joined by slashes.
+        // Skips relative paths, URLs and words joined by slashes.
         let before = line[..at].chars().next_back();
         if before.is_some_and(|c| c.is_alphanumeric() || "._-~/}".contains(c)) {
             return None;
@@ -49,7 +48,7 @@ fn machine_path(line: &str) -> Option<&str> {
     })
 }
 
-/// "phase" and a number, however they are joined and capitalised.
+/// The word "phase" followed by a number, with any separator and capitalisation.
 fn project_phase(line: &str) -> Option<&str> {
     const WORD: &str = "phase";
     let lower = line.to_ascii_lowercase(); // the same length as `line`
@@ -66,7 +65,7 @@ fn project_phase(line: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    // The samples are put together here, because this file is checked too.
+    // The samples are assembled from parts, because the rules also check this file.
 
     #[test]
     fn machine_paths_are_found() {

@@ -15,7 +15,7 @@ pub(crate) struct Tree {
     pub(crate) files: Vec<File>,
     /// The crates of the workspace, in order of path.
     pub(super) packages: Vec<Package>,
-    /// The new commits; none where the history is not there.
+    /// The new commits; empty without a history.
     pub(super) commits: Vec<Commit>,
 }
 
@@ -28,16 +28,16 @@ pub(super) struct Commit {
 
 /// A tracked file as it is on disk.
 pub(crate) struct File {
-    /// From the root of the checkout, with `/` between components.
+    /// The path from the root of the checkout, with `/` between components.
     pub(super) path: String,
     pub(super) size_bytes: u64,
-    /// `None` when the content is not text: not UTF-8, or with a NUL in it.
+    /// The content; `None` if it is not UTF-8 or contains a NUL.
     pub(super) text: Option<String>,
 }
 
 impl Tree {
-    /// Reads the files that git tracks under `root`; without a `.git` there (an unpacked archive)
-    /// all files outside hidden folders and `target`.
+    /// Reads the files that git tracks under `root`. Without `.git`, as in an unpacked archive,
+    /// reads all files outside hidden folders and `target`.
     pub(crate) fn read(root: &Path) -> Result<Self> {
         if !root.join("Cargo.toml").is_file() {
             bail!("{} is not a checkout of the workspace: it has no Cargo.toml", root.display());
@@ -47,7 +47,7 @@ impl Tree {
         let mut files = Vec::with_capacity(paths.len());
         for path in paths {
             let absolute = root.join(&path);
-            // Deleted but not yet committed, a link or a submodule: nothing of ours to read.
+            // Skips links, submodules, and deleted files that are not committed yet.
             if !absolute.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
                 continue;
             }
@@ -58,7 +58,7 @@ impl Tree {
         Ok(Self { files, packages: packages(root)?, commits: commits(root)? })
     }
 
-    /// The file at `path`, when there is one and it is text.
+    /// The text of the file at `path`; `None` if it does not exist or is not text.
     pub(super) fn text(&self, path: &str) -> Option<&str> {
         self.files.iter().find(|file| file.path == path)?.text.as_deref()
     }
@@ -106,7 +106,7 @@ fn tracked(root: &Path) -> Result<Vec<String>> {
     Ok(names.split_terminator('\0').map(str::to_owned).collect())
 }
 
-/// The commits since [`SUBJECTS_SINCE`]; none where a shallow clone or an archive lacks it.
+/// The commits since [`SUBJECTS_SINCE`]; empty if a shallow clone or an archive lacks it.
 fn commits(root: &Path) -> Result<Vec<Commit>> {
     if !root.join(".git").exists() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! The crates of the checkout, as cargo describes them.
+//! The crates of the checkout, from `cargo metadata`.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ pub(super) struct Package {
 }
 
 pub(super) struct Dependency {
-    /// The package's name, however the manifest renames it.
+    /// The name of the package, which a manifest may rename.
     pub(super) package: String,
-    /// Whether only tests use it.
+    /// Whether it is a dev-dependency.
     pub(super) for_tests: bool,
 }
 
-/// Asks cargo for the packages of the workspace at `root`; reads no lock file and no registry.
+/// Lists the packages of the workspace at `root`. Cargo reads no lock file and no registry.
 pub(super) fn packages(root: &Path) -> Result<Vec<Package>> {
     let metadata = MetadataCommand::new()
         .manifest_path(root.join("Cargo.toml"))

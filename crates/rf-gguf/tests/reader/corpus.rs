@@ -1,4 +1,4 @@
-//! The committed corpus: damaged and odd files with the exact words that refuse them.
+//! The committed corpus: damaged and unusual files with their exact error messages.
 //!
 //! `tests/corpus` holds one file per case and `outcomes.txt`. Both are made from the table below:
 //! after changing it, run `RF_GGUF_BLESS=1 cargo test -p rf-gguf corpus` and read the difference.
@@ -115,8 +115,8 @@ fn headers() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A cut in every section. Counts are checked against the bytes left, so that to be cut inside an
-/// entry a file must have spent more than the least on those before.
+/// Files truncated in every section. Counts are checked against the remaining bytes, so a file can
+/// be truncated inside an entry only if earlier entries exceed the minimum size.
 fn truncated() -> Vec<(&'static str, Vec<u8>)> {
     let valid = valid();
     let cut = |at: usize| valid[..at].to_vec();

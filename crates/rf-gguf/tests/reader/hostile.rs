@@ -1,4 +1,4 @@
-//! Whatever the bytes, the reader answers and does not panic.
+//! The reader returns a result for any bytes and does not panic.
 
 use proptest::prelude::*;
 use rf_gguf::{Gguf, GgufWriter, Value};
@@ -88,7 +88,7 @@ proptest! {
             .unwrap();
         let model = Gguf::from_bytes(file).unwrap();
         for (key, value) in &entries {
-            // By text: a NaN is not equal to itself.
+            // Compared as text, because a NaN is not equal to itself.
             prop_assert_eq!(format!("{:?}", model.metadata().get(key)), format!("{:?}", Some(value)));
         }
         prop_assert_eq!(model.tensors().len(), tensors.len());
@@ -101,7 +101,7 @@ proptest! {
     }
 }
 
-/// Opens the bytes and, where they are accepted, reads everything in them.
+/// Opens the bytes and, if they are accepted, reads all contents.
 fn touch(bytes: Vec<u8>) {
     if let Ok(model) = Gguf::from_bytes(bytes) {
         for (key, value) in model.metadata().iter() {

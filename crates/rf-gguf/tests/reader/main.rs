@@ -1,4 +1,5 @@
-//! The public face of rf-gguf: what it reads, what it refuses and how it says so, what it writes.
+//! The public interface of rf-gguf: accepted files, rejected files and their errors, written
+//! files.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 mod corpus;

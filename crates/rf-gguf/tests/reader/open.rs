@@ -1,4 +1,4 @@
-//! Opening by path: every way it can fail has its own words.
+//! Opening by path: every failure has its own error message.
 
 use std::fs;
 

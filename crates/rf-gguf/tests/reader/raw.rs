@@ -1,6 +1,6 @@
-//! GGUF files made field by field, so that any of them can be wrong.
+//! Builds GGUF files field by field, so that tests can make any field invalid.
 
-/// Ids of value types, by the format's numbers.
+/// Ids of value types in the format.
 pub(crate) mod kind {
     pub(crate) const U8: u32 = 0;
     pub(crate) const I32: u32 = 5;
@@ -14,7 +14,7 @@ pub(crate) mod kind {
 pub(crate) const F32: u32 = 0;
 pub(crate) const Q4_K: u32 = 12;
 
-/// Bytes in the making; every method appends.
+/// A file under construction; every method appends bytes.
 #[derive(Clone, Default)]
 pub(crate) struct Raw(Vec<u8>);
 
@@ -73,7 +73,7 @@ impl Raw {
     }
 }
 
-/// A small correct file with scalars, strings, arrays, nested arrays and two tensors; its last byte
+/// A small valid file with scalars, strings, arrays, nested arrays and two tensors; its last byte
 /// is data.
 pub(crate) fn valid() -> Vec<u8> {
     Raw::header(3, 2, 6)

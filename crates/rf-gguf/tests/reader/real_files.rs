@@ -1,4 +1,4 @@
-//! Files that other programs wrote.
+//! Reads files of other programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -65,12 +65,12 @@ fn a_vocabulary_of_128_thousand_tokens_opens_at_once() {
         let elapsed = start.elapsed();
         let tokens = model.metadata().required_strings("tokenizer.ggml.tokens").unwrap();
         println!("{}: {} tokens in {elapsed:?}", path.display(), tokens.len());
-        // Wide of the real time, for loaded machines and builds without optimisation.
+        // A generous limit, for loaded machines and builds without optimisation.
         assert!(elapsed.as_millis() < 1000, "{}: {elapsed:?}", path.display());
     }
 }
 
-/// The GGUF files in a folder of test data, which need not be there.
+/// The GGUF files in a folder of test data, which is optional.
 #[expect(clippy::print_stdout, reason = "a skipped test says so")]
 fn gguf_files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(folder);

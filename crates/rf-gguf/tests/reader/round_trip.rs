@@ -1,4 +1,4 @@
-//! What the writer makes, the reader understands; what fails leaves nothing behind.
+//! The reader accepts the files of the writer, and a failed write leaves no file.
 
 use std::fs;
 use std::path::Path;

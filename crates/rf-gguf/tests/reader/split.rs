@@ -19,7 +19,7 @@ fn any_part_opens_the_whole_model() {
             let first = tensor.name().as_bytes()[0];
             assert!(model.data(tensor).iter().all(|&byte| byte == first));
         }
-        // The metadata are those of the first part, whichever was named.
+        // The metadata come from the first part, whichever part is opened.
         assert_eq!(model.metadata().u32("part").unwrap(), Some(0));
         let sizes = model.paths().iter().map(|path| fs::metadata(path).unwrap().len());
         assert_eq!(model.file_bytes(), sizes.sum::<u64>());
@@ -105,7 +105,7 @@ fn write_parts(directory: &Path, count: u32, tensor_count: Option<i32>) {
     }
 }
 
-/// Two tensors whose bytes are the first one of their name.
+/// A model of two tensors, whose bytes are the first byte of the tensor's name.
 fn write_part(directory: &Path, index: u32, count: u32, tensor_count: Option<i32>, prefix: &str) {
     let mut writer = GgufWriter::new();
     writer.add("split.no", index as u16).unwrap().add("split.count", count as u16).unwrap();

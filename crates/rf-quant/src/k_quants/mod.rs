@@ -1,5 +1,5 @@
-//! The super-block formats: 256 values share f16 scales, and each sub-block of 16 or 32 values has a
-//! small integer scale.
+//! The super-block formats: 256 values share f16 scales, and each sub-block of 16 or 32 values has
+//! a small integer scale.
 //!
 //! | block | sub-blocks | value |
 //! |---|---|---|

@@ -8,8 +8,8 @@ use std::ops::Range;
 pub(super) enum Grouping {
     /// `(?=(\d{3})+(?!\d))`: cuts before each group of three ASCII digits.
     Thousands,
-    /// Any digits; the text before a number stays with its first group, and is left to the next
-    /// step. It stands for `\d{1,3}(?=(?:\d{3})*\b)` too.
+    /// Any digits. The text before a number stays with the first group, and the next step splits
+    /// it. Also implements `\d{1,3}(?=(?:\d{3})*\b)`.
     WithLead,
 }
 

@@ -27,13 +27,13 @@ pub(crate) struct Flags {
 /// The representation of bytes in the texts of the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// GPT-2's printable stand-ins.
+    /// GPT-2's printable characters.
     StandIns,
     /// UTF-8, and `<0xXX>` tokens for unknown characters.
     Utf8,
     /// UTF-8 with U+2581 for spaces.
     EscapedUtf8,
-    /// As `EscapedUtf8`. In addition, runs of line breaks are looked up as a whole, and the
+    /// `EscapedUtf8`. In addition, runs of line breaks are looked up as a whole, and the
     /// beginning-of-sequence token is always added.
     Gemma,
 }
@@ -58,7 +58,7 @@ pub(super) enum Tail {
     Keep,
     /// `\s+(?!\S)`: the last character belongs to the next piece.
     Leave,
-    /// As `Leave`, except for line breaks, which `\s*[\r\n]+` matched.
+    /// `Leave`, except for line breaks, which `\s*[\r\n]+` matched.
     LeaveUnlessNewline,
     /// `\s{512}(?!\S)|…|\s{1,2}(?!\S)|\s`: white space in powers of two (Jais 2).
     PowersOfTwo,
@@ -77,7 +77,7 @@ pub(super) fn lookup(name: &str) -> Option<(&'static [Source], Flags)> {
 }
 
 impl Source {
-    /// Compiles an expression, its look-ahead at white space turned into a [`Tail`].
+    /// Compiles an expression. A [`Tail`] replaces its look-ahead at white space.
     pub(super) fn compile(&self) -> Step {
         let source = match self {
             Self::Regex(source) => *source,

@@ -2,7 +2,7 @@
 #pragma once
 
 // out[t] = the `used` most probable experts of token t, as f32, followed by their probabilities,
-// normalised to sum 1.
+// normalised to sum 1. `used` is experts_per_token.
 struct RfRouteParams {
     const float *logits; // [tokens, experts]
     float *out;          // [tokens, 2 · used]

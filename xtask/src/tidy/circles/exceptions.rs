@@ -4,7 +4,7 @@
 pub(in crate::tidy) struct Exception {
     /// Paths from the root of the checkout.
     pub(in crate::tidy) files: &'static [&'static str],
-    /// `None` for a cycle that is still to be removed.
+    /// The reason for the exception; `None` if the cycle is still to be removed.
     pub(in crate::tidy) reason: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! Which file of a crate uses which other one.
+//! The dependencies between the files of a crate.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use crate::tidy::{
     tree::Tree,
 };
 
-/// For each file the files it uses, with the line of the first use.
+/// Maps each file to the files that it uses, with the line of the first use.
 pub(super) type Dependencies = BTreeMap<String, BTreeMap<String, usize>>;
 
 /// The dependencies between the files of the crate whose root file is `root`.
 ///
-/// A file uses the file that defines what one of its paths names, wherever it is re-exported.
-/// Declaring and re-exporting modules is no use of them. Tests do not count.
+/// A file uses the file that defines the item named by one of its paths, even through a re-export.
+/// Declaring or re-exporting a module is not a use. Tests do not count.
 pub(super) fn dependencies(tree: &Tree, root: &str) -> Result<Dependencies, Finding> {
     let modules = Modules::parse(tree, root)?;
     let mut found = Dependencies::new();

@@ -1,4 +1,4 @@
-//! The module tree of a crate, and which file defines what a path names.
+//! The module tree of a crate, and the resolution of paths to the files that define their items.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,19 +22,19 @@ pub(super) struct Module {
     pub(super) items: Vec<Item>,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
-    /// Names defined here by items.
+    /// Names of the items that the module defines.
     names: BTreeSet<String>,
-    /// Names brought into scope by `use`, with the path each stands for.
+    /// Names that `use` brings into scope, each with its path.
     imports: BTreeMap<String, Vec<String>>,
-    /// Paths of `use path::*`.
+    /// The paths of `use path::*`.
     globs: Vec<Vec<String>>,
 }
 
-/// What a path leads to.
+/// The module or item that a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     Module(usize),
-    /// An item, by the module that defines it.
+    /// An item, as the index of the module that defines it.
     Item(usize),
 }
 
@@ -47,7 +47,7 @@ impl Modules {
         Ok(modules)
     }
 
-    /// The module or item that `path` names when it is written in module `from`.
+    /// The module or item that `path` names in module `from`.
     pub(super) fn resolve(&self, from: usize, path: &[String]) -> Option<Target> {
         self.resolve_within(from, path, &mut Vec::new())
     }
@@ -66,7 +66,7 @@ impl Modules {
         self.add_module(tree, path, folder, parent, file.items)
     }
 
-    /// `folder` is where files of child modules are.
+    /// Adds a module and its children. `folder` contains the files of child modules.
     fn add_module(
         &mut self,
         tree: &Tree,
@@ -108,7 +108,7 @@ impl Modules {
                 };
                 self.add_file(tree, &path, &inner, Some(this))?
             };
-            // A second one of the same name is for another target or feature.
+            // A second module of the same name is for another target or feature.
             self.modules[this].children.entry(name).or_insert(child);
         }
         Ok(this)
@@ -130,7 +130,7 @@ impl Modules {
         while let (Target::Module(module), Some((name, after))) = (target, rest.split_first()) {
             target = match name.as_str() {
                 "super" => Target::Module(self.parent_of_scope(module)?),
-                // What is not found is made by a macro in that module.
+                // A macro in that module defines names that are not found.
                 name => self.lookup(module, name, visited).unwrap_or(Target::Item(module)),
             };
             rest = after;
