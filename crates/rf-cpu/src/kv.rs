@@ -2,7 +2,7 @@
 //!
 //! Keys are transposed within a page, `[head][dim][token]`, so that a lane of the score vector is a
 //! token. Values are stored as `[head][token][dim]`, so that a lane of the output is a dimension.
-//! Neither sum crosses lanes. The kernel maps memory on first use, so unused pages cost nothing.
+//! Neither sum crosses lanes. The system allocates memory on first use, so unused pages take none.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -109,7 +109,7 @@ impl KvStore {
             .sum()
     }
 
-    /// [`Self::page_bytes`] of a cache of a given layout.
+    /// [`Self::page_bytes`] of a cache with this layout.
     pub(crate) fn page_bytes_of(layout: &KvLayout) -> usize {
         let KvLayout { ref layers, page_tokens, num_pages, dtype } = *layout;
         let layer = |&(heads, head_dim): &(usize, usize)| {

@@ -36,7 +36,7 @@ impl PackedMatrix {
         Ok(Self { dtype, rows, columns, panel_bytes, data })
     }
 
-    /// Bytes that a weight takes in panels.
+    /// Bytes of a weight in panels.
     pub(crate) fn bytes_of(weight: &Weight) -> usize {
         (weight.rows().div_ceil(LANES) * panel_bytes_of(weight)).max(MIN_BYTES)
     }
@@ -105,7 +105,7 @@ const MAX_BLOCK_BYTES: usize = {
     most
 };
 
-/// The least size of a mapping, which cannot be empty.
+/// The minimum size of a mapping, which cannot be empty.
 const MIN_BYTES: usize = 64;
 
 fn panel_bytes_of(weight: &Weight) -> usize {

@@ -1,7 +1,7 @@
-//! `Backend::memory_need` is exactly what an executor holds, for every program of the conformance
-//! table.
+//! `Backend::memory_need` equals the memory that an executor holds, for every program of the
+//! conformance table.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_graph::case::cases;

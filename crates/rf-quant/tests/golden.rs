@@ -51,7 +51,7 @@ fn quantize_matches_golden_byte_for_byte() {
     }
 }
 
-/// In formats with a search for scales, the error must not exceed the reference's.
+/// In formats with a search for scales, the error is at most 2 % above the reference's.
 #[test]
 fn k_quant_rmse_of_each_row_is_within_two_percent_of_golden() {
     for set in GoldenSet::all() {

@@ -6,9 +6,9 @@
 // and, if there are fewer than four groups, among the keys.
 //
 // A wave has LANES lanes per key, with eight elements of the head each (LANES · 8 ≥ head_dim), and
-// processes tiles of STEPS keys per lane: products; sums over the lanes of a key, distributed such
-// that each lane holds the sum of one key and head; weights relative to the largest score so far;
-// values. Scores are in units of log 2.
+// processes tiles of STEPS keys per lane: dot products; sums over the lanes of a key, distributed
+// such that each lane holds the sum of one key and head; weights relative to the largest score so
+// far; values. Scores are in units of log 2.
 //
 // Workgroups store (largest score, sum of weights, weighted sum of values) in memory. The last
 // workgroup to finish combines them in the order of the splits; the result does not depend on which

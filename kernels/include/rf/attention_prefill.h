@@ -7,7 +7,7 @@
 // the same LDS, and computes weighted sums with matrix units. During each computation the next
 // operand is loaded from memory to registers.
 //
-// Per tile of keys a wave computes 2 · KEYS / 16 · DIM / 16 tile products (rf/mma_f16.h) of two
+// Per tile of keys a wave computes 2 · KEYS / 16 · DIM / 16 tile matmuls (rf/mma_f16.h) of two
 // matrix-unit operations each; a workgroup reads every key and value once. Sums over all keys are
 // f32 additions outside the matrix units, one per tile of keys, so that rounding errors do not
 // accumulate over a long context.
@@ -236,7 +236,7 @@ struct PrefillWave {
     Accumulator o[STEPS]; // weighted values
     float m[ROWS];        // largest score
     float l[ROWS];        // sum of this lane's weights
-    float factor[ROWS];   // scales products to scores
+    float factor[ROWS];   // scales dot products to scores
     u32 position[ROWS];
 
     RF_DEVICE_MEMBER void start() {
@@ -335,7 +335,7 @@ struct PrefillWave {
         }
     }
 
-    // Converts products to weights in place; `rescale` is the factor for the sums so far.
+    // Converts dot products to weights in place; `rescale` is the factor for the sums so far.
     RF_DEVICE_MEMBER void weights(const RfAttentionParams &p, u32 first_key, bool all_seen, Accumulator *s,
                                   float (&rescale)[ROWS]) {
 #pragma unroll

@@ -67,7 +67,7 @@ impl Region<'_> {
                 let ((span, page), head) = (pages[item / shape.heads], item % shape.heads);
                 let place = span.pages[page].index() * shape.heads + head;
                 let bytes = shape.key_head_bytes();
-                // SAFETY: this head of this page is this item's.
+                // SAFETY: each head of each page belongs to one item.
                 let keys = unsafe { kv.keys.get_mut(place * bytes..(place + 1) * bytes) };
                 let bytes = shape.value_head_bytes();
                 // SAFETY: as above.
@@ -148,7 +148,7 @@ impl Region<'_> {
                             last: position + 1,
                             sink: sinks.map(|s| s[head]),
                         });
-                        // SAFETY: each head of each token is one item's.
+                        // SAFETY: each head of each token belongs to one item.
                         outs.push(unsafe { out.row_mut(token, columns) });
                     }
                 }

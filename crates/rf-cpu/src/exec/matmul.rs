@@ -92,13 +92,13 @@ impl ExpertMatMulStep {
     }
 }
 
-/// Sizes of the operands of a program's matmuls.
+/// The operand sizes of a program's matmuls.
 pub(super) struct OperandSizes {
-    /// Floats for all tokens.
+    /// Number of f32 for all tokens.
     floats: usize,
-    /// Blocks for all tokens, by group: 32, 256.
+    /// Number of int8 blocks for all tokens, for 32 and for 256 elements per scale.
     blocks: [usize; 2],
-    /// Columns of the widest operand.
+    /// Number of columns of the widest operand.
     columns: usize,
     max_tokens: usize,
 }
@@ -178,12 +178,12 @@ impl OperandSizes {
             + GemmScratch::bytes_for(self.max_tokens)
     }
 
-    /// Floats of one token, where any matmul has a float operand.
+    /// Number of f32 per token; 0 if no matmul has a float operand.
     fn scratch_floats(&self) -> usize {
         if self.floats == 0 { 0 } else { self.columns }
     }
 
-    /// Blocks of one token, by group, where any matmul has such an operand.
+    /// Number of int8 blocks per token and group; 0 if no matmul has such an operand.
     fn scratch_blocks(&self) -> [usize; 2] {
         self.blocks.map(|blocks| if blocks == 0 { 0 } else { self.columns.div_ceil(ACT_BLOCK) })
     }
@@ -221,7 +221,7 @@ impl Scratch {
         }
     }
 
-    /// Memory held, without the scores of attention, which grow with the context.
+    /// Bytes held, without the attention scores, which grow with the context.
     pub(super) fn bytes(&self) -> usize {
         let int8: usize = self.int8.iter().map(|blocks| size_of_val(blocks.as_slice())).sum();
         size_of_val(self.float.as_slice()) + int8 + self.gemm.bytes()

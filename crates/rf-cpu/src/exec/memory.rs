@@ -37,7 +37,7 @@ pub(crate) fn memory_need(
     Ok(MemoryNeed { held, reserve_bytes: floats.saturating_mul(size_of::<f32>()) as u64 })
 }
 
-/// Size of the arena of all values for a batch of `tokens`.
+/// Size of the arena that holds all values of a batch of `tokens`.
 pub(super) fn arena_bytes(plan: &Plan, tokens: usize) -> usize {
     (plan.floats_per_row() * tokens * size_of::<f32>()).max(1)
 }

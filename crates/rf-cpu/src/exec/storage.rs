@@ -1,4 +1,4 @@
-//! Weights in the form in which their ops read them.
+//! Weights in the layout that their ops read.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,18 +7,18 @@ use rf_graph::{BackendError, Graph, Op, Operand, Progress, Weight, WeightId};
 use crate::panel::{PackedMatrix, fill_panel};
 use crate::team::{Counter, Team};
 
-/// The form of a weight in memory. The ops that read the weight decide it.
+/// The layout of a weight in memory. The ops that read the weight determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Rows of an embedding table, mapped from the file.
     Table,
     /// A norm weight, bias or sink as f32.
     Vector,
-    /// The operand of a matmul, in panels. A tied embedding table is one, too.
+    /// A matmul weight in panels, which is also the embedding table if tied.
     Matrix,
 }
 
-/// The forms of all weights of a program, known before anything is loaded.
+/// The layouts of all weights of a program, known before any weight is loaded.
 pub(super) struct StoragePlan<'a> {
     weights: &'a [Weight],
     forms: Vec<Form>,
@@ -30,7 +30,7 @@ impl<'a> StoragePlan<'a> {
         for operand in graph.ops().iter().flat_map(Op::operands) {
             match operand {
                 Operand::Matrix(id) => forms[id.index()] = Form::Matrix,
-                // A tied table stays the matrix of its matmul.
+                // A tied table keeps the layout of its matmul.
                 Operand::Table(id) if forms[id.index()] == Form::Vector => {
                     forms[id.index()] = Form::Table;
                 }
@@ -45,7 +45,7 @@ impl<'a> StoragePlan<'a> {
         (self.forms[id.index()] == Form::Matrix).then(|| &self.weights[id.index()])
     }
 
-    /// Bytes of all weights in their forms.
+    /// Bytes of all weights in their layouts.
     pub(super) fn bytes(&self) -> usize {
         let sizes = self.weights.iter().zip(&self.forms).map(|(weight, form)| match form {
             Form::Table => weight.bytes().len(),
@@ -56,7 +56,7 @@ impl<'a> StoragePlan<'a> {
     }
 }
 
-/// A weight in its form.
+/// A weight in its layout.
 pub(super) enum StoredWeight {
     Table(Weight),
     Vector(Vec<f32>),
@@ -73,7 +73,7 @@ impl StoredWeight {
     }
 }
 
-/// Brings every weight into its form. The whole team packs the matrices.
+/// Converts every weight to its layout. The whole team packs matrices.
 pub(super) fn load(
     team: &Mutex<Team>,
     plan: &StoragePlan<'_>,
@@ -103,7 +103,7 @@ pub(super) fn load(
     Ok(stored)
 }
 
-/// Packs a matrix. Threads take panels in turn.
+/// Packs a matrix. Panels are scheduled dynamically.
 fn pack(team: &Team, weight: &Weight, packed: &mut PackedMatrix) {
     let counters = [Counter::default()];
     let panels = Mutex::new(packed.panels_mut().enumerate());
