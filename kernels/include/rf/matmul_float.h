@@ -9,8 +9,8 @@
 // in each; low is scaled up so that it is not lost below f16's 2^-24, and has its own sums. |x| may
 // be up to 262,016 (larger values are clamped), and rows of about 1e-5 still have the accuracy of
 // f32. bf16: x = high + low, with 8 bits each and both rounded to nearest: at most 2^-18 of x is
-// lost, an NMSE of about 1e-11. F32 weights, and all weights without a matrix unit, are multiplied in
-// f32.
+// lost, an NMSE of about 1e-11. F32 weights, and all weights without a matrix unit, are multiplied
+// in f32.
 #pragma once
 
 #include "rf/formats.h"
