@@ -11,8 +11,8 @@ pub(crate) fn description(isa: Isa, threads: usize) -> String {
     format!("{isa}, {threads} thread{s}")
 }
 
-/// Number of physical cores among the CPUs that this process may run on. A second hardware thread
-/// of a core adds nothing: it shares the multipliers and the memory port.
+/// Number of physical cores among the CPUs that this process may run on. The hardware threads of a
+/// core share its multipliers and its memory port.
 pub(crate) fn default_threads() -> usize {
     let available = thread::available_parallelism().map_or(1, NonZero::get);
     physical_cores().map_or(available, |cores| cores.min(available)).max(1)

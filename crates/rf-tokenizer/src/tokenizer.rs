@@ -273,7 +273,7 @@ impl Tokenizer {
 fn default_ids(model: &str, flags: Option<Flags>) -> DefaultIds {
     match model {
         "llama" => DefaultIds { bos: Some(1), eos: Some(2), unk: Some(0) },
-        // The ids of Falcon, the first model of this family.
+        // The ids of Falcon's vocabulary, which came first.
         "gpt2" => {
             let bos = flags.filter(|flags| !flags.no_default_bos).map(|_| 11);
             DefaultIds { bos, eos: Some(11), unk: None }
