@@ -16,7 +16,6 @@ mod rust_code;
 mod sources;
 mod text;
 mod tree;
-mod unconverted;
 mod workspace;
 
 use self::finding::Finding;

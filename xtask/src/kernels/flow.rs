@@ -118,7 +118,7 @@ mod tests {
     fn a_jump_back_from_code_laid_out_later_is_no_loop() {
         // 0 branches to 3, which jumps back to 1.
         let graph = [vec![1, 3], vec![2], vec![], vec![1]];
-        assert_eq!(loops(&graph), [BTreeSet::new(); 0]);
+        assert!(loops(&graph).is_empty());
     }
 
     #[test]
@@ -129,6 +129,6 @@ mod tests {
 
     #[test]
     fn an_empty_graph_has_no_loops() {
-        assert_eq!(loops(&[]), [BTreeSet::new(); 0]);
+        assert!(loops(&[]).is_empty());
     }
 }

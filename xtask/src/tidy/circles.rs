@@ -40,7 +40,12 @@ fn check_with(tree: &Tree, exceptions: &[Exception]) -> Vec<Finding> {
         }
     }
     for exception in exceptions.iter().filter(|exception| exception.reason.is_some()) {
-        for &file in exception.files.iter().filter(|&&file| !cyclic.contains(file)) {
+        let of_tree = |file: &str| {
+            let folder = file.split("/src/").next().unwrap_or(file);
+            crate_roots(tree).into_iter().any(|root| root.starts_with(folder))
+        };
+        let files = exception.files.iter().filter(|&&file| of_tree(file));
+        for &file in files.filter(|&&file| !cyclic.contains(file)) {
             let message = "exception of rule circles for a file that is in no cycle: remove it";
             findings.push(Finding::new(file, 1, message));
         }

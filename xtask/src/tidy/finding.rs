@@ -15,10 +15,6 @@ impl Finding {
     pub(super) fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, message: message.into() }
     }
-
-    pub(super) fn path(&self) -> &str {
-        &self.path
-    }
 }
 
 impl fmt::Display for Finding {

@@ -10,10 +10,6 @@ const SENTENCE_TAILS: [&str; 8] =
     ["Of ", "All.", "None.", "So many", "The same.", "Likewise", "And ", "As many"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    check_except(tree, super::unconverted::FILES)
-}
-
-fn check_except(tree: &Tree, unconverted: &[&str]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts(&[".md"]) {
         findings.extend(wide_lines(path, prose_of_markdown(text)));
@@ -22,7 +18,6 @@ fn check_except(tree: &Tree, unconverted: &[&str]) -> Vec<Finding> {
         findings.extend(wide_lines(path, comments(text)));
         findings.extend(sentence_tails(path, text));
     }
-    findings.retain(|finding| !unconverted.contains(&finding.path()));
     findings
 }
 
@@ -87,7 +82,7 @@ mod tests {
 
     fn findings(path: &str, text: &str) -> Vec<String> {
         let tree = Tree::of(&[(path, text)]);
-        check_except(&tree, &["b.rs"]).iter().map(ToString::to_string).collect()
+        check(&tree).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -115,7 +110,6 @@ mod tests {
             ("a.md", format!("https://example.org/{}", "x".repeat(100))),
             ("a.rs", format!("let s = \"{wide}\";")),
             ("a.rs", format!("/// {}", "x".repeat(120))),
-            ("b.rs", format!("// {wide}")),
         ] {
             assert_eq!(findings(path, &line), [""; 0], "{line}");
         }
