@@ -1,5 +1,5 @@
-//! Tells the program which revision, target and compiler it was built from. Nothing here can fail the
-//! build: what cannot be found out is `unknown`.
+//! Tells the program which revision, target and compiler it was built from. Nothing here can fail
+//! the build: what cannot be found out is `unknown`.
 
 use std::env;
 use std::process::Command;

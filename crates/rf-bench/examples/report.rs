@@ -2,8 +2,8 @@
 //!
 //! `cargo run -p rf-bench --example report -- RUN.json [OLDER.json...] > report.html`
 //!
-//! A run is the output of `cargo xtask bench --format json` or a record in `benchmarks/records/`. Older
-//! runs become the history, and the last of them the baseline of the comparison.
+//! A run is the output of `cargo xtask bench --format json` or a record in `benchmarks/records/`.
+//! Older runs become the history, and the last of them the baseline of the comparison.
 
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 

@@ -23,8 +23,8 @@ impl ContentionTimer {
         Self { lost: lost_cpu_time(), start: Instant::now() }
     }
 
-    /// The fraction of the time since the start in which each of `threads` threads was ready and had
-    /// no CPU; 0 where the system does not report it.
+    /// The fraction of the time since the start in which each of `threads` threads was ready and
+    /// had no CPU; 0 where the system does not report it.
     pub fn fraction(self, threads: usize) -> f64 {
         let elapsed = self.start.elapsed().as_secs_f64() * threads.max(1) as f64;
         let lost = lost_cpu_time().saturating_sub(self.lost).as_secs_f64();

@@ -17,7 +17,8 @@ use crate::failure::bad_input;
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Device")]
 pub(crate) struct DeviceArgs {
-    /// Compute on this device: cpu, gpu, auto (a GPU if one is usable), or a number from `rf-cli devices`
+    /// Compute on this device: cpu, gpu, auto (a GPU if one is usable), or a number from
+    /// `rf-cli devices`
     #[arg(
         long,
         value_name = "DEVICE",
@@ -26,8 +27,8 @@ pub(crate) struct DeviceArgs {
         hide_env_values = true
     )]
     device: Device,
-    /// Put the last N layers on the GPU, with the output as one: a number, auto (as many as fit) or all
-    /// (-ngl)
+    /// Put the last N layers on the GPU, with the output as one: a number, auto (as many as fit) or
+    /// all (-ngl)
     #[arg(
         long,
         visible_alias = "n-gpu-layers",
@@ -48,7 +49,8 @@ impl DeviceArgs {
 /// The model file.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// Load this model file, in GGUF format (any part of a split one) [default: the built-in demo model]
+    /// Load this model file, in GGUF format (any part of a split one) [default: the built-in demo
+    /// model]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) model: Option<PathBuf>,
 }
@@ -140,8 +142,8 @@ pub(crate) struct SamplingArgs {
     /// Seed the random numbers with SEED; -1 takes a new seed each time
     #[arg(short, long, value_name = "SEED", default_value_t = -1, allow_negative_numbers = true)]
     seed: i64,
-    /// Divide logits by temperature T; 0 always takes the most probable token [default: 0.8, and 0.5 for the
-    /// demo model]
+    /// Divide logits by temperature T; 0 always takes the most probable token [default: 0.8, and
+    /// 0.5 for the demo model]
     #[arg(long, visible_alias = "temperature", value_name = "T", allow_negative_numbers = true)]
     temp: Option<f32>,
     /// Keep the K most probable tokens; 0 keeps all

@@ -4,8 +4,8 @@
 //! codes. Start reading at [`cli`] (the commands), then `commands` (one file each). `args` has the
 //! arguments that commands share; `loading` opens a model with them.
 //!
-//! Invariants: results go to stdout and everything else to stderr; no input makes the program panic;
-//! a file is written completely or not at all.
+//! Invariants: results go to stdout and everything else to stderr; no input makes the program
+//! panic; a file is written completely or not at all.
 
 mod args;
 mod cli;

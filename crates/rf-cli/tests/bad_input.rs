@@ -1,4 +1,5 @@
-//! What the program says of input that it cannot use: exact words, exit code, and nothing left behind.
+//! What the program says of input that it cannot use: exact words, exit code, and nothing left
+//! behind.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
 

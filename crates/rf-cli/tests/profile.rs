@@ -52,7 +52,8 @@ fn a_run_leaves_a_timeline_and_says_what_the_first_token_waited_for() {
     assert!(ran.stderr.contains("of the time to first token is"));
 }
 
-/// What the format asks for: events of a track nest or follow each other, and every track has a name.
+/// What the format asks for: events of a track nest or follow each other, and every track has a
+/// name.
 fn assert_is_a_timeline(events: &[Value]) {
     let named: Vec<(&Value, &Value)> = events
         .iter()

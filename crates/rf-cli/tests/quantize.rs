@@ -76,7 +76,8 @@ fn rows_that_do_not_fill_super_blocks_fall_back() {
     let folder = TempDir::new().unwrap();
     let of = |columns, mix| dtypes(folder.path(), columns, mix);
     let f32 = DType::F32;
-    // One layer is the last eighth, so Q4_K_M gives it more bits; rows of 288 do not fill blocks of 256.
+    // One layer is the last eighth, so Q4_K_M gives it more bits; rows of 288 do not fill blocks of
+    // 256.
     assert_eq!(
         of(256, "Q4_K_M"),
         [DType::Q4K, DType::Q6K, DType::Q4K, DType::Q6K, DType::Q6K, f32, f32]

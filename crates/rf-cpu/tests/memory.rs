@@ -1,8 +1,6 @@
 //! `Backend::memory_need` equals the memory that an executor holds, for every program of the
 //! conformance table.
 
-#![expect(clippy::unwrap_used, reason = "test helpers")]
-
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_graph::case::cases;
 use rf_graph::{Backend, Fusions, Program, fuse};

@@ -8,7 +8,7 @@ use rf_kernels::objects::{self, Choice};
 use rf_kernels::{GpuBackend, GpuOptions};
 
 use crate::error::{Error, Warning, sentence};
-use crate::placement::OpenGpu;
+use crate::open_gpu::OpenGpu;
 
 /// A GPU that a runtime lists.
 pub struct Gpu {

@@ -6,8 +6,8 @@
 //! over, and the caller gets a [`Warning`]. Nothing is printed here.
 //!
 //! In the layering this crate is above rf-engine and both backends, and it is the only library that
-//! names both. Start reading at [`Placement`]. With the feature `gpu`, the modules `gpu` and `probe`
-//! list the GPUs.
+//! names both. Start reading at [`Placement`]. With the feature `gpu`, the modules `gpu` and
+//! `probe` list the GPUs.
 //!
 //! ```
 //! use rf_device::{Device, DeviceOptions, GpuLayers, Placement};
@@ -31,6 +31,7 @@ pub mod gpu;
 #[path = "no_gpu.rs"]
 mod gpu;
 mod loading;
+mod open_gpu;
 mod options;
 mod placement;
 #[cfg(feature = "gpu")]
@@ -38,5 +39,6 @@ pub mod probe;
 
 pub use error::{Error, Warning};
 pub use loading::{LoadEvent, LoadedModel, Reopen};
+pub use open_gpu::OpenGpu;
 pub use options::{Device, DeviceOptions, GpuLayers};
-pub use placement::{LayerPlacement, OpenGpu, Placement};
+pub use placement::{LayerPlacement, Placement};

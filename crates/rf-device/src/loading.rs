@@ -4,7 +4,8 @@ use rf_engine::{Engine, EngineOptions, Model};
 use rf_graph::Progress;
 
 use crate::error::{Error, Warning, sentence};
-use crate::placement::{LayerPlacement, OpenGpu, Placement};
+use crate::open_gpu::OpenGpu;
+use crate::placement::{LayerPlacement, Placement};
 
 /// A loaded model and where its layers run.
 pub struct LoadedModel {

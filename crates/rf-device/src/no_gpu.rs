@@ -1,7 +1,7 @@
 //! Replaces `gpu` in a program that is built without the feature.
 
 use crate::error::{Error, Warning};
-use crate::placement::OpenGpu;
+use crate::open_gpu::OpenGpu;
 
 pub(crate) fn open(_number: Option<usize>) -> Result<OpenGpu, Error> {
     Err(Error::WithoutGpuSupport)

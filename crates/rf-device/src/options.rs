@@ -33,7 +33,7 @@ pub enum Device {
 /// Layers on the GPU, counted from the end, with the output as one layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuLayers {
-    /// As many as fit in its memory.
+    /// The number of layers that fit in the memory of the GPU.
     #[default]
     Auto,
     /// All layers.

@@ -9,6 +9,7 @@ use rf_graph::{Backend, MemoryNeed};
 
 use crate::error::{Error, Warning};
 use crate::gpu;
+use crate::open_gpu::OpenGpu;
 use crate::options::{Device, DeviceOptions, GpuLayers};
 
 /// The backends that a model may be loaded on.
@@ -18,18 +19,6 @@ pub struct Placement {
     gpu_layers: GpuLayers,
     is_auto: bool,
     warnings: Vec<Warning>,
-}
-
-/// A GPU in use.
-pub struct OpenGpu {
-    /// The backend on it.
-    pub backend: Box<dyn Backend>,
-    /// Its number in the list of devices.
-    pub number: usize,
-    /// Marketing name.
-    pub name: String,
-    /// Architecture, such as `gfx1100`.
-    pub arch: String,
 }
 
 /// Which backends run which layers of a model.
@@ -212,12 +201,6 @@ fn layer_names(first: usize, end: usize, rest: &str) -> String {
         0 => rest.to_owned(),
         1 => format!("layer {first} and {rest}"),
         _ => format!("layers {first} to {} and {rest}", end - 1),
-    }
-}
-
-impl fmt::Display for OpenGpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GPU {}, {} ({})", self.number, self.name, self.arch)
     }
 }
 

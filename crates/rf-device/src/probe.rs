@@ -13,7 +13,8 @@ use std::{fs, thread};
 
 use rf_graph::case::cases;
 use rf_graph::conformance::{self, Outcome};
-use rf_hip::{Compiler, DeviceInfo, Platform, Runtime};
+pub use rf_hip::Platform;
+use rf_hip::{Compiler, DeviceInfo, Runtime};
 use rf_kernels::objects::{self, Choice};
 use rf_kernels::{GpuBackend, GpuOptions};
 use serde::{Deserialize, Serialize};

@@ -135,9 +135,9 @@ impl Engine {
         self.executor.summaries()
     }
 
-    /// Records, while ops are timed ([`profile`](Self::profile)), when each op ran on each thread or
-    /// device: the first batches, up to about `max_events` per backend. Returns false if no backend
-    /// supports it.
+    /// Records, while ops are timed ([`profile`](Self::profile)), when each op ran on each thread
+    /// or device: the first batches, up to about `max_events` per backend. Returns false if no
+    /// backend supports it.
     pub fn record_timeline(&mut self, max_events: usize) -> bool {
         self.executor.record_timeline(max_events)
     }
@@ -153,8 +153,8 @@ impl Engine {
     }
 
     /// Computes tokens of one or more sequences and returns the selected logits: rows of
-    /// `vocab_size`, in the order of the feeds. Tokens beyond the batch size are computed in chunks,
-    /// which do not change the result.
+    /// `vocab_size`, in the order of the feeds. Tokens beyond the batch size are computed in
+    /// chunks, which do not change the result.
     ///
     /// # Errors
     ///
@@ -171,7 +171,8 @@ impl Engine {
         Ok(logits)
     }
 
-    /// The largest `k` of [`forward_top_k`](Self::forward_top_k); 0 if the backend does not support it.
+    /// The largest `k` of [`forward_top_k`](Self::forward_top_k); 0 if the backend does not support
+    /// it.
     pub fn max_top_k(&self) -> usize {
         self.executor.max_top_k()
     }

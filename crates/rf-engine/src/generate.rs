@@ -18,7 +18,8 @@ use crate::stop::StopMatcher;
 pub struct GenerateOptions {
     /// Parameters of sampling.
     pub sampler: SamplerConfig,
-    /// The largest number of tokens. Without it the model or the end of the context ends the generation.
+    /// The largest number of tokens. Without it the model or the end of the context ends the
+    /// generation.
     pub max_tokens: Option<usize>,
     /// Stop strings. The generation ends before the first one.
     pub stop: Vec<String>,
@@ -116,8 +117,8 @@ fn micros(duration: Duration) -> u64 {
 }
 
 impl Engine {
-    /// Continues `prompt`, the whole sequence from its first token. The prefix that the session has in
-    /// its cache is reused; the rest is computed. `on_text` receives the text in pieces of whole
+    /// Continues `prompt`, the whole sequence from its first token. The prefix that the session has
+    /// in its cache is reused; the rest is computed. `on_text` receives the text in pieces of whole
     /// characters and may end the generation.
     ///
     /// # Errors
@@ -249,7 +250,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Computes tokens of a sequence. With `best`, fetches only that many of the most probable tokens.
+    /// Computes tokens of a sequence. With `best`, fetches only that many of the most probable
+    /// tokens.
     fn next_token(
         &mut self,
         session: &mut Session,

@@ -1,9 +1,9 @@
 //! One model on two backends: the first layers on one, the last ones on the other.
 //!
 //! Layers on the GPU are counted as llama.cpp counts them for `-ngl`: from the end, with the output
-//! (its norm and matrix) as one. A model of `num_layers` therefore has `num_layers + 1`, and with all
-//! of them on the GPU there is nothing to split. Only the residual moves between the backends, once
-//! per batch.
+//! (its norm and matrix) as one. A model of `num_layers` therefore has `num_layers + 1`, and with
+//! all of them on the GPU there is nothing to split. Only the residual moves between the backends,
+//! once per batch.
 
 use rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions,
@@ -17,7 +17,8 @@ use crate::options::EngineOptions;
 
 /// Two backends that run the parts of a program one after the other.
 ///
-/// Each part is fused for its backend. Where both backends compute the same bits, so does the hybrid.
+/// Each part is fused for its backend. Where both backends compute the same bits, so does the
+/// hybrid.
 pub struct HybridBackend<'a> {
     first: &'a dyn Backend,
     second: &'a dyn Backend,

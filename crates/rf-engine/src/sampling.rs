@@ -1,5 +1,5 @@
-//! Sampling of the next token from logits: the sampler chain of llama.cpp, in its order and with its
-//! defaults.
+//! Sampling of the next token from logits: the sampler chain of llama.cpp, in its order and with
+//! its defaults.
 //!
 //! logit bias → penalties → top-k → typical → top-p → min-p → temperature → draw
 //!
@@ -180,8 +180,8 @@ fn rng_from(seed: u64) -> Pcg64 {
     Pcg64::new(u128::from(seed), PCG_STREAM)
 }
 
-/// A random seed. The standard library keys `RandomState` from the entropy of the system, which saves
-/// a dependency. 32 bits are easy to retype and exact in JSON.
+/// A random seed. The standard library keys `RandomState` from the entropy of the system, which
+/// saves a dependency. 32 bits are easy to retype and exact in JSON.
 fn random_seed() -> u64 {
     RandomState::new().hash_one("seed") >> 32
 }
@@ -347,9 +347,9 @@ mod tests {
 
     #[test]
     fn top_p_takes_its_share_of_what_top_k_left() {
-        // Of the whole vocabulary the first two make 0.5, so top-p 0.59 alone keeps three tokens; of
-        // the two that top-k 2 leaves, the first makes 0.6 / (0.6 + 0.4), so it alone is enough for
-        // 0.59.
+        // Of the whole vocabulary the first two make 0.5, so top-p 0.59 alone keeps three tokens;
+        // of the two that top-k 2 leaves, the first makes 0.6 / (0.6 + 0.4), so it alone is enough
+        // for 0.59.
         let logits = logits_of(&[0.3, 0.2, 0.15, 0.15, 0.1, 0.1]);
         let largest = |config| draws(config, &logits, 500).into_iter().max();
         let top_p = SamplerConfig { top_p: 0.59, ..plain(5) };
@@ -360,7 +360,8 @@ mod tests {
     #[test]
     fn typical_comes_before_top_p_and_top_p_before_min_p() {
         let logits = logits_of(&[0.35, 0.2, 0.2, 0.15, 0.05, 0.05]);
-        // Typical leaves ids 1 and 2, top-p the first of them; the other way round it would be id 0.
+        // Typical leaves ids 1 and 2, top-p the first of them; the other way round it would be id
+        // 0.
         let config = SamplerConfig { typical_p: 0.39, top_p: 0.45, ..plain(5) };
         assert_eq!(draws(config, &logits, 200), [1; 200]);
 

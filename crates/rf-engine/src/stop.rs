@@ -12,7 +12,8 @@ impl<'a> StopMatcher<'a> {
         Self { stops, held: String::new() }
     }
 
-    /// Adds text. Returns the text that certainly precedes any stop string, and whether one was found.
+    /// Adds text. Returns the text that certainly precedes any stop string, and whether one was
+    /// found.
     pub(crate) fn push(&mut self, text: &str) -> (String, bool) {
         self.held.push_str(text);
         let stops = self.stops.iter().filter(|s| !s.is_empty());

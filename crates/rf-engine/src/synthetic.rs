@@ -25,7 +25,8 @@ impl SyntheticFeeder {
         self.sessions.iter_mut().for_each(|session| session.truncate(len_tokens));
     }
 
-    /// Feeds `tokens` to one sequence, in batches, and computes the logits of the last one: prefill.
+    /// Feeds `tokens` to one sequence, in batches, and computes the logits of the last one:
+    /// prefill.
     ///
     /// # Errors
     ///

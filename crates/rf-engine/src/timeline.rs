@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use rf_graph::{Timeline, TrackKind};
 
 /// Sums the durations of the events with a name that began before an instant, such as an op before
-/// the first token. Only the first track of the kind counts in each timeline, since all threads of a
-/// CPU take part in an op. Returns `None` if there is no such event.
+/// the first token. Only the first track of the kind counts in each timeline, since all threads of
+/// a CPU take part in an op. Returns `None` if there is no such event.
 pub fn time_of_events(
     timelines: &[Timeline],
     kind: TrackKind,

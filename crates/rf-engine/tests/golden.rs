@@ -1,5 +1,5 @@
-//! Models against reference logits: those of `tests/data` (a tiny Qwen3 and the demo model of rf-cli),
-//! and all of `../shared/golden` where that folder exists.
+//! Models against reference logits: those of `tests/data` (a tiny Qwen3 and the demo model of
+//! rf-cli), and all of `../shared/golden` where that folder exists.
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
 
@@ -86,8 +86,8 @@ fn tiny_model_error(folder: &Path, model: &Value, backend: &dyn Backend) -> f32 
     ours.zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// Checks every tiny model of a folder whose architecture is supported, on the reference and on every
-/// ISA, and returns their names. Prints which models are skipped.
+/// Checks every tiny model of a folder whose architecture is supported, on the reference and on
+/// every ISA, and returns their names. Prints which models are skipped.
 fn check_tiny_models(folder: &Path) -> Vec<String> {
     let index = json(&folder.join("index.json"));
     let (mut checked, mut skipped) = (Vec::new(), Vec::new());

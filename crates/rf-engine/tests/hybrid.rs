@@ -99,7 +99,8 @@ fn as_many_layers_as_fit_are_chosen() {
     let mut seen: Vec<usize> = (0..500).map(|step| fit(step * (32 << 10))).collect();
     assert!(seen.is_sorted());
     seen.dedup();
-    // The output's matrix is the embedding, so one layer costs more than the step and none is skipped.
+    // The output's matrix is the embedding, so one layer costs more than the step and none is
+    // skipped.
     assert_eq!(seen.first(), Some(&0));
     assert_eq!(seen.last(), Some(&all));
     assert!(seen.len() > all / 2, "{seen:?}");

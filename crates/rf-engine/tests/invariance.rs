@@ -186,7 +186,8 @@ fn a_full_context_ends_the_generation_or_shifts() {
     assert_eq!((shifted.stop_reason, shifted.ids.len()), (StopReason::Length, 100));
     assert_eq!(shifted.ids[..11], outcome.ids);
     assert!(session.len() <= 40);
-    // The cache holds the newest tokens at their new positions: going on from there is as from scratch.
+    // The cache holds the newest tokens at their new positions: going on from there is as from
+    // scratch.
     let kept = session.tokens().to_vec();
     let newest = &shifted.ids[..shifted.ids.len() - 1];
     assert!(newest.ends_with(&kept[kept.len() - 20..]));

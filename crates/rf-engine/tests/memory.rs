@@ -1,6 +1,6 @@
 //! `Backend::memory_need` is exactly what an executor holds after compilation.
 
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use std::path::{Path, PathBuf};
 

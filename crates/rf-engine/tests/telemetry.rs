@@ -87,7 +87,8 @@ fn ops_say_what_they_had_to_move_and_compute() {
     let summary = &engine.summaries()[0];
     let operations: u64 = summary.ops.values().map(|op| op.cost.operations()).sum();
     let bytes: u64 = summary.ops.values().map(|op| op.cost.bytes).sum();
-    // Two for each weight and token, but for the embedding, which is the output's matrix of the last token alone.
+    // Two for each weight and token, but for the embedding, which is the output's matrix of the
+    // last token alone.
     let config = engine.model().config();
     let embedding = (config.vocab_size * config.hidden_size) as u64;
     let tensors = engine.model().gguf().tensors();

@@ -93,7 +93,7 @@ fn copy(program: &Program, graph: Graph) -> Program {
 }
 
 fn failed(case: &Case, fusions: Fusions, source: BackendError) -> Mismatch {
-    Mismatch::Failed { case: case.name().to_owned(), fusions, source }
+    Mismatch::Failed { case: case.name().to_owned(), fusions, source: Box::new(source) }
 }
 
 /// Runs all batches on one compiled program and returns the outputs by batch.
@@ -203,6 +203,6 @@ pub enum Mismatch {
         /// The fusions of the program.
         fusions: Fusions,
         /// The error of the backend.
-        source: BackendError,
+        source: Box<BackendError>,
     },
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rf_graph::case::{Format, cases};
+use rf_graph::case::{Case, Format, cases};
 use rf_graph::conformance::{Deviation, Mismatch, Outcome, check, prepare};
 use rf_graph::{
     Backend, BackendError, Batch, DType, Executor, Fusions, KvType, MemoryNeed, MemoryUse, Program,
@@ -45,7 +45,7 @@ fn every_fused_form_of_every_case_computes_the_same_on_the_reference() {
 #[test]
 fn names_of_cases_are_unique_and_every_format_has_all_shapes() {
     let cases = cases();
-    let unique: HashSet<&str> = cases.iter().map(|case| case.name()).collect();
+    let unique: HashSet<&str> = cases.iter().map(Case::name).collect();
     assert_eq!(unique.len(), cases.len());
     let count = |op: &str, format| {
         cases.iter().filter(|case| case.op() == op && case.format() == Some(format)).count()

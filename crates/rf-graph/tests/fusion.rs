@@ -1,5 +1,7 @@
 //! Tests of the fusion pass: the ops that remain in the graph.
 
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
 use std::sync::Arc;
 
 use rf_graph::{

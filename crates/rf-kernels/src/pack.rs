@@ -135,6 +135,7 @@ impl PackedLayout {
     }
 
     /// Packs all blocks of `source` on all cores.
+    #[expect(clippy::too_many_lines, reason = "one arm per format")]
     fn fill(&self, source: &[u8], planes: Planes<'_>) {
         let bytes = PlaneBytes::of(self.dtype).rows_of(self.dtype, self.dtype.block_elements());
         match self.dtype {

@@ -1,12 +1,6 @@
 //! `Backend::memory_need` is exactly what an executor holds, for every program of the conformance
 //! table.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "functions of tests, which print what is skipped"
-)]
-
 use rf_graph::case::cases;
 use rf_graph::{Backend, Program, fuse};
 use rf_kernels::{GpuBackend, GpuOptions};

@@ -1,11 +1,11 @@
 //! Architectures: GGUF metadata and tensors to configuration, weights and graph.
 //!
-//! [`ModelConfig`] reads the metadata; [`build`] finds the weights and writes the graph. The layer is
-//! one function in `layer.rs` that reads like the paper. Families differ by the fields of [`Family`]
-//! and by the optional tensors of a file, not by copies of the layer.
+//! [`ModelConfig`] reads the metadata; [`build`] finds the weights and writes the graph. The layer
+//! is one function in `layer.rs` that reads like the paper. Families differ by the fields of
+//! [`Family`] and by the optional tensors of a file, not by copies of the layer.
 //!
-//! Start reading at `family.rs` (the supported architectures), then `layer.rs`. In the layering this
-//! crate is above rf-gguf and rf-graph. It names no backend.
+//! Start reading at `family.rs` (the supported architectures), then `layer.rs`. In the layering
+//! this crate is above rf-gguf and rf-graph. It names no backend.
 //!
 //! ```
 //! use rf_gguf::{Gguf, GgufWriter};

@@ -308,8 +308,9 @@ impl Limits {
         if kinds.iter().all(|(_, limit)| limit.is_none()) {
             return None;
         }
-        let needed = kinds.into_iter().filter(|(operations, _)| *operations > 0.0);
-        needed.map(|(operations, limit)| at_least(operations, limit)).sum()
+        let mut needed = kinds.into_iter().filter(|(operations, _)| *operations > 0.0);
+        // Not by `sum`: the sum of no floats is -0.
+        needed.try_fold(0.0, |sum, (operations, limit)| Some(sum + at_least(operations, limit)?))
     }
 }
 

@@ -161,6 +161,9 @@ fn error_bound(dtype: DType) -> f32 {
         DType::Mxfp6E2M3 => 0.5 / 8.0,
         DType::Mxfp6E3M2 => 4.0 / 32.0,
         DType::Q3K => 1.0 / 3.0,
+        // The search shrinks the scale to as little as largest / 134, and the codebook ends at 113
+        // on the side without the largest magnitude.
+        DType::Iq4Nl => 1.0 - 113.0 / 134.0 + F16,
         // The search may clip one value to reduce the error of the others: twice the half step
         // of the plain range from minimum to maximum.
         _ => 2.0 / ((1 << (8 * dtype.block_bytes() / dtype.block_elements())) - 1) as f32,

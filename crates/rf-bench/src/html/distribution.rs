@@ -81,7 +81,7 @@ impl Scale {
         let (shown, beyond): (Vec<_>, Vec<_>) = samples
             .into_iter()
             .map(|(sample, row)| (deviation(sample), row))
-            .partition(|(x, _)| self.0.contains(x) || *x == end);
+            .partition(|(x, _)| (start..=end).contains(x));
         let style = ACCENT.mix(0.55).filled();
         chart.draw_series(shown.into_iter().map(|at| Circle::new(at, 5, style)))?;
         chart.draw_series(beyond.into_iter().map(|(x, y)| {

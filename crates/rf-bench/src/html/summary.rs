@@ -30,13 +30,14 @@ pub(super) fn subtitle(run: &Run) -> String {
 pub(super) fn cards(report: &Report<'_>) -> Vec<Card> {
     let run = report.run;
     let card = |label, value| Card { label, value, class: "" };
-    let mut cards = vec![card("measured", Value::text(run.results.len(), "benchmarks"))];
+    let mut cards =
+        vec![card("measured", Value::text(run.results.len().to_string(), "benchmarks"))];
     if let Some(comparison) = report.comparison {
         let regressions = comparison.count(Verdict::Regression);
         let improved = comparison.count(Verdict::Improved);
         let inconclusive = comparison.count(Verdict::Inconclusive);
         let others = format!("regressions, {improved} improved, {inconclusive} inconclusive");
-        let value = Value::text(regressions, others);
+        let value = Value::text(regressions.to_string(), others);
         let class = match (regressions, improved) {
             (1.., _) => "bad",
             (_, 1..) => "good",
@@ -48,7 +49,7 @@ pub(super) fn cards(report: &Report<'_>) -> Vec<Card> {
         let outcomes = || report.targets.iter().map(|target| &target.outcome);
         let failed = outcomes().filter(|o| matches!(o, TargetOutcome::Fail(_))).count();
         let passed = outcomes().filter(|o| matches!(o, TargetOutcome::Pass(_))).count();
-        let value = Value::text(failed, format_args!("failed, {passed} passed"));
+        let value = Value::text(failed.to_string(), format!("failed, {passed} passed"));
         cards.push(Card { label: "targets", value, class: if failed > 0 { "bad" } else { "" } });
     }
     for (label, measured) in headlines(run) {

@@ -23,8 +23,8 @@ impl Value {
         value.map_or_else(|| Self::text(DASH, ""), |value| Self::new(value, unit))
     }
 
-    pub(super) fn text(number: impl ToString, unit: impl ToString) -> Self {
-        Self { number: number.to_string(), unit: unit.to_string() }
+    pub(super) fn text(number: impl Into<String>, unit: impl Into<String>) -> Self {
+        Self { number: number.into(), unit: unit.into() }
     }
 
     /// Number and unit as one text: `12.34 ms`.
@@ -39,7 +39,7 @@ pub(super) const DASH: &str = "–";
 /// A rate with a suitable prefix: `18.42 GB/s`.
 pub(super) fn rate(per_s: f64, unit: &str) -> Value {
     let (value, prefix) = scaled(per_s, 1000.0, &["", "k", "M", "G", "T", "P"]);
-    Value::text(digits(value), format_args!("{prefix}{unit}/s"))
+    Value::text(digits(value), format!("{prefix}{unit}/s"))
 }
 
 /// A fraction in percent: `8.3 %`.

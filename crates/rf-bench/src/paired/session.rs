@@ -212,7 +212,7 @@ fn measure(
             entry.contention.push(slice.contention);
             Ok::<_, Error>(fastest(&slice))
         };
-        let block = if (i + entry.passes.len()) % 2 == 0 {
+        let block = if (i + entry.passes.len()).is_multiple_of(2) {
             let (a, b, c, d) = (slice(base)?, slice(head)?, slice(head)?, slice(base)?);
             Block { base: [a, d], head: [b, c] }
         } else {

@@ -5,8 +5,7 @@ use std::{env, io};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use rf_device::probe::{self, Prober};
-use rf_hip::Platform;
+use rf_device::probe::{self, Platform, Prober};
 
 /// Arguments of `rf-cli probe`.
 #[derive(Debug, Args)]

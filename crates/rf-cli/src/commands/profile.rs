@@ -49,7 +49,8 @@ pub(crate) struct ProfileArgs {
     /// List the installed profilers and exit
     #[arg(long)]
     list: bool,
-    /// Use this profiler: rocprofv3, rocprofv2, rocprof, rocprof-compute, rocprof-sys-sample or perf
+    /// Use this profiler: rocprofv3, rocprofv2, rocprof, rocprof-compute, rocprof-sys-sample or
+    /// perf
     #[arg(long, value_name = "TOOL")]
     tool: Option<String>,
     /// Record this on the GPU

@@ -52,8 +52,8 @@ pub(crate) struct RunArgs {
     /// Generate at most N tokens; -1 until the model ends or the context is full
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
     predict: i64,
-    /// Allow N tokens of context, prompt and answer together; 0 for the context of the model [default: that, at
-    /// most 4096]
+    /// Allow N tokens of context, prompt and answer together; 0 for the context of the model
+    /// [default: that, at most 4096]
     #[arg(short, long, value_name = "CTX")]
     ctx_size: Option<usize>,
     /// Answer with the model's chat template, or fail if it has none
@@ -82,11 +82,11 @@ pub(crate) struct RunArgs {
     /// Print no metrics and no notes
     #[arg(short, long)]
     quiet: bool,
-    /// Print the time and the limit of every op, the parts of TTFT and the memory in use; timing the ops costs
-    /// some speed
+    /// Print the time and the limit of every op, the parts of TTFT and the memory in use; timing
+    /// the ops costs some speed
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
-    /// Write a timeline of the run to FILE, for Perfetto or chrome://tracing
+    /// Write a timeline of the run to FILE, for <https://ui.perfetto.dev>
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     #[command(flatten)]

@@ -36,7 +36,8 @@ pub(crate) struct TokenizeArgs {
     /// Convert these ids, separated by commas or spaces, to text
     #[arg(long, value_name = "IDS")]
     decode: Option<String>,
-    /// Add no BOS and EOS, and treat special tokens in the text as plain text (with --decode: omit them)
+    /// Add no BOS and EOS, and treat special tokens in the text as plain text (with --decode: omit
+    /// them)
     #[arg(long)]
     no_special: bool,
     /// Print only the ids

@@ -27,7 +27,7 @@ impl RopeTables {
         Self { tables: Vec::new(), max_positions }
     }
 
-    /// The address of the table of a RoPE. Equal RoPEs share a table.
+    /// The address of the table of a RoPE. Equal ones share a table.
     pub(super) fn address(&mut self, context: &Context, rope: &Rope) -> Result<Address, Error> {
         let same = |table: &&Table| {
             table.rope.inv_freq == rope.inv_freq
@@ -42,7 +42,7 @@ impl RopeTables {
         Ok(address)
     }
 
-    /// Bytes of the tables for these RoPEs.
+    /// Bytes of the tables of all RoPE variants of a program.
     pub(super) fn bytes_for<'a>(&self, ropes: impl Iterator<Item = &'a Rope>) -> usize {
         let mut kinds: Vec<&Rope> = Vec::new();
         for rope in ropes {

@@ -16,7 +16,8 @@ use crate::Error;
 /// // Caches, stalls and waves take more passes. The matmul request selects kernels by name.
 /// assert!(Request::detailed_memory("gfx1100")?.passes.len() > request.passes.len());
 /// assert!(Request::matmul_memory("gfx1100")?.kernel_filter.is_some());
-/// assert!(Request::compute_unit("gfx90a")?.passes.iter().flatten().any(|name| name == "VALUBusy"));
+/// let compute_unit = Request::compute_unit("gfx90a")?;
+/// assert!(compute_unit.passes.iter().flatten().any(|name| name == "VALUBusy"));
 /// # Ok::<(), rf_profile::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

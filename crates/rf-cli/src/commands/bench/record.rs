@@ -44,7 +44,8 @@ pub(super) struct Test {
 }
 
 impl Test {
-    /// `pp512`, `tg128`, `pp512+tg128`, with ` x8` for several sequences and ` @ d4096` for a depth.
+    /// `pp512`, `tg128`, `pp512+tg128`, with ` x8` for several sequences and ` @ d4096` for a
+    /// depth.
     pub(super) fn name(self) -> String {
         let name = match (self.n_prompt, self.n_gen) {
             (prompt, 0) => format!("pp{prompt}"),
@@ -328,7 +329,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Of a sample: 0 for a single value.
+/// The standard deviation of a sample; 0 for a single value.
 fn standard_deviation(values: &[f64]) -> f64 {
     if values.len() < 2 {
         return 0.0;
