@@ -2,7 +2,7 @@
 //!
 //! [`check`] runs a [`Case`] on the reference as it is written, and on a backend both unfused and
 //! in every fused form that the backend supports. It compares the results within the
-//! [`Bound`](crate::case::Bound) of the case. The table is [`cases`](crate::case::cases).
+//! [`Bound`] of the case. The table is [`cases`](crate::case::cases).
 //!
 //! ```
 //! use rf_graph::ReferenceBackend;
