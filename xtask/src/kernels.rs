@@ -135,18 +135,24 @@ fn count_instructions(
     let path = root.join(SNAPSHOT);
     let code = objects.iter().map(|object| (object.target.name, &*object.path));
     let disassembler = instructions::disassembler(compiler.path())?;
-    let current = instructions::count(&disassembler, compiler.version(), code)?;
+    let mut current = instructions::count(&disassembler, compiler.version(), code)?;
+    let built: Vec<&str> = objects.iter().map(|object| object.target.name).collect();
     if options.bless {
+        if path.is_file() {
+            let (_, others) = instructions::split_targets(Snapshot::read(&path)?, &built);
+            if others.compiler == current.compiler {
+                current.entries.extend(others.entries);
+            }
+        }
         current.write(&path, instructions::HEADER)?;
         writeln!(out, "written: {SNAPSHOT}")?;
         return Ok(Vec::new());
     }
-    let mut committed = Snapshot::read(&path)?;
+    let (committed, _) = instructions::split_targets(Snapshot::read(&path)?, &built);
     if committed.compiler != current.compiler {
         writeln!(out, "not compared: {SNAPSHOT} was made by {}", committed.compiler)?;
         return Ok(Vec::new());
     }
-    instructions::retain_targets(&mut committed, objects.iter().map(|object| object.target.name));
     let comparison = committed.compare(&current);
     for improvement in &comparison.improvements {
         writeln!(out, "less: {improvement}")?;

@@ -58,7 +58,7 @@ fn on(criterion: &mut Criterion, target: &Target) {
     }
 }
 
-/// All workloads of a suite, or one of them under `cargo test`.
+/// Returns all workloads of a suite; under `cargo test` only the first quick one.
 fn chosen(suite: Suite) -> Vec<Workload> {
     let mut chosen = workloads(suite);
     // `cargo bench` passes this argument.

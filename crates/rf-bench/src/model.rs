@@ -21,7 +21,7 @@ const DEMO_MODEL: &str = "crates/rf-cli/demo/stories-7m-Q8_0.gguf";
 pub struct ModelFile {
     /// Path of the first part.
     pub path: PathBuf,
-    /// Whether the file is the demo model of the checkout.
+    /// True for the demo model of the checkout.
     pub is_demo: bool,
 }
 

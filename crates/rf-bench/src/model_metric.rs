@@ -62,7 +62,7 @@ impl ModelMetric {
         }
     }
 
-    /// Whether the metric is a throughput, for which higher is better.
+    /// Returns true if the metric is a throughput, for which higher is better.
     pub fn is_throughput(self) -> bool {
         self.unit() == "tokens/s"
     }

@@ -81,11 +81,8 @@ RF_DEVICE BlockScales scale_and_minimum(float scale, float minimum) {
     return {{scale, scale}, {minimum, minimum}};
 }
 
-} // namespace detail
-
-// The low four bits of a value, with the sign bit of Q4_0 inverted to two's complement.
-struct Q4_0 {
-    static constexpr u32 NUMBER = 3;
+// The planes of a format with four bits per value and one f16 per block.
+struct NibblesAndScale {
     static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 0;
     static constexpr bool MINIMA = false, HALVES = false;
     static constexpr u32 PARTS = 1;
@@ -96,6 +93,13 @@ struct Q4_0 {
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
         return {at<u32x4>(row.low, block), at<u16>(row.scale, block)};
     }
+};
+
+} // namespace detail
+
+// The low four bits of a value, with the sign bit of Q4_0 inverted to two's complement.
+struct Q4_0 : detail::NibblesAndScale {
+    static constexpr u32 NUMBER = 3;
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
         for (u32 j = 0; j < 4; j++) {
             q[j] = (raw.low[j] << 4) & 0xf0f0f0f0u;
@@ -221,18 +225,8 @@ RF_DEVICE u32 look_up_16(const u32 (&table)[4], u32 index) {
 } // namespace detail
 
 // Indices of 16 values: -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113.
-struct Iq4Nl {
+struct Iq4Nl : detail::NibblesAndScale {
     static constexpr u32 NUMBER = 16;
-    static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 0;
-    static constexpr bool MINIMA = false, HALVES = false;
-    static constexpr u32 PARTS = 1;
-    struct Raw {
-        u32x4 low;
-        u16 scale;
-    };
-    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x4>(row.low, block), at<u16>(row.scale, block)};
-    }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
         constexpr u32 VALUES[4] = {0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u};
         detail::nibbles(raw.low, q);

@@ -42,11 +42,16 @@ pub(super) fn count<'a>(
     Ok(snapshot)
 }
 
-/// Drops the entries of targets that are not among `built`.
-pub(super) fn retain_targets<'a>(snapshot: &mut Snapshot, built: impl Iterator<Item = &'a str>) {
-    let built: Vec<&str> = built.collect();
-    let target = |entry: &str| entry.split([' ', ',']).nth(1).unwrap_or_default().to_owned();
-    snapshot.entries.retain(|entry, _| built.contains(&&*target(entry)));
+/// Splits a snapshot into the entries of the targets in `built` and the other entries.
+pub(super) fn split_targets(snapshot: Snapshot, built: &[&str]) -> (Snapshot, Snapshot) {
+    let is_built =
+        |name: &str| name.split([' ', ',']).nth(1).is_some_and(|target| built.contains(&target));
+    let Snapshot { compiler, entries } = snapshot;
+    let (of_built, others) = entries.into_iter().partition(|(name, _)| is_built(name));
+    (
+        Snapshot { compiler: compiler.clone(), entries: of_built },
+        Snapshot { compiler, entries: others },
+    )
 }
 
 /// `llvm-objdump` of the installation that `clang` belongs to.
@@ -257,6 +262,17 @@ Disassembly of section .text:
         let comparison = snapshot(DISASSEMBLY).compare(&snapshot(&longer));
         let inner = "k gfx1100, loop 1.1: 3 → 4 instructions (+33.3 %); grew: valu (+1)";
         assert!(comparison.findings.contains(&inner.to_owned()), "{comparison:?}");
+    }
+
+    #[test]
+    fn entries_are_split_by_target() {
+        let entries = ["k gfx1030", "k gfx1100", "k gfx1100, loop 1", "k gfx1201"];
+        let entries = entries.map(|name| (name.to_owned(), Parts::new()));
+        let snapshot =
+            Snapshot { compiler: "clang".to_owned(), entries: entries.into_iter().collect() };
+        let (built, others) = split_targets(snapshot, &["gfx1100", "sm_80"]);
+        assert!(built.entries.keys().eq(["k gfx1100", "k gfx1100, loop 1"]));
+        assert!(others.entries.keys().eq(["k gfx1030", "k gfx1201"]));
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn headlines(run: &Run) -> Vec<(&'static str, &Measured)> {
     found.into_iter().filter_map(|(label, measured)| Some((label, measured?))).collect()
 }
 
-/// All conditions that the results depend on, as names and values.
+/// Lists the hardware and build that the results depend on, as names and values.
 pub(super) fn environment(run: &Run) -> Vec<(String, String)> {
     let (hardware, build) = (&run.hardware, &run.build);
     let threads = match hardware.cpu_threads {

@@ -187,7 +187,7 @@ pub(super) fn comparison(comparison: &Comparison) -> ComparisonTable<'_> {
     }
 }
 
-/// Whether rows with this verdict are shown without a click.
+/// Returns true for verdicts whose rows are visible when the page opens.
 fn is_shown(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Regression | Verdict::Improved | Verdict::Inconclusive)
 }

@@ -35,7 +35,7 @@ impl Interrupt {
         Self(Arc::default())
     }
 
-    /// Whether Ctrl-C was pressed.
+    /// Returns true once Ctrl-C was pressed.
     pub(crate) fn requested(&self) -> bool {
         self.0.load(SeqCst)
     }

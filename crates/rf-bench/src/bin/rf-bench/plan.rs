@@ -28,7 +28,7 @@ pub(crate) enum Task {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) benchmarks: Vec<Benchmark>,
-    /// Whether the plan has every benchmark.
+    /// True if the plan contains every benchmark.
     pub(crate) is_whole: bool,
 }
 
@@ -72,7 +72,7 @@ impl Plan {
         Ok(Self { is_whole: benchmarks.len() == count, benchmarks })
     }
 
-    /// Whether a benchmark is part of the plan.
+    /// Returns true if the plan contains a benchmark of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.benchmarks.iter().any(|benchmark| benchmark.name == name)
     }
