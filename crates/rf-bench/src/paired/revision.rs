@@ -70,9 +70,11 @@ impl Build<'_> {
         let keep = || -> io::Result<()> {
             let kept = program.parent().unwrap_or(&folder);
             fs::create_dir_all(kept)?;
-            let partial = kept.join(".rf-bench.partial");
-            fs::copy(target.join("release/rf-bench"), &partial)?;
-            fs::rename(&partial, program)
+            let partial = tempfile::NamedTempFile::new_in(kept)?;
+            // The copy takes over the permission to execute.
+            fs::copy(target.join("release/rf-bench"), partial.path())?;
+            partial.persist(program)?;
+            Ok(())
         };
         keep().map_err(|e| Error::io(format_args!("write '{}'", program.display()), e))
     }
