@@ -37,13 +37,13 @@ fn main() -> Result<(), Error> {
     let copy = DeviceBuffer::<u32>::new(&context, LEN)?;
 
     let events = (0..4).map(|_| Event::new(&context, true)).collect::<Result<Vec<_>, _>>()?;
-    events[0].record(&stream)?;
+    stream.record(&events[0])?;
     device.copy_from_pinned(&stream, 0, &source, 0..LEN)?;
-    events[1].record(&stream)?;
+    stream.record(&events[1])?;
     copy.copy_from_device(&stream, 0, &device, 0..LEN)?;
-    events[2].record(&stream)?;
+    stream.record(&events[2])?;
     copy.copy_to_pinned(&stream, 0, &mut target, 0..LEN)?;
-    events[3].record(&stream)?;
+    stream.record(&events[3])?;
     target.wait()?;
     println!(
         "round trip of {LEN} numbers: {}",

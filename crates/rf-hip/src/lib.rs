@@ -91,13 +91,17 @@
 
 mod error;
 mod image;
+mod launch_config;
+mod platform;
 mod result;
 mod safe;
 mod sys;
 
 pub use error::{Attempt, Error};
+pub use launch_config::LaunchConfig;
+pub use platform::Platform;
 pub use safe::{
     Capture, Compiler, Context, Device, DeviceBuffer, DeviceInfo, Event, Function, FunctionInfo,
-    Graph, GraphExec, LaunchConfig, MappedBuffer, Module, PinnedBuffer, Platform, Runtime, Source,
-    Stream, SyncMode, Version, Versions,
+    Graph, GraphExec, MappedBuffer, Module, PinnedBuffer, Runtime, Source, Stream, SyncMode,
+    Version, Versions,
 };

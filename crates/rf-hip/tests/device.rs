@@ -189,9 +189,9 @@ fn events_order_streams_and_measure() {
     let (start, end) = (Event::new(&context, true).unwrap(), Event::new(&context, true).unwrap());
     let a = DeviceBuffer::<u32>::zeroed(&context, 1 << 16).unwrap();
     let b = DeviceBuffer::<u32>::zeroed(&context, 1 << 16).unwrap();
-    start.record(&one).unwrap();
+    one.record(&start).unwrap();
     a.fill(&one, 0..a.len(), 7).unwrap();
-    end.record(&one).unwrap();
+    one.record(&end).unwrap();
     two.wait(&end).unwrap();
     b.copy_from_device(&two, 0, &a, 0..a.len()).unwrap();
     assert!(b.to_vec(&two).unwrap().iter().all(|&value| value == 7));

@@ -1,9 +1,10 @@
 //! Events: markers in a stream.
 
 use super::report_drop;
-use crate::{Context, Error, Stream, SyncMode, result::event as raw, sys::EventHandle};
+use crate::{Context, Error, SyncMode, result::event as raw, sys::EventHandle};
 
-/// A marker that a stream reaches when the work queued before it is done.
+/// A marker that a stream reaches when the work queued before it is done; see
+/// [`Stream::record`](crate::Stream::record).
 ///
 /// An event that was never recorded counts as reached.
 #[derive(Debug)]
@@ -22,18 +23,6 @@ impl Event {
         let blocking = context.sync_mode() == SyncMode::Sleep;
         let handle = raw::create(context.enter()?, timing, blocking)?;
         Ok(Self { context: context.clone(), handle })
-    }
-
-    /// Records the event after all work queued on `stream`. Replaces an earlier recording.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ContextMismatch`], or an error of the runtime call.
-    pub fn record(&self, stream: &Stream) -> Result<(), Error> {
-        self.context.expect_same(stream.context(), "recording an event")?;
-        let api = self.context.enter()?;
-        // SAFETY: both objects are alive and of this context.
-        unsafe { raw::record(api, self.handle, stream.handle()) }
     }
 
     /// Waits until the event is reached.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{report_drop, stream::Kept};
+use super::{Kept, report_drop};
 use crate::{
     Context, Error, Stream,
     result::{context, graph as raw},

@@ -5,9 +5,14 @@
 
 #![expect(unsafe_code, reason = "upholds the contracts of the result level")]
 
+use std::{any::Any, sync::Arc};
+
+use crate::Error;
+
 mod compiler;
 mod context;
 mod device;
+mod device_info;
 mod event;
 mod graph;
 mod memory;
@@ -17,15 +22,17 @@ mod stream;
 
 pub use compiler::{Compiler, Source};
 pub use context::{Context, SyncMode};
-pub use device::{Device, DeviceInfo};
+pub use device::Device;
+pub use device_info::DeviceInfo;
 pub use event::Event;
 pub use graph::{Capture, Graph, GraphExec};
 pub use memory::{DeviceBuffer, MappedBuffer, PinnedBuffer};
 pub use module::{Function, FunctionInfo, Module};
-pub use runtime::{Platform, Runtime, Version, Versions};
-pub use stream::{LaunchConfig, Stream};
+pub use runtime::{Runtime, Version, Versions};
+pub use stream::Stream;
 
-use crate::Error;
+/// An object that a captured graph uses and keeps alive.
+type Kept = Arc<dyn Any + Send + Sync>;
 
 /// Logs a failure in a drop. On a lost device every drop fails, and the caller already has the
 /// error.

@@ -2,7 +2,7 @@
 
 use std::{ffi::CString, sync::Arc};
 
-use super::{report_drop, stream::Kept};
+use super::{Kept, report_drop};
 use crate::{
     Context, Error, image,
     result::{context, module as raw},

@@ -3,28 +3,10 @@
 use std::{env, fmt, path::Path, sync::Arc};
 
 use crate::{
-    Device, Error,
+    Device, Error, Platform,
     result::{self, Api},
     sys::library::Search,
 };
-
-/// The vendor whose GPUs a [`Runtime`] drives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Platform {
-    /// AMD, through HIP (libamdhip64).
-    Amd,
-    /// NVIDIA, through the CUDA driver (libcuda).
-    Nvidia,
-}
-
-impl fmt::Display for Platform {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Amd => "AMD",
-            Self::Nvidia => "NVIDIA",
-        })
-    }
-}
 
 /// A loaded GPU runtime library. Cloning is cheap.
 ///

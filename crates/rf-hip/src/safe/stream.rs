@@ -1,22 +1,16 @@
 //! Streams: queues of work, and launches.
 
-use std::{
-    any::Any,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
 };
 
-use super::report_drop;
+use super::{Kept, report_drop};
 use crate::{
-    Context, Error, Event, Function,
-    result::{module, stream as raw},
+    Context, Error, Event, Function, LaunchConfig,
+    result::{event as raw_event, module, stream as raw},
     sys::StreamHandle,
 };
-
-/// An object that a captured graph uses and keeps alive.
-pub(crate) type Kept = Arc<dyn Any + Send + Sync>;
 
 /// A queue whose work runs in order; different streams run concurrently. Cloning is cheap and
 /// refers to the same queue.
@@ -34,27 +28,6 @@ struct Inner {
     handle: StreamHandle,
     capturing: AtomicBool,
     kept: Mutex<Vec<Kept>>,
-}
-
-/// The geometry of a launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LaunchConfig {
-    /// The number of workgroups along x, y, z; each at least 1.
-    pub grid: [u32; 3],
-    /// The number of threads of a workgroup along x, y, z; each at least 1.
-    pub block: [u32; 3],
-    /// Dynamic LDS, in addition to the LDS that the function declares.
-    pub lds_bytes: u32,
-}
-
-impl LaunchConfig {
-    /// A one-dimensional grid of workgroups of `block` threads that covers `threads`, with at least
-    /// one workgroup and at most `u32::MAX`.
-    pub fn linear(threads: usize, block: u32) -> Self {
-        let groups = threads.div_ceil(block.max(1) as usize).max(1);
-        let groups = u32::try_from(groups).unwrap_or(u32::MAX);
-        Self { grid: [groups, 1, 1], block: [block.max(1), 1, 1], lds_bytes: 0 }
-    }
 }
 
 impl Stream {
@@ -104,6 +77,18 @@ impl Stream {
         let api = self.context().enter()?;
         // SAFETY: the stream is alive.
         unsafe { raw::is_idle(api, self.handle()) }
+    }
+
+    /// Records the event after all work queued so far. Replaces an earlier recording.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ContextMismatch`], or an error of the runtime call.
+    pub fn record(&self, event: &Event) -> Result<(), Error> {
+        self.context().expect_same(event.context(), "recording an event")?;
+        let api = self.context().enter()?;
+        // SAFETY: both objects are alive and of this context.
+        unsafe { raw_event::record(api, event.handle(), self.handle()) }
     }
 
     /// Makes work queued after this call wait for the event. The calling thread does not wait. The
@@ -210,18 +195,5 @@ impl Drop for Inner {
             unsafe { raw::destroy(api, self.handle) }
         });
         report_drop("a stream", outcome);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_linear_grid_covers_its_threads() {
-        assert_eq!(LaunchConfig::linear(1000, 256).grid, [4, 1, 1]);
-        assert_eq!(LaunchConfig::linear(1024, 256).grid, [4, 1, 1]);
-        assert_eq!(LaunchConfig::linear(0, 256).grid, [1, 1, 1]);
-        assert_eq!(LaunchConfig::linear(5, 0).block, [1, 1, 1]);
     }
 }

@@ -97,7 +97,7 @@ impl Profile {
             Some(events) => events,
             None => [event()?, event()?, event()?, event()?],
         };
-        events[0].record(stream)?;
+        stream.record(&events[0])?;
         self.copies = Copies {
             events: Some(events),
             started: Some(Instant::now()),
@@ -185,7 +185,7 @@ impl Profile {
 impl Copies {
     fn mark(&self, place: usize, stream: &Stream) -> Result<(), Error> {
         match &self.events {
-            Some(events) => Ok(events[place].record(stream)?),
+            Some(events) => Ok(stream.record(&events[place])?),
             None => Ok(()),
         }
     }

@@ -158,13 +158,13 @@ impl Recording {
         queued: &mut dyn FnMut(Range<Instant>),
     ) -> Result<(), Error> {
         for (launch, event) in self.launches.iter().zip(events) {
-            event.record(stream)?;
+            stream.record(event)?;
             let start = Instant::now();
             launch.params.queue(stream, launch)?;
             queued(start..Instant::now());
         }
         if let Some(last) = events.get(self.launches.len()) {
-            last.record(stream)?;
+            stream.record(last)?;
         }
         Ok(())
     }

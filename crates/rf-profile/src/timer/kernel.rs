@@ -155,10 +155,10 @@ impl Clock for GpuClock {
     fn mark(queue: &Stream, spare: Option<Event>) -> Result<Event, Error> {
         let event = match spare {
             // Recording fails if the stream belongs to another device.
-            Some(event) if event.record(queue).is_ok() => return Ok(event),
+            Some(event) if queue.record(&event).is_ok() => return Ok(event),
             _ => Event::new(queue.context(), true)?,
         };
-        event.record(queue)?;
+        queue.record(&event)?;
         Ok(event)
     }
 

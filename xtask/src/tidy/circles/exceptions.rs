@@ -21,31 +21,6 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
         reason: Some("the steps are methods of `Region`, in one file per kind of op"),
     },
     Exception {
-        files: &[
-            "crates/rf-hip/src/error.rs",
-            "crates/rf-hip/src/result/context.rs",
-            "crates/rf-hip/src/result/device.rs",
-            "crates/rf-hip/src/result/memory.rs",
-            "crates/rf-hip/src/result/mod.rs",
-            "crates/rf-hip/src/safe/context.rs",
-            "crates/rf-hip/src/safe/device.rs",
-            "crates/rf-hip/src/safe/mod.rs",
-            "crates/rf-hip/src/safe/runtime.rs",
-            "crates/rf-hip/src/sys/library.rs",
-            "crates/rf-hip/src/sys/table.rs",
-        ],
-        reason: None,
-    },
-    Exception {
-        files: &[
-            "crates/rf-hip/src/result/module.rs",
-            "crates/rf-hip/src/safe/event.rs",
-            "crates/rf-hip/src/safe/module.rs",
-            "crates/rf-hip/src/safe/stream.rs",
-        ],
-        reason: None,
-    },
-    Exception {
         files: &["crates/rf-kernels/src/objects.rs", "crates/rf-kernels/src/objects/compiled.rs"],
         reason: None,
     },

@@ -5,7 +5,7 @@ use std::{marker::PhantomData, ops::Range, sync::Arc};
 use bytemuck::Pod;
 
 use super::{PinnedBuffer, check_range, report_drop, size_bytes};
-use crate::{Context, Error, Stream, result::memory as raw};
+use crate::{Context, Error, Stream, result::memory as raw, safe::Kept};
 
 /// `len` elements of `T` in device memory.
 ///
@@ -384,7 +384,7 @@ impl<T> DeviceBuffer<T> {
         self.allocation.address + (element * size_of::<T>()) as u64
     }
 
-    fn kept(&self) -> super::super::stream::Kept {
+    fn kept(&self) -> Kept {
         Arc::clone(&self.allocation) as _
     }
 }

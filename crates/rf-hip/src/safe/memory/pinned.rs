@@ -92,7 +92,7 @@ impl<T: Pod> PinnedBuffer<T> {
             stream.wait(&self.done)?;
         }
         queue(self.memory.start())?;
-        match self.done.record(stream) {
+        match stream.record(&self.done) {
             Ok(()) => {
                 let still_written = *access == DeviceAccess::Writing;
                 *access = if still_written { DeviceAccess::Writing } else { requested };
