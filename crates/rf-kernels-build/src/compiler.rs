@@ -6,10 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use crate::{Error, Selection, Target};
-
-/// The oldest clang that builds every kernel.
-pub(crate) const OLDEST_CLANG: u32 = 19;
+use crate::{Error, Selection, Target, targets::OLDEST_CLANG};
 
 /// Candidates on the `PATH`, newest first.
 const NAMES: [&str; 5] = ["clang-22", "clang-21", "clang-20", "clang-19", "clang"];

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, io, path::PathBuf};
 
-use crate::{compiler::OLDEST_CLANG, targets::target_names};
+use crate::targets::{OLDEST_CLANG, target_names};
 
 /// Why kernels could not be built.
 #[derive(Debug, thiserror::Error)]

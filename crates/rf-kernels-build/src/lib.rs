@@ -42,11 +42,13 @@
 mod compile;
 mod compiler;
 mod error;
+mod selection;
 mod sources;
 mod targets;
 
 pub use compile::{Cache, ObjectFile, compile_all};
 pub use compiler::{Compiler, SupportedTargets, UnsupportedTarget};
 pub use error::Error;
+pub use selection::Selection;
 pub use sources::{Sources, Unit};
-pub use targets::{Selection, Target};
+pub use targets::Target;

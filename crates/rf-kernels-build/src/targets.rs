@@ -1,8 +1,7 @@
 //! The targets that kernels are compiled for, with their compiler flags.
 
-use std::str::FromStr;
-
-use crate::Error;
+/// The oldest clang that builds every kernel.
+pub(crate) const OLDEST_CLANG: u32 = 19;
 
 /// One architecture that kernels are compiled for.
 #[derive(Debug, PartialEq, Eq)]
@@ -10,7 +9,7 @@ pub struct Target {
     /// The compiler's name for the architecture: `gfx1100`, `gfx11-generic`, `sm_80`.
     pub name: &'static str,
     isa: Isa,
-    default_in: DefaultIn,
+    pub(crate) default_in: DefaultIn,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +24,7 @@ enum Isa {
 
 /// The builds that include a target by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DefaultIn {
+pub(crate) enum DefaultIn {
     /// Every build: emulators and test machines run these targets.
     EveryBuild,
     /// Optimised builds, which are carried to other machines.
@@ -40,7 +39,7 @@ const fn target(name: &'static str, isa: Isa, default_in: DefaultIn) -> Target {
 
 /// The default targets are few, to keep builds short: an optimised build covers RDNA 2 to 4 and
 /// NVIDIA, any other build covers what its tests can run.
-const TARGETS: [Target; 16] = [
+pub(crate) const TARGETS: [Target; 16] = [
     target("gfx9-generic", Isa::GfxGeneric, DefaultIn::NoBuild),
     target("gfx90a", Isa::Gfx, DefaultIn::NoBuild),
     target("gfx942", Isa::Gfx, DefaultIn::NoBuild),
@@ -110,101 +109,14 @@ impl Target {
     }
 }
 
-/// The targets to build, parsed from `all`, `none`, `default` or names separated by commas.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Selection {
-    /// The default targets of the build profile.
-    Default,
-    /// Every target that the compiler supports.
-    All,
-    /// No target.
-    None,
-    /// These targets, all of which the compiler must support.
-    Named(Vec<&'static Target>),
-}
-
-impl FromStr for Selection {
-    type Err = Error;
-
-    /// Parses a selection; an empty text means [`Selection::Default`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::UnknownTarget`]
-    fn from_str(text: &str) -> Result<Self, Error> {
-        match text.trim() {
-            "" | "default" => Ok(Self::Default),
-            "all" => Ok(Self::All),
-            "none" => Ok(Self::None),
-            list => {
-                let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
-                names.map(find).collect::<Result<_, _>>().map(Self::Named)
-            }
-        }
-    }
-}
-
-impl Selection {
-    /// The selected targets; those of [`Selection::Default`] depend on whether the build is
-    /// `optimised`.
-    pub fn targets(&self, optimised: bool) -> Vec<&'static Target> {
-        let is_default = |target: &&Target| match target.default_in {
-            DefaultIn::EveryBuild => true,
-            DefaultIn::OptimisedBuilds => optimised,
-            DefaultIn::NoBuild => false,
-        };
-        match self {
-            Self::Default => TARGETS.iter().filter(is_default).collect(),
-            Self::All => TARGETS.iter().collect(),
-            Self::None => Vec::new(),
-            Self::Named(targets) => targets.clone(),
-        }
-    }
-}
-
 /// The names of all targets, separated by commas.
 pub(crate) fn target_names() -> String {
     TARGETS.each_ref().map(|target| target.name).join(", ")
 }
 
-fn find(name: &str) -> Result<&'static Target, Error> {
-    let target = TARGETS.iter().find(|target| target.name == name);
-    target.ok_or_else(|| Error::UnknownTarget { name: name.to_owned() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn names(text: &str, optimised: bool) -> Vec<&'static str> {
-        let selection: Selection = text.parse().unwrap();
-        selection.targets(optimised).iter().map(|target| target.name).collect()
-    }
-
-    #[test]
-    fn defaults_depend_on_the_profile() {
-        assert_eq!(names("", false), ["gfx1100", "sm_80"]);
-        assert_eq!(
-            names("default", true),
-            ["gfx10-3-generic", "gfx11-generic", "gfx1100", "gfx12-generic", "sm_80"]
-        );
-        assert_eq!(names("all", false).len(), TARGETS.len());
-        assert_eq!(names("none", true), [""; 0]);
-    }
-
-    #[test]
-    fn lists_keep_their_order_and_ignore_spaces_and_empty_items() {
-        assert_eq!(names(" sm_80 , gfx1030,, ", true), ["sm_80", "gfx1030"]);
-    }
-
-    #[test]
-    fn unknown_names_are_reported_with_the_known_ones() {
-        let error = "gfx1100,gfx803".parse::<Selection>().unwrap_err().to_string();
-        assert!(error.starts_with("unknown kernel target \"gfx803\""), "{error}");
-        assert!(error.contains("gfx9-generic, gfx90a, "), "{error}");
-        // Keywords cannot be part of a list.
-        assert!("all,gfx1100".parse::<Selection>().is_err());
-    }
 
     #[test]
     fn names_are_distinct() {

@@ -55,12 +55,4 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
         files: &["crates/rf-convert/src/error.rs", "crates/rf-convert/src/mix.rs"],
         reason: None,
     },
-    Exception {
-        files: &[
-            "crates/rf-kernels-build/src/compiler.rs",
-            "crates/rf-kernels-build/src/error.rs",
-            "crates/rf-kernels-build/src/targets.rs",
-        ],
-        reason: None,
-    },
 ];
