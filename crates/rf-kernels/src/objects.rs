@@ -6,27 +6,21 @@
 //! of its family. Without either, ROCm's libhiprtc compiles the sources into a per-user cache. An
 //! NVIDIA device uses the newest PTX that it supports; its driver compiles the PTX.
 
+mod code_object;
 mod compiled;
 mod embedded;
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use thiserror::Error;
+
+pub use code_object::CodeObject;
 
 /// The code of every unit for one device.
 #[derive(Clone, Debug)]
 pub struct CodeObjects {
     choice: Choice,
     units: Vec<CodeObject>,
-}
-
-/// The code of one translation unit, `kernels/NAME.hip`.
-#[derive(Clone, Debug)]
-pub struct CodeObject {
-    /// Name of the source file without its extension.
-    pub unit: &'static str,
-    /// An AMD code object, or PTX as text without a NUL at the end.
-    pub code: Cow<'static, [u8]>,
 }
 
 /// The origin of the code for a device.
@@ -154,7 +148,8 @@ impl CodeObjects {
     /// [`Error::RunTime`] if libhiprtc is missing or compiling fails.
     pub fn at_run_time(arch: &str) -> Result<Self, Error> {
         let arch = base(arch);
-        let units = compiled::units(arch)?;
+        let units = compiled::units(arch)
+            .map_err(|source| Error::RunTime { arch: arch.to_owned(), source })?;
         Ok(Self { choice: Choice::RunTime { arch: arch.to_owned() }, units })
     }
 

@@ -16,7 +16,7 @@ use tempfile::NamedTempFile;
 use twox_hash::XxHash3_128;
 
 use super::{
-    CodeObject, Error,
+    code_object::CodeObject,
     embedded::{SOURCES, Source},
 };
 
@@ -33,15 +33,14 @@ const KEPT: usize = 3;
 type Compile<'a> = dyn Fn(&str, &str, &[&str]) -> Result<Vec<u8>, rf_hip::Error> + 'a;
 
 /// The units for `arch`, from the cache or from libhiprtc.
-pub(super) fn units(arch: &str) -> Result<Vec<CodeObject>, Error> {
-    let fail = |source| Error::RunTime { arch: arch.to_owned(), source };
-    let compiler = Compiler::load().map_err(fail)?;
-    let (major, minor) = compiler.version().map_err(fail)?;
+pub(super) fn units(arch: &str) -> Result<Vec<CodeObject>, rf_hip::Error> {
+    let compiler = Compiler::load()?;
+    let (major, minor) = compiler.version()?;
     let compile = |text: &str, name: &str, options: &[&str]| {
         compiler.compile(rf_hip::Source { name, text, headers: &[] }, options)
     };
     let cache = Cache { folder: folder(), version: format!("hiprtc {major}.{minor}") };
-    cache.units(arch, SOURCES, &compile).map_err(fail)
+    cache.units(arch, SOURCES, &compile)
 }
 
 /// Whether libhiprtc is installed.

@@ -21,10 +21,6 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
         reason: Some("the steps are methods of `Region`, in one file per kind of op"),
     },
     Exception {
-        files: &["crates/rf-kernels/src/objects.rs", "crates/rf-kernels/src/objects/compiled.rs"],
-        reason: None,
-    },
-    Exception {
         files: &[
             "crates/rf-profile/src/baseline/hardware.rs",
             "crates/rf-profile/src/baseline/mod.rs",
