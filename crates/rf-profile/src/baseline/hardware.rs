@@ -1,13 +1,12 @@
 //! Descriptions of the hardware and the build of a measurement.
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::thread;
 
 use rf_hip::{Platform, Runtime};
 use serde::{Deserialize, Serialize};
-
-use super::DeviceKind;
 
 /// The hardware and system software that results depend on. Unknown fields are empty or 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +60,25 @@ pub struct Build {
     /// Enabled features, such as the CPU ISA and kernels.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub features: String,
+}
+
+/// The kind of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// The CPU. Results are comparable if the CPU and its number of threads are equal.
+    Cpu,
+    /// The GPU. Results are comparable if [`Hardware::gpu`] and [`Hardware::gfx`] are equal.
+    Gpu,
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Cpu => "CPU",
+            Self::Gpu => "GPU",
+        })
+    }
 }
 
 impl Hardware {

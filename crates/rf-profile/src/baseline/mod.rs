@@ -29,7 +29,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use compare::{Comparison, DEFAULT_THRESHOLD, Row, Verdict};
-pub use hardware::{Build, Hardware};
+pub use hardware::{Build, DeviceKind, Hardware};
 pub use metrics::{Better, Metrics};
 
 /// The result of one benchmark on one machine.
@@ -83,25 +83,6 @@ impl Baseline {
             metrics,
             metadata: BTreeMap::new(),
         }
-    }
-}
-
-/// The kind of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DeviceKind {
-    /// The CPU. Results are comparable if the CPU and its number of threads are equal.
-    Cpu,
-    /// The GPU. Results are comparable if [`Hardware::gpu`] and [`Hardware::gfx`] are equal.
-    Gpu,
-}
-
-impl fmt::Display for DeviceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Cpu => "CPU",
-            Self::Gpu => "GPU",
-        })
     }
 }
 

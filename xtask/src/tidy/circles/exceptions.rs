@@ -22,13 +22,6 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         files: &[
-            "crates/rf-profile/src/baseline/hardware.rs",
-            "crates/rf-profile/src/baseline/mod.rs",
-        ],
-        reason: None,
-    },
-    Exception {
-        files: &[
             "crates/rf-bench/src/peer.rs",
             "crates/rf-bench/src/peer/programs.rs",
             "crates/rf-bench/src/peer/report.rs",
