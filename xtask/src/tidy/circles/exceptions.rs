@@ -28,20 +28,4 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
         ],
         reason: None,
     },
-    Exception {
-        files: &[
-            "xtask/src/kernels.rs",
-            "xtask/src/kernels/counts.rs",
-            "xtask/src/kernels/report.rs",
-        ],
-        reason: None,
-    },
-    Exception {
-        files: &["crates/rf-convert/src/conversion.rs", "crates/rf-convert/src/rules.rs"],
-        reason: None,
-    },
-    Exception {
-        files: &["crates/rf-convert/src/error.rs", "crates/rf-convert/src/mix.rs"],
-        reason: None,
-    },
 ];
