@@ -29,7 +29,9 @@ fuzz_target!(|input: &[u8]| {
         ("gpt2", "tiny_aya"),
         ("gpt2", "whitespace"),
         ("gemma4", ""),
-    ][usize::from(family) % 7];
+        ("bert", ""),
+        ("t5", ""),
+    ][usize::from(family) % 9];
     let config = VocabConfig {
         model: model.to_owned(),
         pre: Some(pre.to_owned()),
@@ -37,6 +39,8 @@ fuzz_target!(|input: &[u8]| {
         token_types: (0..tokens.len()).map(|id| (id % 7) as i32).collect(),
         tokens,
         merges,
+        separator_token_id: Some(0),
+        bos_token_id: Some(0),
         ..VocabConfig::default()
     };
     if let Ok(tokenizer) = Tokenizer::new(config) {

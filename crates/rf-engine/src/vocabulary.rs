@@ -48,6 +48,12 @@ fn read(m: &Metadata) -> Result<VocabConfig, GgufError> {
         add_eos_token: m.bool("tokenizer.ggml.add_eos_token")?,
         add_space_prefix: m.bool("tokenizer.ggml.add_space_prefix")?,
         remove_extra_whitespaces: m.bool("tokenizer.ggml.remove_extra_whitespaces")?,
+        precompiled_charsmap: m
+            .i32s("tokenizer.ggml.precompiled_charsmap")?
+            .map(|bytes| bytes.iter().map(|&byte| byte as u8).collect())
+            .unwrap_or_default(),
+        lowercase: m.bool("tokenizer.ggml.normalizer.lowercase")?,
+        strip_accents: m.bool("tokenizer.ggml.normalizer.strip_accents")?,
         suppress_tokens: m.u32s("tokenizer.ggml.suppress_tokens")?.unwrap_or_default().into_owned(),
         chat_template: text("tokenizer.chat_template")?,
         architecture: text("general.architecture")?,

@@ -4,13 +4,14 @@
 /// without `tokenizer.ggml.`. A missing key is `None` or empty.
 #[derive(Debug, Clone, Default)]
 pub struct VocabConfig {
-    /// `model`: the tokenizer family, `gpt2` (BPE), `llama` (SPM) or `gemma4`.
+    /// `model`: the tokenizer family, `gpt2` or `gemma4` (BPE), `llama` (SPM), `bert` (`WordPiece`)
+    /// or `t5` (unigram).
     pub model: String,
     /// `pre`: the name of the BPE pre-tokenizer.
     pub pre: Option<String>,
     /// `tokens`: the text of each id.
     pub tokens: Vec<String>,
-    /// `scores`: one per token, SPM only.
+    /// `scores`: one per token, SPM and unigram only.
     pub scores: Vec<f32>,
     /// `token_type`: 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte.
     pub token_types: Vec<i32>,
@@ -52,8 +53,14 @@ pub struct VocabConfig {
     pub add_eos_token: Option<bool>,
     /// `add_space_prefix`.
     pub add_space_prefix: Option<bool>,
-    /// `remove_extra_whitespaces`. Only unigram models use it; this crate ignores it.
+    /// `remove_extra_whitespaces`: unigram only.
     pub remove_extra_whitespaces: Option<bool>,
+    /// `precompiled_charsmap`: the replacements of characters, unigram only.
+    pub precompiled_charsmap: Vec<u8>,
+    /// `normalizer.lowercase`: `WordPiece` only, true if missing.
+    pub lowercase: Option<bool>,
+    /// `normalizer.strip_accents`: `WordPiece` only, the value of `lowercase` if missing.
+    pub strip_accents: Option<bool>,
     /// `suppress_tokens`: ids that must never be sampled.
     pub suppress_tokens: Vec<u32>,
 

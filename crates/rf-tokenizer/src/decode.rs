@@ -11,13 +11,14 @@ pub struct DecodeOptions {
     /// Include control and unknown tokens (`<|im_end|>`).
     pub render_special: bool,
     /// The ids continue a text, as generated ids continue a prompt: a leading space is text.
-    /// Otherwise decoding removes the space that SPM adds in front of a text.
+    /// Otherwise decoding removes the space that encoding adds in front of a text.
     pub continuation: bool,
 }
 
 impl Tokenizer {
     /// The bytes of `ids`. Inverse of [`encode`](Self::encode) with
-    /// [`PLAIN`](crate::EncodeOptions::PLAIN) options.
+    /// [`PLAIN`](crate::EncodeOptions::PLAIN) options, except for `WordPiece` and unigram
+    /// vocabularies, which keep neither case nor white space.
     ///
     /// # Errors
     ///
@@ -79,7 +80,7 @@ impl Tokenizer {
                 Model::Bpe(bpe) if bpe.form() == Form::StandIns => {
                     append_stand_ins(text, bytes);
                 }
-                Model::Bpe(_) | Model::Spm => append_unescaped(text, bytes),
+                _ => append_unescaped(text, bytes),
             }
         }
         if bytes.len() > from && matches!(start, Start::At) {

@@ -7,7 +7,8 @@ pub enum Error {
     /// `tokenizer.ggml.model` names a tokenizer family that is not implemented.
     #[error(
         "unsupported tokenizer model `{model}` (tokenizer.ggml.model): \
-         supported are `gpt2` (BPE), `llama` (SPM) and `gemma4`; use a model of one of these families"
+         supported are `gpt2` and `gemma4` (BPE), `llama` (SPM), `bert` (WordPiece) and `t5` \
+         (unigram); use a model of one of these families"
     )]
     UnsupportedModel {
         /// The value of the key.
@@ -57,6 +58,9 @@ pub enum Error {
     /// A BPE vocabulary has no merges, so it could only encode single bytes.
     #[error("the BPE vocabulary has no merges (tokenizer.ggml.merges): convert the model again")]
     MissingMerges,
+    /// The map of characters of a unigram vocabulary is cut off or inconsistent.
+    #[error("tokenizer.ggml.precompiled_charsmap is malformed: {0}; convert the model again")]
+    MalformedCharsmap(&'static str),
     /// The file adds a special token that it does not define.
     #[error("{flag} is true but {key} is not set: set it, or set {flag} to false")]
     MissingSpecialToken {

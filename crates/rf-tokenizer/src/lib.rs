@@ -2,13 +2,15 @@
 //!
 //! A leaf of the workspace: it knows no file format. The reader of a model file fills a
 //! [`VocabConfig`], and [`Tokenizer::new`] checks it. Start reading at [`Tokenizer::encode_bytes`]:
-//! it cuts the text at special tokens and encodes the rest with one of two families, byte-level BPE
-//! (split by regular expressions, then merged) or SPM (merged by score). [`StreamDecoder`]
-//! converts ids to text, [`ChatTemplate`] converts a conversation to a prompt.
+//! it cuts the text at special tokens and encodes the rest with one of four families: byte-level
+//! BPE (split by regular expressions, then merged), SPM (merged by score), and for embedding models
+//! `WordPiece` (longest token first) and unigram (best total score). [`StreamDecoder`] converts ids
+//! to text, [`ChatTemplate`] converts a conversation to a prompt.
 //!
 //! Invariants:
 //!
-//! - The ids are those of `llama.cpp` for the same file.
+//! - The ids are those of `llama.cpp` for the same file. Where its `WordPiece` and unigram differ
+//!   from the library that a model was trained with, they are those of that library.
 //! - No vocabulary, text or id makes this crate panic.
 //! - Encoding takes at most O(n log n) time in the length of the text.
 //! - BPE decoding returns exactly the bytes that were encoded.
@@ -44,6 +46,7 @@
 
 mod bpe;
 mod byte_map;
+mod charsmap;
 mod chat;
 mod config;
 mod decode;
@@ -53,7 +56,10 @@ mod pre_tokenizer;
 mod special;
 mod spm;
 mod tokenizer;
+mod trie;
+mod unigram;
 mod vocab;
+mod wordpiece;
 
 pub use chat::{ChatTemplate, Message, RenderOptions};
 pub use config::VocabConfig;

@@ -30,6 +30,9 @@ pub(crate) struct DefaultIds {
     pub(crate) bos: Option<u32>,
     pub(crate) eos: Option<u32>,
     pub(crate) unk: Option<u32>,
+    pub(crate) sep: Option<u32>,
+    pub(crate) pad: Option<u32>,
+    pub(crate) mask: Option<u32>,
 }
 
 impl SpecialIds {
@@ -47,9 +50,9 @@ impl SpecialIds {
             eot: pick(config.eot_token_id, None),
             eom: pick(config.eom_token_id, None),
             unk: pick(config.unknown_token_id, defaults.unk),
-            sep: pick(config.separator_token_id, None),
-            pad: pick(config.padding_token_id, None),
-            mask: pick(config.mask_token_id, None),
+            sep: pick(config.separator_token_id, defaults.sep),
+            pad: pick(config.padding_token_id, defaults.pad),
+            mask: pick(config.mask_token_id, defaults.mask),
             fim_pre: pick(config.fim_pre_token_id, None),
             fim_suf: pick(config.fim_suf_token_id, None),
             fim_mid: pick(config.fim_mid_token_id, None),

@@ -1,10 +1,13 @@
 //! The tokenizer of one model.
 
 use crate::bpe::Bpe;
+use crate::charsmap::Charsmap;
 use crate::partition::{Fragment, SpecialMatcher};
 use crate::pre_tokenizer::{Flags, Form, PreTokenizer};
 use crate::special::{self, DefaultIds, SpecialIds};
+use crate::unigram::Unigram;
 use crate::vocab::Vocab;
+use crate::wordpiece::WordPiece;
 use crate::{Error, VocabConfig, spm};
 
 /// Text to token ids and back, as the model was trained. Cheap to share, immutable.
@@ -28,6 +31,17 @@ pub struct Tokenizer {
 pub(crate) enum Model {
     Bpe(Box<Bpe>),
     Spm,
+    WordPiece(Box<WordPiece>),
+    Unigram(Box<Unigram>),
+}
+
+/// The tokenizer family by name, before the vocabulary is read.
+#[derive(Debug)]
+enum Family {
+    Bpe(PreTokenizer),
+    Spm,
+    WordPiece,
+    Unigram,
 }
 
 /// How [`Tokenizer::encode`] treats special tokens.
@@ -54,52 +68,38 @@ impl Tokenizer {
     /// If the family or the pre-tokenizer is unknown, the arrays do not fit each other, a text
     /// has two ids, or a token that has to be added is not defined.
     pub fn new(mut config: VocabConfig) -> Result<Self, Error> {
-        let is_spm = match config.model.as_str() {
-            "llama" => true,
-            "gpt2" => false,
-            "gemma4" => {
-                config.pre = Some("gemma4".to_owned());
-                false
-            }
-            model => return Err(Error::UnsupportedModel { model: model.to_owned() }),
-        };
-        // The `pre` of SPM files has no meaning.
-        let pre_is_default = !is_spm && config.pre.as_ref().is_none_or(String::is_empty);
-        let pre_tokenizer = match (is_spm, &config.pre) {
-            (true, _) => None,
-            (false, Some(name)) if !name.is_empty() => Some(PreTokenizer::named(name)?),
-            (false, _) => Some(PreTokenizer::named("default")?),
-        };
-        if !is_spm && config.merges.is_empty() {
-            return Err(Error::MissingMerges);
-        }
-
-        let flags = pre_tokenizer.as_ref().map(|pre| pre.flags);
+        let family = Family::of(&config)?;
+        let pre_is_default =
+            matches!(family, Family::Bpe(_)) && pre_tokenizer_name(&config).is_none();
+        let flags = family.flags();
         let tokens = std::mem::take(&mut config.tokens);
         let scores = std::mem::take(&mut config.scores);
-        let merges = std::mem::take(&mut config.merges);
         let mut vocab = Vocab::new(tokens, scores, &config.token_types)?;
-        let special = SpecialIds::resolve(&config, default_ids(&config.model, flags), &mut vocab);
+        let special = SpecialIds::resolve(&config, family.default_ids(&config), &mut vocab);
 
-        let add_bos = config.add_bos_token.unwrap_or(flags.is_none_or(|flags| flags.add_bos))
-            || flags.is_some_and(|flags| flags.form == Form::Gemma);
-        let add_eos = config.add_eos_token.unwrap_or(false);
+        let add_bos = config.add_bos_token.unwrap_or(family.adds_bos())
+            || flags.is_some_and(|flags| flags.form == Form::Gemma)
+            || matches!(family, Family::WordPiece);
+        let add_eos = config.add_eos_token.unwrap_or(matches!(family, Family::Unigram));
         let key = ("tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id");
         let prefix = special::required(add_bos, special.bos, key.0, key.1)?;
-        let key = ("tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id");
-        let suffix = special::required(add_eos, special.eos, key.0, key.1)?;
-
-        let model = match pre_tokenizer {
-            None => Model::Spm,
-            Some(pre) => Model::Bpe(Box::new(Bpe::new(&vocab, &merges, pre))),
+        let suffix = if matches!(family, Family::WordPiece) {
+            let key = ("tokenizer.ggml.add_sep_token", "tokenizer.ggml.seperator_token_id");
+            special::required(true, special.sep, key.0, key.1)?
+        } else {
+            let key = ("tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id");
+            special::required(add_eos, special.eos, key.0, key.1)?
         };
+        // Each word of WordPiece starts with a space.
+        let add_space_prefix = matches!(family, Family::WordPiece)
+            || config.add_space_prefix.unwrap_or(matches!(family, Family::Spm));
         Ok(Self {
+            model: family.model(&config, &vocab)?,
             matcher: SpecialMatcher::new(&vocab),
-            model,
             special,
             prefix,
             suffix,
-            add_space_prefix: config.add_space_prefix.unwrap_or(is_spm),
+            add_space_prefix,
             pre_is_default,
             suppress: config.suppress_tokens.into_iter().filter(|&id| id < vocab.len()).collect(),
             chat_template: config.chat_template,
@@ -144,6 +144,10 @@ impl Tokenizer {
                 let escaped = escape_spaces(text, self.add_space_prefix && after_special);
                 spm::encode(&self.vocab, self.special.unk, &escaped, ids);
             }
+            Model::WordPiece(model) => model.encode(self.special.unk, text, ids),
+            Model::Unigram(model) => {
+                model.encode(&self.vocab, self.special.unk, text, self.add_space_prefix, ids);
+            }
         }
     }
 
@@ -173,7 +177,8 @@ impl Tokenizer {
         self.prefix.is_some()
     }
 
-    /// Whether [`EncodeOptions::add_special`] adds the end-of-sequence token.
+    /// Whether [`EncodeOptions::add_special`] adds the end-of-sequence token, or the separator that
+    /// ends the texts of `WordPiece` models.
     pub fn adds_eos(&self) -> bool {
         self.suffix.is_some()
     }
@@ -270,15 +275,87 @@ impl Tokenizer {
     }
 }
 
-fn default_ids(model: &str, flags: Option<Flags>) -> DefaultIds {
-    match model {
-        "llama" => DefaultIds { bos: Some(1), eos: Some(2), unk: Some(0) },
-        // The ids of Falcon's vocabulary, which came first.
-        "gpt2" => {
-            let bos = flags.filter(|flags| !flags.no_default_bos).map(|_| 11);
-            DefaultIds { bos, eos: Some(11), unk: None }
+/// The name of the BPE pre-tokenizer, if the file has one.
+fn pre_tokenizer_name(config: &VocabConfig) -> Option<&str> {
+    if config.model == "gemma4" {
+        return Some("gemma4");
+    }
+    config.pre.as_deref().filter(|name| !name.is_empty())
+}
+
+impl Family {
+    fn of(config: &VocabConfig) -> Result<Self, Error> {
+        match config.model.as_str() {
+            "llama" => Ok(Self::Spm),
+            "bert" => Ok(Self::WordPiece),
+            "t5" => Ok(Self::Unigram),
+            "gpt2" | "gemma4" => {
+                let pre_tokenizer =
+                    PreTokenizer::named(pre_tokenizer_name(config).unwrap_or("default"))?;
+                if config.merges.is_empty() {
+                    return Err(Error::MissingMerges);
+                }
+                Ok(Self::Bpe(pre_tokenizer))
+            }
+            model => Err(Error::UnsupportedModel { model: model.to_owned() }),
         }
-        _ => DefaultIds::default(),
+    }
+
+    fn flags(&self) -> Option<Flags> {
+        match self {
+            Self::Bpe(pre_tokenizer) => Some(pre_tokenizer.flags),
+            _ => None,
+        }
+    }
+
+    /// Whether the beginning-of-sequence token is added to files that do not say.
+    fn adds_bos(&self) -> bool {
+        match self {
+            Self::Bpe(pre_tokenizer) => pre_tokenizer.flags.add_bos,
+            Self::Spm | Self::WordPiece => true,
+            Self::Unigram => false,
+        }
+    }
+
+    fn default_ids(&self, config: &VocabConfig) -> DefaultIds {
+        let none = DefaultIds::default();
+        match self {
+            Self::Spm => DefaultIds { bos: Some(1), eos: Some(2), unk: Some(0), ..none },
+            Self::WordPiece => DefaultIds {
+                bos: Some(101),
+                unk: Some(100),
+                sep: Some(102),
+                pad: Some(0),
+                mask: Some(103),
+                ..none
+            },
+            Self::Unigram => DefaultIds { eos: Some(1), unk: Some(2), pad: Some(0), ..none },
+            Self::Bpe(_) if config.model == "gemma4" => none,
+            // The id of Falcon's vocabulary, which came first.
+            Self::Bpe(pre_tokenizer) => {
+                let bos = Some(11).filter(|_| !pre_tokenizer.flags.no_default_bos);
+                DefaultIds { bos, eos: Some(11), ..none }
+            }
+        }
+    }
+
+    fn model(self, config: &VocabConfig, vocab: &Vocab) -> Result<Model, Error> {
+        Ok(match self {
+            Self::Bpe(pre_tokenizer) => {
+                Model::Bpe(Box::new(Bpe::new(vocab, &config.merges, pre_tokenizer)))
+            }
+            Self::Spm => Model::Spm,
+            Self::WordPiece => {
+                let lowercase = config.lowercase.unwrap_or(true);
+                let strip_accents = config.strip_accents.unwrap_or(lowercase);
+                Model::WordPiece(Box::new(WordPiece::new(vocab, lowercase, strip_accents)))
+            }
+            Self::Unigram => {
+                let charsmap = Charsmap::parse(&config.precompiled_charsmap)?;
+                let merge_spaces = config.remove_extra_whitespaces.unwrap_or(false);
+                Model::Unigram(Box::new(Unigram::new(vocab, charsmap, merge_spaces)))
+            }
+        })
     }
 }
 

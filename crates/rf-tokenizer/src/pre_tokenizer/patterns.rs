@@ -4,6 +4,8 @@
 //! model was trained with:
 //! - it ignores the case of letters: `\p{Lu}` and `\p{Ll}` are both `\p{L}`, and case in
 //!   expressions of the GPT-4o kind is ASCII case;
+//! - words of `tekken`, `gpt-4o` and `llama4` have no combining marks, so that Hindi and Thai words
+//!   split at their vowel signs;
 //! - only `\s` matches white space beyond ASCII, not a range that spans it.
 //!
 //! The table contains look-aheads as written in the source. [`Source::compile`] removes them.
