@@ -198,6 +198,23 @@ mod tests {
         }
     }
 
+    /// The expressions as the models' `tokenizer.json` has them, run by the tokenizers library.
+    #[test]
+    fn pieces_match_the_tokenizers_library() {
+        let json = include_str!("../tests/data/pre_tokenizers.json");
+        let groups: serde_json::Value = serde_json::from_str(json).unwrap();
+        for group in groups.as_array().unwrap() {
+            let name = |name: &serde_json::Value| name.as_str().unwrap().to_owned();
+            for name in group["names"].as_array().unwrap().iter().map(name) {
+                for expected in group["texts"].as_array().unwrap() {
+                    let expected: Vec<&str> =
+                        expected.as_array().unwrap().iter().map(|p| p.as_str().unwrap()).collect();
+                    assert_eq!(pieces(&name, &expected.concat()), expected, "{name}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn unknown_names_are_refused_by_name() {
         let error = PreTokenizer::named("nonesuch").unwrap_err();
