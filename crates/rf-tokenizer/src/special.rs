@@ -87,9 +87,14 @@ impl SpecialIds {
         let find = |vocab: &Vocab, text: &str| vocab.id_of(text.as_bytes());
         let mut eog: Vec<u32> =
             [self.fim_pad, self.fim_rep, self.fim_sep].into_iter().flatten().collect();
-        for id in EOG.iter().filter_map(|text| find(vocab, text)).collect::<Vec<_>>() {
-            make_control(vocab, id);
-            eog.push(id);
+        // GLM has no token that ends a turn: the start of the next role ends it.
+        let is_glm = find(vocab, "<|observation|>").is_some();
+        let roles: &[&str] = if is_glm { &["<|user|>", "<|observation|>"] } else { &[] };
+        for text in EOG.iter().chain(roles) {
+            if let Some(id) = find(vocab, text) {
+                make_control(vocab, id);
+                eog.push(id);
+            }
         }
         // gpt-oss: these tokens structure an answer, and its parser needs them.
         for text in ["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"] {
@@ -171,7 +176,8 @@ fn strip_around_specials(config: &VocabConfig, vocab: &mut Vocab) {
     }
 }
 
-/// Texts of tokens that end a generation regardless of the keys of the file.
+/// Texts of tokens that end a generation regardless of the keys of the file. The last group is not
+/// in llama.cpp's list. It relies on the keys, which older conversions lack.
 const EOG: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",
@@ -195,6 +201,13 @@ const EOG: &[&str] = &[
     "<|tool_response>",
     "<｜end▁of▁sentence｜>",
     "[e~[",
+    // Llama 4, EXAONE, Command R, Seed-OSS, Hunyuan
+    "<|eot|>",
+    "<|eom|>",
+    "[|endofturn|]",
+    "<|END_OF_TURN_TOKEN|>",
+    "<seed:eos>",
+    "<｜hy_place▁holder▁no▁2｜>",
 ];
 
 /// Texts that end a turn, the most specific first.
