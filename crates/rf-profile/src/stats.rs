@@ -80,6 +80,17 @@ pub fn percentile(sorted: &[f64], percent: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
+/// Upper median of samples: the middle one, or the upper of the two middle ones; `None` for no
+/// samples. Reorders the samples.
+///
+/// Unlike [`Summary::median`] the result is always a sample. It is found in linear time without
+/// sorting.
+pub fn upper_median(samples: &mut [f64]) -> Option<f64> {
+    let middle = samples.len() / 2;
+    let is_empty = samples.is_empty();
+    (!is_empty).then(|| *samples.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
 #[cfg(test)]
 #[expect(clippy::float_cmp, reason = "the expected values are exact")]
 mod tests {
@@ -94,6 +105,13 @@ mod tests {
         assert!((percentile(&sorted, 99.0) - 99.01).abs() < 1e-9);
         assert_eq!(percentile(&sorted, 100.0), 100.0);
         assert_eq!(percentile(&[7.0], 95.0), 7.0);
+    }
+
+    #[test]
+    fn the_upper_median_is_a_sample() {
+        assert_eq!(upper_median(&mut [3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(upper_median(&mut [4.0, 1.0, 3.0, 2.0]), Some(3.0));
+        assert_eq!(upper_median(&mut []), None);
     }
 
     #[test]

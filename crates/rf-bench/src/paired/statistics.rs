@@ -6,7 +6,7 @@ use rand_pcg::{
     Pcg64,
     rand_core::{Rng, SeedableRng},
 };
-use rf_profile::baseline::Verdict;
+use rf_profile::{baseline::Verdict, stats::upper_median};
 use serde::{Deserialize, Serialize};
 
 /// Resamples of the bootstrap: enough for a standard error.
@@ -54,7 +54,7 @@ pub fn times(passes: &[Pass]) -> Option<(f64, f64)> {
     let blocks = || passes.iter().flat_map(|pass| &pass.blocks);
     let mut base: Vec<f64> = blocks().flat_map(|block| block.base).collect();
     let mut head: Vec<f64> = blocks().flat_map(|block| block.head).collect();
-    median(&mut base).zip(median(&mut head))
+    upper_median(&mut base).zip(upper_median(&mut head))
 }
 
 /// Estimates the ratio of a workload, one of `workloads` that are compared. `None` for less than
@@ -64,7 +64,7 @@ pub fn estimate(passes: &[Pass], workloads: usize) -> Option<Estimate> {
     if passes.len() < 2 || of_passes.iter().any(Vec::is_empty) {
         return None;
     }
-    let center = median(&mut of_passes.concat())?;
+    let center = upper_median(&mut of_passes.concat())?;
     let mut rng = Pcg64::seed_from_u64(passes.len() as u64);
     let mut below = |n: usize| ((u64::from(rng.next_u32()) * n as u64) >> 32) as usize;
     let (mut sum, mut sample) = (0.0, Vec::new());
@@ -74,7 +74,7 @@ pub fn estimate(passes: &[Pass], workloads: usize) -> Option<Estimate> {
             let ratios = &of_passes[below(passes.len())];
             sample.extend((0..ratios.len()).map(|_| ratios[below(ratios.len())]));
         }
-        sum += (median(&mut sample)? - center).powi(2);
+        sum += (upper_median(&mut sample)? - center).powi(2);
     }
     // A bootstrap over few passes underestimates their variance by n / (n - 1).
     let count = passes.len() as f64;
@@ -114,13 +114,6 @@ impl Pass {
         let pairs = self.blocks.iter().flat_map(|Block { base, head }| base.iter().zip(head));
         pairs.map(|(base, head)| (head / base).ln()).filter(|ratio| ratio.is_finite()).collect()
     }
-}
-
-/// The middle element, the upper one of an even number. Reorders the values.
-fn median(values: &mut [f64]) -> Option<f64> {
-    let middle = values.len() / 2;
-    let is_empty = values.is_empty();
-    (!is_empty).then(|| *values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
 #[cfg(test)]
