@@ -71,6 +71,9 @@ pub enum Error {
         /// The reason, and the cure where there is one.
         reason: String,
     },
+    /// A table cannot be written as CSV.
+    #[error("cannot write CSV")]
+    Csv(#[from] csv::Error),
     /// The HTML report cannot be rendered.
     #[error("cannot render the report: {0}")]
     Report(String),

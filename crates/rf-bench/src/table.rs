@@ -6,7 +6,7 @@ use rf_profile::baseline::Better;
 use rf_profile::roofline::{Bound, Roofline};
 
 use crate::{
-    Suite,
+    Error, Suite,
     results::{Measured, Report, Run, TargetCheck, TargetOutcome},
 };
 
@@ -155,50 +155,80 @@ fn targets(out: &mut String, checks: &[TargetCheck]) {
 }
 
 /// Formats one line of CSV per benchmark. Fields without a value are empty.
-pub fn csv(run: &Run) -> String {
-    let mut out = "name,suite,device,unit,median,mean,min,max,p95,p99,noise,iterations,bytes_per_s,operations_per_s,\
-                   limit,share_of_limit\n"
-        .to_owned();
-    for measured in &run.results {
-        let metrics = &measured.metrics;
-        let mut fields = vec![
-            csv_field(&measured.name),
-            measured.suite.name().to_owned(),
-            run.device.to_string().to_lowercase(),
-            metrics.unit.clone(),
-        ];
-        let values = [
-            metrics.p50,
-            metrics.avg,
-            metrics.min,
-            metrics.max,
-            metrics.p95,
-            metrics.p99,
-            metrics.noise,
-        ];
-        let number = |value: Option<f64>| value.map_or(String::new(), |x| format!("{x}"));
-        fields.extend(values.map(number));
-        fields.push(metrics.iterations.map_or(String::new(), |count| count.to_string()));
-        fields.push(number(measured.roofline.map(|roofline| roofline.bytes_per_s)));
-        fields.push(number(measured.roofline.map(|roofline| roofline.operations_per_s)));
-        let limit = measured.roofline.map_or("", |roofline| match roofline.bound {
+///
+/// # Errors
+///
+/// [`Error::Csv`] if a row cannot be encoded.
+pub fn csv(run: &Run) -> Result<String, Error> {
+    let header = [
+        "name",
+        "suite",
+        "device",
+        "unit",
+        "median",
+        "mean",
+        "min",
+        "max",
+        "p95",
+        "p99",
+        "noise",
+        "iterations",
+        "bytes_per_s",
+        "operations_per_s",
+        "limit",
+        "share_of_limit",
+    ];
+    let device = run.device.to_string().to_lowercase();
+    let rows = run.results.iter().map(|Measured { name, suite, metrics, roofline, .. }| {
+        let limit = roofline.map_or("", |roofline| match roofline.bound {
             Bound::Memory => "bandwidth",
             Bound::Compute => "compute",
         });
-        fields.push(limit.to_owned());
-        fields.push(number(measured.roofline.map(|roofline| roofline.share)));
-        line(&mut out, &fields.join(","));
-    }
-    out
+        [
+            name.clone(),
+            suite.name().to_owned(),
+            device.clone(),
+            metrics.unit.clone(),
+            csv_value(metrics.p50),
+            csv_value(metrics.avg),
+            csv_value(metrics.min),
+            csv_value(metrics.max),
+            csv_value(metrics.p95),
+            csv_value(metrics.p99),
+            csv_value(metrics.noise),
+            csv_value(metrics.iterations),
+            csv_value(roofline.map(|roofline| roofline.bytes_per_s)),
+            csv_value(roofline.map(|roofline| roofline.operations_per_s)),
+            limit.to_owned(),
+            csv_value(roofline.map(|roofline| roofline.share)),
+        ]
+    });
+    csv_lines(header, rows)
 }
 
-/// Formats a CSV field, quoted if necessary (RFC 4180).
-pub fn csv_field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
+/// Formats a header and rows as CSV (RFC 4180).
+///
+/// # Errors
+///
+/// [`Error::Csv`] if a row cannot be encoded.
+pub fn csv_lines<const COLUMNS: usize>(
+    header: [&str; COLUMNS],
+    rows: impl IntoIterator<Item = [String; COLUMNS]>,
+) -> Result<String, Error> {
+    let mut text = Vec::new();
+    let mut writer = csv::Writer::from_writer(&mut text);
+    writer.write_record(header)?;
+    for row in rows {
+        writer.write_record(row)?;
     }
+    writer.flush().map_err(csv::Error::from)?;
+    drop(writer);
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// A field of CSV, empty without a value.
+pub(crate) fn csv_value(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
 }
 
 /// Formats a value with about four significant digits. Times get the unit that fits their
@@ -242,5 +272,12 @@ mod tests {
         ] {
             assert_eq!(with_unit(value, unit), shown);
         }
+    }
+
+    #[test]
+    fn fields_of_csv_are_quoted_where_necessary() {
+        let rows = [["a, \"b\"".to_owned(), csv_value(Some(1.5))], ["c".to_owned(), String::new()]];
+        let text = csv_lines(["name", "value"], rows).unwrap();
+        assert_eq!(text, "name,value\n\"a, \"\"b\"\"\",1.5\nc,\n");
     }
 }

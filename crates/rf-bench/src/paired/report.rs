@@ -5,7 +5,10 @@ use std::fmt::Write;
 use rf_profile::baseline::Verdict;
 
 use super::{Comparison, Row};
-use crate::table::{csv_field, with_unit};
+use crate::{
+    Error,
+    table::{csv_lines, csv_value, with_unit},
+};
 
 /// A table for terminals, and a summary.
 pub fn table(comparison: &Comparison) -> String {
@@ -45,26 +48,38 @@ pub fn table(comparison: &Comparison) -> String {
 }
 
 /// One line per workload; the interval is that of 95 %.
-pub fn csv(comparison: &Comparison) -> String {
-    let mut out = "name,base_ns,head_ns,ratio,low,high,passes,contention,verdict,note\n".to_owned();
-    for row in &comparison.rows {
-        let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
-        let fields = [
-            csv_field(&row.name),
-            number(row.base_ns),
-            number(row.head_ns),
-            number(row.estimate.map(|estimate| estimate.ratio)),
-            number(row.estimate.map(|estimate| estimate.interval.0)),
-            number(row.estimate.map(|estimate| estimate.interval.1)),
+///
+/// # Errors
+///
+/// [`Error::Csv`] if a row cannot be encoded.
+pub fn csv(comparison: &Comparison) -> Result<String, Error> {
+    let header = [
+        "name",
+        "base_ns",
+        "head_ns",
+        "ratio",
+        "low",
+        "high",
+        "passes",
+        "contention",
+        "verdict",
+        "note",
+    ];
+    let rows = comparison.rows.iter().map(|row| {
+        [
+            row.name.clone(),
+            csv_value(row.base_ns),
+            csv_value(row.head_ns),
+            csv_value(row.estimate.map(|estimate| estimate.ratio)),
+            csv_value(row.estimate.map(|estimate| estimate.interval.0)),
+            csv_value(row.estimate.map(|estimate| estimate.interval.1)),
             row.passes.len().to_string(),
             row.contention.to_string(),
             row.verdict.to_string(),
-            csv_field(&row.note),
-        ];
-        // Writing into a String cannot fail.
-        _ = writeln!(out, "{}", fields.join(","));
-    }
-    out
+            row.note.clone(),
+        ]
+    });
+    csv_lines(header, rows)
 }
 
 fn summary(rows: &[Row]) -> String {

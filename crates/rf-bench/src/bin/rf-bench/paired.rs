@@ -88,7 +88,7 @@ pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitC
 fn formatted(format: Format, comparison: &Comparison) -> Result<String> {
     Ok(match format {
         Format::Json => serde_json::to_string_pretty(comparison)? + "\n",
-        Format::Csv => paired::csv(comparison),
+        Format::Csv => paired::csv(comparison)?,
         Format::Table | Format::Html => paired::table(comparison),
     })
 }

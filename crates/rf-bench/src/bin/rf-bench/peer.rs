@@ -91,7 +91,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let hardware = machine::hardware(options, &machine::open(options)?)?;
     let text = match options.format {
         Format::Json => report::json(&comparisons, &hardware)?,
-        Format::Csv => report::csv(&comparisons),
+        Format::Csv => report::csv(&comparisons)?,
         Format::Table | Format::Html => report::table(&comparisons, &hardware),
     };
     output::write(options.output.as_deref(), &text)?;

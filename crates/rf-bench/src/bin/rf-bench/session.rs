@@ -259,7 +259,7 @@ fn exit_code(
 fn formatted(format: Format, report: &Report<'_>) -> Result<String> {
     Ok(match format {
         Format::Table => table::report(report),
-        Format::Csv => table::csv(report.run),
+        Format::Csv => table::csv(report.run)?,
         Format::Html => html::render(report)?,
         Format::Json => {
             let comparison = report.comparison.map(Comparison::to_json);

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use chrono::{SecondsFormat, Utc};
 use clap::ValueEnum;
+use csv::{QuoteStyle, WriterBuilder};
 use rf_device::LayerPlacement;
 use rf_engine::Model;
 use rf_gguf::{Gguf, TensorInfo, file_type_name};
@@ -172,6 +173,14 @@ impl Record {
             _ => field(column),
         }
     }
+
+    /// A cell of CSV, where llama-bench writes booleans as numbers.
+    fn csv_cell(&self, column: &str) -> String {
+        match self.fields.get(column) {
+            Some(Value::Bool(value)) => u8::from(*value).to_string(),
+            _ => self.cell(column),
+        }
+    }
 }
 
 /// Prints records in one format.
@@ -232,13 +241,16 @@ impl Printer {
             }
             Format::Jsonl => writeln!(out, "{}", serde_json::to_string(&record.with_samples())?)?,
             Format::Csv => {
+                // llama-bench quotes every value and no name.
+                let mut csv = WriterBuilder::new();
                 if self.rows == 0 {
-                    let names: Vec<_> = record.fields.keys().map(String::as_str).collect();
-                    writeln!(out, "{}", names.join(","))?;
+                    let mut header = csv.from_writer(&mut *out);
+                    header.write_record(record.fields.keys())?;
+                    header.flush()?;
                 }
-                let values: Vec<_> =
-                    record.fields.keys().map(|name| csv(&record.cell(name))).collect();
-                writeln!(out, "{}", values.join(","))?;
+                let mut values = csv.quote_style(QuoteStyle::Always).from_writer(&mut *out);
+                values.write_record(record.fields.keys().map(|name| record.csv_cell(name)))?;
+                values.flush()?;
             }
         }
         self.rows += 1;
@@ -305,16 +317,6 @@ fn parameters(count: u64) -> String {
     } else {
         format!("{:.2} B", count as f64 / 1e9)
     }
-}
-
-fn csv(value: &str) -> String {
-    // llama-bench writes booleans as numbers here.
-    let value = match value {
-        "true" => "1",
-        "false" => "0",
-        value => value,
-    };
-    format!("\"{}\"", value.replace('"', "\"\""))
 }
 
 /// The name of the CPU; empty where the system does not say.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::Result;
+use rf_bench::table::csv_lines;
 use rf_profile::{
     baseline::{DeviceKind, Hardware},
     stats::Summary,
@@ -139,25 +140,24 @@ pub(super) fn json(comparisons: &[Comparison], hardware: &Hardware) -> Result<St
 }
 
 /// Formats one line of CSV per repetition.
-pub(super) fn csv(comparisons: &[Comparison]) -> String {
-    let mut out = "model,test,run,ours_tokens_per_s,theirs_tokens_per_s,ratio\n".to_owned();
+pub(super) fn csv(comparisons: &[Comparison]) -> Result<String> {
+    let header = ["model", "test", "run", "ours_tokens_per_s", "theirs_tokens_per_s", "ratio"];
+    let mut rows = Vec::new();
     for comparison in comparisons {
-        for column in comparison.columns() {
-            let runs = column.ours.iter().zip(&column.theirs).enumerate();
-            for (run, (ours, theirs)) in runs {
-                let model = rf_bench::table::csv_field(&comparison.model);
-                // Writing into a String cannot fail.
-                _ = writeln!(
-                    out,
-                    "{model},{},{},{ours:.3},{theirs:.3},{:.4}",
-                    column.name,
-                    run + 1,
-                    ours / theirs
-                );
+        for Column { name, ours, theirs } in comparison.columns() {
+            for (run, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+                rows.push([
+                    comparison.model.clone(),
+                    name.clone(),
+                    (run + 1).to_string(),
+                    format!("{ours:.3}"),
+                    format!("{theirs:.3}"),
+                    format!("{:.4}", ours / theirs),
+                ]);
             }
         }
     }
-    out
+    Ok(csv_lines(header, rows)?)
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn csv_and_json_have_every_run() {
-        assert_eq!(csv(&[comparison()]).lines().count(), 7);
+        assert_eq!(csv(&[comparison()]).unwrap().lines().count(), 7);
         let json: serde_json::Value =
             serde_json::from_str(&json(&[comparison()], &Hardware::default()).unwrap()).unwrap();
         assert_eq!(json["ratios"][0]["ratio"]["median"], 1.5);
