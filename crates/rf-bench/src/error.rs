@@ -1,6 +1,6 @@
 //! Errors of benchmarks.
 
-use std::{fmt, io, path::PathBuf};
+use std::{fmt, io, path::PathBuf, process::ExitStatus};
 
 use rf_graph::BackendError;
 
@@ -71,6 +71,28 @@ pub enum Error {
         /// The reason, and the cure where there is one.
         reason: String,
     },
+    /// A measurement of rf-profile failed, or a file that it reads or writes.
+    #[error(transparent)]
+    Profile(#[from] rf_profile::Error),
+    /// A program failed. Its output went to the terminal.
+    #[error("'{program}' failed with {status}")]
+    Program {
+        /// The program.
+        program: String,
+        /// Its exit status.
+        status: ExitStatus,
+    },
+    /// The program that measures another engine printed no speeds.
+    #[error("cannot read the speeds of {program}: {reason}")]
+    PeerOutput {
+        /// The program.
+        program: String,
+        /// The reason.
+        reason: String,
+    },
+    /// Results cannot be written as JSON.
+    #[error("cannot write JSON")]
+    Json(#[from] serde_json::Error),
     /// A table cannot be written as CSV.
     #[error("cannot write CSV")]
     Csv(#[from] csv::Error),

@@ -207,11 +207,7 @@ pub fn csv(run: &Run) -> Result<String, Error> {
 }
 
 /// Formats a header and rows as CSV (RFC 4180).
-///
-/// # Errors
-///
-/// [`Error::Csv`] if a row cannot be encoded.
-pub fn csv_lines<const COLUMNS: usize>(
+pub(crate) fn csv_lines<const COLUMNS: usize>(
     header: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,
 ) -> Result<String, Error> {

@@ -6,6 +6,7 @@ use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_graph::Backend;
 #[cfg(feature = "gpu")]
 use rf_kernels::{GpuBackend, GpuOptions, GraphMode};
+use rf_profile::baseline::DeviceKind;
 
 use crate::Error;
 
@@ -19,6 +20,7 @@ pub struct Target {
 enum Device {
     Cpu {
         threads: usize,
+        isa: Isa,
     },
     #[cfg(feature = "gpu")]
     Gpu {
@@ -34,7 +36,7 @@ impl Target {
     /// [`Error::Backend`] if the threads cannot be started.
     pub fn cpu(threads: Option<usize>, isa: Option<Isa>) -> Result<Self, Error> {
         let backend = CpuBackend::new(CpuOptions { threads, isa })?;
-        let device = Device::Cpu { threads: backend.threads() };
+        let device = Device::Cpu { threads: backend.threads(), isa: backend.isa() };
         Ok(Self { device, backend: Box::new(backend) })
     }
 
@@ -66,18 +68,26 @@ impl Target {
         Self { device: self.device, backend: decorate(self.backend) }
     }
 
+    /// The kind of the device.
+    pub fn device(&self) -> DeviceKind {
+        match self.device {
+            Device::Cpu { .. } => DeviceKind::Cpu,
+            #[cfg(feature = "gpu")]
+            Device::Gpu { .. } => DeviceKind::Gpu,
+        }
+    }
+
     /// The word in names: `cpu` or `gpu`.
     pub fn name(&self) -> &'static str {
-        match self.device {
-            Device::Cpu { .. } => "cpu",
-            #[cfg(feature = "gpu")]
-            Device::Gpu { .. } => "gpu",
+        match self.device() {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Gpu => "gpu",
         }
     }
 
     /// Whether the device is a GPU.
     pub fn is_gpu(&self) -> bool {
-        self.name() == "gpu"
+        self.device() == DeviceKind::Gpu
     }
 
     /// The backend.
@@ -88,7 +98,16 @@ impl Target {
     /// The number of threads of the CPU backend; `None` for a GPU.
     pub fn threads(&self) -> Option<usize> {
         match self.device {
-            Device::Cpu { threads } => Some(threads),
+            Device::Cpu { threads, .. } => Some(threads),
+            #[cfg(feature = "gpu")]
+            Device::Gpu { .. } => None,
+        }
+    }
+
+    /// The instruction set of the CPU backend; `None` for a GPU.
+    pub fn isa(&self) -> Option<Isa> {
+        match self.device {
+            Device::Cpu { isa, .. } => Some(isa),
             #[cfg(feature = "gpu")]
             Device::Gpu { .. } => None,
         }

@@ -20,12 +20,4 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
         ],
         reason: Some("the steps are methods of `Region`, in one file per kind of op"),
     },
-    Exception {
-        files: &[
-            "crates/rf-bench/src/peer.rs",
-            "crates/rf-bench/src/peer/programs.rs",
-            "crates/rf-bench/src/peer/report.rs",
-        ],
-        reason: None,
-    },
 ];

@@ -6,10 +6,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use rf_bench::machine;
 use rf_profile::baseline::{BaselineSet, Comparison, Hardware, ModelId, Origin};
 
 use crate::{
-    machine,
     options::Options,
     output,
     plan::Plan,

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use rf_bench::{
-    Target,
+    Interrupt, Target,
     contention::ContentionTimer,
     model::ModelFile,
     model_metric::{DECODE_BATCHES, DECODE_TOKENS, ModelMetric},
@@ -19,7 +19,6 @@ use rf_profile::{memory::ProcessMemory, ttft::TtftBreakdown};
 
 use crate::{
     first_token::{self, FirstToken},
-    interrupt::Interrupt,
     results::PhaseTime,
     sampling::Sampling,
 };
@@ -72,7 +71,7 @@ pub(crate) fn round(
     let is_memory = |metric: &&ModelMetric| **metric == ModelMetric::PeakMemory;
     let others = metrics.iter().filter(|metric| !is_memory(metric));
     for &metric in metrics.iter().filter(is_memory).chain(others) {
-        if interrupt.requested() {
+        if interrupt.is_requested() {
             break;
         }
         let contention = ContentionTimer::start();
@@ -210,7 +209,8 @@ impl Loaded {
         let median = breakdowns.swap_remove(breakdowns.len() / 2);
         let samples = seconds.iter().map(|seconds| 1e3 * seconds).collect();
         // Phases need one more run, which Ctrl-C prevents.
-        let phases = if interrupt.requested() { Vec::new() } else { first_token.phases(median)? };
+        let phases =
+            if interrupt.is_requested() { Vec::new() } else { first_token.phases(median)? };
         Ok(Sampled { samples, phases, ..Sampled::default() })
     }
 

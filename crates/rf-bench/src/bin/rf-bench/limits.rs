@@ -7,20 +7,15 @@
 use std::{fs, path::Path};
 
 use anyhow::Result;
-use rf_bench::Target;
+use rf_bench::{Target, machine};
 use rf_profile::{baseline::Hardware, roofline::Limits};
 
-use crate::{machine, options::Options, output};
+use crate::output;
 
 /// Measures the limits and merges them with the stored ones, the higher value of each.
-pub(crate) fn measure(
-    root: &Path,
-    options: &Options,
-    target: &Target,
-    hardware: &Hardware,
-) -> Result<Limits> {
+pub(crate) fn measure(root: &Path, target: &Target, hardware: &Hardware) -> Result<Limits> {
     let mut limits = of_target(target)?;
-    let slug = machine::slug(hardware, machine::device(options));
+    let slug = machine::slug(hardware, target.device());
     let path = root.join("target/bench/limits").join(format!("{slug}.json"));
     let known = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
     if let Some(known) = known {

@@ -3,9 +3,7 @@
 mod baselines;
 mod first_token;
 mod inference;
-mod interrupt;
 mod limits;
-mod machine;
 mod options;
 mod output;
 mod paired;
@@ -14,6 +12,7 @@ mod plan;
 mod rounds;
 mod sampling;
 mod session;
+mod terminal;
 
 use std::{env, io, path::PathBuf, process::ExitCode};
 

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use anyhow::{Context, Result, anyhow};
 use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 
-use rf_bench::Suite;
+use rf_bench::{Suite, Target};
+use rf_cpu::Isa;
 
 /// Options of a measurement, its baselines and its output.
 #[derive(Args, Debug)]
@@ -202,6 +204,22 @@ pub(crate) enum PeerName {
     LlamaCpp,
     /// Another build of this program, given by --peer-bench
     Rocmforge,
+}
+
+impl Options {
+    /// Opens the backend to measure.
+    pub(crate) fn target(&self) -> Result<Target> {
+        match self.backend {
+            BackendName::Cpu => Ok(Target::cpu(self.threads, self.isa()?)?),
+            BackendName::Gpu => Target::gpu(None)
+                .context("--backend gpu is not available; run `rf-cli doctor` for the reason"),
+        }
+    }
+
+    fn isa(&self) -> Result<Option<Isa>> {
+        let parse = |name: &str| name.parse::<Isa>().map_err(|error| anyhow!("--isa: {error}"));
+        self.isa.as_deref().map(parse).transpose()
+    }
 }
 
 /// Parses a suite. Errors and the help list the possible names.

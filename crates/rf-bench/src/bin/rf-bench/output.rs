@@ -4,12 +4,19 @@ use std::{
     fmt,
     io::{self, Write},
     path::Path,
+    process::ExitCode,
 };
 
 use anyhow::{Context, Result};
 
 /// The exit code after Ctrl-C, by the convention of shells.
 pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Reports the end by a second Ctrl-C, which discards the measurements.
+pub(crate) fn ended_at_once() -> ExitCode {
+    note("ended by Ctrl-C; the measurements are discarded");
+    ExitCode::from(INTERRUPTED)
+}
 
 /// Writes results to a file, or to stdout.
 pub(crate) fn write(path: Option<&Path>, text: &str) -> Result<()> {

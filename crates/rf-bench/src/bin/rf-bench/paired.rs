@@ -4,17 +4,16 @@ use std::{env, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use rf_bench::{
+    machine,
     model::ModelFile,
     paired::{self, Comparison, Plan, Progress, Side, protocol::Settings, revision},
 };
 
 use crate::{
-    interrupt::Interrupt,
-    machine,
     options::{BackendName, Format, Options},
     output,
     plan::{self, Task},
-    rounds::progress_bar,
+    terminal::{self, progress_bar},
 };
 
 /// Time limit for all passes.
@@ -67,7 +66,7 @@ pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitC
         None => BUDGET,
     };
     let threshold = options.threshold.unwrap_or(THRESHOLD);
-    let interrupt = Interrupt::new();
+    let interrupt = terminal::interrupt_by_ctrl_c(2);
     let bar = progress_bar(workloads.len());
     let mut progress = |Progress { pass, done, total, workload }: Progress<'_>| {
         bar.set_length(total as u64);
@@ -76,10 +75,10 @@ pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitC
         bar.set_message(workload.to_owned());
     };
     let plan = Plan { base, head, settings, workloads, threshold, budget };
-    let comparison = paired::compare(&plan, &|| interrupt.requested(), &mut progress)?;
+    let comparison = paired::compare(&plan, &|| interrupt.is_requested(), &mut progress)?;
     bar.finish_and_clear();
     output::write(options.output.as_deref(), &formatted(options.format, &comparison)?)?;
-    if interrupt.requested() {
+    if interrupt.is_requested() {
         return Ok(ExitCode::from(output::INTERRUPTED));
     }
     Ok(ExitCode::from(comparison.exit_code()))

@@ -1,63 +1,30 @@
-//! `--peer`: measures this engine and another one in turns, A B A B, each time in a fresh process.
-//!
-//! Each process loads the model, warms up, and times one prompt and one generation. Machines drift
-//! by more than engines differ, so the result is the ratio of adjacent runs, with its range.
-
-mod install;
-mod programs;
-mod report;
+//! `--peer`: builds a comparison with another engine from the command line and runs it.
 
 use std::{
-    io::{self, IsTerminal, Write},
-    path::Path,
+    env, fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::{Context, Result, bail};
-use rf_bench::model::ModelFile;
-use rf_engine::{Engine, EngineOptions, SyntheticFeeder};
-use serde::{Deserialize, Serialize};
-
-use self::{programs::Programs, report::Comparison};
-use crate::{
-    interrupt::Interrupt,
+use rf_bench::{
     machine,
-    options::{Format, Options},
-    output,
+    model::ModelFile,
+    peer::{self, Peer, Programs, Test},
 };
 
-/// Largest batch in tokens, equal to llama.cpp's default physical batch.
-const BATCH_TOKENS: usize = 512;
-
-/// Tokens of the warm-up before a generation.
-const WARM_UP_TOKENS: usize = 8;
-
-/// The test that both engines run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-struct Test {
-    prompt_tokens: usize,
-    generated_tokens: usize,
-    depth_tokens: usize,
-    threads: usize,
-    repetitions: usize,
-}
-
-/// The throughput that one process measured. Both sides print it as JSON.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Speeds {
-    /// Name and version of the engine.
-    program: String,
-    /// Instruction sets that the engine is built with or uses.
-    features: String,
-    prompt_tokens_per_s: Option<f64>,
-    decode_tokens_per_s: Option<f64>,
-}
+use crate::{
+    options::{BackendName, Format, Options, PeerName},
+    output,
+    terminal::{self, Bar},
+};
 
 /// Measures both engines and prints the ratios. The exit code is 0, or 130 after Ctrl-C, which ends
 /// the comparison after the current repetition.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
-    let test = Test::of(options)?;
-    if matches!(options.format, Format::Html) {
+    let test = test(options)?;
+    if options.format == Format::Html {
         bail!("--peer has no HTML report; use --format table, json or csv");
     }
     let models: Vec<ModelFile> = match &options.model[..] {
@@ -67,128 +34,103 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     for model in &models {
         model.open()?;
     }
-    let programs = Programs::find(root, options)?;
-    let interrupt = Interrupt::new();
-    let mut progress = Progress { is_on: io::stderr().is_terminal() };
-    let mut comparisons = Vec::new();
-    'models: for model in &models {
-        let mut comparison = Comparison::new(model.name(), test);
-        for repetition in 1..=test.repetitions {
-            progress.show(format_args!("{}: {repetition}/{}", model.name(), test.repetitions));
-            if interrupt.requested() {
-                comparisons.push(comparison);
-                break 'models;
-            }
-            let ours = programs.measure_own(&model.path, test)?;
-            let theirs = programs.measure_peer(&model.path, test)?;
-            comparison.add(ours, theirs);
-        }
-        comparisons.push(comparison);
-    }
-    progress.clear();
-    let was_interrupted = interrupt.requested();
-    comparisons.retain(|comparison| !comparison.pairs.is_empty());
-    let hardware = machine::hardware(options, &machine::open(options)?)?;
+    let programs = programs(root, options)?;
+    let interrupt = terminal::interrupt_by_ctrl_c(3);
+    let bar = Bar::new();
+    let compared =
+        peer::compare(&models, &programs, test, &interrupt, &mut |progress| bar.show(progress));
+    bar.clear();
+    let comparisons = match compared {
+        Err(_) if interrupt.is_urgent() => return Ok(output::ended_at_once()),
+        compared => compared?,
+    };
+    let hardware = machine::hardware(&options.target()?);
     let text = match options.format {
-        Format::Json => report::json(&comparisons, &hardware)?,
-        Format::Csv => report::csv(&comparisons)?,
-        Format::Table | Format::Html => report::table(&comparisons, &hardware),
+        Format::Json => peer::json(&comparisons, &hardware)?,
+        Format::Csv => peer::csv(&comparisons)?,
+        Format::Table | Format::Html => peer::table(&comparisons, &hardware),
     };
     output::write(options.output.as_deref(), &text)?;
-    if was_interrupted {
+    if interrupt.is_requested() {
         output::note("ended by Ctrl-C; the output has the complete repetitions");
         return Ok(ExitCode::from(output::INTERRUPTED));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures this engine once and prints its [`Speeds`].
+/// Measures this engine once and prints its speeds.
 pub(crate) fn run_self(root: &Path, options: &Options) -> Result<ExitCode> {
-    let test = Test::of(options)?;
-    let model = ModelFile::new(root, options.model.first().map(std::path::PathBuf::as_path));
-    let engine_options = EngineOptions {
-        context_tokens: Some(test.depth_tokens + test.prompt_tokens.max(test.generated_tokens)),
-        batch_tokens: BATCH_TOKENS,
-        ..EngineOptions::default()
-    };
-    let device = machine::open(options)?;
-    let mut feeder = SyntheticFeeder::new(
-        Engine::load(model.open()?, device.backend(), engine_options, &mut |_| ())?,
-        1,
-    );
-    feeder.prompt(0, test.depth_tokens)?;
-    let mut speed =
-        |tokens: usize,
-         warm_up: usize,
-         run: &dyn Fn(&mut SyntheticFeeder, usize) -> Result<(), rf_engine::Error>| {
-            if tokens == 0 {
-                return Ok(None);
-            }
-            feeder.truncate(test.depth_tokens);
-            run(&mut feeder, warm_up)?;
-            feeder.truncate(test.depth_tokens);
-            let start = std::time::Instant::now();
-            run(&mut feeder, tokens)?;
-            anyhow::Ok(Some(tokens as f64 / start.elapsed().as_secs_f64()))
-        };
-    let prompt = |feeder: &mut SyntheticFeeder, tokens| feeder.prompt(0, tokens);
-    let generate =
-        |feeder: &mut SyntheticFeeder, tokens| (0..tokens).try_for_each(|_| feeder.step(1));
-    let (pp, tg) = (test.prompt_tokens, test.generated_tokens);
-    let speeds = Speeds {
-        program: format!("ROCmForge {}", machine::revision(root)),
-        features: device.backend().description(),
-        prompt_tokens_per_s: speed(pp, pp, &prompt)?,
-        decode_tokens_per_s: speed(tg, tg.min(WARM_UP_TOKENS), &generate)?,
-    };
+    let test = test(options)?;
+    let model = ModelFile::new(root, options.model.first().map(PathBuf::as_path));
+    let speeds = peer::measure_own(root, &model, &options.target()?, test)?;
     writeln!(io::stdout().lock(), "{}", serde_json::to_string(&speeds)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-impl Test {
-    fn of(options: &Options) -> Result<Self> {
-        let peer = &options.peer;
-        if peer.prompt == 0 && peer.generate == 0 {
-            bail!("-p 0 and -n 0 leave nothing to measure; give one of them");
-        }
-        // Both engines get the same number; llama.cpp's default differs.
-        let threads = match options.threads {
-            Some(threads) => threads,
-            None => machine::open(options)?.threads().unwrap_or(1),
-        };
-        Ok(Self {
-            prompt_tokens: peer.prompt,
-            generated_tokens: peer.generate,
-            depth_tokens: peer.depth,
-            threads,
-            repetitions: peer.repetitions,
-        })
+fn test(options: &Options) -> Result<Test> {
+    let peer = &options.peer;
+    if peer.prompt == 0 && peer.generate == 0 {
+        bail!("-p 0 and -n 0 leave nothing to measure; give one of them");
     }
+    // Both engines get the same number; llama.cpp's default differs.
+    let threads = match options.threads {
+        Some(threads) => threads,
+        None => options.target()?.threads().unwrap_or(1),
+    };
+    Ok(Test {
+        prompt_tokens: peer.prompt,
+        generated_tokens: peer.generate,
+        depth_tokens: peer.depth,
+        threads,
+        repetitions: peer.repetitions,
+    })
 }
 
-impl Speeds {
-    /// Parses the last non-empty line of a program's output.
-    fn parse(text: &str, program: &str) -> Result<Self> {
-        let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        serde_json::from_str(line)
-            .with_context(|| format!("cannot read the speeds of {program} from '{line}'"))
-    }
+fn programs(root: &Path, options: &Options) -> Result<Programs> {
+    Ok(Programs {
+        own: env::current_exe().context("path of this program")?,
+        peer: peer(root, options)?,
+        root: root.to_owned(),
+        gpu: options.backend == BackendName::Gpu,
+        isa: options.isa.clone(),
+    })
 }
 
-/// A progress line on stderr, rewritten in place; off where stderr is no terminal.
-struct Progress {
-    is_on: bool,
+fn peer(root: &Path, options: &Options) -> Result<Peer> {
+    let given = &options.peer;
+    let is_own = given.peer == Some(PeerName::Rocmforge);
+    if let Some(program) = &given.peer_bench {
+        let program = existing(program, "--peer-bench")?;
+        return Ok(if is_own { Peer::OtherBuild(program) } else { Peer::LlamaBench(program) });
+    }
+    if is_own {
+        bail!(
+            "--peer rocmforge needs the rf-bench of the other build; give it as --peer-bench PROGRAM"
+        );
+    }
+    if let Some(python) = &given.peer_python {
+        return Ok(Peer::Python(existing(python, "--peer-python")?));
+    }
+    if let Some(python) = peer::installed_python(root) {
+        return Ok(Peer::Python(python));
+    }
+    let folder = peer::PYTHON_FOLDER;
+    if !given.peer_install {
+        bail!(
+            "no llama.cpp to compare with; name a Python with llama-cpp-python (--peer-python) or a \
+             llama-bench (--peer-bench), or build llama-cpp-python in {folder} with --peer-install"
+        );
+    }
+    output::note(format_args!("building llama-cpp-python in {folder}; this takes minutes"));
+    Ok(Peer::Python(peer::install_python(root)?))
 }
 
-impl Progress {
-    fn show(&mut self, text: std::fmt::Arguments<'_>) {
-        if self.is_on {
-            // An error on stderr cannot be reported.
-            drop(write!(io::stderr().lock(), "\r\x1b[K{text}"));
-        }
+/// Checks a program given on the command line. A path with a folder must exist; a plain name is
+/// left to the search in PATH.
+fn existing(program: &Path, option: &str) -> Result<PathBuf> {
+    let has_folder = program.parent().is_some_and(|folder| !folder.as_os_str().is_empty());
+    if has_folder {
+        fs::metadata(program).with_context(|| format!("{option} '{}'", program.display()))?;
     }
-
-    fn clear(&mut self) {
-        self.show(format_args!(""));
-    }
+    Ok(program.to_owned())
 }

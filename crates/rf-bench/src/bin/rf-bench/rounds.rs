@@ -2,14 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    io::IsTerminal,
     time::{Duration, Instant},
 };
 
 use anyhow::{Error, Result, anyhow};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use rf_bench::{
-    Clock, Target, Workload,
+    Clock, Interrupt, Target, Workload,
     contention::{ContentionTimer, HIGH_CONTENTION},
     model::ModelFile,
     model_metric::ModelMetric,
@@ -23,11 +22,11 @@ use rf_profile::{
 
 use crate::{
     inference::{self, Outcome, Sampled},
-    interrupt::Interrupt,
     output,
     plan::{Benchmark, Plan, Task},
     results::{self, GpuWatch, Measured, PhaseTime, Skipped},
     sampling::Sampling,
+    terminal::progress_bar,
     timers,
 };
 
@@ -115,7 +114,7 @@ impl<'a> Sampler<'a> {
 
     /// Takes a round of all benchmarks, unless an error or Ctrl-C ended the measurement.
     fn round(&mut self, title: &str) {
-        if self.failure.is_some() || self.setting.interrupt.requested() {
+        if self.failure.is_some() || self.setting.interrupt.is_requested() {
             return;
         }
         let is_due = |place: &usize| {
@@ -176,7 +175,7 @@ impl<'a> Sampler<'a> {
         }
         for &place in places {
             let (benchmark, collected) = (&self.plan.benchmarks[place], &mut self.collected[place]);
-            if interrupt.requested() {
+            if interrupt.is_requested() {
                 break;
             }
             match &benchmark.task {
@@ -337,15 +336,4 @@ fn watches(records: &[Record]) -> Vec<GpuWatch> {
             .map(|one| format!("in {} of {} samples: {}", one.samples, one.of, one.evidence)),
     };
     all.gpus().into_iter().map(watch).collect()
-}
-
-/// A progress bar on stderr; hidden where stderr is no terminal.
-pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
-    let is_terminal =
-        std::io::stderr().is_terminal() && std::env::var("TERM").is_ok_and(|term| term != "dumb");
-    let target =
-        if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("{prefix} [{bar:24}] {eta:>4} {wide_msg}")
-        .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "));
-    ProgressBar::with_draw_target(Some(steps as u64), target).with_style(style)
 }

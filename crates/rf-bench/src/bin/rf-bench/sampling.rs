@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::{interrupt::Interrupt, options::Options};
+use rf_bench::Interrupt;
+
+use crate::options::Options;
 
 /// Time for each benchmark in each round over all benchmarks.
 ///
@@ -58,13 +60,13 @@ impl Sampling {
     ) -> Result<Vec<f64>> {
         let start = Instant::now();
         let mut last = run()?;
-        while start.elapsed() < self.warm_up && !interrupt.requested() {
+        while start.elapsed() < self.warm_up && !interrupt.is_requested() {
             last = run()?;
         }
         let per_sample = SHORT.as_nanos().div_ceil(last.as_nanos().max(1)).min(1000) as u32;
         let mut samples = Vec::new();
         let start = Instant::now();
-        while !interrupt.requested() {
+        while !interrupt.is_requested() {
             let mut sum = Duration::ZERO;
             for _ in 0..per_sample {
                 sum += run()?;
@@ -95,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_first_run_is_discarded_and_short_runs_share_a_sample() {
-        let interrupt = Interrupt::never();
+        let interrupt = Interrupt::default();
         let mut runs = 0;
         let mut run = |time: Duration| {
             sampling().take(&interrupt, || {
@@ -116,7 +118,7 @@ mod tests {
 
     #[test]
     fn an_error_of_a_run_is_returned() {
-        let failing = sampling().take(&Interrupt::never(), || anyhow::bail!("no"));
+        let failing = sampling().take(&Interrupt::default(), || anyhow::bail!("no"));
         assert_eq!(failing.unwrap_err().to_string(), "no");
     }
 }

@@ -4,27 +4,25 @@ use std::{path::Path, process::ExitCode};
 
 use anyhow::{Error, Result, bail};
 use rf_bench::{
-    Target,
+    Target, machine,
     model::{self, ModelFile},
 };
 use rf_profile::{
-    baseline::{Comparison, DEFAULT_THRESHOLD, Hardware, ModelId, Timestamp},
+    baseline::{Comparison, DEFAULT_THRESHOLD, DeviceKind, Hardware, ModelId, Timestamp},
     monitor::Monitor,
 };
 use serde_json::json;
 
 use crate::{
     baselines::{self, Destination, Stored},
-    html,
-    interrupt::Interrupt,
-    limits, machine,
+    html, limits,
     options::{Format, Options},
     output,
     plan::{Plan, Task},
     results::{FORMAT, Report, Run, TargetCheck, TargetOutcome, VERSION},
     rounds::{Sampler, Setting},
     sampling::Sampling,
-    table, targets,
+    table, targets, terminal,
 };
 
 /// Exit code of a regression or a missed target.
@@ -57,9 +55,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         output::write(options.output.as_deref(), &plan.list())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let target = machine::open(options)?;
-    let hardware = machine::hardware(options, &target)?;
-    let setup = Setup::of(root, options, plan, &hardware)?;
+    let target = options.target()?;
+    let hardware = machine::hardware(&target);
+    let setup = Setup::of(root, options, plan, &hardware, target.device())?;
     if let Some(stored) = &setup.stored
         && let Some(comparison) =
             stored.of_other_hardware(&hardware, options.threshold.unwrap_or(DEFAULT_THRESHOLD))
@@ -82,7 +80,13 @@ impl Setup {
         Some(self.stored.as_ref()?.compare(run, kind, &self.plan, threshold))
     }
 
-    fn of(root: &Path, options: &Options, plan: Plan, hardware: &Hardware) -> Result<Self> {
+    fn of(
+        root: &Path,
+        options: &Options,
+        plan: Plan,
+        hardware: &Hardware,
+        device: DeviceKind,
+    ) -> Result<Self> {
         if options.record
             && !(plan.is_whole
                 || (options.quick && options.suites.is_empty() && options.filter.is_none()))
@@ -98,7 +102,7 @@ impl Setup {
             }
         };
         let stored = options.compare.as_deref().map(|path| Stored::load(root, path)).transpose()?;
-        let slug = machine::slug(hardware, machine::device(options));
+        let slug = machine::slug(hardware, device);
         let destination = Destination::new(root, options, &slug, &plan)?;
         Ok(Self { plan, stored, destination, model })
     }
@@ -134,8 +138,8 @@ fn measure(
     hardware: Hardware,
     setup: &Setup,
 ) -> Result<Measurement> {
-    let interrupt = Interrupt::new();
-    let limits = limits::measure(root, options, target, &hardware)?;
+    let interrupt = terminal::interrupt_by_ctrl_c(2);
+    let limits = limits::measure(root, target, &hardware)?;
     let monitor = if target.is_gpu() {
         Monitor::detect().inspect_err(|error| output::note(format_args!("{error}"))).ok()
     } else {
@@ -146,7 +150,7 @@ fn measure(
         version: VERSION,
         timestamp: Timestamp::now(),
         build: machine::build(root, target),
-        device: machine::device(options),
+        device: target.device(),
         backend: target.backend().description(),
         model: setup.model.as_ref().map(|model| model.id.clone()),
         quick: options.quick,
@@ -168,7 +172,7 @@ fn measure(
     let mut sampler = Sampler::start(&setup.plan, &setting);
     let failure = take_into(&mut run, &mut sampler);
     let comparison = setup.compare(&run, options.threshold.unwrap_or(DEFAULT_THRESHOLD));
-    Ok(Measurement { run, comparison, failure, was_interrupted: interrupt.requested() })
+    Ok(Measurement { run, comparison, failure, was_interrupted: interrupt.is_requested() })
 }
 
 /// Moves the outcomes into a run; returns the error that ended the measurement early.

@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use anyhow::Result;
-use rf_bench::table::csv_lines;
 use rf_profile::{
     baseline::{DeviceKind, Hardware},
     stats::Summary,
@@ -11,15 +9,16 @@ use rf_profile::{
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Speeds, Test};
+use super::speeds::{Speeds, Test};
+use crate::{Error, table::csv_lines};
 
 /// The results of one model.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Comparison {
+pub struct Comparison {
     model: String,
     test: Test,
     /// Speeds of ours and theirs, one pair per repetition.
-    pub(super) pairs: Vec<(Speeds, Speeds)>,
+    pairs: Vec<(Speeds, Speeds)>,
 }
 
 /// One test of a comparison: prompt or generation.
@@ -38,6 +37,10 @@ impl Comparison {
 
     pub(super) fn add(&mut self, ours: Speeds, theirs: Speeds) {
         self.pairs.push((ours, theirs));
+    }
+
+    pub(super) fn has_pairs(&self) -> bool {
+        !self.pairs.is_empty()
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -64,7 +67,7 @@ impl Column {
 }
 
 /// Formats every repetition, then the medians and their ratios.
-pub(super) fn table(comparisons: &[Comparison], hardware: &Hardware) -> String {
+pub fn table(comparisons: &[Comparison], hardware: &Hardware) -> String {
     let mut out = String::new();
     // Writing into a String cannot fail.
     let mut line = |text: String| _ = writeln!(out, "{}", text.trim_end());
@@ -124,7 +127,11 @@ pub(super) fn table(comparisons: &[Comparison], hardware: &Hardware) -> String {
 }
 
 /// Formats all runs and the summary of each ratio as JSON.
-pub(super) fn json(comparisons: &[Comparison], hardware: &Hardware) -> Result<String> {
+///
+/// # Errors
+///
+/// [`Error::Json`] if a value cannot be encoded.
+pub fn json(comparisons: &[Comparison], hardware: &Hardware) -> Result<String, Error> {
     let summaries = comparisons.iter().flat_map(|comparison| {
         comparison.columns().into_iter().filter_map(|column| {
             let ratio = Summary::of(&column.ratios())?;
@@ -140,7 +147,11 @@ pub(super) fn json(comparisons: &[Comparison], hardware: &Hardware) -> Result<St
 }
 
 /// Formats one line of CSV per repetition.
-pub(super) fn csv(comparisons: &[Comparison]) -> Result<String> {
+///
+/// # Errors
+///
+/// [`Error::Csv`] if a row cannot be encoded.
+pub fn csv(comparisons: &[Comparison]) -> Result<String, Error> {
     let header = ["model", "test", "run", "ours_tokens_per_s", "theirs_tokens_per_s", "ratio"];
     let mut rows = Vec::new();
     for comparison in comparisons {
@@ -157,7 +168,7 @@ pub(super) fn csv(comparisons: &[Comparison]) -> Result<String> {
             }
         }
     }
-    Ok(csv_lines(header, rows)?)
+    csv_lines(header, rows)
 }
 
 #[cfg(test)]

@@ -1,50 +1,33 @@
-//! The measured target, its hardware description and its build.
+//! The hardware and the build that results belong to.
 
 use std::{path::Path, process::Command};
 
-use anyhow::{Context, Result, anyhow};
-use rf_bench::Target;
 use rf_cpu::Isa;
 use rf_profile::baseline::{Build, DeviceKind, Hardware};
 
-use crate::options::{BackendName, Options};
+use crate::Target;
 
-/// Opens the backend to measure.
-pub(crate) fn open(options: &Options) -> Result<Target> {
-    match options.backend {
-        BackendName::Cpu => Ok(Target::cpu(options.threads, isa(options)?)?),
-        BackendName::Gpu => Target::gpu(None)
-            .context("--backend gpu is not available; run `rf-cli doctor` for the reason"),
-    }
-}
-
-/// Parses `--isa`.
-pub(crate) fn isa(options: &Options) -> Result<Option<Isa>> {
-    let parse = |name: &str| name.parse::<Isa>().map_err(|error| anyhow!("--isa: {error}"));
-    options.isa.as_deref().map(parse).transpose()
-}
-
-/// Describes the hardware that takes part in the measurement.
+/// Describes the hardware that takes part in a measurement.
 ///
-/// The description includes the number of compute threads and a lower `--isa`: results with other
-/// values count as other hardware. The GPU is included with `--backend gpu` only, because its
-/// detection loads the GPU runtime.
-pub(crate) fn hardware(options: &Options, target: &Target) -> Result<Hardware> {
-    let mut hardware = match options.backend {
-        BackendName::Cpu => Hardware::cpu_only(),
-        BackendName::Gpu => Hardware::detect(),
+/// The description includes the number of compute threads and an instruction set other than the
+/// best one: results with other values count as other hardware. The GPU is included for a GPU only,
+/// because its detection loads the GPU runtime.
+pub fn hardware(target: &Target) -> Hardware {
+    let mut hardware = match target.device() {
+        DeviceKind::Cpu => Hardware::cpu_only(),
+        DeviceKind::Gpu => Hardware::detect(),
     };
     if let Some(threads) = target.threads() {
         hardware.cpu_threads = threads;
     }
-    if let Some(isa) = isa(options)?.filter(|isa| *isa != Isa::best()) {
+    if let Some(isa) = target.isa().filter(|isa| *isa != Isa::best()) {
         hardware.cpu = format!("{} with {} only", hardware.cpu, isa.name());
     }
-    Ok(hardware)
+    hardware
 }
 
 /// Describes this build.
-pub(crate) fn build(root: &Path, target: &Target) -> Build {
+pub fn build(root: &Path, target: &Target) -> Build {
     Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         revision: revision(root),
@@ -53,16 +36,8 @@ pub(crate) fn build(root: &Path, target: &Target) -> Build {
     }
 }
 
-/// The part of the hardware that results depend on.
-pub(crate) fn device(options: &Options) -> DeviceKind {
-    match options.backend {
-        BackendName::Cpu => DeviceKind::Cpu,
-        BackendName::Gpu => DeviceKind::Gpu,
-    }
-}
-
 /// The file name of this hardware, such as `intel-xeon-processor-2.50ghz-2-threads`.
-pub(crate) fn slug(hardware: &Hardware, device: DeviceKind) -> String {
+pub fn slug(hardware: &Hardware, device: DeviceKind) -> String {
     let name = hardware.name(device).to_lowercase().replace("(r)", "").replace("(tm)", "");
     let words = name.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'));
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
@@ -71,7 +46,7 @@ pub(crate) fn slug(hardware: &Hardware, device: DeviceKind) -> String {
 
 /// The git revision of the checkout, with the suffix `-dirty` if tracked files differ from it;
 /// empty without git.
-pub(crate) fn revision(root: &Path) -> String {
+pub fn revision(root: &Path) -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
         let text = output.status.success().then_some(output.stdout)?;

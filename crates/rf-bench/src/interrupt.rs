@@ -1,0 +1,31 @@
+//! Requests to end a measurement early.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::SeqCst},
+};
+
+/// A count of requests to end a measurement. Clones share it, so that a signal handler can request
+/// the end of a measurement in another thread.
+///
+/// After the first request a measurement ends with the current run and keeps the complete ones.
+/// After the second, processes that measure another build or engine are killed.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicU32>);
+
+impl Interrupt {
+    /// Requests the end, and returns the number of requests so far.
+    pub fn request(&self) -> u32 {
+        self.0.fetch_add(1, SeqCst) + 1
+    }
+
+    /// Whether the measurement must end with the current run.
+    pub fn is_requested(&self) -> bool {
+        self.0.load(SeqCst) > 0
+    }
+
+    /// Whether the measurement must end at once.
+    pub fn is_urgent(&self) -> bool {
+        self.0.load(SeqCst) > 1
+    }
+}
