@@ -4,6 +4,8 @@ use std::{fmt, io, path::PathBuf, process::ExitStatus};
 
 use rf_graph::BackendError;
 
+use crate::Suite;
+
 /// Why a benchmark could not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -31,6 +33,76 @@ pub enum Error {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] rf_engine::Error),
+    /// No benchmark of the suites has a name with this text.
+    #[error(
+        "no benchmark of {} contains '{filter}'; `cargo xtask bench --list` prints the names",
+        list(suites)
+    )]
+    NoBenchmark {
+        /// The suites.
+        suites: Vec<Suite>,
+        /// The text.
+        filter: String,
+    },
+    /// There is no baseline of this name.
+    #[error(
+        "there is no baseline '{}', here or in {folder} (available: {}); --save-baseline writes one",
+        given.display(),
+        list(known)
+    )]
+    NoBaseline {
+        /// The path or the name as it was given.
+        given: PathBuf,
+        /// The folder of baselines, relative to the checkout.
+        folder: &'static str,
+        /// The files in that folder.
+        known: Vec<String>,
+    },
+    /// A folder was given as a baseline.
+    #[error("'{}' is a folder; name a baseline file in it", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A folder was given as the file to write.
+    #[error("cannot write '{}': it is a folder", path.display())]
+    WriteFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A baseline cannot be read to compare with it.
+    #[error(
+        "cannot compare with '{}'; write a new baseline with --save-baseline",
+        path.display()
+    )]
+    CompareWith {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: rf_profile::Error,
+    },
+    /// A baseline cannot be read to merge into it.
+    #[error("cannot merge into '{}'; remove the file or name another one", path.display())]
+    MergeInto {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: rf_profile::Error,
+    },
+    /// A run has no results to save.
+    #[error("no benchmark was measured; '{}' is unchanged", unchanged.display())]
+    NothingMeasured {
+        /// The baseline.
+        unchanged: PathBuf,
+    },
+    /// A record cannot be read.
+    #[error("record '{}': {reason}", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
     /// A model file cannot be used.
     #[error("model '{}'", path.display())]
     Model {
@@ -122,4 +194,10 @@ impl From<BackendError> for Error {
             other => Self::Backend(other),
         }
     }
+}
+
+/// Items separated by commas, or `none`.
+fn list<T: fmt::Display>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    if items.is_empty() { "none".to_owned() } else { items.join(", ") }
 }

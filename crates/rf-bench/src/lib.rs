@@ -31,6 +31,7 @@
 //! ```
 
 mod attention;
+pub mod baselines;
 mod catalog;
 pub mod contention;
 mod dequant;
@@ -46,6 +47,7 @@ pub mod model_metric;
 mod op_task;
 pub mod paired;
 pub mod peer;
+pub mod plan;
 mod progress;
 pub mod results;
 mod standard;

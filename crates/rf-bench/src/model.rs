@@ -75,8 +75,31 @@ impl ModelFile {
     }
 }
 
+/// A model file with its identity.
+#[derive(Clone, Debug)]
+pub struct IdentifiedModel {
+    /// The file.
+    pub file: ModelFile,
+    /// Name and hash.
+    pub id: ModelId,
+    /// Size and quantisation, such as `7B Q4_K_M`. Published results name models this way.
+    pub kind: String,
+}
+
+impl IdentifiedModel {
+    /// Reads a model file.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ModelFile::open`] and [`ModelFile::id`].
+    pub fn new(file: ModelFile) -> Result<Self, Error> {
+        let model = file.open()?;
+        Ok(Self { id: file.id(&model)?, kind: kind(&model), file })
+    }
+}
+
 /// Size and quantisation, such as `7B Q4_0`. Published results name models this way.
-pub fn kind(model: &Model) -> String {
+fn kind(model: &Model) -> String {
     let metadata = model.gguf().metadata();
     let parameters: u64 = model.gguf().tensors().iter().map(rf_gguf::TensorInfo::elements).sum();
     let label = metadata.str("general.size_label").ok().flatten().map(str::to_owned);

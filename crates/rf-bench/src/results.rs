@@ -12,8 +12,9 @@ use rf_profile::baseline::{
 };
 use rf_profile::roofline::{Limits, OpMeasurement, Roofline};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::Suite;
+use crate::{Error, Suite};
 
 /// The value of [`Run::format`].
 pub const FORMAT: &str = "rocmforge-bench-run";
@@ -162,6 +163,19 @@ pub struct Report<'a> {
     pub targets: &'a [TargetCheck],
     /// Earlier runs on this hardware from `benchmarks/records/`, oldest first.
     pub history: &'a [Run],
+}
+
+impl Report<'_> {
+    /// Formats the run with its samples, the comparison and the targets as JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Json`] if a value cannot be encoded.
+    pub fn json(&self) -> Result<String, Error> {
+        let comparison = self.comparison.map(Comparison::to_json);
+        let all = json!({"run": self.run, "comparison": comparison, "targets": self.targets});
+        Ok(serde_json::to_string_pretty(&all)? + "\n")
+    }
 }
 
 /// The place on the roofline of an iteration with this cost and time; `None` without a cost, or if

@@ -8,6 +8,9 @@ use crate::{
     table::with_unit,
 };
 
+/// The suites that the targets need. Their quick subsets are enough.
+pub const SUITES: [Suite; 3] = [Suite::Matmul, Suite::Inference, Suite::Launch];
+
 /// Conditions of the large-model targets.
 const LARGE: &str = "a GPU, and a 7B Q4_K_M model";
 

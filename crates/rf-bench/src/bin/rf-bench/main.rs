@@ -1,6 +1,5 @@
 //! `rf-bench`: measures, compares and reports. `cargo xtask bench` builds and starts it.
 
-mod baselines;
 mod first_token;
 mod inference;
 mod limits;
@@ -8,7 +7,6 @@ mod options;
 mod output;
 mod paired;
 mod peer;
-mod plan;
 mod rounds;
 mod sampling;
 mod session;
@@ -18,7 +16,7 @@ use std::{env, io, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use rf_bench::{html, paired::worker, results, table, targets, timers};
+use rf_bench::{paired::worker, results, timers};
 
 use crate::options::Options;
 

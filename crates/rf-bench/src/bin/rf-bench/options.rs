@@ -8,7 +8,7 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 
-use rf_bench::{Suite, Target};
+use rf_bench::{Suite, Target, plan::Selection, targets};
 use rf_cpu::Isa;
 
 /// Options of a measurement, its baselines and its output.
@@ -207,6 +207,16 @@ pub(crate) enum PeerName {
 }
 
 impl Options {
+    /// The benchmarks to measure.
+    pub(crate) fn selection(&self) -> Selection {
+        let is_of_targets = self.targets && self.suites.is_empty();
+        Selection {
+            suites: if is_of_targets { targets::SUITES.to_vec() } else { self.suites.clone() },
+            filter: self.filter.clone(),
+            quick: self.quick || is_of_targets,
+        }
+    }
+
     /// Opens the backend to measure.
     pub(crate) fn target(&self) -> Result<Target> {
         match self.backend {

@@ -7,12 +7,12 @@ use rf_bench::{
     machine,
     model::ModelFile,
     paired::{self, Comparison, Plan, Progress, Side, protocol::Settings, revision},
+    plan,
 };
 
 use crate::{
     options::{BackendName, Format, Options},
     output,
-    plan::{self, Task},
     terminal::{self, progress_bar},
 };
 
@@ -30,12 +30,7 @@ pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitC
     if options.format == Format::Html {
         bail!("--against has no HTML report; use --format table, json or csv");
     }
-    let chosen = plan::Plan::of(options)?;
-    let measured = chosen.benchmarks.iter().filter(|benchmark| match benchmark.task {
-        Task::Model(metric) => metric.is_repeatable(),
-        Task::Op(_) | Task::Timer(_) => true,
-    });
-    let workloads: Vec<String> = measured.map(|benchmark| benchmark.name.clone()).collect();
+    let workloads = plan::Plan::new(&options.selection())?.paired();
     if workloads.is_empty() {
         bail!("no workload is selected; --against measures ops, prefill and decode");
     }

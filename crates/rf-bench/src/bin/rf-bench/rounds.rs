@@ -12,6 +12,7 @@ use rf_bench::{
     contention::{ContentionTimer, HIGH_CONTENTION},
     model::ModelFile,
     model_metric::ModelMetric,
+    plan::{Benchmark, BenchmarkKind, Plan},
 };
 use rf_graph::OpCost;
 use rf_profile::{
@@ -23,7 +24,6 @@ use rf_profile::{
 use crate::{
     inference::{self, Outcome, Sampled},
     output,
-    plan::{Benchmark, Plan, Task},
     results::{self, GpuWatch, Measured, PhaseTime, Skipped},
     sampling::Sampling,
     terminal::progress_bar,
@@ -119,8 +119,10 @@ impl<'a> Sampler<'a> {
         }
         let is_due = |place: &usize| {
             // A process grows in the first round only.
-            let is_once =
-                matches!(self.plan.benchmarks[*place].task, Task::Model(ModelMetric::PeakMemory));
+            let is_once = matches!(
+                self.plan.benchmarks[*place].kind,
+                BenchmarkKind::Model(ModelMetric::PeakMemory)
+            );
             self.collected[*place].skipped.is_none() && !(is_once && self.rounds > 0)
         };
         let places: Vec<usize> = (0..self.plan.benchmarks.len()).filter(is_due).collect();
@@ -152,7 +154,7 @@ impl<'a> Sampler<'a> {
         let Setting { target, model, sampling, interrupt, monitor, .. } = self.setting;
         let mut metrics = BTreeMap::new();
         for &place in places {
-            if let Task::Model(metric) = self.plan.benchmarks[place].task {
+            if let BenchmarkKind::Model(metric) = self.plan.benchmarks[place].kind {
                 metrics.insert(place, metric);
             }
         }
@@ -178,12 +180,12 @@ impl<'a> Sampler<'a> {
             if interrupt.is_requested() {
                 break;
             }
-            match &benchmark.task {
-                Task::Model(_) => continue,
-                Task::Op(workload) => {
+            match &benchmark.kind {
+                BenchmarkKind::Model(_) => continue,
+                BenchmarkKind::Op(workload) => {
                     measure_op(workload, self.setting, collected)?;
                 }
-                Task::Timer(timer) => {
+                BenchmarkKind::Timer(timer) => {
                     let contention = ContentionTimer::start();
                     let seconds = sampling.take(interrupt, || Ok(timer.run()))?;
                     let contention = contention.fraction(1);
@@ -238,15 +240,15 @@ fn measure_op(workload: &Workload, setting: &Setting<'_>, collected: &mut Collec
 
 impl Outcomes {
     fn add(&mut self, benchmark: &Benchmark, collected: &Collected, limits: &Limits) {
-        let Benchmark { name, suite, task } = benchmark;
+        let Benchmark { name, suite, kind } = benchmark;
         if let Some(why) = collected.skipped.clone() {
             self.skipped.push(Skipped { name: name.clone(), suite: *suite, why });
             return;
         }
-        let better = better(task);
+        let better = better(kind);
         let measured = || collected.rounds.iter().filter(|round| !round.samples.is_empty());
         let samples: Vec<Vec<f64>> = measured().map(|round| round.samples.clone()).collect();
-        let Ok(metrics) = Metrics::from_rounds(unit(task), better, &samples) else {
+        let Ok(metrics) = Metrics::from_rounds(unit(kind), better, &samples) else {
             self.missing.push(name.clone());
             return;
         };
@@ -263,10 +265,10 @@ impl Outcomes {
         });
         metadata.extend(clock.map(|clock| ("clock".to_owned(), clock.to_owned())));
         let phases = closest(&collected.phases, metrics.value());
-        let cost = match task {
-            Task::Op(workload) => workload.cost,
-            Task::Model(_) => first.map(|first| first.cost).unwrap_or_default(),
-            Task::Timer(_) => OpCost::default(),
+        let cost = match kind {
+            BenchmarkKind::Op(workload) => workload.cost,
+            BenchmarkKind::Model(_) => first.map(|first| first.cost).unwrap_or_default(),
+            BenchmarkKind::Timer(_) => OpCost::default(),
         };
         let roofline = metrics.value().and_then(|value| roofline(limits, cost, value, better));
         self.measured.push(Measured {
@@ -282,16 +284,16 @@ impl Outcomes {
     }
 }
 
-fn unit(task: &Task) -> &'static str {
-    match task {
-        Task::Op(_) | Task::Timer(_) => "us",
-        Task::Model(metric) => metric.unit(),
+fn unit(kind: &BenchmarkKind) -> &'static str {
+    match kind {
+        BenchmarkKind::Op(_) | BenchmarkKind::Timer(_) => "us",
+        BenchmarkKind::Model(metric) => metric.unit(),
     }
 }
 
-fn better(task: &Task) -> Better {
-    match task {
-        Task::Model(metric) if metric.is_throughput() => Better::Higher,
+fn better(kind: &BenchmarkKind) -> Better {
+    match kind {
+        BenchmarkKind::Model(metric) if metric.is_throughput() => Better::Higher,
         _ => Better::Lower,
     }
 }

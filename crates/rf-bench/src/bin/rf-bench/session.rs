@@ -1,28 +1,32 @@
 //! A run of benchmarks: measurement, comparison and output.
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Error, Result, bail};
 use rf_bench::{
-    Target, machine,
-    model::{self, ModelFile},
+    Target,
+    baselines::{self, Destination, History, Stored},
+    html, machine,
+    model::{IdentifiedModel, ModelFile},
+    plan::Plan,
+    results::{FORMAT, Report, Run, TargetCheck, TargetOutcome, VERSION},
+    table, targets,
 };
 use rf_profile::{
-    baseline::{Comparison, DEFAULT_THRESHOLD, DeviceKind, Hardware, ModelId, Timestamp},
+    baseline::{Comparison, DEFAULT_THRESHOLD, DeviceKind, Hardware, Timestamp},
     monitor::Monitor,
 };
-use serde_json::json;
 
 use crate::{
-    baselines::{self, Destination, Stored},
-    html, limits,
+    limits,
     options::{Format, Options},
     output,
-    plan::{Plan, Task},
-    results::{FORMAT, Report, Run, TargetCheck, TargetOutcome, VERSION},
     rounds::{Sampler, Setting},
     sampling::Sampling,
-    table, targets, terminal,
+    terminal,
 };
 
 /// Exit code of a regression or a missed target.
@@ -37,32 +41,30 @@ struct Setup {
     plan: Plan,
     stored: Option<Stored>,
     destination: Option<Destination>,
-    model: Option<MeasuredModel>,
-}
-
-/// The model of the suite `inference`.
-struct MeasuredModel {
-    file: ModelFile,
-    id: ModelId,
-    /// Size and quantisation, such as `7B Q4_K_M`.
-    kind: String,
+    model: Option<IdentifiedModel>,
 }
 
 /// Runs the benchmarks of a command line and returns the exit code.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
-    let plan = Plan::of(options)?;
+    let plan = Plan::new(&options.selection())?;
     if options.list {
         output::write(options.output.as_deref(), &plan.list())?;
         return Ok(ExitCode::SUCCESS);
     }
     let target = options.target()?;
     let hardware = machine::hardware(&target);
-    let setup = Setup::of(root, options, plan, &hardware, target.device())?;
+    let setup = Setup::new(root, options, plan, &hardware, target.device())?;
     if let Some(stored) = &setup.stored
-        && let Some(comparison) =
-            stored.of_other_hardware(&hardware, options.threshold.unwrap_or(DEFAULT_THRESHOLD))
+        && let Some(incomparable) =
+            stored.incomparable(&hardware, options.threshold.unwrap_or(DEFAULT_THRESHOLD))
     {
-        return report_other_hardware(options, stored, &comparison);
+        let text = match options.format {
+            Format::Json => incomparable.json()?,
+            _ => incomparable.table(),
+        };
+        output::write(options.output.as_deref(), &text)?;
+        let code = incomparable.comparison.exit_code(options.require_hardware);
+        return Ok(ExitCode::from(code));
     }
     if cfg!(debug_assertions) {
         output::note(
@@ -74,13 +76,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
 }
 
 impl Setup {
-    /// Compares a run with the baseline of `--compare`, if one is given.
-    fn compare(&self, run: &Run, threshold: f64) -> Option<Comparison> {
-        let kind = self.model.as_ref().map_or("", |model| &model.kind);
-        Some(self.stored.as_ref()?.compare(run, kind, &self.plan, threshold))
-    }
-
-    fn of(
+    fn new(
         root: &Path,
         options: &Options,
         plan: Plan,
@@ -93,31 +89,25 @@ impl Setup {
         {
             bail!("--record keeps runs of all suites; remove the suite names and --filter");
         }
-        let has_model = |task: &Task| matches!(task, Task::Model(_));
         let model = match &options.model[..] {
             [_, _, ..] => bail!("the suite inference measures one model; give --model once"),
-            _ if !plan.benchmarks.iter().any(|benchmark| has_model(&benchmark.task)) => None,
+            _ if !plan.needs_model() => None,
             given => {
-                Some(MeasuredModel::open(root, given.first().map(std::path::PathBuf::as_path))?)
+                let file = ModelFile::new(root, given.first().map(PathBuf::as_path));
+                if file.is_demo {
+                    output::note(
+                        "the suite inference measures the demo model; select another one with --model FILE",
+                    );
+                }
+                Some(IdentifiedModel::new(file)?)
             }
         };
         let stored = options.compare.as_deref().map(|path| Stored::load(root, path)).transpose()?;
-        let slug = machine::slug(hardware, device);
-        let destination = Destination::new(root, options, &slug, &plan)?;
+        let destination = match &options.save_baseline {
+            Some(given) => Some(Destination::new(root, given.as_deref(), hardware, device, &plan)?),
+            None => None,
+        };
         Ok(Self { plan, stored, destination, model })
-    }
-}
-
-impl MeasuredModel {
-    fn open(root: &Path, given: Option<&Path>) -> Result<Self> {
-        let file = ModelFile::new(root, given);
-        if file.is_demo {
-            output::note(
-                "the suite inference measures the demo model; select another one with --model FILE",
-            );
-        }
-        let model = file.open()?;
-        Ok(Self { id: file.id(&model)?, kind: model::kind(&model), file })
     }
 }
 
@@ -171,7 +161,10 @@ fn measure(
     };
     let mut sampler = Sampler::start(&setup.plan, &setting);
     let failure = take_into(&mut run, &mut sampler);
-    let comparison = setup.compare(&run, options.threshold.unwrap_or(DEFAULT_THRESHOLD));
+    let threshold = options.threshold.unwrap_or(DEFAULT_THRESHOLD);
+    let compare =
+        |stored: &Stored| stored.compare(&run, setup.model.as_ref(), &setup.plan, threshold);
+    let comparison = setup.stored.as_ref().map(compare);
     Ok(Measurement { run, comparison, failure, was_interrupted: interrupt.is_requested() })
 }
 
@@ -197,10 +190,13 @@ fn finish(
     let checks = if options.targets { targets::check(run) } else { Vec::new() };
     let history = match options.format {
         Format::Html => baselines::history(root, run),
-        _ => Vec::new(),
+        _ => History::default(),
     };
-    let report =
-        Report { run, comparison: comparison.as_ref(), targets: &checks, history: &history };
+    for error in &history.errors {
+        output::note(format_args!("skipped {error}"));
+    }
+    let history = &history.runs;
+    let report = Report { run, comparison: comparison.as_ref(), targets: &checks, history };
 
     let mut errors: Vec<Error> = failure.into_iter().collect();
     if let Err(error) =
@@ -218,16 +214,19 @@ fn finish(
             summary.unwrap_or_default()
         ));
     }
-    errors.extend(
-        setup
-            .destination
-            .as_ref()
-            .and_then(|destination| destination.save(run, was_interrupted).err()),
-    );
+    if let Some(destination) = &setup.destination {
+        match destination.save(run, !was_interrupted) {
+            Ok(saved) => output::note(saved),
+            Err(error) => errors.push(error.into()),
+        }
+    }
     if options.record && was_interrupted {
         output::note("not recorded: --record keeps complete runs only");
     } else if options.record {
-        errors.extend(baselines::record(root, run).err());
+        match baselines::record(root, run) {
+            Ok(path) => output::note(format_args!("recorded in '{}'", path.display())),
+            Err(error) => errors.push(error.into()),
+        }
     }
     for error in &errors {
         output::note(format_args!("error: {error:#}"));
@@ -265,34 +264,6 @@ fn formatted(format: Format, report: &Report<'_>) -> Result<String> {
         Format::Table => table::report(report),
         Format::Csv => table::csv(report.run)?,
         Format::Html => html::render(report)?,
-        Format::Json => {
-            let comparison = report.comparison.map(Comparison::to_json);
-            let all =
-                json!({"run": report.run, "comparison": comparison, "targets": report.targets});
-            serde_json::to_string_pretty(&all)? + "\n"
-        }
+        Format::Json => report.json()?,
     })
-}
-
-/// Reports a baseline whose entries are all of other hardware; nothing is measured then.
-fn report_other_hardware(
-    options: &Options,
-    stored: &Stored,
-    comparison: &Comparison,
-) -> Result<ExitCode> {
-    let commands = stored.commands();
-    let text = if options.format == Format::Json {
-        let comparison = comparison.to_json();
-        let all =
-            json!({"run": null, "comparison": comparison, "targets": [], "would_run": commands});
-        serde_json::to_string_pretty(&all)? + "\n"
-    } else {
-        format!(
-            "{}\nNothing was measured: every baseline result is of other hardware. Commands for that hardware:\n  {}\n",
-            comparison.table(),
-            commands.join("\n  ")
-        )
-    };
-    output::write(options.output.as_deref(), &text)?;
-    Ok(ExitCode::from(comparison.exit_code(options.require_hardware)))
 }
