@@ -111,6 +111,17 @@ pub enum Error {
         /// The reason.
         source: Box<rf_engine::Error>,
     },
+    /// The spans of the engine do not include a first token, as in a build without spans.
+    #[error("the spans of the engine do not include a first token")]
+    NoFirstToken,
+    /// The tokenizer of the model makes too few tokens of the text that prompts repeat.
+    #[error("the prompt text has {tokens} tokens, fewer than {needed}")]
+    ShortPrompt {
+        /// Tokens of the text.
+        tokens: usize,
+        /// Tokens of the prompt.
+        needed: usize,
+    },
     /// A workload failed.
     #[error("{name}")]
     Workload {

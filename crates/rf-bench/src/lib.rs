@@ -2,8 +2,12 @@
 //!
 //! A [`Workload`] is a named [`Task`]. [`Workload::prepare`] allocates its operands on a [`Target`]
 //! (weights, caches, pools); [`Prepared::run`] runs it once and returns the time. Dropping it frees
-//! everything. Repetition, statistics and comparison are the business of the caller: `cargo xtask
-//! bench`, which starts the binary of this crate, and the criterion benches.
+//! everything.
+//!
+//! [`plan`] selects benchmarks. [`session`] measures them in rounds; [`baselines`] saves, records
+//! and compares its results. [`paired`] compares two builds in turns, [`peer`] two engines.
+//! [`table`] and [`html`] format reports. Nothing is printed here: the binary of this crate, which
+//! `cargo xtask bench` starts, translates options into calls and prints their results.
 //!
 //! **Place in the layering.** Above the backends, rf-engine and rf-profile.
 //!
@@ -39,6 +43,7 @@ mod error;
 pub mod html;
 mod interrupt;
 mod launch;
+pub mod limits;
 pub mod machine;
 mod matmul;
 mod memory;
@@ -50,6 +55,7 @@ pub mod peer;
 pub mod plan;
 mod progress;
 pub mod results;
+pub mod session;
 mod standard;
 mod suite;
 pub mod table;

@@ -27,7 +27,7 @@ pub fn hardware(target: &Target) -> Hardware {
 }
 
 /// Describes this build.
-pub fn build(root: &Path, target: &Target) -> Build {
+pub(crate) fn build(root: &Path, target: &Target) -> Build {
     Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         revision: revision(root),
@@ -37,7 +37,7 @@ pub fn build(root: &Path, target: &Target) -> Build {
 }
 
 /// The file name of this hardware, such as `intel-xeon-processor-2.50ghz-2-threads`.
-pub fn slug(hardware: &Hardware, device: DeviceKind) -> String {
+pub(crate) fn slug(hardware: &Hardware, device: DeviceKind) -> String {
     let name = hardware.name(device).to_lowercase().replace("(r)", "").replace("(tm)", "");
     let words = name.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'));
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();

@@ -13,7 +13,7 @@ use super::{
     protocol::{Settings, Slice, VERSION},
     statistics::{self, Block, Estimate, Pass},
 };
-use crate::{Error, contention::HIGH_CONTENTION};
+use crate::{Error, Interrupt, Progress, contention::HIGH_CONTENTION};
 
 /// Duration of a slice.
 const SLICE: Duration = Duration::from_millis(2);
@@ -47,19 +47,6 @@ pub struct Plan {
     pub threshold: f64,
     /// Time for all passes. A pass that has begun ends early when the time is over.
     pub budget: Duration,
-}
-
-/// The state of a comparison, for a progress bar.
-#[derive(Clone, Debug)]
-pub struct Progress<'a> {
-    /// The number of the pass, from 1.
-    pub pass: usize,
-    /// Workloads of the pass that are done.
-    pub done: usize,
-    /// Workloads of the pass.
-    pub total: usize,
-    /// The current workload.
-    pub workload: &'a str,
 }
 
 /// The result of a workload.
@@ -110,8 +97,8 @@ struct Entry {
     verdict: Option<Verdict>,
 }
 
-/// Compares two builds until every workload has a verdict, the budget is spent, or `stop` returns
-/// true.
+/// Compares two builds until every workload has a verdict, the budget is spent, or the
+/// interrupt is requested.
 ///
 /// # Errors
 ///
@@ -119,13 +106,13 @@ struct Entry {
 /// protocol.
 pub fn compare(
     plan: &Plan,
-    stop: &dyn Fn() -> bool,
+    interrupt: &Interrupt,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Comparison, Error> {
     let start = Instant::now();
     let mut sides = (plan.base.clone(), plan.head.clone());
     let mut entries: Vec<Entry> = plan.workloads.iter().map(|_| Entry::default()).collect();
-    let is_over = || stop() || start.elapsed() >= plan.budget;
+    let is_over = || interrupt.is_requested() || start.elapsed() >= plan.budget;
     let mut pass = 0;
     while !is_over() {
         let undecided = |&place: &usize| entries[place].is_undecided();
@@ -138,13 +125,14 @@ pub fn compare(
             places.reverse();
         }
         pass += 1;
+        let stage = format!("pass {pass}");
         let (mut base, mut head) = start_pair(plan, &mut sides, pass)?;
         for (done, &place) in places.iter().enumerate() {
             if is_over() {
                 break;
             }
             let name = &plan.workloads[place];
-            progress(Progress { pass, done, total: places.len(), workload: name });
+            progress(Progress { stage: &stage, done, total: places.len(), step: name });
             let entry = &mut entries[place];
             measure(&mut base, &mut head, name, entry).map_err(|error| error.of(name))?;
             entry.judge(plan);

@@ -8,16 +8,14 @@ pub(in crate::tidy) struct Exception {
     pub(in crate::tidy) reason: Option<&'static str>,
 }
 
-pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
-    Exception {
-        files: &[
-            "crates/rf-cpu/src/exec/attention.rs",
-            "crates/rf-cpu/src/exec/matmul.rs",
-            "crates/rf-cpu/src/exec/memory.rs",
-            "crates/rf-cpu/src/exec/mod.rs",
-            "crates/rf-cpu/src/exec/rows.rs",
-            "crates/rf-cpu/src/exec/steps.rs",
-        ],
-        reason: Some("the steps are methods of `Region`, in one file per kind of op"),
-    },
-];
+pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[Exception {
+    files: &[
+        "crates/rf-cpu/src/exec/attention.rs",
+        "crates/rf-cpu/src/exec/matmul.rs",
+        "crates/rf-cpu/src/exec/memory.rs",
+        "crates/rf-cpu/src/exec/mod.rs",
+        "crates/rf-cpu/src/exec/rows.rs",
+        "crates/rf-cpu/src/exec/steps.rs",
+    ],
+    reason: Some("the steps are methods of `Region`, in one file per kind of op"),
+}];

@@ -1,14 +1,9 @@
 //! `rf-bench`: measures, compares and reports. `cargo xtask bench` builds and starts it.
 
-mod first_token;
-mod inference;
-mod limits;
 mod options;
 mod output;
 mod paired;
 mod peer;
-mod rounds;
-mod sampling;
 mod session;
 mod terminal;
 
@@ -16,7 +11,7 @@ use std::{env, io, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use rf_bench::{paired::worker, results, timers};
+use rf_bench::paired::worker;
 
 use crate::options::Options;
 

@@ -21,16 +21,11 @@ pub(crate) fn ended_at_once() -> ExitCode {
 /// Writes results to a file, or to stdout.
 pub(crate) fn write(path: Option<&Path>, text: &str) -> Result<()> {
     if let Some(path) = path {
-        return replace(path, text);
+        return Ok(rf_profile::replace_file(path, |out| out.write_all(text.as_bytes()))?);
     }
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.context("cannot write to stdout")
-}
-
-/// Replaces a file atomically, see [`rf_profile::replace_file`].
-pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
-    Ok(rf_profile::replace_file(path, |out| out.write_all(text.as_bytes()))?)
 }
 
 /// Prints a line on stderr. An error there is ignored, because it cannot be reported.

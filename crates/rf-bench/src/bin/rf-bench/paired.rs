@@ -6,14 +6,14 @@ use anyhow::{Context, Result, bail};
 use rf_bench::{
     machine,
     model::ModelFile,
-    paired::{self, Comparison, Plan, Progress, Side, protocol::Settings, revision},
+    paired::{self, Comparison, Plan, Side, protocol::Settings, revision},
     plan,
 };
 
 use crate::{
     options::{BackendName, Format, Options},
     output,
-    terminal::{self, progress_bar},
+    terminal::{self, Bar},
 };
 
 /// Time limit for all passes.
@@ -62,16 +62,10 @@ pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitC
     };
     let threshold = options.threshold.unwrap_or(THRESHOLD);
     let interrupt = terminal::interrupt_by_ctrl_c(2);
-    let bar = progress_bar(workloads.len());
-    let mut progress = |Progress { pass, done, total, workload }: Progress<'_>| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-        bar.set_prefix(format!("pass {pass}"));
-        bar.set_message(workload.to_owned());
-    };
+    let bar = Bar::new();
     let plan = Plan { base, head, settings, workloads, threshold, budget };
-    let comparison = paired::compare(&plan, &|| interrupt.is_requested(), &mut progress)?;
-    bar.finish_and_clear();
+    let comparison = paired::compare(&plan, &interrupt, &mut |progress| bar.show(progress))?;
+    bar.clear();
     output::write(options.output.as_deref(), &formatted(options.format, &comparison)?)?;
     if interrupt.is_requested() {
         return Ok(ExitCode::from(output::INTERRUPTED));

@@ -9,24 +9,22 @@ use anyhow::{Error, Result, bail};
 use rf_bench::{
     Target,
     baselines::{self, Destination, History, Stored},
-    html, machine,
+    html, limits, machine,
     model::{IdentifiedModel, ModelFile},
     plan::Plan,
-    results::{FORMAT, Report, Run, TargetCheck, TargetOutcome, VERSION},
+    results::{Report, Run, TargetCheck, TargetOutcome},
+    session::{self, Measurement, Session},
     table, targets,
 };
 use rf_profile::{
-    baseline::{Comparison, DEFAULT_THRESHOLD, DeviceKind, Hardware, Timestamp},
+    baseline::{Comparison, DEFAULT_THRESHOLD, DeviceKind, Hardware},
     monitor::Monitor,
 };
 
 use crate::{
-    limits,
     options::{Format, Options},
     output,
-    rounds::{Sampler, Setting},
-    sampling::Sampling,
-    terminal,
+    terminal::{self, Bar},
 };
 
 /// Exit code of a regression or a missed target.
@@ -71,8 +69,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
             "warning: this build is not optimised; its results do not apply to a release build",
         );
     }
-    let measurement = measure(root, options, &target, hardware, &setup)?;
-    finish(root, options, &setup, measurement)
+    let measured = measure(root, options, &target, &hardware, &setup)?;
+    finish(root, options, &setup, measured)
 }
 
 impl Setup {
@@ -112,7 +110,7 @@ impl Setup {
 }
 
 /// A run and its comparison.
-struct Measurement {
+struct Measured {
     run: Run,
     comparison: Option<Comparison>,
     /// The error that ended the measurement early.
@@ -125,67 +123,52 @@ fn measure(
     root: &Path,
     options: &Options,
     target: &Target,
-    hardware: Hardware,
+    hardware: &Hardware,
     setup: &Setup,
-) -> Result<Measurement> {
+) -> Result<Measured> {
     let interrupt = terminal::interrupt_by_ctrl_c(2);
-    let limits = limits::measure(root, target, &hardware)?;
+    let limits = limits::measure(root, target, hardware)?;
+    if let Err(error) = limits::store(root, hardware, target.device(), &limits) {
+        let error = Error::from(error);
+        output::note(format_args!("cannot store the limits of this machine: {error:#}"));
+    }
     let monitor = if target.is_gpu() {
         Monitor::detect().inspect_err(|error| output::note(format_args!("{error}"))).ok()
     } else {
         None
     };
-    let mut run = Run {
-        format: FORMAT.to_owned(),
-        version: VERSION,
-        timestamp: Timestamp::now(),
-        build: machine::build(root, target),
-        device: target.device(),
-        backend: target.backend().description(),
-        model: setup.model.as_ref().map(|model| model.id.clone()),
-        quick: options.quick,
-        hardware,
-        limits: limits.clone(),
-        results: Vec::new(),
-        skipped: Vec::new(),
-        missing: Vec::new(),
-        monitor: Vec::new(),
-    };
-    let setting = Setting {
+    let session = Session {
+        root,
         target,
-        model: setup.model.as_ref().map(|model| &model.file),
+        hardware,
         limits: &limits,
-        sampling: Sampling::of(options),
-        interrupt: &interrupt,
+        plan: &setup.plan,
+        model: setup.model.as_ref(),
+        quick: options.quick,
+        rounds: options.rounds,
         monitor,
     };
-    let mut sampler = Sampler::start(&setup.plan, &setting);
-    let failure = take_into(&mut run, &mut sampler);
+    let bar = Bar::new();
+    let Measurement { run, rounds, omitted_rounds, failure } =
+        session::measure(&session, &interrupt, &mut |progress| bar.show(progress));
+    bar.clear();
+    if omitted_rounds > 0 {
+        let all = rounds + omitted_rounds;
+        output::note(format_args!(
+            "{rounds} of {all} rounds: the time budget of --quick is spent (--rounds {all} runs all)"
+        ));
+    }
     let threshold = options.threshold.unwrap_or(DEFAULT_THRESHOLD);
     let compare =
         |stored: &Stored| stored.compare(&run, setup.model.as_ref(), &setup.plan, threshold);
     let comparison = setup.stored.as_ref().map(compare);
-    Ok(Measurement { run, comparison, failure, was_interrupted: interrupt.is_requested() })
-}
-
-/// Moves the outcomes into a run; returns the error that ended the measurement early.
-fn take_into(run: &mut Run, sampler: &mut Sampler<'_>) -> Option<Error> {
-    let outcomes = sampler.outcomes();
-    run.results = outcomes.measured;
-    run.skipped = outcomes.skipped;
-    run.missing = outcomes.missing;
-    run.monitor = outcomes.monitor;
-    outcomes.failure
+    let was_interrupted = interrupt.is_requested();
+    Ok(Measured { run, comparison, failure: failure.map(Error::from), was_interrupted })
 }
 
 /// Writes all outputs and returns the exit code. A failed output does not prevent the others.
-fn finish(
-    root: &Path,
-    options: &Options,
-    setup: &Setup,
-    measurement: Measurement,
-) -> Result<ExitCode> {
-    let Measurement { run, comparison, failure, was_interrupted } = measurement;
+fn finish(root: &Path, options: &Options, setup: &Setup, measured: Measured) -> Result<ExitCode> {
+    let Measured { run, comparison, failure, was_interrupted } = measured;
     let run = &run;
     let checks = if options.targets { targets::check(run) } else { Vec::new() };
     let history = match options.format {

@@ -12,7 +12,13 @@ pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
     pub(crate) fn new() -> Self {
-        Self(progress_bar(0))
+        let is_terminal =
+            io::stderr().is_terminal() && env::var("TERM").is_ok_and(|term| term != "dumb");
+        let target =
+            if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let style = ProgressStyle::with_template("{prefix} [{bar:24}] {eta:>4} {wide_msg}")
+            .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "));
+        Self(ProgressBar::with_draw_target(None, target).with_style(style))
     }
 
     pub(crate) fn show(&self, Progress { stage, done, total, step }: Progress<'_>) {
@@ -25,16 +31,6 @@ impl Bar {
     pub(crate) fn clear(&self) {
         self.0.finish_and_clear();
     }
-}
-
-pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
-    let is_terminal =
-        io::stderr().is_terminal() && env::var("TERM").is_ok_and(|term| term != "dumb");
-    let target =
-        if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("{prefix} [{bar:24}] {eta:>4} {wide_msg}")
-        .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "));
-    ProgressBar::with_draw_target(Some(steps as u64), target).with_style(style)
 }
 
 /// Makes Ctrl-C request the end of the measurement. The press with the number `last` ends this

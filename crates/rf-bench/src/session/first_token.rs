@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
 use rf_engine::{GenerateOptions, SyntheticFeeder, time_of_events};
 use rf_graph::TrackKind;
 use rf_profile::{
@@ -15,7 +14,7 @@ use rf_profile::{
 use rf_tokenizer::EncodeOptions;
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::results::PhaseTime;
+use crate::{Error, results::PhaseTime};
 
 /// The text that prompts repeat.
 const TEXT: &str =
@@ -25,7 +24,7 @@ const TEXT: &str =
 const MAX_EVENTS: usize = 1 << 20;
 
 /// A repeatable measurement of a prompt and its first generated token.
-pub(crate) struct FirstToken<'a> {
+pub(super) struct FirstToken<'a> {
     feeder: &'a mut SyntheticFeeder,
     text: String,
     tokens: usize,
@@ -35,7 +34,7 @@ pub(crate) struct FirstToken<'a> {
 
 impl<'a> FirstToken<'a> {
     /// Prepares a prompt of `tokens` tokens.
-    pub(crate) fn new(feeder: &'a mut SyntheticFeeder, tokens: usize) -> Result<Self> {
+    pub(super) fn new(feeder: &'a mut SyntheticFeeder, tokens: usize) -> Result<Self, Error> {
         let text = text_of(feeder, tokens)?;
         let (recorder, spans) = SpanRecorder::new();
         let subscriber = tracing::Dispatch::new(tracing_subscriber::registry().with(recorder));
@@ -44,12 +43,12 @@ impl<'a> FirstToken<'a> {
 
     /// Tokenises the text, processes the prompt and samples one token, as `rf-cli run` does. The
     /// spans of the engine provide the times.
-    pub(crate) fn run(&mut self) -> Result<TtftBreakdown> {
+    pub(super) fn run(&mut self) -> Result<TtftBreakdown, Error> {
         let options = GenerateOptions { max_tokens: Some(1), ..GenerateOptions::default() };
         let Self { feeder, text, tokens, spans, subscriber } = self;
         feeder.truncate(0);
         spans.clear();
-        tracing::dispatcher::with_default(subscriber, || -> Result<()> {
+        tracing::dispatcher::with_default(subscriber, || -> Result<(), Error> {
             let encoded = tracing::info_span!("tokenize")
                 .in_scope(|| feeder.engine.model().tokenizer().encode(text, EncodeOptions::PROMPT));
             let prompt = &encoded[..encoded.len().min(*tokens)];
@@ -63,7 +62,7 @@ impl<'a> FirstToken<'a> {
 
     /// Returns the phases of a breakdown, in milliseconds. One more run, with the profile on,
     /// measures the ops and copies within the prompt.
-    pub(crate) fn phases(&mut self, mut breakdown: TtftBreakdown) -> Result<Vec<PhaseTime>> {
+    pub(super) fn phases(&mut self, mut breakdown: TtftBreakdown) -> Result<Vec<PhaseTime>, Error> {
         for (phase, time) in self.inside_prefill()? {
             breakdown.record_within(Phase::Prefill, phase, time);
         }
@@ -76,7 +75,7 @@ impl<'a> FirstToken<'a> {
     }
 
     /// Times of embedding and of copies within prefill; empty if the executor has no timeline.
-    fn inside_prefill(&mut self) -> Result<Vec<(Phase, Duration)>> {
+    fn inside_prefill(&mut self) -> Result<Vec<(Phase, Duration)>, Error> {
         if !(self.feeder.engine.profile(true) && self.feeder.engine.record_timeline(MAX_EVENTS)) {
             return Ok(Vec::new());
         }
@@ -98,16 +97,15 @@ impl<'a> FirstToken<'a> {
 }
 
 /// The time to first token of a breakdown.
-pub(crate) fn total(breakdown: &TtftBreakdown) -> Result<Duration> {
-    breakdown.total().context("the spans of the engine do not include a first token")
+pub(super) fn total(breakdown: &TtftBreakdown) -> Result<Duration, Error> {
+    breakdown.total().ok_or(Error::NoFirstToken)
 }
 
 /// Returns a text of at least `tokens` tokens.
-fn text_of(feeder: &SyntheticFeeder, tokens: usize) -> Result<String> {
+fn text_of(feeder: &SyntheticFeeder, tokens: usize) -> Result<String, Error> {
     let tokenizer = feeder.engine.model().tokenizer();
     let once = tokenizer.encode(TEXT, EncodeOptions::PROMPT).len().max(1);
     let text = TEXT.repeat(2 * tokens.div_ceil(once) + 1);
     let got = tokenizer.encode(&text, EncodeOptions::PROMPT).len();
-    ensure!(got >= tokens, "the prompt text has {got} tokens, fewer than {tokens}");
-    Ok(text)
+    if got < tokens { Err(Error::ShortPrompt { tokens: got, needed: tokens }) } else { Ok(text) }
 }

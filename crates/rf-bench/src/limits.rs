@@ -4,35 +4,61 @@
 //! hardware. A limit is the highest value ever measured there, so that a busy start does not
 //! inflate the percentages of the roofline.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use anyhow::Result;
-use rf_bench::{Target, machine};
-use rf_profile::{baseline::Hardware, roofline::Limits};
+use rf_profile::{
+    baseline::{DeviceKind, Hardware},
+    replace_file,
+    roofline::Limits,
+};
 
-use crate::output;
+use crate::{Error, Target, machine};
 
-/// Measures the limits and merges them with the stored ones, the higher value of each.
-pub(crate) fn measure(root: &Path, target: &Target, hardware: &Hardware) -> Result<Limits> {
+/// Measures the limits of a target and merges them with the stored ones of its hardware, the higher
+/// value of each.
+///
+/// # Errors
+///
+/// [`Error::Profile`] and [`Error::Backend`] if a measurement fails.
+pub fn measure(root: &Path, target: &Target, hardware: &Hardware) -> Result<Limits, Error> {
     let mut limits = of_target(target)?;
-    let slug = machine::slug(hardware, target.device());
-    let path = root.join("target/bench/limits").join(format!("{slug}.json"));
-    let known = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let stored = fs::read(path(root, hardware, target.device()));
+    let known = stored.ok().and_then(|text| serde_json::from_slice(&text).ok());
     if let Some(known) = known {
         raise(&mut limits, &known);
-    }
-    // A failed write costs accuracy only: the next run measures again.
-    if let Err(error) = output::replace(&path, &serde_json::to_string_pretty(&limits)?) {
-        output::note(format_args!("cannot store the limits of this machine: {error:#}"));
     }
     Ok(limits)
 }
 
+/// Stores the limits of a hardware for later runs.
+///
+/// # Errors
+///
+/// [`Error::Profile`] if the file cannot be written. This costs accuracy only: the next run
+/// measures again.
+pub fn store(
+    root: &Path,
+    hardware: &Hardware,
+    device: DeviceKind,
+    limits: &Limits,
+) -> Result<(), Error> {
+    let path = path(root, hardware, device);
+    Ok(replace_file(&path, |out| Ok(serde_json::to_writer_pretty(out, limits)?))?)
+}
+
+fn path(root: &Path, hardware: &Hardware, device: DeviceKind) -> PathBuf {
+    let slug = machine::slug(hardware, device);
+    root.join("target/bench/limits").join(format!("{slug}.json"))
+}
+
 /// Memory bandwidth and peak arithmetic of the target.
-fn of_target(target: &Target) -> Result<Limits> {
+fn of_target(target: &Target) -> Result<Limits, Error> {
     let memory = match target.threads() {
         Some(threads) => Limits::measure_host(threads)?,
-        None => Limits::measure_device(&rf_hip::Runtime::load()?.device(0)?.context()?)?,
+        None => of_device_memory()?,
     };
     let peak = target.backend().measure_peak()?;
     let arithmetic = if target.is_gpu() {
@@ -46,6 +72,10 @@ fn of_target(target: &Target) -> Result<Limits> {
         int8_operations_per_s: peak.int8_operations_per_s,
         ..memory
     })
+}
+
+fn of_device_memory() -> Result<Limits, rf_profile::Error> {
+    Limits::measure_device(&rf_hip::Runtime::load()?.device(0)?.context()?)
 }
 
 /// Raises each limit to the value in `known` where that is higher.

@@ -2,11 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-
-use rf_bench::Interrupt;
-
-use crate::options::Options;
+use crate::{Error, Interrupt};
 
 /// Time for each benchmark in each round over all benchmarks.
 ///
@@ -14,11 +10,11 @@ use crate::options::Options;
 /// With several rounds such drift is a difference between rounds, which counts as noise and not as
 /// a change of the code.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Sampling {
+pub(super) struct Sampling {
     /// Rounds over all benchmarks.
-    pub(crate) rounds: usize,
+    pub(super) rounds: usize,
     /// Time limit for all rounds; the remaining rounds are dropped when it is spent.
-    pub(crate) budget: Option<Duration>,
+    pub(super) budget: Option<Duration>,
     /// Time for the samples of a benchmark in a round.
     time: Duration,
     /// Time for the runs before the samples, which are discarded.
@@ -39,12 +35,12 @@ const QUICK_BUDGET: Duration = Duration::from_secs(42);
 const MAX_SAMPLES: usize = 200;
 
 impl Sampling {
-    /// The sampling of a command line: `--quick` and `--rounds`.
-    pub(crate) fn of(options: &Options) -> Self {
-        let (rounds, ms, min_samples) = if options.quick { (3, 60, 2) } else { (5, 200, 3) };
+    /// The sampling of a quick or a whole run, with a number of rounds other than the default.
+    pub(super) fn new(quick: bool, rounds: Option<usize>) -> Self {
+        let (default, ms, min_samples) = if quick { (3, 60, 2) } else { (5, 200, 3) };
         Self {
-            rounds: options.rounds.unwrap_or(rounds),
-            budget: (options.quick && options.rounds.is_none()).then_some(QUICK_BUDGET),
+            rounds: rounds.unwrap_or(default),
+            budget: (quick && rounds.is_none()).then_some(QUICK_BUDGET),
             time: Duration::from_millis(ms),
             warm_up: Duration::from_millis(ms / 4),
             min_samples,
@@ -53,11 +49,11 @@ impl Sampling {
 
     /// Takes samples until the time is spent or Ctrl-C is pressed, and returns them in seconds.
     /// `run` returns the time of one run.
-    pub(crate) fn take(
+    pub(super) fn take(
         &self,
         interrupt: &Interrupt,
-        mut run: impl FnMut() -> Result<Duration>,
-    ) -> Result<Vec<f64>> {
+        mut run: impl FnMut() -> Result<Duration, Error>,
+    ) -> Result<Vec<f64>, Error> {
         let start = Instant::now();
         let mut last = run()?;
         while start.elapsed() < self.warm_up && !interrupt.is_requested() {
@@ -118,7 +114,8 @@ mod tests {
 
     #[test]
     fn an_error_of_a_run_is_returned() {
-        let failing = sampling().take(&Interrupt::default(), || anyhow::bail!("no"));
+        let failing =
+            sampling().take(&Interrupt::default(), || Err(Error::Unsupported("no".into())));
         assert_eq!(failing.unwrap_err().to_string(), "no");
     }
 }

@@ -6,21 +6,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
-use rf_bench::{
-    Interrupt, Target,
-    contention::ContentionTimer,
-    model::ModelFile,
-    model_metric::{DECODE_BATCHES, DECODE_TOKENS, ModelMetric},
-};
 use rf_engine::{Engine, EngineOptions, SyntheticFeeder};
 use rf_graph::{MemoryNeed, OpCost};
 use rf_profile::{memory::ProcessMemory, ttft::TtftBreakdown};
 
-use crate::{
+use super::{
     first_token::{self, FirstToken},
-    results::PhaseTime,
     sampling::Sampling,
+};
+use crate::{
+    Error, Interrupt, Target,
+    contention::ContentionTimer,
+    model::ModelFile,
+    model_metric::{DECODE_BATCHES, DECODE_TOKENS, ModelMetric},
+    results::PhaseTime,
 };
 
 /// Decode steps in one sample of decode throughput.
@@ -30,20 +29,20 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 /// The samples of a metric in one round.
 #[derive(Debug, Default)]
-pub(crate) struct Sampled {
+pub(super) struct Sampled {
     /// Samples in the unit of the metric.
-    pub(crate) samples: Vec<f64>,
+    pub(super) samples: Vec<f64>,
     /// Cost of one token; zero for metrics that do not count tokens.
-    pub(crate) cost: OpCost,
+    pub(super) cost: OpCost,
     /// Phases of the median sample; empty except for TTFT.
-    pub(crate) phases: Vec<PhaseTime>,
+    pub(super) phases: Vec<PhaseTime>,
     /// Further values for the report, such as the memory plan.
-    pub(crate) metadata: BTreeMap<String, String>,
+    pub(super) metadata: BTreeMap<String, String>,
 }
 
 /// The outcome of a metric in one round.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(super) enum Outcome {
     Sampled(Sampled),
     /// The metric is not supported here, with the reason.
     Skipped(String),
@@ -51,14 +50,14 @@ pub(crate) enum Outcome {
 
 /// Loads the model once and takes the samples of a round. `done` receives each metric with its
 /// outcome and the CPU contention of its samples, as a fraction.
-pub(crate) fn round(
+pub(super) fn round(
     file: &ModelFile,
     target: &Target,
     metrics: &[ModelMetric],
     sampling: &Sampling,
     interrupt: &Interrupt,
     done: &mut dyn FnMut(ModelMetric, Outcome, f64),
-) -> Result<()> {
+) -> Result<(), Error> {
     let threads = target.threads().unwrap_or(1);
     if target.is_gpu() && metrics.contains(&ModelMetric::PeakMemory) {
         // Warm-up: the driver initializes and translates kernels for the first model of a process.
@@ -76,7 +75,7 @@ pub(crate) fn round(
         }
         let contention = ContentionTimer::start();
         let outcome = model.measure(metric, metrics, sampling, interrupt);
-        let outcome = outcome.with_context(|| format!("{} failed", metric.name()))?;
+        let outcome = outcome.map_err(|error| error.of(&metric.name()))?;
         let contention = match metric {
             ModelMetric::PeakMemory => 0.0,
             ModelMetric::Load => loading,
@@ -97,7 +96,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(file: &ModelFile, target: &Target, metrics: &[ModelMetric]) -> Result<Self> {
+    fn new(file: &ModelFile, target: &Target, metrics: &[ModelMetric]) -> Result<Self, Error> {
         reset_peak_rss();
         let rss_before_bytes = ProcessMemory::now().ok().map(|memory| memory.rss_bytes);
         let start = Instant::now();
@@ -123,7 +122,7 @@ impl Loaded {
         all: &[ModelMetric],
         sampling: &Sampling,
         interrupt: &Interrupt,
-    ) -> Result<Outcome> {
+    ) -> Result<Outcome, Error> {
         let context = self.feeder.engine.context_tokens();
         if metric.context_tokens() > context {
             let needed = metric.context_tokens();
@@ -154,7 +153,7 @@ impl Loaded {
         tokens: usize,
         sampling: &Sampling,
         interrupt: &Interrupt,
-    ) -> Result<Sampled> {
+    ) -> Result<Sampled, Error> {
         let feeder = &mut self.feeder;
         let seconds = sampling.take(interrupt, || {
             feeder.truncate(0);
@@ -172,7 +171,7 @@ impl Loaded {
         batch: usize,
         sampling: &Sampling,
         interrupt: &Interrupt,
-    ) -> Result<Sampled> {
+    ) -> Result<Sampled, Error> {
         let feeder = &mut self.feeder;
         feeder.truncate(0);
         let seconds = sampling.take(interrupt, || {
@@ -196,7 +195,7 @@ impl Loaded {
         tokens: usize,
         sampling: &Sampling,
         interrupt: &Interrupt,
-    ) -> Result<Sampled> {
+    ) -> Result<Sampled, Error> {
         let mut first_token = FirstToken::new(&mut self.feeder, tokens)?;
         let mut breakdowns = Vec::new();
         let seconds = sampling.take(interrupt, || {
@@ -220,7 +219,7 @@ impl Loaded {
         &mut self,
         tokens: usize,
         run: impl FnOnce(&mut SyntheticFeeder) -> Result<(), rf_engine::Error>,
-    ) -> Result<OpCost> {
+    ) -> Result<OpCost, Error> {
         self.feeder.truncate(0);
         if !self.feeder.engine.profile(true) {
             return Ok(OpCost::default());
@@ -233,7 +232,7 @@ impl Loaded {
     }
 
     /// Runs every prompt and every batch once, so that all memory is allocated and touched.
-    fn once(&mut self, metrics: &[ModelMetric]) -> Result<()> {
+    fn once(&mut self, metrics: &[ModelMetric]) -> Result<(), Error> {
         let context = self.feeder.engine.context_tokens();
         for metric in metrics.iter().filter(|metric| metric.context_tokens() <= context) {
             self.feeder.truncate(0);
