@@ -146,6 +146,9 @@ pub enum Error {
         /// The reason, and the cure where there is one.
         reason: String,
     },
+    /// An urgent interrupt ended the measurement.
+    #[error("interrupted")]
+    Interrupted,
     /// The other side of a comparison cannot be built.
     #[error("revision '{revision}': {reason}")]
     Revision {

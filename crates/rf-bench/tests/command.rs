@@ -61,6 +61,14 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
+/// Writes an executable file.
+#[cfg(unix)]
+fn script(path: &str, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 #[test]
 fn names_are_listed_and_nothing_is_measured() {
     let output = run(&["--list", "launch", "inference"]);
@@ -330,16 +338,14 @@ fn metrics_of_a_model_are_measured() {
 #[cfg(unix)]
 #[test]
 fn a_peer_is_measured_in_turns_and_the_ratio_comes_last() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let peer = path(&folder, "llama-bench");
     // A stub that prints the JSON of llama-bench.
-    let script = r#"#!/bin/sh
+    let stub = r#"#!/bin/sh
 echo '[{"build_commit": "abc", "build_number": 7, "n_prompt": 16, "n_gen": 0, "avg_ts": 1.0},'
 echo ' {"build_commit": "abc", "build_number": 7, "n_prompt": 0, "n_gen": 8, "avg_ts": 2.0}]'
 "#;
-    fs::write(&peer, script).unwrap();
-    fs::set_permissions(&peer, fs::Permissions::from_mode(0o755)).unwrap();
+    script(&peer, stub);
     let arguments =
         ["--peer", "llama.cpp", "--peer-bench", &peer, "-p", "16", "-n", "8", "-r", "2"];
     let output = run(&arguments);
@@ -353,7 +359,7 @@ echo ' {"build_commit": "abc", "build_number": 7, "n_prompt": 0, "n_gen": 8, "av
     assert_eq!(json["comparisons"][0]["pairs"].as_array().unwrap().len(), 2);
     assert_eq!(json["comparisons"][0]["pairs"][0][1]["decode_tokens_per_s"], 2.0);
     // The error of a failed peer includes its stderr.
-    fs::write(&peer, "#!/bin/sh\necho no such model >&2\nexit 3\n").unwrap();
+    script(&peer, "#!/bin/sh\necho no such model >&2\nexit 3\n");
     let output = run(&arguments);
     assert_eq!(code(&output), 2);
     assert!(errors(&output).contains("no such model"), "{}", errors(&output));
@@ -394,6 +400,82 @@ fn a_build_is_compared_with_another_program_in_turns() {
     let block = &rows[0]["passes"][0]["blocks"][0];
     assert!(block["base"][1].as_f64().unwrap() > 0.0, "{block}");
     assert!(block["head"][0].as_f64().unwrap() > 0.0, "{block}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn ctrl_c_ends_both_workers_of_a_paired_comparison() {
+    let program = env!("CARGO_BIN_EXE_rf-bench");
+    let (output, workers) = interrupt_comparison(program, 1);
+    assert_eq!(code(&output), 130, "{output:?}");
+    assert!(errors(&output).contains("ended by Ctrl-C: "), "{}", errors(&output));
+    assert!(errors(&output).contains("of 3 workloads have no verdict"), "{}", errors(&output));
+    // The table has what was measured.
+    assert!(text(&output).contains("launch/step/ops=512"), "{}", text(&output));
+    assert!(text(&output).contains("interrupted"), "{}", text(&output));
+    assert_eq!(alive(&workers), [0; 0]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_second_ctrl_c_ends_a_paired_comparison_whose_worker_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let stub = path(&folder, "hanging");
+    let ready = r#"{"ready":{"version":1,"backend":"stub"}}"#;
+    script(&stub, &format!("#!/bin/sh\nread hello\necho '{ready}'\nexec sleep 600\n"));
+    let (output, workers) = interrupt_comparison(&stub, 2);
+    assert_eq!(code(&output), 130, "{output:?}");
+    assert!(errors(&output).contains("the measurements are discarded"), "{}", errors(&output));
+    assert!(text(&output).is_empty(), "{}", text(&output));
+    assert_eq!(alive(&workers), [0; 0]);
+}
+
+/// Starts a comparison with `base`, interrupts it once both workers run, and returns its output and
+/// the ids of the workers.
+#[cfg(target_os = "linux")]
+fn interrupt_comparison(base: &str, presses: usize) -> (Output, Vec<u32>) {
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = env!("CARGO_BIN_EXE_rf-bench");
+    let mut command = bench(&[&TINY[..], &["--against", base, "--head", program]].concat());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    let mut workers = children(child.id());
+    while workers.len() < 2 {
+        assert!(start.elapsed() < Duration::from_mins(1), "no workers: {workers:?}");
+        std::thread::sleep(Duration::from_millis(10));
+        workers = children(child.id());
+    }
+    let interrupted = Instant::now();
+    for _ in 0..presses {
+        // The workers answer the first requests meanwhile.
+        std::thread::sleep(Duration::from_secs(1));
+        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(interrupted.elapsed() < Duration::from_mins(1), "it ends after the current run");
+    (output, workers)
+}
+
+/// The processes that a process started and has not waited for.
+#[cfg(target_os = "linux")]
+fn children(parent: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter(|id| parent_of(*id) == Some(parent)).collect()
+}
+
+/// Of these processes those that exist.
+#[cfg(target_os = "linux")]
+fn alive(ids: &[u32]) -> Vec<u32> {
+    ids.iter().copied().filter(|id| parent_of(*id).is_some()).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn parent_of(id: u32) -> Option<u32> {
+    // The name in parentheses may contain spaces: pid (name) state parent ...
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
 /// A file of the folder `shared` next to the checkout; `None` if there is none.

@@ -5,11 +5,13 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
     time::Duration,
 };
 
 use super::protocol::{Request, Response, Settings, Slice, VERSION};
-use crate::Error;
+use crate::{Error, Interrupt};
 
 /// A running worker. Dropping it ends the process.
 #[derive(Debug)]
@@ -17,12 +19,21 @@ pub(super) struct Worker {
     program: PathBuf,
     child: Child,
     requests: ChildStdin,
-    responses: BufReader<ChildStdout>,
+    /// Lines of its stdout.
+    responses: Receiver<String>,
+    interrupt: Interrupt,
 }
+
+/// Interval at which a worker that has not answered yet is abandoned after an urgent interrupt.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Worker {
     /// Starts a worker and opens its target; the worker and the description of its backend.
-    pub(super) fn start(program: &Path, settings: &Settings) -> Result<(Self, String), Error> {
+    pub(super) fn start(
+        program: &Path,
+        settings: &Settings,
+        interrupt: &Interrupt,
+    ) -> Result<(Self, String), Error> {
         let starting = |source| Error::io(format_args!("start '{}'", program.display()), source);
         let mut child = Command::new(program)
             .arg("worker")
@@ -36,8 +47,13 @@ impl Worker {
         let Some((requests, responses)) = pipes else {
             return Err(failure(program, "it has no pipes"));
         };
-        let responses = BufReader::new(responses);
-        let mut worker = Self { program: program.to_owned(), child, requests, responses };
+        let mut worker = Self {
+            program: program.to_owned(),
+            child,
+            requests,
+            responses: lines(responses),
+            interrupt: interrupt.clone(),
+        };
         match worker.request(&Request::Hello(settings.clone())) {
             Ok(Response::Ready { version: VERSION, backend }) => Ok((worker, backend)),
             Ok(Response::Ready { version, .. }) => Err(failure(
@@ -45,6 +61,7 @@ impl Worker {
                 &format!("it has version {version} of the worker protocol, not {VERSION}"),
             )),
             Ok(Response::Failed { reason }) => Err(failure(program, &reason)),
+            Err(Error::Interrupted) => Err(Error::Interrupted),
             _ => Err(failure(
                 program,
                 &format!(
@@ -75,11 +92,18 @@ impl Worker {
     fn request(&mut self, request: &Request) -> Result<Response, Error> {
         let text = serde_json::to_string(request).unwrap_or_default();
         let written = writeln!(self.requests, "{text}").and_then(|()| self.requests.flush());
-        let mut line = String::new();
-        let read = written.and_then(|()| self.responses.read_line(&mut line));
-        if read.is_err() || line.is_empty() {
-            return Err(failure(&self.program, "the process ended"));
-        }
+        let ended = || failure(&self.program, "the process ended");
+        written.map_err(|_| ended())?;
+        let line = loop {
+            match self.responses.recv_timeout(POLL_INTERVAL) {
+                Ok(line) => break line,
+                Err(RecvTimeoutError::Timeout) if self.interrupt.is_urgent() => {
+                    return Err(Error::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(ended()),
+            }
+        };
         serde_json::from_str(&line)
             .map_err(|error| failure(&self.program, &format!("'{}': {error}", line.trim())))
     }
@@ -98,6 +122,16 @@ impl Drop for Worker {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// Reads lines in a thread, which ends with the pipe or the receiver.
+fn lines(pipe: ChildStdout) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let lines = BufReader::new(pipe).lines();
+        lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    receiver
 }
 
 fn failure(program: &Path, reason: &str) -> Error {

@@ -21,6 +21,9 @@ const SLICE: Duration = Duration::from_millis(2);
 /// Duration of the slices of a workload in a pass, both sides together.
 const PASS: Duration = Duration::from_millis(500);
 
+/// The note of workloads that an interrupt left without a verdict.
+const INTERRUPTED: &str = "interrupted";
+
 /// One side of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
@@ -103,7 +106,7 @@ struct Entry {
 /// # Errors
 ///
 /// [`Error::Worker`] where a side cannot be started, fails, or does not have this version of the
-/// protocol.
+/// protocol. [`Error::Interrupted`] after an urgent interrupt: the workers are killed.
 pub fn compare(
     plan: &Plan,
     interrupt: &Interrupt,
@@ -126,7 +129,7 @@ pub fn compare(
         }
         pass += 1;
         let stage = format!("pass {pass}");
-        let (mut base, mut head) = start_pair(plan, &mut sides, pass)?;
+        let (mut base, mut head) = start_pair(plan, &mut sides, pass, interrupt)?;
         for (done, &place) in places.iter().enumerate() {
             if is_over() {
                 break;
@@ -134,11 +137,12 @@ pub fn compare(
             let name = &plan.workloads[place];
             progress(Progress { stage: &stage, done, total: places.len(), step: name });
             let entry = &mut entries[place];
-            measure(&mut base, &mut head, name, entry).map_err(|error| error.of(name))?;
+            measure(&mut base, &mut head, name, entry, interrupt).map_err(|e| e.of(name))?;
             entry.judge(plan);
         }
     }
-    let rows = plan.workloads.iter().zip(entries).map(|(name, entry)| entry.row(name));
+    let end = if interrupt.is_requested() { INTERRUPTED } else { "the time was over" };
+    let rows = plan.workloads.iter().zip(entries).map(|(name, entry)| entry.row(name, end));
     Ok(Comparison {
         rows: rows.collect(),
         base: sides.0,
@@ -154,10 +158,11 @@ fn start_pair(
     plan: &Plan,
     sides: &mut (Side, Side),
     pass: usize,
+    interrupt: &Interrupt,
 ) -> Result<(Worker, Worker), Error> {
     let settings = Settings { version: VERSION, ..plan.settings.clone() };
     let start = |side: &mut Side| {
-        let (worker, backend) = Worker::start(&side.program, &settings)?;
+        let (worker, backend) = Worker::start(&side.program, &settings, interrupt)?;
         side.backend = backend;
         Ok::<_, Error>(worker)
     };
@@ -170,12 +175,13 @@ fn start_pair(
     }
 }
 
-/// Measures a workload in one pass.
+/// Measures a workload in one pass. An interrupted pass is discarded.
 fn measure(
     base: &mut Worker,
     head: &mut Worker,
     name: &str,
     entry: &mut Entry,
+    interrupt: &Interrupt,
 ) -> Result<(), Error> {
     let run = match (base.prepare(name)?, head.prepare(name)?) {
         (Ok(base), Ok(head)) => base.max(head),
@@ -195,6 +201,9 @@ fn measure(
     let count = (PASS.as_secs_f64() / (4.0 * SLICE.max(run).as_secs_f64())) as usize;
     let mut pass = Pass::default();
     for i in 0..count.clamp(3, 48) {
+        if interrupt.is_requested() {
+            return Ok(());
+        }
         let mut slice = |worker: &mut Worker| {
             let slice = worker.slice(SLICE)?;
             entry.contention.push(slice.contention);
@@ -230,15 +239,17 @@ impl Entry {
             .and_then(|estimate| statistics::verdict(&estimate, passes, plan.threshold));
     }
 
-    fn row(self, name: &str) -> Row {
+    /// The result, where `end` is the reason why the comparison ended.
+    fn row(self, name: &str, end: &str) -> Row {
         let mean = |values: &[f64]| Summary::of(values).map_or(0.0, |summary| summary.mean);
         let contention = mean(&self.contention);
         let (verdict, note) = match (self.unsupported, self.verdict) {
             (Some(reason), _) => (Verdict::Missing, reason),
             (None, Some(verdict)) => (verdict, String::new()),
             (None, None) if self.passes.is_empty() => {
-                (Verdict::Missing, "not measured: the time was over".to_owned())
+                (Verdict::Missing, format!("not measured: {end}"))
             }
+            (None, None) if end == INTERRUPTED => (Verdict::Inconclusive, end.to_owned()),
             (None, None) if contention > HIGH_CONTENTION => {
                 (Verdict::Inconclusive, "CPU contention".to_owned())
             }
@@ -259,7 +270,7 @@ impl Entry {
 }
 
 impl Comparison {
-    /// The number of workloads with a verdict.
+    /// The number of workloads with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
     }

@@ -9,6 +9,7 @@ use rf_bench::{
     paired::{self, Comparison, Plan, Side, protocol::Settings, revision},
     plan,
 };
+use rf_profile::baseline::Verdict;
 
 use crate::{
     options::{BackendName, Format, Options},
@@ -61,13 +62,23 @@ pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitC
         None => BUDGET,
     };
     let threshold = options.threshold.unwrap_or(THRESHOLD);
-    let interrupt = terminal::interrupt_by_ctrl_c(2);
+    let interrupt = terminal::interrupt_by_ctrl_c(3);
     let bar = Bar::new();
     let plan = Plan { base, head, settings, workloads, threshold, budget };
-    let comparison = paired::compare(&plan, &interrupt, &mut |progress| bar.show(progress))?;
+    let compared = paired::compare(&plan, &interrupt, &mut |progress| bar.show(progress));
     bar.clear();
+    let comparison = match compared {
+        Err(_) if interrupt.is_urgent() => return Ok(output::ended_at_once()),
+        compared => compared?,
+    };
     output::write(options.output.as_deref(), &formatted(options.format, &comparison)?)?;
     if interrupt.is_requested() {
+        let count = |verdict| comparison.count(verdict);
+        output::note(format_args!(
+            "ended by Ctrl-C: {} of {} workloads have no verdict",
+            count(Verdict::Inconclusive) + count(Verdict::Missing),
+            comparison.rows.len()
+        ));
         return Ok(ExitCode::from(output::INTERRUPTED));
     }
     Ok(ExitCode::from(comparison.exit_code()))

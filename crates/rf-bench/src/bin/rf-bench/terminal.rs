@@ -34,7 +34,8 @@ impl Bar {
 }
 
 /// Makes Ctrl-C request the end of the measurement. The press with the number `last` ends this
-/// program.
+/// program: the second one, or the third one where the second makes the measurement kill its
+/// processes.
 ///
 /// Failure is reported and leaves the default handler in place, which ends the program.
 pub(crate) fn interrupt_by_ctrl_c(last: u32) -> Interrupt {
