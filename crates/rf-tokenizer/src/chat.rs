@@ -32,8 +32,9 @@ impl Message {
 pub struct RenderOptions {
     /// Append the text that starts an answer of the assistant.
     pub add_generation_prompt: bool,
-    /// Further variables by name, such as `tools` or `enable_thinking`. Other names are undefined
-    /// in the template. This crate's own variables take precedence.
+    /// Further variables by name, such as `tools` or `enable_thinking`. Without a value, `tools` and
+    /// `documents` are none, as in `transformers`, and other names are undefined. The variables of
+    /// this crate take precedence.
     pub variables: BTreeMap<String, serde_json::Value>,
     /// The time of `strftime_now`; the current time if `None`.
     pub now: Option<DateTime<Local>>,
@@ -68,6 +69,9 @@ impl ChatTemplate {
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
         environment.add_filter("tojson", to_json);
+        environment.add_filter("length", length);
+        environment.add_filter("count", length);
+        environment.add_test("iterable", is_iterable);
         let source = without_generation_blocks(source);
         environment.add_template_owned(NAME, source).map_err(Error::TemplateSyntax)?;
         Ok(Self { environment, bos: bos.to_owned(), eos: eos.to_owned() })
@@ -81,11 +85,10 @@ impl ChatTemplate {
     ///
     /// If the template refuses the messages, fails, or runs for too long.
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<String, Error> {
-        let mut context: BTreeMap<&str, Value> = options
-            .variables
-            .iter()
-            .map(|(name, value)| (name.as_str(), Value::from_serialize(value)))
-            .collect();
+        let mut context: BTreeMap<&str, Value> =
+            ["tools", "documents"].map(|name| (name, Value::from(()))).into();
+        let variables = options.variables.iter();
+        context.extend(variables.map(|(name, v)| (name.as_str(), Value::from_serialize(v))));
         context.insert("messages", Value::from_serialize(messages));
         context.insert("add_generation_prompt", Value::from(options.add_generation_prompt));
         context.insert("bos_token", Value::from(self.bos.as_str()));
@@ -134,8 +137,22 @@ fn strftime_now(state: &State<'_, '_>, format: String) -> Result<String, minijin
     Ok(text)
 }
 
+/// As in Python, undefined values are empty, and none has no length.
+fn length(value: &Value) -> Result<usize, minijinja::Error> {
+    let unsized_value = || {
+        let text = format!("a value of type {} has no length", value.kind());
+        minijinja::Error::new(ErrorKind::InvalidOperation, text)
+    };
+    if value.is_undefined() { Ok(0) } else { value.len().ok_or_else(unsized_value) }
+}
+
+/// As in Python, none is not iterable; for minijinja it is empty.
+fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
+}
+
 /// Python's `json.dumps(value, ensure_ascii=False)`. Unlike minijinja's filter, it escapes no HTML
-/// and writes a space after separators. It supports `indent`.
+/// and writes a space after separators. It supports `indent` and `ensure_ascii=True`.
 #[expect(clippy::needless_pass_by_value, reason = "the signature of template filters")]
 fn to_json(value: Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     let indent: Option<usize> = options.get("indent")?;
@@ -152,8 +169,23 @@ fn to_json(value: Value, options: Kwargs) -> Result<Value, minijinja::Error> {
     };
     let error = |text: String| minijinja::Error::new(ErrorKind::BadSerialization, text);
     written.map_err(|cause| error(cause.to_string()))?;
-    let json = String::from_utf8(json).map_err(|cause| error(cause.to_string()))?;
+    let mut json = String::from_utf8(json).map_err(|cause| error(cause.to_string()))?;
+    if options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false) {
+        json = escape_non_ascii(&json);
+    }
     Ok(Value::from_safe_string(json))
+}
+
+/// JSON has other characters in strings only.
+fn escape_non_ascii(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for unit in json.encode_utf16() {
+        match u8::try_from(unit) {
+            Ok(byte) if byte.is_ascii() => escaped.push(char::from(byte)),
+            _ => escaped.extend(["\\u", &format!("{unit:04x}")]),
+        }
+    }
+    escaped
 }
 
 /// Writes `{"a": [1, 2]}` instead of `{"a":[1,2]}`.

@@ -236,12 +236,67 @@ fn phi_3_and_training_marks() {
 }
 
 #[test]
+fn tools_are_none_unless_given() {
+    let source = "{% if tools is not none or tools is iterable %}tools{% else %}none{% endif %}\
+                  {{ documents is none }}{{ other is defined }}{{ other | length }}";
+    let none = RenderOptions::default();
+    assert_eq!(render(source, &[], &none).unwrap(), "noneTrueFalse0");
+    let error = render("{{ tools | length }}", &[], &none).unwrap_err();
+    assert!(matches!(error, Error::TemplateFailed(_)), "{error}");
+}
+
+/// The constructs of gpt-oss, Gemma 4 and Command R7B: recursive macros with default arguments,
+/// sorted mappings, namespaces, slices, `break` and tests of types.
+#[test]
+fn macros_describe_tools() {
+    let source = "\
+{%- macro kind(spec, level=0) -%}
+    {%- if spec.type == 'array' -%}
+        {{- kind(spec['items'], level=level + 1) + '[]' -}}
+    {%- elif spec.type is sequence and spec.type is not string -%}
+        {{- spec.type | map('upper') | join(' | ') -}}
+    {%- else -%}
+        {{- spec.type | upper ~ level -}}
+    {%- endif -%}
+{%- endmacro -%}
+{%- set ns = namespace(comma=false) -%}
+{%- for tool in tools if tool is mapping -%}
+    {%- set f = tool.function -%}
+    {{- f.name + '{' -}}
+    {%- for key, spec in f.parameters.properties | dictsort -%}
+        {{- ', ' if ns.comma }}{% set ns.comma = true -%}
+        {{- key ~ ('' if key in f.parameters.required | default([]) else '?') + ': ' + kind(spec) -}}
+    {%- endfor -%}
+    {{- '}' -}}
+    {%- for key in f.keys() | list %}{% if loop.index0 == 1 %}{% break %}{% endif %}{{ key }}{% endfor -%}
+{%- endfor -%}
+{{- (messages | selectattr('role', 'equalto', 'user') | list)[-1].content.split('y')[0] -}}
+{{- messages[1:3] | map(attribute='role') | join('+') -}}
+";
+    let tools = json!([{"type": "function", "function": {"name": "f", "parameters": {
+        "required": ["b"],
+        "properties": {
+            "b": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
+            "a": {"type": ["integer", "null"]},
+        },
+    }}}]);
+    let variables = BTreeMap::from([("tools".to_owned(), tools)]);
+    let options = RenderOptions { variables, ..RenderOptions::default() };
+    let text = render(source, &conversation(), &options).unwrap();
+    assert_eq!(text, "f{a?: INTEGER | NULL, b: STRING2[][]}nameBuser+assistant");
+}
+
+#[test]
 fn json_is_pythons() {
     let variables =
         BTreeMap::from([("v".to_owned(), json!({"b": [1, "é<&'>"], "a": null, "c": 1.5}))]);
     let options = RenderOptions { variables, ..RenderOptions::default() };
     let text = render("{{ v | tojson }}", &[], &options).unwrap();
     assert_eq!(text, r#"{"b": [1, "é<&'>"], "a": null, "c": 1.5}"#);
+    let variables = BTreeMap::from([("v".to_owned(), json!(["é🦙"]))]);
+    let options = RenderOptions { variables, ..RenderOptions::default() };
+    let text = render("{{ v | tojson(ensure_ascii=True) }}", &[], &options).unwrap();
+    assert_eq!(text, r#"["\u00e9\ud83e\udd99"]"#);
 }
 
 #[test]
