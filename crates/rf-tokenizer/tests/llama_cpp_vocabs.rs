@@ -19,18 +19,20 @@ fn every_line_of_every_vocabulary_matches() {
         let tokenizer = Tokenizer::new(from_gguf(&path)).unwrap();
         let read = |ending: &str| std::fs::read_to_string(path.with_extension(ending)).unwrap();
         let (inputs, outputs) = (read("gguf.inp"), read("gguf.out"));
-        // Each text is followed by the separator.
+        // The separator follows each text, in some files not the last.
         let inputs = inputs.split("\n__ggml_vocab_test__\n").collect::<Vec<&str>>();
-        let inputs = &inputs[..inputs.len() - 1];
         let outputs: Vec<&str> = outputs.lines().collect();
-        assert_eq!(inputs.len(), outputs.len(), "{name}");
+        assert!([0, 1].contains(&(inputs.len() - outputs.len())), "{name}");
         for (text, expected) in inputs.iter().zip(&outputs) {
             let expected: Vec<u32> =
                 expected.split_whitespace().map(|id| id.parse().unwrap()).collect();
             let ids = tokenizer.encode(text, EncodeOptions::PLAIN);
             assert_eq!(ids, expected, "{name}: {text:?}");
-            let back = tokenizer.decode(&ids, DecodeOptions::default()).unwrap();
-            assert_eq!(back, *text, "{name}");
+            // WordPiece keeps neither case nor white space.
+            if !name.contains("bert") {
+                let back = tokenizer.decode(&ids, DecodeOptions::default()).unwrap();
+                assert_eq!(back, *text, "{name}");
+            }
             texts += 1;
         }
         vocabularies += 1;
