@@ -1,5 +1,7 @@
 //! Chat templates: renders a conversation with the Jinja source of a model file.
 
+mod builtin;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -32,9 +34,9 @@ impl Message {
 pub struct RenderOptions {
     /// Append the text that starts an answer of the assistant.
     pub add_generation_prompt: bool,
-    /// Further variables by name, such as `tools` or `enable_thinking`. Without a value, `tools` and
-    /// `documents` are none, as in `transformers`, and other names are undefined. The variables of
-    /// this crate take precedence.
+    /// Further variables by name, such as `tools` or `enable_thinking`. Without a value, `tools`
+    /// and `documents` are none, as in `transformers`, and other names are undefined. The variables
+    /// of this crate take precedence.
     pub variables: BTreeMap<String, serde_json::Value>,
     /// The time of `strftime_now`; the current time if `None`.
     pub now: Option<DateTime<Local>>,
@@ -75,6 +77,25 @@ impl ChatTemplate {
         let source = without_generation_blocks(source);
         environment.add_template_owned(NAME, source).map_err(Error::TemplateSyntax)?;
         Ok(Self { environment, bos: bos.to_owned(), eos: eos.to_owned() })
+    }
+
+    /// The built-in template called `name`, for files without one. See
+    /// [`builtin_names`](Self::builtin_names).
+    ///
+    /// # Errors
+    ///
+    /// If there is no such template.
+    pub fn builtin(name: &str) -> Result<Self, Error> {
+        let unknown = || Error::UnknownTemplate {
+            name: name.to_owned(),
+            known: Self::builtin_names().collect::<Vec<_>>().join(", "),
+        };
+        Self::new(builtin::source(name).ok_or_else(unknown)?, "", "")
+    }
+
+    /// The names of the built-in templates, most of them those of `llama.cpp`.
+    pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+        builtin::names()
     }
 
     /// The prompt for `messages`. Tokenize it with

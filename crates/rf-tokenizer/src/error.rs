@@ -77,6 +77,14 @@ pub enum Error {
         /// The number of tokens; valid ids are below it.
         vocab_size: u32,
     },
+    /// No built-in chat template has this name.
+    #[error("unknown chat template `{name}`: known are {known}")]
+    UnknownTemplate {
+        /// The name.
+        name: String,
+        /// All names, separated by commas.
+        known: String,
+    },
     /// The chat template does not parse.
     #[error("the chat template is malformed: {0}")]
     TemplateSyntax(#[source] minijinja::Error),
