@@ -194,8 +194,9 @@ fn events_order_streams_and_measure() {
     one.record(&end).unwrap();
     two.wait(&end).unwrap();
     b.copy_from_device(&two, 0, &a, 0..a.len()).unwrap();
+    context.synchronize().unwrap();
+    assert!(end.query().unwrap() && one.is_idle().unwrap() && two.is_idle().unwrap());
     assert!(b.to_vec(&two).unwrap().iter().all(|&value| value == 7));
-    assert!(end.query().unwrap() && one.is_idle().unwrap());
     let us = Event::elapsed_us(&start, &end).unwrap();
     assert!((0.0..10_000_000.0).contains(&us), "{us}");
 }

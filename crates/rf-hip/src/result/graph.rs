@@ -72,17 +72,6 @@ pub(crate) unsafe fn launch(
     call!(api, graph_launch(exec, stream))
 }
 
-/// # Safety
-///
-/// See [`super`].
-pub(crate) unsafe fn upload(
-    api: &Api,
-    exec: GraphExecHandle,
-    stream: StreamHandle,
-) -> Result<(), Error> {
-    call!(api, graph_upload(exec, stream))
-}
-
 /// Replaces the parameters by those of `graph`; `false` if the graphs differ in more than that.
 ///
 /// # Safety

@@ -180,21 +180,6 @@ impl GraphExec {
         unsafe { raw::launch(api, self.inner.lock().handle, stream.handle()) }
     }
 
-    /// Transfers the graph to the device in advance, so that the first launch is as fast as later
-    /// ones.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ContextMismatch`], [`Error::is_unsupported`], or an error of the runtime call.
-    pub fn upload(&self, stream: &Stream) -> Result<(), Error> {
-        let context = &self.inner.context;
-        context.expect_same(stream.context(), "uploading a graph")?;
-        stream.refuse_capture("uploading a graph")?;
-        let api = context.enter()?;
-        // SAFETY: both are alive, the graph locked.
-        unsafe { raw::upload(api, self.inner.lock().handle, stream.handle()) }
-    }
-
     /// Replaces the parameters by those of `graph`, which the same sequence of calls with other
     /// arguments must have recorded. Returns `false` if the graphs differ in more than parameters:
     /// a new instance is needed. Waits for active launches.

@@ -171,8 +171,6 @@ macro_rules! functions {
                 [hipGraphExecDestroy] [cuGraphExecDestroy];
             graph_launch(exec: GraphExecHandle, stream: StreamHandle) -> Status
                 [hipGraphLaunch] [cuGraphLaunch];
-            graph_upload(exec: GraphExecHandle, stream: StreamHandle) -> Status
-                [hipGraphUpload] [cuGraphUpload];
             hip_graph_update(
                 exec: GraphExecHandle, graph: GraphHandle,
                 failed: *mut NodeHandle, result: *mut c_int
