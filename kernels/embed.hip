@@ -1,16 +1,10 @@
-// Embedding rows and whole matrices as f32, for every format: rf/embed.h.
+// Rows of embedding tables as f32, for every format: rf/embed.h.
 #include "rf/embed.h"
 
 using namespace rf;
 
 #define EMBED(NAME, ROW) \
-    RF_KERNEL(EMBED_THREADS) embed_##NAME##_f32(RfEmbedParams p) { embed<ROW, true>(p); }
+    RF_KERNEL(EMBED_THREADS) embed_##NAME##_f32(RfEmbedParams p) { embed<ROW>(p); }
 #define EMBED_FLOAT(NAME, FORMAT, NUMBER) EMBED(NAME, FORMAT##Row)
 #define EMBED_BLOCKS(NAME, FORMAT, NUMBER) EMBED(NAME, BlockRow<FORMAT>)
 RF_FORMATS(EMBED_FLOAT, EMBED_BLOCKS, EMBED_BLOCKS, EMBED_BLOCKS)
-
-#define DEQUANTIZE(NAME, ROW) \
-    RF_KERNEL(EMBED_THREADS) dequantize_##NAME##_f32(RfEmbedParams p) { embed<ROW, false>(p); }
-#define DEQUANTIZE_FLOAT(NAME, FORMAT, NUMBER) DEQUANTIZE(NAME, FORMAT##Row)
-#define DEQUANTIZE_BLOCKS(NAME, FORMAT, NUMBER) DEQUANTIZE(NAME, BlockRow<FORMAT>)
-RF_FORMATS(DEQUANTIZE_FLOAT, DEQUANTIZE_BLOCKS, DEQUANTIZE_BLOCKS, DEQUANTIZE_BLOCKS)

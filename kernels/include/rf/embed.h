@@ -101,14 +101,14 @@ struct BlockRow {
     }
 };
 
-// Scaled rows of a table; a workgroup per row (grid: x). With IDS the row is ids[i], otherwise i.
-// Moves the bytes of the row in the table and 4 per column of x.
-template <typename Row, bool IDS>
+// Scaled rows of a table; a workgroup per row (grid: x). Moves the bytes of the row in the table
+// and 4 per column of x.
+template <typename Row>
 RF_DEVICE void embed(const RfEmbedParams &p) {
     u32 index = group_x();
-    Row row = Row::of(p.table, IDS ? p.ids[index] : index, p.columns);
+    Row row = Row::of(p.table, p.ids[index], p.columns);
     float *x = p.x + (u64)index * p.columns;
-    float scale = IDS ? p.scale : 1.0f;
+    float scale = p.scale;
     if (!Row::ANY_WIDTH || p.columns % VECTOR == 0) {
         for (u32 vector = thread_x(); vector < p.columns / VECTOR; vector += EMBED_THREADS) {
             reinterpret_cast<f32x4 *>(x)[vector] = row.four(vector) * scale;

@@ -50,15 +50,6 @@ impl EmbedParams {
             self.threads,
         )
     }
-
-    /// The launch that dequantises the first rows of the table. Ids and factor are unused.
-    pub fn dequantize(&self, table: DType) -> Launch {
-        Launch::linear(
-            kernel_name!(table, "dequantize_", "_f32"),
-            self.rows as usize,
-            EMBED_THREADS,
-        )
-    }
 }
 
 /// Threads of a workgroup that embeds and normalises a row: two vectors of four columns each.
@@ -74,9 +65,7 @@ mod tests {
     fn kernels_are_named_after_their_formats() {
         for dtype in DType::ALL {
             let params = EmbedParams { rows: 3, ..EmbedParams::default() };
-            let launches =
-                [params.embed(dtype), params.embed_rms_norm(dtype), params.dequantize(dtype)];
-            for launch in launches {
+            for launch in [params.embed(dtype), params.embed_rms_norm(dtype)] {
                 let name = format!("_{}_f32", dtype.name().to_lowercase());
                 assert!(launch.kernel.contains(&name), "{dtype}: {launch:?}");
             }

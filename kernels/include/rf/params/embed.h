@@ -7,7 +7,7 @@
 // norm.
 struct RfEmbedParams {
     RfWeight table;      // [vocab_size, columns]
-    const unsigned *ids; // [rows]; unused by `dequantize_*`, which takes row after row
+    const unsigned *ids; // [rows]
     float *x;            // [rows, columns]
     const float *norm;   // [columns]; `embed_rms_norm_*` alone has this, out, eps and threads
     RfOperand out;
