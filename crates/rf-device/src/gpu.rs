@@ -24,13 +24,13 @@ pub struct Gpu {
 
 /// The GPUs of all runtimes that load.
 #[derive(Default)]
-pub struct GpuInventory {
+struct GpuInventory {
     /// GPUs in the order of their numbers.
-    pub gpus: Vec<Gpu>,
+    gpus: Vec<Gpu>,
     /// Runtimes that loaded.
-    pub runtimes: Vec<Runtime>,
+    runtimes: Vec<Runtime>,
     /// Runtimes and devices that failed, AMD's first.
-    pub failures: Vec<(Platform, rf_hip::Error)>,
+    failures: Vec<(Platform, rf_hip::Error)>,
 }
 
 /// Opens a GPU by its number, or the best one, with its own type of backend.
@@ -67,7 +67,7 @@ pub fn find(number: Option<usize>) -> Result<Gpu, Error> {
 /// # Errors
 ///
 /// If the variable names no platform.
-pub fn platforms() -> Result<Vec<Platform>, Error> {
+pub(crate) fn platforms() -> Result<Vec<Platform>, Error> {
     let name = std::env::var("ROCFORGE_GPU_PLATFORM").unwrap_or_default();
     match name.to_ascii_lowercase().as_str() {
         "" => Ok(vec![Platform::Amd, Platform::Nvidia]),
@@ -121,7 +121,7 @@ impl GpuInventory {
     /// # Errors
     ///
     /// If that variable names no platform. A runtime that does not load is in `failures`.
-    pub fn new() -> Result<Self, Error> {
+    fn new() -> Result<Self, Error> {
         let mut inventory = Self::default();
         for platform in platforms()? {
             match Runtime::load_platform(platform) {
@@ -157,7 +157,7 @@ impl GpuInventory {
     }
 
     /// The best usable GPU: AMD before NVIDIA, discrete before integrated, then by memory.
-    pub fn best(&self) -> Option<&Gpu> {
+    fn best(&self) -> Option<&Gpu> {
         let usable = self.gpus.iter().filter(|gpu| gpu.code.is_ok());
         usable.max_by_key(|gpu| {
             let DeviceInfo { platform, integrated, total_memory_bytes, .. } = gpu.info;
@@ -202,7 +202,7 @@ impl Gpu {
             );
         }
         let options = GpuOptions { ordinal: Some(self.info.ordinal), ..GpuOptions::default() };
-        GpuBackend::on(self.runtime.clone(), options)
+        GpuBackend::on(&self.runtime, options)
             .map_err(|error| Error::GpuUnusable { gpu: self.to_string(), source: Box::new(error) })
     }
 

@@ -30,7 +30,6 @@ pub struct GpuOptions {
 pub struct GpuBackend {
     gpu: Arc<Gpu>,
     choice: Choice,
-    runtime: Runtime,
     graphs: GraphMode,
 }
 
@@ -41,7 +40,7 @@ impl GpuBackend {
     ///
     /// If no runtime is installed, the device does not exist, or the program has no kernels for it.
     pub fn new(options: GpuOptions) -> Result<Self, Error> {
-        Self::on(Runtime::load()?, options)
+        Self::on(&Runtime::load()?, options)
     }
 
     /// Opens a device of a loaded runtime.
@@ -49,7 +48,7 @@ impl GpuBackend {
     /// # Errors
     ///
     /// If the device does not exist or the program has no kernels for it.
-    pub fn on(runtime: Runtime, options: GpuOptions) -> Result<Self, Error> {
+    pub fn on(runtime: &Runtime, options: GpuOptions) -> Result<Self, Error> {
         let devices = runtime.devices()?;
         let device = match options.ordinal {
             Some(ordinal) => {
@@ -64,14 +63,13 @@ impl GpuBackend {
                 })
                 .ok_or(Error::NoDevice { platform: runtime.platform() })?,
         };
-        let objects = CodeObjects::for_device(&device.info().arch)?;
-        let choice = objects.choice().clone();
+        let CodeObjects { choice, units } = CodeObjects::for_device(&device.info().arch)?;
         let sync = if options.sleep { SyncMode::Sleep } else { SyncMode::Spin };
         let context = device.context_with(sync)?;
         let compute_units =
             options.compute_units.unwrap_or(context.info().compute_units as usize).max(1);
-        let gpu = Arc::new(Gpu::new(context, &objects, compute_units));
-        Ok(Self { gpu, choice, runtime, graphs: options.graphs })
+        let gpu = Arc::new(Gpu::new(context, units, compute_units));
+        Ok(Self { gpu, choice, graphs: options.graphs })
     }
 
     /// Name, architecture and limits of the device.
@@ -82,11 +80,6 @@ impl GpuBackend {
     /// The code objects in use.
     pub fn code(&self) -> &Choice {
         &self.choice
-    }
-
-    /// The runtime that drives the device.
-    pub fn runtime(&self) -> &Runtime {
-        &self.runtime
     }
 }
 

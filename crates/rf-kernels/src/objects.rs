@@ -2,26 +2,16 @@
 //! time.
 //!
 //! The build script embeds the kernel sources, and code objects for the requested targets (see
-//! [`build_note`]). [`CodeObjects::for_device`] prefers the exact architecture to the generic one
-//! of its family. Without either, ROCm's libhiprtc compiles the sources into a per-user cache. An
-//! NVIDIA device uses the newest PTX that it supports; its driver compiles the PTX.
+//! [`build_note`]). [`choose`] prefers the exact architecture to the generic one of its family.
+//! Without either, ROCm's libhiprtc compiles the sources into a per-user cache. An NVIDIA device
+//! uses the newest PTX that it supports; its driver compiles the PTX.
 
-mod code_object;
 mod compiled;
 mod embedded;
 
 use std::fmt;
 
 use thiserror::Error;
-
-pub use code_object::CodeObject;
-
-/// The code of every unit for one device.
-#[derive(Clone, Debug)]
-pub struct CodeObjects {
-    choice: Choice,
-    units: Vec<CodeObject>,
-}
 
 /// The origin of the code for a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +79,14 @@ pub enum Error {
     },
 }
 
+/// The code for one device.
+pub(crate) struct CodeObjects {
+    pub(crate) choice: Choice,
+    /// The code of each translation unit `kernels/NAME.hip`, ordered by name: AMD code objects, or
+    /// PTX as text without a NUL at the end.
+    pub(crate) units: Vec<Vec<u8>>,
+}
+
 /// One sentence about the embedded kernels: their compiler and targets, or the reason for their
 /// absence.
 pub fn build_note() -> &'static str {
@@ -105,7 +103,8 @@ pub fn embedded_targets() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 ///
-/// As [`CodeObjects::for_device`], except for damaged objects.
+/// [`Error::Unsupported`] if no kernels for the device exist, [`Error::NotEmbedded`] if the program
+/// has none and cannot compile them.
 pub fn choose(arch: &str) -> Result<Choice, Error> {
     let arch = base(arch);
     let available: Vec<_> = embedded::targets().collect();
@@ -122,55 +121,21 @@ pub fn choose(arch: &str) -> Result<Choice, Error> {
 }
 
 impl CodeObjects {
-    /// The code for a device of architecture `arch`, such as `gfx1100` or `sm_90`. Features after a
-    /// colon are ignored.
+    /// The code that [`choose`] selects for a device of `arch`.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if no kernels for the device exist, [`Error::NotEmbedded`] if the
-    /// program has none and cannot compile them, [`Error::RunTime`] if compiling them failed.
-    pub fn for_device(arch: &str) -> Result<Self, Error> {
-        match choose(arch)? {
-            Choice::RunTime { arch } => Self::at_run_time(&arch),
-            choice => {
-                let units = embedded_units(choice.target())?;
-                Ok(Self { choice, units })
+    /// As [`choose`], and [`Error::Damaged`], or [`Error::RunTime`] if compiling fails.
+    pub(crate) fn for_device(arch: &str) -> Result<Self, Error> {
+        let choice = choose(arch)?;
+        let units = match &choice {
+            Choice::RunTime { arch } => compiled::units(arch)
+                .map_err(|source| Error::RunTime { arch: arch.clone(), source })?,
+            Choice::Exact { target } | Choice::Generic { target } | Choice::Ptx { target } => {
+                embedded_units(target)?
             }
-        }
-    }
-
-    /// Compiles the code for `arch` with the installed ROCm, even if code is embedded. This serves
-    /// drivers that reject an embedded code object: drivers before ROCm 6.3 reject those of a
-    /// family.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::RunTime`] if libhiprtc is missing or compiling fails.
-    pub fn at_run_time(arch: &str) -> Result<Self, Error> {
-        let arch = base(arch);
-        let units = compiled::units(arch)
-            .map_err(|source| Error::RunTime { arch: arch.to_owned(), source })?;
-        Ok(Self { choice: Choice::RunTime { arch: arch.to_owned() }, units })
-    }
-
-    /// The origin of the code.
-    pub fn choice(&self) -> &Choice {
-        &self.choice
-    }
-
-    /// The units, ordered by name.
-    pub fn units(&self) -> &[CodeObject] {
-        &self.units
-    }
-}
-
-impl Choice {
-    /// The target that the code was compiled for.
-    pub fn target(&self) -> &str {
-        match self {
-            Self::Exact { target } | Self::Generic { target } | Self::Ptx { target } => target,
-            Self::RunTime { arch } => arch,
-        }
+        };
+        Ok(Self { choice, units })
     }
 }
 
@@ -185,12 +150,11 @@ impl fmt::Display for Choice {
     }
 }
 
-fn embedded_units(target: &str) -> Result<Vec<CodeObject>, Error> {
+fn embedded_units(target: &str) -> Result<Vec<Vec<u8>>, Error> {
     let objects = embedded::OBJECTS.iter().filter(|object| object.target == target);
     let inflated = objects.map(|object| {
         let (unit, target) = (object.unit, object.target);
-        let code = object.inflate().ok_or(Error::Damaged { unit, target })?;
-        Ok(CodeObject { unit, code })
+        object.inflate().ok_or(Error::Damaged { unit, target })
     });
     inflated.collect()
 }
@@ -311,29 +275,24 @@ mod tests {
                 return;
             }
         };
-        let gpu = |objects: &CodeObjects| Gpu::new(context.clone(), objects, 1);
+        let gpu = |units| Gpu::new(context.clone(), units, 1);
         // Every sample contains the kernel's name, so that the lookup selects it.
         let name = format!(".entry {KERNEL}(\0{KERNEL}\0").into_bytes();
-        let rest = |units: &[CodeObject]| -> Vec<u8> {
-            units.iter().flat_map(|u| u.code[4..].to_vec()).collect()
-        };
-        let half = |code: &[u8]| [&code[..code.len() / 2], &name].concat();
+        let rest: Vec<u8> = good.units.iter().flat_map(|code| &code[4..]).copied().collect();
+        let first = &good.units[0];
         let wrong: [Vec<u8>; 4] = [
             name.clone(),
             [&b"\x7fELF"[..], &name].concat(),
-            rest(good.units()),
-            half(&good.units()[0].code),
+            rest,
+            [&first[..first.len() / 2], &name].concat(),
         ];
         for code in wrong {
-            let units = vec![CodeObject { unit: "wrong", code: code.into() }];
-            let error =
-                gpu(&CodeObjects { choice: good.choice.clone(), units }).function(KERNEL).err();
+            let error = gpu(vec![code]).function(KERNEL).err();
             assert!(matches!(error, Some(crate::Error::Runtime(_))), "{error:?}");
         }
-        let none = CodeObjects { choice: good.choice.clone(), units: Vec::new() };
-        let error = gpu(&none).function(KERNEL).err();
+        let error = gpu(Vec::new()).function(KERNEL).err();
         assert!(matches!(error, Some(crate::Error::NoKernel { name: KERNEL })), "{error:?}");
-        gpu(&good).function(KERNEL).unwrap();
+        gpu(good.units).function(KERNEL).unwrap();
     }
 
     #[test]

@@ -15,21 +15,21 @@ use memchr::memmem;
 use rf_hip::{Context, Event, Function, GraphExec, LaunchConfig, Module, Stream};
 
 use crate::error::Error;
-use crate::objects::{CodeObject, CodeObjects};
 use crate::params::Launch;
 
 /// A device with its kernels. The first use of a kernel loads its translation unit.
 pub(crate) struct Gpu {
     context: Context,
-    units: Vec<(CodeObject, Mutex<Option<Module>>)>,
+    /// The code of each translation unit, and its module.
+    units: Vec<(Vec<u8>, Mutex<Option<Module>>)>,
     functions: Mutex<HashMap<&'static str, Function>>,
     /// Compute units over which work is divided.
     compute_units: usize,
 }
 
 impl Gpu {
-    pub(crate) fn new(context: Context, objects: &CodeObjects, compute_units: usize) -> Self {
-        let units = objects.units().iter().map(|unit| (unit.clone(), Mutex::new(None))).collect();
+    pub(crate) fn new(context: Context, units: Vec<Vec<u8>>, compute_units: usize) -> Self {
+        let units = units.into_iter().map(|code| (code, Mutex::new(None))).collect();
         Self { context, units, functions: Mutex::default(), compute_units }
     }
 
@@ -55,15 +55,15 @@ impl Gpu {
     fn find(&self, name: &'static str) -> Result<Function, Error> {
         // PTX contains `.entry name(`. A code object contains the symbol between zero bytes.
         let (entry, symbol) = (format!(".entry {name}("), format!("\0{name}\0"));
-        for (unit, module) in &self.units {
-            let names = |needle: &str| memmem::find(&unit.code, needle.as_bytes()).is_some();
+        for (code, module) in &self.units {
+            let names = |needle: &str| memmem::find(code, needle.as_bytes()).is_some();
             if !names(&entry) && !names(&symbol) {
                 continue;
             }
             let mut module = module.lock().unwrap_or_else(PoisonError::into_inner);
             let module = match &*module {
                 Some(module) => module,
-                None => module.insert(Module::load(&self.context, &unit.code)?),
+                None => module.insert(Module::load(&self.context, code)?),
             };
             return Ok(module.function(name)?);
         }

@@ -15,10 +15,7 @@ use rf_hip::Compiler;
 use tempfile::NamedTempFile;
 use twox_hash::XxHash3_128;
 
-use super::{
-    code_object::CodeObject,
-    embedded::{SOURCES, Source},
-};
+use super::embedded::{SOURCES, Source};
 
 /// The options of the build script except for language and libraries, which hiprtc sets itself.
 const OPTIONS: [&str; 4] = ["-O3", "-std=c++20", "-ffp-contract=off", "-DRF_RUNTIME_COMPILER=1"];
@@ -33,7 +30,7 @@ const KEPT: usize = 3;
 type Compile<'a> = dyn Fn(&str, &str, &[&str]) -> Result<Vec<u8>, rf_hip::Error> + 'a;
 
 /// The units for `arch`, from the cache or from libhiprtc.
-pub(super) fn units(arch: &str) -> Result<Vec<CodeObject>, rf_hip::Error> {
+pub(super) fn units(arch: &str) -> Result<Vec<Vec<u8>>, rf_hip::Error> {
     let compiler = Compiler::load()?;
     let (major, minor) = compiler.version()?;
     let compile = |text: &str, name: &str, options: &[&str]| {
@@ -69,12 +66,12 @@ impl Cache {
         arch: &str,
         sources: &[Source],
         compile: &Compile<'_>,
-    ) -> Result<Vec<CodeObject>, rf_hip::Error> {
+    ) -> Result<Vec<Vec<u8>>, rf_hip::Error> {
         let target = format!("--offload-arch={arch}");
         let options: Vec<_> = [&*target].into_iter().chain(OPTIONS).collect();
         let folder = self.folder.as_ref().map(|folder| folder.join(arch));
         let mut announced = false;
-        let mut unit = |source: &Source| {
+        let unit = |source: &Source| {
             let key = self.key(source, &options);
             let file =
                 folder.as_ref().map(|folder| folder.join(format!("{}-{key:032x}.co", source.unit)));
@@ -96,10 +93,7 @@ impl Cache {
             }
             Ok(code)
         };
-        sources
-            .iter()
-            .map(|source| Ok(CodeObject { unit: source.unit, code: unit(source)?.into() }))
-            .collect()
+        sources.iter().map(unit).collect()
     }
 
     fn key(&self, source: &Source, options: &[&str]) -> u128 {
@@ -178,7 +172,7 @@ mod tests {
 
     /// Runs the cache with a compiler that counts its calls and writes the source text to the
     /// object.
-    fn units(cache: &Cache, arch: &str) -> (Vec<CodeObject>, u32) {
+    fn units(cache: &Cache, arch: &str) -> (Vec<Vec<u8>>, u32) {
         let calls = Cell::new(0);
         let compile = |text: &str, _: &str, options: &[&str]| {
             calls.set(calls.get() + 1);
@@ -203,10 +197,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (first, calls) = units(&cache(folder.path()), "gfx1036");
         assert_eq!(calls, 2);
-        assert_eq!(&*first[0].code, b"\x7fELF rows --offload-arch=gfx1036");
+        assert_eq!(first[0], b"\x7fELF rows --offload-arch=gfx1036");
         let (second, calls) = units(&cache(folder.path()), "gfx1036");
         assert_eq!(calls, 0);
-        assert_eq!(second[1].code, first[1].code);
+        assert_eq!(second, first);
     }
 
     #[test]
@@ -239,7 +233,7 @@ mod tests {
             fs::write(&damaged, &bytes).unwrap();
             let (units, calls) = units(&cache(folder.path()), "gfx1036");
             assert_eq!(calls, 1, "{bytes:?}");
-            assert_eq!(units[0].code, whole[0].code);
+            assert_eq!(units, whole);
             assert_eq!(fs::read(&damaged).unwrap(), good);
         }
     }

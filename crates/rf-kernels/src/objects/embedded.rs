@@ -1,7 +1,5 @@
 //! The sources and code objects that the build script embeds.
 
-use std::borrow::Cow;
-
 use miniz_oxide::inflate;
 
 /// The source of a translation unit, with all of its headers.
@@ -19,8 +17,8 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     /// The code object; `None` if its checksum is wrong.
-    pub(crate) fn inflate(&self) -> Option<Cow<'static, [u8]>> {
-        inflate::decompress_to_vec_zlib(self.deflated).ok().map(Cow::Owned)
+    pub(crate) fn inflate(&self) -> Option<Vec<u8>> {
+        inflate::decompress_to_vec_zlib(self.deflated).ok()
     }
 }
 
