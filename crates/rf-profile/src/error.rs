@@ -85,12 +85,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the disk was full.
-    pub fn is_disk_full(&self) -> bool {
-        let Self::Write { source, .. } = self else { return false };
-        matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-    }
-
     pub(crate) fn read(path: &Path, source: io::Error) -> Self {
         Self::Read { path: path.to_owned(), source }
     }

@@ -188,11 +188,6 @@ impl Trace {
         }
     }
 
-    /// Whether the timeline has no events.
-    pub fn is_empty(&self) -> bool {
-        self.events.is_empty()
-    }
-
     /// The timeline as JSON text.
     pub fn to_json(&self) -> String {
         let mut text = Vec::new();

@@ -70,7 +70,7 @@ impl Monitor {
     /// # Errors
     ///
     /// [`Error::NoMonitor`].
-    pub fn detect_in(toolbox: &Toolbox, drm: &Path) -> Result<Self, Error> {
+    fn detect_in(toolbox: &Toolbox, drm: &Path) -> Result<Self, Error> {
         let candidates = [
             toolbox.find(Tool::AmdSmi).map(Self::AmdSmi),
             toolbox.find(Tool::RocmSmi).map(Self::RocmSmi),

@@ -83,18 +83,13 @@ impl Table {
         Ok(Self { origin: origin.to_owned(), header, rows })
     }
 
-    /// The source of the table.
-    pub fn origin(&self) -> &str {
-        &self.origin
-    }
-
     /// Names of the columns.
     pub fn columns(&self) -> &[String] {
         &self.header
     }
 
     /// Whether the table has this column.
-    pub fn has(&self, column: &str) -> bool {
+    pub(crate) fn has(&self, column: &str) -> bool {
         self.header.iter().any(|name| name == column)
     }
 

@@ -115,11 +115,6 @@ impl Timings {
         }
         out
     }
-
-    /// Removes all times.
-    pub fn clear(&self) {
-        self.by_name.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
 }
 
 impl Drop for ScopedTimer<'_> {

@@ -119,7 +119,7 @@ impl Runner {
     /// # Errors
     ///
     /// The errors of [`Runner::run`].
-    pub fn run_into(
+    pub(super) fn run_into(
         &self,
         mut command: Command,
         on_stdout: &mut dyn FnMut(&[u8]),
