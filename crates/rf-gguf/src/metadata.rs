@@ -64,16 +64,6 @@ impl Metadata {
         Ok(Self { entries, by_key })
     }
 
-    /// The number of keys.
-    pub const fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether the metadata are empty.
-    pub const fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// Keys and values in the order of the file.
     pub fn iter(
         &self,
@@ -91,31 +81,17 @@ impl Metadata {
         self.entry(key).is_some()
     }
 
-    /// The value at `key`, whatever its kind.
-    ///
-    /// # Errors
-    ///
-    /// When the key is missing.
-    pub fn required(&self, key: &str) -> Result<&Value, Error> {
-        self.get(key).ok_or_else(|| Error::MissingKey { key: key.to_owned() })
-    }
-
     accessors! {
         u32, required_u32 -> u32, "unsigned integer";
         u64, required_u64 -> u64, "unsigned integer";
-        i32, required_i32 -> i32, "integer";
         i64, required_i64 -> i64, "integer";
-        usize, required_usize -> usize, "size";
         f32, required_f32 -> f32, "number, rounded to `f32`";
-        f64, required_f64 -> f64, "number";
         bool, required_bool -> bool, "bool";
         str, required_str -> &str, "string";
-        array, required_array -> &Array, "array";
         strings, required_strings -> &StringArray, "array of strings";
         u32s, required_u32s -> Cow<'_, [u32]>, "array of unsigned integers";
         i32s, required_i32s -> Cow<'_, [i32]>, "array of integers";
         f32s, required_f32s -> Cow<'_, [f32]>, "array of numbers, rounded to `f32`";
-        bools, required_bools -> &[bool], "array of bools";
     }
 
     pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
@@ -162,17 +138,12 @@ macro_rules! read_integer {
     )+};
 }
 
-read_integer!(u32 u64 i32 i64 usize);
-
-impl Read<'_> for f64 {
-    fn read(key: &str, value: &Value) -> Result<Self, Error> {
-        value.as_float().ok_or_else(|| wrong_kind(key, "a number", value))
-    }
-}
+read_integer!(u32 u64 i64);
 
 impl Read<'_> for f32 {
     fn read(key: &str, value: &Value) -> Result<Self, Error> {
-        f64::read(key, value).map(|number| number as Self)
+        let number = value.as_float().ok_or_else(|| wrong_kind(key, "a number", value))?;
+        Ok(number as Self)
     }
 }
 
@@ -191,12 +162,6 @@ impl<'a> Read<'a> for &'a str {
     }
 }
 
-impl<'a> Read<'a> for &'a Array {
-    fn read(key: &str, value: &'a Value) -> Result<Self, Error> {
-        value.as_array().ok_or_else(|| wrong_kind(key, "an array", value))
-    }
-}
-
 impl<'a> Read<'a> for &'a StringArray {
     fn read(key: &str, value: &'a Value) -> Result<Self, Error> {
         match value {
@@ -206,20 +171,12 @@ impl<'a> Read<'a> for &'a StringArray {
     }
 }
 
-impl<'a> Read<'a> for &'a [bool] {
-    fn read(key: &str, value: &'a Value) -> Result<Self, Error> {
-        match value {
-            Value::Array(Array::Bool(items)) => Ok(items),
-            _ => Err(wrong_element(key, "an array of bools", value)),
-        }
-    }
-}
-
 macro_rules! read_integers {
     ($($type:ident $variant:ident)+) => {$(
         impl<'a> Read<'a> for Cow<'a, [$type]> {
             fn read(key: &str, value: &'a Value) -> Result<Self, Error> {
-                let array = <&Array>::read(key, value)?;
+                let array =
+                    value.as_array().ok_or_else(|| wrong_kind(key, "an array", value))?;
                 if let Array::$variant(items) = array {
                     return Ok(Cow::Borrowed(items));
                 }

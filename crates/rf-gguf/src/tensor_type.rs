@@ -50,7 +50,7 @@ impl TensorType {
     }
 
     /// The name of the type in ggml. `None` for unknown types.
-    pub fn name(self) -> Option<&'static str> {
+    fn name(self) -> Option<&'static str> {
         match self {
             Self::Known(dtype) => Some(dtype.name()),
             Self::Unsupported { id } => ggml_type(id).map(|ty| ty.name),

@@ -84,7 +84,7 @@ macro_rules! define_dtype {
 
         // The numbers of the table are positions.
         const _: () = {
-            $(assert!(DType::$variant.number() == $number);)*
+            $(assert!(DType::$variant as u32 == $number);)*
         };
     };
 }
@@ -92,16 +92,6 @@ macro_rules! define_dtype {
 for_each_format!(define_dtype);
 
 impl DType {
-    /// Position in [`ALL`](Self::ALL), and the number by which device code knows the format.
-    pub const fn number(self) -> u32 {
-        self as u32
-    }
-
-    /// The format of this [`name`](Self::name), in upper or lower case.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dtype| dtype.name().eq_ignore_ascii_case(name))
-    }
-
     /// Whether the values are plain floats.
     pub const fn is_float(self) -> bool {
         matches!(self.family(), Family::Float)
@@ -128,12 +118,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_are_found_in_any_case() {
-        for dtype in DType::ALL {
-            assert_eq!(DType::from_name(dtype.name()), Some(dtype));
-            assert_eq!(DType::from_name(&dtype.name().to_lowercase()), Some(dtype));
+    fn names_are_unique() {
+        for (index, dtype) in DType::ALL.iter().enumerate() {
+            let first = DType::ALL.iter().position(|other| other.name() == dtype.name());
+            assert_eq!(first, Some(index), "{dtype}");
         }
-        assert_eq!(DType::from_name("Q9"), None);
     }
 
     #[test]
