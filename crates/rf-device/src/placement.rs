@@ -111,8 +111,12 @@ impl Placement {
     ///
     /// # Errors
     ///
-    /// If an option is invalid, tensors are missing, or the backend does not support the model.
-    pub fn gpu_layers(&self, model: &Model, options: &EngineOptions) -> Result<usize, Error> {
+    /// As [`Self::memory_need`].
+    pub(crate) fn gpu_layers(
+        &self,
+        model: &Model,
+        options: &EngineOptions,
+    ) -> Result<usize, Error> {
         let Some(gpu) = &self.gpu else { return Ok(0) };
         let all = hybrid::layer_count(model);
         Ok(match self.gpu_layers {
@@ -129,7 +133,7 @@ impl Placement {
     ///
     /// # Errors
     ///
-    /// As [`Self::gpu_layers`].
+    /// If an option is invalid, tensors are missing, or the backend does not support the model.
     pub fn memory_need(&self, model: &Model, options: &EngineOptions) -> Result<MemoryNeed, Error> {
         let gpu_layers = self.gpu_layers(model, options)?;
         self.with_backend(model.config().num_layers, gpu_layers, |backend, _| {

@@ -173,7 +173,7 @@ impl Engine {
 
     /// The largest `k` of [`forward_top_k`](Self::forward_top_k); 0 if the backend does not support
     /// it.
-    pub fn max_top_k(&self) -> usize {
+    pub(crate) fn max_top_k(&self) -> usize {
         self.executor.max_top_k()
     }
 
@@ -183,7 +183,7 @@ impl Engine {
     /// # Errors
     ///
     /// As [`forward`](Self::forward), and if `k` is 0 or above [`max_top_k`](Self::max_top_k).
-    pub fn forward_top_k(
+    pub(crate) fn forward_top_k(
         &mut self,
         feeds: &mut [Feed<'_>],
         k: usize,

@@ -239,7 +239,7 @@ impl KvType {
     }
 
     /// Bytes of one head of one token.
-    pub fn head_bytes(self, head_dim: usize) -> usize {
+    pub(crate) fn head_bytes(self, head_dim: usize) -> usize {
         match self {
             Self::F32 => 4 * head_dim,
             Self::F16 => 2 * head_dim,

@@ -449,7 +449,7 @@ impl Op {
     }
 
     /// The operands by mutable reference, for renumbering.
-    pub fn operands_mut(&mut self) -> Vec<Operand<&mut ValueId, &mut WeightId, &mut usize>> {
+    pub(crate) fn operands_mut(&mut self) -> Vec<Operand<&mut ValueId, &mut WeightId, &mut usize>> {
         operands!(self)
     }
 
@@ -464,7 +464,7 @@ impl Op {
     }
 
     /// Values that need memory while the op runs and that no earlier op wrote: outputs and scratch.
-    pub fn written(&self) -> Vec<ValueId> {
+    pub(crate) fn written(&self) -> Vec<ValueId> {
         self.values(|operand| !matches!(operand, Operand::Input(_)))
     }
 

@@ -51,11 +51,6 @@ impl PagePool {
         }
     }
 
-    /// The size of every page.
-    pub const fn page_size(&self) -> PageSize {
-        self.page_size
-    }
-
     /// The number of all pages.
     pub const fn num_pages(&self) -> usize {
         self.counted.total_pages

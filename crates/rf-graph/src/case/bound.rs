@@ -82,7 +82,7 @@ impl Bound {
     }
 
     /// The bound of a matmul with weights of a format.
-    pub fn of_matmul(dtype: DType) -> Self {
+    pub(super) fn of_matmul(dtype: DType) -> Self {
         match dtype {
             DType::F32 | DType::F16 | DType::Bf16 => Self::Float,
             _ if dtype.block_elements() == 256 => Self::Int8Per256,
@@ -91,7 +91,7 @@ impl Bound {
     }
 
     /// The bound of a matmul whose operand is the output of a gated linear unit.
-    pub fn of_gated_matmul(dtype: DType) -> Self {
+    pub(super) fn of_gated_matmul(dtype: DType) -> Self {
         match Self::of_matmul(dtype) {
             Self::Int8Per32 => Self::GatedInt8Per32,
             Self::Int8Per256 => Self::GatedInt8Per256,
@@ -101,7 +101,7 @@ impl Bound {
 
     /// The bound of attention over a cache of a type. `computed` means that keys are the result of
     /// f32 arithmetic.
-    pub fn of_cache(dtype: KvType, computed: bool) -> Self {
+    pub(super) fn of_cache(dtype: KvType, computed: bool) -> Self {
         match dtype {
             // Equal numbers are rounded to equal codes, and codes are exact in every format that
             // kernels multiply in.

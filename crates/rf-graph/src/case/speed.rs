@@ -17,9 +17,9 @@ use crate::backend::KvType;
 pub type Heads = [usize; 3];
 
 /// Heads of the layers of Llama 2 7B, Llama 3.2 1B, Llama 3 8B and Qwen2.5 0.5B.
-pub const HEADS: [Heads; 4] = [[32, 32, 128], [32, 8, 64], [32, 8, 128], [14, 2, 64]];
+const HEADS: [Heads; 4] = [[32, 32, 128], [32, 8, 64], [32, 8, 128], [14, 2, 64]];
 
-/// The entry of [`HEADS`] for cases where the heads do not matter.
+/// The heads of Llama 3 8B, for cases where the heads do not matter.
 pub const USUAL_HEADS: Heads = HEADS[2];
 
 /// Dense matmuls: `[tokens, rows, columns]`.
@@ -55,7 +55,7 @@ pub fn matmuls() -> Vec<Case> {
 }
 
 /// Matmuls that are bound by arithmetic on every device: in floating point, and in int8.
-pub fn compute_bound() -> [Case; 2] {
+pub(super) fn compute_bound() -> [Case; 2] {
     [DType::F16, DType::Q8_0].map(|dtype| matmul(dtype, 8192, 4096, Schedule::single(2048)))
 }
 

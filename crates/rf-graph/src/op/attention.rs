@@ -44,7 +44,7 @@ impl Rope {
     }
 
     /// Indices of the two elements of pair `i` within a head.
-    pub fn pair(&self, i: usize) -> (usize, usize) {
+    pub(crate) fn pair(&self, i: usize) -> (usize, usize) {
         match self.style {
             RopeStyle::Normal => (2 * i, 2 * i + 1),
             RopeStyle::Neox => (i, i + self.inv_freq.len()),
