@@ -9,7 +9,10 @@ use rf_quant::DType;
 use syn::visit::{self, Visit};
 
 use super::{
-    circles::exceptions::EXCEPTIONS, finding::Finding, layering, sources::UNSAFE_ALLOWED,
+    circles::exceptions::{EXCEPTIONS, Exception},
+    finding::Finding,
+    layering,
+    sources::UNSAFE_ALLOWED,
     tree::Tree,
 };
 
@@ -20,9 +23,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = crates(tree);
     let unsafe_paths = UNSAFE_ALLOWED.iter().map(|&path| path.to_owned()).collect();
     findings.extend(compare(tree, ARCHITECTURE, "unsafe", &code_spans, &unsafe_paths));
-    let accepted = EXCEPTIONS.iter().filter(|exception| exception.reason.is_some());
-    let files = accepted.flat_map(|exception| exception.files).map(|&path| path.to_owned());
-    findings.extend(compare(tree, ARCHITECTURE, "circles", &code_spans, &files.collect()));
+    findings.extend(circles(tree, EXCEPTIONS));
     let formats = DType::ALL.iter().map(ToString::to_string).collect();
     findings.extend(compare(tree, README, "formats", &words, &formats));
     findings.extend(architectures(tree));
@@ -83,6 +84,22 @@ fn architectures(tree: &Tree) -> Vec<Finding> {
     let mut patterns = Patterns(BTreeSet::new());
     patterns.visit_file(&file);
     compare(tree, README, "architectures", &code_spans, &patterns.0)
+}
+
+/// The files of the accepted cycles, each cycle with its reason.
+fn circles(tree: &Tree, exceptions: &[Exception]) -> Vec<Finding> {
+    let files = exceptions.iter().flat_map(|exception| exception.files);
+    let files = files.map(|&path| path.to_owned()).collect();
+    let mut findings = compare(tree, ARCHITECTURE, "circles", &code_spans, &files);
+    if let Ok((line, text)) = block(tree, ARCHITECTURE, "circles") {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let missing = exceptions.iter().filter(|exception| !text.contains(exception.reason));
+        findings.extend(missing.map(|exception| {
+            let message = format!("circles: the reason \"{}\" is missing", exception.reason);
+            Finding::new(ARCHITECTURE, line, message)
+        }));
+    }
+    findings
 }
 
 /// The subcommands of rf-cli, each at the start of a paragraph of the README.
@@ -197,6 +214,22 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert!(with("no list")[0].contains("no <!-- tidy: architectures -->"));
+    }
+
+    #[test]
+    fn cycles_are_listed_with_their_reasons() {
+        let exceptions = [Exception { files: &["a.rs", "b.rs"], reason: "they are one type" }];
+        let with =
+            |text: &str| messages(&circles(&Tree::of(&[("ARCHITECTURE.md", text)]), &exceptions));
+        let list =
+            "<!-- tidy: circles -->\n`a.rs`, `b.rs`: they are\n  one type.\n<!-- tidy: end -->";
+        assert_eq!(with(list), [""; 0]);
+        let found = with("<!-- tidy: circles -->`a.rs`: no reason.<!-- tidy: end -->");
+        let expected = [
+            "ARCHITECTURE.md:1: circles: b.rs is missing",
+            "ARCHITECTURE.md:1: circles: the reason \"they are one type\" is missing",
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]
