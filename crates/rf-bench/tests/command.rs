@@ -465,7 +465,7 @@ fn children(parent: u32) -> Vec<u32> {
     ids.filter(|id| parent_of(*id) == Some(parent)).collect()
 }
 
-/// Of these processes those that exist.
+/// Selects the processes that still exist.
 #[cfg(target_os = "linux")]
 fn alive(ids: &[u32]) -> Vec<u32> {
     ids.iter().copied().filter(|id| parent_of(*id).is_some()).collect()

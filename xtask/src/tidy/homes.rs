@@ -4,6 +4,9 @@
 //! A program may use a library of the workspace only as [`HOMES`] allows: the whole library if its
 //! purpose is to serve programs, or single items that options or output need. Code that builds
 //! graphs, plans memory or packs weights needs other items and is a finding.
+//!
+//! A program and a library in one package share their dependencies. The library must not use those
+//! of the program: it has typed errors, takes no arguments and prints nothing.
 
 use syn::Item;
 
@@ -61,10 +64,37 @@ const HOMES: &[Home] = &[
     home("rf-cli", "rf_kernels", &["GpuBackend", "objects", "selftest"], "`doctor` and `selftest`"),
     home("rf-cli", "rf_model", &["Error"], "cures for errors"),
     home("rf-cli", "rf_quant", &["DType", "Error"], "values of options, cures for errors"),
+    home("rf-bench", "rf_bench", &[], "its own library"),
+    home("rf-bench", "rf_cpu", &["Isa"], "value of an option"),
+    home(
+        "rf-bench",
+        "rf_profile",
+        &["baseline", "monitor", "replace_file"],
+        "default values, verdicts to print, the monitor of a session, output files",
+    ),
     home("xtask", "rf_kernels_build", &[], "compiles kernels"),
     home("xtask", "rf_kernels", &["params"], "sizes of kernel parameters"),
     home("xtask", "rf_quant", &["DType"], "names of formats"),
 ];
+
+/// The crate that a source file belongs to.
+#[derive(Clone, Copy)]
+enum Code {
+    Program(&'static str),
+    /// A library that shares its package with a program.
+    Library(&'static str),
+}
+
+/// The folders of sources. The first one that contains a file applies.
+const FOLDERS: [(&str, Code); 4] = [
+    ("crates/rf-bench/src/bin/rf-bench/", Code::Program("rf-bench")),
+    ("crates/rf-bench/src/", Code::Library("rf-bench")),
+    ("crates/rf-cli/src/", Code::Program("rf-cli")),
+    ("xtask/src/", Code::Program("xtask")),
+];
+
+/// External libraries for programs.
+const FOR_PROGRAMS: [&str; 4] = ["anyhow", "clap", "ctrlc", "indicatif"];
 
 /// The modules of xtask, which check the repository. No library needs them.
 const TASKS: [&str; 5] = ["bench", "instructions", "kernels", "main", "tidy"];
@@ -72,13 +102,15 @@ const TASKS: [&str; 5] = ["bench", "instructions", "kernels", "main", "tidy"];
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts(&[".rs"]) {
-        let Some((program, inside)) = program(path) else { continue };
-        if program == "xtask" && !TASKS.contains(&task(inside)) {
+        let mut folders = FOLDERS.iter();
+        let found = folders.find_map(|(folder, code)| Some((*code, path.strip_prefix(folder)?)));
+        let Some((code, inside)) = found else { continue };
+        if matches!(code, Code::Program("xtask")) && !TASKS.contains(&task(inside)) {
             let message = "module of xtask that is no task: put it into a library, or list it";
             findings.push(Finding::new(path, 1, message));
         }
         match syn::parse_file(text) {
-            Ok(file) => check_items(path, program, &file.items, &mut findings),
+            Ok(file) => check_items(path, code, &file.items, &mut findings),
             Err(error) => {
                 let line = error.span().start().line;
                 findings.push(Finding::new(path, line, format!("could not parse: {error}")));
@@ -88,29 +120,24 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The program of a source file, and the path inside the program's sources.
-fn program(path: &str) -> Option<(&'static str, &str)> {
-    let inside = |folder| path.strip_prefix(folder);
-    if let Some(inside) = inside("crates/rf-cli/src/") {
-        return Some(("rf-cli", inside));
-    }
-    inside("xtask/src/").map(|inside| ("xtask", inside))
-}
-
 /// The first component of a path, without its extension.
 fn task(inside: &str) -> &str {
     inside.split(['/', '.']).next().unwrap_or_default()
 }
 
-fn check_items(path: &str, program: &str, items: &[Item], findings: &mut Vec<Finding>) {
+fn check_items(path: &str, code: Code, items: &[Item], findings: &mut Vec<Finding>) {
     for item in items.iter().filter(|item| !is_test(item)) {
         if let Item::Mod(module) = item {
             let items = module.content.as_ref().map(|(_, items)| items.as_slice());
-            check_items(path, program, items.unwrap_or_default(), findings);
+            check_items(path, code, items.unwrap_or_default(), findings);
             continue;
         }
         visit_paths(item, &mut |found| {
-            if let Some(message) = violation(program, &found.names) {
+            let violation = match code {
+                Code::Program(program) => violation_of_program(program, &found.names),
+                Code::Library(library) => violation_of_library(library, &found.names),
+            };
+            if let Some(message) = violation {
                 let finding = Finding::new(path, found.line, message);
                 if !findings.contains(&finding) {
                     findings.push(finding);
@@ -120,7 +147,7 @@ fn check_items(path: &str, program: &str, items: &[Item], findings: &mut Vec<Fin
     }
 }
 
-fn violation(program: &str, names: &[String]) -> Option<String> {
+fn violation_of_program(program: &str, names: &[String]) -> Option<String> {
     let (library, rest) = names.split_first()?;
     if !library.starts_with("rf_") {
         return None;
@@ -139,6 +166,11 @@ fn violation(program: &str, names: &[String]) -> Option<String> {
             home.items.join(", ")
         )
     })
+}
+
+fn violation_of_library(library: &str, names: &[String]) -> Option<String> {
+    let first = names.first().filter(|name| FOR_PROGRAMS.contains(&name.as_str()))?;
+    Some(format!("the library {library} must not use {first}, a dependency of its program"))
 }
 
 #[cfg(test)]
@@ -172,6 +204,17 @@ mod tests {
     fn inline_modules_and_macros_are_looked_into() {
         let text = "mod gpu { fn f() { println!(\"{}\", rf_hip::devices()); } }\n";
         assert_eq!(messages("crates/rf-cli/src/device.rs", text).len(), 1);
+    }
+
+    #[test]
+    fn a_library_uses_no_dependency_of_its_program() {
+        let text = "use anyhow::Result;\nfn f() -> Result<()> { Ok(()) }\n";
+        let found = messages("crates/rf-bench/src/session/rounds.rs", text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("the library rf-bench must not use anyhow"), "{found:?}");
+        let program = "crates/rf-bench/src/bin/rf-bench/session.rs";
+        assert_eq!(messages(program, text), [""; 0]);
+        assert_eq!(messages(program, "use rf_engine::Engine;\n").len(), 1);
     }
 
     #[test]
