@@ -21,6 +21,10 @@ pub enum Error {
         /// Its size; 0 if unknown.
         bytes: u64,
     },
+    /// No GPU can be used.
+    #[cfg(feature = "gpu")]
+    #[error(transparent)]
+    Device(#[from] rf_device::Error),
     /// The backend failed.
     #[error(transparent)]
     Backend(BackendError),

@@ -56,10 +56,7 @@ fn path(root: &Path, hardware: &Hardware, device: DeviceKind) -> PathBuf {
 
 /// Memory bandwidth and peak arithmetic of the target.
 fn of_target(target: &Target) -> Result<Limits, Error> {
-    let memory = match target.threads() {
-        Some(threads) => Limits::measure_host(threads)?,
-        None => of_device_memory()?,
-    };
+    let memory = target.measure_memory()?;
     let peak = target.backend().measure_peak()?;
     let arithmetic = if target.is_gpu() {
         "copies within its memory, the fastest matmuls of 2048 tokens"
@@ -72,10 +69,6 @@ fn of_target(target: &Target) -> Result<Limits, Error> {
         int8_operations_per_s: peak.int8_operations_per_s,
         ..memory
     })
-}
-
-fn of_device_memory() -> Result<Limits, rf_profile::Error> {
-    Limits::measure_device(&rf_hip::Runtime::load()?.device(0)?.context()?)
 }
 
 /// Raises each limit to the value in `known` where that is higher.

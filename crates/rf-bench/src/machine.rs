@@ -1,30 +1,10 @@
-//! The hardware and the build that results belong to.
+//! Names of the hardware and of the build that results belong to.
 
 use std::{path::Path, process::Command};
 
-use rf_cpu::Isa;
 use rf_profile::baseline::{Build, DeviceKind, Hardware};
 
 use crate::Target;
-
-/// Describes the hardware that takes part in a measurement.
-///
-/// The description includes the number of compute threads and an instruction set other than the
-/// best one: results with other values count as other hardware. The GPU is included for a GPU only,
-/// because its detection loads the GPU runtime.
-pub fn hardware(target: &Target) -> Hardware {
-    let mut hardware = match target.device() {
-        DeviceKind::Cpu => Hardware::cpu_only(),
-        DeviceKind::Gpu => Hardware::detect(),
-    };
-    if let Some(threads) = target.threads() {
-        hardware.cpu_threads = threads;
-    }
-    if let Some(isa) = target.isa().filter(|isa| *isa != Isa::best()) {
-        hardware.cpu = format!("{} with {} only", hardware.cpu, isa.name());
-    }
-    hardware
-}
 
 /// Describes this build.
 pub(crate) fn build(root: &Path, target: &Target) -> Build {

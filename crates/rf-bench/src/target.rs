@@ -3,10 +3,15 @@
 use std::fmt;
 
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
+#[cfg(feature = "gpu")]
+use rf_device::gpu::{self, Gpu};
 use rf_graph::Backend;
 #[cfg(feature = "gpu")]
 use rf_kernels::{GpuBackend, GpuOptions, GraphMode};
-use rf_profile::baseline::DeviceKind;
+use rf_profile::{
+    baseline::{DeviceKind, Hardware},
+    roofline::Limits,
+};
 
 use crate::Error;
 
@@ -16,16 +21,13 @@ pub struct Target {
     backend: Box<dyn Backend>,
 }
 
-#[derive(Clone, Copy)]
 enum Device {
     Cpu {
         threads: usize,
         isa: Isa,
     },
     #[cfg(feature = "gpu")]
-    Gpu {
-        ordinal: Option<usize>,
-    },
+    Gpu(Box<Gpu>),
 }
 
 impl Target {
@@ -40,25 +42,25 @@ impl Target {
         Ok(Self { device, backend: Box::new(backend) })
     }
 
-    /// A GPU, by default the one that the backend prefers.
+    /// A GPU by its number in `rf-cli devices`, by default the best one.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] without a GPU, its runtime, code for it, or the feature `gpu`.
+    /// [`Error::Device`] without a GPU, its runtime or code for it.
     #[cfg(feature = "gpu")]
-    pub fn gpu(ordinal: Option<usize>) -> Result<Self, Error> {
-        let backend = Box::new(open(ordinal, GraphMode::On)?);
-        Ok(Self { device: Device::Gpu { ordinal }, backend })
+    pub fn gpu(number: Option<usize>) -> Result<Self, Error> {
+        let (gpu, backend) = gpu::open_backend(number)?;
+        Ok(Self { device: Device::Gpu(Box::new(gpu)), backend: Box::new(backend) })
     }
 
-    /// A GPU, by default the one that the backend prefers.
+    /// A GPU by its number in `rf-cli devices`, by default the best one.
     ///
     /// # Errors
     ///
     /// [`Error::Unsupported`]: this build lacks the feature `gpu`.
     #[cfg(not(feature = "gpu"))]
-    pub fn gpu(ordinal: Option<usize>) -> Result<Self, Error> {
-        _ = ordinal;
+    pub fn gpu(number: Option<usize>) -> Result<Self, Error> {
+        _ = number;
         Err(Error::Unsupported("this program was built without the GPU backend".to_owned()))
     }
 
@@ -73,7 +75,7 @@ impl Target {
         match self.device {
             Device::Cpu { .. } => DeviceKind::Cpu,
             #[cfg(feature = "gpu")]
-            Device::Gpu { .. } => DeviceKind::Gpu,
+            Device::Gpu(_) => DeviceKind::Gpu,
         }
     }
 
@@ -100,16 +102,38 @@ impl Target {
         match self.device {
             Device::Cpu { threads, .. } => Some(threads),
             #[cfg(feature = "gpu")]
-            Device::Gpu { .. } => None,
+            Device::Gpu(_) => None,
         }
     }
 
-    /// The instruction set of the CPU backend; `None` for a GPU.
-    pub fn isa(&self) -> Option<Isa> {
-        match self.device {
-            Device::Cpu { isa, .. } => Some(isa),
+    /// Describes the hardware that takes part in a measurement.
+    ///
+    /// The description includes the number of compute threads and an instruction set other than the
+    /// best one: results with other values count as other hardware. It has no GPU for the CPU,
+    /// because the detection of a GPU loads its runtime.
+    pub fn hardware(&self) -> Hardware {
+        let mut hardware = Hardware::cpu_only();
+        match &self.device {
+            Device::Cpu { threads, isa } => {
+                hardware.cpu_threads = *threads;
+                if *isa != Isa::best() {
+                    hardware.cpu = format!("{} with {} only", hardware.cpu, isa.name());
+                }
+                hardware
+            }
             #[cfg(feature = "gpu")]
-            Device::Gpu { .. } => None,
+            Device::Gpu(gpu) => hardware.with_gpu(&gpu.runtime, &gpu.info),
+        }
+    }
+
+    /// Measures the bandwidth of the memory.
+    pub(crate) fn measure_memory(&self) -> Result<Limits, rf_profile::Error> {
+        match &self.device {
+            Device::Cpu { threads, .. } => Limits::measure_host(*threads),
+            #[cfg(feature = "gpu")]
+            Device::Gpu(gpu) => {
+                Limits::measure_device(&gpu.runtime.device(gpu.info.ordinal)?.context()?)
+            }
         }
     }
 
@@ -120,19 +144,27 @@ impl Target {
 
     /// The same device without captured graphs: every step is a sequence of launches. `None` for
     /// the CPU, which captures no graphs.
+    #[cfg_attr(
+        not(feature = "gpu"),
+        expect(clippy::unnecessary_wraps, reason = "a GPU may fail to open")
+    )]
     pub(crate) fn without_graphs(&self) -> Result<Option<Box<dyn Backend>>, Error> {
-        match self.device {
+        match &self.device {
             Device::Cpu { .. } => Ok(None),
             #[cfg(feature = "gpu")]
-            Device::Gpu { ordinal } => Ok(Some(Box::new(open(ordinal, GraphMode::Off)?))),
+            Device::Gpu(gpu) => {
+                let options = GpuOptions {
+                    ordinal: Some(gpu.info.ordinal),
+                    graphs: GraphMode::Off,
+                    ..GpuOptions::default()
+                };
+                match GpuBackend::on(&gpu.runtime, options) {
+                    Ok(backend) => Ok(Some(Box::new(backend))),
+                    Err(error) => Err(Error::Unsupported(error.to_string())),
+                }
+            }
         }
     }
-}
-
-#[cfg(feature = "gpu")]
-fn open(ordinal: Option<usize>, graphs: GraphMode) -> Result<GpuBackend, Error> {
-    let options = GpuOptions { ordinal, graphs, ..GpuOptions::default() };
-    GpuBackend::new(options).map_err(|error| Error::Unsupported(error.to_string()))
 }
 
 impl fmt::Debug for Target {

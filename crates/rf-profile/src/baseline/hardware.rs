@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-use rf_hip::{Platform, Runtime};
+use rf_hip::{DeviceInfo, Platform, Runtime};
 use serde::{Deserialize, Serialize};
 
 /// The hardware and system software that results depend on. Unknown fields are empty or 0.
@@ -95,7 +95,14 @@ impl Hardware {
     /// assert!(here.cpu_threads > 0);
     /// ```
     pub fn detect() -> Self {
-        Self::cpu_only().with_gpu()
+        let hardware = Self::cpu_only();
+        match Runtime::load().and_then(|runtime| Ok((runtime.device(0)?, runtime))) {
+            Ok((device, runtime)) => hardware.with_gpu(&runtime, device.info()),
+            Err(error) => {
+                tracing::debug!("no GPU detected for the hardware description: {error}");
+                hardware
+            }
+        }
     }
 
     /// Detects the hardware without the GPU, whose detection loads a runtime.
@@ -112,22 +119,21 @@ impl Hardware {
         }
     }
 
-    fn with_gpu(mut self) -> Self {
-        let found = Runtime::load().and_then(|runtime| {
-            let device = runtime.device(0)?;
-            self.gpu.clone_from(&device.info().name);
-            self.gfx.clone_from(&device.info().arch);
-            if let Ok(versions) = runtime.versions() {
-                self.rocm = versions.runtime.unwrap_or(versions.driver).to_string();
-            }
-            Ok(runtime.platform())
-        });
-        match found {
-            Ok(Platform::Amd) => self.driver = first_line("/sys/module/amdgpu/version"),
-            Ok(_) => self.driver = first_line("/sys/module/nvidia/version"),
-            Err(error) => tracing::debug!("no GPU detected for the hardware description: {error}"),
+    /// Adds a GPU of a runtime.
+    #[must_use]
+    pub fn with_gpu(self, runtime: &Runtime, gpu: &DeviceInfo) -> Self {
+        let rocm = runtime.versions().map(|versions| versions.runtime.unwrap_or(versions.driver));
+        let driver = match runtime.platform() {
+            Platform::Amd => "/sys/module/amdgpu/version",
+            Platform::Nvidia => "/sys/module/nvidia/version",
+        };
+        Self {
+            gpu: gpu.name.clone(),
+            gfx: gpu.arch.clone(),
+            rocm: rocm.map_or_else(|_| String::new(), |version| version.to_string()),
+            driver: first_line(driver),
+            ..self
         }
-        self
     }
 
     /// Returns the difference that makes results of `device` on `self` and `other` incomparable, or

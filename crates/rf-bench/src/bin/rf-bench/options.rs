@@ -46,7 +46,7 @@ pub(crate) struct Options {
     pub(crate) list: bool,
 
     /// Measure this backend
-    #[arg(long, value_enum, value_name = "BACKEND", default_value_t = BackendName::Cpu)]
+    #[arg(long, alias = "device", value_enum, value_name = "BACKEND", default_value_t = BackendName::Cpu)]
     pub(crate) backend: BackendName,
     /// Measure this model in the suite inference; repeat for --peer [default: the demo model]
     #[arg(short, long, value_name = "FILE", env = "ROCFORGE_TEST_MODEL", hide_env_values = true)]
@@ -221,8 +221,7 @@ impl Options {
     pub(crate) fn target(&self) -> Result<Target> {
         match self.backend {
             BackendName::Cpu => Ok(Target::cpu(self.threads, self.isa()?)?),
-            BackendName::Gpu => Target::gpu(None)
-                .context("--backend gpu is not available; run `rf-cli doctor` for the reason"),
+            BackendName::Gpu => Target::gpu(None).context("--backend gpu is not available"),
         }
     }
 

@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use rf_bench::{
-    machine,
     model::ModelFile,
     peer::{self, Peer, Programs, Test},
 };
@@ -44,7 +43,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         Err(_) if interrupt.is_urgent() => return Ok(output::ended_at_once()),
         compared => compared?,
     };
-    let hardware = machine::hardware(&options.target()?);
+    let hardware = options.target()?.hardware();
     let text = match options.format {
         Format::Json => peer::json(&comparisons, &hardware)?,
         Format::Csv => peer::csv(&comparisons)?,

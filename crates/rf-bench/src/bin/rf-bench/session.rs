@@ -9,7 +9,7 @@ use anyhow::{Error, Result, bail};
 use rf_bench::{
     Target,
     baselines::{self, Destination, History, Stored},
-    html, limits, machine,
+    html, limits,
     model::{IdentifiedModel, ModelFile},
     plan::Plan,
     results::{Report, Run, TargetCheck, TargetOutcome},
@@ -50,7 +50,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let target = options.target()?;
-    let hardware = machine::hardware(&target);
+    let hardware = target.hardware();
     let setup = Setup::new(root, options, plan, &hardware, target.device())?;
     if let Some(stored) = &setup.stored
         && let Some(incomparable) =
