@@ -98,9 +98,9 @@ fn a_program_that_does_not_fit_is_an_error_and_others_still_run() {
         let page_bytes = program.kv.bytes_per_token() * program.kv.page_tokens;
         program.kv.num_pages = total_bytes as usize / page_bytes * factor + 1;
         match backend.compile(program, &mut |_| ()).err().unwrap() {
-            BackendError::OutOfMemory { what, bytes } => {
-                assert!(what.contains("KV cache"), "{what}");
-                assert!(bytes > total_bytes / 2 * factor as u64, "{bytes}");
+            BackendError::DoesNotFit { need, available_bytes, .. } => {
+                assert!(need.held.kv_bytes > total_bytes / 2 * factor as u64, "{need:?}");
+                assert!(available_bytes < total_bytes, "{available_bytes}");
             }
             error => panic!("{error}"),
         }
