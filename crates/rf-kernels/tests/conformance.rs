@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "prints skipped cases and the largest deviations")]
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use rf_graph::case::cases;
@@ -12,35 +13,33 @@ use rf_kernels::{GpuBackend, GpuOptions};
 /// Prefixes of the names of cases that this backend does not pass, each with its reason.
 const IGNORED: [(&str, &str); 0] = [];
 
-/// Opens the device; prints the reason if that fails.
-fn backend(options: GpuOptions) -> Option<GpuBackend> {
-    match GpuBackend::new(options) {
-        Ok(backend) => Some(backend),
-        Err(error) => {
-            println!("skipped: {error}");
-            None
-        }
-    }
-}
+/// While a stream captures, no other thread may wait for the device, so tests run one after another.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[test]
 fn every_case_passes() {
-    let Some(backend) = backend(GpuOptions::default()) else { return };
-    check(&backend, |_| true);
+    check(GpuOptions::default(), |_| true);
 }
 
 /// With one compute unit, small matmuls use the tiles of large ones.
 #[test]
 fn large_tiles_pass() {
     let options = GpuOptions { compute_units: Some(1), ..GpuOptions::default() };
-    let Some(backend) = backend(options) else { return };
-    check(&backend, |name| name.starts_with("matmul/"));
+    check(options, |name| name.starts_with("matmul/"));
 }
 
 /// Checks the selected cases. For work on one kernel, `ROCFORGE_CONFORMANCE` restricts them to
 /// names that contain its value.
-fn check(backend: &GpuBackend, selects: impl Fn(&str) -> bool) {
-    println!("{}", rf_graph::Backend::description(backend));
+fn check(options: GpuOptions, selects: impl Fn(&str) -> bool) {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let backend = match GpuBackend::new(options) {
+        Ok(backend) => backend,
+        Err(error) => {
+            println!("skipped: {error}");
+            return;
+        }
+    };
+    println!("{}", rf_graph::Backend::description(&backend));
     let filter = std::env::var("ROCFORGE_CONFORMANCE").unwrap_or_default();
     let (mut wrong, mut ran) = (Vec::new(), 0);
     let mut worst: BTreeMap<String, (f64, f64, String)> = BTreeMap::new();
@@ -54,7 +53,7 @@ fn check(backend: &GpuBackend, selects: impl Fn(&str) -> bool) {
         }
         ran += 1;
         let start = Instant::now();
-        match prepare(&case).and_then(|case| case.check(backend)) {
+        match prepare(&case).and_then(|case| case.check(&backend)) {
             Ok(Outcome::Passed { deviation, .. }) => {
                 let entry = worst.entry(format!("{:?}", case.bound())).or_default();
                 if deviation.nmse >= entry.0 {
