@@ -13,7 +13,8 @@ use rf_kernels::{GpuBackend, GpuOptions};
 /// Prefixes of the names of cases that this backend does not pass, each with its reason.
 const IGNORED: [(&str, &str); 0] = [];
 
-/// While a stream captures, no other thread may wait for the device, so tests run one after another.
+/// While a stream captures, no other thread may wait for the device, so the tests run one after
+/// another.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[test]
