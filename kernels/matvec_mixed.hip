@@ -1,6 +1,7 @@
 // Matrix × vector for projections of several formats in one launch, such as Q, K and V of a Q4_K_M
 // file: rf/matvec.h. The pairs of llama.cpp's mixes have kernels of their own, which need fewer
-// registers. The microscaling formats are left out: unpacking them would cost the others registers.
+// registers. The microscaling and codebook formats are left out: unpacking them would cost the
+// others registers.
 #include "rf/matvec.h"
 
 using namespace rf;

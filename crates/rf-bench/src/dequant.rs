@@ -4,9 +4,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use rf_graph::case::{Format, Numbers, Shape, speed};
+use rf_graph::case::{Format, Numbers, Shape, blocks_like, speed};
 use rf_graph::{DType, OpCost};
-use rf_quant::{dequantize, quantize, quantize_to_vec};
+use rf_quant::{dequantize, quantize};
 
 use crate::op_task::{OpTask, format_name};
 use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};
@@ -33,6 +33,9 @@ pub(crate) fn workloads() -> Vec<Workload> {
     let mut workloads = Vec::new();
     for direction in [Direction::Dequantize, Direction::Quantize] {
         for dtype in DType::ALL {
+            if direction == Direction::Quantize && !dtype.is_writable() {
+                continue;
+            }
             let quick = quick.contains(&dtype) && direction == Direction::Dequantize;
             let convert = Convert { dtype, direction, elements: ELEMENTS };
             workloads.push(Workload::new(convert, quick));
@@ -89,7 +92,7 @@ impl Task for Convert {
         let row_bytes = dtype.row_bytes(elements).expect("whole blocks");
         match direction {
             Direction::Dequantize => {
-                let some = quantize_to_vec(dtype, &some)?;
+                let some = blocks_like(dtype, &some);
                 let blocks: Vec<u8> = some.iter().copied().cycle().take(row_bytes).collect();
                 let mut values = vec![0.0; elements];
                 Ok(Prepared::new(Clock::Host, move || {

@@ -22,6 +22,7 @@ mod machine;
 mod panel;
 mod peak;
 mod simd;
+mod stored;
 mod team;
 
 use std::sync::{Arc, Mutex};

@@ -4,12 +4,13 @@
 //! each block, each 32-bit word of the codes (or each scale) of row 0, then of row 1, … of row 15.
 //! One vector load therefore reads the same word of 16 rows, no sum crosses lanes, and the order of
 //! a sum does not depend on the number of tokens. Packing permutes bytes and keeps the size, except
-//! that the last panel is padded with zero rows.
+//! for the formats that [`crate::stored`] converts, and the zero rows that pad the last panel.
 
 use memmap2::MmapMut;
 use rf_graph::{BackendError, DType, Weight};
 
 use crate::simd::{LANES, Plane, planes};
+use crate::stored;
 
 /// A weight matrix in panels.
 pub(crate) struct PackedMatrix {
@@ -75,7 +76,7 @@ impl PackedMatrix {
     pub(crate) fn row_f32(&self, row: usize, out: &mut [f32]) {
         let panel = self.panel(row / LANES);
         let (lane, blocks) = (row % LANES, self.blocks());
-        let (elements, bytes) = (self.dtype.block_elements(), self.dtype.block_bytes());
+        let (elements, bytes) = (self.dtype.block_elements(), stored::block_bytes(self.dtype));
         let mut block = [0; MAX_BLOCK_BYTES];
         for (b, out) in out.chunks_exact_mut(elements).enumerate() {
             let mut base = 0;
@@ -88,13 +89,12 @@ impl PackedMatrix {
                 }
                 base += blocks * plane.bytes * LANES;
             }
-            rearrange(self.dtype, &mut block, Direction::Unpack);
-            rf_quant::dequantize(self.dtype, &block[..bytes], out).expect("one block");
+            stored::dequantize(self.dtype, &mut block[..bytes], out);
         }
     }
 }
 
-/// Bytes of the largest block of any format.
+/// Bytes of the largest block of any format. Stored blocks are not larger.
 const MAX_BLOCK_BYTES: usize = {
     let (mut most, mut i) = (0, 0);
     while i < DType::COUNT {
@@ -112,26 +112,23 @@ fn panel_bytes_of(weight: &Weight) -> usize {
     let dtype = weight.dtype();
     let blocks = weight.columns() / dtype.block_elements();
     // Vector loads of the last plane may reach past its end by less than a vector.
-    (blocks * dtype.block_bytes() * LANES).next_multiple_of(64) + 64
+    (blocks * stored::block_bytes(dtype) * LANES).next_multiple_of(64) + 64
 }
 
 /// Packs rows `16·index..16·index + 16` of a weight into a panel.
 pub(crate) fn fill_panel(weight: &Weight, index: usize, panel: &mut [u8]) {
     let dtype = weight.dtype();
-    let block_bytes = dtype.block_bytes();
+    let block_bytes = stored::block_bytes(dtype);
     let blocks = weight.columns() / dtype.block_elements();
     let first = index * LANES;
     let rows = LANES.min(weight.rows() - first);
-    let needs_rearranging =
-        matches!(dtype, DType::Q5_0 | DType::Q5_1 | DType::Mxfp6E2M3 | DType::Mxfp6E3M2);
-    let mut scratch = Vec::new();
+    let mut scratch = vec![0; if stored::differs(dtype) { blocks * block_bytes } else { 0 }];
     for lane in 0..rows {
         let mut source = weight.row(first + lane);
-        if needs_rearranging {
-            scratch.clear();
-            scratch.extend_from_slice(source);
-            for block in scratch.chunks_exact_mut(block_bytes) {
-                rearrange(dtype, block, Direction::Pack);
+        if !scratch.is_empty() {
+            let file_blocks = source.chunks_exact(dtype.block_bytes());
+            for (block, stored) in file_blocks.zip(scratch.chunks_exact_mut(block_bytes)) {
+                stored::pack(dtype, block, stored);
             }
             source = &scratch;
         }
@@ -166,66 +163,6 @@ fn interleave<const UNIT: usize>(
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Pack,
-    Unpack,
-}
-
-/// Reorders bits within a block of the formats whose file order does not suit vectors.
-///
-/// Q5_0, Q5_1: bit `4g + i` of the fifth bits (element `4g + i`) moves to bit `8i + g`, so that a
-/// shift by `g` brings the bits of four consecutive elements to the bottom of four bytes. MXFP6: 24
-/// bytes of 6-bit codes become 16 bytes of low nibbles in Q4_0's order (element `j` low, `j + 16`
-/// high) and 8 bytes of upper bits (element `8k + j` in bits `2k..` of byte `j`).
-fn rearrange(dtype: DType, block: &mut [u8], direction: Direction) {
-    match dtype {
-        DType::Q5_0 | DType::Q5_1 => {
-            let at = if dtype == DType::Q5_0 { 2 } else { 4 };
-            let bits = u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
-            let mut moved = 0;
-            for g in 0..8 {
-                for i in 0..4 {
-                    let (file, vector) = (4 * g + i, 8 * i + g);
-                    moved |= match direction {
-                        Direction::Pack => (bits >> file & 1) << vector,
-                        Direction::Unpack => (bits >> vector & 1) << file,
-                    };
-                }
-            }
-            block[at..at + 4].copy_from_slice(&u32::to_le_bytes(moved));
-        }
-        DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => {
-            let codes = &mut block[1..25];
-            let mut moved = [0_u8; 24];
-            for e in 0..32 {
-                let (byte, bit) = (e * 6 / 8, e * 6 % 8);
-                let (low, high) = (e % 16, 16 + e % 8);
-                let (low_shift, high_shift) = (e / 16 * 4, e / 8 * 2);
-                match direction {
-                    Direction::Pack => {
-                        let next = codes.get(byte + 1).copied().unwrap_or(0);
-                        let code = u16::from_le_bytes([codes[byte], next]) >> bit & 63;
-                        moved[low] |= ((code & 15) << low_shift) as u8;
-                        moved[high] |= ((code >> 4) << high_shift) as u8;
-                    }
-                    Direction::Unpack => {
-                        let code = u16::from(codes[low] >> low_shift & 15)
-                            | u16::from(codes[high] >> high_shift & 3) << 4;
-                        let [first, second] = (code << bit).to_le_bytes();
-                        moved[byte] |= first;
-                        if let Some(next) = moved.get_mut(byte + 1) {
-                            *next |= second;
-                        }
-                    }
-                }
-            }
-            codes.copy_from_slice(&moved);
-        }
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -254,7 +191,7 @@ mod tests {
     #[test]
     fn planes_cover_each_block_exactly() {
         for dtype in DType::ALL {
-            let mut covered = vec![0; dtype.block_bytes()];
+            let mut covered = vec![0; stored::block_bytes(dtype)];
             for plane in planes(dtype) {
                 covered[plane.offset..][..plane.bytes].iter_mut().for_each(|c| *c += 1);
             }

@@ -26,8 +26,11 @@ pub trait Block<const N: usize>: Pod {
 /// Checks the size and alignment of a block struct at compile time.
 macro_rules! assert_layout {
     ($block:ty, $elements:literal) => {
+        assert_layout!($block, $elements, <$block as $crate::Block<$elements>>::DTYPE);
+    };
+    ($block:ty, $elements:literal, $dtype:expr) => {
         const _: () = {
-            let dtype = <$block as $crate::Block<$elements>>::DTYPE;
+            let dtype = $dtype;
             assert!(size_of::<$block>() == dtype.block_bytes());
             assert!(align_of::<$block>() == 1);
             assert!(dtype.block_elements() == $elements);
@@ -47,6 +50,16 @@ impl F16Le {
     pub fn saturating_from_f32(value: f32) -> Self {
         const MAX: f32 = 65504.0;
         Self(f16::from_f32(value.clamp(-MAX, MAX)).to_le_bytes())
+    }
+
+    /// The binary16 with these bytes, in little-endian order.
+    pub const fn from_le_bytes(bytes: [u8; 2]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes in little-endian order.
+    pub const fn to_le_bytes(self) -> [u8; 2] {
+        self.0
     }
 
     /// The value, exactly.

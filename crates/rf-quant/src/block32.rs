@@ -233,14 +233,14 @@ impl BlockIq4Nl {
     };
 
     /// The code of the value nearest to `x`, of two the larger one.
-    fn nearest_code(x: f32) -> u8 {
+    pub(crate) fn nearest_code(x: f32) -> u8 {
         Self::BOUNDARIES.map(|bound| u8::from(x >= bound)).iter().sum()
     }
 
     /// The scale with the least error, weighted by the squares of the values. Each of 16 trials
     /// rounds the values to codes and takes the scale of least squares for them. One trial puts the
     /// value of largest magnitude at 127, the others put it at -134 to -120.
-    fn fit_scale(values: &[f32; 32]) -> f32 {
+    pub(crate) fn fit_scale(values: &[f32; 32]) -> f32 {
         const TRIALS: usize = 16;
         /// Blocks of smaller values become zero.
         const NEGLIGIBLE: f32 = 1e-15;

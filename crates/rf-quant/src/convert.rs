@@ -1,5 +1,6 @@
 //! Conversion of whole rows.
 
+use crate::codebook::Codebook;
 use crate::codec::{Blocks, Codec};
 use crate::{DType, Error, float, for_each_format};
 
@@ -32,7 +33,8 @@ pub fn dequantize(dtype: DType, bytes: &[u8], out: &mut [f32]) -> Result<(), Err
 ///
 /// [`Error::PartialBlock`] and [`Error::ByteLength`] if the lengths do not match. `out` is then
 /// unchanged. [`Error::NonFinite`] for a NaN or an infinity in a block format, with the blocks
-/// before it written.
+/// before it written. [`Error::ReadOnly`] for formats that are not
+/// [writable](DType::is_writable).
 ///
 /// [`dtype.row_bytes(n)`]: DType::row_bytes
 pub fn quantize(dtype: DType, values: &[f32], out: &mut [u8]) -> Result<(), Error> {
@@ -79,6 +81,7 @@ use with_codec;
 
 macro_rules! codec_of {
     (Float $codec:ident $elements:literal) => { float::$codec };
+    (Codebook $codec:ident $elements:literal) => { Codebook<crate::$codec> };
     ($family:ident $codec:ident $elements:literal) => { Blocks<crate::$codec, $elements> };
 }
 use codec_of;

@@ -11,8 +11,11 @@ pub enum Family {
     Float,
     /// Blocks of 32 values with one f16 scale.
     Block32,
-    /// Super-blocks of 256 values with integer scales per 16 or 32.
+    /// Super-blocks of 256 values. Most have integer scales per 16 or 32.
     KQuant,
+    /// Super-blocks of 256 values whose integers are points of a codebook, with integer scales per
+    /// 16 or 32. They are read-only.
+    Codebook,
     /// The OCP microscaling formats: blocks of 32 values with one power-of-two scale.
     Microscaling,
 }
@@ -95,6 +98,11 @@ impl DType {
     /// Whether the values are plain floats.
     pub const fn is_float(self) -> bool {
         matches!(self.family(), Family::Float)
+    }
+
+    /// Whether [`quantize`](crate::quantize) supports the format.
+    pub const fn is_writable(self) -> bool {
+        !matches!(self.family(), Family::Codebook)
     }
 
     /// Bytes of a row of `columns` values. `None` when the row is not a whole number of blocks or

@@ -39,4 +39,10 @@ pub enum Error {
         /// Whether the value is NaN, not an infinity.
         nan: bool,
     },
+    /// The format can be read and not written.
+    #[error("{dtype} can be read and not written")]
+    ReadOnly {
+        /// The block format.
+        dtype: DType,
+    },
 }

@@ -71,15 +71,35 @@ macro_rules! for_each_format {
               "OCP microscaling: E3M2 elements, one E8M0 scale per 32. Not a ggml type." }
             { 16 Iq4Nl "IQ4_NL" "iq4_nl" Block32 BlockIq4Nl (Some(20)) 32 18
               "4 bits, which select one of 16 values, one scale per 32." }
+            { 17 Iq4Xs "IQ4_XS" "iq4_xs" KQuant BlockIq4Xs (Some(23)) 256 136
+              "4 bits, which select one of 16 values, 6-bit scales per 32 in a super-block of 256." }
+            { 18 Iq3S "IQ3_S" "iq3_s" Codebook BlockIq3S (Some(21)) 256 110
+              "3.4375 bits: a codebook of 512 points of 4 values, 4-bit scales per 32." }
+            { 19 Iq3Xxs "IQ3_XXS" "iq3_xxs" Codebook BlockIq3Xxs (Some(18)) 256 98
+              "3.0625 bits: a codebook of 256 points of 4 values, 4-bit scales per 32." }
+            { 20 Iq2S "IQ2_S" "iq2_s" Codebook BlockIq2S (Some(22)) 256 82
+              "2.5625 bits: a codebook of 1024 points of 8 values, 4-bit scales per 16." }
+            { 21 Iq2Xs "IQ2_XS" "iq2_xs" Codebook BlockIq2Xs (Some(17)) 256 74
+              "2.3125 bits: a codebook of 512 points of 8 values, 4-bit scales per 16." }
+            { 22 Iq2Xxs "IQ2_XXS" "iq2_xxs" Codebook BlockIq2Xxs (Some(16)) 256 66
+              "2.0625 bits: a codebook of 256 points of 8 values, 4-bit scales per 32." }
+            { 23 Iq1M "IQ1_M" "iq1_m" Codebook BlockIq1M (Some(29)) 256 56
+              "1.75 bits: a codebook of 2048 points of 8 values, 3-bit scales per 16." }
+            { 24 Iq1S "IQ1_S" "iq1_s" Codebook BlockIq1S (Some(19)) 256 50
+              "1.5625 bits: a codebook of 2048 points of 8 values, 3-bit scales per 32." }
+            { 25 Tq2_0 "TQ2_0" "tq2_0" KQuant BlockTq2_0 (Some(35)) 256 66
+              "Ternary: 2 bits, one scale per 256." }
+            { 26 Tq1_0 "TQ1_0" "tq1_0" KQuant BlockTq1_0 (Some(34)) 256 54
+              "Ternary: 5 values per byte, one scale per 256." }
         }
     };
 }
 
 /// The table as a C header, for device code.
 ///
-/// `RF_FORMATS(FLOAT, BLOCK32, K_QUANT, MICROSCALING)` expands the macro of the family for each
-/// format, with the kernel name, the type and the number. `cargo run -p rf-quant --example c_table`
-/// prints it.
+/// `RF_FORMATS(FLOAT, BLOCK32, K_QUANT, MICROSCALING, CODEBOOK)` expands the macro of the family
+/// for each format, with the kernel name, the type and the number.
+/// `cargo run -p rf-quant --example c_table` prints it.
 pub const C_TABLE: &str = for_each_format!(c_table);
 
 macro_rules! c_table {
@@ -94,7 +114,7 @@ macro_rules! c_table {
             "// `cargo run -p rf-quant --example c_table`: do not edit.\n",
             "#pragma once\n",
             "\n",
-            "#define RF_FORMATS(FLOAT, BLOCK32, K_QUANT, MICROSCALING) \\\n",
+            "#define RF_FORMATS(FLOAT, BLOCK32, K_QUANT, MICROSCALING, CODEBOOK) \\\n",
             $("    ", c_family!($family), "(", $kernel, ", ", stringify!($variant), ", ", $number, ") \\\n",)*
             "    // end\n",
         )
@@ -113,6 +133,9 @@ macro_rules! c_family {
     };
     (Microscaling) => {
         "MICROSCALING"
+    };
+    (Codebook) => {
+        "CODEBOOK"
     };
 }
 

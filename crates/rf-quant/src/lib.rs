@@ -13,7 +13,8 @@
 //! - Blocks are plain bytes of alignment 1, so a mapped file is viewed in place at any offset.
 //! - No byte pattern and no float makes a conversion panic.
 //! - Dequantisation is bit-exact with ggml (with the OCP definition for MXFP6). Quantisation gives
-//!   the bytes of llama.cpp, except for the K-quants, which use a search of our own.
+//!   the bytes of llama.cpp, except for `Q2_K` to `Q6_K`, which use a search of our own. The
+//!   formats of [`Family::Codebook`] are read-only.
 //! - The result depends only on the input, not on threads or CPU features.
 //!
 //! ```
@@ -33,6 +34,7 @@
 
 mod block;
 mod block32;
+mod codebook;
 mod codec;
 mod convert;
 mod dtype;
@@ -44,9 +46,11 @@ mod formats;
 mod k_quants;
 mod mx;
 mod rounding;
+mod ternary;
 
 pub use block::{Block, F16Le};
 pub use block32::*;
+pub use codebook::*;
 pub use convert::{dequantize, quantize, quantize_to_vec};
 pub use dtype::{DType, Family};
 pub use e4m3::E4m3;
@@ -54,3 +58,4 @@ pub use error::Error;
 pub use formats::C_TABLE;
 pub use k_quants::*;
 pub use mx::*;
+pub use ternary::*;

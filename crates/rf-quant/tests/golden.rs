@@ -16,6 +16,9 @@ fn dequantize_matches_golden_bit_for_bit() {
     for set in GoldenSet::all() {
         for dtype in formats() {
             for (blocks, values) in [("quantized", "dequantized.f32"), ("random", "random.f32")] {
+                if blocks == "quantized" && !set.has_quantized(dtype) {
+                    continue;
+                }
                 let bytes = set.bytes(&format!("{dtype}.{blocks}"));
                 let expected = set.floats(&format!("{dtype}.{values}"));
                 let mut actual = vec![0.0; expected.len()];
@@ -36,7 +39,7 @@ fn dequantize_matches_golden_bit_for_bit() {
 fn quantize_matches_golden_byte_for_byte() {
     for set in GoldenSet::all() {
         let source = set.floats("source.f32");
-        for dtype in formats().filter(|dtype| !is_searched(*dtype)) {
+        for dtype in formats().filter(|dtype| dtype.is_writable() && !is_searched(*dtype)) {
             let expected = set.bytes(&format!("{dtype}.quantized"));
             let actual = quantize_to_vec(dtype, &source).unwrap();
             assert_eq!(actual.len(), expected.len());
@@ -89,6 +92,11 @@ impl GoldenSet {
             println!("skipped: the full reference set is not at {}", full.display());
         }
         sets
+    }
+
+    /// Read-only formats have only random blocks in the subset.
+    fn has_quantized(&self, dtype: DType) -> bool {
+        dtype.is_writable() || self.0.join(format!("{dtype}.quantized")).is_file()
     }
 
     fn bytes(&self, name: &str) -> Vec<u8> {

@@ -18,6 +18,8 @@ struct FloatRow {
     static constexpr bool ANY_WIDTH = true;
     const T *values;
 
+    RF_DEVICE_MEMBER static void prepare(u32) {}
+
     RF_DEVICE_MEMBER static FloatRow of(const RfWeight &table, u32 row, u32 columns) {
         return {static_cast<const T *>(table.low) + (u64)row * columns};
     }
@@ -45,6 +47,8 @@ template <typename F>
 struct BlockRow {
     static constexpr bool ANY_WIDTH = false;
     RfWeight planes;
+
+    RF_DEVICE_MEMBER static void prepare(u32 threads) { load_grid<F>(threads); }
 
     RF_DEVICE_MEMBER static BlockRow of(const RfWeight &table, u32 row, u32 columns) {
         return {row_of<F>(table, row, columns / 32)};
@@ -105,6 +109,7 @@ struct BlockRow {
 // and 4 per column of x.
 template <typename Row>
 RF_DEVICE void embed(const RfEmbedParams &p) {
+    Row::prepare(EMBED_THREADS);
     u32 index = group_x();
     Row row = Row::of(p.table, p.ids[index], p.columns);
     float *x = p.x + (u64)index * p.columns;
@@ -134,6 +139,7 @@ struct EmbeddingSource {
 // multiple of 4.
 template <typename Row>
 RF_DEVICE void embed_rms_norm(const RfEmbedParams &p) {
+    Row::prepare(p.threads);
     u64 index = group_x();
     f32x4 *x = reinterpret_cast<f32x4 *>(p.x + index * p.columns);
     EmbeddingSource<Row> source = {Row::of(p.table, p.ids[index], p.columns), p.scale, x};

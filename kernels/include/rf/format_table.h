@@ -4,7 +4,7 @@
 // `cargo run -p rf-quant --example c_table`: do not edit.
 #pragma once
 
-#define RF_FORMATS(FLOAT, BLOCK32, K_QUANT, MICROSCALING) \
+#define RF_FORMATS(FLOAT, BLOCK32, K_QUANT, MICROSCALING, CODEBOOK) \
     FLOAT(f32, F32, 0) \
     FLOAT(f16, F16, 1) \
     FLOAT(bf16, Bf16, 2) \
@@ -22,4 +22,14 @@
     MICROSCALING(mxfp6_e2m3, Mxfp6E2M3, 14) \
     MICROSCALING(mxfp6_e3m2, Mxfp6E3M2, 15) \
     BLOCK32(iq4_nl, Iq4Nl, 16) \
+    K_QUANT(iq4_xs, Iq4Xs, 17) \
+    CODEBOOK(iq3_s, Iq3S, 18) \
+    CODEBOOK(iq3_xxs, Iq3Xxs, 19) \
+    CODEBOOK(iq2_s, Iq2S, 20) \
+    CODEBOOK(iq2_xs, Iq2Xs, 21) \
+    CODEBOOK(iq2_xxs, Iq2Xxs, 22) \
+    CODEBOOK(iq1_m, Iq1M, 23) \
+    CODEBOOK(iq1_s, Iq1S, 24) \
+    K_QUANT(tq2_0, Tq2_0, 25) \
+    K_QUANT(tq1_0, Tq1_0, 26) \
     // end

@@ -22,80 +22,18 @@
 // format of a family.
 #pragma once
 
-#include "rf/device.h"
+#include "rf/formats_codebook.h"
 #include "rf/format_table.h"
-#include "rf/params/weight.h"
+#include "rf/planes.h"
 
 #define RF_NO_FORMAT(NAME, FORMAT, N)
-#define RF_FLOAT_FORMATS(X) RF_FORMATS(X, RF_NO_FORMAT, RF_NO_FORMAT, RF_NO_FORMAT)
-#define RF_BLOCK32_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, X, RF_NO_FORMAT, RF_NO_FORMAT)
-#define RF_K_QUANT_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, RF_NO_FORMAT, X, RF_NO_FORMAT)
-#define RF_MICROSCALING_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, RF_NO_FORMAT, RF_NO_FORMAT, X)
+#define RF_FLOAT_FORMATS(X) RF_FORMATS(X, RF_NO_FORMAT, RF_NO_FORMAT, RF_NO_FORMAT, RF_NO_FORMAT)
+#define RF_BLOCK32_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, X, RF_NO_FORMAT, RF_NO_FORMAT, RF_NO_FORMAT)
+#define RF_K_QUANT_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, RF_NO_FORMAT, X, RF_NO_FORMAT, RF_NO_FORMAT)
+#define RF_MICROSCALING_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, RF_NO_FORMAT, RF_NO_FORMAT, X, RF_NO_FORMAT)
+#define RF_CODEBOOK_FORMATS(X) RF_FORMATS(RF_NO_FORMAT, RF_NO_FORMAT, RF_NO_FORMAT, RF_NO_FORMAT, X)
 
 namespace rf {
-
-// The factors of the two halves of a block.
-struct BlockScales {
-    float scale[2];
-    float minimum[2];
-};
-
-// Loads a word at an index below 4 GiB: a uniform address and a 32-bit offset, which AMD's load
-// instructions support directly.
-template <typename T>
-RF_DEVICE T at(const void *plane, u32 index) {
-    return *reinterpret_cast<const T *>(static_cast<const u8 *>(plane) + (u32)(index * (u32)sizeof(T)));
-}
-
-// The planes, starting at a row; `blocks` is the number of blocks per row.
-template <typename F>
-RF_DEVICE RfWeight row_of(const RfWeight &w, u32 row, u32 blocks) {
-    u64 first = (u64)row * blocks;
-    return {static_cast<const u8 *>(w.low) + first * F::LOW, static_cast<const u8 *>(w.high) + first * F::HIGH,
-            static_cast<const u8 *>(w.scale) + first * F::SCALE,
-            static_cast<const u8 *>(w.super) + (u64)row * (blocks / 8) * F::SUPER};
-}
-
-namespace detail {
-
-// 4-bit values, low nibbles first.
-RF_DEVICE void nibbles(u32x4 low, u32 q[8]) {
-    for (u32 j = 0; j < 4; j++) {
-        q[j] = low[j] & 0x0f0f0f0fu;
-        q[j + 4] = (low[j] >> 4) & 0x0f0f0f0fu;
-    }
-}
-
-// Bit `7 − j` of byte i of `bits` belongs to column 4j + i.
-RF_DEVICE u32 bit_at(u32 bits, u32 j, u32 position) {
-    u32 shifted = 7 - j >= position ? bits >> (7 - j - position) : bits << (position - 7 + j);
-    return shifted & (0x01010101u << position);
-}
-
-// Bits `7 − 2j` and `6 − 2j` of byte i of `bits` belong to column 4j + i; returns them at the top
-// of the byte.
-RF_DEVICE u32 pair_at_top(u32 bits, u32 j) { return (bits << 2 * j) & 0xc0c0c0c0u; }
-
-RF_DEVICE BlockScales one_scale(float scale) { return {{scale, scale}, {0.0f, 0.0f}}; }
-RF_DEVICE BlockScales scale_and_minimum(float scale, float minimum) {
-    return {{scale, scale}, {minimum, minimum}};
-}
-
-// The planes of a format with four bits per value and one f16 per block.
-struct NibblesAndScale {
-    static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 0;
-    static constexpr bool MINIMA = false, HALVES = false;
-    static constexpr u32 PARTS = 1;
-    struct Raw {
-        u32x4 low;
-        u16 scale;
-    };
-    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x4>(row.low, block), at<u16>(row.scale, block)};
-    }
-};
-
-} // namespace detail
 
 // The low four bits of a value, with the sign bit of Q4_0 inverted to two's complement.
 struct Q4_0 : detail::NibblesAndScale {
@@ -203,38 +141,65 @@ struct Q8_0 {
     }
 };
 
-namespace detail {
-
-// Byte i is byte selector[i], 0 to 7, of `low` (0 to 3) and `high` (4 to 7).
-RF_DEVICE u32 select_bytes(u32 high, u32 low, u32 selector) {
-#ifdef __AMDGCN__
-    return __builtin_amdgcn_perm(high, low, selector);
-#else
-    u32 pairs = selector | selector >> 4;
-    return __nvvm_prmt(low, high, (pairs & 0xff) | (pairs >> 8 & 0xff00));
-#endif
-}
-
-// Bytes of a table of 16, four to a word, by four indices.
-RF_DEVICE u32 look_up_16(const u32 (&table)[4], u32 index) {
-    u32 below_8 = select_bytes(table[1], table[0], index & 0x07070707u);
-    u32 above_8 = select_bytes(table[3], table[2], index & 0x07070707u);
-    return select_bytes(above_8, below_8, 0x03020100u | (index >> 1 & 0x04040404u));
-}
-
-} // namespace detail
-
 // Indices of 16 values: -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113.
 struct Iq4Nl : detail::NibblesAndScale {
     static constexpr u32 NUMBER = 16;
-    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+    RF_DEVICE_MEMBER static void values(u32x4 low, u32 q[8]) {
         constexpr u32 VALUES[4] = {0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u};
-        detail::nibbles(raw.low, q);
+        detail::nibbles(low, q);
         for (u32 j = 0; j < 8; j++) q[j] = detail::look_up_16(VALUES, q[j]);
     }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { values(raw.low, q); }
     RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
         return detail::one_scale(f16_value(raw.scale));
     }
+};
+
+// The indices of Iq4Nl; a signed byte per block, d per 256.
+struct Iq4Xs {
+    static constexpr u32 NUMBER = 17;
+    static constexpr u32 LOW = 16, HIGH = 0, SCALE = 1, SUPER = 2;
+    static constexpr bool MINIMA = false, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u16 super;
+        u8 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u16>(row.super, block / 8), at<u8>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { Iq4Nl::values(raw.low, q); }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::one_scale(f16_value(raw.super) * (float)(i8)raw.scale);
+    }
+};
+
+// Ternary: codes of two bits as in Q2K, one more than the value; d per 256.
+struct Tq2_0 {
+    static constexpr u32 NUMBER = 25;
+    static constexpr u32 LOW = 8, HIGH = 0, SCALE = 0, SUPER = 2;
+    static constexpr bool MINIMA = false, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x2 low;
+        u16 super;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x2>(row.low, block), at<u16>(row.super, block / 8)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        constexpr u32 VALUES = 0x020100ffu;
+        for (u32 j = 0; j < 8; j++) q[j] = detail::select_bytes(0, VALUES, (raw.low[j / 4] >> 2 * (j % 4)) & 0x03030303u);
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::one_scale(f16_value(raw.super));
+    }
+};
+
+// The same planes: the host unpacks five values per byte, which are no whole number of words.
+struct Tq1_0 : Tq2_0 {
+    static constexpr u32 NUMBER = 26;
 };
 
 // Two bits: bits 2j and 2j + 1 of byte i of word h belong to column 16h + 4j + i. One byte per 16
@@ -510,7 +475,7 @@ struct Mxfp6E3M2 {
 
 #define RF_CHECK_NUMBER(NAME, FORMAT, N) \
     static_assert(FORMAT::NUMBER == N, #FORMAT " has another number in rf-quant");
-RF_FORMATS(RF_NO_FORMAT, RF_CHECK_NUMBER, RF_CHECK_NUMBER, RF_CHECK_NUMBER)
+RF_FORMATS(RF_NO_FORMAT, RF_CHECK_NUMBER, RF_CHECK_NUMBER, RF_CHECK_NUMBER, RF_CHECK_NUMBER)
 #undef RF_CHECK_NUMBER
 
 } // namespace rf

@@ -330,6 +330,7 @@ struct Matmul {
     RF_DEVICE_MEMBER static void run(const RfMatmulParams &params) {
         RF_SHARED static __attribute__((aligned(16))) u8 lds[LDS_BYTES];
         Stage *stages = reinterpret_cast<Stage *>(lds);
+        load_grid<F>(Shape::THREADS);
 
         auto [p, first_row, first_token] = place_of_group<Shape>(params);
         if (first_row >= p.rows) return;

@@ -304,7 +304,9 @@ RF_DEVICE void write_normed(const RfNormOut &norm, float value, u32 rows_per_wav
 template <typename F, u32 TOKENS>
 RF_DEVICE void matvec(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
-    Place place = place_of(p.projections, p.num_projections, group_x(), (TOKENS == 1 ? p.waves : MATVEC_WAVES) * ROWS);
+    u32 waves = TOKENS == 1 ? p.waves : MATVEC_WAVES;
+    load_grid<F>(waves * WAVE);
+    Place place = place_of(p.projections, p.num_projections, group_x(), waves * ROWS);
     const RfProjection &projection = p.projections[place.projection];
     constexpr u32 STEPS = TOKENS == 1 ? MATVEC_STEPS<F> : 1;
     float value = matvec_rows<F, TOKENS, STEPS>(p, projection, place.row + wave() * ROWS);
@@ -320,9 +322,11 @@ template <typename, typename... FORMATS>
 RF_DEVICE void matvec_mixed(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<Q4_0, 1>;
     Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
-    const RfProjection &projection = p.projections[place.projection];
+    // Copies in registers. Beyond a number of uses, clang copies parameters to scratch memory.
+    const RfProjection projection = p.projections[place.projection];
+    const RfMatvecParams rest = p;
     (void)((projection.format == FORMATS::NUMBER &&
-            (matvec_rows<FORMATS, 1, MATVEC_STEPS<FORMATS>>(p, projection, place.row + wave() * ROWS), true)) || ...);
+            (matvec_rows<FORMATS, 1, MATVEC_STEPS<FORMATS>>(rest, projection, place.row + wave() * ROWS), true)) || ...);
 }
 
 } // namespace rf

@@ -17,6 +17,7 @@ constexpr u32 GLU_THREADS = GLU_WAVES * WAVE;
 template <typename F>
 RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
     RF_SHARED float outputs[32];
+    load_grid<F>(GLU_THREADS);
     u32 blocks = p.columns / 32;
 #pragma unroll 1
     for (u32 own = wave(); own < 32; own += GLU_WAVES) {

@@ -106,7 +106,7 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
     let per_tile = ACT_BLOCK / Fm::BLOCK;
     let first = index * per_tile;
     let here = per_tile.min(blocks - first);
-    let bytes = Fm::DTYPE.block_bytes() * LANES;
+    let bytes = Fm::BYTES * LANES;
     prefetch(s, ahead, first * bytes..(first + here) * bytes);
     let ones = s.splat_i(0x0101_0101);
     let offset = s.splat_i(Fm::OFFSET * 0x0101_0101);

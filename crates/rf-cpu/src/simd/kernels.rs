@@ -10,6 +10,7 @@ use super::matvec::{self, FloatFormat};
 use super::tiles::{GEMM_BLOCK, GEMM_GROUP, GEMM_PANELS, GEMM_TOKENS, PanelSums, Target};
 use super::{Isa, Kernel, Simd};
 use crate::panel::PackedMatrix;
+use crate::stored::block_bytes;
 use crate::team::Rows;
 use rf_graph::DType;
 
@@ -69,7 +70,7 @@ impl<Fm: Format> Kernel for FormatMatVec<'_, Fm> {
     fn run<S: Simd>(self, s: S) {
         let op = &self.op;
         let acts = op.weight.columns().div_ceil(ACT_BLOCK);
-        assert_eq!(op.weight.dtype(), Fm::DTYPE);
+        assert_eq!(block_bytes(op.weight.dtype()), Fm::BYTES);
         assert!(op.tokens > 0 && op.tokens <= op.stride);
         assert!(op.activations.len() >= (acts - 1) * op.stride + op.tokens);
         for panel in op.panels.clone() {
@@ -223,7 +224,7 @@ impl<Fm: Format> Kernel for FormatGemm<'_, Fm> {
         assert!(S::HAS_GEMM); // a constant: other ISAs compile nothing below
         let mut op = self.op;
         let acts = op.weight.columns().div_ceil(ACT_BLOCK);
-        assert_eq!(op.weight.dtype(), Fm::DTYPE);
+        assert_eq!(block_bytes(op.weight.dtype()), Fm::BYTES);
         assert!(op.tokens <= op.stride && op.activations.len() >= acts * op.stride);
         // Few tokens stay in L1 in any case, and sequential reads of the weights are fastest.
         let group = if op.tokens <= FEW_TOKENS { GEMM_PANELS } else { GEMM_GROUP };

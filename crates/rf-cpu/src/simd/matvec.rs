@@ -31,7 +31,7 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
 ) -> [S::F; T] {
     let planes = Planes::new(Fm::PLANES, panel, blocks);
     let per_act = ACT_BLOCK / Fm::BLOCK;
-    let bytes = Fm::DTYPE.block_bytes() * LANES;
+    let bytes = Fm::BYTES * LANES;
     let mut acc = [s.splat(0.0); T];
     for b in 0..blocks {
         // Prefetches a part of the next panel. The planes of a panel are too many and too short

@@ -50,7 +50,7 @@ pub(crate) mod rope;
 pub(crate) mod tiles;
 mod vector;
 
-pub(crate) use format::{Plane, planes};
+pub(crate) use format::{IQ1_VALUES, IQ2_VALUES, IQ3_S_VALUES, IQ3_XXS_VALUES, Plane, planes};
 pub use isa::{Isa, UnknownIsa};
 pub(crate) use matvec::FLOAT_CHUNK;
 pub(crate) use vector::{Kernel, LANES, Simd};

@@ -42,6 +42,7 @@ pub use bound::Bound;
 pub use definition::{Case, Format, Shape};
 pub use embed::embed;
 pub use matmul::matmul;
+pub use net::blocks_like;
 pub use numbers::Numbers;
 pub use rows::{rms_norm, scale};
 pub use schedule::{CaseBatch, Schedule};

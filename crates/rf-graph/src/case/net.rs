@@ -127,12 +127,29 @@ impl Net {
             Values::Random => rows,
         };
         let values: Vec<f32> = (0..distinct * columns).map(|_| number(&mut self.numbers)).collect();
-        let mut bytes = rf_quant::quantize_to_vec(dtype, &values).expect("whole blocks");
+        let mut bytes = blocks_like(dtype, &values);
         if distinct < rows {
             bytes = bytes.iter().copied().cycle().take(rows * row_bytes).collect();
         }
         stored(dtype, rows, columns, bytes)
     }
+}
+
+/// Blocks of `values`. In a read-only format they have arbitrary codes and the same root mean
+/// square.
+///
+/// # Panics
+///
+/// If `values` are not whole blocks.
+pub fn blocks_like(dtype: DType, values: &[f32]) -> Vec<u8> {
+    if dtype.is_writable() {
+        return rf_quant::quantize_to_vec(dtype, values).expect("whole blocks");
+    }
+    let len = dtype.row_bytes(values.len()).expect("whole blocks");
+    let mut bytes: Vec<u8> = values[..len].iter().map(|x| (x.to_bits() >> 4) as u8).collect();
+    let mean = values.iter().map(|x| x * x).sum::<f32>() / values.len() as f32;
+    rf_quant::normalize_codebook_blocks(dtype, &mut bytes, mean.sqrt());
+    bytes
 }
 
 fn stored(dtype: DType, rows: usize, columns: usize, bytes: Vec<u8>) -> Weight {

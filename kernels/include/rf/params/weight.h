@@ -4,10 +4,10 @@
 
 // A matrix [rows, columns], divided into planes that are stored row by row:
 //
-//   low    the low bits of every block of 32 columns: 16 bytes (8 for Q2_K, Q3_K; 32 for Q8_0)
+//   low    the low bits of every block of 32 columns: 16 bytes, fewer below four bits
 //   high   the remaining bits, or the second half of Q8_0
 //   scale  per block of 32 columns
-//   super  per 256 columns (K-quants)
+//   super  per 256 columns (K-quants and codebook formats)
 //
 // Every plane has space for 8 more rows after the last one: kernels may read them and ignore their
 // contents. kernels/include/rf/formats.h documents the planes of each format. F32, F16 and BF16

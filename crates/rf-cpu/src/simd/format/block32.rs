@@ -2,7 +2,6 @@
 
 use super::{Block, Format, ONES, Plane, nibbles_of_32, plane};
 use crate::simd::Simd;
-use rf_graph::DType;
 
 /// Unpacks the nibbles and the fifth bits of plane 1, in the order of the packed panel.
 ///
@@ -24,7 +23,6 @@ unsafe fn five_bits_of_32<S: Simd>(s: S, block: Block) -> [S::I; 8] {
 /// See [`rf_quant::BlockQ4_0`].
 pub(crate) struct Q4_0;
 impl Format for Q4_0 {
-    const DTYPE: DType = DType::Q4_0;
     const PLANES: &'static [Plane] = &[plane(2, 16, 4), plane(0, 2, 2)];
     const BLOCK: usize = 32;
     const SUB: usize = 32;
@@ -37,7 +35,6 @@ impl Format for Q4_0 {
 /// See [`rf_quant::BlockQ4_1`].
 pub(crate) struct Q4_1;
 impl Format for Q4_1 {
-    const DTYPE: DType = DType::Q4_1;
     const PLANES: &'static [Plane] = &[plane(4, 16, 4), plane(0, 2, 2), plane(2, 2, 2)];
     const BLOCK: usize = 32;
     const SUB: usize = 32;
@@ -50,7 +47,6 @@ impl Format for Q4_1 {
 /// See [`rf_quant::BlockQ5_0`].
 pub(crate) struct Q5_0;
 impl Format for Q5_0 {
-    const DTYPE: DType = DType::Q5_0;
     const PLANES: &'static [Plane] = &[plane(6, 16, 4), plane(2, 4, 4), plane(0, 2, 2)];
     const BLOCK: usize = 32;
     const SUB: usize = 32;
@@ -63,7 +59,6 @@ impl Format for Q5_0 {
 /// See [`rf_quant::BlockQ5_1`].
 pub(crate) struct Q5_1;
 impl Format for Q5_1 {
-    const DTYPE: DType = DType::Q5_1;
     const PLANES: &'static [Plane] =
         &[plane(8, 16, 4), plane(4, 4, 4), plane(0, 2, 2), plane(2, 2, 2)];
     const BLOCK: usize = 32;
@@ -77,7 +72,6 @@ impl Format for Q5_1 {
 /// See [`rf_quant::BlockQ8_0`].
 pub(crate) struct Q8_0;
 impl Format for Q8_0 {
-    const DTYPE: DType = DType::Q8_0;
     const PLANES: &'static [Plane] = &[plane(2, 32, 4), plane(0, 2, 2)];
     const BLOCK: usize = 32;
     const SUB: usize = 32;
@@ -93,7 +87,6 @@ impl Format for Q8_0 {
 /// See [`rf_quant::BlockIq4Nl`].
 pub(crate) struct Iq4Nl;
 impl Format for Iq4Nl {
-    const DTYPE: DType = DType::Iq4Nl;
     const PLANES: &'static [Plane] = &[plane(2, 16, 4), plane(0, 2, 2)];
     const BLOCK: usize = 32;
     const SUB: usize = 32;

@@ -1,8 +1,7 @@
 //! The K-quants: super-blocks of 256 with integer scales per 32 or 16.
 
-use super::{Block, Format, NIBBLES, ONES, PAIRS, Plane, plane};
+use super::{Block, Format, NIBBLES, ONES, PAIRS, Plane, nibbles_from, plane};
 use crate::simd::Simd;
-use rf_graph::DType;
 
 /// The six-bit scale `j` of Q4_K and Q5_K, or, if `min`, the minimum `j`.
 ///
@@ -48,7 +47,6 @@ macro_rules! six_bit_scales {
 /// See [`rf_quant::BlockQ4K`].
 pub(crate) struct Q4K;
 impl Format for Q4K {
-    const DTYPE: DType = DType::Q4K;
     const PLANES: &'static [Plane] =
         &[plane(16, 128, 4), plane(4, 12, 4), plane(0, 2, 2), plane(2, 2, 2)];
     const BLOCK: usize = 256;
@@ -68,10 +66,36 @@ impl Format for Q4K {
     min_plane!(3);
 }
 
+/// See [`rf_quant::BlockIq4Xs`].
+pub(crate) struct Iq4Xs;
+impl Format for Iq4Xs {
+    const PLANES: &'static [Plane] =
+        &[plane(8, 128, 4), plane(4, 4, 4), plane(2, 1, 1), plane(3, 1, 1), plane(0, 2, 2)];
+    const BLOCK: usize = 256;
+    const SUB: usize = 32;
+    const BITS: u32 = 8;
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+        // SAFETY: plane 0 has 32 words: 4 per sub-block.
+        let codes = unsafe { nibbles_from(s, block, 4 * j) };
+        array!(codes[0], |g| s.lookup(&rf_quant::BlockIq4Nl::VALUES, codes[g]))
+    }
+    #[inline(always)]
+    unsafe fn sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::I {
+        // SAFETY: plane 1 has a word of eight nibbles.
+        let low = unsafe { block.words(s, 1, 0) };
+        let low = s.and(s.shr(low, 4 * i as u32), s.splat_i(15));
+        // SAFETY: planes 2 and 3 have a byte of the upper bits of four scales.
+        let high = unsafe { s.load_u8(block.0[2 + i / 4]) };
+        let high = s.and(s.shr(high, 2 * (i % 4) as u32), s.splat_i(3));
+        s.sub_i(s.or(low, s.shl(high, 4)), s.splat_i(32))
+    }
+    scale_plane!(4);
+}
+
 /// See [`rf_quant::BlockQ5K`].
 pub(crate) struct Q5K;
 impl Format for Q5K {
-    const DTYPE: DType = DType::Q5K;
     const PLANES: &'static [Plane] =
         &[plane(48, 128, 4), plane(16, 32, 4), plane(4, 12, 4), plane(0, 2, 2), plane(2, 2, 2)];
     const BLOCK: usize = 256;
@@ -96,7 +120,6 @@ impl Format for Q5K {
 /// See [`rf_quant::BlockQ6K`].
 pub(crate) struct Q6K;
 impl Format for Q6K {
-    const DTYPE: DType = DType::Q6K;
     const PLANES: &'static [Plane] =
         &[plane(0, 128, 4), plane(128, 64, 4), plane(192, 16, 4), plane(208, 2, 2)];
     const BLOCK: usize = 256;
@@ -133,7 +156,7 @@ impl Format for Q6K {
 /// # Safety
 /// Plane 0 has 16 words.
 #[inline(always)]
-unsafe fn two_bits<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+pub(super) unsafe fn two_bits<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
     let (n, r) = (j / 4, j % 4);
     array!(s.splat_i(0), |g| {
         // SAFETY: by contract.
@@ -145,7 +168,6 @@ unsafe fn two_bits<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
 /// See [`rf_quant::BlockQ2K`].
 pub(crate) struct Q2K;
 impl Format for Q2K {
-    const DTYPE: DType = DType::Q2K;
     const PLANES: &'static [Plane] =
         &[plane(16, 64, 4), plane(0, 16, 4), plane(80, 2, 2), plane(82, 2, 2)];
     const BLOCK: usize = 256;
@@ -178,7 +200,6 @@ impl Format for Q2K {
 /// See [`rf_quant::BlockQ3K`].
 pub(crate) struct Q3K;
 impl Format for Q3K {
-    const DTYPE: DType = DType::Q3K;
     const PLANES: &'static [Plane] =
         &[plane(32, 64, 4), plane(0, 32, 4), plane(96, 12, 4), plane(108, 2, 2)];
     const BLOCK: usize = 256;

@@ -2,7 +2,6 @@
 
 use super::{Block, Format, NIBBLES, ONES, PAIRS, Plane, nibbles_of_32, plane};
 use crate::simd::Simd;
-use rf_graph::DType;
 
 /// Converts E8M0 scales to `factor · 2^(e − 127)` through the exponent bits. `e = 0` is the
 /// subnormal `2^−127`, and 255 is NaN.
@@ -40,7 +39,6 @@ unsafe fn e8m0_halved<S: Simd>(s: S, block: Block, plane: usize) -> S::F {
 /// See [`rf_quant::BlockMxfp4`]. Codes are twice the E2M1 values.
 pub(crate) struct Mxfp4;
 impl Format for Mxfp4 {
-    const DTYPE: DType = DType::Mxfp4;
     const PLANES: &'static [Plane] = &[plane(1, 16, 4), plane(0, 1, 1)];
     const BLOCK: usize = 32;
     const SUB: usize = 32;
@@ -90,7 +88,6 @@ fn apply_sign<S: Simd>(s: S, code: S::I, magnitude: S::I) -> S::I {
 /// See [`rf_quant::BlockMxfp6E2M3`]. Codes are eight times the values: at most 60.
 pub(crate) struct Mxfp6E2M3;
 impl Format for Mxfp6E2M3 {
-    const DTYPE: DType = DType::Mxfp6E2M3;
     /// Planes: low nibbles, upper two bits, scale; see `rearrange` in `panel.rs`.
     const PLANES: &'static [Plane] = &[plane(1, 16, 4), plane(17, 8, 4), plane(0, 1, 1)];
     const BLOCK: usize = 32;
@@ -155,7 +152,6 @@ impl Mxfp6E3M2 {
     }
 }
 impl Format for Mxfp6E3M2 {
-    const DTYPE: DType = DType::Mxfp6E3M2;
     /// Planes: low nibbles, upper two bits, scale; see `rearrange` in `panel.rs`.
     const PLANES: &'static [Plane] = &[plane(1, 16, 4), plane(17, 8, 4), plane(0, 1, 1)];
     const BLOCK: usize = 32;

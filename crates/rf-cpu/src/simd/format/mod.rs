@@ -130,8 +130,6 @@ impl Block {
 /// `codes(j)` returns the codes of elements `32j..32j + 32` in order: vector `g` holds elements
 /// `4g..4g + 4` of each row.
 pub(crate) trait Format {
-    /// The format of the panel.
-    const DTYPE: DType;
     /// Elements per block.
     const BLOCK: usize;
     /// Elements per scale: 32 or 16.
@@ -155,6 +153,15 @@ pub(crate) trait Format {
     const FOLD: i32 = 0;
     /// The fields of a block, codes first.
     const PLANES: &'static [Plane];
+    /// Bytes of a block in all planes.
+    const BYTES: usize = {
+        let (mut bytes, mut i) = (0, 0);
+        while i < Self::PLANES.len() {
+            bytes += Self::PLANES[i].bytes;
+            i += 1;
+        }
+        bytes
+    };
 
     /// The codes of elements `32j..32j + 32`; the low parts with [`Self::SPLIT`].
     ///
@@ -212,11 +219,21 @@ const ONES: i32 = 0x0101_0101;
 /// Plane 0 has 4 words.
 #[inline(always)]
 unsafe fn nibbles_of_32<S: Simd>(s: S, block: Block) -> [S::I; 8] {
+    // SAFETY: by contract.
+    unsafe { nibbles_from(s, block, 0) }
+}
+
+/// Unpacks 32 nibbles as [`nibbles_of_32`], from word `first` on.
+///
+/// # Safety
+/// Plane 0 has 4 words from `first` on.
+#[inline(always)]
+unsafe fn nibbles_from<S: Simd>(s: S, block: Block, first: usize) -> [S::I; 8] {
     let mask = s.splat_i(NIBBLES);
     let mut codes = [mask; 8];
     for w in 0..4 {
         // SAFETY: by contract.
-        let words = unsafe { block.words(s, 0, w) };
+        let words = unsafe { block.words(s, 0, first + w) };
         codes[w] = s.and(words, mask);
         codes[w + 4] = s.and(s.shr(words, 4), mask);
     }
@@ -257,9 +274,11 @@ macro_rules! codes_by {
 
 // These modules follow the macros that they use.
 mod block32;
+mod codebook;
 mod k_quants;
 mod microscaling;
 
 pub(crate) use block32::*;
+pub(crate) use codebook::*;
 pub(crate) use k_quants::*;
 pub(crate) use microscaling::*;
