@@ -32,7 +32,7 @@ pub(crate) enum Recipe {
     Q4KMedium,
     Q5KMedium,
     Mxfp4Moe,
-    Iq4Nl,
+    Iq4,
 }
 
 const fn mix(
@@ -58,7 +58,8 @@ const MIXES: &[Mix] = &[
     mix("Q5_0", &[], Some(8), (DType::Q5_0, Recipe::Plain), "5.5 bits, old format"),
     mix("Q4_K_M", &["Q4_K"], Some(15), (DType::Q4K, Recipe::Q4KMedium), "4.5 bits, 6.6 for sensitive tensors: the usual choice"),
     mix("Q4_K_S", &[], Some(14), (DType::Q4K, Recipe::Q4KSmall), "4.5 bits, 5.5 for some tensors"),
-    mix("IQ4_NL", &[], Some(25), (DType::Iq4Nl, Recipe::Iq4Nl), "4.5 bits, 5.5 for some tensors: finer near 0 than Q4_0"),
+    mix("IQ4_NL", &[], Some(25), (DType::Iq4Nl, Recipe::Iq4), "4.5 bits, 5.5 for some tensors: finer near 0 than Q4_0"),
+    mix("IQ4_XS", &[], Some(30), (DType::Iq4Xs, Recipe::Iq4), "4.25 bits, 5.5 for some tensors: less loss than Q4_0"),
     mix("Q4_1", &[], Some(3), (DType::Q4_1, Recipe::Plain), "5 bits, old format"),
     mix("Q4_0", &[], Some(2), (DType::Q4_0, Recipe::Plain), "4.5 bits, old format"),
     mix("Q3_K_L", &[], Some(13), (DType::Q3K, Recipe::Q3KLarge), "3.4 bits, 5.5 for sensitive tensors"),
@@ -104,7 +105,7 @@ impl Mix {
             Recipe::Q3KLarge => DType::Q5K,
             Recipe::Q4KMedium | Recipe::Q5KMedium if has_more_bits(index, count) => DType::Q6K,
             Recipe::Q4KSmall if index < 4 => DType::Q5K,
-            Recipe::Iq4Nl if shape.heads_per_kv_head >= 4 => DType::Q5K,
+            Recipe::Iq4 if shape.heads_per_kv_head >= 4 => DType::Q5K,
             _ => self.base,
         };
         match dtype {
@@ -122,7 +123,7 @@ impl Mix {
             Recipe::Q3KMedium => DType::Q4K,
             Recipe::Q3KLarge => DType::Q5K,
             Recipe::Q4KMedium | Recipe::Q5KMedium if has_more_bits(layer, num_layers) => DType::Q6K,
-            Recipe::Q4KSmall | Recipe::Iq4Nl if layer < num_layers / 8 => DType::Q5K,
+            Recipe::Q4KSmall | Recipe::Iq4 if layer < num_layers / 8 => DType::Q5K,
             _ => self.base,
         }
     }
@@ -136,7 +137,7 @@ impl Mix {
             | Recipe::Q3KMedium
             | Recipe::Q4KSmall
             | Recipe::Q4KMedium
-            | Recipe::Iq4Nl
+            | Recipe::Iq4
                 if eight_experts =>
             {
                 DType::Q5K

@@ -138,6 +138,7 @@ fn fitting(wanted: DType, columns: u64) -> Target {
     }
     let smaller_blocks = match wanted {
         DType::Q2K | DType::Q3K => DType::Q4_0,
+        DType::Iq4Xs => DType::Iq4Nl,
         DType::Q4K => DType::Q5_0,
         DType::Q5K => DType::Q5_1,
         DType::Q6K => DType::Q8_0,
@@ -158,6 +159,7 @@ mod tests {
         for (wanted, smaller) in [
             (DType::Q2K, DType::Q4_0),
             (DType::Q3K, DType::Q4_0),
+            (DType::Iq4Xs, DType::Iq4Nl),
             (DType::Q4K, DType::Q5_0),
             (DType::Q5K, DType::Q5_1),
             (DType::Q6K, DType::Q8_0),
