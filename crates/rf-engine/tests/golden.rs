@@ -72,18 +72,24 @@ fn greedy(engine: &mut Engine, prompt: &[u32], n: usize) -> Vec<u32> {
     engine.generate(&mut session, prompt, &options, go_on).unwrap().ids
 }
 
-/// Largest difference from the stored logits of one tiny model.
-fn tiny_model_error(folder: &Path, model: &Value, backend: &dyn Backend) -> f32 {
+/// The logits of one tiny model at the stored positions, and the stored ones.
+fn tiny_model_logits(folder: &Path, model: &Value, backend: &dyn Backend) -> (Vec<f32>, Vec<f32>) {
     let options =
         EngineOptions { kv_type: KvType::F32, context_tokens: Some(128), ..Default::default() };
     let mut engine = load(&folder.join(model["file"].as_str().unwrap()), backend, options);
     let logits = all_logits(&mut engine, &ids(&model["ids"]));
     let vocab = engine.model().config().vocab_size;
     let stored = std::fs::read(folder.join(model["logits"].as_str().unwrap())).unwrap();
-    let stored = stored.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b));
+    let stored = stored.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
     let rows = ids(&model["positions"]);
     let ours = rows.iter().flat_map(|p| &logits[*p as usize * vocab..][..vocab]);
-    ours.zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    (ours.copied().collect(), stored)
+}
+
+/// Largest difference from the stored logits of one tiny model.
+fn tiny_model_error(folder: &Path, model: &Value, backend: &dyn Backend) -> f32 {
+    let (ours, stored) = tiny_model_logits(folder, model, backend);
+    ours.iter().zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
 /// Checks every tiny model of a folder whose architecture is supported, on the reference and on
@@ -131,6 +137,41 @@ fn tiny_models_of_every_architecture_match_the_stored_logits_on_every_isa() {
         "qwen3moe",
     ];
     assert_eq!(check_tiny_models(&folder), expected);
+}
+
+/// The mean squared error of the logits that quantised activations may cause, relative to the mean
+/// square of the logits.
+const INT8_NMSE: f64 = 1.5e-3;
+
+/// Checks every model of a folder of quantised models, on the reference and on every ISA, and
+/// returns their names.
+fn check_quantized_models(folder: &Path) -> Vec<String> {
+    let index = json(&folder.join("index.json"));
+    let mut checked = Vec::new();
+    for model in index["models"].as_array().unwrap() {
+        let name = model["name"].as_str().unwrap();
+        let error = tiny_model_error(folder, model, &ReferenceBackend);
+        assert!(error < 2e-3, "{name} on the reference: off by {error}");
+        for isa in Isa::available() {
+            let options = CpuOptions { threads: Some(2), isa: Some(isa) };
+            let backend = CpuBackend::new(options).unwrap();
+            let (ours, stored) = tiny_model_logits(folder, model, &backend);
+            let errors = ours.iter().zip(&stored).map(|(a, b)| f64::from(a - b).powi(2));
+            let squares: f64 = stored.iter().map(|b| f64::from(*b).powi(2)).sum();
+            let nmse = errors.sum::<f64>() / squares;
+            eprintln!("{name:20} {isa}: NMSE {nmse:.2e}");
+            assert!(nmse < INT8_NMSE, "{name} on {isa}: NMSE {nmse}");
+        }
+        checked.push(name.to_owned());
+    }
+    checked
+}
+
+#[test]
+fn models_in_iq_and_ternary_formats_match_the_stored_logits_on_every_isa() {
+    assert_eq!(check_quantized_models(&data().join("iq")), ["iq_llama_IQ3_XXS"]);
+    let Some(folder) = shared("golden/iq") else { return };
+    assert_eq!(check_quantized_models(&folder).len(), 15);
 }
 
 #[test]
