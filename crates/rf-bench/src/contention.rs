@@ -8,24 +8,24 @@ use std::{
 
 /// Contention above which wall-clock times decide nothing: threads that meet at barriers wait for
 /// the one without a CPU.
-pub const HIGH_CONTENTION: f64 = 0.05;
+pub(crate) const HIGH_CONTENTION: f64 = 0.05;
 
 /// A measurement of contention that has begun.
 #[derive(Clone, Copy, Debug)]
-pub struct ContentionTimer {
+pub(crate) struct ContentionTimer {
     start: Instant,
     lost: Duration,
 }
 
 impl ContentionTimer {
     /// Begins a measurement.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { lost: lost_cpu_time(), start: Instant::now() }
     }
 
     /// The fraction of the time since the start in which each of `threads` threads was ready and
     /// had no CPU; 0 where the system does not report it.
-    pub fn fraction(self, threads: usize) -> f64 {
+    pub(crate) fn fraction(self, threads: usize) -> f64 {
         let elapsed = self.start.elapsed().as_secs_f64() * threads.max(1) as f64;
         let lost = lost_cpu_time().saturating_sub(self.lost).as_secs_f64();
         if elapsed > 0.0 { (lost / elapsed).min(1.0) } else { 0.0 }

@@ -37,7 +37,7 @@
 mod attention;
 pub mod baselines;
 mod catalog;
-pub mod contention;
+mod contention;
 mod dequant;
 mod error;
 pub mod html;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 const RESAMPLES: usize = 400;
 
 /// Passes before a workload has a verdict.
-pub const MIN_PASSES: usize = 3;
+pub(crate) const MIN_PASSES: usize = 3;
 
 /// Error probability of each interval: of `Ok` for one workload, of a change for all of them.
 const ALPHA: f64 = 0.05;
@@ -50,7 +50,7 @@ pub struct Estimate {
 }
 
 /// The median time of a run on both sides, base first.
-pub fn times(passes: &[Pass]) -> Option<(f64, f64)> {
+pub(crate) fn times(passes: &[Pass]) -> Option<(f64, f64)> {
     let blocks = || passes.iter().flat_map(|pass| &pass.blocks);
     let mut base: Vec<f64> = blocks().flat_map(|block| block.base).collect();
     let mut head: Vec<f64> = blocks().flat_map(|block| block.head).collect();
@@ -59,7 +59,7 @@ pub fn times(passes: &[Pass]) -> Option<(f64, f64)> {
 
 /// Estimates the ratio of a workload, one of `workloads` that are compared. `None` for less than
 /// two passes. The result depends on the passes alone: the bootstrap has a fixed seed.
-pub fn estimate(passes: &[Pass], workloads: usize) -> Option<Estimate> {
+pub(crate) fn estimate(passes: &[Pass], workloads: usize) -> Option<Estimate> {
     let of_passes: Vec<Vec<f64>> = passes.iter().map(Pass::log_ratios).collect();
     if passes.len() < 2 || of_passes.iter().any(Vec::is_empty) {
         return None;
@@ -91,7 +91,7 @@ pub fn estimate(passes: &[Pass], workloads: usize) -> Option<Estimate> {
 }
 
 /// The verdict of a workload after so many passes; `None` while it is undecided.
-pub fn verdict(estimate: &Estimate, passes: usize, threshold: f64) -> Option<Verdict> {
+pub(crate) fn verdict(estimate: &Estimate, passes: usize, threshold: f64) -> Option<Verdict> {
     let (slower, faster) = (1.0 + threshold, 1.0 / (1.0 + threshold));
     let (low, high) = estimate.interval;
     let (family_low, family_high) = estimate.family_interval;
