@@ -54,7 +54,7 @@ fn after_help() -> String {
     }
     text.push_str(
         "\nFormats are chosen as llama.cpp chooses them: sensitive tensors get more bits, and rows that are no \
-         multiple of 256 get Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q3_K and Q2_K.\n\n\
+         multiple of 256 get Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q3_K and Q2_K, IQ4_NL for IQ4_XS.\n\n\
          Examples:\n  \
          rf-cli quantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M\n  \
          rf-cli quantize --dry-run model-F16.gguf out.gguf Q3_K_M",
