@@ -4,17 +4,18 @@
 
 using namespace rf;
 
-#define DECODE(NAME, LANES, HEADS)                                                                                     \
+#define DECODE(NAME, LANES, HEADS, PARTS)                                                                              \
     RF_LARGE_KERNEL(DECODE_THREADS) NAME(RfAttentionParams p) {                                                        \
-        attention_decode<RF_KV_F32, LANES, HEADS>(p);                                                                  \
+        attention_decode<RF_KV_F32, LANES, HEADS, PARTS>(p);                                                           \
     }
 
-DECODE(attention_decode_f32_d64_g1, 8, 1)
-DECODE(attention_decode_f32_d64_g2, 8, 2)
-DECODE(attention_decode_f32_d64_g4, 8, 4)
-DECODE(attention_decode_f32_d128_g1, 16, 1)
-DECODE(attention_decode_f32_d128_g2, 16, 2)
-DECODE(attention_decode_f32_d128_g4, 16, 4)
-DECODE(attention_decode_f32_d256_g1, 32, 1)
-DECODE(attention_decode_f32_d256_g2, 32, 2)
-DECODE(attention_decode_f32_d256_g4, 32, 4)
+DECODE(attention_decode_f32_d64_g1, 8, 1, 1)
+DECODE(attention_decode_f32_d64_g2, 8, 2, 1)
+DECODE(attention_decode_f32_d64_g4, 8, 4, 1)
+DECODE(attention_decode_f32_d128_g1, 16, 1, 1)
+DECODE(attention_decode_f32_d128_g2, 16, 2, 1)
+DECODE(attention_decode_f32_d128_g4, 16, 4, 1)
+DECODE(attention_decode_f32_d256_g1, 32, 1, 1)
+DECODE(attention_decode_f32_d256_g2, 32, 2, 1)
+DECODE(attention_decode_f32_d256_g4, 32, 4, 1)
+DECODE(attention_decode_f32_d512_g2, 32, 2, 2)

@@ -1,4 +1,5 @@
 // Routing of tokens to experts, and combination of the experts' outputs.
+#include "rf/activation.h"
 #include "rf/params/experts.h"
 #include "rf/rank.h"
 
@@ -7,20 +8,74 @@ using namespace rf;
 constexpr u32 EXPERT_THREADS = 128;
 constexpr u32 EXPERT_WAVES = EXPERT_THREADS / WAVE;
 
+namespace {
+
+// The router of one token. Every lane has the same.
+struct Router {
+    const RfRouteParams &p;
+    const float *logits;
+    float max, sum; // of a softmax
+
+    RF_DEVICE_MEMBER static Router of(const RfRouteParams &p, u32 token) {
+        Router router = {p, p.logits + (u64)token * p.experts, -__builtin_inff(), 1.0f};
+        if (p.gate == RF_GATE_SIGMOID) return router;
+        for (u32 i = lane(); i < p.experts; i += WAVE) router.max = __builtin_fmaxf(router.max, router.logits[i]);
+        router.max = wave_max(router.max);
+        if (p.gate == RF_GATE_SOFTMAX_OF_SELECTED) return router;
+        float sum = 0.0f;
+        for (u32 i = lane(); i < p.experts; i += WAVE) sum += exp(router.logits[i] - router.max);
+        router.sum = wave_sum(sum);
+        return router;
+    }
+
+    RF_DEVICE_MEMBER float probability(u32 expert) const {
+        float logit = logits[expert];
+        return p.gate == RF_GATE_SIGMOID ? sigmoid(logit) : exp(logit - max) / sum;
+    }
+
+    RF_DEVICE_MEMBER float biased(u32 expert) const {
+        return p.bias ? probability(expert) + p.bias[expert] : probability(expert);
+    }
+
+    // The order of experts. Without a bias it is that of the logits, which do not underflow.
+    RF_DEVICE_MEMBER float score(u32 expert) const { return p.bias ? biased(expert) : logits[expert]; }
+
+    // The sum of the two largest scores of a group.
+    RF_DEVICE_MEMBER float group_score(u32 group) const {
+        u32 size = p.experts / p.groups;
+        float best = -__builtin_inff(), second = -__builtin_inff();
+        for (u32 i = 0; i < size; i++) {
+            float score = biased(group * size + i);
+            second = __builtin_fmaxf(second, __builtin_fminf(best, score));
+            best = __builtin_fmaxf(best, score);
+        }
+        return size > 1 ? best + second : best;
+    }
+
+    // The selected groups, a bit each: at most 32. A lane computes the score of one group.
+    RF_DEVICE_MEMBER u32 groups() const {
+        if (p.groups == 0) return ~0u;
+        u64 own = lane() < p.groups ? key_of(group_score(lane()), lane()) : NO_KEY, last = ~0ull;
+        u32 mask = 0;
+        for (u32 i = 0; i < p.selected_groups; i++) {
+            last = wave_best(own < last ? own : NO_KEY);
+            mask |= 1u << index_of(last);
+        }
+        return mask;
+    }
+};
+
+} // namespace
+
 // rf_graph::reference::route: a wave per token, four per workgroup (grid: x). The experts are
 // distributed over the lanes. Each of `used` iterations selects the best expert below the previous
 // one. Reads the logits used + 1 times, from the caches.
 RF_KERNEL(EXPERT_THREADS) route_f32(RfRouteParams p) {
     u32 token = group_x() * EXPERT_WAVES + wave();
     if (token >= p.tokens) return;
-    const float *logits = p.logits + (u64)token * p.experts;
+    Router router = Router::of(p, token);
+    u32 groups = router.groups(), group_size = p.groups == 0 ? p.experts : p.experts / p.groups;
     float *out = p.out + (u64)token * 2 * p.used;
-
-    float max = -__builtin_inff(), sum = 0.0f;
-    for (u32 i = lane(); i < p.experts; i += WAVE) max = __builtin_fmaxf(max, logits[i]);
-    max = wave_max(max);
-    for (u32 i = lane(); i < p.experts; i += WAVE) sum += exp(logits[i] - max);
-    sum = wave_sum(sum);
 
     // Lane 0 writes the probabilities, then divides them by their sum.
     float kept = 0.0f;
@@ -28,33 +83,53 @@ RF_KERNEL(EXPERT_THREADS) route_f32(RfRouteParams p) {
     for (u32 slot = 0; slot < p.used; slot++) {
         u64 best = NO_KEY;
         for (u32 i = lane(); i < p.experts; i += WAVE) {
-            u64 key = key_of(logits[i], i);
-            if (key < last) best = better(best, key);
+            u64 key = key_of(router.score(i), i);
+            if (key < last && groups >> i / group_size & 1) best = better(best, key);
         }
         last = wave_best(best);
-        float probability = exp(logit_of(last) - max) / sum;
+        float probability = router.probability(index_of(last));
         kept += probability;
         if (lane() == 0) {
             out[slot] = (float)index_of(last);
             out[p.used + slot] = probability;
         }
     }
-    // The smallest normal f16, to avoid a division by zero.
-    kept = __builtin_fmaxf(kept, 6.103515625e-5f);
-    if (lane() == 0) {
-        for (u32 slot = 0; slot < p.used; slot++) out[p.used + slot] /= kept;
+    if (lane() != 0) return;
+    float divisor = 1.0f;
+    if (p.gate == RF_GATE_SOFTMAX_OF_SELECTED) {
+        divisor = kept;
+    } else if (p.normalize) {
+        // The smallest normal f16, to avoid a division by zero.
+        divisor = __builtin_fmaxf(kept, 6.103515625e-5f);
+    }
+    for (u32 slot = 0; slot < p.used; slot++) {
+        float scale = p.expert_scale ? p.expert_scale[(u32)out[slot]] : 1.0f;
+        out[p.used + slot] = out[p.used + slot] / divisor * p.scale * scale;
     }
 }
 
 // rf_graph::reference::combine_experts: a lane per column. Grid: x = 128 columns each, y = token.
 // Reads 4 · used bytes per column and writes 4.
-RF_KERNEL(EXPERT_THREADS) combine_experts_f32(RfCombineExpertsParams p) {
+RF_KERNEL(EXPERT_THREADS) combine_experts_f32(RfExpertRowsParams p) {
     u32 column = group_x() * EXPERT_THREADS + thread_x();
     if (column >= p.columns) return;
     u64 token = group_y();
     const float *x = p.x + token * p.used * p.columns + column;
-    const float *probabilities = p.route + token * 2 * p.used + p.used;
+    const float *weights = p.route + token * 2 * p.used + p.used;
     float sum = 0.0f;
-    for (u32 slot = 0; slot < p.used; slot++) sum = fma(x[(u64)slot * p.columns], probabilities[slot], sum);
+    for (u32 slot = 0; slot < p.used; slot++) sum = fma(x[(u64)slot * p.columns], weights[slot], sum);
     p.out[token * p.columns + column] = sum;
+}
+
+// Op::ScaleExperts of rf_graph: a lane per column. Grid: x = 128 columns each, y = token. Reads and
+// writes 4 · used bytes per column.
+RF_KERNEL(EXPERT_THREADS) scale_experts_f32(RfExpertRowsParams p) {
+    u32 column = group_x() * EXPERT_THREADS + thread_x();
+    if (column >= p.columns) return;
+    u64 token = group_y(), first = token * p.used * p.columns + column;
+    const float *weights = p.route + token * 2 * p.used + p.used;
+    for (u32 slot = 0; slot < p.used; slot++) {
+        u64 at = first + (u64)slot * p.columns;
+        p.out[at] = p.x[at] * weights[slot];
+    }
 }

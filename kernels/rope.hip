@@ -69,8 +69,10 @@ RF_KERNEL(HEAD_THREADS) rope_f32(RfRopeParams p) {
         rope<2>(p, exchange[wave()]);
     } else if (p.head_dim <= 128) {
         rope<4>(p, exchange[wave()]);
-    } else {
+    } else if (p.head_dim <= 256) {
         rope<8>(p, exchange[wave()]);
+    } else {
+        rope<16>(p, exchange[wave()]);
     }
 }
 
@@ -81,8 +83,10 @@ RF_KERNEL(HEAD_THREADS) kv_append_f32(RfKvAppendParams p) {
         kv_append<2>(p);
     } else if (p.cache.head_dim <= 128) {
         kv_append<4>(p);
-    } else {
+    } else if (p.cache.head_dim <= 256) {
         kv_append<8>(p);
+    } else {
+        kv_append<16>(p);
     }
 }
 
@@ -95,7 +99,9 @@ RF_KERNEL(HEAD_THREADS) rope_append_f32(RfRopeAppendParams p) {
         rope_append<2>(p, exchange[wave()]);
     } else if (p.cache.head_dim <= 128) {
         rope_append<4>(p, exchange[wave()]);
-    } else {
+    } else if (p.cache.head_dim <= 256) {
         rope_append<8>(p, exchange[wave()]);
+    } else {
+        rope_append<16>(p, exchange[wave()]);
     }
 }

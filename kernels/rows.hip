@@ -50,21 +50,45 @@ struct RfGroupNormParams {
     unsigned reserved;
 };
 
-// out = (a + b) · factor; out = a · factor without b. `out` may be an operand.
-struct RfAddScaleParams {
+// out = a + b. `out` may be a or b.
+struct RfAddParams {
     const float *a; // [count]
-    const float *b; // [count] or null
+    const float *b; // [count]
     float *out;     // [count]
     unsigned long long count;
-    float factor;
+};
+
+// The functions of RfMapParams, after those of RfActivation.
+enum RfFunction : unsigned {
+    RF_SCALE = 3,         // x · parameter
+    RF_SOFTCAP = 4,       // parameter · tanh(x / parameter)
+    RF_SIGMOID_GATE = 5,  // x · σ(gate)
+    RF_POSITION_SCALE = 6 // x · (1 + parameter · ln(1 + ⌊(position + offset) / period⌋))
+};
+
+// out = function(x), element by element. `out` may be x.
+struct RfMapParams {
+    const float *x;            // [rows, columns]
+    const float *gate;         // [rows, gate_columns]; RF_SIGMOID_GATE alone
+    const unsigned *positions; // [rows]; RF_POSITION_SCALE alone
+    float *out;                // [rows, columns]
+    unsigned columns;
+    unsigned rows;
+    unsigned function; // RfActivation or RfFunction
+    float parameter;
+    unsigned gate_columns; // 1 or `columns`
+    unsigned period;
+    unsigned offset;
     unsigned reserved;
 };
 
-// Row r of out is row output_rows[r] of x.
-struct RfSelectRowsParams {
-    const float *x; // [tokens, columns]
-    const unsigned *output_rows; // [rows]
-    float *out;     // [rows, columns]
+// Row r of out is a part of row indices[r] of x.
+struct RfCopyRowsParams {
+    const float *x;          // [any, x_columns]
+    const unsigned *indices; // [rows], or null: row r of x
+    float *out;              // [rows, columns]
+    unsigned x_columns;
+    unsigned start; // the first column
     unsigned columns;
     unsigned rows;
 };
@@ -108,6 +132,23 @@ RF_DEVICE void rms_norm_of(const Source &source, const RfRmsNormParams &p, u64 r
     }
 }
 
+// 1 + factor · ln(1 + ⌊(position + offset) / period⌋).
+RF_DEVICE float position_scale(const RfMapParams &p, u32 position) {
+    float steps = (float)((position + p.offset) / p.period + 1);
+    return 1.0f + p.parameter * (log2(steps) * 0.693147182f);
+}
+
+// The function of an element x of a column. `factor` is the parameter or the scale of the position.
+RF_DEVICE float mapped(const RfMapParams &p, float x, float factor, const float *gate, u32 column) {
+    switch (p.function) {
+    case RF_SCALE:
+    case RF_POSITION_SCALE: return x * factor;
+    case RF_SOFTCAP: return factor * tanh(x / factor);
+    case RF_SIGMOID_GATE: return x * sigmoid(gate[p.gate_columns == 1 ? 0 : column]);
+    default: return activate(p.function, x);
+    }
+}
+
 RF_DEVICE const f32x4 *vectors_of(const float *x, u64 row, u32 columns) {
     return reinterpret_cast<const f32x4 *>(x + row * columns);
 }
@@ -147,7 +188,7 @@ RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
     f32x4 v = {0.0f, 0.0f, 0.0f, 0.0f};
     if (inside) {
         f32x4 gate = vectors_of(p.gate, row, p.columns)[vector], up = vectors_of(p.up, row, p.columns)[vector];
-        for (u32 i = 0; i < VECTOR; i++) v[i] = activate(p.activation, gate[i]) * up[i];
+        for (u32 i = 0; i < VECTOR; i++) v[i] = gated_unit(p.activation, gate[i], up[i]);
     }
     store_operand(p.out, row, p.columns, vector, inside, v);
 }
@@ -156,7 +197,7 @@ RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
 // Grid: x over all elements.
 RF_KERNEL(ROW_THREADS) glu_f32(RfGluParams p) {
     u64 i = (u64)group_x() * ROW_THREADS + thread_x();
-    if (i < (u64)p.rows * p.columns) p.out.f32[i] = activate(p.activation, p.gate[i]) * p.up[i];
+    if (i < (u64)p.rows * p.columns) p.out.f32[i] = gated_unit(p.activation, p.gate[i], p.up[i]);
 }
 
 // rf_graph::reference::rms_norm over groups of any size: a wave per group, four per workgroup.
@@ -191,26 +232,46 @@ RF_KERNEL(ROW_THREADS) layer_norm_f32(RfGroupNormParams p) {
     }
 }
 
-// Sums and scaling, with one rounding each. Grid: x = 512 elements each; elements beyond the last
-// multiple of four are processed one by one.
-RF_KERNEL(ROW_THREADS) add_scale_f32(RfAddScaleParams p) {
+// Sums. Grid: x = 512 elements each; elements beyond the last multiple of four are processed one by
+// one.
+RF_KERNEL(ROW_THREADS) add_f32(RfAddParams p) {
     u64 first = ((u64)group_x() * ROW_THREADS + thread_x()) * VECTOR;
     if (first + VECTOR <= p.count) {
-        f32x4 v = *reinterpret_cast<const f32x4 *>(p.a + first);
-        if (p.b) v += *reinterpret_cast<const f32x4 *>(p.b + first);
-        *reinterpret_cast<f32x4 *>(p.out + first) = v * p.factor;
+        f32x4 a = *reinterpret_cast<const f32x4 *>(p.a + first), b = *reinterpret_cast<const f32x4 *>(p.b + first);
+        *reinterpret_cast<f32x4 *>(p.out + first) = a + b;
     } else {
-        for (u64 i = first; i < p.count; i++) p.out[i] = (p.b ? p.a[i] + p.b[i] : p.a[i]) * p.factor;
+        for (u64 i = first; i < p.count; i++) p.out[i] = p.a[i] + p.b[i];
     }
 }
 
-// Copies the rows of `output_rows`. Grid: x = 512 columns each, y = row.
-RF_KERNEL(ROW_THREADS) select_rows_f32(RfSelectRowsParams p) {
+// rf_graph::reference::map and sigmoid_gate, and Op::ScaleByPosition. Grid: x = 512 columns each, y
+// = row. A lane processes four columns. Reads 4 bytes per column, and 4 of a gate per column.
+RF_KERNEL(ROW_THREADS) map_f32(RfMapParams p) {
     u32 first = (group_x() * ROW_THREADS + thread_x()) * VECTOR;
-    const float *x = p.x + (u64)p.output_rows[group_y()] * p.columns;
-    float *out = p.out + (u64)group_y() * p.columns;
+    u64 row = group_y();
+    float factor = p.function == RF_POSITION_SCALE ? position_scale(p, p.positions[row]) : p.parameter;
+    const float *x = p.x + row * p.columns;
+    const float *gate = p.gate + row * p.gate_columns;
+    float *out = p.out + row * p.columns;
     // Rows of other lengths are not aligned to 16 bytes.
     if (p.columns % VECTOR == 0) {
+        if (first >= p.columns) return;
+        f32x4 v = *reinterpret_cast<const f32x4 *>(x + first);
+        for (u32 i = 0; i < VECTOR; i++) v[i] = mapped(p, v[i], factor, gate, first + i);
+        *reinterpret_cast<f32x4 *>(out + first) = v;
+    } else {
+        for (u32 i = first; i < first + VECTOR && i < p.columns; i++) out[i] = mapped(p, x[i], factor, gate, i);
+    }
+}
+
+// Copies rows, or a part of each. Grid: x = 512 columns each, y = row.
+RF_KERNEL(ROW_THREADS) copy_rows_f32(RfCopyRowsParams p) {
+    u32 first = (group_x() * ROW_THREADS + thread_x()) * VECTOR;
+    u32 row = p.indices ? p.indices[group_y()] : group_y();
+    const float *x = p.x + (u64)row * p.x_columns + p.start;
+    float *out = p.out + (u64)group_y() * p.columns;
+    // Other rows and parts are not aligned to 16 bytes.
+    if ((p.x_columns | p.start | p.columns) % VECTOR == 0) {
         if (first < p.columns) *reinterpret_cast<f32x4 *>(out + first) = *reinterpret_cast<const f32x4 *>(x + first);
     } else {
         for (u32 i = first; i < first + VECTOR && i < p.columns; i++) out[i] = x[i];

@@ -106,15 +106,15 @@ fn an_unsupported_architecture() {
     let finished = finish(folder.path(), &["run", "-m", "mamba.gguf", "Hello"]);
     let message = format!(
         "architecture 'mamba' is not supported; supported are {}",
-        rf_model::SUPPORTED_ARCHITECTURES.join(", ")
+        rf_model::supported_architectures().join(", ")
     );
     check(&finished, 2, &message);
 }
 
 #[test]
 fn an_unsupported_quantisation() {
-    let folder = folder_with("iq.gguf", &with_iq4_xs_tensor());
-    let message = "tensor 'token_embd.weight' has type IQ4_XS (23), which is not supported: \
+    let folder = folder_with("iq.gguf", &with_q8_k_tensor());
+    let message = "tensor 'token_embd.weight' has type Q8_K (15), which is not supported: \
                    re-quantise the model to one that is, such as Q4_K_M";
     let finished = finish(folder.path(), &["run", "-m", "iq.gguf", "Hello"]);
     check(&finished, 2, message);
@@ -124,25 +124,25 @@ fn an_unsupported_quantisation() {
 
     // Listing it does not need the format.
     let json = finish(folder.path(), &["info", "--json", "iq.gguf"]).json();
-    assert_eq!(json["types"][0]["type"], "IQ4_XS (23)");
+    assert_eq!(json["types"][0]["type"], "Q8_K (15)");
     assert_eq!(json["types"][0]["supported"], false);
     assert_eq!(json["runnable"], false);
     assert_eq!(json["problems"][0], message);
 }
 
-/// The writer makes no such file, so the type of a `Q4_K` tensor is overwritten.
-fn with_iq4_xs_tensor() -> Vec<u8> {
+/// The writer makes no such file, so the type of an `F32` tensor is overwritten.
+fn with_q8_k_tensor() -> Vec<u8> {
     const NAME: &[u8] = b"token_embd.weight";
-    const IQ4_XS: u32 = 23;
+    const Q8_K: u32 = 15;
     let model = TinyModel {
         architecture: "llama",
-        tensors: vec![("token_embd.weight", vec![256, 4], DType::Q4K)],
+        tensors: vec![("token_embd.weight", vec![256, 4], DType::F32)],
     };
     let mut bytes = model.bytes();
     let name = bytes.windows(NAME.len()).position(|window| window == NAME).unwrap();
     let ty = name + NAME.len() + 4 + 2 * 8; // behind the number of axes and two lengths
-    assert_eq!(bytes[ty..ty + 4], 12_u32.to_le_bytes());
-    bytes[ty..ty + 4].copy_from_slice(&IQ4_XS.to_le_bytes());
+    assert_eq!(bytes[ty..ty + 4], 0_u32.to_le_bytes());
+    bytes[ty..ty + 4].copy_from_slice(&Q8_K.to_le_bytes());
     bytes
 }
 

@@ -52,6 +52,10 @@ impl PackedMatrix {
         self.dtype
     }
 
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
     pub(crate) fn columns(&self) -> usize {
         self.columns
     }

@@ -100,7 +100,7 @@ impl Placement {
         options: EngineOptions,
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
-        let num_layers = model.config().num_layers;
+        let num_layers = model.config().num_layers();
         self.with_backend(num_layers, gpu_layers, |backend, placement| {
             observe(LoadEvent::Placed(&placement));
             let progress = &mut |progress| observe(LoadEvent::Progress(progress));

@@ -136,7 +136,7 @@ impl Placement {
     /// If an option is invalid, tensors are missing, or the backend does not support the model.
     pub fn memory_need(&self, model: &Model, options: &EngineOptions) -> Result<MemoryNeed, Error> {
         let gpu_layers = self.gpu_layers(model, options)?;
-        self.with_backend(model.config().num_layers, gpu_layers, |backend, _| {
+        self.with_backend(model.config().num_layers(), gpu_layers, |backend, _| {
             Ok(model.memory_need(backend, options)?)
         })
     }

@@ -34,7 +34,7 @@ impl<'a> HybridBackend<'a> {
 
 /// Layers of a model as `-ngl` counts them: the output is one.
 pub fn layer_count(model: &Model) -> usize {
-    model.config().num_layers + 1
+    model.config().num_layers() + 1
 }
 
 /// How many layers, counted from the end with the output as one, fit in `free_bytes` of a backend's

@@ -83,14 +83,17 @@ impl Model {
 
     /// Tokens per sequence with these options.
     pub fn context_tokens(&self, options: &EngineOptions) -> usize {
-        let default = self.config.context_length.min(EngineOptions::DEFAULT_CONTEXT_TOKENS);
+        let most = self.config.max_context_length.unwrap_or(usize::MAX);
+        let trained = self.config.context_length.min(most);
+        let default = trained.min(EngineOptions::DEFAULT_CONTEXT_TOKENS);
         options.context_tokens.unwrap_or(default)
     }
 
     /// The program before fusion.
     pub(crate) fn program(&self, options: &EngineOptions) -> Result<Program, Error> {
         let kv = self.kv_layout(options)?;
-        let (graph, weights) = rf_model::build(&self.gguf, &self.config)?;
+        let (graph, weights) =
+            rf_model::build(&self.gguf, &self.config, self.context_tokens(options))?;
         let (max_batch_tokens, max_output_rows) = (options.batch_tokens, options.batch_tokens);
         Ok(Program { graph, weights, kv, max_batch_tokens, max_output_rows })
     }
@@ -107,7 +110,13 @@ impl Model {
                 return Err(Error::InvalidOption { name, value, reason: "it must be at least 1" });
             }
         }
-        let config = &self.config;
+        if self.config.max_context_length.is_some_and(|most| context_tokens > most) {
+            return Err(Error::InvalidOption {
+                name: "context size",
+                value: context_tokens,
+                reason: "this model cannot be computed beyond its context length",
+            });
+        }
         let num_pages = page_size.pages_for(context_tokens).checked_mul(options.max_sequences);
         let num_pages = num_pages.filter(|pages| u32::try_from(*pages).is_ok()).ok_or(
             Error::InvalidOption {
@@ -117,7 +126,7 @@ impl Model {
             },
         )?;
         Ok(KvLayout {
-            layers: vec![(config.num_kv_heads, config.head_dim); config.num_layers],
+            layers: self.config.kv_layers(),
             page_tokens: page_size.tokens(),
             num_pages,
             dtype: options.kv_type,

@@ -56,7 +56,7 @@ fn two_cpus_give_the_bits_of_one_wherever_the_cut_is() {
     for model in [tiny, demo] {
         let expected = logits(&mut load(model(), &cpu(2)));
         let (first, second) = (cpu(1), cpu(2));
-        for first_layers in 0..=model().config().num_layers {
+        for first_layers in 0..=model().config().num_layers() {
             let backend = HybridBackend::new(&first, &second, first_layers);
             let actual = logits(&mut load(model(), &backend));
             let same = actual.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits());
@@ -82,7 +82,7 @@ fn the_parts_may_be_of_different_kinds() {
 #[test]
 fn a_cut_where_there_is_no_layer_is_an_error() {
     let cpu = cpu(1);
-    let layers = tiny().config().num_layers;
+    let layers = tiny().config().num_layers();
     let backend = HybridBackend::new(&cpu, &cpu, layers + 1);
     let error = Engine::load(tiny(), &backend, OPTIONS, &mut |_| ()).err().unwrap();
     assert!(error.to_string().contains("there is no layer"), "{error}");
@@ -93,7 +93,7 @@ fn as_many_layers_as_fit_are_chosen() {
     let (model, cpu) = (demo(), cpu(1));
     let fit = |free_bytes| layers_that_fit(&model, &OPTIONS, &cpu, free_bytes).unwrap();
     let all = layer_count(&model);
-    assert_eq!(all, model.config().num_layers + 1);
+    assert_eq!(all, model.config().num_layers() + 1);
     assert_eq!(fit(u64::MAX), all);
     assert_eq!(fit(0), 0);
     let mut seen: Vec<usize> = (0..500).map(|step| fit(step * (32 << 10))).collect();

@@ -19,6 +19,13 @@ fn tiny() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/qwen3.gguf")
 }
 
+/// Tiny models of other kinds: windows, two head sizes and shared caches; sinks and experts in
+/// MXFP4; experts and a shared one.
+fn others() -> [PathBuf; 3] {
+    ["gemma4_e4b", "gptoss_mxfp4", "glm4moe"]
+        .map(|name| tiny().with_file_name(name).with_extension("gguf"))
+}
+
 /// The demo model of rf-cli: Q8_0, so products take the int8 path.
 fn demo() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf")
@@ -77,10 +84,12 @@ fn fingerprint(engine: &mut Engine, ids: &[u32]) -> (Vec<u32>, Vec<u32>) {
 
 #[test]
 fn results_do_not_depend_on_threads_chunks_or_pages() {
-    for (path, kv_types) in [
+    let mut models = vec![
         (tiny(), &[KvType::F16, KvType::Q8_0, KvType::Fp8][..]),
         (demo(), &[KvType::F16, KvType::Q8_0]),
-    ] {
+    ];
+    models.extend(others().map(|path| (path, &[KvType::F16, KvType::Q8_0][..])));
+    for (path, kv_types) in models {
         for &kv_type in kv_types {
             let base = EngineOptions { kv_type, ..BASE };
             let ids = prompt(3, 100);
@@ -105,7 +114,7 @@ fn results_do_not_depend_on_threads_chunks_or_pages() {
 #[test]
 fn logits_do_not_depend_on_what_else_is_in_the_batch() {
     let prompts = [prompt(1, 40), prompt(2, 1), prompt(3, 70)];
-    for path in [tiny(), demo()] {
+    for path in [tiny(), demo()].into_iter().chain(others()) {
         for (kv_type, batch_tokens) in [
             (KvType::F16, 512),
             (KvType::Q8_0, 512),

@@ -14,8 +14,12 @@ fn path(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-/// A tiny Qwen3 in F16 and the demo model in Q8_0, whose embedding is tied.
-const MODELS: [&str; 2] = ["tests/data/qwen3.gguf", "../rf-cli/demo/stories-7m-Q8_0.gguf"];
+/// A tiny Qwen3 in F16, the demo model in Q8_0, whose embedding is tied, and experts in MXFP4.
+const MODELS: [&str; 3] = [
+    "tests/data/qwen3.gguf",
+    "../rf-cli/demo/stories-7m-Q8_0.gguf",
+    "tests/data/gptoss_mxfp4.gguf",
+];
 
 fn cpu(threads: usize) -> CpuBackend {
     CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap()

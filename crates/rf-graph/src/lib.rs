@@ -67,6 +67,7 @@ pub mod conformance;
 mod cost;
 mod fuse;
 mod graph;
+pub mod layer;
 mod memory;
 mod op;
 mod op_cost;
@@ -86,8 +87,8 @@ pub use fuse::{Fusions, WeightRule, fuse};
 pub use graph::Graph;
 pub use memory::{MemoryNeed, MemoryUse};
 pub use op::{
-    Activation, Attention, Epilogue, GraphBuilder, MatMul, Op, Operand, Projection, Prologue,
-    QkNorm, Rope, RopeStyle, RowNorm,
+    Activation, Attention, Epilogue, ExpertGroups, Function, GateFunction, GraphBuilder, MatMul,
+    Op, Operand, PositionScale, Projection, Prologue, QkNorm, Rope, RopeStyle, Router, RowNorm,
 };
 pub use op_cost::{OpCost, Peak};
 pub use plan::Plan;

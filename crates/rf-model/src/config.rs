@@ -1,336 +1,250 @@
 //! Hyper-parameters, checked once.
 
-use rf_gguf::{Gguf, Metadata};
+use rf_graph::layer::{
+    AttentionSpec, DenseSpec, KvSource, LayerSpec, NormKind, QkNormGroup, QkNormSpec,
+};
+use rf_graph::{Activation, Rope, RopeStyle};
 
 use crate::error::Error;
-use crate::family::Family;
+use crate::keys::Keys;
+use crate::weights::WeightTable;
 
 /// Hyper-parameters of a model, from the metadata of its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     /// The architecture, from `general.architecture`.
     pub architecture: String,
-    /// Properties that follow from the architecture.
-    pub family: Family,
     /// Width of the residual.
     pub hidden_size: usize,
-    /// Transformer layers.
-    pub num_layers: usize,
-    /// Query heads.
-    pub num_heads: usize,
-    /// Key and value heads.
-    pub num_kv_heads: usize,
-    /// Elements per head.
-    pub head_dim: usize,
-    /// Width of the feed-forward layer.
-    pub intermediate_size: usize,
     /// Rows of the embedding table.
     pub vocab_size: usize,
     /// Tokens of context that the model was trained for.
     pub context_length: usize,
-    /// Epsilon of every `RMSNorm`, added to the mean square.
-    pub rms_norm_eps: f32,
-    /// Rotary embedding.
-    pub rope: RopeConfig,
-    /// Mixture of experts, if the model is one.
-    pub experts: Option<ExpertConfig>,
+    /// Tokens of context beyond which the model cannot be computed, if there is such a limit.
+    pub max_context_length: Option<usize>,
+    /// The layers.
+    pub layers: Vec<LayerSpec>,
+    /// Factor on the embedding of a token.
+    pub embedding_scale: f32,
+    /// Whether positions are learned: rows of `position_embd.weight` are added to the embedding.
+    pub learned_positions: bool,
+    /// Factor on the logits.
+    pub logit_scale: f32,
+    /// Softcap of the logits.
+    pub logit_softcap: Option<f32>,
+    /// The RoPE of a context longer than the original one, if it is another one.
+    pub(crate) long_rope: Option<LongRope>,
+    /// The weights of a layer.
+    pub(crate) weights: WeightTable,
 }
 
-/// Rotary embedding of a model.
+/// RoPE that depends on the length of the context (Phi-3).
 #[derive(Clone, Debug, PartialEq)]
-pub struct RopeConfig {
-    /// Rotated elements per head.
-    pub dims: usize,
-    /// Base of the frequencies.
-    pub theta: f64,
-    /// Scaling of positions.
-    pub scaling: RopeScaling,
-}
-
-/// Scaling of positions beyond the training length.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RopeScaling {
-    /// No scaling. `rope_freqs.weight` may still divide the frequencies, as in Llama 3.
-    None,
-    /// Positions are divided by a factor.
-    Linear {
-        /// The divisor.
-        factor: f64,
-    },
-    /// YaRN: high frequencies are kept, low ones are scaled, with a ramp between them.
-    Yarn {
-        /// Divisor of the low frequencies.
-        factor: f64,
-        /// Context of the original training.
-        original_context: f64,
-        /// Fraction of the unscaled angle at the upper end of the ramp.
-        ext_factor: f64,
-        /// Factor on cos and sin, in addition to the one that follows from `factor`.
-        attn_factor: f64,
-        /// Rotations within the original context above which a frequency is kept.
-        beta_fast: f64,
-        /// Rotations below which a frequency is fully scaled.
-        beta_slow: f64,
-        /// Multiplier of the logarithm in the magnitude; 0 for none.
-        log_multiplier: f64,
-    },
-}
-
-/// Mixture of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpertConfig {
-    /// Experts per layer.
-    pub count: usize,
-    /// Experts that each token is routed to.
-    pub experts_per_token: usize,
-    /// Width of one expert.
-    pub intermediate_size: usize,
+pub(crate) struct LongRope {
+    /// Tokens of context up to which the layers' own RoPE applies.
+    pub(crate) original_context: usize,
+    /// The RoPE of all layers beyond that.
+    pub(crate) rope: Rope,
 }
 
 impl ModelConfig {
-    /// Reads and checks the metadata.
-    ///
-    /// # Errors
-    ///
-    /// If the architecture or a setting is not supported, or a key is missing or invalid.
-    pub fn from_gguf(gguf: &Gguf) -> Result<Self, Error> {
-        let keys = Keys::new(gguf.metadata())?;
-        let family = Family::of(&keys.architecture)?;
-        let hidden_size = keys.size("embedding_length")?;
-        let num_layers = keys.size("block_count")?;
-        let num_heads = keys
-            .per_layer("attention.head_count")?
-            .ok_or_else(|| keys.missing("attention.head_count"))?;
-        let num_kv_heads = keys.per_layer("attention.head_count_kv")?.unwrap_or(num_heads);
-        if !num_heads.is_multiple_of(num_kv_heads) {
-            return Err(keys.invalid(
-                "attention.head_count_kv",
-                &num_kv_heads,
-                &format!("it must divide the {num_heads} query heads"),
-            ));
-        }
-        let head_dim = match keys.optional_size("attention.key_length")? {
-            Some(head_dim) => head_dim,
-            None if hidden_size >= num_heads => hidden_size / num_heads,
-            None => {
-                return Err(keys.invalid(
-                    "attention.head_count",
-                    &num_heads,
-                    "more heads than embedding_length",
-                ));
+    /// Transformer layers.
+    pub fn num_layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// `(num_kv_heads, head_dim)` of each layer of the KV cache, for
+    /// [`KvLayout::layers`](rf_graph::KvLayout::layers).
+    pub fn kv_layers(&self) -> Vec<(usize, usize)> {
+        let attention = self.layers.iter().map(|layer| &layer.attention);
+        let own = attention.filter(|attention| attention.kv != KvSource::Cache);
+        own.map(|attention| (attention.num_kv_heads, attention.head_dim)).collect()
+    }
+
+    /// The layers for a context of `context_tokens`.
+    pub(crate) fn layers_for(&self, context_tokens: usize) -> Vec<LayerSpec> {
+        let mut layers = self.layers.clone();
+        if let Some(long) = &self.long_rope
+            && context_tokens > long.original_context
+        {
+            for layer in &mut layers {
+                layer.attention.rope = Some(long.rope.clone());
             }
-        };
-        let value_length = keys.optional_size("attention.value_length")?.unwrap_or(head_dim);
-        if value_length != head_dim {
-            return Err(keys.unsupported(
-                "attention.value_length",
-                &value_length,
-                &format!("it must equal the key length, {head_dim}"),
-            ));
         }
-        let experts = keys.experts()?;
-        let intermediate_size = match (keys.per_layer("feed_forward_length")?, experts) {
-            (Some(size), _) => size,
-            (None, Some(experts)) => experts.intermediate_size,
-            (None, None) => return Err(keys.missing("feed_forward_length")),
-        };
-        Ok(Self {
-            family,
-            hidden_size,
-            num_layers,
-            num_heads,
-            num_kv_heads,
-            head_dim,
-            intermediate_size,
-            vocab_size: vocab_size(gguf)?,
-            context_length: keys.size("context_length")?,
-            rms_norm_eps: keys.rms_norm_eps()?,
-            rope: keys.rope(head_dim)?,
-            experts,
-            architecture: keys.architecture,
-        })
+        layers
     }
 }
 
-/// Rows of the embedding table. The tensor takes precedence over metadata.
-fn vocab_size(gguf: &Gguf) -> Result<usize, Error> {
-    if gguf.tensors().is_empty() {
-        return Err(Error::VocabularyOnly);
+/// What most families have in common: RMS norm, RoPE of every head, a dense feed-forward layer with
+/// `SiLU`, or experts in every layer if the keys say so. A family changes what is different.
+pub(crate) fn transformer(
+    keys: &Keys<'_>,
+    weights: WeightTable,
+    style: RopeStyle,
+) -> Result<ModelConfig, Error> {
+    let hidden_size = keys.size("embedding_length")?;
+    let num_blocks = keys.size("block_count")?;
+    if num_blocks > keys.num_tensors() {
+        return Err(keys.invalid("block_count", &num_blocks, "the file has fewer tensors"));
     }
-    let table = gguf.required_tensor("token_embd.weight")?;
-    let rows = table.shape().get(1).copied().unwrap_or(1);
-    usize::try_from(rows).map_err(|_| Error::Shape {
-        name: table.name().into(),
-        found: table.shape().to_vec(),
-        expected: vec![0, u64::from(u32::MAX)],
+    let num_layers = num_blocks.saturating_sub(keys.count("nextn_predict_layers")?);
+    if num_layers == 0 {
+        return Err(keys.invalid("nextn_predict_layers", &num_blocks, "no other layers are left"));
+    }
+    let num_heads = keys
+        .per_layer("attention.head_count", num_layers)?
+        .ok_or_else(|| keys.missing("attention.head_count"))?;
+    let num_kv_heads = keys.per_layer("attention.head_count_kv", num_layers)?;
+    let num_kv_heads = num_kv_heads.unwrap_or_else(|| num_heads.clone());
+    let head_dim = head_dim(keys, hidden_size, num_heads[0])?;
+    let rope = keys.rope(head_dim)?;
+    let factors = keys.values("rope_freqs.weight", rope.dims / 2)?;
+    let rope = rope.build(style, factors.as_deref());
+    let (norm, norm_eps) = match keys.norm_eps("attention.layer_norm_rms_epsilon") {
+        Ok(eps) => (NormKind::Rms, eps),
+        Err(error) => match keys.norm_eps("attention.layer_norm_epsilon") {
+            Ok(eps) => (NormKind::Layer, eps),
+            Err(_) => return Err(error),
+        },
+    };
+    let experts = keys.experts()?;
+    let intermediate_sizes = match keys.per_layer("feed_forward_length", num_layers)? {
+        Some(sizes) => sizes,
+        None if experts.is_some() => vec![0; num_layers],
+        None => return Err(keys.missing("feed_forward_length")),
+    };
+    let layers = (0..num_layers).map(|layer| {
+        let (num_heads, num_kv_heads) = (num_heads[layer], num_kv_heads[layer]);
+        if !num_heads.is_multiple_of(num_kv_heads) {
+            let reason = format!("it must divide the {num_heads} query heads");
+            return Err(keys.invalid("attention.head_count_kv", &num_kv_heads, &reason));
+        }
+        let dense = DenseSpec {
+            intermediate_size: intermediate_sizes[layer],
+            activation: Activation::Silu,
+            gated: true,
+        };
+        Ok(LayerSpec {
+            hidden_size,
+            norm,
+            norm_eps,
+            attention: AttentionSpec {
+                rope: Some(rope.clone()),
+                ..AttentionSpec::new(num_heads, num_kv_heads, head_dim, layer)
+            },
+            dense: experts.is_none().then_some(dense),
+            experts,
+            parallel: false,
+            residual_scale: 1.0,
+            output_scale: 1.0,
+            per_layer_input: None,
+        })
+    });
+    Ok(ModelConfig {
+        architecture: keys.architecture.clone(),
+        hidden_size,
+        vocab_size: keys.vocab_size()?,
+        context_length: keys.size("context_length")?,
+        max_context_length: None,
+        layers: layers.collect::<Result<_, _>>()?,
+        embedding_scale: 1.0,
+        learned_positions: false,
+        logit_scale: 1.0,
+        logit_softcap: None,
+        long_rope: None,
+        weights,
     })
 }
 
-/// The metadata of one architecture: keys without the `{architecture}.` prefix.
-struct Keys<'a> {
-    metadata: &'a Metadata,
-    architecture: String,
+/// Elements per head.
+fn head_dim(keys: &Keys<'_>, hidden_size: usize, num_heads: usize) -> Result<usize, Error> {
+    let head_dim = match keys.optional_size("attention.key_length")? {
+        Some(head_dim) => head_dim,
+        None if hidden_size >= num_heads => hidden_size / num_heads,
+        None => {
+            let reason = "more heads than embedding_length";
+            return Err(keys.invalid("attention.head_count", &num_heads, reason));
+        }
+    };
+    check_value_length(keys, "attention.value_length", head_dim)?;
+    Ok(head_dim)
 }
 
-/// The largest valid size. Larger ones would overflow later.
-const MAX_SIZE: u64 = 1 << 31;
-
-impl<'a> Keys<'a> {
-    fn new(metadata: &'a Metadata) -> Result<Self, Error> {
-        let architecture = metadata.required_str("general.architecture")?.to_owned();
-        Ok(Self { metadata, architecture })
+/// Values have as many elements per head as keys.
+pub(crate) fn check_value_length(
+    keys: &Keys<'_>,
+    name: &str,
+    head_dim: usize,
+) -> Result<(), Error> {
+    let value_length = keys.optional_size(name)?.unwrap_or(head_dim);
+    if value_length == head_dim {
+        return Ok(());
     }
+    let reason = format!("it must equal the key length, {head_dim}");
+    Err(keys.unsupported(name, &value_length, &reason))
+}
 
-    fn key(&self, name: &str) -> String {
-        format!("{}.{name}", self.architecture)
-    }
-
-    fn missing(&self, name: &str) -> Error {
-        rf_gguf::Error::MissingKey { key: self.key(name) }.into()
-    }
-
-    fn invalid(&self, name: &str, value: &dyn ToString, reason: &str) -> Error {
-        let (key, value) = (self.key(name), value.to_string());
-        Error::InvalidSetting { key, value, reason: reason.into() }
-    }
-
-    fn unsupported(&self, name: &str, value: &dyn ToString, reason: &str) -> Error {
-        let (key, value) = (self.key(name), value.to_string());
-        Error::UnsupportedSetting { key, value, reason: reason.into() }
-    }
-
-    /// A size of at least 1.
-    fn size(&self, name: &str) -> Result<usize, Error> {
-        self.optional_size(name)?.ok_or_else(|| self.missing(name))
-    }
-
-    fn optional_size(&self, name: &str) -> Result<Option<usize>, Error> {
-        let Some(size) = self.metadata.u64(&self.key(name))? else { return Ok(None) };
-        self.checked_size(name, size).map(Some)
-    }
-
-    fn checked_size(&self, name: &str, size: u64) -> Result<usize, Error> {
-        if size == 0 || size > MAX_SIZE {
-            return Err(self.invalid(name, &size, "it must be between 1 and 2³¹"));
-        }
-        Ok(size as usize)
-    }
-
-    /// A size that may be an array with one entry per layer, all equal.
-    fn per_layer(&self, name: &str) -> Result<Option<usize>, Error> {
-        let key = self.key(name);
-        match self.metadata.get(&key) {
-            Some(rf_gguf::Value::Array(array)) => {
-                let mut sizes = array
-                    .integers()
-                    .ok_or_else(|| self.invalid(name, &"array", "its elements must be integers"))?;
-                let first = sizes
-                    .next()
-                    .ok_or_else(|| self.invalid(name, &"[]", "it needs an entry per layer"))?;
-                if sizes.any(|size| size != first) {
-                    return Err(self.unsupported(name, &"array", "all layers must be alike"));
-                }
-                let size = u64::try_from(first).unwrap_or(0);
-                self.checked_size(name, size).map(Some)
+impl ModelConfig {
+    /// Makes layers dense in a model with experts.
+    pub(crate) fn dense_layers(
+        &mut self,
+        keys: &Keys<'_>,
+        is_dense: impl Fn(usize) -> bool,
+    ) -> Result<(), Error> {
+        let num_layers = self.num_layers();
+        let sizes = keys.per_layer("feed_forward_length", num_layers)?;
+        for (index, layer) in self.layers.iter_mut().enumerate() {
+            if layer.experts.is_some() && is_dense(index) {
+                let sizes = sizes.as_ref().ok_or_else(|| keys.missing("feed_forward_length"))?;
+                layer.experts = None;
+                layer.dense = Some(DenseSpec {
+                    intermediate_size: sizes[index],
+                    activation: Activation::Silu,
+                    gated: true,
+                });
             }
-            _ => self.optional_size(name),
+        }
+        Ok(())
+    }
+
+    /// Sets the norm of queries and keys in every layer.
+    pub(crate) fn set_qk_norm(&mut self, group: QkNormGroup, after_rope: bool) {
+        for layer in &mut self.layers {
+            layer.attention.qk_norm = Some(QkNormSpec { group, after_rope });
         }
     }
 
-    fn f64(&self, name: &str, default: f64) -> Result<f64, Error> {
-        let value = self.metadata.f32(&self.key(name))?.map_or(default, f64::from);
-        if value.is_finite() { Ok(value) } else { Err(self.invalid(name, &value, "not a number")) }
-    }
-
-    fn rms_norm_eps(&self) -> Result<f32, Error> {
-        const NAME: &str = "attention.layer_norm_rms_epsilon";
-        let eps = self.metadata.f32(&self.key(NAME))?.ok_or_else(|| self.missing(NAME))?;
-        if eps.is_finite() && eps >= 0.0 {
-            Ok(eps)
-        } else {
-            Err(self.invalid(NAME, &eps, "it must be a small positive number"))
-        }
-    }
-
-    fn rope(&self, head_dim: usize) -> Result<RopeConfig, Error> {
-        const DIMS: &str = "rope.dimension_count";
-        let dims = self.optional_size(DIMS)?.unwrap_or(head_dim);
-        if dims > head_dim || !dims.is_multiple_of(2) {
-            return Err(self.invalid(
-                DIMS,
-                &dims,
-                &format!("it must be even and at most {head_dim}"),
-            ));
-        }
-        let theta = self.f64("rope.freq_base", 10_000.0)?;
-        if theta <= 0.0 {
-            return Err(self.invalid("rope.freq_base", &theta, "it must be positive"));
-        }
-        // The older key `rope.scale_linear` is `rope.scaling.factor` of type linear.
-        let old_factor = self.f64("rope.scale_linear", 0.0)?;
-        let factor = self.f64("rope.scaling.factor", old_factor)?;
-        let kind = self.metadata.str(&self.key("rope.scaling.type"))?.unwrap_or("linear");
-        let scaling = match kind {
-            "none" => RopeScaling::None,
-            _ if factor == 0.0 || (kind == "linear" && (factor - 1.0).abs() < f64::EPSILON) => {
-                RopeScaling::None
+    /// Sets the activation of every feed-forward layer and expert.
+    pub(crate) fn set_activation(&mut self, activation: Activation) {
+        for layer in &mut self.layers {
+            if let Some(dense) = &mut layer.dense {
+                dense.activation = activation;
             }
-            _ if factor < 0.0 => {
-                return Err(self.invalid("rope.scaling.factor", &factor, "it must be positive"));
+            if let Some(experts) = &mut layer.experts {
+                experts.activation = activation;
             }
-            "linear" => RopeScaling::Linear { factor },
-            "yarn" => RopeScaling::Yarn {
-                factor,
-                original_context: self.f64(
-                    "rope.scaling.original_context_length",
-                    self.size("context_length")? as f64,
-                )?,
-                ext_factor: self.yarn_ext_factor()?,
-                attn_factor: self.f64("rope.scaling.attn_factor", 1.0)?
-                    * self.f64("rope.scaling.yarn_attn_factor", 1.0)?,
-                beta_fast: self.f64("rope.scaling.yarn_beta_fast", 32.0)?,
-                beta_slow: self.f64("rope.scaling.yarn_beta_slow", 1.0)?,
-                log_multiplier: self.f64("rope.scaling.yarn_log_multiplier", 0.0)?,
-            },
-            kind => {
-                return Err(self.unsupported(
-                    "rope.scaling.type",
-                    &kind,
-                    "supported are none, linear and yarn",
-                ));
-            }
-        };
-        Ok(RopeConfig { dims, theta, scaling })
+        }
     }
 
-    /// `ext_factor` of YaRN. Negative values, also the default, stand for 1.
-    fn yarn_ext_factor(&self) -> Result<f64, Error> {
-        let ext_factor = self.f64("rope.scaling.yarn_ext_factor", -1.0)?;
-        Ok(if ext_factor < 0.0 { 1.0 } else { ext_factor })
+    /// Makes every feed-forward layer one without a gate.
+    pub(crate) fn set_ungated(&mut self, activation: Activation) {
+        for dense in self.layers.iter_mut().filter_map(|layer| layer.dense.as_mut()) {
+            (dense.activation, dense.gated) = (activation, false);
+        }
     }
 
-    fn experts(&self) -> Result<Option<ExpertConfig>, Error> {
-        let count = self.metadata.u64(&self.key("expert_count"))?.unwrap_or(0);
-        if count == 0 {
-            return Ok(None);
+    /// Sets the window of the layers that have one.
+    pub(crate) fn set_windows(
+        &mut self,
+        keys: &Keys<'_>,
+        default_window: Option<usize>,
+        default_period: usize,
+    ) -> Result<Vec<bool>, Error> {
+        let windowed = keys.windowed(self.num_layers(), default_period)?;
+        let window = keys.optional_size("attention.sliding_window")?.or(default_window);
+        for (layer, windowed) in self.layers.iter_mut().zip(&windowed) {
+            layer.attention.window = if *windowed { window } else { None };
         }
-        let count = self.checked_size("expert_count", count)?;
-        let experts_per_token = self.size("expert_used_count")?;
-        if experts_per_token > count {
-            let reason = format!("there are {count} experts");
-            return Err(self.invalid("expert_used_count", &experts_per_token, &reason));
-        }
-        let weights_scale = self.f64("expert_weights_scale", 0.0)?;
-        if weights_scale != 0.0 && (weights_scale - 1.0).abs() > f64::EPSILON {
-            let reason = "only a scale of 1 is";
-            return Err(self.unsupported("expert_weights_scale", &weights_scale, reason));
-        }
-        let intermediate_size = match self.optional_size("expert_feed_forward_length")? {
-            Some(size) => size,
-            None => self
-                .per_layer("feed_forward_length")?
-                .ok_or_else(|| self.missing("feed_forward_length"))?,
-        };
-        Ok(Some(ExpertConfig { count, experts_per_token, intermediate_size }))
+        Ok(if window.is_some() { windowed } else { vec![false; self.num_layers()] })
     }
 }

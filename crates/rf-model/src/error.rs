@@ -7,11 +7,13 @@ pub enum Error {
     /// The architecture is not supported.
     #[error(
         "architecture '{name}' is not supported; supported are {}",
-        crate::SUPPORTED_ARCHITECTURES.join(", ")
+        .supported.join(", ")
     )]
     UnsupportedArchitecture {
         /// `general.architecture`.
         name: String,
+        /// The supported ones.
+        supported: Vec<&'static str>,
     },
     /// The architecture is supported, but not with this setting.
     #[error("{key} = {value} is not supported: {reason}")]
@@ -43,10 +45,28 @@ pub enum Error {
         /// The shape that follows from the metadata.
         expected: Vec<u64>,
     },
+    /// The file has tensors that the architecture does not use, so its results would be wrong.
+    #[error("architecture '{architecture}' is not supported with these tensors: {}", names(.tensors))]
+    UnknownTensors {
+        /// `general.architecture`.
+        architecture: String,
+        /// Names of the tensors.
+        tensors: Vec<String>,
+    },
     /// The file is a vocabulary without a model.
     #[error("the file has no tensors: it is a vocabulary, not a model")]
     VocabularyOnly,
     /// The container is damaged or incomplete.
     #[error(transparent)]
     Gguf(#[from] rf_gguf::Error),
+}
+
+/// The first names of a list.
+fn names(tensors: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown = tensors[..tensors.len().min(SHOWN)].join(", ");
+    match tensors.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }

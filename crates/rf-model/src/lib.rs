@@ -1,10 +1,10 @@
 //! Architectures: GGUF metadata and tensors to configuration, weights and graph.
 //!
 //! [`ModelConfig`] reads the metadata; [`build`] finds the weights and writes the graph. The layer
-//! is one function in `layer.rs` that reads like the paper. Families differ by the fields of
-//! [`Family`] and by the optional tensors of a file, not by copies of the layer.
+//! itself is [`rf_graph::layer`]. A family is one file in `families/`: hyper-parameters as data for
+//! that layer, and a table of weights.
 //!
-//! Start reading at `family.rs` (the supported architectures), then `layer.rs`. In the layering
+//! Start reading at `families/llama.rs`, then `config.rs` and `build.rs`. In the layering
 //! this crate is above rf-gguf and rf-graph. It names no backend.
 //!
 //! ```
@@ -47,22 +47,23 @@
 //!
 //! let gguf = Gguf::from_bytes(bytes)?;
 //! let config = rf_model::ModelConfig::from_gguf(&gguf)?;
-//! assert_eq!((config.num_layers, config.head_dim, config.vocab_size), (1, 4, 32));
-//! let (graph, weights) = rf_model::build(&gguf, &config)?;
+//! assert_eq!((config.num_layers(), config.kv_layers()[0], config.vocab_size), (1, (2, 4), 32));
+//! let (graph, weights) = rf_model::build(&gguf, &config, 64)?;
 //! assert_eq!(weights.len(), 11);
 //! assert_eq!(graph.value(graph.output()).width, 32);
 //! # Ok(())
 //! # }
 //! ```
 
+mod build;
 mod config;
 mod error;
-mod family;
-mod layer;
+mod families;
+mod keys;
 mod rope;
 mod weights;
 
-pub use config::{ExpertConfig, ModelConfig, RopeConfig, RopeScaling};
+pub use build::build;
+pub use config::ModelConfig;
 pub use error::Error;
-pub use family::{Family, SUPPORTED_ARCHITECTURES};
-pub use layer::build;
+pub use families::{golden_models, supported_architectures};

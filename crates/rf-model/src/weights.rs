@@ -1,30 +1,106 @@
-//! Weights by name, with the shapes that follow from the metadata.
+//! The weights of a model: tables of names, and lookups by role in a file.
 
 use std::sync::Arc;
 
 use rf_gguf::{Gguf, TensorData};
-use rf_graph::{GraphBuilder, Weight, WeightBytes, WeightId};
+use rf_graph::layer::{LayerSpec, LayerWeights, Role, Shape};
+use rf_graph::{DType, GraphBuilder, Weight, WeightBytes, WeightId};
 
 use crate::error::Error;
 
+/// A weight of every layer of a family. Its shape is [`Role::shape`]. A table may have several rows
+/// of a role, for the names that it has in different files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WeightRow {
+    pub(crate) role: Role,
+    /// The tensor is `blk.N.{stem}.{suffix}`.
+    stem: &'static str,
+    suffix: &'static str,
+    is_optional: bool,
+    bias: Bias,
+    /// Roles whose matrices form one tensor, rows after rows.
+    fused: &'static [Role],
+}
+
+/// The weights of the layers of a family, in parts that families share.
+pub(crate) type WeightTable = &'static [&'static [WeightRow]];
+
+/// Whether a weight has a bias, `blk.N.{stem}.bias`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bias {
+    Never,
+    Optional,
+    Required,
+}
+
+/// A row of a weight table: a required weight without bias.
+pub(crate) const fn row(role: Role, stem: &'static str) -> WeightRow {
+    WeightRow { role, stem, suffix: "weight", is_optional: false, bias: Bias::Never, fused: &[] }
+}
+
+impl WeightRow {
+    /// Files may lack the weight.
+    pub(crate) const fn optional(mut self) -> Self {
+        self.is_optional = true;
+        self
+    }
+
+    /// The weight has a bias.
+    pub(crate) const fn with_bias(mut self) -> Self {
+        self.bias = Bias::Required;
+        self
+    }
+
+    /// Files may have a bias.
+    pub(crate) const fn with_optional_bias(mut self) -> Self {
+        self.bias = Bias::Optional;
+        self
+    }
+
+    /// The tensor holds the matrices of these roles, rows after rows; the row's own is among them.
+    pub(crate) const fn part_of(mut self, fused: &'static [Role]) -> Self {
+        self.fused = fused;
+        self
+    }
+
+    /// The last part of the tensor's name, otherwise `weight`.
+    pub(crate) const fn suffix(mut self, suffix: &'static str) -> Self {
+        self.suffix = suffix;
+        self
+    }
+
+    fn tensor(&self, layer: usize) -> String {
+        format!("blk.{layer}.{}.{}", self.stem, self.suffix)
+    }
+
+    fn bias_tensor(&self, layer: usize) -> String {
+        format!("blk.{layer}.{}.bias", self.stem)
+    }
+
+    /// Whether a tensor of a layer, without its prefix `blk.N.`, belongs to the row.
+    pub(crate) fn covers(&self, name: &str) -> bool {
+        let Some((stem, suffix)) = name.rsplit_once('.') else { return false };
+        stem == self.stem
+            && (suffix == self.suffix || (suffix == "bias" && self.bias != Bias::Never))
+    }
+
+    /// The first of the row's rows in the tensor, and the rows of the whole tensor.
+    fn rows(&self, spec: &LayerSpec) -> (usize, usize) {
+        let rows = |roles: &[Role]| roles.iter().map(|role| role.shape(spec).rows()).sum();
+        match self.fused.iter().position(|role| *role == self.role) {
+            Some(index) => (rows(&self.fused[..index]), rows(self.fused)),
+            None => (0, self.role.shape(spec).rows()),
+        }
+    }
+}
+
 /// Tensors of a file, as weights of a graph.
-///
-/// | tensor | shape `[rows, columns]` |
-/// |---|---|
-/// | `token_embd.weight`, `output.weight` | `[vocab_size, hidden_size]` |
-/// | `output_norm.weight`, `blk.N.attn_norm.weight`, `blk.N.ffn_norm.weight` | `[hidden_size]` |
-/// | `blk.N.attn_q.weight` | `[num_heads · head_dim, hidden_size]` |
-/// | `blk.N.attn_k.weight`, `blk.N.attn_v.weight` | `[num_kv_heads · head_dim, hidden_size]` |
-/// | `blk.N.attn_q_norm.weight`, `blk.N.attn_k_norm.weight` | `[head_dim]` |
-/// | `blk.N.attn_output.weight` | `[hidden_size, num_heads · head_dim]` |
-/// | `blk.N.ffn_gate.weight`, `blk.N.ffn_up.weight` | `[intermediate_size, hidden_size]` |
-/// | `blk.N.ffn_down.weight` | `[hidden_size, intermediate_size]` |
-/// | `blk.N.ffn_gate_inp.weight` | `[experts, hidden_size]` |
-/// | `blk.N.ffn_{gate,up,down}_exps.weight` | `[experts]` of the above |
-/// | `rope_freqs.weight` | `[dims / 2]` |
 pub(crate) struct Weights<'a> {
-    pub(crate) gguf: &'a Gguf,
+    gguf: &'a Gguf,
+    table: WeightTable,
     pub(crate) graph: GraphBuilder,
+    layer: usize,
+    ones: Vec<(usize, WeightId)>,
 }
 
 struct Mapped(TensorData);
@@ -39,7 +115,99 @@ impl WeightBytes for Mapped {
     }
 }
 
-impl Weights<'_> {
+impl LayerWeights for Weights<'_> {
+    type Error = Error;
+
+    fn graph(&mut self) -> &mut GraphBuilder {
+        &mut self.graph
+    }
+
+    fn weight(&mut self, spec: &LayerSpec, role: Role) -> Result<Option<WeightId>, Error> {
+        let Some(row) = self.row(role) else { return Ok(None) };
+        let name = row.tensor(self.layer);
+        if row.is_optional && self.gguf.tensor(&name).is_none() {
+            return Ok(None);
+        }
+        match role.shape(spec) {
+            Shape::Vector(len) => self.vector(&name, len).map(Some),
+            Shape::Matrix([rows, columns]) => {
+                let (first, all) = row.rows(spec);
+                let tensor = self.tensor(&name, &[columns, all])?;
+                let bytes = tensor.rows(first, rows, all);
+                self.register(&name, tensor.dtype, [rows, columns], bytes).map(Some)
+            }
+            Shape::Experts(_) => unreachable!("{role:?} is a stack of matrices"),
+        }
+    }
+
+    fn bias(&mut self, spec: &LayerSpec, role: Role) -> Result<Option<WeightId>, Error> {
+        let Some(row) = self.row(role) else { return Ok(None) };
+        let name = row.bias_tensor(self.layer);
+        let is_missing = || self.gguf.tensor(&name).is_none();
+        if row.bias == Bias::Never || (row.bias == Bias::Optional && is_missing()) {
+            return Ok(None);
+        }
+        match role.shape(spec) {
+            Shape::Vector(len) => self.vector(&name, len).map(Some),
+            Shape::Matrix([rows, _]) => {
+                let (first, all) = row.rows(spec);
+                let tensor = self.tensor(&name, &[all])?;
+                let bytes = tensor.rows(first, rows, all);
+                self.register(&name, tensor.dtype, [1, rows], bytes).map(Some)
+            }
+            Shape::Experts([count, rows, _]) => self.matrix(&name, count, rows).map(Some),
+        }
+    }
+
+    fn experts(&mut self, spec: &LayerSpec, role: Role) -> Result<Vec<WeightId>, Error> {
+        let row = self.row(role).unwrap_or_else(|| panic!("the weight table has no {role:?}"));
+        let name = row.tensor(self.layer);
+        let Shape::Experts([count, rows, columns]) = role.shape(spec) else {
+            unreachable!("{role:?} is one matrix")
+        };
+        let (first, all) = row.rows(spec);
+        let tensor = self.tensor(&name, &[columns, all, count])?;
+        (0..count)
+            .map(|expert| {
+                let bytes = tensor.rows(expert * all + first, rows, count * all);
+                let name = format!("{name}[{expert}]");
+                self.register(&name, tensor.dtype, [rows, columns], bytes)
+            })
+            .collect()
+    }
+
+    fn ones(&mut self, len: usize) -> WeightId {
+        if let Some((_, id)) = self.ones.iter().find(|(known, _)| *known == len) {
+            return *id;
+        }
+        let id = self.graph.weight(Weight::f32("ones", 1, len, vec![1.0; len]));
+        self.ones.push((len, id));
+        id
+    }
+}
+
+impl<'a> Weights<'a> {
+    pub(crate) fn new(gguf: &'a Gguf, table: WeightTable) -> Self {
+        Self { gguf, table, graph: GraphBuilder::new(), layer: 0, ones: Vec::new() }
+    }
+
+    /// Turns to another layer.
+    pub(crate) fn enter(&mut self, layer: usize) {
+        self.layer = layer;
+    }
+
+    /// The row of a role. Of several, the first one whose tensor the file has.
+    fn row(&self, role: Role) -> Option<WeightRow> {
+        let mut rows = self.table.iter().copied().flatten().filter(|row| row.role == role);
+        let exists = |row: &&WeightRow| self.has(&row.tensor(self.layer));
+        rows.clone().find(exists).or_else(|| rows.next()).copied()
+    }
+
+    /// Whether the file has a tensor.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.gguf.tensor(name).is_some()
+    }
+
     /// A required matrix.
     pub(crate) fn matrix(
         &mut self,
@@ -47,14 +215,14 @@ impl Weights<'_> {
         rows: usize,
         columns: usize,
     ) -> Result<WeightId, Error> {
-        let weight = self.load(name, &[columns, rows])?;
-        Ok(self.graph.weight(weight))
+        let tensor = self.tensor(name, &[columns, rows])?;
+        self.register(name, tensor.dtype, [rows, columns], tensor.data)
     }
 
     /// A required vector.
     pub(crate) fn vector(&mut self, name: &str, len: usize) -> Result<WeightId, Error> {
-        let weight = self.load(name, &[len])?;
-        Ok(self.graph.weight(weight))
+        let tensor = self.tensor(name, &[len])?;
+        self.register(name, tensor.dtype, [1, len], tensor.data)
     }
 
     /// An optional vector.
@@ -63,71 +231,70 @@ impl Weights<'_> {
         name: &str,
         len: usize,
     ) -> Result<Option<WeightId>, Error> {
-        self.gguf.tensor(name).is_some().then(|| self.vector(name, len)).transpose()
+        self.has(name).then(|| self.vector(name, len)).transpose()
     }
 
-    /// A stack of matrices `[count, rows, columns]`, one weight each.
-    pub(crate) fn experts(
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor, Error> {
+        tensor(self.gguf, name, shape)
+    }
+
+    fn register(
         &mut self,
         name: &str,
-        count: usize,
-        rows: usize,
-        columns: usize,
-    ) -> Result<Vec<WeightId>, Error> {
-        let (data, dtype) = self.data(name, &[columns, rows, count])?;
-        let bytes = data.len() / count;
-        (0..count)
-            .map(|i| {
-                let part = data.slice(i * bytes..(i + 1) * bytes).unwrap_or_else(|| data.clone());
-                let weight = Weight::new(
-                    format!("{name}[{i}]"),
-                    dtype,
-                    rows,
-                    columns,
-                    Arc::new(Mapped(part)),
-                );
-                let weight =
-                    weight.ok_or_else(|| self.shape_error(name, &[columns, rows, count]))?;
-                Ok(self.graph.weight(weight))
-            })
-            .collect()
+        dtype: DType,
+        [rows, columns]: [usize; 2],
+        data: TensorData,
+    ) -> Result<WeightId, Error> {
+        let weight = Weight::new(name, dtype, rows, columns, Arc::new(Mapped(data)));
+        let weight = weight.ok_or_else(|| shape_error(self.gguf, name, &[columns, rows]))?;
+        Ok(self.graph.weight(weight))
     }
+}
 
-    /// The values of a small optional tensor.
-    pub(crate) fn values(&self, name: &str, len: usize) -> Result<Option<Vec<f32>>, Error> {
-        if self.gguf.tensor(name).is_none() {
-            return Ok(None);
-        }
-        Ok(Some(self.load(name, &[len])?.row_f32(0)))
+/// Bytes and type of a tensor whose shape was checked.
+struct Tensor {
+    data: TensorData,
+    dtype: DType,
+}
+
+impl Tensor {
+    /// The bytes of some of its rows; `all` is the number of rows of the tensor.
+    fn rows(&self, first: usize, rows: usize, all: usize) -> TensorData {
+        let row_bytes = self.data.len() / all.max(1);
+        let bytes = first * row_bytes..(first + rows) * row_bytes;
+        self.data.slice(bytes).unwrap_or_else(|| self.data.clone())
     }
+}
 
-    fn load(&self, name: &str, shape: &[usize]) -> Result<Weight, Error> {
-        let (data, dtype) = self.data(name, shape)?;
-        let (columns, rows) = (shape[0], shape.get(1).copied().unwrap_or(1));
-        Weight::new(name, dtype, rows, columns, Arc::new(Mapped(data)))
-            .ok_or_else(|| self.shape_error(name, shape))
+/// A required tensor, whose shape is checked (contiguous axis first).
+fn tensor(gguf: &Gguf, name: &str, shape: &[usize]) -> Result<Tensor, Error> {
+    let tensor = gguf.required_tensor(name)?;
+    let found = tensor.shape().iter().copied();
+    // Trailing axes of length 1 are ignored.
+    let longest = shape.len().max(tensor.shape().len());
+    let padded = |axes: &mut dyn Iterator<Item = u64>| {
+        axes.chain(std::iter::repeat(1)).take(longest).collect::<Vec<_>>()
+    };
+    if padded(&mut found.into_iter()) != padded(&mut shape.iter().map(|n| *n as u64)) {
+        return Err(shape_error(gguf, name, shape));
     }
+    Ok(Tensor { data: gguf.data(tensor), dtype: tensor.dtype()? })
+}
 
-    /// Bytes and type of a tensor, whose shape is checked (contiguous axis first).
-    fn data(&self, name: &str, shape: &[usize]) -> Result<(TensorData, rf_graph::DType), Error> {
-        let tensor = self.gguf.required_tensor(name)?;
-        let found = tensor.shape().iter().copied();
-        // Trailing axes of length 1 are ignored.
-        let longest = shape.len().max(tensor.shape().len());
-        let padded = |axes: &mut dyn Iterator<Item = u64>| {
-            axes.chain(std::iter::repeat(1)).take(longest).collect::<Vec<_>>()
-        };
-        if padded(&mut found.into_iter()) != padded(&mut shape.iter().map(|n| *n as u64)) {
-            return Err(self.shape_error(name, shape));
-        }
-        Ok((self.gguf.data(tensor), tensor.dtype()?))
+/// The values of a small optional tensor.
+pub(crate) fn values(gguf: &Gguf, name: &str, len: usize) -> Result<Option<Vec<f32>>, Error> {
+    if gguf.tensor(name).is_none() {
+        return Ok(None);
     }
+    let Tensor { data, dtype } = tensor(gguf, name, &[len])?;
+    let weight = Weight::new(name, dtype, 1, len, Arc::new(Mapped(data)));
+    Ok(Some(weight.ok_or_else(|| shape_error(gguf, name, &[len]))?.row_f32(0)))
+}
 
-    fn shape_error(&self, name: &str, expected: &[usize]) -> Error {
-        Error::Shape {
-            name: name.into(),
-            found: self.gguf.tensor(name).map(|t| t.shape().to_vec()).unwrap_or_default(),
-            expected: expected.iter().map(|n| *n as u64).collect(),
-        }
+fn shape_error(gguf: &Gguf, name: &str, expected: &[usize]) -> Error {
+    Error::Shape {
+        name: name.into(),
+        found: gguf.tensor(name).map(|t| t.shape().to_vec()).unwrap_or_default(),
+        expected: expected.iter().map(|n| *n as u64).collect(),
     }
 }

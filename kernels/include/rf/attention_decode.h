@@ -5,10 +5,10 @@
 // values are read from memory once. Its four waves are divided among groups of HEADS query heads
 // and, if there are fewer than four groups, among the keys.
 //
-// A wave has LANES lanes per key, with eight elements of the head each (LANES · 8 ≥ head_dim), and
-// processes tiles of STEPS keys per lane: dot products; sums over the lanes of a key, distributed
-// such that each lane holds the sum of one key and head; weights relative to the largest score so
-// far; values. Scores are in units of log 2.
+// A wave has LANES lanes per key, with PARTS chunks of eight elements of the head each (LANES ·
+// PARTS · 8 ≥ head_dim), and processes tiles of STEPS keys per lane: dot products; sums over the
+// lanes of a key, distributed such that each lane holds the sum of one key and head; weights
+// relative to the largest score so far; values. Scores are in units of log 2.
 //
 // Workgroups store (largest score, sum of weights, weighted sum of values) in memory. The last
 // workgroup to finish combines them in the order of the splits; the result does not depend on which
@@ -29,11 +29,11 @@ constexpr u32 MIN_SPLIT_KEYS = 64;
 
 // Keys per lane and tile, limited by registers.
 #if RF_NVIDIA
-constexpr u32 decode_steps(u32) { return 4; }
+constexpr u32 decode_steps(u32, u32 parts) { return 4 / parts; }
 #elif RF_GFX9
-constexpr u32 decode_steps(u32 heads) { return 4 / heads; }
+constexpr u32 decode_steps(u32 heads, u32 parts) { return 4 / heads / parts; }
 #else
-constexpr u32 decode_steps(u32 heads) { return heads == 4 ? 2 : 4; }
+constexpr u32 decode_steps(u32 heads, u32 parts) { return (heads == 4 ? 2 : 4) / parts; }
 #endif
 
 // The keys visible to a token and their division into splits.
@@ -57,33 +57,34 @@ RF_DEVICE DecodeRange decode_range(const RfAttentionParams &p, u32 position, u32
 }
 
 // The state of a wave for HEADS query heads: the part held by one lane.
-template <u32 HEADS, u32 REGISTERS>
+template <u32 HEADS, u32 PARTS, u32 REGISTERS>
 struct DecodeState {
-    float o[HEADS][KV_CHUNK]; // weighted values: this lane's keys, the elements of this lane's chunk
+    float o[HEADS][PARTS * KV_CHUNK]; // weighted values: this lane's keys, the elements of this lane's chunks
     float m[REGISTERS];       // largest score of the heads whose sums this lane holds
     float l[REGISTERS];       // sum of weights, for the keys and heads whose sums this lane holds
 };
 
 // One wave: HEADS query heads, every `stride`-th tile.
-template <RfKvType TYPE, u32 LANES, u32 HEADS, u32 STEPS>
+template <RfKvType TYPE, u32 LANES, u32 PARTS, u32 HEADS, u32 STEPS>
 struct DecodeWave {
     static constexpr u32 KEYS = WAVE / LANES; // processed in parallel
     static constexpr u32 TILE = KEYS * STEPS; // at most 16: a tile lies within a page
     static constexpr u32 SUMS = STEPS * HEADS;
     static constexpr u32 REGISTERS = SUM_REGISTERS<SUMS, LANES>;
     using Row = KvRow<TYPE>;
-    using State = DecodeState<HEADS, REGISTERS>;
+    using State = DecodeState<HEADS, PARTS, REGISTERS>;
     static_assert(TILE <= 16 && STEPS <= LANES);
 
     struct Tile {
-        typename Row::Raw raw[STEPS];
-        u16 scale[STEPS];
+        typename Row::Raw raw[STEPS][PARTS];
+        u16 scale[STEPS][PARTS];
     };
 
     const RfAttentionParams &p;
     const u32 *table; // page indices of the sequence
     u32 kv_head;
-    u32 chunk, key; // this lane's; lanes beyond the head read its last chunk and have a zero q
+    u32 key;          // this lane's
+    u32 chunk[PARTS]; // this lane's; lanes beyond the head read its last chunk and have a zero q
 
     template <KvHalf HALF>
     RF_DEVICE_MEMBER void fetch(Tile &t, u32 tile, u32 last_key) const {
@@ -94,19 +95,25 @@ struct DecodeWave {
             // Rows after the last one may be uninitialised.
             u32 row = u * KEYS + key;
             row = slot + (first + row > last_key ? last_key - first : row);
-            t.raw[u] = head.fetch(row, chunk);
-            if constexpr (Row::SCALED) t.scale[u] = head.fetch_scale(row, chunk);
+            for (u32 part = 0; part < PARTS; part++) {
+                t.raw[u][part] = head.fetch(row, chunk[part]);
+                if constexpr (Row::SCALED) t.scale[u][part] = head.fetch_scale(row, chunk[part]);
+            }
         }
     }
 
-    RF_DEVICE_MEMBER void scores(const Tile &keys, const float (&q)[HEADS][KV_CHUNK], float *sums) const {
+    RF_DEVICE_MEMBER void scores(const Tile &keys, const float (&q)[HEADS][PARTS * KV_CHUNK], float *sums) const {
         for (u32 u = 0; u < STEPS; u++) {
-            auto k = Row::values(keys.raw[u]);
-            float scale = Row::SCALED ? f16_value(keys.scale[u]) : 1.0f;
-            for (u32 h = 0; h < HEADS; h++) {
-                float dot = (float)k[0] * q[h][0];
-                for (u32 i = 1; i < KV_CHUNK; i++) dot = fma((float)k[i], q[h][i], dot);
-                sums[u * HEADS + h] = Row::SCALED ? dot * scale : dot;
+            for (u32 part = 0; part < PARTS; part++) {
+                auto k = Row::values(keys.raw[u][part]);
+                float scale = Row::SCALED ? f16_value(keys.scale[u][part]) : 1.0f;
+                for (u32 h = 0; h < HEADS; h++) {
+                    const float *own = q[h] + part * KV_CHUNK;
+                    float dot = (float)k[0] * own[0];
+                    for (u32 i = 1; i < KV_CHUNK; i++) dot = fma((float)k[i], own[i], dot);
+                    dot = Row::SCALED ? dot * scale : dot;
+                    sums[u * HEADS + h] = part == 0 ? dot : sums[u * HEADS + h] + dot;
+                }
             }
         }
         shared_sums<SUMS, LANES>(sums);
@@ -134,13 +141,17 @@ struct DecodeWave {
     RF_DEVICE_MEMBER void weigh(const Tile &values, State &s, const float *weights) const {
         for_each<STEPS>([&](auto step) {
             constexpr u32 u = decltype(step)::value;
-            auto v = Row::values(values.raw[u]);
-            float scale = Row::SCALED ? f16_value(values.scale[u]) : 1.0f;
-            for_each<HEADS>([&](auto head) {
-                constexpr u32 h = decltype(head)::value, i = u * HEADS + h;
-                float w = share<LANES, sum_lane<SUMS, LANES>(i)>(weights[sum_register<SUMS, LANES>(i)]);
-                if constexpr (Row::SCALED) w *= scale;
-                for (u32 j = 0; j < KV_CHUNK; j++) s.o[h][j] = fma((float)v[j], w, s.o[h][j]);
+            for_each<PARTS>([&](auto number) {
+                constexpr u32 part = decltype(number)::value;
+                auto v = Row::values(values.raw[u][part]);
+                float scale = Row::SCALED ? f16_value(values.scale[u][part]) : 1.0f;
+                for_each<HEADS>([&](auto head) {
+                    constexpr u32 h = decltype(head)::value, i = u * HEADS + h;
+                    float w = share<LANES, sum_lane<SUMS, LANES>(i)>(weights[sum_register<SUMS, LANES>(i)]);
+                    if constexpr (Row::SCALED) w *= scale;
+                    float *o = s.o[h] + part * KV_CHUNK;
+                    for (u32 j = 0; j < KV_CHUNK; j++) o[j] = fma((float)v[j], w, o[j]);
+                });
             });
         });
     }
@@ -156,14 +167,14 @@ struct DecodeWave {
         for_each<HEADS>([&](auto head) {
             constexpr u32 h = decltype(head)::value;
             float f = share<LANES, sum_lane<SUMS, LANES>(h)>(factor[sum_register<SUMS, LANES>(h)]);
-            for (u32 j = 0; j < KV_CHUNK; j++) s.o[h][j] *= f;
+            for (u32 j = 0; j < PARTS * KV_CHUNK; j++) s.o[h][j] *= f;
         });
     }
 
-    RF_DEVICE_MEMBER void run(State &s, const float (&q)[HEADS][KV_CHUNK], const DecodeRange &range, u32 slice,
+    RF_DEVICE_MEMBER void run(State &s, const float (&q)[HEADS][PARTS * KV_CHUNK], const DecodeRange &range, u32 slice,
                               u32 stride) const {
         for (u32 h = 0; h < HEADS; h++) {
-            for (u32 j = 0; j < KV_CHUNK; j++) s.o[h][j] = 0.0f;
+            for (u32 j = 0; j < PARTS * KV_CHUNK; j++) s.o[h][j] = 0.0f;
         }
         for (u32 r = 0; r < REGISTERS; r++) {
             s.m[r] = NO_SCORE;
@@ -204,11 +215,11 @@ struct DecodeWave {
         }
     }
 
-    // Sums over the parallel keys; afterwards every lane holds the complete sums of its chunk.
+    // Sums over the parallel keys; afterwards every lane holds the complete sums of its chunks.
     RF_DEVICE_MEMBER static void finish(State &s) {
         for (u32 r = 0; r < REGISTERS; r++) s.l[r] = over_keys(s.l[r], [](float a, float b) { return a + b; });
         for (u32 h = 0; h < HEADS; h++) {
-            for (u32 j = 0; j < KV_CHUNK; j++) {
+            for (u32 j = 0; j < PARTS * KV_CHUNK; j++) {
                 float v = s.o[h][j];
                 if constexpr (LANES <= 8) v += xor_lane<8>(v);
                 if constexpr (LANES <= 16) v += xor_lane<16>(v);
@@ -219,9 +230,9 @@ struct DecodeWave {
 };
 
 // LDS in which waves with different keys of the same heads exchange results.
-template <u32 LANES, u32 HEADS>
+template <u32 DIM, u32 HEADS>
 struct DecodeShared {
-    float o[DECODE_WAVES][HEADS][LANES * KV_CHUNK];
+    float o[DECODE_WAVES][HEADS][DIM];
     float m[DECODE_WAVES][HEADS];
     float l[DECODE_WAVES][HEADS];
     u32 arrived;
@@ -282,8 +293,8 @@ RF_DEVICE void combine_splits(const RfAttentionParams &p, u32 token, u32 first_h
 
 // Combines the results of the waves for `heads` query heads from first_head. Writes the final
 // result if there is only one split, otherwise this split's part.
-template <u32 LANES, u32 HEADS>
-RF_DEVICE void merge_waves(const RfAttentionParams &p, const DecodeShared<LANES, HEADS> &shared, u32 token,
+template <u32 DIM, u32 HEADS>
+RF_DEVICE void merge_waves(const RfAttentionParams &p, const DecodeShared<DIM, HEADS> &shared, u32 token,
                            u32 first_head, u32 heads, u32 slices, u32 split, u32 splits) {
     u32 vectors = p.cache.head_dim / VECTOR, columns = p.num_heads * p.cache.head_dim;
     for (u32 first = 0; first < heads * vectors; first += DECODE_THREADS) {
@@ -313,10 +324,10 @@ RF_DEVICE void merge_waves(const RfAttentionParams &p, const DecodeShared<LANES,
     }
 }
 
-template <RfKvType TYPE, u32 LANES, u32 HEADS, u32 STEPS = decode_steps(HEADS)>
+template <RfKvType TYPE, u32 LANES, u32 HEADS, u32 PARTS = 1>
 RF_DEVICE void attention_decode(const RfAttentionParams &p) {
-    using Wave = DecodeWave<TYPE, LANES, HEADS, STEPS>;
-    RF_SHARED static DecodeShared<LANES, HEADS> shared;
+    using Wave = DecodeWave<TYPE, LANES, PARTS, HEADS, decode_steps(HEADS, PARTS)>;
+    RF_SHARED static DecodeShared<LANES * PARTS * KV_CHUNK, HEADS> shared;
 
     u32 token = group_z(), kv_head = group_y(), split = group_x();
     RfSpan span = p.batch.spans[p.batch.span_of[token]];
@@ -325,8 +336,12 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     if (split >= range.active_splits) return;
 
     u32 head_dim = p.cache.head_dim, group = p.num_heads / p.cache.num_kv_heads;
-    u32 chunk = lane() % LANES, chunks = head_dim / KV_CHUNK;
-    Wave w = {p, p.batch.pages + span.first_page, kv_head, chunk < chunks ? chunk : chunks - 1, lane() / LANES};
+    u32 chunks = head_dim / KV_CHUNK;
+    Wave w = {p, p.batch.pages + span.first_page, kv_head, lane() / LANES, {}};
+    for (u32 part = 0; part < PARTS; part++) {
+        u32 chunk = part * LANES + lane() % LANES;
+        w.chunk[part] = chunk < chunks ? chunk : chunks - 1;
+    }
     float factor = query_factor(p) * KvRow<TYPE>::FACTOR;
 
     // Groups of HEADS heads are distributed over the waves, with several waves for different keys
@@ -336,16 +351,21 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     for (u32 first_group = 0; first_group < groups; first_group += together) {
         u32 first_head = (first_group + wave() / slices) * HEADS;
         if (first_head < group) {
-            float q[HEADS][KV_CHUNK];
+            float q[HEADS][PARTS * KV_CHUNK];
             for (u32 h = 0; h < HEADS; h++) {
                 // Heads beyond the group repeat its last head; their results are not used.
                 u32 head = kv_head * group + (first_head + h < group ? first_head + h : group - 1);
                 u64 row = (u64)token * p.num_heads + head;
-                const f32x4 *from = reinterpret_cast<const f32x4 *>(p.q + row * head_dim + w.chunk * KV_CHUNK);
-                f32x4 low = from[0], high = from[1];
-                for (u32 j = 0; j < 4; j++) {
-                    q[h][j] = chunk < chunks ? low[j] * factor : 0.0f;
-                    q[h][j + 4] = chunk < chunks ? high[j] * factor : 0.0f;
+                for (u32 part = 0; part < PARTS; part++) {
+                    const f32x4 *from =
+                        reinterpret_cast<const f32x4 *>(p.q + row * head_dim + w.chunk[part] * KV_CHUNK);
+                    f32x4 low = from[0], high = from[1];
+                    bool inside = part * LANES + lane() % LANES < chunks;
+                    float *own = q[h] + part * KV_CHUNK;
+                    for (u32 j = 0; j < 4; j++) {
+                        own[j] = inside ? low[j] * factor : 0.0f;
+                        own[j + 4] = inside ? high[j] * factor : 0.0f;
+                    }
                 }
             }
             typename Wave::State s;
@@ -354,9 +374,13 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
             for_each<HEADS>([&](auto head) {
                 constexpr u32 h = decltype(head)::value, r = sum_register<Wave::SUMS, LANES>(h);
                 if (lane() < LANES) {
-                    f32x4 *to = reinterpret_cast<f32x4 *>(&shared.o[wave()][h][chunk * KV_CHUNK]);
-                    to[0] = f32x4{s.o[h][0], s.o[h][1], s.o[h][2], s.o[h][3]};
-                    to[1] = f32x4{s.o[h][4], s.o[h][5], s.o[h][6], s.o[h][7]};
+                    for (u32 part = 0; part < PARTS; part++) {
+                        u32 chunk = part * LANES + lane();
+                        const float *o = s.o[h] + part * KV_CHUNK;
+                        f32x4 *to = reinterpret_cast<f32x4 *>(&shared.o[wave()][h][chunk * KV_CHUNK]);
+                        to[0] = f32x4{o[0], o[1], o[2], o[3]};
+                        to[1] = f32x4{o[4], o[5], o[6], o[7]};
+                    }
                 }
                 if (lane() == sum_lane<Wave::SUMS, LANES>(h)) {
                     shared.m[wave()][h] = s.m[r];

@@ -249,6 +249,18 @@ RF_DEVICE float exp2(float x) {
 #endif
 }
 
+// log₂ x with an absolute error of 2^-22 between ½ and 2, and within a few ulp elsewhere; x is a
+// normal number.
+RF_DEVICE float log2(float x) {
+#if RF_AMD
+    return __builtin_amdgcn_logf(x);
+#else
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
+
 // e^x within a few ulp: e^x = 2^(x·log2 e). The exponent is a sum of two parts, so that its
 // rounding error is negligible for large x.
 RF_DEVICE float exp(float x) {

@@ -105,13 +105,19 @@ struct BlockRow {
     }
 };
 
+// The row of the table that belongs to row `index` of x.
+RF_DEVICE u32 table_row(const RfEmbedParams &p, u64 index) {
+    u32 id = p.ids[index];
+    return id < p.last_id ? id : p.last_id;
+}
+
 // Scaled rows of a table; a workgroup per row (grid: x). Moves the bytes of the row in the table
 // and 4 per column of x.
 template <typename Row>
 RF_DEVICE void embed(const RfEmbedParams &p) {
     Row::prepare(EMBED_THREADS);
     u32 index = group_x();
-    Row row = Row::of(p.table, p.ids[index], p.columns);
+    Row row = Row::of(p.table, table_row(p, index), p.columns);
     float *x = p.x + (u64)index * p.columns;
     float scale = p.scale;
     if (!Row::ANY_WIDTH || p.columns % VECTOR == 0) {
@@ -142,7 +148,7 @@ RF_DEVICE void embed_rms_norm(const RfEmbedParams &p) {
     Row::prepare(p.threads);
     u64 index = group_x();
     f32x4 *x = reinterpret_cast<f32x4 *>(p.x + index * p.columns);
-    EmbeddingSource<Row> source = {Row::of(p.table, p.ids[index], p.columns), p.scale, x};
+    EmbeddingSource<Row> source = {Row::of(p.table, table_row(p, index), p.columns), p.scale, x};
     rms_norm_row<2>(source, p.norm, p.eps, p.out, index, p.columns, p.threads);
 }
 

@@ -10,7 +10,7 @@
 
 namespace rf {
 
-constexpr u32 MAX_HEAD_DIM = 256;
+constexpr u32 MAX_HEAD_DIM = 512;
 
 template <u32 STEPS>
 struct Head {

@@ -264,6 +264,14 @@ RF_DEVICE Place place_of(const RfProjection *projections, u32 count, u32 group, 
     return {p, group * rows_per_group};
 }
 
+// The projection of a slot: the bias of its expert, and its row of the output.
+RF_DEVICE RfProjection projection_of(const RfProjection &experts, u32 slot, u32 expert) {
+    RfProjection own = experts;
+    own.out += (u64)slot * experts.rows;
+    if (own.bias) own.bias += expert * experts.rows;
+    return own;
+}
+
 // One wave of a matmul; returns the value that lane r wrote. With a route, group_y is the slot: one
 // token, one expert.
 template <typename F, u32 TOKENS, u32 STEPS>
@@ -277,11 +285,9 @@ RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &project
         u32 expert = (u32)p.route[token * 2 * p.used + slot % p.used];
         u64 x_row = p.shared_x ? token : slot;
         RfActivations x{p.x_q8.q + x_row * p.columns, p.x_q8.meta + x_row * (p.columns / 16)};
-        RfProjection to = projection;
-        to.out += (u64)slot * projection.rows;
         neighbours<F, ROWS>(row_weight, 0, projection.weight, expert * projection.rows + row, p.columns / 32);
         row_sums<F, STEPS>(sums, row_weight, x, p.norm_in, p.columns);
-        return write_rows(sums, to, nullptr, row, 1);
+        return write_rows(sums, projection_of(projection, slot, expert), nullptr, row, 1);
     }
     neighbours<F, ROWS>(row_weight, 0, projection.weight, row, p.columns / 32);
     row_sums<F, STEPS>(sums, row_weight, p.x_q8, p.norm_in, p.columns);

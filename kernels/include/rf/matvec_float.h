@@ -76,11 +76,9 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
         u32 slot = group_y(), token = slot / p.used;
         u32 expert = (u32)p.route[token * 2 * p.used + slot % p.used];
         u64 x_row = p.shared_x ? token : slot;
-        RfProjection to = projection;
-        to.out += (u64)slot * projection.rows;
         float_row_sums<F>(sums, projection.weight.low, expert * projection.rows + row, p.x_f32 + x_row * p.columns,
                           p.columns);
-        write_rows(sums, to, nullptr, row, 1);
+        write_rows(sums, projection_of(projection, slot, expert), nullptr, row, 1);
         return;
     }
     float_row_sums<F>(sums, projection.weight.low, row, p.x_f32, p.columns);

@@ -25,7 +25,7 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
         RfWeight row_weight[2] = {row_of<F>(p.gate, row, blocks), row_of<F>(p.up, row, blocks)};
         float sums[2][1];
         row_sums<F, 1>(sums, row_weight, p.x_q8, p.norm_in, p.columns);
-        if (lane() == 0) outputs[own] = activate(p.activation, sums[0][0]) * sums[1][0];
+        if (lane() == 0) outputs[own] = gated_unit(p.activation, sums[0][0], sums[1][0]);
     }
     barrier();
     if (wave() > 0) return;

@@ -11,14 +11,16 @@ macro_rules! sizes {
 /// The size of `rf_kernels::params::NAME` in bytes.
 pub(super) fn size_of(name: &str) -> Option<usize> {
     let sizes = sizes![
-        AddScaleParams,
+        AddParams,
         ArgmaxParams,
         AttentionParams,
-        CombineExpertsParams,
+        CopyRowsParams,
         EmbedParams,
+        ExpertRowsParams,
         GluParams,
         GroupNormParams,
         KvAppendParams,
+        MapParams,
         MatmulParams,
         MatvecGluParams,
         MatvecParams,
@@ -27,7 +29,6 @@ pub(super) fn size_of(name: &str) -> Option<usize> {
         RopeAppendParams,
         RopeParams,
         RouteParams,
-        SelectRowsParams,
         TopKParams,
     ];
     sizes.into_iter().find(|&(known, _)| known == name).map(|(_, size)| size)

@@ -65,25 +65,32 @@ fn crates(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The names that `Family::of` accepts.
+/// The names of the families: the field `name` of each `Family` in rf-model.
 fn architectures(tree: &Tree) -> Vec<Finding> {
-    const SOURCE: &str = "crates/rf-model/src/family.rs";
-    struct Patterns(BTreeSet<String>);
-    impl<'ast> Visit<'ast> for Patterns {
-        fn visit_pat(&mut self, pattern: &'ast syn::Pat) {
-            if let syn::Pat::Lit(literal) = pattern
+    const FOLDER: &str = "crates/rf-model/src/families/";
+    struct Names(BTreeSet<String>);
+    impl<'ast> Visit<'ast> for Names {
+        fn visit_field_value(&mut self, field: &'ast syn::FieldValue) {
+            if let syn::Member::Named(member) = &field.member
+                && member == "name"
+                && let syn::Expr::Lit(literal) = &field.expr
                 && let syn::Lit::Str(name) = &literal.lit
             {
                 self.0.insert(name.value());
             }
-            visit::visit_pat(self, pattern);
+            visit::visit_field_value(self, field);
         }
     }
-    let Some(text) = tree.text(SOURCE) else { return Vec::new() };
-    let Ok(file) = syn::parse_file(text) else { return Vec::new() };
-    let mut patterns = Patterns(BTreeSet::new());
-    patterns.visit_file(&file);
-    compare(tree, README, "architectures", &code_spans, &patterns.0)
+    let mut names = Names(BTreeSet::new());
+    for (_, text) in tree.texts(&[".rs"]).filter(|(path, _)| path.starts_with(FOLDER)) {
+        if let Ok(file) = syn::parse_file(text) {
+            names.visit_file(&file);
+        }
+    }
+    if names.0.is_empty() {
+        return Vec::new();
+    }
+    compare(tree, README, "architectures", &code_spans, &names.0)
 }
 
 /// The files of the accepted cycles, each cycle with its reason.
@@ -199,10 +206,14 @@ mod tests {
 
     #[test]
     fn architectures_are_compared_both_ways() {
-        let source =
-            "fn of(name: &str) -> u32 { match name { \"a\" => 1, \"b\" | \"c\" => 2, _ => 3 } }";
+        let two = "const A: F = F { name: \"a\", n: 1 }; const B: F = F { name: \"b\" };";
+        let one = "const C: F = F { name: \"c\", ..A };";
         let with = |readme: &str| {
-            let files = [("crates/rf-model/src/family.rs", source), ("README.md", readme)];
+            let files = [
+                ("crates/rf-model/src/families/ab.rs", two),
+                ("crates/rf-model/src/families/c.rs", one),
+                ("README.md", readme),
+            ];
             messages(&architectures(&Tree::of(&files)))
         };
         let list = "x\n<!-- tidy: architectures -->`a`, `b`, `c`<!-- tidy: end -->";

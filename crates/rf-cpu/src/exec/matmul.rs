@@ -1,7 +1,8 @@
 //! Matmul steps: the operand is prepared once for all projections, and threads share the panels.
 
-use rf_graph::{Graph, MatMul, Projection, Prologue, ValueId, WeightId};
+use rf_graph::{Graph, MatMul, Projection, Prologue};
 
+use super::experts::{ExpertRows, ExpertSizes};
 use super::steps::Step;
 use super::storage::StoragePlan;
 use super::{Region, StepIndex, rows};
@@ -10,12 +11,12 @@ use crate::simd::attention::AttentionScratch;
 use crate::simd::float_gemm::{self, FloatGemm, PackFloats};
 use crate::simd::gemm::GemmScratch;
 use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, Operand, has_gemm};
-use crate::simd::tiles::{FLOAT_TOKENS, GEMM_GROUP, GEMM_TOKENS, Target};
-use crate::simd::{FLOAT_CHUNK, Isa, LANES};
+use crate::simd::tiles::{FLOAT_TOKENS, GEMM_GROUP, GEMM_TOKENS, Target, TargetRows};
+use crate::simd::{FLOAT_CHUNK, Isa};
 use crate::team::{Member, Rows, Shared};
 
 /// The smallest number of tokens at which unpacking into tiles is cheaper than in registers.
-const BLOCKED_TOKENS: usize = 9;
+pub(super) const BLOCKED_TOKENS: usize = 9;
 
 /// [`rf_graph::Op::MatMul`] and the operands that its formats take.
 pub(super) struct MatMulStep {
@@ -58,40 +59,6 @@ impl MatMulStep {
     }
 }
 
-/// [`rf_graph::Op::ExpertMatMul`] and the operands that its formats take.
-pub(super) struct ExpertMatMulStep {
-    pub(super) x: ValueId,
-    pub(super) route: ValueId,
-    pub(super) weights: Vec<WeightId>,
-    pub(super) out: ValueId,
-    columns: usize,
-    groups: Vec<usize>,
-}
-
-impl ExpertMatMulStep {
-    pub(super) fn new(
-        [x, route, out]: [ValueId; 3],
-        weights: Vec<WeightId>,
-        storage: &StoragePlan<'_>,
-    ) -> Self {
-        let mut step = Self { x, route, weights, out, columns: 0, groups: Vec::new() };
-        for weight in &step.weights {
-            let Some(m) = storage.matrix(*weight) else { continue };
-            step.columns = m.columns();
-            match Operand::of(m.dtype()) {
-                Operand::Int8 { group } if !step.groups.contains(&group) => step.groups.push(group),
-                _ => {}
-            }
-        }
-        step
-    }
-
-    /// 1 if all slots of a token read the same row, otherwise the number of slots.
-    fn operand_rows_per_token(&self, graph: &Graph) -> usize {
-        graph.value(self.x).width / self.columns
-    }
-}
-
 /// The operand sizes of a program's matmuls.
 pub(super) struct OperandSizes {
     /// Number of f32 for all tokens.
@@ -101,6 +68,7 @@ pub(super) struct OperandSizes {
     /// Number of columns of the widest operand.
     columns: usize,
     max_tokens: usize,
+    experts: ExpertSizes,
 }
 
 /// The operands of the current matmul, shared by the team.
@@ -116,24 +84,26 @@ pub(super) struct OperandBuffers {
 #[derive(Clone, Copy)]
 pub(super) struct SharedOperands<'a> {
     float: Shared<'a, f32>,
-    int8: [Shared<'a, ActBlock>; 2],
+    pub(super) int8: [Shared<'a, ActBlock>; 2],
 }
 
 /// The buffers of one thread.
 pub(super) struct Scratch {
     float: Vec<f32>,
     int8: [Vec<ActBlock>; 2],
-    gemm: GemmScratch,
+    pub(super) gemm: GemmScratch,
     pub(super) attention: AttentionScratch,
+    pub(super) experts: ExpertRows,
 }
 
-fn group_index(group: usize) -> usize {
+pub(super) fn group_index(group: usize) -> usize {
     usize::from(group != 32)
 }
 
 impl OperandSizes {
     pub(super) fn new(steps: &[Step], graph: &Graph, max_tokens: usize) -> Self {
         let (mut columns, mut floats, mut blocks) = (0, 0, [0; 2]);
+        let mut experts = ExpertSizes::default();
         for step in steps {
             let mut grow = |group: usize, count: usize| {
                 let blocks = &mut blocks[group_index(group)];
@@ -148,19 +118,17 @@ impl OperandSizes {
                     }
                     m.groups.iter().for_each(|g| grow(*g, width.div_ceil(ACT_BLOCK)));
                 }
-                Step::ExpertMatMul(m) => {
-                    let blocks = m.operand_rows_per_token(graph) * m.columns.div_ceil(ACT_BLOCK);
-                    m.groups.iter().for_each(|g| grow(*g, blocks));
-                }
+                Step::ExpertMatMul(m) => experts.grow(m, graph, max_tokens),
                 _ => {}
             }
         }
         let rows = max_tokens.next_multiple_of(GEMM_TOKENS);
         Self {
             floats: floats * max_tokens.next_multiple_of(FLOAT_TOKENS),
-            blocks: blocks.map(|blocks| blocks * rows),
+            blocks: [0, 1].map(|group| experts.blocks[group].max(blocks[group] * rows)),
             columns,
             max_tokens,
+            experts,
         }
     }
 
@@ -176,6 +144,7 @@ impl OperandSizes {
         self.scratch_floats() * size_of::<f32>()
             + blocks * size_of::<ActBlock>()
             + GemmScratch::bytes_for(self.max_tokens)
+            + self.experts.bytes()
     }
 
     /// Number of f32 per token; 0 if no matmul has a float operand.
@@ -218,13 +187,14 @@ impl Scratch {
             int8: sizes.scratch_blocks().map(|blocks| vec![ActBlock::ZERO; blocks]),
             gemm: GemmScratch::new(sizes.max_tokens),
             attention: AttentionScratch::default(),
+            experts: ExpertRows::new(&sizes.experts),
         }
     }
 
     /// Bytes held, without the attention scores, which grow with the context.
     pub(super) fn bytes(&self) -> usize {
         let int8: usize = self.int8.iter().map(|blocks| size_of_val(blocks.as_slice())).sum();
-        size_of_val(self.float.as_slice()) + int8 + self.gemm.bytes()
+        size_of_val(self.float.as_slice()) + int8 + self.gemm.bytes() + self.experts.bytes()
     }
 }
 
@@ -287,76 +257,6 @@ impl Region<'_> {
                     self.panels(step, p, own, operands, gemm);
                 }
                 first = end;
-            }
-        }
-    }
-
-    /// [`rf_graph::Op::ExpertMatMul`]: one GEMV per (token, slot) with the matrix of its expert.
-    pub(super) fn expert_matmul(
-        &self,
-        member: &Member<'_>,
-        index: StepIndex,
-        step: &ExpertMatMulStep,
-    ) {
-        let per_token = step.operand_rows_per_token(self.graph);
-        let (tokens, used) = (self.tokens(), self.graph.value(step.route).width / 2);
-        let operand_rows = tokens * per_token;
-        let x = Rows { data: self.rows(step.x).data, width: step.columns };
-        for row in member.share(operand_rows) {
-            for &group in &step.groups {
-                let int8 = self.operands.int8[group_index(group)];
-                let last = (step.columns.div_ceil(ACT_BLOCK) - 1) * operand_rows + row + 1;
-                // SAFETY: the kernel writes every `operand_rows`-th block of the range: the blocks
-                // of this row.
-                let blocks = unsafe { int8.get_mut(row..last) };
-                // SAFETY: written before the last barrier.
-                let source = RowSource::Plain(unsafe { x.row(row) });
-                self.isa.run(Quantize {
-                    source,
-                    group,
-                    biased: false,
-                    blocks,
-                    stride: operand_rows,
-                });
-            }
-        }
-        member.barrier();
-
-        let route = self.rows(step.route);
-        let out = self.rows(step.out);
-        let outputs = out.width / used;
-        let out = Rows { data: out.data, width: outputs };
-        let panels = outputs.div_ceil(LANES);
-        // The loop runs one (token, slot) at a time, in about two chunks per thread.
-        let chunk = panels.div_ceil(member.threads * 2).next_multiple_of(4);
-        let parts = panels.div_ceil(chunk);
-        for range in member.dynamic_chunks(index.first_loop(), tokens * used * parts, 1) {
-            for item in range {
-                let (row, part) = (item / parts, item % parts);
-                let (token, slot) = (row / used, row % used);
-                // SAFETY: written before the last barrier.
-                let expert = unsafe { route.row(token) }[slot] as usize;
-                let weight = self.matrix(step.weights[expert]);
-                let panels = part * chunk..panels.min((part + 1) * chunk);
-                let x_row = if per_token == 1 { token } else { row };
-                let target = Target { out, bias: None, residual: None, first_row: row };
-                match Operand::of(weight.dtype()) {
-                    Operand::Float => {
-                        let first = x_row * step.columns;
-                        let data = x.data.part(first..first + step.columns);
-                        let x = Rows { data, width: step.columns };
-                        self.isa.run(FloatMatMul { weight, panels, x, tokens: 1, target });
-                    }
-                    Operand::Int8 { group } => {
-                        let blocks = step.columns.div_ceil(ACT_BLOCK) * operand_rows;
-                        let int8 = self.operands.int8[group_index(group)];
-                        // SAFETY: written before the last barrier.
-                        let activations = unsafe { int8.get(x_row..blocks) };
-                        let stride = operand_rows;
-                        let op = MatVec { weight, panels, activations, stride, tokens: 1, target };
-                        op.run(self.isa);
-                    }
-                }
             }
         }
     }
@@ -458,7 +358,7 @@ impl Region<'_> {
             out: self.rows(projection.out),
             bias: projection.bias.map(|b| self.vector(b)),
             residual: step.op.residual.map(|r| self.rows(r)),
-            first_row: 0,
+            rows: TargetRows::From(0),
         };
         let group = match (Operand::of(weight.dtype()), operands.float) {
             (Operand::Int8 { group }, _) => group,

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "disjoint mutable parts of shared buffers")]
 
 mod attention;
+mod experts;
 mod matmul;
 mod memory;
 mod profile;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rf_graph::{Op, ValueId, WeightId};
+use rf_graph::{Function, Op, ValueId, WeightId};
 
 use super::storage::StoredWeight;
 use super::{Region, RopeTable};
@@ -16,32 +16,55 @@ pub(super) fn supports(op: &Op) -> bool {
     matches!(
         op,
         Op::Embed { norm: None, .. }
+            | Op::EmbedPosition { .. }
             | Op::Input { .. }
             | Op::RmsNorm { .. }
             | Op::LayerNorm { .. }
             | Op::Glu { .. }
             | Op::Add { .. }
-            | Op::Scale { .. }
+            | Op::Map { .. }
+            | Op::SigmoidGate { .. }
+            | Op::ScaleByPosition { .. }
+            | Op::Slice { .. }
             | Op::SelectRows { .. }
             | Op::Route { .. }
+            | Op::ScaleExperts { .. }
             | Op::CombineExperts { .. }
     )
 }
 
 impl Region<'_> {
     /// Runs one member's share of the rows of an op.
+    #[expect(clippy::too_many_lines, reason = "one arm per op, to be read as a table")]
     pub(super) fn row_op(&self, member: &Member<'_>, op: &Op) {
         match op {
-            Op::Route { logits, experts_per_token, out } => {
+            Op::Route { logits, router, out } => {
                 let (logits, out) = (self.rows(*logits), self.rows(*out));
+                let bias = router.selection_bias.map(|id| self.vector(id));
+                let scale = router.expert_scale.map(|id| self.vector(id));
                 by_row(member, self.tokens(), |token| {
                     // SAFETY: written before the last barrier.
-                    let y = rf_graph::reference::route(
-                        unsafe { logits.row(token) },
-                        *experts_per_token,
-                    );
+                    let logits = unsafe { logits.row(token) };
+                    let y = rf_graph::reference::route(logits, router, bias, scale);
                     // SAFETY: each row belongs to one member.
                     unsafe { out.row_mut(token, 0..out.width) }.copy_from_slice(&y);
+                });
+            }
+            Op::ScaleExperts { x, route, out } => {
+                let (x, route, out) = (self.rows(*x), self.rows(*route), self.rows(*out));
+                let slots = route.width / 2;
+                by_row(member, self.tokens(), |token| {
+                    // SAFETY: written before the last barrier.
+                    let x = unsafe { x.row(token) };
+                    // SAFETY: as above.
+                    let p = unsafe { &route.row(token)[slots..] };
+                    // SAFETY: each row belongs to one member.
+                    let y = unsafe { out.row_mut(token, 0..out.width) };
+                    let width = out.width / slots;
+                    let parts = y.chunks_exact_mut(width).zip(x.chunks_exact(width));
+                    for ((y, x), p) in parts.zip(p) {
+                        y.iter_mut().zip(x).for_each(|(y, x)| *y = p * x);
+                    }
                 });
             }
             Op::CombineExperts { x, route, out } => {
@@ -65,6 +88,15 @@ impl Region<'_> {
                     for x in row {
                         *x *= scale;
                     }
+                });
+            }
+            Op::EmbedPosition { table, out } => {
+                let out = self.rows(*out);
+                let last = self.table_rows(*table) - 1;
+                by_row(member, self.tokens(), |token| {
+                    // SAFETY: each row belongs to one member.
+                    let row = unsafe { out.row_mut(token, 0..out.width) };
+                    self.embed(*table, self.place(token).1.min(last), row);
                 });
             }
             Op::Input { out } => {
@@ -116,8 +148,56 @@ impl Region<'_> {
             Op::Add { a, b, out } => {
                 self.elementwise(member, [*a, *b], *out, |[a, b]| a + b);
             }
-            Op::Scale { x, factor, out } => {
+            Op::Map { x, function: Function::Scale(factor), out } => {
                 self.elementwise(member, [*x], *out, |[x]| x * factor);
+            }
+            Op::Map { x, function, out } => {
+                let (x_rows, out) = (self.rows(*x), self.rows(*out));
+                by_row(member, self.num_rows(*x), |row| {
+                    // SAFETY: written before the last barrier.
+                    let x = unsafe { x_rows.row(row) };
+                    // SAFETY: each row belongs to one member.
+                    let y = unsafe { out.row_mut(row, 0..out.width) };
+                    evaluate(self.isa, RowSource::Map { function: *function, x }, y);
+                });
+            }
+            Op::SigmoidGate { x, gate, out } => {
+                let (x_rows, gates, out) = (self.rows(*x), self.rows(*gate), self.rows(*out));
+                let columns_per_gate = out.width / gates.width;
+                by_row(member, self.num_rows(*x), |row| {
+                    // SAFETY: written before the last barrier.
+                    let x = unsafe { x_rows.row(row) };
+                    // SAFETY: as above.
+                    let gates = unsafe { gates.row(row) };
+                    // SAFETY: each row belongs to one member.
+                    let y = unsafe { out.row_mut(row, 0..out.width) };
+                    let parts = y.chunks_exact_mut(columns_per_gate);
+                    for ((y, x), gate) in parts.zip(x.chunks_exact(columns_per_gate)).zip(gates) {
+                        let sigmoid = 1.0 / (1.0 + (-gate).exp());
+                        y.iter_mut().zip(x).for_each(|(y, x)| *y = x * sigmoid);
+                    }
+                });
+            }
+            Op::ScaleByPosition { x, scale, out } => {
+                let (x_rows, out) = (self.rows(*x), self.rows(*out));
+                by_row(member, self.tokens(), |token| {
+                    let factor = scale.at(self.place(token).1);
+                    // SAFETY: written before the last barrier.
+                    let x = unsafe { x_rows.row(token) };
+                    // SAFETY: each row belongs to one member.
+                    let y = unsafe { out.row_mut(token, 0..out.width) };
+                    y.iter_mut().zip(x).for_each(|(y, x)| *y = x * factor);
+                });
+            }
+            Op::Slice { x, start, out } => {
+                let (x_rows, out) = (self.rows(*x), self.rows(*out));
+                by_row(member, self.num_rows(*x), |row| {
+                    // SAFETY: written before the last barrier.
+                    let x = unsafe { x_rows.row(row) };
+                    // SAFETY: each row belongs to one member.
+                    let y = unsafe { out.row_mut(row, 0..out.width) };
+                    y.copy_from_slice(&x[*start..][..out.width]);
+                });
             }
             Op::SelectRows { x, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
@@ -138,6 +218,15 @@ impl Region<'_> {
             StoredWeight::Table(w) => rf_quant::dequantize(w.dtype(), w.row(row), out)
                 .expect("a row is a whole number of blocks"),
             StoredWeight::Matrix(m) => m.row_f32(row, out),
+            StoredWeight::Vector(_) => unreachable!("an embedding table is not a vector"),
+        }
+    }
+
+    /// Rows of an embedding table.
+    fn table_rows(&self, table: WeightId) -> usize {
+        match &self.weights[table.index()] {
+            StoredWeight::Table(w) => w.rows(),
+            StoredWeight::Matrix(m) => m.rows(),
             StoredWeight::Vector(_) => unreachable!("an embedding table is not a vector"),
         }
     }

@@ -3,7 +3,8 @@
 use rf_graph::{Attention, BackendError, Epilogue, Op, QkNorm, Rope, ValueId};
 
 use super::attention::AppendItem;
-use super::matmul::{ExpertMatMulStep, MatMulStep, Scratch};
+use super::experts::ExpertMatMulStep;
+use super::matmul::{MatMulStep, Scratch};
 use super::rows::{self, by_row};
 use super::storage::StoragePlan;
 use super::{Region, RopeTable, StepIndex};
@@ -65,9 +66,9 @@ impl Step {
             Op::MatMul(m) if m.epilogue == Epilogue::None => {
                 Self::MatMul(MatMulStep::new(m, storage, isa))
             }
-            Op::ExpertMatMul { x, route, weights: experts, out } => {
-                Self::ExpertMatMul(ExpertMatMulStep::new([x, route, out], experts, storage))
-            }
+            Op::ExpertMatMul { x, route, weights: experts, bias, out } => Self::ExpertMatMul(
+                ExpertMatMulStep::new([x, route, out], experts, bias, storage, isa),
+            ),
             Op::Rope { x, rope, out } => Self::Rope { x, rope: table(&rope), out },
             Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {
                 let rope = table(&rope);
@@ -103,7 +104,7 @@ impl Region<'_> {
                 let item = AppendItem { k: *k, v: *v, layer: *layer, k_norm: None, rope: None };
                 self.append(member, index, &item);
             }
-            Step::ExpertMatMul(m) => self.expert_matmul(member, index, m),
+            Step::ExpertMatMul(m) => self.expert_matmul(member, index, m, scratch),
             Step::Rope { x, rope, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
                 let table = &self.ropes[*rope];

@@ -1,5 +1,7 @@
 //! Activations quantised to int8: the operand of integer formats.
 
+use rf_graph::{Activation, Function};
+
 use super::math::SimdMath;
 use super::{Kernel, LANES, Simd};
 
@@ -42,9 +44,13 @@ pub(crate) enum RowSource<'a> {
         scale: f32,
     },
     Glu {
-        activation: rf_graph::Activation,
+        activation: Activation,
         gate: &'a [f32],
         up: &'a [f32],
+    },
+    Map {
+        function: Function,
+        x: &'a [f32],
     },
 }
 
@@ -52,7 +58,7 @@ impl RowSource<'_> {
     /// The number of columns.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Plain(x) | Self::Norm { x, .. } => x.len(),
+            Self::Plain(x) | Self::Norm { x, .. } | Self::Map { x, .. } => x.len(),
             Self::Glu { gate, .. } => gate.len(),
         }
     }
@@ -66,18 +72,47 @@ impl RowSource<'_> {
                 s.mul(s.mul(load(s, x, at), s.splat(scale)), load(s, weight, at))
             }
             Self::Glu { activation, gate, up } => {
-                let gate = load(s, gate, at);
-                s.mul(activate(s, activation, gate), load(s, up, at))
+                glu(s, activation, load(s, gate, at), load(s, up, at))
             }
+            Self::Map { function, x } => map(s, function, load(s, x, at)),
         }
+    }
+}
+
+/// [`rf_graph::reference::glu`].
+#[inline(always)]
+fn glu<S: Simd>(s: S, activation: Activation, gate: S::F, up: S::F) -> S::F {
+    if activation == Activation::ClampedSwiglu {
+        let clamp = s.splat(Activation::CLAMP);
+        let lowest = s.sub(s.splat(0.0), clamp);
+        let up = s.min(s.max(up, lowest), clamp);
+        let gate = activate(s, activation, s.min(gate, clamp));
+        s.mul(gate, s.add(up, s.splat(1.0)))
+    } else {
+        s.mul(activate(s, activation, gate), up)
+    }
+}
+
+/// [`rf_graph::reference::map`].
+#[inline(always)]
+fn map<S: Simd>(s: S, function: Function, x: S::F) -> S::F {
+    match function {
+        Function::Softcap(cap) => s.mul(s.splat(cap), s.tanh(s.div(x, s.splat(cap)))),
+        Function::Activation(activation) => activate(s, activation, x),
+        Function::Scale(factor) => s.mul(x, s.splat(factor)),
+        _ => x,
     }
 }
 
 /// The activation function of a gated linear unit.
 #[inline(always)]
-pub(super) fn activate<S: Simd>(s: S, activation: rf_graph::Activation, x: S::F) -> S::F {
+fn activate<S: Simd>(s: S, activation: Activation, x: S::F) -> S::F {
     match activation {
-        rf_graph::Activation::GeluTanh => s.gelu_tanh(x),
+        Activation::GeluTanh => s.gelu_tanh(x),
+        Activation::ClampedSwiglu => {
+            let e = s.exp(s.mul(x, s.splat(-Activation::ALPHA)));
+            s.div(x, s.add(s.splat(1.0), e))
+        }
         _ => s.silu(x),
     }
 }

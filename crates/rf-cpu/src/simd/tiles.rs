@@ -49,15 +49,28 @@ pub(crate) struct Target<'a> {
     pub(crate) out: Rows<'a>,
     pub(crate) bias: Option<&'a [f32]>,
     pub(crate) residual: Option<Rows<'a>>,
-    /// Output row of the first token.
-    pub(crate) first_row: usize,
+    /// Output rows of the tokens.
+    pub(crate) rows: TargetRows<'a>,
+}
+
+/// The rows of a [`Target`] that a kernel writes.
+#[derive(Clone, Copy)]
+pub(crate) enum TargetRows<'a> {
+    /// Consecutive rows from this one on.
+    From(usize),
+    /// The row of each token.
+    Each(&'a [u32]),
 }
 
 impl Target<'_> {
     /// Writes 16 outputs of a token, or fewer at the end of the row.
     #[inline(always)]
     pub(super) fn store<S: Simd>(&self, s: S, token: usize, panel: usize, mut v: S::F) {
-        let (row, first) = (self.first_row + token, panel * LANES);
+        let row = match self.rows {
+            TargetRows::From(first) => first + token,
+            TargetRows::Each(rows) => rows[token] as usize,
+        };
+        let first = panel * LANES;
         let last = self.out.width.min(first + LANES);
         // SAFETY: each panel belongs to one thread, so no other thread accesses these columns.
         let out = unsafe { self.out.row_mut(row, first..last) };

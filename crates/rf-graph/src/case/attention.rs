@@ -125,7 +125,7 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     // Head sizes: those of models, one that is not a multiple of a vector, one below a vector.
     let groups = [1, 2, 4, 8].into_iter().cycle();
-    for (head_dim, group) in [32, 64, 80, 96, 128, 256, 40, 8].into_iter().zip(groups) {
+    for (head_dim, group) in [32, 64, 80, 96, 128, 256, 512, 40, 8].into_iter().zip(groups) {
         for kv in KvType::ALL {
             let name = format!("attention/head-dim-{head_dim}/{kv}");
             cases.push(case(name, kv, turns(16), Variant { group, head_dim, ..PLAIN }));
@@ -163,8 +163,71 @@ pub(super) fn cases() -> Vec<Case> {
         let variant = Variant { window: Some(100), ..variant };
         cases.push(case(format!("attention/long/window-100/{kv}"), kv, long, variant));
     }
+    for kv in KvType::ALL {
+        cases.extend(layers(kv));
+    }
     cases.push(after_input());
     cases
+}
+
+/// KV heads, head size and window of the layers of one cache.
+const LAYERS: [(usize, usize, Option<usize>); 3] =
+    [(2, 32, Some(9)), (1, 128, None), (3, 64, Some(16))];
+
+/// Layers of different heads in one cache, layers that read the cache of an earlier one, and one
+/// value that is both key and value.
+fn layers(kv: KvType) -> [Case; 3] {
+    let several = |name: &str, build: fn(&mut Net) -> ValueId| {
+        let caches = LAYERS.map(|(heads, head_dim, _)| (heads, head_dim)).to_vec();
+        let schedule = turns(16).with_cache(kv, caches);
+        let (name, bound) = (format!("attention/{name}/{kv}"), Bound::of_cache(kv, false));
+        Case::program_of(name, Some(Format::Cache(kv)), bound, schedule, build)
+    };
+    let schedule = turns(16).with_cache(kv, vec![(2, 64)]);
+    let (name, bound) = (format!("attention/key-is-value/{kv}"), Bound::of_cache(kv, true));
+    [
+        several("layers", |net| {
+            let outs = [0, 1, 2].map(|layer| one_layer(net, layer, 2, true));
+            sum(net, &outs)
+        }),
+        several("shared-cache", |net| {
+            // The readers have other groups than the layers that append.
+            let layers = [(0, 2, true), (1, 4, true), (2, 1, true), (1, 2, false), (0, 4, false)];
+            let outs = layers.map(|(layer, group, appends)| one_layer(net, layer, group, appends));
+            sum(net, &outs)
+        }),
+        Case::program_of(name, Some(Format::Cache(kv)), bound, schedule, |net| {
+            let (q, kv) = (net.input(4 * 64), net.input(2 * 64));
+            let [q_norm, k_norm] = [(); 2].map(|()| net.norm_weight(64));
+            let ones = net.ones(64);
+            let (q, k) = (net.g.rms_norm(q, q_norm, 1e-6), net.g.rms_norm(kv, k_norm, 1e-6));
+            let rope = rope(RopeStyle::Neox, 64, 64, 1.0);
+            let (q, k) = (net.g.rope(q, &rope), net.g.rope(k, &rope));
+            let v = net.g.rms_norm(kv, ones, 1e-6);
+            net.g.attention(q, k, v, &Attention::new(0, 4, 2, 64))
+        }),
+    ]
+}
+
+fn one_layer(net: &mut Net, layer: usize, group: usize, appends: bool) -> ValueId {
+    let (num_kv_heads, head_dim, window) = LAYERS[layer];
+    let num_heads = group * num_kv_heads;
+    let attention =
+        Attention { window, ..Attention::new(layer, num_heads, num_kv_heads, head_dim) };
+    let q = net.input(num_heads * head_dim);
+    let y = if appends {
+        let [k, v] = [(); 2].map(|()| net.input(num_kv_heads * head_dim));
+        net.g.attention(q, k, v, &attention)
+    } else {
+        net.g.attend(q, &attention)
+    };
+    let w = net.matrix(DType::F32, 37, num_heads * head_dim);
+    net.g.matmul(y, w)
+}
+
+fn sum(net: &mut Net, values: &[ValueId]) -> ValueId {
+    let (first, others) = values.split_first().expect("values");
+    others.iter().fold(*first, |sum, value| net.g.add(sum, *value))
 }
 
 /// Prompts and single tokens of three sequences, alone and together, across page boundaries.

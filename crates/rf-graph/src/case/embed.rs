@@ -42,6 +42,7 @@ pub(super) fn cases() -> Vec<Case> {
             net.g.embed(table, 1.0)
         }));
     }
+    cases.extend(positions());
     cases.extend(inputs());
     cases
 }
@@ -55,6 +56,27 @@ fn table(name: String, dtype: DType, bound: Bound, width: usize, scale: f32) -> 
     Case::program_of(name, Some(Format::Weight(dtype)), bound, schedule, move |net| {
         net.embedding(dtype, width, scale)
     })
+}
+
+/// Learned positions, of which some are beyond the table.
+fn positions() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for dtype in [DType::F32, DType::F16, DType::Q8_0, DType::Q4K] {
+        let width = if dtype.block_elements() == 1 { 100 } else { 256 };
+        for positions in [300, 20, 1] {
+            let schedule = Schedule::steps(
+                16,
+                &[&[(0, 17)], &[(0, 1)], &[(1, 25), (0, 7)], &[(0, 1), (1, 1)]],
+            );
+            let name = format!("embed_position/{dtype}/{positions}x{width}");
+            let format = Some(Format::Weight(dtype));
+            cases.push(Case::program_of(name, format, bound(dtype), schedule, move |net| {
+                let table = net.table(dtype, positions, width);
+                net.g.embed_position(table)
+            }));
+        }
+    }
+    cases
 }
 
 /// Rows that come with the batch, as in the second part of a program that was split.

@@ -16,7 +16,8 @@ const TOKENS: [usize; 4] = [1, 3, 13, 33];
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in DType::ALL {
-        cases.extend([gated_unit(dtype), norm(dtype), attention(dtype)]);
+        cases.extend(Activation::ALL.map(|activation| gated_unit(dtype, activation)));
+        cases.extend([norm(dtype), attention(dtype)]);
     }
     cases
 }
@@ -37,12 +38,12 @@ fn case(
 }
 
 /// Gate and up, the gated unit, down.
-fn gated_unit(dtype: DType) -> Case {
-    case("glu", dtype, Schedule::batches(&TOKENS), move |net| {
+fn gated_unit(dtype: DType, activation: Activation) -> Case {
+    case(&format!("glu-{activation:?}"), dtype, Schedule::batches(&TOKENS), move |net| {
         let x = net.input(256);
         let (gate, up) = (net.matrix(dtype, 512, 256), net.matrix(dtype, 512, 256));
         let (gate, up) = (net.g.matmul(x, gate), net.g.matmul(x, up));
-        let y = net.g.glu(Activation::Silu, gate, up);
+        let y = net.g.glu(activation, gate, up);
         let down = net.matrix(dtype, 37, 512);
         net.g.matmul(y, down)
     })

@@ -4,8 +4,10 @@ use rf_quant::DType;
 
 use super::bound::Bound;
 use super::definition::{Case, Format};
+use super::net::Net;
 use super::schedule::Schedule;
-use crate::op::Activation;
+use crate::op::{Activation, ExpertGroups, GateFunction, Router};
+use crate::value::ValueId;
 
 const NUM_EXPERTS: usize = 6;
 const COLUMNS: usize = 256;
@@ -17,18 +19,79 @@ pub(super) fn cases() -> Vec<Case> {
         let name = format!("route/{experts_per_token}-of-16");
         cases.push(Case::program_of(name, None, Bound::Float, rows(), move |net| {
             let logits = net.input(16);
-            net.g.route(logits, experts_per_token)
+            net.g.route(logits, &Router::softmax(experts_per_token))
+        }));
+    }
+    cases.extend(routers());
+    for slots in [1, 3] {
+        let name = format!("scale_experts/{slots}");
+        cases.push(Case::program_of(name, None, Bound::Float, rows(), move |net| {
+            let (x, logits) = (net.input(slots * 37), net.input(NUM_EXPERTS));
+            let route = net.g.route(logits, &Router::softmax(slots));
+            net.g.scale_experts(x, route)
         }));
     }
     cases.push(Case::program_of("combine_experts", None, Bound::Float, rows(), |net| {
         let (x, logits) = (net.input(3 * 40), net.input(NUM_EXPERTS));
-        let route = net.g.route(logits, 3);
+        let route = net.g.route(logits, &Router::softmax(3));
         net.g.combine_experts(x, route)
     }));
     for dtype in [DType::F32, DType::F16, DType::Q8_0, DType::Q4K, DType::Q6K, DType::Mxfp4] {
         cases.extend(matmuls(dtype));
     }
     cases
+}
+
+/// A routing: number of experts, and the router with or without its vectors.
+struct Routing {
+    experts: usize,
+    router: Router,
+    selection_bias: bool,
+    expert_scale: bool,
+}
+
+fn routers() -> Vec<Case> {
+    let plain =
+        |experts, router| Routing { experts, router, selection_bias: false, expert_scale: false };
+    let gated = |gate, router| Router { gate, ..router };
+    let mut routings = vec![("512-experts".to_owned(), plain(512, Router::softmax(10)))];
+    routings.push(("all-experts".to_owned(), plain(5, Router::softmax(5))));
+    for gate in [GateFunction::Softmax, GateFunction::Sigmoid, GateFunction::SoftmaxOfSelected] {
+        let router = || gated(gate, Router::softmax(4));
+        let scaled = || Router { normalize: false, scale: 2.5, ..router() };
+        routings.push((format!("{gate:?}"), plain(37, router())));
+        routings.push((format!("{gate:?}/scaled"), plain(37, scaled())));
+        let expert_scale = Routing { expert_scale: true, ..plain(37, scaled()) };
+        routings.push((format!("{gate:?}/expert-scale"), expert_scale));
+        if gate == GateFunction::SoftmaxOfSelected {
+            continue;
+        }
+        let bias = Routing { selection_bias: true, ..plain(37, router()) };
+        routings.push((format!("{gate:?}/bias"), bias));
+        for (count, selected) in [(8, 3), (2, 1), (32, 4)] {
+            let groups = Some(ExpertGroups { count, selected });
+            let router = Router { groups, ..gated(gate, Router::softmax(4)) };
+            let name = format!("{gate:?}/{selected}-of-{count}-groups");
+            routings.push((name.clone(), plain(64, router.clone())));
+            let all = Routing { experts: 64, router, selection_bias: true, expert_scale: true };
+            routings.push((format!("{name}/bias+expert-scale"), all));
+        }
+    }
+    let case = |(name, routing): (String, Routing)| {
+        let (name, schedule) = (format!("route/{name}"), Schedule::batches(&[1, 5, 33]));
+        Case::program_of(name, None, Bound::Float, schedule, move |net| route(net, &routing))
+    };
+    routings.into_iter().map(case).collect()
+}
+
+fn route(net: &mut Net, routing: &Routing) -> ValueId {
+    let logits = net.input(routing.experts);
+    let router = Router {
+        selection_bias: routing.selection_bias.then(|| net.vector(routing.experts)),
+        expert_scale: routing.expert_scale.then(|| net.norm_weight(routing.experts)),
+        ..routing.router.clone()
+    };
+    net.g.route(logits, &router)
 }
 
 fn matmuls(dtype: DType) -> Vec<Case> {
@@ -44,26 +107,42 @@ fn matmuls(dtype: DType) -> Vec<Case> {
             let name = format!("expert_matmul/{dtype}/{experts_per_token}-used/{input}");
             cases.push(Case::program_of(name, format, bound, schedule(), move |net| {
                 let (x, logits) = (net.input(columns), net.input(NUM_EXPERTS));
-                let route = net.g.route(logits, experts_per_token);
+                let route = net.g.route(logits, &Router::softmax(experts_per_token));
                 let experts = (0..NUM_EXPERTS).map(|_| net.matrix(dtype, 37, COLUMNS)).collect();
-                net.g.expert_matmul(x, route, experts)
+                net.g.expert_matmul(x, route, experts, None)
             }));
         }
     }
-    let (name, bound) = (format!("experts/{dtype}"), Bound::of_gated_matmul(dtype));
+    let name = format!("expert_matmul/{dtype}/bias");
     cases.push(Case::program_of(name, format, bound, schedule(), move |net| {
         let (x, logits) = (net.input(COLUMNS), net.input(NUM_EXPERTS));
-        let route = net.g.route(logits, 2);
-        let mut experts = |rows, columns| -> Vec<_> {
-            (0..NUM_EXPERTS).map(|_| net.matrix(dtype, rows, columns)).collect()
-        };
-        let (gate, up) = (experts(COLUMNS, COLUMNS), experts(COLUMNS, COLUMNS));
-        let down = experts(64, COLUMNS);
-        let gate = net.g.expert_matmul(x, route, gate);
-        let up = net.g.expert_matmul(x, route, up);
-        let x = net.g.glu(Activation::Silu, gate, up);
-        let x = net.g.expert_matmul(x, route, down);
-        net.g.combine_experts(x, route)
+        let route = net.g.route(logits, &Router::softmax(3));
+        let experts = (0..NUM_EXPERTS).map(|_| net.matrix(dtype, 37, COLUMNS)).collect();
+        let bias = net.table(DType::F32, NUM_EXPERTS, 37);
+        net.g.expert_matmul(x, route, experts, Some(bias))
     }));
+    for activation in Activation::ALL {
+        let bound = Bound::of_gated_matmul(dtype);
+        let name = format!("experts/{dtype}/{activation:?}");
+        cases.push(Case::program_of(name, format, bound, schedule(), move |net| {
+            gated_experts(net, dtype, activation)
+        }));
+    }
     cases
+}
+
+/// Experts with a gated unit.
+fn gated_experts(net: &mut Net, dtype: DType, activation: Activation) -> ValueId {
+    let (x, logits) = (net.input(COLUMNS), net.input(NUM_EXPERTS));
+    let route = net.g.route(logits, &Router::softmax(2));
+    let mut experts = |rows, columns| -> Vec<_> {
+        (0..NUM_EXPERTS).map(|_| net.matrix(dtype, rows, columns)).collect()
+    };
+    let (gate, up) = (experts(COLUMNS, COLUMNS), experts(COLUMNS, COLUMNS));
+    let down = experts(64, COLUMNS);
+    let gate = net.g.expert_matmul(x, route, gate, None);
+    let up = net.g.expert_matmul(x, route, up, None);
+    let x = net.g.glu(activation, gate, up);
+    let x = net.g.expert_matmul(x, route, down, None);
+    net.g.combine_experts(x, route)
 }

@@ -52,6 +52,11 @@ fn shapes() -> Vec<Case> {
                 cases.push(matmul(dtype, rows, columns, Schedule::batches(&TOKENS)));
             }
         }
+        // Without blocks, a row may have any length.
+        let columns: &[usize] = if dtype.block_elements() == 1 { &[1, 33, 100] } else { &[] };
+        for &columns in columns {
+            cases.push(matmul(dtype, 37, columns, Schedule::batches(&TOKENS)));
+        }
         let name = format!("matmul/{dtype}/150x512/large");
         cases.push(named(name, dtype, [150, 512], Schedule::batches(&MANY_TOKENS)));
     }
@@ -96,7 +101,7 @@ fn fused(dtype: DType) -> Vec<Case> {
             net.g.matmul(x, w)
         }),
     ];
-    for activation in [Activation::Silu, Activation::GeluTanh] {
+    for activation in Activation::ALL {
         let bound = Bound::of_gated_matmul(dtype);
         let name = format!("matmul/{dtype}/glu-{activation:?}");
         cases.push(among(name, format, bound, move |net| {

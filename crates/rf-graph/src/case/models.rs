@@ -1,4 +1,7 @@
-//! Whole models of two layers: every op among the others, in every fused form.
+//! Whole models of a few layers, built as those of files are: every op among the others, in every
+//! fused form.
+
+use std::convert::Infallible;
 
 use rf_quant::DType;
 
@@ -8,156 +11,370 @@ use super::net::Net;
 use super::rows::rope;
 use super::schedule::Schedule;
 use crate::backend::KvType;
-use crate::op::{Activation, Attention, RopeStyle};
-use crate::value::ValueId;
+use crate::layer::{
+    AttentionSpec, DenseSpec, ExpertSpec, KvSource, LayerSpec, LayerWeights, NormKind, QkNormGroup,
+    QkNormSpec, Role, Shape, layer,
+};
+use crate::op::{Activation, Function, GateFunction, GraphBuilder, RopeStyle};
+use crate::value::{ValueId, WeightId};
 
-/// The differences between model families.
-#[derive(Clone, Copy)]
-struct Family {
-    hidden_size: usize,
-    num_heads: usize,
-    num_kv_heads: usize,
-    head_dim: usize,
-    style: RopeStyle,
-    bias: bool,
-    qk_norm: bool,
-    /// Norms after attention and feed-forward, before the residual add.
-    post_norm: bool,
-    activation: Activation,
-    window: Option<usize>,
+/// A model: its layers and the weights that they have.
+#[derive(Clone)]
+struct Model {
+    layers: Vec<LayerSpec>,
+    /// The vectors that layers have, and the gate of the shared expert. Other matrices exist
+    /// wherever a layer reads them.
+    vectors: &'static [Role],
+    /// The weights that have a bias.
+    biased: &'static [Role],
     /// The format of most matrices.
     dtype: DType,
     /// The format of the matrices of v, down and the head.
     better_dtype: DType,
+    /// The format of the experts of the last layer. Those of earlier layers are F16: with int8
+    /// activations before a router, a token could select other experts than in the reference.
+    expert_dtype: DType,
+    kv: KvType,
+    embedding_scale: f32,
+    logit_softcap: Option<f32>,
 }
 
-const LLAMA: Family = Family {
-    hidden_size: 256,
-    num_heads: 4,
-    num_kv_heads: 2,
-    head_dim: 64,
-    style: RopeStyle::Normal,
-    bias: false,
-    qk_norm: false,
-    post_norm: false,
-    activation: Activation::Silu,
-    window: None,
-    dtype: DType::F16,
-    better_dtype: DType::F32,
-};
-
-const EPS: f32 = 1e-5;
+const PRE_NORMS: &[Role] = &[Role::AttentionNorm, Role::FeedForwardNorm];
 
 pub(super) fn cases() -> Vec<Case> {
-    let qwen2 = Family { style: RopeStyle::Neox, bias: true, ..LLAMA };
-    let qwen3 = Family { qk_norm: true, bias: false, num_heads: 3, head_dim: 96, ..qwen2 };
-    let gemma = Family {
-        post_norm: true,
-        qk_norm: true,
-        activation: Activation::GeluTanh,
-        window: Some(9),
-        num_kv_heads: 1,
-        style: RopeStyle::Neox,
-        ..LLAMA
-    };
-    let families = [
-        ("llama", LLAMA, KvType::F32),
+    let models = [
+        ("llama", llama()),
         (
             "llama-q4_k",
-            Family { dtype: DType::Q4K, better_dtype: DType::Q6K, ..LLAMA },
-            KvType::F16,
+            Model { dtype: DType::Q4K, better_dtype: DType::Q6K, kv: KvType::F16, ..llama() },
         ),
         (
             "llama-q8_0",
-            Family { dtype: DType::Q8_0, better_dtype: DType::F16, ..LLAMA },
-            KvType::Q8_0,
+            Model { dtype: DType::Q8_0, better_dtype: DType::F16, kv: KvType::Q8_0, ..llama() },
         ),
-        ("llama-fp8", LLAMA, KvType::Fp8),
-        ("qwen2", qwen2, KvType::F32),
-        ("qwen3", Family { num_kv_heads: 1, ..qwen3 }, KvType::F32),
+        ("llama-fp8", Model { kv: KvType::Fp8, ..llama() }),
+        ("qwen2", qwen2()),
+        ("qwen3", qwen3(1)),
         (
             "qwen3-q5_0",
-            Family { num_kv_heads: 3, dtype: DType::Q5_0, better_dtype: DType::Q8_0, ..qwen3 },
-            KvType::F16,
+            Model { dtype: DType::Q5_0, better_dtype: DType::Q8_0, kv: KvType::F16, ..qwen3(3) },
         ),
-        ("gemma", gemma, KvType::F32),
+        ("gemma", gemma()),
+        ("gemma4", gemma4()),
+        ("gpt-oss", gpt_oss()),
+        ("glm4.5", glm45()),
+        ("cohere", cohere()),
+        ("olmo2", olmo2()),
     ];
-    let case = |(name, family, kv): (&str, Family, KvType)| {
-        let steps: [&[(usize, usize)]; 4] =
-            [&[(0, 18)], &[(0, 1)], &[(1, 11), (0, 1)], &[(1, 1), (0, 1)]];
-        let layers = vec![(family.num_kv_heads, family.head_dim); 2];
-        let schedule = Schedule::steps(16, &steps).without_first_output().with_cache(kv, layers);
-        let bound = match (Bound::of_matmul(family.dtype), kv) {
-            (Bound::Float, KvType::Fp8) => Bound::CacheFp8,
-            (Bound::Float, _) => Bound::FloatModel,
-            _ => Bound::Int8Model,
-        };
-        let name = format!("model/{name}");
-        Case::program_of(name, None, bound, schedule, move |net| build(net, &family))
+    models.into_iter().map(|(name, model)| case(name, model)).collect()
+}
+
+fn case(name: &str, model: Model) -> Case {
+    let steps: [&[(usize, usize)]; 4] =
+        [&[(0, 18)], &[(0, 1)], &[(1, 11), (0, 1)], &[(1, 1), (0, 1)]];
+    let schedule =
+        Schedule::steps(16, &steps).without_first_output().with_cache(model.kv, model.caches());
+    let dtypes = [model.dtype, model.better_dtype, model.expert_dtype];
+    let is_float = dtypes.map(Bound::of_matmul) == [Bound::Float; 3];
+    let bound = match (is_float, model.kv) {
+        (true, KvType::Fp8) => Bound::CacheFp8,
+        (true, _) => Bound::FloatModel,
+        (false, _) => Bound::Int8Model,
     };
-    families.into_iter().map(case).collect()
+    Case::program_of(format!("model/{name}"), None, bound, schedule, move |net| model.build(net))
 }
 
-fn build(net: &mut Net, family: &Family) -> ValueId {
-    let mut x = net.embedding(family.dtype, family.hidden_size, 1.0);
-    for layer in 0..2 {
-        x = attention(net, family, layer, x);
-        x = feed_forward(net, family, x);
+/// Two layers with RoPE and a gated unit.
+fn transformer(
+    hidden_size: usize,
+    [num_heads, num_kv_heads, head_dim]: [usize; 3],
+    style: RopeStyle,
+) -> Model {
+    let dense = DenseSpec { intermediate_size: 512, activation: Activation::Silu, gated: true };
+    let layer = |index| LayerSpec {
+        hidden_size,
+        norm: NormKind::Rms,
+        norm_eps: 1e-5,
+        attention: AttentionSpec {
+            rope: Some(rope(style, head_dim, head_dim, 1.0)),
+            ..AttentionSpec::new(num_heads, num_kv_heads, head_dim, index)
+        },
+        dense: Some(dense),
+        experts: None,
+        parallel: false,
+        residual_scale: 1.0,
+        output_scale: 1.0,
+        per_layer_input: None,
+    };
+    Model {
+        layers: (0..2).map(layer).collect(),
+        vectors: PRE_NORMS,
+        biased: &[],
+        dtype: DType::F16,
+        better_dtype: DType::F32,
+        expert_dtype: DType::F16,
+        kv: KvType::F32,
+        embedding_scale: 1.0,
+        logit_softcap: None,
     }
-    let x = norm(net, x, family.hidden_size);
-    let x = net.g.select_rows(x);
-    let head = net.matrix(family.better_dtype, 97, family.hidden_size);
-    net.g.matmul(x, head)
 }
 
-fn attention(net: &mut Net, family: &Family, layer: usize, residual: ValueId) -> ValueId {
-    let Family { hidden_size, num_heads, num_kv_heads, head_dim, .. } = *family;
-    let x = norm(net, residual, hidden_size);
-    let [mut q, mut k, v] = [
-        (num_heads, family.dtype),
-        (num_kv_heads, family.dtype),
-        (num_kv_heads, family.better_dtype),
-    ]
-    .map(|(heads, dtype)| {
-        let w = net.matrix(dtype, heads * head_dim, hidden_size);
-        let bias = family.bias.then(|| net.vector(heads * head_dim));
-        net.g.linear(x, w, bias)
+fn llama() -> Model {
+    transformer(256, [4, 2, 64], RopeStyle::Normal)
+}
+
+fn qwen2() -> Model {
+    let biased = &[Role::Query, Role::Key, Role::Value];
+    Model { biased, ..transformer(256, [4, 2, 64], RopeStyle::Neox) }
+}
+
+fn qwen3(num_kv_heads: usize) -> Model {
+    let mut model = transformer(256, [3, num_kv_heads, 96], RopeStyle::Neox);
+    model.vectors = &[Role::AttentionNorm, Role::FeedForwardNorm, Role::QueryNorm, Role::KeyNorm];
+    model.normalize_qk(QkNormGroup::Head);
+    model
+}
+
+/// Norms before and after attention and feed-forward, and of q and k.
+const GEMMA_NORMS: &[Role] = &[
+    Role::AttentionNorm,
+    Role::FeedForwardNorm,
+    Role::PostAttentionNorm,
+    Role::PostFeedForwardNorm,
+    Role::QueryNorm,
+    Role::KeyNorm,
+    Role::PerLayerNorm,
+];
+
+/// Gemma 3: windows.
+fn gemma() -> Model {
+    let mut model = transformer(256, [4, 1, 64], RopeStyle::Neox);
+    model.vectors = GEMMA_NORMS;
+    model.normalize_qk(QkNormGroup::Head);
+    for layer in &mut model.layers {
+        layer.attention.window = Some(9);
+        layer.dense = layer.dense.map(|d| DenseSpec { activation: Activation::GeluTanh, ..d });
+    }
+    model
+}
+
+/// Gemma 4: layers with a window and layers with larger heads, each once with keys and values of
+/// its own and once with those of the earlier layer.
+fn gemma4() -> Model {
+    let mut model = transformer(160, [4, 2, 64], RopeStyle::Neox);
+    model.vectors = GEMMA_NORMS;
+    model.embedding_scale = 160_f32.sqrt();
+    model.logit_softcap = Some(3.0);
+    model.normalize_qk(QkNormGroup::Head);
+    for layer in &mut model.layers {
+        layer.dense = layer.dense.map(|d| DenseSpec { activation: Activation::GeluTanh, ..d });
+        layer.attention.normalizes_values = true;
+        layer.attention.scale = 0.2;
+        layer.per_layer_input = Some(32);
+        layer.output_scale = 0.7;
+    }
+    let [window, full] = model.layers.as_mut_slice() else { unreachable!("two layers") };
+    window.attention.window = Some(9);
+    full.attention.kv = KvSource::SharedProjection;
+    full.attention.num_kv_heads = 1;
+    full.attention.head_dim = 128;
+    full.attention.rope = Some(rope(RopeStyle::Neox, 128, 64, 1.0));
+    let mut readers = model.layers.clone();
+    for layer in &mut readers {
+        layer.attention.kv = KvSource::Cache;
+    }
+    model.layers.extend(readers);
+    model
+}
+
+/// gpt-oss: sinks, windows, biases everywhere, experts with the clamped gated unit.
+fn gpt_oss() -> Model {
+    let mut model = transformer(160, [4, 2, 64], RopeStyle::Neox);
+    model.vectors = &[Role::AttentionNorm, Role::FeedForwardNorm, Role::Sinks];
+    model.biased = &[
+        Role::Query,
+        Role::Key,
+        Role::Value,
+        Role::AttentionOutput,
+        Role::Router,
+        Role::ExpertGate,
+        Role::ExpertUp,
+        Role::ExpertDown,
+    ];
+    model.expert_dtype = DType::Mxfp4;
+    model.layers[0].attention.window = Some(9);
+    for layer in &mut model.layers {
+        layer.dense = None;
+        layer.experts = Some(ExpertSpec {
+            count: 6,
+            experts_per_token: 2,
+            intermediate_size: 96,
+            activation: Activation::ClampedSwiglu,
+            gate: GateFunction::SoftmaxOfSelected,
+            groups: None,
+            normalize: true,
+            scale: 1.0,
+            scales_input: false,
+            shared_intermediate_size: None,
+        });
+    }
+    model
+}
+
+/// GLM 4.5: a dense layer, then experts that a sigmoid weights, with a shared expert.
+fn glm45() -> Model {
+    let mut model = transformer(256, [4, 2, 64], RopeStyle::Neox);
+    model.vectors = &[Role::AttentionNorm, Role::FeedForwardNorm, Role::SelectionBias];
+    model.biased = &[Role::Query, Role::Key, Role::Value];
+    model.expert_dtype = DType::Q4K;
+    for layer in &mut model.layers {
+        layer.attention.rope = Some(rope(RopeStyle::Neox, 64, 32, 1.0));
+    }
+    model.layers[1].dense = None;
+    model.layers[1].experts = Some(ExpertSpec {
+        count: 10,
+        experts_per_token: 3,
+        intermediate_size: 256,
+        activation: Activation::Silu,
+        gate: GateFunction::Sigmoid,
+        groups: None,
+        normalize: true,
+        scale: 1.5,
+        scales_input: false,
+        shared_intermediate_size: Some(96),
     });
-    if family.qk_norm {
-        q = norm(net, q, head_dim);
-        k = norm(net, k, head_dim);
+    model
+}
+
+/// Cohere: attention and feed-forward read the same layer norm, and full layers have no RoPE.
+fn cohere() -> Model {
+    let mut model = transformer(144, [4, 2, 64], RopeStyle::Normal);
+    model.vectors = &[Role::AttentionNorm];
+    for layer in &mut model.layers {
+        layer.norm = NormKind::Layer;
+        layer.parallel = true;
+        layer.residual_scale = 0.5;
     }
-    let rope = rope(family.style, head_dim, head_dim, 1.0);
-    let (q, k) = (net.g.rope(q, &rope), net.g.rope(k, &rope));
-    let attention = Attention {
-        window: family.window,
-        ..Attention::new(layer, num_heads, num_kv_heads, head_dim)
-    };
-    let x = net.g.attention(q, k, v, &attention);
-    let w = net.matrix(family.dtype, hidden_size, num_heads * head_dim);
-    let x = net.g.matmul(x, w);
-    add(net, family, residual, x)
+    model.layers[0].attention.window = Some(9);
+    model.layers[1].attention.rope = None;
+    model
 }
 
-fn feed_forward(net: &mut Net, family: &Family, residual: ValueId) -> ValueId {
-    let hidden_size = family.hidden_size;
-    let intermediate_size = 512;
-    let x = norm(net, residual, hidden_size);
-    let gate = net.matrix(family.dtype, intermediate_size, hidden_size);
-    let up = net.matrix(family.dtype, intermediate_size, hidden_size);
-    let (gate, up) = (net.g.matmul(x, gate), net.g.matmul(x, up));
-    let x = net.g.glu(family.activation, gate, up);
-    let down = net.matrix(family.better_dtype, hidden_size, intermediate_size);
-    let x = net.g.matmul(x, down);
-    add(net, family, residual, x)
+/// `OLMo` 2: norms after attention and feed-forward only, and over all heads of q and k.
+fn olmo2() -> Model {
+    let mut model = transformer(144, [3, 1, 96], RopeStyle::Neox);
+    model.vectors =
+        &[Role::PostAttentionNorm, Role::PostFeedForwardNorm, Role::QueryNorm, Role::KeyNorm];
+    model.normalize_qk(QkNormGroup::Row);
+    model
 }
 
-fn add(net: &mut Net, family: &Family, residual: ValueId, x: ValueId) -> ValueId {
-    let x = if family.post_norm { norm(net, x, family.hidden_size) } else { x };
-    net.g.add(residual, x)
+impl Model {
+    fn normalize_qk(&mut self, group: QkNormGroup) {
+        for layer in &mut self.layers {
+            layer.attention.qk_norm = Some(QkNormSpec { group, after_rope: false });
+        }
+    }
+
+    /// KV heads and head size of each layer of the cache.
+    fn caches(&self) -> Vec<(usize, usize)> {
+        let attention = self.layers.iter().map(|layer| &layer.attention);
+        let own = attention.filter(|a| a.kv != KvSource::Cache);
+        own.map(|a| (a.num_kv_heads, a.head_dim)).collect()
+    }
+
+    fn build(&self, net: &mut Net) -> ValueId {
+        let hidden_size = self.layers[0].hidden_size;
+        let mut x = net.embedding(self.dtype, hidden_size, self.embedding_scale);
+        let per_layer = self.layers[0].per_layer_input.map(|width| {
+            let columns = self.layers.len() * width;
+            let projection = net.matrix(self.dtype, columns, hidden_size);
+            let (projected, norm) = (net.g.matmul(x, projection), net.norm_weight(width));
+            let projected = net.g.rms_norm(projected, norm, 1e-5);
+            let embedded = net.embedding(self.dtype, columns, 1.0);
+            (net.g.add(projected, embedded), width)
+        });
+        for (index, spec) in self.layers.iter().enumerate() {
+            let is_last = index + 1 == self.layers.len();
+            let input =
+                per_layer.map(|(all, width)| net.g.slice(all, index * width..(index + 1) * width));
+            let Ok(y) = layer(&mut Weights { net, model: self, is_last }, spec, x, input);
+            x = y;
+        }
+        let x = net.g.select_rows(x);
+        let norm = net.norm_weight(hidden_size);
+        let x = match self.layers[0].norm {
+            NormKind::Rms => net.g.rms_norm(x, norm, 1e-5),
+            NormKind::Layer => net.g.layer_norm(x, norm, None, 1e-5),
+        };
+        let head = net.matrix(self.better_dtype, 97, hidden_size);
+        let logits = net.g.matmul(x, head);
+        match self.logit_softcap {
+            Some(cap) => net.g.map(logits, Function::Softcap(cap)),
+            None => logits,
+        }
+    }
 }
 
-fn norm(net: &mut Net, x: ValueId, group: usize) -> ValueId {
-    let weight = net.norm_weight(group);
-    net.g.rms_norm(x, weight, EPS)
+/// Random weights of one layer.
+struct Weights<'a> {
+    net: &'a mut Net,
+    model: &'a Model,
+    is_last: bool,
+}
+
+impl Weights<'_> {
+    fn dtype(&self, role: Role) -> DType {
+        match role {
+            Role::Router | Role::SharedRouter => DType::F32,
+            Role::ExpertGate | Role::ExpertUp | Role::ExpertDown if self.is_last => {
+                self.model.expert_dtype
+            }
+            Role::ExpertGate | Role::ExpertUp | Role::ExpertDown => DType::F16,
+            Role::Value | Role::Down => self.model.better_dtype,
+            _ => self.model.dtype,
+        }
+    }
+}
+
+impl LayerWeights for Weights<'_> {
+    type Error = Infallible;
+
+    fn graph(&mut self) -> &mut GraphBuilder {
+        &mut self.net.g
+    }
+
+    fn weight(&mut self, layer: &LayerSpec, role: Role) -> Result<Option<WeightId>, Infallible> {
+        let is_optional =
+            matches!(role.shape(layer), Shape::Vector(_)) || role == Role::SharedRouter;
+        if is_optional && !self.model.vectors.contains(&role) {
+            return Ok(None);
+        }
+        Ok(Some(match (role, role.shape(layer)) {
+            (Role::Sinks | Role::SelectionBias, Shape::Vector(len)) => self.net.vector(len),
+            (_, Shape::Vector(len)) => self.net.norm_weight(len),
+            (_, Shape::Matrix([rows, columns]) | Shape::Experts([_, rows, columns])) => {
+                self.net.matrix(self.dtype(role), rows, columns)
+            }
+        }))
+    }
+
+    fn bias(&mut self, layer: &LayerSpec, role: Role) -> Result<Option<WeightId>, Infallible> {
+        Ok(self.model.biased.contains(&role).then(|| match role.shape(layer) {
+            Shape::Vector(len) | Shape::Matrix([len, _]) => self.net.vector(len),
+            Shape::Experts([count, rows, _]) => self.net.table(DType::F32, count, rows),
+        }))
+    }
+
+    fn experts(&mut self, layer: &LayerSpec, role: Role) -> Result<Vec<WeightId>, Infallible> {
+        let Shape::Experts([count, rows, columns]) = role.shape(layer) else {
+            unreachable!("{role:?} is not a role of experts")
+        };
+        let dtype = self.dtype(role);
+        Ok((0..count).map(|_| self.net.matrix(dtype, rows, columns)).collect())
+    }
+
+    fn ones(&mut self, len: usize) -> WeightId {
+        self.net.ones(len)
+    }
 }

@@ -108,6 +108,12 @@ impl Net {
         self.g.weight(weight)
     }
 
+    /// The weight of a norm without weight.
+    pub(super) fn ones(&mut self, len: usize) -> WeightId {
+        let weight = self.weight(DType::F32, 1, len, |_| 1.0);
+        self.g.weight(weight)
+    }
+
     /// A bias, or attention sinks.
     pub(super) fn vector(&mut self, len: usize) -> WeightId {
         self.table(DType::F32, 1, len)

@@ -6,7 +6,7 @@ use super::bound::Bound;
 use super::definition::{Case, Shape};
 use super::net::Net;
 use super::schedule::Schedule;
-use crate::op::{Activation, Rope, RopeStyle};
+use crate::op::{Activation, Function, PositionScale, Rope, RopeStyle};
 use crate::value::ValueId;
 
 /// RMS norm of rows `[tokens, columns]`. Copies form a chain: each reads the result of the one
@@ -49,6 +49,10 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(ropes());
     cases.extend(gated());
     cases.extend(element_wise());
+    cases.extend(maps());
+    cases.extend(gates());
+    cases.extend(position_scales());
+    cases.extend(slices());
     cases
 }
 
@@ -127,7 +131,7 @@ fn ropes() -> Vec<Case> {
 
 fn gated() -> Vec<Case> {
     let mut cases = Vec::new();
-    for activation in [Activation::Silu, Activation::GeluTanh] {
+    for activation in Activation::ALL {
         for width in [24, 256, 300] {
             let name = format!("glu/{activation:?}/{width}");
             cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
@@ -179,4 +183,77 @@ fn element_wise() -> Vec<Case> {
             },
         ),
     ]
+}
+
+/// Functions of single elements, also far from zero.
+fn maps() -> Vec<Case> {
+    let activations = Activation::ALL
+        .map(|activation| (format!("activation/{activation:?}"), Function::Activation(activation)));
+    let softcaps = [30.0, 0.5].map(|cap| (format!("softcap/{cap}"), Function::Softcap(cap)));
+    let mut cases = Vec::new();
+    for (name, function) in activations.into_iter().chain(softcaps) {
+        for (width, factor) in [(1, 1.0), (99, 1.0), (300, 20.0)] {
+            let name = format!("{name}/{width}");
+            cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
+                let x = net.input(width);
+                let x = net.g.scale(x, factor);
+                net.g.map(x, function)
+            }));
+        }
+    }
+    cases
+}
+
+fn gates() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for width in [1, 31, 300] {
+        for gate_width in if width == 1 { vec![1] } else { vec![1, width] } {
+            let name = format!("sigmoid_gate/{width}/gate-{gate_width}");
+            cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
+                let (x, gate) = (net.input(width), net.input(gate_width));
+                let gate = net.g.scale(gate, 5.0);
+                net.g.sigmoid_gate(x, gate)
+            }));
+        }
+    }
+    cases
+}
+
+fn position_scales() -> Vec<Case> {
+    let scales = [
+        ("llama4", PositionScale { factor: 0.1, period: 8, offset: 1 }),
+        ("mistral3", PositionScale { factor: 0.3, period: 16, offset: 0 }),
+        ("steep", PositionScale { factor: 5.0, period: 1, offset: 0 }),
+    ];
+    let case = |(name, scale)| {
+        let schedule =
+            Schedule::steps(16, &[&[(0, 40)], &[(0, 1)], &[(1, 3), (0, 2)], &[(0, 1), (1, 1)]]);
+        let name = format!("scale_by_position/{name}");
+        Case::program_of(name, None, Bound::Float, schedule, move |net| {
+            let x = net.input(99);
+            net.g.scale_by_position(x, scale)
+        })
+    };
+    scales.into_iter().map(case).collect()
+}
+
+fn slices() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (width, columns) in
+        [(100, 0..100), (100, 0..1), (100, 99..100), (101, 1..100), (67, 33..50), (512, 128..384)]
+    {
+        let name = format!("slice/{width}/{}-{}", columns.start, columns.end);
+        cases.push(case(name, Bound::Exact, &[1, 5, 33], move |net| {
+            let x = net.input(width);
+            net.g.slice(x, columns.clone())
+        }));
+    }
+    // Several slices of one value, which other ops read.
+    cases.push(case("slice/parts", Bound::Float, &[1, 5, 33], |net| {
+        let x = net.input(3 * 37);
+        let [a, b, c] = [0, 1, 2].map(|i| net.g.slice(x, i * 37..(i + 1) * 37));
+        let y = net.g.glu(Activation::Silu, a, b);
+        net.g.add(y, c)
+    }));
+    cases
 }

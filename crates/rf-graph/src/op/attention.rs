@@ -58,6 +58,26 @@ impl Rope {
     }
 }
 
+/// A factor that grows with the position, so that attention stays sharp in long contexts:
+/// `1 + factor · ln(1 + ⌊(position + offset) / period⌋)` (Llama 4, Mistral 3).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PositionScale {
+    /// Factor on the logarithm.
+    pub factor: f32,
+    /// Positions per step.
+    pub period: usize,
+    /// Is added to the position.
+    pub offset: usize,
+}
+
+impl PositionScale {
+    /// The factor at a position.
+    pub fn at(self, position: usize) -> f32 {
+        let step = ((position + self.offset) / self.period) as f64;
+        (1.0 + f64::from(self.factor) * (1.0 + step).ln()) as f32
+    }
+}
+
 /// `softmax(scale · q·kᵀ) · v` over the cached positions that a query may attend to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {

@@ -1,5 +1,6 @@
 //! Attributes of [`Op::MatMul`](super::Op::MatMul): prologue, projections, epilogue.
 
+use super::Activation;
 use crate::value::{ValueId, WeightId};
 
 /// Matrix multiplication with the ops that are fused before and after it:
@@ -68,16 +69,6 @@ pub struct RowNorm {
     pub eps: f32,
     /// The normalised rows, `[rows, width]`.
     pub out: ValueId,
-}
-
-/// The non-linearity of a gated unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Activation {
-    /// `x · σ(x)`.
-    Silu,
-    /// `x · Φ(x)` in the tanh form: `½x(1 + tanh(√(2/π)(x + 0.044715x³)))`.
-    GeluTanh,
 }
 
 /// One weight matrix of a [`MatMul`].

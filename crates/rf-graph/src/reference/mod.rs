@@ -12,7 +12,7 @@ use cache::Cache;
 use ops::Run;
 use rf_kv::PageId;
 
-pub use ops::{attention, combine_experts, glu, matmul, rms_norm, rope, route};
+pub use ops::{attention, combine_experts, glu, map, matmul, rms_norm, rope, route, sigmoid_gate};
 
 /// A backend that executes each op by its definition.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,7 +2,9 @@
 
 use super::cache::Cache;
 use crate::backend::{Batch, Program, Span};
-use crate::op::{Activation, Attention, Epilogue, Op, Prologue, Rope, RowNorm};
+use crate::op::{
+    Activation, Attention, Epilogue, Function, GateFunction, Op, Prologue, Rope, Router, RowNorm,
+};
 use crate::value::{ValueId, WeightId};
 use crate::weight::Weight;
 
@@ -32,6 +34,12 @@ impl<'a> Run<'a> {
                 if let Some(norm) = norm {
                     self.norm(norm, *out);
                 }
+            }
+            Op::EmbedPosition { table, out } => {
+                let table = &weights[table.index()];
+                let last = table.rows() - 1;
+                let x = self.positions().flat_map(|p| table.row_f32(p.min(last))).collect();
+                self.set(*out, x);
             }
             Op::Input { out } => {
                 let x = self.batch.input.unwrap_or_default().to_vec();
@@ -102,8 +110,29 @@ impl<'a> Run<'a> {
                 let y = self.get(*a).iter().zip(self.get(*b)).map(|(a, b)| a + b).collect();
                 self.set(*out, y);
             }
-            Op::Scale { x, factor, out } => {
-                let y = self.get(*x).iter().map(|x| x * factor).collect();
+            Op::Map { x, function, out } => {
+                let y = self.get(*x).iter().map(|x| map(*function, *x)).collect();
+                self.set(*out, y);
+            }
+            Op::SigmoidGate { x, gate, out } => {
+                let graph = &self.program.graph;
+                let columns_per_gate = graph.value(*x).width / graph.value(*gate).width;
+                let gates = self.get(*gate).iter();
+                let gates = gates.flat_map(|gate| std::iter::repeat_n(gate, columns_per_gate));
+                let y = self.get(*x).iter().zip(gates).map(|(x, g)| sigmoid_gate(*x, *g)).collect();
+                self.set(*out, y);
+            }
+            Op::ScaleByPosition { x, scale, out } => {
+                let width = self.program.graph.value(*x).width;
+                let rows = self.get(*x).chunks_exact(width).zip(self.positions());
+                let y = rows.flat_map(|(x, p)| x.iter().map(move |x| x * scale.at(p))).collect();
+                self.set(*out, y);
+            }
+            Op::Slice { x, start, out } => {
+                let graph = &self.program.graph;
+                let (from, to) = (graph.value(*x).width, graph.value(*out).width);
+                let rows = self.get(*x).chunks_exact(from);
+                let y = rows.flat_map(|x| x[*start..][..to].to_vec()).collect();
                 self.set(*out, y);
             }
             Op::SelectRows { x, out } => {
@@ -113,25 +142,44 @@ impl<'a> Run<'a> {
                 let y = rows.flat_map(|row| x[row * width..][..width].to_vec()).collect();
                 self.set(*out, y);
             }
-            Op::Route { logits, experts_per_token, out } => {
+            Op::Route { logits, router, out } => {
                 let experts = self.program.graph.value(*logits).width;
+                let vector = |id: WeightId| weights[id.index()].row_f32(0);
+                let bias = router.selection_bias.map(vector);
+                let scale = router.expert_scale.map(vector);
                 let rows = self.get(*logits).chunks_exact(experts);
-                let y = rows.flat_map(|logits| route(logits, *experts_per_token)).collect();
+                let y = rows
+                    .flat_map(|logits| route(logits, router, bias.as_deref(), scale.as_deref()));
+                let y = y.collect();
                 self.set(*out, y);
             }
-            Op::ExpertMatMul { x, route, weights: experts, out } => {
+            Op::ExpertMatMul { x, route, weights: experts, bias, out } => {
                 let slots = self.program.graph.value(*route).width / 2;
                 let columns = weights[experts[0].index()].columns();
                 let x_width = self.program.graph.value(*x).width;
                 let routes = self.get(*route).chunks_exact(2 * slots);
                 let mut y = Vec::new();
                 for (x, route) in self.get(*x).chunks_exact(x_width).zip(routes) {
-                    for (slot, expert) in route[..slots].iter().enumerate() {
+                    for (slot, expert) in route[..slots].iter().map(|e| *e as usize).enumerate() {
                         let x =
                             &x[if x_width == columns { 0 } else { slot * columns }..][..columns];
-                        y.extend(matmul(x, &weights[experts[*expert as usize].index()]));
+                        let mut output = matmul(x, &weights[experts[expert].index()]);
+                        if let Some(bias) = bias {
+                            let bias = weights[bias.index()].row_f32(expert);
+                            output.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
+                        }
+                        y.extend(output);
                     }
                 }
+                self.set(*out, y);
+            }
+            Op::ScaleExperts { x, route, out } => {
+                let slots = self.program.graph.value(*route).width / 2;
+                let width = self.program.graph.value(*out).width / slots;
+                let routes = self.get(*route).chunks_exact(2 * slots);
+                let weights = routes.flat_map(|route| route[slots..].to_vec());
+                let rows = self.get(*x).chunks_exact(width).zip(weights);
+                let y = rows.flat_map(|(x, p)| x.iter().map(move |x| p * x)).collect();
                 self.set(*out, y);
             }
             Op::CombineExperts { x, route, out } => {
@@ -174,6 +222,14 @@ impl<'a> Run<'a> {
             }
         }
         y
+    }
+
+    /// The position of each token.
+    fn positions(&self) -> impl Iterator<Item = usize> {
+        self.batch.spans.iter().flat_map(|span| {
+            let past = span.past_tokens;
+            past..past + span.tokens.len()
+        })
     }
 
     pub(super) fn get(&self, id: ValueId) -> &[f32] {
@@ -253,34 +309,106 @@ pub fn rope(x: &mut [f32], rope: &Rope, position: usize) {
     }
 }
 
-/// `activation(gate) · up`, element by element.
+/// `activation(gate) · up`, element by element. [`Activation::ClampedSwiglu`] has a form of its
+/// own.
 pub fn glu(activation: Activation, gate: &[f32], up: &[f32]) -> Vec<f32> {
-    let f = |x: f64| match activation {
+    let clamp = f64::from(Activation::CLAMP);
+    let glu = |gate: f64, up: f64| match activation {
+        Activation::Silu | Activation::GeluTanh => activate(activation, gate) * up,
+        Activation::ClampedSwiglu => {
+            activate(activation, gate.min(clamp)) * (up.clamp(-clamp, clamp) + 1.0)
+        }
+    };
+    gate.iter().zip(up).map(|(g, u)| glu(f64::from(*g), f64::from(*u)) as f32).collect()
+}
+
+/// The activation function.
+fn activate(activation: Activation, x: f64) -> f64 {
+    match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::GeluTanh => {
             let c = (2.0 / std::f64::consts::PI).sqrt();
             0.5 * x * (1.0 + (c * (x + 0.044_715 * x * x * x)).tanh())
         }
-    };
-    gate.iter().zip(up).map(|(g, u)| (f(f64::from(*g)) * f64::from(*u)) as f32).collect()
+        Activation::ClampedSwiglu => x / (1.0 + (-f64::from(Activation::ALPHA) * x).exp()),
+    }
 }
 
-/// The `experts_per_token` most probable experts of one token and their probabilities,
-/// renormalised: indices as f32, then probabilities. The lower index wins a tie.
+/// `function(x)`.
+pub fn map(function: Function, x: f32) -> f32 {
+    match function {
+        Function::Scale(factor) => x * factor,
+        Function::Softcap(cap) => {
+            let (x, cap) = (f64::from(x), f64::from(cap));
+            (cap * (x / cap).tanh()) as f32
+        }
+        Function::Activation(activation) => activate(activation, f64::from(x)) as f32,
+    }
+}
+
+/// `σ(gate) · x`.
+pub fn sigmoid_gate(x: f32, gate: f32) -> f32 {
+    (f64::from(x) / (1.0 + (-f64::from(gate)).exp())) as f32
+}
+
+/// The experts of one token and their weights, as [`Router`] defines them: indices as f32, then
+/// weights.
 ///
-/// Shapes: logits `[experts]`, result `[2 · experts_per_token]`.
-pub fn route(logits: &[f32], experts_per_token: usize) -> Vec<f32> {
+/// Shapes: logits, selection bias and expert scale `[experts]`, result `[2 · experts_per_token]`.
+pub fn route(
+    logits: &[f32],
+    router: &Router,
+    selection_bias: Option<&[f32]>,
+    expert_scale: Option<&[f32]>,
+) -> Vec<f32> {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let exp: Vec<f64> = logits.iter().map(|l| f64::from(l - max).exp()).collect();
-    let sum: f64 = exp.iter().sum();
+    let exp = |logit: f32| f64::from(logit - max).exp();
+    let sum: f64 = logits.iter().map(|l| exp(*l)).sum();
+    let p: Vec<f64> = match router.gate {
+        GateFunction::Softmax => logits.iter().map(|l| exp(*l) / sum).collect(),
+        GateFunction::Sigmoid => {
+            logits.iter().map(|l| 1.0 / (1.0 + (-f64::from(*l)).exp())).collect()
+        }
+        GateFunction::SoftmaxOfSelected => logits.iter().map(|l| exp(*l)).collect(),
+    };
+    // Probabilities grow with the logits, which do not underflow.
+    let score = |e: usize| match selection_bias {
+        Some(bias) => p[e] + f64::from(bias[e]),
+        None => f64::from(logits[e]),
+    };
     let mut order: Vec<usize> = (0..logits.len()).collect();
-    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
-    order.truncate(experts_per_token);
-    // The smallest normal f16 prevents a division by zero, as in llama.cpp.
-    let kept = order.iter().map(|e| exp[*e] / sum).sum::<f64>().max(6.103_515_625e-5);
-    let weights = order.iter().map(|e| (exp[*e] / sum / kept) as f32);
+    if let Some(groups) = router.groups {
+        let group_size = logits.len() / groups.count;
+        let group_score = |group: usize| {
+            let mut scores: Vec<f64> = (group * group_size..(group + 1) * group_size)
+                .map(|e| p[e] + selection_bias.map_or(0.0, |bias| f64::from(bias[e])))
+                .collect();
+            scores.sort_by(|a, b| b.total_cmp(a));
+            scores.iter().take(2).sum::<f64>()
+        };
+        let scores: Vec<f64> = (0..groups.count).map(group_score).collect();
+        let mut best: Vec<usize> = (0..groups.count).collect();
+        best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+        best.truncate(groups.selected);
+        order.retain(|e| best.contains(&(e / group_size)));
+    }
+    order.sort_by(|a, b| score(*b).total_cmp(&score(*a)));
+    order.truncate(router.experts_per_token);
+    let selected: f64 = order.iter().map(|e| p[*e]).sum();
+    let divisor = match router.gate {
+        GateFunction::SoftmaxOfSelected => selected,
+        _ if router.normalize => selected.max(SMALLEST_SUM),
+        _ => 1.0,
+    };
+    let weights = order.iter().map(|e| {
+        let scale = expert_scale.map_or(1.0, |scale| f64::from(scale[*e]));
+        (p[*e] / divisor * f64::from(router.scale) * scale) as f32
+    });
     order.iter().map(|e| *e as f32).chain(weights).collect()
 }
+
+/// The smallest normal f16, which prevents a division by zero, as in llama.cpp.
+const SMALLEST_SUM: f64 = 6.103_515_625e-5;
 
 /// `Σₛ pₛ · xₛ` of one token.
 ///

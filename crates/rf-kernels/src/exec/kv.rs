@@ -5,7 +5,10 @@ use rf_hip::{DeviceBuffer, Stream};
 use rf_kv::PageId;
 
 use crate::error::Error;
-use crate::params::{self, Address};
+use crate::params::{self, Address, MAX_HEAD_DIM};
+
+/// Head sizes are multiples of this: the elements of a head that a lane loads.
+const HEAD_MULTIPLE: usize = 8;
 
 /// The layout of a page.
 #[derive(Clone, Debug)]
@@ -21,6 +24,10 @@ impl KvPlan {
         let mut page_bytes = 0_usize;
         let mut offsets = Vec::with_capacity(layout.layers.len());
         for &(heads, head_dim) in &layout.layers {
+            if head_dim > MAX_HEAD_DIM || !head_dim.is_multiple_of(HEAD_MULTIPLE) {
+                let what = format!("attention heads of {head_dim} elements");
+                return Err(Error::Unsupported { what });
+            }
             let rows = heads * layout.page_tokens;
             let (element_bytes, scale_bytes) = match layout.dtype {
                 KvType::F32 => (4, 0),

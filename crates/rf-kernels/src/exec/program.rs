@@ -120,4 +120,8 @@ impl RowMemory for BatchProgram<'_> {
     fn output_rows(&self) -> Address {
         self.batch.output_rows
     }
+
+    fn positions(&self) -> Address {
+        self.batch.positions
+    }
 }

@@ -87,13 +87,19 @@ impl Recorder<'_> {
                 self.launches.push(params.launch(), params);
             }
             Op::Attention { q, attention, out } => self.attention(*q, attention, *out),
-            Op::Route { logits, experts_per_token, out } => {
-                self.route(*logits, *experts_per_token, *out);
+            Op::EmbedPosition { table, out } => self.embed_position(*table, *out),
+            Op::Route { logits, router, out } => return self.route(*logits, router, *out),
+            Op::ExpertMatMul { x, route, weights, bias, out } => {
+                self.expert_matmul(*x, *route, weights, *bias, *out);
             }
-            Op::ExpertMatMul { x, route, weights, out } => {
-                self.expert_matmul(*x, *route, weights, *out);
+            Op::ScaleExperts { x, route, out } => {
+                let params = self.expert_rows(*x, *route, *out);
+                self.launches.push(params.scale(), params);
             }
-            Op::CombineExperts { x, route, out } => self.combine_experts(*x, *route, *out),
+            Op::CombineExperts { x, route, out } => {
+                let params = self.expert_rows(*x, *route, *out);
+                self.launches.push(params.combine(), params);
+            }
             op if record_row_op(op, &self.memory, &mut self.launches) => {}
             op => return Err(Error::Unsupported { what: op.name().into() }),
         }
@@ -111,6 +117,7 @@ impl Recorder<'_> {
             scale,
             columns,
             rows: self.memory.rows(out) as u32,
+            last_id: place.rows as u32 - 1,
             ..EmbedParams::default()
         };
         match norm {
@@ -131,6 +138,22 @@ impl Recorder<'_> {
                 }
             }
         }
+    }
+
+    /// Records [`Op::EmbedPosition`]: an embedding whose ids are the positions.
+    fn embed_position(&mut self, table: WeightId, out: ValueId) {
+        let place = *self.memory.weight(table);
+        let params = EmbedParams {
+            table: place.planes,
+            ids: self.memory.batch.positions,
+            x: self.memory.address(out),
+            scale: 1.0,
+            columns: self.memory.width(out) as u32,
+            rows: self.memory.rows(out) as u32,
+            last_id: place.rows as u32 - 1,
+            ..EmbedParams::default()
+        };
+        self.launches.push(params.embed(place.dtype), params);
     }
 
     /// Records the norm of an epilogue as a separate launch.
@@ -179,7 +202,7 @@ mod tests {
     use crate::exec::step::Shape;
     use crate::exec::weights::WeightPlan;
     use crate::params::{Batch, MatmulDevice};
-    use rf_graph::case::cases;
+    use rf_graph::case::{Case, cases};
     use rf_graph::{Plan, Program, fuse};
 
     /// The launches for `tokens` tokens of one sequence: index and name of the op, and the kernel.
@@ -190,7 +213,15 @@ mod tests {
         tokens: usize,
     ) -> Vec<(usize, &'static str, &'static str)> {
         let case = cases().into_iter().find(|each| each.name() == case).unwrap();
-        let Program { graph, weights, kv, .. } = case.program();
+        recorded(case.program(), fusions, tokens).unwrap()
+    }
+
+    fn recorded(
+        program: Program,
+        fusions: Fusions,
+        tokens: usize,
+    ) -> Result<Vec<(usize, &'static str, &'static str)>, Error> {
+        let Program { graph, weights, kv, .. } = program;
         let graph = fuse(graph, fusions);
         let analysis = GraphAnalysis::new(&graph, MatmulDevice::new(132, "sm_90"));
         let plan = Plan::with_floats(&graph, |id| analysis.floats(&graph, id));
@@ -214,14 +245,13 @@ mod tests {
         };
         let batch =
             Batch { num_tokens: tokens as u32, num_spans: 1, num_outputs: 1, ..Batch::default() };
-        let list = record(BatchProgram { program: &program, shape, batch }).unwrap();
+        let list = record(BatchProgram { program: &program, shape, batch })?;
         let name = |op: usize| program.graph.ops()[op].name();
-        list.kernels().map(|(op, kernel)| (op, name(op), kernel)).collect()
+        Ok(list.kernels().map(|(op, kernel)| (op, name(op), kernel)).collect())
     }
 
-    /// The last kernels of the models in the case table: norm, selection and output matmul.
-    const TAIL: [&str; 4] =
-        ["rms_norm_f32", "select_rows_f32", "quantize_f32_q8", "matvec_q6_k_q8_f32_n1"];
+    /// The last kernels of the models in the case table: selection, norm and output matmul.
+    const TAIL: [&str; 3] = ["copy_rows_f32", "rms_norm_f32_q8", "matvec_q6_k_q8_f32_n1"];
 
     fn kernels(case: &str, tokens: usize) -> Vec<&'static str> {
         launches(case, FUSIONS, tokens).into_iter().map(|(_, _, kernel)| kernel).collect()
@@ -246,9 +276,7 @@ mod tests {
     #[test]
     fn an_op_of_decode_is_one_launch() {
         let launches = launches("model/llama-q4_k", FUSIONS, 1);
-        let mut ops: Vec<usize> = launches.iter().map(|(op, _, _)| *op).collect();
-        // Selected rows are not stored as an operand, so the output matmul quantises them.
-        assert_eq!(ops.pop(), ops.last().copied());
+        let ops: Vec<usize> = launches.iter().map(|(op, _, _)| *op).collect();
         assert_eq!(ops, (0..ops.len()).collect::<Vec<_>>());
     }
 
@@ -275,6 +303,33 @@ mod tests {
         let few = kernels("model/llama-q4_k", 3);
         assert_eq!(few.len(), expected.len());
         assert_eq!(few[1], "matvec_q4_k_q8_f32_n4");
+    }
+
+    #[test]
+    fn every_op_has_a_kernel() {
+        let named = |case: &Case, part: &str| case.name().starts_with(part);
+        for case in cases() {
+            // Formats of matmuls differ in names of kernels only.
+            if named(&case, "matmul/") || named(&case, "epilogue/") || named(&case, "embed/") {
+                continue;
+            }
+            for fusions in [Fusions::NONE, FUSIONS] {
+                for tokens in [1, 40] {
+                    let launches = recorded(case.program(), fusions, tokens);
+                    assert!(launches.is_ok(), "{case:?}: {launches:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn heads_without_a_prefill_kernel_decode_spans_of_any_length() {
+        for tokens in [1, 40] {
+            let launches = launches("attention/head-dim-512/f16", Fusions::NONE, tokens);
+            let attention = launches.iter().filter(|(_, op, _)| *op == "attention");
+            let kernels: Vec<&str> = attention.map(|(_, _, kernel)| *kernel).collect();
+            assert_eq!(kernels, ["attention_decode_f16_d512_g2"]);
+        }
     }
 
     #[test]

@@ -46,7 +46,11 @@ impl RopeTables {
     pub(super) fn bytes_for<'a>(&self, ropes: impl Iterator<Item = &'a Rope>) -> usize {
         let mut kinds: Vec<&Rope> = Vec::new();
         for rope in ropes {
-            if !kinds.iter().any(|other| other.inv_freq == rope.inv_freq) {
+            let same = |other: &&Rope| {
+                other.inv_freq == rope.inv_freq
+                    && other.magnitude.to_bits() == rope.magnitude.to_bits()
+            };
+            if !kinds.iter().any(same) {
                 kinds.push(rope);
             }
         }

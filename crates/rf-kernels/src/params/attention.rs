@@ -59,6 +59,12 @@ impl AttentionParams {
         Self { splits: splits.max(1) as u32, ..self }
     }
 
+    /// Whether a prefill kernel has heads of this size. Otherwise spans of any length use the
+    /// decode kernel.
+    pub fn has_prefill(head_dim: usize) -> bool {
+        PREFILL.iter().all(|sizes| sizes.iter().any(|size| head_dim <= size.head_dim as usize))
+    }
+
     /// The launch for spans of few tokens.
     pub fn decode_launch(&self) -> Launch {
         let heads_per_wave = match self.num_heads / self.cache.num_kv_heads.max(1) {
@@ -69,7 +75,8 @@ impl AttentionParams {
         let size = match self.cache.head_dim {
             0..=64 => 0,
             65..=128 => 1,
-            _ => 2,
+            129..=256 => 2,
+            _ => 3,
         };
         let kernel = DECODE[self.cache.kv_type as usize % 4][size][heads_per_wave];
         let grid = [self.splits, self.cache.num_kv_heads, self.batch.num_tokens];
@@ -134,12 +141,14 @@ macro_rules! decode_kernels {
                 concat!("attention_decode_", $kv, "_d256_g2"),
                 concat!("attention_decode_", $kv, "_d256_g4"),
             ],
+            // Registers hold two query heads of this size; for one, half of them are unused.
+            [concat!("attention_decode_", $kv, "_d512_g2"); 3],
         ]),*]
     };
 }
 
 /// Decode kernels by cache type, head size and query heads per wave.
-const DECODE: [[[&str; 3]; 3]; 4] = decode_kernels!("f32", "f16", "q8_0", "fp8");
+const DECODE: [[[&str; 3]; 4]; 4] = decode_kernels!("f32", "f16", "q8_0", "fp8");
 
 #[cfg(test)]
 mod tests {
@@ -182,6 +191,9 @@ mod tests {
         let launch = params(2, 96, 3, 3).decode_launch();
         assert_eq!(launch.kernel, "attention_decode_q8_0_d128_g4");
         assert_eq!((launch.grid, launch.block), ([5, 8, 3], [DECODE_THREADS, 1, 1]));
+        let launch = params(1, 512, 3, 3).decode_launch();
+        assert_eq!(launch.kernel, "attention_decode_f16_d512_g2");
+        assert!(AttentionParams::has_prefill(256) && !AttentionParams::has_prefill(512));
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub struct EmbedParams {
     pub rows: u32,
     /// Threads of a workgroup, from [`embed_rms_norm_threads`]; with a norm.
     pub threads: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Larger ids read this row.
+    pub last_id: u32,
 }
 
 impl EmbedParams {

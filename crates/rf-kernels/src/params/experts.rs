@@ -7,13 +7,20 @@ use super::{Address, Launch};
 /// Threads of a workgroup: four waves.
 const EXPERT_THREADS: u32 = 128;
 
-/// Selection of the most probable experts of each token.
+/// Largest number of groups of experts: the kernel has a lane for each.
+pub const MAX_EXPERT_GROUPS: usize = 32;
+
+/// Selection and weighting of the experts of each token: [`rf_graph::Router`].
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct RouteParams {
     /// `[tokens, experts]` f32.
     pub logits: Address,
-    /// `[tokens, 2 · used]` f32: indices, then probabilities.
+    /// `[experts]` f32 or null: is added to the probabilities for the selection.
+    pub bias: Address,
+    /// `[experts]` f32 or null: factors on the weights.
+    pub expert_scale: Address,
+    /// `[tokens, 2 · used]` f32: indices, then weights.
     pub out: Address,
     /// Number of tokens.
     pub tokens: u32,
@@ -21,8 +28,16 @@ pub struct RouteParams {
     pub experts: u32,
     /// Experts per token, at most `experts`.
     pub used: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Probability of an expert: 0 softmax, 1 sigmoid, 2 softmax over the selected experts.
+    pub gate: u32,
+    /// 1 if the weights are divided by their sum.
+    pub normalize: u32,
+    /// Number of groups, at most [`MAX_EXPERT_GROUPS`]; 0 for none.
+    pub groups: u32,
+    /// Groups from which experts are selected.
+    pub selected_groups: u32,
+    /// Factor on the weights.
+    pub scale: f32,
 }
 
 impl RouteParams {
@@ -33,19 +48,19 @@ impl RouteParams {
     }
 }
 
-/// The sum of the experts' outputs, weighted by their probabilities.
+/// The experts' outputs, and their weights.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct CombineExpertsParams {
+pub struct ExpertRowsParams {
     /// `[tokens, used · columns]` f32.
     pub x: Address,
     /// `[tokens, 2 · used]` f32.
     pub route: Address,
-    /// `[tokens, columns]` f32.
+    /// `[tokens, columns]` f32 for the sum, otherwise the shape of `x`.
     pub out: Address,
     /// Number of tokens.
     pub tokens: u32,
-    /// Width.
+    /// Width of a slot.
     pub columns: u32,
     /// Experts per token.
     pub used: u32,
@@ -53,11 +68,20 @@ pub struct CombineExpertsParams {
     pub reserved: u32,
 }
 
-impl CombineExpertsParams {
-    /// The launch: a lane per column, tokens in y.
-    pub fn launch(&self) -> Launch {
+impl ExpertRowsParams {
+    /// The launch of the weighted sum.
+    pub fn combine(&self) -> Launch {
+        self.by_column("combine_experts_f32")
+    }
+
+    /// The launch that weights each slot.
+    pub fn scale(&self) -> Launch {
+        self.by_column("scale_experts_f32")
+    }
+
+    /// A launch with a lane per column; tokens in y.
+    fn by_column(&self, kernel: &'static str) -> Launch {
         let grid = [self.columns.div_ceil(EXPERT_THREADS), self.tokens, 1];
-        let block = [EXPERT_THREADS, 1, 1];
-        Launch { kernel: "combine_experts_f32", grid, block, lds_bytes: 0 }
+        Launch { kernel, grid, block: [EXPERT_THREADS, 1, 1], lds_bytes: 0 }
     }
 }

@@ -45,7 +45,8 @@ pub struct NormIn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct MatvecParams {
     /// The first [`num_projections`](Self::num_projections) entries are used. With a route, one
-    /// entry: the matrices of all experts one below the other, with `rows` of one expert.
+    /// entry: the matrices of all experts one below the other, with `rows` of one expert and a bias
+    /// `[experts, rows]`.
     pub projections: [Projection; 3],
     /// `[tokens, columns]`, for quantised formats.
     pub x_q8: Activations,
@@ -98,7 +99,7 @@ pub struct MatvecGluParams {
     pub columns: u32,
     /// Rows of x, 1 to 8.
     pub tokens: u32,
-    /// 0 `SiLU`, 1 GELU in the tanh form.
+    /// As in [`GluParams`](super::GluParams).
     pub activation: u32,
 }
 

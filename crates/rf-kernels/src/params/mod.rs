@@ -28,6 +28,7 @@ mod experts;
 mod matmul;
 mod matvec;
 mod rope;
+mod row_ops;
 mod rows;
 mod sampling;
 mod weight;
@@ -35,15 +36,15 @@ mod weight;
 pub use attention::AttentionParams;
 pub use batch::{Batch, KvCache, Span};
 pub use embed::{EmbedParams, embed_rms_norm_threads};
-pub use experts::{CombineExpertsParams, RouteParams};
+pub use experts::{ExpertRowsParams, MAX_EXPERT_GROUPS, RouteParams};
 pub use matmul::{MatmulDevice, MatmulParams, Projection};
 pub use matvec::{MatvecGluParams, MatvecParams, NormIn, NormOut};
 pub use rope::{KvAppendParams, MAX_HEAD_DIM, RopeAppendParams, RopeParams, RopeTable};
+pub(crate) use row_ops::{RowMemory, activation_number, record_rms_norm, record_row_op};
 pub use rows::{
-    AddScaleParams, GluParams, GroupNormParams, Operand, QuantizeParams, RmsNormParams,
-    SelectRowsParams, rms_norm_threads,
+    AddParams, CopyRowsParams, GluParams, GroupNormParams, MapParams, Operand, QuantizeParams,
+    RmsNormParams, rms_norm_threads,
 };
-pub(crate) use rows::{RowMemory, activation_number, record_rms_norm, record_row_op};
 pub use sampling::{ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, top_k_parts};
 pub use weight::{Activations, Weight};
 

@@ -5,7 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use super::{Address, Batch, KvCache, Launch};
 
 /// Largest head size of the kernels.
-pub const MAX_HEAD_DIM: usize = 256;
+pub const MAX_HEAD_DIM: usize = 512;
 
 /// Waves of a workgroup; each computes one head.
 const HEAD_WAVES: u32 = 4;

@@ -1,14 +1,12 @@
-//! Ops over rows of activations: parameters, launch geometry, and the op that each belongs to.
-//! Twin of the structs in `kernels/rows.hip` and of `kernels/include/rf/params/rows.h`.
+//! Ops over rows of activations: parameters and launch geometry. Twin of the structs in
+//! `kernels/rows.hip` and of `kernels/include/rf/params/rows.h`.
 
 use bytemuck::{Pod, Zeroable};
-use rf_graph::{Activation, Op, RowNorm, ValueId, WeightId};
 
 use super::{Activations, Address, Launch};
-use crate::launch::LaunchList;
 
 /// Columns that a lane loads at a time.
-const VECTOR: u32 = 4;
+pub(super) const VECTOR: u32 = 4;
 
 /// Threads of a workgroup where each lane processes one vector.
 const ROW_THREADS: u32 = 128;
@@ -98,7 +96,7 @@ pub struct GluParams {
     pub columns: u32,
     /// Number of rows.
     pub rows: u32,
-    /// Activation function: 0 `SiLU`, 1 GELU in the tanh form.
+    /// Activation function: 0 `SiLU`, 1 GELU in the tanh form, 2 the clamped `SwiGLU`.
     pub activation: u32,
     /// Zero.
     pub reserved: u32,
@@ -155,199 +153,90 @@ impl GroupNormParams {
     }
 }
 
-/// `out = (a + b) · factor`, or `a · factor`.
+/// `out = a + b`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct AddScaleParams {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct AddParams {
     /// `[count]` f32.
     pub a: Address,
-    /// `[count]` f32 or null.
+    /// `[count]` f32.
     pub b: Address,
     /// `[count]` f32; may be `a` or `b`.
     pub out: Address,
     /// Number of elements.
     pub count: u64,
-    /// Factor on every element.
-    pub factor: f32,
-    /// Zero.
-    pub reserved: u32,
 }
 
-impl AddScaleParams {
+impl AddParams {
     /// The launch.
     pub fn launch(&self) -> Launch {
         let groups = self.count.div_ceil(u64::from(ROW_THREADS * VECTOR));
-        Launch::linear("add_scale_f32", groups as usize, ROW_THREADS)
+        Launch::linear("add_f32", groups as usize, ROW_THREADS)
     }
 }
 
-/// Row `r` of `out` is row `output_rows[r]` of `x`.
+/// `out = function(x)`, element by element.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct SelectRowsParams {
-    /// `[tokens, columns]` f32.
-    pub x: Address,
-    /// `[rows]` u32.
-    pub output_rows: Address,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct MapParams {
     /// `[rows, columns]` f32.
+    pub x: Address,
+    /// `[rows, gate_columns]` f32, for a gate.
+    pub gate: Address,
+    /// `[rows]` u32, for a scale by position.
+    pub positions: Address,
+    /// `[rows, columns]` f32; may be `x`.
     pub out: Address,
     /// Width.
     pub columns: u32,
     /// Number of rows.
     pub rows: u32,
+    /// Activation function as in [`GluParams`], or 3 scale, 4 softcap, 5 sigmoid gate, 6 scale by
+    /// position.
+    pub function: u32,
+    /// The factor, the cap, or the factor of the logarithm of a position.
+    pub parameter: f32,
+    /// Width of the gate: 1 or `columns`.
+    pub gate_columns: u32,
+    /// [`rf_graph::PositionScale::period`].
+    pub period: u32,
+    /// [`rf_graph::PositionScale::offset`].
+    pub offset: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
-impl SelectRowsParams {
+impl MapParams {
     /// The launch.
     pub fn launch(&self) -> Launch {
-        by_row("select_rows_f32", self.columns, self.rows)
+        by_row("map_f32", self.columns, self.rows)
     }
 }
 
-/// The addresses and shapes of the values of a batch.
-pub(crate) trait RowMemory {
-    /// Address of a value that is stored as f32.
-    fn address(&self, id: ValueId) -> Address;
-    /// The form in which a value is written: as the operand of a matmul, or as f32.
-    fn output(&self, id: ValueId) -> Operand;
-    /// Whether a value is stored as the operand of a matmul.
-    fn is_operand(&self, id: ValueId) -> bool;
-    /// Rows of a value.
-    fn rows(&self, id: ValueId) -> usize;
-    /// Columns of a value.
-    fn width(&self, id: ValueId) -> usize;
-    /// Address of a vector of f32.
-    fn vector(&self, id: WeightId) -> Address;
-    /// Elements that a norm weight normalises together.
-    fn group(&self, id: WeightId) -> usize;
-    /// The requested rows of the batch, u32.
-    fn output_rows(&self) -> Address;
+/// Row `r` of `out` is a part of row `indices[r]` of `x`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct CopyRowsParams {
+    /// `[any, x_columns]` f32.
+    pub x: Address,
+    /// `[rows]` u32, or null for row `r`.
+    pub indices: Address,
+    /// `[rows, columns]` f32.
+    pub out: Address,
+    /// Width of `x`.
+    pub x_columns: u32,
+    /// The first column.
+    pub start: u32,
+    /// Width of `out`.
+    pub columns: u32,
+    /// Number of rows.
+    pub rows: u32,
 }
 
-/// Records an op over rows. Returns false if `op` is not an op over rows.
-pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut LaunchList) -> bool {
-    match op {
-        Op::RmsNorm { x, weight, eps, out } if memory.is_operand(*out) => {
-            let norm = RowNorm { weight: *weight, eps: *eps, out: *out };
-            record_rms_norm(*x, &norm, memory, launches);
-        }
-        Op::RmsNorm { x, weight, eps, out } => {
-            let params = GroupNormParams {
-                x: memory.address(*x),
-                weight: memory.vector(*weight),
-                out: memory.address(*out),
-                eps: *eps,
-                ..GroupNormParams::of_groups(*x, *weight, memory)
-            };
-            launches.push(params.launch(), params);
-        }
-        Op::LayerNorm { x, weight, bias, eps, out } => {
-            let params = GroupNormParams {
-                x: memory.address(*x),
-                weight: memory.vector(*weight),
-                bias: bias.map_or(0, |bias| memory.vector(bias)),
-                out: memory.address(*out),
-                eps: *eps,
-                ..GroupNormParams::of_groups(*x, *weight, memory)
-            };
-            launches.push(params.layer_norm(), params);
-        }
-        Op::Glu { activation, gate, up, out } => {
-            let params = GluParams {
-                gate: memory.address(*gate),
-                up: memory.address(*up),
-                out: memory.output(*out),
-                columns: memory.width(*out) as u32,
-                rows: memory.rows(*out) as u32,
-                activation: activation_number(*activation),
-                reserved: 0,
-            };
-            launches.push(params.launch(), params);
-        }
-        Op::Add { a, b, out } => {
-            let b = memory.address(*b);
-            let params = AddScaleParams { b, ..AddScaleParams::of(*a, 1.0, *out, memory) };
-            launches.push(params.launch(), params);
-        }
-        Op::Scale { x, factor, out } => {
-            let params = AddScaleParams::of(*x, *factor, *out, memory);
-            launches.push(params.launch(), params);
-        }
-        Op::SelectRows { x, out } => {
-            let params = SelectRowsParams {
-                x: memory.address(*x),
-                output_rows: memory.output_rows(),
-                out: memory.address(*out),
-                columns: memory.width(*x) as u32,
-                rows: memory.rows(*out) as u32,
-            };
-            launches.push(params.launch(), params);
-        }
-        _ => return false,
-    }
-    true
-}
-
-/// Records an RMSNorm of whole rows whose output may be the operand of a matmul.
-pub(crate) fn record_rms_norm(
-    x: ValueId,
-    norm: &RowNorm,
-    memory: &impl RowMemory,
-    launches: &mut LaunchList,
-) {
-    let (columns, rows) = (memory.width(x) as u32, memory.rows(x) as u32);
-    let (weight, out) = (memory.vector(norm.weight), memory.output(norm.out));
-    if columns.is_multiple_of(VECTOR) {
-        let params = RmsNormParams {
-            x: memory.address(x),
-            weight,
-            out,
-            eps: norm.eps,
-            columns,
-            rows,
-            threads: rms_norm_threads(columns, rows),
-            ..RmsNormParams::default()
-        };
-        launches.push(params.launch(), params);
-    } else {
-        let params = GroupNormParams {
-            x: memory.address(x),
-            weight,
-            out: out.f32,
-            eps: norm.eps,
-            ..GroupNormParams::of_groups(x, norm.weight, memory)
-        };
-        launches.push(params.launch(), params);
-    }
-}
-
-impl GroupNormParams {
-    /// Group size and number of groups of a norm over `x`; other fields are zero.
-    fn of_groups(x: ValueId, weight: WeightId, memory: &impl RowMemory) -> Self {
-        let group = memory.group(weight);
-        let groups = memory.rows(x) * memory.width(x) / group;
-        Self { group: group as u32, groups: groups as u32, ..Self::default() }
-    }
-}
-
-impl AddScaleParams {
-    /// Parameters of `out = a · factor`.
-    fn of(a: ValueId, factor: f32, out: ValueId, memory: &impl RowMemory) -> Self {
-        Self {
-            a: memory.address(a),
-            out: memory.address(out),
-            count: (memory.rows(out) * memory.width(out)) as u64,
-            factor,
-            ..Self::default()
-        }
-    }
-}
-
-/// The number by which kernels identify an activation function.
-pub(crate) fn activation_number(activation: Activation) -> u32 {
-    match activation {
-        Activation::GeluTanh => 1,
-        _ => 0,
+impl CopyRowsParams {
+    /// The launch.
+    pub fn launch(&self) -> Launch {
+        by_row("copy_rows_f32", self.columns, self.rows)
     }
 }
 

@@ -16,5 +16,5 @@ struct RfEmbedParams {
     unsigned columns;
     unsigned rows;
     unsigned threads; // of the workgroup of `embed_rms_norm_*`: a multiple of 32, at most 1024
-    unsigned reserved;
+    unsigned last_id; // larger ids read this row; unused by `dequantize_*`
 };

@@ -1,22 +1,31 @@
 // Mixtures of experts. Twin: crates/rf-kernels/src/params/experts.rs.
 #pragma once
 
-// out[t] = the `used` most probable experts of token t, as f32, followed by their probabilities,
-// normalised to sum 1. `used` is experts_per_token.
+// The probability of an expert: GateFunction of rf-graph.
+enum RfGate : unsigned { RF_GATE_SOFTMAX = 0, RF_GATE_SIGMOID = 1, RF_GATE_SOFTMAX_OF_SELECTED = 2 };
+
+// out[t] = the `used` selected experts of token t, as f32, followed by their weights: Router of
+// rf-graph. `used` is experts_per_token.
 struct RfRouteParams {
-    const float *logits; // [tokens, experts]
-    float *out;          // [tokens, 2 · used]
+    const float *logits;       // [tokens, experts]
+    const float *bias;         // [experts] or null: is added for the selection
+    const float *expert_scale; // [experts] or null
+    float *out;                // [tokens, 2 · used]
     unsigned tokens;
     unsigned experts;
-    unsigned used; // at most `experts`
-    unsigned reserved;
+    unsigned used;            // at most `experts`
+    unsigned gate;            // RfGate
+    unsigned normalize;       // 1: weights are divided by their sum
+    unsigned groups;          // at most 32; 0: all experts
+    unsigned selected_groups; // at most `groups`
+    float scale;
 };
 
-// out[t] = Σₛ route[t][used + s] · x[t][s], slots in order.
-struct RfCombineExpertsParams {
+// The experts' outputs x[t][s] and their weights p = route[t][used + s], slots s in order.
+struct RfExpertRowsParams {
     const float *x;     // [tokens, used · columns]
     const float *route; // [tokens, 2 · used]
-    float *out;         // [tokens, columns]
+    float *out;         // `combine_*`: Σₛ p·x, [tokens, columns]; `scale_*`: p·x, as x
     unsigned tokens;
     unsigned columns;
     unsigned used;

@@ -21,7 +21,7 @@ struct RfNormIn {
 //
 // With a route, projections[0] holds the weight matrices of all experts, concatenated by rows, and
 // the "tokens" are slots: token t has `used` slots. Slot s of token t is multiplied by the expert
-// route[t][s]; x has one row per slot (`shared_x` 0) or per token (1).
+// route[t][s]; x has one row per slot (`shared_x` 0) or per token (1). A bias is [experts, rows].
 struct RfMatvecParams {
     RfProjection projections[3];
     RfActivations x_q8;
@@ -38,7 +38,7 @@ struct RfMatvecParams {
     unsigned waves; // of a workgroup: 8, or 16 with norm_out
 };
 
-enum RfActivation : unsigned { RF_SILU = 0, RF_GELU_TANH = 1 };
+enum RfActivation : unsigned { RF_SILU = 0, RF_GELU_TANH = 1, RF_CLAMPED_SWIGLU = 2 };
 
 // out = activation(x · Gᵀ) · (x · Uᵀ): the gated unit, as f32 and as int8 for the next matmul.
 struct RfMatvecGluParams {

@@ -20,13 +20,13 @@ struct RfRopeParams {
     const float *x; // [tokens, num_heads · head_dim]
     float *out;     // the same; may be x
     unsigned num_heads;
-    unsigned head_dim; // at most 256
+    unsigned head_dim; // at most 512
 };
 
 // cache ← k, v.
 struct RfKvAppendParams {
     RfBatch batch;
-    RfKvCache cache; // head_dim is at most 256
+    RfKvCache cache; // head_dim is at most 512
     const float *k;  // [tokens, num_kv_heads · head_dim]
     const float *v;  // [tokens, num_kv_heads · head_dim]
 };
@@ -35,7 +35,7 @@ struct RfKvAppendParams {
 // w, and optional.
 struct RfRopeAppendParams {
     RfBatch batch;
-    RfKvCache cache; // head_dim is at most 256
+    RfKvCache cache; // head_dim is at most 512
     RfRope rope;
     const float *q;      // [tokens, num_heads · head_dim]
     const float *k;      // [tokens, num_kv_heads · head_dim]

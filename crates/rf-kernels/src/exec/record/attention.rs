@@ -32,6 +32,8 @@ impl Recorder<'_> {
         let (program, shape) = (self.memory.program, self.memory.shape);
         let max_splits = (MAX_PARTIALS / shape.tokens.max(1)).max(1);
         let partials = program.scratch.partials;
+        let short_span =
+            if AttentionParams::has_prefill(a.head_dim) { SHORT_SPAN } else { usize::MAX };
         let params = AttentionParams {
             batch: self.memory.batch,
             cache: program.kv[a.layer],
@@ -46,12 +48,12 @@ impl Recorder<'_> {
             window: a.window.map_or(0, |window| window as u32),
             num_heads: a.num_heads as u32,
             splits: 1,
-            short_span: SHORT_SPAN as u32,
+            short_span: u32::try_from(short_span).unwrap_or(u32::MAX),
         };
-        if shape.longest_span > SHORT_SPAN {
+        if shape.longest_span > short_span {
             self.launches.push(params.prefill_launch(), params);
         }
-        if shape.shortest_span <= SHORT_SPAN {
+        if shape.shortest_span <= short_span {
             let visible = a.window.map_or(shape.context, |window| window.min(shape.context));
             let compute_units = program.analysis.matmul_device.compute_units;
             let params = params.with_splits(visible, compute_units, max_splits);

@@ -1,25 +1,53 @@
 //! Mixtures of experts: routing, the matmuls of the selected experts, their weighted sum.
 
-use rf_graph::{ValueId, WeightId};
+use rf_graph::{GateFunction, Router, ValueId, WeightId};
 
 use super::Recorder;
 use super::matmul::format_number;
+use crate::error::Error;
 use crate::params::{
-    CombineExpertsParams, MatvecParams, Operand, Projection, QuantizeParams, RouteParams, RowMemory,
+    ExpertRowsParams, MAX_EXPERT_GROUPS, MatvecParams, Operand, Projection, QuantizeParams,
+    RouteParams, RowMemory,
 };
 
 impl Recorder<'_> {
     /// Records [`Op::Route`](rf_graph::Op::Route).
-    pub(super) fn route(&mut self, logits: ValueId, experts_per_token: usize, out: ValueId) {
+    pub(super) fn route(
+        &mut self,
+        logits: ValueId,
+        router: &Router,
+        out: ValueId,
+    ) -> Result<(), Error> {
+        let experts = self.memory.width(logits);
+        if let Some(groups) = router.groups
+            && (groups.count > MAX_EXPERT_GROUPS
+                || experts / groups.count * groups.selected < router.experts_per_token)
+        {
+            let what = format!("{} of {} groups of experts", groups.selected, groups.count);
+            return Err(Error::Unsupported { what });
+        }
+        let vector = |id: Option<WeightId>| id.map_or(0, |id| self.memory.vector(id));
         let params = RouteParams {
             logits: self.memory.address(logits),
+            bias: vector(router.selection_bias),
+            expert_scale: vector(router.expert_scale),
             out: self.memory.address(out),
-            experts: self.memory.width(logits) as u32,
-            used: experts_per_token as u32,
             tokens: self.memory.rows(logits) as u32,
-            reserved: 0,
+            experts: experts as u32,
+            used: router.experts_per_token as u32,
+            gate: match router.gate {
+                GateFunction::Softmax => 0,
+                GateFunction::Sigmoid => 1,
+                GateFunction::SoftmaxOfSelected => 2,
+                other => return Err(Error::Unsupported { what: format!("the gate {other:?}") }),
+            },
+            normalize: u32::from(router.normalize),
+            groups: router.groups.map_or(0, |groups| groups.count as u32),
+            selected_groups: router.groups.map_or(0, |groups| groups.selected as u32),
+            scale: router.scale,
         };
         self.launches.push(params.launch(), params);
+        Ok(())
     }
 
     /// Records [`Op::ExpertMatMul`](rf_graph::Op::ExpertMatMul): every slot of every token is a
@@ -29,6 +57,7 @@ impl Recorder<'_> {
         x: ValueId,
         route: ValueId,
         weights: &[WeightId],
+        bias: Option<WeightId>,
         out: ValueId,
     ) {
         let experts_per_token = self.memory.width(route) / 2;
@@ -50,7 +79,7 @@ impl Recorder<'_> {
         }
         let projection = Projection {
             weight: first.planes,
-            bias: 0,
+            bias: bias.map_or(0, |bias| self.memory.vector(bias)),
             out: self.memory.address(out),
             rows: first.rows as u32,
             format: format_number(first.dtype),
@@ -71,17 +100,18 @@ impl Recorder<'_> {
         self.launches.push(params.launch(&[first.dtype]), params);
     }
 
-    /// Records [`Op::CombineExperts`](rf_graph::Op::CombineExperts).
-    pub(super) fn combine_experts(&mut self, x: ValueId, route: ValueId, out: ValueId) {
-        let params = CombineExpertsParams {
+    /// The parameters of [`Op::CombineExperts`](rf_graph::Op::CombineExperts) and
+    /// [`Op::ScaleExperts`](rf_graph::Op::ScaleExperts).
+    pub(super) fn expert_rows(&self, x: ValueId, route: ValueId, out: ValueId) -> ExpertRowsParams {
+        let used = self.memory.width(route) / 2;
+        ExpertRowsParams {
             x: self.memory.address(x),
             route: self.memory.address(route),
             out: self.memory.address(out),
-            columns: self.memory.width(out) as u32,
-            used: (self.memory.width(route) / 2) as u32,
+            columns: (self.memory.width(x) / used) as u32,
+            used: used as u32,
             tokens: self.memory.rows(out) as u32,
             reserved: 0,
-        };
-        self.launches.push(params.launch(), params);
+        }
     }
 }

@@ -1,0 +1,325 @@
+//! Mixture of experts: the matmuls of the selected experts.
+//!
+//! A batch reads each expert's matrix once: its rows are grouped by expert, and each group is a
+//! matmul of its own. One token runs a GEMV per selected expert.
+
+use rf_graph::{Graph, ValueId, WeightId};
+
+use super::matmul::{BLOCKED_TOKENS, Scratch, group_index};
+use super::storage::StoragePlan;
+use super::{Region, StepIndex};
+use crate::simd::activations::{ACT_BLOCK, Quantize, RowSource};
+use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, Operand, has_gemm};
+use crate::simd::tiles::{GEMM_GROUP, GEMM_TOKENS, Target, TargetRows};
+use crate::simd::{Isa, LANES};
+use crate::team::{Member, Rows};
+
+/// [`rf_graph::Op::ExpertMatMul`] and the operand of its format.
+pub(super) struct ExpertMatMulStep {
+    x: ValueId,
+    route: ValueId,
+    weights: Vec<WeightId>,
+    bias: Option<WeightId>,
+    out: ValueId,
+    columns: usize,
+    operand: Operand,
+    /// Whether [`Gemm`] runs large groups.
+    blocks: bool,
+}
+
+impl ExpertMatMulStep {
+    pub(super) fn new(
+        [x, route, out]: [ValueId; 3],
+        weights: Vec<WeightId>,
+        bias: Option<WeightId>,
+        storage: &StoragePlan<'_>,
+        isa: Isa,
+    ) -> Self {
+        let first = weights.first().and_then(|id| storage.matrix(*id));
+        let (columns, operand, blocks) = first.map_or((1, Operand::Float, false), |m| {
+            let blocks = isa.has_gemm() && has_gemm(m.dtype());
+            (m.columns(), Operand::of(m.dtype()), blocks)
+        });
+        Self { x, route, weights, bias, out, columns, operand, blocks }
+    }
+
+    /// 1 if all slots of a token read the same row, otherwise the number of slots.
+    fn operand_rows_per_token(&self, graph: &Graph) -> usize {
+        graph.value(self.x).width / self.columns
+    }
+
+    /// Blocks of 256 activations per row.
+    fn row_blocks(&self) -> usize {
+        self.columns.div_ceil(ACT_BLOCK)
+    }
+}
+
+/// The largest buffers of a program's expert matmuls.
+#[derive(Default)]
+pub(super) struct ExpertSizes {
+    /// Number of int8 blocks, for 32 and for 256 elements per scale.
+    pub(super) blocks: [usize; 2],
+    /// Selected experts of all tokens.
+    rows: usize,
+    experts: usize,
+}
+
+impl ExpertSizes {
+    /// Grows to what one op needs.
+    pub(super) fn grow(&mut self, step: &ExpertMatMulStep, graph: &Graph, max_tokens: usize) {
+        let Operand::Int8 { group } = step.operand else { return };
+        let rows = max_tokens * graph.value(step.route).width / 2;
+        let experts = step.weights.len();
+        // Each group is padded to whole register tiles.
+        let padded = rows + (GEMM_TOKENS - 1) * experts.min(rows);
+        let blocks = &mut self.blocks[group_index(group)];
+        *blocks = (*blocks).max(padded * step.row_blocks());
+        self.rows = self.rows.max(rows);
+        self.experts = self.experts.max(experts);
+    }
+
+    /// Bytes of [`ExpertRows`].
+    pub(super) fn bytes(&self) -> usize {
+        2 * self.rows * size_of::<u32>() + self.experts * size_of::<Group>()
+    }
+}
+
+/// The rows of a batch, grouped by expert. A row is a slot of a token: `token · slots + slot`.
+pub(super) struct ExpertRows {
+    /// Rows in the order of their experts.
+    rows: Vec<u32>,
+    /// Index of each row in its group.
+    places: Vec<u32>,
+    /// One group per expert, in order; empty ones included.
+    groups: Vec<Group>,
+}
+
+/// The rows of one expert.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    /// Index of the first row in [`ExpertRows::rows`].
+    first: u32,
+    count: u32,
+    /// Rows of the operand before this group, each group padded to whole register tiles.
+    first_padded: u32,
+}
+
+impl Group {
+    /// Rows of the operand: whole register tiles.
+    fn stride(self) -> usize {
+        (self.count as usize).next_multiple_of(GEMM_TOKENS)
+    }
+}
+
+impl ExpertRows {
+    pub(super) fn new(sizes: &ExpertSizes) -> Self {
+        let (rows, groups) = (vec![0; sizes.rows], vec![Group::default(); sizes.experts]);
+        Self { places: rows.clone(), rows, groups }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(self.rows.as_slice())
+            + size_of_val(self.places.as_slice())
+            + size_of_val(self.groups.as_slice())
+    }
+
+    /// Groups the rows by a counting sort.
+    fn group(&mut self, experts: impl Iterator<Item = usize> + Clone, num_experts: usize) {
+        let groups = &mut self.groups[..num_experts];
+        groups.fill(Group::default());
+        for (place, expert) in self.places.iter_mut().zip(experts.clone()) {
+            *place = groups[expert].count;
+            groups[expert].count += 1;
+        }
+        let (mut first, mut first_padded) = (0, 0);
+        for group in &mut *groups {
+            (group.first, group.first_padded) = (first, first_padded);
+            first += group.count;
+            first_padded += group.stride() as u32;
+        }
+        for ((row, place), expert) in (0..).zip(&self.places).zip(experts) {
+            self.rows[(groups[expert].first + place) as usize] = row;
+        }
+    }
+
+    /// The rows of a group.
+    fn of(&self, group: Group) -> &[u32] {
+        &self.rows[group.first as usize..][..group.count as usize]
+    }
+}
+
+impl Region<'_> {
+    /// Runs one member's share of [`rf_graph::Op::ExpertMatMul`].
+    pub(super) fn expert_matmul(
+        &self,
+        member: &Member<'_>,
+        index: StepIndex,
+        step: &ExpertMatMulStep,
+        scratch: &mut Scratch,
+    ) {
+        match step.operand {
+            Operand::Int8 { group } if self.tokens() > 1 => {
+                self.grouped_experts(member, index, step, group, scratch);
+            }
+            operand => self.single_rows(member, index, step, operand),
+        }
+    }
+
+    /// One matmul per expert, over all its rows.
+    fn grouped_experts(
+        &self,
+        member: &Member<'_>,
+        index: StepIndex,
+        step: &ExpertMatMulStep,
+        group_elements: usize,
+        scratch: &mut Scratch,
+    ) {
+        let (tokens, slots) = (self.tokens(), self.graph.value(step.route).width / 2);
+        let Scratch { gemm, experts, .. } = scratch;
+        let route = self.rows(step.route);
+        // SAFETY: written before the last barrier.
+        let selected = |token: usize| unsafe { &route.row(token)[..slots] };
+        // Each member groups for itself, which is cheaper than a barrier.
+        let all = (0..tokens).flat_map(|token| selected(token).iter().map(|e| *e as usize));
+        experts.group(all, step.weights.len());
+
+        let int8 = self.operands.int8[group_index(group_elements)];
+        let row_blocks = step.row_blocks();
+        let is_blocked = |group: Group| step.blocks && group.count as usize >= BLOCKED_TOKENS;
+        let shared_x = step.operand_rows_per_token(self.graph) == 1;
+        let x = Rows { data: self.rows(step.x).data, width: step.columns };
+        for token in member.share(tokens) {
+            let mut copied: [Option<(usize, usize)>; 2] = [None; 2];
+            for (slot, expert) in selected(token).iter().enumerate() {
+                let row = token * slots + slot;
+                let group = experts.groups[*expert as usize];
+                let (stride, biased) = (group.stride(), is_blocked(group));
+                let first = group.first_padded as usize * row_blocks + experts.places[row] as usize;
+                if let Some((from, from_stride)) = copied[usize::from(biased)] {
+                    for block in 0..row_blocks {
+                        let (from, to) = (from + block * from_stride, first + block * stride);
+                        // SAFETY: the block belongs to this token and is complete.
+                        let block = unsafe { int8.get(from..from + 1) }[0];
+                        // SAFETY: the block belongs to this token.
+                        let copy = unsafe { int8.get_mut(to..to + 1) };
+                        copy[0] = block;
+                    }
+                    continue;
+                }
+                // SAFETY: written before the last barrier.
+                let source = RowSource::Plain(unsafe { x.row(if shared_x { token } else { row }) });
+                let last = first + (row_blocks - 1) * stride + 1;
+                // SAFETY: the kernel writes every `stride`-th block of the range: the blocks of
+                // this row.
+                let blocks = unsafe { int8.get_mut(first..last) };
+                let group = group_elements;
+                self.isa.run(Quantize { source, group, biased, blocks, stride });
+                if shared_x {
+                    copied[usize::from(biased)] = Some((first, stride));
+                }
+            }
+        }
+        member.barrier();
+
+        let out = self.rows(step.out);
+        let outputs = out.width / slots;
+        let out = Rows { data: out.data, width: outputs };
+        let panels = outputs.div_ceil(LANES);
+        // About four parts per expert balance the end of the loop.
+        let chunk = (panels / 4).next_multiple_of(GEMM_GROUP).max(GEMM_GROUP);
+        let parts = panels.div_ceil(chunk);
+        for range in member.dynamic_chunks(index.first_loop(), step.weights.len() * parts, 1) {
+            for item in range {
+                let (expert, part) = (item / parts, item % parts);
+                let group = experts.groups[expert];
+                let tokens = group.count as usize;
+                if tokens == 0 {
+                    continue;
+                }
+                let weight = self.matrix(step.weights[expert]);
+                let panels = part * chunk..panels.min((part + 1) * chunk);
+                let bias = step.bias.map(|id| &self.vector(id)[expert * outputs..][..outputs]);
+                let rows = TargetRows::Each(experts.of(group));
+                let target = Target { out, bias, residual: None, rows };
+                let stride = group.stride();
+                let first = group.first_padded as usize * row_blocks;
+                // SAFETY: written before the last barrier.
+                let activations = unsafe { int8.get(first..first + row_blocks * stride) };
+                if is_blocked(group) {
+                    let scratch = &mut *gemm;
+                    Gemm { weight, panels, activations, stride, tokens, target, scratch }
+                        .run(self.isa);
+                } else {
+                    MatVec { weight, panels, activations, stride, tokens, target }.run(self.isa);
+                }
+            }
+        }
+    }
+
+    /// One GEMV per row with the matrix of its expert.
+    fn single_rows(
+        &self,
+        member: &Member<'_>,
+        index: StepIndex,
+        step: &ExpertMatMulStep,
+        operand: Operand,
+    ) {
+        let per_token = step.operand_rows_per_token(self.graph);
+        let (tokens, slots) = (self.tokens(), self.graph.value(step.route).width / 2);
+        let operand_rows = tokens * per_token;
+        let x = Rows { data: self.rows(step.x).data, width: step.columns };
+        if let Operand::Int8 { group } = operand {
+            for row in member.share(operand_rows) {
+                let int8 = self.operands.int8[group_index(group)];
+                let last = (step.row_blocks() - 1) * operand_rows + row + 1;
+                // SAFETY: the kernel writes every `operand_rows`-th block of the range: the blocks
+                // of this row.
+                let blocks = unsafe { int8.get_mut(row..last) };
+                // SAFETY: written before the last barrier.
+                let source = RowSource::Plain(unsafe { x.row(row) });
+                let (biased, stride) = (false, operand_rows);
+                self.isa.run(Quantize { source, group, biased, blocks, stride });
+            }
+            member.barrier();
+        }
+
+        let route = self.rows(step.route);
+        let out = self.rows(step.out);
+        let outputs = out.width / slots;
+        let out = Rows { data: out.data, width: outputs };
+        let panels = outputs.div_ceil(LANES);
+        // The loop runs one row at a time, in about two chunks per thread.
+        let chunk = panels.div_ceil(member.threads * 2).next_multiple_of(4);
+        let parts = panels.div_ceil(chunk);
+        for range in member.dynamic_chunks(index.first_loop(), tokens * slots * parts, 1) {
+            for item in range {
+                let (row, part) = (item / parts, item % parts);
+                let (token, slot) = (row / slots, row % slots);
+                // SAFETY: written before the last barrier.
+                let expert = unsafe { route.row(token) }[slot] as usize;
+                let weight = self.matrix(step.weights[expert]);
+                let panels = part * chunk..panels.min((part + 1) * chunk);
+                let x_row = if per_token == 1 { token } else { row };
+                let bias = step.bias.map(|id| &self.vector(id)[expert * outputs..][..outputs]);
+                let target = Target { out, bias, residual: None, rows: TargetRows::From(row) };
+                match operand {
+                    Operand::Float => {
+                        let first = x_row * step.columns;
+                        let data = x.data.part(first..first + step.columns);
+                        let x = Rows { data, width: step.columns };
+                        self.isa.run(FloatMatMul { weight, panels, x, tokens: 1, target });
+                    }
+                    Operand::Int8 { group } => {
+                        let blocks = step.row_blocks() * operand_rows;
+                        let int8 = self.operands.int8[group_index(group)];
+                        // SAFETY: written before the last barrier.
+                        let activations = unsafe { int8.get(x_row..blocks) };
+                        let stride = operand_rows;
+                        MatVec { weight, panels, activations, stride, tokens: 1, target }
+                            .run(self.isa);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The layer of a transformer, written once. [`LayerSpec`] has its hyper-parameters; which weights
+//! it has is up to [`LayerWeights`]. Model files and conformance models build their layers here.
+
+mod role;
+mod spec;
+
+pub use role::{Role, Shape};
+pub use spec::{
+    AttentionSpec, DenseSpec, ExpertSpec, KvSource, LayerSpec, NormKind, QkNormGroup, QkNormSpec,
+};
+
+use crate::op::{Activation, Attention, Function, GraphBuilder, Router};
+use crate::value::{ValueId, WeightId};
+
+/// The weights of one layer, and the graph that they are registered in.
+pub trait LayerWeights {
+    /// A weight is missing or has an unexpected shape.
+    type Error;
+
+    /// The graph under construction.
+    fn graph(&mut self) -> &mut GraphBuilder;
+
+    /// The weight in a role; `None` if the layer has none.
+    ///
+    /// # Errors
+    ///
+    /// If the layer should have it.
+    fn weight(&mut self, layer: &LayerSpec, role: Role) -> Result<Option<WeightId>, Self::Error>;
+
+    /// The bias that belongs to the weight in a role: as long as the weight has rows, or as long as
+    /// a norm weight; for experts `[count, rows]`.
+    ///
+    /// # Errors
+    ///
+    /// If the layer should have it.
+    fn bias(&mut self, layer: &LayerSpec, role: Role) -> Result<Option<WeightId>, Self::Error>;
+
+    /// The matrices of the experts.
+    ///
+    /// # Errors
+    ///
+    /// If one is missing.
+    fn experts(&mut self, layer: &LayerSpec, role: Role) -> Result<Vec<WeightId>, Self::Error>;
+
+    /// A vector of ones: the weight of a norm without weight.
+    fn ones(&mut self, len: usize) -> WeightId;
+}
+
+/// Builds one layer: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`.
+///
+/// `per_layer_input` is the token's embedding for this layer, `[tokens, per_layer_input]`, where
+/// [`LayerSpec::per_layer_input`] says so.
+///
+/// # Errors
+///
+/// If a weight is missing or has an unexpected shape.
+pub fn layer<W: LayerWeights>(
+    weights: &mut W,
+    spec: &LayerSpec,
+    x: ValueId,
+    per_layer_input: Option<ValueId>,
+) -> Result<ValueId, W::Error> {
+    let mut l = Layer { w: weights, spec };
+    let normed = l.norm(Role::AttentionNorm, x)?;
+    let attended = l.attention(normed)?;
+    let attended = l.norm(Role::PostAttentionNorm, attended)?;
+    let after_attention = l.add_residual(x, attended);
+    let after_attention = l.norm(Role::AttentionResidualNorm, after_attention)?;
+
+    let fed = if spec.parallel {
+        // Without a norm of its own, the feed-forward layer reads what attention reads.
+        let normed = l.own_norm(Role::FeedForwardNorm, x)?.unwrap_or(normed);
+        l.feed_forward(x, normed)?
+    } else {
+        let normed = l.norm(Role::FeedForwardNorm, after_attention)?;
+        l.feed_forward(after_attention, normed)?
+    };
+    let fed = l.norm(Role::PostFeedForwardNorm, fed)?;
+    let x = l.add_residual(after_attention, fed);
+    let x = l.norm(Role::FeedForwardResidualNorm, x)?;
+    let x = match per_layer_input {
+        Some(input) => l.add_per_layer_input(x, input)?,
+        None => x,
+    };
+    Ok(l.scaled(x, spec.output_scale))
+}
+
+struct Layer<'a, W> {
+    w: &'a mut W,
+    spec: &'a LayerSpec,
+}
+
+impl<W: LayerWeights> Layer<'_, W> {
+    /// `softmax(scale · rope(q) · rope(k)ᵀ) · v · Wₒ`.
+    fn attention(&mut self, x: ValueId) -> Result<ValueId, W::Error> {
+        let a = &self.spec.attention;
+        let attention = Attention {
+            scale: a.scale,
+            window: a.window,
+            softcap: a.softcap,
+            sinks: self.w.weight(self.spec, Role::Sinks)?,
+            ..Attention::new(a.kv_layer, a.num_heads, a.num_kv_heads, a.head_dim)
+        };
+        let q = self.linear(Role::Query, x)?;
+        let kv = match a.kv {
+            KvSource::Projections => {
+                Some((self.linear(Role::Key, x)?, self.linear(Role::Value, x)?))
+            }
+            KvSource::SharedProjection => {
+                let kv = self.linear(Role::Key, x)?;
+                Some((kv, kv))
+            }
+            KvSource::Cache => None,
+        };
+        let q = self.placed(Role::QueryNorm, q)?;
+        let q = match a.position_scale {
+            Some(scale) => self.w.graph().scale_by_position(q, scale),
+            None => q,
+        };
+        let y = match kv {
+            Some((k, v)) => {
+                let k = self.placed(Role::KeyNorm, k)?;
+                let v = if a.normalizes_values { self.unweighted_norm(v, a.head_dim) } else { v };
+                self.w.graph().attention(q, k, v, &attention)
+            }
+            None => self.w.graph().attend(q, &attention),
+        };
+        self.linear(Role::AttentionOutput, y)
+    }
+
+    /// Queries or keys with norm and RoPE, in the order of the model.
+    fn placed(&mut self, norm: Role, x: ValueId) -> Result<ValueId, W::Error> {
+        let a = &self.spec.attention;
+        let rotated = |l: &mut Self, x| match &a.rope {
+            Some(rope) => l.w.graph().rope(x, rope),
+            None => x,
+        };
+        Ok(match a.qk_norm {
+            None => rotated(self, x),
+            Some(QkNormSpec { group, after_rope: false }) => {
+                let x = self.qk_norm(norm, group, x)?;
+                rotated(self, x)
+            }
+            Some(QkNormSpec { group, after_rope: true }) => {
+                let x = rotated(self, x);
+                self.qk_norm(norm, group, x)?
+            }
+        })
+    }
+
+    fn qk_norm(&mut self, norm: Role, group: QkNormGroup, x: ValueId) -> Result<ValueId, W::Error> {
+        if group == QkNormGroup::UnweightedHead {
+            return Ok(self.unweighted_norm(x, self.spec.attention.head_dim));
+        }
+        let weight = self.required(norm)?;
+        Ok(self.w.graph().rms_norm(x, weight, self.spec.norm_eps))
+    }
+
+    /// The feed-forward part of the layer. `residual` is its input before the norm.
+    fn feed_forward(&mut self, residual: ValueId, x: ValueId) -> Result<ValueId, W::Error> {
+        let dense = match &self.spec.dense {
+            Some(dense) => {
+                let y = self.dense([Role::Gate, Role::Up, Role::Down], dense, x)?;
+                Some(self.norm(Role::DenseOutputNorm, y)?)
+            }
+            None => None,
+        };
+        let experts = match &self.spec.experts {
+            Some(experts) => {
+                let x = self.own_norm(Role::ExpertNorm, residual)?.unwrap_or(x);
+                let y = self.experts(experts, residual, x)?;
+                Some(self.norm(Role::ExpertOutputNorm, y)?)
+            }
+            None => None,
+        };
+        Ok(match (dense, experts) {
+            (Some(a), Some(b)) => self.w.graph().add(a, b),
+            (Some(y), None) | (None, Some(y)) => y,
+            (None, None) => unreachable!("a layer has a dense part, experts, or both"),
+        })
+    }
+
+    /// `(activation(x · Wgate) ⊙ x · Wup) · Wdown`, or without the gate.
+    fn dense(
+        &mut self,
+        [gate, up, down]: [Role; 3],
+        dense: &DenseSpec,
+        x: ValueId,
+    ) -> Result<ValueId, W::Error> {
+        let h = if dense.gated {
+            let gate = self.linear(gate, x)?;
+            let up = self.linear(up, x)?;
+            self.w.graph().glu(dense.activation, gate, up)
+        } else {
+            let up = self.linear(up, x)?;
+            self.w.graph().map(up, Function::Activation(dense.activation))
+        };
+        self.linear(down, h)
+    }
+
+    /// `Σ wₑ · expertₑ(x)` over the experts that the router selects, plus the shared expert.
+    fn experts(
+        &mut self,
+        experts: &ExpertSpec,
+        residual: ValueId,
+        x: ValueId,
+    ) -> Result<ValueId, W::Error> {
+        let router = Router {
+            experts_per_token: experts.experts_per_token,
+            gate: experts.gate,
+            selection_bias: self.w.weight(self.spec, Role::SelectionBias)?,
+            groups: experts.groups,
+            normalize: experts.normalize,
+            scale: experts.scale,
+            expert_scale: self.w.weight(self.spec, Role::ExpertScale)?,
+        };
+        let router_input = match self.own_norm(Role::RouterNorm, residual)? {
+            Some(normed) => {
+                let scale = 1.0 / (self.spec.hidden_size as f32).sqrt();
+                self.w.graph().scale(normed, scale)
+            }
+            None => x,
+        };
+        let logits = self.linear(Role::Router, router_input)?;
+        let route = self.w.graph().route(logits, &router);
+
+        let mut gate = self.expert_matmul(Role::ExpertGate, x, route)?;
+        let mut up = self.expert_matmul(Role::ExpertUp, x, route)?;
+        if experts.scales_input {
+            // Gate and up are linear, so their outputs can be scaled in place of their input.
+            gate = self.w.graph().scale_experts(gate, route);
+            up = self.w.graph().scale_experts(up, route);
+        }
+        let h = self.w.graph().glu(experts.activation, gate, up);
+        let y = self.expert_matmul(Role::ExpertDown, h, route)?;
+        let y = if experts.scales_input {
+            assert_eq!(experts.experts_per_token, 1, "scaled inputs of several experts");
+            y
+        } else {
+            self.w.graph().combine_experts(y, route)
+        };
+        let Some(intermediate_size) = experts.shared_intermediate_size else { return Ok(y) };
+        let activation = experts.activation;
+        let shared = DenseSpec { intermediate_size, activation, gated: true };
+        let roles = [Role::SharedGate, Role::SharedUp, Role::SharedDown];
+        let mut shared = self.dense(roles, &shared, x)?;
+        if let Some(weight) = self.w.weight(self.spec, Role::SharedRouter)? {
+            let gate = self.w.graph().matmul(x, weight);
+            shared = self.w.graph().sigmoid_gate(shared, gate);
+        }
+        Ok(self.w.graph().add(y, shared))
+    }
+
+    fn expert_matmul(
+        &mut self,
+        role: Role,
+        x: ValueId,
+        route: ValueId,
+    ) -> Result<ValueId, W::Error> {
+        let weights = self.w.experts(self.spec, role)?;
+        let bias = self.w.bias(self.spec, role)?;
+        Ok(self.w.graph().expert_matmul(x, route, weights, bias))
+    }
+
+    /// `x + norm(proj(gelu(gate(x)) ⊙ input))`.
+    fn add_per_layer_input(&mut self, x: ValueId, input: ValueId) -> Result<ValueId, W::Error> {
+        let gate = self.linear(Role::PerLayerGate, x)?;
+        let h = self.w.graph().glu(Activation::GeluTanh, gate, input);
+        let y = self.linear(Role::PerLayerProjection, h)?;
+        let y = self.norm(Role::PerLayerNorm, y)?;
+        Ok(self.w.graph().add(x, y))
+    }
+
+    /// `x · Wᵀ (+ b)`.
+    fn linear(&mut self, role: Role, x: ValueId) -> Result<ValueId, W::Error> {
+        let weight = self.required(role)?;
+        let bias = self.w.bias(self.spec, role)?;
+        Ok(self.w.graph().linear(x, weight, bias))
+    }
+
+    /// The norm in a role, or `x` if the layer has none.
+    fn norm(&mut self, role: Role, x: ValueId) -> Result<ValueId, W::Error> {
+        Ok(self.own_norm(role, x)?.unwrap_or(x))
+    }
+
+    fn own_norm(&mut self, role: Role, x: ValueId) -> Result<Option<ValueId>, W::Error> {
+        let Some(weight) = self.w.weight(self.spec, role)? else { return Ok(None) };
+        let eps = self.spec.norm_eps;
+        Ok(Some(match self.spec.norm {
+            NormKind::Rms => self.w.graph().rms_norm(x, weight, eps),
+            NormKind::Layer => {
+                let bias = self.w.bias(self.spec, role)?;
+                self.w.graph().layer_norm(x, weight, bias, eps)
+            }
+        }))
+    }
+
+    fn unweighted_norm(&mut self, x: ValueId, group: usize) -> ValueId {
+        let ones = self.w.ones(group);
+        self.w.graph().rms_norm(x, ones, self.spec.norm_eps)
+    }
+
+    fn add_residual(&mut self, residual: ValueId, y: ValueId) -> ValueId {
+        let y = self.scaled(y, self.spec.residual_scale);
+        self.w.graph().add(residual, y)
+    }
+
+    #[expect(clippy::float_cmp, reason = "a factor of exactly 1 is no op")]
+    fn scaled(&mut self, x: ValueId, factor: f32) -> ValueId {
+        if factor == 1.0 { x } else { self.w.graph().scale(x, factor) }
+    }
+
+    fn required(&mut self, role: Role) -> Result<WeightId, W::Error> {
+        let weight = self.w.weight(self.spec, role)?;
+        Ok(weight.unwrap_or_else(|| panic!("the weight table has no {role:?}")))
+    }
+}

@@ -1,0 +1,156 @@
+//! The hyper-parameters of a layer.
+
+use crate::op::{Activation, ExpertGroups, GateFunction, PositionScale, Rope};
+
+/// One layer of a transformer. What is not here follows from the weights that the layer has, see
+/// [`Role`](super::Role).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerSpec {
+    /// Width of the residual.
+    pub hidden_size: usize,
+    /// The kind of all norms over the residual.
+    pub norm: NormKind,
+    /// Constant that is added to the mean square or variance in every norm.
+    pub norm_eps: f32,
+    /// Attention.
+    pub attention: AttentionSpec,
+    /// A feed-forward layer that every token passes.
+    pub dense: Option<DenseSpec>,
+    /// A mixture of experts; its output is added to that of the dense layer, if there is one.
+    pub experts: Option<ExpertSpec>,
+    /// Whether attention and feed-forward read the same residual (Cohere, Falcon). Otherwise the
+    /// feed-forward layer reads the residual after attention.
+    pub parallel: bool,
+    /// Factor on the output of attention and feed-forward before they are added to the residual.
+    pub residual_scale: f32,
+    /// Factor on the residual after the layer.
+    pub output_scale: f32,
+    /// Width of the per-layer input, an embedding of the token for this layer alone (Gemma 3n, 4).
+    pub per_layer_input: Option<usize>,
+}
+
+/// The kind of a norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// [`Op::RmsNorm`](crate::Op::RmsNorm).
+    Rms,
+    /// [`Op::LayerNorm`](crate::Op::LayerNorm).
+    Layer,
+}
+
+/// Attention of a layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionSpec {
+    /// Query heads.
+    pub num_heads: usize,
+    /// Key and value heads; divides `num_heads`.
+    pub num_kv_heads: usize,
+    /// Elements per head.
+    pub head_dim: usize,
+    /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
+    pub kv_layer: usize,
+    /// The source of keys and values.
+    pub kv: KvSource,
+    /// Rotary embedding of q and k, if any.
+    pub rope: Option<Rope>,
+    /// Norm of q and k, if any.
+    pub qk_norm: Option<QkNormSpec>,
+    /// Whether each head of v is divided by its root mean square (Gemma 4).
+    pub normalizes_values: bool,
+    /// Factor on q as a function of the position.
+    pub position_scale: Option<PositionScale>,
+    /// Factor on the scores, usually `1/√head_dim`.
+    pub scale: f32,
+    /// Sliding window, see [`Attention::window`](crate::Attention::window).
+    pub window: Option<usize>,
+    /// Softcap of the scores, see [`Attention::softcap`](crate::Attention::softcap).
+    pub softcap: Option<f32>,
+}
+
+impl AttentionSpec {
+    /// The common form: scores are divided by `√head_dim`, every earlier position is visible, no
+    /// norms.
+    pub fn new(num_heads: usize, num_kv_heads: usize, head_dim: usize, kv_layer: usize) -> Self {
+        Self {
+            num_heads,
+            num_kv_heads,
+            head_dim,
+            kv_layer,
+            kv: KvSource::Projections,
+            rope: None,
+            qk_norm: None,
+            normalizes_values: false,
+            position_scale: None,
+            scale: 1.0 / (head_dim as f32).sqrt(),
+            window: None,
+            softcap: None,
+        }
+    }
+}
+
+/// The source of a layer's keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KvSource {
+    /// Projections of the layer's input.
+    Projections,
+    /// One projection, which is both: keys are normalised and rotated, values are not.
+    SharedProjection,
+    /// The cache of an earlier layer.
+    Cache,
+}
+
+/// Norm of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QkNormSpec {
+    /// The elements that are normalised together.
+    pub group: QkNormGroup,
+    /// Whether RoPE comes first.
+    pub after_rope: bool,
+}
+
+/// The elements of queries and keys that a norm covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QkNormGroup {
+    /// Each head.
+    Head,
+    /// Each head, without a weight.
+    UnweightedHead,
+    /// All heads together.
+    Row,
+}
+
+/// A feed-forward layer: `down(activation(gate(x)) ⊙ up(x))`, or `down(activation(up(x)))`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DenseSpec {
+    /// Width between the matrices.
+    pub intermediate_size: usize,
+    /// The non-linearity.
+    pub activation: Activation,
+    /// Whether there is a gate.
+    pub gated: bool,
+}
+
+/// A mixture of experts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpertSpec {
+    /// Number of experts.
+    pub count: usize,
+    /// Experts that each token is routed to.
+    pub experts_per_token: usize,
+    /// Width between the matrices of an expert.
+    pub intermediate_size: usize,
+    /// The non-linearity; experts are gated.
+    pub activation: Activation,
+    /// Probabilities from the router's logits.
+    pub gate: GateFunction,
+    /// Selection limited to groups.
+    pub groups: Option<ExpertGroups>,
+    /// Whether the weights of the selected experts are divided by their sum.
+    pub normalize: bool,
+    /// Factor on the weights.
+    pub scale: f32,
+    /// Whether an expert's weight multiplies its input instead of its output (Llama 4).
+    pub scales_input: bool,
+    /// Width of the shared expert, which every token passes.
+    pub shared_intermediate_size: Option<usize>,
+}

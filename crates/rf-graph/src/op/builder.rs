@@ -1,0 +1,243 @@
+//! Graphs under construction: one method per op.
+
+use std::ops::Range;
+
+use super::{
+    Activation, Attention, Epilogue, Function, MatMul, Op, PositionScale, Projection, Prologue,
+    Rope, Router,
+};
+use crate::value::{RowKind, Storage, Value, ValueId, WeightId};
+use crate::weight::{Weight, WeightShape};
+
+/// Builds a graph op by op. Shapes follow from the operands.
+///
+/// A shape mismatch is a bug in the model architecture and panics. The shapes of a file are checked
+/// earlier, when its weights are looked up.
+#[derive(Debug, Default)]
+pub struct GraphBuilder {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) values: Vec<Value>,
+    pub(crate) weights: Vec<Weight>,
+}
+
+impl GraphBuilder {
+    /// An empty graph.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers a weight.
+    pub fn weight(&mut self, weight: Weight) -> WeightId {
+        self.weights.push(weight);
+        WeightId(self.weights.len() as u32 - 1)
+    }
+
+    fn shape(&self, id: WeightId) -> WeightShape {
+        self.weights[id.index()].shape()
+    }
+
+    fn width(&self, id: ValueId) -> usize {
+        self.values[id.index()].width
+    }
+
+    fn rows(&self, id: ValueId) -> RowKind {
+        self.values[id.index()].rows
+    }
+
+    /// A new value.
+    fn value(&mut self, rows: RowKind, width: usize) -> ValueId {
+        self.values.push(Value { rows, width, storage: Storage::F32 });
+        ValueId(self.values.len() as u32 - 1)
+    }
+
+    /// A new value of the shape of `x`.
+    fn like(&mut self, x: ValueId) -> ValueId {
+        self.value(self.rows(x), self.width(x))
+    }
+
+    /// Appends an op and returns its output.
+    fn push(&mut self, op: Op, out: ValueId) -> ValueId {
+        self.ops.push(op);
+        out
+    }
+}
+
+/// The builder method of each op.
+#[expect(clippy::missing_panics_doc, reason = "documented once, on the type")]
+impl GraphBuilder {
+    /// Appends [`Op::Embed`].
+    pub fn embed(&mut self, table: WeightId, scale: f32) -> ValueId {
+        let out = self.value(RowKind::Token, self.shape(table).columns);
+        self.push(Op::Embed { table, scale, norm: None, out }, out)
+    }
+
+    /// Appends [`Op::EmbedPosition`].
+    pub fn embed_position(&mut self, table: WeightId) -> ValueId {
+        let out = self.value(RowKind::Token, self.shape(table).columns);
+        self.push(Op::EmbedPosition { table, out }, out)
+    }
+
+    /// Appends [`Op::Input`].
+    pub fn input(&mut self, width: usize) -> ValueId {
+        let out = self.value(RowKind::Token, width);
+        self.push(Op::Input { out }, out)
+    }
+
+    /// Appends [`Op::RmsNorm`].
+    pub fn rms_norm(&mut self, x: ValueId, weight: WeightId, eps: f32) -> ValueId {
+        assert!(self.width(x).is_multiple_of(self.shape(weight).columns));
+        let out = self.like(x);
+        self.push(Op::RmsNorm { x, weight, eps, out }, out)
+    }
+
+    /// Appends [`Op::LayerNorm`].
+    pub fn layer_norm(
+        &mut self,
+        x: ValueId,
+        weight: WeightId,
+        bias: Option<WeightId>,
+        eps: f32,
+    ) -> ValueId {
+        let mut vectors = [Some(weight), bias].into_iter().flatten();
+        assert!(vectors.all(|id| self.shape(id).columns == self.width(x)));
+        let out = self.like(x);
+        self.push(Op::LayerNorm { x, weight, bias, eps, out }, out)
+    }
+
+    /// Appends [`Op::MatMul`] with one weight and nothing fused.
+    pub fn matmul(&mut self, x: ValueId, weight: WeightId) -> ValueId {
+        self.linear(x, weight, None)
+    }
+
+    /// Appends [`Op::MatMul`] with one weight and an optional bias.
+    pub fn linear(&mut self, x: ValueId, weight: WeightId, bias: Option<WeightId>) -> ValueId {
+        let w = self.shape(weight);
+        assert_eq!(self.width(x), w.columns, "{w:?}");
+        let out = self.value(self.rows(x), w.rows);
+        let projections = vec![Projection { weight, bias, out }];
+        let prologue = Prologue::Plain(x);
+        let epilogue = Epilogue::None;
+        self.push(Op::MatMul(MatMul { prologue, projections, residual: None, epilogue }), out)
+    }
+
+    /// Appends [`Op::Rope`].
+    pub fn rope(&mut self, x: ValueId, rope: &Rope) -> ValueId {
+        assert!(self.width(x).is_multiple_of(rope.head_dim) && rope.dims() <= rope.head_dim);
+        let out = self.like(x);
+        self.push(Op::Rope { x, rope: rope.clone(), out }, out)
+    }
+
+    /// Appends [`Op::KvAppend`] and [`Op::Attention`].
+    pub fn attention(&mut self, q: ValueId, k: ValueId, v: ValueId, a: &Attention) -> ValueId {
+        assert_eq!(self.width(q), a.num_heads * a.head_dim);
+        assert_eq!(self.width(k), a.num_kv_heads * a.head_dim);
+        assert_eq!(self.width(v), a.num_kv_heads * a.head_dim);
+        assert!(a.num_heads.is_multiple_of(a.num_kv_heads));
+        self.ops.push(Op::KvAppend { k, v, layer: a.layer });
+        self.attend(q, a)
+    }
+
+    /// Appends [`Op::Attention`] over keys and values that an earlier op appended.
+    pub fn attend(&mut self, q: ValueId, a: &Attention) -> ValueId {
+        assert_eq!(self.width(q), a.num_heads * a.head_dim);
+        let out = self.like(q);
+        self.push(Op::Attention { q, attention: a.clone(), out }, out)
+    }
+
+    /// Appends [`Op::Glu`].
+    pub fn glu(&mut self, activation: Activation, gate: ValueId, up: ValueId) -> ValueId {
+        assert_eq!(self.width(gate), self.width(up));
+        let out = self.like(gate);
+        self.push(Op::Glu { activation, gate, up, out }, out)
+    }
+
+    /// Appends [`Op::Add`].
+    pub fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        assert_eq!((self.rows(a), self.width(a)), (self.rows(b), self.width(b)));
+        let out = self.like(a);
+        self.push(Op::Add { a, b, out }, out)
+    }
+
+    /// Appends [`Op::Map`].
+    pub fn map(&mut self, x: ValueId, function: Function) -> ValueId {
+        let out = self.like(x);
+        self.push(Op::Map { x, function, out }, out)
+    }
+
+    /// Appends [`Op::Map`] with [`Function::Scale`].
+    pub fn scale(&mut self, x: ValueId, factor: f32) -> ValueId {
+        self.map(x, Function::Scale(factor))
+    }
+
+    /// Appends [`Op::SigmoidGate`].
+    pub fn sigmoid_gate(&mut self, x: ValueId, gate: ValueId) -> ValueId {
+        assert!([1, self.width(x)].contains(&self.width(gate)));
+        assert_eq!(self.rows(x), self.rows(gate));
+        let out = self.like(x);
+        self.push(Op::SigmoidGate { x, gate, out }, out)
+    }
+
+    /// Appends [`Op::ScaleByPosition`].
+    pub fn scale_by_position(&mut self, x: ValueId, scale: PositionScale) -> ValueId {
+        assert_eq!(self.rows(x), RowKind::Token);
+        let out = self.like(x);
+        self.push(Op::ScaleByPosition { x, scale, out }, out)
+    }
+
+    /// Appends [`Op::Slice`].
+    pub fn slice(&mut self, x: ValueId, columns: Range<usize>) -> ValueId {
+        assert!(columns.start < columns.end && columns.end <= self.width(x));
+        let out = self.value(self.rows(x), columns.len());
+        self.push(Op::Slice { x, start: columns.start, out }, out)
+    }
+
+    /// Appends [`Op::SelectRows`].
+    pub fn select_rows(&mut self, x: ValueId) -> ValueId {
+        let out = self.value(RowKind::Output, self.width(x));
+        self.push(Op::SelectRows { x, out }, out)
+    }
+
+    /// Appends [`Op::Route`].
+    pub fn route(&mut self, logits: ValueId, router: &Router) -> ValueId {
+        let experts = self.width(logits);
+        assert!(router.experts_per_token <= experts);
+        let mut vectors = router.selection_bias.into_iter().chain(router.expert_scale);
+        assert!(vectors.all(|id| self.shape(id).columns == experts));
+        assert!(router.groups.is_none_or(|groups| experts.is_multiple_of(groups.count)));
+        let out = self.value(RowKind::Token, 2 * router.experts_per_token);
+        self.push(Op::Route { logits, router: router.clone(), out }, out)
+    }
+
+    /// Appends [`Op::ExpertMatMul`].
+    pub fn expert_matmul(
+        &mut self,
+        x: ValueId,
+        route: ValueId,
+        weights: Vec<WeightId>,
+        bias: Option<WeightId>,
+    ) -> ValueId {
+        let slots = self.width(route) / 2;
+        let w = self.shape(weights[0]);
+        assert!(weights.iter().all(|id| self.shape(*id) == w), "experts are alike");
+        assert!([w.columns, slots * w.columns].contains(&self.width(x)));
+        let bias_shape = bias.map(|id| self.shape(id));
+        assert!(bias_shape.is_none_or(|b| (b.rows, b.columns) == (weights.len(), w.rows)));
+        let out = self.value(RowKind::Token, slots * w.rows);
+        self.push(Op::ExpertMatMul { x, route, weights, bias, out }, out)
+    }
+
+    /// Appends [`Op::ScaleExperts`].
+    pub fn scale_experts(&mut self, x: ValueId, route: ValueId) -> ValueId {
+        assert!(self.width(x).is_multiple_of(self.width(route) / 2));
+        let out = self.like(x);
+        self.push(Op::ScaleExperts { x, route, out }, out)
+    }
+
+    /// Appends [`Op::CombineExperts`].
+    pub fn combine_experts(&mut self, x: ValueId, route: ValueId) -> ValueId {
+        let slots = self.width(route) / 2;
+        assert!(self.width(x).is_multiple_of(slots));
+        let out = self.value(RowKind::Token, self.width(x) / slots);
+        self.push(Op::CombineExperts { x, route, out }, out)
+    }
+}

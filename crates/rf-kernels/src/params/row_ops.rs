@@ -1,0 +1,210 @@
+//! The launch of each op over rows: parameters from the values of a batch.
+
+use rf_graph::{Activation, Function, Op, RowNorm, ValueId, WeightId};
+
+use super::rows::VECTOR;
+use super::{
+    AddParams, Address, CopyRowsParams, GluParams, GroupNormParams, MapParams, Operand,
+    RmsNormParams, rms_norm_threads,
+};
+use crate::launch::LaunchList;
+
+/// Functions of [`MapParams`] after the activation functions: `RfFunction` of `kernels/rows.hip`.
+const SCALE: u32 = 3;
+const SOFTCAP: u32 = 4;
+const SIGMOID_GATE: u32 = 5;
+const POSITION_SCALE: u32 = 6;
+
+/// The addresses and shapes of the values of a batch.
+pub(crate) trait RowMemory {
+    /// Address of a value that is stored as f32.
+    fn address(&self, id: ValueId) -> Address;
+    /// The form in which a value is written: as the operand of a matmul, or as f32.
+    fn output(&self, id: ValueId) -> Operand;
+    /// Whether a value is stored as the operand of a matmul.
+    fn is_operand(&self, id: ValueId) -> bool;
+    /// Rows of a value.
+    fn rows(&self, id: ValueId) -> usize;
+    /// Columns of a value.
+    fn width(&self, id: ValueId) -> usize;
+    /// Address of a vector of f32.
+    fn vector(&self, id: WeightId) -> Address;
+    /// Elements that a norm weight normalises together.
+    fn group(&self, id: WeightId) -> usize;
+    /// The requested rows of the batch, u32.
+    fn output_rows(&self) -> Address;
+    /// The positions of the tokens of the batch, u32.
+    fn positions(&self) -> Address;
+}
+
+/// Records an op over rows. Returns false if `op` is not an op over rows.
+pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut LaunchList) -> bool {
+    match op {
+        Op::RmsNorm { x, weight, eps, out } if memory.is_operand(*out) => {
+            let norm = RowNorm { weight: *weight, eps: *eps, out: *out };
+            record_rms_norm(*x, &norm, memory, launches);
+        }
+        Op::RmsNorm { x, weight, eps, out } => {
+            let params = GroupNormParams {
+                x: memory.address(*x),
+                weight: memory.vector(*weight),
+                out: memory.address(*out),
+                eps: *eps,
+                ..GroupNormParams::of_groups(*x, *weight, memory)
+            };
+            launches.push(params.launch(), params);
+        }
+        Op::LayerNorm { x, weight, bias, eps, out } => {
+            let params = GroupNormParams {
+                x: memory.address(*x),
+                weight: memory.vector(*weight),
+                bias: bias.map_or(0, |bias| memory.vector(bias)),
+                out: memory.address(*out),
+                eps: *eps,
+                ..GroupNormParams::of_groups(*x, *weight, memory)
+            };
+            launches.push(params.layer_norm(), params);
+        }
+        Op::Glu { activation, gate, up, out } => {
+            let params = GluParams {
+                gate: memory.address(*gate),
+                up: memory.address(*up),
+                out: memory.output(*out),
+                columns: memory.width(*out) as u32,
+                rows: memory.rows(*out) as u32,
+                activation: activation_number(*activation),
+                reserved: 0,
+            };
+            launches.push(params.launch(), params);
+        }
+        Op::Add { a, b, out } => {
+            let params = AddParams {
+                a: memory.address(*a),
+                b: memory.address(*b),
+                out: memory.address(*out),
+                count: (memory.rows(*out) * memory.width(*out)) as u64,
+            };
+            launches.push(params.launch(), params);
+        }
+        Op::Map { x, function, out } => {
+            let (function, parameter) = match function {
+                Function::Scale(factor) => (SCALE, *factor),
+                Function::Softcap(cap) => (SOFTCAP, *cap),
+                Function::Activation(activation) => (activation_number(*activation), 0.0),
+                _ => return false,
+            };
+            let params = MapParams { function, parameter, ..MapParams::of(*x, *out, memory) };
+            launches.push(params.launch(), params);
+        }
+        Op::SigmoidGate { x, gate, out } => {
+            let params = MapParams {
+                function: SIGMOID_GATE,
+                gate: memory.address(*gate),
+                gate_columns: memory.width(*gate) as u32,
+                ..MapParams::of(*x, *out, memory)
+            };
+            launches.push(params.launch(), params);
+        }
+        Op::ScaleByPosition { x, scale, out } => {
+            let params = MapParams {
+                function: POSITION_SCALE,
+                positions: memory.positions(),
+                parameter: scale.factor,
+                period: scale.period as u32,
+                offset: scale.offset as u32,
+                ..MapParams::of(*x, *out, memory)
+            };
+            launches.push(params.launch(), params);
+        }
+        Op::Slice { x, start, out } => {
+            let start = *start as u32;
+            let params = CopyRowsParams { start, ..CopyRowsParams::of(*x, *out, memory) };
+            launches.push(params.launch(), params);
+        }
+        Op::SelectRows { x, out } => {
+            let indices = memory.output_rows();
+            let params = CopyRowsParams { indices, ..CopyRowsParams::of(*x, *out, memory) };
+            launches.push(params.launch(), params);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Records an RMSNorm of whole rows whose output may be the operand of a matmul.
+pub(crate) fn record_rms_norm(
+    x: ValueId,
+    norm: &RowNorm,
+    memory: &impl RowMemory,
+    launches: &mut LaunchList,
+) {
+    let (columns, rows) = (memory.width(x) as u32, memory.rows(x) as u32);
+    let (weight, out) = (memory.vector(norm.weight), memory.output(norm.out));
+    if columns.is_multiple_of(VECTOR) {
+        let params = RmsNormParams {
+            x: memory.address(x),
+            weight,
+            out,
+            eps: norm.eps,
+            columns,
+            rows,
+            threads: rms_norm_threads(columns, rows),
+            ..RmsNormParams::default()
+        };
+        launches.push(params.launch(), params);
+    } else {
+        let params = GroupNormParams {
+            x: memory.address(x),
+            weight,
+            out: out.f32,
+            eps: norm.eps,
+            ..GroupNormParams::of_groups(x, norm.weight, memory)
+        };
+        launches.push(params.launch(), params);
+    }
+}
+
+impl GroupNormParams {
+    /// Group size and number of groups of a norm over `x`; other fields are zero.
+    fn of_groups(x: ValueId, weight: WeightId, memory: &impl RowMemory) -> Self {
+        let group = memory.group(weight);
+        let groups = memory.rows(x) * memory.width(x) / group;
+        Self { group: group as u32, groups: groups as u32, ..Self::default() }
+    }
+}
+
+impl MapParams {
+    /// Addresses and shape; other fields are zero.
+    fn of(x: ValueId, out: ValueId, memory: &impl RowMemory) -> Self {
+        Self {
+            x: memory.address(x),
+            out: memory.address(out),
+            columns: memory.width(out) as u32,
+            rows: memory.rows(out) as u32,
+            ..Self::default()
+        }
+    }
+}
+
+impl CopyRowsParams {
+    /// Parameters that copy the first columns of all rows.
+    fn of(x: ValueId, out: ValueId, memory: &impl RowMemory) -> Self {
+        Self {
+            x: memory.address(x),
+            out: memory.address(out),
+            x_columns: memory.width(x) as u32,
+            columns: memory.width(out) as u32,
+            rows: memory.rows(out) as u32,
+            ..Self::default()
+        }
+    }
+}
+
+/// The number by which kernels identify an activation function.
+pub(crate) fn activation_number(activation: Activation) -> u32 {
+    match activation {
+        Activation::GeluTanh => 1,
+        Activation::ClampedSwiglu => 2,
+        _ => 0,
+    }
+}

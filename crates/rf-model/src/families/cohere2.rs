@@ -1,0 +1,31 @@
+//! Command R7B: attention and feed-forward in parallel, windows with RoPE, full layers without.
+
+use rf_graph::RopeStyle;
+use rf_graph::layer::Role;
+
+use super::family::Family;
+use super::rows;
+use crate::config::{ModelConfig, transformer};
+use crate::error::Error;
+use crate::keys::Keys;
+use crate::weights::{WeightTable, row};
+
+pub(super) const COHERE2: Family = Family {
+    name: "cohere2",
+    config: cohere2,
+    weights: &[&[row(Role::AttentionNorm, "attn_norm")], rows::ATTENTION, rows::GATED],
+    golden_models: &["cohere2"],
+};
+
+fn cohere2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = transformer(keys, weights, RopeStyle::Normal)?;
+    config.logit_scale = keys.factor("logit_scale", 1.0)?;
+    let windowed = config.set_windows(keys, None, 4)?;
+    for (layer, windowed) in config.layers.iter_mut().zip(windowed) {
+        layer.parallel = true;
+        if !windowed {
+            layer.attention.rope = None;
+        }
+    }
+    Ok(config)
+}

@@ -1,0 +1,36 @@
+//! EXAONE 4: norms only after attention and feed-forward.
+
+use rf_graph::RopeStyle;
+use rf_graph::layer::QkNormGroup;
+
+use super::family::Family;
+use super::rows;
+use crate::config::{ModelConfig, transformer};
+use crate::error::Error;
+use crate::keys::Keys;
+use crate::weights::WeightTable;
+
+pub(super) const EXAONE4: Family = Family {
+    name: "exaone4",
+    config: exaone4,
+    weights: &[rows::POST_NORMS, rows::ATTENTION, rows::QK_NORM, rows::GATED],
+    golden_models: &["exaone4"],
+};
+
+/// Layers of the only size that has windows, the 32 B.
+const LAYERS_WITH_WINDOWS: usize = 64;
+
+/// In the 32 B, three of four layers have a window, and only these have RoPE.
+fn exaone4(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = transformer(keys, weights, RopeStyle::Neox)?;
+    config.set_qk_norm(QkNormGroup::Head, false);
+    if config.num_layers() == LAYERS_WITH_WINDOWS {
+        let windowed = config.set_windows(keys, Some(4096), 4)?;
+        for (layer, windowed) in config.layers.iter_mut().zip(windowed) {
+            if !windowed {
+                layer.attention.rope = None;
+            }
+        }
+    }
+    Ok(config)
+}

@@ -1,0 +1,69 @@
+//! Gemma 2 and 3: norms before and after, GELU, alternating windows.
+
+use rf_graph::layer::QkNormGroup;
+use rf_graph::{Activation, RopeStyle};
+
+use super::family::Family;
+use super::rows;
+use crate::config::{ModelConfig, transformer};
+use crate::error::Error;
+use crate::keys::Keys;
+use crate::weights::WeightTable;
+
+pub(super) const GEMMA2: Family = Family {
+    name: "gemma2",
+    config: gemma2,
+    weights: &[rows::PRE_NORMS, rows::POST_NORMS, rows::ATTENTION, rows::GATED],
+    golden_models: &["gemma2"],
+};
+
+pub(super) const GEMMA3: Family = Family {
+    name: "gemma3",
+    config: gemma3,
+    weights: &[rows::PRE_NORMS, rows::POST_NORMS, rows::ATTENTION, rows::QK_NORM, rows::GATED],
+    golden_models: &["gemma3_pattern6", "gemma3_linear"],
+};
+
+/// Every other layer has a window; scores and logits are capped.
+fn gemma2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = transformer(keys, weights, RopeStyle::Neox)?;
+    config.embedding_scale = (config.hidden_size as f32).sqrt();
+    config.set_activation(Activation::GeluTanh);
+    config.set_windows(keys, Some(4096), 2)?;
+    config.logit_softcap = keys.softcap("final_logit_softcapping", Some(30.0))?;
+    let softcap = keys.softcap("attn_logit_softcapping", Some(50.0))?;
+    for layer in &mut config.layers {
+        layer.attention.softcap = softcap;
+    }
+    set_scale_of_27b(&mut config, 46);
+    Ok(config)
+}
+
+/// Five of six layers have a window and a RoPE of their own, which is not scaled.
+fn gemma3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = transformer(keys, weights, RopeStyle::Neox)?;
+    config.embedding_scale = (config.hidden_size as f32).sqrt();
+    config.set_activation(Activation::GeluTanh);
+    config.set_qk_norm(QkNormGroup::Head, false);
+    config.logit_softcap = keys.softcap("final_logit_softcapping", None)?;
+    let windowed = config.set_windows(keys, None, 6)?;
+    let theta = keys.rope_theta("rope.freq_base_swa", 10_000.0)?;
+    for (layer, _) in config.layers.iter_mut().zip(windowed).filter(|(_, windowed)| *windowed) {
+        let rope = keys.rope(layer.attention.head_dim)?.unscaled(theta);
+        layer.attention.rope = Some(rope.build(RopeStyle::Neox, None));
+    }
+    set_scale_of_27b(&mut config, 62);
+    Ok(config)
+}
+
+/// The 27 B models, known by their number of layers, divide scores by `√(hidden_size / num_heads)`,
+/// which is not their head size.
+fn set_scale_of_27b(config: &mut ModelConfig, num_layers: usize) {
+    if config.num_layers() == num_layers {
+        let hidden_size = config.hidden_size;
+        for layer in &mut config.layers {
+            let width = hidden_size / layer.attention.num_heads;
+            layer.attention.scale = 1.0 / (width as f32).sqrt();
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Phi-3, 3.5 and 4: fused q, k and v, fused gate and up, longrope.
+
+use rf_graph::RopeStyle;
+
+use super::family::Family;
+use super::rows;
+use crate::config::{LongRope, ModelConfig, transformer};
+use crate::error::Error;
+use crate::keys::Keys;
+use crate::weights::WeightTable;
+
+pub(super) const PHI3: Family = Family {
+    name: "phi3",
+    config: phi3,
+    weights: &[rows::PRE_NORMS, rows::FUSED_ATTENTION, rows::FUSED_GATED],
+    golden_models: &["phi3", "phi3_longrope_long", "phi3_longrope_short"],
+};
+
+/// Longrope: contexts longer than the original one use other frequencies. The window that some
+/// files declare is not used, as in llama.cpp.
+fn phi3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = transformer(keys, weights, RopeStyle::Neox)?;
+    let rope = keys.rope(config.layers[0].attention.head_dim)?;
+    let factors = |name: &str| keys.values(name, rope.dims / 2);
+    let short = factors("rope_factors_short.weight")?;
+    let long = factors("rope_factors_long.weight")?;
+    if let (Some(short), Some(long)) = (short, long) {
+        let short = rope.build(RopeStyle::Neox, Some(&short));
+        for layer in &mut config.layers {
+            layer.attention.rope = Some(short.clone());
+        }
+        config.long_rope = Some(LongRope {
+            original_context: keys.original_context()?,
+            rope: rope.build(RopeStyle::Neox, Some(&long)),
+        });
+    }
+    Ok(config)
+}

@@ -1,0 +1,61 @@
+//! Qwen 2 and 3, dense and with experts.
+
+use rf_graph::RopeStyle;
+use rf_graph::layer::{QkNormGroup, Role};
+
+use super::family::Family;
+use super::rows;
+use crate::config::{ModelConfig, transformer};
+use crate::error::Error;
+use crate::keys::Keys;
+use crate::weights::{WeightTable, row};
+
+pub(super) const QWEN2: Family = Family {
+    name: "qwen2",
+    config: |keys, weights| transformer(keys, weights, RopeStyle::Neox),
+    weights: &[rows::PRE_NORMS, rows::ATTENTION_OPTIONAL_BIAS, rows::GATED],
+    golden_models: &["qwen2"],
+};
+
+pub(super) const QWEN2_MOE: Family = Family {
+    name: "qwen2moe",
+    config: qwen2_moe,
+    weights: &[
+        rows::PRE_NORMS,
+        rows::ATTENTION_OPTIONAL_BIAS,
+        rows::EXPERTS,
+        rows::SHARED_EXPERT,
+        &[row(Role::SharedRouter, "ffn_gate_inp_shexp")],
+    ],
+    golden_models: &["qwen2moe"],
+};
+
+pub(super) const QWEN3: Family = Family {
+    name: "qwen3",
+    config: qwen3,
+    weights: &[rows::PRE_NORMS, rows::ATTENTION_OPTIONAL_BIAS, rows::QK_NORM, rows::GATED],
+    golden_models: &["qwen3"],
+};
+
+pub(super) const QWEN3_MOE: Family = Family {
+    name: "qwen3moe",
+    config: qwen3,
+    weights: &[rows::PRE_NORMS, rows::ATTENTION, rows::QK_NORM, rows::EXPERTS],
+    golden_models: &["qwen3moe"],
+};
+
+/// The weights of the selected experts are their probabilities, not normalised.
+fn qwen2_moe(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = transformer(keys, weights, RopeStyle::Neox)?;
+    for experts in config.layers.iter_mut().filter_map(|layer| layer.experts.as_mut()) {
+        experts.normalize = false;
+    }
+    Ok(config)
+}
+
+/// Each head of q and k has a norm.
+fn qwen3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = transformer(keys, weights, RopeStyle::Neox)?;
+    config.set_qk_norm(QkNormGroup::Head, false);
+    Ok(config)
+}

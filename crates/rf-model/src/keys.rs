@@ -1,0 +1,339 @@
+//! The metadata of one architecture: keys without the `{architecture}.` prefix, checked.
+
+use rf_gguf::{Array, Gguf, Metadata, Value};
+use rf_graph::layer::ExpertSpec;
+use rf_graph::{Activation, ExpertGroups, GateFunction};
+
+use crate::error::Error;
+use crate::rope::{RopeConfig, RopeScaling};
+
+/// The largest valid size. Larger ones would overflow later.
+const MAX_SIZE: u64 = 1 << 31;
+
+/// A model file under inspection.
+pub(crate) struct Keys<'a> {
+    gguf: &'a Gguf,
+    metadata: &'a Metadata,
+    pub(crate) architecture: String,
+}
+
+impl<'a> Keys<'a> {
+    pub(crate) fn new(gguf: &'a Gguf) -> Result<Self, Error> {
+        let metadata = gguf.metadata();
+        let architecture = metadata.required_str("general.architecture")?.to_owned();
+        Ok(Self { gguf, metadata, architecture })
+    }
+
+    /// Whether the file has a tensor.
+    pub(crate) fn has_tensor(&self, name: &str) -> bool {
+        self.gguf.tensor(name).is_some()
+    }
+
+    pub(crate) fn num_tensors(&self) -> usize {
+        self.gguf.tensors().len()
+    }
+
+    /// The values of a small tensor, if the file has it.
+    pub(crate) fn values(&self, name: &str, len: usize) -> Result<Option<Vec<f32>>, Error> {
+        crate::weights::values(self.gguf, name, len)
+    }
+
+    /// Rows of a matrix, if the file has it.
+    pub(crate) fn rows(&self, name: &str) -> Option<usize> {
+        let shape = self.gguf.tensor(name)?.shape();
+        usize::try_from(shape.get(1).copied().unwrap_or(1)).ok()
+    }
+
+    /// Rows of the embedding table. The tensor takes precedence over metadata.
+    pub(crate) fn vocab_size(&self) -> Result<usize, Error> {
+        if self.gguf.tensors().is_empty() {
+            return Err(Error::VocabularyOnly);
+        }
+        let table = self.gguf.required_tensor("token_embd.weight")?;
+        self.rows("token_embd.weight").ok_or_else(|| Error::Shape {
+            name: table.name().into(),
+            found: table.shape().to_vec(),
+            expected: vec![0, u64::from(u32::MAX)],
+        })
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.architecture)
+    }
+
+    pub(crate) fn missing(&self, name: &str) -> Error {
+        rf_gguf::Error::MissingKey { key: self.key(name) }.into()
+    }
+
+    pub(crate) fn invalid(&self, name: &str, value: &dyn ToString, reason: &str) -> Error {
+        let (key, value) = (self.key(name), value.to_string());
+        Error::InvalidSetting { key, value, reason: reason.into() }
+    }
+
+    pub(crate) fn unsupported(&self, name: &str, value: &dyn ToString, reason: &str) -> Error {
+        let (key, value) = (self.key(name), value.to_string());
+        Error::UnsupportedSetting { key, value, reason: reason.into() }
+    }
+
+    /// A size of at least 1.
+    pub(crate) fn size(&self, name: &str) -> Result<usize, Error> {
+        self.optional_size(name)?.ok_or_else(|| self.missing(name))
+    }
+
+    pub(crate) fn optional_size(&self, name: &str) -> Result<Option<usize>, Error> {
+        let Some(size) = self.metadata.u64(&self.key(name))? else { return Ok(None) };
+        self.checked_size(name, size).map(Some)
+    }
+
+    /// A count, 0 if the key is absent.
+    pub(crate) fn count(&self, name: &str) -> Result<usize, Error> {
+        match self.metadata.u64(&self.key(name))? {
+            None | Some(0) => Ok(0),
+            Some(count) => self.checked_size(name, count),
+        }
+    }
+
+    fn checked_size(&self, name: &str, size: u64) -> Result<usize, Error> {
+        if size == 0 || size > MAX_SIZE {
+            return Err(self.invalid(name, &size, "it must be between 1 and 2³¹"));
+        }
+        Ok(size as usize)
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Error> {
+        match self.metadata.get(&self.key(name)) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(_) => Err(self.invalid(name, &"value", "it must be true or false")),
+        }
+    }
+
+    /// One size per layer: an array with an entry for each, or one value for all.
+    pub(crate) fn per_layer(
+        &self,
+        name: &str,
+        num_layers: usize,
+    ) -> Result<Option<Vec<usize>>, Error> {
+        let Some(Value::Array(array)) = self.metadata.get(&self.key(name)) else {
+            return Ok(self.optional_size(name)?.map(|size| vec![size; num_layers]));
+        };
+        let sizes = array
+            .integers()
+            .ok_or_else(|| self.invalid(name, &"array", "its elements must be integers"))?;
+        let sizes = sizes.map(|size| self.checked_size(name, u64::try_from(size).unwrap_or(0)));
+        let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
+        if sizes.len() < num_layers {
+            let reason = format!("it needs an entry for each of {num_layers} layers");
+            return Err(self.invalid(name, &format!("array of {}", sizes.len()), &reason));
+        }
+        Ok(Some(sizes))
+    }
+
+    pub(crate) fn f64(&self, name: &str, default: f64) -> Result<f64, Error> {
+        Ok(self.optional_f64(name)?.unwrap_or(default))
+    }
+
+    pub(crate) fn optional_f64(&self, name: &str) -> Result<Option<f64>, Error> {
+        let Some(value) = self.metadata.f32(&self.key(name))?.map(f64::from) else {
+            return Ok(None);
+        };
+        if value.is_finite() {
+            Ok(Some(value))
+        } else {
+            Err(self.invalid(name, &value, "not a number"))
+        }
+    }
+
+    /// A factor other than 0; `default` if the key is absent.
+    pub(crate) fn factor(&self, name: &str, default: f32) -> Result<f32, Error> {
+        match self.optional_f64(name)? {
+            None => Ok(default),
+            Some(0.0) => Err(self.invalid(name, &0, "a factor of 0 removes what it scales")),
+            Some(value) => Ok(value as f32),
+        }
+    }
+
+    /// A softcap; `None` if the key is absent or 0 and there is no default.
+    pub(crate) fn softcap(&self, name: &str, default: Option<f32>) -> Result<Option<f32>, Error> {
+        let Some(cap) = self.optional_f64(name)? else { return Ok(default) };
+        if cap < 0.0 {
+            return Err(self.invalid(name, &cap, "it must be positive"));
+        }
+        Ok((cap > 0.0).then_some(cap as f32))
+    }
+
+    /// The epsilon of norms, from one of the two keys.
+    pub(crate) fn norm_eps(&self, name: &str) -> Result<f32, Error> {
+        let eps = self.metadata.f32(&self.key(name))?.ok_or_else(|| self.missing(name))?;
+        if eps.is_finite() && eps >= 0.0 {
+            Ok(eps)
+        } else {
+            Err(self.invalid(name, &eps, "it must be a small positive number"))
+        }
+    }
+
+    /// Which layers have a sliding window: a pattern of `period` layers whose last one is full, or
+    /// a list, from `attention.sliding_window_pattern`. `default_period` 0 is all full.
+    pub(crate) fn windowed(
+        &self,
+        num_layers: usize,
+        default_period: usize,
+    ) -> Result<Vec<bool>, Error> {
+        const NAME: &str = "attention.sliding_window_pattern";
+        let pattern = |period: usize| {
+            (0..num_layers).map(|layer| period > 0 && layer % period < period - 1).collect()
+        };
+        match self.metadata.get(&self.key(NAME)) {
+            None => Ok(pattern(default_period)),
+            Some(Value::Array(Array::Bool(flags))) => {
+                if flags.len() < num_layers {
+                    let reason = format!("it needs an entry for each of {num_layers} layers");
+                    return Err(self.invalid(NAME, &format!("array of {}", flags.len()), &reason));
+                }
+                Ok(flags.clone())
+            }
+            Some(Value::Array(_)) => {
+                Err(self.invalid(NAME, &"array", "its elements must be booleans"))
+            }
+            Some(_) => Ok(pattern(self.size(NAME)?)),
+        }
+    }
+
+    /// The rotary embedding of heads of `head_dim` elements.
+    pub(crate) fn rope(&self, head_dim: usize) -> Result<RopeConfig, Error> {
+        let dims = self.rope_dims("rope.dimension_count", head_dim)?;
+        let theta = self.rope_theta("rope.freq_base", 10_000.0)?;
+        // The older key `rope.scale_linear` is `rope.scaling.factor` of type linear.
+        let old_factor = self.f64("rope.scale_linear", 0.0)?;
+        let factor = self.f64("rope.scaling.factor", old_factor)?;
+        let kind = self.metadata.str(&self.key("rope.scaling.type"))?.unwrap_or("linear");
+        let mut magnitude = self.f64("rope.scaling.attn_factor", 1.0)?;
+        let scaling = match kind {
+            // The factors of longrope are tensors.
+            "none" | "longrope" => RopeScaling::None,
+            _ if factor == 0.0 || (kind == "linear" && (factor - 1.0).abs() < f64::EPSILON) => {
+                RopeScaling::None
+            }
+            _ if factor < 0.0 => {
+                return Err(self.invalid("rope.scaling.factor", &factor, "it must be positive"));
+            }
+            "linear" => RopeScaling::Linear { factor },
+            "yarn" => {
+                magnitude *= self.f64("rope.scaling.yarn_attn_factor", 1.0)?;
+                RopeScaling::Yarn {
+                    factor,
+                    original_context: self.original_context()? as f64,
+                    ext_factor: self.yarn_ext_factor()?,
+                    beta_fast: self.f64("rope.scaling.yarn_beta_fast", 32.0)?,
+                    beta_slow: self.f64("rope.scaling.yarn_beta_slow", 1.0)?,
+                    log_multiplier: self.f64("rope.scaling.yarn_log_multiplier", 0.0)?,
+                }
+            }
+            kind => {
+                return Err(self.unsupported(
+                    "rope.scaling.type",
+                    &kind,
+                    "supported are none, linear, yarn and longrope",
+                ));
+            }
+        };
+        Ok(RopeConfig { head_dim, dims, theta, scaling, magnitude })
+    }
+
+    pub(crate) fn rope_dims(&self, name: &str, head_dim: usize) -> Result<usize, Error> {
+        let dims = self.optional_size(name)?.unwrap_or(head_dim);
+        if dims > head_dim || !dims.is_multiple_of(2) {
+            let reason = format!("it must be even and at most {head_dim}");
+            return Err(self.invalid(name, &dims, &reason));
+        }
+        Ok(dims)
+    }
+
+    pub(crate) fn rope_theta(&self, name: &str, default: f64) -> Result<f64, Error> {
+        let theta = self.f64(name, default)?;
+        if theta <= 0.0 {
+            return Err(self.invalid(name, &theta, "it must be positive"));
+        }
+        Ok(theta)
+    }
+
+    /// Tokens of context before the positions were extended.
+    pub(crate) fn original_context(&self) -> Result<usize, Error> {
+        match self.optional_size("rope.scaling.original_context_length")? {
+            Some(tokens) => Ok(tokens),
+            None => self.size("context_length"),
+        }
+    }
+
+    /// `ext_factor` of YaRN. Negative values, also the default, stand for 1.
+    fn yarn_ext_factor(&self) -> Result<f64, Error> {
+        let ext_factor = self.f64("rope.scaling.yarn_ext_factor", -1.0)?;
+        Ok(if ext_factor < 0.0 { 1.0 } else { ext_factor })
+    }
+
+    /// The mixture of experts, if the model is one: softmax over all experts, normalised weights,
+    /// unless the keys say otherwise.
+    pub(crate) fn experts(&self) -> Result<Option<ExpertSpec>, Error> {
+        let count = self.count("expert_count")?;
+        if count == 0 {
+            return Ok(None);
+        }
+        let experts_per_token = self.size("expert_used_count")?;
+        if experts_per_token > count {
+            let reason = format!("there are {count} experts");
+            return Err(self.invalid("expert_used_count", &experts_per_token, &reason));
+        }
+        let intermediate_size = match self.optional_size("expert_feed_forward_length")? {
+            Some(size) => size,
+            None => self.size("feed_forward_length")?,
+        };
+        let shared = match self.optional_size("expert_shared_feed_forward_length")? {
+            Some(size) => size,
+            None => self.count("expert_shared_count")? * intermediate_size,
+        };
+        let scale = self.f64("expert_weights_scale", 0.0)? as f32;
+        Ok(Some(ExpertSpec {
+            count,
+            experts_per_token,
+            intermediate_size,
+            activation: Activation::Silu,
+            gate: self.gate_function()?,
+            groups: self.expert_groups(count)?,
+            normalize: self.flag("expert_weights_norm")?.unwrap_or(true),
+            scale: if scale == 0.0 { 1.0 } else { scale },
+            scales_input: false,
+            shared_intermediate_size: (shared > 0).then_some(shared),
+        }))
+    }
+
+    fn gate_function(&self) -> Result<GateFunction, Error> {
+        const NAME: &str = "expert_gating_func";
+        match self.count(NAME)? {
+            0 | 1 => Ok(GateFunction::Softmax),
+            2 => Ok(GateFunction::Sigmoid),
+            3 => Ok(GateFunction::SoftmaxOfSelected),
+            other => {
+                let supported =
+                    "supported are 1 (softmax), 2 (sigmoid) and 3 (softmax of selected)";
+                Err(self.unsupported(NAME, &other, supported))
+            }
+        }
+    }
+
+    fn expert_groups(&self, experts: usize) -> Result<Option<ExpertGroups>, Error> {
+        let count = self.count("expert_group_count")?;
+        if count <= 1 {
+            return Ok(None);
+        }
+        let selected = self.size("expert_group_used_count")?;
+        if !experts.is_multiple_of(count) || experts / count < 2 {
+            let reason = format!("it must divide the {experts} experts into groups of at least 2");
+            return Err(self.invalid("expert_group_count", &count, &reason));
+        }
+        if selected > count {
+            let reason = format!("there are {count} groups");
+            return Err(self.invalid("expert_group_used_count", &selected, &reason));
+        }
+        Ok(Some(ExpertGroups { count, selected }))
+    }
+}

@@ -1,0 +1,174 @@
+//! Files that contradict themselves or the architecture: the error names the key or tensor, what
+//! was expected and what was found.
+
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+use rf_gguf::{Gguf, GgufWriter, Value};
+use rf_model::{ModelConfig, build};
+use rf_quant::DType::F32;
+
+/// A model of one layer, with zeros for weights.
+#[derive(Clone)]
+struct File {
+    architecture: &'static str,
+    keys: Vec<(&'static str, Value)>,
+    tensors: Vec<(&'static str, Vec<u64>)>,
+}
+
+impl File {
+    fn llama() -> Self {
+        Self {
+            architecture: "llama",
+            keys: vec![
+                ("context_length", Value::U32(64)),
+                ("embedding_length", Value::U32(8)),
+                ("block_count", Value::U32(1)),
+                ("feed_forward_length", Value::U32(16)),
+                ("attention.head_count", Value::U32(2)),
+                ("attention.layer_norm_rms_epsilon", Value::F32(1e-5)),
+            ],
+            tensors: vec![
+                ("token_embd.weight", vec![8, 32]),
+                ("output_norm.weight", vec![8]),
+                ("blk.0.attn_norm.weight", vec![8]),
+                ("blk.0.attn_q.weight", vec![8, 8]),
+                ("blk.0.attn_k.weight", vec![8, 8]),
+                ("blk.0.attn_v.weight", vec![8, 8]),
+                ("blk.0.attn_output.weight", vec![8, 8]),
+                ("blk.0.ffn_norm.weight", vec![8]),
+                ("blk.0.ffn_gate.weight", vec![8, 16]),
+                ("blk.0.ffn_up.weight", vec![8, 16]),
+                ("blk.0.ffn_down.weight", vec![16, 8]),
+            ],
+        }
+    }
+
+    /// The same with experts in place of the dense layer.
+    fn mixture() -> Self {
+        Self::llama()
+            .key("expert_count", Value::U32(4))
+            .key("expert_used_count", Value::U32(2))
+            .without("blk.0.ffn_gate.weight")
+            .without("blk.0.ffn_up.weight")
+            .without("blk.0.ffn_down.weight")
+            .tensor("blk.0.ffn_gate_inp.weight", &[8, 4])
+            .tensor("blk.0.ffn_gate_exps.weight", &[8, 16, 4])
+            .tensor("blk.0.ffn_up_exps.weight", &[8, 16, 4])
+            .tensor("blk.0.ffn_down_exps.weight", &[16, 8, 4])
+    }
+
+    fn key(mut self, name: &'static str, value: Value) -> Self {
+        self.keys.retain(|(known, _)| *known != name);
+        self.keys.push((name, value));
+        self
+    }
+
+    fn without(mut self, name: &str) -> Self {
+        self.keys.retain(|(known, _)| *known != name);
+        self.tensors.retain(|(known, _)| *known != name);
+        self
+    }
+
+    fn tensor(self, name: &'static str, shape: &[u64]) -> Self {
+        let mut file = self.without(name);
+        file.tensors.push((name, shape.to_vec()));
+        file
+    }
+
+    /// The error of loading, if there is one.
+    fn error(&self) -> Option<String> {
+        let mut file = GgufWriter::new();
+        file.add("general.architecture", self.architecture).unwrap();
+        for (key, value) in &self.keys {
+            file.add(format!("{}.{key}", self.architecture), value.clone()).unwrap();
+        }
+        for (name, shape) in &self.tensors {
+            file.add_tensor(*name, shape, F32).unwrap();
+        }
+        let mut bytes = Vec::new();
+        file.write_to(&mut bytes, |tensor, out| {
+            Ok(out.write_all(&vec![0; tensor.size_bytes().try_into()?])?)
+        })
+        .unwrap();
+        let gguf = Gguf::from_bytes(bytes).unwrap();
+        let model = ModelConfig::from_gguf(&gguf)
+            .and_then(|config| build(&gguf, &config, config.context_length));
+        model.err().map(|error| error.to_string())
+    }
+}
+
+#[track_caller]
+fn check(file: &File, expected: &str) {
+    assert_eq!(file.error().as_deref(), Some(expected));
+}
+
+#[test]
+fn the_base_files_are_valid() {
+    assert_eq!(File::llama().error(), None);
+    assert_eq!(File::mixture().error(), None);
+}
+
+#[test]
+fn a_missing_tensor() {
+    let file = File::llama().without("blk.0.attn_k.weight");
+    check(&file, "the file has no tensor 'blk.0.attn_k.weight'");
+    let file = File::mixture().without("blk.0.ffn_up_exps.weight");
+    check(&file, "the file has no tensor 'blk.0.ffn_up_exps.weight'");
+}
+
+#[test]
+fn a_tensor_of_another_shape() {
+    let file = File::llama().tensor("blk.0.attn_q.weight", &[8, 12]);
+    check(&file, "tensor 'blk.0.attn_q.weight' has shape [8, 12], expected [8, 8]");
+    let file = File::mixture().tensor("blk.0.ffn_down_exps.weight", &[16, 8, 3]);
+    check(&file, "tensor 'blk.0.ffn_down_exps.weight' has shape [16, 8, 3], expected [16, 8, 4]");
+    let file = File::llama().tensor("blk.0.attn_q.bias", &[4]);
+    check(&file, "tensor 'blk.0.attn_q.bias' has shape [4], expected [8]");
+}
+
+#[test]
+fn one_tensor_for_q_k_and_v() {
+    let file = File::llama()
+        .without("blk.0.attn_q.weight")
+        .without("blk.0.attn_k.weight")
+        .without("blk.0.attn_v.weight");
+    assert_eq!(file.clone().tensor("blk.0.attn_qkv.weight", &[8, 24]).error(), None);
+    check(
+        &file.tensor("blk.0.attn_qkv.weight", &[8, 20]),
+        "tensor 'blk.0.attn_qkv.weight' has shape [8, 20], expected [8, 24]",
+    );
+}
+
+#[test]
+fn tensors_that_the_architecture_does_not_use() {
+    let file = File::llama().tensor("blk.0.attn_q_norm.weight", &[4]);
+    check(
+        &file,
+        "architecture 'llama' is not supported with these tensors: blk.0.attn_q_norm.weight",
+    );
+    // Blocks after the last layer predict further tokens and are ignored.
+    let file = File::llama().tensor("blk.1.nextn.eh_proj.weight", &[16, 8]);
+    assert_eq!(file.error(), None);
+}
+
+#[test]
+fn an_unknown_gate_function() {
+    let file = File::mixture().key("expert_gating_func", Value::U32(7));
+    check(
+        &file,
+        "llama.expert_gating_func = 7 is not supported: supported are 1 (softmax), 2 (sigmoid) and \
+         3 (softmax of selected)",
+    );
+}
+
+#[test]
+fn settings_that_contradict_each_other() {
+    let file = File::mixture().key("expert_used_count", Value::U32(5));
+    check(&file, "llama.expert_used_count = 5 is invalid: there are 4 experts");
+    let file = File::llama().key("attention.head_count_kv", Value::U32(3));
+    check(&file, "llama.attention.head_count_kv = 3 is invalid: it must divide the 2 query heads");
+    let file = File::llama().key("block_count", Value::U32(1 << 30));
+    check(&file, "llama.block_count = 1073741824 is invalid: the file has fewer tensors");
+    let file = File::llama().without("feed_forward_length");
+    check(&file, "the metadata has no key 'llama.feed_forward_length'");
+}
