@@ -56,4 +56,15 @@ pub enum Error {
         /// The valid values.
         reason: &'static str,
     },
+    /// The model cannot be computed with so long a context.
+    #[error(
+        "a context of {context_tokens} tokens is more than the {most} that this model is supported \
+         with: reduce it"
+    )]
+    ContextTooLong {
+        /// Requested tokens per sequence.
+        context_tokens: usize,
+        /// The largest number of tokens.
+        most: usize,
+    },
 }

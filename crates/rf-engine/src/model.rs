@@ -110,12 +110,10 @@ impl Model {
                 return Err(Error::InvalidOption { name, value, reason: "it must be at least 1" });
             }
         }
-        if self.config.max_context_length.is_some_and(|most| context_tokens > most) {
-            return Err(Error::InvalidOption {
-                name: "context size",
-                value: context_tokens,
-                reason: "this model cannot be computed beyond its context length",
-            });
+        if let Some(most) = self.config.max_context_length
+            && context_tokens > most
+        {
+            return Err(Error::ContextTooLong { context_tokens, most });
         }
         let num_pages = page_size.pages_for(context_tokens).checked_mul(options.max_sequences);
         let num_pages = num_pages.filter(|pages| u32::try_from(*pages).is_ok()).ok_or(

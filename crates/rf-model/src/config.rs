@@ -82,6 +82,7 @@ pub(crate) fn transformer(
     weights: WeightTable,
     style: RopeStyle,
 ) -> Result<ModelConfig, Error> {
+    let vocab_size = keys.vocab_size()?;
     let hidden_size = keys.size("embedding_length")?;
     let num_blocks = keys.size("block_count")?;
     if num_blocks > keys.num_tensors() {
@@ -143,7 +144,7 @@ pub(crate) fn transformer(
     Ok(ModelConfig {
         architecture: keys.architecture.clone(),
         hidden_size,
-        vocab_size: keys.vocab_size()?,
+        vocab_size,
         context_length: keys.size("context_length")?,
         max_context_length: None,
         layers: layers.collect::<Result<_, _>>()?,
