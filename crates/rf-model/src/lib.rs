@@ -1,6 +1,6 @@
 //! Architectures: GGUF metadata and tensors to configuration, weights and graph.
 //!
-//! [`ModelConfig`] reads the metadata; [`build`] finds the weights and writes the graph. The layer
+//! [`ModelConfig`] reads the metadata; [`build()`] finds the weights and writes the graph. The layer
 //! itself is [`rf_graph::layer`]. A family is one file in `families/`: hyper-parameters as data for
 //! that layer, and a table of weights.
 //!
