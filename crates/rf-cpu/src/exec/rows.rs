@@ -6,7 +6,7 @@ use rf_graph::{Function, Op, ValueId, WeightId};
 
 use super::storage::StoredWeight;
 use super::{Region, RopeTable};
-use crate::simd::activations::{Evaluate, RmsScale, RowSource};
+use crate::simd::activations::{Evaluate, MapRow, RmsScale, RowSource};
 use crate::simd::rope::Rotate;
 use crate::simd::{Isa, LANES};
 use crate::team::Member;
@@ -158,7 +158,7 @@ impl Region<'_> {
                     let x = unsafe { x_rows.row(row) };
                     // SAFETY: each row belongs to one member.
                     let y = unsafe { out.row_mut(row, 0..out.width) };
-                    evaluate(self.isa, RowSource::Map { function: *function, x }, y);
+                    self.isa.run(MapRow { function: *function, x, out: y });
                 });
             }
             Op::SigmoidGate { x, gate, out } => {
