@@ -19,12 +19,12 @@ impl Interrupt {
         self.0.fetch_add(1, SeqCst) + 1
     }
 
-    /// Whether the measurement must end with the current run.
+    /// Returns true once the user asked for an end: the current run is the last one.
     pub fn is_requested(&self) -> bool {
         self.0.load(SeqCst) > 0
     }
 
-    /// Whether the measurement must end at once.
+    /// Returns true once the user asked twice: runs in progress are ended too.
     pub fn is_urgent(&self) -> bool {
         self.0.load(SeqCst) > 1
     }

@@ -9,7 +9,7 @@ pub struct Benchmark {
     pub name: String,
     /// Its suite.
     pub suite: Suite,
-    /// What it measures.
+    /// The measurement.
     pub kind: BenchmarkKind,
 }
 
@@ -40,7 +40,7 @@ pub struct Selection {
 pub struct Plan {
     /// Benchmarks, in the order of reports.
     pub benchmarks: Vec<Benchmark>,
-    /// Whether the plan contains every benchmark.
+    /// True if every benchmark is selected.
     pub is_whole: bool,
 }
 
@@ -70,12 +70,12 @@ impl Plan {
         Ok(Self { is_whole: benchmarks.len() == count, benchmarks })
     }
 
-    /// Whether the plan contains a benchmark of this name.
+    /// Returns true if the plan contains a benchmark of this name.
     pub fn has(&self, name: &str) -> bool {
         self.benchmarks.iter().any(|benchmark| benchmark.name == name)
     }
 
-    /// Whether the plan contains a metric of the model.
+    /// Returns true if the plan contains a metric of the model.
     pub fn needs_model(&self) -> bool {
         let is_metric = |one: &Benchmark| matches!(one.kind, BenchmarkKind::Model(_));
         self.benchmarks.iter().any(is_metric)

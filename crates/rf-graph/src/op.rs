@@ -168,7 +168,7 @@ pub enum Op {
     Route {
         /// `[tokens, experts]`.
         logits: ValueId,
-        /// How experts are selected and weighted.
+        /// Selection and weighting of experts.
         router: Router,
         /// `[tokens, 2 · experts_per_token]`: expert indices as f32, then weights.
         out: ValueId,

@@ -33,7 +33,7 @@ pub enum Request {
 pub struct Settings {
     /// The version of the protocol.
     pub version: u64,
-    /// Whether a GPU computes.
+    /// The GPU computes if true, otherwise the CPU.
     pub gpu: bool,
     /// Threads of the CPU; `None` for the default.
     pub threads: Option<usize>,

@@ -38,7 +38,7 @@ pub struct Programs {
     pub peer: Peer,
     /// The checkout, which has the script of [`Peer::Python`].
     pub root: PathBuf,
-    /// Whether a GPU computes.
+    /// The GPU computes if true, otherwise the CPU.
     pub gpu: bool,
     /// Instruction set of builds of this engine; `None` for the best one.
     pub isa: Option<String>,

@@ -28,7 +28,7 @@ use crate::{
 /// Interval between samples of the state of the GPUs.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What a run measures, and on what.
+/// The benchmarks, the machine and the settings of a measurement in rounds.
 #[derive(Debug)]
 pub struct Session<'a> {
     /// The checkout, whose revision names the build.
@@ -43,7 +43,7 @@ pub struct Session<'a> {
     pub plan: &'a Plan,
     /// The model; needed if the plan has a metric of it.
     pub model: Option<&'a IdentifiedModel>,
-    /// Whether samples take less time, and rounds end after a time budget.
+    /// True if samples take less time and rounds end after a time budget.
     pub quick: bool,
     /// Rounds over all benchmarks; `None` for the default. A number lifts the time budget.
     pub rounds: Option<usize>,
