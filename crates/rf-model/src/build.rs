@@ -13,7 +13,7 @@ use crate::weights::Weights;
 ///
 /// # Errors
 ///
-/// If a tensor is missing, or has an unexpected shape or type.
+/// If a tensor is missing, has an unexpected shape or type, or is not used by the architecture.
 pub fn build(
     gguf: &Gguf,
     config: &ModelConfig,
@@ -21,7 +21,7 @@ pub fn build(
 ) -> Result<(Graph, Vec<Weight>), Error> {
     let (hidden_size, vocab_size) = (config.hidden_size, config.vocab_size);
     let layers = config.layers_for(context_tokens);
-    let mut w = Weights::new(gguf, config.weights);
+    let mut w = Weights::new(gguf, config.weights, &config.tensors_read);
 
     let table = w.matrix("token_embd.weight", vocab_size, hidden_size)?;
     let mut x = w.graph.embed(table, config.embedding_scale);
@@ -41,6 +41,11 @@ pub fn build(
     let tied = !w.has("output.weight");
     let output = if tied { table } else { w.matrix("output.weight", vocab_size, hidden_size)? };
     let bias = w.optional_vector("output.bias", vocab_size)?;
+    let unused = w.unused(config.num_layers());
+    if !unused.is_empty() {
+        let architecture = config.architecture.clone();
+        return Err(Error::UnknownTensors { architecture, tensors: unused });
+    }
     let mut logits = w.graph.linear(x, output, bias);
     #[expect(clippy::float_cmp, reason = "a factor of exactly 1 is no op")]
     if config.logit_scale != 1.0 {

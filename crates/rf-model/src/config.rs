@@ -36,6 +36,8 @@ pub struct ModelConfig {
     pub(crate) long_rope: Option<LongRope>,
     /// The weights of a layer.
     pub(crate) weights: WeightTable,
+    /// Names of the tensors whose values are among the hyper-parameters.
+    pub(crate) tensors_read: Vec<String>,
 }
 
 /// RoPE that depends on the length of the context (Phi-3).
@@ -154,6 +156,7 @@ pub(crate) fn transformer(
         logit_softcap: None,
         long_rope: None,
         weights,
+        tensors_read: Vec::new(),
     })
 }
 

@@ -1,5 +1,7 @@
 //! The metadata of one architecture: keys without the `{architecture}.` prefix, checked.
 
+use std::cell::RefCell;
+
 use rf_gguf::{Array, Gguf, Metadata, Value};
 use rf_graph::layer::ExpertSpec;
 use rf_graph::{Activation, ExpertGroups, GateFunction};
@@ -15,13 +17,15 @@ pub(crate) struct Keys<'a> {
     gguf: &'a Gguf,
     metadata: &'a Metadata,
     pub(crate) architecture: String,
+    /// Names of the tensors that [`Self::values`] found.
+    tensors_read: RefCell<Vec<String>>,
 }
 
 impl<'a> Keys<'a> {
     pub(crate) fn new(gguf: &'a Gguf) -> Result<Self, Error> {
         let metadata = gguf.metadata();
         let architecture = metadata.required_str("general.architecture")?.to_owned();
-        Ok(Self { gguf, metadata, architecture })
+        Ok(Self { gguf, metadata, architecture, tensors_read: RefCell::default() })
     }
 
     /// Whether the file has a tensor.
@@ -35,7 +39,16 @@ impl<'a> Keys<'a> {
 
     /// The values of a small tensor, if the file has it.
     pub(crate) fn values(&self, name: &str, len: usize) -> Result<Option<Vec<f32>>, Error> {
-        crate::weights::values(self.gguf, name, len)
+        let values = crate::weights::values(self.gguf, name, len)?;
+        if values.is_some() {
+            self.tensors_read.borrow_mut().push(name.to_owned());
+        }
+        Ok(values)
+    }
+
+    /// Names of the tensors whose values were read.
+    pub(crate) fn into_tensors_read(self) -> Vec<String> {
+        self.tensors_read.into_inner()
     }
 
     /// Rows of a matrix, if the file has it.
@@ -172,8 +185,8 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Which layers have a sliding window: a pattern of `period` layers whose last one is full, or
-    /// a list, from `attention.sliding_window_pattern`. `default_period` 0 is all full.
+    /// True for each layer with a sliding window: a pattern of `period` layers whose last one is
+    /// full, or a list, from `attention.sliding_window_pattern`. `default_period` 0 is all full.
     pub(crate) fn windowed(
         &self,
         num_layers: usize,

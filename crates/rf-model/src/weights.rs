@@ -1,5 +1,6 @@
 //! The weights of a model: tables of names, and lookups by role in a file.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rf_gguf::{Gguf, TensorData};
@@ -77,13 +78,6 @@ impl WeightRow {
         format!("blk.{layer}.{}.bias", self.stem)
     }
 
-    /// Whether a tensor of a layer, without its prefix `blk.N.`, belongs to the row.
-    pub(crate) fn covers(&self, name: &str) -> bool {
-        let Some((stem, suffix)) = name.rsplit_once('.') else { return false };
-        stem == self.stem
-            && (suffix == self.suffix || (suffix == "bias" && self.bias != Bias::Never))
-    }
-
     /// The first of the row's rows in the tensor, and the rows of the whole tensor.
     fn rows(&self, spec: &LayerSpec) -> (usize, usize) {
         let rows = |roles: &[Role]| roles.iter().map(|role| role.shape(spec).rows()).sum();
@@ -101,6 +95,8 @@ pub(crate) struct Weights<'a> {
     pub(crate) graph: GraphBuilder,
     layer: usize,
     ones: Vec<(usize, WeightId)>,
+    /// Names of the tensors that were looked up.
+    used: HashSet<String>,
 }
 
 struct Mapped(TensorData);
@@ -187,8 +183,30 @@ impl LayerWeights for Weights<'_> {
 }
 
 impl<'a> Weights<'a> {
-    pub(crate) fn new(gguf: &'a Gguf, table: WeightTable) -> Self {
-        Self { gguf, table, graph: GraphBuilder::new(), layer: 0, ones: Vec::new() }
+    /// `used` names tensors that were read before.
+    pub(crate) fn new(gguf: &'a Gguf, table: WeightTable, used: &[String]) -> Self {
+        Self {
+            gguf,
+            table,
+            graph: GraphBuilder::new(),
+            layer: 0,
+            ones: Vec::new(),
+            used: used.iter().cloned().collect(),
+        }
+    }
+
+    /// Names of the tensors that were not looked up and belong to the first `num_layers` blocks or
+    /// to none. Later blocks predict further tokens.
+    pub(crate) fn unused(&self, num_layers: usize) -> Vec<String> {
+        let is_ignored = |name: &str| {
+            let block = name.strip_prefix("blk.").and_then(|name| name.split_once('.'));
+            let is_later =
+                |block: &str| block.parse().is_ok_and(|block: usize| block >= num_layers);
+            block.is_some_and(|(block, rest)| is_later(block) || rest == REPEATED_FREQUENCIES)
+        };
+        let names = self.gguf.tensors().iter().map(rf_gguf::TensorInfo::name);
+        let unused = names.filter(|name| !self.used.contains(*name) && !is_ignored(name));
+        unused.map(str::to_owned).collect()
     }
 
     /// Turns to another layer.
@@ -234,7 +252,8 @@ impl<'a> Weights<'a> {
         self.has(name).then(|| self.vector(name, len)).transpose()
     }
 
-    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor, Error> {
+    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, Error> {
+        self.used.insert(name.to_owned());
         tensor(self.gguf, name, shape)
     }
 
@@ -250,6 +269,9 @@ impl<'a> Weights<'a> {
         Ok(self.graph.weight(weight))
     }
 }
+
+/// A tensor of old Llama files, which repeats the metadata.
+const REPEATED_FREQUENCIES: &str = "attn_rot_embd.weight";
 
 /// Bytes and type of a tensor whose shape was checked.
 struct Tensor {

@@ -82,8 +82,7 @@ impl ModelConfig {
     ///
     /// # Errors
     ///
-    /// If the architecture or a setting is not supported, a key is missing or invalid, or the file
-    /// has tensors that the architecture does not use.
+    /// If the architecture or a setting is not supported, or a key is missing or invalid.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, Error> {
         let keys = Keys::new(gguf)?;
         let family = FAMILIES.iter().find(|family| family.name == keys.architecture);
@@ -92,52 +91,6 @@ impl ModelConfig {
             supported: supported_architectures(),
         })?;
         let config = (family.config)(&keys, family.weights)?;
-        check_tensors(gguf, &config)?;
-        Ok(config)
+        Ok(Self { tensors_read: keys.into_tensors_read(), ..config })
     }
 }
-
-/// Tensors outside of the layers.
-const MODEL_TENSORS: &[&str] = &[
-    "token_embd.weight",
-    "position_embd.weight",
-    "output_norm.weight",
-    "output_norm.bias",
-    "output.weight",
-    "output.bias",
-    "rope_freqs.weight",
-    "rope_factors_long.weight",
-    "rope_factors_short.weight",
-    "per_layer_model_proj.weight",
-    "per_layer_proj_norm.weight",
-    "per_layer_token_embd.weight",
-];
-
-/// Checks that every tensor of a file has a place in the model. Blocks after the last layer, which
-/// predict further tokens, have none and are ignored.
-fn check_tensors(gguf: &Gguf, config: &ModelConfig) -> Result<(), Error> {
-    let rows = || config.weights.iter().copied().flatten();
-    let is_known = |name: &str| {
-        let Some((layer, rest)) = name.strip_prefix("blk.").and_then(|name| name.split_once('.'))
-        else {
-            return MODEL_TENSORS.contains(&name);
-        };
-        match layer.parse::<usize>() {
-            Ok(layer) if layer < config.num_layers() => {
-                IGNORED_LAYER_TENSORS.contains(&rest) || rows().any(|row| row.covers(rest))
-            }
-            Ok(_) => true,
-            Err(_) => false,
-        }
-    };
-    let names = gguf.tensors().iter().map(rf_gguf::TensorInfo::name);
-    let tensors: Vec<String> = names.filter(|name| !is_known(name)).map(str::to_owned).collect();
-    if tensors.is_empty() {
-        return Ok(());
-    }
-    Err(Error::UnknownTensors { architecture: config.architecture.clone(), tensors })
-}
-
-/// Tensors of old files that repeat the metadata, and factors that families read as metadata.
-const IGNORED_LAYER_TENSORS: &[&str] =
-    &["attn_rot_embd.weight", "attn.rot_embd", "layer_output_scale.weight", "rope_freqs.weight"];
