@@ -176,7 +176,7 @@ mod tests {
         batch_tokens: 8,
         page_tokens: 32,
         kv_type: rf_graph::KvType::F16,
-        max_sequences: 1,
+        kv_tokens: None,
     };
 
     fn model() -> Model {

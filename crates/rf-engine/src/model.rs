@@ -101,10 +101,11 @@ impl Model {
     fn kv_layout(&self, options: &EngineOptions) -> Result<KvLayout, Error> {
         let page_size = PageSize::try_from(options.page_tokens)?;
         let context_tokens = self.context_tokens(options);
+        let kv_tokens = options.kv_tokens.unwrap_or(context_tokens);
         for (name, value) in [
             ("context size", context_tokens),
             ("batch size", options.batch_tokens),
-            ("number of sequences", options.max_sequences),
+            ("size of the KV cache", kv_tokens),
         ] {
             if value == 0 {
                 return Err(Error::InvalidOption { name, value, reason: "it must be at least 1" });
@@ -115,14 +116,14 @@ impl Model {
         {
             return Err(Error::ContextTooLong { context_tokens, most });
         }
-        let num_pages = page_size.pages_for(context_tokens).checked_mul(options.max_sequences);
-        let num_pages = num_pages.filter(|pages| u32::try_from(*pages).is_ok()).ok_or(
-            Error::InvalidOption {
-                name: "context size",
-                value: context_tokens,
+        let num_pages = page_size.pages_for(kv_tokens);
+        if u32::try_from(num_pages).is_err() {
+            return Err(Error::InvalidOption {
+                name: "size of the KV cache",
+                value: kv_tokens,
                 reason: "no cache could be that large",
-            },
-        )?;
+            });
+        }
         Ok(KvLayout {
             layers: self.config.kv_layers(),
             page_tokens: page_size.tokens(),

@@ -14,8 +14,10 @@ pub struct EngineOptions {
     pub page_tokens: usize,
     /// Storage format of the KV cache.
     pub kv_type: KvType,
-    /// Sequences that the KV cache has room for.
-    pub max_sequences: usize,
+    /// Tokens of the KV cache, which all sequences share; rounded up to whole pages. The default is
+    /// the context: one sequence of full length. With fewer tokens than the context, a sequence
+    /// cannot reach its full length.
+    pub kv_tokens: Option<usize>,
 }
 
 impl EngineOptions {
@@ -30,7 +32,7 @@ impl Default for EngineOptions {
             batch_tokens: 512,
             page_tokens: 32,
             kv_type: KvType::F16,
-            max_sequences: 1,
+            kv_tokens: None,
         }
     }
 }

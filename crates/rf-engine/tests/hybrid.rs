@@ -27,7 +27,7 @@ const BASE: EngineOptions = EngineOptions {
     batch_tokens: 512,
     page_tokens: 32,
     kv_type: rf_graph::KvType::F16,
-    max_sequences: 2,
+    kv_tokens: Some(2 * 96),
 };
 
 fn cpu(threads: usize) -> CpuBackend {

@@ -36,7 +36,7 @@ const BASE: EngineOptions = EngineOptions {
     batch_tokens: 64,
     page_tokens: 32,
     kv_type: KvType::F16,
-    max_sequences: 3,
+    kv_tokens: Some(3 * 192),
 };
 
 fn engine(path: &Path, threads: usize, options: EngineOptions) -> Engine {
@@ -309,7 +309,7 @@ fn options_that_make_no_sense_are_refused_when_loading() {
     let zero_batch = EngineOptions { batch_tokens: 0, ..BASE };
     assert!(matches!(refused(zero_batch), Error::InvalidOption { name: "batch size", .. }));
     assert!(matches!(refused(EngineOptions { page_tokens: 48, ..BASE }), Error::PageSize(_)));
-    let huge = EngineOptions { context_tokens: Some(1 << 40), ..BASE };
+    let huge = EngineOptions { context_tokens: Some(1 << 40), kv_tokens: None, ..BASE };
     assert!(matches!(
         refused(huge),
         Error::Backend(BackendError::DoesNotFit { .. }) | Error::InvalidOption { .. }
@@ -319,7 +319,7 @@ fn options_that_make_no_sense_are_refused_when_loading() {
 #[test]
 fn pages_of_a_session_come_back() {
     // Room for one sequence of 64 tokens.
-    let options = EngineOptions { context_tokens: Some(64), max_sequences: 1, ..BASE };
+    let options = EngineOptions { context_tokens: Some(64), kv_tokens: None, ..BASE };
     let mut engine = engine(&tiny(), 1, options);
     let ids = prompt(1, 60);
     let mut session = engine.session();

@@ -42,7 +42,7 @@ fn options() -> impl Iterator<Item = EngineOptions> {
             context_tokens: Some(context_tokens),
             batch_tokens,
             kv_type,
-            max_sequences: 2,
+            kv_tokens: Some(2 * context_tokens),
             ..EngineOptions::default()
         },
     )

@@ -237,9 +237,12 @@ impl Runner {
             context_tokens: longest,
             batch_tokens: setup.n_batch.min(setup.n_ubatch),
             kv_type: setup.kv_type,
-            max_sequences: sequences,
             ..EngineOptions::default()
         };
+        // Every sequence has pages of its own.
+        let pages = model.context_tokens(&options).div_ceil(options.page_tokens);
+        let kv_tokens = pages.saturating_mul(options.page_tokens).saturating_mul(sequences);
+        let options = EngineOptions { kv_tokens: Some(kv_tokens), ..options };
         let source = Source { path, started, quiet: false };
         let LoadedModel { engine, placement, .. } =
             loading::load(model, placement, options, source)?;
