@@ -1,7 +1,7 @@
 //! A model on a backend: where tokens become logits.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, MemoryNeed,
@@ -13,11 +13,11 @@ use tracing::field::Empty;
 use crate::error::Error;
 use crate::model::{Model, fused};
 use crate::options::EngineOptions;
-use crate::session::Session;
+use crate::session::{Session, lock};
 
 /// A model loaded on a backend.
 pub struct Engine {
-    model: Model,
+    model: Arc<Model>,
     executor: Box<dyn Executor>,
     pool: Arc<Mutex<PagePool>>,
     memory_need: MemoryNeed,
@@ -52,17 +52,18 @@ pub enum Outputs {
 type Step<'a> = dyn FnMut(&mut dyn Executor, &Batch<'_>) -> Result<(), BackendError> + 'a;
 
 impl Engine {
-    /// Loads a model.
+    /// Loads a model. An `Arc<Model>` stays available to the caller.
     ///
     /// # Errors
     ///
     /// If the model does not fit in memory, or the backend does not support it.
     pub fn load(
-        model: Model,
+        model: impl Into<Arc<Model>>,
         backend: &dyn Backend,
         options: EngineOptions,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
+        let model = model.into();
         let _span = tracing::info_span!("model_load").entered();
         let page_size = PageSize::try_from(options.page_tokens)?;
         let program = fused(model.program(&options)?, backend);
@@ -91,7 +92,7 @@ impl Engine {
     }
 
     /// The model.
-    pub fn model(&self) -> &Model {
+    pub fn model(&self) -> &Arc<Model> {
         &self.model
     }
 
@@ -110,6 +111,11 @@ impl Engine {
         self.page_tokens
     }
 
+    /// Tokens of the KV cache, which all sequences share.
+    pub fn kv_tokens(&self) -> usize {
+        lock(&self.pool).num_pages() * self.page_tokens
+    }
+
     /// Memory held by the backend.
     pub fn memory(&self) -> MemoryUse {
         self.executor.memory()
@@ -122,7 +128,7 @@ impl Engine {
 
     /// Statistics of the KV cache: pages held, free and allocated so far.
     pub fn kv_stats(&self) -> PoolStats {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner).stats()
+        lock(&self.pool).stats()
     }
 
     /// Starts or stops timing every op. Returns false if the backend does not support it.
@@ -152,6 +158,16 @@ impl Engine {
         Session::new(Arc::clone(&self.pool))
     }
 
+    /// A new sequence with the longest prefix of `tokens` in the prefix cache, in full pages.
+    pub(crate) fn session_with_prefix(&self, tokens: &[u32]) -> Session {
+        Session::from_prefix(Arc::clone(&self.pool), tokens)
+    }
+
+    /// Pages of the KV cache that no sequence holds.
+    pub(crate) fn available_pages(&self) -> usize {
+        lock(&self.pool).available_pages()
+    }
+
     /// Computes tokens of one or more sequences and returns the selected logits: rows of
     /// `vocab_size`, in the order of the feeds. Tokens beyond the batch size are computed in
     /// chunks, which do not change the result.
@@ -161,14 +177,34 @@ impl Engine {
     /// If a sequence outgrows its context, the cache is full, or the backend fails. Sequences keep
     /// the tokens of complete chunks.
     pub fn forward(&mut self, feeds: &mut [Feed<'_>]) -> Result<Vec<f32>, Error> {
-        let vocab_size = self.model.config().vocab_size;
         let mut logits = Vec::new();
-        self.run(feeds, &mut |executor, batch| {
-            let at = logits.len();
-            logits.resize(at + batch.output_rows.len() * vocab_size, 0.0);
-            executor.forward(batch, &mut logits[at..])
-        })?;
+        self.forward_into(feeds, &mut logits)?;
         Ok(logits)
+    }
+
+    /// As [`forward`](Self::forward), into a buffer: a new one of this size every step would cost
+    /// more than sampling.
+    ///
+    /// # Errors
+    ///
+    /// As [`forward`](Self::forward).
+    pub(crate) fn forward_into(
+        &mut self,
+        feeds: &mut [Feed<'_>],
+        logits: &mut Vec<f32>,
+    ) -> Result<(), Error> {
+        let vocab_size = self.model.config().vocab_size;
+        let mut len = 0;
+        self.run(feeds, &mut |executor, batch| {
+            let at = len;
+            len += batch.output_rows.len() * vocab_size;
+            if logits.len() < len {
+                logits.resize(len, 0.0);
+            }
+            executor.forward(batch, &mut logits[at..len])
+        })?;
+        logits.truncate(len);
+        Ok(())
     }
 
     /// The largest `k` of [`forward_top_k`](Self::forward_top_k); 0 if the backend does not support
@@ -255,7 +291,7 @@ impl Engine {
         )
         .entered();
         let pool = Arc::clone(&self.pool);
-        let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = lock(&pool);
         let result = self.compute(&mut pool, feeds, pieces, step);
         if !span.is_disabled() {
             let stats = pool.stats();

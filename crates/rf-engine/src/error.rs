@@ -46,6 +46,9 @@ pub enum Error {
     /// The page size is not supported.
     #[error(transparent)]
     PageSize(#[from] rf_kv::InvalidPageSize),
+    /// The thread of the scheduler cannot be started.
+    #[error("cannot start the thread of the scheduler: {0}")]
+    Thread(std::io::Error),
     /// An option is invalid.
     #[error("{name} = {value} is invalid: {reason}")]
     InvalidOption {

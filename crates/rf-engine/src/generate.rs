@@ -1,68 +1,15 @@
 //! Generation: compute, sample, stream, stop.
 
-use std::fmt;
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rf_graph::Candidate;
-use rf_tokenizer::{DecodeOptions, StreamDecoder};
 
 use crate::engine::{Engine, Feed, Outputs};
 use crate::error::Error;
-use crate::sampling::{Sampler, SamplerConfig};
+use crate::generation::{GenerateOptions, Generation, NextToken, Piece, StopReason};
 use crate::session::Session;
-use crate::stop::StopMatcher;
-
-/// Options of a generation.
-#[derive(Clone, Debug, Default)]
-pub struct GenerateOptions {
-    /// Parameters of sampling.
-    pub sampler: SamplerConfig,
-    /// The largest number of tokens. Without it the model or the end of the context ends the
-    /// generation.
-    pub max_tokens: Option<usize>,
-    /// Stop strings. The generation ends before the first one.
-    pub stop: Vec<String>,
-    /// Whether end-of-generation tokens are treated as any other token.
-    pub ignore_eos: bool,
-    /// Whether to drop the older half of a full context and continue, instead of stopping.
-    pub context_shift: bool,
-}
-
-/// The reason for the end of a generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StopReason {
-    /// The model generated an end-of-generation token.
-    Eog,
-    /// [`GenerateOptions::max_tokens`] were generated.
-    Length,
-    /// A string of [`GenerateOptions::stop`] was generated.
-    StopString,
-    /// The context is full.
-    ContextFull,
-    /// The caller cancelled it.
-    Cancelled,
-}
-
-impl StopReason {
-    /// The name in JSON output.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Eog => "eog",
-            Self::Length => "length",
-            Self::StopString => "stop_string",
-            Self::ContextFull => "context_full",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
+use crate::timings::{Timings, micros};
 
 /// The result of a generation.
 #[derive(Clone, Debug)]
@@ -77,43 +24,6 @@ pub struct Outcome {
     pub timings: Timings,
     /// Seed of the random numbers.
     pub seed: u64,
-}
-
-/// Token counts and times of a generation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timings {
-    /// Computed tokens of the prompt.
-    pub prompt_tokens: usize,
-    /// Cached tokens of the prompt.
-    pub cached_tokens: usize,
-    /// Time of prefill.
-    pub prompt_us: u64,
-    /// Generated tokens.
-    pub generated_tokens: usize,
-    /// Time from the first generated token to the last.
-    pub decode_us: u64,
-    /// Time to first token (TTFT): from the call to the first generated token.
-    pub ttft_us: u64,
-}
-
-impl Timings {
-    /// Throughput of prefill, if any token was computed.
-    pub fn prompt_tokens_per_second(&self) -> Option<f64> {
-        per_second(self.prompt_tokens, self.prompt_us)
-    }
-
-    /// Throughput of decode. Prefill produces the first token, so this needs at least two.
-    pub fn decode_tokens_per_second(&self) -> Option<f64> {
-        per_second(self.generated_tokens.saturating_sub(1), self.decode_us)
-    }
-}
-
-fn per_second(tokens: usize, us: u64) -> Option<f64> {
-    (tokens > 0 && us > 0).then(|| tokens as f64 * 1e6 / us as f64)
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Engine {
@@ -132,7 +42,6 @@ impl Engine {
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Outcome, Error> {
         let start = Instant::now();
-        let mut sampler = Sampler::new(options.sampler.clone())?;
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
         }
@@ -142,9 +51,7 @@ impl Engine {
                 context_tokens: self.context_tokens(),
             });
         }
-        for id in prompt {
-            sampler.accept(*id);
-        }
+        let mut generation = Generation::new(prompt, options)?;
         // The last token is always computed: its logits are not in the cache.
         let common = session.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let cached_tokens = common.min(prompt.len() - 1);
@@ -154,55 +61,45 @@ impl Engine {
             cached_tokens,
             ..Timings::default()
         };
-        let best = sampler.best_needed().filter(|k| *k <= self.max_top_k());
+        let best = generation.best_needed().filter(|k| *k <= self.max_top_k());
         // The names of spans are the phases of rf-profile.
         let mut next = tracing::info_span!("prefill", tokens = timings.prompt_tokens)
             .in_scope(|| self.next_token(session, &prompt[cached_tokens..], best))?;
         timings.prompt_us = micros(start.elapsed());
 
-        let mut decoder =
-            StreamDecoder::new(DecodeOptions { continuation: true, ..DecodeOptions::default() });
-        let mut stops = StopMatcher::new(&options.stop);
         let mut outcome = Outcome {
             ids: Vec::new(),
             text: String::new(),
             stop_reason: StopReason::Length,
             timings,
-            seed: sampler.seed(),
+            seed: generation.seed(),
         };
         let mut first_token = None;
         let mut last_token = start;
-        while options.max_tokens.is_none_or(|max| outcome.ids.len() < max) {
+        let mut has_ended = generation.is_at_limit();
+        while !has_ended {
             let end = self.advance(session, &outcome.ids, options, &mut next)?;
             if let ControlFlow::Break(reason) = end {
                 outcome.stop_reason = reason;
                 break;
             }
-            let id = tracing::debug_span!("sample").in_scope(|| match &next {
-                NextToken::Logits(logits) => sampler.sample(logits),
-                NextToken::Best(_, best) => sampler.sample_best(best),
-            })?;
-            sampler.accept(id);
+            let id = tracing::debug_span!("sample").in_scope(|| generation.sample(next.view()))?;
             outcome.ids.push(id);
             last_token = Instant::now();
             first_token.get_or_insert(last_token);
-            if self.model().tokenizer().is_eog(id) && !options.ignore_eos {
-                outcome.stop_reason = StopReason::Eog;
-                break;
-            }
-            let piece = decoder.push(self.model().tokenizer(), id)?;
-            let (text, stopped) = stops.push(&piece);
+            let Piece { text, end } = generation.push(self.model().tokenizer(), id)?;
             outcome.text += &text;
             let goes_on = if text.is_empty() { ControlFlow::Continue(()) } else { on_text(&text) };
-            if stopped || goes_on.is_break() {
-                outcome.stop_reason =
-                    if stopped { StopReason::StopString } else { StopReason::Cancelled };
-                break;
+            if let Some(reason) = end {
+                outcome.stop_reason = reason;
             }
+            if goes_on.is_break() && end != Some(StopReason::StopString) {
+                outcome.stop_reason = StopReason::Cancelled;
+            }
+            has_ended = end.is_some() || goes_on.is_break();
         }
         if outcome.stop_reason != StopReason::StopString {
-            let (text, stopped) = stops.push(&decoder.finish());
-            let rest = if stopped { text } else { text + &stops.finish() };
+            let rest = generation.finish();
             outcome.text += &rest;
             if !rest.is_empty() && outcome.stop_reason != StopReason::Cancelled {
                 // The generation has ended, so there is nothing left to cancel.
@@ -222,7 +119,7 @@ impl Engine {
         session: &mut Session,
         ids: &[u32],
         options: &GenerateOptions,
-        next: &mut NextToken,
+        next: &mut Computed,
     ) -> Result<ControlFlow<StopReason>, Error> {
         let Some(&newest) = ids.last() else { return Ok(ControlFlow::Continue(())) };
         if session.len() == self.context_tokens() {
@@ -232,8 +129,8 @@ impl Engine {
             self.shift(session)?;
         }
         let best = match next {
-            NextToken::Logits(_) => None,
-            NextToken::Best(k, _) => Some(*k),
+            Computed::Logits(_) => None,
+            Computed::Best(k, _) => Some(*k),
         };
         let span = tracing::debug_span!("decode", position = session.len());
         *next = span.in_scope(|| self.next_token(session, &[newest], best))?;
@@ -257,19 +154,28 @@ impl Engine {
         session: &mut Session,
         ids: &[u32],
         best: Option<usize>,
-    ) -> Result<NextToken, Error> {
+    ) -> Result<Computed, Error> {
         let mut feeds = [Feed { session, ids, outputs: Outputs::Last }];
         Ok(match best {
-            Some(k) => NextToken::Best(k, self.forward_top_k(&mut feeds, k)?),
-            None => NextToken::Logits(self.forward(&mut feeds)?),
+            Some(k) => Computed::Best(k, self.forward_top_k(&mut feeds, k)?),
+            None => Computed::Logits(self.forward(&mut feeds)?),
         })
     }
 }
 
 /// Candidates for the next token.
-enum NextToken {
+enum Computed {
     /// The logits of all tokens.
     Logits(Vec<f32>),
     /// The `k` most probable tokens.
     Best(usize, Vec<Candidate>),
+}
+
+impl Computed {
+    fn view(&self) -> NextToken<'_> {
+        match self {
+            Self::Logits(logits) => NextToken::Logits(logits),
+            Self::Best(_, best) => NextToken::Best(best),
+        }
+    }
 }

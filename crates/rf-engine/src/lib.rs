@@ -2,8 +2,8 @@
 //!
 //! [`Model`] is a parsed file (configuration, tokenizer, template), [`Engine`] a model loaded on a
 //! backend, [`Session`] one sequence with its part of the KV cache. [`Engine::forward`] computes
-//! tokens on the backend; [`Engine::generate`] samples, streams and stops. [`Perplexity`] scores a
-//! text, and [`SyntheticFeeder`] feeds random tokens for benchmarks.
+//! tokens on the backend; [`Engine::generate`] samples, streams and stops. [`scheduler`] serves many
+//! requests at once. [`Perplexity`] scores a text, and [`SyntheticFeeder`] feeds random tokens for benchmarks.
 //!
 //! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-tokenizer. It
 //! names no backend, prints nothing and knows no protocol.
@@ -40,24 +40,29 @@
 mod engine;
 mod error;
 mod generate;
+mod generation;
 pub mod hybrid;
 mod model;
 mod options;
 mod perplexity;
 pub mod sampling;
+pub mod scheduler;
 mod session;
 mod stop;
 mod synthetic;
 mod timeline;
+mod timings;
 mod vocabulary;
 
 pub use engine::{Engine, Feed, Outputs};
 pub use error::Error;
-pub use generate::{GenerateOptions, Outcome, StopReason, Timings};
+pub use generate::Outcome;
+pub use generation::{GenerateOptions, StopReason};
 pub use model::Model;
 pub use options::EngineOptions;
 pub use perplexity::{Perplexity, PerplexityScore};
 pub use session::Session;
 pub use synthetic::SyntheticFeeder;
 pub use timeline::time_of_events;
+pub use timings::Timings;
 pub use vocabulary::tokenizer_from_gguf;

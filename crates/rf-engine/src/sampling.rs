@@ -30,6 +30,7 @@
 mod candidates;
 mod config;
 mod error;
+mod logprobs;
 mod penalties;
 
 use std::hash::{BuildHasher, RandomState};
@@ -39,7 +40,7 @@ use rf_graph::Candidate;
 
 use self::{candidates::Candidates, penalties::Penalties};
 
-pub use self::{config::SamplerConfig, error::Error};
+pub use self::{config::SamplerConfig, error::Error, logprobs::TokenLogprob};
 
 /// The PCG stream (its odd increment, halved) that every sampler draws from: the digits of π after
 /// the point, in hexadecimal. Changing it changes every seeded text.

@@ -1,6 +1,6 @@
 //! One sequence and its part of the KV cache.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rf_kv::{PagePool, PageTable};
 
@@ -15,6 +15,31 @@ pub struct Session {
 impl Session {
     pub(crate) fn new(pool: Arc<Mutex<PagePool>>) -> Self {
         Self { pool, table: PageTable::new(), tokens: Vec::new() }
+    }
+
+    /// The longest prefix of `tokens` that the prefix cache of the pool holds, in full pages.
+    pub(crate) fn from_prefix(pool: Arc<Mutex<PagePool>>, tokens: &[u32]) -> Self {
+        let table = lock(&pool).match_prefix(tokens);
+        let tokens = tokens[..table.len_tokens()].to_vec();
+        Self { pool, table, tokens }
+    }
+
+    /// A second sequence with the same tokens. They share pages until one of them writes.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let table = lock(&self.pool).fork(&self.table);
+        Self { pool: Arc::clone(&self.pool), table, tokens: self.tokens.clone() }
+    }
+
+    /// Adds the full pages to the prefix cache.
+    pub(crate) fn publish(&self) {
+        lock(&self.pool).publish(&self.table, &self.tokens);
+    }
+
+    /// Pages that the cache needs for the sequence to have `len_tokens` tokens. Sequences that
+    /// share a page each count the copy of it.
+    pub(crate) fn pages_needed(&self, len_tokens: usize) -> usize {
+        lock(&self.pool).pages_needed(&self.table, len_tokens)
     }
 
     /// The tokens in the cache.
@@ -36,10 +61,7 @@ impl Session {
     pub fn truncate(&mut self, len_tokens: usize) {
         if len_tokens < self.tokens.len() {
             self.tokens.truncate(len_tokens);
-            self.pool
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .truncate(&mut self.table, len_tokens);
+            lock(&self.pool).truncate(&mut self.table, len_tokens);
         }
     }
 
@@ -52,6 +74,11 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let table = std::mem::take(&mut self.table);
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner).release(table);
+        lock(&self.pool).release(table);
     }
+}
+
+/// Locks a pool. A panic of a backend poisons it between two of its operations, not within one.
+pub(crate) fn lock(pool: &Mutex<PagePool>) -> MutexGuard<'_, PagePool> {
+    pool.lock().unwrap_or_else(PoisonError::into_inner)
 }

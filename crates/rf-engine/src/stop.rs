@@ -2,13 +2,13 @@
 
 /// Returns text up to the first stop string.
 #[derive(Debug)]
-pub(crate) struct StopMatcher<'a> {
-    stops: &'a [String],
+pub(crate) struct StopMatcher {
+    stops: Vec<String>,
     held: String,
 }
 
-impl<'a> StopMatcher<'a> {
-    pub(crate) fn new(stops: &'a [String]) -> Self {
+impl StopMatcher {
+    pub(crate) fn new(stops: Vec<String>) -> Self {
         Self { stops, held: String::new() }
     }
 
@@ -32,8 +32,8 @@ impl<'a> StopMatcher<'a> {
     }
 
     /// The text held back, at the end of the generation.
-    pub(crate) fn finish(self) -> String {
-        self.held
+    pub(crate) fn finish(&mut self) -> String {
+        std::mem::take(&mut self.held)
     }
 }
 
@@ -43,8 +43,7 @@ mod tests {
 
     /// Text passed on and whether it stopped, pieces fed one by one.
     fn run(stops: &[&str], pieces: &[&str]) -> (String, bool) {
-        let stops: Vec<String> = stops.iter().map(ToString::to_string).collect();
-        let mut matcher = StopMatcher::new(&stops);
+        let mut matcher = StopMatcher::new(stops.iter().map(ToString::to_string).collect());
         let mut out = String::new();
         for piece in pieces {
             let (text, stopped) = matcher.push(piece);

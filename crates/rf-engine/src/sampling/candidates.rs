@@ -85,6 +85,12 @@ impl Candidates {
         self.sorted = true;
     }
 
+    /// `(id, logit)`, the most probable first.
+    pub(super) fn in_order(&mut self) -> impl Iterator<Item = (u32, f32)> {
+        self.order(0, self.items.len());
+        self.items.iter().map(|item| (item.id, item.logit))
+    }
+
     /// Locally typical sampling (Meister et al., 2022): orders by |−ln p − H|, H the entropy, and
     /// keeps the shortest prefix whose probability exceeds `typical_p`.
     pub(super) fn keep_typical(&mut self, typical_p: f32) {

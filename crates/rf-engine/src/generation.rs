@@ -1,0 +1,178 @@
+//! One generation: from candidates for the next token to text, and the reason for its end.
+
+use std::fmt;
+
+use rf_graph::Candidate;
+use rf_tokenizer::{DecodeOptions, StreamDecoder, Tokenizer};
+
+use crate::error::Error;
+use crate::sampling::{self, Sampler, SamplerConfig};
+use crate::stop::StopMatcher;
+
+/// Options of a generation.
+#[derive(Clone, Debug, Default)]
+pub struct GenerateOptions {
+    /// Parameters of sampling.
+    pub sampler: SamplerConfig,
+    /// The largest number of tokens. Without it the model or the end of the context ends the
+    /// generation.
+    pub max_tokens: Option<usize>,
+    /// Stop strings. The generation ends before the first one.
+    pub stop: Vec<String>,
+    /// Whether end-of-generation tokens are treated as any other token.
+    pub ignore_eos: bool,
+    /// Whether to drop the older half of a full context and continue, instead of stopping.
+    pub context_shift: bool,
+}
+
+/// The reason for the end of a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// The model generated an end-of-generation token.
+    Eog,
+    /// [`GenerateOptions::max_tokens`] were generated.
+    Length,
+    /// A string of [`GenerateOptions::stop`] was generated.
+    StopString,
+    /// The context is full.
+    ContextFull,
+    /// The constraint allows no further token: the output is complete.
+    Constraint,
+    /// The caller cancelled it.
+    Cancelled,
+}
+
+impl StopReason {
+    /// The name in JSON output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Eog => "eog",
+            Self::Length => "length",
+            Self::StopString => "stop_string",
+            Self::ContextFull => "context_full",
+            Self::Constraint => "constraint",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What a backend computed for the next token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NextToken<'a> {
+    /// The logits of all tokens.
+    Logits(&'a [f32]),
+    /// The most probable tokens, at least as many as [`Generation::best_needed`].
+    Best(&'a [Candidate]),
+}
+
+/// The consequence of a token.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// Text that is now certain, in whole characters; possibly empty.
+    pub(crate) text: String,
+    /// Why the generation ends with this token, if it does.
+    pub(crate) end: Option<StopReason>,
+}
+
+/// The state of a generation apart from its tokens: sampler, decoder and stop strings.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    sampler: Sampler,
+    best_needed: Option<usize>,
+    decoder: StreamDecoder,
+    stops: StopMatcher,
+    ignore_eos: bool,
+    max_tokens: Option<usize>,
+    generated_tokens: usize,
+}
+
+impl Generation {
+    /// A generation that continues `prompt`.
+    pub(crate) fn new(prompt: &[u32], options: &GenerateOptions) -> Result<Self, sampling::Error> {
+        let mut sampler = Sampler::new(options.sampler.clone())?;
+        for id in prompt {
+            sampler.accept(*id);
+        }
+        let decode = DecodeOptions { continuation: true, ..DecodeOptions::default() };
+        Ok(Self {
+            best_needed: sampler.best_needed(),
+            sampler,
+            decoder: StreamDecoder::new(decode),
+            stops: StopMatcher::new(options.stop.clone()),
+            ignore_eos: options.ignore_eos,
+            max_tokens: options.max_tokens,
+            generated_tokens: 0,
+        })
+    }
+
+    /// Seed of the random numbers.
+    pub(crate) fn seed(&self) -> u64 {
+        self.sampler.seed()
+    }
+
+    /// Number of tokens passed to [`push`](Self::push).
+    pub(crate) fn generated_tokens(&self) -> usize {
+        self.generated_tokens
+    }
+
+    /// How many of the most probable tokens [`sample`](Self::sample) needs; `None` if it needs the
+    /// logits of all tokens.
+    pub(crate) fn best_needed(&self) -> Option<usize> {
+        self.best_needed
+    }
+
+    /// Whether the largest number of tokens is reached.
+    pub(crate) fn is_at_limit(&self) -> bool {
+        self.max_tokens.is_some_and(|most| self.generated_tokens >= most)
+    }
+
+    /// Chooses the next token. It counts only once it is passed to [`push`](Self::push).
+    ///
+    /// # Errors
+    ///
+    /// If there are no candidates.
+    pub(crate) fn sample(&mut self, next: NextToken<'_>) -> Result<u32, sampling::Error> {
+        match next {
+            NextToken::Logits(logits) => self.sampler.sample(logits),
+            NextToken::Best(best) => {
+                // The nth draw must see the same candidates, however many the backend chose.
+                let needed = self.best_needed.unwrap_or(best.len()).min(best.len());
+                self.sampler.sample_best(&best[..needed])
+            }
+        }
+    }
+
+    /// Adds a token.
+    ///
+    /// # Errors
+    ///
+    /// If the id is not in the vocabulary.
+    pub(crate) fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<Piece, Error> {
+        self.sampler.accept(id);
+        self.generated_tokens += 1;
+        if tokenizer.is_eog(id) && !self.ignore_eos {
+            return Ok(Piece { text: String::new(), end: Some(StopReason::Eog) });
+        }
+        let (text, stopped) = self.stops.push(&self.decoder.push(tokenizer, id)?);
+        let end = if stopped {
+            Some(StopReason::StopString)
+        } else {
+            self.is_at_limit().then_some(StopReason::Length)
+        };
+        Ok(Piece { text, end })
+    }
+
+    /// The text that was held back, once the generation has ended for another reason than a stop
+    /// string.
+    pub(crate) fn finish(&mut self) -> String {
+        let (text, stopped) = self.stops.push(&self.decoder.finish());
+        if stopped { text } else { text + &self.stops.finish() }
+    }
+}

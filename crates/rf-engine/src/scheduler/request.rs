@@ -1,0 +1,73 @@
+//! Requests.
+
+use std::fmt;
+
+use crate::generation::GenerateOptions;
+use crate::scheduler::constraint::Constraint;
+use crate::scheduler::event::Sink;
+
+/// The id of a request, unique within a scheduler. Ids ascend in the order of arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(pub(super) u64);
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A prompt and how to continue it.
+pub struct Request {
+    /// The prompt.
+    pub prompt: Vec<u32>,
+    /// How to continue. `max_tokens` beyond the context or the KV cache is clamped; without it the
+    /// end is [`StopReason::ContextFull`](crate::StopReason::ContextFull). A context shift is not
+    /// supported. Choice `i` uses `seed + i`.
+    pub options: GenerateOptions,
+    /// Number of answers, at most [`MAX_CHOICES`](Self::MAX_CHOICES).
+    pub num_choices: usize,
+    /// Requests of a higher priority start first and are preempted last. Default 0.
+    pub priority: i32,
+    /// Log probabilities of the generated tokens, with as many of the most probable tokens at each
+    /// position.
+    pub logprobs: Option<usize>,
+    /// Restricts the output.
+    pub constraint: Option<Box<dyn Constraint>>,
+    /// Whether the prefix cache is used for this request, if it is on at all. Default true.
+    pub use_prefix_cache: bool,
+    /// Takes the events.
+    pub sink: Box<dyn Sink>,
+}
+
+impl Request {
+    /// The largest number of choices.
+    pub const MAX_CHOICES: usize = 128;
+
+    /// A request for one answer.
+    pub fn new(prompt: Vec<u32>, options: GenerateOptions, sink: impl Sink + 'static) -> Self {
+        Self {
+            prompt,
+            options,
+            num_choices: 1,
+            priority: 0,
+            logprobs: None,
+            constraint: None,
+            use_prefix_cache: true,
+            sink: Box::new(sink),
+        }
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("prompt_tokens", &self.prompt.len())
+            .field("options", &self.options)
+            .field("num_choices", &self.num_choices)
+            .field("priority", &self.priority)
+            .field("logprobs", &self.logprobs)
+            .field("is_constrained", &self.constraint.is_some())
+            .field("use_prefix_cache", &self.use_prefix_cache)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,232 @@
+//! Requests and sequences in the thread of the engine.
+
+use std::cmp::Reverse;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use crate::generation::{Generation, StopReason};
+use crate::scheduler::constraint::Constraint;
+use crate::scheduler::event::{Event, RequestError, Sink};
+use crate::scheduler::request::RequestId;
+use crate::session::Session;
+use crate::timings::{Timings, micros};
+
+/// A request that was checked.
+pub(super) struct Submission {
+    pub(super) id: RequestId,
+    pub(super) prompt: Vec<u32>,
+    /// At least one.
+    pub(super) choices: Vec<Choice>,
+    pub(super) priority: i32,
+    pub(super) logprobs: Option<usize>,
+    pub(super) use_prefix_cache: bool,
+    /// Whether the request limits the number of tokens, not only the room for them.
+    pub(super) is_limited: bool,
+    pub(super) sink: Box<dyn Sink>,
+    pub(super) arrival: Instant,
+}
+
+/// One answer to a request.
+pub(super) struct Choice {
+    pub(super) index: usize,
+    pub(super) generation: Generation,
+    pub(super) constraint: Option<Box<dyn Constraint>>,
+    /// How many of the most probable tokens are enough to choose from; `None` if all logits are
+    /// needed.
+    pub(super) best_needed: Option<usize>,
+}
+
+/// The order of service: priority, then arrival, then choice. The first is served first, and the
+/// last is preempted first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    priority: Reverse<i32>,
+    pub(super) request: RequestId,
+    choice: usize,
+}
+
+impl Rank {
+    pub(super) fn new(priority: i32, request: RequestId, choice: usize) -> Self {
+        Self { priority: Reverse(priority), request, choice }
+    }
+}
+
+/// The part of a request that its choices share.
+pub(super) struct ActiveRequest {
+    sink: Box<dyn Sink>,
+    arrival: Instant,
+    pub(super) prompt_tokens: usize,
+    pub(super) logprobs: Option<usize>,
+    pub(super) use_prefix_cache: bool,
+    is_limited: bool,
+    /// Choices without a final event.
+    pub(super) unfinished_choices: usize,
+    pub(super) start: Option<Start>,
+    /// Set when the request ends before its choices do.
+    pub(super) end: Option<End>,
+}
+
+/// The first batch of a request.
+#[derive(Clone, Copy)]
+pub(super) struct Start {
+    pub(super) time: Instant,
+    pub(super) cached_tokens: usize,
+}
+
+/// The reason for the early end of a request.
+pub(super) enum End {
+    Cancelled,
+    /// The sink takes no more events.
+    SinkBroken,
+    Failed(RequestError),
+}
+
+impl ActiveRequest {
+    /// Passes an event to the sink.
+    pub(super) fn send(&mut self, event: Event) -> ControlFlow<()> {
+        let sent = catch_unwind(AssertUnwindSafe(|| self.sink.event(event)));
+        sent.unwrap_or(ControlFlow::Break(()))
+    }
+}
+
+/// A choice with its tokens and its part of the KV cache.
+pub(super) struct Sequence {
+    pub(super) rank: Rank,
+    pub(super) choice: Choice,
+    /// The prompt and the generated tokens. The session has computed the first ones.
+    pub(super) tokens: Vec<u32>,
+    pub(super) session: Session,
+    /// Choices that begin when the prompt is computed.
+    pub(super) followers: Vec<Choice>,
+    /// Tokens to compute in this step.
+    pub(super) planned_tokens: usize,
+    /// Tokens of the session in the prefix cache.
+    pub(super) published_tokens: usize,
+    /// Why the generation has ended, if it has.
+    pub(super) end: Option<StopReason>,
+    first_token: Option<Instant>,
+    last_token: Option<Instant>,
+}
+
+impl Sequence {
+    /// A sequence that begins with `tokens`.
+    pub(super) fn new(rank: Rank, choice: Choice, tokens: Vec<u32>, session: Session) -> Self {
+        Self {
+            rank,
+            choice,
+            tokens,
+            published_tokens: session.len(),
+            session,
+            followers: Vec::new(),
+            planned_tokens: 0,
+            end: None,
+            first_token: None,
+            last_token: None,
+        }
+    }
+
+    /// The request and its first sequence.
+    pub(super) fn from_submission(
+        submission: Submission,
+        session: Session,
+    ) -> (ActiveRequest, Option<Self>) {
+        let request = ActiveRequest {
+            sink: submission.sink,
+            arrival: submission.arrival,
+            prompt_tokens: submission.prompt.len(),
+            logprobs: submission.logprobs,
+            use_prefix_cache: submission.use_prefix_cache,
+            is_limited: submission.is_limited,
+            unfinished_choices: submission.choices.len(),
+            start: None,
+            end: None,
+        };
+        let mut choices = submission.choices.into_iter();
+        let sequence = choices.next().map(|choice| {
+            let rank = Rank::new(submission.priority, submission.id, choice.index);
+            let sequence = Self::new(rank, choice, submission.prompt, session);
+            Self { followers: choices.collect(), ..sequence }
+        });
+        (request, sequence)
+    }
+
+    /// Tokens that are not in the KV cache. While the sequence lives, there is at least one.
+    pub(super) fn uncomputed_tokens(&self) -> usize {
+        self.tokens.len() - self.session.len()
+    }
+
+    /// Pages that computing all tokens takes.
+    pub(super) fn pages_needed(&self) -> usize {
+        self.session.pages_needed(self.tokens.len())
+    }
+
+    /// Pages that this step takes.
+    pub(super) fn pages_planned(&self) -> usize {
+        self.session.pages_needed(self.session.len() + self.planned_tokens)
+    }
+
+    /// Gives the pages back. The tokens will be computed again.
+    pub(super) fn release(&mut self) {
+        self.session.reset();
+        self.published_tokens = 0;
+        self.planned_tokens = 0;
+    }
+
+    /// A token was generated now.
+    pub(super) fn touch(&mut self) {
+        let now = Instant::now();
+        self.first_token.get_or_insert(now);
+        self.last_token = Some(now);
+    }
+
+    /// The followers as sequences that share the computed prompt.
+    pub(super) fn fork_followers(&mut self) -> Vec<Self> {
+        let followers = std::mem::take(&mut self.followers).into_iter();
+        let forks = followers.map(|choice| {
+            let rank = Rank { choice: choice.index, ..self.rank };
+            Self::new(rank, choice, self.tokens.clone(), self.session.fork())
+        });
+        forks.collect()
+    }
+
+    /// The last event of the choice.
+    pub(super) fn finished(&mut self, reason: StopReason, request: &ActiveRequest) -> Event {
+        let has_stopped = reason == StopReason::StopString;
+        let text = if has_stopped { String::new() } else { self.choice.generation.finish() };
+        let is_room = reason == StopReason::Length && !request.is_limited;
+        Event::Finished {
+            choice: self.choice.index,
+            reason: if is_room { StopReason::ContextFull } else { reason },
+            text,
+            timings: self.timings(request),
+        }
+    }
+
+    /// The last events of the choice and its followers.
+    pub(super) fn cancelled(&mut self, request: &ActiveRequest) -> Vec<Event> {
+        let mut events = vec![self.finished(StopReason::Cancelled, request)];
+        for follower in std::mem::take(&mut self.followers) {
+            self.choice = follower;
+            events.push(self.finished(StopReason::Cancelled, request));
+        }
+        events
+    }
+
+    fn timings(&self, request: &ActiveRequest) -> Timings {
+        let mut timings = Timings {
+            generated_tokens: self.choice.generation.generated_tokens(),
+            ..Timings::default()
+        };
+        let Some(start) = request.start else { return timings };
+        timings.prompt_tokens = request.prompt_tokens - start.cached_tokens;
+        timings.cached_tokens = start.cached_tokens;
+        timings.queue_us = micros(start.time - request.arrival);
+        if let (Some(first), Some(last)) = (self.first_token, self.last_token) {
+            timings.prompt_us = micros(first - start.time);
+            timings.ttft_us = micros(first - request.arrival);
+            timings.decode_us = micros(last - first);
+        }
+        timings
+    }
+}

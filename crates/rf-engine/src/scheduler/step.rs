@@ -1,0 +1,236 @@
+//! One step: computes a batch and chooses the next tokens.
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+use rf_graph::Candidate;
+use rf_tokenizer::Tokenizer;
+
+use crate::engine::{Engine, Feed, Outputs};
+use crate::generation::{NextToken, Piece, StopReason};
+use crate::sampling::TokenLogprob;
+use crate::scheduler::constraint::{Constraint, ConstraintError, TokenMask};
+use crate::scheduler::event::{Event, RequestError};
+use crate::scheduler::sequence::{ActiveRequest, Choice, Sequence};
+
+/// The result of a batch: one row per sequence that takes a token now.
+pub(super) struct Computed {
+    pub(super) rows: Vec<Row>,
+    num_rows: usize,
+    best: Option<(usize, Vec<Candidate>)>,
+}
+
+/// A sequence whose next token is chosen in this step.
+pub(super) struct Row {
+    /// Index of the sequence.
+    pub(super) sequence: usize,
+    /// The tokens that its constraint allows.
+    pub(super) mask: Option<Mask>,
+}
+
+/// The tokens that a constraint allows, or its failure.
+type Mask = Result<TokenMask, RequestError>;
+
+impl Computed {
+    /// The output of row `index`, from the logits of the batch.
+    pub(super) fn next<'a>(&'a self, index: usize, logits: &'a [f32]) -> NextToken<'a> {
+        if let Some((k, best)) = &self.best {
+            return NextToken::Best(&best[index * k..(index + 1) * k]);
+        }
+        let width = logits.len() / self.num_rows;
+        NextToken::Logits(&logits[index * width..(index + 1) * width])
+    }
+}
+
+/// A mask that is computed while the backend computes the batch.
+struct MaskJob<'a> {
+    row: usize,
+    constraint: &'a mut dyn Constraint,
+    mask: Option<Mask>,
+}
+
+/// Computes the planned tokens of all sequences in one batch. Unless the backend selects the best
+/// tokens, `logits` are those of all rows.
+///
+/// # Errors
+///
+/// If the backend fails. All sequences with planned tokens are part of the failure.
+pub(super) fn compute(
+    engine: &mut Engine,
+    sequences: &mut [Sequence],
+    logits: &mut Vec<f32>,
+) -> Result<Computed, RequestError> {
+    let (mut feeds, mut rows, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
+    // As many of the best tokens as every sequence is content with.
+    let mut best = Some(0);
+    for (index, sequence) in sequences.iter_mut().enumerate() {
+        let Sequence { session, tokens, choice, planned_tokens, .. } = sequence;
+        if *planned_tokens == 0 {
+            continue;
+        }
+        let end = session.len() + *planned_tokens;
+        let takes_token = end == tokens.len();
+        let ids = &tokens[session.len()..end];
+        let outputs = if takes_token { Outputs::Last } else { Outputs::None };
+        feeds.push(Feed { session, ids, outputs });
+        if takes_token {
+            if let Some(constraint) = &mut choice.constraint {
+                let constraint = constraint.as_mut();
+                jobs.push(MaskJob { row: rows.len(), constraint, mask: None });
+            }
+            best = best.zip(choice.best_needed).map(|(a, b)| a.max(b));
+            rows.push(Row { sequence: index, mask: None });
+        }
+    }
+    let max_top_k = engine.max_top_k();
+    let best = best.filter(|k| (1..=max_top_k).contains(k));
+    let batch = || match best {
+        Some(k) => Ok(Some((k, engine.forward_top_k(&mut feeds, k)?))),
+        None => engine.forward_into(&mut feeds, logits).map(|()| None),
+    };
+    let best = thread::scope(|scope| {
+        if !jobs.is_empty() {
+            let jobs = &mut jobs;
+            let work = move || jobs.iter_mut().for_each(MaskJob::run);
+            // Without a thread the masks are computed afterwards.
+            drop(thread::Builder::new().name("rf-masks".into()).spawn_scoped(scope, work));
+        }
+        catch_unwind(AssertUnwindSafe(batch))
+    });
+    let best = best.map_err(|payload| RequestError::from_panic(&*payload))??;
+    for mut job in jobs {
+        job.run();
+        rows[job.row].mask = job.mask;
+    }
+    Ok(Computed { num_rows: rows.len(), rows, best })
+}
+
+impl MaskJob<'_> {
+    fn run(&mut self) {
+        self.mask.get_or_insert_with(|| allowed(self.constraint));
+    }
+}
+
+/// The tokens that a constraint allows.
+fn allowed(constraint: &mut dyn Constraint) -> Mask {
+    let mask = catch_unwind(AssertUnwindSafe(|| constraint.allowed()));
+    Ok(mask.map_err(|payload| RequestError::from_panic(&*payload))??)
+}
+
+/// The mask of a choice that was not part of the batch.
+pub(super) fn mask_of(choice: &mut Choice) -> Option<Mask> {
+    choice.constraint.as_mut().map(|constraint| allowed(constraint.as_mut()))
+}
+
+/// Chooses tokens and sends them.
+pub(super) struct Chooser<'a> {
+    tokenizer: &'a Tokenizer,
+    masked: &'a mut Vec<f32>,
+    generated_tokens: u64,
+}
+
+/// `Break` if the sink takes no more events, and an error if the request fails.
+type Sent = Result<ControlFlow<()>, RequestError>;
+
+impl<'a> Chooser<'a> {
+    /// `masked` is a buffer for logits.
+    pub(super) fn new(tokenizer: &'a Tokenizer, masked: &'a mut Vec<f32>) -> Self {
+        Self { tokenizer, masked, generated_tokens: 0 }
+    }
+
+    /// Tokens chosen so far.
+    pub(super) fn generated_tokens(&self) -> u64 {
+        self.generated_tokens
+    }
+
+    /// Chooses the next token of a sequence from `next` and sends it, and the tokens that its
+    /// constraint forces after it. Panics become errors.
+    pub(super) fn advance(
+        &mut self,
+        sequence: &mut Sequence,
+        request: &mut ActiveRequest,
+        next: NextToken<'_>,
+        mask: Option<Mask>,
+    ) -> Sent {
+        let advance = || {
+            if sequence.choice.generation.is_at_limit() {
+                // No tokens were requested, only the prompt.
+                sequence.end = Some(StopReason::Length);
+                return Ok(ControlFlow::Continue(()));
+            }
+            let (id, logprob) = self.sample(sequence, request, next, mask.transpose()?)?;
+            if self.push(sequence, request, id, logprob)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            self.push_forced(sequence, request)
+        };
+        catch_unwind(AssertUnwindSafe(advance))
+            .unwrap_or_else(|payload| Err(RequestError::from_panic(&*payload)))
+    }
+
+    fn sample(
+        &mut self,
+        sequence: &mut Sequence,
+        request: &ActiveRequest,
+        next: NextToken<'_>,
+        mask: Option<TokenMask>,
+    ) -> Result<(u32, Option<TokenLogprob>), RequestError> {
+        let generation = &mut sequence.choice.generation;
+        let NextToken::Logits(logits) = next else { return Ok((generation.sample(next)?, None)) };
+        let id = match mask {
+            None => generation.sample(next)?,
+            Some(mask) => {
+                self.masked.clear();
+                self.masked.extend_from_slice(logits);
+                mask.apply(self.masked);
+                generation.sample(NextToken::Logits(self.masked))?
+            }
+        };
+        Ok((id, request.logprobs.map(|count| TokenLogprob::new(logits, id, count))))
+    }
+
+    fn push_forced(&mut self, sequence: &mut Sequence, request: &mut ActiveRequest) -> Sent {
+        // The logits of a forced token are not computed, so log probabilities need sampling.
+        if sequence.end.is_some() || request.logprobs.is_some() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let forced = sequence.choice.constraint.as_mut().map(|constraint| constraint.forced());
+        for id in forced.unwrap_or_default() {
+            if id >= self.tokenizer.vocab_size() {
+                let message = format!("token id {id} is forced and is not in the vocabulary");
+                return Err(ConstraintError(message).into());
+            }
+            let sent = self.push(sequence, request, id, None)?;
+            if sent.is_break() || sequence.end.is_some() {
+                return Ok(sent);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Adds a token to a sequence and sends it.
+    fn push(
+        &mut self,
+        sequence: &mut Sequence,
+        request: &mut ActiveRequest,
+        id: u32,
+        logprob: Option<TokenLogprob>,
+    ) -> Sent {
+        sequence.tokens.push(id);
+        sequence.touch();
+        self.generated_tokens += 1;
+        let choice = &mut sequence.choice;
+        let Piece { text, mut end } = choice.generation.push(self.tokenizer, id)?;
+        let goes_on = !matches!(end, Some(StopReason::Eog | StopReason::StopString));
+        if goes_on && let Some(constraint) = &mut choice.constraint {
+            constraint.accept(id)?;
+            // Complete output is complete, even if its last token is also the last one allowed.
+            if constraint.is_finished() {
+                end = Some(StopReason::Constraint);
+            }
+        }
+        sequence.end = end;
+        Ok(request.send(Event::Token { choice: choice.index, id, text, logprob }))
+    }
+}

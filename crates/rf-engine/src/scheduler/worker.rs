@@ -1,0 +1,412 @@
+//! The thread of the engine: which sequences are in the next step, and what becomes of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::scheduler::event::Event;
+use crate::scheduler::handle::{Message, Shared};
+use crate::scheduler::options::SchedulerOptions;
+use crate::scheduler::request::RequestId;
+use crate::scheduler::sequence::{ActiveRequest, End, Rank, Sequence, Start, Submission};
+use crate::scheduler::stats::SchedulerStats;
+use crate::scheduler::step::{self, Chooser, Computed};
+
+/// The state of the thread.
+pub(super) struct Worker {
+    engine: Engine,
+    options: SchedulerOptions,
+    shared: Arc<Shared>,
+    requests: HashMap<RequestId, ActiveRequest>,
+    /// First sequences of requests that have not started.
+    queued: BTreeMap<Rank, Sequence>,
+    /// Sequences of requests that have started, without pages.
+    preempted: BTreeMap<Rank, Sequence>,
+    /// Ascending by rank.
+    running: Vec<Sequence>,
+    /// The first waiting sequence does not fit until a sequence gives pages back.
+    is_blocked: bool,
+    stats: SchedulerStats,
+    /// Requests that end before their choices do.
+    ended: Vec<RequestId>,
+    /// Last events of choices and requests. They are sent after the statistics count them.
+    last_events: Vec<(RequestId, Event)>,
+    /// Logits of a step; kept, because a new buffer would cost more than sampling.
+    logits: Vec<f32>,
+    /// Logits of one row under a constraint.
+    masked: Vec<f32>,
+}
+
+impl Worker {
+    pub(super) fn new(engine: Engine, options: SchedulerOptions, shared: Arc<Shared>) -> Self {
+        Self {
+            engine,
+            options,
+            shared,
+            requests: HashMap::new(),
+            queued: BTreeMap::new(),
+            preempted: BTreeMap::new(),
+            running: Vec::new(),
+            is_blocked: false,
+            stats: SchedulerStats::default(),
+            ended: Vec::new(),
+            last_events: Vec::new(),
+            logits: Vec::new(),
+            masked: Vec::new(),
+        }
+    }
+
+    /// Serves requests until the shutdown.
+    pub(super) fn run(mut self, inbox: &Receiver<Message>) {
+        while self.receive(inbox) {
+            self.settle();
+            self.plan();
+            self.settle();
+            self.step();
+            self.settle();
+        }
+        let all: Vec<RequestId> = self.requests.keys().copied().collect();
+        for id in all {
+            self.end(id, End::Cancelled);
+        }
+        self.settle();
+    }
+
+    /// Takes all messages, and sleeps until there is one if there is nothing to compute. Returns
+    /// false at the shutdown.
+    fn receive(&mut self, inbox: &Receiver<Message>) -> bool {
+        if self.requests.is_empty() && !inbox.recv().is_ok_and(|message| self.take(message)) {
+            return false;
+        }
+        while let Ok(message) = inbox.try_recv() {
+            if !self.take(message) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes a message. Returns false at the shutdown.
+    fn take(&mut self, message: Message) -> bool {
+        match message {
+            Message::Submit(submission) => self.enqueue(submission),
+            Message::Cancel(id) => self.end(id, End::Cancelled),
+            Message::Shutdown => return false,
+        }
+        true
+    }
+
+    fn enqueue(&mut self, submission: Submission) {
+        let id = submission.id;
+        let (request, first) = Sequence::from_submission(submission, self.engine.session());
+        self.requests.insert(id, request);
+        self.queued.extend(first.map(|sequence| (sequence.rank, sequence)));
+        // It may come before the sequence that does not fit.
+        self.is_blocked = false;
+    }
+
+    /// Ends a request before its choices do.
+    fn end(&mut self, id: RequestId, end: End) {
+        if let Some(request) = self.requests.get_mut(&id)
+            && request.end.is_none()
+        {
+            request.end = Some(end);
+            self.ended.push(id);
+        }
+    }
+
+    /// Frees the pages of ended requests, publishes the statistics and then sends last events.
+    fn settle(&mut self) {
+        let mut gone = Vec::new();
+        loop {
+            for id in std::mem::take(&mut self.ended) {
+                gone.push(id);
+                self.clear(id);
+            }
+            let pool = self.engine.kv_stats();
+            self.shared.publish(SchedulerStats {
+                running: self.running.len(),
+                waiting: self.preempted.len(),
+                kv_pages_total: pool.total_pages,
+                kv_pages_used: pool.used_pages,
+                ..self.stats
+            });
+            for (id, event) in std::mem::take(&mut self.last_events) {
+                gone.push(id);
+                let Some(request) = self.requests.get_mut(&id) else { continue };
+                if request.send(event).is_break() {
+                    self.end(id, End::SinkBroken);
+                }
+            }
+            if self.ended.is_empty() {
+                break;
+            }
+        }
+        for id in gone {
+            if self.requests.get(&id).is_some_and(|request| request.unfinished_choices == 0) {
+                self.requests.remove(&id);
+            }
+        }
+    }
+
+    /// Plans the tokens of the next step: one for each sequence that decodes, then prompts.
+    fn plan(&mut self) {
+        let mut budget = self.plan_running();
+        let mut has_preempted = false;
+        while self.running.iter().map(Sequence::pages_planned).sum::<usize>()
+            > self.engine.available_pages()
+        {
+            has_preempted = true;
+            match self.running.as_slice() {
+                // Alone it would fit, if sessions outside of the scheduler held no pages.
+                [last] => return self.fail_for_pages(last.rank.request, last.pages_planned()),
+                _ => self.preempt_last(),
+            }
+            budget = self.plan_running();
+        }
+        if !has_preempted {
+            self.admit(budget);
+        }
+    }
+
+    /// Plans the tokens of running sequences and returns the rest of the budget.
+    fn plan_running(&mut self) -> usize {
+        let mut budget = self.options.max_batched_tokens;
+        for sequence in &mut self.running {
+            sequence.planned_tokens = usize::from(sequence.uncomputed_tokens() == 1);
+            budget -= sequence.planned_tokens;
+        }
+        for sequence in &mut self.running {
+            if sequence.planned_tokens == 0 {
+                sequence.planned_tokens = sequence.uncomputed_tokens().min(budget);
+                budget -= sequence.planned_tokens;
+            }
+        }
+        budget
+    }
+
+    fn preempt_last(&mut self) {
+        let Some(mut sequence) = self.running.pop() else { return };
+        tracing::debug!(request = %sequence.rank.request, "preempted");
+        sequence.release();
+        self.preempted.insert(sequence.rank, sequence);
+        self.stats.preemptions += 1;
+        self.is_blocked = false;
+    }
+
+    fn fail_for_pages(&mut self, id: RequestId, needed: usize) {
+        let free = self.engine.available_pages();
+        let error = Error::from(rf_kv::OutOfPages { needed, free });
+        self.end(id, End::Failed(error.into()));
+    }
+
+    /// Starts waiting sequences in order while there is room, and plans their tokens.
+    fn admit(&mut self, mut budget: usize) {
+        while budget > 0 && self.running.len() < self.options.max_num_seqs && !self.is_blocked {
+            let Some(mut sequence) = self.pop_waiting() else { return };
+            let id = sequence.rank.request;
+            let Some(request) = self.requests.get_mut(&id) else { continue };
+            if self.options.prefix_cache && request.use_prefix_cache {
+                // The last token is always computed: its logits are not in the cache.
+                let prefix = &sequence.tokens[..sequence.tokens.len() - 1];
+                sequence.session = self.engine.session_with_prefix(prefix);
+                sequence.published_tokens = sequence.session.len();
+            }
+            // The others keep the pages for the tokens they have, and one each to grow.
+            let others: usize = self.running.iter().map(|other| other.pages_needed() + 1).sum();
+            let needed = sequence.pages_needed();
+            if others + needed > self.engine.available_pages() {
+                sequence.release();
+                let waiting =
+                    if request.start.is_none() { &mut self.queued } else { &mut self.preempted };
+                waiting.insert(sequence.rank, sequence);
+                self.is_blocked = true;
+                if self.running.is_empty() {
+                    self.fail_for_pages(id, needed);
+                }
+                return;
+            }
+            sequence.planned_tokens = sequence.uncomputed_tokens().min(budget);
+            budget -= sequence.planned_tokens;
+            if request.start.is_none() && self.start(&sequence).is_break() {
+                self.end(id, End::SinkBroken);
+            }
+            self.insert(sequence);
+        }
+    }
+
+    /// The first sequence that waits.
+    fn pop_waiting(&mut self) -> Option<Sequence> {
+        let first = |map: &BTreeMap<Rank, Sequence>| map.first_key_value().map(|(rank, _)| *rank);
+        let map = match (first(&self.queued), first(&self.preempted)) {
+            (Some(queued), Some(preempted)) if queued < preempted => &mut self.queued,
+            (_, Some(_)) => &mut self.preempted,
+            _ => &mut self.queued,
+        };
+        map.pop_first().map(|(_, sequence)| sequence)
+    }
+
+    /// Notes and reports the start of a request.
+    fn start(&mut self, first: &Sequence) -> ControlFlow<()> {
+        let Some(request) = self.requests.get_mut(&first.rank.request) else {
+            return ControlFlow::Continue(());
+        };
+        let (prompt_tokens, cached_tokens) = (request.prompt_tokens, first.session.len());
+        request.start = Some(Start { time: Instant::now(), cached_tokens });
+        self.shared.end_queued();
+        self.stats.prompt_tokens += prompt_tokens as u64;
+        if self.options.prefix_cache && request.use_prefix_cache {
+            self.stats.prefix_cache_queries += prompt_tokens as u64;
+            self.stats.prefix_cache_hits += cached_tokens as u64;
+        }
+        let seed = first.choice.generation.seed();
+        request.send(Event::Started { prompt_tokens, cached_tokens, seed })
+    }
+
+    fn insert(&mut self, sequence: Sequence) {
+        let at = self.running.partition_point(|other| other.rank < sequence.rank);
+        self.running.insert(at, sequence);
+    }
+
+    /// Computes the planned tokens and chooses the next ones.
+    fn step(&mut self) {
+        let tokens: usize = self.running.iter().map(|sequence| sequence.planned_tokens).sum();
+        if tokens == 0 {
+            return;
+        }
+        let span = tracing::debug_span!("step", tokens, sequences = self.running.len()).entered();
+        let computed = step::compute(&mut self.engine, &mut self.running, &mut self.logits);
+        drop(span);
+        match computed {
+            Ok(computed) => {
+                self.stats.steps += 1;
+                self.stats.step_tokens += tokens as u64;
+                self.publish_pages();
+                self.choose(computed);
+                self.finish();
+            }
+            Err(error) => {
+                let planned = self.running.iter().filter(|sequence| sequence.planned_tokens > 0);
+                let failed: Vec<RequestId> = planned.map(|s| s.rank.request).collect();
+                for id in failed {
+                    self.end(id, End::Failed(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Adds full pages to the prefix cache.
+    fn publish_pages(&mut self) {
+        if !self.options.prefix_cache {
+            return;
+        }
+        let page_tokens = self.engine.page_tokens();
+        for sequence in &mut self.running {
+            let full_tokens = sequence.session.len() / page_tokens * page_tokens;
+            let request = self.requests.get(&sequence.rank.request);
+            if full_tokens > sequence.published_tokens
+                && request.is_some_and(|r| r.use_prefix_cache)
+            {
+                sequence.session.publish();
+                sequence.published_tokens = full_tokens;
+            }
+        }
+    }
+
+    /// Chooses the next tokens. Followers of a sequence begin with its prompt.
+    fn choose(&mut self, mut computed: Computed) {
+        let model = Arc::clone(self.engine.model());
+        let mut chooser = Chooser::new(model.tokenizer(), &mut self.masked);
+        let mut forks = Vec::new();
+        let mut ended = Vec::new();
+        for (index, row) in std::mem::take(&mut computed.rows).into_iter().enumerate() {
+            let sequence = &mut self.running[row.sequence];
+            let id = sequence.rank.request;
+            let Some(request) = self.requests.get_mut(&id) else { continue };
+            if request.end.is_some() {
+                continue;
+            }
+            let next = computed.next(index, &self.logits);
+            let followers = sequence.fork_followers();
+            let mut result = chooser.advance(sequence, request, next, row.mask);
+            for mut fork in followers {
+                let has_room = self.running.len() + forks.len() < self.options.max_num_seqs;
+                if has_room && matches!(result, Ok(ControlFlow::Continue(()))) {
+                    let mask = step::mask_of(&mut fork.choice);
+                    result = chooser.advance(&mut fork, request, next, mask);
+                    forks.push(fork);
+                } else {
+                    fork.release();
+                    self.preempted.insert(fork.rank, fork);
+                }
+            }
+            match result {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => ended.push((id, End::SinkBroken)),
+                Err(error) => ended.push((id, End::Failed(error))),
+            }
+        }
+        self.stats.generation_tokens += chooser.generated_tokens();
+        for (id, end) in ended {
+            self.end(id, end);
+        }
+        for fork in forks {
+            self.insert(fork);
+        }
+    }
+
+    /// Removes the sequences that have ended.
+    fn finish(&mut self) {
+        let requests = &self.requests;
+        let is_active = |id| requests.get(&id).is_some_and(|request| request.end.is_none());
+        let has_ended =
+            |sequence: &mut Sequence| sequence.end.is_some() && is_active(sequence.rank.request);
+        let ended: Vec<Sequence> = self.running.extract_if(.., has_ended).collect();
+        for mut sequence in ended {
+            let id = sequence.rank.request;
+            let Some(request) = self.requests.get_mut(&id) else { continue };
+            let Some(reason) = sequence.end else { continue };
+            let event = sequence.finished(reason, request);
+            request.unfinished_choices -= 1;
+            if let Event::Finished { reason, .. } = &event {
+                self.stats.finished.count(*reason);
+            }
+            self.last_events.push((id, event));
+            self.is_blocked = false;
+        }
+    }
+
+    /// Removes all sequences of an ended request.
+    fn clear(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        let is_of = |rank: &Rank| rank.request == id;
+        let mut sequences: Vec<Sequence> =
+            self.running.extract_if(.., |sequence| is_of(&sequence.rank)).collect();
+        sequences.extend(self.preempted.extract_if(.., |rank, _| is_of(rank)).map(|(_, s)| s));
+        sequences.extend(self.queued.extract_if(.., |rank, _| is_of(rank)).map(|(_, s)| s));
+        self.is_blocked = false;
+        if request.start.is_none() {
+            self.shared.end_queued();
+        }
+        let choices = std::mem::take(&mut request.unfinished_choices) as u64;
+        match request.end.take() {
+            Some(End::Failed(error)) => {
+                tracing::warn!(request = %id, %error, "request failed");
+                self.stats.finished.failed += choices;
+                self.last_events.push((id, Event::Failed(error)));
+            }
+            Some(End::Cancelled) => {
+                self.stats.finished.cancelled += choices;
+                for mut sequence in sequences {
+                    let events = sequence.cancelled(request);
+                    self.last_events.extend(events.into_iter().map(|event| (id, event)));
+                }
+            }
+            Some(End::SinkBroken) | None => self.stats.finished.cancelled += choices,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Token counts and times of a generation.
+
+use std::time::Duration;
+
+/// Token counts and times of a generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Computed tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Cached tokens of the prompt.
+    pub cached_tokens: usize,
+    /// Time in the queue of a scheduler: from arrival to the first batch. 0 without a scheduler.
+    pub queue_us: u64,
+    /// Time of prefill.
+    pub prompt_us: u64,
+    /// Generated tokens.
+    pub generated_tokens: usize,
+    /// Time from the first generated token to the last.
+    pub decode_us: u64,
+    /// Time to first token (TTFT): from the call, or the arrival at a scheduler, to the first
+    /// generated token.
+    pub ttft_us: u64,
+}
+
+impl Timings {
+    /// Throughput of prefill, if any token was computed.
+    pub fn prompt_tokens_per_second(&self) -> Option<f64> {
+        per_second(self.prompt_tokens, self.prompt_us)
+    }
+
+    /// Throughput of decode. Prefill produces the first token, so this needs at least two.
+    pub fn decode_tokens_per_second(&self) -> Option<f64> {
+        per_second(self.generated_tokens.saturating_sub(1), self.decode_us)
+    }
+}
+
+fn per_second(tokens: usize, us: u64) -> Option<f64> {
+    (tokens > 0 && us > 0).then(|| tokens as f64 * 1e6 / us as f64)
+}
+
+/// A duration in microseconds.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
