@@ -95,10 +95,12 @@ impl Tokenizer {
 
 /// Converts ids to text one by one and never splits a character. The texts of all
 /// [`push`](Self::push) calls and of [`finish`](Self::finish) together equal the text of
-/// [`Tokenizer::decode`] for all ids.
+/// [`Tokenizer::decode`] for all ids, unless some are [rendered](Self::rendering).
 #[derive(Debug, Clone)]
 pub struct StreamDecoder {
     options: DecodeOptions,
+    /// Control tokens whose text is included.
+    rendered: Vec<u32>,
     start: Start,
     /// The first bytes of an incomplete character.
     pending: Vec<u8>,
@@ -107,7 +109,14 @@ pub struct StreamDecoder {
 impl StreamDecoder {
     /// A decoder at the start of a text, or of a continuation with [`DecodeOptions::continuation`].
     pub fn new(options: DecodeOptions) -> Self {
-        Self { options, start: Start::new(options), pending: Vec::new() }
+        Self { options, rendered: Vec::new(), start: Start::new(options), pending: Vec::new() }
+    }
+
+    /// Includes the text of these control tokens, too. A parser of tool calls needs some of them.
+    #[must_use]
+    pub fn rendering(mut self, ids: impl IntoIterator<Item = u32>) -> Self {
+        self.rendered.extend(ids);
+        self
     }
 
     /// The text that `id` completes. Empty while a character is incomplete. All calls must pass the
@@ -117,8 +126,8 @@ impl StreamDecoder {
     ///
     /// If the id is not in the vocabulary. The decoder remains usable.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String, Error> {
-        let options = self.options;
-        tokenizer.append_piece(id, options.render_special, &mut self.start, &mut self.pending)?;
+        let render = self.options.render_special || self.rendered.contains(&id);
+        tokenizer.append_piece(id, render, &mut self.start, &mut self.pending)?;
         let mut text = String::with_capacity(self.pending.len());
         let mut rest = self.pending.as_slice();
         loop {

@@ -109,6 +109,15 @@ fn a_character_is_shown_when_it_is_complete() {
 }
 
 #[test]
+fn chosen_control_tokens_are_rendered() {
+    let token = |text: &str| BPE.id_of(text).unwrap();
+    let ids = [token("<|im_start|>"), token("a"), token("<|im_end|>")];
+    let mut decoder = StreamDecoder::new(DecodeOptions::default()).rendering([token("<|im_end|>")]);
+    let text: String = ids.iter().map(|&id| decoder.push(&BPE, id).unwrap()).collect();
+    assert_eq!(text, "a<|im_end|>");
+}
+
+#[test]
 fn spm_takes_its_own_space_off_and_no_other() {
     let ids = SPM.encode("hello", EncodeOptions::PROMPT);
     assert_eq!(ids, [1, SPM.id_of("▁hello").unwrap()]);

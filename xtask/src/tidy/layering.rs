@@ -26,6 +26,7 @@ const LAYERS: &[Layer] = &[
     layer("rf-gguf", &["rf-quant"]),
     layer("rf-convert", &["rf-gguf", "rf-quant"]),
     layer("rf-tokenizer", &[]),
+    layer("rf-chat", &["rf-tokenizer"]),
     layer("rf-kv", &[]),
     layer("rf-graph", &["rf-quant", "rf-kv"]),
     layer("rf-cpu", &["rf-graph"]),
@@ -37,7 +38,7 @@ const LAYERS: &[Layer] = &[
     layer("rf-device", &["rf-engine", "rf-cpu", "rf-kernels"]),
     layer("rf-profile", &["rf-hip"]),
     layer("rf-bench", &["rf-device", "rf-profile"]),
-    layer("rf-server", &["rf-device"]),
+    layer("rf-server", &["rf-device", "rf-chat"]),
     layer("rf-cli", &["rf-server", "rf-device", "rf-convert", "rf-profile"]),
     layer("xtask", &["rf-bench", "rf-kernels-build"]),
 ];

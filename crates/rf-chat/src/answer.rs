@@ -1,0 +1,97 @@
+//! What a parser returns: deltas, and the answer that they add up to.
+
+/// A piece of a generated answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delta {
+    /// Text for the user.
+    Content(String),
+    /// Text of the model's reasoning.
+    Reasoning(String),
+    /// A tool call begins. Its arguments follow.
+    CallStart {
+        /// The number of the call in this answer, from 0.
+        index: usize,
+        /// An id that is new for each call.
+        id: String,
+        /// The name of the tool.
+        name: String,
+    },
+    /// A piece of the arguments of a call. The pieces of a complete call form one JSON object.
+    CallArguments {
+        /// The number of the call.
+        index: usize,
+        /// Text to append to the arguments.
+        fragment: String,
+    },
+    /// A tool call ends.
+    CallEnd {
+        /// The number of the call.
+        index: usize,
+        /// Whether its arguments are a whole JSON object. They are not if the text ends or stops
+        /// being a call within them.
+        complete: bool,
+    },
+}
+
+/// A tool call of an answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AnswerCall {
+    /// The id of the call.
+    pub id: String,
+    /// The name of the tool.
+    pub name: String,
+    /// The arguments: a JSON object, or its beginning if the call is not complete.
+    pub arguments: String,
+    /// Whether the arguments are a whole JSON object.
+    pub complete: bool,
+}
+
+/// A whole answer: the sum of its deltas.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Text for the user.
+    pub content: String,
+    /// The model's reasoning.
+    pub reasoning: String,
+    /// The tool calls, in order.
+    pub calls: Vec<AnswerCall>,
+}
+
+impl Answer {
+    /// Whether the answer asks for tools: it has calls, and all of them are complete.
+    pub fn calls_tools(&self) -> bool {
+        !self.calls.is_empty() && self.calls.iter().all(|call| call.complete)
+    }
+}
+
+impl Extend<Delta> for Answer {
+    fn extend<T: IntoIterator<Item = Delta>>(&mut self, deltas: T) {
+        for delta in deltas {
+            match delta {
+                Delta::Content(text) => self.content += &text,
+                Delta::Reasoning(text) => self.reasoning += &text,
+                Delta::CallStart { id, name, .. } => {
+                    self.calls.push(AnswerCall { id, name, ..AnswerCall::default() });
+                }
+                Delta::CallArguments { index, fragment } => {
+                    if let Some(call) = self.calls.get_mut(index) {
+                        call.arguments += &fragment;
+                    }
+                }
+                Delta::CallEnd { index, complete } => {
+                    if let Some(call) = self.calls.get_mut(index) {
+                        call.complete = complete;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl FromIterator<Delta> for Answer {
+    fn from_iter<T: IntoIterator<Item = Delta>>(deltas: T) -> Self {
+        let mut answer = Self::default();
+        answer.extend(deltas);
+        answer
+    }
+}

@@ -1,0 +1,237 @@
+//! The form in which a model writes tool calls and reasoning, found from its chat template.
+
+use rf_tokenizer::Tokenizer;
+
+/// How a model writes tool calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ToolFormat {
+    /// `<tool_call>{"name": "f", "arguments": {…}}</tool_call>`: Hermes, Qwen2.5, Qwen3, Granite.
+    Hermes,
+    /// `<tool_call><function=f><parameter=key>value</parameter></function></tool_call>`:
+    /// Qwen3-Coder, Qwen3.5, Nemotron 3, Seed-OSS.
+    Function,
+    /// `<tool_call>f<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>`: GLM-4.5 on.
+    Glm,
+    /// `<|python_tag|>{"name": "f", "parameters": {…}}`, or the object alone: Llama 3.
+    Llama,
+    /// `[TOOL_CALLS][{"name": "f", "arguments": {…}}]`: Mistral before 2025.
+    MistralArray,
+    /// `[TOOL_CALLS]f[ARGS]{…}`: Mistral, Devstral and Magistral since.
+    Mistral,
+    /// `<|tool_call>call:f{key:value}<tool_call|>`: Gemma 4.
+    Gemma,
+    /// `<start_function_call>call:f{key:value}<end_function_call>`: `FunctionGemma`.
+    FunctionGemma,
+    /// `<|channel|>commentary to=functions.f<|message|>{…}<|call|>`: gpt-oss.
+    Harmony,
+    /// `{"name": "f", "arguments": {…}}` alone, for models without a form of their own.
+    Object,
+}
+
+/// How a model marks its reasoning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReasoningFormat {
+    /// `<think>…</think>`.
+    Think,
+    /// `[THINK]…[/THINK]`: Magistral, Ministral 3.
+    Mistral,
+    /// `<|channel>thought…<channel|>`: Gemma 4.
+    Gemma,
+    /// `<seed:think>…</seed:think>`: Seed-OSS.
+    Seed,
+    /// `<|channel|>analysis<|message|>…<|end|>`: gpt-oss.
+    Harmony,
+}
+
+/// The form of a model's answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OutputFormat {
+    /// Tool calls.
+    pub tools: ToolFormat,
+    /// Reasoning.
+    pub reasoning: ReasoningFormat,
+    /// Whether the chat template shows tools to the model. If not,
+    /// [`Conversation`](crate::Conversation) describes them in the system message.
+    pub template_knows_tools: bool,
+}
+
+impl OutputFormat {
+    /// The form for a chat template, by the markers that its source mentions. A template that
+    /// mentions none gets [`ToolFormat::Object`] and [`ReasoningFormat::Think`].
+    pub fn of_template(source: &str) -> Self {
+        let has = |marker: &str| source.contains(marker);
+        let is_harmony = has("<|channel|>") && has("<|message|>");
+        let tools = if is_harmony {
+            ToolFormat::Harmony
+        } else if has("<|tool_call>") {
+            ToolFormat::Gemma
+        } else if has("<start_function_call>") {
+            ToolFormat::FunctionGemma
+        } else if has("<arg_key>") {
+            ToolFormat::Glm
+        } else if has("<function=") && has("<parameter=") {
+            ToolFormat::Function
+        } else if has("[TOOL_CALLS]") && has("[ARGS]") {
+            ToolFormat::Mistral
+        } else if has("[TOOL_CALLS]") {
+            ToolFormat::MistralArray
+        } else if has("<tool_call>") {
+            ToolFormat::Hermes
+        } else if has("<|python_tag|>") || (has("<|start_header_id|>") && has("tools")) {
+            ToolFormat::Llama
+        } else {
+            ToolFormat::Object
+        };
+        let reasoning = if is_harmony {
+            ReasoningFormat::Harmony
+        } else if has("<|channel>") {
+            ReasoningFormat::Gemma
+        } else if has("[THINK]") {
+            ReasoningFormat::Mistral
+        } else if has("<seed:think>") {
+            ReasoningFormat::Seed
+        } else {
+            ReasoningFormat::Think
+        };
+        Self { tools, reasoning, template_knows_tools: has("tools") }
+    }
+
+    /// Whether an answer to `prompt` begins within reasoning, because the prompt opens it.
+    pub fn prompt_opens_reasoning(&self, prompt: &str) -> bool {
+        prompt.trim_end().ends_with(self.reasoning.markers().0)
+    }
+
+    /// The markers that the parser looks for. Some are control tokens, whose text is normally left
+    /// out: see [`rendered_tokens`](Self::rendered_tokens).
+    pub fn markers(&self) -> impl Iterator<Item = &'static str> {
+        let (open, close) = self.reasoning.markers();
+        // The token that opens Gemma's reasoning is followed by a word.
+        let open = open.strip_suffix("thought").unwrap_or(open);
+        self.tools.markers().iter().copied().chain([open, close])
+    }
+
+    /// The ids of all tokens whose text the parser needs, ascending. Pass them to
+    /// [`StreamDecoder::rendering`](rf_tokenizer::StreamDecoder::rendering).
+    pub fn rendered_tokens(&self, tokenizer: &Tokenizer) -> Vec<u32> {
+        let mut ids: Vec<_> = self.markers().filter_map(|text| tokenizer.id_of(text)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+}
+
+impl ToolFormat {
+    /// Texts that may be tokens.
+    fn markers(self) -> &'static [&'static str] {
+        match self {
+            Self::Hermes | Self::Function => {
+                &["<tool_call>", "</tool_call>", "<seed:tool_call>", "</seed:tool_call>"]
+            }
+            Self::Glm => &[
+                "<tool_call>",
+                "</tool_call>",
+                "<arg_key>",
+                "</arg_key>",
+                "<arg_value>",
+                "</arg_value>",
+            ],
+            Self::Llama => &["<|python_tag|>"],
+            Self::Mistral | Self::MistralArray => &["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"],
+            Self::Gemma => &["<|tool_call>", "<tool_call|>", "<|\"|>"],
+            Self::FunctionGemma => &["<start_function_call>", "<end_function_call>", "<escape>"],
+            Self::Harmony => &[
+                "<|start|>",
+                "<|channel|>",
+                "<|constrain|>",
+                "<|message|>",
+                "<|end|>",
+                "<|call|>",
+                "<|return|>",
+            ],
+            Self::Object => &[],
+        }
+    }
+
+    /// Markers that open a call in the text.
+    pub(crate) fn openers(self) -> &'static [&'static str] {
+        match self {
+            // Qwen3-Coder sometimes leaves out the outer tag.
+            Self::Hermes | Self::Function => &["<tool_call>", "<seed:tool_call>", "<function="],
+            Self::Glm => &["<tool_call>"],
+            Self::Llama => &["<|python_tag|>"],
+            Self::Mistral | Self::MistralArray => &["[TOOL_CALLS]"],
+            Self::Gemma => &["<|tool_call>"],
+            Self::FunctionGemma => &["<start_function_call>"],
+            Self::Harmony | Self::Object => &[],
+        }
+    }
+
+    /// Markers around calls that have no meaning of their own.
+    pub(crate) fn frames(self) -> &'static [&'static str] {
+        match self {
+            Self::Hermes | Self::Function | Self::Glm => {
+                &["</tool_call>", "</seed:tool_call>", "</function>"]
+            }
+            Self::Gemma => &["<tool_call|>"],
+            Self::FunctionGemma => &["<end_function_call>"],
+            Self::Llama | Self::Mistral | Self::MistralArray | Self::Harmony | Self::Object => &[],
+        }
+    }
+
+    /// Whether a bare object at the start of the text may be a call.
+    pub(crate) fn is_bare(self) -> bool {
+        matches!(self, Self::Llama | Self::Object)
+    }
+}
+
+impl ReasoningFormat {
+    /// The markers that open and close reasoning.
+    pub(crate) fn markers(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Think => ("<think>", "</think>"),
+            Self::Mistral => ("[THINK]", "[/THINK]"),
+            Self::Gemma => ("<|channel>thought", "<channel|>"),
+            Self::Seed => ("<seed:think>", "</seed:think>"),
+            Self::Harmony => ("<|channel|>analysis<|message|>", "<|end|>"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_tells_the_form_by_its_markers() {
+        use ReasoningFormat as R;
+        use ToolFormat as T;
+        for (source, tools, reasoning) in [
+            ("tools <tool_call> {\"name\": <function-name>} </tool_call>", T::Hermes, R::Think),
+            ("tools <tool_call>\n<function=x>\n<parameter=y>", T::Function, R::Think),
+            ("tools <seed:think> <seed:tool_call><function=x><parameter=y>", T::Function, R::Seed),
+            ("tools <tool_call>{name}<arg_key>", T::Glm, R::Think),
+            ("[AVAILABLE_TOOLS] tools [TOOL_CALLS] [", T::MistralArray, R::Think),
+            ("tools [TOOL_CALLS] name [ARGS] [THINK]", T::Mistral, R::Mistral),
+            ("tools <|tool_call>call: <|channel>thought", T::Gemma, R::Gemma),
+            ("<start_function_call>call:", T::FunctionGemma, R::Think),
+            ("<|start|>assistant<|channel|>final<|message|> tools", T::Harmony, R::Harmony),
+            ("<|start_header_id|> tools \"parameters\"", T::Llama, R::Think),
+            ("<|start_header_id|>{{ content }}", T::Object, R::Think),
+            ("{{ messages }}", T::Object, R::Think),
+        ] {
+            let format = OutputFormat::of_template(source);
+            assert_eq!((format.tools, format.reasoning), (tools, reasoning), "{source}");
+            assert_eq!(format.template_knows_tools, source.contains("tools"));
+        }
+    }
+
+    #[test]
+    fn a_prompt_may_open_the_reasoning() {
+        let format = OutputFormat::of_template("<think>");
+        assert!(format.prompt_opens_reasoning("<|im_start|>assistant\n<think>\n"));
+        assert!(!format.prompt_opens_reasoning("<|im_start|>assistant\n<think>\n\n</think>\n\n"));
+        assert!(!format.prompt_opens_reasoning("<|im_start|>assistant\n"));
+    }
+}

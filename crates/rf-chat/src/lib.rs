@@ -1,0 +1,50 @@
+//! Chat on both sides of a model: a conversation becomes template input, and generated text
+//! becomes content, reasoning and tool calls.
+//!
+//! A library without HTTP and without a model. Start reading at [`OutputParser`], which streams;
+//! [`OutputFormat::of_template`] finds the form of a model's calls from its chat template.
+//!
+//! Invariants:
+//!
+//! - No generated text is an error. What does not parse as a call is content.
+//! - The answer does not depend on how the text is split into pieces.
+//! - A call that is cut off keeps what was reported of it, and ends incomplete.
+//!
+//! # Control tokens
+//!
+//! Many markers are control tokens, such as `[TOOL_CALLS]` or `<|python_tag|>`. Decoding leaves out
+//! the text of control tokens, but the parser needs it. The caller passes
+//! [`OutputFormat::rendered_tokens`] to
+//! [`StreamDecoder::rendering`](rf_tokenizer::StreamDecoder::rendering). Tokens that end a
+//! generation, such as `<|call|>`, need not be passed on: a call is complete with its arguments.
+//!
+//! ```
+//! use rf_chat::{Answer, OutputFormat, OutputParser, Tool};
+//! use serde_json::json;
+//!
+//! let format = OutputFormat::of_template("{{ tools }} <tool_call> …");
+//! let tool = Tool::from_json(&json!({"type": "function", "function": {"name": "weather"}}))?;
+//! let mut parser = OutputParser::new(format, &[tool], false);
+//! let mut answer = Answer::default();
+//! for piece in ["<think>Look it ", "up.</think>\n<tool_call>{\"name\": \"weather\", ",
+//!     "\"arguments\": {\"city\": \"Oslo\"}}</tool_call>"] {
+//!     answer.extend(parser.push(piece));
+//! }
+//! answer.extend(parser.finish());
+//! assert_eq!(answer.reasoning, "Look it up.");
+//! assert_eq!(answer.calls[0].arguments, r#"{"city": "Oslo"}"#);
+//! assert!(answer.calls_tools() && answer.content.is_empty());
+//! # Ok::<(), rf_chat::Error>(())
+//! ```
+
+mod answer;
+mod error;
+mod format;
+mod parser;
+mod tool;
+
+pub use answer::{Answer, AnswerCall, Delta};
+pub use error::Error;
+pub use format::{OutputFormat, ReasoningFormat, ToolFormat};
+pub use parser::OutputParser;
+pub use tool::Tool;

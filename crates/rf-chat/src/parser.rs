@@ -1,0 +1,92 @@
+//! The parser of generated text.
+
+mod body;
+mod call;
+mod gemma;
+mod harmony;
+mod json;
+mod json_call;
+mod marked;
+mod sink;
+mod tagged_call;
+mod value;
+
+use std::hash::{BuildHasher, RandomState};
+
+use self::call::Context;
+use self::harmony::Harmony;
+use self::marked::Marked;
+use self::sink::{Ids, Sink};
+use crate::answer::Delta;
+use crate::format::{OutputFormat, ToolFormat};
+use crate::tool::Tool;
+
+/// Splits generated text into content, reasoning and tool calls while it is generated.
+///
+/// The text may come in any pieces: the answer is the same. Text that does not parse as a call is
+/// content, and no text is an error. White space next to a marker is dropped.
+///
+/// A call is reported as soon as its name is certain. If the text then stops being a call, the call
+/// ends incomplete and the rest is content.
+#[derive(Debug)]
+pub struct OutputParser {
+    tools: Vec<Tool>,
+    sink: Sink,
+    machine: Machine,
+}
+
+#[derive(Debug)]
+enum Machine {
+    Marked(Marked),
+    Harmony(Harmony),
+}
+
+impl OutputParser {
+    /// A parser of one answer. Without `tools` no text is a call. `in_reasoning` says whether the
+    /// answer begins within reasoning: [`OutputFormat::prompt_opens_reasoning`].
+    pub fn new(format: OutputFormat, tools: &[Tool], in_reasoning: bool) -> Self {
+        Self::with_id_seed(format, tools, in_reasoning, RandomState::new().hash_one(0_u8))
+    }
+
+    /// [`new`](Self::new) with a seed for the ids of calls. Equal seeds give equal ids.
+    pub fn with_id_seed(
+        format: OutputFormat,
+        tools: &[Tool],
+        in_reasoning: bool,
+        seed: u64,
+    ) -> Self {
+        let short = matches!(format.tools, ToolFormat::Mistral | ToolFormat::MistralArray);
+        let mut sink = Sink::new(Ids { seed, short });
+        let machine = if format.tools == ToolFormat::Harmony {
+            Machine::Harmony(Harmony::default())
+        } else {
+            if in_reasoning {
+                sink.marker();
+            }
+            Machine::Marked(Marked::new(format, in_reasoning, !tools.is_empty()))
+        };
+        Self { tools: tools.to_vec(), sink, machine }
+    }
+
+    /// Reads generated text and returns what it adds to the answer.
+    pub fn push(&mut self, text: &str) -> Vec<Delta> {
+        let mut context = Context { sink: &mut self.sink, tools: &self.tools };
+        for c in text.chars() {
+            match &mut self.machine {
+                Machine::Marked(machine) => machine.push(c, &mut context),
+                Machine::Harmony(machine) => machine.push(c, &mut context),
+            }
+        }
+        self.sink.take()
+    }
+
+    /// Ends the answer: returns text that was held back, and ends an open call.
+    pub fn finish(mut self) -> Vec<Delta> {
+        let mut context = Context { sink: &mut self.sink, tools: &self.tools };
+        match &mut self.machine {
+            Machine::Marked(machine) => machine.finish(&mut context),
+            Machine::Harmony(machine) => machine.finish(&mut context),
+        }
+        self.sink.take()
+    }
+}

@@ -1,0 +1,107 @@
+//! The text of one tool call, after the marker that opens it.
+
+use super::call::{Context, Step};
+use super::gemma::GemmaCall;
+use super::json_call::{Arguments, JsonCall, NamedCall};
+use super::tagged_call::{TaggedCall, Tags};
+use crate::tool::is_name_char;
+
+/// A call being read, by its form.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// After `<tool_call>`: the next character tells the form.
+    Tag {
+        /// Whether a name may follow, as GLM writes it.
+        names: bool,
+    },
+    /// After `[TOOL_CALLS]`: an array of objects, one object, or a name and its arguments.
+    Mistral {
+        /// Whether a `[` was read.
+        array: bool,
+    },
+    /// Between objects: `,` in an array of Mistral, `;` or `,` for Llama.
+    Separator {
+        /// Whether it was read.
+        read: bool,
+        /// Whether the calls are in an array, which `]` ends.
+        array: bool,
+    },
+    Json(JsonCall),
+    Named(NamedCall),
+    Tagged(TaggedCall),
+    Gemma(GemmaCall),
+    /// The arguments alone; the call has begun.
+    Arguments(Arguments),
+}
+
+impl Body {
+    /// Reads a character. A call that ends has been reported to the sink, except for its end.
+    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
+        match self {
+            Self::Tag { .. } | Self::Mistral { .. } | Self::Separator { .. }
+                if c.is_whitespace() =>
+            {
+                Step::Inside
+            }
+            Self::Tag { names } => match c {
+                '{' => self.become_and_push(Self::Json(JsonCall::new(false)), c, context),
+                '<' => self.become_and_push(
+                    Self::Tagged(TaggedCall::before_name(&Tags::FUNCTION)),
+                    c,
+                    context,
+                ),
+                _ if *names && is_name_char(c) => {
+                    self.become_and_push(Self::Tagged(TaggedCall::new(&Tags::GLM)), c, context)
+                }
+                _ => Step::Invalid,
+            },
+            Self::Mistral { array } => match c {
+                '{' => self.become_and_push(Self::Json(JsonCall::new(false)), c, context),
+                '[' if !*array => {
+                    *array = true;
+                    Step::Inside
+                }
+                _ if is_name_char(c) && !*array => {
+                    self.become_and_push(Self::Named(NamedCall::default()), c, context)
+                }
+                _ => Step::Invalid,
+            },
+            Self::Separator { read, array } => match c {
+                ',' if !*read => {
+                    *read = true;
+                    Step::Inside
+                }
+                ';' if !*read && !*array => {
+                    *read = true;
+                    Step::Inside
+                }
+                ']' if *array && !*read => Step::Last,
+                '{' if *read => {
+                    // Bare objects count as calls only if they name a tool.
+                    let call = JsonCall::new(!*array);
+                    self.become_and_push(Self::Json(call), c, context)
+                }
+                _ => Step::Invalid,
+            },
+            Self::Json(call) => call.push(c, context),
+            Self::Named(call) => call.push(c, context),
+            Self::Tagged(call) => call.push(c, context),
+            Self::Gemma(call) => call.push(c, context),
+            Self::Arguments(arguments) => arguments.push(c, context.sink),
+        }
+    }
+
+    /// At the end of the text: reports the part of the arguments that was held back.
+    pub(super) fn finish(&mut self, context: &mut Context<'_>) {
+        match self {
+            Self::Tagged(call) => call.finish(context),
+            Self::Gemma(call) => call.finish(context),
+            _ => {}
+        }
+    }
+
+    fn become_and_push(&mut self, body: Self, c: char, context: &mut Context<'_>) -> Step {
+        *self = body;
+        self.push(c, context)
+    }
+}

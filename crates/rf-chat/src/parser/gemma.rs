@@ -1,0 +1,276 @@
+//! Gemma's calls: `call:f{key:<|"|>text<|"|>,list:[1,true],object:{key:null}}`.
+
+use super::call::{Context, Step};
+use super::json::{JsonScanner, Scan, push_json_char};
+use crate::tool::{MAX_NAME_BYTES, is_name};
+
+/// The deepest nesting, as of JSON.
+const MAX_DEPTH: usize = 127;
+
+const PREFIX: &str = "call:";
+
+/// A call of Gemma 4 or `FunctionGemma`, converted to JSON as it comes. Keys have no quotes; those
+/// of strings are a marker of their own.
+#[derive(Debug)]
+pub(super) struct GemmaCall {
+    quote: &'static str,
+    state: State,
+    /// The open containers: true for an object.
+    open: Vec<bool>,
+    /// A name, a key, a bare value or the beginning of a quote.
+    pending: String,
+    /// Whether a comma precedes the next key or value. Models write one before the end, too.
+    comma: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Prefix,
+    Name,
+    KeyOrEnd,
+    Key,
+    /// Before a value; whether the array may end instead.
+    Value {
+        or_end: bool,
+    },
+    /// The quote that opens a string.
+    Quote,
+    Text,
+    /// A string in the quotes of JSON.
+    JsonText(JsonScanner),
+    /// A number or a word.
+    Bare,
+    CommaOrEnd,
+}
+
+impl GemmaCall {
+    /// A call after its opening marker.
+    pub(super) fn new(quote: &'static str) -> Self {
+        Self { quote, state: State::Prefix, open: Vec::new(), pending: String::new(), comma: false }
+    }
+
+    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
+        match &mut self.state {
+            State::Prefix => self.prefix(c),
+            State::Name if c == '{' => {
+                let name = self.pending.trim();
+                if !is_name(name) {
+                    return Step::Invalid;
+                }
+                context.sink.start_call(name);
+                self.pending.clear();
+                self.begin_container(c, context)
+            }
+            State::Name => {
+                self.pending.push(c);
+                self.limited(!matches!(c, '<' | '\n'))
+            }
+            State::KeyOrEnd | State::Value { .. } | State::CommaOrEnd if c.is_whitespace() => {
+                Step::Inside
+            }
+            State::KeyOrEnd if c == '}' => self.close(c, context),
+            State::KeyOrEnd => {
+                self.pending.push(c);
+                self.go(State::Key)
+            }
+            State::Key => {
+                self.pending.push(c);
+                self.key(c, context)
+            }
+            State::Value { or_end } => {
+                let or_end = *or_end;
+                self.begin_value(c, or_end, context)
+            }
+            State::Quote => {
+                self.pending.push(c);
+                if self.pending == self.quote {
+                    self.pending.clear();
+                    self.separate(context);
+                    context.sink.argument('"');
+                    self.go(State::Text)
+                } else if self.quote.starts_with(&self.pending) {
+                    Step::Inside
+                } else {
+                    Step::Invalid
+                }
+            }
+            State::Text => {
+                self.pending.push(c);
+                self.text(context)
+            }
+            State::JsonText(scanner) => {
+                let scan = scanner.push(c);
+                match scan {
+                    Scan::Inside | Scan::Last if c.is_control() => {
+                        let mut json = String::new();
+                        push_json_char(c, &mut json);
+                        context.sink.arguments(&json);
+                    }
+                    Scan::Inside | Scan::Last => context.sink.argument(c),
+                    Scan::After | Scan::Invalid => return Step::Invalid,
+                }
+                if scan == Scan::Last { self.go(State::CommaOrEnd) } else { Step::Inside }
+            }
+            State::Bare if matches!(c, ',' | '}' | ']') => {
+                self.bare(context);
+                self.state = State::CommaOrEnd;
+                self.push(c, context)
+            }
+            State::Bare => {
+                self.pending.push(c);
+                Step::Inside
+            }
+            State::CommaOrEnd => match (c, self.open.last()) {
+                (',', Some(is_object)) => {
+                    self.comma = true;
+                    self.state =
+                        if *is_object { State::KeyOrEnd } else { State::Value { or_end: true } };
+                    Step::Inside
+                }
+                ('}', Some(true)) | (']', Some(false)) => self.close(c, context),
+                _ => Step::Invalid,
+            },
+        }
+    }
+
+    /// Reports the part of a value that was cut off.
+    pub(super) fn finish(&mut self, context: &mut Context<'_>) {
+        match self.state {
+            State::Text => {
+                let mut json = String::new();
+                self.pending.chars().for_each(|c| push_json_char(c, &mut json));
+                context.sink.arguments(&json);
+            }
+            State::Bare => self.bare(context),
+            _ => {}
+        }
+    }
+
+    fn bare(&mut self, context: &mut Context<'_>) {
+        self.separate(context);
+        context.sink.arguments(&bare_json(self.pending.trim()));
+        self.pending.clear();
+    }
+
+    fn go(&mut self, state: State) -> Step {
+        self.state = state;
+        Step::Inside
+    }
+
+    fn limited(&self, fits: bool) -> Step {
+        if fits && self.pending.len() <= MAX_NAME_BYTES { Step::Inside } else { Step::Invalid }
+    }
+
+    fn prefix(&mut self, c: char) -> Step {
+        if self.pending.is_empty() && c.is_whitespace() {
+            return Step::Inside;
+        }
+        self.pending.push(c);
+        if self.pending == PREFIX {
+            self.pending.clear();
+            self.go(State::Name)
+        } else if PREFIX.starts_with(&self.pending) {
+            Step::Inside
+        } else {
+            Step::Invalid
+        }
+    }
+
+    fn begin_container(&mut self, c: char, context: &mut Context<'_>) -> Step {
+        if self.open.len() == MAX_DEPTH {
+            return Step::Invalid;
+        }
+        self.separate(context);
+        context.sink.argument(c);
+        self.open.push(c == '{');
+        self.go(if c == '{' { State::KeyOrEnd } else { State::Value { or_end: true } })
+    }
+
+    fn close(&mut self, c: char, context: &mut Context<'_>) -> Step {
+        self.comma = false;
+        context.sink.argument(c);
+        self.open.pop();
+        if self.open.is_empty() {
+            context.sink.complete_arguments();
+            return Step::Last;
+        }
+        self.go(State::CommaOrEnd)
+    }
+
+    /// A key ends at the colon, which may be part of it only in quotes.
+    fn key(&mut self, c: char, context: &mut Context<'_>) -> Step {
+        if c != ':' {
+            return self.limited(!matches!(c, '{' | '}' | '\n'));
+        }
+        let text = self.pending.trim_end_matches(':').trim();
+        let key = [self.quote, "\""]
+            .iter()
+            .find_map(|quote| text.strip_prefix(quote).map(|rest| rest.strip_suffix(quote)));
+        let key = match key {
+            None => text,
+            Some(Some(key)) => key,
+            // The quote is still open.
+            Some(None) => return self.limited(true),
+        };
+        let json = serde_json::Value::from(key).to_string();
+        self.pending.clear();
+        self.separate(context);
+        context.sink.arguments(&json);
+        context.sink.arguments(": ");
+        self.go(State::Value { or_end: false })
+    }
+
+    fn separate(&mut self, context: &mut Context<'_>) {
+        if std::mem::take(&mut self.comma) {
+            context.sink.arguments(", ");
+        }
+    }
+
+    fn begin_value(&mut self, c: char, or_end: bool, context: &mut Context<'_>) -> Step {
+        match c {
+            '{' | '[' => self.begin_container(c, context),
+            ']' if or_end => self.close(c, context),
+            '"' => {
+                self.separate(context);
+                let mut scanner = JsonScanner::default();
+                scanner.push(c);
+                context.sink.argument(c);
+                self.go(State::JsonText(scanner))
+            }
+            ',' | '}' | ']' | ':' => Step::Invalid,
+            _ if self.quote.starts_with(c) => {
+                self.pending.push(c);
+                self.go(State::Quote)
+            }
+            _ => {
+                self.pending.push(c);
+                self.go(State::Bare)
+            }
+        }
+    }
+
+    /// Passes on what cannot be the closing quote.
+    fn text(&mut self, context: &mut Context<'_>) -> Step {
+        loop {
+            if self.pending == self.quote {
+                self.pending.clear();
+                context.sink.argument('"');
+                return self.go(State::CommaOrEnd);
+            }
+            if self.quote.starts_with(&self.pending) {
+                return Step::Inside;
+            }
+            let mut json = String::new();
+            push_json_char(self.pending.remove(0), &mut json);
+            context.sink.arguments(&json);
+        }
+    }
+}
+
+/// A bare value as JSON: a number, `true`, `false` or `null`, otherwise a string.
+fn bare_json(text: &str) -> String {
+    match serde_json::from_str::<serde_json::Value>(text) {
+        Ok(_) => text.to_owned(),
+        Err(_) => serde_json::Value::from(text).to_string(),
+    }
+}

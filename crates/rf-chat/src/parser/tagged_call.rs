@@ -1,0 +1,239 @@
+//! Calls whose arguments are between tags: those of Qwen3-Coder and of GLM.
+
+use super::call::{Context, Step};
+use super::value::Value;
+use crate::tool::{MAX_NAME_BYTES, is_name};
+
+/// The tags of a form.
+#[derive(Debug)]
+pub(super) struct Tags {
+    /// Precedes the name.
+    name_open: &'static str,
+    /// Follows the name. Empty if a tag or white space does.
+    name_close: &'static str,
+    key_open: &'static str,
+    key_close: &'static str,
+    /// Precedes the value, after white space. Empty if the value follows the key.
+    value_open: &'static str,
+    value_close: &'static str,
+    /// Whether a line break after and before the value's tags is not part of the value.
+    lines: bool,
+    /// Ends the call.
+    end: &'static str,
+}
+
+impl Tags {
+    /// Qwen3-Coder, Qwen3.5, Seed-OSS, Nemotron 3:
+    /// `<function=f>\n<parameter=key>\nvalue\n</parameter>\n</function>`.
+    pub(super) const FUNCTION: Self = Self {
+        name_open: "<function=",
+        name_close: ">",
+        key_open: "<parameter=",
+        key_close: ">",
+        value_open: "",
+        value_close: "</parameter>",
+        lines: true,
+        end: "</function>",
+    };
+    /// GLM: `f\n<arg_key>key</arg_key>\n<arg_value>value</arg_value>\n</tool_call>`.
+    pub(super) const GLM: Self = Self {
+        name_open: "",
+        name_close: "",
+        key_open: "<arg_key>",
+        key_close: "</arg_key>",
+        value_open: "<arg_value>",
+        value_close: "</arg_value>",
+        lines: false,
+        end: "</tool_call>",
+    };
+}
+
+/// A call in a tagged form.
+#[derive(Debug)]
+pub(super) struct TaggedCall {
+    tags: &'static Tags,
+    state: State,
+    name: String,
+    /// The beginning of a tag, or a key.
+    pending: String,
+    /// Arguments so far.
+    count: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    NameOpen,
+    Name,
+    /// Before a key or the end.
+    Between,
+    Key,
+    ValueOpen {
+        key: String,
+    },
+    Value {
+        value: Value,
+        /// Whether nothing of the value was read yet.
+        first: bool,
+    },
+}
+
+impl TaggedCall {
+    /// A call whose name follows.
+    pub(super) fn new(tags: &'static Tags) -> Self {
+        Self { tags, state: State::Name, name: String::new(), pending: String::new(), count: 0 }
+    }
+
+    /// A call whose tag before the name follows.
+    pub(super) fn before_name(tags: &'static Tags) -> Self {
+        Self { state: State::NameOpen, ..Self::new(tags) }
+    }
+
+    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
+        match &mut self.state {
+            State::NameOpen => {
+                self.pending.push(c);
+                if self.pending == self.tags.name_open {
+                    self.pending.clear();
+                    self.state = State::Name;
+                    Step::Inside
+                } else if self.tags.name_open.starts_with(&self.pending) {
+                    Step::Inside
+                } else {
+                    Step::Invalid
+                }
+            }
+            State::Name => self.name(c, context),
+            State::Between => self.between(c, context),
+            State::Key => {
+                self.pending.push(c);
+                if let Some(key) = self.pending.strip_suffix(self.tags.key_close) {
+                    let key = key.trim().to_owned();
+                    self.pending.clear();
+                    if self.tags.value_open.is_empty() {
+                        self.begin_value(&key, context);
+                    } else {
+                        self.state = State::ValueOpen { key };
+                    }
+                    Step::Inside
+                } else if self.pending.len() > MAX_NAME_BYTES {
+                    Step::Invalid
+                } else {
+                    Step::Inside
+                }
+            }
+            State::ValueOpen { .. } if self.pending.is_empty() && c.is_whitespace() => Step::Inside,
+            State::ValueOpen { key } => {
+                self.pending.push(c);
+                if self.pending == self.tags.value_open {
+                    let key = std::mem::take(key);
+                    self.pending.clear();
+                    self.begin_value(&key, context);
+                    Step::Inside
+                } else if self.tags.value_open.starts_with(&self.pending) {
+                    Step::Inside
+                } else {
+                    Step::Invalid
+                }
+            }
+            State::Value { .. } => self.value(c, context),
+        }
+    }
+
+    /// Reports the part of a value that was cut off.
+    pub(super) fn finish(&mut self, context: &mut Context<'_>) {
+        if let State::Value { value, first: false } = &mut self.state {
+            self.pending.chars().for_each(|c| value.push(c, context.sink));
+            value.cut_off(context.sink);
+        }
+    }
+
+    fn name(&mut self, c: char, context: &mut Context<'_>) -> Step {
+        let close = self.tags.name_close;
+        let ends =
+            if close.is_empty() { c.is_whitespace() || c == '<' } else { close.starts_with(c) };
+        if !ends {
+            self.name.push(c);
+            let fits = self.name.len() <= MAX_NAME_BYTES && c != '<';
+            return if fits { Step::Inside } else { Step::Invalid };
+        }
+        self.name.truncate(self.name.trim_end().len());
+        if !is_name(&self.name) {
+            return Step::Invalid;
+        }
+        self.state = State::Between;
+        if close.is_empty() {
+            // What is not followed by a tag was no name.
+            return self.between(c, context);
+        }
+        context.sink.start_call(&self.name);
+        Step::Inside
+    }
+
+    fn between(&mut self, c: char, context: &mut Context<'_>) -> Step {
+        if self.pending.is_empty() && c.is_whitespace() {
+            return Step::Inside;
+        }
+        self.pending.push(c);
+        let (is_key, is_end) = (self.pending == self.tags.key_open, self.pending == self.tags.end);
+        if (is_key || is_end) && !context.sink.in_call() {
+            // A word between tags is a call without arguments only if a tool has that name.
+            if is_end && context.tool(&self.name).is_none() {
+                return Step::Invalid;
+            }
+            context.sink.start_call(&self.name);
+        }
+        if is_key || is_end {
+            self.pending.clear();
+        }
+        if is_key {
+            self.state = State::Key;
+        } else if is_end {
+            context.sink.arguments(if self.count == 0 { "{}" } else { "}" });
+            context.sink.complete_arguments();
+            return Step::Last;
+        } else if ![self.tags.key_open, self.tags.end].iter().any(|t| t.starts_with(&self.pending))
+        {
+            return Step::Invalid;
+        }
+        Step::Inside
+    }
+
+    fn begin_value(&mut self, key: &str, context: &mut Context<'_>) {
+        let schema = context.tool(&self.name).map(|tool| (tool, tool.argument(key)));
+        let value = Value::new(schema);
+        let separator = if self.count == 0 { "{" } else { ", " };
+        self.count += 1;
+        context.sink.arguments(separator);
+        context.sink.arguments(&serde_json::Value::from(key).to_string());
+        context.sink.arguments(": ");
+        self.state = State::Value { value, first: true };
+    }
+
+    fn value(&mut self, c: char, context: &mut Context<'_>) -> Step {
+        let State::Value { value, first } = &mut self.state else { return Step::Invalid };
+        if std::mem::take(first) {
+            value.begin(context.sink);
+            if self.tags.lines && c == '\n' {
+                return Step::Inside;
+            }
+        }
+        self.pending.push(c);
+        let close = self.tags.value_close;
+        loop {
+            let unbroken = self.pending.strip_prefix('\n').filter(|_| self.tags.lines);
+            if self.pending == close || unbroken == Some(close) {
+                self.pending.clear();
+                value.end(context.sink);
+                self.state = State::Between;
+                return Step::Inside;
+            }
+            let may_close =
+                close.starts_with(&self.pending) || unbroken.is_some_and(|p| close.starts_with(p));
+            if may_close {
+                return Step::Inside;
+            }
+            let released = self.pending.remove(0);
+            value.push(released, context.sink);
+        }
+    }
+}

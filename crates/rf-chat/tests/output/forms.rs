@@ -1,0 +1,339 @@
+//! Whole answers in the form of each model family, as the models write them.
+
+use rf_chat::ToolFormat;
+
+use crate::parsing::{self, Expected, call, format, parse, tools};
+
+/// Parses `text` whole and in single characters.
+fn check(tools_format: ToolFormat, text: &str, expected: &Expected) {
+    for in_reasoning in [false, true] {
+        if in_reasoning != expected.in_reasoning {
+            continue;
+        }
+        let whole = parse(format(tools_format), &tools(), in_reasoning, [text]);
+        expected.assert(&whole, text);
+        let pieces = text.split_inclusive(|_| true);
+        let split = parse(format(tools_format), &tools(), in_reasoning, pieces);
+        assert_eq!(split, whole, "{text}");
+    }
+}
+
+fn expect() -> Expected {
+    Expected::default()
+}
+
+#[test]
+fn hermes() {
+    let format = ToolFormat::Hermes;
+    check(
+        format,
+        "<think>\nLook it up.\n</think>\n\nOne moment.\n<tool_call>\n{\"name\": \"weather\", \
+         \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}\n</tool_call>\n<tool_call>\n\
+         {\"arguments\": {}, \"name\": \"time\"}\n</tool_call>",
+        &expect()
+            .reasoning("Look it up.")
+            .content("One moment.")
+            .call(call("weather", r#"{"city": "Oslo", "days": 2}"#))
+            .call(call("time", "{}")),
+    );
+    // Tags within a string are text; a raw line break in one is escaped.
+    check(
+        format,
+        "<tool_call>{\"name\": \"note\", \"arguments\": {\"text\": \"</tool_call>\n\\\"}\"}}</tool_call>",
+        &expect().call(call("note", r#"{"text": "</tool_call>\n\"}"}"#)),
+    );
+    // Arguments as a string, no arguments, other keys.
+    check(
+        format,
+        r#"<tool_call>{"id": 7, "name": "time", "arguments": "{\"zone\": 1}"}</tool_call><tool_call>{"name": "time"}</tool_call><tool_call>{"name": "time", "arguments": null}"#,
+        &expect()
+            .call(call("time", r#"{"zone": 1}"#))
+            .call(call("time", "{}"))
+            .call(call("time", "{}")),
+    );
+}
+
+#[test]
+fn text_that_is_no_call_is_content() {
+    for text in [
+        "<tool_call>",
+        "<tool_call>\n",
+        "Use <tool_call> and </tool_call> tags.",
+        "<tool_call>[1]</tool_call>",
+        r#"<tool_call>{"name": 5, "arguments": {}}</tool_call>"#,
+        r#"<tool_call>{"nam": "time"}</tool_call>"#,
+        r#"<tool_call>{"name": "", "arguments": {}}</tool_call>"#,
+        r#"<tool_call>{"name": "time", "arguments": 5}"#,
+        r#"<tool_call>{"name": "ti"#,
+        "<function=",
+        "  two spaces <thin",
+        "\n",
+    ] {
+        check(ToolFormat::Hermes, text, &expect().content(text));
+    }
+    // A broken call does not hide the next one.
+    check(
+        ToolFormat::Hermes,
+        r#"<tool_call>{oops<tool_call>{"name": "time"}</tool_call>!"#,
+        &expect().content("<tool_call>{oops!").call(call("time", "{}")),
+    );
+}
+
+#[test]
+fn a_call_that_is_cut_off_or_broken_keeps_its_deltas() {
+    let open = r#"<tool_call>{"name": "weather", "arguments": {"city": "Os"#;
+    check(
+        ToolFormat::Hermes,
+        open,
+        &expect().call(call("weather", r#"{"city": "Os"#).incomplete()),
+    );
+    check(
+        ToolFormat::Hermes,
+        r#"<tool_call>{"name": "weather", "arguments": {"city": Oslo}}</tool_call> Done."#,
+        &expect()
+            .content("Oslo}}</tool_call> Done.")
+            .call(call("weather", r#"{"city": "#).incomplete()),
+    );
+    check(
+        ToolFormat::Function,
+        "<tool_call><function=weather><parameter=city>\nOs</par",
+        &expect().call(call("weather", r#"{"city": "Os</par"#).incomplete()),
+    );
+    check(
+        ToolFormat::Function,
+        "<tool_call><function=weather>\n<parameter=days>\n1",
+        &expect().call(call("weather", r#"{"days": 1"#).incomplete()),
+    );
+    check(
+        ToolFormat::Function,
+        "<function=weather><bold>",
+        &expect().content("<bold>").call(call("weather", "").incomplete()),
+    );
+    check(
+        ToolFormat::Gemma,
+        "<|tool_call>call:weather{city:<|\"|>Os<|",
+        &expect().call(call("weather", r#"{"city": "Os<|"#).incomplete()),
+    );
+}
+
+#[test]
+fn reasoning() {
+    let format = ToolFormat::Hermes;
+    // The template opened the tag.
+    check(
+        format,
+        "Let me see.\n</think>\n\nHi.",
+        &expect().within_reasoning().reasoning("Let me see.").content("Hi."),
+    );
+    check(format, "No end", &expect().within_reasoning().reasoning("No end"));
+    // A tag within the answer is text, unless it follows a call.
+    check(format, "Write <think> first.", &expect().content("Write <think> first."));
+    check(
+        format,
+        "<think>a</think><tool_call>{\"name\": \"time\"}</tool_call>\n<think>b</think>c",
+        &expect().reasoning("ab").content("c").call(call("time", "{}")),
+    );
+    // A call that the model makes before it closes the tag.
+    check(
+        format,
+        "Hm <tool_call> is a tag.\n<tool_call>{\"name\": \"time\"}</tool_call>\n</think>\nDone",
+        &expect()
+            .within_reasoning()
+            .reasoning("Hm <tool_call> is a tag.")
+            .content("Done")
+            .call(call("time", "{}")),
+    );
+    check(format, "</think>\nHi", &expect().content("Hi"));
+    check(ToolFormat::Mistral, "[THINK]a[/THINK]b", &expect().reasoning("a").content("b"));
+    check(
+        ToolFormat::Gemma,
+        "<|channel>thought\na\nb<channel|>c",
+        &expect().reasoning("a\nb").content("c"),
+    );
+}
+
+#[test]
+fn qwen3_coder() {
+    let format = ToolFormat::Function;
+    let text = "Let me check.\n\n<tool_call>\n<function=weather>\n<parameter=city>\nSão \"Paulo\"\n\
+        </parameter>\n<parameter=days>\n3\n</parameter>\n<parameter=tags>\n[\"a\", 1]\n</parameter>\n\
+        </function>\n</tool_call>";
+    let weather = call("weather", r#"{"city": "São \"Paulo\"", "days": 3, "tags": ["a", 1]}"#);
+    check(format, text, &expect().content("Let me check.").call(weather.clone()));
+    // Without the outer tag, in the frame of Seed-OSS, without line breaks, without arguments.
+    check(
+        format,
+        "<function=time></function><seed:tool_call><function=note><parameter=text>a\n\n</parameter>\
+         <parameter=new>5</parameter></function></seed:tool_call>",
+        &expect().call(call("time", "{}")).call(call("note", r#"{"text": "a\n", "new": "5"}"#)),
+    );
+    // The templates of some models of the family write JSON.
+    check(
+        format,
+        r#"<tool_call>{"name": "time", "arguments": {}}</tool_call>"#,
+        &expect().call(call("time", "{}")),
+    );
+    check(
+        format,
+        "<tool_call><function=note><parameter=text>\nif a < b && \"<tag>\" {\n\t1\n}\n</parameter></function></tool_call>",
+        &expect().call(call("note", r#"{"text": "if a < b && \"<tag>\" {\n\t1\n}"}"#)),
+    );
+}
+
+#[test]
+fn glm() {
+    let format = ToolFormat::Glm;
+    check(
+        format,
+        "<think>x</think>\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n\
+         <arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>\n<tool_call>time</tool_call>",
+        &expect()
+            .reasoning("x")
+            .call(call("weather", r#"{"city": "Oslo", "days": 2}"#))
+            .call(call("time", "{}")),
+    );
+    check(
+        format,
+        "<tool_call>note<arg_key>text</arg_key><arg_value> a\n</arg_value></tool_call>",
+        &expect().call(call("note", r#"{"text": " a\n"}"#)),
+    );
+    check(format, "<tool_call>is a tag.", &expect().content("<tool_call>is a tag."));
+    check(
+        format,
+        "<tool_call> and </tool_call>",
+        &expect().content("<tool_call> and </tool_call>"),
+    );
+}
+
+#[test]
+fn llama() {
+    let format = ToolFormat::Llama;
+    let object = r#"{"name": "weather", "parameters": {"city": "Oslo"}}"#;
+    let weather = call("weather", r#"{"city": "Oslo"}"#);
+    check(format, object, &expect().call(weather.clone()));
+    check(format, &format!("<|python_tag|>{object}"), &expect().call(weather.clone()));
+    check(
+        format,
+        &format!("{object}; {object}\n"),
+        &expect().call(weather.clone()).call(weather.clone()),
+    );
+    check(
+        format,
+        &format!("{object}; and more"),
+        &expect().content("; and more").call(weather.clone()),
+    );
+    // Answers in JSON, unknown tools, and code for an interpreter are content.
+    for text in [
+        r#"{"answer": 5}"#,
+        r#"{"name": "Ada", "parameters": {}}"#,
+        r#"Say {"name": "time", "parameters": {}}"#,
+        "<|python_tag|>print(1)",
+        "{",
+    ] {
+        check(format, text, &expect().content(text));
+    }
+}
+
+#[test]
+fn mistral() {
+    for format in [ToolFormat::Mistral, ToolFormat::MistralArray] {
+        let weather = call("weather", r#"{"city": "Oslo"}"#);
+        let array = r#"[TOOL_CALLS] [{"name": "weather", "arguments": {"city": "Oslo"}, "id": "abcdefghi"}, {"name": "time", "arguments": {}}]"#;
+        check(format, array, &expect().call(weather.clone()).call(call("time", "{}")));
+        for text in [
+            r#"[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}[TOOL_CALLS]time[ARGS]{}"#,
+            r#"[TOOL_CALLS]weather[CALL_ID]abcdefghi[ARGS]{"city": "Oslo"}[TOOL_CALLS]time[ARGS]{}"#,
+            r#"[TOOL_CALLS]weather{"city": "Oslo"}[TOOL_CALLS]time{}"#,
+            r#"[TOOL_CALLS]weather [ARGS] {"city": "Oslo"} [TOOL_CALLS] time[ARGS]{}"#,
+        ] {
+            check(format, text, &expect().call(weather.clone()).call(call("time", "{}")));
+        }
+        check(format, "[TOOL_CALLS]is a marker {", &expect().content("[TOOL_CALLS]is a marker {"));
+        let answer = parse(parsing::format(format), &tools(), false, [array]);
+        assert!(answer.calls.iter().all(|call| call.id.len() == 9), "{answer:?}");
+    }
+}
+
+#[test]
+fn gemma() {
+    check(
+        ToolFormat::Gemma,
+        "I'll look.\n<|tool_call>call:weather{city:<|\"|>O\"s,{lo}<|\"|>,days:2,tags:[<|\"|>a<|\"|>,true,],\
+         at:{x:-1.5e3,y:null,}}<tool_call|><|tool_call>call:time{}<tool_call|>",
+        &expect()
+            .content("I'll look.")
+            .call(call(
+                "weather",
+                r#"{"city": "O\"s,{lo}", "days": 2, "tags": ["a", true], "at": {"x": -1.5e3, "y": null}}"#,
+            ))
+            .call(call("time", "{}")),
+    );
+    // JSON, or words without quotes.
+    check(
+        ToolFormat::Gemma,
+        r#"<|tool_call>call:weather{"city": "Os\"lo", <|"|>days<|"|>: 3, note: as is}<tool_call|>"#,
+        &expect().call(call("weather", r#"{"city": "Os\"lo", "days": 3, "note": "as is"}"#)),
+    );
+    check(
+        ToolFormat::FunctionGemma,
+        "<start_function_call>call:weather{city:<escape>Oslo<escape>,days:1}<end_function_call>",
+        &expect().call(call("weather", r#"{"city": "Oslo", "days": 1}"#)),
+    );
+}
+
+#[test]
+fn harmony() {
+    let format = ToolFormat::Harmony;
+    check(
+        format,
+        "<|channel|>analysis<|message|>Need the weather.<|end|><|start|>assistant<|channel|>commentary \
+         to=functions.weather <|constrain|>json<|message|>{\"city\": \"Oslo\"}<|call|>",
+        &expect().reasoning("Need the weather.").call(call("weather", r#"{"city": "Oslo"}"#)),
+    );
+    // The recipient before the channel, a preamble, two calls; the end token is not in the text.
+    check(
+        format,
+        "<|channel|>commentary<|message|>I'll look.<|end|><|start|>assistant to=functions.time\
+         <|channel|>commentary<|message|>{}<|end|><|start|>assistant to=functions.weather<|channel|>\
+         commentary json<|message|>{\"days\": 1}",
+        &expect()
+            .content("I'll look.")
+            .call(call("time", "{}"))
+            .call(call("weather", r#"{"days": 1}"#)),
+    );
+    check(
+        format,
+        " to=functions.time<|channel|>commentary<|message|><|call|>",
+        &expect().call(call("time", "{}")),
+    );
+    check(
+        format,
+        "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>b<|end|>\
+         <|start|>assistant<|channel|>final<|message|> Hi. <|return|>",
+        &expect().reasoning("a\n\nb").content(" Hi. "),
+    );
+    check(
+        format,
+        "<|channel|>commentary to=functions.weather<|message|>{\"city\": \"Os",
+        &expect().call(call("weather", r#"{"city": "Os"#).incomplete()),
+    );
+    // An answer without channels, and a call that is none.
+    check(format, " to be or not", &expect().content(" to be or not"));
+    check(
+        format,
+        "<|channel|>commentary to=functions.time<|message|>now<|end|>",
+        &expect().content("<|channel|>commentary to=functions.time<|message|>now"),
+    );
+    check(format, "<|message|>Hi", &expect().content("Hi"));
+    check(format, "<|channel|>ana", &expect());
+    check(format, "<|channel|>analysis<|mess", &expect().content("<|channel|>analysis<|mess"));
+}
+
+#[test]
+fn without_tools_no_text_is_a_call() {
+    let text = r#"<tool_call>{"name": "time"}</tool_call>"#;
+    let answer = parse(format(ToolFormat::Hermes), &[], false, [text]);
+    expect().content(text).assert(&answer, text);
+    let answer = parse(format(ToolFormat::Llama), &[], false, [r#"{"name": "time"}"#]);
+    assert_eq!(answer.content, r#"{"name": "time"}"#);
+}

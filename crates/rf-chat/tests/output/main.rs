@@ -1,0 +1,5 @@
+//! The parser of generated text.
+
+mod forms;
+mod parsing;
+mod splits;
