@@ -186,9 +186,9 @@ fn seen(attention: &Attention, batch: &Batch<'_>) -> (usize, usize) {
     let (mut pairs, mut positions) = (0, 0);
     for span in batch.spans {
         let end = span.past_tokens + span.tokens.len();
-        let window = attention.window.unwrap_or(end).max(1);
-        pairs += (span.past_tokens + 1..=end).map(|seen| seen.min(window)).sum::<usize>();
-        positions += end - (span.past_tokens + 1).saturating_sub(window);
+        let visible = |position| attention.visible(position, end);
+        pairs += (span.past_tokens..end).map(|position| visible(position).len()).sum::<usize>();
+        positions += end - visible(span.past_tokens).start;
     }
     (pairs, positions)
 }
@@ -278,6 +278,13 @@ mod tests {
         // With a window of 4 each query sees 4 keys, and 6 are visible to any query.
         let expected = f32_cost(4 * 2 * 3 * 16 + 6 * 32, 2 * 2 * 16 * 12);
         assert_eq!(cost(&with(Some(4)), 4, 10, 3), expected);
+        // In both directions, 3 queries see 13 keys each.
+        let both = program(|g| {
+            let (q, k, v) = (g.input(16), g.input(8), g.input(8));
+            g.attention(q, k, v, &Attention { causal: false, ..attention(None) })
+        });
+        let expected = f32_cost(4 * 2 * 3 * 16 + 13 * 32, 2 * 2 * 16 * 39);
+        assert_eq!(cost(&both, 4, 10, 3), expected);
         // Two rows of 8 read, 32 bytes written, for each token.
         assert_eq!(cost(&with(None), 3, 10, 3), f32_cost(3 * (64 + 32), 0));
     }

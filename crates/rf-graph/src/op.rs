@@ -92,11 +92,11 @@ pub enum Op {
         /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
         layer: usize,
     },
-    /// Causal attention of the queries over the cache of a layer.
+    /// Attention of the queries over the cache of a layer.
     Attention {
         /// `[tokens, num_heads · head_dim]`, after RoPE.
         q: ValueId,
-        /// Heads, scale, window, softcap and sinks.
+        /// Heads, scale, mask, softcap and sinks.
         attention: Attention,
         /// Shape of `q`.
         out: ValueId,

@@ -63,8 +63,8 @@ fn names_of_cases_are_unique_and_every_format_has_all_shapes() {
         assert!(count("embed", Format::Weight(dtype)) >= 4, "{dtype}");
     }
     for kv in KvType::ALL {
-        // Eight head sizes, eleven variants, two long sequences.
-        assert!(count("attention", Format::Cache(kv)) >= 8 + 11 + 2, "{kv}");
+        // Eight head sizes, thirteen variants, three long sequences.
+        assert!(count("attention", Format::Cache(kv)) >= 8 + 13 + 3, "{kv}");
     }
 }
 

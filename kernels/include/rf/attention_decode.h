@@ -332,7 +332,8 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     u32 token = group_z(), kv_head = group_y(), split = group_x();
     RfSpan span = p.batch.spans[p.batch.span_of[token]];
     if (span.num_tokens > p.short_span) return;
-    DecodeRange range = decode_range(p, span.past_tokens + token - span.first_token, split, Wave::TILE);
+    u32 position = seen_from(p, span, span.past_tokens + token - span.first_token);
+    DecodeRange range = decode_range(p, position, split, Wave::TILE);
     if (split >= range.active_splits) return;
 
     u32 head_dim = p.cache.head_dim, group = p.num_heads / p.cache.num_kv_heads;

@@ -474,14 +474,18 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
     if (!tile.exists) return;
     u32 left = tile.span.num_tokens - tile.first;
     u32 tile_tokens = left < WAVES * TILE ? left : WAVES * TILE;
-    u32 first_position = tile.span.past_tokens + tile.first, last_position = first_position + tile_tokens - 1;
+    // Positions are those that limit what queries see: all equal where attention is not causal.
+    u32 tile_position = tile.span.past_tokens + tile.first;
+    u32 first_position = seen_from(p, tile.span, tile_position);
+    u32 last_position = seen_from(p, tile.span, tile_position + tile_tokens - 1);
 
     // This wave's queries; none if the span ends before them.
     u32 own_first = wave() * TILE;
     u32 own_tokens = tile_tokens > own_first ? tile_tokens - own_first : 0;
     own_tokens = own_tokens < TILE ? own_tokens : TILE;
     u32 first_token = tile.span.first_token + tile.first + own_first;
-    u32 own_position = first_position + own_first, own_last = own_position + own_tokens - 1;
+    u32 own_position = seen_from(p, tile.span, tile_position + own_first);
+    u32 own_last = seen_from(p, tile.span, tile_position + own_first + own_tokens - 1);
     u8 *x = queries + wave() * X_BYTES;
     Wave w;
     w.start();
@@ -492,7 +496,8 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         // Element 2r of a lane's sums belongs to its row r, if the lane has two rows.
         u32 row = Engine::x_row(2 * r);
         w.factor[r] = factors[own_first + row] * query_factor(p) * Tile::Row::FACTOR;
-        w.position[r] = own_position + (row < own_tokens ? row : 0);
+        u32 position = tile_position + own_first + (row < own_tokens ? row : 0);
+        w.position[r] = seen_from(p, tile.span, position);
     }
 
     u32 group = p.num_heads / p.cache.num_kv_heads;

@@ -19,6 +19,11 @@ RF_DEVICE float capped(const RfAttentionParams &p, float score) {
     return p.softcap > 0.0f ? tanh(score) * (p.softcap * LOG2_E) : score;
 }
 
+// The position that limits what a query sees: its own, or the last one of its span.
+RF_DEVICE u32 seen_from(const RfAttentionParams &p, const RfSpan &span, u32 position) {
+    return p.causal ? position : span.past_tokens + span.num_tokens - 1;
+}
+
 // The first key visible to a query.
 RF_DEVICE u32 first_seen(const RfAttentionParams &p, u32 position) {
     return p.window != 0 && position >= p.window ? position + 1 - p.window : 0;

@@ -137,15 +137,17 @@ impl Region<'_> {
                 let tokens = first..(first + tokens_per_item).min(span.tokens.end);
                 let mut rows = Vec::with_capacity(MAX_ROWS);
                 let mut outs = Vec::with_capacity(MAX_ROWS);
+                let end = span.past_tokens + span.tokens.len();
                 for token in tokens {
                     let position = span.past_tokens + token - span.tokens.start;
+                    let visible = a.visible(position, end);
                     for head in heads.clone() {
                         let columns = head * a.head_dim..(head + 1) * a.head_dim;
                         rows.push(Row {
                             // SAFETY: written before the last barrier.
                             q: unsafe { &q.row(token)[columns.clone()] },
-                            first: a.window.map_or(0, |w| (position + 1).saturating_sub(w)),
-                            last: position + 1,
+                            first: visible.start,
+                            last: visible.end,
                             sink: sinks.map(|s| s[head]),
                         });
                         // SAFETY: each head of each token belongs to one item.

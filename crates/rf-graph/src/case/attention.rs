@@ -56,6 +56,7 @@ struct Variant {
     head_dim: usize,
     /// The factor of 1/√`head_dim`.
     sharpness: f32,
+    causal: bool,
     window: Option<usize>,
     softcap: Option<f32>,
     sinks: bool,
@@ -71,6 +72,7 @@ const PLAIN: Variant = Variant {
     head_dim: 64,
     // This scale makes the weights of the keys differ clearly.
     sharpness: 2.0,
+    causal: true,
     window: None,
     softcap: None,
     sinks: false,
@@ -87,6 +89,7 @@ impl Variant {
             num_kv_heads: self.num_kv_heads,
             head_dim: self.head_dim,
             scale: self.sharpness / (self.head_dim as f32).sqrt(),
+            causal: self.causal,
             window: self.window,
             softcap: self.softcap,
             sinks,
@@ -147,6 +150,11 @@ pub(super) fn cases() -> Vec<Case> {
             ("softcap-50", Variant { softcap: Some(50.0), ..PLAIN }),
             ("sinks", Variant { sinks: true, ..PLAIN }),
             ("all", Variant { window: Some(20), softcap: Some(5.0), sinks: true, ..PLAIN }),
+            ("both-directions", Variant { causal: false, ..PLAIN }),
+            (
+                "both-directions/sinks",
+                Variant { causal: false, head_dim: 80, softcap: Some(5.0), sinks: true, ..PLAIN },
+            ),
             // Most keys fall below the normal numbers of fp8, most values above its largest.
             ("stretched", Variant { stretch: Some(500.0), ..PLAIN }),
             ("rope", Variant { rope: Some(RopeStyle::Normal), ..PLAIN }),
@@ -160,6 +168,8 @@ pub(super) fn cases() -> Vec<Case> {
         let variant = Variant { num_kv_heads: 1, rope: Some(RopeStyle::Neox), ..PLAIN };
         let name = format!("attention/long/{kv}");
         cases.push(case(name, kv, long.clone(), variant.clone()));
+        let both = Variant { causal: false, ..variant.clone() };
+        cases.push(case(format!("attention/long/both-directions/{kv}"), kv, long.clone(), both));
         let variant = Variant { window: Some(100), ..variant };
         cases.push(case(format!("attention/long/window-100/{kv}"), kv, long, variant));
     }

@@ -65,6 +65,7 @@ pub(super) fn cases() -> Vec<Case> {
         ("glm4.5", glm45()),
         ("cohere", cohere()),
         ("olmo2", olmo2()),
+        ("bert", bert()),
     ];
     models.into_iter().map(|(name, model)| case(name, model)).collect()
 }
@@ -266,6 +267,30 @@ fn olmo2() -> Model {
     model.vectors =
         &[Role::PostAttentionNorm, Role::PostFeedForwardNorm, Role::QueryNorm, Role::KeyNorm];
     model.normalize_qk(QkNormGroup::Row);
+    model
+}
+
+/// BERT: attention in both directions, layer norms after the residual, no RoPE and no gate.
+fn bert() -> Model {
+    let mut model = transformer(144, [3, 3, 48], RopeStyle::Neox);
+    model.vectors = &[Role::AttentionResidualNorm, Role::FeedForwardResidualNorm];
+    model.biased = &[
+        Role::Query,
+        Role::Key,
+        Role::Value,
+        Role::AttentionOutput,
+        Role::AttentionResidualNorm,
+        Role::Up,
+        Role::Down,
+        Role::FeedForwardResidualNorm,
+    ];
+    for layer in &mut model.layers {
+        layer.norm = NormKind::Layer;
+        layer.attention.rope = None;
+        layer.attention.causal = false;
+        let activation = Activation::GeluTanh;
+        layer.dense = layer.dense.map(|d| DenseSpec { activation, gated: false, ..d });
+    }
     model
 }
 

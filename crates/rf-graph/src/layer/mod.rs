@@ -96,6 +96,7 @@ impl<W: LayerWeights> Layer<'_, W> {
         let a = &self.spec.attention;
         let attention = Attention {
             scale: a.scale,
+            causal: a.causal,
             window: a.window,
             softcap: a.softcap,
             sinks: self.w.weight(self.spec, Role::Sinks)?,

@@ -61,6 +61,8 @@ pub struct AttentionSpec {
     pub position_scale: Option<PositionScale>,
     /// Factor on the scores, usually `1/√head_dim`.
     pub scale: f32,
+    /// See [`Attention::causal`](crate::Attention::causal).
+    pub causal: bool,
     /// Sliding window, see [`Attention::window`](crate::Attention::window).
     pub window: Option<usize>,
     /// Softcap of the scores, see [`Attention::softcap`](crate::Attention::softcap).
@@ -82,6 +84,7 @@ impl AttentionSpec {
             normalizes_values: false,
             position_scale: None,
             scale: 1.0 / (head_dim as f32).sqrt(),
+            causal: true,
             window: None,
             softcap: None,
         }

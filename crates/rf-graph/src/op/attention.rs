@@ -1,5 +1,6 @@
 //! Attributes of attention ops: rotary embedding, head norms, the shape of attention.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::value::WeightId;
@@ -91,7 +92,11 @@ pub struct Attention {
     pub head_dim: usize,
     /// Factor on the scores, usually `1/√head_dim`.
     pub scale: f32,
-    /// Sliding window: a key is visible if `query position − key position < window`.
+    /// Whether a query sees no key after its own position. Otherwise it sees all keys of its span
+    /// and before, so a result that does not depend on the batches takes the sequence in one span.
+    pub causal: bool,
+    /// Sliding window of causal attention: a key is visible if `query position − key position <
+    /// window`.
     pub window: Option<usize>,
     /// Softcap `c`: a score `s` becomes `c · tanh(s / c)`.
     pub softcap: Option<f32>,
@@ -110,9 +115,17 @@ impl Attention {
             num_kv_heads,
             head_dim,
             scale: 1.0 / (head_dim as f32).sqrt(),
+            causal: true,
             window: None,
             softcap: None,
             sinks: None,
         }
+    }
+
+    /// The positions that the query at a position sees. `end` is the end of its span: the tokens
+    /// of the sequence in the cache after the batch.
+    pub fn visible(&self, position: usize, end: usize) -> Range<usize> {
+        let first = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
+        first..if self.causal { position + 1 } else { end }
     }
 }

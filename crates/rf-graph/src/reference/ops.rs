@@ -436,16 +436,15 @@ pub fn attention(
     let mut out = vec![0.0; q.len()];
     let width = a.num_heads * a.head_dim;
     for span in batch.spans {
-        let cached: Vec<_> =
-            (0..span.past_tokens + span.tokens.len()).map(|p| read(span, p)).collect();
+        let end = span.past_tokens + span.tokens.len();
+        let cached: Vec<_> = (0..end).map(|p| read(span, p)).collect();
         for (i, token) in span.tokens.clone().enumerate() {
-            let position = span.past_tokens + i;
-            let first = a.window.map_or(0, |w| (position + 1).saturating_sub(w));
+            let visible = a.visible(span.past_tokens + i, end);
             for head in 0..a.num_heads {
                 let q = &q[token * width + head * a.head_dim..][..a.head_dim];
                 let kv = head / (a.num_heads / a.num_kv_heads) * a.head_dim..;
                 let kv = kv.start..kv.start + a.head_dim;
-                let scores: Vec<f64> = cached[first..=position]
+                let scores: Vec<f64> = cached[visible.clone()]
                     .iter()
                     .map(|(k, _)| {
                         let dot: f64 = q
@@ -464,7 +463,7 @@ pub fn attention(
                 let out = &mut out[token * width + head * a.head_dim..][..a.head_dim];
                 for (d, out) in out.iter_mut().enumerate() {
                     let values =
-                        cached[first..=position].iter().map(|(_, v)| f64::from(v[kv.start + d]));
+                        cached[visible.clone()].iter().map(|(_, v)| f64::from(v[kv.start + d]));
                     *out =
                         (weights.iter().zip(values).map(|(w, v)| w * v).sum::<f64>() / sum) as f32;
                 }

@@ -39,6 +39,8 @@ pub struct AttentionParams {
     pub softcap: f32,
     /// Sliding window in tokens; 0 for all keys up to the query's position.
     pub window: u32,
+    /// 1: keys after the query are not visible. 0: all keys of its span are, without a window.
+    pub causal: u32,
     /// Query heads.
     pub num_heads: u32,
     /// Decode workgroups over which the keys of a sequence are divided, 1 to 128.
@@ -46,6 +48,8 @@ pub struct AttentionParams {
     /// Largest number of tokens of a span for the decode kernel; longer spans use the prefill
     /// kernel.
     pub short_span: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 impl AttentionParams {

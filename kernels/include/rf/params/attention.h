@@ -21,7 +21,9 @@ struct RfAttentionParams {
     float scale;
     float softcap;       // 0: none
     unsigned window;     // a key is visible if query position − key position < window; 0: all keys are
+    unsigned causal;     // 1: keys after the query are not visible; 0: all of its span are, without window
     unsigned num_heads;  // a multiple of cache.num_kv_heads
     unsigned splits;     // decode: number of workgroups per sequence, at most 128
     unsigned short_span; // tokens
+    unsigned reserved;
 };
