@@ -177,6 +177,7 @@ mod tests {
         page_tokens: 32,
         kv_type: rf_graph::KvType::F16,
         kv_tokens: None,
+        pooling: None,
     };
 
     fn model() -> Model {

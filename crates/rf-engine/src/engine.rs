@@ -8,6 +8,7 @@ use rf_graph::{
     MemoryUse, Progress, Span, Timeline,
 };
 use rf_kv::{PagePool, PageSize, PoolStats};
+use rf_model::Pooling;
 use tracing::field::Empty;
 
 use crate::error::Error;
@@ -24,6 +25,9 @@ pub struct Engine {
     context_tokens: usize,
     batch_tokens: usize,
     page_tokens: usize,
+    pooling: Option<Pooling>,
+    /// Elements of an output row.
+    output_width: usize,
 }
 
 /// New tokens of one sequence.
@@ -42,6 +46,8 @@ pub struct Feed<'a> {
 pub enum Outputs {
     /// None: the tokens are only added to the cache.
     None,
+    /// The first token.
+    First,
     /// The last token.
     Last,
     /// All tokens.
@@ -79,12 +85,15 @@ impl Engine {
         );
         backend.check_memory(&program)?;
         let pool = PagePool::new(program.kv.num_pages, page_size);
+        let output_width = program.graph.value(program.graph.output()).width;
         let executor = backend.compile(program, progress)?;
         Ok(Self {
             memory_need,
             context_tokens: model.context_tokens(&options),
-            batch_tokens: options.batch_tokens,
+            batch_tokens: model.batch_tokens(&options),
             page_tokens: page_size.tokens(),
+            pooling: options.pooling,
+            output_width,
             pool: Arc::new(Mutex::new(pool)),
             executor,
             model,
@@ -114,6 +123,16 @@ impl Engine {
     /// Tokens of the KV cache, which all sequences share.
     pub fn kv_tokens(&self) -> usize {
         lock(&self.pool).num_pages() * self.page_tokens
+    }
+
+    /// The pooling of embeddings; `None` for an engine that generates.
+    pub fn pooling(&self) -> Option<Pooling> {
+        self.pooling
+    }
+
+    /// Elements of an output row: of the logits, of an embedding, or of the scores.
+    pub fn output_width(&self) -> usize {
+        self.output_width
     }
 
     /// Memory held by the backend.
@@ -174,8 +193,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If a sequence outgrows its context, the cache is full, or the backend fails. Sequences keep
-    /// the tokens of complete chunks.
+    /// If a sequence outgrows its context, the cache is full, the engine was loaded to embed, or
+    /// the backend fails. Sequences keep the tokens of complete chunks.
     pub fn forward(&mut self, feeds: &mut [Feed<'_>]) -> Result<Vec<f32>, Error> {
         let mut logits = Vec::new();
         self.forward_into(feeds, &mut logits)?;
@@ -193,18 +212,32 @@ impl Engine {
         feeds: &mut [Feed<'_>],
         logits: &mut Vec<f32>,
     ) -> Result<(), Error> {
-        let vocab_size = self.model.config().vocab_size;
+        self.check_generates()?;
+        self.rows_into(feeds, logits)
+    }
+
+    /// Computes the selected rows of the output, `[rows, output_width]`.
+    pub(crate) fn rows_into(
+        &mut self,
+        feeds: &mut [Feed<'_>],
+        rows: &mut Vec<f32>,
+    ) -> Result<(), Error> {
+        let width = self.output_width;
         let mut len = 0;
         self.run(feeds, &mut |executor, batch| {
             let at = len;
-            len += batch.output_rows.len() * vocab_size;
-            if logits.len() < len {
-                logits.resize(len, 0.0);
+            len += batch.output_rows.len() * width;
+            if rows.len() < len {
+                rows.resize(len, 0.0);
             }
-            executor.forward(batch, &mut logits[at..len])
+            executor.forward(batch, &mut rows[at..len])
         })?;
-        logits.truncate(len);
+        rows.truncate(len);
         Ok(())
+    }
+
+    fn check_generates(&self) -> Result<(), Error> {
+        if self.pooling.is_some() { Err(Error::LoadedToEmbed) } else { Ok(()) }
     }
 
     /// The largest `k` of [`forward_top_k`](Self::forward_top_k); 0 if the backend does not support
@@ -224,6 +257,7 @@ impl Engine {
         feeds: &mut [Feed<'_>],
         k: usize,
     ) -> Result<Vec<Candidate>, Error> {
+        self.check_generates()?;
         let mut best = Vec::new();
         self.run(feeds, &mut |executor, batch| {
             let at = best.len();
@@ -332,7 +366,8 @@ impl Engine {
             match feed.outputs {
                 Outputs::All => output_rows.extend(first..ids.len()),
                 Outputs::Last if range.end == feed.ids.len() => output_rows.push(ids.len() - 1),
-                Outputs::Last | Outputs::None => {}
+                Outputs::First if range.start == 0 => output_rows.push(first),
+                Outputs::First | Outputs::Last | Outputs::None => {}
             }
         }
         let mut first = 0;

@@ -29,6 +29,12 @@ pub enum Error {
         /// Tokens of the context.
         context_tokens: usize,
     },
+    /// Logits were requested of an engine that embeds.
+    #[error("the engine was loaded to embed texts, not to generate")]
+    LoadedToEmbed,
+    /// An embedding was requested of an engine that generates.
+    #[error("the engine was loaded to generate text, not to embed it")]
+    LoadedToGenerate,
     /// The prompt has no tokens.
     #[error("the prompt is empty")]
     EmptyPrompt,

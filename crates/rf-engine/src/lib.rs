@@ -37,6 +37,7 @@
 //! # Ok::<(), rf_engine::Error>(())
 //! ```
 
+mod embed;
 mod engine;
 mod error;
 mod generate;
@@ -45,6 +46,7 @@ pub mod hybrid;
 mod model;
 mod options;
 mod perplexity;
+mod rank;
 pub mod sampling;
 pub mod scheduler;
 mod session;
@@ -54,6 +56,7 @@ mod timeline;
 mod timings;
 mod vocabulary;
 
+pub use embed::Normalization;
 pub use engine::{Engine, Feed, Outputs};
 pub use error::Error;
 pub use generate::Outcome;
@@ -61,6 +64,7 @@ pub use generation::{GenerateOptions, StopReason};
 pub use model::Model;
 pub use options::EngineOptions;
 pub use perplexity::{Perplexity, PerplexityScore};
+pub use rf_model::Pooling;
 pub use session::Session;
 pub use synthetic::SyntheticFeeder;
 pub use timeline::time_of_events;

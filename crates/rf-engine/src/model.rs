@@ -5,7 +5,7 @@ use std::path::Path;
 use rf_gguf::Gguf;
 use rf_graph::{Backend, KvLayout, MemoryNeed, Program, fuse};
 use rf_kv::PageSize;
-use rf_model::ModelConfig;
+use rf_model::{Head, ModelConfig, Pooling};
 use rf_tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::error::Error;
@@ -89,12 +89,28 @@ impl Model {
         options.context_tokens.unwrap_or(default)
     }
 
+    /// Tokens per batch with these options: room for the whole context where attention is not
+    /// causal, because such a text cannot be computed in parts.
+    pub fn batch_tokens(&self, options: &EngineOptions) -> usize {
+        if self.config.is_causal() {
+            options.batch_tokens
+        } else {
+            options.batch_tokens.max(self.context_tokens(options))
+        }
+    }
+
     /// The program before fusion.
     pub(crate) fn program(&self, options: &EngineOptions) -> Result<Program, Error> {
         let kv = self.kv_layout(options)?;
-        let (graph, weights) =
-            rf_model::build(&self.gguf, &self.config, self.context_tokens(options))?;
-        let (max_batch_tokens, max_output_rows) = (options.batch_tokens, options.batch_tokens);
+        let head = match options.pooling {
+            None => Head::Logits,
+            Some(Pooling::Rank) => Head::Scores,
+            Some(Pooling::Mean | Pooling::Cls | Pooling::Last) => Head::State,
+        };
+        let context_tokens = self.context_tokens(options);
+        let (graph, weights) = rf_model::build(&self.gguf, &self.config, context_tokens, head)?;
+        let batch_tokens = self.batch_tokens(options);
+        let (max_batch_tokens, max_output_rows) = (batch_tokens, batch_tokens);
         Ok(Program { graph, weights, kv, max_batch_tokens, max_output_rows })
     }
 

@@ -1,6 +1,7 @@
 //! Options of loading.
 
 use rf_graph::KvType;
+use rf_model::Pooling;
 
 /// Options of loading a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +9,8 @@ pub struct EngineOptions {
     /// Tokens per sequence. The default is the context of the model, at most
     /// [`DEFAULT_CONTEXT_TOKENS`](Self::DEFAULT_CONTEXT_TOKENS).
     pub context_tokens: Option<usize>,
-    /// Tokens per batch. Longer prompts are computed in chunks.
+    /// Tokens per batch. Longer prompts are computed in chunks, unless attention is not causal:
+    /// then a batch has room for the whole context.
     pub batch_tokens: usize,
     /// Tokens per page of the KV cache: 16, 32 or 64.
     pub page_tokens: usize,
@@ -18,6 +20,8 @@ pub struct EngineOptions {
     /// the context: one sequence of full length. With fewer tokens than the context, a sequence
     /// cannot reach its full length.
     pub kv_tokens: Option<usize>,
+    /// Embed texts with this pooling, or score them with [`Pooling::Rank`], in place of generation.
+    pub pooling: Option<Pooling>,
 }
 
 impl EngineOptions {
@@ -33,6 +37,7 @@ impl Default for EngineOptions {
             page_tokens: 32,
             kv_type: KvType::F16,
             kv_tokens: None,
+            pooling: None,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Models against reference logits: those of `tests/data` (tiny models and the demo model of
-//! rf-cli), and all of `../shared/golden` where that folder exists.
+//! Models against reference logits, embeddings and scores: those of `tests/data` (tiny models and
+//! the demo model of rf-cli), and all of `../shared/golden` where that folder exists.
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
 
@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::{Engine, EngineOptions, Feed, GenerateOptions, Model, Outputs};
+use rf_engine::{
+    Engine, EngineOptions, Feed, GenerateOptions, Model, Normalization, Outputs, Pooling,
+};
 use rf_graph::{Backend, KvType, ReferenceBackend};
 use serde_json::Value;
 
@@ -98,6 +100,33 @@ impl TinyModel<'_> {
         load(&self.folder.join(self.entry["file"].as_str().unwrap()), backend, options)
     }
 
+    /// What the model's file stores: logits, or else embeddings or scores.
+    fn is_embedding(&self) -> bool {
+        self.entry["embedding"].is_string()
+    }
+
+    /// Checks the normalised embedding, or the scores of a reranker.
+    fn check_embedding(&self, backend: &dyn Backend, what: &str) {
+        let name = self.name();
+        let model = Model::open(self.folder.join(self.entry["file"].as_str().unwrap())).unwrap();
+        let pooling = model.config().default_pooling();
+        assert_eq!(pooling.name(), self.entry["pooling"].as_str().unwrap());
+        let options =
+            EngineOptions { kv_type: KvType::F32, pooling: Some(pooling), ..Default::default() };
+        let mut engine = Engine::load(model, backend, options, &mut |_| ()).unwrap();
+        let mut vector = engine.embed(&[&self.ids()]).unwrap().remove(0);
+        if pooling != Pooling::Rank {
+            Normalization::Norm(2).apply(&mut vector);
+        }
+        let stored = std::fs::read(self.folder.join(self.entry["embedding"].as_str().unwrap()));
+        let stored = stored.unwrap();
+        let stored = stored.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b));
+        assert_eq!(vector.len(), stored.len(), "{name}");
+        let error = vector.iter().zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let bound = self.entry["bound"].as_f64().unwrap() as f32;
+        assert!(error < bound, "{name} on {what}: off by {error}, bound {bound}");
+    }
+
     /// Whether integer matmuls round the activations.
     fn has_integer_weights(&self) -> bool {
         self.name().ends_with("mxfp4")
@@ -150,7 +179,7 @@ impl TinyModel<'_> {
 fn check_tiny_models(folder: &Path) -> Vec<String> {
     let index = json(&folder.join("index.json"));
     let (mut checked, mut skipped) = (Vec::new(), Vec::new());
-    for entry in index["models"].as_array().unwrap() {
+    for entry in ["models", "embeddings"].iter().flat_map(|list| index[list].as_array().unwrap()) {
         let model = TinyModel { folder, entry };
         let architecture = entry["architecture"].as_str().unwrap();
         if rf_model::golden_models(architecture).is_empty() {
@@ -159,9 +188,14 @@ fn check_tiny_models(folder: &Path) -> Vec<String> {
         }
         for isa in Isa::available() {
             let options = CpuOptions { threads: Some(2), isa: Some(isa) };
-            model.check(&CpuBackend::new(options).unwrap(), &isa.to_string());
+            let (backend, isa) = (CpuBackend::new(options).unwrap(), isa.to_string());
+            if model.is_embedding() {
+                model.check_embedding(&backend, &isa);
+            } else {
+                model.check(&backend, &isa);
+            }
         }
-        if !model.has_integer_weights() {
+        if !model.has_integer_weights() && !model.is_embedding() {
             let options = CpuOptions { threads: Some(2), isa: None };
             model.check_greedy(&CpuBackend::new(options).unwrap());
         }
@@ -225,7 +259,8 @@ fn models_in_iq_and_ternary_formats_match_the_stored_logits_on_every_isa() {
 #[test]
 fn the_tiny_models_kept_here_match_their_stored_logits_and_tokens() {
     let folder = data();
-    let expected = ["qwen3", "gemma4_e4b", "gptoss_mxfp4", "glm4moe", "cohere2"];
+    let expected =
+        ["qwen3", "gemma4_e4b", "gptoss_mxfp4", "glm4moe", "cohere2", "nomic_bert", "bert_rank"];
     assert_eq!(check_tiny_models(&folder), expected);
 }
 

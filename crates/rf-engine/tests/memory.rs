@@ -14,11 +14,13 @@ fn path(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-/// A tiny Qwen3 in F16, the demo model in Q8_0, whose embedding is tied, and experts in MXFP4.
-const MODELS: [&str; 3] = [
+/// A tiny Qwen3 in F16, the demo model in Q8_0, whose embedding is tied, experts in MXFP4, and a
+/// reranker.
+const MODELS: [&str; 4] = [
     "tests/data/qwen3.gguf",
     "../rf-cli/demo/stories-7m-Q8_0.gguf",
     "tests/data/gptoss_mxfp4.gguf",
+    "tests/data/bert_rank.gguf",
 ];
 
 fn cpu(threads: usize) -> CpuBackend {
@@ -27,6 +29,13 @@ fn cpu(threads: usize) -> CpuBackend {
 
 fn check(file: &Path, backend: &dyn Backend, options: EngineOptions) {
     let model = Model::open(file).unwrap();
+    let config = model.config();
+    let most = config.max_context_length.unwrap_or(usize::MAX);
+    let options = EngineOptions {
+        context_tokens: options.context_tokens.map(|tokens| tokens.min(most)),
+        pooling: (!config.generates()).then(|| config.default_pooling()),
+        ..options
+    };
     let need = model.memory_need(backend, &options).unwrap();
     let engine = Engine::load(model, backend, options, &mut |_| ()).unwrap();
     let what = format!("{}, {}, {options:?}", file.display(), backend.description());

@@ -23,6 +23,7 @@ const BASE: EngineOptions = EngineOptions {
     page_tokens: 16,
     kv_type: KvType::F16,
     kv_tokens: Some(64 * 160),
+    pooling: None,
 };
 
 const OPTIONS: SchedulerOptions = SchedulerOptions {

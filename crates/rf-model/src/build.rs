@@ -1,24 +1,43 @@
-//! The model around its layers: embedding, output norm and logits.
+//! The model around its layers: embedding, output norm and head.
 
 use rf_gguf::Gguf;
 use rf_graph::layer::{LayerSpec, LayerWeights, NormKind, layer};
-use rf_graph::{Function, Graph, ValueId, Weight};
+use rf_graph::{Function, Graph, ValueId, Weight, WeightId};
 
 use crate::config::ModelConfig;
 use crate::error::Error;
+use crate::pooling::Pooling;
 use crate::weights::Weights;
+
+/// What is computed from the state of each requested row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Head {
+    /// The logits of the next token, `[vocab_size]`.
+    Logits,
+    /// The state itself after the output norm, `[hidden_size]`: what embeddings are pooled from.
+    State,
+    /// The scores of a reranker, `[labels]`.
+    Scores,
+}
 
 /// Builds the graph of a model for sequences of up to `context_tokens`, and its weights by
 /// [`WeightId::index`](rf_graph::WeightId::index).
 ///
 /// # Errors
 ///
-/// If a tensor is missing, has an unexpected shape or type, or is not used by the architecture.
+/// If a tensor is missing, has an unexpected shape or type, or is not used by the architecture, or
+/// if the model has no logits and they are requested.
 pub fn build(
     gguf: &Gguf,
     config: &ModelConfig,
     context_tokens: usize,
+    head: Head,
 ) -> Result<(Graph, Vec<Weight>), Error> {
+    if head == Head::Logits && !config.generates() {
+        let architecture = config.architecture.clone();
+        let pooling = config.pooling.map_or("none", Pooling::name);
+        return Err(Error::NoLogits { architecture, pooling });
+    }
     let (hidden_size, vocab_size) = (config.hidden_size, config.vocab_size);
     let layers = config.layers_for(context_tokens);
     let mut w = Weights::new(gguf, config.weights, &config.tensors_read);
@@ -30,22 +49,63 @@ pub fn build(
         let position = w.graph.embed_position(positions);
         x = w.graph.add(x, position);
     }
+    if config.is_encoder {
+        // All tokens have type 0. Positions beyond a table read its last row, here its only one.
+        if w.has("token_types.weight") {
+            let types = w.first_row("token_types.weight", hidden_size)?;
+            let token_type = w.graph.embed_position(types);
+            x = w.graph.add(x, token_type);
+        }
+        x = norm(&mut w, "token_embd_norm", &config.layers[0], x)?;
+    }
     let per_layer = PerLayerInput::build(&mut w, config, x)?;
     for (index, spec) in layers.iter().enumerate() {
         w.enter(index);
         let input = per_layer.as_ref().map(|input| input.of_layer(&mut w, index));
         x = layer(&mut w, spec, x, input)?;
     }
-    let x = w.graph.select_rows(x);
-    let x = output_norm(&mut w, &config.layers[0], x)?;
-    let tied = !w.has("output.weight");
-    let output = if tied { table } else { w.matrix("output.weight", vocab_size, hidden_size)? };
-    let bias = w.optional_vector("output.bias", vocab_size)?;
-    let unused = w.unused(config.num_layers());
+    let mut x = w.graph.select_rows(x);
+    if !config.is_encoder {
+        x = norm(&mut w, "output_norm", &config.layers[0], x)?;
+    }
+    let output = match head {
+        Head::Logits => logits(&mut w, config, table, x)?,
+        Head::State => x,
+        Head::Scores => scores(&mut w, config, x)?,
+    };
+    let mut unused = w.unused(config.num_layers());
+    unused.retain(|name| !head.ignores(name));
     if !unused.is_empty() {
         let architecture = config.architecture.clone();
         return Err(Error::UnknownTensors { architecture, tensors: unused });
     }
+    Ok(w.graph.finish(output))
+}
+
+impl Head {
+    /// Whether a tensor belongs to another head.
+    fn ignores(self, name: &str) -> bool {
+        let is_of_logits = name.starts_with("output.");
+        let is_of_scores = name.starts_with("cls.");
+        match self {
+            Self::Logits => false,
+            Self::State => is_of_logits || is_of_scores,
+            Self::Scores => is_of_logits,
+        }
+    }
+}
+
+/// The logits of the next token; without an output matrix, the embedding `table` is it.
+fn logits(
+    w: &mut Weights<'_>,
+    config: &ModelConfig,
+    table: WeightId,
+    x: ValueId,
+) -> Result<ValueId, Error> {
+    let (hidden_size, vocab_size) = (config.hidden_size, config.vocab_size);
+    let tied = !w.has("output.weight");
+    let output = if tied { table } else { w.matrix("output.weight", vocab_size, hidden_size)? };
+    let bias = w.optional_vector("output.bias", vocab_size)?;
     let mut logits = w.graph.linear(x, output, bias);
     #[expect(clippy::float_cmp, reason = "a factor of exactly 1 is no op")]
     if config.logit_scale != 1.0 {
@@ -54,15 +114,32 @@ pub fn build(
     if let Some(cap) = config.logit_softcap {
         logits = w.graph.map(logits, Function::Softcap(cap));
     }
-    Ok(w.graph.finish(logits))
+    Ok(logits)
 }
 
-fn output_norm(w: &mut Weights<'_>, layer: &LayerSpec, x: ValueId) -> Result<ValueId, Error> {
-    let weight = w.vector("output_norm.weight", layer.hidden_size)?;
+/// The scores of a reranker: `tanh(Wx + b)`, if the model has that layer, then a row per label.
+fn scores(w: &mut Weights<'_>, config: &ModelConfig, mut x: ValueId) -> Result<ValueId, Error> {
+    let hidden_size = config.hidden_size;
+    if w.has("cls.weight") {
+        let weight = w.matrix("cls.weight", hidden_size, hidden_size)?;
+        let bias = w.optional_vector("cls.bias", hidden_size)?;
+        x = w.graph.linear(x, weight, bias);
+        // A softcap of 1 is tanh.
+        x = w.graph.map(x, Function::Softcap(1.0));
+    }
+    let labels = w.rows("cls.output.weight");
+    let weight = w.matrix("cls.output.weight", labels, hidden_size)?;
+    let bias = w.optional_vector("cls.output.bias", labels)?;
+    Ok(w.graph.linear(x, weight, bias))
+}
+
+/// A norm of the model, of the kind that its layers have.
+fn norm(w: &mut Weights<'_>, stem: &str, layer: &LayerSpec, x: ValueId) -> Result<ValueId, Error> {
+    let weight = w.vector(&format!("{stem}.weight"), layer.hidden_size)?;
     Ok(match layer.norm {
         NormKind::Rms => w.graph.rms_norm(x, weight, layer.norm_eps),
         NormKind::Layer => {
-            let bias = w.optional_vector("output_norm.bias", layer.hidden_size)?;
+            let bias = w.optional_vector(&format!("{stem}.bias"), layer.hidden_size)?;
             w.graph.layer_norm(x, weight, bias, layer.norm_eps)
         }
     })

@@ -7,6 +7,7 @@ use rf_graph::{Activation, Rope, RopeStyle};
 
 use crate::error::Error;
 use crate::keys::Keys;
+use crate::pooling::Pooling;
 use crate::weights::WeightTable;
 
 /// Hyper-parameters of a model, from the metadata of its file.
@@ -32,6 +33,11 @@ pub struct ModelConfig {
     pub logit_scale: f32,
     /// Softcap of the logits.
     pub logit_softcap: Option<f32>,
+    /// Whether the model is an encoder, as BERT is: token types and a norm follow the embedding, no
+    /// norm follows the last layer, and there are no logits.
+    pub is_encoder: bool,
+    /// The pooling of the states that the file asks for.
+    pub pooling: Option<Pooling>,
     /// The RoPE of a context longer than the original one, if it is another one.
     pub(crate) long_rope: Option<LongRope>,
     /// The weights of a layer.
@@ -53,6 +59,24 @@ impl ModelConfig {
     /// Transformer layers.
     pub fn num_layers(&self) -> usize {
         self.layers.len()
+    }
+
+    /// Whether each token sees only itself and earlier tokens, so that a text can be computed in
+    /// parts.
+    pub fn is_causal(&self) -> bool {
+        self.layers.iter().all(|layer| layer.attention.causal)
+    }
+
+    /// Whether the model predicts tokens. Others embed or rank texts.
+    pub fn generates(&self) -> bool {
+        self.is_causal() && !self.is_encoder && self.pooling != Some(Pooling::Rank)
+    }
+
+    /// The pooling of the file, or else what models of its kind are trained for: the mean where all
+    /// tokens see each other, otherwise the last token, which alone sees all.
+    pub fn default_pooling(&self) -> Pooling {
+        let usual = if self.is_causal() { Pooling::Last } else { Pooling::Mean };
+        self.pooling.unwrap_or(usual)
     }
 
     /// `(num_kv_heads, head_dim)` of each layer of the KV cache, for
@@ -110,6 +134,7 @@ pub(crate) fn transformer(
             Err(_) => return Err(error),
         },
     };
+    let causal = keys.flag("attention.causal")?.unwrap_or(true);
     let experts = keys.experts()?;
     let intermediate_sizes = match keys.per_layer("feed_forward_length", num_layers)? {
         Some(sizes) => sizes,
@@ -133,6 +158,7 @@ pub(crate) fn transformer(
             norm_eps,
             attention: AttentionSpec {
                 rope: Some(rope.clone()),
+                causal,
                 ..AttentionSpec::new(num_heads, num_kv_heads, head_dim, layer)
             },
             dense: experts.is_none().then_some(dense),
@@ -154,10 +180,23 @@ pub(crate) fn transformer(
         learned_positions: false,
         logit_scale: 1.0,
         logit_softcap: None,
+        is_encoder: false,
+        pooling: keys.pooling()?,
         long_rope: None,
         weights,
         tensors_read: Vec::new(),
     })
+}
+
+/// As [`transformer`], for encoders: every token sees all others.
+pub(crate) fn encoder(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = transformer(keys, weights, RopeStyle::Neox)?;
+    config.is_encoder = true;
+    let causal = keys.flag("attention.causal")?.unwrap_or(false);
+    for layer in &mut config.layers {
+        layer.attention.causal = causal;
+    }
+    Ok(config)
 }
 
 /// Elements per head.

@@ -53,6 +53,17 @@ pub enum Error {
         /// Names of the tensors.
         tensors: Vec<String>,
     },
+    /// Logits were requested of a model that embeds or ranks texts.
+    #[error(
+        "architecture '{architecture}' with pooling '{pooling}' does not generate text: it computes \
+         embeddings or scores"
+    )]
+    NoLogits {
+        /// `general.architecture`.
+        architecture: String,
+        /// Name of the pooling of the file, or `none`.
+        pooling: &'static str,
+    },
     /// The file is a vocabulary without a model.
     #[error("the file has no tensors: it is a vocabulary, not a model")]
     VocabularyOnly,

@@ -7,6 +7,7 @@ use rf_graph::layer::ExpertSpec;
 use rf_graph::{Activation, ExpertGroups, GateFunction};
 
 use crate::error::Error;
+use crate::pooling::Pooling;
 use crate::rope::{RopeConfig, RopeScaling};
 
 /// The largest valid size. Larger ones would overflow later.
@@ -282,6 +283,22 @@ impl<'a> Keys<'a> {
     fn yarn_ext_factor(&self) -> Result<f64, Error> {
         let ext_factor = self.f64("rope.scaling.yarn_ext_factor", -1.0)?;
         Ok(if ext_factor < 0.0 { 1.0 } else { ext_factor })
+    }
+
+    /// The pooling of states; `None` if the file names none.
+    pub(crate) fn pooling(&self) -> Result<Option<Pooling>, Error> {
+        const NAME: &str = "pooling_type";
+        Ok(match self.count(NAME)? {
+            0 => None,
+            1 => Some(Pooling::Mean),
+            2 => Some(Pooling::Cls),
+            3 => Some(Pooling::Last),
+            4 => Some(Pooling::Rank),
+            other => {
+                let supported = "supported are 0 (none), 1 (mean), 2 (cls), 3 (last) and 4 (rank)";
+                return Err(self.unsupported(NAME, &other, supported));
+            }
+        })
     }
 
     /// The mixture of experts, if the model is one: softmax over all experts, normalised weights,

@@ -9,6 +9,7 @@
 //!
 //! ```
 //! use rf_gguf::{Gguf, GgufWriter};
+//! use rf_model::Head;
 //! use rf_quant::DType::F32;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -48,7 +49,7 @@
 //! let gguf = Gguf::from_bytes(bytes)?;
 //! let config = rf_model::ModelConfig::from_gguf(&gguf)?;
 //! assert_eq!((config.num_layers(), config.kv_layers()[0], config.vocab_size), (1, (2, 4), 32));
-//! let (graph, weights) = rf_model::build(&gguf, &config, 64)?;
+//! let (graph, weights) = rf_model::build(&gguf, &config, 64, Head::Logits)?;
 //! assert_eq!(weights.len(), 11);
 //! assert_eq!(graph.value(graph.output()).width, 32);
 //! # Ok(())
@@ -60,10 +61,12 @@ mod config;
 mod error;
 mod families;
 mod keys;
+mod pooling;
 mod rope;
 mod weights;
 
-pub use build::build;
+pub use build::{Head, build};
 pub use config::ModelConfig;
 pub use error::Error;
 pub use families::{golden_models, supported_architectures};
+pub use pooling::Pooling;

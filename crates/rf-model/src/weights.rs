@@ -237,6 +237,20 @@ impl<'a> Weights<'a> {
         self.register(name, tensor.dtype, [rows, columns], tensor.data)
     }
 
+    /// The first row of a required matrix of any number of rows.
+    pub(crate) fn first_row(&mut self, name: &str, columns: usize) -> Result<WeightId, Error> {
+        let rows = self.rows(name);
+        let tensor = self.tensor(name, &[columns, rows])?;
+        let bytes = tensor.rows(0, 1, rows);
+        self.register(name, tensor.dtype, [1, columns], bytes)
+    }
+
+    /// Rows of a matrix; 1 if the file lacks it.
+    pub(crate) fn rows(&self, name: &str) -> usize {
+        let rows = self.gguf.tensor(name).and_then(|tensor| tensor.shape().get(1).copied());
+        rows.and_then(|rows| usize::try_from(rows).ok()).unwrap_or(1)
+    }
+
     /// A required vector.
     pub(crate) fn vector(&mut self, name: &str, len: usize) -> Result<WeightId, Error> {
         let tensor = self.tensor(name, &[len])?;

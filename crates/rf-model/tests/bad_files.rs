@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use rf_gguf::{Gguf, GgufWriter, Value};
-use rf_model::{ModelConfig, build};
+use rf_model::{Head, ModelConfig, build};
 use rf_quant::DType::F32;
 
 /// A model of one layer, with zeros for weights.
@@ -13,6 +13,7 @@ struct File {
     architecture: &'static str,
     keys: Vec<(&'static str, Value)>,
     tensors: Vec<(&'static str, Vec<u64>)>,
+    head: Head,
 }
 
 impl File {
@@ -40,6 +41,7 @@ impl File {
                 ("blk.0.ffn_up.weight", vec![8, 16]),
                 ("blk.0.ffn_down.weight", vec![16, 8]),
             ],
+            head: Head::Logits,
         }
     }
 
@@ -55,6 +57,10 @@ impl File {
             .tensor("blk.0.ffn_gate_exps.weight", &[8, 16, 4])
             .tensor("blk.0.ffn_up_exps.weight", &[8, 16, 4])
             .tensor("blk.0.ffn_down_exps.weight", &[16, 8, 4])
+    }
+
+    fn head(self, head: Head) -> Self {
+        Self { head, ..self }
     }
 
     fn key(mut self, name: &'static str, value: Value) -> Self {
@@ -92,7 +98,7 @@ impl File {
         .unwrap();
         let gguf = Gguf::from_bytes(bytes).unwrap();
         let model = ModelConfig::from_gguf(&gguf)
-            .and_then(|config| build(&gguf, &config, config.context_length));
+            .and_then(|config| build(&gguf, &config, config.context_length, self.head));
         model.err().map(|error| error.to_string())
     }
 }
@@ -176,4 +182,39 @@ fn settings_that_contradict_each_other() {
     check(&file, "llama.block_count = 1073741824 is invalid: the file has fewer tensors");
     let file = File::llama().without("feed_forward_length");
     check(&file, "the metadata has no key 'llama.feed_forward_length'");
+}
+
+#[test]
+fn a_head_that_the_file_does_not_have() {
+    let ranks = File::llama().key("pooling_type", Value::U32(4));
+    check(
+        &ranks,
+        "architecture 'llama' with pooling 'rank' does not generate text: it computes embeddings \
+         or scores",
+    );
+    let ranks = ranks.head(Head::Scores);
+    check(&ranks, "the file has no tensor 'cls.output.weight'");
+    let ranks = ranks.tensor("cls.output.weight", &[8, 2]);
+    assert_eq!(ranks.error(), None);
+    // A state needs neither scores nor logits.
+    assert_eq!(ranks.tensor("output.weight", &[8, 32]).head(Head::State).error(), None);
+    let file = File::llama().tensor("cls.output.weight", &[8, 2]);
+    check(&file, "architecture 'llama' is not supported with these tensors: cls.output.weight");
+}
+
+#[test]
+fn attention_in_both_directions() {
+    let file = File::llama().key("attention.causal", Value::Bool(false));
+    check(
+        &file,
+        "architecture 'llama' with pooling 'none' does not generate text: it computes embeddings \
+         or scores",
+    );
+    assert_eq!(file.head(Head::State).error(), None);
+    let file = File::llama().key("pooling_type", Value::U32(9)).head(Head::State);
+    check(
+        &file,
+        "llama.pooling_type = 9 is not supported: supported are 0 (none), 1 (mean), 2 (cls), 3 \
+         (last) and 4 (rank)",
+    );
 }

@@ -1,4 +1,5 @@
-//! Every supported architecture against the logits of its golden models, on the reference backend.
+//! Every supported architecture against the logits, embeddings or scores of its golden models, on
+//! the reference backend.
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rf_gguf::Gguf;
 use rf_graph::{Backend, Batch, KvLayout, KvType, Program, ReferenceBackend, Span};
 use rf_kv::PageId;
-use rf_model::{ModelConfig, build, golden_models, supported_architectures};
+use rf_model::{Head, ModelConfig, Pooling, build, golden_models, supported_architectures};
 use serde_json::Value;
 
 /// The golden models outside of the repository.
@@ -19,17 +20,19 @@ fn folder() -> Option<PathBuf> {
 fn index(folder: &Path) -> Vec<Value> {
     let index = std::fs::read(folder.join("index.json")).unwrap();
     let index: Value = serde_json::from_slice(&index).unwrap();
-    index["models"].as_array().unwrap().clone()
+    let list = |name: &str| index[name].as_array().unwrap().clone();
+    [list("models"), list("embeddings")].concat()
 }
 
 fn numbers(value: &Value) -> Vec<usize> {
     value.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as usize).collect()
 }
 
-/// Logits of some positions of a prompt, in one batch.
-fn logits(gguf: &Gguf, ids: &[u32], context_tokens: usize, positions: &[usize]) -> Vec<f32> {
+/// Rows of the output at some positions of a text, in one batch.
+fn rows(gguf: &Gguf, head: Head, ids: &[u32], context: usize, positions: &[usize]) -> Vec<f32> {
     let config = ModelConfig::from_gguf(gguf).unwrap();
-    let (graph, weights) = build(gguf, &config, context_tokens).unwrap();
+    let (graph, weights) = build(gguf, &config, context, head).unwrap();
+    let width = graph.value(graph.output()).width;
     let pages: Vec<PageId> = (0..ids.len().div_ceil(16)).map(|i| PageId::new(i as u32)).collect();
     let kv = KvLayout {
         layers: config.kv_layers(),
@@ -42,18 +45,64 @@ fn logits(gguf: &Gguf, ids: &[u32], context_tokens: usize, positions: &[usize]) 
     let mut executor = ReferenceBackend.compile(program, &mut |_| ()).unwrap();
     let span = Span { tokens: 0..ids.len(), past_tokens: 0, pages: &pages };
     let batch = Batch { ids, spans: &[span], output_rows: positions, input: None };
-    let mut out = vec![0.0; positions.len() * config.vocab_size];
+    let mut out = vec![0.0; positions.len() * width];
     executor.forward(&batch, &mut out).unwrap();
     out
 }
 
-/// Largest difference from the stored logits.
+/// What the golden file of a model stores: logits of some positions, or the embedding or scores of
+/// the whole text.
+fn output(gguf: &Gguf, model: &Value) -> (Vec<f32>, String) {
+    let ids: Vec<u32> = numbers(&model["ids"]).into_iter().map(|id| id as u32).collect();
+    let rows = |head, positions: &[usize]| {
+        let context_tokens = model["n_ctx"].as_u64().unwrap() as usize;
+        rows(gguf, head, &ids, context_tokens.min(most_context(gguf)), positions)
+    };
+    let Some(stored) = model["embedding"].as_str() else {
+        let stored = model["logits"].as_str().unwrap();
+        return (rows(Head::Logits, &numbers(&model["positions"])), stored.to_owned());
+    };
+    let config = ModelConfig::from_gguf(gguf).unwrap();
+    let pooling = config.pooling.unwrap();
+    assert_eq!(pooling.name(), model["pooling"].as_str().unwrap());
+    let (all, last): (Vec<usize>, _) = ((0..ids.len()).collect(), ids.len() - 1);
+    let output = match pooling {
+        Pooling::Cls => normalized(&rows(Head::State, &[0])),
+        Pooling::Last => normalized(&rows(Head::State, &[last])),
+        Pooling::Mean => {
+            // The length of a sum and of a mean is 1 after normalisation.
+            let states = rows(Head::State, &all);
+            let mut sum = vec![0.0; config.hidden_size];
+            states.chunks_exact(sum.len()).for_each(|row| {
+                sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+            });
+            normalized(&sum)
+        }
+        Pooling::Rank if config.is_encoder => rows(Head::Scores, &[0]),
+        Pooling::Rank => softmax(&rows(Head::Scores, &[last])),
+    };
+    (output, stored.to_owned())
+}
+
+fn most_context(gguf: &Gguf) -> usize {
+    ModelConfig::from_gguf(gguf).unwrap().max_context_length.unwrap_or(usize::MAX)
+}
+
+fn normalized(x: &[f32]) -> Vec<f32> {
+    let length = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+    x.iter().map(|x| (f64::from(*x) / length) as f32).collect()
+}
+
+fn softmax(x: &[f32]) -> Vec<f32> {
+    let sum: f32 = x.iter().map(|x| x.exp()).sum();
+    x.iter().map(|x| x.exp() / sum).collect()
+}
+
+/// Largest difference from the stored numbers.
 fn error(folder: &Path, model: &Value) -> f32 {
     let gguf = Gguf::open(folder.join(model["file"].as_str().unwrap())).unwrap();
-    let ids: Vec<u32> = numbers(&model["ids"]).into_iter().map(|id| id as u32).collect();
-    let context_tokens = model["n_ctx"].as_u64().unwrap() as usize;
-    let ours = logits(&gguf, &ids, context_tokens, &numbers(&model["positions"]));
-    let stored = std::fs::read(folder.join(model["logits"].as_str().unwrap())).unwrap();
+    let (ours, stored) = output(&gguf, model);
+    let stored = std::fs::read(folder.join(stored)).unwrap();
     let stored = stored.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b));
     assert_eq!(ours.len(), stored.len());
     ours.into_iter().zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
@@ -67,7 +116,7 @@ fn every_supported_architecture_has_golden_models() {
 }
 
 #[test]
-fn every_architecture_matches_the_logits_of_its_golden_models() {
+fn every_architecture_matches_its_golden_models() {
     let Some(folder) = folder() else {
         eprintln!("skipped: shared/golden/arch is not beside the project");
         return;

@@ -1,6 +1,7 @@
 //! Families: one file per family, with its hyper-parameters, its weight table and the golden models
 //! that prove it.
 
+mod bert;
 mod cohere2;
 mod ernie;
 mod exaone4;
@@ -64,6 +65,8 @@ const FAMILIES: &[Family] = &[
     starcoder2::STARCODER2,
     gpt2::GPT2,
     falcon::FALCON,
+    bert::BERT,
+    bert::NOMIC_BERT,
 ];
 
 /// The supported values of `general.architecture`.
@@ -91,6 +94,10 @@ impl ModelConfig {
             supported: supported_architectures(),
         })?;
         let config = (family.config)(&keys, family.weights)?;
+        if !config.is_causal() && config.layers.iter().any(|l| l.attention.window.is_some()) {
+            let reason = "the layers have windows, which only causal attention can have";
+            return Err(keys.unsupported("attention.causal", &false, reason));
+        }
         Ok(Self { tensors_read: keys.into_tensors_read(), ..config })
     }
 }

@@ -34,7 +34,7 @@ pub(super) const QWEN3: Family = Family {
     name: "qwen3",
     config: qwen3,
     weights: &[rows::PRE_NORMS, rows::ATTENTION_OPTIONAL_BIAS, rows::QK_NORM, rows::GATED],
-    golden_models: &["qwen3"],
+    golden_models: &["qwen3", "qwen3_embedding", "qwen3_rank"],
 };
 
 pub(super) const QWEN3_MOE: Family = Family {

@@ -1,0 +1,42 @@
+//! Encoders: BERT and Nomic BERT. Norms follow the residual, and every token sees all others.
+
+use rf_graph::Activation;
+use rf_graph::layer::Role;
+
+use super::family::Family;
+use super::rows;
+use crate::config::{ModelConfig, encoder};
+use crate::error::Error;
+use crate::keys::Keys;
+use crate::weights::{WeightRow, WeightTable, row};
+
+pub(super) const BERT: Family = Family {
+    name: "bert",
+    config: bert,
+    weights: &[rows::ATTENTION_OPTIONAL_BIAS, RESIDUAL_NORMS, rows::UNGATED],
+    golden_models: &["bert_cls", "bert_mean", "bert_rank"],
+};
+
+pub(super) const NOMIC_BERT: Family = Family {
+    name: "nomic-bert",
+    config: encoder,
+    weights: &[rows::ATTENTION_OPTIONAL_BIAS, RESIDUAL_NORMS, rows::GATED_OPTIONAL_BIAS],
+    golden_models: &["nomic_bert"],
+};
+
+const RESIDUAL_NORMS: &[WeightRow] = &[
+    row(Role::AttentionResidualNorm, "attn_output_norm").with_bias(),
+    row(Role::FeedForwardResidualNorm, "layer_output_norm").with_bias(),
+];
+
+/// Learned positions, GELU without a gate.
+fn bert(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = encoder(keys, weights)?;
+    config.set_ungated(Activation::GeluTanh);
+    config.learned_positions = true;
+    config.max_context_length = Some(config.context_length);
+    for layer in &mut config.layers {
+        layer.attention.rope = None;
+    }
+    Ok(config)
+}
