@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, completions, info, perplexity, profile, quantize, run, tokenize};
+use crate::commands::{
+    bench, completions, embed, info, perplexity, profile, quantize, rerank, run, tokenize,
+};
 #[cfg(feature = "gpu")]
 use crate::commands::{devices, doctor, probe, selftest};
 use crate::version;
@@ -40,6 +42,10 @@ pub(crate) enum Command {
     Info(info::InfoArgs),
     /// Convert text to token ids, or ids to text
     Tokenize(tokenize::TokenizeArgs),
+    /// Compute embeddings of texts
+    Embed(embed::EmbedArgs),
+    /// Order documents by their relevance for a query
+    Rerank(rerank::RerankArgs),
     /// Measure how well a model predicts a text (perplexity)
     Perplexity(perplexity::PerplexityArgs),
     /// Convert a model to another quantisation format
@@ -72,6 +78,8 @@ impl Command {
             Self::Run(arguments) => run::run(arguments),
             Self::Info(arguments) => info::info(arguments),
             Self::Tokenize(arguments) => tokenize::tokenize(arguments),
+            Self::Embed(arguments) => embed::embed(arguments),
+            Self::Rerank(arguments) => rerank::rerank(arguments),
             Self::Perplexity(arguments) => perplexity::perplexity(arguments),
             Self::Quantize(arguments) => quantize::quantize(arguments),
             Self::Bench(arguments) => bench::bench(arguments),

@@ -8,12 +8,14 @@ pub(crate) mod completions;
 pub(crate) mod devices;
 #[cfg(feature = "gpu")]
 pub(crate) mod doctor;
+pub(crate) mod embed;
 pub(crate) mod info;
 pub(crate) mod perplexity;
 #[cfg(feature = "gpu")]
 pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod quantize;
+pub(crate) mod rerank;
 pub(crate) mod run;
 #[cfg(feature = "gpu")]
 pub(crate) mod selftest;

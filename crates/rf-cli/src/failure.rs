@@ -109,6 +109,17 @@ fn gguf_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a rf
     }
 }
 
+/// The error of the model in `cause`, in any wrapper.
+fn model_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a rf_model::Error> {
+    if let Some(rf_device::Error::Engine(error)) = cause.downcast_ref() {
+        return model_error(error);
+    }
+    match cause.downcast_ref() {
+        Some(rf_engine::Error::Model(error)) => Some(error),
+        _ => cause.downcast_ref(),
+    }
+}
+
 /// Whether the reader of the output closed the pipe, as `head` does. That is no failure.
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -137,6 +148,9 @@ pub(crate) fn sentence(error: &Error) -> String {
 fn cure(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = gguf_error(cause) {
         return gguf_cure(error);
+    }
+    if let Some(rf_model::Error::NoLogits { .. }) = model_error(cause) {
+        return Some("use `rf-cli embed` or `rf-cli rerank`");
     }
     if cause.is::<rf_quant::Error>() {
         return Some("the model is damaged, so download or convert it again");

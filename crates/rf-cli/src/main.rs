@@ -12,6 +12,7 @@ mod cli;
 mod commands;
 mod demo;
 mod device;
+mod embedding;
 mod failure;
 mod interrupt;
 mod limits;

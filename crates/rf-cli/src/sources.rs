@@ -32,6 +32,21 @@ pub(crate) fn file_text(path: &Path) -> Result<String> {
     into_text(file_bytes(path)?, &format!("'{}'", path.display()))
 }
 
+/// The texts of the arguments, or else the lines of a file or of standard input.
+pub(crate) fn texts(arguments: &[String], file: Option<&Path>) -> Result<Vec<String>> {
+    let lines = match file {
+        _ if !arguments.is_empty() => return Ok(arguments.to_vec()),
+        Some(file) => Some(file_text(file)?),
+        None => piped_text()?,
+    };
+    let lines: Vec<String> =
+        lines.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
+    if lines.is_empty() {
+        return Err(bad_input!("no text: give it as an argument, with -f FILE, or by a pipe"));
+    }
+    Ok(lines)
+}
+
 /// Reads standard input, unless it is a terminal.
 pub(crate) fn piped_text() -> Result<Option<String>> {
     if io::stdin().is_terminal() {

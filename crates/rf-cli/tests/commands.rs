@@ -341,7 +341,9 @@ fn the_version_says_what_was_built() {
 
 #[test]
 fn every_help_has_examples() {
-    for command in ["run", "info", "tokenize", "perplexity", "quantize", "bench", "completions"] {
+    let commands =
+        ["run", "info", "tokenize", "embed", "rerank", "perplexity", "quantize", "bench"];
+    for command in commands.into_iter().chain(["completions"]) {
         let help = finish(&here(), &[command, "--help"]);
         assert_eq!(help.code, Some(0));
         assert!(help.stdout.contains(&format!("Examples:\n  rf-cli {command}")), "{command}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use rf_device::{Device, DeviceOptions, Placement};
-use rf_engine::{Model, tokenizer_from_gguf};
+use rf_engine::{EngineOptions, Model, Pooling, tokenizer_from_gguf};
 use rf_gguf::{Array, Gguf, TensorInfo, Value, file_type_name};
 use rf_tokenizer::Tokenizer;
 use serde::Serialize;
@@ -30,11 +30,13 @@ pub(super) struct Report {
     bits_per_weight: Option<f64>,
     model: ModelKeys,
     tokenizer: Option<TokenizerReport>,
+    /// The pooling of embedding models and rerankers.
+    pooling: Option<&'static str>,
     memory: Option<MemoryReport>,
     pub(super) types: Vec<TypeReport>,
     pub(super) tensors: Vec<TensorReport>,
     pub(super) metadata: Map<String, serde_json::Value>,
-    /// Whether `run` can use the file.
+    /// Whether `run` or, for models that do not generate, `embed` can use the file.
     runnable: bool,
     /// The reasons why it cannot.
     pub(super) problems: Vec<String>,
@@ -121,6 +123,7 @@ impl Report {
                 .then(|| tensor_bytes as f64 * 8.0 / parameters as f64),
             model: ModelKeys::of(&gguf),
             tokenizer: None,
+            pooling: None,
             memory: None,
             types,
             tensors: gguf.tensors().iter().map(TensorReport::of).collect(),
@@ -166,7 +169,12 @@ impl Report {
                 return Ok(());
             }
         };
-        let options = loading::engine_options(&model, compute, context)?;
+        let config = model.config();
+        self.pooling = config.pooling.map(Pooling::name);
+        let options = EngineOptions {
+            pooling: (!config.generates()).then(|| config.default_pooling()),
+            ..loading::engine_options(&model, compute, context)?
+        };
         let device =
             DeviceOptions { device: Device::Cpu, cpu: compute.cpu()?, ..Default::default() };
         match Placement::open(device)?.memory_need(&model, &options) {
@@ -209,6 +217,7 @@ impl Report {
         add("tokenizer", self.tokenizer.as_ref().map(TokenizerReport::line));
         let template = self.tokenizer.as_ref().map(|tokenizer| tokenizer.chat_template);
         add("chat template", template.map(|has| if has { "yes" } else { "no" }.to_owned()));
+        add("pooling", self.pooling.map(str::to_owned));
         add("memory", self.memory.as_ref().map(MemoryReport::line));
         lines
     }

@@ -1,0 +1,134 @@
+//! `rf-cli embed`: computes embeddings of texts.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser as _;
+use rf_engine::{Normalization, Pooling};
+use rf_tokenizer::EncodeOptions;
+use serde::Serialize;
+
+use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
+use crate::embedding::{self, Input};
+use crate::failure::bad_input;
+use crate::{loading, sources, terminal};
+
+/// Arguments of `rf-cli embed`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Writes the embeddings one after the other as little-endian f32, and with --json an object \
+{\"embeddings\": [[...], ...]}. Texts share batches, which does not change the result. With the pooling rank, \
+which is that of rerankers, the numbers are the scores of each text and are not normalised; `rf-cli rerank` \
+makes such texts from a query and documents.
+
+Examples:
+  rf-cli embed -m model.gguf --json \"What is a page of the KV cache?\"
+  rf-cli embed -m model.gguf -f lines.txt > embeddings.f32
+  rf-cli embed -m model.gguf --ids --json \"101,7592,102\"")]
+pub(crate) struct EmbedArgs {
+    /// Embed these texts [default: -f, or the lines of standard input]
+    #[arg(value_name = "TEXT", conflicts_with = "file")]
+    texts: Vec<String>,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Embed each line of FILE; - for standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The texts are token ids, separated by commas or spaces
+    #[arg(long)]
+    ids: bool,
+    /// Pool the states of the tokens: mean, cls (first token), last, or rank (scores) [default: the
+    /// model's, otherwise last, and mean for encoders]
+    #[arg(long, value_name = "POOLING", value_parser = pooling_parser())]
+    pooling: Option<Pooling>,
+    /// Normalise the embeddings: 2 to length 1 (Euclidean), 1 (taxicab) or P (p-norm) likewise, 0
+    /// to a largest magnitude of 32760, -1 not at all
+    #[arg(
+        long,
+        visible_alias = "embd-normalize",
+        value_name = "P",
+        default_value_t = 2,
+        allow_negative_numbers = true
+    )]
+    normalize: i32,
+    #[arg(long, help = "Print JSON: {\"embeddings\": [[...], ...]}")]
+    json: bool,
+    /// Allow N tokens per text; 0 for the context of the model [default: those of the longest text]
+    #[arg(short, long, value_name = "N")]
+    ctx_size: Option<usize>,
+    #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
+    compute: ComputeArgs,
+}
+
+/// The JSON output.
+#[derive(Serialize)]
+struct Embeddings {
+    embeddings: Vec<Vec<f32>>,
+}
+
+/// Runs `rf-cli embed`.
+pub(crate) fn embed(arguments: &EmbedArgs) -> Result<()> {
+    if !arguments.json && io::stdout().is_terminal() {
+        return Err(bad_input!(
+            "embeddings are binary: give --json, or send the output to a file or a pipe"
+        ));
+    }
+    let normalization = normalization(arguments.normalize)?;
+    let texts = sources::texts(&arguments.texts, arguments.file.as_deref())?;
+    let model = loading::open_model(&arguments.model)?;
+    let ids: Vec<Vec<u32>> = if arguments.ids {
+        texts.iter().map(|text| sources::ids(text)).collect::<Result<_>>()?
+    } else {
+        texts.iter().map(|text| model.tokenizer().encode(text, EncodeOptions::PROMPT)).collect()
+    };
+    let pooling = arguments.pooling.unwrap_or_else(|| model.config().default_pooling());
+    let input = Input {
+        path: arguments.model.model.as_deref(),
+        ids: &ids,
+        pooling,
+        ctx_size: arguments.ctx_size,
+    };
+    let mut embeddings = embedding::compute(model, &input, &arguments.device, &arguments.compute)?;
+    if pooling != Pooling::Rank {
+        for vector in &mut embeddings {
+            normalization.apply(vector);
+        }
+    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &Embeddings { embeddings }).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        let (count, width) = (embeddings.len(), embeddings.first().map_or(0, Vec::len));
+        for number in embeddings.iter().flatten() {
+            out.write_all(&number.to_le_bytes())?;
+        }
+        terminal::note(format_args!("{count} x {width} numbers, pooling {}", pooling.name()));
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn pooling_parser() -> impl clap::builder::TypedValueParser<Value = Pooling> {
+    let names = Pooling::ALL.map(Pooling::name);
+    PossibleValuesParser::new(names).map(|name| {
+        let pooling = Pooling::ALL.into_iter().find(|pooling| pooling.name() == name);
+        pooling.unwrap_or(Pooling::Mean)
+    })
+}
+
+/// The number that llama.cpp gives to a normalisation.
+fn normalization(number: i32) -> Result<Normalization> {
+    match number {
+        -1 => Ok(Normalization::None),
+        0 => Ok(Normalization::MaxAbsolute),
+        p => u32::try_from(p).map(Normalization::Norm).map_err(|_| {
+            bad_input!("there is no normalisation {p}: give 2, another P from 0, or -1 for none")
+        }),
+    }
+}

@@ -1,0 +1,100 @@
+//! `rf-cli rerank`: orders documents by their relevance for a query.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use rf_engine::Pooling;
+use serde::Serialize;
+
+use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
+use crate::embedding::{self, Input};
+use crate::failure::bad_input;
+use crate::{loading, sources};
+
+/// Arguments of `rf-cli rerank`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints a line per document, the most relevant first: its score and its text. The score is what the model \
+computes: a probability, or any number. Of several labels, it is that of the first one. --json prints the \
+object of rerank services: {\"results\": [{\"index\": 0, \"relevance_score\": X}, ...]}, where documents are \
+counted from 0.
+
+Examples:
+  rf-cli rerank -m reranker.gguf \"What do pandas eat?\" \"Bamboo.\" \"The sky is blue.\"
+  rf-cli rerank -m reranker.gguf --json \"What do pandas eat?\" -f documents.txt")]
+pub(crate) struct RerankArgs {
+    /// Order the documents by their relevance for this text
+    #[arg(value_name = "QUERY")]
+    query: String,
+    /// Order these documents [default: -f, or the lines of standard input]
+    #[arg(value_name = "DOCUMENT", conflicts_with = "file")]
+    documents: Vec<String>,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Each line of FILE is a document; - for standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[arg(long, help = "Print JSON: {\"results\": [{\"index\": N, \"relevance_score\": X}, ...]}")]
+    json: bool,
+    /// Allow N tokens for the query and a document; 0 for the context of the model [default: those
+    /// of the longest]
+    #[arg(short, long, value_name = "N")]
+    ctx_size: Option<usize>,
+    #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
+    compute: ComputeArgs,
+}
+
+/// The JSON output.
+#[derive(Serialize)]
+struct Ranking {
+    results: Vec<Ranked>,
+}
+
+/// A document's place in the ranking.
+#[derive(Serialize)]
+struct Ranked {
+    index: usize,
+    relevance_score: f32,
+}
+
+/// Runs `rf-cli rerank`.
+pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
+    let documents = sources::texts(&arguments.documents, arguments.file.as_deref())?;
+    let model = loading::open_model(&arguments.model)?;
+    if model.config().pooling != Some(Pooling::Rank) {
+        return Err(bad_input!(
+            "the model is no reranker (its pooling is not rank): give one that is, or compare \
+             embeddings of `rf-cli embed`"
+        ));
+    }
+    let ids = documents.iter().map(|document| Ok(model.rank_ids(&arguments.query, document)?));
+    let ids = ids.collect::<Result<Vec<_>>>()?;
+    let input = Input {
+        path: arguments.model.model.as_deref(),
+        ids: &ids,
+        pooling: Pooling::Rank,
+        ctx_size: arguments.ctx_size,
+    };
+    let scores = embedding::compute(model, &input, &arguments.device, &arguments.compute)?;
+    let results = scores.iter().enumerate().map(|(index, scores)| Ranked {
+        index,
+        relevance_score: scores.first().copied().unwrap_or_default(),
+    });
+    let mut results: Vec<Ranked> = results.collect();
+    results.sort_by(|a, b| b.relevance_score.total_cmp(&a.relevance_score));
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &Ranking { results }).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        for Ranked { index, relevance_score } in results {
+            writeln!(out, "{relevance_score:>10.4}  {}", documents[index].escape_debug())?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
