@@ -12,6 +12,12 @@ pub enum Error {
         /// What it must be.
         problem: &'static str,
     },
+    /// `tool_choice` has an unknown form.
+    #[error(
+        "tool_choice must be \"auto\", \"none\", \"required\", or \
+         {{\"type\": \"function\", \"function\": {{\"name\": …}}}}"
+    )]
+    ToolChoice,
     /// A tool is to be called that the request does not offer.
     #[error("tool_choice names the tool `{name}`, which is not among the tools: {known}")]
     UnknownTool {

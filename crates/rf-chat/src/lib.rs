@@ -38,12 +38,14 @@
 //! ```
 
 mod answer;
+mod conversation;
 mod error;
 mod format;
 mod parser;
 mod tool;
 
 pub use answer::{Answer, AnswerCall, Delta};
+pub use conversation::{Conversation, Prompt, ToolChoice};
 pub use error::Error;
 pub use format::{OutputFormat, ReasoningFormat, ToolFormat};
 pub use parser::OutputParser;

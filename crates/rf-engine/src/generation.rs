@@ -19,6 +19,8 @@ pub struct GenerateOptions {
     pub max_tokens: Option<usize>,
     /// Stop strings. The generation ends before the first one.
     pub stop: Vec<String>,
+    /// Control tokens whose text is a part of the output: markers of tool calls.
+    pub rendered_tokens: Vec<u32>,
     /// Whether end-of-generation tokens are treated as any other token.
     pub ignore_eos: bool,
     /// Whether to drop the older half of a full context and continue, instead of stopping.
@@ -104,7 +106,7 @@ impl Generation {
         Ok(Self {
             best_needed: sampler.best_needed(),
             sampler,
-            decoder: StreamDecoder::new(decode),
+            decoder: StreamDecoder::new(decode).rendering(options.rendered_tokens.iter().copied()),
             stops: StopMatcher::new(options.stop.clone()),
             ignore_eos: options.ignore_eos,
             max_tokens: options.max_tokens,

@@ -1,6 +1,7 @@
 //! Chat templates: renders a conversation with the Jinja source of a model file.
 
 mod builtin;
+mod message;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,29 +12,20 @@ use minijinja::{Environment, ErrorKind, State};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 
+use self::message::Arguments;
 use crate::Error;
 
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Message {
-    /// `system`, `user`, `assistant` or `tool`.
-    pub role: String,
-    /// The text.
-    pub content: String,
-}
-
-impl Message {
-    /// A message of `role` with the text `content`.
-    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self { role: role.into(), content: content.into() }
-    }
-}
+pub use self::message::{Message, MessageCall};
 
 /// Inputs of a template besides the messages.
 #[derive(Debug, Clone, Default)]
 pub struct RenderOptions {
     /// Append the text that starts an answer of the assistant.
     pub add_generation_prompt: bool,
+    /// End the prompt within the last message, so that the answer continues its content, or its
+    /// reasoning if it has no content. Leave [`add_generation_prompt`](Self::add_generation_prompt)
+    /// off then.
+    pub continue_final_message: bool,
     /// Further variables by name, such as `tools` or `enable_thinking`. Without a value, `tools`
     /// and `documents` are none, as in `transformers`, and other names are undefined. The variables
     /// of this crate take precedence.
@@ -51,6 +43,7 @@ pub struct RenderOptions {
 #[derive(Debug)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    source: String,
     bos: String,
     eos: String,
 }
@@ -74,9 +67,14 @@ impl ChatTemplate {
         environment.add_filter("length", length);
         environment.add_filter("count", length);
         environment.add_test("iterable", is_iterable);
-        let source = without_generation_blocks(source);
-        environment.add_template_owned(NAME, source).map_err(Error::TemplateSyntax)?;
-        Ok(Self { environment, bos: bos.to_owned(), eos: eos.to_owned() })
+        let executed = without_generation_blocks(source);
+        environment.add_template_owned(NAME, executed).map_err(Error::TemplateSyntax)?;
+        Ok(Self {
+            environment,
+            source: source.to_owned(),
+            bos: bos.to_owned(),
+            eos: eos.to_owned(),
+        })
     }
 
     /// The built-in template called `name`, for files without one. See
@@ -104,8 +102,33 @@ impl ChatTemplate {
     ///
     /// # Errors
     ///
-    /// If the template refuses the messages, fails, or runs for too long.
+    /// If the template refuses the messages, fails, runs for too long, or leaves out the message
+    /// to continue.
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<String, Error> {
+        let mut rendered = self.render_with(messages, Arguments::Object, options);
+        let has_calls = messages.iter().any(|message| !message.tool_calls.is_empty());
+        if has_calls && matches!(rendered, Err(Error::TemplateFailed(_))) {
+            // Older templates expect the arguments of calls as text.
+            rendered = self.render_with(messages, Arguments::Text, options).or(rendered);
+        }
+        match messages.last().filter(|_| options.continue_final_message) {
+            Some(last) => message::end_within(rendered?, last),
+            None => rendered,
+        }
+    }
+
+    /// The source of the template.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    fn render_with(
+        &self,
+        messages: &[Message],
+        arguments: Arguments,
+        options: &RenderOptions,
+    ) -> Result<String, Error> {
+        let messages: Vec<_> = messages.iter().map(|m| m.to_value(arguments)).collect();
         let mut context: BTreeMap<&str, Value> =
             ["tools", "documents"].map(|name| (name, Value::from(()))).into();
         let variables = options.variables.iter();

@@ -94,4 +94,10 @@ pub enum Error {
     /// The chat template failed while it ran.
     #[error("the chat template failed: {0}")]
     TemplateFailed(#[source] minijinja::Error),
+    /// The message to continue has no text, or the chat template leaves its text out.
+    #[error(
+        "the last message cannot be continued: its content is empty, or the chat template leaves \
+         it out"
+    )]
+    NothingToContinue,
 }

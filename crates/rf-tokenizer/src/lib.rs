@@ -61,7 +61,7 @@ mod unigram;
 mod vocab;
 mod wordpiece;
 
-pub use chat::{ChatTemplate, Message, RenderOptions};
+pub use chat::{ChatTemplate, Message, MessageCall, RenderOptions};
 pub use config::VocabConfig;
 pub use decode::{DecodeOptions, StreamDecoder};
 pub use error::Error;

@@ -5,7 +5,7 @@ mod fixtures;
 use std::collections::BTreeMap;
 
 use chrono::{Local, TimeZone};
-use rf_tokenizer::{ChatTemplate, Error, Message, RenderOptions};
+use rf_tokenizer::{ChatTemplate, Error, Message, MessageCall, RenderOptions};
 use serde_json::json;
 
 fn conversation() -> Vec<Message> {
@@ -83,6 +83,7 @@ fn llama_3() {
 {%- endif %}
 ";
     let mut options = RenderOptions {
+        continue_final_message: false,
         add_generation_prompt: true,
         now: Local.with_ymd_and_hms(2025, 3, 7, 12, 0, 0).single(),
         variables: BTreeMap::from([("tools".to_owned(), json!([{"name": "f<g>", "n": [1, 2]}]))]),
@@ -337,4 +338,60 @@ fn templates_of_real_files_render() {
         let text = prompt(&source);
         assert!(text.ends_with(expected), "{file}: {text}");
     }
+}
+
+/// A question, a call with reasoning, and the tool's answer.
+fn tool_conversation() -> Vec<Message> {
+    let call = MessageCall {
+        id: "call_1".to_owned(),
+        name: "weather".to_owned(),
+        arguments: json!({"city": "Oslo"}),
+    };
+    vec![
+        Message::new("user", "Weather?"),
+        Message {
+            reasoning: Some("Look.".to_owned()),
+            tool_calls: vec![call],
+            ..Message::new("assistant", "")
+        },
+        Message {
+            tool_call_id: Some("call_1".to_owned()),
+            name: Some("weather".to_owned()),
+            ..Message::new("tool", "Rain")
+        },
+    ]
+}
+
+#[test]
+fn tool_calls_and_their_answers_reach_the_template() {
+    let source = "{% for m in messages %}{{ m.role }}:\
+        {% if m.tool_calls %}{% for c in m.tool_calls %}{{ m.reasoning_content }}/{{ m.thinking }}/\
+        {{ c.id }}/{{ c.function.name }}/{{ c.function.arguments | tojson }}{% endfor %}\
+        {% else %}{{ m.name }}/{{ m.tool_call_id }}/{{ m.content }}{% endif %};{% endfor %}";
+    let text = render(source, &tool_conversation(), &RenderOptions::default()).unwrap();
+    assert_eq!(
+        text,
+        "user://Weather?;assistant:Look./Look./call_1/weather/{\"city\": \"Oslo\"};\
+         tool:weather/call_1/Rain;"
+    );
+    // A template that adds strings gets the arguments as text.
+    let source = "{% for m in messages %}{% for c in m.tool_calls %}\
+        {{ '<' + c.function.arguments + '>' }}{% endfor %}{% endfor %}";
+    let text = render(source, &tool_conversation(), &RenderOptions::default()).unwrap();
+    assert_eq!(text, "<{\"city\":\"Oslo\"}>");
+}
+
+#[test]
+fn the_last_message_can_be_continued() {
+    let source = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</{{ m.role }}>\
+        {% endfor %}{{ 'end' if add_generation_prompt }}";
+    let options = RenderOptions { continue_final_message: true, ..RenderOptions::default() };
+    let continued = |text: &str| {
+        let messages = [Message::new("user", "Once"), Message::new("assistant", text)];
+        render(source, &messages, &options)
+    };
+    assert_eq!(continued(" Once upon ").unwrap(), "<user>Once</user><assistant>Once upon ");
+    assert!(matches!(continued(" "), Err(Error::NothingToContinue)));
+    let hidden = render("{{ messages[0].role }}", &[Message::new("user", "Hi")], &options);
+    assert!(matches!(hidden, Err(Error::NothingToContinue)));
 }
