@@ -50,8 +50,8 @@ fn texts_in_one_batch_have_the_vectors_that_each_has_alone() {
             assert_eq!(alone.len(), texts.len());
             assert!(bits(&alone).windows(2).all(|pair| pair[0] != pair[1]), "{name} {pooling:?}");
             assert_eq!(bits(&engine.embed(&texts).unwrap()), bits(&alone), "{name} {pooling:?}");
-            // Small batches, with room in the cache for several sequences or for one. A text that is not causal
-            // gets a batch that it fits in.
+            // Small batches, with room in the cache for several sequences or for one. A text that
+            // is not causal gets a batch that it fits in.
             for (batch_tokens, sequences) in [(7, 1), (50, 3)] {
                 let kv_tokens = Some(sequences * 96);
                 let options = EngineOptions { batch_tokens, kv_tokens, ..options(pooling) };

@@ -173,6 +173,28 @@ fn an_unknown_gate_function() {
 }
 
 #[test]
+fn parts_that_an_architecture_does_not_have() {
+    let with_norms = |architecture, file: File| {
+        File { architecture, ..file }
+            .tensor("blk.0.attn_q_norm.weight", &[4])
+            .tensor("blk.0.attn_k_norm.weight", &[4])
+    };
+    check(
+        &with_norms("qwen3", File::mixture()),
+        "qwen3.expert_count = 4 is not supported: the architecture has no experts",
+    );
+    let dense = with_norms("qwen3moe", File::llama());
+    check(&dense, "the metadata has no key 'qwen3moe.expert_count'");
+    let mixture = with_norms("qwen3moe", File::mixture());
+    assert_eq!(mixture.error(), None);
+    check(
+        &mixture.key("expert_shared_count", Value::U32(1)),
+        "qwen3moe.expert_shared_feed_forward_length = 16 is not supported: the architecture has \
+         no shared expert",
+    );
+}
+
+#[test]
 fn settings_that_contradict_each_other() {
     let file = File::mixture().key("expert_used_count", Value::U32(5));
     check(&file, "llama.expert_used_count = 5 is invalid: there are 4 experts");

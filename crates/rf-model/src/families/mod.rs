@@ -28,11 +28,13 @@ mod stablelm;
 mod starcoder2;
 
 use rf_gguf::Gguf;
+use rf_graph::layer::Role;
 
 use self::family::Family;
 use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::keys::Keys;
+use crate::weights::WeightTable;
 
 /// Every supported architecture, with the golden models that prove it.
 const FAMILIES: &[Family] = &[
@@ -94,10 +96,31 @@ impl ModelConfig {
             supported: supported_architectures(),
         })?;
         let config = (family.config)(&keys, family.weights)?;
+        check_parts(&keys, &config, family.weights)?;
         if !config.is_causal() && config.layers.iter().any(|l| l.attention.window.is_some()) {
             let reason = "the layers have windows, which only causal attention can have";
             return Err(keys.unsupported("attention.causal", &false, reason));
         }
         Ok(Self { tensors_read: keys.into_tensors_read(), ..config })
     }
+}
+
+/// Checks that the keys ask for no parts that the family has no weights for.
+fn check_parts(keys: &Keys<'_>, config: &ModelConfig, weights: WeightTable) -> Result<(), Error> {
+    let has = |role| weights.iter().copied().flatten().any(|row| row.role == role);
+    for layer in &config.layers {
+        if layer.dense.is_some() && !has(Role::Down) {
+            return Err(keys.missing("expert_count"));
+        }
+        let Some(experts) = layer.experts else { continue };
+        if !has(Role::Router) {
+            let reason = "the architecture has no experts";
+            return Err(keys.unsupported("expert_count", &experts.count, reason));
+        }
+        if let Some(size) = experts.shared_intermediate_size.filter(|_| !has(Role::SharedDown)) {
+            let reason = "the architecture has no shared expert";
+            return Err(keys.unsupported("expert_shared_feed_forward_length", &size, reason));
+        }
+    }
+    Ok(())
 }
