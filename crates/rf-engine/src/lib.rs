@@ -2,8 +2,9 @@
 //!
 //! [`Model`] is a parsed file (configuration, tokenizer, template), [`Engine`] a model loaded on a
 //! backend, [`Session`] one sequence with its part of the KV cache. [`Engine::forward`] computes
-//! tokens on the backend; [`Engine::generate`] samples, streams and stops. [`scheduler`] serves many
-//! requests at once. [`Perplexity`] scores a text, and [`SyntheticFeeder`] feeds random tokens for benchmarks.
+//! tokens on the backend; [`Engine::generate`] samples, streams and stops, and [`Engine::embed`]
+//! computes embeddings and scores. [`scheduler`] serves many requests at once. [`Perplexity`]
+//! scores a text, and [`SyntheticFeeder`] feeds random tokens for benchmarks.
 //!
 //! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-tokenizer. It
 //! names no backend, prints nothing and knows no protocol.

@@ -1,9 +1,9 @@
 //! Continuous batching: many requests on one engine.
 //!
 //! One thread owns the [`Engine`] and its KV cache. Requests arrive over a channel
-//! ([`Handle::submit`]), and each one passes its tokens to a [`Sink`]. There is no separate prefill:
-//! a *step* is one batch with a budget of tokens. Sequences that decode take one token each, and
-//! prompts fill the rest of the budget in chunks.
+//! ([`Handle::submit`]), and each one passes its tokens to a [`Sink`]. There is no separate
+//! prefill: a *step* is one batch with a budget of tokens. Sequences that decode take one token
+//! each, and prompts fill the rest of the budget in chunks.
 //!
 //! - Requests start in order of priority, then of arrival.
 //! - When pages of the KV cache run out, the last sequence in that order is *preempted*: it gives
