@@ -59,18 +59,72 @@ impl RowSource<'_> {
         }
     }
 
-    /// Evaluates elements `at..at + 16`, with zeros past the end.
+    /// Runs a kernel on the elements of the source. Each kind of source has its own loops: a branch
+    /// per 16 elements would cost as much as the elements themselves.
     #[inline(always)]
-    pub(super) fn load<S: Simd>(&self, s: S, at: usize) -> S::F {
-        match *self {
-            Self::Plain(x) => load(s, x, at),
-            Self::Norm { x, weight, scale } => {
-                s.mul(s.mul(load(s, x, at), s.splat(scale)), load(s, weight, at))
-            }
-            Self::Glu { activation, gate, up } => {
-                glu(s, activation, load(s, gate, at), load(s, up, at))
-            }
+    pub(super) fn run<S: Simd, K: RowKernel>(self, s: S, kernel: K) {
+        match self {
+            Self::Plain(x) => kernel.run(s, PlainRow(x)),
+            Self::Norm { x, weight, scale } => kernel.run(s, NormRow { x, weight, scale }),
+            Self::Glu { activation, gate, up } => match activation {
+                Activation::GeluTanh => {
+                    kernel.run(s, GluRow { activation: Activation::GeluTanh, gate, up });
+                }
+                Activation::ClampedSwiglu => {
+                    kernel.run(s, GluRow { activation: Activation::ClampedSwiglu, gate, up });
+                }
+                activation => kernel.run(s, GluRow { activation, gate, up }),
+            },
         }
+    }
+}
+
+/// A kernel that reads a [`RowSource`].
+pub(super) trait RowKernel {
+    fn run<S: Simd, R: Row>(self, s: S, row: R);
+}
+
+/// The elements of a [`RowSource`].
+pub(super) trait Row: Copy {
+    /// Evaluates elements `at..at + 16`, with zeros past the end.
+    fn load<S: Simd>(self, s: S, at: usize) -> S::F;
+}
+
+#[derive(Clone, Copy)]
+struct PlainRow<'a>(&'a [f32]);
+
+impl Row for PlainRow<'_> {
+    #[inline(always)]
+    fn load<S: Simd>(self, s: S, at: usize) -> S::F {
+        load(s, self.0, at)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct NormRow<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    scale: f32,
+}
+
+impl Row for NormRow<'_> {
+    #[inline(always)]
+    fn load<S: Simd>(self, s: S, at: usize) -> S::F {
+        s.mul(s.mul(load(s, self.x, at), s.splat(self.scale)), load(s, self.weight, at))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct GluRow<'a> {
+    activation: Activation,
+    gate: &'a [f32],
+    up: &'a [f32],
+}
+
+impl Row for GluRow<'_> {
+    #[inline(always)]
+    fn load<S: Simd>(self, s: S, at: usize) -> S::F {
+        glu(s, self.activation, load(s, self.gate, at), load(s, self.up, at))
     }
 }
 
@@ -160,8 +214,15 @@ impl Kernel for Evaluate<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
+        self.source.run(s, self);
+    }
+}
+
+impl RowKernel for Evaluate<'_> {
+    #[inline(always)]
+    fn run<S: Simd, R: Row>(self, s: S, row: R) {
         for (i, out) in self.out.chunks_mut(LANES).enumerate() {
-            let v = s.to_array(self.source.load(s, i * LANES));
+            let v = s.to_array(row.load(s, i * LANES));
             out.copy_from_slice(&v[..out.len()]);
         }
     }
@@ -203,12 +264,19 @@ impl Kernel for Quantize<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
+        self.source.run(s, self);
+    }
+}
+
+impl RowKernel for Quantize<'_> {
+    #[inline(always)]
+    fn run<S: Simd, R: Row>(self, s: S, row: R) {
         let columns = self.source.len();
         for (b, at) in (0..columns).step_by(ACT_BLOCK).enumerate() {
             let block = &mut self.blocks[b * self.stride];
             let mut x = [s.splat(0.0); ACT_BLOCK / LANES];
             for (i, x) in x.iter_mut().enumerate() {
-                *x = self.source.load(s, at + i * LANES);
+                *x = row.load(s, at + i * LANES);
             }
             let per_group = self.group / LANES;
             for first in (0..x.len()).step_by(per_group) {

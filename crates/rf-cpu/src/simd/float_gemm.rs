@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::activations::RowSource;
+use super::activations::{Row, RowKernel, RowSource};
 use super::gemm::GemmScratch;
 use super::matvec::{Bf16, F16, F32, FLOAT_CHUNK, FloatFormat};
 use super::tiles::{FLOAT_TOKENS, GEMM_BLOCK, GEMM_GROUP, GEMM_PANELS, PanelSums, Target};
@@ -35,10 +35,17 @@ impl Kernel for PackFloats<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
+        self.source.run(s, self);
+    }
+}
+
+impl RowKernel for PackFloats<'_> {
+    #[inline(always)]
+    fn run<S: Simd, R: Row>(self, s: S, row: R) {
         for (i, column) in (0..self.source.len()).step_by(FLOAT_CHUNK).enumerate() {
             let block = &mut self.out[i * self.stride * FLOAT_CHUNK..][..FLOAT_CHUNK];
             for (j, out) in block.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-                let v = self.source.load(s, column + j * LANES);
+                let v = row.load(s, column + j * LANES);
                 // SAFETY: 16 values.
                 unsafe { s.store_f(out.as_mut_ptr(), v) };
             }
