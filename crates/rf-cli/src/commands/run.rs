@@ -159,6 +159,7 @@ impl RunArgs {
             sampler: self.sampling.config(temperature)?,
             max_tokens: usize::try_from(self.predict).ok(),
             stop: self.stop.clone(),
+            rendered_tokens: Vec::new(),
             ignore_eos: self.ignore_eos,
             context_shift: self.context_shift,
         })
