@@ -201,8 +201,8 @@ impl Engine {
         Ok(logits)
     }
 
-    /// As [`forward`](Self::forward), into a buffer: a new one of this size every step would cost
-    /// more than sampling.
+    /// As [`forward`](Self::forward), into the start of a buffer, which grows as needed: a new one
+    /// of this size every step would cost more than sampling.
     ///
     /// # Errors
     ///
@@ -216,7 +216,7 @@ impl Engine {
         self.rows_into(feeds, logits)
     }
 
-    /// Computes the selected rows of the output, `[rows, output_width]`.
+    /// Computes the selected rows of the output, `[rows, output_width]`, into the start of a buffer.
     pub(crate) fn rows_into(
         &mut self,
         feeds: &mut [Feed<'_>],
@@ -232,7 +232,6 @@ impl Engine {
             }
             executor.forward(batch, &mut rows[at..len])
         })?;
-        rows.truncate(len);
         Ok(())
     }
 

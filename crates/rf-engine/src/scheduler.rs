@@ -56,6 +56,7 @@ mod request;
 mod sequence;
 mod stats;
 mod step;
+mod waiting;
 mod worker;
 
 use std::thread::JoinHandle;
@@ -86,7 +87,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// If an option is 0 or the thread cannot be started.
+    /// If an option is 0, the engine was loaded to embed, or the thread cannot be started.
     pub fn start(engine: Engine, options: SchedulerOptions) -> Result<Self, Error> {
         let options = options.for_engine(&engine)?;
         let (handle, inbox) = Handle::new(&engine, &options);

@@ -29,6 +29,9 @@ impl SchedulerOptions {
                 return Err(Error::InvalidOption { name, value, reason: "it must be at least 1" });
             }
         }
+        if engine.pooling().is_some() {
+            return Err(Error::LoadedToEmbed);
+        }
         let max_batched_tokens = self.max_batched_tokens.min(engine.batch_tokens());
         Ok(Self {
             max_batched_tokens,

@@ -17,7 +17,7 @@ use crate::scheduler::sequence::{ActiveRequest, Choice, Sequence};
 /// The result of a batch: one row per sequence that takes a token now.
 pub(super) struct Computed {
     pub(super) rows: Vec<Row>,
-    num_rows: usize,
+    vocab_size: usize,
     best: Option<(usize, Vec<Candidate>)>,
 }
 
@@ -38,8 +38,7 @@ impl Computed {
         if let Some((k, best)) = &self.best {
             return NextToken::Best(&best[index * k..(index + 1) * k]);
         }
-        let width = logits.len() / self.num_rows;
-        NextToken::Logits(&logits[index * width..(index + 1) * width])
+        NextToken::Logits(&logits[index * self.vocab_size..(index + 1) * self.vocab_size])
     }
 }
 
@@ -51,7 +50,7 @@ struct MaskJob<'a> {
 }
 
 /// Computes the planned tokens of all sequences in one batch. Unless the backend selects the best
-/// tokens, `logits` are those of all rows.
+/// tokens, `logits` begin with those of all rows.
 ///
 /// # Errors
 ///
@@ -83,6 +82,7 @@ pub(super) fn compute(
             rows.push(Row { sequence: index, mask: None });
         }
     }
+    let vocab_size = engine.model().config().vocab_size;
     let max_top_k = engine.max_top_k();
     let best = best.filter(|k| (1..=max_top_k).contains(k));
     let batch = || match best {
@@ -103,7 +103,7 @@ pub(super) fn compute(
         job.run();
         rows[job.row].mask = job.mask;
     }
-    Ok(Computed { num_rows: rows.len(), rows, best })
+    Ok(Computed { rows, vocab_size, best })
 }
 
 impl MaskJob<'_> {

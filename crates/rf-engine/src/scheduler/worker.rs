@@ -1,6 +1,6 @@
 //! The thread of the engine: which sequences are in the next step, and what becomes of them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -12,9 +12,10 @@ use crate::scheduler::event::Event;
 use crate::scheduler::handle::{Message, Shared};
 use crate::scheduler::options::SchedulerOptions;
 use crate::scheduler::request::RequestId;
-use crate::scheduler::sequence::{ActiveRequest, End, Rank, Sequence, Start, Submission};
+use crate::scheduler::sequence::{ActiveRequest, End, Sequence, Start, Submission};
 use crate::scheduler::stats::SchedulerStats;
 use crate::scheduler::step::{self, Chooser, Computed};
+use crate::scheduler::waiting::Waiting;
 
 /// The state of the thread.
 pub(super) struct Worker {
@@ -22,10 +23,7 @@ pub(super) struct Worker {
     options: SchedulerOptions,
     shared: Arc<Shared>,
     requests: HashMap<RequestId, ActiveRequest>,
-    /// First sequences of requests that have not started.
-    queued: BTreeMap<Rank, Sequence>,
-    /// Sequences of requests that have started, without pages.
-    preempted: BTreeMap<Rank, Sequence>,
+    waiting: Waiting,
     /// Ascending by rank.
     running: Vec<Sequence>,
     /// The first waiting sequence does not fit until a sequence gives pages back.
@@ -48,8 +46,7 @@ impl Worker {
             options,
             shared,
             requests: HashMap::new(),
-            queued: BTreeMap::new(),
-            preempted: BTreeMap::new(),
+            waiting: Waiting::default(),
             running: Vec::new(),
             is_blocked: false,
             stats: SchedulerStats::default(),
@@ -104,7 +101,9 @@ impl Worker {
         let id = submission.id;
         let (request, first) = Sequence::from_submission(submission, self.engine.session());
         self.requests.insert(id, request);
-        self.queued.extend(first.map(|sequence| (sequence.rank, sequence)));
+        if let Some(first) = first {
+            self.waiting.insert_queued(first);
+        }
         // It may come before the sequence that does not fit.
         self.is_blocked = false;
     }
@@ -130,7 +129,7 @@ impl Worker {
             let pool = self.engine.kv_stats();
             self.shared.publish(SchedulerStats {
                 running: self.running.len(),
-                waiting: self.preempted.len(),
+                waiting: self.waiting.num_preempted(),
                 kv_pages_total: pool.total_pages,
                 kv_pages_used: pool.used_pages,
                 ..self.stats
@@ -138,7 +137,7 @@ impl Worker {
             for (id, event) in std::mem::take(&mut self.last_events) {
                 gone.push(id);
                 let Some(request) = self.requests.get_mut(&id) else { continue };
-                if request.send(event).is_break() {
+                if request.end.is_none() && request.send(event).is_break() {
                     self.end(id, End::SinkBroken);
                 }
             }
@@ -193,7 +192,7 @@ impl Worker {
         let Some(mut sequence) = self.running.pop() else { return };
         tracing::debug!(request = %sequence.rank.request, "preempted");
         sequence.release();
-        self.preempted.insert(sequence.rank, sequence);
+        self.waiting.insert_preempted(sequence);
         self.stats.preemptions += 1;
         self.is_blocked = false;
     }
@@ -207,7 +206,7 @@ impl Worker {
     /// Starts waiting sequences in order while there is room, and plans their tokens.
     fn admit(&mut self, mut budget: usize) {
         while budget > 0 && self.running.len() < self.options.max_num_seqs && !self.is_blocked {
-            let Some(mut sequence) = self.pop_waiting() else { return };
+            let Some(mut sequence) = self.waiting.pop_first() else { return };
             let id = sequence.rank.request;
             let Some(request) = self.requests.get_mut(&id) else { continue };
             if self.options.prefix_cache && request.use_prefix_cache {
@@ -221,9 +220,10 @@ impl Worker {
             let needed = sequence.pages_needed();
             if others + needed > self.engine.available_pages() {
                 sequence.release();
-                let waiting =
-                    if request.start.is_none() { &mut self.queued } else { &mut self.preempted };
-                waiting.insert(sequence.rank, sequence);
+                match request.start {
+                    None => self.waiting.insert_queued(sequence),
+                    Some(_) => self.waiting.insert_preempted(sequence),
+                }
                 self.is_blocked = true;
                 if self.running.is_empty() {
                     self.fail_for_pages(id, needed);
@@ -237,17 +237,6 @@ impl Worker {
             }
             self.insert(sequence);
         }
-    }
-
-    /// The first sequence that waits.
-    fn pop_waiting(&mut self) -> Option<Sequence> {
-        let first = |map: &BTreeMap<Rank, Sequence>| map.first_key_value().map(|(rank, _)| *rank);
-        let map = match (first(&self.queued), first(&self.preempted)) {
-            (Some(queued), Some(preempted)) if queued < preempted => &mut self.queued,
-            (_, Some(_)) => &mut self.preempted,
-            _ => &mut self.queued,
-        };
-        map.pop_first().map(|(_, sequence)| sequence)
     }
 
     /// Notes and reports the start of a request.
@@ -322,7 +311,6 @@ impl Worker {
         let model = Arc::clone(self.engine.model());
         let mut chooser = Chooser::new(model.tokenizer(), &mut self.masked);
         let mut forks = Vec::new();
-        let mut ended = Vec::new();
         for (index, row) in std::mem::take(&mut computed.rows).into_iter().enumerate() {
             let sequence = &mut self.running[row.sequence];
             let id = sequence.rank.request;
@@ -341,19 +329,17 @@ impl Worker {
                     forks.push(fork);
                 } else {
                     fork.release();
-                    self.preempted.insert(fork.rank, fork);
+                    self.waiting.insert_preempted(fork);
                 }
             }
-            match result {
-                Ok(ControlFlow::Continue(())) => {}
-                Ok(ControlFlow::Break(())) => ended.push((id, End::SinkBroken)),
-                Err(error) => ended.push((id, End::Failed(error))),
-            }
+            request.end = match result {
+                Ok(ControlFlow::Continue(())) => continue,
+                Ok(ControlFlow::Break(())) => Some(End::SinkBroken),
+                Err(error) => Some(End::Failed(error)),
+            };
+            self.ended.push(id);
         }
         self.stats.generation_tokens += chooser.generated_tokens();
-        for (id, end) in ended {
-            self.end(id, end);
-        }
         for fork in forks {
             self.insert(fork);
         }
@@ -383,11 +369,12 @@ impl Worker {
     /// Removes all sequences of an ended request.
     fn clear(&mut self, id: RequestId) {
         let Some(request) = self.requests.get_mut(&id) else { return };
-        let is_of = |rank: &Rank| rank.request == id;
+        if request.unfinished_choices == 0 {
+            return;
+        }
         let mut sequences: Vec<Sequence> =
-            self.running.extract_if(.., |sequence| is_of(&sequence.rank)).collect();
-        sequences.extend(self.preempted.extract_if(.., |rank, _| is_of(rank)).map(|(_, s)| s));
-        sequences.extend(self.queued.extract_if(.., |rank, _| is_of(rank)).map(|(_, s)| s));
+            self.running.extract_if(.., |sequence| sequence.rank.request == id).collect();
+        sequences.extend(self.waiting.remove(id));
         self.is_blocked = false;
         if request.start.is_none() {
             self.shared.end_queued();

@@ -1,0 +1,11 @@
+//! Requests served together: the answers of each one alone, and every way to end.
+
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+mod answers;
+mod backend;
+mod choices;
+mod constraints;
+mod faults;
+mod limits;
+mod support;

@@ -1,0 +1,188 @@
+//! Models, requests and their answers.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use rf_cpu::{CpuBackend, CpuOptions};
+use rf_engine::sampling::SamplerConfig;
+use rf_engine::scheduler::{
+    Event, Handle, Request, RequestError, RequestId, Scheduler, SchedulerOptions, SchedulerStats,
+    TokenLogprob,
+};
+use rf_engine::{Engine, EngineOptions, GenerateOptions, Model, Outcome, StopReason, Timings};
+use rf_graph::KvType;
+
+pub(crate) const PAGE_TOKENS: usize = 16;
+
+pub(crate) const ENGINE: EngineOptions = EngineOptions {
+    context_tokens: Some(160),
+    batch_tokens: 64,
+    page_tokens: PAGE_TOKENS,
+    kv_type: KvType::F16,
+    kv_tokens: Some(64 * 160),
+    pooling: None,
+};
+
+pub(crate) const SCHEDULER: SchedulerOptions = SchedulerOptions {
+    max_num_seqs: 64,
+    max_batched_tokens: 64,
+    max_queued: 200,
+    prefix_cache: true,
+};
+
+/// A tiny model of `tests/data`.
+pub(crate) fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name).with_extension("gguf")
+}
+
+/// A tiny Qwen3 with F16 weights: 512 tokens.
+pub(crate) fn tiny() -> PathBuf {
+    data("qwen3")
+}
+
+/// The demo model of rf-cli, with a vocabulary that makes text.
+pub(crate) fn demo() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf")
+}
+
+pub(crate) fn cpu() -> CpuBackend {
+    CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap()
+}
+
+pub(crate) fn engine(path: &Path, options: EngineOptions) -> Engine {
+    Engine::load(Model::open(path).unwrap(), &cpu(), options, &mut |_| ()).unwrap()
+}
+
+/// A scheduler of the tiny model.
+pub(crate) fn start(engine_options: EngineOptions, options: SchedulerOptions) -> Scheduler {
+    Scheduler::start(engine(&tiny(), engine_options), options).unwrap()
+}
+
+/// Arbitrary tokens below 500.
+pub(crate) fn prompt(seed: u32, tokens: u32) -> Vec<u32> {
+    (0..tokens).map(|i| (seed + i * i * 31 + i * 7) % 500).collect()
+}
+
+pub(crate) fn greedy(max_tokens: usize) -> GenerateOptions {
+    with_sampler(SamplerConfig::greedy(), max_tokens)
+}
+
+/// Flat enough that seeds matter.
+pub(crate) fn sampled(seed: u64, max_tokens: usize) -> GenerateOptions {
+    let sampler = SamplerConfig { temperature: 2.0, seed: Some(seed), ..SamplerConfig::default() };
+    with_sampler(sampler, max_tokens)
+}
+
+pub(crate) fn with_sampler(sampler: SamplerConfig, max_tokens: usize) -> GenerateOptions {
+    GenerateOptions {
+        sampler,
+        max_tokens: Some(max_tokens),
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    }
+}
+
+/// The answer without a scheduler.
+pub(crate) fn alone(engine: &mut Engine, prompt: &[u32], options: &GenerateOptions) -> Outcome {
+    let mut session = engine.session();
+    engine.generate(&mut session, prompt, options, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+/// A choice of a finished request.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) ids: Vec<u32>,
+    pub(crate) text: String,
+    pub(crate) logprobs: Vec<TokenLogprob>,
+    pub(crate) end: Option<StopReason>,
+    pub(crate) timings: Timings,
+}
+
+/// The events of a request.
+pub(crate) struct Events {
+    pub(crate) receiver: Receiver<Event>,
+    num_choices: usize,
+}
+
+/// Passes events to a channel, and breaks without a receiver.
+pub(crate) fn sink(sender: Sender<Event>) -> impl FnMut(Event) -> ControlFlow<()> + Send {
+    move |event| match sender.send(event) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    }
+}
+
+/// Submits a request after `change`.
+pub(crate) fn submit(
+    handle: &Handle,
+    prompt: &[u32],
+    options: &GenerateOptions,
+    change: impl FnOnce(&mut Request),
+) -> (RequestId, Events) {
+    let (sender, receiver) = channel();
+    let mut request = Request::new(prompt.to_vec(), options.clone(), sink(sender));
+    change(&mut request);
+    let num_choices = request.num_choices;
+    (handle.submit(request).unwrap(), Events { receiver, num_choices })
+}
+
+/// The answer of a request alone on the scheduler.
+pub(crate) fn ask(handle: &Handle, prompt: &[u32], options: &GenerateOptions) -> Answer {
+    submit(handle, prompt, options, |_| ()).1.answer()
+}
+
+impl Events {
+    /// All choices, in order. Checks the order of the events.
+    pub(crate) fn answers(self) -> Result<Vec<Answer>, RequestError> {
+        let mut answers: Vec<Answer> = (0..self.num_choices).map(|_| Answer::default()).collect();
+        let mut has_started = false;
+        for event in self.receiver {
+            match event {
+                Event::Started { .. } => {
+                    assert!(!has_started, "a second start");
+                    has_started = true;
+                }
+                Event::Token { choice, id, text, logprob } => {
+                    let answer = &mut answers[choice];
+                    assert!(has_started && answer.end.is_none(), "a token out of order");
+                    answer.ids.push(id);
+                    answer.text += &text;
+                    answer.logprobs.extend(logprob);
+                }
+                Event::Finished { choice, reason, text, timings } => {
+                    let answer = &mut answers[choice];
+                    assert_eq!(answer.end.replace(reason), None, "a second end");
+                    answer.text += &text;
+                    answer.timings = timings;
+                    assert_eq!(timings.generated_tokens, answer.ids.len());
+                }
+                Event::Failed(error) => return Err(error),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(answers.iter().all(|answer| answer.end.is_some()), "no end: {answers:?}");
+        Ok(answers)
+    }
+
+    /// The only choice.
+    pub(crate) fn answer(self) -> Answer {
+        assert_eq!(self.num_choices, 1);
+        self.answers().unwrap().remove(0)
+    }
+
+    /// Waits until `count` tokens were generated.
+    pub(crate) fn wait_for_tokens(&self, count: usize) {
+        let tokens = self.receiver.iter().filter(|event| matches!(event, Event::Token { .. }));
+        assert_eq!(tokens.take(count).count(), count);
+    }
+}
+
+/// Ends a scheduler and checks that nothing is left of its requests.
+pub(crate) fn end(scheduler: Scheduler) -> SchedulerStats {
+    let handle = scheduler.handle();
+    scheduler.shutdown();
+    let stats = handle.stats();
+    assert_eq!((stats.running, stats.waiting, stats.kv_pages_used), (0, 0, 0), "{stats:?}");
+    stats
+}
