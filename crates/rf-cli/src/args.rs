@@ -101,9 +101,14 @@ impl ComputeArgs {
 
     /// The format of the KV cache.
     pub(crate) fn kv_type(&self) -> Result<KvType> {
+        self.kv_type_or(KvType::F16)
+    }
+
+    /// The format of the KV cache, with another default.
+    pub(crate) fn kv_type_or(&self, default: KvType) -> Result<KvType> {
         let given = [self.cache_type, self.cache_type_k, self.cache_type_v];
         let mut given = given.into_iter().flatten();
-        let first = given.next().unwrap_or(KvType::F16);
+        let first = given.next().unwrap_or(default);
         match given.find(|&kv_type| kv_type != first) {
             None => Ok(first),
             Some(other) => Err(bad_input!(

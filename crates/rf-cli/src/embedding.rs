@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use rf_engine::{EngineOptions, Model, Pooling};
+use rf_graph::KvType;
 
 use crate::args::{ComputeArgs, DeviceArgs};
 use crate::failure::bad_input;
@@ -64,6 +65,8 @@ fn options(model: &Model, input: &Input<'_>, compute: &ComputeArgs) -> Result<En
     let in_pages: usize = lengths().map(|length| length.next_multiple_of(page_tokens)).sum();
     Ok(EngineOptions {
         page_tokens,
+        // The cache lasts for a batch, so its size matters less than its precision.
+        kv_type: compute.kv_type_or(KvType::F32)?,
         kv_tokens: Some(context.max(in_pages.min(2 * options.batch_tokens))),
         pooling: Some(input.pooling),
         ..options

@@ -52,7 +52,7 @@ fn embeddings_are_those_of_the_reference_as_json_and_as_bytes() {
     for name in ["nomic_bert", "bert_rank"] {
         let (ids, expected) = golden(name);
         let file = model(&format!("{name}.gguf"));
-        let basic = ["embed", "-m", &file, "--ids", "--cache-type", "f32", &ids];
+        let basic = ["embed", "-m", &file, "--ids", &ids];
         let json = finish(folder.path(), &[&basic[..], &["--json"]].concat()).json();
         assert_eq!(json["embeddings"].as_array().unwrap().len(), 1);
         let vector = floats(&json["embeddings"][0]);

@@ -20,7 +20,8 @@ use crate::{loading, sources, terminal};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Writes the embeddings one after the other as little-endian f32, and with --json an object \
-{\"embeddings\": [[...], ...]}. Texts share batches, which does not change the result. With the pooling rank, \
+{\"embeddings\": [[...], ...]}. Texts share batches, which does not change the result. Keys and values are \
+f32 unless --cache-type names another format. With the pooling rank, \
 which is that of rerankers, the numbers are the scores of each text and are not normalised; `rf-cli rerank` \
 makes such texts from a query and documents.
 
