@@ -204,6 +204,13 @@ fn what_cannot_be_embedded_is_named() {
         assert_eq!(finished.stderr, format!("error: {message}\n"));
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""));
     }
+    let finished = finish(folder.path(), &["embed", "--pooling", "median", "a"]);
+    assert!(
+        finished.stderr.contains("expected one of mean, cls, last, rank"),
+        "{}",
+        finished.stderr
+    );
+    assert_eq!(finished.code, Some(2));
 }
 
 #[test]

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use clap::builder::PossibleValuesParser;
-use clap::builder::TypedValueParser as _;
 use rf_engine::{Normalization, Pooling};
 use rf_tokenizer::EncodeOptions;
 use serde::Serialize;
@@ -43,7 +41,7 @@ pub(crate) struct EmbedArgs {
     ids: bool,
     /// Pool the states of the tokens: mean, cls (first token), last, or rank (scores) [default: the
     /// model's, otherwise last, and mean for encoders]
-    #[arg(long, value_name = "POOLING", value_parser = pooling_parser())]
+    #[arg(long, value_name = "POOLING", value_parser = pooling)]
     pooling: Option<Pooling>,
     /// Normalise the embeddings: 2 to length 1 (Euclidean), 1 (taxicab) or P (p-norm) likewise, 0
     /// to a largest magnitude of 32760, -1 not at all
@@ -115,12 +113,10 @@ pub(crate) fn embed(arguments: &EmbedArgs) -> Result<()> {
     Ok(())
 }
 
-fn pooling_parser() -> impl clap::builder::TypedValueParser<Value = Pooling> {
-    let names = Pooling::ALL.map(Pooling::name);
-    PossibleValuesParser::new(names).map(|name| {
-        let pooling = Pooling::ALL.into_iter().find(|pooling| pooling.name() == name);
-        pooling.unwrap_or(Pooling::Mean)
-    })
+/// Parses the name of a pooling.
+fn pooling(name: &str) -> Result<Pooling, String> {
+    let known = Pooling::ALL.into_iter().find(|pooling| pooling.name() == name);
+    known.ok_or_else(|| format!("expected one of {}", Pooling::ALL.map(Pooling::name).join(", ")))
 }
 
 /// The number that llama.cpp gives to a normalisation.
