@@ -75,6 +75,8 @@ pub struct Prompt {
     pub format: OutputFormat,
     /// Whether the answer begins within reasoning.
     pub in_reasoning: bool,
+    /// Whether the answer continues the content of the last message.
+    pub in_content: bool,
     /// The tools that the answer may call.
     pub tools: Vec<Tool>,
     /// Whether it must.
@@ -124,6 +126,7 @@ impl Conversation {
             text,
             format,
             in_reasoning,
+            in_content: self.continue_final_message && !in_reasoning,
             tools: tools.to_vec(),
             tool_choice: self.tool_choice.clone(),
         })

@@ -55,6 +55,8 @@ pub struct OutputFormat {
     /// Whether the chat template shows tools to the model. If not,
     /// [`Conversation`](crate::Conversation) describes them in the system message.
     pub template_knows_tools: bool,
+    /// Whether the chat template mentions reasoning, so that the model may begin with it.
+    pub template_knows_reasoning: bool,
 }
 
 impl OutputFormat {
@@ -95,7 +97,13 @@ impl OutputFormat {
         } else {
             ReasoningFormat::Think
         };
-        Self { tools, reasoning, template_knows_tools: has("tools") }
+        let (open, close) = reasoning.markers();
+        Self {
+            tools,
+            reasoning,
+            template_knows_tools: has("tools"),
+            template_knows_reasoning: is_harmony || has(open) || has(close),
+        }
     }
 
     /// Whether an answer to `prompt` begins within reasoning, because the prompt opens it.
@@ -187,8 +195,8 @@ impl ToolFormat {
 }
 
 impl ReasoningFormat {
-    /// The markers that open and close reasoning.
-    pub(crate) fn markers(self) -> (&'static str, &'static str) {
+    /// The texts that open and close reasoning.
+    pub fn markers(self) -> (&'static str, &'static str) {
         match self {
             Self::Think => ("<think>", "</think>"),
             Self::Mistral => ("[THINK]", "[/THINK]"),

@@ -11,7 +11,7 @@ pub struct Tool {
     pub name: String,
     /// What the function does, for the model.
     pub description: Option<String>,
-    /// JSON schema of the arguments: an object. Without parameters, `{"type": "object"}`.
+    /// JSON schema of the arguments: an object, empty for a function without parameters.
     pub parameters: Value,
 }
 
@@ -44,7 +44,9 @@ impl Tool {
             Some(_) => return Err(error("description", "must be a string")),
         };
         let parameters = match function.get("parameters") {
-            None | Some(Value::Null) => json!({"type": "object", "properties": {}}),
+            None | Some(Value::Null) => {
+                json!({"type": "object", "properties": {}, "additionalProperties": false})
+            }
             Some(schema @ Value::Object(_)) => schema.clone(),
             Some(_) => return Err(error("parameters", "must be a JSON schema object")),
         };

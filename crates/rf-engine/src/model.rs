@@ -1,6 +1,7 @@
 //! A parsed model file, whose weights are not loaded.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rf_gguf::Gguf;
 use rf_graph::{Backend, KvLayout, MemoryNeed, Program, fuse};
@@ -17,7 +18,7 @@ use crate::vocabulary::tokenizer_from_gguf;
 pub struct Model {
     gguf: Gguf,
     config: ModelConfig,
-    tokenizer: Tokenizer,
+    tokenizer: Arc<Tokenizer>,
     chat_template: Option<ChatTemplate>,
 }
 
@@ -45,7 +46,7 @@ impl Model {
             .chat_template()
             .map(|source| ChatTemplate::new(source, text(tokenizer.bos()), text(tokenizer.eos())))
             .transpose()?;
-        Ok(Self { gguf, config, tokenizer, chat_template })
+        Ok(Self { gguf, config, tokenizer: Arc::new(tokenizer), chat_template })
     }
 
     /// The container.
@@ -58,8 +59,8 @@ impl Model {
         &self.config
     }
 
-    /// The tokenizer.
-    pub fn tokenizer(&self) -> &Tokenizer {
+    /// The tokenizer, which grammars share.
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
     }
 

@@ -54,6 +54,12 @@ impl Tokenizer {
         Ok(bytes)
     }
 
+    /// Whether decoding leaves out the text of `id`, unless told to render it: control and unknown
+    /// tokens.
+    pub fn is_control(&self, id: u32) -> bool {
+        self.vocab.attr(id).any(Attr::CONTROL | Attr::UNKNOWN)
+    }
+
     fn append_piece(
         &self,
         id: u32,

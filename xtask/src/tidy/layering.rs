@@ -35,20 +35,22 @@ const LAYERS: &[Layer] = &[
     layer("rf-kernels", &["rf-graph", "rf-hip", "rf-kernels-build"]),
     layer("rf-model", &["rf-graph", "rf-gguf", "rf-kv"]),
     layer("rf-engine", &["rf-model", "rf-tokenizer"]),
+    layer("rf-grammar", &["rf-engine", "rf-chat"]),
     layer("rf-device", &["rf-engine", "rf-cpu", "rf-kernels"]),
     layer("rf-profile", &["rf-hip"]),
     layer("rf-bench", &["rf-device", "rf-profile"]),
-    layer("rf-server", &["rf-device", "rf-chat"]),
-    layer("rf-cli", &["rf-server", "rf-device", "rf-convert", "rf-profile"]),
+    layer("rf-server", &["rf-device", "rf-chat", "rf-grammar"]),
+    layer("rf-cli", &["rf-server", "rf-grammar", "rf-device", "rf-convert", "rf-profile"]),
     layer("xtask", &["rf-bench", "rf-kernels-build"]),
 ];
 
 /// External libraries that only the listed crates may use. Tests may use them anywhere.
-const OWNED: [(&str, &[&str]); 6] = [
+const OWNED: [(&str, &[&str]); 7] = [
     ("anyhow", &["rf-bench", "rf-cli", "xtask"]), // binaries; libraries have typed errors
     ("axum", &["rf-server"]),
     ("clap", &["rf-bench", "rf-cli", "xtask"]),
     ("libloading", &["rf-hip"]),
+    ("llguidance", &["rf-grammar"]),
     ("memmap2", &["rf-gguf", "rf-cpu"]), // files; page-aligned buffers
     ("minijinja", &["rf-tokenizer"]),
 ];

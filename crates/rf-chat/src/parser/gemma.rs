@@ -200,7 +200,8 @@ impl GemmaCall {
     /// A key ends at the colon, which may be part of it only in quotes.
     fn key(&mut self, c: char, context: &mut Context<'_>) -> Step {
         if c != ':' {
-            return self.limited(!matches!(c, '{' | '}' | '\n'));
+            let quoted = self.pending.starts_with(['"', '<']);
+            return self.limited(quoted || !matches!(c, '{' | '}' | '\n'));
         }
         let text = self.pending.trim_end_matches(':').trim();
         let key = [self.quote, "\""]

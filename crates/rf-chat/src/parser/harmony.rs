@@ -27,8 +27,10 @@ pub(super) struct Harmony {
     pending: String,
     /// The header and the text of a call whose arguments have not begun.
     raw: String,
-    /// The channel of the last text, if another message may continue it.
+    /// The channel of the last text since the last call.
     last: Option<Channel>,
+    /// Whether the message has no text yet.
+    is_new: bool,
 }
 
 #[derive(Debug, Default)]
@@ -74,8 +76,8 @@ impl Harmony {
                     let c = self.pending.remove(0);
                     // Models put white space between messages.
                     if !(matches!(self.state, State::Between) && c.is_whitespace()) {
-                        self.begin_text(Channel::Content, context);
-                        context.sink.exact(Channel::Content, c);
+                        self.begin_text(Channel::Content);
+                        self.text(Channel::Content, c, context);
                     }
                 }
                 State::Header => {
@@ -85,8 +87,8 @@ impl Harmony {
                         self.begin_message(&header, raw, context);
                     } else if self.header_fails() {
                         let text = std::mem::take(&mut self.pending);
-                        self.begin_text(Channel::Content, context);
-                        text.chars().for_each(|c| context.sink.exact(Channel::Content, c));
+                        self.begin_text(Channel::Content);
+                        text.chars().for_each(|c| self.text(Channel::Content, c, context));
                     }
                     return;
                 }
@@ -98,14 +100,15 @@ impl Harmony {
                     if self.may_be_any(&ENDS) {
                         return;
                     }
-                    context.sink.exact(channel, self.pending.remove(0));
+                    let c = self.pending.remove(0);
+                    self.text(channel, c, context);
                 }
-                State::Call { .. } => {
-                    if self.is_any(&ENDS) {
+                // Within the arguments, what looks like a marker is text of a string.
+                State::Call { body, .. } => {
+                    if body.is_none() && self.is_any(&ENDS) {
                         return self.end_message(context);
                     }
-                    // Only text of the arguments may contain what looks like a marker.
-                    if self.may_be_any(&ENDS) {
+                    if body.is_none() && self.may_be_any(&ENDS) {
                         return;
                     }
                     let c = self.pending.remove(0);
@@ -129,13 +132,20 @@ impl Harmony {
             || PLAIN_ENDS.iter().any(|end| self.pending.ends_with(end))
     }
 
-    /// Text follows. Messages of one channel are paragraphs.
-    fn begin_text(&mut self, channel: Channel, context: &mut Context<'_>) {
-        if self.last.replace(channel) == Some(channel) {
+    /// Text follows.
+    fn begin_text(&mut self, channel: Channel) {
+        self.is_new = true;
+        self.state = State::Text(channel);
+    }
+
+    /// A character of a message. Messages of one channel are paragraphs.
+    fn text(&mut self, channel: Channel, c: char, context: &mut Context<'_>) {
+        let continues = self.last.replace(channel) == Some(channel);
+        if std::mem::take(&mut self.is_new) && continues {
             context.sink.exact(channel, '\n');
             context.sink.exact(channel, '\n');
         }
-        self.state = State::Text(channel);
+        context.sink.exact(channel, c);
     }
 
     fn begin_message(&mut self, header: &str, raw: String, context: &mut Context<'_>) {
@@ -148,9 +158,9 @@ impl Harmony {
             self.raw = raw;
             self.state = State::Call { name: name.to_owned(), body: None };
         } else if channel(header) == Some("analysis") {
-            self.begin_text(Channel::Reasoning, context);
+            self.begin_text(Channel::Reasoning);
         } else {
-            self.begin_text(Channel::Content, context);
+            self.begin_text(Channel::Content);
         }
     }
 
@@ -177,11 +187,12 @@ impl Harmony {
                 context.sink.end_call();
                 let raw = std::mem::take(&mut self.raw);
                 let was_call = body.is_some();
-                self.begin_text(Channel::Content, context);
+                self.begin_text(Channel::Content);
                 if !was_call {
-                    raw.chars().for_each(|c| context.sink.exact(Channel::Content, c));
+                    raw.chars().for_each(|c| self.text(Channel::Content, c, context));
                 }
-                context.sink.exact(Channel::Content, c);
+                // It may begin a marker.
+                self.pending.insert(0, c);
             }
         }
     }
@@ -213,9 +224,6 @@ impl Harmony {
             // White space after the last message.
             State::Between if pending.trim().is_empty() => return,
             State::Call { body: Some(_), .. } => {
-                for c in pending.chars() {
-                    self.argument(c, context);
-                }
                 return context.sink.end_call();
             }
             State::Call { .. } => (Channel::Content, std::mem::take(&mut self.raw) + &pending),
@@ -223,13 +231,10 @@ impl Harmony {
             State::Header if is_cut_off(&pending) => return,
             State::Start | State::Between | State::Header => (Channel::Content, pending),
         };
-        if text.is_empty() {
-            return;
-        }
         if !matches!(self.state, State::Text(_)) {
-            self.begin_text(channel, context);
+            self.begin_text(channel);
         }
-        text.chars().for_each(|c| context.sink.exact(channel, c));
+        text.chars().for_each(|c| self.text(channel, c, context));
     }
 }
 

@@ -271,7 +271,7 @@ fn gemma() {
     // JSON, or words without quotes.
     check(
         ToolFormat::Gemma,
-        r#"<|tool_call>call:weather{"city": "Os\"lo", <|"|>days<|"|>: 3, note: as is}<tool_call|>"#,
+        r#"<|tool_call>call:weather{"city" : "Os\"lo", <|"|>days<|"|>: 3, note: as is}<tool_call|>"#,
         &expect().call(call("weather", r#"{"city": "Os\"lo", "days": 3, "note": "as is"}"#)),
     );
     check(
@@ -316,6 +316,17 @@ fn harmony() {
         format,
         "<|channel|>commentary to=functions.weather<|message|>{\"city\": \"Os",
         &expect().call(call("weather", r#"{"city": "Os"#).incomplete()),
+    );
+    check(
+        format,
+        "<|channel|>commentary to=functions.note<|message|>{\"text\": \"<|end|>\"}<|call|>",
+        &expect().call(call("note", r#"{"text": "<|end|>"}"#)),
+    );
+    check(
+        format,
+        "<|channel|>commentary to=functions.note<|message|>{\"days\": 1<|end|><|start|>assistant\
+         <|channel|>final<|message|>Hi",
+        &expect().content("Hi").call(call("note", r#"{"days": 1"#).incomplete()),
     );
     // An answer without channels, and a call that is none.
     check(format, " to be or not", &expect().content(" to be or not"));

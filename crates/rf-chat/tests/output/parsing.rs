@@ -25,7 +25,7 @@ pub(crate) fn format(tools: ToolFormat) -> OutputFormat {
         ToolFormat::Harmony => ReasoningFormat::Harmony,
         _ => ReasoningFormat::Think,
     };
-    OutputFormat { tools, reasoning, template_knows_tools: true }
+    OutputFormat { tools, reasoning, template_knows_tools: true, template_knows_reasoning: true }
 }
 
 /// `weather(city, days, tags)`, `time()` and `note(text)`.

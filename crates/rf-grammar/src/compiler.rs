@@ -1,0 +1,200 @@
+//! The vocabulary of a model, and grammars compiled for it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use llguidance::api::TopLevelGrammar;
+use llguidance::toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
+use llguidance::{Matcher, ParserFactory};
+use rf_chat::Prompt;
+use rf_tokenizer::{EncodeOptions, Tokenizer};
+use serde_json::Value;
+
+use crate::constraint::GrammarConstraint;
+use crate::grammar::with_options;
+use crate::{Error, Grammar, answer, schema};
+
+/// Compiles grammars for a model. Build it once per model and share it: it holds the vocabulary as
+/// a tree, about 20 MB for 128k tokens.
+pub struct GrammarCompiler {
+    factory: ParserFactory,
+    tokenizer: Arc<Tokenizer>,
+}
+
+impl fmt::Debug for GrammarCompiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrammarCompiler").finish_non_exhaustive()
+    }
+}
+
+impl GrammarCompiler {
+    /// Indexes the vocabulary.
+    ///
+    /// # Errors
+    ///
+    /// If the vocabulary does not fit the matcher.
+    pub fn new(tokenizer: &Arc<Tokenizer>) -> Result<Self, Error> {
+        let vocabulary = Vocabulary::new(Arc::clone(tokenizer))?;
+        let env: TokEnv = Arc::new(vocabulary);
+
+        let mut factory = ParserFactory::new_simple(&env)
+            .map_err(|error| Error::Vocabulary(error.to_string()))?;
+        factory.quiet();
+        factory.limits_mut().verbose_errors = false;
+        Ok(Self { factory, tokenizer: Arc::clone(tokenizer) })
+    }
+
+    /// A constraint at the start of an output.
+    ///
+    /// # Errors
+    ///
+    /// If the grammar is malformed, contradictory, or too large. The error names the place.
+    pub fn compile(&self, grammar: &Grammar) -> Result<GrammarConstraint, Error> {
+        self.constraint(grammar, grammar.top_level()?)
+    }
+
+    /// A constraint for the answer to a prompt whose content must fit `grammar`. The model may
+    /// reason first, where its template does.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    pub fn compile_answer(
+        &self,
+        prompt: &Prompt,
+        grammar: &Grammar,
+    ) -> Result<GrammarConstraint, Error> {
+        match answer::content(prompt, &self.tokenizer, grammar)? {
+            Some(lark) => self.constraint(grammar, TopLevelGrammar::from_lark(lark)),
+            None => self.compile(grammar),
+        }
+    }
+
+    /// A constraint for the answer to a prompt that demands a call
+    /// ([`ToolChoice::Required`](rf_chat::ToolChoice::Required) or
+    /// [`ToolChoice::Named`](rf_chat::ToolChoice::Named)); `None` if it demands none. The call has
+    /// the model's own form. With `parallel`, further calls may follow a required one, where that
+    /// form allows them.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters of a tool are not supported.
+    pub fn compile_calls(
+        &self,
+        prompt: &Prompt,
+        parallel: bool,
+    ) -> Result<Option<GrammarConstraint>, Error> {
+        let Some(lark) = answer::calls(prompt, &self.tokenizer, parallel) else { return Ok(None) };
+        // An error of the parameters is more useful than one of the rules made of them.
+        for tool in &prompt.tools {
+            if self.check(&tool.parameters).is_some() {
+                let schema = Grammar::JsonSchema(tool.parameters.clone());
+                let error = |e| Error::Tool { name: tool.name.clone(), source: Box::new(e) };
+                self.compile(&schema).map_err(error)?;
+            }
+        }
+        let grammar = Grammar::Lark(lark);
+        self.compile(&grammar).map(Some)
+    }
+
+    fn constraint(
+        &self,
+        grammar: &Grammar,
+        top_level: TopLevelGrammar,
+    ) -> Result<GrammarConstraint, Error> {
+        let matcher = Matcher::new(self.factory.create_parser(top_level));
+        match matcher.get_error() {
+            None => Ok(GrammarConstraint::new(matcher)),
+            Some(problem) => Err(self.error(grammar, first_lines(&problem))),
+        }
+    }
+
+    fn error(&self, grammar: &Grammar, problem: String) -> Error {
+        match grammar {
+            Grammar::JsonSchema(schema) => {
+                let (pointer, problem) = schema::locate(schema, problem, |s| self.check(s));
+                Error::Schema { pointer, problem }
+            }
+            Grammar::JsonObject => Error::Schema { pointer: "#".to_owned(), problem },
+            Grammar::Regex(_) => Error::Regex(problem),
+            Grammar::Choice(_) | Grammar::Lark(_) | Grammar::Gbnf(_) => Error::Lark(problem),
+        }
+    }
+
+    /// Why a schema does not compile.
+    fn check(&self, schema: &Value) -> Option<String> {
+        let grammar = TopLevelGrammar::from_json_schema(with_options(schema));
+        let problem = Matcher::new(self.factory.create_parser(grammar)).get_error()?;
+        Some(first_lines(&problem))
+    }
+}
+
+/// The message of an error, on one line and without its context.
+fn first_lines(problem: &str) -> String {
+    let lines: Vec<_> = problem.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join(" ").chars().take(500).collect()
+}
+
+/// A tokenizer for llguidance.
+struct Vocabulary {
+    tokenizer: Arc<Tokenizer>,
+    trie: TokTrie,
+    /// Whether encoding a part of a text gives the ids of that part within the text.
+    is_canonical: bool,
+}
+
+impl Vocabulary {
+    fn new(tokenizer: Arc<Tokenizer>) -> Result<Self, Error> {
+        let vocab_size = tokenizer.vocab_size();
+        let mut words = Vec::with_capacity(vocab_size as usize + 1);
+        for id in 0..vocab_size {
+            let piece =
+                tokenizer.piece(id).map_err(|error| Error::Vocabulary(error.to_string()))?;
+            // Only a grammar that names a control token allows it: a text never contains one.
+            let is_special = tokenizer.is_control(id) || tokenizer.is_eog(id);
+            words.push(if is_special { special(&piece) } else { piece });
+        }
+        let mut ends = tokenizer.eog_ids().to_vec();
+        if ends.is_empty() {
+            // The matcher needs one. No model generates this.
+            ends.push(vocab_size);
+            words.push(special(b"<end of generation>"));
+        }
+        let info = TokRxInfo::new(words.len() as u32, ends[0]);
+        let trie = TokTrie::from(&info, &words).with_eos_tokens(&ends);
+        // SPM adds a space in front of each text.
+        let plain = tokenizer.encode("a", EncodeOptions::PLAIN);
+        let plain: Option<Vec<u8>> = plain
+            .iter()
+            .map(|id| tokenizer.piece(*id).ok())
+            .collect::<Option<Vec<_>>>()
+            .map(|p| p.concat());
+        let is_canonical = plain.as_deref() == Some(b"a");
+        Ok(Self { tokenizer, trie, is_canonical })
+    }
+}
+
+/// A word that no text contains.
+fn special(name: &[u8]) -> Vec<u8> {
+    let mut word = vec![TokTrie::SPECIAL_TOKEN_MARKER];
+    word.extend_from_slice(name);
+    word
+}
+
+impl TokenizerEnv for Vocabulary {
+    fn tok_trie(&self) -> &TokTrie {
+        &self.trie
+    }
+
+    fn tokenize_bytes(&self, text: &[u8]) -> Vec<TokenId> {
+        if self.is_canonical {
+            self.tokenizer.encode_bytes(text, EncodeOptions::PLAIN)
+        } else {
+            self.trie.greedy_tokenize(text)
+        }
+    }
+
+    fn tokenize_is_canonical(&self) -> bool {
+        self.is_canonical
+    }
+}

@@ -1,0 +1,82 @@
+//! The kinds of grammars, and their form in Lark.
+
+use llguidance::api::TopLevelGrammar;
+use llguidance::regex_to_lark;
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::gbnf::gbnf_to_lark;
+use crate::lark::literal;
+
+/// What an output must fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grammar {
+    /// JSON that a schema describes.
+    JsonSchema(Value),
+    /// Any JSON object.
+    JsonObject,
+    /// A regular expression, which matches the whole text.
+    Regex(String),
+    /// One of some texts.
+    Choice(Vec<String>),
+    /// A grammar in llguidance's dialect of Lark.
+    Lark(String),
+    /// A grammar in the notation of llama.cpp.
+    Gbnf(String),
+}
+
+/// The most white space between two marks of JSON, in characters. Models that like line breaks
+/// would otherwise write them until the context is full.
+const MAX_SPACE: usize = 64;
+
+impl Grammar {
+    /// A grammar whose notation is not known: GBNF defines rules with `::=`, Lark with `:`.
+    pub fn of_text(text: &str) -> Self {
+        if text.contains("::=") { Self::Gbnf(text.to_owned()) } else { Self::Lark(text.to_owned()) }
+    }
+
+    /// The grammar for llguidance.
+    pub(crate) fn top_level(&self) -> Result<TopLevelGrammar, Error> {
+        Ok(match self {
+            Self::JsonSchema(schema) => TopLevelGrammar::from_json_schema(with_options(schema)),
+            Self::JsonObject => TopLevelGrammar::from_json_schema(with_options(&any_object())),
+            Self::Regex(regex) => TopLevelGrammar::from_regex(regex),
+            Self::Choice(_) => TopLevelGrammar::from_lark(format!("start: {}", self.value()?)),
+            Self::Lark(lark) => TopLevelGrammar::from_lark(lark.clone()),
+            Self::Gbnf(gbnf) => TopLevelGrammar::from_lark(gbnf_to_lark(gbnf)?),
+        })
+    }
+
+    /// The grammar as a value of Lark.
+    pub(crate) fn value(&self) -> Result<String, Error> {
+        Ok(match self {
+            Self::JsonSchema(schema) => format!("%json {}", with_options(schema)),
+            Self::JsonObject => format!("%json {}", with_options(&any_object())),
+            Self::Regex(regex) => format!("/{}/", regex_to_lark(regex, "")),
+            Self::Choice(choices) if choices.is_empty() => return Err(Error::NoChoice),
+            Self::Choice(choices) => {
+                let choices: Vec<_> = choices.iter().map(|text| literal(text)).collect();
+                format!("({})", choices.join(" | "))
+            }
+            Self::Lark(lark) => format!("%lark {{\n{lark}\n}}"),
+            Self::Gbnf(gbnf) => format!("%lark {{\n{}\n}}", gbnf_to_lark(gbnf)?),
+        })
+    }
+}
+
+fn any_object() -> Value {
+    json!({"type": "object"})
+}
+
+/// The schema with the options of the conversion.
+pub(crate) fn with_options(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(object) = schema.as_object_mut() {
+        let space = format!("[ \\n\\r\\t]{{1,{MAX_SPACE}}}");
+        object.insert(
+            "x-guidance".to_owned(),
+            json!({"whitespace_pattern": space, "coerce_one_of": true}),
+        );
+    }
+    schema
+}

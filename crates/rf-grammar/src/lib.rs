@@ -1,0 +1,47 @@
+//! Structured output: which tokens may come next, so that the text fits a schema or grammar.
+//!
+//! Start reading at [`GrammarCompiler`], built once per model, and [`Grammar`]. The result is a
+//! [`Constraint`](rf_engine::scheduler::Constraint) of the scheduler. The work is done by
+//! `llguidance`; this crate connects it to [`rf_tokenizer`], converts GBNF, writes the calls that a
+//! request demands in the model's own form, and locates errors.
+//!
+//! References of a schema (`$ref`) resolve within the schema. Nothing is fetched.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use rf_engine::scheduler::Constraint;
+//! use rf_grammar::{Grammar, GrammarCompiler};
+//! use rf_tokenizer::{Tokenizer, VocabConfig};
+//!
+//! let tokens = ["</s>", "yes", "no", "y", "n", "o"];
+//! let tokenizer = Tokenizer::new(VocabConfig {
+//!     model: "gpt2".into(),
+//!     tokens: tokens.map(String::from).into(),
+//!     token_types: vec![3, 1, 1, 1, 1, 1],
+//!     merges: vec!["n o".into()],
+//!     eos_token_id: Some(0),
+//!     ..VocabConfig::default()
+//! })?;
+//! let compiler = GrammarCompiler::new(&Arc::new(tokenizer))?;
+//! let mut constraint = compiler.compile(&Grammar::Regex("yes|no".into()))?;
+//! let mask = constraint.allowed()?;
+//! let allowed: Vec<u32> = (0..6).filter(|id| mask.allows(*id)).collect();
+//! assert_eq!(allowed, [1, 2, 3, 4]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod answer;
+mod compiler;
+mod constraint;
+mod error;
+mod gbnf;
+mod grammar;
+mod lark;
+mod schema;
+
+pub use compiler::GrammarCompiler;
+pub use constraint::GrammarConstraint;
+pub use error::Error;
+pub use gbnf::gbnf_to_lark;
+pub use grammar::Grammar;

@@ -1,0 +1,122 @@
+//! Demanded calls in the form of each family: the parser finds them, and their arguments are valid.
+
+use rf_chat::{Answer, Conversation, Prompt, Tool, ToolChoice, ToolFormat};
+use rf_grammar::{Error, Grammar};
+use rf_tokenizer::{ChatTemplate, Message};
+use serde_json::{Value, json};
+
+use crate::sampling::{COMPILER, Random, sample};
+
+/// A template of each form. The comments hold the markers.
+const TEMPLATES: [(ToolFormat, &str); 10] = [
+    (ToolFormat::Hermes, "{# tools <tool_call> #}"),
+    (ToolFormat::Function, "{# tools <tool_call><function=<parameter= <think> #}"),
+    (
+        ToolFormat::Glm,
+        "{# tools <tool_call><arg_key> <think> #}{{ '<think>' if add_generation_prompt }}",
+    ),
+    (ToolFormat::Llama, "{# tools <|python_tag|> #}"),
+    (ToolFormat::MistralArray, "{# tools [TOOL_CALLS] #}"),
+    (ToolFormat::Mistral, "{# tools [TOOL_CALLS] [ARGS] [THINK] #}"),
+    (ToolFormat::Gemma, "{# tools <|tool_call> <|channel>thought #}"),
+    (ToolFormat::FunctionGemma, "{# tools <start_function_call> #}"),
+    (ToolFormat::Harmony, "{# tools <|channel|><|message|> #}"),
+    (ToolFormat::Object, "{{ messages[0].content }}"),
+];
+
+fn tools() -> Vec<Tool> {
+    let weather = json!({"name": "weather", "parameters": {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer", "minimum": 1, "maximum": 20},
+            "unit": {"enum": ["celsius", "fahrenheit"]},
+            "at": {"$ref": "#/$defs/point"},
+        },
+        "required": ["city", "days"],
+        "additionalProperties": false,
+        "$defs": {"point": {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 2}},
+    }});
+    let time = json!({"name": "time"});
+    [weather, time].iter().map(|tool| Tool::from_json(tool).unwrap()).collect()
+}
+
+fn prompt(template: &str, tool_choice: ToolChoice) -> Prompt {
+    let conversation = Conversation {
+        messages: vec![Message::new("user", "Hi")],
+        tools: tools(),
+        tool_choice,
+        ..Conversation::default()
+    };
+    conversation.prompt(&ChatTemplate::new(template, "", "").unwrap()).unwrap()
+}
+
+fn parse(prompt: &Prompt, text: &str) -> Answer {
+    let mut parser = prompt.parser();
+    let mut answer: Answer = parser.push(text).into_iter().collect();
+    answer.extend(parser.finish());
+    answer
+}
+
+#[test]
+fn a_demanded_call_is_made_in_the_models_own_form() {
+    let mut random = Random(7);
+    for (format, template) in TEMPLATES {
+        for choice in [ToolChoice::Required, ToolChoice::Named("weather".to_owned())] {
+            let prompt = prompt(template, choice);
+            assert_eq!(prompt.format.tools, format);
+            for _ in 0..15 {
+                let constraint = COMPILER.compile_calls(&prompt, true).unwrap().unwrap();
+                let text = sample(constraint, &mut random);
+                let answer = parse(&prompt, &text);
+                assert!(answer.calls_tools(), "{format:?}: {text} is {answer:?}");
+                assert_eq!(answer.content, "", "{format:?}: {text}");
+                if prompt.tool_choice != ToolChoice::Required {
+                    assert_eq!(answer.calls.len(), 1, "{format:?}: {text}");
+                    assert_eq!(answer.calls[0].name, "weather", "{format:?}: {text}");
+                }
+                for call in &answer.calls {
+                    let tool = prompt.tools.iter().find(|tool| tool.name == call.name).unwrap();
+                    let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
+                    let valid = jsonschema::validate(&tool.parameters, &arguments);
+                    assert!(valid.is_ok(), "{format:?}: {valid:?} in {text}");
+                }
+            }
+        }
+        assert!(
+            COMPILER.compile_calls(&prompt(template, ToolChoice::Auto), true).unwrap().is_none()
+        );
+    }
+}
+
+#[test]
+fn content_fits_after_the_reasoning() {
+    let grammar =
+        Grammar::JsonSchema(json!({"type": "object", "properties": {"a": {"type": "integer"}},
+        "required": ["a"], "additionalProperties": false}));
+    let mut random = Random(9);
+    for (format, template) in TEMPLATES {
+        let prompt = prompt(template, ToolChoice::None);
+        let mut reasoned = false;
+        for _ in 0..15 {
+            let text = sample(COMPILER.compile_answer(&prompt, &grammar).unwrap(), &mut random);
+            let answer = parse(&prompt, &text);
+            let value: Result<Value, _> = serde_json::from_str(&answer.content);
+            assert!(
+                value.is_ok_and(|value| value["a"].is_number()),
+                "{format:?}: {text} is {answer:?}"
+            );
+            reasoned |= !answer.reasoning.is_empty();
+        }
+        assert_eq!(reasoned, prompt.format.template_knows_reasoning, "{format:?}");
+    }
+}
+
+#[test]
+fn a_tool_with_bad_parameters_is_named() {
+    let mut prompt = prompt(TEMPLATES[0].1, ToolChoice::Required);
+    prompt.tools[1].parameters = json!({"properties": {"x": {"type": "strin"}}});
+    let error = COMPILER.compile_calls(&prompt, false).unwrap_err();
+    assert!(matches!(&error, Error::Tool { name, .. } if name == "time"), "{error}");
+    assert!(error.to_string().contains("#/properties/x"), "{error}");
+}

@@ -1,0 +1,101 @@
+//! Regular expressions, choices, Lark and GBNF.
+
+use rf_engine::scheduler::Constraint;
+use rf_grammar::{Error, Grammar};
+use rf_tokenizer::EncodeOptions;
+
+use crate::sampling::{COMPILER, Random, TOKENIZER, sample};
+
+/// Whether the grammar accepts the whole text, byte by byte.
+fn accepts(grammar: &Grammar, text: &str) -> bool {
+    let mut constraint = COMPILER.compile(grammar).unwrap();
+    for byte in text.bytes() {
+        let ids = TOKENIZER.encode_bytes(&[byte], EncodeOptions::PLAIN);
+        if constraint.is_finished() || constraint.accept(ids[0]).is_err() {
+            return false;
+        }
+    }
+    constraint.is_finished() || constraint.allowed().unwrap().allows(TOKENIZER.eos().unwrap())
+}
+
+fn check(grammar: &Grammar, accepted: &[&str], rejected: &[&str]) {
+    for text in accepted {
+        assert!(accepts(grammar, text), "{grammar:?} does not accept {text:?}");
+    }
+    for text in rejected {
+        assert!(!accepts(grammar, text), "{grammar:?} accepts {text:?}");
+    }
+}
+
+#[test]
+fn regular_expressions_and_choices() {
+    let regex = Grammar::Regex(r"[a-z]+/\d{2}|é".to_owned());
+    check(&regex, &["ab/12", "é"], &["ab/1", "ab/123", "", "è"]);
+    let choice = Grammar::Choice(["yes", "no \"never\"\n", "yes sir"].map(String::from).into());
+    check(&choice, &["yes", "yes sir", "no \"never\"\n"], &["no", "yes ", "y"]);
+    assert!(matches!(COMPILER.compile(&Grammar::Choice(vec![])), Err(Error::NoChoice)));
+}
+
+#[test]
+fn gbnf_accepts_what_llama_cpp_accepts() {
+    let gbnf = |text: &str| {
+        let grammar = Grammar::of_text(text);
+        assert!(matches!(grammar, Grammar::Gbnf(_)));
+        grammar
+    };
+    // The parts overlap: only trying all of them finds the fitting one.
+    check(&gbnf("root ::= [a-z]* \"abc\""), &["abc", "abcabc", "xyzabc"], &["ab", "abcd"]);
+    check(&gbnf("root ::= (\"ab\" | \"abc\") \"c\"?"), &["ab", "abc", "abcc"], &["a", "abccc"]);
+    check(
+        &gbnf(
+            "root ::= expr\nexpr ::= term ([-+*/] term)*\nterm ::= num | \"(\" expr \")\"\nnum ::= [0-9]+",
+        ),
+        &["1", "12+(3*4)", "((1))"],
+        &["", "1+", "(1", "1)"],
+    );
+    check(
+        &gbnf("root ::= \"é\" [^\\n\"] . \"x\"{2,3}\n# the end"),
+        &["éabxx", "é🦙\nxxx"],
+        &["é\nbxx", "éabx", "éabxxxx"],
+    );
+    check(&gbnf("root ::= \"\" | \"a\"{2,}"), &["", "aa", "aaaa"], &["a"]);
+    check(
+        &gbnf("root ::= list\nlist ::= \"- \" item+\nitem ::= [^\\n]+ \"\\n\""),
+        &["- a b\n", "- a\nb\n"],
+        &["- \n", "- a"],
+    );
+}
+
+#[test]
+fn lark_grammars() {
+    let lark = Grammar::of_text("start: \"a\" NUMBER\nNUMBER: /[0-9]+/");
+    check(&lark, &["a1", "a123"], &["a", "1"]);
+    let error = COMPILER.compile(&Grammar::of_text("start: \"a\"\n  | nothing(")).unwrap_err();
+    assert!(matches!(&error, Error::Lark(problem) if problem.contains("2(")), "{error}");
+    assert!(COMPILER.compile(&Grammar::Regex("(".to_owned())).is_err());
+}
+
+#[test]
+fn copies_of_a_constraint_go_their_own_way() {
+    let mut first = COMPILER.compile(&Grammar::Regex("[ab]c|dc".to_owned())).unwrap();
+    let mut second = first.fork();
+    let id = |text: &str| TOKENIZER.id_of(text).unwrap();
+    first.accept(id("a")).unwrap();
+    assert!(second.allowed().unwrap().allows(id("d")));
+    assert!(!first.allowed().unwrap().allows(id("d")));
+    assert_eq!(first.forced(), [id("c")]);
+    second.accept(id("d")).unwrap();
+    second.accept(id("c")).unwrap();
+    assert!(second.is_finished() && !first.is_finished());
+    assert!(first.accept(id("a")).is_err());
+}
+
+#[test]
+fn control_tokens_are_no_text() {
+    let mut random = Random(3);
+    for _ in 0..20 {
+        let text =
+            sample(COMPILER.compile(&Grammar::Regex(".{1,200}".into())).unwrap(), &mut random);
+        assert!(!text.contains("[TOOL_CALLS]") && !text.contains("<|im_end|>"), "{text}");
+    }
+}

@@ -1,0 +1,8 @@
+//! Outputs of random models under constraints.
+
+#![expect(clippy::unwrap_used, reason = "the vocabulary and the requests are sound")]
+
+mod calls;
+mod grammars;
+mod sampling;
+mod schemas;

@@ -1,0 +1,141 @@
+//! A vocabulary, and a model that chooses among the allowed tokens at random.
+
+use std::sync::{Arc, LazyLock};
+
+use rf_engine::scheduler::Constraint;
+use rf_grammar::GrammarCompiler;
+use rf_tokenizer::{DecodeOptions, EncodeOptions, StreamDecoder, Tokenizer, VocabConfig};
+
+/// Markers that the vocabulary has as control tokens (true) or as text.
+const MARKERS: [(&str, bool); 10] = [
+    ("<|im_end|>", true),
+    ("[TOOL_CALLS]", true),
+    ("[ARGS]", true),
+    ("<|tool_call>", true),
+    ("<tool_call|>", true),
+    ("<arg_value>", true),
+    ("</arg_value>", true),
+    ("<tool_call>", false),
+    ("</tool_call>", false),
+    ("</think>", false),
+];
+
+/// Bytes, some words of JSON, and markers.
+pub(crate) static TOKENIZER: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| {
+    let mut tokens: Vec<String> = (0..=255).map(|byte| stand_in(byte).to_string()).collect();
+    let mut merges = Vec::new();
+    for word in ["\":", "{\"", "\",", "},", "true", "null", "Ġ\"", "na", "name", "éÃ"] {
+        let mut chars = word.chars();
+        let mut merged = chars.next().unwrap().to_string();
+        for c in chars {
+            merges.push(format!("{merged} {c}"));
+            merged.push(c);
+            if !tokens.contains(&merged) {
+                tokens.push(merged.clone());
+            }
+        }
+    }
+    merges.dedup();
+    let mut token_types = vec![1; tokens.len()];
+    tokens.push("</s>".to_owned());
+    token_types.push(3);
+    for (marker, is_control) in MARKERS {
+        tokens.push(marker.to_owned());
+        token_types.push(if is_control { 3 } else { 4 });
+    }
+    let config = VocabConfig {
+        model: "gpt2".to_owned(),
+        pre: Some("gpt-2".to_owned()),
+        eos_token_id: tokens.iter().position(|token| token == "</s>").map(|id| id as u32),
+        tokens,
+        token_types,
+        merges,
+        ..VocabConfig::default()
+    };
+    Arc::new(Tokenizer::new(config).unwrap())
+});
+
+pub(crate) static COMPILER: LazyLock<GrammarCompiler> =
+    LazyLock::new(|| GrammarCompiler::new(&TOKENIZER).unwrap());
+
+/// GPT-2's character for a byte.
+fn stand_in(byte: u8) -> char {
+    let is_visible = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+    if is_visible {
+        return char::from(byte);
+    }
+    let index = (0..byte).filter(|b| !matches!(b, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF)).count();
+    char::from_u32(256 + index as u32).unwrap()
+}
+
+/// Random numbers: `SplitMix64`.
+#[derive(Debug)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % limit as u64) as usize
+    }
+}
+
+/// What ends free text.
+const ENDS: [&str; 6] =
+    ["\n</parameter>\n", "</arg_value>", "</think>", "[/THINK]", "<|end|>", "<channel|>"];
+
+/// The text of a random model under a constraint, with the text of control tokens. Marks that
+/// close something are more probable the longer the text is, so that it ends.
+pub(crate) fn sample(mut constraint: impl Constraint, random: &mut Random) -> String {
+    let tokenizer = &*TOKENIZER;
+    let rendered = 0..tokenizer.vocab_size();
+    let options = DecodeOptions { continuation: true, ..DecodeOptions::default() };
+    let mut decoder = StreamDecoder::new(options).rendering(rendered);
+    let mut text = String::new();
+    // Tokens to come if they are allowed.
+    let mut script: Vec<u32> = Vec::new();
+    for length in 0..20_000 {
+        let forced = constraint.forced();
+        for &id in &forced {
+            constraint.accept(id).unwrap();
+            text += &decoder.push(tokenizer, id).unwrap();
+        }
+        if constraint.is_finished() {
+            return text + &decoder.finish();
+        }
+        if !forced.is_empty() {
+            continue;
+        }
+        let mask = constraint.allowed().unwrap();
+        let allowed: Vec<u32> = (0..tokenizer.vocab_size()).filter(|id| mask.allows(*id)).collect();
+        assert!(!allowed.is_empty(), "no token may follow {text:?}");
+        let closes = |id: &&u32| {
+            let piece = tokenizer.piece(**id).unwrap();
+            tokenizer.is_eog(**id)
+                || matches!(piece.as_slice(), b"\"" | b"}" | b"]" | b"<" | b"\n" | b"</think>")
+        };
+        let closing: Vec<u32> = allowed.iter().filter(closes).copied().collect();
+        let from = if !closing.is_empty() && random.below(300) < 40 + length {
+            &closing
+        } else {
+            &allowed
+        };
+        if script.is_empty() && allowed.len() > 150 && random.below(40) == 0 {
+            let end = ENDS[random.below(ENDS.len())];
+            script =
+                tokenizer.encode(end, EncodeOptions { add_special: false, parse_special: true });
+            script.reverse();
+        }
+        let id = match script.pop().filter(|id| mask.allows(*id)) {
+            Some(id) => id,
+            None => from[random.below(from.len())],
+        };
+        if tokenizer.is_eog(id) {
+            return text + &decoder.finish();
+        }
+        constraint.accept(id).unwrap();
+        text += &decoder.push(tokenizer, id).unwrap();
+    }
+    panic!("the text does not end: {}…", text.chars().take(500).collect::<String>());
+}
