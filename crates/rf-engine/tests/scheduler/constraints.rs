@@ -12,7 +12,7 @@ use crate::support::{
 
 /// Where a [`Phrases`] panics or fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(crate) enum Fault {
     None,
     PanicInAllowed,
     PanicInAccept,
@@ -25,7 +25,7 @@ enum Fault {
 
 /// Allows one of several outputs.
 #[derive(Clone, Debug)]
-struct Phrases {
+pub(crate) struct Phrases {
     choices: Vec<Vec<u32>>,
     output: Vec<u32>,
     forces: bool,
@@ -33,7 +33,7 @@ struct Phrases {
 }
 
 impl Phrases {
-    fn boxed(phrases: &[Vec<u32>], forces: bool, fault: Fault) -> Box<dyn Constraint> {
+    pub(crate) fn boxed(phrases: &[Vec<u32>], forces: bool, fault: Fault) -> Box<dyn Constraint> {
         Box::new(Self { choices: phrases.to_vec(), output: Vec::new(), forces, fault })
     }
 
@@ -96,7 +96,7 @@ impl Constraint for Phrases {
 }
 
 /// Four outputs of 12 tokens that begin alike in pairs.
-fn phrases() -> Vec<Vec<u32>> {
+pub(crate) fn phrases() -> Vec<Vec<u32>> {
     (0..4).map(|i: u32| [prompt(i / 2, 5), vec![400 + i], prompt(i + 10, 6)].concat()).collect()
 }
 

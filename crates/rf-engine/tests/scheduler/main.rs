@@ -8,4 +8,5 @@ mod choices;
 mod constraints;
 mod faults;
 mod limits;
+mod random;
 mod support;
