@@ -216,7 +216,8 @@ impl Engine {
         self.rows_into(feeds, logits)
     }
 
-    /// Computes the selected rows of the output, `[rows, output_width]`, into the start of a buffer.
+    /// Computes the selected rows of the output, `[rows, output_width]`, into the start of a
+    /// buffer.
     pub(crate) fn rows_into(
         &mut self,
         feeds: &mut [Feed<'_>],
