@@ -1,6 +1,7 @@
 //! The answers of concurrent requests are those of each one alone.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use rf_engine::scheduler::{Event, Request, Scheduler, SchedulerOptions, SchedulerStats};
 use rf_engine::{Engine, EngineOptions, GenerateOptions, StopReason};
@@ -131,23 +132,42 @@ fn with_few_tokens_and_sequences_per_step() {
     assert!(stats.step_tokens <= 7 * stats.steps, "{stats:?}");
 }
 
+/// Compares 16 requests on a small pool with each one alone.
+fn check_model(path: &Path) {
+    let mut alone_engine = engine(path, ENGINE);
+    let requests = &requests(16, 30);
+    let small = EngineOptions { kv_tokens: Some(4 * 160), ..ENGINE };
+    let scheduler = Scheduler::start(engine(path, small), SCHEDULER).unwrap();
+    let handle = scheduler.handle();
+    let events: Vec<_> =
+        requests.iter().map(|(ids, options)| submit(&handle, ids, options, |_| ()).1).collect();
+    for (events, (ids, options)) in events.into_iter().zip(requests) {
+        let expected = alone(&mut alone_engine, ids, options).ids;
+        assert_eq!(events.answer().ids, expected, "{}", path.display());
+    }
+    end(scheduler);
+}
+
 /// Windows, two head sizes and shared caches; sinks and experts in MXFP4; experts; a codebook.
 #[test]
-fn of_other_models_and_formats() {
-    let small = EngineOptions { kv_tokens: Some(4 * 160), ..ENGINE };
-    for path in ["gemma4_e4b", "gptoss_mxfp4", "glm4moe", "cohere2", "iq/iq_llama_IQ3_XXS"] {
-        let path = data(path);
-        let mut alone_engine = engine(&path, ENGINE);
-        let requests = &requests(16, 30);
-        let scheduler = Scheduler::start(engine(&path, small), SCHEDULER).unwrap();
-        let handle = scheduler.handle();
-        let events: Vec<_> =
-            requests.iter().map(|(ids, options)| submit(&handle, ids, options, |_| ())).collect();
-        for ((_, events), (ids, options)) in events.into_iter().zip(requests) {
-            let expected = alone(&mut alone_engine, ids, options).ids;
-            assert_eq!(events.answer().ids, expected, "{}", path.display());
-        }
-        end(scheduler);
+fn of_other_models() {
+    for name in ["gemma4_e4b", "gptoss_mxfp4", "glm4moe", "cohere2", "iq/iq_llama_IQ3_XXS"] {
+        check_model(&data(name));
+    }
+}
+
+/// The models beside the project, in all formats.
+#[test]
+fn of_all_formats() {
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    for folder in ["models", "golden/iq"] {
+        let Ok(files) = std::fs::read_dir(shared.join(folder)) else {
+            eprintln!("skipped: shared/{folder} is not beside the project");
+            return;
+        };
+        let paths = files.map(|file| file.unwrap().path());
+        let models = paths.filter(|path| path.extension().is_some_and(|ext| ext == "gguf"));
+        assert!(models.map(|path| check_model(&path)).count() > 10);
     }
 }
 
