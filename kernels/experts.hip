@@ -1,5 +1,6 @@
 // Routing of tokens to experts, and combination of the experts' outputs.
 #include "rf/activation.h"
+#include "rf/lanes.h"
 #include "rf/params/experts.h"
 #include "rf/rank.h"
 
@@ -7,6 +8,8 @@ using namespace rf;
 
 constexpr u32 EXPERT_THREADS = 128;
 constexpr u32 EXPERT_WAVES = EXPERT_THREADS / WAVE;
+constexpr u32 GROUP_THREADS = 256;
+constexpr u32 GROUP_WAVES = GROUP_THREADS / WAVE;
 
 namespace {
 
@@ -65,6 +68,11 @@ struct Router {
     }
 };
 
+RF_DEVICE u32 selected_expert(const RfGroupExpertsParams &p, u32 slot) {
+    // A token has `used` experts and `used` weights.
+    return (u32)p.route[slot + slot / p.used * p.used];
+}
+
 } // namespace
 
 // rf_graph::reference::route: a wave per token, four per workgroup (grid: x). The experts are
@@ -108,8 +116,53 @@ RF_KERNEL(EXPERT_THREADS) route_f32(RfRouteParams p) {
     }
 }
 
+// Groups the slots of a batch by expert, for a matmul of every expert in one launch. A workgroup per
+// expert (grid: x) counts the slots of lower experts and its own, then writes its own in order.
+// Each wave has a range of slots. Reads the selected experts twice per expert from the caches:
+// 8 · tokens · used · experts bytes.
+RF_KERNEL(GROUP_THREADS) group_experts(RfGroupExpertsParams p) {
+    RF_SHARED u32 lower[GROUP_WAVES], own[GROUP_WAVES];
+    u32 expert = group_x(), slots = p.tokens * p.used;
+    u32 range = (slots + GROUP_THREADS - 1) / GROUP_THREADS * WAVE;
+    u32 first = wave() * range, end = first + range < slots ? first + range : slots;
+    u32 wave_lower = 0, wave_own = 0;
+    for (u32 slot = first + lane(); slot < end; slot += WAVE) {
+        u32 other = selected_expert(p, slot);
+        wave_lower += other < expert;
+        wave_own += other == expert;
+    }
+    wave_lower = wave_sum(wave_lower);
+    wave_own = wave_sum(wave_own);
+    if (lane() == 0) {
+        lower[wave()] = wave_lower;
+        own[wave()] = wave_own;
+    }
+    barrier();
+    u32 start = 0, count = 0, before = 0;
+    for (u32 w = 0; w < GROUP_WAVES; w++) {
+        start += lower[w];
+        count += own[w];
+        before += w < wave() ? own[w] : 0;
+    }
+
+    u32 *to = p.groups.slots + start + before;
+    for (u32 i = first; i < end; i += WAVE) {
+        u32 slot = i + lane();
+        bool is_own = slot < end && selected_expert(p, slot) == expert;
+        u32 mask = ballot(is_own);
+        if (is_own) to[__builtin_popcount(mask & ((1u << lane()) - 1))] = slot;
+        to += __builtin_popcount(mask);
+    }
+
+    u32 first_tile = start / p.tile_slots + expert, end_tile = (start + count) / p.tile_slots + expert + 1;
+    for (u32 i = thread_x(); i < end_tile - first_tile; i += GROUP_THREADS) {
+        u32 done = i * p.tile_slots, rest = count > done ? count - done : 0;
+        p.groups.tiles[first_tile + i] = {expert, start + done, rest < p.tile_slots ? rest : p.tile_slots, 0};
+    }
+}
+
 // rf_graph::reference::combine_experts: a lane per column. Grid: x = 128 columns each, y = token.
-// Reads 4 · used bytes per column and writes 4.
+// Reads 4 · used bytes per column, 4 more with a residual, and writes 4.
 RF_KERNEL(EXPERT_THREADS) combine_experts_f32(RfExpertRowsParams p) {
     u32 column = group_x() * EXPERT_THREADS + thread_x();
     if (column >= p.columns) return;
@@ -118,7 +171,8 @@ RF_KERNEL(EXPERT_THREADS) combine_experts_f32(RfExpertRowsParams p) {
     const float *weights = p.route + token * 2 * p.used + p.used;
     float sum = 0.0f;
     for (u32 slot = 0; slot < p.used; slot++) sum = fma(x[(u64)slot * p.columns], weights[slot], sum);
-    p.out[token * p.columns + column] = sum;
+    u64 at = token * p.columns + column;
+    p.out[at] = p.residual ? sum + p.residual[at] : sum;
 }
 
 // Op::ScaleExperts of rf_graph: a lane per column. Grid: x = 128 columns each, y = token. Reads and

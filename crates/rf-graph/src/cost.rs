@@ -4,7 +4,7 @@ use rf_quant::DType;
 
 use crate::backend::{Batch, KvLayout, Program};
 use crate::graph::Graph;
-use crate::op::{Attention, Epilogue, Op, Operand, Prologue, Rope};
+use crate::op::{Attention, Epilogue, ExpertProjection, Op, Operand, Prologue, Rope};
 use crate::op_cost::OpCost;
 use crate::value::{ValueId, WeightId};
 
@@ -59,7 +59,7 @@ impl Costs {
             Operand::KvLayer(layer) => Some(format!("KV layer {layer}")),
             _ => None,
         });
-        let mut matrices = operands.iter().filter_map(|operand| match operand {
+        let matrices = operands.iter().filter_map(|operand| match operand {
             Operand::Matrix(id) | Operand::Table(id) => Some(name(id)),
             _ => None,
         });
@@ -70,8 +70,11 @@ impl Costs {
             })
         };
         let matrices = match op {
-            // The first expert labels the op.
-            Op::ExpertMatMul { .. } => matrices.next().unwrap_or_default().to_owned(),
+            // The first expert labels a projection.
+            Op::ExpertMatMul(m) => {
+                let firsts = m.projections.iter().filter_map(|p| p.weights.first());
+                firsts.map(name).collect::<Vec<_>>().join(" ")
+            }
             _ => matrices.collect::<Vec<_>>().join(" "),
         };
         layer
@@ -100,7 +103,7 @@ impl Costs {
                     tokens * (table.bytes / table.rows.max(1) + size_of::<u32>())
                 }
                 // The op determines how many experts and how much of the cache it reads.
-                Operand::Matrix(id) if !matches!(op, Op::ExpertMatMul { .. }) => size(*id).bytes,
+                Operand::Matrix(id) if !matches!(op, Op::ExpertMatMul(_)) => size(*id).bytes,
                 Operand::KvLayer(layer) if !matches!(op, Op::Attention { .. }) => {
                     tokens * self.cached_bytes(*layer)
                 }
@@ -141,15 +144,21 @@ impl Costs {
                 bytes += self.cached_bytes(attention.layer) * positions;
             }
             Op::Route { logits, .. } => operations += SOFTMAX * elements(*logits),
-            Op::ExpertMatMul { weights, out, .. } => {
-                let Some(first) = weights.first() else { return OpCost::default() };
-                let first = size(*first);
-                // The selected experts are unknown here, so this is their largest possible number.
-                let slots = elements(*out) / first.rows.max(1);
-                bytes += first.bytes * slots.min(weights.len());
-                matmuls += first.matmul(elements(*out));
+            Op::ExpertMatMul(m) => {
+                for ExpertProjection { weights, out, .. } in &m.projections {
+                    let Some(first) = weights.first() else { continue };
+                    let first = size(*first);
+                    // The selected experts are unknown here, so this is their largest possible
+                    // number.
+                    let slots = elements(*out) / first.rows.max(1);
+                    bytes += first.bytes * slots.min(weights.len());
+                    matmuls += first.matmul(elements(*out));
+                }
+                operations += m.glu.map_or(0, |(_, out)| GLU * elements(out));
             }
-            Op::CombineExperts { x, .. } => operations += 2 * elements(*x),
+            Op::CombineExperts { x, residual, .. } => {
+                operations += 2 * elements(*x) + residual.map_or(0, elements);
+            }
             op => {
                 let outputs: usize = op.outputs().into_iter().map(elements).sum();
                 operations += op.operations_per_element() * outputs;

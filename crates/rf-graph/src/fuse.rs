@@ -22,13 +22,13 @@ pub use epilogue::WeightRule;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "a set of independent switches")]
 pub struct Fusions {
-    /// Matmuls of the same left operand become one [`MatMul`] with several projections (QKV,
-    /// gate/up).
+    /// Matmuls of the same left operand become one [`MatMul`] or
+    /// [`ExpertMatMul`](crate::ExpertMatMul) with several projections (QKV, gate/up).
     pub shared_operand: bool,
     /// Head norms, RoPE of q and k and [`Op::KvAppend`] become [`Op::RopeAppend`].
     pub rope_append: bool,
-    /// [`Op::Add`] becomes the residual of the matmul whose output it reads, if no other op reads
-    /// that output.
+    /// [`Op::Add`] becomes the residual of the matmul or the sum of experts whose output it reads,
+    /// if no other op reads that output.
     pub residual: bool,
     /// [`Op::RmsNorm`] of the whole row becomes the prologue of the only matmul that reads it.
     pub norm_prologue: bool,
@@ -41,8 +41,8 @@ pub struct Fusions {
     /// [`Op::RmsNorm`] between [`Op::Embed`] and the only matmul that reads the norm becomes part
     /// of [`Op::Embed`].
     pub embed_norm: bool,
-    /// An output of a norm, a gated unit or attention that only one matmul reads is stored as the
-    /// operand of that matmul ([`Storage::MatMulOperand`](crate::Storage)). Condition: a row, or a
+    /// An output of a norm, a gated unit or attention that only matmuls read is stored as their
+    /// operand ([`Storage::MatMulOperand`](crate::Storage)). Condition: a row, or a
     /// head of attention, is a multiple of this number of elements.
     pub operand_block: Option<usize>,
 }
@@ -124,6 +124,7 @@ pub fn fuse(mut graph: Graph, fusions: Fusions) -> Graph {
     }
     if fusions.shared_operand {
         shared_operand(&mut graph);
+        shared_expert_operand(&mut graph);
     }
     if fusions.residual {
         prologue::residual(&mut graph);
@@ -167,6 +168,27 @@ fn shared_operand(graph: &mut Graph) {
             first.insert(*x, ops.len());
         }
         ops.push(op);
+    }
+    graph.ops = ops;
+}
+
+/// Gate and up of the selected experts → one op, at the position of the first. Unlike those of
+/// [`MatMul`], its projections have one shape and format.
+fn shared_expert_operand(graph: &mut Graph) {
+    let mut ops: Vec<Op> = Vec::with_capacity(graph.ops.len());
+    for op in std::mem::take(&mut graph.ops) {
+        if let Op::ExpertMatMul(m) = &op
+            && let Some(earlier) = ops.iter_mut().rev().find_map(|op| match op {
+                Op::ExpertMatMul(earlier) => Some(earlier),
+                _ => None,
+            })
+            && (earlier.x, earlier.route) == (m.x, m.route)
+            && earlier.weight(graph) == m.weight(graph)
+        {
+            earlier.projections.extend(m.projections.iter().cloned());
+        } else {
+            ops.push(op);
+        }
     }
     graph.ops = ops;
 }

@@ -87,8 +87,9 @@ pub use fuse::{Fusions, WeightRule, fuse};
 pub use graph::Graph;
 pub use memory::{MemoryNeed, MemoryUse};
 pub use op::{
-    Activation, Attention, Epilogue, ExpertGroups, Function, GateFunction, GraphBuilder, MatMul,
-    Op, Operand, PositionScale, Projection, Prologue, QkNorm, Rope, RopeStyle, Router, RowNorm,
+    Activation, Attention, Epilogue, ExpertGroups, ExpertMatMul, ExpertProjection, Function,
+    GateFunction, GraphBuilder, MatMul, Op, Operand, PositionScale, Projection, Prologue, QkNorm,
+    Rope, RopeStyle, Router, RowNorm,
 };
 pub use op_cost::{OpCost, Peak};
 pub use plan::Plan;

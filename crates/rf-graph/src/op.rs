@@ -12,7 +12,7 @@ mod matmul;
 
 pub use attention::{Attention, PositionScale, QkNorm, Rope, RopeStyle};
 pub use builder::GraphBuilder;
-pub use experts::{ExpertGroups, GateFunction, Router};
+pub use experts::{ExpertGroups, ExpertMatMul, ExpertProjection, GateFunction, Router};
 pub use function::{Activation, Function};
 pub use matmul::{Epilogue, MatMul, Projection, Prologue, RowNorm};
 
@@ -173,19 +173,8 @@ pub enum Op {
         /// `[tokens, 2 · experts_per_token]`: expert indices as f32, then weights.
         out: ValueId,
     },
-    /// Slot `s` of `out` is `xₛ · Wᵀ (+ bias)` of the expert in slot `s` of the route.
-    ExpertMatMul {
-        /// `[tokens, columns]` for all slots, or `[tokens, experts_per_token · columns]`.
-        x: ValueId,
-        /// Output of [`Op::Route`].
-        route: ValueId,
-        /// One matrix `[rows, columns]` per expert.
-        weights: Vec<WeightId>,
-        /// `[experts, rows]`, f32.
-        bias: Option<WeightId>,
-        /// `[tokens, experts_per_token · rows]`.
-        out: ValueId,
-    },
+    /// Slot `s` of `outᵢ` is `xₛ · Wᵢᵀ (+ biasᵢ)` of the expert in slot `s` of the route.
+    ExpertMatMul(ExpertMatMul),
     /// Slot `s` of `out` is `pₛ · xₛ`, with the weights `p` of the route.
     ScaleExperts {
         /// `[tokens, experts_per_token · width]`.
@@ -195,12 +184,14 @@ pub enum Op {
         /// Shape of `x`.
         out: ValueId,
     },
-    /// `out = Σₛ pₛ · xₛ` in the order of the slots.
+    /// `out = Σₛ pₛ · xₛ (+ residual)` in the order of the slots.
     CombineExperts {
         /// `[tokens, experts_per_token · width]`.
         x: ValueId,
         /// Output of [`Op::Route`].
         route: ValueId,
+        /// Fused: `[tokens, width]`.
+        residual: Option<ValueId>,
         /// `[tokens, width]`.
         out: ValueId,
     },
@@ -311,13 +302,22 @@ macro_rules! operands {
                 list.extend([Input(logits), Output(out)]);
                 list.extend(selection_bias.into_iter().chain(expert_scale).map(Vector));
             }
-            Op::ExpertMatMul { x, route, weights, bias, out } => {
-                list.extend([Input(x), Input(route), Output(out)]);
-                list.extend(weights.into_iter().map(Matrix));
-                list.extend(bias.into_iter().map(Vector));
+            Op::ExpertMatMul(ExpertMatMul { x, route, projections, glu }) => {
+                list.extend([Input(x), Input(route)]);
+                let is_scratch = glu.is_some();
+                list.extend(glu.into_iter().map(|(_, out)| Output(out)));
+                for ExpertProjection { weights, bias, out } in projections {
+                    list.extend(weights.into_iter().map(Matrix));
+                    list.extend(bias.into_iter().map(Vector));
+                    list.push(if is_scratch { Scratch(out) } else { Output(out) });
+                }
             }
-            Op::CombineExperts { x, route, out } | Op::ScaleExperts { x, route, out } => {
+            Op::ScaleExperts { x, route, out } => {
                 list.extend([Input(x), Input(route), Output(out)]);
+            }
+            Op::CombineExperts { x, route, residual, out } => {
+                list.extend([Input(x), Input(route), Output(out)]);
+                list.extend(residual.into_iter().map(Input));
             }
             Op::RopeAppend { q, k, v, qk_norm, layer, q_out, .. } => {
                 list.extend([Input(q), Input(k), Input(v), KvLayer(layer), Output(q_out)]);
@@ -389,7 +389,8 @@ impl Op {
             Self::Slice { .. } => "slice",
             Self::SelectRows { .. } => "select_rows",
             Self::Route { .. } => "route",
-            Self::ExpertMatMul { .. } => "expert_matmul",
+            Self::ExpertMatMul(ExpertMatMul { glu: None, .. }) => "expert_matmul",
+            Self::ExpertMatMul(ExpertMatMul { glu: Some(_), .. }) => "expert_matmul+glu",
             Self::ScaleExperts { .. } => "scale_experts",
             Self::CombineExperts { .. } => "combine_experts",
             Self::RopeAppend { .. } => "rope+kv_append",

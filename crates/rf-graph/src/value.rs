@@ -37,8 +37,8 @@ pub enum RowKind {
 pub enum Storage {
     /// As f32, `[rows, width]`.
     F32,
-    /// As the left operand of the only matmul that reads it, in the form of that matmul's kernels:
-    /// int8 with scales for quantised weights, f32 for float weights, or both.
+    /// As the left operand of the matmuls that read it, in the form of their kernels: int8 with
+    /// scales for quantised weights, f32 for float weights, or both. No other op reads it.
     MatMulOperand,
 }
 

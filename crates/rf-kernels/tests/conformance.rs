@@ -26,7 +26,8 @@ fn every_case_passes() {
 #[test]
 fn large_tiles_pass() {
     let options = GpuOptions { compute_units: Some(1), ..GpuOptions::default() };
-    check(options, |name| name.starts_with("matmul/"));
+    let groups = ["matmul/", "expert_matmul/", "experts/"];
+    check(options, |name| groups.iter().any(|group| name.starts_with(group)));
 }
 
 /// Checks the selected cases. For work on one kernel, `ROCFORGE_CONFORMANCE` restricts them to

@@ -42,6 +42,18 @@ RF_DEVICE bool any_lane(bool condition) {
 #endif
 }
 
+// One bit per lane of the wave: whether the condition holds there.
+RF_DEVICE u32 ballot(bool condition) {
+#if RF_NVIDIA
+    return __nvvm_vote_ballot_sync(0xffffffffu, condition);
+#elif RF_GFX9
+    // The upper half of the hardware wave has the upper half of the mask.
+    return (u32)(__builtin_amdgcn_ballot_w64(condition) >> (thread_x() & WAVE));
+#else
+    return __builtin_amdgcn_ballot_w32(condition);
+#endif
+}
+
 // Sums N values over groups of LANES consecutive lanes and distributes the sums: value i ends in
 // register sum_register(i) of lane sum_lane(i) of its group (and, if N < LANES, of the lanes that
 // differ from it in upper bits). N and LANES are powers of two. Takes about N exchanges instead of

@@ -9,6 +9,12 @@
 // Shape::WAVE_ROWS × Shape::WAVE_TOKENS of the tile from every Shape::K_WAVES-th part of each
 // stage; waves with different parts of one tile finally add their sums in a fixed order.
 //
+// The experts of a mixture are one launch: the tiles of tokens are slots of one expert each, and
+// their rows of x are gathered. Each tile reads the weights of its expert: Σ ⌈slots / TOKENS⌉ · rows
+// · columns weights, for as many multiply-adds times TOKENS, of which 2 · slots · rows · columns
+// operations are useful. The number of tiles is known on the device only; the grid has its upper
+// bound, ⌊slots / TOKENS⌋ + experts, and workgroups without a tile leave at once.
+//
 // Per block and tile of the matrix unit: 2 multiply-adds per sum (3 with minima), which limit the
 // speed together with the matrix unit. t = fma(sum + BIAS, scale, −BIAS·scale) is exact except for
 // its rounding, because BIAS = 3 · 2^22 and no scale has more than 22 significant bits; out =
@@ -100,12 +106,13 @@ struct Matmul {
     // Sum n of a lane in tile (r, t): acc[(r · TOKEN_TILES + t) · LANE_SUMS + n].
     using Accumulator = float[ACC_FLOATS];
 
-    // The operands of a workgroup, starting at its first row and token.
+    // The operands of a workgroup. The weights start at its first row.
     RfWeight weight;
     const u8 *q;
     const float *meta;
     u32 blocks;
-    u32 last_row, last_token; // the last valid ones of this tile
+    u32 last_row;                      // the last valid one of this tile
+    u32 x_rows[Shape::FETCH_TOKENS]; // the rows of x that this thread loads
 
     // `to` is the destination of the stage.
     RF_DEVICE_MEMBER Fetch fetch(u32 stage, Stage &to) const {
@@ -122,11 +129,9 @@ struct Matmul {
         }
         #pragma unroll
         for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
-            u32 token = thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
-            token = token < last_token ? token : last_token;
 #pragma unroll
             for (u32 h = 0; h < 2; h++) {
-                u32 piece = (token * 2 + h) * blocks + block;
+                u32 piece = (x_rows[i] * 2 + h) * blocks + block;
                 if constexpr (ASYNC) {
                     u32 place = (thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS)) * HALF_BLOCK_BYTES;
                     copy_async_16(to.tokens[thread % Shape::BLOCKS + h * Shape::BLOCKS] + place,
@@ -135,7 +140,7 @@ struct Matmul {
                     f.tokens[i][h] = at<u32x4>(q, piece);
                 }
             }
-            f.meta[i] = at<f32x2>(meta, token * blocks + block);
+            f.meta[i] = at<f32x2>(meta, x_rows[i] * blocks + block);
             // Blocks after the last one must not contribute.
             f.meta[i] = exists ? f.meta[i] : f32x2{0.0f, 0.0f};
         }
@@ -332,15 +337,20 @@ struct Matmul {
         Stage *stages = reinterpret_cast<Stage *>(lds);
         load_grid<F>(Shape::THREADS);
 
-        auto [p, first_row, first_token] = place_of_group<Shape>(params);
-        if (first_row >= p.rows) return;
+        MatmulPlace place = place_of_group<Shape>(params);
+        const RfProjection &p = place.projection;
+        if (place.first_row >= p.rows || place.tokens == 0) return;
         Matmul self;
         self.blocks = params.columns / 32;
-        self.weight = row_of<F>(p.weight, first_row, self.blocks);
-        self.q = (const u8 *)params.x_q8.q + (u64)first_token * params.columns;
-        self.meta = params.x_q8.meta + (u64)first_token * self.blocks * 2;
-        self.last_row = p.rows - 1 - first_row;
-        self.last_token = params.tokens - 1 - first_token;
+        self.weight = row_of<F>(p.weight, place.weight_row, self.blocks);
+        self.q = (const u8 *)params.x_q8.q;
+        self.meta = params.x_q8.meta;
+        self.last_row = p.rows - 1 - place.first_row;
+#pragma unroll
+        for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
+            u32 token = thread_x() / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
+            self.x_rows[i] = place.x_row(params, token);
+        }
 
         constexpr u32 TILE_WAVES = Shape::ROW_WAVES * Shape::TOKEN_WAVES;
         u32 tile_wave = wave() % TILE_WAVES, k_wave = wave() / TILE_WAVES;
@@ -378,19 +388,24 @@ struct Matmul {
             add_parts<Shape>(acc, reinterpret_cast<float *>(lds), k_wave, tile_wave);
             if (k_wave > 0) return;
         }
+        u32 out_rows[Shape::TOKEN_TILES * LANE_TOKENS];
+#pragma unroll
+        for (u32 i = 0; i < Shape::TOKEN_TILES * LANE_TOKENS; i++) {
+            u32 token = wave_token + i / LANE_TOKENS * Int8Tile::TOKENS + Int8Tile::token(i % LANE_TOKENS);
+            out_rows[i] = token < place.tokens ? place.out_row(params, token) : NO_ROW;
+        }
 #pragma unroll
         for (u32 n = 0; n < ACC_FLOATS; n++) {
             u32 r = n / LANE_SUMS / Shape::TOKEN_TILES, t = n / LANE_SUMS % Shape::TOKEN_TILES;
-            u32 row = first_row + wave_row + r * Int8Tile::ROWS + Int8Tile::row(n % LANE_SUMS / LANE_TOKENS);
-            u32 token = first_token + wave_token + t * Int8Tile::TOKENS + Int8Tile::token(n % LANE_TOKENS);
-            write_sum(params, p, row, token, acc[n]);
+            u32 row = place.first_row + wave_row + r * Int8Tile::ROWS + Int8Tile::row(n % LANE_SUMS / LANE_TOKENS);
+            write_sum(params, p, row, out_rows[t * LANE_TOKENS + n % LANE_TOKENS], acc[n]);
         }
     }
 };
 
 } // namespace rf
 
-// The kernels of one format: RfMatmulParams; grid [⌈tokens / TOKENS⌉, Σ ⌈rows / ROWS⌉],
+// The kernels of one format: RfMatmulParams; grid [tiles of tokens, Σ ⌈rows / ROWS⌉],
 // Shape::THREADS threads.
 #define RF_MATMUL(NAME, FORMAT, NUMBER)                                                                                \
     RF_MATMUL_KERNEL(rf::MatmulWide) matmul_wide_##NAME##_q8_f32(RfMatmulParams p) {                                     \

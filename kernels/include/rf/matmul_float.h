@@ -255,10 +255,10 @@ struct FloatMatmul {
         Eight tokens[Shape::FETCH_TOKENS];
     };
 
-    // Starting at the first row and token of the tile.
-    const Element *weights;
+    const Element *weights; // starting at the first row of the tile
     const float *x;
-    u32 columns, last_row, last_token;
+    u32 columns, last_row;
+    u32 x_rows[Shape::FETCH_TOKENS]; // the rows of x that this thread loads
 
     // Eight consecutive elements from `first`, and 0 beyond the end of a row; N elements are 16
     // bytes.
@@ -290,8 +290,7 @@ struct FloatMatmul {
         }
 #pragma unroll
         for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
-            u32 token = (thread_x() + i * Shape::THREADS) / Shape::PIECES;
-            fetch_piece(f.tokens[i].value, x, token < last_token ? token : last_token, column);
+            fetch_piece(f.tokens[i].value, x, x_rows[i], column);
         }
     }
 
@@ -310,14 +309,18 @@ struct FloatMatmul {
     RF_DEVICE_MEMBER static void run(const RfMatmulParams &params) {
         RF_SHARED static __attribute__((aligned(16))) u8 lds[LDS_BYTES];
         Stage &stage = *reinterpret_cast<Stage *>(lds);
-        auto [p, first_row, first_token] = place_of_group<Shape>(params);
-        if (first_row >= p.rows) return;
+        MatmulPlace place = place_of_group<Shape>(params);
+        const RfProjection &p = place.projection;
+        if (place.first_row >= p.rows || place.tokens == 0) return;
         FloatMatmul self;
         self.columns = params.columns;
-        self.weights = static_cast<const Element *>(p.weight.low) + (u64)first_row * params.columns;
-        self.x = params.x_f32 + (u64)first_token * params.columns;
-        self.last_row = p.rows - 1 - first_row;
-        self.last_token = params.tokens - 1 - first_token;
+        self.weights = static_cast<const Element *>(p.weight.low) + (u64)place.weight_row * params.columns;
+        self.x = params.x_f32;
+        self.last_row = p.rows - 1 - place.first_row;
+#pragma unroll
+        for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
+            self.x_rows[i] = place.x_row(params, (thread_x() + i * Shape::THREADS) / Shape::PIECES);
+        }
 
         constexpr u32 TILE_WAVES = Shape::ROW_WAVES * Shape::TOKEN_WAVES;
         u32 tile_wave = wave() % TILE_WAVES, k_wave = wave() / TILE_WAVES;
@@ -348,13 +351,13 @@ struct FloatMatmul {
         }
 #pragma unroll
         for (u32 n = 0; n < SUMS; n++) {
-            u32 row = first_row + wave_row + Core::row(n), token = first_token + wave_token + Core::token(n);
-            write_sum(params, p, row, token, sums[n]);
+            u32 row = place.first_row + wave_row + Core::row(n), token = wave_token + Core::token(n);
+            write_sum(params, p, row, token < place.tokens ? place.out_row(params, token) : NO_ROW, sums[n]);
         }
     }
 };
 
-// The kernels of one type: RfMatmulParams; grid [⌈tokens / TOKENS⌉, Σ ⌈rows / ROWS⌉], 256 threads.
+// The kernels of one type: RfMatmulParams; grid [tiles of tokens, Σ ⌈rows / ROWS⌉], 256 threads.
 #define RF_FLOAT_MATMUL(NAME, FORMAT, NUMBER)                                                                          \
     RF_MATMUL_KERNEL(rf::FloatMatmulWide) matmul_wide_##NAME##_f32(RfMatmulParams p) {                                   \
         rf::FloatMatmul<rf::FORMAT##Weight, rf::FloatMatmulWide>::run(p);                                              \

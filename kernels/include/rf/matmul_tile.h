@@ -48,7 +48,21 @@ RF_DEVICE RfProjection chosen(bool first, const RfProjection &a, const RfProject
 // weights; group_y is the tile of rows over all projections.
 struct MatmulPlace {
     RfProjection projection;
-    u32 first_row, first_token;
+    u32 first_row;
+    u32 weight_row;  // the same in the matrix: rows of earlier experts included
+    u32 first_token; // an index into the slots, if they are grouped
+    u32 tokens;      // 0: no tile
+
+    // The row of the output that token `token` of the tile writes.
+    RF_DEVICE_MEMBER u32 out_row(const RfMatmulParams &params, u32 token) const {
+        return params.groups.slots ? params.groups.slots[first_token + token] : first_token + token;
+    }
+
+    // The row of x that token `token` of the tile, or the last one before it, reads.
+    RF_DEVICE_MEMBER u32 x_row(const RfMatmulParams &params, u32 token) const {
+        u32 row = out_row(params, token < tokens ? token : tokens - 1);
+        return params.groups.slots ? row / params.slots_per_row : row;
+    }
 };
 
 template <typename Shape>
@@ -62,7 +76,15 @@ RF_DEVICE MatmulPlace place_of_group(const RfMatmulParams &params) {
         tile -= later ? tiles : 0;
         p = chosen(later, params.projections[i], p);
     }
-    return {p, tile * Shape::ROWS, group_x() * Shape::TOKENS};
+    u32 row = tile * Shape::ROWS;
+    if (params.groups.tiles) {
+        RfExpertTile group = params.groups.tiles[group_x()];
+        u32 weight_row = group.expert * p.rows + row;
+        if (p.bias) p.bias += group.expert * p.rows;
+        return {p, row, weight_row, group.first, group.count};
+    }
+    u32 first = group_x() * Shape::TOKENS, rest = params.tokens - first;
+    return {p, row, row, first, rest < Shape::TOKENS ? rest : Shape::TOKENS};
 }
 
 // Bytes of LDS that add_parts needs for `sums` sums per lane.
@@ -92,10 +114,13 @@ RF_DEVICE void add_parts(float (&values)[SUMS], float *lds, u32 k_wave, u32 tile
     }
 }
 
-// Adds bias and residual to a sum and writes it. The matrix may end before the row and the token.
-RF_DEVICE void write_sum(const RfMatmulParams &params, const RfProjection &p, u32 row, u32 token, float sum) {
-    if (row >= p.rows || token >= params.tokens) return;
-    u64 place = (u64)token * p.rows + row;
+// In place of a row of the output: the tile has no such token.
+constexpr u32 NO_ROW = ~0u;
+
+// Adds bias and residual to a sum and writes it. The matrix may end before the row.
+RF_DEVICE void write_sum(const RfMatmulParams &params, const RfProjection &p, u32 row, u32 out_row, float sum) {
+    if (row >= p.rows || out_row == NO_ROW) return;
+    u64 place = (u64)out_row * p.rows + row;
     if (p.bias) sum += p.bias[row];
     if (params.residual) sum += params.residual[place];
     p.out[place] = sum;

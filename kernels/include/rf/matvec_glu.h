@@ -3,7 +3,8 @@
 //
 // A workgroup computes 32 consecutive outputs, a block of activations, with 8 waves of four outputs
 // each, one after another. So there are a few more workgroups than processors, and all end at about
-// the same time.
+// the same time. For experts, group_y is the slot: one token, one expert. Bytes moved: the weights of
+// the selected experts once per token.
 #pragma once
 
 #include "rf/activation.h"
@@ -18,20 +19,32 @@ template <typename F>
 RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
     RF_SHARED float outputs[32];
     load_grid<F>(GLU_THREADS);
-    u32 blocks = p.columns / 32;
+    u32 blocks = p.columns / 32, slot = group_y(), first_row = group_x() * 32;
+    RfActivations x = p.x_q8;
+    if (p.route) {
+        u32 token = slot / p.used;
+        first_row += (u32)p.route[token * 2 * p.used + slot % p.used] * p.rows;
+        u64 x_row = p.shared_x ? token : slot;
+        x = {x.q + x_row * p.columns, x.meta + x_row * (p.columns / 16)};
+    }
 #pragma unroll 1
     for (u32 own = wave(); own < 32; own += GLU_WAVES) {
-        u32 row = group_x() * 32 + own;
+        u32 row = first_row + own;
         RfWeight row_weight[2] = {row_of<F>(p.gate, row, blocks), row_of<F>(p.up, row, blocks)};
         float sums[2][1];
-        row_sums<F, 1>(sums, row_weight, p.x_q8, p.norm_in, p.columns);
-        if (lane() == 0) outputs[own] = gated_unit(p.activation, sums[0][0], sums[1][0]);
+        row_sums<F, 1>(sums, row_weight, x, p.norm_in, p.columns);
+        if (lane() == 0) {
+            float gate = sums[0][0], up = sums[1][0];
+            if (p.gate_bias) gate += p.gate_bias[row];
+            if (p.up_bias) up += p.up_bias[row];
+            outputs[own] = gated_unit(p.activation, gate, up);
+        }
     }
     barrier();
     if (wave() > 0) return;
     float value = outputs[lane()];
-    if (p.out_f32) p.out_f32[group_x() * 32 + lane()] = value;
-    if (p.out_q8.q) write_block(value, p.out_q8, 0, p.rows, group_x());
+    if (p.out_f32) p.out_f32[(u64)slot * p.rows + group_x() * 32 + lane()] = value;
+    if (p.out_q8.q) write_block(value, p.out_q8, slot, p.rows, group_x());
 }
 
 } // namespace rf

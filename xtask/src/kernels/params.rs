@@ -18,6 +18,7 @@ pub(super) fn size_of(name: &str) -> Option<usize> {
         EmbedParams,
         ExpertRowsParams,
         GluParams,
+        GroupExpertsParams,
         GroupNormParams,
         KvAppendParams,
         MapParams,

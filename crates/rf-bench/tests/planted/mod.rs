@@ -56,7 +56,7 @@ impl Rule {
         match op {
             Op::Embed { table, .. } => has(table),
             Op::MatMul(matmul) => matmul.projections.iter().all(|one| has(&one.weight)),
-            Op::ExpertMatMul { weights, .. } => weights.iter().all(has),
+            Op::ExpertMatMul(m) => m.projections.iter().flat_map(|p| &p.weights).all(has),
             Op::Attention { .. } | Op::KvAppend { .. } | Op::RopeAppend { .. } => {
                 program.kv.dtype.name().eq_ignore_ascii_case(format)
             }

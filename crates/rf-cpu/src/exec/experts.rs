@@ -1,9 +1,10 @@
 //! Mixture of experts: the matmuls of the selected experts.
 //!
 //! A batch reads each expert's matrix once: its rows are grouped by expert, and each group is a
-//! matmul of its own. One token runs a GEMV per selected expert.
+//! matmul of its own. One token runs a GEMV per selected expert. Gate and up are projections of one
+//! step, so their rows are grouped and quantised once.
 
-use rf_graph::{Graph, ValueId, WeightId};
+use rf_graph::{ExpertMatMul, ExpertProjection, Graph};
 
 use super::matmul::{BLOCKED_TOKENS, Scratch, group_index};
 use super::storage::StoragePlan;
@@ -16,11 +17,8 @@ use crate::team::{Member, Rows};
 
 /// [`rf_graph::Op::ExpertMatMul`] and the operand of its format.
 pub(super) struct ExpertMatMulStep {
-    x: ValueId,
-    route: ValueId,
-    weights: Vec<WeightId>,
-    bias: Option<WeightId>,
-    out: ValueId,
+    op: ExpertMatMul,
+    num_experts: usize,
     columns: usize,
     operand: Operand,
     /// Whether [`Gemm`] runs large groups.
@@ -28,24 +26,26 @@ pub(super) struct ExpertMatMulStep {
 }
 
 impl ExpertMatMulStep {
-    pub(super) fn new(
-        [x, route, out]: [ValueId; 3],
-        weights: Vec<WeightId>,
-        bias: Option<WeightId>,
-        storage: &StoragePlan<'_>,
-        isa: Isa,
-    ) -> Self {
+    pub(super) fn new(op: ExpertMatMul, storage: &StoragePlan<'_>, isa: Isa) -> Self {
+        // All projections have the shape and the format of the first.
+        let weights = op.projections.first().map_or(&[][..], |first| &first.weights);
+        let num_experts = weights.len();
         let first = weights.first().and_then(|id| storage.matrix(*id));
         let (columns, operand, blocks) = first.map_or((1, Operand::Float, false), |m| {
             let blocks = isa.has_gemm() && has_gemm(m.dtype());
             (m.columns(), Operand::of(m.dtype()), blocks)
         });
-        Self { x, route, weights, bias, out, columns, operand, blocks }
+        Self { op, num_experts, columns, operand, blocks }
     }
 
     /// 1 if all slots of a token read the same row, otherwise the number of slots.
     fn operand_rows_per_token(&self, graph: &Graph) -> usize {
-        graph.value(self.x).width / self.columns
+        graph.value(self.op.x).width / self.columns
+    }
+
+    /// Experts per token.
+    fn slots(&self, graph: &Graph) -> usize {
+        graph.value(self.op.route).width / 2
     }
 
     /// Blocks of 256 activations per row.
@@ -68,8 +68,8 @@ impl ExpertSizes {
     /// Grows to what one op needs.
     pub(super) fn grow(&mut self, step: &ExpertMatMulStep, graph: &Graph, max_tokens: usize) {
         let Operand::Int8 { group } = step.operand else { return };
-        let rows = max_tokens * graph.value(step.route).width / 2;
-        let experts = step.weights.len();
+        let rows = max_tokens * step.slots(graph);
+        let experts = step.num_experts;
         // Each group is padded to whole register tiles.
         let padded = rows + (GEMM_TOKENS - 1) * experts.min(rows);
         let blocks = &mut self.blocks[group_index(group)];
@@ -174,20 +174,20 @@ impl Region<'_> {
         group_elements: usize,
         scratch: &mut Scratch,
     ) {
-        let (tokens, slots) = (self.tokens(), self.graph.value(step.route).width / 2);
+        let (tokens, slots) = (self.tokens(), step.slots(self.graph));
         let Scratch { gemm, experts, .. } = scratch;
-        let route = self.rows(step.route);
+        let route = self.rows(step.op.route);
         // SAFETY: written before the last barrier.
         let selected = |token: usize| unsafe { &route.row(token)[..slots] };
         // Each member groups for itself, which is cheaper than a barrier.
         let all = (0..tokens).flat_map(|token| selected(token).iter().map(|e| *e as usize));
-        experts.group(all, step.weights.len());
+        experts.group(all, step.num_experts);
 
         let int8 = self.operands.int8[group_index(group_elements)];
         let row_blocks = step.row_blocks();
         let is_blocked = |group: Group| step.blocks && group.count as usize >= BLOCKED_TOKENS;
         let shared_x = step.operand_rows_per_token(self.graph) == 1;
-        let x = Rows { data: self.rows(step.x).data, width: step.columns };
+        let x = Rows { data: self.rows(step.op.x).data, width: step.columns };
         for token in member.share(tokens) {
             let mut copied: [Option<(usize, usize)>; 2] = [None; 2];
             for (slot, expert) in selected(token).iter().enumerate() {
@@ -221,26 +221,26 @@ impl Region<'_> {
         }
         member.barrier();
 
-        let out = self.rows(step.out);
-        let outputs = out.width / slots;
-        let out = Rows { data: out.data, width: outputs };
+        let outputs = self.outputs(step, slots);
         let panels = outputs.div_ceil(LANES);
         // About four parts per expert balance the end of the loop.
         let chunk = (panels / 4).next_multiple_of(GEMM_GROUP).max(GEMM_GROUP);
-        let parts = panels.div_ceil(chunk);
-        for range in member.dynamic_chunks(index.first_loop(), step.weights.len() * parts, 1) {
+        let (parts, projections) = (panels.div_ceil(chunk), &step.op.projections);
+        let items = step.num_experts * projections.len() * parts;
+        for range in member.dynamic_chunks(index.first_loop(), items, 1) {
             for item in range {
-                let (expert, part) = (item / parts, item % parts);
+                let (matrix, part) = (item / parts, item % parts);
+                let expert = matrix / projections.len();
+                let projection = &projections[matrix % projections.len()];
                 let group = experts.groups[expert];
                 let tokens = group.count as usize;
                 if tokens == 0 {
                     continue;
                 }
-                let weight = self.matrix(step.weights[expert]);
+                let weight = self.matrix(projection.weights[expert]);
                 let panels = part * chunk..panels.min((part + 1) * chunk);
-                let bias = step.bias.map(|id| &self.vector(id)[expert * outputs..][..outputs]);
                 let rows = TargetRows::Each(experts.of(group));
-                let target = Target { out, bias, residual: None, rows };
+                let target = self.expert_target(projection, expert, outputs, rows);
                 let stride = group.stride();
                 let first = group.first_padded as usize * row_blocks;
                 // SAFETY: written before the last barrier.
@@ -256,6 +256,24 @@ impl Region<'_> {
         }
     }
 
+    /// Output features of an expert.
+    fn outputs(&self, step: &ExpertMatMulStep, slots: usize) -> usize {
+        step.op.projections.first().map_or(0, |first| self.graph.value(first.out).width / slots)
+    }
+
+    /// The rows of a projection that one expert writes.
+    fn expert_target<'a>(
+        &'a self,
+        projection: &ExpertProjection,
+        expert: usize,
+        outputs: usize,
+        rows: TargetRows<'a>,
+    ) -> Target<'a> {
+        let out = Rows { data: self.rows(projection.out).data, width: outputs };
+        let bias = projection.bias.map(|id| &self.vector(id)[expert * outputs..][..outputs]);
+        Target { out, bias, residual: None, rows }
+    }
+
     /// One GEMV per row with the matrix of its expert.
     fn single_rows(
         &self,
@@ -265,9 +283,9 @@ impl Region<'_> {
         operand: Operand,
     ) {
         let per_token = step.operand_rows_per_token(self.graph);
-        let (tokens, slots) = (self.tokens(), self.graph.value(step.route).width / 2);
+        let (tokens, slots) = (self.tokens(), step.slots(self.graph));
         let operand_rows = tokens * per_token;
-        let x = Rows { data: self.rows(step.x).data, width: step.columns };
+        let x = Rows { data: self.rows(step.op.x).data, width: step.columns };
         if let Operand::Int8 { group } = operand {
             for row in member.share(operand_rows) {
                 let int8 = self.operands.int8[group_index(group)];
@@ -283,25 +301,25 @@ impl Region<'_> {
             member.barrier();
         }
 
-        let route = self.rows(step.route);
-        let out = self.rows(step.out);
-        let outputs = out.width / slots;
-        let out = Rows { data: out.data, width: outputs };
+        let route = self.rows(step.op.route);
+        let outputs = self.outputs(step, slots);
         let panels = outputs.div_ceil(LANES);
         // The loop runs one row at a time, in about two chunks per thread.
         let chunk = panels.div_ceil(member.threads * 2).next_multiple_of(4);
-        let parts = panels.div_ceil(chunk);
-        for range in member.dynamic_chunks(index.first_loop(), tokens * slots * parts, 1) {
+        let (parts, projections) = (panels.div_ceil(chunk), &step.op.projections);
+        let items = tokens * slots * projections.len() * parts;
+        for range in member.dynamic_chunks(index.first_loop(), items, 1) {
             for item in range {
-                let (row, part) = (item / parts, item % parts);
+                let (matrix, part) = (item / parts, item % parts);
+                let row = matrix / projections.len();
+                let projection = &projections[matrix % projections.len()];
                 let (token, slot) = (row / slots, row % slots);
                 // SAFETY: written before the last barrier.
                 let expert = unsafe { route.row(token) }[slot] as usize;
-                let weight = self.matrix(step.weights[expert]);
+                let weight = self.matrix(projection.weights[expert]);
                 let panels = part * chunk..panels.min((part + 1) * chunk);
                 let x_row = if per_token == 1 { token } else { row };
-                let bias = step.bias.map(|id| &self.vector(id)[expert * outputs..][..outputs]);
-                let target = Target { out, bias, residual: None, rows: TargetRows::From(row) };
+                let target = self.expert_target(projection, expert, outputs, TargetRows::From(row));
                 match operand {
                     Operand::Float => {
                         let first = x_row * step.columns;

@@ -67,14 +67,20 @@ impl Region<'_> {
                     }
                 });
             }
-            Op::CombineExperts { x, route, out } => {
+            Op::CombineExperts { x, route, residual, out } => {
                 let (x, route, out) = (self.rows(*x), self.rows(*route), self.rows(*out));
+                let residual = residual.map(|id| self.rows(id));
                 let slots = route.width / 2;
                 by_row(member, self.tokens(), |token| {
                     // SAFETY: written before the last barrier.
                     let p = unsafe { &route.row(token)[slots..] };
                     // SAFETY: as above.
-                    let y = rf_graph::reference::combine_experts(unsafe { x.row(token) }, p);
+                    let mut y = rf_graph::reference::combine_experts(unsafe { x.row(token) }, p);
+                    if let Some(residual) = residual {
+                        // SAFETY: as above.
+                        let residual = unsafe { residual.row(token) };
+                        y.iter_mut().zip(residual).for_each(|(y, r)| *y += r);
+                    }
                     // SAFETY: each row belongs to one member.
                     unsafe { out.row_mut(token, 0..out.width) }.copy_from_slice(&y);
                 });

@@ -66,9 +66,9 @@ impl Step {
             Op::MatMul(m) if m.epilogue == Epilogue::None => {
                 Self::MatMul(MatMulStep::new(m, storage, isa))
             }
-            Op::ExpertMatMul { x, route, weights: experts, bias, out } => Self::ExpertMatMul(
-                ExpertMatMulStep::new([x, route, out], experts, bias, storage, isa),
-            ),
+            Op::ExpertMatMul(m) if m.glu.is_none() => {
+                Self::ExpertMatMul(ExpertMatMulStep::new(m, storage, isa))
+            }
             Op::Rope { x, rope, out } => Self::Rope { x, rope: table(&rope), out },
             Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {
                 let rope = table(&rope);

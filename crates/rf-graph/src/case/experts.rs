@@ -36,8 +36,28 @@ pub(super) fn cases() -> Vec<Case> {
         let route = net.g.route(logits, &Router::softmax(3));
         net.g.combine_experts(x, route)
     }));
+    cases.push(Case::program_of("combine_experts/residual", None, Bound::Float, rows(), |net| {
+        let (x, logits, residual) = (net.input(3 * 40), net.input(NUM_EXPERTS), net.input(40));
+        let route = net.g.route(logits, &Router::softmax(3));
+        let y = net.g.combine_experts(x, route);
+        net.g.add(residual, y)
+    }));
     for dtype in [DType::F32, DType::F16, DType::Q8_0, DType::Q4K, DType::Q6K, DType::Mxfp4] {
         cases.extend(matmuls(dtype));
+    }
+    for dtype in [
+        DType::F32,
+        DType::F16,
+        DType::Bf16,
+        DType::Q4_0,
+        DType::Q2K,
+        DType::Q4K,
+        DType::Mxfp4,
+        DType::Mxfp6E3M2,
+        DType::Iq2Xs,
+        DType::Iq4Xs,
+    ] {
+        cases.extend(prompts(dtype));
     }
     cases
 }
@@ -129,6 +149,30 @@ fn matmuls(dtype: DType) -> Vec<Case> {
         }));
     }
     cases
+}
+
+/// Batches whose slots are grouped by expert: more than a tile of slots for an expert, a last tile
+/// that is nearly empty, and experts without any.
+fn prompts(dtype: DType) -> Vec<Case> {
+    let case = |name: &str, tokens: &[usize], experts: usize, experts_per_token: usize| {
+        let (format, bound) = (Some(Format::Weight(dtype)), Bound::of_matmul(dtype));
+        let name = format!("expert_matmul/{dtype}/{name}");
+        Case::program_of(name, format, bound, Schedule::batches(tokens), move |net| {
+            let (x, logits) = (net.input(COLUMNS), net.input(experts));
+            let route = net.g.route(logits, &Router::softmax(experts_per_token));
+            let [gate, up] = [0, 1].map(|_| {
+                let weights = (0..experts).map(|_| net.matrix(dtype, 37, COLUMNS)).collect();
+                let bias = net.table(DType::F32, experts, 37);
+                net.g.expert_matmul(x, route, weights, Some(bias))
+            });
+            net.g.add(gate, up)
+        })
+    };
+    vec![
+        case("many-slots", &[193, 70], 3, 2),
+        // Some of the 25 experts have no slot.
+        case("few-slots", &[51, 60], 25, 1),
+    ]
 }
 
 /// Experts with a gated unit.

@@ -2,7 +2,7 @@
 
 use super::uses::{Uses, remove};
 use crate::graph::Graph;
-use crate::op::{Epilogue, MatMul, Op, RowNorm};
+use crate::op::{Epilogue, ExpertMatMul, MatMul, Op, RowNorm};
 use crate::value::{Storage, ValueId};
 use crate::weight::WeightShape;
 
@@ -28,7 +28,8 @@ impl WeightRule {
     }
 }
 
-/// `glu(x·G, x·U)` → the matmul applies the gated unit to its two projections.
+/// `glu(x·G, x·U)` → the matmul applies the gated unit to its two projections. Those of experts may
+/// have biases.
 pub(super) fn glu_epilogue(graph: &mut Graph, rule: WeightRule) {
     let uses = Uses::of(graph);
     let mut removed = Vec::new();
@@ -38,18 +39,31 @@ pub(super) fn glu_epilogue(graph: &mut Graph, rule: WeightRule) {
         if uses.writer_of_only_read(up) != Some(writer) {
             continue;
         }
-        let Op::MatMul(m) = &graph.ops[writer] else { continue };
-        let [a, b] = m.projections.as_slice() else { continue };
-        let weight = graph.weight(a.weight);
-        let is_plain = a.bias.is_none() && b.bias.is_none() && m.epilogue == Epilogue::None;
-        if (a.out, b.out) == (gate, up)
-            && weight == graph.weight(b.weight)
-            && is_plain
-            && rule.accepts(weight)
-        {
-            set_epilogue(&mut graph.ops[writer], Epilogue::Glu { activation, out });
-            removed.push(step);
+        let is_fusible = match &graph.ops[writer] {
+            Op::MatMul(m) => {
+                let [a, b] = m.projections.as_slice() else { continue };
+                let weight = graph.weight(a.weight);
+                let is_plain = a.bias.is_none() && b.bias.is_none() && m.epilogue == Epilogue::None;
+                (a.out, b.out) == (gate, up)
+                    && weight == graph.weight(b.weight)
+                    && is_plain
+                    && rule.accepts(weight)
+            }
+            Op::ExpertMatMul(m) => {
+                let [a, b] = m.projections.as_slice() else { continue };
+                let accepted = m.weight(graph).is_some_and(|weight| rule.accepts(weight));
+                (a.out, b.out) == (gate, up) && m.glu.is_none() && accepted
+            }
+            _ => false,
+        };
+        if !is_fusible {
+            continue;
         }
+        match &mut graph.ops[writer] {
+            Op::ExpertMatMul(m) => m.glu = Some((activation, out)),
+            op => set_epilogue(op, Epilogue::Glu { activation, out }),
+        }
+        removed.push(step);
     }
     remove(graph, &removed);
 }
@@ -109,7 +123,7 @@ fn set_epilogue(op: &mut Op, epilogue: Epilogue) {
     }
 }
 
-/// Marks the values whose only reader is a matmul that uses them as its left operand.
+/// Marks the values that only matmuls read, as their left operand.
 pub(super) fn store_operands(graph: &mut Graph, block: usize) {
     let uses = Uses::of(graph);
     for step in 0..graph.ops.len() {
@@ -123,11 +137,15 @@ pub(super) fn store_operands(graph: &mut Graph, block: usize) {
                 epilogue: Epilogue::RmsNorm(RowNorm { out, .. }) | Epilogue::Glu { out, .. },
                 ..
             })
-            | Op::Embed { norm: Some(RowNorm { out, .. }), .. } => (*out, graph.value(*out).width),
+            | Op::Embed { norm: Some(RowNorm { out, .. }), .. }
+            | Op::ExpertMatMul(ExpertMatMul { glu: Some((_, out)), .. }) => {
+                (*out, graph.value(*out).width)
+            }
             Op::Attention { attention, out, .. } => (*out, attention.head_dim),
             _ => continue,
         };
-        if elements.is_multiple_of(block) && uses.matmul_of(graph, id).is_some() {
+        let columns = uses.operand_columns(graph, id);
+        if elements.is_multiple_of(block) && columns.is_some_and(|c| c.is_multiple_of(block)) {
             graph.values[id.index()].storage = Storage::MatMulOperand;
         }
     }

@@ -34,7 +34,7 @@ pub(super) fn prologue(graph: &mut Graph, takes_norm: bool, takes_glu: bool) {
     remove(graph, &removed);
 }
 
-/// `x + y·W` → the matmul adds x.
+/// `x + y·W` → the matmul adds x; `x + Σ p·y` over experts likewise.
 pub(super) fn residual(graph: &mut Graph) {
     let uses = Uses::of(graph);
     let mut removed = Vec::new();
@@ -46,12 +46,19 @@ pub(super) fn residual(graph: &mut Graph) {
             if uses.writer.get(&x).is_none_or(|w| *w >= writer) {
                 continue;
             }
-            if let Op::MatMul(m) = &mut graph.ops[writer]
-                && m.residual.is_none()
-                && let [projection] = m.projections.as_mut_slice()
-            {
-                m.residual = Some(x);
-                projection.out = out;
+            let (residual, output) = match &mut graph.ops[writer] {
+                Op::MatMul(MatMul { residual, projections, .. }) => {
+                    match projections.as_mut_slice() {
+                        [projection] => (residual, &mut projection.out),
+                        _ => continue,
+                    }
+                }
+                Op::CombineExperts { residual, out, .. } => (residual, out),
+                _ => continue,
+            };
+            if residual.is_none() {
+                *residual = Some(x);
+                *output = out;
                 removed.push(step);
                 break;
             }

@@ -46,6 +46,21 @@ impl Uses {
             _ => None,
         }
     }
+
+    /// The columns of the left operand that a value is to all its readers; `None` if another op
+    /// reads it or if it is the graph's output.
+    pub(super) fn operand_columns(&self, graph: &Graph, id: ValueId) -> Option<usize> {
+        let columns = |step: &usize| match &graph.ops[*step] {
+            Op::MatMul(m) if m.prologue == Prologue::Plain(id) && m.residual != Some(id) => {
+                Some(graph.value(id).width)
+            }
+            Op::ExpertMatMul(m) if m.x == id && m.route != id => Some(m.weight(graph)?.columns),
+            _ => None,
+        };
+        let readers = self.readers.get(&id).filter(|_| id != self.output)?;
+        let first = columns(readers.first()?);
+        first.filter(|_| readers.iter().all(|step| columns(step) == first))
+    }
 }
 
 /// Removes the ops at `steps`.

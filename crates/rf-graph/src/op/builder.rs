@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::{
-    Activation, Attention, Epilogue, Function, MatMul, Op, PositionScale, Projection, Prologue,
-    Rope, Router,
+    Activation, Attention, Epilogue, ExpertMatMul, ExpertProjection, Function, MatMul, Op,
+    PositionScale, Projection, Prologue, Rope, Router,
 };
 use crate::value::{RowKind, Storage, Value, ValueId, WeightId};
 use crate::weight::{Weight, WeightShape};
@@ -224,7 +224,8 @@ impl GraphBuilder {
         let bias_shape = bias.map(|id| self.shape(id));
         assert!(bias_shape.is_none_or(|b| (b.rows, b.columns) == (weights.len(), w.rows)));
         let out = self.value(RowKind::Token, slots * w.rows);
-        self.push(Op::ExpertMatMul { x, route, weights, bias, out }, out)
+        let projections = vec![ExpertProjection { weights, bias, out }];
+        self.push(Op::ExpertMatMul(ExpertMatMul { x, route, projections, glu: None }), out)
     }
 
     /// Appends [`Op::ScaleExperts`].
@@ -239,6 +240,6 @@ impl GraphBuilder {
         let slots = self.width(route) / 2;
         assert!(self.width(x).is_multiple_of(slots));
         let out = self.value(RowKind::Token, self.width(x) / slots);
-        self.push(Op::CombineExperts { x, route, out }, out)
+        self.push(Op::CombineExperts { x, route, residual: None, out }, out)
     }
 }

@@ -1,6 +1,42 @@
 //! Attributes of mixtures of experts.
 
-use crate::value::WeightId;
+use super::Activation;
+use crate::graph::Graph;
+use crate::value::{ValueId, WeightId};
+use crate::weight::WeightShape;
+
+/// Matmuls of the experts that a route selects: `glu(xₛ · Wᵢᵀ (+ biasᵢ))` for each slot `s`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpertMatMul {
+    /// `[tokens, columns]` for all slots, or `[tokens, experts_per_token · columns]`.
+    pub x: ValueId,
+    /// Output of [`Op::Route`](super::Op::Route).
+    pub route: ValueId,
+    /// One for each matmul of the same left operand; all of one shape and format.
+    pub projections: Vec<ExpertProjection>,
+    /// Fused: [`Op::Glu`](super::Op::Glu) of two projections, gate and up, and its output. The
+    /// projections themselves are scratch.
+    pub glu: Option<(Activation, ValueId)>,
+}
+
+impl ExpertMatMul {
+    /// The shape and format of every matrix; `None` without experts.
+    pub fn weight(&self, graph: &Graph) -> Option<WeightShape> {
+        let first = self.projections.first()?.weights.first()?;
+        Some(graph.weight(*first))
+    }
+}
+
+/// The weights of one matmul of an [`ExpertMatMul`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpertProjection {
+    /// One matrix `[rows, columns]` per expert.
+    pub weights: Vec<WeightId>,
+    /// `[experts, rows]`, f32.
+    pub bias: Option<WeightId>,
+    /// `[tokens, experts_per_token · rows]`.
+    pub out: ValueId,
+}
 
 /// Selection and weighting of experts. Per token, with `pₑ` from [`Self::gate`]:
 ///

@@ -3,7 +3,8 @@
 use super::cache::Cache;
 use crate::backend::{Batch, Program, Span};
 use crate::op::{
-    Activation, Attention, Epilogue, Function, GateFunction, Op, Prologue, Rope, Router, RowNorm,
+    Activation, Attention, Epilogue, ExpertMatMul, ExpertProjection, Function, GateFunction, Op,
+    Prologue, Rope, Router, RowNorm,
 };
 use crate::value::{ValueId, WeightId};
 use crate::weight::Weight;
@@ -153,25 +154,15 @@ impl<'a> Run<'a> {
                 let y = y.collect();
                 self.set(*out, y);
             }
-            Op::ExpertMatMul { x, route, weights: experts, bias, out } => {
-                let slots = self.program.graph.value(*route).width / 2;
-                let columns = weights[experts[0].index()].columns();
-                let x_width = self.program.graph.value(*x).width;
-                let routes = self.get(*route).chunks_exact(2 * slots);
-                let mut y = Vec::new();
-                for (x, route) in self.get(*x).chunks_exact(x_width).zip(routes) {
-                    for (slot, expert) in route[..slots].iter().map(|e| *e as usize).enumerate() {
-                        let x =
-                            &x[if x_width == columns { 0 } else { slot * columns }..][..columns];
-                        let mut output = matmul(x, &weights[experts[expert].index()]);
-                        if let Some(bias) = bias {
-                            let bias = weights[bias.index()].row_f32(expert);
-                            output.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
-                        }
-                        y.extend(output);
-                    }
+            Op::ExpertMatMul(m) => {
+                for projection in &m.projections {
+                    let y = self.expert_projection(m, projection);
+                    self.set(projection.out, y);
                 }
-                self.set(*out, y);
+                if let (Some((activation, out)), [gate, up]) = (m.glu, m.projections.as_slice()) {
+                    let y = glu(activation, self.get(gate.out), self.get(up.out));
+                    self.set(out, y);
+                }
             }
             Op::ScaleExperts { x, route, out } => {
                 let slots = self.program.graph.value(*route).width / 2;
@@ -182,12 +173,16 @@ impl<'a> Run<'a> {
                 let y = rows.flat_map(|(x, p)| x.iter().map(move |x| p * x)).collect();
                 self.set(*out, y);
             }
-            Op::CombineExperts { x, route, out } => {
+            Op::CombineExperts { x, route, residual, out } => {
                 let slots = self.program.graph.value(*route).width / 2;
                 let width = self.program.graph.value(*out).width;
                 let routes = self.get(*route).chunks_exact(2 * slots);
                 let rows = self.get(*x).chunks_exact(slots * width).zip(routes);
-                let y = rows.flat_map(|(x, route)| combine_experts(x, &route[slots..])).collect();
+                let y = rows.flat_map(|(x, route)| combine_experts(x, &route[slots..]));
+                let y: Vec<f32> = match residual {
+                    Some(residual) => y.zip(self.get(*residual)).map(|(y, r)| y + r).collect(),
+                    None => y.collect(),
+                };
                 self.set(*out, y);
             }
             Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {
@@ -207,6 +202,30 @@ impl<'a> Run<'a> {
     }
 
     /// Computes the RMSNorm of an epilogue over the rows of `x`.
+    /// `xₛ · Wᵀ (+ bias)` of every slot.
+    fn expert_projection(&self, m: &ExpertMatMul, projection: &ExpertProjection) -> Vec<f32> {
+        let weights = &self.program.weights;
+        let ExpertProjection { weights: experts, bias, .. } = projection;
+        let slots = self.program.graph.value(m.route).width / 2;
+        let columns = weights[experts[0].index()].columns();
+        let x_width = self.program.graph.value(m.x).width;
+        let routes = self.get(m.route).chunks_exact(2 * slots);
+        let mut y = Vec::new();
+        for (x, route) in self.get(m.x).chunks_exact(x_width).zip(routes) {
+            for (slot, expert) in route[..slots].iter().map(|e| *e as usize).enumerate() {
+                let first = if x_width == columns { 0 } else { slot * columns };
+                let x = &x[first..][..columns];
+                let mut output = matmul(x, &weights[experts[expert].index()]);
+                if let Some(bias) = bias {
+                    let bias = weights[bias.index()].row_f32(expert);
+                    output.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
+                }
+                y.extend(output);
+            }
+        }
+        y
+    }
+
     fn norm(&mut self, norm: &RowNorm, x: ValueId) {
         let weight = self.program.weights[norm.weight.index()].row_f32(0);
         let y = rms_norm(self.get(x), &weight, norm.eps);

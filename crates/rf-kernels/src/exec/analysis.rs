@@ -1,8 +1,8 @@
 //! The properties of a program that its launches depend on and that no batch changes.
 
-use rf_graph::{DType, Epilogue, Graph, MatMul, Op, Prologue, Storage, ValueId};
+use rf_graph::{DType, Epilogue, ExpertMatMul, Graph, MatMul, Op, Prologue, Storage, ValueId};
 
-use crate::params::MatmulDevice;
+use crate::params::{ExpertGroups, ExpertTile, MatmulDevice, SMALLEST_TILE};
 
 /// Spare rows after the last row of an operand. Kernels for several columns read them and ignore
 /// the values.
@@ -23,6 +23,9 @@ pub(super) struct GraphAnalysis {
     pub(super) attention_heads: usize,
     /// Key and value heads of the largest attention.
     pub(super) attention_kv_heads: usize,
+    /// Experts per token and experts of the largest mixture.
+    expert_slots: usize,
+    experts: usize,
 }
 
 /// The form in which a value is stored for the matmul that reads it.
@@ -32,6 +35,8 @@ pub(super) struct OperandForm {
     pub(super) q8: bool,
     /// As f32, for float weights.
     pub(super) f32: bool,
+    /// Columns of a row. A value that the experts of each slot read has several rows per token.
+    pub(super) columns: usize,
     /// `eps` of the norm whose sums of squares are stored with a single row. Such a row lacks the
     /// factor of the norm, which the reading matmul applies.
     pub(super) norm_eps: Option<f32>,
@@ -47,6 +52,8 @@ impl GraphAnalysis {
             attention_width: 1,
             attention_heads: 1,
             attention_kv_heads: 1,
+            expert_slots: 0,
+            experts: 0,
         };
         for op in graph.ops() {
             analysis.add(graph, op);
@@ -68,18 +75,15 @@ impl GraphAnalysis {
         match op {
             Op::Input { out } => self.input = Some(*out),
             Op::MatMul(m) => {
-                let form = form_of(graph, m);
                 if let Prologue::Plain(x) = m.prologue {
-                    let value = graph.value(x);
-                    match value.storage {
-                        Storage::MatMulOperand => self.operands[x.index()] = Some(form),
-                        Storage::F32 if form.q8 => self.add_scratch(value.width),
-                        Storage::F32 => {}
-                    }
+                    self.add_operand(graph, x, form_of(graph, m));
                 }
             }
-            Op::ExpertMatMul { x, route, .. } => {
-                self.add_scratch(graph.value(*x).width * graph.value(*route).width / 2);
+            Op::ExpertMatMul(m) => {
+                self.add_operand(graph, m.x, form_of_experts(graph, m));
+                self.expert_slots = self.expert_slots.max(graph.value(m.route).width / 2);
+                let experts = m.projections.iter().map(|p| p.weights.len()).max();
+                self.experts = self.experts.max(experts.unwrap_or(0));
             }
             Op::Attention { attention: a, .. } => {
                 self.attention_width = self.attention_width.max(a.num_heads * a.head_dim);
@@ -90,8 +94,26 @@ impl GraphAnalysis {
         }
     }
 
-    fn add_scratch(&mut self, elements: usize) {
-        self.scratch_per_token = self.scratch_per_token.max(elements);
+    /// Adds a left operand in the form that one of its readers needs.
+    fn add_operand(&mut self, graph: &Graph, x: ValueId, form: OperandForm) {
+        let value = graph.value(x);
+        match value.storage {
+            Storage::MatMulOperand => {
+                let all = self.operands[x.index()].get_or_insert(form);
+                (all.q8, all.f32) = (all.q8 || form.q8, all.f32 || form.f32);
+            }
+            Storage::F32 if form.q8 => {
+                self.scratch_per_token = self.scratch_per_token.max(value.width);
+            }
+            Storage::F32 => {}
+        }
+    }
+
+    /// Words of u32 for the groups of the largest batch: the tiles, then the slots.
+    pub(super) fn group_words(&self, max_tokens: usize) -> usize {
+        let slots = max_tokens * self.expert_slots;
+        let tiles = ExpertGroups::num_tiles(slots, self.experts, SMALLEST_TILE);
+        (tiles * size_of::<ExpertTile>() / size_of::<u32>() + slots).max(1)
     }
 
     /// The form of a value that is stored as an operand; `None` for values stored as f32.
@@ -127,12 +149,21 @@ pub(super) fn has_fused_rows(dtype: DType, rows: usize) -> bool {
     !dtype.is_float() && rows.is_multiple_of(32)
 }
 
+/// The form in which a matmul of experts reads its left operand.
+pub(super) fn form_of_experts(graph: &Graph, m: &ExpertMatMul) -> OperandForm {
+    let weight = m.weight(graph);
+    let is_float = weight.is_some_and(|weight| weight.dtype.is_float());
+    let columns = weight.map_or(1, |weight| weight.columns);
+    OperandForm { q8: !is_float, f32: is_float, columns, norm_eps: None }
+}
+
 /// The form in which a matmul reads its left operand.
 pub(super) fn form_of(graph: &Graph, m: &MatMul) -> OperandForm {
     let is_float = |p: &rf_graph::Projection| graph.weight(p.weight).dtype.is_float();
     OperandForm {
         q8: !m.projections.iter().all(is_float),
         f32: m.projections.iter().any(is_float),
+        columns: graph.value(m.prologue.shape_of()).width,
         norm_eps: None,
     }
 }

@@ -113,6 +113,8 @@ pub(crate) struct Work {
     partials: DeviceBuffer<f32>,
     /// Counters of finished partial results.
     arrivals: DeviceBuffer<u32>,
+    /// Slots of a mixture of experts, grouped by expert.
+    groups: DeviceBuffer<u32>,
 }
 
 struct Q8Buffer {
@@ -139,9 +141,8 @@ impl Work {
     fn bytes(analysis: &GraphAnalysis, plan: &Plan, max_tokens: usize) -> usize {
         let operand = analysis.scratch_elements(max_tokens);
         let arena = plan.floats_per_row() * (max_tokens + SPARE_ROWS);
-        4 * (arena + analysis.partial_floats() + analysis.arrival_count(max_tokens))
-            + operand
-            + operand / 4
+        let counts = analysis.arrival_count(max_tokens) + analysis.group_words(max_tokens);
+        4 * (arena + analysis.partial_floats() + counts) + operand + operand / 4
     }
 
     fn held_bytes(&self) -> usize {
@@ -150,6 +151,7 @@ impl Work {
             + self.operand.meta.size_bytes()
             + self.partials.size_bytes()
             + self.arrivals.size_bytes()
+            + self.groups.size_bytes()
     }
 
     fn new(
@@ -165,6 +167,7 @@ impl Work {
             operand: Q8Buffer::new(stream, analysis.scratch_elements(max_tokens))?,
             partials: DeviceBuffer::new(context, analysis.partial_floats())?,
             arrivals: DeviceBuffer::zeroed(context, analysis.arrival_count(max_tokens))?,
+            groups: DeviceBuffer::new(context, analysis.group_words(max_tokens))?,
         })
     }
 
@@ -173,6 +176,7 @@ impl Work {
             operand: self.operand.params(),
             partials: self.partials.address(),
             arrivals: self.arrivals.address(),
+            groups: self.groups.address(),
         }
     }
 }

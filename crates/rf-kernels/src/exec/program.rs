@@ -1,8 +1,8 @@
 //! A program in device memory by address. Launches need no access to the buffers themselves.
 
-use rf_graph::{Graph, MatMul, Plan, ValueId, WeightId};
+use rf_graph::{Graph, Plan, ValueId, WeightId};
 
-use super::analysis::{GraphAnalysis, OperandForm, form_of};
+use super::analysis::GraphAnalysis;
 use super::step::Shape;
 use super::weights::Place;
 use crate::params::{Activations, Address, Batch, KvCache, NormIn, Operand, RowMemory};
@@ -32,6 +32,8 @@ pub(super) struct ScratchAddresses {
     pub(super) partials: Address,
     /// Counters of attention.
     pub(super) arrivals: Address,
+    /// Tiles and slots of a mixture of experts, see [`GraphAnalysis::group_words`].
+    pub(super) groups: Address,
 }
 
 /// A value in the form of a matmul operand.
@@ -75,11 +77,6 @@ impl BatchProgram<'_> {
         Some(StoredOperand { operand: Operand { q8, f32 }, norm })
     }
 
-    /// The form in which a matmul reads its left operand.
-    pub(super) fn form_of(&self, m: &MatMul) -> OperandForm {
-        form_of(&self.program.graph, m)
-    }
-
     pub(super) fn weight(&self, id: WeightId) -> &Place {
         &self.program.weights[id.index()]
     }
@@ -107,6 +104,12 @@ impl RowMemory for BatchProgram<'_> {
 
     fn width(&self, id: ValueId) -> usize {
         self.program.graph.value(id).width
+    }
+
+    fn output_shape(&self, id: ValueId) -> [usize; 2] {
+        let (rows, width) = (self.rows(id), self.width(id));
+        let columns = self.program.analysis.operand(id).map_or(width, |form| form.columns);
+        [rows * width / columns, columns]
     }
 
     fn vector(&self, id: WeightId) -> Address {

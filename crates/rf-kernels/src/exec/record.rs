@@ -15,8 +15,8 @@ use super::program::BatchProgram;
 use crate::error::Error;
 use crate::launch::LaunchList;
 use crate::params::{
-    EmbedParams, KvAppendParams, RopeAppendParams, RopeParams, RopeTable, RowMemory,
-    embed_rms_norm_threads, record_rms_norm, record_row_op,
+    EmbedParams, ExpertRowsParams, KvAppendParams, RopeAppendParams, RopeParams, RopeTable,
+    RowMemory, embed_rms_norm_threads, record_rms_norm, record_row_op,
 };
 
 /// The fusions with kernels. Epilogues of one row are part of the matrix-vector kernels for
@@ -32,7 +32,7 @@ pub(crate) const FUSIONS: Fusions = {
 ///
 /// If the graph has an op or a fusion that this backend does not support.
 pub(super) fn record(memory: BatchProgram<'_>) -> Result<LaunchList, Error> {
-    let mut recorder = Recorder { memory, launches: LaunchList::default(), op: 0 };
+    let mut recorder = Recorder { memory, launches: LaunchList::default(), op: 0, grouped: None };
     for (i, op) in memory.program.graph.ops().iter().enumerate() {
         recorder.op = i;
         recorder.launches.begin_op(i);
@@ -46,6 +46,8 @@ struct Recorder<'a> {
     launches: LaunchList,
     /// Index of the current op.
     op: usize,
+    /// The route whose slots are grouped, and for which tile.
+    grouped: Option<(ValueId, u32)>,
 }
 
 impl Recorder<'_> {
@@ -89,15 +91,14 @@ impl Recorder<'_> {
             Op::Attention { q, attention, out } => self.attention(*q, attention, *out),
             Op::EmbedPosition { table, out } => self.embed_position(*table, *out),
             Op::Route { logits, router, out } => return self.route(*logits, router, *out),
-            Op::ExpertMatMul { x, route, weights, bias, out } => {
-                self.expert_matmul(*x, *route, weights, *bias, *out);
-            }
+            Op::ExpertMatMul(m) => self.expert_matmul(m),
             Op::ScaleExperts { x, route, out } => {
                 let params = self.expert_rows(*x, *route, *out);
                 self.launches.push(params.scale(), params);
             }
-            Op::CombineExperts { x, route, out } => {
-                let params = self.expert_rows(*x, *route, *out);
+            Op::CombineExperts { x, route, residual, out } => {
+                let residual = residual.map_or(0, |residual| self.memory.address(residual));
+                let params = ExpertRowsParams { residual, ..self.expert_rows(*x, *route, *out) };
                 self.launches.push(params.combine(), params);
             }
             op if record_row_op(op, &self.memory, &mut self.launches) => {}
@@ -303,6 +304,28 @@ mod tests {
         let few = kernels("model/llama-q4_k", 3);
         assert_eq!(few.len(), expected.len());
         assert_eq!(few[1], "matvec_q4_k_q8_f32_n4");
+    }
+
+    #[test]
+    fn the_experts_of_decode_are_a_launch_for_gate_and_up_and_one_for_down() {
+        let first = ["quantize_f32_q8", "matvec_glu_q4_k_q8_n1"];
+        let last = ["matvec_q4_k_q8_f32_n1", "combine_experts_f32"];
+        let expected = ["route_f32"].into_iter().chain(first).chain(last);
+        assert!(kernels("experts/Q4_K/Silu", 1).into_iter().skip(2).eq(expected));
+    }
+
+    #[test]
+    fn the_experts_of_a_prompt_are_one_matmul_over_groups() {
+        let expected = [
+            "route_f32",
+            "quantize_f32_q8",
+            "group_experts",
+            "matmul_narrow_q4_k_q8_f32",
+            "glu_f32_q8",
+            "matmul_narrow_q4_k_q8_f32",
+            "combine_experts_f32",
+        ];
+        assert_eq!(kernels("experts/Q4_K/Silu", 40)[2..], expected);
     }
 
     #[test]

@@ -61,8 +61,8 @@ impl WeightPlan {
             bytes += layout.bytes();
         };
         for op in graph.ops() {
-            if let Op::ExpertMatMul { weights, .. } = op {
-                matrix(weights, &mut forms);
+            if let Op::ExpertMatMul(m) = op {
+                m.projections.iter().for_each(|p| matrix(&p.weights, &mut forms));
             }
             for operand in op.operands() {
                 if let Operand::Matrix(id) | Operand::Table(id) = operand {

@@ -2,7 +2,10 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{Address, Launch};
+use super::{Address, ExpertGroups, Launch};
+
+/// Threads of a workgroup that groups the slots of an expert.
+const GROUP_THREADS: u32 = 256;
 
 /// Threads of a workgroup: four waves.
 const EXPERT_THREADS: u32 = 128;
@@ -48,6 +51,31 @@ impl RouteParams {
     }
 }
 
+/// The slots of a batch, grouped by expert.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct GroupExpertsParams {
+    /// `[tokens, 2 · used]` f32.
+    pub route: Address,
+    /// The tiles and the slots that the kernel writes.
+    pub groups: ExpertGroups,
+    /// Number of tokens.
+    pub tokens: u32,
+    /// Number of experts.
+    pub experts: u32,
+    /// Experts per token.
+    pub used: u32,
+    /// Slots of a tile.
+    pub tile_slots: u32,
+}
+
+impl GroupExpertsParams {
+    /// The launch: a workgroup per expert.
+    pub fn launch(&self) -> Launch {
+        Launch::linear("group_experts", self.experts as usize, GROUP_THREADS)
+    }
+}
+
 /// The experts' outputs, and their weights.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -56,6 +84,8 @@ pub struct ExpertRowsParams {
     pub x: Address,
     /// `[tokens, 2 · used]` f32.
     pub route: Address,
+    /// `[tokens, columns]` f32 that is added to the sum, or null.
+    pub residual: Address,
     /// `[tokens, columns]` f32 for the sum, otherwise the shape of `x`.
     pub out: Address,
     /// Number of tokens.

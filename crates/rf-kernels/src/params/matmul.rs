@@ -22,7 +22,39 @@ pub struct Projection {
     pub format: u32,
 }
 
-/// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)`.
+/// A tile of a matmul of experts, in device memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct ExpertTile {
+    /// The expert.
+    pub expert: u32,
+    /// Index of its first slot in the list of slots.
+    pub first: u32,
+    /// Number of slots; 0 for no tile.
+    pub count: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// The slots of a batch, grouped by expert.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct ExpertGroups {
+    /// [`ExpertTile`]s: as many as [`Self::num_tiles`].
+    pub tiles: Address,
+    /// `[tokens · used]` u32.
+    pub slots: Address,
+}
+
+impl ExpertGroups {
+    /// Entries of the list of tiles. Expert `e` starts at entry `⌊first slot / tile⌋ + e`.
+    pub fn num_tiles(slots: usize, experts: usize, tile_slots: u32) -> usize {
+        slots / tile_slots as usize + experts
+    }
+}
+
+/// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)`. With groups, the rows of x are slots of a mixture of
+/// experts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct MatmulParams {
@@ -32,16 +64,19 @@ pub struct MatmulParams {
     pub x_q8: Activations,
     /// `[tokens, columns]`, for float formats.
     pub x_f32: Address,
-    /// `[tokens, rows]` or null; with one projection only.
+    /// `[tokens, rows]` or null; with one projection only, and without groups.
     pub residual: Address,
+    /// The groups of a mixture of experts; null without. A projection then has the matrices of all
+    /// experts one below the other, with `rows` of one expert and a bias `[experts, rows]`.
+    pub groups: ExpertGroups,
     /// Number of projections, 1 to 3.
     pub num_projections: u32,
     /// Input features.
     pub columns: u32,
-    /// Rows of x.
+    /// Rows of the output.
     pub tokens: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// With groups: slots that read one row of x.
+    pub slots_per_row: u32,
 }
 
 /// The device properties that the choice of a tile depends on.
@@ -61,68 +96,104 @@ impl MatmulDevice {
     }
 }
 
+/// Tokens of the smallest tile.
+pub const SMALLEST_TILE: u32 = 32;
+
 /// The part of the output that a workgroup computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tile {
+pub enum TileSize {
+    /// 128 rows by 128 tokens; floats: by 64.
     Wide,
+    /// 64 rows by 64 tokens; not for floats.
     Middle,
+    /// 32 rows by 32 tokens.
     Narrow,
 }
 
-impl Tile {
+impl TileSize {
     /// Rows and tokens of a tile, as in `rf/matmul.h` and `rf/matmul_float.h`.
-    fn extent(self, float: bool) -> (u32, u32) {
+    pub fn extent(self, float: bool) -> (u32, u32) {
         match self {
             Self::Wide if float => (128, 64),
             Self::Wide => (128, 128),
             Self::Middle => (64, 64),
-            Self::Narrow => (32, 32),
+            Self::Narrow => (32, SMALLEST_TILE),
         }
     }
 }
 
 /// The kernel for a format and a tile.
-fn kernel_of(dtype: DType, tile: Tile) -> &'static str {
+fn kernel_of(dtype: DType, tile: TileSize) -> &'static str {
+    use TileSize::{Middle, Narrow, Wide};
     match (tile, dtype.is_float()) {
-        (Tile::Wide, false) => kernel_name!(dtype, "matmul_wide_", "_q8_f32"),
-        (Tile::Middle, false) => kernel_name!(dtype, "matmul_middle_", "_q8_f32"),
-        (Tile::Narrow, false) => kernel_name!(dtype, "matmul_narrow_", "_q8_f32"),
-        (Tile::Wide | Tile::Middle, true) => kernel_name!(dtype, "matmul_wide_", "_f32"),
-        (Tile::Narrow, true) => kernel_name!(dtype, "matmul_narrow_", "_f32"),
+        (Wide, false) => kernel_name!(dtype, "matmul_wide_", "_q8_f32"),
+        (Middle, false) => kernel_name!(dtype, "matmul_middle_", "_q8_f32"),
+        (Narrow, false) => kernel_name!(dtype, "matmul_narrow_", "_q8_f32"),
+        (Wide | Middle, true) => kernel_name!(dtype, "matmul_wide_", "_f32"),
+        (Narrow, true) => kernel_name!(dtype, "matmul_narrow_", "_f32"),
     }
 }
 
 impl MatmulParams {
     /// The launch; all projections have the format `dtype`.
     pub fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
-        let float = dtype.is_float();
-        let tile = self.tile(float, device.compute_units);
-        let kernel = kernel_of(dtype, tile);
-        // Without a matrix unit, wide and middle tiles need twice the waves.
-        let threads = if float || device.matrix_unit || tile == Tile::Narrow { 256 } else { 512 };
-        let [tokens, rows] = self.groups(tile.extent(float));
-        Launch { kernel, grid: [tokens, rows, 1], block: [threads, 1, 1], lds_bytes: 0 }
+        let tile = self.tile(dtype.is_float(), self.tokens, device.compute_units);
+        let (_, tokens) = tile.extent(dtype.is_float());
+        self.launch_tiles(dtype, device, tile, self.tokens.div_ceil(tokens))
     }
 
-    /// The largest tile that gives every compute unit a workgroup. Larger tiles read fewer bytes
-    /// per operation.
-    fn tile(&self, float: bool, compute_units: usize) -> Tile {
-        let all: &[Tile] = if float { &[Tile::Wide] } else { &[Tile::Wide, Tile::Middle] };
+    /// The launch of a matmul of `experts` experts, whose slots are grouped for this tile.
+    pub fn launch_experts(
+        &self,
+        dtype: DType,
+        device: MatmulDevice,
+        (experts, tile): (usize, TileSize),
+    ) -> Launch {
+        let (_, tokens) = tile.extent(dtype.is_float());
+        let tiles = ExpertGroups::num_tiles(self.tokens as usize, experts, tokens);
+        self.launch_tiles(dtype, device, tile, tiles as u32)
+    }
+
+    /// The tile for a matmul of this many experts, by the mean number of slots of an expert.
+    pub fn tile_of_experts(&self, dtype: DType, device: MatmulDevice, experts: usize) -> TileSize {
+        let mean = self.tokens.div_ceil(experts.max(1) as u32);
+        self.tile(dtype.is_float(), mean, device.compute_units)
+    }
+
+    fn launch_tiles(
+        &self,
+        dtype: DType,
+        device: MatmulDevice,
+        tile: TileSize,
+        token_tiles: u32,
+    ) -> Launch {
+        let float = dtype.is_float();
+        // Without a matrix unit, wide and middle tiles need twice the waves.
+        let few_waves = float || device.matrix_unit || tile == TileSize::Narrow;
+        let threads = if few_waves { 256 } else { 512 };
+        let grid = [token_tiles, self.row_tiles(tile.extent(float).0), 1];
+        Launch { kernel: kernel_of(dtype, tile), grid, block: [threads, 1, 1], lds_bytes: 0 }
+    }
+
+    /// The largest tile that gives every compute unit a workgroup, for matrices that are multiplied
+    /// by `tokens` tokens. Larger tiles read fewer bytes per operation.
+    fn tile(&self, float: bool, tokens: u32, compute_units: usize) -> TileSize {
+        let all: &[_] = if float { &[TileSize::Wide] } else { &[TileSize::Wide, TileSize::Middle] };
         all.iter()
             .copied()
             .find(|tile| {
-                let (rows, tokens) = tile.extent(float);
-                let [token_tiles, row_tiles] = self.groups((rows, tokens));
+                let (tile_rows, tile_tokens) = tile.extent(float);
+                let tiles = self.tokens.div_ceil(tile_tokens) * self.row_tiles(tile_rows);
                 // A tile that is half empty is slower than a smaller one.
-                self.tokens > tokens / 2 && (token_tiles * row_tiles) as usize >= compute_units
+                tokens > tile_tokens / 2 && tiles as usize >= compute_units
             })
-            .unwrap_or(Tile::Narrow)
+            .unwrap_or(TileSize::Narrow)
     }
 
-    /// Workgroups along the tokens and along the rows of all projections.
-    fn groups(&self, (rows, tokens): (u32, u32)) -> [u32; 2] {
+    /// Tiles along the rows of all projections.
+    fn row_tiles(&self, tile_rows: u32) -> u32 {
         let projections = &self.projections[..self.num_projections as usize];
-        [self.tokens.div_ceil(tokens), projections.iter().map(|p| p.rows.div_ceil(rows)).sum()]
+        projections.iter().map(|p| p.rows.div_ceil(tile_rows)).sum()
     }
 }
 
@@ -153,6 +224,19 @@ mod tests {
         assert_eq!((middle.kernel, middle.grid), ("matmul_middle_q4_0_q8_f32", [5, 64, 1]));
         let narrow = params(&[4096, 1024, 1000], 20).launch(DType::Mxfp4, H200);
         assert_eq!((narrow.kernel, narrow.grid), ("matmul_narrow_mxfp4_q8_f32", [1, 192, 1]));
+    }
+
+    #[test]
+    fn the_tile_of_experts_follows_from_their_mean_number_of_slots() {
+        // 512 tokens, 4 of 32 experts: 64 slots each.
+        let params = params(&[2880, 2880], 2048);
+        let tile = params.tile_of_experts(DType::Mxfp4, H200, 32);
+        assert_eq!(tile, TileSize::Middle);
+        let launch = params.launch_experts(DType::Mxfp4, H200, (32, tile));
+        assert_eq!(launch.kernel, "matmul_middle_mxfp4_q8_f32");
+        assert_eq!(launch.grid, [2048 / 64 + 32, 90, 1]);
+        assert_eq!(params.tile_of_experts(DType::Mxfp4, H200, 8), TileSize::Wide);
+        assert_eq!(params.tile_of_experts(DType::Mxfp4, H200, 512), TileSize::Narrow);
     }
 
     #[test]

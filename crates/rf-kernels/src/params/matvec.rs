@@ -44,8 +44,8 @@ pub struct NormIn {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct MatvecParams {
-    /// The first [`num_projections`](Self::num_projections) entries are used. With a route, one
-    /// entry: the matrices of all experts one below the other, with `rows` of one expert and a bias
+    /// The first [`num_projections`](Self::num_projections) entries are used. With a route, each is
+    /// the matrices of all experts one below the other, with `rows` of one expert and a bias
     /// `[experts, rows]`.
     pub projections: [Projection; 3],
     /// `[tokens, columns]`, for quantised formats.
@@ -75,7 +75,7 @@ pub struct MatvecParams {
     pub waves: u32,
 }
 
-/// `activation(x · Gᵀ) · (x · Uᵀ)`.
+/// `activation(x · Gᵀ (+ bias)) · (x · Uᵀ (+ bias))` of one token, or of each slot of a route.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct MatvecGluParams {
@@ -83,24 +83,32 @@ pub struct MatvecGluParams {
     pub gate: Weight,
     /// `[rows, columns]`.
     pub up: Weight,
-    /// `[tokens, columns]`, for quantised formats.
+    /// `[experts, rows]` f32 or null; with a route only.
+    pub gate_bias: Address,
+    /// `[experts, rows]` f32 or null; with a route only.
+    pub up_bias: Address,
+    /// `[tokens, columns]`.
     pub x_q8: Activations,
-    /// `[tokens, columns]`, for float formats.
-    pub x_f32: Address,
-    /// `[tokens, rows]` or null.
+    /// `[tokens, 2 · used]` f32 or null.
+    pub route: Address,
+    /// `[slots, rows]` or null.
     pub out_f32: Address,
-    /// `[tokens, rows]` or null.
+    /// `[slots, rows]` or null.
     pub out_q8: Activations,
-    /// Missing factor of x, as in [`MatvecParams`].
+    /// Missing factor of x, as in [`MatvecParams`]; without a route only.
     pub norm_in: NormIn,
-    /// Output features, a multiple of 32.
+    /// Output features, of one expert with a route: a multiple of 32.
     pub rows: u32,
     /// Input features.
     pub columns: u32,
-    /// Rows of x, 1 to 8.
+    /// Rows of x: 1; with a route any number.
     pub tokens: u32,
     /// As in [`GluParams`](super::GluParams).
     pub activation: u32,
+    /// Experts per token, with a route.
+    pub used: u32,
+    /// As in [`MatvecParams`].
+    pub shared_x: u32,
 }
 
 impl MatvecParams {
@@ -169,9 +177,11 @@ fn rows_per_wave(dtype: DType, columns: u32) -> u32 {
 }
 
 impl MatvecGluParams {
-    /// The launch: 32 outputs per workgroup.
+    /// The launch: 32 outputs of a token or slot per workgroup.
     pub fn launch(&self, dtype: DType) -> Launch {
         let kernel = kernel_name!(dtype, "matvec_glu_", "_q8_n1");
-        Launch::linear(kernel, self.rows.div_ceil(BLOCK) as usize, GLU_THREADS)
+        let slots = if self.route == 0 { 1 } else { self.tokens * self.used };
+        let grid = [self.rows.div_ceil(BLOCK), slots, 1];
+        Launch { kernel, grid, block: [GLU_THREADS, 1, 1], lds_bytes: 0 }
     }
 }

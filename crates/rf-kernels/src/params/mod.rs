@@ -36,11 +36,15 @@ mod weight;
 pub use attention::AttentionParams;
 pub use batch::{Batch, KvCache, Span};
 pub use embed::{EmbedParams, embed_rms_norm_threads};
-pub use experts::{ExpertRowsParams, MAX_EXPERT_GROUPS, RouteParams};
-pub use matmul::{MatmulDevice, MatmulParams, Projection};
+pub use experts::{ExpertRowsParams, GroupExpertsParams, MAX_EXPERT_GROUPS, RouteParams};
+pub use matmul::{
+    ExpertGroups, ExpertTile, MatmulDevice, MatmulParams, Projection, SMALLEST_TILE, TileSize,
+};
 pub use matvec::{MatvecGluParams, MatvecParams, NormIn, NormOut};
 pub use rope::{KvAppendParams, MAX_HEAD_DIM, RopeAppendParams, RopeParams, RopeTable};
-pub(crate) use row_ops::{RowMemory, activation_number, record_rms_norm, record_row_op};
+pub(crate) use row_ops::{
+    RowMemory, activation_number, record_glu, record_rms_norm, record_row_op,
+};
 pub use rows::{
     AddParams, CopyRowsParams, GluParams, GroupNormParams, MapParams, Operand, QuantizeParams,
     RmsNormParams, rms_norm_threads,

@@ -27,6 +27,9 @@ pub(crate) trait RowMemory {
     fn rows(&self, id: ValueId) -> usize;
     /// Columns of a value.
     fn width(&self, id: ValueId) -> usize;
+    /// Rows and columns of a value as it is stored: the operand of a matmul of experts may have a
+    /// row for each slot.
+    fn output_shape(&self, id: ValueId) -> [usize; 2];
     /// Address of a vector of f32.
     fn vector(&self, id: WeightId) -> Address;
     /// Elements that a norm weight normalises together.
@@ -66,16 +69,7 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             launches.push(params.layer_norm(), params);
         }
         Op::Glu { activation, gate, up, out } => {
-            let params = GluParams {
-                gate: memory.address(*gate),
-                up: memory.address(*up),
-                out: memory.output(*out),
-                columns: memory.width(*out) as u32,
-                rows: memory.rows(*out) as u32,
-                activation: activation_number(*activation),
-                reserved: 0,
-            };
-            launches.push(params.launch(), params);
+            record_glu(*activation, [*gate, *up], *out, memory, launches);
         }
         Op::Add { a, b, out } => {
             let params = AddParams {
@@ -129,6 +123,27 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
         _ => return false,
     }
     true
+}
+
+/// Records a gated unit whose output may be the operand of a matmul.
+pub(crate) fn record_glu(
+    activation: Activation,
+    [gate, up]: [ValueId; 2],
+    out: ValueId,
+    memory: &impl RowMemory,
+    launches: &mut LaunchList,
+) {
+    let [rows, columns] = memory.output_shape(out);
+    let params = GluParams {
+        gate: memory.address(gate),
+        up: memory.address(up),
+        out: memory.output(out),
+        columns: columns as u32,
+        rows: rows as u32,
+        activation: activation_number(activation),
+        reserved: 0,
+    };
+    launches.push(params.launch(), params);
 }
 
 /// Records an RMSNorm of whole rows whose output may be the operand of a matmul.

@@ -1,6 +1,8 @@
 // Mixtures of experts. Twin: crates/rf-kernels/src/params/experts.rs.
 #pragma once
 
+#include "rf/params/matmul.h"
+
 // The probability of an expert: GateFunction of rf-graph.
 enum RfGate : unsigned { RF_GATE_SOFTMAX = 0, RF_GATE_SIGMOID = 1, RF_GATE_SOFTMAX_OF_SELECTED = 2 };
 
@@ -21,11 +23,24 @@ struct RfRouteParams {
     float scale;
 };
 
+// The slots of a batch by expert, those of an expert in ascending order, and tiles of at most
+// tile_slots of them. Tiles of expert e start at index ⌊first slot of e / tile_slots⌋ + e; unused
+// entries have a count of 0.
+struct RfGroupExpertsParams {
+    const float *route;    // [tokens, 2 · used]
+    RfExpertGroups groups; // tiles: [⌊tokens · used / tile_slots⌋ + experts]
+    unsigned tokens;
+    unsigned experts;
+    unsigned used;
+    unsigned tile_slots;
+};
+
 // The experts' outputs x[t][s] and their weights p = route[t][used + s], slots s in order.
 struct RfExpertRowsParams {
-    const float *x;     // [tokens, used · columns]
-    const float *route; // [tokens, 2 · used]
-    float *out;         // `combine_*`: Σₛ p·x, [tokens, columns]; `scale_*`: p·x, as x
+    const float *x;        // [tokens, used · columns]
+    const float *route;    // [tokens, 2 · used]
+    const float *residual; // `combine_*`: [tokens, columns] or null
+    float *out;            // `combine_*`: Σₛ p·x (+ residual), [tokens, columns]; `scale_*`: p·x, as x
     unsigned tokens;
     unsigned columns;
     unsigned used;

@@ -12,14 +12,33 @@ struct RfProjection {
     unsigned format;    // number of the format: DType::ALL of rf-quant
 };
 
+// A tile of a matmul of experts: slots of one expert.
+struct RfExpertTile {
+    unsigned expert;
+    unsigned first; // index of its first slot in RfExpertGroups.slots
+    unsigned count; // 0: no tile
+    unsigned reserved;
+};
+
+// The slots of a batch, grouped by expert: slot t · used + s is the s-th expert of token t.
+struct RfExpertGroups {
+    RfExpertTile *tiles;
+    unsigned *slots; // [tokens · used], in the order of their experts
+};
+
 // outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual), all projections of the same x.
+//
+// With groups, a projection holds the weight matrices of all experts, concatenated by rows, with
+// `rows` of one expert and a bias [experts, rows]; the "tokens" are slots. The groups are those of
+// a tile of the kernel's width. Slot s reads row s / slots_per_row of x and writes row s of out.
 struct RfMatmulParams {
     RfProjection projections[3];
     RfActivations x_q8;    // quantised formats: [tokens, columns]
     const float *x_f32;    // float formats: [tokens, columns]
-    const float *residual; // [tokens, rows] or null; one projection only
+    const float *residual; // [tokens, rows] or null; one projection only, without groups
+    RfExpertGroups groups; // null: no experts
     unsigned num_projections;
     unsigned columns;
     unsigned tokens;
-    unsigned reserved;
+    unsigned slots_per_row;
 };

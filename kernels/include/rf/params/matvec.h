@@ -19,8 +19,8 @@ struct RfNormIn {
 
 // As RfMatmulParams, with 1 to 8 tokens.
 //
-// With a route, projections[0] holds the weight matrices of all experts, concatenated by rows, and
-// the "tokens" are slots: token t has `used` slots. Slot s of token t is multiplied by the expert
+// With a route, a projection holds the weight matrices of all experts, concatenated by rows, and the
+// "tokens" are slots: token t has `used` slots. Slot s of token t is multiplied by the expert
 // route[t][s]; x has one row per slot (`shared_x` 0) or per token (1). A bias is [experts, rows].
 struct RfMatvecParams {
     RfProjection projections[3];
@@ -40,17 +40,23 @@ struct RfMatvecParams {
 
 enum RfActivation : unsigned { RF_SILU = 0, RF_GELU_TANH = 1, RF_CLAMPED_SWIGLU = 2 };
 
-// out = activation(x · Gᵀ) · (x · Uᵀ): the gated unit, as f32 and as int8 for the next matmul.
+// out = activation(x · Gᵀ (+ bias)) · (x · Uᵀ (+ bias)): the gated unit of one token, as f32 and as
+// int8 for the next matmul. With a route as in RfMatvecParams, of each slot; `rows` is that of one
+// expert. Only experts have biases.
 struct RfMatvecGluParams {
-    RfWeight gate; // [rows, columns]
-    RfWeight up;   // the same
+    RfWeight gate;          // [rows, columns]
+    RfWeight up;            // the same
+    const float *gate_bias; // [experts, rows] or null
+    const float *up_bias;   // the same
     RfActivations x_q8;
-    const float *x_f32;
-    float *out_f32;       // [tokens, rows] or null
+    const float *route;   // [tokens, 2·used] or null
+    float *out_f32;       // [slots, rows] or null
     RfActivations out_q8; // the same or null
-    RfNormIn norm_in;
+    RfNormIn norm_in;     // without a route only
     unsigned rows;
     unsigned columns;
     unsigned tokens;
     unsigned activation; // RfActivation
+    unsigned used;
+    unsigned shared_x;
 };

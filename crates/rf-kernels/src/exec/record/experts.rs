@@ -1,14 +1,20 @@
 //! Mixtures of experts: routing, the matmuls of the selected experts, their weighted sum.
 
-use rf_graph::{GateFunction, Router, ValueId, WeightId};
+use rf_graph::{Activation, DType, ExpertMatMul, GateFunction, Router, ValueId, WeightId};
 
 use super::Recorder;
 use super::matmul::format_number;
 use crate::error::Error;
+use crate::exec::analysis::{form_of_experts, has_fused_rows};
 use crate::params::{
-    ExpertRowsParams, MAX_EXPERT_GROUPS, MatvecParams, Operand, Projection, QuantizeParams,
-    RouteParams, RowMemory,
+    Address, ExpertGroups, ExpertRowsParams, ExpertTile, GroupExpertsParams, MAX_EXPERT_GROUPS,
+    MatmulParams, MatvecGluParams, MatvecParams, Operand, Projection, RouteParams, RowMemory,
+    activation_number, record_glu,
 };
+
+/// The mean number of slots per expert above which slots are grouped. Up to it, most experts are
+/// read once by matrix-vector multiplications too.
+const GROUPED_SLOTS_PER_EXPERT: usize = 2;
 
 impl Recorder<'_> {
     /// Records [`Op::Route`](rf_graph::Op::Route).
@@ -50,54 +56,142 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// Records [`Op::ExpertMatMul`](rf_graph::Op::ExpertMatMul): every slot of every token is a
-    /// matrix-vector multiplication.
-    pub(super) fn expert_matmul(
-        &mut self,
-        x: ValueId,
-        route: ValueId,
-        weights: &[WeightId],
-        bias: Option<WeightId>,
-        out: ValueId,
-    ) {
-        let experts_per_token = self.memory.width(route) / 2;
-        let first = *self.memory.weight(weights[0]);
-        let columns = self.memory.program.graph.weight(weights[0]).columns;
-        let tokens = self.memory.rows(x);
-        let shared_x = self.memory.width(x) == columns;
-        let x_rows = if shared_x { tokens } else { tokens * experts_per_token };
-        let mut operand = Operand { f32: self.memory.address(x), ..Operand::default() };
-        if !first.dtype.is_float() {
-            operand.q8 = self.memory.program.scratch.operand;
-            let params = QuantizeParams {
-                x: operand.f32,
-                out: Operand { f32: 0, ..operand },
-                columns: columns as u32,
-                rows: x_rows as u32,
+    /// Records [`Op::ExpertMatMul`](rf_graph::Op::ExpertMatMul): a matmul of all experts over their
+    /// groups of slots, or a matrix-vector multiplication of each slot.
+    pub(super) fn expert_matmul(&mut self, m: &ExpertMatMul) {
+        let form = form_of_experts(&self.memory.program.graph, m);
+        let operand = self.operand(m.x, form).operand;
+        let slots_per_token = self.memory.width(m.route) / 2;
+        let experts = ExpertBatch {
+            operand,
+            dtype: self.memory.weight(m.projections[0].weights[0]).dtype,
+            experts: m.projections[0].weights.len(),
+            columns: form.columns,
+            slots_per_token,
+            shared_x: self.memory.width(m.x) == form.columns,
+            tokens: self.memory.rows(m.x),
+        };
+        let slots = experts.tokens * slots_per_token;
+        let is_grouped = slots > GROUPED_SLOTS_PER_EXPERT * experts.experts;
+        match m.glu {
+            Some((activation, out)) if !is_grouped && self.has_fused_glu(m) => {
+                self.expert_gate_and_up(m, &experts, activation, out);
+                return;
+            }
+            _ if is_grouped => self.expert_groups(m, &experts),
+            _ => self.expert_slots(m, &experts),
+        }
+        if let Some((activation, out)) = m.glu {
+            let outputs = [0, 1].map(|i| m.projections[i].out);
+            record_glu(activation, outputs, out, &self.memory, &mut self.launches);
+        }
+    }
+
+    fn has_fused_glu(&self, m: &ExpertMatMul) -> bool {
+        let weight = self.memory.weight(m.projections[0].weights[0]);
+        has_fused_rows(weight.dtype, weight.rows)
+    }
+
+    /// Kernel parameters of the projections.
+    fn expert_projections(&self, m: &ExpertMatMul) -> [Projection; 3] {
+        let mut projections = [Projection::default(); 3];
+        for (to, projection) in projections.iter_mut().zip(&m.projections) {
+            // The matrices of later experts follow that of the first.
+            let first = *self.memory.weight(projection.weights[0]);
+            *to = Projection {
+                weight: first.planes,
+                bias: projection.bias.map_or(0, |bias| self.memory.vector(bias)),
+                out: self.memory.address(projection.out),
+                rows: first.rows as u32,
+                format: format_number(first.dtype),
+            };
+        }
+        projections
+    }
+
+    /// Records one launch for all experts, and groups the slots if no earlier op has.
+    fn expert_groups(&mut self, m: &ExpertMatMul, batch: &ExpertBatch) {
+        let slots = batch.tokens * batch.slots_per_token;
+        let params = MatmulParams {
+            projections: self.expert_projections(m),
+            x_q8: batch.operand.q8,
+            x_f32: batch.operand.f32,
+            num_projections: m.projections.len() as u32,
+            columns: batch.columns as u32,
+            tokens: slots as u32,
+            slots_per_row: if batch.shared_x { batch.slots_per_token as u32 } else { 1 },
+            ..MatmulParams::default()
+        };
+        let device = self.memory.program.analysis.matmul_device;
+        let tile = params.tile_of_experts(batch.dtype, device, batch.experts);
+        let (_, tile_slots) = tile.extent(batch.dtype.is_float());
+        let tiles = ExpertGroups::num_tiles(slots, batch.experts, tile_slots);
+        let first = self.memory.program.scratch.groups;
+        let slots_at = first + (tiles * size_of::<ExpertTile>()) as Address;
+        let groups = ExpertGroups { tiles: first, slots: slots_at };
+        if self.grouped != Some((m.route, tile_slots)) {
+            self.grouped = Some((m.route, tile_slots));
+            let params = GroupExpertsParams {
+                route: self.memory.address(m.route),
+                groups,
+                tokens: batch.tokens as u32,
+                experts: batch.experts as u32,
+                used: batch.slots_per_token as u32,
+                tile_slots,
             };
             self.launches.push(params.launch(), params);
         }
-        let projection = Projection {
-            weight: first.planes,
-            bias: bias.map_or(0, |bias| self.memory.vector(bias)),
-            out: self.memory.address(out),
-            rows: first.rows as u32,
-            format: format_number(first.dtype),
-        };
+        let params = MatmulParams { groups, ..params };
+        let launch = params.launch_experts(batch.dtype, device, (batch.experts, tile));
+        self.launches.push(launch, params);
+    }
+
+    /// Records one launch for all slots of all projections.
+    fn expert_slots(&mut self, m: &ExpertMatMul, batch: &ExpertBatch) {
         let params = MatvecParams {
-            projections: [projection, Projection::default(), Projection::default()],
-            x_q8: operand.q8,
-            x_f32: operand.f32,
-            route: self.memory.address(route),
-            num_projections: 1,
-            columns: columns as u32,
-            tokens: tokens as u32,
-            used: experts_per_token as u32,
-            shared_x: u32::from(shared_x),
+            projections: self.expert_projections(m),
+            x_q8: batch.operand.q8,
+            x_f32: batch.operand.f32,
+            route: self.memory.address(m.route),
+            num_projections: m.projections.len() as u32,
+            columns: batch.columns as u32,
+            tokens: batch.tokens as u32,
+            used: batch.slots_per_token as u32,
+            shared_x: u32::from(batch.shared_x),
             ..MatvecParams::default()
         }
         .with_waves();
-        self.launches.push(params.launch(&[first.dtype]), params);
+        self.launches.push(params.launch(&[batch.dtype]), params);
+    }
+
+    /// Records gate, up, activation and quantisation of all slots as one launch.
+    fn expert_gate_and_up(
+        &mut self,
+        m: &ExpertMatMul,
+        batch: &ExpertBatch,
+        activation: Activation,
+        out: ValueId,
+    ) {
+        let [gate, up, _] = self.expert_projections(m);
+        let out = self.memory.output(out);
+        let params = MatvecGluParams {
+            gate: gate.weight,
+            up: up.weight,
+            gate_bias: gate.bias,
+            up_bias: up.bias,
+            x_q8: batch.operand.q8,
+            route: self.memory.address(m.route),
+            out_f32: out.f32,
+            out_q8: out.q8,
+            rows: gate.rows,
+            columns: batch.columns as u32,
+            tokens: batch.tokens as u32,
+            activation: activation_number(activation),
+            used: batch.slots_per_token as u32,
+            shared_x: u32::from(batch.shared_x),
+            ..MatvecGluParams::default()
+        };
+        self.launches.push(params.launch(batch.dtype), params);
     }
 
     /// The parameters of [`Op::CombineExperts`](rf_graph::Op::CombineExperts) and
@@ -111,7 +205,20 @@ impl Recorder<'_> {
             columns: (self.memory.width(x) / used) as u32,
             used: used as u32,
             tokens: self.memory.rows(out) as u32,
-            reserved: 0,
+            ..ExpertRowsParams::default()
         }
     }
+}
+
+/// The left operand and the shape of a matmul of experts in a batch.
+struct ExpertBatch {
+    operand: Operand,
+    /// Format of every matrix.
+    dtype: DType,
+    experts: usize,
+    columns: usize,
+    slots_per_token: usize,
+    /// Whether all slots of a token read the same row.
+    shared_x: bool,
+    tokens: usize,
 }

@@ -5,11 +5,11 @@ use rf_quant::Family;
 
 use super::Recorder;
 use crate::error::Error;
-use crate::exec::analysis::has_fused_rows;
+use crate::exec::analysis::{OperandForm, form_of, has_fused_rows};
 use crate::exec::program::StoredOperand;
 use crate::params::{
-    GluParams, MatmulParams, MatvecGluParams, MatvecParams, NormOut, Operand, Projection,
-    QuantizeParams, RowMemory, activation_number, record_rms_norm,
+    MatmulParams, MatvecGluParams, MatvecParams, NormOut, Operand, Projection, QuantizeParams,
+    RowMemory, activation_number, record_glu, record_rms_norm,
 };
 
 /// Largest number of rows for which a matmul is a matrix-vector multiplication.
@@ -41,7 +41,7 @@ impl Recorder<'_> {
         if rows == 0 {
             return Ok(());
         }
-        let x = self.operand(m, x);
+        let x = self.operand(x, form_of(&self.memory.program.graph, m));
         match &m.epilogue {
             Epilogue::None => self.projections(m, x, rows, NormOut::default()),
             Epilogue::RmsNorm(norm) => {
@@ -62,26 +62,27 @@ impl Recorder<'_> {
                     self.gate_and_up(m, x, *activation, *out);
                 } else {
                     self.projections(m, x, rows, NormOut::default());
-                    self.glu(m, *activation, *out);
+                    let outputs = [0, 1].map(|i| m.projections[i].out);
+                    record_glu(*activation, outputs, *out, &self.memory, &mut self.launches);
                 }
             }
         }
         Ok(())
     }
 
-    /// The left operand in the forms that the weight formats need. Records its quantisation.
-    fn operand(&mut self, m: &MatMul, x: ValueId) -> StoredOperand {
+    /// A left operand in the form that the weight formats need. Records its quantisation.
+    pub(super) fn operand(&mut self, x: ValueId, form: OperandForm) -> StoredOperand {
         if let Some(stored) = self.memory.operand(x) {
             return stored;
         }
         let mut operand = Operand { f32: self.memory.address(x), ..Operand::default() };
-        if self.memory.form_of(m).q8 {
+        if form.q8 {
             operand.q8 = self.memory.program.scratch.operand;
             let params = QuantizeParams {
                 x: operand.f32,
                 out: Operand { f32: 0, ..operand },
-                columns: self.memory.width(x) as u32,
-                rows: self.memory.rows(x) as u32,
+                columns: form.columns as u32,
+                rows: (self.memory.rows(x) * self.memory.width(x) / form.columns) as u32,
             };
             self.launches.push(params.launch(), params);
         }
@@ -139,7 +140,7 @@ impl Recorder<'_> {
                     num_projections,
                     columns,
                     tokens,
-                    reserved: 0,
+                    ..MatmulParams::default()
                 };
                 let device = self.memory.program.analysis.matmul_device;
                 self.launches.push(params.launch(group[0].dtype, device), params);
@@ -155,7 +156,6 @@ impl Recorder<'_> {
             gate: gate.planes,
             up: up.planes,
             x_q8: x.operand.q8,
-            x_f32: x.operand.f32,
             out_f32: out.f32,
             out_q8: out.q8,
             norm_in: x.norm.unwrap_or_default(),
@@ -163,23 +163,9 @@ impl Recorder<'_> {
             columns: self.memory.program.graph.weight(m.projections[0].weight).columns as u32,
             tokens: 1,
             activation: activation_number(activation),
+            ..MatvecGluParams::default()
         };
         self.launches.push(params.launch(gate.dtype), params);
-    }
-
-    /// Records the gated unit of an epilogue as a separate launch.
-    fn glu(&mut self, m: &MatMul, activation: Activation, out: ValueId) {
-        let [gate, up] = [0, 1].map(|i| self.memory.address(m.projections[i].out));
-        let params = GluParams {
-            gate,
-            up,
-            out: self.memory.output(out),
-            columns: self.memory.width(out) as u32,
-            rows: self.memory.rows(out) as u32,
-            activation: activation_number(activation),
-            reserved: 0,
-        };
-        self.launches.push(params.launch(), params);
     }
 }
 

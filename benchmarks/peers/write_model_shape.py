@@ -1,0 +1,225 @@
+"""Writes a GGUF file with the shape of a published model and random weights, for speed measurements only.
+
+The speed of a matmul does not depend on the values of its weights, so the file is timed like the model. Needs Python
+alone. Routers are random too, so experts are selected about evenly.
+
+    python3 write_model_shape.py qwen3moe-30b-a3b Q4_K_M model.gguf --layers 8
+"""
+
+import argparse
+import random
+import struct
+
+ALIGNMENT = 32
+
+# ggml's type ids, elements and bytes of a block, and the f16 fields of a block (offset, value) that keep weights small.
+TYPES = {
+    "F32": (0, 1, 4, []),
+    "Q4_0": (2, 32, 18, [(0, 0.004)]),
+    "Q8_0": (8, 32, 34, [(0, 0.0003)]),
+    "Q4_K": (12, 256, 144, [(0, 0.0001), (2, 0.0005)]),
+    "Q5_K": (13, 256, 176, [(0, 0.0001), (2, 0.0005)]),
+    "Q6_K": (14, 256, 210, [(208, 0.00001)]),
+    "MXFP4": (39, 32, 17, []),
+}
+MXFP4_SCALE = 121  # 2^(121 - 128) of a code's double
+
+# Hyper-parameters of the models' published configurations.
+SHAPES = {
+    # Qwen/Qwen3-30B-A3B
+    "qwen3moe-30b-a3b": {
+        "arch": "qwen3moe", "layers": 48, "hidden": 2048, "heads": 32, "kv_heads": 4, "head_dim": 128, "vocab": 151936,
+        "context": 40960, "eps": 1e-6, "rope": 1e6, "experts": 128, "used": 8, "expert_ff": 768,
+    },
+    # openai/gpt-oss-20b
+    "gpt-oss-20b": {
+        "arch": "gpt-oss", "layers": 24, "hidden": 2880, "heads": 64, "kv_heads": 8, "head_dim": 64, "vocab": 201088,
+        "context": 131072, "eps": 1e-5, "rope": 150000.0, "experts": 32, "used": 4, "expert_ff": 2880,
+    },
+    # A small mixture, for tests of this program.
+    "qwen3moe-tiny": {
+        "arch": "qwen3moe", "layers": 2, "hidden": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "vocab": 512,
+        "context": 2048, "eps": 1e-6, "rope": 1e6, "experts": 8, "used": 2, "expert_ff": 256,
+    },
+}
+FILE_TYPES = ["Q4_K_M", "Q8_0", "Q4_0", "MXFP4"]
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("file_type", choices=FILE_TYPES, help="MXFP4: experts in MXFP4, the rest in Q8_0")
+    parser.add_argument("output")
+    parser.add_argument("--layers", type=int, help="write this many layers; the default is all of the model")
+    return parser.parse_args()
+
+
+def type_of(file_type, name, layer, layers):
+    """The format of a matrix in a mix of llama-quantize."""
+    if file_type == "MXFP4":
+        return "MXFP4" if "_exps" in name else "Q8_0"
+    if file_type in ("Q8_0", "Q4_0"):
+        return "Q6_K" if (name, file_type) == ("output", "Q4_0") else file_type
+    more_bits = layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
+    if name == "output" or (name in ("attn_v", "ffn_down_exps") and more_bits):
+        return "Q6_K"
+    return "Q4_K"
+
+
+class Model:
+    """The metadata and the tensors of a file."""
+
+    def __init__(self, shape, file_type, layers):
+        self.metadata, self.tensors = [], []
+        self.file_type, self.layers = file_type, layers
+        self.write_metadata(shape)
+        self.add_matrix("token_embd", 0, shape["vocab"], shape["hidden"])
+        for layer in range(layers):
+            self.add_layer(shape, layer)
+        self.add_vector("output_norm.weight", shape["hidden"], 1.0)
+        self.add_matrix("output", 0, shape["vocab"], shape["hidden"])
+
+    def write_metadata(self, shape):
+        arch = shape["arch"]
+        uint = lambda key, value: self.metadata.append((key, 4, struct.pack("<I", value)))
+        real = lambda key, value: self.metadata.append((key, 6, struct.pack("<f", value)))
+        text = lambda key, value: self.metadata.append((key, 8, string(value)))
+        text("general.architecture", arch)
+        text("general.name", "random weights")
+        uint(f"{arch}.block_count", self.layers)
+        uint(f"{arch}.context_length", shape["context"])
+        uint(f"{arch}.embedding_length", shape["hidden"])
+        uint(f"{arch}.feed_forward_length", shape["expert_ff"])
+        uint(f"{arch}.expert_feed_forward_length", shape["expert_ff"])
+        uint(f"{arch}.expert_count", shape["experts"])
+        uint(f"{arch}.expert_used_count", shape["used"])
+        uint(f"{arch}.attention.head_count", shape["heads"])
+        uint(f"{arch}.attention.head_count_kv", shape["kv_heads"])
+        uint(f"{arch}.attention.key_length", shape["head_dim"])
+        uint(f"{arch}.attention.value_length", shape["head_dim"])
+        real(f"{arch}.attention.layer_norm_rms_epsilon", shape["eps"])
+        real(f"{arch}.rope.freq_base", shape["rope"])
+        if arch == "gpt-oss":
+            uint(f"{arch}.attention.sliding_window", 128)
+            text(f"{arch}.rope.scaling.type", "yarn")
+            real(f"{arch}.rope.scaling.factor", 32.0)
+            uint(f"{arch}.rope.scaling.original_context_length", 4096)
+        # A byte-level vocabulary, filled up with words of letters that no text has.
+        visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        hidden = [byte for byte in range(256) if byte not in visible]
+        letters = [chr(byte) for byte in visible] + [chr(256 + i) for i in range(len(hidden))]
+        tokens = letters + ["<|end|>"] + [f"<unused{i}>" for i in range(shape["vocab"] - 257)]
+        kinds = [1] * 256 + [3] + [5] * (shape["vocab"] - 257)
+        text("tokenizer.ggml.model", "gpt2")
+        text("tokenizer.ggml.pre", "gpt-4o" if arch == "gpt-oss" else "qwen2")
+        self.metadata.append(("tokenizer.ggml.tokens", 9, array(8, [string(token) for token in tokens])))
+        self.metadata.append(("tokenizer.ggml.token_type", 9, array(5, [struct.pack("<i", kind) for kind in kinds])))
+        self.metadata.append(("tokenizer.ggml.merges", 9, array(8, [string("! !")])))
+        uint("tokenizer.ggml.bos_token_id", 256)
+        uint("tokenizer.ggml.eos_token_id", 256)
+
+    def add_layer(self, shape, layer):
+        hidden, heads, kv_heads, head_dim = (shape[key] for key in ("hidden", "heads", "kv_heads", "head_dim"))
+        experts, expert_ff = shape["experts"], shape["expert_ff"]
+        prefix = f"blk.{layer}."
+        with_bias = shape["arch"] == "gpt-oss"
+        self.add_vector(f"{prefix}attn_norm.weight", hidden, 1.0)
+        self.add_vector(f"{prefix}{'post_attention_norm' if with_bias else 'ffn_norm'}.weight", hidden, 1.0)
+        projections = [
+            ("attn_q", heads * head_dim, hidden), ("attn_k", kv_heads * head_dim, hidden),
+            ("attn_v", kv_heads * head_dim, hidden), ("attn_output", hidden, heads * head_dim),
+        ]
+        for name, rows, columns in projections:
+            self.add_matrix(name, layer, rows, columns, prefix)
+            if with_bias:
+                self.add_vector(f"{prefix}{name}.bias", rows, 0.0)
+        if with_bias:
+            self.add_vector(f"{prefix}attn_sinks.weight", heads, 0.0)
+            self.add_vector(f"{prefix}ffn_gate_inp.bias", experts, 0.0)
+        else:
+            self.add_vector(f"{prefix}attn_q_norm.weight", head_dim, 1.0)
+            self.add_vector(f"{prefix}attn_k_norm.weight", head_dim, 1.0)
+        self.tensors.append((f"{prefix}ffn_gate_inp.weight", [hidden, experts], "F32", None))
+        matrices = [("ffn_gate_exps", expert_ff, hidden), ("ffn_up_exps", expert_ff, hidden), ("ffn_down_exps", hidden, expert_ff)]
+        for name, rows, columns in matrices:
+            self.add_matrix(name, layer, rows, columns, prefix, experts)
+            if with_bias:
+                self.tensors.append((f"{prefix}{name}.bias", [rows, experts], "F32", 0.0))
+
+    def add_matrix(self, name, layer, rows, columns, prefix="", experts=0):
+        dims = [columns, rows] + ([experts] if experts else [])
+        kind = type_of(self.file_type, name, layer, self.layers)
+        self.tensors.append((f"{prefix}{name}.weight", dims, kind, None))
+
+    def add_vector(self, name, length, value):
+        self.tensors.append((name, [length], "F32", value))
+
+    def write(self, path):
+        header = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.metadata))
+        for key, kind, value in self.metadata:
+            header += string(key) + struct.pack("<I", kind) + value
+        offset, sizes = 0, []
+        for name, dims, kind, _ in self.tensors:
+            type_id, elements, block_bytes, _ = TYPES[kind]
+            count = 1
+            for dim in dims:
+                count *= dim
+            if dims[0] % elements:
+                raise SystemExit(f"{name}: {dims[0]} columns are no whole blocks of {kind}")
+            sizes.append(count // elements * block_bytes)
+            header += string(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims)
+            header += struct.pack("<IQ", type_id, offset)
+            offset += padded(sizes[-1])
+        with open(path, "wb") as file:
+            file.write(header + bytes(padded(len(header)) - len(header)))
+            for (_, _, kind, value), size in zip(self.tensors, sizes):
+                write_repeated(file, blocks(kind, value), size)
+                file.write(bytes(padded(size) - size))
+
+
+def string(text):
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def array(kind, items):
+    return struct.pack("<IQ", kind, len(items)) + b"".join(items)
+
+
+def padded(size):
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def blocks(kind, value, cache={}):
+    """Blocks that a tensor repeats: an odd number, so that rows differ."""
+    if (kind, value) not in cache:
+        _, elements, block_bytes, fields = TYPES[kind]
+        source = random.Random(kind)
+        if kind == "F32":
+            numbers = [value if value is not None else source.gauss(0.0, 0.02) for _ in range(65537)]
+            data = struct.pack(f"<{len(numbers)}f", *numbers)
+        else:
+            data = bytearray(source.randbytes(4099 * block_bytes))
+            for start in range(0, len(data), block_bytes):
+                for offset, number in fields:
+                    data[start + offset : start + offset + 2] = struct.pack("<e", number)
+                if kind == "MXFP4":
+                    data[start] = MXFP4_SCALE
+        cache[kind, value] = bytes(data)
+    return cache[kind, value]
+
+
+def write_repeated(file, data, size):
+    while size > 0:
+        part = data[: min(size, len(data))]
+        file.write(part)
+        size -= len(part)
+
+
+def main():
+    options = arguments()
+    shape = SHAPES[options.shape]
+    Model(shape, options.file_type, options.layers or shape["layers"]).write(options.output)
+
+
+main()
