@@ -37,12 +37,20 @@ pub(crate) struct DeviceArgs {
         allow_negative_numbers = true
     )]
     pub(crate) gpu_layers: GpuLayers,
+    /// Keep the experts of all layers on the CPU, in host memory (-cmoe)
+    #[arg(long, conflicts_with = "n_cpu_moe")]
+    cpu_moe: bool,
+    /// Keep the experts of the first N layers on the CPU, in host memory (-ncmoe) [default: 0, or
+    /// as many as memory needs with -ngl auto]
+    #[arg(long, value_name = "N")]
+    n_cpu_moe: Option<usize>,
 }
 
 impl DeviceArgs {
     /// The options of the device. `cpu` is for the layers that the CPU gets.
     pub(crate) fn options(&self, cpu: CpuOptions) -> DeviceOptions {
-        DeviceOptions { device: self.device, gpu_layers: self.gpu_layers, cpu }
+        let cpu_experts = if self.cpu_moe { Some(usize::MAX) } else { self.n_cpu_moe };
+        DeviceOptions { device: self.device, gpu_layers: self.gpu_layers, cpu_experts, cpu }
     }
 }
 

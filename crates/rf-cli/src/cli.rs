@@ -100,11 +100,13 @@ impl Command {
 }
 
 /// Flags of llama.cpp with several letters after one dash, which clap does not support.
-const LONG_FLAGS: [(&str, &str); 9] = [
+const LONG_FLAGS: [(&str, &str); 11] = [
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ub", "--ubatch-size"),
     ("-ngl", "--gpu-layers"),
+    ("-cmoe", "--cpu-moe"),
+    ("-ncmoe", "--n-cpu-moe"),
     ("-npl", "--n-parallel"),
     ("-sys", "--system"),
     ("-cnv", "--chat"),

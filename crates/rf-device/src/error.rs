@@ -79,7 +79,8 @@ pub enum Error {
     },
     /// The layers that the user asked for do not fit on the GPU.
     #[error(
-        "{0}: -ngl auto puts as many layers on the GPU as fit, -c and -ctk q8_0 make the cache smaller"
+        "{0}: -ngl auto puts as many layers on the GPU as fit, --cpu-moe keeps experts on the CPU, \
+         -c and -ctk q8_0 make the cache smaller"
     )]
     LayersDoNotFit(BackendError),
     /// The model cannot be loaded.
@@ -142,6 +143,13 @@ pub enum Warning {
         /// The reason.
         reason: String,
     },
+    /// Fewer experts than computed fit on the GPU.
+    MoreExpertsOnCpu {
+        /// The reason.
+        reason: String,
+        /// Layers of the next attempt whose experts are on the CPU.
+        layers: usize,
+    },
     /// Fewer layers than computed fit on the GPU.
     FewerLayers {
         /// The reason.
@@ -158,6 +166,9 @@ impl fmt::Display for Warning {
             Self::EverythingOnCpu { reason } => write!(f, "everything runs on the CPU: {reason}"),
             Self::CpuTakesOver { gpu, reason } => {
                 write!(f, "{gpu} is not used, the model runs on the CPU: {reason}")
+            }
+            Self::MoreExpertsOnCpu { reason, layers } => {
+                write!(f, "{reason}; trying with the experts of {layers} layers on the CPU")
             }
             Self::FewerLayers { reason, layers } => {
                 write!(f, "{reason}; trying {layers} layers on the GPU")

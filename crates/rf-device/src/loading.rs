@@ -1,5 +1,6 @@
 //! Loading a model on the devices of a placement.
 
+use rf_engine::hybrid::{self, DeviceLayers};
 use rf_engine::{Engine, EngineOptions, Model};
 use rf_graph::Progress;
 
@@ -47,14 +48,14 @@ impl Placement {
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
         let Some(gpu) = self.gpu() else {
-            return self.load_layers(model, 0, options, observe);
+            return self.load_layers(model, DeviceLayers::default(), options, observe);
         };
         match self.load_with_gpu(model, reopen, gpu, options, observe) {
             Err(error) if self.is_auto() && error.is_of_device() => {
                 let (gpu, reason) = (gpu.to_string(), sentence(&error));
                 observe(LoadEvent::Warning(&Warning::CpuTakesOver { gpu, reason }));
                 let model = reopen().map_err(Error::Reopen)?;
-                self.load_layers(model, 0, options, observe)
+                self.load_layers(model, DeviceLayers::default(), options, observe)
             }
             outcome => outcome,
         }
@@ -69,10 +70,11 @@ impl Placement {
         options: EngineOptions,
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
-        let mut layers = self.gpu_layers(&model, &options)?;
+        let mut gpu_layers = self.gpu_layers(&model, &options)?;
+        let expert_layers = if self.fits_experts() { hybrid::expert_layers(&model) } else { 0 };
         let mut model = Some(model);
         loop {
-            if layers == 0 {
+            if gpu_layers.layers == 0 {
                 let free_bytes = gpu.backend.available_memory_bytes();
                 return Err(Error::NothingFits { gpu: gpu.to_string(), free_bytes });
             }
@@ -80,11 +82,19 @@ impl Placement {
                 Some(model) => model,
                 None => reopen().map_err(Error::Reopen)?,
             };
-            match self.load_layers(model, layers, options, observe) {
+            match self.load_layers(model, gpu_layers, options, observe) {
                 // Other programs may take device memory meanwhile.
                 Err(error) if self.fits_layers() && error.is_of_memory() => {
-                    layers -= (layers / 8).max(1);
-                    let warning = Warning::FewerLayers { reason: sentence(&error), layers };
+                    let reason = sentence(&error);
+                    let DeviceLayers { layers, without_experts } = &mut gpu_layers;
+                    let warning = if *without_experts < expert_layers {
+                        let more = (expert_layers / 8).max(1);
+                        *without_experts = (*without_experts + more).min(expert_layers);
+                        Warning::MoreExpertsOnCpu { reason, layers: *without_experts }
+                    } else {
+                        *layers -= (*layers / 8).max(1);
+                        Warning::FewerLayers { reason, layers: *layers }
+                    };
                     observe(LoadEvent::Warning(&warning));
                 }
                 Err(error) if error.is_of_memory() => return Err(into_layers_do_not_fit(error)),
@@ -96,7 +106,7 @@ impl Placement {
     fn load_layers(
         &self,
         model: Model,
-        gpu_layers: usize,
+        gpu_layers: DeviceLayers,
         options: EngineOptions,
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
@@ -204,7 +214,7 @@ mod tests {
     }
 
     fn all_layers() -> usize {
-        rf_engine::hybrid::layer_count(&model())
+        hybrid::layer_count(&model())
     }
 
     #[test]

@@ -12,6 +12,9 @@ pub struct DeviceOptions {
     pub device: Device,
     /// Layers on the GPU.
     pub gpu_layers: GpuLayers,
+    /// Of the layers on the GPU, those among the first N of the model have their experts on the
+    /// CPU. By default, none if the number of layers is given, else as few as memory needs.
+    pub cpu_experts: Option<usize>,
     /// Threads and instruction set of the CPU, for the layers that it gets.
     pub cpu: CpuOptions,
 }

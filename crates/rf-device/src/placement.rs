@@ -3,9 +3,9 @@
 use std::fmt;
 
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::hybrid::{self, HybridBackend};
+use rf_engine::hybrid::{self, DeviceLayers, HybridBackend};
 use rf_engine::{EngineOptions, Model};
-use rf_graph::{Backend, MemoryNeed};
+use rf_graph::{Backend, Layout, MemoryNeed};
 
 use crate::error::{Error, Warning};
 use crate::gpu;
@@ -17,6 +17,7 @@ pub struct Placement {
     gpu: Option<OpenGpu>,
     cpu: CpuOptions,
     gpu_layers: GpuLayers,
+    cpu_experts: Option<usize>,
     is_auto: bool,
     warnings: Vec<Warning>,
 }
@@ -36,6 +37,8 @@ pub struct LayerPlacement {
     pub gpu_name: Option<String>,
     /// Layers on the GPU, counted from the end, with the output as one.
     pub gpu_layers: usize,
+    /// Layers of the model, counted from the first one, whose experts are on the CPU.
+    pub cpu_expert_layers: usize,
     /// Layers of the model, without the output.
     pub num_layers: usize,
 }
@@ -49,7 +52,7 @@ impl Placement {
     ///
     /// If the options contradict each other, or the GPU that they name cannot be used.
     pub fn open(options: DeviceOptions) -> Result<Self, Error> {
-        let DeviceOptions { device, gpu_layers, cpu } = options;
+        let DeviceOptions { device, gpu_layers, cpu_experts, cpu } = options;
         if device == Device::Cpu && gpu_layers.requires_gpu() {
             return Err(Error::LayersWithoutGpu { layers: gpu_layers });
         }
@@ -61,7 +64,8 @@ impl Placement {
             Device::Number(number) => Some(gpu::open(Some(number))?),
             Device::Auto => gpu::open_if_usable(gpu_layers.requires_gpu(), &mut warnings),
         };
-        Ok(Self { gpu, cpu, gpu_layers, is_auto: device == Device::Auto, warnings })
+        let is_auto = device == Device::Auto;
+        Ok(Self { gpu, cpu, gpu_layers, cpu_experts, is_auto, warnings })
     }
 
     /// A placement with a GPU of a test.
@@ -72,6 +76,7 @@ impl Placement {
             gpu: Some(gpu),
             cpu: options.cpu,
             gpu_layers: options.gpu_layers,
+            cpu_experts: options.cpu_experts,
             is_auto: options.device == Device::Auto,
             warnings: Vec::new(),
         }
@@ -106,7 +111,12 @@ impl Placement {
         self.gpu_layers == GpuLayers::Auto
     }
 
-    /// Computes how many layers of a model the GPU gets: from its free memory with
+    /// Whether the number of layers whose experts are on the CPU is computed, too.
+    pub(crate) fn fits_experts(&self) -> bool {
+        self.fits_layers() && self.cpu_experts.is_none()
+    }
+
+    /// Computes which layers of a model the GPU gets: from its free memory with
     /// [`GpuLayers::Auto`].
     ///
     /// # Errors
@@ -116,17 +126,20 @@ impl Placement {
         &self,
         model: &Model,
         options: &EngineOptions,
-    ) -> Result<usize, Error> {
-        let Some(gpu) = &self.gpu else { return Ok(0) };
+    ) -> Result<DeviceLayers, Error> {
+        let Some(gpu) = &self.gpu else { return Ok(DeviceLayers::default()) };
         let all = hybrid::layer_count(model);
-        Ok(match self.gpu_layers {
+        let cpu_experts = self.cpu_experts.map(|layers| layers.min(hybrid::expert_layers(model)));
+        let layers = match self.gpu_layers {
             GpuLayers::All => all,
             GpuLayers::Last(count) => count.min(all),
             GpuLayers::Auto => {
                 let free_bytes = gpu.backend.available_memory_bytes().unwrap_or(u64::MAX);
-                hybrid::layers_that_fit(model, options, &*gpu.backend, free_bytes)?
+                let gpu = &*gpu.backend;
+                return Ok(hybrid::layers_that_fit(model, options, gpu, free_bytes, cpu_experts)?);
             }
-        })
+        };
+        Ok(DeviceLayers { layers, without_experts: cpu_experts.unwrap_or(0) })
     }
 
     /// Computes the memory that a model takes on all devices together.
@@ -141,15 +154,17 @@ impl Placement {
         })
     }
 
-    /// Calls `run` with the backend that has `gpu_layers` on the GPU and all others on the CPU.
+    /// Calls `run` with the backend that has some layers on the GPU and all others on the CPU.
     pub(crate) fn with_backend<R>(
         &self,
         num_layers: usize,
-        gpu_layers: usize,
+        gpu_layers: DeviceLayers,
         run: impl FnOnce(&dyn Backend, LayerPlacement) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let placement = LayerPlacement { gpu_layers, num_layers, ..LayerPlacement::default() };
-        let Some(gpu) = self.gpu.as_ref().filter(|_| gpu_layers > 0) else {
+        let DeviceLayers { layers, without_experts } = gpu_layers;
+        let placement =
+            LayerPlacement { gpu_layers: layers, num_layers, ..LayerPlacement::default() };
+        let Some(gpu) = self.gpu.as_ref().filter(|_| layers > 0) else {
             let cpu = self.cpu()?;
             let placement = placement.on_cpu(&cpu);
             return run(&cpu, placement);
@@ -159,15 +174,17 @@ impl Placement {
             gpu_name: Some(gpu.name.clone()),
             ..placement
         };
-        let first_layers = (num_layers + 1).saturating_sub(gpu_layers);
-        if first_layers == 0 {
+        let first_layers = (num_layers + 1).saturating_sub(layers);
+        if first_layers == 0 && without_experts == 0 {
             let backends = gpu.backend.name().to_owned();
             return run(&*gpu.backend, LayerPlacement { backends, threads: 1, ..placement });
         }
         let cpu = self.cpu()?;
         let mut placement = placement.on_cpu(&cpu);
         placement.backends = format!("{},{}", gpu.backend.name(), cpu.name());
-        run(&HybridBackend::new(&cpu, &*gpu.backend, first_layers), placement)
+        placement.cpu_expert_layers = without_experts;
+        let layout = Layout { layers: first_layers, expert_layers: without_experts };
+        run(&HybridBackend::new(&cpu, &*gpu.backend, layout), placement)
     }
 }
 
@@ -187,12 +204,23 @@ impl fmt::Display for LayerPlacement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = (self.num_layers + 1).saturating_sub(self.gpu_layers);
         match (&self.gpu, &self.cpu) {
-            (Some(gpu), Some(cpu)) => write!(
-                f,
-                "running {} on {gpu}, {} on the CPU ({cpu})",
-                layer_names(first, self.num_layers, "the output"),
-                layer_names(0, first, "the embedding")
-            ),
+            (Some(gpu), Some(cpu)) => {
+                let experts = first..self.cpu_expert_layers;
+                let experts = (!experts.is_empty())
+                    .then(|| format!("the experts of {}", layer_range(experts.start, experts.end)));
+                if first == 0 {
+                    let experts = experts.unwrap_or_default();
+                    return write!(f, "running on {gpu}, {experts} on the CPU ({cpu})");
+                }
+                let and = experts.map_or_else(String::new, |experts| format!(" and {experts}"));
+                let rest = format!("the embedding{and}");
+                write!(
+                    f,
+                    "running {} on {gpu}, {} on the CPU ({cpu})",
+                    layer_names(first, self.num_layers, "the output"),
+                    layer_names(0, first, &rest)
+                )
+            }
             (Some(gpu), None) => write!(f, "running on {gpu}"),
             (None, cpu) => write!(f, "running on the CPU ({})", cpu.as_deref().unwrap_or_default()),
         }
@@ -203,8 +231,15 @@ impl fmt::Display for LayerPlacement {
 fn layer_names(first: usize, end: usize, rest: &str) -> String {
     match end - first {
         0 => rest.to_owned(),
-        1 => format!("layer {first} and {rest}"),
-        _ => format!("layers {first} to {} and {rest}", end - 1),
+        _ => format!("{} and {rest}", layer_range(first, end)),
+    }
+}
+
+/// `layers 3 to 6`.
+fn layer_range(first: usize, end: usize) -> String {
+    match end - first {
+        1 => format!("layer {first}"),
+        _ => format!("layers {first} to {}", end - 1),
     }
 }
 
@@ -231,6 +266,18 @@ mod tests {
             output.to_string(),
             "running the output on GPU 0, Radeon (gfx1100), \
              layer 0 and the embedding on the CPU (AVX2, 8 threads)"
+        );
+        let experts = LayerPlacement { gpu_layers: 9, cpu_expert_layers: 4, ..both.clone() };
+        assert_eq!(
+            experts.to_string(),
+            "running on GPU 0, Radeon (gfx1100), \
+             the experts of layers 0 to 3 on the CPU (AVX2, 8 threads)"
+        );
+        let mixed = LayerPlacement { gpu_layers: 7, cpu_expert_layers: 3, ..both.clone() };
+        assert_eq!(
+            mixed.to_string(),
+            "running layers 2 to 7 and the output on GPU 0, Radeon (gfx1100), layers 0 to 1 and \
+             the embedding and the experts of layer 2 on the CPU (AVX2, 8 threads)"
         );
         let gpu = LayerPlacement { cpu: None, gpu_layers: 9, ..both };
         assert_eq!(gpu.to_string(), "running on GPU 0, Radeon (gfx1100)");

@@ -1,13 +1,15 @@
-//! One model on two backends: the first layers on one, the last ones on the other.
+//! One model on two backends: the first layers on one, the last ones on the other. Of the last
+//! layers, the feed-forward parts with experts may be on the first backend too: expert weights are
+//! most of a model, and a token reads few of them.
 //!
 //! Layers on the GPU are counted as llama.cpp counts them for `-ngl`: from the end, with the output
-//! (its norm and matrix) as one. A model of `num_layers` therefore has `num_layers + 1`, and with
-//! all of them on the GPU there is nothing to split. Only the residual moves between the backends,
-//! once per batch.
+//! (its norm and matrix) as one. A model of `num_layers` therefore has `num_layers + 1`. Only the
+//! residual moves between the backends: once per batch, and twice for each layer whose experts are
+//! on the other backend.
 
 use rf_graph::{
-    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions,
-    MemoryNeed, MemoryUse, Program, Progress, Split, Timeline, split,
+    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, Layout,
+    MemoryNeed, MemoryUse, Program, Progress, Side, Split, SplitError, Timeline, split,
 };
 use rf_kv::PageId;
 
@@ -15,20 +17,20 @@ use crate::error::Error;
 use crate::model::{Model, fused};
 use crate::options::EngineOptions;
 
-/// Two backends that run the parts of a program one after the other.
+/// Two backends that run the stages of a program in turns.
 ///
 /// Each part is fused for its backend. Where both backends compute the same bits, so does the
 /// hybrid.
 pub struct HybridBackend<'a> {
     first: &'a dyn Backend,
     second: &'a dyn Backend,
-    first_layers: usize,
+    layout: Layout,
 }
 
 impl<'a> HybridBackend<'a> {
-    /// The embedding and the first `first_layers` layers go to `first`, all else to `second`.
-    pub fn new(first: &'a dyn Backend, second: &'a dyn Backend, first_layers: usize) -> Self {
-        Self { first, second, first_layers }
+    /// The ops of the layout go to `first`, all others to `second`.
+    pub fn new(first: &'a dyn Backend, second: &'a dyn Backend, layout: Layout) -> Self {
+        Self { first, second, layout }
     }
 }
 
@@ -37,8 +39,20 @@ pub fn layer_count(model: &Model) -> usize {
     model.config().num_layers() + 1
 }
 
-/// How many layers, counted from the end with the output as one, fit in `free_bytes` of a backend's
-/// memory: [`layer_count`] if the whole model fits, 0 if not even the output does.
+/// The layers of a model on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceLayers {
+    /// Layers, counted from the end, with the output as one: see [`layer_count`].
+    pub layers: usize,
+    /// Layers, counted from the first one of the model, whose experts another backend runs.
+    pub without_experts: usize,
+}
+
+/// Chooses the largest part of a model that fits in `free_bytes` of a backend's memory: the whole
+/// model; else all layers, but as few as possible without their experts; else as many layers as
+/// fit without their experts, 0 if not even the output does.
+///
+/// Some number of layers `without_experts` is kept.
 ///
 /// # Errors
 ///
@@ -48,41 +62,56 @@ pub fn layers_that_fit(
     options: &EngineOptions,
     backend: &dyn Backend,
     free_bytes: u64,
-) -> Result<usize, Error> {
+    without_experts: Option<usize>,
+) -> Result<DeviceLayers, Error> {
     let program = model.program(options)?;
-    let fits = |part: Program| -> Result<bool, Error> {
+    let all = layer_count(model);
+    let fits = |layers, without_experts| -> Result<bool, Error> {
+        let layout = Layout { layers: all - layers, expert_layers: without_experts };
+        let part = match split(program.clone(), layout) {
+            Ok(Split { second, .. }) => second,
+            Err(SplitError::Undivided) if layers == all => program.clone(),
+            Err(_) => return Ok(false),
+        };
         Ok(backend.memory_need(&fused(part, backend))?.total_bytes() <= free_bytes)
     };
-    let all = layer_count(model);
-    if fits(program.clone())? {
-        return Ok(all);
+    let [least, most] = without_experts.map_or([0, expert_layers(model)], |layers| [layers; 2]);
+    if fits(all, most)? {
+        // The more experts are elsewhere, the smaller is the part.
+        let (mut low, mut high) = (least, most);
+        while low < high {
+            let middle = low.midpoint(high);
+            if fits(all, middle)? {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        return Ok(DeviceLayers { layers: all, without_experts: high });
     }
     for layers in (1..all).rev() {
-        if let Ok(Split { second, .. }) = split(program.clone(), all - layers)
-            && fits(second)?
-        {
-            return Ok(layers);
+        if fits(layers, most)? {
+            return Ok(DeviceLayers { layers, without_experts: most });
         }
     }
-    Ok(0)
+    Ok(DeviceLayers::default())
 }
 
-/// The two parts of a program, each fused for its backend, and the width of the residual between
-/// them.
-struct Parts {
-    first: Program,
-    second: Program,
-    width: usize,
+/// Layers of a model up to the last one with experts; 0 for a model without experts.
+pub fn expert_layers(model: &Model) -> usize {
+    let layers = &model.config().layers;
+    layers.iter().rposition(|layer| layer.experts.is_some()).map_or(0, |last| last + 1)
 }
 
 impl HybridBackend<'_> {
-    fn parts(&self, program: Program) -> Result<Parts, BackendError> {
-        let Split { first, second, width } =
-            split(program, self.first_layers).map_err(|error| BackendError::Unsupported {
-                backend: self.name(),
-                what: format!("it: {error}"),
-            })?;
-        Ok(Parts { first: fused(first, self.first), second: fused(second, self.second), width })
+    /// The parts of a program, each fused for its backend.
+    fn parts(&self, program: Program) -> Result<Split, BackendError> {
+        let parts = split(program, self.layout).map_err(|error| BackendError::Unsupported {
+            backend: self.name(),
+            what: format!("it: {error}"),
+        })?;
+        let (first, second) = (fused(parts.first, self.first), fused(parts.second, self.second));
+        Ok(Split { first, second, ..parts })
     }
 }
 
@@ -107,8 +136,9 @@ impl Backend for HybridBackend<'_> {
     }
 
     fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
-        let Parts { first, second, width } = self.parts(program.clone())?;
-        let residual_bytes = (program.max_batch_tokens * width * size_of::<f32>()) as u64;
+        let Split { first, second, width, .. } = self.parts(program.clone())?;
+        // One that a stage reads, and one that it writes.
+        let residual_bytes = (2 * program.max_batch_tokens * width * size_of::<f32>()) as u64;
         let held = MemoryUse { buffers_bytes: residual_bytes, ..MemoryUse::default() };
         let residual = MemoryNeed { held, reserve_bytes: 0 };
         Ok(self.first.memory_need(&first)? + self.second.memory_need(&second)? + residual)
@@ -116,7 +146,7 @@ impl Backend for HybridBackend<'_> {
 
     /// Checks each part against the memory of its backend.
     fn check_memory(&self, program: &Program) -> Result<(), BackendError> {
-        let Parts { first, second, .. } = self.parts(program.clone())?;
+        let Split { first, second, .. } = self.parts(program.clone())?;
         self.second.check_memory(&second)?;
         self.first.check_memory(&first)
     }
@@ -127,7 +157,7 @@ impl Backend for HybridBackend<'_> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Executor>, BackendError> {
         let tokens = program.max_batch_tokens;
-        let Parts { first, second, width } = self.parts(program)?;
+        let Split { first, second, stages, width } = self.parts(program)?;
         let bytes = [weight_bytes(&second), weight_bytes(&first)];
         let total_bytes = bytes[0] + bytes[1];
         let mut load = |backend: &dyn Backend, part: Program, before, bytes: u64| {
@@ -139,7 +169,8 @@ impl Backend for HybridBackend<'_> {
         // The device has less memory than the host, so a failure shows first there.
         let second = load(self.second, second, 0, bytes[0])?;
         let first = load(self.first, first, bytes[0], bytes[1])?;
-        Ok(Box::new(HybridExecutor { first, second, width, residual: vec![0.0; tokens * width] }))
+        let (input, output) = (vec![0.0; tokens * width], vec![0.0; tokens * width]);
+        Ok(Box::new(HybridExecutor { first, second, stages, width, input, output }))
     }
 }
 
@@ -150,35 +181,58 @@ fn weight_bytes(program: &Program) -> u64 {
 struct HybridExecutor {
     first: Box<dyn Executor>,
     second: Box<dyn Executor>,
+    stages: Vec<Side>,
     width: usize,
-    /// The residual between the parts: `[max_batch_tokens, width]`.
-    residual: Vec<f32>,
+    /// The residual that the next stage reads: `[max_batch_tokens, width]`.
+    input: Vec<f32>,
+    /// The residual that it writes: the same.
+    output: Vec<f32>,
 }
 
-/// Runs the first part and returns the residual that it ends in.
-fn run_first<'a>(
-    first: &mut dyn Executor,
-    residual: &'a mut [f32],
-    width: usize,
-    batch: &Batch<'_>,
-) -> Result<&'a [f32], BackendError> {
-    let Some(residual) = residual.get_mut(..batch.ids.len() * width) else {
-        let what = format!("{} tokens are more than the program allows", batch.ids.len());
-        return Err(BackendError::InvalidBatch(what));
-    };
-    // The residual has one row per token, so no output rows are selected.
-    first.forward(&Batch { output_rows: &[], ..*batch }, residual)?;
-    Ok(residual)
+impl HybridExecutor {
+    /// Runs all stages but the last. Returns the executor of the last stage, and its input.
+    fn run_before_last(
+        &mut self,
+        batch: &Batch<'_>,
+    ) -> Result<(&mut dyn Executor, &[f32]), BackendError> {
+        let floats = batch.ids.len() * self.width;
+        if self.input.len() < floats {
+            let what = format!("{} tokens are more than the program allows", batch.ids.len());
+            return Err(BackendError::InvalidBatch(what));
+        }
+        let last = self.stages.len() - 1;
+        let mut counts = [0; 2];
+        for (i, side) in self.stages[..last].iter().enumerate() {
+            let (executor, stage) = match side {
+                Side::First => (&mut self.first, &mut counts[0]),
+                Side::Second => (&mut self.second, &mut counts[1]),
+            };
+            // The residual has one row per token, so no output rows are selected.
+            let input = (i > 0).then(|| &self.input[..floats]);
+            let batch = Batch { output_rows: &[], input, ..*batch };
+            executor.forward_stage(*stage, &batch, &mut self.output[..floats])?;
+            *stage += 1;
+            std::mem::swap(&mut self.input, &mut self.output);
+        }
+        let executor = match self.stages[last] {
+            Side::First => self.first.as_mut(),
+            Side::Second => self.second.as_mut(),
+        };
+        Ok((executor, &self.input[..floats]))
+    }
 }
 
 impl Executor for HybridExecutor {
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        let residual = run_first(self.first.as_mut(), &mut self.residual, self.width, batch)?;
-        self.second.forward(&Batch { input: Some(residual), ..*batch }, out)
+        let (last, residual) = self.run_before_last(batch)?;
+        last.forward(&Batch { input: Some(residual), ..*batch }, out)
     }
 
     fn max_top_k(&self) -> usize {
-        self.second.max_top_k()
+        match self.stages.last() {
+            Some(Side::First) => self.first.max_top_k(),
+            _ => self.second.max_top_k(),
+        }
     }
 
     fn forward_top_k(
@@ -187,8 +241,8 @@ impl Executor for HybridExecutor {
         k: usize,
         out: &mut [Candidate],
     ) -> Result<(), BackendError> {
-        let residual = run_first(self.first.as_mut(), &mut self.residual, self.width, batch)?;
-        self.second.forward_top_k(&Batch { input: Some(residual), ..*batch }, k, out)
+        let (last, residual) = self.run_before_last(batch)?;
+        last.forward_top_k(&Batch { input: Some(residual), ..*batch }, k, out)
     }
 
     fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {
@@ -203,7 +257,7 @@ impl Executor for HybridExecutor {
             kv_bytes: first.kv_bytes + second.kv_bytes,
             buffers_bytes: first.buffers_bytes
                 + second.buffers_bytes
-                + size_of_val(&*self.residual) as u64,
+                + (size_of_val(&*self.input) + size_of_val(&*self.output)) as u64,
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rf_gguf::Gguf;
-use rf_graph::{Backend, KvLayout, MemoryNeed, Program, fuse};
+use rf_graph::{Backend, KvLayout, MemoryNeed, Op, Program, fuse};
 use rf_kv::PageSize;
 use rf_model::{Head, ModelConfig, Pooling};
 use rf_tokenizer::{ChatTemplate, Tokenizer};
@@ -80,6 +80,22 @@ impl Model {
         options: &EngineOptions,
     ) -> Result<MemoryNeed, Error> {
         Ok(backend.memory_need(&fused(self.program(options)?, backend))?)
+    }
+
+    /// Bytes of the expert matrices in the file: the weights that a backend need not hold if
+    /// another one runs the experts. 0 for a model without experts.
+    ///
+    /// # Errors
+    ///
+    /// If an option is invalid or tensors are missing.
+    pub fn expert_weight_bytes(&self, options: &EngineOptions) -> Result<u64, Error> {
+        let Program { graph, weights, .. } = self.program(options)?;
+        let projections = graph.ops().iter().flat_map(|op| match op {
+            Op::ExpertMatMul(m) => m.projections.as_slice(),
+            _ => &[],
+        });
+        let ids = projections.flat_map(|projection| &projection.weights);
+        Ok(ids.map(|id| weights[id.index()].bytes().len() as u64).sum())
     }
 
     /// Tokens per sequence with these options.

@@ -5,9 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::hybrid::{HybridBackend, layer_count, layers_that_fit};
+use rf_engine::hybrid::{DeviceLayers, HybridBackend, expert_layers, layer_count, layers_that_fit};
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
-use rf_graph::{Backend, ReferenceBackend};
+use rf_graph::{Backend, Layout, ReferenceBackend};
 
 /// A tiny Qwen3 with F16 weights: 512 tokens, context 256.
 fn tiny() -> Model {
@@ -21,6 +21,12 @@ fn demo() -> Model {
     Model::open(path).unwrap()
 }
 
+/// A tiny model with experts.
+fn experts(name: &str) -> Model {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    Model::open(folder.join(format!("{name}.gguf"))).unwrap()
+}
+
 const OPTIONS: EngineOptions = EngineOptions { context_tokens: Some(96), batch_tokens: 24, ..BASE };
 const BASE: EngineOptions = EngineOptions {
     context_tokens: None,
@@ -30,6 +36,11 @@ const BASE: EngineOptions = EngineOptions {
     kv_tokens: Some(2 * 96),
     pooling: None,
 };
+
+/// The embedding and the first layers.
+fn layers(layers: usize) -> Layout {
+    Layout { layers, expert_layers: 0 }
+}
 
 fn cpu(threads: usize) -> CpuBackend {
     CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap()
@@ -57,11 +68,39 @@ fn two_cpus_give_the_bits_of_one_wherever_the_cut_is() {
     for model in [tiny, demo] {
         let expected = logits(&mut load(model(), &cpu(2)));
         let (first, second) = (cpu(1), cpu(2));
-        for first_layers in 0..=model().config().num_layers() {
-            let backend = HybridBackend::new(&first, &second, first_layers);
+        for first_layers in 1..=model().config().num_layers() {
+            let backend = HybridBackend::new(&first, &second, layers(first_layers));
             let actual = logits(&mut load(model(), &backend));
             let same = actual.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(same && actual.len() == expected.len(), "{first_layers} layers first");
+        }
+    }
+}
+
+#[test]
+fn experts_on_another_cpu_give_the_bits_of_one() {
+    for name in ["gptoss_mxfp4", "glm4moe"] {
+        let model = || experts(name);
+        let expected = logits(&mut load(model(), &cpu(2)));
+        let (first, second) = (cpu(1), cpu(2));
+        let num_layers = model().config().num_layers();
+        for (layers, expert_layers) in [(0, num_layers), (0, num_layers - 1), (1, num_layers)] {
+            let layout = Layout { layers, expert_layers };
+            let actual = match Engine::load(
+                model(),
+                &HybridBackend::new(&first, &second, layout),
+                OPTIONS,
+                &mut |_| (),
+            ) {
+                Ok(mut engine) => logits(&mut engine),
+                // The first layers of GLM have no experts.
+                Err(error) => {
+                    assert!(error.to_string().contains("nothing to split"), "{name}: {error}");
+                    continue;
+                }
+            };
+            let same = actual.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same && actual.len() == expected.len(), "{name} with {layout:?}");
         }
     }
 }
@@ -74,7 +113,7 @@ fn the_parts_may_be_of_different_kinds() {
     let parts: [(&dyn Backend, &dyn Backend); 2] =
         [(&cpu, &ReferenceBackend), (&ReferenceBackend, &cpu)];
     for (first, second) in parts {
-        let actual = logits(&mut load(tiny(), &HybridBackend::new(first, second, 1)));
+        let actual = logits(&mut load(tiny(), &HybridBackend::new(first, second, layers(1))));
         let error: f32 = actual.iter().zip(&expected).map(|(a, b)| (a - b) * (a - b)).sum();
         assert!(error / energy < 1e-5, "{}", error / energy);
     }
@@ -83,8 +122,7 @@ fn the_parts_may_be_of_different_kinds() {
 #[test]
 fn a_cut_where_there_is_no_layer_is_an_error() {
     let cpu = cpu(1);
-    let layers = tiny().config().num_layers();
-    let backend = HybridBackend::new(&cpu, &cpu, layers + 1);
+    let backend = HybridBackend::new(&cpu, &cpu, layers(tiny().config().num_layers() + 1));
     let error = Engine::load(tiny(), &backend, OPTIONS, &mut |_| ()).err().unwrap();
     assert!(error.to_string().contains("there is no layer"), "{error}");
 }
@@ -92,7 +130,11 @@ fn a_cut_where_there_is_no_layer_is_an_error() {
 #[test]
 fn as_many_layers_as_fit_are_chosen() {
     let (model, cpu) = (demo(), cpu(1));
-    let fit = |free_bytes| layers_that_fit(&model, &OPTIONS, &cpu, free_bytes).unwrap();
+    let fit = |free_bytes| {
+        let fit = layers_that_fit(&model, &OPTIONS, &cpu, free_bytes, None).unwrap();
+        assert_eq!(fit.without_experts, 0);
+        fit.layers
+    };
     let all = layer_count(&model);
     assert_eq!(all, model.config().num_layers() + 1);
     assert_eq!(fit(u64::MAX), all);
@@ -108,9 +150,47 @@ fn as_many_layers_as_fit_are_chosen() {
 }
 
 #[test]
+fn experts_leave_before_layers_do() {
+    let (model, cpu) = (experts("gptoss_mxfp4"), cpu(1));
+    let fit = |free_bytes, without_experts| {
+        layers_that_fit(&model, &OPTIONS, &cpu, free_bytes, without_experts).unwrap()
+    };
+    let (all, experts) = (layer_count(&model), expert_layers(&model));
+    assert_eq!(experts, all - 1);
+    let whole = DeviceLayers { layers: all, without_experts: 0 };
+    assert_eq!(fit(u64::MAX, None), whole);
+    assert_eq!(fit(0, None), DeviceLayers::default());
+    let mut seen: Vec<DeviceLayers> = (0..2000).map(|step| fit(step * (4 << 10), None)).collect();
+    seen.dedup();
+    let first = seen.iter().position(|fit| fit.layers == all).unwrap();
+    // Fewer layers have none of their experts; all layers have more and more of them.
+    assert!(seen[1..first].iter().all(|fit| fit.without_experts == experts), "{seen:?}");
+    let elsewhere: Vec<usize> = seen[first..].iter().map(|fit| fit.without_experts).collect();
+    assert_eq!(elsewhere, (0..=experts).rev().collect::<Vec<_>>());
+    let given = fit(u64::MAX, Some(1));
+    assert_eq!(given, DeviceLayers { layers: all, without_experts: 1 });
+}
+
+#[test]
+fn each_stage_counts_the_batch_once() {
+    let (first, second) = (cpu(1), cpu(2));
+    let layout = Layout { layers: 0, expert_layers: usize::MAX };
+    let mut engine = load(experts("gptoss_mxfp4"), &HybridBackend::new(&first, &second, layout));
+    assert!(engine.profile(true));
+    logits(&mut engine);
+    let num_layers = engine.model().config().num_layers() as u64;
+    let summaries = engine.summaries();
+    let [a, b] = summaries.as_slice() else { panic!("{summaries:?}") };
+    assert_eq!((a.tokens, b.tokens), (50, 50));
+    assert_eq!(a.ops["expert_matmul"].count, 2 * num_layers * a.batches);
+    assert_eq!(b.ops["attention"].count, num_layers * b.batches);
+    assert!(!b.ops.contains_key("expert_matmul"));
+}
+
+#[test]
 fn each_backend_reports_what_it_did() {
     let (first, second) = (cpu(1), cpu(2));
-    let mut engine = load(demo(), &HybridBackend::new(&first, &second, 2));
+    let mut engine = load(demo(), &HybridBackend::new(&first, &second, layers(2)));
     assert!(engine.summaries().is_empty());
     assert!(engine.profile(true));
     logits(&mut engine);

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::hybrid::HybridBackend;
 use rf_engine::{Engine, EngineOptions, Error, Model};
-use rf_graph::{Backend, BackendError, Executor, Fusions, KvType, MemoryNeed, Program, Progress};
-use rf_graph::{ReferenceBackend, fuse};
+use rf_graph::{
+    Backend, BackendError, Executor, Fusions, KvType, Layout, MemoryNeed, Program, Progress,
+    ReferenceBackend, fuse,
+};
 
 fn path(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
@@ -65,8 +67,16 @@ fn the_memory_need_is_what_an_executor_holds() {
             check(&file, &one, options);
             check(&file, &two, options);
             check(&file, &ReferenceBackend, options);
-            check(&file, &HybridBackend::new(&one, &two, 1), options);
-            check(&file, &HybridBackend::new(&ReferenceBackend, &two, 1), options);
+            let layout = Layout { layers: 1, expert_layers: 0 };
+            check(&file, &HybridBackend::new(&one, &two, layout), options);
+            check(&file, &HybridBackend::new(&ReferenceBackend, &two, layout), options);
+        }
+    }
+    // Experts of a layer, and those of a layer after one that is elsewhere.
+    for (layers, expert_layers) in [(0, 1), (1, 2)] {
+        let layout = Layout { layers, expert_layers };
+        for options in options() {
+            check(&path(MODELS[2]), &HybridBackend::new(&one, &two, layout), options);
         }
     }
 }
@@ -140,7 +150,9 @@ fn a_model_loads_with_exactly_the_memory_that_it_needs() {
     assert!(matches!(refused, Err(Error::Backend(BackendError::DoesNotFit { .. }))), "{refused:?}");
     // Each part of a hybrid is checked against the memory of its own backend.
     let (rich, poor) = (Limited(cpu(1), u64::MAX), Limited(cpu(1), 1000));
-    for hybrid in [HybridBackend::new(&rich, &poor, 1), HybridBackend::new(&poor, &rich, 1)] {
+    for (first, second) in [(&rich, &poor), (&poor, &rich)] {
+        let layout = Layout { layers: 1, expert_layers: 0 };
+        let hybrid = HybridBackend::new(first, second, layout);
         let refused = Engine::load(open(), &hybrid, options, &mut |_| ()).map(drop);
         assert!(
             matches!(refused, Err(Error::Backend(BackendError::DoesNotFit { .. }))),

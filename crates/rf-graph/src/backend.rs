@@ -77,13 +77,33 @@ pub trait Backend: Send + Sync {
 
 /// A compiled program with its KV cache.
 pub trait Executor: Send {
-    /// Runs one batch and writes the output of the graph to `out`, `[output_rows, width]`.
+    /// Runs one batch and writes the output of the graph to `out`, `[output_rows, width]`. Of a
+    /// graph of several stages it runs the last one.
     ///
     /// # Errors
     ///
     /// If the batch is empty, exceeds a limit of the program, or refers to a token id or a page
     /// that does not exist. The KV cache is unchanged in these cases.
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError>;
+
+    /// Runs one stage of a batch ([`Graph::stages`]) and writes its output to `out`,
+    /// `[tokens, width]`. The caller runs all stages of a batch in order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::forward`], and if there is no such stage.
+    fn forward_stage(
+        &mut self,
+        stage: usize,
+        batch: &Batch<'_>,
+        out: &mut [f32],
+    ) -> Result<(), BackendError> {
+        if stage > 0 {
+            let what = format!("stage {stage} of a program of one stage");
+            return Err(BackendError::InvalidBatch(what));
+        }
+        self.forward(batch, out)
+    }
 
     /// The largest `k` of [`Self::forward_top_k`]; 0 if the backend returns whole rows only.
     fn max_top_k(&self) -> usize {
@@ -170,7 +190,7 @@ pub struct Batch<'a> {
     pub spans: &'a [Span<'a>],
     /// Indices into `ids` of the rows whose output is requested, ascending.
     pub output_rows: &'a [usize],
-    /// Value of [`Op::Input`](crate::Op::Input), `[tokens, width]`; `None` for a graph without one.
+    /// Value of [`Op::Input`](crate::Op::Input), `[tokens, width]`; `None` for a stage without one.
     pub input: Option<&'a [f32]>,
 }
 
@@ -331,12 +351,12 @@ impl Batch<'_> {
         }
     }
 
-    /// Checks the batch against the limits of a program.
+    /// Checks the batch against the limits of a program, for one of its stages.
     ///
     /// # Errors
     ///
     /// [`BackendError::InvalidBatch`] names the violated limit.
-    pub fn check(&self, limits: &BatchLimits) -> Result<(), BackendError> {
+    pub fn check(&self, limits: &BatchLimits, stage: usize) -> Result<(), BackendError> {
         let invalid = |what: String| Err(BackendError::InvalidBatch(what));
         let n = self.ids.len();
         if n == 0 || n > limits.max_batch_tokens {
@@ -357,9 +377,12 @@ impl Batch<'_> {
         {
             return invalid("output rows are not ascending rows of the batch".into());
         }
+        let Some(input_width) = limits.input_widths.get(stage) else {
+            return invalid(format!("stage {stage} of {}", limits.input_widths.len()));
+        };
         let floats = self.input.map(<[f32]>::len);
-        if floats != limits.input_width.map(|width| n * width) {
-            let width = limits.input_width.unwrap_or(0);
+        if floats != input_width.map(|width| n * width) {
+            let width = input_width.unwrap_or(0);
             let given = floats.unwrap_or(0);
             return invalid(format!("{given} values of input, expected {n} rows of {width}"));
         }
@@ -394,12 +417,12 @@ impl Batch<'_> {
 }
 
 /// The limits that a program sets on its batches.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct BatchLimits {
     /// Rows of the embedding table. Without a table, token ids are unused and any value is valid.
     pub vocab_size: usize,
-    /// Width of [`Op::Input`](crate::Op::Input); `None` for a graph without one.
-    pub input_width: Option<usize>,
+    /// Width of [`Op::Input`](crate::Op::Input) by stage; `None` for a stage without one.
+    pub input_widths: Vec<Option<usize>>,
     /// See [`Program::max_batch_tokens`].
     pub max_batch_tokens: usize,
     /// See [`Program::max_output_rows`].
@@ -413,19 +436,15 @@ pub struct BatchLimits {
 impl BatchLimits {
     /// The limits of a program.
     pub fn new(program: &Program) -> Self {
-        let (mut vocab_size, mut input_width) = (None, None);
-        for op in program.graph.ops() {
-            match op {
-                crate::Op::Embed { table, .. } => {
-                    vocab_size = Some(program.weights[table.index()].rows());
-                }
-                crate::Op::Input { out } => input_width = Some(program.graph.value(*out).width),
-                _ => {}
-            }
-        }
+        let graph = &program.graph;
+        let vocab_size = graph.ops().iter().rev().find_map(|op| match op {
+            crate::Op::Embed { table, .. } => Some(program.weights[table.index()].rows()),
+            _ => None,
+        });
+        let stages = graph.stages().into_iter();
         Self {
             vocab_size: vocab_size.unwrap_or(usize::MAX),
-            input_width,
+            input_widths: stages.map(|s| s.input.map(|id| graph.value(id).width)).collect(),
             max_batch_tokens: program.max_batch_tokens,
             max_output_rows: program.max_output_rows,
             page_tokens: program.kv.page_tokens,

@@ -1,5 +1,7 @@
 //! The graph of a program.
 
+use std::ops::Range;
+
 use crate::op::{GraphBuilder, Op};
 use crate::value::{Value, ValueId, WeightId};
 use crate::weight::{Weight, WeightShape};
@@ -37,6 +39,41 @@ impl Graph {
     /// The output value of the graph: the logits.
     pub fn output(&self) -> ValueId {
         self.output
+    }
+}
+
+/// Consecutive ops that run without the caller. No value is alive between two stages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Indices into [`Graph::ops`].
+    pub ops: Range<usize>,
+    /// The value of [`Op::Input`], if the stage has one.
+    pub input: Option<ValueId>,
+    /// The value that the caller receives.
+    pub output: ValueId,
+}
+
+impl Graph {
+    /// The stages of the graph, which another backend's work separates: each [`Op::Output`] ends
+    /// one, and the last one ends in the output of the graph.
+    pub fn stages(&self) -> Vec<Stage> {
+        let input = |ops: &Range<usize>| {
+            self.ops[ops.clone()].iter().find_map(|op| match op {
+                Op::Input { out } => Some(*out),
+                _ => None,
+            })
+        };
+        let (mut stages, mut start) = (Vec::new(), 0);
+        for (i, op) in self.ops.iter().enumerate() {
+            if let Op::Output { x } = op {
+                let ops = start..i + 1;
+                stages.push(Stage { input: input(&ops), output: *x, ops });
+                start = i + 1;
+            }
+        }
+        let ops = start..self.ops.len();
+        stages.push(Stage { input: input(&ops), output: self.output, ops });
+        stages
     }
 }
 

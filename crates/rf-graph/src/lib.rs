@@ -84,7 +84,7 @@ pub use backend::{
 };
 pub use cost::Costs;
 pub use fuse::{Fusions, WeightRule, fuse};
-pub use graph::Graph;
+pub use graph::{Graph, Stage};
 pub use memory::{MemoryNeed, MemoryUse};
 pub use op::{
     Activation, Attention, Epilogue, ExpertGroups, ExpertMatMul, ExpertProjection, Function,
@@ -95,7 +95,7 @@ pub use op_cost::{OpCost, Peak};
 pub use plan::Plan;
 pub use reference::ReferenceBackend;
 pub use rf_quant::DType;
-pub use split::{Split, SplitError, split};
+pub use split::{Layout, Side, Split, SplitError, split};
 pub use telemetry::{
     BackendExecutionSummary, OpSummary, Timeline, TimelineEvent, TimelineTrack, TrackKind,
 };

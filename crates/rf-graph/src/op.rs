@@ -46,6 +46,11 @@ pub enum Op {
         /// `[tokens, width]`.
         out: ValueId,
     },
+    /// Rows that the caller receives: the end of a stage ([`Graph::stages`](crate::Graph::stages)).
+    Output {
+        /// `[tokens, width]`.
+        x: ValueId,
+    },
     /// `out = x / √(mean(x²) + eps) · weight`, over groups of `weight.len()` columns: the whole
     /// row, or each head when the weight is as long as a head.
     RmsNorm {
@@ -247,6 +252,7 @@ macro_rules! operands {
             }
             Op::EmbedPosition { table, out } => list.extend([Table(table), Output(out)]),
             Op::Input { out } => list.push(Output(out)),
+            Op::Output { x } => list.push(Input(x)),
             Op::RmsNorm { x, weight, out, .. } => {
                 list.extend([Input(x), Vector(weight), Output(out)]);
             }
@@ -375,6 +381,7 @@ impl Op {
             Self::Embed { norm: Some(_), .. } => "embed+rms_norm",
             Self::EmbedPosition { .. } => "embed_position",
             Self::Input { .. } => "input",
+            Self::Output { .. } => "output",
             Self::RmsNorm { .. } => "rms_norm",
             Self::LayerNorm { .. } => "layer_norm",
             Self::MatMul(m) => m.name(),

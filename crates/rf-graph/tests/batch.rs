@@ -10,18 +10,20 @@ use rf_kv::PageId;
 
 const PAGES: [PageId; 4] = [PageId::new(0), PageId::new(1), PageId::new(2), PageId::new(3)];
 
-const LIMITS: BatchLimits = BatchLimits {
-    vocab_size: 10,
-    input_width: None,
-    max_batch_tokens: 20,
-    max_output_rows: 3,
-    page_tokens: 16,
-    num_pages: 4,
-};
+fn limits(input_width: Option<usize>) -> BatchLimits {
+    BatchLimits {
+        vocab_size: 10,
+        input_widths: vec![input_width],
+        max_batch_tokens: 20,
+        max_output_rows: 3,
+        page_tokens: 16,
+        num_pages: 4,
+    }
+}
 
 /// The reason why the limits reject a batch; `None` if the batch is valid.
 fn rejection(ids: &[u32], spans: &[Span<'_>], output_rows: &[usize]) -> Option<String> {
-    match (Batch { ids, spans, output_rows, input: None }).check(&LIMITS) {
+    match (Batch { ids, spans, output_rows, input: None }).check(&limits(None), 0) {
         Ok(()) => None,
         Err(BackendError::InvalidBatch(what)) => Some(what),
         Err(other) => panic!("{other}"),
@@ -46,7 +48,7 @@ fn a_batch_has_input_if_and_only_if_the_program_does() {
     let spans = [span(0..2, 0, &PAGES)];
     let rejection = |input, input_width| {
         let batch = Batch { ids: &[1, 2], spans: &spans, output_rows: &[], input };
-        batch.check(&BatchLimits { input_width, ..LIMITS }).err().map(|error| error.to_string())
+        batch.check(&limits(input_width), 0).err().map(|error| error.to_string())
     };
     let rows = [0.0; 6];
     assert_eq!(rejection(Some(&rows), Some(3)), None);

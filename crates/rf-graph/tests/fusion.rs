@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rf_graph::{
     Activation, Attention, DType, Fusions, Graph, GraphBuilder, Op, Prologue, Rope, RopeStyle,
-    Storage, ValueId, Weight, WeightId, WeightRule, fuse,
+    Router, Storage, ValueId, Weight, WeightId, WeightRule, fuse,
 };
 
 const WIDTH: usize = 8;
@@ -474,4 +474,54 @@ fn every_op_of_a_fused_graph_reads_only_values_written_before() {
             assert!(written.contains(&graph.output()), "{fusions:?}");
         }
     }
+}
+
+/// A mixture of experts with its residual.
+fn experts(g: &mut GraphBuilder) -> ValueId {
+    let x = input(g);
+    let norm = matrix(g, 1, WIDTH);
+    let normed = g.rms_norm(x, norm, 1e-5);
+    let router = matrix(g, 4, WIDTH);
+    let logits = g.matmul(normed, router);
+    let route = g.route(logits, &Router::softmax(2));
+    let all = |g: &mut GraphBuilder, x| {
+        let weights = (0..4).map(|_| square(g)).collect();
+        g.expert_matmul(x, route, weights, None)
+    };
+    let (gate, up) = (all(g, normed), all(g, normed));
+    let h = g.glu(Activation::Silu, gate, up);
+    let y = all(g, h);
+    let y = g.combine_experts(y, route);
+    g.add(x, y)
+}
+
+#[test]
+fn gate_and_up_of_experts_are_one_op() {
+    let epilogues = Fusions { operand_block: Some(WIDTH), ..Fusions::EPILOGUES };
+    let start = ["embed", "rms_norm", "matmul", "route"];
+    let with = |rest: &[&'static str]| [&start, rest].concat();
+    assert_eq!(
+        fused(epilogues, experts),
+        with(&["expert_matmul+glu", "expert_matmul", "combine_experts"])
+    );
+    assert_eq!(
+        fused(Fusions::PROLOGUES, experts),
+        with(&["expert_matmul", "glu", "expert_matmul", "combine_experts"])
+    );
+}
+
+#[test]
+fn operands_of_experts_are_stored_as_such() {
+    let mut g = GraphBuilder::new();
+    let output = experts(&mut g);
+    let graph = g.finish(output).0;
+    let stored = |block| {
+        let fusions = Fusions { operand_block: Some(block), ..Fusions::NONE };
+        let graph = fuse(graph.clone(), fusions);
+        graph.values().iter().filter(|value| value.storage == Storage::MatMulOperand).count()
+    };
+    // The norm, which the router reads too, and the gated unit.
+    assert_eq!(stored(WIDTH), 2);
+    // A slot of the gated unit is half of its row.
+    assert_eq!(stored(2 * WIDTH), 0);
 }

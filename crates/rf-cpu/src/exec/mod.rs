@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use memmap2::MmapMut;
 use rf_graph::{
     BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Graph, MemoryUse,
-    Plan, Program, Progress, Rope, RowKind, Span, Timeline, ValueId, WeightId,
+    Plan, Program, Progress, Rope, RowKind, Span, Stage, Timeline, ValueId, WeightId,
 };
 use rf_kv::PageId;
 
@@ -40,6 +40,7 @@ pub(crate) struct CpuExecutor {
     limits: BatchLimits,
     weights: Vec<StoredWeight>,
     steps: Vec<Step>,
+    stages: Vec<Stage>,
     /// Loop counters, two per step: a step has at most two shared loops.
     counters: Vec<Counter>,
     arena: MmapMut,
@@ -99,11 +100,12 @@ impl CpuExecutor {
         Ok(Self {
             isa,
             team,
-            graph,
             plan,
             limits,
             weights,
             steps,
+            stages: graph.stages(),
+            graph,
             counters,
             arena,
             operands,
@@ -129,12 +131,19 @@ impl CpuExecutor {
 
 impl Executor for CpuExecutor {
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        batch.check(&self.limits)?;
-        let width = self.graph.value(self.graph.output()).width;
-        let rows = match self.graph.value(self.graph.output()).rows {
-            RowKind::Token => batch.ids.len(),
-            RowKind::Output => batch.output_rows.len(),
-        };
+        self.forward_stage(self.stages.len() - 1, batch, out)
+    }
+
+    fn forward_stage(
+        &mut self,
+        index: usize,
+        batch: &Batch<'_>,
+        out: &mut [f32],
+    ) -> Result<(), BackendError> {
+        batch.check(&self.limits, index)?;
+        let stage = &self.stages[index];
+        let output = self.graph.value(stage.output);
+        let (rows, width) = (batch.rows(output.rows), output.width);
         if out.len() != rows * width {
             let what = format!("room for {} outputs, {rows} × {width} are due", out.len());
             return Err(BackendError::InvalidBatch(what));
@@ -159,6 +168,7 @@ impl Executor for CpuExecutor {
             batch,
             token_spans,
             arena: Shared::new(bytemuck::cast_slice_mut(&mut self.arena)),
+            output: stage.output,
             out: Shared::new(out),
             operands: self.operands.share(),
             kv: self
@@ -173,13 +183,14 @@ impl Executor for CpuExecutor {
                 .collect(),
         };
         let scratch = Shared::new(&mut self.scratch);
-        let steps = &self.steps;
+        let steps = (stage.ops.start, &self.steps[stage.ops.clone()]);
         let team = self.team.lock().unwrap_or_else(PoisonError::into_inner);
         let clock = self.profile.as_ref().map(Profile::start);
         let step_times = clock.as_ref().map(BatchClock::step_times);
         team.run(&self.counters, |member| region.walk(member, steps, scratch, step_times));
         if let Some(clock) = clock {
-            clock.stop(&self.graph, &self.costs, batch);
+            let is_last = index + 1 == self.stages.len();
+            clock.stop((&self.graph, &self.costs), stage.ops.clone(), is_last, batch);
         }
         Ok(())
     }
@@ -238,6 +249,8 @@ struct Region<'a> {
     /// Index of the span of each token.
     token_spans: Vec<usize>,
     arena: Shared<'a, f32>,
+    /// The value that is written to `out`.
+    output: ValueId,
     out: Shared<'a, f32>,
     operands: matmul::SharedOperands<'a>,
     kv: Vec<SharedKv<'a>>,
@@ -258,11 +271,11 @@ impl StepIndex {
 }
 
 impl<'a> Region<'a> {
-    /// Runs all steps, with a barrier after each.
+    /// Runs steps, given with the index of the first one, with a barrier after each.
     fn walk(
         &self,
         member: &Member<'_>,
-        steps: &[Step],
+        (first, steps): (usize, &[Step]),
         scratch: Shared<'_, Scratch>,
         step_times: Option<StepTimes<'_>>,
     ) {
@@ -274,7 +287,7 @@ impl<'a> Region<'a> {
             times.enter();
         }
         let mut stopwatch = step_times.and_then(|times| times.stopwatch(member.index));
-        for (i, step) in steps.iter().enumerate() {
+        for (i, step) in (first..).zip(steps) {
             self.step(member, StepIndex(i), step, scratch);
             if let Some(stopwatch) = &mut stopwatch {
                 stopwatch.part(i);
@@ -305,7 +318,7 @@ impl<'a> Region<'a> {
     /// The rows of a value in the arena.
     fn rows(&self, id: ValueId) -> Rows<'a> {
         let width = self.graph.value(id).width;
-        if id == self.graph.output() {
+        if id == self.output {
             return Rows { data: self.out, width };
         }
         let first = self.plan.offset(id) * self.tokens();

@@ -4,6 +4,7 @@
 //! it; that member records the time. If the scheduler delays a member after a barrier, the delay
 //! counts for the next step. A timeline records the work of each member, without its waits.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -147,14 +148,23 @@ impl<'a> BatchClock<'a> {
         StepTimes(self.profile)
     }
 
-    pub(super) fn stop(self, graph: &Graph, costs: &Costs, batch: &Batch<'_>) {
+    /// Adds the stage of a batch whose ops are `ops`. The last stage counts the batch.
+    pub(super) fn stop(
+        self,
+        (graph, costs): (&Graph, &Costs),
+        ops: Range<usize>,
+        is_last: bool,
+        batch: &Batch<'_>,
+    ) {
         let profile = self.profile;
         add(&profile.time_ns, nanoseconds(self.started));
-        add(&profile.batches, 1);
-        add(&profile.tokens, batch.ids.len() as u64);
+        if is_last {
+            add(&profile.batches, 1);
+            add(&profile.tokens, batch.ids.len() as u64);
+        }
         add(&profile.input_bytes, batch.input.map_or(0, size_of_val) as u64);
         let mut sums = profile.costs.lock().unwrap_or_else(PoisonError::into_inner);
-        for (sum, op) in sums.iter_mut().zip(graph.ops()) {
+        for (sum, op) in sums[ops.clone()].iter_mut().zip(&graph.ops()[ops]) {
             *sum += costs.of(graph, op, batch);
         }
     }

@@ -18,6 +18,7 @@ pub(super) fn supports(op: &Op) -> bool {
         Op::Embed { norm: None, .. }
             | Op::EmbedPosition { .. }
             | Op::Input { .. }
+            | Op::Output { .. }
             | Op::RmsNorm { .. }
             | Op::LayerNorm { .. }
             | Op::Glu { .. }
@@ -105,6 +106,8 @@ impl Region<'_> {
                     self.embed(*table, self.place(token).1.min(last), row);
                 });
             }
+            // The op before writes to the output of the stage.
+            Op::Output { .. } => {}
             Op::Input { out } => {
                 let out = self.rows(*out);
                 let x = self.batch.input.unwrap_or_default();

@@ -6,6 +6,7 @@ mod ops;
 
 use crate::backend::{Backend, BackendError, Batch, BatchLimits, Executor, Program, Progress};
 use crate::fuse::Fusions;
+use crate::graph::Stage;
 use crate::memory::{MemoryNeed, MemoryUse};
 use crate::plan::Plan;
 use cache::Cache;
@@ -54,6 +55,7 @@ impl Backend for ReferenceBackend {
         progress(Progress { done_bytes: total_bytes, total_bytes });
         Ok(Box::new(Reference {
             limits: BatchLimits::new(&program),
+            stages: program.graph.stages(),
             cache: Cache::new(&program.kv),
             program,
         }))
@@ -62,25 +64,36 @@ impl Backend for ReferenceBackend {
 
 struct Reference {
     program: Program,
+    stages: Vec<Stage>,
     limits: BatchLimits,
     cache: Cache,
 }
 
 impl Executor for Reference {
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        batch.check(&self.limits)?;
+        self.forward_stage(self.stages.len() - 1, batch, out)
+    }
+
+    fn forward_stage(
+        &mut self,
+        stage: usize,
+        batch: &Batch<'_>,
+        out: &mut [f32],
+    ) -> Result<(), BackendError> {
+        batch.check(&self.limits, stage)?;
         let graph = &self.program.graph;
-        let output = graph.value(graph.output());
+        let stage = &self.stages[stage];
+        let output = graph.value(stage.output);
         let expected = output.width * batch.rows(output.rows);
         if out.len() != expected {
             let what = format!("room for {} values of output, expected {expected}", out.len());
             return Err(BackendError::InvalidBatch(what));
         }
         let mut run = Run::new(&self.program, &mut self.cache, batch);
-        for op in graph.ops() {
+        for op in &graph.ops()[stage.ops.clone()] {
             run.op(op);
         }
-        out.copy_from_slice(run.get(graph.output()));
+        out.copy_from_slice(run.get(stage.output));
         Ok(())
     }
 

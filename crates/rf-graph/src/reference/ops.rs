@@ -46,6 +46,7 @@ impl<'a> Run<'a> {
                 let x = self.batch.input.unwrap_or_default().to_vec();
                 self.set(*out, x);
             }
+            Op::Output { .. } => {}
             Op::RmsNorm { x, weight, eps, out } => {
                 let weight = weights[weight.index()].row_f32(0);
                 let y = rms_norm(self.get(*x), &weight, *eps);

@@ -11,8 +11,6 @@ pub(super) const SPARE_ROWS: usize = 8;
 /// Properties of a graph on a device.
 pub(super) struct GraphAnalysis {
     pub(super) matmul_device: MatmulDevice,
-    /// The value that [`Op::Input`] writes.
-    pub(super) input: Option<ValueId>,
     /// Operands by value, for those with [`Storage::MatMulOperand`].
     operands: Vec<Option<OperandForm>>,
     /// Elements per token of the largest scratch operand.
@@ -46,7 +44,6 @@ impl GraphAnalysis {
     pub(super) fn new(graph: &Graph, matmul_device: MatmulDevice) -> Self {
         let mut analysis = Self {
             matmul_device,
-            input: None,
             operands: vec![None; graph.values().len()],
             scratch_per_token: 32,
             attention_width: 1,
@@ -73,7 +70,6 @@ impl GraphAnalysis {
 
     fn add(&mut self, graph: &Graph, op: &Op) {
         match op {
-            Op::Input { out } => self.input = Some(*out),
             Op::MatMul(m) => {
                 if let Prologue::Plain(x) = m.prologue {
                     self.add_operand(graph, x, form_of(graph, m));

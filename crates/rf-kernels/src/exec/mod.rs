@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use rf_graph::{
     BackendError, BackendExecutionSummary, Batch, BatchLimits, Candidate, Costs, Executor,
-    MemoryUse, Plan, Program, Progress, Timeline,
+    MemoryUse, Plan, Program, Progress, Stage, Timeline, ValueId,
 };
 use rf_hip::{DeviceBuffer, GraphExec, PinnedBuffer, Stream};
 use rf_kv::PageId;
@@ -72,7 +72,9 @@ pub(crate) struct GpuExecutor {
     step: StepMemory,
     work: Work,
     output: PinnedBuffer<f32>,
-    decode: HashMap<Shape, Decode>,
+    stages: Vec<Stage>,
+    /// By shape and stage.
+    decode: HashMap<(Shape, usize), Decode>,
     graphs: GraphMode,
     costs: Costs,
     profile: Option<Profile>,
@@ -209,7 +211,8 @@ impl GpuExecutor {
         });
         let rope_addresses = addresses.collect::<Result<_, _>>()?;
         let weights = Weights::load(&stream, &weight_plan, weights, progress)?;
-        let width = graph.value(graph.output()).width;
+        let stages = graph.stages();
+        let width = stages.iter().map(|stage| graph.value(stage.output).width).max().unwrap_or(1);
         let rows = max_output_rows.max(max_batch_tokens);
         let output =
             PinnedBuffer::new(gpu.context(), (width * rows).min(PINNED_OUTPUT_FLOATS.max(width)))?;
@@ -234,6 +237,7 @@ impl GpuExecutor {
             step,
             work,
             output,
+            stages,
             decode: HashMap::new(),
             graphs,
             costs,
@@ -255,31 +259,39 @@ impl GpuExecutor {
             longest_span: tokens,
             context: tokens,
         };
-        self.record(shape(1))?;
-        self.record(shape(self.limits.max_batch_tokens))?;
+        for stage in 0..self.stages.len() {
+            self.record(shape(1), stage)?;
+            self.record(shape(self.limits.max_batch_tokens), stage)?;
+        }
         top_k::KERNELS.iter().try_for_each(|kernel| self.gpu.function(kernel).map(drop))
     }
 
-    fn record(&self, shape: Shape) -> Result<Recording, Error> {
+    fn record(&self, shape: Shape, stage: usize) -> Result<Recording, Error> {
         let batch = self.step.params(&shape);
-        let list = record::record(BatchProgram { program: &self.program, shape, batch })?;
+        let program = BatchProgram { program: &self.program, shape, batch };
+        let list = record::record(program, self.stages[stage].ops.clone())?;
         Recording::load(&self.gpu, list)
+    }
+
+    /// The value that a stage ends in.
+    fn output_of(&self, stage: usize) -> ValueId {
+        self.stages[stage].output
     }
 
     /// Runs the recording of a decode step, as a graph once the graph is verified.
     fn run_decode(
         &mut self,
         batch: &Batch<'_>,
-        shape: Shape,
+        (shape, stage): (Shape, usize),
         out: Output<'_>,
     ) -> Result<(), Error> {
-        let decode = match self.decode.remove(&shape) {
+        let decode = match self.decode.remove(&(shape, stage)) {
             Some(decode) => decode,
-            None => Decode { recording: self.record(shape)?, replay: Replay::Untried },
+            None => Decode { recording: self.record(shape, stage)?, replay: Replay::Untried },
         };
         let Decode { recording, mut replay } = decode;
-        let outcome = self.run_recorded(&recording, &mut replay, batch, shape, out);
-        self.decode.insert(shape, Decode { recording, replay });
+        let outcome = self.run_recorded(&recording, &mut replay, batch, (shape, stage), out);
+        self.decode.insert((shape, stage), Decode { recording, replay });
         outcome
     }
 
@@ -288,26 +300,26 @@ impl GpuExecutor {
         recording: &Recording,
         replay: &mut Replay,
         batch: &Batch<'_>,
-        shape: Shape,
+        (shape, stage): (Shape, usize),
         out: Output<'_>,
     ) -> Result<(), Error> {
         match replay {
             Replay::Checked(graph) => graph.launch(&self.stream)?,
             Replay::Untried if self.graphs == GraphMode::On => {
                 recording.queue(&self.stream)?;
-                let output = self.program.graph.value(self.program.graph.output());
+                let output = self.program.graph.value(self.output_of(stage));
                 let mut rows = vec![0.0; shape.rows_of(output.rows) * output.width];
-                self.read_output(shape, &mut rows)?;
-                *replay = self.check_replay(recording, batch, shape, &rows);
+                self.read_output(shape, stage, &mut rows)?;
+                *replay = self.check_replay(recording, batch, (shape, stage), &rows);
                 if matches!(replay, Replay::Off) {
                     // Overwrite the results of the wrong replay.
-                    self.upload_input(batch, shape)?;
+                    self.upload_input(batch, shape, stage)?;
                     recording.queue(&self.stream)?;
                 }
             }
             Replay::Untried | Replay::Off => recording.queue(&self.stream)?,
         }
-        self.collect(shape, out)
+        self.collect(shape, stage, out)
     }
 
     /// Captures a recording and replays it for the batch that has just run. The replay writes the
@@ -316,14 +328,14 @@ impl GpuExecutor {
         &mut self,
         recording: &Recording,
         batch: &Batch<'_>,
-        shape: Shape,
+        (shape, stage): (Shape, usize),
         expected: &[f32],
     ) -> Replay {
         let mut replayed = vec![f32::NAN; expected.len()];
         let graph = recording.capture(&self.stream).and_then(|graph| {
-            self.upload_input(batch, shape)?;
+            self.upload_input(batch, shape, stage)?;
             graph.launch(&self.stream)?;
-            self.read_output(shape, &mut replayed)?;
+            self.read_output(shape, stage, &mut replayed)?;
             Ok(graph)
         });
         match graph {
@@ -344,23 +356,24 @@ impl GpuExecutor {
         }
     }
 
-    /// Waits for the queue and copies the requested part of the graph's output.
-    fn collect(&mut self, shape: Shape, out: Output<'_>) -> Result<(), Error> {
+    /// Waits for the queue and copies the requested part of a stage's output.
+    fn collect(&mut self, shape: Shape, stage: usize, out: Output<'_>) -> Result<(), Error> {
         match out {
-            Output::Rows(rows) => self.read_output(shape, rows),
+            Output::Rows(rows) => self.read_output(shape, stage, rows),
             Output::Best(k, best) => {
-                let offset = self.program.plan.offset(self.program.graph.output()) * shape.tokens;
+                let output = self.output_of(stage);
+                let offset = self.program.plan.offset(output) * shape.tokens;
                 let logits = self.program.arena + 4 * offset as Address;
-                let width = self.program.graph.value(self.program.graph.output()).width;
+                let width = self.program.graph.value(output).width;
                 let device = (&*self.gpu, &self.stream, self.profile.as_mut());
                 TopK::choose(&mut self.top_k, device, (logits, width), k, best)
             }
         }
     }
 
-    /// Waits for the queue and copies the graph's output.
-    fn read_output(&mut self, shape: Shape, out: &mut [f32]) -> Result<(), Error> {
-        let first = self.program.plan.offset(self.program.graph.output()) * shape.tokens;
+    /// Waits for the queue and copies a stage's output.
+    fn read_output(&mut self, shape: Shape, stage: usize, out: &mut [f32]) -> Result<(), Error> {
+        let first = self.program.plan.offset(self.output_of(stage)) * shape.tokens;
         let (arena, stream, pinned) = (&self.work.arena, &self.stream, &mut self.output);
         let (range, bytes) = (0..out.len(), size_of_val(out));
         let is_pinned = out.len() <= pinned.len();
@@ -386,15 +399,15 @@ impl GpuExecutor {
 
     /// Queues the upload of the rows of [`rf_graph::Op::Input`] to the arena, where later values
     /// may overwrite them.
-    fn upload_input(&self, batch: &Batch<'_>, shape: Shape) -> Result<(), Error> {
-        if let (Some(id), Some(rows)) = (self.program.analysis.input, batch.input) {
+    fn upload_input(&self, batch: &Batch<'_>, shape: Shape, stage: usize) -> Result<(), Error> {
+        if let (Some(id), Some(rows)) = (self.stages[stage].input, batch.input) {
             let first = self.program.plan.offset(id) * shape.tokens;
             self.work.arena.copy_from_slice(&self.stream, first, rows)?;
         }
         Ok(())
     }
 
-    fn run(&mut self, batch: &Batch<'_>, out: Output<'_>) -> Result<(), Error> {
+    fn run(&mut self, batch: &Batch<'_>, stage: usize, out: Output<'_>) -> Result<(), Error> {
         let started = Instant::now();
         let shape = Shape::of(batch);
         let pages = batch.spans.iter().map(|span| span.pages.len()).sum();
@@ -414,32 +427,44 @@ impl GpuExecutor {
             profile.start(&self.stream)?;
         }
         let bytes = self.step.upload(&self.stream, batch)?;
-        self.upload_input(batch, shape)?;
+        self.upload_input(batch, shape, stage)?;
+        let is_last = stage + 1 == self.stages.len();
         if let Some(profile) = &mut self.profile {
             profile.uploaded(&self.stream, bytes + batch.input.map_or(0, size_of_val))?;
-            let recording = self.record(shape)?;
+            let recording = self.record(shape, stage)?;
             if let Some(profile) = &mut self.profile {
                 profile.queue(&recording, &self.stream)?;
             }
-            self.collect(shape, out)?;
+            self.collect(shape, stage, out)?;
             if let Some(profile) = &mut self.profile {
-                profile.finish(&recording, (&self.program.graph, &self.costs), batch, started)?;
+                let program = (&self.program.graph, &self.costs);
+                profile.finish(&recording, program, (batch, is_last), started)?;
             }
             return Ok(());
         }
         if shape.tokens <= DECODE_TOKENS {
-            return self.run_decode(batch, shape, out);
+            return self.run_decode(batch, (shape, stage), out);
         }
-        self.record(shape)?.queue(&self.stream)?;
-        self.collect(shape, out)
+        self.record(shape, stage)?.queue(&self.stream)?;
+        self.collect(shape, stage, out)
     }
 }
 
 impl GpuExecutor {
+    fn last_stage(&self) -> usize {
+        self.stages.len() - 1
+    }
+
     /// Checks a batch and the length of its output, `room`: whole rows, or `k` elements per row.
-    fn check(&self, batch: &Batch<'_>, room: usize, k: usize) -> Result<(), BackendError> {
-        batch.check(&self.limits)?;
-        let output = self.program.graph.value(self.program.graph.output());
+    fn check(
+        &self,
+        batch: &Batch<'_>,
+        stage: usize,
+        room: usize,
+        k: usize,
+    ) -> Result<(), BackendError> {
+        batch.check(&self.limits, stage)?;
+        let output = self.program.graph.value(self.output_of(stage));
         let rows = Shape::of(batch).rows_of(output.rows);
         let width = if k == 0 { output.width } else { k };
         if room != rows * width {
@@ -456,8 +481,17 @@ fn bits_equal(a: &[f32], b: &[f32]) -> bool {
 
 impl Executor for GpuExecutor {
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        self.check(batch, out.len(), 0)?;
-        Ok(self.run(batch, Output::Rows(out))?)
+        self.forward_stage(self.last_stage(), batch, out)
+    }
+
+    fn forward_stage(
+        &mut self,
+        stage: usize,
+        batch: &Batch<'_>,
+        out: &mut [f32],
+    ) -> Result<(), BackendError> {
+        self.check(batch, stage, out.len(), 0)?;
+        Ok(self.run(batch, stage, Output::Rows(out))?)
     }
 
     fn max_top_k(&self) -> usize {
@@ -477,11 +511,12 @@ impl Executor for GpuExecutor {
             );
             return Err(BackendError::InvalidBatch(what));
         }
-        self.check(batch, out.len(), k)?;
+        let stage = self.last_stage();
+        self.check(batch, stage, out.len(), k)?;
         if out.is_empty() {
-            return Ok(self.run(batch, Output::Rows(&mut []))?);
+            return Ok(self.run(batch, stage, Output::Rows(&mut []))?);
         }
-        Ok(self.run(batch, Output::Best(k, out))?)
+        Ok(self.run(batch, stage, Output::Best(k, out))?)
     }
 
     fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {

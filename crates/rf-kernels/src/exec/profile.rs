@@ -142,12 +142,13 @@ impl Profile {
         })
     }
 
-    /// Adds the times of a finished batch. The launches of an op are consecutive.
+    /// Adds the times of a stage of a batch; the last stage counts the batch. The launches of an op
+    /// are consecutive.
     pub(super) fn finish(
         &mut self,
         recording: &Recording,
         (graph, costs): (&Graph, &Costs),
-        batch: &Batch<'_>,
+        (batch, is_last): (&Batch<'_>, bool),
         started: Instant,
     ) -> Result<(), Error> {
         let mut times = Vec::with_capacity(recording.len());
@@ -175,8 +176,10 @@ impl Profile {
             }
         }
         self.summary.time += started.elapsed();
-        self.summary.batches += 1;
-        self.summary.tokens += batch.ids.len() as u64;
+        if is_last {
+            self.summary.batches += 1;
+            self.summary.tokens += batch.ids.len() as u64;
+        }
         self.summary.input_bytes += batch.input.map_or(0, |rows| size_of_val(rows) as u64);
         Ok(())
     }

@@ -9,6 +9,8 @@ mod attention;
 mod experts;
 mod matmul;
 
+use std::ops::Range;
+
 use rf_graph::{Fusions, Op, QkNorm, Rope, RopeStyle, RowNorm, ValueId, WeightId, WeightRule};
 
 use super::program::BatchProgram;
@@ -26,14 +28,14 @@ pub(crate) const FUSIONS: Fusions = {
     Fusions { glu_epilogue: Some(rule), norm_epilogue: Some(rule), ..Fusions::EPILOGUES }
 };
 
-/// Records the launches of a batch.
+/// Records the launches of a stage of a batch, whose ops are `ops`.
 ///
 /// # Errors
 ///
 /// If the graph has an op or a fusion that this backend does not support.
-pub(super) fn record(memory: BatchProgram<'_>) -> Result<LaunchList, Error> {
+pub(super) fn record(memory: BatchProgram<'_>, ops: Range<usize>) -> Result<LaunchList, Error> {
     let mut recorder = Recorder { memory, launches: LaunchList::default(), op: 0, grouped: None };
-    for (i, op) in memory.program.graph.ops().iter().enumerate() {
+    for (i, op) in ops.clone().zip(&memory.program.graph.ops()[ops]) {
         recorder.op = i;
         recorder.launches.begin_op(i);
         recorder.record(op)?;
@@ -53,8 +55,8 @@ struct Recorder<'a> {
 impl Recorder<'_> {
     fn record(&mut self, op: &Op) -> Result<(), Error> {
         match op {
-            // The input is uploaded with the batch.
-            Op::Input { .. } => {}
+            // The input is uploaded with the batch, and the output is copied after it.
+            Op::Input { .. } | Op::Output { .. } => {}
             Op::Embed { table, scale, norm, out } => {
                 self.embed(*table, *scale, norm.as_ref(), *out);
             }
@@ -246,7 +248,8 @@ mod tests {
         };
         let batch =
             Batch { num_tokens: tokens as u32, num_spans: 1, num_outputs: 1, ..Batch::default() };
-        let list = record(BatchProgram { program: &program, shape, batch })?;
+        let all = 0..program.graph.ops().len();
+        let list = record(BatchProgram { program: &program, shape, batch }, all)?;
         let name = |op: usize| program.graph.ops()[op].name();
         Ok(list.kernels().map(|(op, kernel)| (op, name(op), kernel)).collect())
     }

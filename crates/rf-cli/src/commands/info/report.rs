@@ -77,6 +77,8 @@ struct MemoryReport {
     context_tokens: usize,
     kv_type: &'static str,
     weights_bytes: u64,
+    /// The part of the weights that `--cpu-moe` keeps in host memory.
+    expert_bytes: u64,
     kv_bytes: u64,
     buffers_bytes: u64,
     total_bytes: u64,
@@ -184,6 +186,7 @@ impl Report {
                     context_tokens: model.context_tokens(&options),
                     kv_type: options.kv_type.name(),
                     weights_bytes: need.held.weights_bytes,
+                    expert_bytes: model.expert_weight_bytes(&options)?,
                     kv_bytes: need.held.kv_bytes,
                     buffers_bytes: need.held.buffers_bytes.saturating_add(need.reserve_bytes),
                     total_bytes: need.total_bytes(),
@@ -320,9 +323,13 @@ impl TokenizerReport {
 impl MemoryReport {
     fn line(&self) -> String {
         format!(
-            "{} = weights {} + KV cache {} ({} tokens, {}) + buffers {}",
+            "{} = weights {}{} + KV cache {} ({} tokens, {}) + buffers {}",
             terminal::bytes(self.total_bytes),
             terminal::bytes(self.weights_bytes),
+            match self.expert_bytes {
+                0 => String::new(),
+                bytes => format!(" (experts {})", terminal::bytes(bytes)),
+            },
             terminal::bytes(self.kv_bytes),
             self.context_tokens,
             self.kv_type,
