@@ -116,8 +116,8 @@ RF_KERNEL(EXPERT_THREADS) route_f32(RfRouteParams p) {
     }
 }
 
-// Groups the slots of a batch by expert, for a matmul of every expert in one launch. A workgroup per
-// expert (grid: x) counts the slots of lower experts and its own, then writes its own in order.
+// Groups the slots of a batch by expert, for a matmul of every expert in one launch. A workgroup
+// per expert (grid: x) counts the slots of lower experts and its own, then writes its own in order.
 // Each wave has a range of slots. Reads the selected experts twice per expert from the caches:
 // 8 · tokens · used · experts bytes.
 RF_KERNEL(GROUP_THREADS) group_experts(RfGroupExpertsParams p) {

@@ -183,7 +183,7 @@ fn shared_expert_operand(graph: &mut Graph) {
                 _ => None,
             })
             && (earlier.x, earlier.route) == (m.x, m.route)
-            && earlier.weight(graph) == m.weight(graph)
+            && graph.expert_weight(earlier) == graph.expert_weight(m)
         {
             earlier.projections.extend(m.projections.iter().cloned());
         } else {

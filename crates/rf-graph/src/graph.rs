@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::op::{GraphBuilder, Op};
+use crate::op::{ExpertMatMul, GraphBuilder, Op};
 use crate::value::{Value, ValueId, WeightId};
 use crate::weight::{Weight, WeightShape};
 
@@ -34,6 +34,12 @@ impl Graph {
     /// Format and shape of a weight.
     pub fn weight(&self, id: WeightId) -> WeightShape {
         self.weights[id.index()]
+    }
+
+    /// The shape and format of every matrix of a matmul of experts; `None` without experts.
+    pub fn expert_weight(&self, m: &ExpertMatMul) -> Option<WeightShape> {
+        let first = m.projections.first()?.weights.first()?;
+        Some(self.weight(*first))
     }
 
     /// The output value of the graph: the logits.

@@ -3,8 +3,8 @@
 //
 // A workgroup computes 32 consecutive outputs, a block of activations, with 8 waves of four outputs
 // each, one after another. So there are a few more workgroups than processors, and all end at about
-// the same time. For experts, group_y is the slot: one token, one expert. Bytes moved: the weights of
-// the selected experts once per token.
+// the same time. For experts, group_y is the slot: one token, one expert. Bytes moved: the weights
+// of the selected experts once per token.
 #pragma once
 
 #include "rf/activation.h"

@@ -51,7 +51,7 @@ pub(super) fn glu_epilogue(graph: &mut Graph, rule: WeightRule) {
             }
             Op::ExpertMatMul(m) => {
                 let [a, b] = m.projections.as_slice() else { continue };
-                let accepted = m.weight(graph).is_some_and(|weight| rule.accepts(weight));
+                let accepted = graph.expert_weight(m).is_some_and(|weight| rule.accepts(weight));
                 (a.out, b.out) == (gate, up) && m.glu.is_none() && accepted
             }
             _ => false,

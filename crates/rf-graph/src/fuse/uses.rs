@@ -54,7 +54,9 @@ impl Uses {
             Op::MatMul(m) if m.prologue == Prologue::Plain(id) && m.residual != Some(id) => {
                 Some(graph.value(id).width)
             }
-            Op::ExpertMatMul(m) if m.x == id && m.route != id => Some(m.weight(graph)?.columns),
+            Op::ExpertMatMul(m) if m.x == id && m.route != id => {
+                Some(graph.expert_weight(m)?.columns)
+            }
             _ => None,
         };
         let readers = self.readers.get(&id).filter(|_| id != self.output)?;

@@ -1,9 +1,7 @@
 //! Attributes of mixtures of experts.
 
 use super::Activation;
-use crate::graph::Graph;
 use crate::value::{ValueId, WeightId};
-use crate::weight::WeightShape;
 
 /// Matmuls of the experts that a route selects: `glu(xₛ · Wᵢᵀ (+ biasᵢ))` for each slot `s`.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,14 +15,6 @@ pub struct ExpertMatMul {
     /// Fused: [`Op::Glu`](super::Op::Glu) of two projections, gate and up, and its output. The
     /// projections themselves are scratch.
     pub glu: Option<(Activation, ValueId)>,
-}
-
-impl ExpertMatMul {
-    /// The shape and format of every matrix; `None` without experts.
-    pub fn weight(&self, graph: &Graph) -> Option<WeightShape> {
-        let first = self.projections.first()?.weights.first()?;
-        Some(graph.weight(*first))
-    }
 }
 
 /// The weights of one matmul of an [`ExpertMatMul`].

@@ -147,7 +147,7 @@ pub(super) fn has_fused_rows(dtype: DType, rows: usize) -> bool {
 
 /// The form in which a matmul of experts reads its left operand.
 pub(super) fn form_of_experts(graph: &Graph, m: &ExpertMatMul) -> OperandForm {
-    let weight = m.weight(graph);
+    let weight = graph.expert_weight(m);
     let is_float = weight.is_some_and(|weight| weight.dtype.is_float());
     let columns = weight.map_or(1, |weight| weight.columns);
     OperandForm { q8: !is_float, f32: is_float, columns, norm_eps: None }

@@ -19,8 +19,8 @@ struct RfNormIn {
 
 // As RfMatmulParams, with 1 to 8 tokens.
 //
-// With a route, a projection holds the weight matrices of all experts, concatenated by rows, and the
-// "tokens" are slots: token t has `used` slots. Slot s of token t is multiplied by the expert
+// With a route, a projection holds the weight matrices of all experts, concatenated by rows, and
+// the "tokens" are slots: token t has `used` slots. Slot s of token t is multiplied by the expert
 // route[t][s]; x has one row per slot (`shared_x` 0) or per token (1). A bias is [experts, rows].
 struct RfMatvecParams {
     RfProjection projections[3];
