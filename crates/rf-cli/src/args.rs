@@ -1,7 +1,7 @@
 //! Argument structs that several commands share. Parsing only: each turns into the options of a
 //! library crate.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::Result;
@@ -9,9 +9,11 @@ use clap::Args;
 use rf_cpu::{CpuOptions, Isa};
 use rf_device::{Device, DeviceOptions, GpuLayers};
 use rf_engine::sampling::SamplerConfig;
+use rf_grammar::Grammar;
 use rf_graph::KvType;
 
 use crate::failure::bad_input;
+use crate::sources;
 
 /// The device, and the layers that a GPU gets.
 #[derive(Clone, Copy, Debug, Args)]
@@ -206,6 +208,38 @@ impl SamplingArgs {
         };
         config.validate().map_err(|error| bad_input!("{error}"))?;
         Ok(config)
+    }
+}
+
+/// The form of the output.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct GrammarArgs {
+    /// Answer in JSON that fits this schema, or that of a file: SCHEMA or @FILE
+    #[arg(long, value_name = "SCHEMA", conflicts_with = "grammar")]
+    json_schema: Option<String>,
+    /// Answer in text that fits this grammar, in GBNF or Lark, or that of a file: GRAMMAR or @FILE
+    #[arg(long, value_name = "GRAMMAR")]
+    grammar: Option<String>,
+}
+
+impl GrammarArgs {
+    /// The grammar, if one is given.
+    pub(crate) fn grammar(&self) -> Result<Option<Grammar>> {
+        let text = |given: &str| match given.strip_prefix('@') {
+            Some(file) => sources::file_text(Path::new(file)),
+            None => Ok(given.to_owned()),
+        };
+        if let Some(schema) = &self.json_schema {
+            let schema = serde_json::from_str(&text(schema)?).map_err(|error| {
+                bad_input!("--json-schema is not JSON: {error}; give a schema, or @ and a file")
+            })?;
+            return Ok(Some(Grammar::JsonSchema(schema)));
+        }
+        self.grammar
+            .as_deref()
+            .map(|given| text(given).map(|text| Grammar::of_text(&text)))
+            .transpose()
     }
 }
 

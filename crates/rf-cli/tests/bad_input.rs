@@ -239,6 +239,28 @@ fn sampling_out_of_range() {
 }
 
 #[test]
+fn a_grammar_that_is_none() {
+    let folder = TempDir::new().unwrap();
+    let run = |option: &str, text: &str| finish(folder.path(), &["run", option, text, "Hello"]);
+    check(
+        &run("--json-schema", "{"),
+        2,
+        "--json-schema is not JSON: EOF while parsing an object at line 1 column 1; give a schema, \
+         or @ and a file",
+    );
+    check(
+        &run("--grammar", "root ::= a\na ::= ["),
+        2,
+        "the GBNF grammar is malformed in line 2, column 7: the class is not closed: add ]",
+    );
+    check(&run("--grammar", "@no.gbnf"), 2, "file 'no.gbnf' does not exist: check the path");
+    let finished = run("--json-schema", r#"{"properties": {"a": {"type": "strin"}}}"#);
+    assert_eq!(finished.code, Some(2));
+    let place = "error: the JSON schema is not supported at #/properties/a: ";
+    assert!(finished.stderr.starts_with(place), "{}", finished.stderr);
+}
+
+#[test]
 fn an_unknown_format() {
     let folder = TempDir::new().unwrap();
     let finished = finish(folder.path(), &["quantize", "in.gguf", "out.gguf", "Q9"]);

@@ -46,6 +46,27 @@ fn the_demo_model_tells_a_story() {
 }
 
 #[test]
+fn an_answer_fits_its_schema_or_grammar() {
+    let schema = r#"{"type": "object", "properties": {"name": {"enum": ["fox", "owl"]},
+        "age": {"type": "integer", "minimum": 1, "maximum": 99}}, "required": ["name", "age"],
+        "additionalProperties": false}"#;
+    let json = finish(&here(), &["run", "--json", "--json-schema", schema, "Who?"]).json();
+    let answer: Value = serde_json::from_str(json["text"].as_str().unwrap()).unwrap();
+    assert!(answer["name"] == "fox" || answer["name"] == "owl", "{answer}");
+    assert!((1..=99).contains(&answer["age"].as_i64().unwrap()), "{answer}");
+    assert_eq!(json["stop_reason"], "constraint");
+
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("list.gbnf");
+    fs::write(&file, "root ::= (\"- \" [a-z]{3,5} \"\\n\"){2}").unwrap();
+    let grammar = format!("@{}", file.display());
+    let text = finish(&here(), &["run", "-q", "--raw", "--grammar", &grammar, "Once"]).stdout;
+    let lines: Vec<_> = text.lines().collect();
+    let fits = |line: &&str| line.starts_with("- ") && (5..=7).contains(&line.len());
+    assert!(lines.len() == 2 && lines.iter().all(fits), "{text:?}");
+}
+
+#[test]
 fn text_goes_to_stdout_and_metrics_to_stderr() {
     let arguments = ["run", "--temp", "0", "-n", "8", "--raw", "Once upon a time"];
     let plain = finish(&here(), &arguments);

@@ -19,6 +19,9 @@ pub enum Error {
     /// A sampling parameter is out of range, or there are no candidates.
     #[error(transparent)]
     Sampling(#[from] crate::sampling::Error),
+    /// The constraint on the output failed.
+    #[error(transparent)]
+    Constraint(#[from] crate::scheduler::ConstraintError),
     /// The prompt is longer than the context.
     #[error(
         "the prompt has {prompt_tokens} tokens and the context has room for {context_tokens}; use a larger context or a shorter prompt"

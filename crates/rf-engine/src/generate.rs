@@ -8,6 +8,7 @@ use rf_graph::Candidate;
 use crate::engine::{Engine, Feed, Outputs};
 use crate::error::Error;
 use crate::generation::{GenerateOptions, Generation, NextToken, Piece, StopReason};
+use crate::scheduler::Constraint;
 use crate::session::Session;
 use crate::timings::{Timings, micros};
 
@@ -41,6 +42,22 @@ impl Engine {
         options: &GenerateOptions,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Outcome, Error> {
+        self.generate_constrained(session, prompt, options, None, on_text)
+    }
+
+    /// [`generate`](Self::generate) with a constraint on the output.
+    ///
+    /// # Errors
+    ///
+    /// As [`generate`](Self::generate), and if the constraint fails.
+    pub fn generate_constrained(
+        &mut self,
+        session: &mut Session,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        mut constraint: Option<&mut dyn Constraint>,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Outcome, Error> {
         let start = Instant::now();
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
@@ -61,7 +78,11 @@ impl Engine {
             cached_tokens,
             ..Timings::default()
         };
-        let best = generation.best_needed().filter(|k| *k <= self.max_top_k());
+        // A constraint may rule out the most probable tokens.
+        let best = match constraint {
+            Some(_) => None,
+            None => generation.best_needed().filter(|k| *k <= self.max_top_k()),
+        };
         // The names of spans are the phases of rf-profile.
         let mut next = tracing::info_span!("prefill", tokens = timings.prompt_tokens)
             .in_scope(|| self.next_token(session, &prompt[cached_tokens..], best))?;
@@ -83,11 +104,25 @@ impl Engine {
                 outcome.stop_reason = reason;
                 break;
             }
-            let id = tracing::debug_span!("sample").in_scope(|| generation.sample(next.view()))?;
+            let id = {
+                let _span = tracing::debug_span!("sample").entered();
+                if let (Some(constraint), Computed::Logits(logits)) = (&mut constraint, &mut next) {
+                    constraint.allowed()?.apply(logits);
+                }
+                generation.sample(next.view())?
+            };
             outcome.ids.push(id);
             last_token = Instant::now();
             first_token.get_or_insert(last_token);
-            let Piece { text, end } = generation.push(self.model().tokenizer(), id)?;
+            let Piece { text, mut end } = generation.push(self.model().tokenizer(), id)?;
+            if !matches!(end, Some(StopReason::Eog | StopReason::StopString))
+                && let Some(constraint) = &mut constraint
+            {
+                constraint.accept(id)?;
+                if constraint.is_finished() {
+                    end = Some(StopReason::Constraint);
+                }
+            }
             outcome.text += &text;
             let goes_on = if text.is_empty() { ControlFlow::Continue(()) } else { on_text(&text) };
             if let Some(reason) = end {

@@ -15,7 +15,7 @@ use crate::grammar::with_options;
 use crate::{Error, Grammar, answer, schema};
 
 /// Compiles grammars for a model. Build it once per model and share it: it holds the vocabulary as
-/// a tree, about 20 MB for 128k tokens.
+/// a tree.
 pub struct GrammarCompiler {
     factory: ParserFactory,
     tokenizer: Arc<Tokenizer>,
@@ -36,7 +36,6 @@ impl GrammarCompiler {
     pub fn new(tokenizer: &Arc<Tokenizer>) -> Result<Self, Error> {
         let vocabulary = Vocabulary::new(Arc::clone(tokenizer))?;
         let env: TokEnv = Arc::new(vocabulary);
-
         let mut factory = ParserFactory::new_simple(&env)
             .map_err(|error| Error::Vocabulary(error.to_string()))?;
         factory.quiet();

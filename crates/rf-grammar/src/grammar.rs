@@ -32,7 +32,13 @@ const MAX_SPACE: usize = 64;
 impl Grammar {
     /// A grammar whose notation is not known: GBNF defines rules with `::=`, Lark with `:`.
     pub fn of_text(text: &str) -> Self {
-        if text.contains("::=") { Self::Gbnf(text.to_owned()) } else { Self::Lark(text.to_owned()) }
+        let is_name = |name: &str| {
+            let name = name.trim();
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+        };
+        let defines = |line: &str| line.split_once("::=").is_some_and(|(name, _)| is_name(name));
+        let text = text.to_owned();
+        if text.lines().any(defines) { Self::Gbnf(text) } else { Self::Lark(text) }
     }
 
     /// The grammar for llguidance.

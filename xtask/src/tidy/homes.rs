@@ -37,10 +37,17 @@ const fn home(
 }
 
 const HOMES: &[Home] = &[
+    home("rf-cli", "rf_chat", &["Conversation", "Prompt"], "prompts of `run`"),
     home("rf-cli", "rf_convert", &[], "serves `quantize`"),
     home("rf-cli", "rf_device", &[], "opens devices and places models for every command"),
     home("rf-cli", "rf_engine", &[], "runs sessions"),
     home("rf-cli", "rf_gguf", &[], "`info` prints what a file holds"),
+    home(
+        "rf-cli",
+        "rf_grammar",
+        &["Grammar", "GrammarCompiler", "GrammarConstraint"],
+        "values of options, the form of answers",
+    ),
     home("rf-cli", "rf_profile", &[], "`profile`, `run -v` and `run --trace` print its reports"),
     home("rf-cli", "rf_tokenizer", &[], "`tokenize` prints ids and text"),
     home("rf-cli", "rf_cpu", &["CpuOptions", "Isa"], "values of options"),

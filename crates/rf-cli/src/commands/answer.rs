@@ -4,27 +4,55 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 use anyhow::{Context, Result};
+use rf_chat::{Conversation, Prompt};
+use rf_engine::scheduler::Constraint;
 use rf_engine::{Engine, GenerateOptions, Model, Outcome, Session, StopReason, Timings};
-use rf_tokenizer::{EncodeOptions, Message, RenderOptions};
+use rf_grammar::{Grammar, GrammarCompiler, GrammarConstraint};
+use rf_tokenizer::{EncodeOptions, Message};
 
+use crate::failure::bad_input;
 use crate::interrupt::Watch;
 use crate::terminal;
 
-/// The ids of a conversation, up to the place of the answer.
-pub(super) fn conversation_ids(model: &Model, messages: &[Message]) -> Result<Vec<u32>> {
+/// The form that all answers must have.
+#[derive(Debug)]
+pub(super) struct OutputForm {
+    grammar: Grammar,
+    compiler: GrammarCompiler,
+}
+
+impl OutputForm {
+    /// The form for answers of `model`. Checks the grammar.
+    pub(super) fn new(model: &Model, grammar: Grammar) -> Result<Self> {
+        let compiler = GrammarCompiler::new(model.tokenizer())?;
+        compiler.compile(&grammar).map_err(|error| bad_input!("{error}"))?;
+        Ok(Self { grammar, compiler })
+    }
+
+    /// A constraint for one answer, to a conversation or a text.
+    pub(super) fn constraint(&self, prompt: Option<&Prompt>) -> Result<GrammarConstraint> {
+        Ok(match prompt {
+            Some(prompt) => self.compiler.compile_answer(prompt, &self.grammar)?,
+            None => self.compiler.compile(&self.grammar)?,
+        })
+    }
+}
+
+/// The prompt of a conversation, up to the place of the answer, and its ids.
+pub(super) fn conversation_ids(model: &Model, messages: &[Message]) -> Result<(Prompt, Vec<u32>)> {
     let template = model.chat_template().context("the model has no chat template")?;
-    let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
-    let text = template.render(messages, &options)?;
+    let conversation = Conversation { messages: messages.to_vec(), ..Conversation::default() };
+    let prompt = conversation.prompt(template)?;
     let tokenizer = model.tokenizer();
     let options = EncodeOptions { add_special: false, parse_special: true };
-    let mut ids = tokenizer.encode(&text, options);
+    let mut ids = tokenizer.encode(&prompt.text, options);
     // Most templates write the BOS token themselves, and two of them would confuse the model.
     if let Some(bos) = tokenizer.bos().filter(|_| tokenizer.adds_bos())
         && ids.first() != Some(&bos)
     {
         ids.insert(0, bos);
     }
-    Ok(ids)
+    Ok((prompt, ids))
 }
 
 /// The ids of a text to continue. An empty text starts from BOS.
@@ -46,11 +74,13 @@ pub(super) fn stream(
     session: &mut Session,
     ids: &[u32],
     options: &GenerateOptions,
+    mut constraint: Option<GrammarConstraint>,
 ) -> Result<Outcome> {
+    let constraint = constraint.as_mut().map(|constraint| constraint as &mut dyn Constraint);
     let watch = Watch::new();
     let mut out = io::stdout().lock();
     let mut failed = None;
-    let outcome = engine.generate(session, ids, options, &mut |text| {
+    let outcome = engine.generate_constrained(session, ids, options, constraint, &mut |text| {
         if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             failed = Some(error);
             return ControlFlow::Break(());

@@ -10,7 +10,7 @@ use rf_tokenizer::Message;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-use super::answer::{conversation_ids, stream, summary};
+use super::answer::{OutputForm, conversation_ids, stream, summary};
 use crate::failure::{bad_input, sentence};
 use crate::terminal::{self, Palette};
 
@@ -19,6 +19,7 @@ pub(super) struct Chat {
     engine: Engine,
     session: Session,
     options: GenerateOptions,
+    form: Option<OutputForm>,
     /// All messages, the system message first.
     messages: Vec<Message>,
     /// Messages that [`Chat::reset`] keeps.
@@ -50,6 +51,7 @@ impl Chat {
     pub(super) fn new(
         engine: Engine,
         options: GenerateOptions,
+        form: Option<OutputForm>,
         system: Option<&str>,
         load_time: Duration,
         quiet: bool,
@@ -60,6 +62,7 @@ impl Chat {
             session: engine.session(),
             engine,
             options,
+            form,
             kept_messages: messages.len(),
             messages,
             last: None,
@@ -122,8 +125,10 @@ impl Chat {
 
     fn answer(&mut self, text: &str) -> Result<()> {
         self.messages.push(Message::new("user", text));
-        let ids = conversation_ids(self.engine.model(), &self.messages)?;
-        let result = stream(&mut self.engine, &mut self.session, &ids, &self.options);
+        let (prompt, ids) = conversation_ids(self.engine.model(), &self.messages)?;
+        let form = self.form.as_ref();
+        let constraint = form.map(|form| form.constraint(Some(&prompt))).transpose()?;
+        let result = stream(&mut self.engine, &mut self.session, &ids, &self.options, constraint);
         let outcome = match result {
             Ok(outcome) => outcome,
             Err(error) if error.is::<rf_engine::Error>() => {

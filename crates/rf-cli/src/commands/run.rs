@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use rf_engine::sampling::SamplerConfig;
+use rf_engine::scheduler::Constraint;
 use rf_engine::{Engine, GenerateOptions, Model, Outcome, StopReason};
+use rf_grammar::GrammarConstraint;
 use rf_tokenizer::Message;
 use serde_json::json;
 
-use super::answer::{conversation_ids, flow, stream, summary, text_ids};
+use super::answer::{OutputForm, conversation_ids, flow, stream, summary, text_ids};
 use super::chat;
-use crate::args::{ComputeArgs, DeviceArgs, ModelArgs, SamplingArgs};
+use crate::args::{ComputeArgs, DeviceArgs, GrammarArgs, ModelArgs, SamplingArgs};
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::loading::{LoadedModel, Source};
@@ -36,6 +38,7 @@ Examples:
   rf-cli run -m model.gguf --system \"Answer in one line.\" \"What is a GGUF file?\"
   git diff | rf-cli run -m model.gguf -f - -n 200 --temp 0
   rf-cli run -m model.gguf --json \"Hello\" | jq .timings
+  rf-cli run -m model.gguf --json-schema @person.json \"Invent a person.\"
   rf-cli run -m model.gguf --trace run.json \"Hello\"")]
 pub(crate) struct RunArgs {
     /// Answer this prompt [default: -f, standard input if piped, or a chat on a terminal]
@@ -92,6 +95,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
+    form: GrammarArgs,
+    #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
     compute: ComputeArgs,
@@ -109,6 +114,7 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
 fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Result<()> {
     let started = Instant::now();
     let options = arguments.generate_options()?;
+    let grammar = arguments.form.grammar()?;
     loading::check_context(arguments.ctx_size)?;
     let cpu = arguments.compute.cpu()?;
     let prompt = arguments.prompt()?;
@@ -116,7 +122,9 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
         tracing::info_span!("model_load").in_scope(|| loading::open_model(&arguments.model))?;
     let is_chat = arguments.is_chat(&model)?;
     let engine_options = loading::engine_options(&model, &arguments.compute, arguments.ctx_size)?;
-    let request = prompt.map(|prompt| arguments.request(&model, &prompt, is_chat)).transpose()?;
+    let form = grammar.map(|grammar| OutputForm::new(&model, grammar)).transpose()?;
+    let request = prompt.map(|prompt| arguments.request(&model, &prompt, is_chat, form.as_ref()));
+    let request = request.transpose()?;
     let placement = device::open(arguments.device.options(cpu))?;
     let source = Source { path: arguments.model.model.as_deref(), started, quiet: arguments.quiet };
     let LoadedModel { mut engine, load_time, .. } =
@@ -125,11 +133,12 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
         recording::start_profiling(&mut engine);
     }
     let (engine, ended) = if let Some(request) = request {
-        let ended = arguments.answer(&mut engine, &request, &options, load_time);
+        let ended = arguments.answer(&mut engine, request, &options, load_time);
         (engine, ended)
     } else {
         let system = arguments.system.as_deref();
-        (chat::Chat::new(engine, options, system, load_time, arguments.quiet).run()?, Ok(()))
+        let chat = chat::Chat::new(engine, options, form, system, load_time, arguments.quiet);
+        (chat.run()?, Ok(()))
     };
     if let Some(recording) = recording {
         recording.capture(&engine, &placement);
@@ -142,6 +151,8 @@ struct Request {
     ids: Vec<u32>,
     /// Text to show before the answer.
     shown: Option<String>,
+    /// The form of the answer.
+    constraint: Option<GrammarConstraint>,
 }
 
 impl RunArgs {
@@ -200,7 +211,13 @@ impl RunArgs {
         Ok(has_template && !self.raw)
     }
 
-    fn request(&self, model: &Model, prompt: &str, is_chat: bool) -> Result<Request> {
+    fn request(
+        &self,
+        model: &Model,
+        prompt: &str,
+        is_chat: bool,
+        form: Option<&OutputForm>,
+    ) -> Result<Request> {
         let _span = tracing::info_span!("tokenize").entered();
         let empty = || {
             bad_input!("the prompt is empty: give one as an argument, with -f FILE, or by a pipe")
@@ -208,32 +225,36 @@ impl RunArgs {
         if is_chat && prompt.trim().is_empty() {
             return Err(empty());
         }
-        let ids = if is_chat {
+        let (conversation, ids) = if is_chat {
             let system = self.system.iter().map(|text| Message::new("system", text));
             let messages: Vec<_> = system.chain([Message::new("user", prompt)]).collect();
-            conversation_ids(model, &messages)?
+            let (prompt, ids) = conversation_ids(model, &messages)?;
+            (Some(prompt), ids)
         } else {
-            text_ids(model, prompt)
+            (None, text_ids(model, prompt))
         };
         if ids.is_empty() {
             return Err(empty());
         }
         let show = !is_chat && !self.no_display_prompt && io::stdout().is_terminal();
-        Ok(Request { ids, shown: show.then(|| prompt.to_owned()) })
+        let constraint = form.map(|form| form.constraint(conversation.as_ref())).transpose()?;
+        Ok(Request { ids, shown: show.then(|| prompt.to_owned()), constraint })
     }
 
     fn answer(
         &self,
         engine: &mut Engine,
-        request: &Request,
+        mut request: Request,
         options: &GenerateOptions,
         load_time: Duration,
     ) -> Result<()> {
         let mut session = engine.session();
         if self.json {
             let watch = Watch::new();
+            let constraint = request.constraint.as_mut().map(|c| c as &mut dyn Constraint);
+            let (ids, on_text) = (&request.ids, &mut |_: &str| flow(&watch));
             let outcome =
-                engine.generate(&mut session, &request.ids, options, &mut |_| flow(&watch))?;
+                engine.generate_constrained(&mut session, ids, options, constraint, on_text)?;
             let out = &mut io::stdout().lock();
             writeln!(out, "{}", json(&request.ids, &outcome, load_time))?;
             return end(&outcome);
@@ -241,7 +262,7 @@ impl RunArgs {
         if let Some(shown) = &request.shown {
             write!(io::stdout().lock(), "{}", Palette::stdout().dim(shown))?;
         }
-        let outcome = stream(engine, &mut session, &request.ids, options)?;
+        let outcome = stream(engine, &mut session, &request.ids, options, request.constraint)?;
         if !self.quiet {
             let bytes = engine.memory().total_bytes();
             terminal::note(Palette::stderr().dim(summary(&outcome.timings, bytes)));

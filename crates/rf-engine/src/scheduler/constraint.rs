@@ -75,7 +75,7 @@ impl TokenMask {
     }
 
     /// Sets the logits of all other tokens to −∞.
-    pub(super) fn apply(&self, logits: &mut [f32]) {
+    pub(crate) fn apply(&self, logits: &mut [f32]) {
         let words = self.words.iter().copied().chain(std::iter::repeat(0));
         for (logits, word) in logits.chunks_mut(32).zip(words) {
             if word == u32::MAX {

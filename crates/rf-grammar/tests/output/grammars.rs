@@ -70,6 +70,7 @@ fn gbnf_accepts_what_llama_cpp_accepts() {
 fn lark_grammars() {
     let lark = Grammar::of_text("start: \"a\" NUMBER\nNUMBER: /[0-9]+/");
     check(&lark, &["a1", "a123"], &["a", "1"]);
+    check(&Grammar::of_text("start: \"x ::= 1\""), &["x ::= 1"], &["x"]);
     let error = COMPILER.compile(&Grammar::of_text("start: \"a\"\n  | nothing(")).unwrap_err();
     assert!(matches!(&error, Error::Lark(problem) if problem.contains("2(")), "{error}");
     assert!(COMPILER.compile(&Grammar::Regex("(".to_owned())).is_err());

@@ -6,3 +6,4 @@ mod calls;
 mod grammars;
 mod sampling;
 mod schemas;
+mod vocabularies;

@@ -85,57 +85,73 @@ impl Random {
 const ENDS: [&str; 6] =
     ["\n</parameter>\n", "</arg_value>", "</think>", "[/THINK]", "<|end|>", "<channel|>"];
 
-/// The text of a random model under a constraint, with the text of control tokens. Marks that
-/// close something are more probable the longer the text is, so that it ends.
-pub(crate) fn sample(mut constraint: impl Constraint, random: &mut Random) -> String {
-    let tokenizer = &*TOKENIZER;
-    let rendered = 0..tokenizer.vocab_size();
-    let options = DecodeOptions { continuation: true, ..DecodeOptions::default() };
-    let mut decoder = StreamDecoder::new(options).rendering(rendered);
-    let mut text = String::new();
-    // Tokens to come if they are allowed.
-    let mut script: Vec<u32> = Vec::new();
-    for length in 0..20_000 {
-        let forced = constraint.forced();
-        for &id in &forced {
+/// The text of a random model of the small vocabulary.
+pub(crate) fn sample(constraint: impl Constraint, random: &mut Random) -> String {
+    RandomModel::new(&TOKENIZER).sample(constraint, random)
+}
+
+/// A model without weights.
+pub(crate) struct RandomModel<'a> {
+    tokenizer: &'a Tokenizer,
+    /// Marks that close something.
+    closing: Vec<u32>,
+}
+
+impl<'a> RandomModel<'a> {
+    pub(crate) fn new(tokenizer: &'a Tokenizer) -> Self {
+        let closes = |id: &u32| {
+            let piece = tokenizer.piece(*id).unwrap();
+            tokenizer.is_eog(*id)
+                || matches!(piece.as_slice(), b"\"" | b"}" | b"]" | b"<" | b"\n" | b"</think>")
+        };
+        Self { tokenizer, closing: (0..tokenizer.vocab_size()).filter(closes).collect() }
+    }
+
+    /// The text under a constraint, with the text of control tokens. Marks that close something are
+    /// more probable the longer the text is, so that it ends.
+    pub(crate) fn sample(&self, mut constraint: impl Constraint, random: &mut Random) -> String {
+        let tokenizer = self.tokenizer;
+        let options = DecodeOptions { continuation: true, render_special: true };
+        let mut decoder = StreamDecoder::new(options);
+        let mut text = String::new();
+        // Tokens to come if they are allowed.
+        let mut script: Vec<u32> = Vec::new();
+        for length in 0..20_000 {
+            let forced = constraint.forced();
+            for &id in &forced {
+                constraint.accept(id).unwrap();
+                text += &decoder.push(tokenizer, id).unwrap();
+            }
+            if constraint.is_finished() {
+                return text + &decoder.finish();
+            }
+            if !forced.is_empty() {
+                continue;
+            }
+            let mask = constraint.allowed().unwrap();
+            let allowed: Vec<u32> =
+                (0..tokenizer.vocab_size()).filter(|id| mask.allows(*id)).collect();
+            assert!(!allowed.is_empty(), "no token may follow {text:?}");
+            let closing: Vec<u32> =
+                self.closing.iter().filter(|id| mask.allows(**id)).copied().collect();
+            let close = !closing.is_empty() && random.below(300) < 40 + length;
+            let from = if close { &closing } else { &allowed };
+            if script.is_empty() && allowed.len() > 150 && random.below(40) == 0 {
+                let end = ENDS[random.below(ENDS.len())];
+                let options = EncodeOptions { add_special: false, parse_special: true };
+                script = tokenizer.encode(end, options);
+                script.reverse();
+            }
+            let id = match script.pop().filter(|id| mask.allows(*id)) {
+                Some(id) => id,
+                None => from[random.below(from.len())],
+            };
+            if tokenizer.is_eog(id) {
+                return text + &decoder.finish();
+            }
             constraint.accept(id).unwrap();
             text += &decoder.push(tokenizer, id).unwrap();
         }
-        if constraint.is_finished() {
-            return text + &decoder.finish();
-        }
-        if !forced.is_empty() {
-            continue;
-        }
-        let mask = constraint.allowed().unwrap();
-        let allowed: Vec<u32> = (0..tokenizer.vocab_size()).filter(|id| mask.allows(*id)).collect();
-        assert!(!allowed.is_empty(), "no token may follow {text:?}");
-        let closes = |id: &&u32| {
-            let piece = tokenizer.piece(**id).unwrap();
-            tokenizer.is_eog(**id)
-                || matches!(piece.as_slice(), b"\"" | b"}" | b"]" | b"<" | b"\n" | b"</think>")
-        };
-        let closing: Vec<u32> = allowed.iter().filter(closes).copied().collect();
-        let from = if !closing.is_empty() && random.below(300) < 40 + length {
-            &closing
-        } else {
-            &allowed
-        };
-        if script.is_empty() && allowed.len() > 150 && random.below(40) == 0 {
-            let end = ENDS[random.below(ENDS.len())];
-            script =
-                tokenizer.encode(end, EncodeOptions { add_special: false, parse_special: true });
-            script.reverse();
-        }
-        let id = match script.pop().filter(|id| mask.allows(*id)) {
-            Some(id) => id,
-            None => from[random.below(from.len())],
-        };
-        if tokenizer.is_eog(id) {
-            return text + &decoder.finish();
-        }
-        constraint.accept(id).unwrap();
-        text += &decoder.push(tokenizer, id).unwrap();
+        panic!("the text does not end: {}…", text.chars().take(500).collect::<String>());
     }
-    panic!("the text does not end: {}…", text.chars().take(500).collect::<String>());
 }
