@@ -47,6 +47,7 @@ pub mod hybrid;
 mod model;
 mod options;
 mod perplexity;
+mod prompt;
 mod rank;
 pub mod sampling;
 pub mod scheduler;

@@ -8,7 +8,7 @@ use rf_chat::{Conversation, Prompt};
 use rf_engine::scheduler::Constraint;
 use rf_engine::{Engine, GenerateOptions, Model, Outcome, Session, StopReason, Timings};
 use rf_grammar::{Grammar, GrammarCompiler, GrammarConstraint};
-use rf_tokenizer::{EncodeOptions, Message};
+use rf_tokenizer::Message;
 
 use crate::failure::bad_input;
 use crate::interrupt::Watch;
@@ -43,29 +43,8 @@ pub(super) fn conversation_ids(model: &Model, messages: &[Message]) -> Result<(P
     let template = model.chat_template().context("the model has no chat template")?;
     let conversation = Conversation { messages: messages.to_vec(), ..Conversation::default() };
     let prompt = conversation.prompt(template)?;
-    let tokenizer = model.tokenizer();
-    let options = EncodeOptions { add_special: false, parse_special: true };
-    let mut ids = tokenizer.encode(&prompt.text, options);
-    // Most templates write the BOS token themselves, and two of them would confuse the model.
-    if let Some(bos) = tokenizer.bos().filter(|_| tokenizer.adds_bos())
-        && ids.first() != Some(&bos)
-    {
-        ids.insert(0, bos);
-    }
+    let ids = model.rendered_ids(&prompt.text);
     Ok((prompt, ids))
-}
-
-/// The ids of a text to continue. An empty text starts from BOS.
-pub(super) fn text_ids(model: &Model, text: &str) -> Vec<u32> {
-    let tokenizer = model.tokenizer();
-    let mut ids = tokenizer.encode(text, EncodeOptions::PROMPT);
-    if tokenizer.adds_eos() {
-        ids.pop();
-    }
-    if ids.is_empty() {
-        ids.extend(tokenizer.bos());
-    }
-    ids
 }
 
 /// Generates to stdout, with a line break at the end.

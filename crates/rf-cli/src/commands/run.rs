@@ -13,7 +13,7 @@ use rf_grammar::GrammarConstraint;
 use rf_tokenizer::Message;
 use serde_json::json;
 
-use super::answer::{OutputForm, conversation_ids, flow, stream, summary, text_ids};
+use super::answer::{OutputForm, conversation_ids, flow, stream, summary};
 use super::chat;
 use crate::args::{ComputeArgs, DeviceArgs, GrammarArgs, ModelArgs, SamplingArgs};
 use crate::failure::{Interrupted, bad_input};
@@ -231,7 +231,7 @@ impl RunArgs {
             let (prompt, ids) = conversation_ids(model, &messages)?;
             (Some(prompt), ids)
         } else {
-            (None, text_ids(model, prompt))
+            (None, model.text_ids(prompt))
         };
         if ids.is_empty() {
             return Err(empty());
