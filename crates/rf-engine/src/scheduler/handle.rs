@@ -26,6 +26,7 @@ pub(super) struct Shared {
     model: Arc<Model>,
     context_tokens: usize,
     kv_tokens: usize,
+    max_num_seqs: usize,
     max_queued: usize,
     /// `None` after the shutdown. Sending under the read lock makes the shutdown the last message.
     sender: RwLock<Option<Sender<Message>>>,
@@ -107,6 +108,7 @@ impl Handle {
             model: Arc::clone(engine.model()),
             context_tokens: engine.context_tokens(),
             kv_tokens: engine.kv_tokens(),
+            max_num_seqs: options.max_num_seqs,
             max_queued: options.max_queued,
             sender: RwLock::new(Some(sender)),
             next_id: AtomicU64::new(1),
@@ -133,6 +135,11 @@ impl Handle {
     /// Tokens of the KV cache, which all sequences share.
     pub fn kv_tokens(&self) -> usize {
         self.shared.kv_tokens
+    }
+
+    /// The largest number of sequences that run at the same time.
+    pub fn max_num_seqs(&self) -> usize {
+        self.shared.max_num_seqs
     }
 
     /// Submits a request. Its events go to its sink.
