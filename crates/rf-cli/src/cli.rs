@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, completions, embed, info, perplexity, profile, quantize, rerank, run, tokenize,
+    bench, completions, embed, info, perplexity, profile, quantize, rerank, run, serve, tokenize,
 };
 #[cfg(feature = "gpu")]
 use crate::commands::{devices, doctor, probe, selftest};
@@ -23,6 +23,7 @@ use crate::version;
 Examples:
   rf-cli run                                  chat with the built-in demo model
   rf-cli run -m model.gguf \"Why is the sky blue?\"
+  rf-cli serve -m model.gguf                  serve it on http://127.0.0.1:8080
   rf-cli info model.gguf
   rf-cli bench -m model.gguf
 
@@ -38,6 +39,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Answer a prompt, continue a text, or chat
     Run(Box<run::RunArgs>),
+    /// Serve a model over HTTP, with the APIs of `OpenAI`, Anthropic, Ollama and llama.cpp
+    Serve(Box<serve::ServeArgs>),
     /// Show the contents of a model file and its memory need
     Info(info::InfoArgs),
     /// Convert text to token ids, or ids to text
@@ -76,6 +79,7 @@ impl Command {
     pub(crate) fn run(&self) -> Result<()> {
         match self {
             Self::Run(arguments) => run::run(arguments),
+            Self::Serve(arguments) => serve::serve(arguments),
             Self::Info(arguments) => info::info(arguments),
             Self::Tokenize(arguments) => tokenize::tokenize(arguments),
             Self::Embed(arguments) => embed::embed(arguments),

@@ -19,4 +19,5 @@ pub(crate) mod rerank;
 pub(crate) mod run;
 #[cfg(feature = "gpu")]
 pub(crate) mod selftest;
+pub(crate) mod serve;
 pub(crate) mod tokenize;

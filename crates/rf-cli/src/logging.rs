@@ -11,8 +11,9 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::terminal::{self, Palette};
 
-/// The filter without `RUST_LOG`: warnings of our own crates, whose names share this prefix.
-const DEFAULT_FILTER: &str = "rf_=warn";
+/// The filter without `RUST_LOG`: warnings of our own crates, whose names share this prefix, and
+/// the requests of the server.
+const DEFAULT_FILTER: &str = "rf_=warn,rf_server=info";
 
 /// Starts to print log events. Warns of a `RUST_LOG` that is not valid.
 pub(crate) fn start() {
@@ -38,6 +39,8 @@ where
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .event_format(LineFormat)
+        // Such errors are printed on stderr, too, and panic if that fails, as on a full disk.
+        .log_internal_errors(false)
         .with_filter(filter().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER)))
 }
 

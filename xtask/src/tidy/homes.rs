@@ -49,6 +49,7 @@ const HOMES: &[Home] = &[
         "values of options, the form of answers",
     ),
     home("rf-cli", "rf_profile", &[], "`profile`, `run -v` and `run --trace` print its reports"),
+    home("rf-cli", "rf_server", &[], "serves `serve`"),
     home("rf-cli", "rf_tokenizer", &[], "`tokenize` prints ids and text"),
     home("rf-cli", "rf_cpu", &["CpuOptions", "Isa"], "values of options"),
     home(

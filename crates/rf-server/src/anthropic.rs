@@ -1,0 +1,113 @@
+//! The Messages API of Anthropic.
+
+mod input;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use rf_engine::StopReason;
+use serde_json::{Value, json};
+
+use self::input::MessagesFields;
+use crate::access::{RequestId, unique};
+use crate::answer::{Answer, Choice};
+use crate::body::Fields;
+use crate::error::ApiError;
+use crate::fields::TextOr;
+use crate::generation::{Generation, Job, Usage};
+use crate::prompt::{beside, chat_prompt};
+use crate::sampling::SamplingFields;
+use crate::state::App;
+use crate::stream::{Framing, response};
+
+/// `POST /v1/messages`.
+pub(crate) async fn messages(
+    State(app): State<Arc<App>>,
+    Extension(request_id): Extension<RequestId>,
+    fields: Fields,
+) -> Result<Response, ApiError> {
+    let mut request: MessagesFields = fields.read()?;
+    let model = app.model(request.model.as_deref())?;
+    let mut sampling: SamplingFields = fields.read()?;
+    sampling.stop = request.stop_sequences.take().map(TextOr::List);
+    let params = sampling.params(model.model(), &app.options().sampling)?;
+    let stream = request.stream.unwrap_or(false);
+    let conversation = request.conversation()?;
+    let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
+    let job = Job::chat(prompt, params, model.model());
+    let generation = Generation::submit(model, vec![job], request_id)?;
+    let id = unique("msg_");
+    if stream {
+        let encoder = stream::Events::new(id, model.id().to_owned());
+        return Ok(response(generation, encoder, Framing::Events));
+    }
+    let Answer { mut choices, usage } = Answer::collect(generation).await?;
+    let choice = choices.pop().unwrap_or_default();
+    let reason = choice.end.map(|end| stop_reason(end.reason, end.calls_tools));
+    let mut body = message(&id, model.id(), usage);
+    body["content"] = blocks(choice);
+    body["stop_reason"] = json!(reason);
+    body["usage"]["output_tokens"] = json!(usage.completion_tokens);
+    Ok(Json(body).into_response())
+}
+
+/// `POST /v1/messages/count_tokens`.
+pub(crate) async fn count_tokens(
+    State(app): State<Arc<App>>,
+    fields: Fields,
+) -> Result<Json<Value>, ApiError> {
+    let request: MessagesFields = fields.read()?;
+    let model = app.model(request.model.as_deref())?;
+    let conversation = request.conversation()?;
+    let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
+    Ok(Json(json!({ "input_tokens": prompt.ids.len() })))
+}
+
+/// A message without content.
+fn message(id: &str, model: &str, usage: Usage) -> Value {
+    json!({
+        "id": id,
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": null,
+        "stop_sequence": null,
+        "usage": {
+            // Tokens that the cache had are counted apart.
+            "input_tokens": usage.prompt_tokens - usage.cached_tokens.min(usage.prompt_tokens),
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": usage.cached_tokens,
+            "output_tokens": 0,
+        },
+    })
+}
+
+fn stop_reason(reason: StopReason, calls_tools: bool) -> &'static str {
+    match reason {
+        StopReason::Length | StopReason::ContextFull => "max_tokens",
+        _ if calls_tools => "tool_use",
+        StopReason::StopString => "stop_sequence",
+        _ => "end_turn",
+    }
+}
+
+fn blocks(choice: Choice) -> Value {
+    let mut blocks = Vec::new();
+    if !choice.reasoning.is_empty() {
+        blocks.push(json!({ "type": "thinking", "thinking": choice.reasoning, "signature": "" }));
+    }
+    if !choice.content.is_empty() {
+        blocks.push(json!({ "type": "text", "text": choice.content }));
+    }
+    for call in choice.calls {
+        // The arguments of a call that was cut off are no JSON.
+        let input: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
+        blocks
+            .push(json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input }));
+    }
+    Value::from(blocks)
+}

@@ -1,0 +1,245 @@
+//! Errors of requests, in the form of each API.
+
+use axum::Json;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+/// Why the server could not start or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address is in use, or not one of this machine.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// The answer of the operating system.
+        source: std::io::Error,
+    },
+    /// An option cannot be used in an HTTP header.
+    #[error("{0} is no origin for CORS: give one such as https://example.org, or *")]
+    Origin(String),
+    /// The operating system refused threads, signals or sockets.
+    #[error("cannot start the server: {0}")]
+    Io(#[from] std::io::Error),
+    /// Two models would have the same name.
+    #[error("two models have the name {0}: give each its own")]
+    DuplicateModel(String),
+}
+
+/// The kind of a request's error, which determines status and type in every API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    InvalidRequest,
+    ContextExceeded,
+    Authentication,
+    NotFound,
+    MethodNotAllowed,
+    Timeout,
+    TooLarge,
+    QueueFull,
+    NotSupported,
+    Unavailable,
+    Internal,
+}
+
+impl Kind {
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Self::InvalidRequest | Self::ContextExceeded => StatusCode::BAD_REQUEST,
+            Self::Authentication => StatusCode::UNAUTHORIZED,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Timeout => StatusCode::REQUEST_TIMEOUT,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::QueueFull => StatusCode::TOO_MANY_REQUESTS,
+            Self::NotSupported => StatusCode::NOT_IMPLEMENTED,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn openai_type(self) -> &'static str {
+        match self {
+            Self::InvalidRequest | Self::MethodNotAllowed | Self::Timeout | Self::TooLarge => {
+                "invalid_request_error"
+            }
+            Self::ContextExceeded => "exceed_context_size_error",
+            Self::Authentication => "authentication_error",
+            Self::NotFound => "not_found_error",
+            Self::QueueFull => "rate_limit_error",
+            Self::NotSupported => "not_supported_error",
+            Self::Unavailable => "unavailable_error",
+            Self::Internal => "server_error",
+        }
+    }
+
+    fn openai_code(self) -> Option<&'static str> {
+        match self {
+            Self::ContextExceeded => Some("context_length_exceeded"),
+            Self::Authentication => Some("invalid_api_key"),
+            Self::QueueFull => Some("rate_limit_exceeded"),
+            _ => None,
+        }
+    }
+
+    fn anthropic_type(self) -> &'static str {
+        match self {
+            Self::InvalidRequest
+            | Self::ContextExceeded
+            | Self::MethodNotAllowed
+            | Self::NotSupported => "invalid_request_error",
+            Self::Authentication => "authentication_error",
+            Self::NotFound => "not_found_error",
+            Self::Timeout => "timeout_error",
+            Self::TooLarge => "request_too_large",
+            Self::QueueFull => "rate_limit_error",
+            Self::Unavailable => "overloaded_error",
+            Self::Internal => "api_error",
+        }
+    }
+}
+
+/// The API of a route: each has its own form of errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Api {
+    OpenAi,
+    Anthropic,
+    Ollama,
+}
+
+impl Api {
+    /// The API that `path` belongs to. Routes of llama.cpp have the errors of `OpenAI`.
+    pub(crate) fn of(path: &str) -> Self {
+        if path.starts_with("/v1/messages") {
+            Self::Anthropic
+        } else if path.starts_with("/api/") {
+            Self::Ollama
+        } else {
+            Self::OpenAi
+        }
+    }
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiError {
+    pub(crate) kind: Kind,
+    pub(crate) message: String,
+    /// The field, such as `messages[0].content`.
+    pub(crate) param: Option<String>,
+    code: Option<&'static str>,
+}
+
+impl ApiError {
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), param: None, code: kind.openai_code() }
+    }
+
+    /// A request that cannot be answered as it is.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Kind::InvalidRequest, message)
+    }
+
+    /// A field with a wrong value. The message says what is wrong with it.
+    pub(crate) fn field(name: impl Into<String>, message: impl std::fmt::Display) -> Self {
+        let name = name.into();
+        let mut error = Self::invalid(format!("`{name}`: {message}"));
+        error.param = Some(name);
+        error
+    }
+
+    pub(crate) fn unknown_model(name: &str, known: &[&str]) -> Self {
+        let known = known.join(", ");
+        // The name goes into a line of the log, so it is cut short and escaped.
+        let name: String = name.chars().take(100).flat_map(char::escape_debug).collect();
+        let message = format!("the model `{name}` does not exist: this server has {known}");
+        let mut error = Self::new(Kind::NotFound, message);
+        error.param = Some("model".to_owned());
+        error.code = Some("model_not_found");
+        error
+    }
+
+    /// A fault of the server. The cause is for its log.
+    pub(crate) fn internal(cause: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%cause, "a request failed");
+        Self::new(Kind::Internal, "the server failed to answer; its log has the cause")
+    }
+
+    /// The body of the error.
+    pub(crate) fn body(&self, api: Api) -> Value {
+        match api {
+            Api::OpenAi => json!({ "error": {
+                "message": self.message,
+                "type": self.kind.openai_type(),
+                "param": self.param,
+                "code": self.code,
+            }}),
+            Api::Anthropic => json!({
+                "type": "error",
+                "error": { "type": self.kind.anthropic_type(), "message": self.message },
+            }),
+            Api::Ollama => json!({ "error": self.message }),
+        }
+    }
+
+    /// The response in the form of `api`.
+    pub(crate) fn response(&self, api: Api) -> Response {
+        let mut response = (self.kind.status(), Json(self.body(api))).into_response();
+        let headers = response.headers_mut();
+        match self.kind {
+            Kind::QueueFull | Kind::Unavailable => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+            }
+            Kind::Authentication => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// Requests leave the queue within about this time on a busy server.
+const RETRY_AFTER_SECONDS: &str = "1";
+
+/// The response carries the error, and the outermost layer, which knows the API, gives it a body.
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = self.kind.status().into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_api_has_its_own_form() {
+        let error = ApiError::field("messages[0].role", "expected a string");
+        assert_eq!(
+            error.body(Api::of("/v1/chat/completions")),
+            json!({ "error": {
+                "message": "`messages[0].role`: expected a string",
+                "type": "invalid_request_error",
+                "param": "messages[0].role",
+                "code": null,
+            }})
+        );
+        assert_eq!(
+            error.body(Api::of("/v1/messages/count_tokens")),
+            json!({ "type": "error", "error": {
+                "type": "invalid_request_error",
+                "message": "`messages[0].role`: expected a string",
+            }})
+        );
+        assert_eq!(
+            error.body(Api::of("/api/chat")),
+            json!({ "error": "`messages[0].role`: expected a string" })
+        );
+    }
+}

@@ -1,0 +1,331 @@
+//! From prompts to a stream of updates. Every API that generates goes through here.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+
+use rf_chat::Prompt;
+use rf_engine::scheduler::{
+    Event, Handle, Request, RequestError, RequestId as SequenceId, Sink, SubmitError,
+};
+use rf_engine::{Model, StopReason, Timings};
+use tokio::sync::mpsc;
+
+use crate::access::RequestId;
+use crate::deltas::{Delta, Deltas};
+use crate::error::{ApiError, Kind};
+use crate::metrics::RequestMeter;
+use crate::prompt::ChatPrompt;
+use crate::sampling::Params;
+use crate::state::ServedModel;
+
+/// A prompt and how to continue it.
+pub(crate) struct Job {
+    pub(crate) prompt: Vec<u32>,
+    pub(crate) params: Params,
+    /// How to read the answer; `None` for a text that is no message.
+    pub(crate) chat: Option<Prompt>,
+}
+
+impl Job {
+    /// The continuation of a text.
+    pub(crate) fn text(prompt: Vec<u32>, params: Params) -> Self {
+        Self { prompt, params, chat: None }
+    }
+
+    /// The answer to a conversation.
+    pub(crate) fn chat(prompt: ChatPrompt, params: Params, model: &Model) -> Self {
+        let mut params = params;
+        params.options.rendered_tokens = prompt.prompt.format.rendered_tokens(model.tokenizer());
+        Self { prompt: prompt.ids, params, chat: Some(prompt.prompt) }
+    }
+}
+
+/// What happened since the last update.
+#[derive(Debug)]
+pub(crate) enum Update {
+    /// A prompt is being computed.
+    Started { job: usize, num_choices: usize, usage: Usage },
+    /// The message of a choice grows.
+    Delta { choice: usize, delta: Delta, logprobs: Vec<TokenLogprob> },
+    /// A choice is complete.
+    Finished { choice: usize, reason: StopReason, calls_tools: bool, timings: Timings },
+    /// All choices are complete. This is the last update.
+    Ended { usage: Usage },
+    /// The request failed. This is the last update.
+    Failed(ApiError),
+}
+
+/// Tokens of a request, of all its prompts and choices together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the unit")]
+pub(crate) struct Usage {
+    pub(crate) prompt_tokens: usize,
+    /// Tokens of the prompts that were not computed, because the cache had them.
+    pub(crate) cached_tokens: usize,
+    pub(crate) completion_tokens: usize,
+}
+
+/// The log probability of a token, and of the most probable ones in its place.
+#[derive(Clone, Debug)]
+pub(crate) struct TokenLogprob {
+    pub(crate) id: u32,
+    pub(crate) logprob: f32,
+    pub(crate) top: Vec<(u32, f32)>,
+}
+
+/// Updates of a request that waits, as events: a reader that is slower than this many tokens loses
+/// its request, and nobody else waits for it.
+const BUFFERED_EVENTS: usize = 2048;
+
+/// A running request. Dropping it cancels what is not finished.
+pub(crate) struct Generation {
+    receiver: mpsc::Receiver<(usize, Event)>,
+    sequences: Sequences,
+    /// Set by a sink whose buffer was full.
+    overflowed: Arc<AtomicBool>,
+    ready: VecDeque<Update>,
+    choices: Vec<Choice>,
+    choices_per_job: usize,
+    unfinished: usize,
+    usage: Usage,
+    ended: bool,
+    request_id: RequestId,
+}
+
+struct Choice {
+    deltas: Deltas,
+    logprobs: Vec<TokenLogprob>,
+}
+
+/// Sequences that are cancelled when the request ends before them.
+struct Sequences {
+    handle: Handle,
+    ids: Vec<SequenceId>,
+}
+
+impl Drop for Sequences {
+    fn drop(&mut self) {
+        for id in &self.ids {
+            self.handle.cancel(*id);
+        }
+    }
+}
+
+impl Generation {
+    /// Puts prompts into the queue of a model. All have the same number of choices.
+    pub(crate) fn submit(
+        model: &ServedModel,
+        jobs: Vec<Job>,
+        request_id: RequestId,
+    ) -> Result<Self, ApiError> {
+        let (sender, receiver) = mpsc::channel(BUFFERED_EVENTS);
+        let overflowed = Arc::new(AtomicBool::new(false));
+        let choices_per_job = jobs.first().map_or(1, |job| job.params.num_choices);
+        let mut choices = Vec::with_capacity(jobs.len() * choices_per_job);
+        let mut sequences = Sequences { handle: model.handle().clone(), ids: Vec::new() };
+        for (index, job) in jobs.into_iter().enumerate() {
+            let params = &job.params;
+            choices.extend(
+                (0..choices_per_job).map(|_| Choice {
+                    deltas: Deltas::new(job.chat.as_ref()),
+                    logprobs: Vec::new(),
+                }),
+            );
+            let meter = RequestMeter::new(Arc::clone(model.metrics()), params);
+            let sink = Forward {
+                job: index,
+                sender: sender.clone(),
+                overflowed: Arc::clone(&overflowed),
+                meter,
+            };
+            let request = Request {
+                prompt: job.prompt,
+                num_choices: params.num_choices,
+                priority: params.priority,
+                logprobs: params.logprobs,
+                options: job.params.options.clone(),
+                constraint: None,
+                use_prefix_cache: params.use_prefix_cache,
+                sink: Box::new(sink),
+            };
+            let sequence = model.handle().submit(request).map_err(|error| {
+                model.metrics().count_rejected();
+                refusal(&error)
+            })?;
+            sequences.ids.push(sequence);
+        }
+        Ok(Self {
+            receiver,
+            sequences,
+            overflowed,
+            ready: VecDeque::new(),
+            unfinished: choices.len(),
+            choices,
+            choices_per_job,
+            usage: Usage::default(),
+            ended: false,
+            request_id,
+        })
+    }
+
+    /// The next update; `None` after the last one.
+    pub(crate) fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<Option<Update>> {
+        loop {
+            if let Some(update) = self.ready.pop_front() {
+                return Poll::Ready(Some(update));
+            }
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            match ready!(self.receiver.poll_recv(cx)) {
+                Some((job, event)) => self.receive(job, event),
+                None => self.fail(self.lost()),
+            }
+        }
+    }
+
+    /// The next update; `None` after the last one.
+    pub(crate) async fn next(&mut self) -> Option<Update> {
+        poll_fn(|cx| self.poll_update(cx)).await
+    }
+
+    fn receive(&mut self, job: usize, event: Event) {
+        let first_choice = job * self.choices_per_job;
+        match event {
+            Event::Started { cached_tokens, prompt_tokens, .. } => {
+                self.usage.prompt_tokens += prompt_tokens;
+                self.usage.cached_tokens += cached_tokens;
+                let (num_choices, usage) = (self.choices_per_job, self.usage);
+                self.ready.push_back(Update::Started { job, num_choices, usage });
+            }
+            Event::Token { choice, id, text, logprob } => {
+                self.usage.completion_tokens += 1;
+                let logprob = logprob.map(|found| TokenLogprob {
+                    id,
+                    logprob: found.logprob,
+                    top: found.top,
+                });
+                self.text(first_choice + choice, text, logprob);
+            }
+            // Our own cancellations drop the receiver, so this is the end of the scheduler.
+            Event::Finished { reason: StopReason::Cancelled, .. } => self.fail(shutting_down()),
+            Event::Finished { choice, reason, text, timings } => {
+                let index = first_choice + choice;
+                self.text(index, text, None);
+                let Some(state) = self.choices.get_mut(index) else { return };
+                let rest = state.deltas.finish();
+                let calls_tools = state.deltas.calls_tools();
+                self.deltas(index, rest);
+                let finished = Update::Finished { choice: index, reason, calls_tools, timings };
+                self.ready.push_back(finished);
+                self.unfinished = self.unfinished.saturating_sub(1);
+                if self.unfinished == 0 {
+                    self.ready.push_back(Update::Ended { usage: self.usage });
+                    self.ended = true;
+                }
+            }
+            Event::Failed(error) => self.fail(failure(&error)),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, index: usize, text: String, logprob: Option<TokenLogprob>) {
+        let Some(state) = self.choices.get_mut(index) else { return };
+        state.logprobs.extend(logprob);
+        let deltas = state.deltas.push(text);
+        self.deltas(index, deltas);
+    }
+
+    /// Tokens are reported with the first piece of text that they belong to.
+    fn deltas(&mut self, choice: usize, deltas: Vec<Delta>) {
+        for delta in deltas {
+            let logprobs = std::mem::take(&mut self.choices[choice].logprobs);
+            self.ready.push_back(Update::Delta { choice, delta, logprobs });
+        }
+    }
+
+    fn fail(&mut self, error: ApiError) {
+        self.ready.push_back(Update::Failed(error));
+        self.ended = true;
+    }
+
+    /// Why the events ended before the last choice.
+    fn lost(&self) -> ApiError {
+        if self.overflowed.load(Relaxed) {
+            let message = format!(
+                "the answer was read too slowly: more than {BUFFERED_EVENTS} tokens were waiting"
+            );
+            return ApiError::new(Kind::Timeout, message);
+        }
+        shutting_down()
+    }
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        let Usage { prompt_tokens, cached_tokens, completion_tokens } = self.usage;
+        tracing::info!(
+            request_id = self.request_id.as_str(),
+            prompt_tokens,
+            cached_tokens,
+            completion_tokens,
+            complete = self.unfinished == 0,
+            "generation"
+        );
+        if self.unfinished == 0 {
+            self.sequences.ids.clear();
+        }
+    }
+}
+
+/// The engine's side: passes events on without ever waiting.
+struct Forward {
+    job: usize,
+    sender: mpsc::Sender<(usize, Event)>,
+    overflowed: Arc<AtomicBool>,
+    meter: RequestMeter,
+}
+
+impl Sink for Forward {
+    fn event(&mut self, event: Event) -> ControlFlow<()> {
+        self.meter.event(&event);
+        match self.sender.try_send((self.job, event)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.overflowed.store(true, Relaxed);
+                ControlFlow::Break(())
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => ControlFlow::Break(()),
+        }
+    }
+}
+
+fn shutting_down() -> ApiError {
+    ApiError::new(Kind::Unavailable, "the server is shutting down")
+}
+
+/// Why a request was not taken.
+fn refusal(error: &SubmitError) -> ApiError {
+    let kind = match error {
+        SubmitError::QueueFull { .. } => Kind::QueueFull,
+        SubmitError::ShuttingDown => return shutting_down(),
+        SubmitError::PromptTooLong { .. } => Kind::ContextExceeded,
+        _ => Kind::InvalidRequest,
+    };
+    ApiError::new(kind, error.to_string())
+}
+
+/// Why a running request failed.
+fn failure(error: &RequestError) -> ApiError {
+    match error {
+        // Biases and constraints of the request may rule out every token.
+        RequestError::Sampling(_) | RequestError::Constraint(_) => {
+            ApiError::invalid(error.to_string())
+        }
+        _ => ApiError::internal(error),
+    }
+}

@@ -1,0 +1,57 @@
+//! Serves language models over HTTP: the APIs of `OpenAI`, Anthropic, Ollama and llama.cpp.
+//!
+//! The only crate that knows HTTP or the JSON types of an API. It tokenizes prompts, passes them to
+//! the [scheduler](rf_engine::scheduler) of their model, and turns its events into responses.
+//!
+//! Start reading at `router` (the routes), then `generation` (the path of every request that
+//! generates) and one file per API. In the layering this crate is above rf-engine.
+//!
+//! Invariants:
+//!
+//! - With keys set, nothing of a request without a key is read, on any route that reads or
+//!   generates.
+//! - No input of a user is answered with a status of 500.
+//! - Nothing waits for a slow client: its tokens wait in a bounded buffer, past which its request
+//!   ends.
+//! - A client that is gone frees its sequences before the next step of the engine.
+//! - No key and no prompt is in the log.
+//!
+//! ```no_run
+//! use rf_engine::scheduler::{Scheduler, SchedulerOptions};
+//! use rf_server::{Server, ServerOptions};
+//!
+//! # fn engine() -> rf_engine::Engine { unimplemented!() }
+//! let scheduler = Scheduler::start(engine(), SchedulerOptions::default())?;
+//! let models = [("demo".to_owned(), scheduler.handle())];
+//! let server = Server::bind(("127.0.0.1", 8080), models, ServerOptions::default())?;
+//! println!("listening on http://{}", server.local_addr()?);
+//! server.run_until_signal()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod access;
+mod answer;
+mod anthropic;
+mod auth;
+mod body;
+mod deltas;
+mod error;
+mod fields;
+mod generation;
+mod infill;
+mod llama_cpp;
+mod metrics;
+mod ollama;
+mod openai;
+mod options;
+mod prompt;
+mod router;
+mod sampling;
+mod server;
+mod state;
+mod stream;
+
+pub use auth::ApiKeys;
+pub use error::Error;
+pub use options::ServerOptions;
+pub use server::Server;

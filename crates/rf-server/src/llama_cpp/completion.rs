@@ -1,0 +1,205 @@
+//! `POST /completion` and `POST /infill` of llama.cpp's server.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use rf_engine::{StopReason, Timings};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::access::RequestId;
+use crate::answer::Answer;
+use crate::body::Fields;
+use crate::deltas::Delta;
+use crate::error::{Api, ApiError};
+use crate::fields::{PromptItem, TextOr};
+use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
+use crate::infill::{self, ExtraFile};
+use crate::openai::{TimingsJson, finite, piece};
+use crate::prompt::beside;
+use crate::sampling::{Params, SamplingFields, check_logprobs};
+use crate::state::{App, ServedModel};
+use crate::stream::{self, Encoder, Frames, Framing};
+
+#[derive(Deserialize)]
+struct CompletionFields {
+    model: Option<String>,
+    prompt: Option<TextOr<PromptItem>>,
+    stream: Option<bool>,
+    n_probs: Option<usize>,
+    cache_prompt: Option<bool>,
+}
+
+/// Continues a text.
+pub(crate) async fn completion(
+    State(app): State<Arc<App>>,
+    Extension(request_id): Extension<RequestId>,
+    fields: Fields,
+) -> Result<Response, ApiError> {
+    let CompletionFields { prompt, .. } = fields.read()?;
+    let (model, params, stream) = common(&app, &fields)?;
+    let prompt = beside(model.model(), move |model| match prompt {
+        None => Err(ApiError::field("prompt", "expected a text or token ids")),
+        Some(TextOr::Text(text)) => Ok(model.text_ids(&text)),
+        // Ids and texts may be mixed; only the beginning of the prompt gets BOS.
+        Some(TextOr::List(items)) => {
+            let mut ids = Vec::new();
+            for item in items {
+                match item {
+                    PromptItem::Id(id) => ids.push(id),
+                    PromptItem::Text(text) if ids.is_empty() => ids = model.text_ids(&text),
+                    PromptItem::Text(text) => ids.extend(model.rendered_ids(&text)),
+                    PromptItem::Ids(_) => {
+                        let message = "send one prompt per request, or use /v1/completions";
+                        return Err(ApiError::field("prompt", message));
+                    }
+                }
+            }
+            Ok(ids)
+        }
+    });
+    let prompt = prompt.await?;
+    answer(&model, Job::text(prompt, params), stream, request_id).await
+}
+
+#[derive(Deserialize)]
+struct InfillFields {
+    input_prefix: Option<String>,
+    input_suffix: Option<String>,
+    prompt: Option<String>,
+    #[serde(default)]
+    input_extra: Vec<InputExtra>,
+}
+
+#[derive(Deserialize)]
+struct InputExtra {
+    filename: Option<String>,
+    text: String,
+}
+
+/// Fills the gap between two texts.
+pub(crate) async fn infill(
+    State(app): State<Arc<App>>,
+    Extension(request_id): Extension<RequestId>,
+    fields: Fields,
+) -> Result<Response, ApiError> {
+    let infill: InfillFields = fields.read()?;
+    let (model, params, stream) = common(&app, &fields)?;
+    let prompt = beside(model.model(), move |model| {
+        let file = |extra: InputExtra| ExtraFile {
+            name: extra.filename.unwrap_or_else(|| "tmp".to_owned()),
+            text: extra.text,
+        };
+        let files: Vec<_> = infill.input_extra.into_iter().map(file).collect();
+        let prefix = infill.input_prefix.unwrap_or_default() + &infill.prompt.unwrap_or_default();
+        infill::ids(model, &prefix, &infill.input_suffix.unwrap_or_default(), &files)
+    });
+    let prompt = prompt.await?;
+    answer(&model, Job::text(prompt, params), stream, request_id).await
+}
+
+/// The model, the parameters, and whether to stream.
+fn common(app: &App, fields: &Fields) -> Result<(Arc<ServedModel>, Params, bool), ApiError> {
+    let completion: CompletionFields = fields.read()?;
+    let model = app.model(completion.model.as_deref())?;
+    let sampling: SamplingFields = fields.read()?;
+    let mut params = sampling.params(model.model(), &app.options().sampling)?;
+    if params.num_choices > 1 {
+        return Err(ApiError::field("n", "use /v1/completions for more than one choice"));
+    }
+    let n_probs = check_logprobs("n_probs", completion.n_probs.unwrap_or(0))?;
+    params.logprobs = (n_probs > 0).then_some(n_probs);
+    params.use_prefix_cache = completion.cache_prompt.unwrap_or(true);
+    Ok((Arc::clone(model), params, completion.stream.unwrap_or(false)))
+}
+
+async fn answer(
+    model: &Arc<ServedModel>,
+    job: Job,
+    stream: bool,
+    request_id: RequestId,
+) -> Result<Response, ApiError> {
+    let generation = Generation::submit(model, vec![job], request_id)?;
+    if stream {
+        let encoder = Lines { model: Arc::clone(model), end: None };
+        return Ok(stream::response(generation, encoder, Framing::Events));
+    }
+    let Answer { mut choices, usage } = Answer::collect(generation).await?;
+    let choice = choices.pop().unwrap_or_default();
+    let Some(end) = choice.end else {
+        return Err(ApiError::internal(&"a generation ended without a choice"));
+    };
+    let mut body = last(model, end.reason, &end.timings, usage);
+    body["content"] = Value::from(choice.content);
+    if !choice.logprobs.is_empty() {
+        body["completion_probabilities"] = probabilities(model, &choice.logprobs);
+    }
+    Ok(Json(body).into_response())
+}
+
+/// The last object of a stream, which has no text.
+fn last(model: &ServedModel, reason: StopReason, timings: &Timings, usage: Usage) -> Value {
+    let stop_type = match reason {
+        StopReason::Length | StopReason::ContextFull => "limit",
+        StopReason::StopString => "word",
+        _ => "eos",
+    };
+    json!({
+        "index": 0,
+        "content": "",
+        "stop": true,
+        "model": model.id(),
+        "tokens_predicted": timings.generated_tokens,
+        "tokens_evaluated": usage.prompt_tokens,
+        "tokens_cached": usage.cached_tokens,
+        "truncated": reason == StopReason::ContextFull,
+        "stop_type": stop_type,
+        "timings": TimingsJson::from(timings),
+    })
+}
+
+fn probabilities(model: &ServedModel, logprobs: &[TokenLogprob]) -> Value {
+    let tokenizer = model.model().tokenizer();
+    let token = |id: u32, logprob: f32| {
+        let bytes = piece(tokenizer, id);
+        let text = String::from_utf8_lossy(&bytes);
+        json!({ "id": id, "token": text, "bytes": bytes, "logprob": finite(logprob) })
+    };
+    let entry = |found: &TokenLogprob| {
+        let mut entry = token(found.id, found.logprob);
+        entry["top_logprobs"] = found.top.iter().map(|&(id, logprob)| token(id, logprob)).collect();
+        entry
+    };
+    logprobs.iter().map(entry).collect()
+}
+
+/// The stream of a text.
+struct Lines {
+    model: Arc<ServedModel>,
+    end: Option<(StopReason, Timings)>,
+}
+
+impl Encoder for Lines {
+    fn encode(&mut self, update: Update, out: &mut Frames) {
+        match update {
+            Update::Delta { delta: Delta::Content(text), logprobs, .. } => {
+                let mut chunk = json!({ "index": 0, "content": text, "stop": false });
+                if !logprobs.is_empty() {
+                    chunk["completion_probabilities"] = probabilities(&self.model, &logprobs);
+                }
+                out.json(&chunk);
+            }
+            // Texts have neither reasoning nor calls.
+            Update::Started { .. } | Update::Delta { .. } => {}
+            Update::Finished { reason, timings, .. } => self.end = Some((reason, timings)),
+            Update::Ended { usage } => {
+                if let Some((reason, timings)) = &self.end {
+                    out.json(&last(&self.model, *reason, timings, usage));
+                }
+            }
+            Update::Failed(error) => out.json(&error.body(Api::OpenAi)),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What the server counts and measures, per model. [`exposition`] writes it for Prometheus.
+
+mod exposition;
+mod histogram;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use rf_engine::StopReason;
+use rf_engine::scheduler::Event;
+
+pub(crate) use exposition::write;
+use histogram::Histogram;
+
+use crate::sampling::Params;
+
+/// Counters and distributions of one model.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    prompt_tokens: AtomicU64,
+    cached_tokens: AtomicU64,
+    generated_tokens: AtomicU64,
+    finished_stop: AtomicU64,
+    finished_length: AtomicU64,
+    finished_abort: AtomicU64,
+    rejected: AtomicU64,
+    ttft: Histogram,
+    inter_token: Histogram,
+    time_per_output_token: Histogram,
+    latency: Histogram,
+    queue_time: Histogram,
+    prefill_time: Histogram,
+    decode_time: Histogram,
+    inference_time: Histogram,
+    prompt_length: Histogram,
+    generation_length: Histogram,
+    choices: Histogram,
+    max_tokens: Histogram,
+}
+
+impl Metrics {
+    /// No request yet, of a model with this context.
+    pub(crate) fn new(context_tokens: usize) -> Self {
+        let latency = || Histogram::new(histogram::LATENCY.to_vec());
+        let length = || Histogram::new(histogram::lengths(context_tokens));
+        Self {
+            prompt_tokens: AtomicU64::new(0),
+            cached_tokens: AtomicU64::new(0),
+            generated_tokens: AtomicU64::new(0),
+            finished_stop: AtomicU64::new(0),
+            finished_length: AtomicU64::new(0),
+            finished_abort: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            ttft: Histogram::new(histogram::TTFT.to_vec()),
+            inter_token: Histogram::new(histogram::INTER_TOKEN.to_vec()),
+            time_per_output_token: Histogram::new(histogram::INTER_TOKEN.to_vec()),
+            latency: latency(),
+            queue_time: latency(),
+            prefill_time: latency(),
+            decode_time: latency(),
+            inference_time: latency(),
+            prompt_length: length(),
+            generation_length: length(),
+            choices: Histogram::new(histogram::CHOICES.to_vec()),
+            max_tokens: length(),
+        }
+    }
+
+    /// A request did not get into the queue.
+    pub(crate) fn count_rejected(&self) {
+        self.rejected.fetch_add(1, Relaxed);
+    }
+
+    /// Part of the prompts' tokens that the cache had, from 0 to 1.
+    pub(crate) fn cache_hit_rate(&self) -> f64 {
+        let prompt_tokens = self.prompt_tokens.load(Relaxed);
+        self.cached_tokens.load(Relaxed) as f64 / prompt_tokens.max(1) as f64
+    }
+}
+
+/// Measures one prompt from its submission to its end. It runs on the engine's thread, so a slow
+/// reader does not change the times.
+pub(crate) struct RequestMeter {
+    metrics: Arc<Metrics>,
+    submitted: Instant,
+    started: Option<Instant>,
+    first_token: Option<Instant>,
+    /// The newest token of each choice.
+    newest: Vec<Option<Instant>>,
+    generated_tokens: u64,
+    unfinished: usize,
+    is_length: bool,
+}
+
+impl RequestMeter {
+    pub(crate) fn new(metrics: Arc<Metrics>, params: &Params) -> Self {
+        metrics.choices.observe(params.num_choices as f64);
+        if let Some(max_tokens) = params.options.max_tokens {
+            metrics.max_tokens.observe(max_tokens as f64);
+        }
+        Self {
+            metrics,
+            submitted: Instant::now(),
+            started: None,
+            first_token: None,
+            newest: vec![None; params.num_choices],
+            generated_tokens: 0,
+            unfinished: params.num_choices,
+            is_length: false,
+        }
+    }
+
+    pub(crate) fn event(&mut self, event: &Event) {
+        match event {
+            Event::Started { prompt_tokens, cached_tokens, .. } => {
+                self.start(*prompt_tokens, *cached_tokens);
+            }
+            Event::Token { choice, .. } => self.token(*choice),
+            Event::Finished { reason, .. } => {
+                self.is_length |= matches!(reason, StopReason::Length | StopReason::ContextFull);
+                self.unfinished = self.unfinished.saturating_sub(1);
+                if self.unfinished == 0 {
+                    self.finish();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, prompt_tokens: usize, cached_tokens: usize) {
+        let now = Instant::now();
+        self.started = Some(now);
+        let metrics = &self.metrics;
+        metrics.prompt_tokens.fetch_add(prompt_tokens as u64, Relaxed);
+        metrics.cached_tokens.fetch_add(cached_tokens as u64, Relaxed);
+        metrics.prompt_length.observe(prompt_tokens as f64);
+        metrics.queue_time.observe(seconds(self.submitted, now));
+    }
+
+    fn token(&mut self, choice: usize) {
+        let now = Instant::now();
+        let metrics = &self.metrics;
+        metrics.generated_tokens.fetch_add(1, Relaxed);
+        self.generated_tokens += 1;
+        if self.first_token.is_none() {
+            self.first_token = Some(now);
+            metrics.ttft.observe(seconds(self.submitted, now));
+        }
+        let Some(newest) = self.newest.get_mut(choice) else { return };
+        if let Some(last) = newest.replace(now) {
+            metrics.inter_token.observe(seconds(last, now));
+        }
+    }
+
+    fn finish(&self) {
+        let now = Instant::now();
+        let metrics = &self.metrics;
+        let finished =
+            if self.is_length { &metrics.finished_length } else { &metrics.finished_stop };
+        finished.fetch_add(1, Relaxed);
+        metrics.latency.observe(seconds(self.submitted, now));
+        metrics.generation_length.observe(self.generated_tokens as f64);
+        let Some(started) = self.started else { return };
+        metrics.inference_time.observe(seconds(started, now));
+        let Some(first_token) = self.first_token else { return };
+        let decode = seconds(first_token, now);
+        metrics.prefill_time.observe(seconds(started, first_token));
+        metrics.decode_time.observe(decode);
+        if self.generated_tokens > 1 {
+            metrics.time_per_output_token.observe(decode / (self.generated_tokens - 1) as f64);
+        }
+    }
+}
+
+impl Drop for RequestMeter {
+    fn drop(&mut self) {
+        if self.unfinished > 0 {
+            self.metrics.finished_abort.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+fn seconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64()
+}

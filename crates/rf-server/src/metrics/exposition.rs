@@ -1,0 +1,174 @@
+//! The text format of Prometheus.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::Metrics;
+use super::histogram::Histogram;
+use crate::state::ServedModel;
+
+/// Every metric is there under our name and under vLLM's, which gateways and dashboards read.
+const PREFIXES: [&str; 2] = ["rocmforge", "vllm"];
+
+type Counter = fn(&Metrics) -> &AtomicU64;
+
+const COUNTERS: &[(&str, &str, Counter)] = &[
+    ("prompt_tokens_total", "Tokens of prompts, computed or cached", |m| &m.prompt_tokens),
+    ("prompt_tokens_cached_total", "Tokens of prompts that were cached", |m| &m.cached_tokens),
+    ("generation_tokens_total", "Generated tokens", |m| &m.generated_tokens),
+    ("prefix_cache_queries_total", "Tokens looked up in the prefix cache", |m| &m.prompt_tokens),
+    ("prefix_cache_hits_total", "Tokens found in the prefix cache", |m| &m.cached_tokens),
+];
+
+type Finished = (&'static str, Counter);
+
+const FINISHED: &[Finished] = &[
+    ("stop", |m| &m.finished_stop),
+    ("length", |m| &m.finished_length),
+    ("abort", |m| &m.finished_abort),
+];
+
+type Distribution = fn(&Metrics) -> &Histogram;
+
+const HISTOGRAMS: &[(&str, &str, Distribution)] = &[
+    ("time_to_first_token_seconds", "Time from arrival to the first token", |m| &m.ttft),
+    ("inter_token_latency_seconds", "Time between two tokens", |m| &m.inter_token),
+    ("request_time_per_output_token_seconds", "Mean time per token after the first one", |m| {
+        &m.time_per_output_token
+    }),
+    ("e2e_request_latency_seconds", "Time from arrival to the last token", |m| &m.latency),
+    ("request_queue_time_seconds", "Time in the queue", |m| &m.queue_time),
+    ("request_prefill_time_seconds", "Time from the queue to the first token", |m| &m.prefill_time),
+    ("request_decode_time_seconds", "Time from the first token to the last", |m| &m.decode_time),
+    ("request_inference_time_seconds", "Time from the queue to the end", |m| &m.inference_time),
+    ("request_prompt_tokens", "Tokens per prompt", |m| &m.prompt_length),
+    ("request_generation_tokens", "Generated tokens per request", |m| &m.generation_length),
+    ("request_params_n", "Choices per request", |m| &m.choices),
+    ("request_params_max_tokens", "The largest number of tokens per request", |m| &m.max_tokens),
+];
+
+/// The metrics of all models.
+pub(crate) fn write(models: &[Arc<ServedModel>]) -> String {
+    let mut text = String::new();
+    for prefix in PREFIXES {
+        Exposition { prefix, text: &mut text, models }.all();
+    }
+    text
+}
+
+struct Exposition<'a> {
+    prefix: &'static str,
+    text: &'a mut String,
+    models: &'a [Arc<ServedModel>],
+}
+
+impl Exposition<'_> {
+    fn all(&mut self) {
+        self.gauges();
+        for (name, help, counter) in COUNTERS {
+            self.family(name, "counter", help, |model| {
+                vec![(String::new(), counter(model.metrics()).load(Relaxed) as f64)]
+            });
+        }
+        self.family("request_success_total", "counter", "Requests by their end", |model| {
+            let count = |(reason, counter): &Finished| {
+                let label = format!(",finished_reason=\"{reason}\"");
+                (label, counter(model.metrics()).load(Relaxed) as f64)
+            };
+            FINISHED.iter().map(count).collect()
+        });
+        self.family("admission_rejections_total", "counter", "Requests refused", |model| {
+            let rejected = model.metrics().rejected.load(Relaxed);
+            vec![(",reason=\"queue_full\"".to_owned(), rejected as f64)]
+        });
+        for (name, help, histogram) in HISTOGRAMS {
+            self.histogram(name, help, *histogram);
+        }
+    }
+
+    fn gauges(&mut self) {
+        let one = |value: f64| vec![(String::new(), value)];
+        self.family("num_requests_running", "gauge", "Sequences that are computed", |model| {
+            one(model.handle().stats().running as f64)
+        });
+        self.family("num_requests_waiting", "gauge", "Requests in the queue", |model| {
+            one(model.handle().stats().waiting as f64)
+        });
+        self.family("kv_cache_usage_perc", "gauge", "Used part of the KV cache, 0 to 1", |model| {
+            one(model.load().kv_usage)
+        });
+        self.family("num_preemptions_total", "counter", "Sequences put back to wait", |model| {
+            one(model.handle().stats().preemptions as f64)
+        });
+        self.family("cache_config_info", "gauge", "Layout of the KV cache", |model| {
+            let (page_tokens, num_pages) = (model.page_tokens(), model.num_pages());
+            let labels = format!(",block_size=\"{page_tokens}\",num_gpu_blocks=\"{num_pages}\"");
+            vec![(labels, 1.0)]
+        });
+    }
+
+    fn family(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl Fn(&ServedModel) -> Vec<(String, f64)>,
+    ) {
+        self.header(name, kind, help);
+        for model in self.models {
+            for (labels, value) in samples(model) {
+                self.sample(name, model, &labels, value);
+            }
+        }
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, of: Distribution) {
+        self.header(name, "histogram", help);
+        let (bucket, sum) = (format!("{name}_bucket"), format!("{name}_sum"));
+        let count = format!("{name}_count");
+        for model in self.models {
+            let histogram = of(model.metrics());
+            let mut total = 0;
+            for (bound, values) in histogram.cumulative() {
+                let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
+                self.sample(&bucket, model, &format!(",le=\"{bound}\""), values as f64);
+                total = values;
+            }
+            self.sample(&sum, model, "", histogram.sum());
+            self.sample(&count, model, "", total as f64);
+        }
+    }
+
+    fn header(&mut self, name: &str, kind: &str, help: &str) {
+        let prefix = self.prefix;
+        // Writing to a string does not fail.
+        let _: std::fmt::Result =
+            write!(self.text, "# HELP {prefix}:{name} {help}\n# TYPE {prefix}:{name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, model: &ServedModel, labels: &str, value: f64) {
+        let prefix = self.prefix;
+        let model = escaped(model.id());
+        // Writing to a string does not fail.
+        let _: std::fmt::Result = writeln!(
+            self.text,
+            "{prefix}:{name}{{model_name=\"{model}\",engine=\"0\"{labels}}} {value}"
+        );
+    }
+}
+
+/// A value of a label.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_labels_are_escaped() {
+        assert_eq!(escaped("a\\b\"c\nd"), r#"a\\b\"c\nd"#);
+    }
+}

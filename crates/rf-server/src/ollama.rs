@@ -1,0 +1,326 @@
+//! The API of Ollama: answers and models.
+
+pub(crate) mod models;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use chrono::{SecondsFormat, Utc};
+use rf_chat::Conversation;
+use rf_engine::{Model, StopReason, Timings};
+use rf_tokenizer::{Message, MessageCall};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::access::RequestId;
+use crate::answer::{Answer, Call, Choice};
+use crate::body::Fields;
+use crate::deltas::Delta;
+use crate::error::{Api, ApiError};
+use crate::generation::{Generation, Job, Update, Usage};
+use crate::infill;
+use crate::prompt::{beside, chat_prompt, tools};
+use crate::sampling::{Params, SamplingFields};
+use crate::state::{App, ServedModel};
+use crate::stream::{self, Encoder, Frames, Framing};
+
+/// Fields of both kinds of requests.
+#[derive(Debug, Deserialize)]
+struct CommonFields {
+    model: Option<String>,
+    options: Option<SamplingFields>,
+    stream: Option<bool>,
+    think: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ChatFields {
+    #[serde(default)]
+    messages: Vec<InputMessage>,
+    tools: Option<Vec<Value>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct InputMessage {
+    role: String,
+    #[serde(default)]
+    content: String,
+    thinking: Option<String>,
+    #[serde(default)]
+    images: Vec<String>,
+    #[serde(default)]
+    tool_calls: Vec<InputCall>,
+    tool_name: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct InputCall {
+    function: InputFunction,
+}
+
+#[derive(Debug, Deserialize)]
+struct InputFunction {
+    name: String,
+    #[serde(default)]
+    arguments: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct GenerateFields {
+    #[serde(default)]
+    prompt: String,
+    suffix: Option<String>,
+    system: Option<String>,
+    raw: Option<bool>,
+    #[serde(default)]
+    images: Vec<String>,
+}
+
+/// `POST /api/chat`.
+pub(crate) async fn chat(
+    State(app): State<Arc<App>>,
+    Extension(request_id): Extension<RequestId>,
+    fields: Fields,
+) -> Result<Response, ApiError> {
+    let request = Request::read(&app, &fields, Form::Chat)?;
+    let ChatFields { messages, tools: functions } = fields.read()?;
+    // Clients load a model by a chat without messages. Here it is loaded already.
+    if messages.is_empty() {
+        return Ok(request.loaded());
+    }
+    let message = |(index, message): (usize, InputMessage)| {
+        refuse_images(&message.images, &format!("messages[{index}].images"))?;
+        let call = |call: InputCall| MessageCall {
+            id: String::new(),
+            name: call.function.name,
+            arguments: call.function.arguments,
+        };
+        Ok(Message {
+            reasoning: message.thinking,
+            tool_calls: message.tool_calls.into_iter().map(call).collect(),
+            name: message.tool_name,
+            ..Message::new(message.role, message.content)
+        })
+    };
+    let messages =
+        messages.into_iter().enumerate().map(message).collect::<Result<_, ApiError>>()?;
+    let tools = tools(functions)?;
+    let reasoning_effort = request.effort();
+    let conversation =
+        Conversation { messages, tools, reasoning_effort, ..Conversation::default() };
+    let prompt =
+        beside(request.model.model(), move |model| chat_prompt(model, &conversation)).await?;
+    let job = Job::chat(prompt, request.params.clone(), request.model.model());
+    request.answer(job, request_id).await
+}
+
+/// `POST /api/generate`.
+pub(crate) async fn generate(
+    State(app): State<Arc<App>>,
+    Extension(request_id): Extension<RequestId>,
+    fields: Fields,
+) -> Result<Response, ApiError> {
+    let request = Request::read(&app, &fields, Form::Text)?;
+    let generate: GenerateFields = fields.read()?;
+    refuse_images(&generate.images, "images")?;
+    if generate.prompt.is_empty() {
+        return Ok(request.loaded());
+    }
+    let reasoning_effort = request.effort();
+    let params = request.params.clone();
+    let job = beside(request.model.model(), move |model: &Model| {
+        if let Some(suffix) = generate.suffix.filter(|suffix| !suffix.is_empty()) {
+            let ids = infill::ids(model, &generate.prompt, &suffix, &[])?;
+            return Ok(Job::text(ids, params));
+        }
+        if generate.raw.unwrap_or(false) || model.chat_template().is_none() {
+            return Ok(Job::text(model.text_ids(&generate.prompt), params));
+        }
+        let system = generate.system.map(|text| Message::new("system", text));
+        let user = Message::new("user", generate.prompt);
+        let messages = system.into_iter().chain([user]).collect();
+        let conversation = Conversation { messages, reasoning_effort, ..Conversation::default() };
+        Ok(Job::chat(chat_prompt(model, &conversation)?, params, model))
+    });
+    let job = job.await?;
+    request.answer(job, request_id).await
+}
+
+fn refuse_images(images: &[String], path: &str) -> Result<(), ApiError> {
+    if images.is_empty() { Ok(()) } else { Err(ApiError::field(path, "the model reads text only")) }
+}
+
+/// Whether the text is the content of a message, or stands alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Chat,
+    Text,
+}
+
+/// A request, apart from its prompt.
+struct Request {
+    model: Arc<ServedModel>,
+    params: Params,
+    stream: bool,
+    think: Option<Value>,
+    form: Form,
+    arrival: Instant,
+}
+
+impl Request {
+    fn read(app: &App, fields: &Fields, form: Form) -> Result<Self, ApiError> {
+        let arrival = Instant::now();
+        let common: CommonFields = fields.read()?;
+        let model = Arc::clone(app.model(common.model.as_deref())?);
+        let mut sampling = common.options.unwrap_or_default();
+        // One answer is all that the format has room for.
+        (sampling.n, sampling.n_cmpl) = (None, None);
+        let params = sampling.params(model.model(), &app.options().sampling)?;
+        let stream = common.stream.unwrap_or(true);
+        Ok(Self { model, params, stream, think: common.think, form, arrival })
+    }
+
+    /// How much to reason.
+    fn effort(&self) -> Option<String> {
+        match &self.think {
+            Some(Value::Bool(false)) => Some("none".to_owned()),
+            Some(Value::String(effort)) => Some(effort.clone()),
+            _ => None,
+        }
+    }
+
+    async fn answer(self, job: Job, request_id: RequestId) -> Result<Response, ApiError> {
+        let generation = Generation::submit(&self.model, vec![job], request_id)?;
+        if self.stream {
+            let encoder = Lines { request: self, end: None, calls: Vec::new() };
+            return Ok(stream::response(generation, encoder, Framing::Lines));
+        }
+        let Answer { mut choices, usage } = Answer::collect(generation).await?;
+        let choice = choices.pop().unwrap_or_default();
+        let end = choice.end.map(|end| (end.reason, end.timings));
+        Ok(Json(self.last(&choice, end, usage)).into_response())
+    }
+
+    /// The answer to a request that only loads the model.
+    fn loaded(&self) -> Response {
+        let mut body = self.line(&Choice::default());
+        body.insert("done".into(), json!(true));
+        body.insert("done_reason".into(), json!("load"));
+        Json(body).into_response()
+    }
+
+    /// One object of the stream.
+    fn line(&self, choice: &Choice) -> Map<String, Value> {
+        let mut line = Map::new();
+        line.insert("model".into(), json!(self.model.id()));
+        line.insert("created_at".into(), json!(timestamp()));
+        if self.form == Form::Text {
+            line.insert("response".into(), json!(choice.content));
+            if !choice.reasoning.is_empty() {
+                line.insert("thinking".into(), json!(choice.reasoning));
+            }
+            return line;
+        }
+        let mut message = json!({ "role": "assistant", "content": choice.content });
+        if !choice.reasoning.is_empty() {
+            message["thinking"] = json!(choice.reasoning);
+        }
+        if !choice.calls.is_empty() {
+            message["tool_calls"] = choice.calls.iter().map(tool_call).collect();
+        }
+        line.insert("message".into(), message);
+        line
+    }
+
+    /// The last object, with counts and times.
+    fn last(
+        &self,
+        choice: &Choice,
+        end: Option<(StopReason, Timings)>,
+        usage: Usage,
+    ) -> Map<String, Value> {
+        let mut line = self.line(choice);
+        let (reason, timings) = end.unwrap_or((StopReason::Eog, Timings::default()));
+        let reason = match reason {
+            StopReason::Length | StopReason::ContextFull => "length",
+            _ => "stop",
+        };
+        let total_ns = u64::try_from(self.arrival.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        for (name, value) in [
+            ("done", json!(true)),
+            ("done_reason", json!(reason)),
+            ("total_duration", json!(total_ns)),
+            ("load_duration", json!(0)),
+            ("prompt_eval_count", json!(usage.prompt_tokens)),
+            ("prompt_eval_duration", json!(timings.prompt_us.saturating_mul(1000))),
+            ("eval_count", json!(timings.generated_tokens)),
+            ("eval_duration", json!(timings.decode_us.saturating_mul(1000))),
+        ] {
+            line.insert(name.into(), value);
+        }
+        line
+    }
+}
+
+/// Arguments are an object here, not text.
+fn tool_call(call: &Call) -> Value {
+    let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
+    json!({ "id": call.id, "function": { "name": call.name, "arguments": arguments } })
+}
+
+/// The time now, as Ollama writes it.
+fn timestamp() -> String {
+    Utc::now().to_rfc3339_opts(SecondsFormat::Nanos, true)
+}
+
+/// The stream of an answer: one object per line.
+struct Lines {
+    request: Request,
+    end: Option<(StopReason, Timings)>,
+    /// Calls so far, which are sent when they are whole.
+    calls: Vec<Call>,
+}
+
+impl Lines {
+    fn send(&self, choice: &Choice, out: &mut Frames) {
+        let mut line = self.request.line(choice);
+        line.insert("done".into(), json!(false));
+        out.json(&line);
+    }
+}
+
+impl Encoder for Lines {
+    fn encode(&mut self, update: Update, out: &mut Frames) {
+        match update {
+            Update::Started { .. } => {}
+            Update::Delta { delta, .. } => match delta {
+                Delta::Content(content) => self.send(&Choice { content, ..Choice::default() }, out),
+                Delta::Reasoning(reasoning) => {
+                    self.send(&Choice { reasoning, ..Choice::default() }, out);
+                }
+                Delta::CallStart { id, name, .. } => {
+                    self.calls.push(Call { id, name, arguments: String::new() });
+                }
+                Delta::CallArguments { fragment, .. } => {
+                    if let Some(call) = self.calls.last_mut() {
+                        call.arguments += &fragment;
+                    }
+                }
+                Delta::CallEnd { complete, .. } => {
+                    let calls: Vec<_> = self.calls.pop().filter(|_| complete).into_iter().collect();
+                    if !calls.is_empty() {
+                        self.send(&Choice { calls, ..Choice::default() }, out);
+                    }
+                }
+            },
+            Update::Finished { reason, timings, .. } => self.end = Some((reason, timings)),
+            Update::Ended { usage } => {
+                out.json(&self.request.last(&Choice::default(), self.end, usage));
+            }
+            Update::Failed(error) => out.json(&error.body(Api::Ollama)),
+        }
+    }
+}

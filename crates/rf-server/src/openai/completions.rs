@@ -1,0 +1,287 @@
+//! `POST /v1/completions`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use rf_engine::Model;
+use rf_tokenizer::{DecodeOptions, Tokenizer};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    FINGERPRINT, StreamOptions, TimingsJson, UsageJson, fail, finish_reason, finite,
+    includes_usage, piece,
+};
+use crate::access::{RequestId, unique};
+use crate::answer::Answer;
+use crate::body::Fields;
+use crate::deltas::Delta;
+use crate::error::ApiError;
+use crate::fields::{Logprobs, PromptItem, TextOr};
+use crate::generation::{Generation, Job, TokenLogprob, Update};
+use crate::infill;
+use crate::prompt::beside;
+use crate::sampling::{SamplingFields, check_logprobs};
+use crate::state::{App, ServedModel, now};
+use crate::stream::{self, Encoder, Frames, Framing};
+
+/// The fields of a request, besides those of sampling.
+#[derive(Debug, Deserialize)]
+struct CompletionFields {
+    model: Option<String>,
+    prompt: Option<TextOr<PromptItem>>,
+    suffix: Option<String>,
+    echo: Option<bool>,
+    logprobs: Option<Logprobs>,
+    best_of: Option<usize>,
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    cache_prompt: Option<bool>,
+}
+
+/// Most prompts of one request.
+const MAX_PROMPTS: usize = 1024;
+
+/// Continues texts.
+pub(crate) async fn completions(
+    State(app): State<Arc<App>>,
+    Extension(request_id): Extension<RequestId>,
+    fields: Fields,
+) -> Result<Response, ApiError> {
+    let completion: CompletionFields = fields.read()?;
+    let model = app.model(completion.model.as_deref())?;
+    let sampling: SamplingFields = fields.read()?;
+    let mut params = sampling.params(model.model(), &app.options().sampling)?;
+    params.logprobs = match completion.logprobs {
+        None | Some(Logprobs::Flag(false)) => None,
+        Some(Logprobs::Flag(true)) => Some(1),
+        Some(Logprobs::Count(count)) => Some(check_logprobs("logprobs", count)?),
+    };
+    params.use_prefix_cache = completion.cache_prompt.unwrap_or(true);
+    if completion.best_of.is_some_and(|best_of| best_of > params.num_choices) {
+        return Err(ApiError::field("best_of", "more than `n` is not supported"));
+    }
+    let echo = completion.echo.unwrap_or(false);
+    if echo && params.logprobs.is_some() {
+        let message = "log probabilities of the prompt, with `echo`, are not supported";
+        return Err(ApiError::field("logprobs", message));
+    }
+    let (prompt, suffix) = (completion.prompt, completion.suffix);
+    let prompts = beside(model.model(), move |model| prompts(model, prompt, suffix)).await?;
+    let echoed =
+        if echo { prompts.iter().map(|prompt| prompt.text.clone()).collect() } else { vec![] };
+    let choices_per_prompt = params.num_choices;
+    let job = |prompt: Prompt| Job::text(prompt.ids, params.clone());
+    let jobs = prompts.into_iter().map(job).collect();
+    let generation = Generation::submit(model, jobs, request_id)?;
+    let head = Head {
+        id: unique("cmpl-"),
+        created: now(),
+        model: Arc::clone(model),
+        echoed,
+        choices_per_prompt,
+    };
+    if completion.stream.unwrap_or(false) {
+        let include_usage = includes_usage(completion.stream_options);
+        let encoder = Chunks { head, include_usage, offsets: Vec::new() };
+        return Ok(stream::response(generation, encoder, Framing::Events));
+    }
+    let answer = Answer::collect(generation).await?;
+    Ok(Json(head.completion(answer)).into_response())
+}
+
+/// A prompt as text and as ids.
+struct Prompt {
+    text: String,
+    ids: Vec<u32>,
+}
+
+impl Prompt {
+    fn of_text(model: &Model, text: String) -> Self {
+        Self { ids: model.text_ids(&text), text }
+    }
+
+    fn of_ids(model: &Model, ids: Vec<u32>) -> Result<Self, ApiError> {
+        let options = DecodeOptions { render_special: true, ..DecodeOptions::default() };
+        let text = model
+            .tokenizer()
+            .decode(&ids, options)
+            .map_err(|error| ApiError::field("prompt", error))?;
+        Ok(Self { text, ids })
+    }
+}
+
+fn prompts(
+    model: &Model,
+    prompt: Option<TextOr<PromptItem>>,
+    suffix: Option<String>,
+) -> Result<Vec<Prompt>, ApiError> {
+    let items = match prompt {
+        None => return Err(ApiError::field("prompt", "expected a text or token ids")),
+        Some(TextOr::Text(text)) => match suffix.filter(|suffix| !suffix.is_empty()) {
+            Some(suffix) => {
+                let ids = infill::ids(model, &text, &suffix, &[])?;
+                return Ok(vec![Prompt { text, ids }]);
+            }
+            None => return Ok(vec![Prompt::of_text(model, text)]),
+        },
+        Some(TextOr::List(items)) => items,
+    };
+    if items.len() > MAX_PROMPTS && !matches!(items[0], PromptItem::Id(_)) {
+        let message = format!("{} prompts are more than {MAX_PROMPTS}", items.len());
+        return Err(ApiError::field("prompt", message));
+    }
+    let mut ids = Vec::new();
+    let mut prompts = Vec::new();
+    for item in items {
+        match item {
+            PromptItem::Id(id) => ids.push(id),
+            PromptItem::Ids(ids) => prompts.push(Prompt::of_ids(model, ids)?),
+            PromptItem::Text(text) => prompts.push(Prompt::of_text(model, text)),
+        }
+    }
+    match (ids.is_empty(), prompts.is_empty()) {
+        (true, false) => Ok(prompts),
+        (false, true) => Ok(vec![Prompt::of_ids(model, ids)?]),
+        (true, true) => Err(ApiError::field("prompt", "the list is empty")),
+        (false, false) => Err(ApiError::field("prompt", "ids and texts are mixed in one list")),
+    }
+}
+
+/// What all chunks of a response have in common.
+struct Head {
+    id: String,
+    created: u64,
+    model: Arc<ServedModel>,
+    /// The prompts, if they are part of the text.
+    echoed: Vec<String>,
+    choices_per_prompt: usize,
+}
+
+impl Head {
+    fn body(&self, choices: &[Value]) -> Value {
+        json!({
+            "id": self.id,
+            "object": "text_completion",
+            "created": self.created,
+            "model": self.model.id(),
+            "system_fingerprint": FINGERPRINT,
+            "choices": choices,
+        })
+    }
+
+    fn echoed(&self, choice: usize) -> Option<&str> {
+        self.echoed.get(choice / self.choices_per_prompt).map(String::as_str)
+    }
+
+    fn completion(&self, answer: Answer) -> Value {
+        let timings = answer.timings().map(TimingsJson::from);
+        let usage = UsageJson::from(answer.usage);
+        let choice = |(index, choice): (usize, crate::answer::Choice)| {
+            let text = self.echoed(index).unwrap_or_default().to_owned() + &choice.content;
+            let logprobs = self.logprobs(&choice.logprobs, &mut 0);
+            let reason = choice.end.map(|end| finish_reason(end.reason, end.calls_tools));
+            json!({ "text": text, "index": index, "logprobs": logprobs, "finish_reason": reason })
+        };
+        let choices: Vec<_> = answer.choices.into_iter().enumerate().map(choice).collect();
+        let mut body = self.body(&choices);
+        body["usage"] = json!(usage);
+        if let Some(timings) = timings {
+            body["timings"] = json!(timings);
+        }
+        body
+    }
+
+    /// Log probabilities of tokens, of which the first one begins at character `offset`.
+    fn logprobs(&self, logprobs: &[TokenLogprob], offset: &mut usize) -> Option<Value> {
+        if logprobs.is_empty() {
+            return None;
+        }
+        let tokenizer = self.model.model().tokenizer();
+        let text = |id: u32| String::from_utf8_lossy(&piece(tokenizer, id)).into_owned();
+        let mut tokens = Vec::new();
+        let mut offsets = Vec::new();
+        for found in logprobs {
+            let token = text(found.id);
+            offsets.push(*offset);
+            *offset += token.chars().count();
+            tokens.push(token);
+        }
+        let values: Vec<_> = logprobs.iter().map(|found| finite(found.logprob)).collect();
+        let top: Vec<_> = logprobs.iter().map(|found| top(tokenizer, found)).collect();
+        Some(json!({
+            "tokens": tokens,
+            "token_logprobs": values,
+            "top_logprobs": top,
+            "text_offset": offsets,
+        }))
+    }
+}
+
+/// The alternatives of a token, by text.
+fn top(tokenizer: &Tokenizer, found: &TokenLogprob) -> Map<String, Value> {
+    let entry = |&(id, logprob): &(u32, f32)| {
+        let text = String::from_utf8_lossy(&piece(tokenizer, id)).into_owned();
+        (text, json!(finite(logprob)))
+    };
+    found.top.iter().map(entry).collect()
+}
+
+/// The stream of texts.
+struct Chunks {
+    head: Head,
+    include_usage: bool,
+    /// Characters of each choice so far, for log probabilities.
+    offsets: Vec<usize>,
+}
+
+impl Chunks {
+    fn choice(&mut self, index: usize, text: &str, logprobs: &[TokenLogprob], out: &mut Frames) {
+        if self.offsets.len() <= index {
+            self.offsets.resize(index + 1, 0);
+        }
+        let logprobs = self.head.logprobs(logprobs, &mut self.offsets[index]);
+        let choice =
+            json!({ "text": text, "index": index, "logprobs": logprobs, "finish_reason": null });
+        out.json(&self.head.body(&[choice]));
+    }
+}
+
+impl Encoder for Chunks {
+    fn encode(&mut self, update: Update, out: &mut Frames) {
+        match update {
+            Update::Started { job, num_choices, .. } => {
+                for index in job * num_choices..(job + 1) * num_choices {
+                    if let Some(text) = self.head.echoed(index).map(str::to_owned) {
+                        self.choice(index, &text, &[], out);
+                    }
+                }
+            }
+            Update::Delta { choice, delta: Delta::Content(text), logprobs } => {
+                self.choice(choice, &text, &logprobs, out);
+            }
+            // Texts have neither reasoning nor calls.
+            Update::Delta { .. } => {}
+            Update::Finished { choice, reason, calls_tools, timings } => {
+                let reason = finish_reason(reason, calls_tools);
+                let choice = json!({
+                    "text": "", "index": choice, "logprobs": null, "finish_reason": reason,
+                });
+                let mut body = self.head.body(&[choice]);
+                body["timings"] = json!(TimingsJson::from(&timings));
+                out.json(&body);
+            }
+            Update::Ended { usage } => {
+                if self.include_usage {
+                    let mut body = self.head.body(&[]);
+                    body["usage"] = json!(UsageJson::from(usage));
+                    out.json(&body);
+                }
+                out.done();
+            }
+            Update::Failed(error) => fail(&error, out),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Parameters of generation that all APIs share: names of `OpenAI`, llama.cpp and vLLM.
+
+use rf_engine::sampling::{self, SamplerConfig};
+use rf_engine::scheduler::Request;
+use rf_engine::{GenerateOptions, Model};
+use rf_tokenizer::EncodeOptions;
+use serde::Deserialize;
+
+use crate::error::ApiError;
+use crate::fields::{BiasedToken, LogitBias, TextOr};
+
+/// The fields of a request. What is absent has the default of the server.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct SamplingFields {
+    pub(crate) temperature: Option<f32>,
+    pub(crate) top_k: Option<i64>,
+    pub(crate) top_p: Option<f32>,
+    pub(crate) min_p: Option<f32>,
+    pub(crate) typical_p: Option<f32>,
+    pub(crate) repeat_penalty: Option<f32>,
+    pub(crate) repetition_penalty: Option<f32>,
+    pub(crate) repeat_last_n: Option<i64>,
+    pub(crate) presence_penalty: Option<f32>,
+    pub(crate) frequency_penalty: Option<f32>,
+    pub(crate) logit_bias: Option<LogitBias>,
+    pub(crate) seed: Option<i64>,
+    pub(crate) stop: Option<TextOr<String>>,
+    pub(crate) ignore_eos: Option<bool>,
+    pub(crate) max_tokens: Option<i64>,
+    pub(crate) max_completion_tokens: Option<i64>,
+    pub(crate) n_predict: Option<i64>,
+    pub(crate) num_predict: Option<i64>,
+    pub(crate) max_output_tokens: Option<i64>,
+    pub(crate) n: Option<usize>,
+    pub(crate) n_cmpl: Option<usize>,
+    pub(crate) priority: Option<i32>,
+}
+
+/// How to generate.
+#[derive(Clone, Debug)]
+pub(crate) struct Params {
+    pub(crate) options: GenerateOptions,
+    pub(crate) num_choices: usize,
+    pub(crate) priority: i32,
+    /// Log probabilities per token: those of the token itself and of this many others.
+    pub(crate) logprobs: Option<usize>,
+    /// Whether the prefix cache may be used.
+    pub(crate) use_prefix_cache: bool,
+}
+
+/// Every piece of text is compared with each stop string.
+const MAX_STOP_STRINGS: usize = 64;
+/// Most alternatives per token; vLLM has the same limit.
+pub(crate) const MAX_LOGPROBS: usize = 20;
+
+impl SamplingFields {
+    /// The parameters for `model`, where `defaults` are those of the server.
+    pub(crate) fn params(
+        self,
+        model: &Model,
+        defaults: &SamplerConfig,
+    ) -> Result<Params, ApiError> {
+        let count = |value: i64| usize::try_from(value).ok();
+        let max_tokens = self
+            .max_completion_tokens
+            .or(self.max_output_tokens)
+            .or(self.max_tokens)
+            .or(self.n_predict)
+            .or(self.num_predict);
+        let num_choices = self.n.or(self.n_cmpl).unwrap_or(1);
+        let most = Request::MAX_CHOICES;
+        if !(1..=most).contains(&num_choices) {
+            return Err(ApiError::field("n", format!("expected 1 to {most} choices")));
+        }
+        let stop = self.stop.map(TextOr::into_vec).unwrap_or_default();
+        if stop.len() > MAX_STOP_STRINGS {
+            return Err(ApiError::field(
+                "stop",
+                format!("{} strings are more than {MAX_STOP_STRINGS}", stop.len()),
+            ));
+        }
+        let logit_bias = match self.logit_bias {
+            Some(bias) => token_biases(bias, model)?,
+            None => defaults.logit_bias.clone(),
+        };
+        let sampler = SamplerConfig {
+            temperature: self.temperature.unwrap_or(defaults.temperature),
+            // All tokens are -1 in vLLM and 0 here and in llama.cpp.
+            top_k: self.top_k.map_or(defaults.top_k, |k| count(k).unwrap_or(0)),
+            top_p: self.top_p.unwrap_or(defaults.top_p),
+            min_p: self.min_p.unwrap_or(defaults.min_p),
+            typical_p: self.typical_p.unwrap_or(defaults.typical_p),
+            repeat_penalty: self
+                .repeat_penalty
+                .or(self.repetition_penalty)
+                .unwrap_or(defaults.repeat_penalty),
+            repeat_last_n: self.repeat_last_n.map_or(defaults.repeat_last_n, count),
+            presence_penalty: self.presence_penalty.unwrap_or(defaults.presence_penalty),
+            frequency_penalty: self.frequency_penalty.unwrap_or(defaults.frequency_penalty),
+            logit_bias,
+            // A negative seed asks for a new one.
+            seed: self.seed.map_or(defaults.seed, |seed| u64::try_from(seed).ok()),
+        };
+        sampler.validate().map_err(|error| match &error {
+            sampling::Error::Parameter { name, value, expected } => {
+                ApiError::field(*name, format!("{value} is out of range, expected {expected}"))
+            }
+            _ => ApiError::invalid(error.to_string()),
+        })?;
+        Ok(Params {
+            options: GenerateOptions {
+                sampler,
+                max_tokens: max_tokens.and_then(count),
+                stop: stop.into_iter().filter(|stop| !stop.is_empty()).collect(),
+                rendered_tokens: Vec::new(),
+                ignore_eos: self.ignore_eos.unwrap_or(false),
+                context_shift: false,
+            },
+            num_choices,
+            priority: self.priority.unwrap_or(0),
+            logprobs: None,
+            use_prefix_cache: true,
+        })
+    }
+}
+
+fn token_biases(bias: LogitBias, model: &Model) -> Result<Vec<(u32, f32)>, ApiError> {
+    let tokenizer = model.tokenizer();
+    let mut biases = Vec::with_capacity(bias.0.len());
+    for (token, bias) in bias.0 {
+        match token {
+            BiasedToken::Id(id) if id >= tokenizer.vocab_size() => {
+                let message =
+                    format!("token {id} is not in the vocabulary of {}", tokenizer.vocab_size());
+                return Err(ApiError::field("logit_bias", message));
+            }
+            BiasedToken::Id(id) => biases.push((id, bias)),
+            BiasedToken::Text(text) => {
+                let ids = tokenizer.encode(&text, EncodeOptions::PLAIN);
+                biases.extend(ids.into_iter().map(|id| (id, bias)));
+            }
+        }
+    }
+    Ok(biases)
+}
+
+/// Checks a number of alternatives per token.
+pub(crate) fn check_logprobs(name: &'static str, count: usize) -> Result<usize, ApiError> {
+    if count > MAX_LOGPROBS {
+        return Err(ApiError::field(name, format!("{count} are more than {MAX_LOGPROBS}")));
+    }
+    Ok(count)
+}

@@ -1,0 +1,189 @@
+//! Sockets: accepting connections, their limits, and the orderly end.
+
+use std::future::Future;
+use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rf_engine::scheduler::Handle;
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::error::Error;
+use crate::options::ServerOptions;
+use crate::router::router;
+use crate::state::App;
+
+/// A server that listens, but does not answer yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: StdListener,
+    app: Arc<App>,
+    router: Router,
+}
+
+impl Server {
+    /// Listens on `address`. The models are served by their names; requests that name none get the
+    /// first one.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be used, or an option is invalid.
+    pub fn bind(
+        address: (&str, u16),
+        models: impl IntoIterator<Item = (String, Handle)>,
+        options: ServerOptions,
+    ) -> Result<Self, Error> {
+        let app = Arc::new(App::new(models, options)?);
+        let router = router(&app)?;
+        let listen = || {
+            // Names may have several addresses, of which some are not of this machine.
+            let addresses: Vec<_> = address.to_socket_addrs()?.collect();
+            let listener = StdListener::bind(addresses.as_slice())?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        let listener = listen().map_err(|source| {
+            let (host, port) = address;
+            Error::Listen { address: format!("{host}:{port}"), source }
+        })?;
+        Ok(Self { listener, app, router })
+    }
+
+    /// The address, with the port that the system chose if 0 was given.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not tell it.
+    pub fn local_addr(&self) -> Result<SocketAddr, Error> {
+        Ok(self.listener.local_addr()?)
+    }
+
+    /// Whether everyone in the network can use the server.
+    pub fn is_open(&self) -> bool {
+        let is_local = self.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        !is_local && self.app.options().keys.is_empty()
+    }
+
+    /// Answers requests until SIGTERM or Ctrl-C, and then those that are running.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses threads or signals.
+    pub fn run_until_signal(self) -> Result<(), Error> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(std::thread::available_parallelism()?.get().min(MAX_THREADS))
+            .thread_name("rf-server")
+            .enable_all()
+            .build()?;
+        let served = runtime.block_on(async {
+            let stop = stop_signal()?;
+            self.run(stop).await
+        });
+        // A prompt may be tokenized right now. Nobody waits for it any more.
+        runtime.shutdown_background();
+        served
+    }
+
+    /// Answers requests until `stop` completes, and then those that are running, for at most
+    /// [`ServerOptions::drain_timeout`].
+    ///
+    /// # Errors
+    ///
+    /// If the socket cannot be used.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
+        let listener = TcpListener::from_std(self.listener)?;
+        let (draining, drain) = watch::channel(false);
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    tokio::spawn(serve_connection(stream, self.router.clone(), drain.clone()));
+                }
+                Err(error) => {
+                    // Most likely there are too many open files: wait for one to be closed.
+                    tracing::warn!(%error, "a connection was not accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+        drop(listener);
+        drop(drain);
+        self.app.drain();
+        draining.send_replace(true);
+        let timeout = self.app.options().drain_timeout;
+        tracing::info!(connections = draining.receiver_count(), ?timeout, "shutting down");
+        if tokio::time::timeout(timeout, draining.closed()).await.is_err() {
+            let connections = draining.receiver_count();
+            tracing::warn!(connections, "requests are cut off: the time for their end is over");
+        }
+        Ok(())
+    }
+}
+
+/// Threads that serve sockets; the engine needs the others.
+const MAX_THREADS: usize = 4;
+/// The time for the header of a request. Connections without a request are closed after it, too.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(75);
+const MAX_HEADER_BYTES: usize = 64 << 10;
+/// What the system keeps of answers that a client does not take; its default is several MiB.
+const SEND_BUFFER_BYTES: usize = 256 << 10;
+/// A client that takes nothing of an answer for so long is gone.
+const WRITE_TIMEOUT: Duration = Duration::from_mins(2);
+
+async fn serve_connection(stream: TcpStream, router: Router, mut drain: watch::Receiver<bool>) {
+    if let Err(error) = configure(&stream) {
+        tracing::debug!(%error, "a socket option was refused");
+    }
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEADER_BYTES)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    let draining = async {
+        // Fails only without a server, which is as good a reason to end.
+        drop(drain.wait_for(|draining| *draining).await);
+    };
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = draining => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+fn configure(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(WRITE_TIMEOUT))?;
+    Ok(())
+}
+
+/// Completes on SIGTERM or Ctrl-C.
+fn stop_signal() -> Result<impl Future<Output = ()>, Error> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}

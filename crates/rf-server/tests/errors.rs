@@ -1,0 +1,245 @@
+//! Bad requests: the status, the field, and the form of each API.
+
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+mod server;
+
+use rf_engine::EngineOptions;
+use rf_engine::scheduler::SchedulerOptions;
+use serde_json::{Value, json};
+use server::{Setup, TestServer};
+
+/// What is wrong, the body, and the field that the error names.
+const CHAT: &[(&str, &str, &str)] = &[
+    ("empty messages", r#"{"messages":[]}"#, "messages"),
+    ("no messages", "{}", "messages"),
+    ("empty body", "", "messages"),
+    ("a role that is no text", r#"{"messages":[{"role":1,"content":"x"}]}"#, "messages[0].role"),
+    (
+        "a content that is no text",
+        r#"{"messages":[{"role":"user","content":3}]}"#,
+        "messages[0].content",
+    ),
+    (
+        "a part that is an image",
+        r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}"#,
+        "messages[0].content[0].type",
+    ),
+    (
+        "a part without its type",
+        r#"{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"text":"b"}]}]}"#,
+        "messages[0].content[1]",
+    ),
+    (
+        "a wrong type",
+        r#"{"messages":[{"role":"user","content":"x"}],"temperature":"hot"}"#,
+        "temperature",
+    ),
+    (
+        "a value out of range",
+        r#"{"messages":[{"role":"user","content":"x"}],"top_p":1.5}"#,
+        "top_p",
+    ),
+    ("no choice", r#"{"messages":[{"role":"user","content":"x"}],"n":0}"#, "n"),
+    ("too many choices", r#"{"messages":[{"role":"user","content":"x"}],"n":1000}"#, "n"),
+    (
+        "a negative count",
+        r#"{"messages":[{"role":"user","content":"x"}],"top_logprobs":-1}"#,
+        "top_logprobs",
+    ),
+    (
+        "too many alternatives",
+        r#"{"messages":[{"role":"user","content":"x"}],"top_logprobs":21}"#,
+        "top_logprobs",
+    ),
+    (
+        "a stop that is no text",
+        r#"{"messages":[{"role":"user","content":"x"}],"stop":["a",1]}"#,
+        "stop[1]",
+    ),
+    (
+        "an unknown token",
+        r#"{"messages":[{"role":"user","content":"x"}],"logit_bias":{"999999":1}}"#,
+        "logit_bias",
+    ),
+    (
+        "a bias of no token",
+        r#"{"messages":[{"role":"user","content":"x"}],"logit_bias":{"the":1}}"#,
+        "logit_bias",
+    ),
+    (
+        "a nested wrong type",
+        r#"{"messages":[{"role":"user","content":"x"}],"stream_options":{"include_usage":"yes"}}"#,
+        "stream_options.include_usage",
+    ),
+    (
+        "nothing to continue",
+        r#"{"messages":[{"role":"user","content":"x"}],"continue_final_message":true}"#,
+        "continue_final_message",
+    ),
+];
+
+#[test]
+fn bad_requests_are_refused_with_the_name_of_the_field() {
+    let server = TestServer::start();
+    for (what, body, field) in CHAT {
+        let response = server.send("POST", "/v1/chat/completions", &[], body);
+        assert_eq!(response.status, 400, "{what}: {}", response.text);
+        let error = &response.json()["error"];
+        assert_eq!(error["type"], "invalid_request_error", "{what}");
+        assert_eq!(error["param"], *field, "{what}: {error}");
+        let names_field = error["message"].as_str().unwrap().starts_with(&format!("`{field}`: "));
+        assert!(names_field, "{what}: {error}");
+        assert!(error.as_object().unwrap().contains_key("code"), "{what}");
+    }
+    // The server goes on.
+    let body = json!({ "messages": [{ "role": "user", "content": "x" }], "max_tokens": 1 });
+    server.post("/v1/chat/completions", &body).ok();
+}
+
+#[test]
+fn broken_json_is_a_bad_request_on_every_route() {
+    let server = TestServer::start();
+    let deep = "[".repeat(100_000);
+    let messages = format!(r#"{{"messages":{deep}"#);
+    for path in [
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/responses",
+        "/v1/messages",
+        "/v1/messages/count_tokens",
+        "/api/chat",
+        "/api/generate",
+        "/api/show",
+        "/completion",
+        "/infill",
+        "/tokenize",
+        "/detokenize",
+        "/apply-template",
+    ] {
+        for body in ["{", "[]", "null", "{\"a\":}", "nope", "{\"a\":\"\\ud800\"}", &messages] {
+            let response = server.send("POST", path, &[], body);
+            assert_eq!(response.status, 400, "{path}: {}", response.text);
+            let error = &response.json()["error"];
+            match path {
+                "/v1/messages" | "/v1/messages/count_tokens" => {
+                    assert_eq!(response.json()["type"], "error");
+                    assert_eq!(error["type"], "invalid_request_error");
+                }
+                "/api/chat" | "/api/generate" | "/api/show" => assert!(error.is_string()),
+                _ => assert_eq!(error["type"], "invalid_request_error"),
+            }
+        }
+    }
+}
+
+#[test]
+fn an_unknown_model_is_not_found_by_its_name() {
+    let server = TestServer::start();
+    let messages = json!([{ "role": "user", "content": "x" }]);
+    let body = json!({ "model": "gpt-9", "messages": messages, "prompt": "x", "input": "x" });
+    for path in [
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/responses",
+        "/v1/messages",
+        "/api/chat",
+        "/api/generate",
+        "/api/show",
+        "/tokenize",
+    ] {
+        let response = server.post(path, &body);
+        assert_eq!(response.status, 404, "{path}: {}", response.text);
+        assert!(response.text.contains("gpt-9"), "{path}: {}", response.text);
+    }
+    let error = server.post("/v1/chat/completions", &body).json();
+    assert_eq!(error["error"]["code"], "model_not_found");
+    assert_eq!(server.post("/v1/messages", &body).json()["error"]["type"], "not_found_error");
+}
+
+#[test]
+fn unknown_routes_and_methods_have_a_json_body() {
+    let server = TestServer::start();
+    for (method, path, status) in [
+        ("GET", "/v1/unknown", 404),
+        ("GET", "/version", 404),
+        ("GET", "/v1/chat/completions", 405),
+        ("POST", "/health", 405),
+    ] {
+        let response = server.send(method, path, &[], "");
+        assert_eq!(response.status, status, "{path}");
+        assert!(response.json()["error"]["message"].is_string(), "{path}");
+        assert!(!response.header("x-request-id").is_empty(), "{path}");
+    }
+    assert_eq!(
+        server.get("/api/unknown").json()["error"].as_str().unwrap(),
+        "there is no GET /api/unknown"
+    );
+}
+
+#[test]
+fn a_prompt_that_cannot_fit_is_refused_and_a_long_answer_is_cut() {
+    let engine = EngineOptions {
+        context_tokens: Some(128),
+        kv_tokens: Some(256),
+        ..EngineOptions::default()
+    };
+    let server = TestServer::with(Setup { engine, ..Setup::default() });
+    let body = json!({ "prompt": "word ".repeat(200) });
+    let response = server.post("/v1/completions", &body);
+    assert_eq!(response.status, 400);
+    assert_eq!(response.json()["error"]["type"], "exceed_context_size_error");
+    let message = response.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("128"), "{message}");
+    let body = json!({ "prompt": "Once upon", "max_tokens": 100_000, "ignore_eos": true });
+    let answer = server.post("/v1/completions", &body).ok();
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+    assert!(answer["usage"]["total_tokens"].as_u64().unwrap() >= 128);
+}
+
+#[test]
+fn a_body_above_the_limit_is_too_large() {
+    let mut setup = Setup::default();
+    setup.server.max_body_bytes = 10_000;
+    let server = TestServer::with(setup);
+    let body = json!({ "prompt": "x".repeat(20_000) });
+    let response = server.post("/v1/completions", &body);
+    assert_eq!(response.status, 413);
+    assert!(response.text.contains("10000 bytes"), "{}", response.text);
+    assert_eq!(server.post("/v1/messages", &body).json()["error"]["type"], "request_too_large");
+}
+
+#[test]
+fn a_full_queue_asks_to_come_back() {
+    let scheduler =
+        SchedulerOptions { max_num_seqs: 1, max_queued: 1, ..SchedulerOptions::default() };
+    let server = TestServer::with(Setup { scheduler, ..Setup::default() });
+    let long = json!({ "prompt": "Once", "ignore_eos": true, "stream": true });
+    let running = server.open("/v1/completions", &long);
+    server.wait_for("the first runs", |stats| stats.running == 1);
+    let waiting = server.open("/v1/completions", &long);
+    server.wait_for("the second waits", |stats| stats.waiting == 1);
+    for path in ["/v1/completions", "/v1/messages"] {
+        let body = json!({ "prompt": "x", "messages": [{ "role": "user", "content": "x" }] });
+        let response = server.post(path, &body);
+        assert_eq!(response.status, 429, "{}", response.text);
+        assert_eq!(response.header("retry-after"), "1");
+        assert_eq!(response.json()["error"]["type"], "rate_limit_error");
+    }
+    drop((running, waiting));
+    server.wait_for("both are gone", |stats| stats.running + stats.waiting == 0);
+    let body = json!({ "prompt": "x", "max_tokens": 1 });
+    server.post("/v1/completions", &body).ok();
+}
+
+#[test]
+fn unknown_fields_are_ignored_and_null_is_absent() {
+    let server = TestServer::start();
+    let body = json!({
+        "messages": [{ "role": "user", "content": "x", "cache_control": { "type": "ephemeral" } }],
+        "max_tokens": 1, "temperature": null, "stop": null, "stream": null, "user": "me",
+        "metadata": { "a": [1, 2] }, "service_tier": "auto", "logit_bias": null, "n": null,
+    });
+    let answer: Value = server.post("/v1/chat/completions", &body).ok();
+    assert_eq!(answer["usage"]["completion_tokens"], 1);
+}

@@ -1,0 +1,123 @@
+//! API keys: every route that reads or generates needs one.
+
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+mod server;
+
+use rf_server::ApiKeys;
+use serde_json::json;
+use server::{Setup, TestServer};
+
+/// All routes, and one that does not exist.
+const ROUTES: &[(&str, &str)] = &[
+    ("GET", "/v1/models"),
+    ("GET", "/v1/models/demo"),
+    ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/completions"),
+    ("POST", "/v1/responses"),
+    ("POST", "/v1/embeddings"),
+    ("POST", "/v1/messages"),
+    ("POST", "/v1/messages/count_tokens"),
+    ("GET", "/v1/loads"),
+    ("POST", "/completion"),
+    ("POST", "/infill"),
+    ("POST", "/tokenize"),
+    ("POST", "/detokenize"),
+    ("POST", "/apply-template"),
+    ("GET", "/props"),
+    ("GET", "/slots"),
+    ("POST", "/api/chat"),
+    ("POST", "/api/generate"),
+    ("POST", "/api/embed"),
+    ("GET", "/api/tags"),
+    ("POST", "/api/show"),
+    ("GET", "/api/ps"),
+    ("GET", "/api/version"),
+    ("GET", "/v1/unknown"),
+];
+
+fn server(metrics_key: bool) -> TestServer {
+    let mut setup = Setup::default();
+    setup.server.keys = ApiKeys::new(["sk-one".to_owned(), "sk-two".to_owned()]);
+    setup.server.metrics_key = metrics_key;
+    TestServer::with(setup)
+}
+
+#[test]
+fn no_route_answers_without_a_key() {
+    let server = server(false);
+    let wrong: &[&[(&str, &str)]] = &[
+        &[],
+        &[("authorization", "Bearer sk-on")],
+        &[("authorization", "Bearer sk-one1")],
+        &[("authorization", "Bearer ")],
+        &[("authorization", "Basic sk-one")],
+        &[("x-api-key", "SK-ONE")],
+        &[("x-api-key", "")],
+    ];
+    for (method, path) in ROUTES {
+        for headers in wrong {
+            // A body that is not JSON: it must not be read.
+            let response = server.send(method, path, headers, "{");
+            assert_eq!(response.status, 401, "{method} {path} {headers:?}: {}", response.text);
+            assert_eq!(response.header("www-authenticate"), "Bearer");
+            assert!(!response.header("x-request-id").is_empty());
+        }
+        for headers in [
+            ("authorization", "Bearer sk-one"),
+            ("authorization", "bearer sk-two"),
+            ("x-api-key", "sk-two"),
+        ] {
+            let response = server.send(method, path, &[headers], "{");
+            assert_ne!(response.status, 401, "{method} {path} {headers:?}");
+            assert_ne!(response.status, 500, "{method} {path} {headers:?}");
+        }
+    }
+}
+
+#[test]
+fn a_refusal_has_the_form_of_the_api() {
+    let server = server(false);
+    let error = |path| server.post(path, &json!({})).json()["error"].clone();
+    assert_eq!(error("/v1/chat/completions")["code"], "invalid_api_key");
+    assert_eq!(error("/v1/chat/completions")["type"], "authentication_error");
+    assert_eq!(error("/v1/messages")["type"], "authentication_error");
+    assert!(error("/api/chat").is_string());
+}
+
+#[test]
+fn health_needs_no_key_and_metrics_if_asked() {
+    let open = server(false);
+    assert_eq!(open.get("/health").status, 200);
+    assert_eq!(open.get("/metrics").status, 200);
+    let closed = server(true);
+    assert_eq!(closed.get("/health").status, 200);
+    assert_eq!(closed.get("/metrics").status, 401);
+    let key = [("x-api-key", "sk-one")];
+    assert_eq!(closed.send("GET", "/metrics", &key, "").status, 200);
+}
+
+#[test]
+fn web_pages_of_other_origins_are_refused_unless_allowed() {
+    let server = TestServer::start();
+    let origin = [("origin", "https://example.org")];
+    let response = server.send("GET", "/v1/models", &origin, "");
+    assert_eq!(response.header("access-control-allow-origin"), "");
+
+    let mut setup = Setup::default();
+    setup.server.keys = ApiKeys::new(["sk-one".to_owned()]);
+    setup.server.cors_origins = vec!["https://example.org".to_owned()];
+    let server = TestServer::with(setup);
+    let preflight = [
+        ("origin", "https://example.org"),
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "authorization"),
+    ];
+    let response = server.send("OPTIONS", "/v1/chat/completions", &preflight, "");
+    assert_eq!(response.status, 200);
+    assert_eq!(response.header("access-control-allow-origin"), "https://example.org");
+    assert_eq!(response.header("access-control-allow-headers"), "authorization");
+    let other = [("origin", "https://example.com")];
+    let response = server.send("GET", "/v1/models", &other, "");
+    assert_eq!(response.header("access-control-allow-origin"), "");
+}

@@ -1,0 +1,103 @@
+//! Metrics, loads and request ids.
+
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+mod server;
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::json;
+use server::TestServer;
+
+/// The samples of an exposition by name with labels. Checks its form on the way.
+fn samples(text: &str) -> HashMap<String, f64> {
+    let mut kinds: HashMap<&str, &str> = HashMap::new();
+    let mut helped = HashSet::new();
+    let mut samples = HashMap::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            assert!(helped.insert(rest.split(' ').next().unwrap()), "twice: {line}");
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(kinds.insert(name, kind).is_none(), "twice: {line}");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+        } else {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            let family = name.split('{').next().unwrap();
+            let base =
+                ["_bucket", "_sum", "_count"].iter().find_map(|end| family.strip_suffix(end));
+            let is_histogram = base.is_some_and(|base| kinds.get(base) == Some(&"histogram"));
+            assert!(is_histogram || kinds.contains_key(family), "no type: {line}");
+            assert!(name.contains("model_name=\"demo\",engine=\"0\""), "{line}");
+            let value = value.parse().unwrap();
+            assert!(samples.insert(name.to_owned(), value).is_none(), "twice: {line}");
+        }
+    }
+    samples
+}
+
+#[test]
+fn metrics_count_what_happened() {
+    let server = TestServer::start();
+    let body = json!({ "prompt": "Once upon a time", "max_tokens": 10, "ignore_eos": true });
+    for _ in 0..3 {
+        server.post("/v1/completions", &body).ok();
+    }
+    let response = server.get("/metrics");
+    assert_eq!(response.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    let samples = samples(&response.text);
+    for prefix in ["vllm", "rocmforge"] {
+        let value = |name: &str, labels: &str| {
+            let name = format!("{prefix}:{name}{{model_name=\"demo\",engine=\"0\"{labels}}}");
+            *samples.get(&name).unwrap_or_else(|| panic!("no {name}"))
+        };
+        for (name, labels, expected) in [
+            ("prompt_tokens_total", "", 12.0),
+            ("generation_tokens_total", "", 30.0),
+            ("request_success_total", ",finished_reason=\"length\"", 3.0),
+            ("request_success_total", ",finished_reason=\"abort\"", 0.0),
+            ("num_requests_running", "", 0.0),
+            ("num_requests_waiting", "", 0.0),
+            ("kv_cache_usage_perc", "", 0.0),
+            ("num_preemptions_total", "", 0.0),
+            ("prefix_cache_queries_total", "", 12.0),
+            ("time_to_first_token_seconds_count", "", 3.0),
+            ("time_to_first_token_seconds_bucket", ",le=\"+Inf\"", 3.0),
+            ("inter_token_latency_seconds_count", "", 27.0),
+            ("e2e_request_latency_seconds_bucket", ",le=\"7680\"", 3.0),
+            ("request_generation_tokens_sum", "", 30.0),
+            ("request_prompt_tokens_bucket", ",le=\"5\"", 3.0),
+            ("request_prompt_tokens_bucket", ",le=\"2\"", 0.0),
+            ("cache_config_info", ",block_size=\"32\",num_gpu_blocks=\"512\"", 1.0),
+        ] {
+            assert!((value(name, labels) - expected).abs() < 1e-9, "{prefix}:{name}{labels}");
+        }
+    }
+}
+
+#[test]
+fn loads_report_what_gateways_read() {
+    let server = TestServer::start();
+    let loads = server.get("/v1/loads?include=core,queues").ok();
+    let load = &loads["loads"][0];
+    assert_eq!(loads["dp_rank_count"], 1);
+    for (field, expected) in [
+        ("dp_rank", json!(0)),
+        ("num_running_reqs", json!(0)),
+        ("num_waiting_reqs", json!(0)),
+        ("num_used_tokens", json!(0)),
+        ("max_total_num_tokens", json!(16384)),
+        ("token_usage", json!(0.0)),
+        ("max_running_requests", json!(64)),
+    ] {
+        assert_eq!(load[field], expected, "{field}");
+    }
+}
+
+#[test]
+fn the_id_of_a_request_is_kept_or_made() {
+    let server = TestServer::start();
+    let given = server.send("GET", "/health", &[("x-request-id", "trace-7")], "");
+    assert_eq!(given.header("x-request-id"), "trace-7");
+    assert!(server.get("/health").header("x-request-id").starts_with("req-"));
+}

@@ -1,0 +1,205 @@
+//! The real server with the demo model, and clients to talk to it.
+
+#![expect(dead_code, reason = "every test file uses a part of it")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rf_cpu::{CpuBackend, CpuOptions};
+use rf_engine::sampling::SamplerConfig;
+use rf_engine::scheduler::{Scheduler, SchedulerOptions, SchedulerStats};
+use rf_engine::{Engine, EngineOptions, Model};
+use rf_server::{Server, ServerOptions};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+/// Loads the demo model.
+pub(crate) fn demo_engine(options: EngineOptions) -> Engine {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf");
+    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
+    Engine::load(Model::open(path).unwrap(), &backend, options, &mut |_| ()).unwrap()
+}
+
+/// What a test changes.
+pub(crate) struct Setup {
+    pub(crate) engine: EngineOptions,
+    pub(crate) scheduler: SchedulerOptions,
+    pub(crate) server: ServerOptions,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let engine = EngineOptions { kv_tokens: Some(16384), ..EngineOptions::default() };
+        let sampling = SamplerConfig::greedy();
+        let server = ServerOptions { sampling, ..ServerOptions::default() };
+        Self { engine, scheduler: SchedulerOptions::default(), server }
+    }
+}
+
+/// A running server. Dropping it stops it.
+pub(crate) struct TestServer {
+    pub(crate) address: SocketAddr,
+    pub(crate) scheduler: Scheduler,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TestServer {
+    pub(crate) fn start() -> Self {
+        Self::with(Setup::default())
+    }
+
+    pub(crate) fn with(setup: Setup) -> Self {
+        let scheduler = Scheduler::start(demo_engine(setup.engine), setup.scheduler).unwrap();
+        let models = [("demo".to_owned(), scheduler.handle())];
+        let server = Server::bind(("127.0.0.1", 0), models, setup.server).unwrap();
+        let address = server.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+            let stopped = async { drop(stopped.await) };
+            runtime.block_on(server.run(stopped)).unwrap();
+        });
+        Self { address, scheduler, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Tells the server to stop, as a signal does.
+    pub(crate) fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits for the end of a stopped server.
+    pub(crate) fn join(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Response {
+        self.send("GET", path, &[], "")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Response {
+        self.send("POST", path, &[], &body.to_string())
+    }
+
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Response {
+        send(self.address, method, path, headers, body)
+    }
+
+    /// A socket on which a request has been sent, but nothing read.
+    pub(crate) fn open(&self, path: &str, body: &Value) -> TcpStream {
+        let body = body.to_string();
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        stream
+    }
+
+    pub(crate) fn stats(&self) -> SchedulerStats {
+        self.scheduler.handle().stats()
+    }
+
+    /// Waits for a state of the scheduler, which follows within a step.
+    pub(crate) fn wait_for(&self, what: &str, is_so: impl Fn(&SchedulerStats) -> bool) {
+        let started = Instant::now();
+        while !is_so(&self.stats()) {
+            assert!(started.elapsed() < Duration::from_secs(60), "{what}: {:?}", self.stats());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: hyper::HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Response {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    /// The JSON of a response without an error.
+    pub(crate) fn ok(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", self.text);
+        self.json()
+    }
+
+    /// The JSON objects of a stream, and whether it ended with `[DONE]`.
+    pub(crate) fn events(&self) -> (Vec<Value>, bool) {
+        assert_eq!(self.status, 200, "{}", self.text);
+        let data = self.text.lines().filter_map(|line| line.strip_prefix("data: "));
+        let (done, objects): (Vec<_>, Vec<_>) = data.partition(|data| *data == "[DONE]");
+        (
+            objects.into_iter().map(|data| serde_json::from_str(data).unwrap()).collect(),
+            !done.is_empty(),
+        )
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// Sends a request and reads the whole response.
+pub(crate) fn send(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Response {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let mut request = hyper::Request::builder().method(method).uri(path).header("host", "test");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        Response { status: head.status.as_u16(), headers: head.headers, text }
+    })
+}
+
+/// What a socket still gives, until the server closes it.
+pub(crate) fn rest(mut stream: TcpStream) -> String {
+    let mut bytes = Vec::new();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // A reset is an end, too.
+    drop(stream.read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
