@@ -65,7 +65,8 @@ fn sigterm_lets_an_answer_end_and_no_key_is_logged() {
             "POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
         )
     };
-    let body = r#"{"model":"tiny","prompt":"Once","max_tokens":400,"ignore_eos":true,"stream":true}"#;
+    let body =
+        r#"{"model":"tiny","prompt":"Once","max_tokens":400,"ignore_eos":true,"stream":true}"#;
     let refused = rest(server.send(&request("authorization: Bearer sk-wrong\r\n", body)));
     assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
     let headers = "authorization: Bearer sk-second\r\nx-request-id: trace-7\r\n";

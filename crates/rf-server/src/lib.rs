@@ -18,11 +18,11 @@
 //!
 //! ```no_run
 //! use rf_engine::scheduler::{Scheduler, SchedulerOptions};
-//! use rf_server::{Server, ServerOptions};
+//! use rf_server::{Server, ServerOptions, Service};
 //!
 //! # fn engine() -> rf_engine::Engine { unimplemented!() }
 //! let scheduler = Scheduler::start(engine(), SchedulerOptions::default())?;
-//! let models = [("demo".to_owned(), scheduler.handle())];
+//! let models = [("demo".to_owned(), Service::Generate(scheduler.handle()))];
 //! let server = Server::bind(("127.0.0.1", 8080), models, ServerOptions::default())?;
 //! println!("listening on http://{}", server.local_addr()?);
 //! server.run_until_signal()?;
@@ -35,6 +35,7 @@ mod anthropic;
 mod auth;
 mod body;
 mod deltas;
+mod embedder;
 mod error;
 mod fields;
 mod generation;
@@ -52,6 +53,8 @@ mod state;
 mod stream;
 
 pub use auth::ApiKeys;
+pub use embedder::Embedder;
 pub use error::Error;
 pub use options::ServerOptions;
 pub use server::Server;
+pub use state::Service;

@@ -29,7 +29,7 @@ pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
         .route("/v1/models/{*id}", get(openai::models::one))
         .route("/v1/chat/completions", post(openai::chat::chat))
         .route("/v1/completions", post(openai::completions::completions))
-        .route("/v1/embeddings", post(no_embeddings))
+        .route("/v1/embeddings", post(openai::embeddings::embeddings))
         .route("/v1/responses", post(openai::responses::responses))
         .route("/v1/messages", post(anthropic::messages))
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
@@ -43,7 +43,7 @@ pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
         .route("/slots", get(llama_cpp::slots))
         .route("/api/chat", post(ollama::chat))
         .route("/api/generate", post(ollama::generate))
-        .route("/api/embed", post(no_embeddings))
+        .route("/api/embed", post(openai::embeddings::ollama))
         .route("/api/tags", get(ollama::models::tags))
         .route("/api/show", post(ollama::models::show))
         .route("/api/ps", get(ollama::models::ps))
@@ -94,10 +94,6 @@ async fn health(State(app): State<Arc<App>>) -> Response {
 async fn prometheus(State(app): State<Arc<App>>) -> Response {
     const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
     ([("content-type", CONTENT_TYPE)], metrics::write(app.models())).into_response()
-}
-
-async fn no_embeddings() -> ApiError {
-    ApiError::new(Kind::NotSupported, "the model generates text: it makes no embeddings")
 }
 
 async fn not_found(request: Request) -> ApiError {

@@ -9,7 +9,6 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rf_engine::scheduler::Handle;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -17,7 +16,7 @@ use tokio::sync::watch;
 use crate::error::Error;
 use crate::options::ServerOptions;
 use crate::router::router;
-use crate::state::App;
+use crate::state::{App, Service};
 
 /// A server that listens, but does not answer yet.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ impl Server {
     /// If the address cannot be used, or an option is invalid.
     pub fn bind(
         address: (&str, u16),
-        models: impl IntoIterator<Item = (String, Handle)>,
+        models: impl IntoIterator<Item = (String, Service)>,
         options: ServerOptions,
     ) -> Result<Self, Error> {
         let app = Arc::new(App::new(models, options)?);

@@ -7,7 +7,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use rf_engine::Model;
 use rf_engine::scheduler::Handle;
 
-use crate::error::{ApiError, Error};
+use crate::embedder::Embedder;
+use crate::error::{ApiError, Error, Kind};
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 
@@ -16,10 +17,37 @@ use crate::options::ServerOptions;
 pub(crate) struct App {
     options: ServerOptions,
     models: Vec<Arc<ServedModel>>,
+    embedders: Vec<ServedEmbedder>,
     draining: AtomicBool,
 }
 
-/// A model that answers requests.
+/// What a model does for clients.
+#[derive(Debug)]
+pub enum Service {
+    /// It generates text.
+    Generate(Handle),
+    /// It makes embeddings.
+    Embed(Embedder),
+}
+
+/// A model that makes embeddings.
+#[derive(Debug)]
+pub(crate) struct ServedEmbedder {
+    id: String,
+    embedder: Embedder,
+}
+
+impl ServedEmbedder {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn embedder(&self) -> &Embedder {
+        &self.embedder
+    }
+}
+
+/// A model that generates text.
 #[derive(Debug)]
 pub(crate) struct ServedModel {
     id: String,
@@ -44,19 +72,29 @@ pub(crate) struct Load {
 }
 
 impl App {
-    /// A server of these models, the first one for requests that name none.
+    /// A server of these models. The first one of its kind is for requests that name none.
     pub(crate) fn new(
-        models: impl IntoIterator<Item = (String, Handle)>,
+        models: impl IntoIterator<Item = (String, Service)>,
         options: ServerOptions,
     ) -> Result<Self, Error> {
-        let mut served: Vec<Arc<ServedModel>> = Vec::new();
-        for (id, handle) in models {
-            if served.iter().any(|model| model.id == id) {
+        let mut app = Self {
+            options,
+            models: Vec::new(),
+            embedders: Vec::new(),
+            draining: AtomicBool::new(false),
+        };
+        for (id, service) in models {
+            if app.ids().contains(&id.as_str()) {
                 return Err(Error::DuplicateModel(id));
             }
-            served.push(Arc::new(ServedModel::new(id, handle)));
+            match service {
+                Service::Generate(handle) => {
+                    app.models.push(Arc::new(ServedModel::new(id, handle)));
+                }
+                Service::Embed(embedder) => app.embedders.push(ServedEmbedder { id, embedder }),
+            }
         }
-        Ok(Self { options, models: served, draining: AtomicBool::new(false) })
+        Ok(app)
     }
 
     pub(crate) fn options(&self) -> &ServerOptions {
@@ -67,15 +105,34 @@ impl App {
         &self.models
     }
 
-    /// The model that a request names. Names of Ollama may end in `:latest`.
+    /// The model that a request names, to generate text.
     pub(crate) fn model(&self, name: Option<&str>) -> Result<&Arc<ServedModel>, ApiError> {
-        let ids = || self.models.iter().map(|model| model.id()).collect::<Vec<_>>();
-        let Some(name) = name.filter(|name| !name.is_empty()) else {
-            return self.models.first().ok_or_else(|| ApiError::unknown_model("", &ids()));
-        };
-        let short = name.strip_suffix(":latest").unwrap_or(name);
-        let named = |model: &&Arc<ServedModel>| model.id == name || model.id == short;
-        self.models.iter().find(named).ok_or_else(|| ApiError::unknown_model(name, &ids()))
+        let found = self.models.iter().find(|model| is_named(model.id(), name));
+        found.ok_or_else(|| self.missing(name, "it makes embeddings: it generates no text"))
+    }
+
+    /// The model that a request names, to make embeddings.
+    pub(crate) fn embedder(&self, name: Option<&str>) -> Result<&ServedEmbedder, ApiError> {
+        let found = self.embedders.iter().find(|embedder| is_named(embedder.id(), name));
+        found.ok_or_else(|| self.missing(name, "it generates text: it makes no embeddings"))
+    }
+
+    pub(crate) fn embedders(&self) -> &[ServedEmbedder] {
+        &self.embedders
+    }
+
+    fn ids(&self) -> Vec<&str> {
+        let models = self.models.iter().map(|model| model.id());
+        models.chain(self.embedders.iter().map(ServedEmbedder::id)).collect()
+    }
+
+    /// Why no model of a kind has this name; `other` is what those of the other kind do.
+    fn missing(&self, name: Option<&str>, other: &str) -> ApiError {
+        let ids = self.ids();
+        match ids.iter().find(|id| is_named(id, name)) {
+            Some(id) => ApiError::new(Kind::NotSupported, format!("the model `{id}`: {other}")),
+            None => ApiError::unknown_model(name.unwrap_or_default(), &ids),
+        }
     }
 
     /// From now on, new requests are refused.
@@ -86,6 +143,13 @@ impl App {
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
     }
+}
+
+/// Whether a request means a model by this name. No name means any, and names of Ollama may end in
+/// `:latest`.
+fn is_named(id: &str, name: Option<&str>) -> bool {
+    let Some(name) = name.filter(|name| !name.is_empty()) else { return true };
+    id == name || Some(id) == name.strip_suffix(":latest")
 }
 
 impl ServedModel {
@@ -121,11 +185,6 @@ impl ServedModel {
         self.loaded
     }
 
-    /// The same in seconds since 1970.
-    pub(crate) fn loaded_seconds(&self) -> u64 {
-        seconds_since_1970(self.loaded)
-    }
-
     pub(crate) fn num_pages(&self) -> usize {
         self.handle.stats().kv_pages_total
     }
@@ -154,6 +213,7 @@ pub(crate) fn now() -> u64 {
     seconds_since_1970(SystemTime::now())
 }
 
-fn seconds_since_1970(time: SystemTime) -> u64 {
+/// A time in seconds since 1970.
+pub(crate) fn seconds_since_1970(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

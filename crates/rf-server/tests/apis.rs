@@ -68,8 +68,7 @@ fn a_changing_billing_line_does_not_change_the_prompt() {
     let ask = |hash: &str| {
         let line = format!("x-anthropic-billing-header: cc_version=2.1; cch={hash};");
         let rules = "Tell stories about animals and keep them short and kind. ".repeat(6);
-        let system =
-            json!([{ "type": "text", "text": line }, { "type": "text", "text": rules }]);
+        let system = json!([{ "type": "text", "text": line }, { "type": "text", "text": rules }]);
         let body = json!({ "system": system, "messages": user(), "max_tokens": 4 });
         server.post("/v1/messages", &body).ok()["usage"].clone()
     };
@@ -109,7 +108,8 @@ fn ollama_streams_lines_unless_told_otherwise() {
 
     let body = json!({ "prompt": STORY, "options": { "num_predict": 24 }, "stream": false });
     assert_eq!(server.post("/api/generate", &body).ok()["response"], text);
-    let body = json!({ "prompt": "Once", "raw": true, "options": { "num_predict": 3 }, "stream": false });
+    let body =
+        json!({ "prompt": "Once", "raw": true, "options": { "num_predict": 3 }, "stream": false });
     let plain = json!({ "prompt": "Once", "max_tokens": 3 });
     let plain = server.post("/v1/completions", &plain).ok()["choices"][0]["text"].clone();
     assert_eq!(server.post("/api/generate", &body).ok()["response"], plain);
@@ -146,7 +146,8 @@ fn responses_have_numbered_events() {
     assert_eq!(answer["output"][0]["content"][0]["text"], text);
     assert_eq!(answer["usage"]["output_tokens"], 24);
 
-    body["input"] = json!([{ "role": "user", "content": [{ "type": "input_text", "text": STORY }] }]);
+    body["input"] =
+        json!([{ "role": "user", "content": [{ "type": "input_text", "text": STORY }] }]);
     body["stream"] = json!(true);
     let response = server.post("/v1/responses", &body);
     let names = names(&response);
@@ -169,8 +170,7 @@ fn responses_have_numbered_events() {
         "response.incomplete",
     ];
     assert_eq!(names[names.len() - 4..], parts);
-    let streamed: String =
-        events.iter().filter_map(|event| event["delta"].as_str()).collect();
+    let streamed: String = events.iter().filter_map(|event| event["delta"].as_str()).collect();
     assert_eq!(streamed, text);
     let last = events.last().unwrap();
     assert_eq!(last["response"]["output"][0]["content"][0]["text"], text);

@@ -8,7 +8,7 @@ use clap::Args;
 use rf_engine::EngineOptions;
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Scheduler, SchedulerOptions};
-use rf_server::{ApiKeys, Server, ServerOptions};
+use rf_server::{ApiKeys, Embedder, Server, ServerOptions, Service};
 
 use crate::args::{ComputeArgs, DeviceArgs, ModelArgs, SamplingArgs};
 use crate::failure::bad_input;
@@ -37,6 +37,9 @@ pub(crate) struct ServeArgs {
     /// [default: that, at most 4096]
     #[arg(short, long, value_name = "CTX")]
     ctx_size: Option<usize>,
+    /// Make embeddings instead of text; models that generate nothing do so anyway
+    #[arg(long, visible_alias = "embeddings")]
+    embedding: bool,
     #[command(flatten)]
     network: NetworkArgs,
     #[command(flatten)]
@@ -110,14 +113,23 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
     let engine_options = loading::engine_options(&model, &arguments.compute, arguments.ctx_size)?;
     let context_tokens = model.context_tokens(&engine_options);
     let kv_tokens = arguments.scheduling.kv_size.or(context_tokens.checked_mul(DEFAULT_CONTEXTS));
-    let engine_options = EngineOptions { kv_tokens, ..engine_options };
+    let embeds = arguments.embedding || !model.config().generates();
+    let pooling = embeds.then(|| model.config().default_pooling());
+    let engine_options = EngineOptions { kv_tokens, pooling, ..engine_options };
     let placement = device::open(arguments.device.options(arguments.compute.cpu()?))?;
     let loaded = loading::load(model, &placement, engine_options, source)?;
-    let scheduler = Scheduler::start(loaded.engine, arguments.scheduling.options())?;
+    // Dropped at the end, which stops its thread.
+    let mut scheduler = None;
+    let service = if embeds {
+        Service::Embed(Embedder::start(loaded.engine)?)
+    } else {
+        let started = Scheduler::start(loaded.engine, arguments.scheduling.options())?;
+        Service::Generate(scheduler.insert(started).handle())
+    };
 
     let name = arguments.alias.clone().unwrap_or_else(|| model_name(path));
     let network = &arguments.network;
-    let models = [(name.clone(), scheduler.handle())];
+    let models = [(name.clone(), service)];
     let server = Server::bind((&network.host, network.port), models, options)?;
     if server.is_open() {
         terminal::warn(
@@ -126,7 +138,6 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
     }
     terminal::note(format_args!("serving {name} on http://{}", server.local_addr()?));
     server.run_until_signal()?;
-    scheduler.shutdown();
     Ok(())
 }
 

@@ -15,8 +15,8 @@ use hyper_util::rt::TokioIo;
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Scheduler, SchedulerOptions, SchedulerStats};
-use rf_engine::{Engine, EngineOptions, Model};
-use rf_server::{Server, ServerOptions};
+use rf_engine::{Engine, EngineOptions, Model, Pooling};
+use rf_server::{Embedder, Server, ServerOptions, Service};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -32,6 +32,8 @@ pub(crate) struct Setup {
     pub(crate) engine: EngineOptions,
     pub(crate) scheduler: SchedulerOptions,
     pub(crate) server: ServerOptions,
+    /// Whether the same model is also served for embeddings.
+    pub(crate) embedder: bool,
 }
 
 impl Default for Setup {
@@ -39,7 +41,7 @@ impl Default for Setup {
         let engine = EngineOptions { kv_tokens: Some(16384), ..EngineOptions::default() };
         let sampling = SamplerConfig::greedy();
         let server = ServerOptions { sampling, ..ServerOptions::default() };
-        Self { engine, scheduler: SchedulerOptions::default(), server }
+        Self { engine, scheduler: SchedulerOptions::default(), server, embedder: false }
     }
 }
 
@@ -58,7 +60,13 @@ impl TestServer {
 
     pub(crate) fn with(setup: Setup) -> Self {
         let scheduler = Scheduler::start(demo_engine(setup.engine), setup.scheduler).unwrap();
-        let models = [("demo".to_owned(), scheduler.handle())];
+        let mut models = vec![("demo".to_owned(), Service::Generate(scheduler.handle()))];
+        if setup.embedder {
+            let pooling = Some(Pooling::Mean);
+            let engine = demo_engine(EngineOptions { pooling, ..EngineOptions::default() });
+            let embedder = Embedder::start(engine).unwrap();
+            models.push(("embedder".to_owned(), Service::Embed(embedder)));
+        }
         let server = Server::bind(("127.0.0.1", 0), models, setup.server).unwrap();
         let address = server.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
