@@ -18,6 +18,7 @@ use crate::body::Fields;
 use crate::error::ApiError;
 use crate::fields::TextOr;
 use crate::generation::{Generation, Job, Usage};
+use crate::grammar::Structure;
 use crate::prompt::{beside, chat_prompt};
 use crate::sampling::SamplingFields;
 use crate::state::App;
@@ -37,7 +38,8 @@ pub(crate) async fn messages(
     let stream = request.stream.unwrap_or(false);
     let conversation = request.conversation()?;
     let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
-    let job = Job::chat(prompt, params, model.model());
+    let structure = Structure::default();
+    let job = Job::chat(prompt, params, model.model()).with_structure(structure, model).await?;
     let generation = Generation::submit(model, vec![job], request_id)?;
     let id = unique("msg_");
     if stream {

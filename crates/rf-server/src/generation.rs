@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use rf_chat::Prompt;
 use rf_engine::scheduler::{
-    Event, Handle, Request, RequestError, RequestId as SequenceId, Sink, SubmitError,
+    Constraint, Event, Handle, Request, RequestError, RequestId as SequenceId, Sink, SubmitError,
 };
 use rf_engine::{Model, StopReason, Timings};
 use tokio::sync::mpsc;
@@ -17,8 +17,9 @@ use tokio::sync::mpsc;
 use crate::access::RequestId;
 use crate::deltas::{Delta, Deltas};
 use crate::error::{ApiError, Kind};
+use crate::grammar::Structure;
 use crate::metrics::RequestMeter;
-use crate::prompt::ChatPrompt;
+use crate::prompt::{ChatPrompt, beside};
 use crate::sampling::Params;
 use crate::state::ServedModel;
 
@@ -28,19 +29,38 @@ pub(crate) struct Job {
     pub(crate) params: Params,
     /// How to read the answer; `None` for a text that is no message.
     pub(crate) chat: Option<Prompt>,
+    /// What the answer must look like.
+    pub(crate) constraint: Option<Box<dyn Constraint>>,
 }
 
 impl Job {
     /// The continuation of a text.
     pub(crate) fn text(prompt: Vec<u32>, params: Params) -> Self {
-        Self { prompt, params, chat: None }
+        Self { prompt, params, chat: None, constraint: None }
     }
 
     /// The answer to a conversation.
     pub(crate) fn chat(prompt: ChatPrompt, params: Params, model: &Model) -> Self {
         let mut params = params;
         params.options.rendered_tokens = prompt.prompt.format.rendered_tokens(model.tokenizer());
-        Self { prompt: prompt.ids, params, chat: Some(prompt.prompt) }
+        Self { prompt: prompt.ids, params, chat: Some(prompt.prompt), constraint: None }
+    }
+
+    /// The same with the structure that the answer must have.
+    pub(crate) async fn with_structure(
+        mut self,
+        structure: Structure,
+        model: &Arc<ServedModel>,
+    ) -> Result<Self, ApiError> {
+        if structure.is_free(self.chat.as_ref()) {
+            return Ok(self);
+        }
+        let served = Arc::clone(model);
+        beside(model.model(), move |_| {
+            self.constraint = structure.constraint(&*served.compiler()?, self.chat.as_ref())?;
+            Ok(self)
+        })
+        .await
     }
 }
 
@@ -147,8 +167,8 @@ impl Generation {
                 num_choices: params.num_choices,
                 priority: params.priority,
                 logprobs: params.logprobs,
-                options: job.params.options.clone(),
-                constraint: None,
+                options: params.options.clone(),
+                constraint: job.constraint,
                 use_prefix_cache: params.use_prefix_cache,
                 sink: Box::new(sink),
             };

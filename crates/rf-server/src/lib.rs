@@ -39,6 +39,7 @@ mod embedder;
 mod error;
 mod fields;
 mod generation;
+mod grammar;
 mod infill;
 mod llama_cpp;
 mod metrics;

@@ -21,6 +21,7 @@ use crate::body::Fields;
 use crate::deltas::Delta;
 use crate::error::{Api, ApiError};
 use crate::generation::{Generation, Job, Update, Usage};
+use crate::grammar::Structure;
 use crate::infill;
 use crate::prompt::{beside, chat_prompt, tools};
 use crate::sampling::{Params, SamplingFields};
@@ -34,6 +35,7 @@ struct CommonFields {
     options: Option<SamplingFields>,
     stream: Option<bool>,
     think: Option<Value>,
+    format: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -166,6 +168,7 @@ struct Request {
     params: Params,
     stream: bool,
     think: Option<Value>,
+    format: Option<Value>,
     form: Form,
     arrival: Instant,
 }
@@ -173,14 +176,15 @@ struct Request {
 impl Request {
     fn read(app: &App, fields: &Fields, form: Form) -> Result<Self, ApiError> {
         let arrival = Instant::now();
-        let common: CommonFields = fields.read()?;
+        let mut common: CommonFields = fields.read()?;
         let model = Arc::clone(app.model(common.model.as_deref())?);
-        let mut sampling = common.options.unwrap_or_default();
+        let mut sampling = common.options.take().unwrap_or_default();
         // One answer is all that the format has room for.
         (sampling.n, sampling.n_cmpl) = (None, None);
         let params = sampling.params(model.model(), &app.options().sampling)?;
         let stream = common.stream.unwrap_or(true);
-        Ok(Self { model, params, stream, think: common.think, form, arrival })
+        let CommonFields { think, format, .. } = common;
+        Ok(Self { model, params, stream, think, format, form, arrival })
     }
 
     /// How much to reason.
@@ -193,6 +197,8 @@ impl Request {
     }
 
     async fn answer(self, job: Job, request_id: RequestId) -> Result<Response, ApiError> {
+        let structure = Structure::of_ollama(self.format.clone())?;
+        let job = job.with_structure(structure, &self.model).await?;
         let generation = Generation::submit(&self.model, vec![job], request_id)?;
         if self.stream {
             let encoder = Lines { request: self, end: None, calls: Vec::new() };

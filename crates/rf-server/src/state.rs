@@ -1,11 +1,12 @@
 //! What all requests share: the models, the options, and whether the server is draining.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rf_engine::Model;
 use rf_engine::scheduler::Handle;
+use rf_grammar::GrammarCompiler;
 
 use crate::embedder::Embedder;
 use crate::error::{ApiError, Error, Kind};
@@ -53,6 +54,8 @@ pub(crate) struct ServedModel {
     id: String,
     handle: Handle,
     metrics: Arc<Metrics>,
+    /// Made for the first request that needs it, because it takes time and memory.
+    compiler: Mutex<Option<Arc<GrammarCompiler>>>,
     loaded: SystemTime,
     started: Instant,
 }
@@ -158,6 +161,7 @@ impl ServedModel {
             id,
             metrics: Arc::new(Metrics::new(handle.max_sequence_tokens())),
             handle,
+            compiler: Mutex::new(None),
             loaded: SystemTime::now(),
             started: Instant::now(),
         }
@@ -174,6 +178,17 @@ impl ServedModel {
 
     pub(crate) fn model(&self) -> &Arc<Model> {
         self.handle.model()
+    }
+
+    /// The compiler of grammars for the model's vocabulary.
+    pub(crate) fn compiler(&self) -> Result<Arc<GrammarCompiler>, ApiError> {
+        let mut compiler = self.compiler.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(compiler) = &*compiler {
+            return Ok(Arc::clone(compiler));
+        }
+        let new = GrammarCompiler::new(self.model().tokenizer());
+        let new = new.map_err(|error| ApiError::new(Kind::NotSupported, error.to_string()))?;
+        Ok(Arc::clone(compiler.insert(Arc::new(new))))
     }
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {

@@ -16,6 +16,7 @@ use crate::deltas::Delta;
 use crate::error::{Api, ApiError};
 use crate::fields::{PromptItem, TextOr};
 use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
+use crate::grammar::GrammarFields;
 use crate::infill::{self, ExtraFile};
 use crate::openai::{TimingsJson, finite, piece};
 use crate::prompt::beside;
@@ -61,7 +62,9 @@ pub(crate) async fn completion(
         }
     });
     let prompt = prompt.await?;
-    answer(&model, Job::text(prompt, params), stream, request_id).await
+    let structure = fields.read::<GrammarFields>()?.structure()?;
+    let job = Job::text(prompt, params).with_structure(structure, &model).await?;
+    answer(&model, job, stream, request_id).await
 }
 
 #[derive(Deserialize)]

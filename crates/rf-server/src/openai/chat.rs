@@ -19,6 +19,7 @@ use crate::body::Fields;
 use crate::deltas::Delta;
 use crate::error::ApiError;
 use crate::generation::{Generation, Job, Update};
+use crate::grammar::GrammarFields;
 use crate::prompt::{beside, chat_prompt};
 use crate::sampling::{SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel, now};
@@ -49,7 +50,8 @@ pub(crate) async fn chat(
     params.use_prefix_cache = chat.cache_prompt.unwrap_or(true);
     let conversation = fields.read::<ConversationFields>()?.conversation()?;
     let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
-    let job = Job::chat(prompt, params, model.model());
+    let structure = fields.read::<GrammarFields>()?.structure()?;
+    let job = Job::chat(prompt, params, model.model()).with_structure(structure, model).await?;
     let generation = Generation::submit(model, vec![job], request_id)?;
     let head = Head::new(model);
     if chat.stream.unwrap_or(false) {

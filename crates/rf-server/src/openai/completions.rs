@@ -21,6 +21,7 @@ use crate::deltas::Delta;
 use crate::error::ApiError;
 use crate::fields::{Logprobs, PromptItem, TextOr};
 use crate::generation::{Generation, Job, TokenLogprob, Update};
+use crate::grammar::GrammarFields;
 use crate::infill;
 use crate::prompt::beside;
 use crate::sampling::{SamplingFields, check_logprobs};
@@ -73,8 +74,12 @@ pub(crate) async fn completions(
     let echoed =
         if echo { prompts.iter().map(|prompt| prompt.text.clone()).collect() } else { vec![] };
     let choices_per_prompt = params.num_choices;
-    let job = |prompt: Prompt| Job::text(prompt.ids, params.clone());
-    let jobs = prompts.into_iter().map(job).collect();
+    let structure = fields.read::<GrammarFields>()?.structure()?;
+    let mut jobs = Vec::with_capacity(prompts.len());
+    for prompt in prompts {
+        let job = Job::text(prompt.ids, params.clone());
+        jobs.push(job.with_structure(structure.clone(), model).await?);
+    }
     let generation = Generation::submit(model, jobs, request_id)?;
     let head = Head {
         id: unique("cmpl-"),

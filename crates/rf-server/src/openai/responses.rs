@@ -20,6 +20,7 @@ use crate::body::Fields;
 use crate::error::ApiError;
 use crate::fields::TextOr;
 use crate::generation::{Generation, Job, Usage};
+use crate::grammar::GrammarFields;
 use crate::prompt::{beside, chat_prompt, tool_choice, tools};
 use crate::sampling::SamplingFields;
 use crate::state::{App, ServedModel, now};
@@ -76,7 +77,8 @@ pub(crate) async fn responses(
     };
     let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
     let head = Head::new(model, request.instructions, params.options.max_tokens);
-    let job = Job::chat(prompt, params, model.model());
+    let structure = fields.read::<GrammarFields>()?.structure()?;
+    let job = Job::chat(prompt, params, model.model()).with_structure(structure, model).await?;
     let generation = Generation::submit(model, vec![job], request_id)?;
     if request.stream.unwrap_or(false) {
         return Ok(response(generation, stream::Events::new(head), Framing::Events));

@@ -1,0 +1,227 @@
+//! Structured output: the fields that ask for it, and the constraint that they make.
+
+use rf_chat::{Prompt, ToolChoice};
+use rf_engine::scheduler::Constraint;
+use rf_grammar::{Grammar, GrammarCompiler};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::ApiError;
+
+/// The fields of `OpenAI`, llama.cpp and vLLM.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct GrammarFields {
+    response_format: Option<Format>,
+    grammar: Option<String>,
+    json_schema: Option<Value>,
+    structured_outputs: Option<StructuredOutputs>,
+    /// Of the Responses API.
+    text: Option<TextFields>,
+    parallel_tool_calls: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct TextFields {
+    format: Option<Format>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Format {
+    #[serde(rename = "type")]
+    kind: String,
+    json_schema: Option<Schema>,
+    schema: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Schema {
+    schema: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct StructuredOutputs {
+    json: Option<Value>,
+    regex: Option<String>,
+    choice: Option<Vec<String>>,
+    grammar: Option<String>,
+    json_object: Option<bool>,
+}
+
+/// What an answer must look like.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Structure {
+    /// The grammar with the field that it comes from.
+    grammar: Option<(&'static str, Grammar)>,
+    single_call: bool,
+}
+
+impl GrammarFields {
+    pub(crate) fn structure(self) -> Result<Structure, ApiError> {
+        let single_call = self.parallel_tool_calls == Some(false);
+        let mut grammars = Vec::new();
+        if let Some(format) = self.response_format {
+            grammars.extend(format.grammar()?.map(|grammar| ("response_format", grammar)));
+        }
+        if let Some(format) = self.text.and_then(|text| text.format) {
+            grammars.extend(format.grammar()?.map(|grammar| ("text.format", grammar)));
+        }
+        if let Some(grammar) = self.grammar.filter(|grammar| !grammar.is_empty()) {
+            grammars.push(("grammar", Grammar::of_text(&grammar)));
+        }
+        grammars
+            .extend(self.json_schema.map(|schema| ("json_schema", Grammar::JsonSchema(schema))));
+        if let Some(outputs) = self.structured_outputs {
+            grammars.extend(outputs.grammar()?.map(|grammar| ("structured_outputs", grammar)));
+        }
+        if let [_, (second, _), ..] = grammars.as_slice() {
+            return Err(ApiError::field(*second, "the answer cannot fit two formats: send one"));
+        }
+        Ok(Structure { grammar: grammars.pop(), single_call })
+    }
+}
+
+impl Format {
+    fn grammar(self) -> Result<Option<Grammar>, ApiError> {
+        let schema = self.json_schema.and_then(|schema| schema.schema).or(self.schema);
+        match (self.kind.as_str(), schema) {
+            ("text", _) => Ok(None),
+            ("json_object" | "json_schema", Some(schema)) => Ok(Some(Grammar::JsonSchema(schema))),
+            ("json_object", None) => Ok(Some(Grammar::JsonObject)),
+            ("json_schema", None) => {
+                Err(ApiError::field("response_format.json_schema.schema", "expected a schema"))
+            }
+            _ => Err(ApiError::field(
+                "response_format.type",
+                "expected text, json_object or json_schema",
+            )),
+        }
+    }
+}
+
+impl StructuredOutputs {
+    fn grammar(self) -> Result<Option<Grammar>, ApiError> {
+        let grammars = [
+            self.json.map(json_grammar),
+            self.regex.map(Grammar::Regex),
+            self.choice.map(Grammar::Choice),
+            self.grammar.map(|grammar| Grammar::of_text(&grammar)),
+            self.json_object.unwrap_or(false).then_some(Grammar::JsonObject),
+        ];
+        let mut grammars = grammars.into_iter().flatten();
+        let first = grammars.next();
+        if grammars.next().is_some() {
+            let message = "the answer cannot fit two formats: send one";
+            return Err(ApiError::field("structured_outputs", message));
+        }
+        Ok(first)
+    }
+}
+
+/// A schema, which vLLM also takes as text.
+fn json_grammar(schema: Value) -> Grammar {
+    let parsed = schema.as_str().and_then(|text| serde_json::from_str(text).ok());
+    Grammar::JsonSchema(parsed.unwrap_or(schema))
+}
+
+impl Structure {
+    /// The `format` of Ollama: `"json"`, or a schema.
+    pub(crate) fn of_ollama(format: Option<Value>) -> Result<Self, ApiError> {
+        let grammar = match format {
+            None | Some(Value::Null) => return Ok(Self::default()),
+            Some(Value::String(text)) if text.is_empty() => return Ok(Self::default()),
+            Some(Value::String(text)) if text == "json" => Grammar::JsonObject,
+            Some(schema @ Value::Object(_)) => Grammar::JsonSchema(schema),
+            Some(_) => return Err(ApiError::field("format", "expected \"json\" or a schema")),
+        };
+        Ok(Self { grammar: Some(("format", grammar)), single_call: false })
+    }
+
+    /// Whether it needs no constraint, with this prompt or without one.
+    pub(crate) fn is_free(&self, prompt: Option<&Prompt>) -> bool {
+        let must_call = prompt.is_some_and(|prompt| {
+            matches!(prompt.tool_choice, ToolChoice::Required | ToolChoice::Named(_))
+        });
+        self.grammar.is_none() && !must_call
+    }
+
+    /// The constraint for an answer to `prompt`, or for a text without one. A demanded call comes
+    /// before a format, which is that of the answer after the call.
+    pub(crate) fn constraint(
+        &self,
+        compiler: &GrammarCompiler,
+        prompt: Option<&Prompt>,
+    ) -> Result<Option<Box<dyn Constraint>>, ApiError> {
+        if let Some(prompt) = prompt {
+            let calls = compiler.compile_calls(prompt, !self.single_call);
+            if let Some(calls) = calls.map_err(|error| ApiError::field("tools", error))? {
+                return Ok(Some(Box::new(calls)));
+            }
+        }
+        let Some((field, grammar)) = &self.grammar else { return Ok(None) };
+        let compiled = match prompt {
+            Some(prompt) => compiler.compile_answer(prompt, grammar),
+            None => compiler.compile(grammar),
+        };
+        let compiled = compiled.map_err(|error| ApiError::field(*field, error))?;
+        Ok(Some(Box::new(compiled)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn grammar(fields: Value) -> Result<Option<Grammar>, String> {
+        let fields: GrammarFields = serde_json::from_value(fields).unwrap();
+        let structure = fields.structure().map_err(|error| error.param.unwrap())?;
+        Ok(structure.grammar.map(|(_, grammar)| grammar))
+    }
+
+    #[test]
+    fn each_field_makes_its_grammar() {
+        let schema = json!({ "type": "object" });
+        for (fields, expected) in [
+            (json!({}), None),
+            (json!({ "response_format": { "type": "text" } }), None),
+            (json!({ "response_format": { "type": "json_object" } }), Some(Grammar::JsonObject)),
+            (
+                json!({ "response_format": {
+                    "type": "json_schema", "json_schema": { "name": "x", "schema": schema },
+                }}),
+                Some(Grammar::JsonSchema(schema.clone())),
+            ),
+            (
+                json!({ "text": { "format": { "type": "json_schema", "schema": schema } } }),
+                Some(Grammar::JsonSchema(schema.clone())),
+            ),
+            (json!({ "json_schema": schema }), Some(Grammar::JsonSchema(schema.clone()))),
+            (json!({ "grammar": "root ::= \"a\"" }), Some(Grammar::Gbnf("root ::= \"a\"".into()))),
+            (
+                json!({ "structured_outputs": { "choice": ["a", "b"] } }),
+                Some(Grammar::Choice(vec!["a".into(), "b".into()])),
+            ),
+            (
+                json!({ "structured_outputs": { "json": schema.to_string() } }),
+                Some(Grammar::JsonSchema(schema.clone())),
+            ),
+        ] {
+            assert_eq!(grammar(fields.clone()), Ok(expected), "{fields}");
+        }
+        for (fields, field) in [
+            (json!({ "response_format": { "type": "xml" } }), "response_format.type"),
+            (
+                json!({ "response_format": { "type": "json_schema" } }),
+                "response_format.json_schema.schema",
+            ),
+            (json!({ "grammar": "x", "json_schema": {} }), "json_schema"),
+            (
+                json!({ "structured_outputs": { "regex": "a", "choice": ["a"] } }),
+                "structured_outputs",
+            ),
+        ] {
+            assert_eq!(grammar(fields.clone()), Err(field.to_owned()), "{fields}");
+        }
+    }
+}
