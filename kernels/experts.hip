@@ -75,45 +75,52 @@ RF_DEVICE u32 selected_expert(const RfGroupExpertsParams &p, u32 slot) {
 
 } // namespace
 
-// rf_graph::reference::route: a wave per token, four per workgroup (grid: x). The experts are
-// distributed over the lanes. Each of `used` iterations selects the best expert below the previous
-// one. Reads the logits used + 1 times, from the caches.
+// rf_graph::reference::route: a wave per token, four per workgroup (grid: x). Lane l holds the keys
+// of the experts l, l + 32 … in registers. Each of `used` iterations selects the best expert below
+// the previous one, for which lane `slot` then computes the weight. Reads the logits from memory
+// once, and once more for every HELD · 32 experts beyond the first.
 RF_KERNEL(EXPERT_THREADS) route_f32(RfRouteParams p) {
+    constexpr u32 HELD = 8;
     u32 token = group_x() * EXPERT_WAVES + wave();
     if (token >= p.tokens) return;
     Router router = Router::of(p, token);
     u32 groups = router.groups(), group_size = p.groups == 0 ? p.experts : p.experts / p.groups;
-    float *out = p.out + (u64)token * 2 * p.used;
+    auto key_at = [&](u32 expert) {
+        bool is_candidate = expert < p.experts && groups >> expert / group_size & 1;
+        return is_candidate ? key_of(router.score(expert), expert) : NO_KEY;
+    };
+    u64 keys[HELD];
+#pragma unroll
+    for (u32 i = 0; i < HELD; i++) keys[i] = key_at(lane() + i * WAVE);
 
-    // Lane 0 writes the probabilities, then divides them by their sum.
-    float kept = 0.0f;
+    u32 selected = 0;
     u64 last = ~0ull;
     for (u32 slot = 0; slot < p.used; slot++) {
         u64 best = NO_KEY;
-        for (u32 i = lane(); i < p.experts; i += WAVE) {
-            u64 key = key_of(router.score(i), i);
-            if (key < last && groups >> i / group_size & 1) best = better(best, key);
+#pragma unroll
+        for (u32 i = 0; i < HELD; i++) best = keys[i] < last ? better(best, keys[i]) : best;
+        for (u32 expert = lane() + HELD * WAVE; expert < p.experts; expert += WAVE) {
+            u64 key = key_at(expert);
+            best = key < last ? better(best, key) : best;
         }
         last = wave_best(best);
-        float probability = router.probability(index_of(last));
-        kept += probability;
-        if (lane() == 0) {
-            out[slot] = (float)index_of(last);
-            out[p.used + slot] = probability;
-        }
+        selected = lane() == slot ? index_of(last) : selected;
     }
-    if (lane() != 0) return;
-    float divisor = 1.0f;
+
+    bool is_slot = lane() < p.used;
+    float probability = is_slot ? router.probability(selected) : 0.0f;
+    float kept = wave_sum(probability), divisor = 1.0f;
     if (p.gate == RF_GATE_SOFTMAX_OF_SELECTED) {
         divisor = kept;
     } else if (p.normalize) {
         // The smallest normal f16, to avoid a division by zero.
         divisor = __builtin_fmaxf(kept, 6.103515625e-5f);
     }
-    for (u32 slot = 0; slot < p.used; slot++) {
-        float scale = p.expert_scale ? p.expert_scale[(u32)out[slot]] : 1.0f;
-        out[p.used + slot] = out[p.used + slot] / divisor * p.scale * scale;
-    }
+    if (!is_slot) return;
+    float scale = p.expert_scale ? p.expert_scale[selected] : 1.0f;
+    float *out = p.out + (u64)token * 2 * p.used;
+    out[lane()] = (float)selected;
+    out[p.used + lane()] = probability / divisor * p.scale * scale;
 }
 
 // Groups the slots of a batch by expert, for a matmul of every expert in one launch. A workgroup

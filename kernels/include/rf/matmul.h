@@ -10,10 +10,10 @@
 // stage; waves with different parts of one tile finally add their sums in a fixed order.
 //
 // The experts of a mixture are one launch: the tiles of tokens are slots of one expert each, and
-// their rows of x are gathered. Each tile reads the weights of its expert, Σ ⌈slots / TOKENS⌉ · rows
-// · columns in all, for TOKENS multiply-adds per weight, of which slots · rows · columns are useful.
-// The number of tiles is known on the device only; the grid has its upper bound, ⌊slots / TOKENS⌋ +
-// experts, and workgroups without a tile leave at once.
+// their rows of x are gathered. Each tile reads the weights of its expert once and multiplies each
+// of them TOKENS times. In all, Σ ⌈slots / TOKENS⌉ matrices are read, and slots · rows · columns
+// multiply-adds are useful. The number of tiles is known on the device only. The grid has its upper
+// bound, ⌊slots / TOKENS⌋ + experts, and workgroups without a tile leave at once.
 //
 // Per block and tile of the matrix unit: 2 multiply-adds per sum (3 with minima), which limit the
 // speed together with the matrix unit. t = fma(sum + BIAS, scale, −BIAS·scale) is exact except for

@@ -13,6 +13,9 @@ const EXPERT_THREADS: u32 = 128;
 /// Largest number of groups of experts: the kernel has a lane for each.
 pub const MAX_EXPERT_GROUPS: usize = 32;
 
+/// Largest number of experts per token: the kernel has a lane for each.
+pub const MAX_EXPERTS_PER_TOKEN: usize = 32;
+
 /// Selection and weighting of the experts of each token: [`rf_graph::Router`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
@@ -29,7 +32,7 @@ pub struct RouteParams {
     pub tokens: u32,
     /// Number of experts.
     pub experts: u32,
-    /// Experts per token, at most `experts`.
+    /// Experts per token, at most `experts` and [`MAX_EXPERTS_PER_TOKEN`].
     pub used: u32,
     /// Probability of an expert: 0 softmax, 1 sigmoid, 2 softmax over the selected experts.
     pub gate: u32,

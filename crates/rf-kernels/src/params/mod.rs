@@ -36,7 +36,9 @@ mod weight;
 pub use attention::AttentionParams;
 pub use batch::{Batch, KvCache, Span};
 pub use embed::{EmbedParams, embed_rms_norm_threads};
-pub use experts::{ExpertRowsParams, GroupExpertsParams, MAX_EXPERT_GROUPS, RouteParams};
+pub use experts::{
+    ExpertRowsParams, GroupExpertsParams, MAX_EXPERT_GROUPS, MAX_EXPERTS_PER_TOKEN, RouteParams,
+};
 pub use matmul::{
     ExpertGroups, ExpertTile, MatmulDevice, MatmulParams, Projection, SMALLEST_TILE, TileSize,
 };

@@ -15,7 +15,7 @@ struct RfRouteParams {
     float *out;                // [tokens, 2 · used]
     unsigned tokens;
     unsigned experts;
-    unsigned used;            // at most `experts`
+    unsigned used;            // at most `experts`, and 32
     unsigned gate;            // RfGate
     unsigned normalize;       // 1: weights are divided by their sum
     unsigned groups;          // at most 32; 0: all experts

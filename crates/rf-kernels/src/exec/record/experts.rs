@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::exec::analysis::{form_of_experts, has_fused_rows};
 use crate::params::{
     Address, ExpertGroups, ExpertRowsParams, ExpertTile, GroupExpertsParams, MAX_EXPERT_GROUPS,
-    MatmulParams, MatvecGluParams, MatvecParams, Operand, Projection, RouteParams, RowMemory,
-    activation_number, record_glu,
+    MAX_EXPERTS_PER_TOKEN, MatmulParams, MatvecGluParams, MatvecParams, Operand, Projection,
+    RouteParams, RowMemory, activation_number, record_glu,
 };
 
 /// The mean number of slots per expert above which slots are grouped. Up to it, most experts are
@@ -25,6 +25,10 @@ impl Recorder<'_> {
         out: ValueId,
     ) -> Result<(), Error> {
         let experts = self.memory.width(logits);
+        if router.experts_per_token > MAX_EXPERTS_PER_TOKEN {
+            let what = format!("{} experts per token", router.experts_per_token);
+            return Err(Error::Unsupported { what });
+        }
         if let Some(groups) = router.groups
             && (groups.count > MAX_EXPERT_GROUPS
                 || experts / groups.count * groups.selected < router.experts_per_token)
