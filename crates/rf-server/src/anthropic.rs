@@ -1,6 +1,7 @@
 //! The Messages API of Anthropic.
 
 mod input;
+mod output;
 mod stream;
 
 use std::sync::Arc;
@@ -8,16 +9,16 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use rf_engine::StopReason;
 use serde_json::{Value, json};
 
 use self::input::MessagesFields;
+use self::output::{blocks, message, stop_reason};
 use crate::access::{RequestId, unique};
-use crate::answer::{Answer, Choice};
+use crate::answer::Answer;
 use crate::body::Fields;
 use crate::error::ApiError;
 use crate::fields::TextOr;
-use crate::generation::{Generation, Job, Usage};
+use crate::generation::{Generation, Job};
 use crate::grammar::Structure;
 use crate::prompt::{beside, chat_prompt};
 use crate::sampling::SamplingFields;
@@ -66,50 +67,4 @@ pub(crate) async fn count_tokens(
     let conversation = request.conversation()?;
     let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
     Ok(Json(json!({ "input_tokens": prompt.ids.len() })))
-}
-
-/// A message without content.
-fn message(id: &str, model: &str, usage: Usage) -> Value {
-    json!({
-        "id": id,
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [],
-        "stop_reason": null,
-        "stop_sequence": null,
-        "usage": {
-            // Tokens that the cache had are counted apart.
-            "input_tokens": usage.prompt_tokens - usage.cached_tokens.min(usage.prompt_tokens),
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": usage.cached_tokens,
-            "output_tokens": 0,
-        },
-    })
-}
-
-fn stop_reason(reason: StopReason, calls_tools: bool) -> &'static str {
-    match reason {
-        StopReason::Length | StopReason::ContextFull => "max_tokens",
-        _ if calls_tools => "tool_use",
-        StopReason::StopString => "stop_sequence",
-        _ => "end_turn",
-    }
-}
-
-fn blocks(choice: Choice) -> Value {
-    let mut blocks = Vec::new();
-    if !choice.reasoning.is_empty() {
-        blocks.push(json!({ "type": "thinking", "thinking": choice.reasoning, "signature": "" }));
-    }
-    if !choice.content.is_empty() {
-        blocks.push(json!({ "type": "text", "text": choice.content }));
-    }
-    for call in choice.calls {
-        // The arguments of a call that was cut off are no JSON.
-        let input: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
-        blocks
-            .push(json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input }));
-    }
-    Value::from(blocks)
 }

@@ -15,7 +15,7 @@ pub(crate) struct GrammarFields {
     grammar: Option<String>,
     json_schema: Option<Value>,
     structured_outputs: Option<StructuredOutputs>,
-    /// Of the Responses API.
+    /// The format in requests of the Responses API.
     text: Option<TextFields>,
     parallel_tool_calls: Option<bool>,
 }

@@ -41,6 +41,7 @@ mod fields;
 mod generation;
 mod grammar;
 mod infill;
+mod keys;
 mod llama_cpp;
 mod metrics;
 mod ollama;
@@ -53,9 +54,9 @@ mod server;
 mod state;
 mod stream;
 
-pub use auth::ApiKeys;
 pub use embedder::Embedder;
 pub use error::Error;
+pub use keys::ApiKeys;
 pub use options::ServerOptions;
 pub use server::Server;
 pub use state::Service;

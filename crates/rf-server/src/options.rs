@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rf_engine::sampling::SamplerConfig;
 
-use crate::auth::ApiKeys;
+use crate::keys::ApiKeys;
 
 /// Options of the server.
 #[derive(Clone, Debug)]

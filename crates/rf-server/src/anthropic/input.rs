@@ -56,10 +56,10 @@ struct Block {
     kind: String,
     text: Option<String>,
     thinking: Option<String>,
-    /// Of a tool's result.
+    /// The result of a tool.
     content: Option<TextOr<Self>>,
     tool_use_id: Option<String>,
-    /// Of a call.
+    /// The id of a call, which its result repeats.
     id: Option<String>,
     name: Option<String>,
     input: Option<Value>,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{message, stop_reason};
+use super::output::{message, stop_reason};
 use crate::deltas::Delta;
 use crate::error::Api;
 use crate::generation::Update;

@@ -78,9 +78,9 @@ pub(crate) async fn ollama(
 }
 
 struct Embedded {
-    /// Of Euclidean length 1.
+    /// One vector per text, with the Euclidean length 1.
     vectors: Vec<Vec<f32>>,
-    /// Of all texts.
+    /// Tokens of all texts.
     tokens: usize,
 }
 

@@ -1,5 +1,6 @@
 //! `POST /v1/responses`, without stored responses: every request has its whole conversation.
 
+mod head;
 mod items;
 mod stream;
 
@@ -12,18 +13,19 @@ use rf_chat::Conversation;
 use rf_engine::StopReason;
 use rf_tokenizer::Message;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::access::{RequestId, unique};
+use self::head::{Head, is_cut_off};
+use crate::access::RequestId;
 use crate::answer::Answer;
 use crate::body::Fields;
 use crate::error::ApiError;
 use crate::fields::TextOr;
-use crate::generation::{Generation, Job, Usage};
+use crate::generation::{Generation, Job};
 use crate::grammar::GrammarFields;
 use crate::prompt::{beside, chat_prompt, tool_choice, tools};
 use crate::sampling::SamplingFields;
-use crate::state::{App, ServedModel, now};
+use crate::state::App;
 use crate::stream::{Framing, response};
 
 /// The fields of a request, besides those of sampling.
@@ -88,73 +90,4 @@ pub(crate) async fn responses(
     let reason = choice.end.map_or(StopReason::Eog, |end| end.reason);
     let body = head.ended(items::output(choice, is_cut_off(reason)), reason, usage);
     Ok(Json(body).into_response())
-}
-
-fn is_cut_off(reason: StopReason) -> bool {
-    matches!(reason, StopReason::Length | StopReason::ContextFull)
-}
-
-/// What all states of a response have in common.
-struct Head {
-    id: String,
-    created: u64,
-    model: String,
-    instructions: Option<String>,
-    max_tokens: Option<usize>,
-}
-
-impl Head {
-    fn new(model: &ServedModel, instructions: Option<String>, max_tokens: Option<usize>) -> Self {
-        let model = model.id().to_owned();
-        Self { id: unique("resp_"), created: now(), model, instructions, max_tokens }
-    }
-
-    /// The response before its end.
-    fn begun(&self) -> Value {
-        json!({
-            "id": self.id,
-            "object": "response",
-            "created_at": self.created,
-            "status": "in_progress",
-            "error": null,
-            "incomplete_details": null,
-            "instructions": self.instructions,
-            "max_output_tokens": self.max_tokens,
-            "model": self.model,
-            "output": [],
-            "parallel_tool_calls": true,
-            "previous_response_id": null,
-            "reasoning": { "effort": null, "summary": null },
-            "store": false,
-            "temperature": null,
-            "text": { "format": { "type": "text" } },
-            "tool_choice": "auto",
-            "tools": [],
-            "top_p": null,
-            "truncation": "disabled",
-            "usage": null,
-            "user": null,
-            "metadata": {},
-        })
-    }
-
-    /// The response at its end.
-    fn ended(&self, output: Vec<Value>, reason: StopReason, usage: Usage) -> Value {
-        let mut body = self.begun();
-        body["output"] = Value::from(output);
-        if is_cut_off(reason) {
-            body["status"] = json!("incomplete");
-            body["incomplete_details"] = json!({ "reason": "max_output_tokens" });
-        } else {
-            body["status"] = json!("completed");
-        }
-        body["usage"] = json!({
-            "input_tokens": usage.prompt_tokens,
-            "input_tokens_details": { "cached_tokens": usage.cached_tokens },
-            "output_tokens": usage.completion_tokens,
-            "output_tokens_details": { "reasoning_tokens": 0 },
-            "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        });
-        body
-    }
 }

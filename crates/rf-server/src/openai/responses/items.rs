@@ -17,13 +17,13 @@ pub(super) struct InputItem {
     kind: Option<String>,
     role: Option<String>,
     content: Option<TextOr<Part>>,
-    /// Of a call and its result.
+    /// The id that a call and its result have in common.
     call_id: Option<String>,
-    /// Of a call.
+    /// The name of the tool that is called.
     name: Option<String>,
-    /// Of a call.
+    /// The arguments of a call.
     arguments: Option<Value>,
-    /// Of a call's result.
+    /// The result of a call.
     output: Option<TextOr<Part>>,
 }
 

@@ -3,7 +3,8 @@
 use rf_engine::StopReason;
 use serde_json::{Value, json};
 
-use super::{Head, is_cut_off, items};
+use super::head::{Head, is_cut_off};
+use super::items;
 use crate::access::unique;
 use crate::deltas::Delta;
 use crate::error::ApiError;
