@@ -130,7 +130,7 @@ impl TestServer {
     pub(crate) fn wait_for(&self, what: &str, is_so: impl Fn(&SchedulerStats) -> bool) {
         let started = Instant::now();
         while !is_so(&self.stats()) {
-            assert!(started.elapsed() < Duration::from_secs(60), "{what}: {:?}", self.stats());
+            assert!(started.elapsed() < Duration::from_mins(1), "{what}: {:?}", self.stats());
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -206,7 +206,7 @@ pub(crate) fn send(
 /// What a socket still gives, until the server closes it.
 pub(crate) fn rest(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     // A reset is an end, too.
     drop(stream.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
