@@ -47,6 +47,7 @@ mod metrics;
 mod ollama;
 mod openai;
 mod options;
+mod page;
 mod prompt;
 mod router;
 mod sampling;

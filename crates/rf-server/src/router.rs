@@ -17,12 +17,14 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use crate::access::observe;
 use crate::auth::require_key;
 use crate::error::{ApiError, Error, Kind};
+use crate::page::page;
 use crate::state::App;
 use crate::{anthropic, llama_cpp, metrics, ollama, openai};
 
 /// All routes of the server.
 pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
     let routes = Router::new()
+        .route("/", get(page))
         .route("/health", get(health))
         .route("/metrics", get(prometheus))
         .route("/v1/models", get(openai::models::list))

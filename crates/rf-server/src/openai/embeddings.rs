@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rf_engine::{Model, Normalization};
 use rf_tokenizer::EncodeOptions;
 use serde::Deserialize;
@@ -164,19 +166,8 @@ fn texts(
 
 /// The little-endian bytes of the numbers, which clients ask for because they are shorter.
 fn base64(vector: &[f32]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            let value = bits >> (18 - 6 * digit) & 63;
-            let is_padding = digit > chunk.len();
-            text.push(if is_padding { '=' } else { char::from(ALPHABET[value as usize]) });
-        }
-    }
-    text
+    STANDARD.encode(bytes)
 }
 
 #[cfg(test)]

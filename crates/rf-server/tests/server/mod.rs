@@ -190,7 +190,8 @@ pub(crate) fn send(
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        let mut request = hyper::Request::builder().method(method).uri(path).header("host", "test");
+        let host = address.to_string();
+        let mut request = hyper::Request::builder().method(method).uri(path).header("host", host);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
