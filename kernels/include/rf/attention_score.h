@@ -21,7 +21,7 @@ RF_DEVICE float capped(const RfAttentionParams &p, float score) {
 
 // The position that limits what a query sees: its own, or the last one of its span.
 RF_DEVICE u32 seen_from(const RfAttentionParams &p, const RfSpan &span, u32 position) {
-    return p.causal ? position : span.past_tokens + span.num_tokens - 1;
+    return p.window == RF_BOTH_DIRECTIONS ? span.past_tokens + span.num_tokens - 1 : position;
 }
 
 // The first key visible to a query.

@@ -37,10 +37,9 @@ pub struct AttentionParams {
     pub scale: f32,
     /// Softcap on the scores; 0 for none.
     pub softcap: f32,
-    /// Sliding window in tokens; 0 for all keys up to the query's position.
+    /// Sliding window in tokens; 0 for all keys up to the query's position;
+    /// [`BOTH_DIRECTIONS`](Self::BOTH_DIRECTIONS) for all keys of its span, too.
     pub window: u32,
-    /// 1: keys after the query are not visible. 0: all keys of its span are, without a window.
-    pub causal: u32,
     /// Query heads.
     pub num_heads: u32,
     /// Decode workgroups over which the keys of a sequence are divided, 1 to 128.
@@ -48,11 +47,12 @@ pub struct AttentionParams {
     /// Largest number of tokens of a span for the decode kernel; longer spans use the prefill
     /// kernel.
     pub short_span: u32,
-    /// Zero.
-    pub reserved: u32,
 }
 
 impl AttentionParams {
+    /// The window of attention that is not causal.
+    pub const BOTH_DIRECTIONS: u32 = u32::MAX;
+
     /// Sets the number of splits that fills the device, for at most `context` visible keys and at
     /// most `max_splits` partial results.
     #[must_use]

@@ -4,6 +4,9 @@
 #include "rf/params/batch.h"
 #include "rf/params/rows.h"
 
+// The window of attention that is not causal.
+constexpr unsigned RF_BOTH_DIRECTIONS = 0xFFFFFFFF;
+
 // out = softmax(scale · q·kᵀ) · v: rf_graph::reference::attention.
 //
 // Two kernels share a batch: attention_decode computes spans of at most `short_span` tokens,
@@ -20,10 +23,10 @@ struct RfAttentionParams {
     unsigned *arrivals; // [tokens, num_kv_heads], zero before the first and after every launch
     float scale;
     float softcap;       // 0: none
-    unsigned window;     // a key is visible if query position − key position < window; 0: all keys are
-    unsigned causal;     // 1: keys after the query are not visible; 0: all of its span are, without window
+    // A key is visible if query position − key position < window; 0: all keys up to the query are;
+    // RF_BOTH_DIRECTIONS: all keys of its span are, too.
+    unsigned window;
     unsigned num_heads;  // a multiple of cache.num_kv_heads
     unsigned splits;     // decode: number of workgroups per sequence, at most 128
     unsigned short_span; // tokens
-    unsigned reserved;
 };

@@ -45,12 +45,14 @@ impl Recorder<'_> {
             arrivals: program.scratch.arrivals,
             scale: a.scale,
             softcap: a.softcap.unwrap_or(0.0),
-            window: a.window.map_or(0, |window| window as u32),
-            causal: u32::from(a.causal),
+            window: if a.causal {
+                a.window.map_or(0, |window| window as u32)
+            } else {
+                AttentionParams::BOTH_DIRECTIONS
+            },
             num_heads: a.num_heads as u32,
             splits: 1,
             short_span: u32::try_from(short_span).unwrap_or(u32::MAX),
-            reserved: 0,
         };
         if shape.longest_span > short_span {
             self.launches.push(params.prefill_launch(), params);
