@@ -27,6 +27,7 @@ const LAYERS: &[Layer] = &[
     layer("rf-convert", &["rf-gguf", "rf-quant"]),
     layer("rf-tokenizer", &[]),
     layer("rf-chat", &["rf-tokenizer"]),
+    layer("rf-hub", &[]),
     layer("rf-kv", &[]),
     layer("rf-graph", &["rf-quant", "rf-kv"]),
     layer("rf-cpu", &["rf-graph"]),
@@ -40,19 +41,24 @@ const LAYERS: &[Layer] = &[
     layer("rf-profile", &["rf-hip"]),
     layer("rf-bench", &["rf-device", "rf-profile"]),
     layer("rf-server", &["rf-device", "rf-chat", "rf-grammar"]),
-    layer("rf-cli", &["rf-server", "rf-grammar", "rf-device", "rf-convert", "rf-profile"]),
+    layer(
+        "rf-cli",
+        &["rf-server", "rf-grammar", "rf-device", "rf-convert", "rf-hub", "rf-profile"],
+    ),
     layer("xtask", &["rf-bench", "rf-kernels-build"]),
 ];
 
 /// External libraries that only the listed crates may use. Tests may use them anywhere.
-const OWNED: [(&str, &[&str]); 7] = [
+const OWNED: [(&str, &[&str]); 9] = [
     ("anyhow", &["rf-bench", "rf-cli", "xtask"]), // binaries; libraries have typed errors
     ("axum", &["rf-server"]),
     ("clap", &["rf-bench", "rf-cli", "xtask"]),
+    ("hf-hub", &["rf-hub"]),
     ("libloading", &["rf-hip"]),
     ("llguidance", &["rf-grammar"]),
     ("memmap2", &["rf-gguf", "rf-cpu"]), // files; page-aligned buffers
     ("minijinja", &["rf-tokenizer"]),
+    ("ureq", &["rf-hub"]),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -1,0 +1,228 @@
+//! The entry of the crate: a hub, its cache folder, and the way to a model file.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hf_hub::api::sync::ApiBuilder;
+use hf_hub::{Cache, Repo};
+use ureq::Agent;
+
+use crate::cache::Folder;
+use crate::listing::{Blob, Listing, Remote};
+use crate::transfer::{Transfer, agent};
+use crate::{Error, ModelName, choice};
+
+const ENDPOINT: &str = "https://huggingface.co";
+
+/// What happens while a model is fetched.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// Bytes of the model are on the disk. There is no such event if nothing is downloaded.
+    Progress {
+        /// Bytes on the disk, of all files of the model.
+        done_bytes: u64,
+        /// The size of all files of the model.
+        total_bytes: u64,
+    },
+    /// The hub cannot be reached, so a cached model is used without looking for a newer one.
+    Unreachable(&'a Error),
+}
+
+/// A hub and the folder for its files.
+#[derive(Debug)]
+pub struct Hub {
+    endpoint: String,
+    cache: PathBuf,
+    token: Option<String>,
+    offline: bool,
+    retries: u32,
+    agent: Agent,
+}
+
+impl Hub {
+    /// A hub at the URL `endpoint`, with the cache folder `cache`.
+    pub fn new(endpoint: &str, cache: impl Into<PathBuf>) -> Self {
+        Self {
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            cache: cache.into(),
+            token: None,
+            offline: false,
+            retries: 5,
+            agent: agent(),
+        }
+    }
+
+    /// The hub that the environment names, with the variables of `huggingface_hub`: `HF_ENDPOINT`,
+    /// `HF_TOKEN` (else the file `HF_TOKEN_PATH` or `HF_HOME/token`), `HF_HUB_CACHE` (else
+    /// `HF_HOME/hub`, else `XDG_CACHE_HOME/huggingface/hub`) and `HF_HUB_OFFLINE`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoHome`] if no variable names a folder and the user has no home.
+    pub fn from_env() -> Result<Self, Error> {
+        Self::from_variables(|name| env::var_os(name))
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, Error> {
+        let set = |name| variable(name).filter(|value| !value.is_empty());
+        let folder = |name| set(name).map(PathBuf::from);
+        let text = |name| set(name).map(|value| value.to_string_lossy().trim().to_owned());
+        let home = folder("HF_HOME").or_else(|| {
+            let user = || folder("HOME").or_else(env::home_dir).map(|home| home.join(".cache"));
+            Some(folder("XDG_CACHE_HOME").or_else(user)?.join("huggingface"))
+        });
+        let cache = folder("HF_HUB_CACHE").or_else(|| Some(home.as_ref()?.join("hub")));
+        let token_file = folder("HF_TOKEN_PATH").or_else(|| Some(home?.join("token")));
+        let token = text("HF_TOKEN")
+            .or_else(|| Some(fs::read_to_string(token_file?).ok()?.trim().to_owned()));
+        let offline = text("HF_HUB_OFFLINE")
+            .is_some_and(|value| ["1", "on", "yes", "true"].contains(&&*value.to_lowercase()));
+        let endpoint = text("HF_ENDPOINT").unwrap_or_else(|| ENDPOINT.to_owned());
+        Ok(Self::new(&endpoint, cache.ok_or(Error::NoHome)?)
+            .with_token(token)
+            .with_offline(offline))
+    }
+
+    /// Sends this token of an account to the hub.
+    #[must_use]
+    pub fn with_token(self, token: Option<String>) -> Self {
+        Self { token: token.filter(|token| !token.is_empty()), ..self }
+    }
+
+    /// Uses only what is cached.
+    #[must_use]
+    pub fn with_offline(self, offline: bool) -> Self {
+        Self { offline, ..self }
+    }
+
+    /// Tries a download again up to `retries` times in a row without progress; 5 by default, and 0
+    /// gives up at the first failure.
+    #[must_use]
+    pub fn with_retries(self, retries: u32) -> Self {
+        Self { retries, ..self }
+    }
+
+    /// The folder of downloaded files.
+    pub fn cache(&self) -> &Path {
+        &self.cache
+    }
+
+    /// The path of a model file, for a split model that of its first part. Downloads what is
+    /// missing.
+    ///
+    /// # Errors
+    ///
+    /// Each [`Error`] tells when it occurs. What was downloaded until then stays, except for
+    /// [`Error::Checksum`], so that the next call resumes.
+    pub fn fetch(
+        &self,
+        name: &ModelName,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<PathBuf, Error> {
+        let folder = Folder::new(&self.cache, name.repo());
+        if self.offline {
+            return folder.model(name).ok_or_else(|| Error::NotCached {
+                name: name.to_string(),
+                cache: self.cache.clone(),
+            });
+        }
+        let remote = self.remote(name.repo())?;
+        match remote.listing() {
+            Ok(listing) => self.download(name, &remote, &listing, &folder, on_event),
+            Err(error) if error.is_outage() => {
+                let Some(path) = folder.model(name) else { return Err(error) };
+                on_event(Event::Unreachable(&error));
+                Ok(path)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn remote<'a>(&'a self, name: &'a str) -> Result<Remote<'a>, Error> {
+        let builder = ApiBuilder::from_cache(Cache::new(self.cache.clone()))
+            .with_endpoint(self.endpoint.clone())
+            .with_token(self.token.clone())
+            .with_user_agent("rocmforge", env!("CARGO_PKG_VERSION"));
+        let api = builder.build().map_err(|error| Error::Network {
+            endpoint: self.endpoint.clone(),
+            what: name.to_owned(),
+            reason: error.to_string(),
+        })?;
+        let repo = api.repo(Repo::model(name.to_owned()));
+        let token = self.token.as_deref();
+        Ok(Remote { agent: &self.agent, token, repo, name, endpoint: &self.endpoint })
+    }
+
+    /// Downloads the missing files of a model.
+    fn download(
+        &self,
+        name: &ModelName,
+        remote: &Remote<'_>,
+        Listing { commit, files }: &Listing,
+        folder: &Folder,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<PathBuf, Error> {
+        let paths: Vec<&str> = files.iter().map(|file| &*file.path).collect();
+        let chosen = choice::choose(name.repo(), &paths, name.quant())?;
+        let parts = chosen.iter().filter_map(|path| files.iter().find(|file| file.path == *path));
+        let parts = parts.map(|file| Ok((&*file.path, remote.blob(file)?)));
+        let parts = parts.collect::<Result<Vec<(&str, Blob)>, Error>>()?;
+        let total_bytes = parts.iter().map(|(_, blob)| blob.size).sum();
+        let mut before = 0;
+        for (file, blob) in &parts {
+            if !folder.has(commit, file, blob) {
+                if !folder.has_blob(blob) {
+                    let transfer = Transfer { remote, file, blob, retries: self.retries };
+                    transfer.run(&folder.blob(&blob.id), &mut |done| {
+                        on_event(Event::Progress { done_bytes: before + done, total_bytes });
+                    })?;
+                }
+                folder.link(commit, file, blob)?;
+            }
+            before += blob.size;
+        }
+        folder.set_main(commit)?;
+        Ok(folder.file(commit, chosen[0]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hub(variables: &[(&str, &str)]) -> Hub {
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
+        Hub::from_variables(|name| find(name).map(|(_, value)| value.into())).unwrap()
+    }
+
+    #[test]
+    fn the_cache_folder_is_the_usual_one() {
+        for (variables, expected) in [
+            (&[("HOME", "/home/u")][..], "/home/u/.cache/huggingface/hub"),
+            (&[("HOME", "/home/u"), ("XDG_CACHE_HOME", "/x")], "/x/huggingface/hub"),
+            (&[("HF_HOME", "/hf"), ("XDG_CACHE_HOME", "/x")], "/hf/hub"),
+            (&[("HF_HOME", "/hf"), ("HF_HUB_CACHE", "/models")], "/models"),
+            (&[("HF_HOME", ""), ("HOME", "/home/u")], "/home/u/.cache/huggingface/hub"),
+        ] {
+            assert_eq!(hub(variables).cache(), Path::new(expected), "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn endpoint_token_and_offline_mode_come_from_the_environment() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = ("HF_HOME", folder.path().to_str().unwrap());
+        let plain = hub(&[home]);
+        assert_eq!((&*plain.endpoint, plain.token, plain.offline), (ENDPOINT, None, false));
+        fs::write(folder.path().join("token"), "hf_file\n").unwrap();
+        assert_eq!(hub(&[home]).token.as_deref(), Some("hf_file"));
+        let set =
+            [("HF_TOKEN", "hf_env "), ("HF_ENDPOINT", "http://mirror/"), ("HF_HUB_OFFLINE", "1")];
+        let set = hub(&[&[home][..], &set].concat());
+        assert_eq!(set.token.as_deref(), Some("hf_env"));
+        assert_eq!((&*set.endpoint, set.offline), ("http://mirror", true));
+    }
+}

@@ -1,0 +1,47 @@
+//! Model files of the Hugging Face hub: finds those of a repository, downloads them into the usual
+//! cache folder, and reuses what is there.
+//!
+//! **Place in the layering.** On its own: this crate knows neither GGUF nor engines. A program
+//! opens the path that it returns.
+//!
+//! **Where to start.** [`Hub::fetch`]. Internally, `listing` asks the API for the files, `choice`
+//! selects those of the model, `transfer` downloads them and `cache` knows the folder.
+//!
+//! **Invariants.**
+//! - A file is in the cache under its name only after its size, and its SHA-256 if the hub states
+//!   one, were checked. What is incomplete has the extension `part`, and the next run resumes it.
+//! - The folder has the layout of `huggingface_hub`, so other programs share it.
+//! - Names in answers of the hub cannot lead out of the folder.
+//! - The token goes to the hub and not to the servers that it redirects to.
+//!
+//! The crate `hf-hub` serves the API, URLs and cache layout. Its download is not used: it fails on
+//! a complete `part` file, takes an ignored range for a resumed one, checks no sum, and sends the
+//! token to storage servers.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use rf_hub::{Event, Hub};
+//!
+//! # fn main() -> Result<(), rf_hub::Error> {
+//! let hub = Hub::from_env()?;
+//! let path = hub.fetch(&"owner/repo-GGUF:Q4_K_M".parse()?, &mut |event| {
+//!     if let Event::Progress { done_bytes, total_bytes } = event {
+//!         println!("{done_bytes} of {total_bytes}");
+//!     }
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod cache;
+mod choice;
+mod error;
+mod hub;
+mod listing;
+mod name;
+mod transfer;
+
+pub use error::Error;
+pub use hub::{Event, Hub};
+pub use name::ModelName;
