@@ -1,6 +1,6 @@
 //! `rf-cli serve` as a process: its start, its log and its end.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
 
 mod program;
 
