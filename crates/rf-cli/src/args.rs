@@ -11,6 +11,7 @@ use rf_device::{Device, DeviceOptions, GpuLayers};
 use rf_engine::sampling::SamplerConfig;
 use rf_grammar::Grammar;
 use rf_graph::KvType;
+use rf_hub::ModelName;
 
 use crate::failure::bad_input;
 use crate::sources;
@@ -56,13 +57,26 @@ impl DeviceArgs {
     }
 }
 
-/// The model file.
+/// The model: a file or a repository.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
     /// Load this model file, in GGUF format (any part of a split one) [default: the built-in demo
     /// model]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) model: Option<PathBuf>,
+    #[arg(
+        help = "Load this model of the Hugging Face hub, downloaded unless it is cached (-hf) [default QUANT: \
+                Q4_K_M, else Q8_0, else the first]"
+    )]
+    #[arg(long, value_name = "OWNER/REPO[:QUANT]", conflicts_with = "model")]
+    pub(crate) hf_repo: Option<ModelName>,
+}
+
+impl ModelArgs {
+    /// Whether the demo model is used.
+    pub(crate) fn is_demo(&self) -> bool {
+        self.model.is_none() && self.hf_repo.is_none()
+    }
 }
 
 /// Threads, batches, cache and instruction set.

@@ -23,6 +23,7 @@ use crate::version;
 Examples:
   rf-cli run                                  chat with the built-in demo model
   rf-cli run -m model.gguf \"Why is the sky blue?\"
+  rf-cli run -hf OWNER/REPO:Q4_K_M            download a model and chat with it
   rf-cli serve -m model.gguf                  serve it on http://127.0.0.1:8080
   rf-cli info model.gguf
   rf-cli bench -m model.gguf
@@ -104,7 +105,7 @@ impl Command {
 }
 
 /// Flags of llama.cpp with several letters after one dash, which clap does not support.
-const LONG_FLAGS: [(&str, &str); 11] = [
+const LONG_FLAGS: [(&str, &str); 13] = [
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ub", "--ubatch-size"),
@@ -116,6 +117,8 @@ const LONG_FLAGS: [(&str, &str); 11] = [
     ("-cnv", "--chat"),
     ("-no-cnv", "--raw"),
     ("-pg", "--prompt-gen"),
+    ("-hf", "--hf-repo"),
+    ("-hfr", "--hf-repo"),
 ];
 
 /// Replaces [`LONG_FLAGS`] in the arguments, up to `--`.

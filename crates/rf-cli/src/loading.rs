@@ -1,6 +1,6 @@
 //! Loads a model for a command, with a progress bar and notes on stderr.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -12,7 +12,7 @@ use crate::args::{ComputeArgs, ModelArgs};
 use crate::demo;
 use crate::device::Placement;
 use crate::failure::bad_input;
-use crate::terminal;
+use crate::{hub, terminal};
 
 /// A loaded model.
 pub(crate) struct LoadedModel {
@@ -30,9 +30,17 @@ pub(crate) fn open_gguf(path: Option<&Path>) -> Result<Gguf> {
     }
 }
 
-/// Opens a model. Warns of a tokenizer that may make answers worse.
-pub(crate) fn open_model(arguments: &ModelArgs) -> Result<Model> {
-    let model = Model::from_gguf(open_gguf(arguments.model.as_deref())?)?;
+/// The path of the model's file, which is downloaded if need be; `None` for the demo model.
+pub(crate) fn model_file(arguments: &ModelArgs) -> Result<Option<PathBuf>> {
+    match &arguments.hf_repo {
+        Some(name) => Ok(Some(hub::fetch(name)?)),
+        None => Ok(arguments.model.clone()),
+    }
+}
+
+/// Opens a model file, or the demo model. Warns of a tokenizer that may make answers worse.
+pub(crate) fn open_model(path: Option<&Path>) -> Result<Model> {
+    let model = Model::from_gguf(open_gguf(path)?)?;
     warn_of_generic_pre_tokenizer(model.tokenizer());
     Ok(model)
 }

@@ -14,6 +14,7 @@ mod demo;
 mod device;
 mod embedding;
 mod failure;
+mod hub;
 mod interrupt;
 mod limits;
 mod loading;

@@ -48,6 +48,7 @@ const HOMES: &[Home] = &[
         &["Grammar", "GrammarCompiler", "GrammarConstraint"],
         "values of options, the form of answers",
     ),
+    home("rf-cli", "rf_hub", &[], "downloads the models of `-hf`"),
     home("rf-cli", "rf_profile", &[], "`profile`, `run -v` and `run --trace` print its reports"),
     home("rf-cli", "rf_server", &[], "serves `serve`"),
     home("rf-cli", "rf_tokenizer", &[], "`tokenize` prints ids and text"),

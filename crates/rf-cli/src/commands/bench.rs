@@ -12,6 +12,7 @@ use rf_cpu::{CpuOptions, Isa};
 use rf_device::{GpuLayers, LayerPlacement};
 use rf_engine::{EngineOptions, Model, SyntheticFeeder};
 use rf_graph::KvType;
+use rf_hub::ModelName;
 
 use self::record::{Format, Printer, Record, Setup, Test};
 use crate::args::{self, DeviceArgs};
@@ -19,7 +20,7 @@ use crate::device::{self, Placement};
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::loading::{LoadedModel, Source};
-use crate::{loading, terminal};
+use crate::{hub, loading, terminal};
 
 /// Arguments of `rf-cli bench`.
 #[derive(Debug, Args)]
@@ -36,6 +37,9 @@ pub(crate) struct BenchArgs {
     /// Measure these model files [default: the built-in demo model]
     #[arg(short, long, value_name = "FILE", value_delimiter = ',')]
     model: Vec<PathBuf>,
+    /// Measure these models of the Hugging Face hub, downloaded unless they are cached (-hf)
+    #[arg(long, value_name = "OWNER/REPO[:QUANT]", value_delimiter = ',')]
+    hf_repo: Vec<ModelName>,
     /// Measure prefill of N tokens; 0 for none
     #[arg(short = 'p', long, value_name = "N", value_delimiter = ',', default_value = "512")]
     n_prompt: Vec<usize>,
@@ -92,11 +96,11 @@ pub(crate) fn bench(arguments: &BenchArgs) -> Result<()> {
     let mut out = io::stdout().lock();
     let mut printer = Printer::new(arguments.output, &arguments.varied());
     printer.start(&mut out)?;
-    for path in arguments.models() {
+    for path in arguments.models()? {
         for setup in arguments.setups()? {
             let cpu = CpuOptions { threads: setup.threads, isa: arguments.isa };
             let placement = device::open(arguments.device.options(cpu))?;
-            let mut runner = Runner::load(path, &placement, setup, &tests)?;
+            let mut runner = Runner::load(path.as_deref(), &placement, setup, &tests)?;
             for &test in &tests {
                 if arguments.progress {
                     terminal::note(format_args!("measuring {} of {}", test.name(), runner.name));
@@ -140,12 +144,13 @@ impl BenchArgs {
         Ok(())
     }
 
-    fn models(&self) -> Vec<Option<&Path>> {
-        if self.model.is_empty() {
-            vec![None]
-        } else {
-            self.model.iter().map(|path| Some(path.as_path())).collect()
+    /// The files of the models; `None` for the demo model.
+    fn models(&self) -> Result<Vec<Option<PathBuf>>> {
+        if self.model.is_empty() && self.hf_repo.is_empty() {
+            return Ok(vec![None]);
         }
+        let files = self.model.iter().map(|path| Ok(Some(path.clone())));
+        files.chain(self.hf_repo.iter().map(|name| hub::fetch(name).map(Some))).collect()
     }
 
     /// Every combination of the options that need a new engine.

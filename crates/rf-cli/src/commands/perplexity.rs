@@ -52,8 +52,9 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     if arguments.ctx_size == 1 {
         return Err(bad_input!("a window of 1 token has none to score: give -c 2 or more"));
     }
+    let path = loading::model_file(&arguments.model)?;
     let started = Instant::now();
-    let model = loading::open_model(&arguments.model)?;
+    let model = loading::open_model(path.as_deref())?;
     let tokenizer = model.tokenizer();
     let (ids, bos) = if arguments.ids {
         (sources::ids(&sources::file_text(&arguments.file)?)?, None)
@@ -73,7 +74,7 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     let cpu = arguments.compute.cpu()?;
     let options = loading::engine_options(&model, &arguments.compute, Some(arguments.ctx_size))?;
     let placement = device::open(arguments.device.options(cpu))?;
-    let source = Source { path: arguments.model.model.as_deref(), started, quiet: false };
+    let source = Source { path: path.as_deref(), started, quiet: false };
     let mut engine = loading::load(model, &placement, options, source)?.engine;
 
     let scoring = Instant::now();

@@ -64,7 +64,8 @@ struct Ranked {
 /// Runs `rf-cli rerank`.
 pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
     let documents = sources::texts(&arguments.documents, arguments.file.as_deref())?;
-    let model = loading::open_model(&arguments.model)?;
+    let path = loading::model_file(&arguments.model)?;
+    let model = loading::open_model(path.as_deref())?;
     if model.config().pooling != Some(Pooling::Rank) {
         return Err(bad_input!(
             "the model is no reranker (its pooling is not rank): give one that is, or compare \
@@ -74,7 +75,7 @@ pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
     let ids = documents.iter().map(|document| Ok(model.rank_ids(&arguments.query, document)?));
     let ids = ids.collect::<Result<Vec<_>>>()?;
     let input = Input {
-        path: arguments.model.model.as_deref(),
+        path: path.as_deref(),
         ids: &ids,
         pooling: Pooling::Rank,
         ctx_size: arguments.ctx_size,

@@ -112,21 +112,22 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
 }
 
 fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Result<()> {
-    let started = Instant::now();
     let options = arguments.generate_options()?;
     let grammar = arguments.form.grammar()?;
     loading::check_context(arguments.ctx_size)?;
     let cpu = arguments.compute.cpu()?;
     let prompt = arguments.prompt()?;
+    let path = loading::model_file(&arguments.model)?;
+    let started = Instant::now();
     let model =
-        tracing::info_span!("model_load").in_scope(|| loading::open_model(&arguments.model))?;
+        tracing::info_span!("model_load").in_scope(|| loading::open_model(path.as_deref()))?;
     let is_chat = arguments.is_chat(&model)?;
     let engine_options = loading::engine_options(&model, &arguments.compute, arguments.ctx_size)?;
     let form = grammar.map(|grammar| OutputForm::new(&model, grammar)).transpose()?;
     let request = prompt.map(|prompt| arguments.request(&model, &prompt, is_chat, form.as_ref()));
     let request = request.transpose()?;
     let placement = device::open(arguments.device.options(cpu))?;
-    let source = Source { path: arguments.model.model.as_deref(), started, quiet: arguments.quiet };
+    let source = Source { path: path.as_deref(), started, quiet: arguments.quiet };
     let LoadedModel { mut engine, load_time, .. } =
         loading::load(model, &placement, engine_options, source)?;
     if recording.is_some() {
@@ -162,9 +163,10 @@ impl RunArgs {
                 "-n 0 generates nothing: give 1 or more, or -1 to continue until the model ends"
             ));
         }
-        let temperature = match self.model.model {
-            Some(_) => SamplerConfig::default().temperature,
-            None => demo::TEMPERATURE,
+        let temperature = if self.model.is_demo() {
+            demo::TEMPERATURE
+        } else {
+            SamplerConfig::default().temperature
         };
         Ok(GenerateOptions {
             sampler: self.sampling.config(temperature)?,
@@ -190,7 +192,7 @@ impl RunArgs {
         };
         let text = text.strip_suffix('\n').unwrap_or(&text);
         let text = text.strip_suffix('\r').unwrap_or(text);
-        if text.is_empty() && self.model.model.is_none() && self.file.is_none() && !self.raw {
+        if text.is_empty() && self.model.is_demo() && self.file.is_none() && !self.raw {
             terminal::note(format_args!(
                 "no prompt given, so the demo model answers: {}",
                 demo::PROMPT

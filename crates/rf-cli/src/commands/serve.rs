@@ -107,9 +107,10 @@ struct SchedulingArgs {
 pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
     loading::check_context(arguments.ctx_size)?;
     let options = arguments.server_options()?;
-    let path = arguments.model.model.as_deref();
+    let path = loading::model_file(&arguments.model)?;
+    let path = path.as_deref();
     let source = Source { path, started: Instant::now(), quiet: false };
-    let model = loading::open_model(&arguments.model)?;
+    let model = loading::open_model(path)?;
     let engine_options = loading::engine_options(&model, &arguments.compute, arguments.ctx_size)?;
     let context_tokens = model.context_tokens(&engine_options);
     let kv_tokens = arguments.scheduling.kv_size.or(context_tokens.checked_mul(DEFAULT_CONTEXTS));
@@ -163,9 +164,10 @@ impl SchedulingArgs {
 
 impl ServeArgs {
     fn server_options(&self) -> Result<ServerOptions> {
-        let temperature = match self.model.model {
-            Some(_) => SamplerConfig::default().temperature,
-            None => demo::TEMPERATURE,
+        let temperature = if self.model.is_demo() {
+            demo::TEMPERATURE
+        } else {
+            SamplerConfig::default().temperature
         };
         Ok(ServerOptions {
             keys: self.network.keys()?,

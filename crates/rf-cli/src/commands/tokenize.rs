@@ -50,7 +50,7 @@ pub(crate) struct TokenizeArgs {
 
 /// Runs `rf-cli tokenize`.
 pub(crate) fn tokenize(arguments: &TokenizeArgs) -> Result<()> {
-    let gguf = loading::open_gguf(arguments.model.model.as_deref())?;
+    let gguf = loading::open_gguf(loading::model_file(&arguments.model)?.as_deref())?;
     let tokenizer = tokenizer_from_gguf(&gguf)?;
     loading::warn_of_generic_pre_tokenizer(&tokenizer);
     if let Some(ids) = &arguments.decode {
