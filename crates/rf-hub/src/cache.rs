@@ -1,5 +1,5 @@
-//! The cache folder of one repository, in the layout of `huggingface_hub`: contents in `blobs`, links
-//! with names in `snapshots/COMMIT`, commits of branches in `refs`.
+//! The cache folder of one repository, in the layout of `huggingface_hub`: contents in `blobs`,
+//! links with names in `snapshots/COMMIT`, commits of branches in `refs`.
 
 use std::fs;
 use std::io;

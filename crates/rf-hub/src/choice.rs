@@ -29,8 +29,8 @@ impl Model<'_> {
     }
 }
 
-/// Chooses among the `files` of a repository: the given quantisation, or else [`PREFERRED`], or else
-/// the first one. Returns all parts in order.
+/// Chooses among the `files` of a repository: the given quantisation, or else [`PREFERRED`], or
+/// else the first one. Returns all parts in order.
 pub(crate) fn choose<'a>(
     repo: &str,
     files: &[&'a str],

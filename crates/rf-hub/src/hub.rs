@@ -201,11 +201,11 @@ mod tests {
     #[test]
     fn the_cache_folder_is_the_usual_one() {
         for (variables, expected) in [
-            (&[("HOME", "/home/u")][..], "/home/u/.cache/huggingface/hub"),
-            (&[("HOME", "/home/u"), ("XDG_CACHE_HOME", "/x")], "/x/huggingface/hub"),
+            (&[("HOME", "/users/u")][..], "/users/u/.cache/huggingface/hub"),
+            (&[("HOME", "/users/u"), ("XDG_CACHE_HOME", "/x")], "/x/huggingface/hub"),
             (&[("HF_HOME", "/hf"), ("XDG_CACHE_HOME", "/x")], "/hf/hub"),
             (&[("HF_HOME", "/hf"), ("HF_HUB_CACHE", "/models")], "/models"),
-            (&[("HF_HOME", ""), ("HOME", "/home/u")], "/home/u/.cache/huggingface/hub"),
+            (&[("HF_HOME", ""), ("HOME", "/users/u")], "/users/u/.cache/huggingface/hub"),
         ] {
             assert_eq!(hub(variables).cache(), Path::new(expected), "{variables:?}");
         }

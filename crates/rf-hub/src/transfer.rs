@@ -42,8 +42,8 @@ pub(crate) struct Transfer<'a> {
 }
 
 impl Transfer<'_> {
-    /// Downloads to `to`, from where an earlier attempt stopped. `on_bytes` gets the number of bytes
-    /// that are there.
+    /// Downloads to `to`, from where an earlier attempt stopped. `on_bytes` gets the number of
+    /// bytes that are there.
     pub(crate) fn run(&self, to: &Path, on_bytes: &mut dyn FnMut(u64)) -> Result<(), Error> {
         const PAUSE: Duration = Duration::from_millis(500);
         create_parent(to)?;
