@@ -51,7 +51,9 @@ def anthropic(base):
     module = importlib.import_module("anthropic")
     client = module.Anthropic(base_url=base, api_key="none")
     model = importlib.import_module("json").loads(get(f"{base}/v1/models"))["data"][0]["id"]
-    options = {"model": model, "messages": MESSAGES, "max_tokens": 24, "temperature": 0}
+    # The newest client has no parameter for the temperature.
+    extra = {"temperature": 0}
+    options = {"model": model, "messages": MESSAGES, "max_tokens": 24, "extra_body": extra}
     answer = client.messages.create(**options)
     text = answer.content[0].text
     assert text and answer.stop_reason == "max_tokens" and answer.usage.output_tokens == 24
