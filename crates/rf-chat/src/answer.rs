@@ -27,7 +27,7 @@ pub enum Delta {
     CallEnd {
         /// The number of the call.
         index: usize,
-        /// Whether its arguments are a whole JSON object. They are not if the text ends or stops
+        /// True if its arguments are a whole JSON object. They are not if the text ends or stops
         /// being a call within them.
         complete: bool,
     },
@@ -42,7 +42,7 @@ pub struct AnswerCall {
     pub name: String,
     /// The arguments: a JSON object, or its beginning if the call is not complete.
     pub arguments: String,
-    /// Whether the arguments are a whole JSON object.
+    /// True if the arguments are a whole JSON object.
     pub complete: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether the answer asks for tools: it has calls, and all of them are complete.
+    /// Returns true if the answer asks for tools: it has calls, and all of them are complete.
     pub fn calls_tools(&self) -> bool {
         !self.calls.is_empty() && self.calls.iter().all(|call| call.complete)
     }

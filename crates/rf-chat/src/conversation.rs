@@ -10,7 +10,7 @@ use crate::format::{OutputFormat, ToolFormat};
 use crate::parser::OutputParser;
 use crate::tool::Tool;
 
-/// Whether the model must call a tool.
+/// The tool calls that an answer may or must have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {
     /// The model decides.
@@ -49,16 +49,16 @@ impl ToolChoice {
     }
 }
 
-/// What a request asks of a chat model.
+/// The messages and tools of a request, and the form of the answer.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
     /// The messages, oldest first.
     pub messages: Vec<Message>,
     /// The tools that the model may call.
     pub tools: Vec<Tool>,
-    /// Whether it must.
+    /// The tool calls that the answer may or must have.
     pub tool_choice: ToolChoice,
-    /// How much to reason: `none`, or a word that the template knows, such as `high`.
+    /// The effort of reasoning: `none`, or a word that the template knows, such as `high`.
     pub reasoning_effort: Option<String>,
     /// Variables of the template (`chat_template_kwargs`). They win over all others.
     pub variables: BTreeMap<String, Value>,
@@ -73,13 +73,13 @@ pub struct Prompt {
     pub text: String,
     /// The form of the answer.
     pub format: OutputFormat,
-    /// Whether the answer begins within reasoning.
+    /// True if the answer begins within reasoning.
     pub in_reasoning: bool,
-    /// Whether the answer continues the content of the last message.
+    /// True if the answer continues the content of the last message.
     pub in_content: bool,
     /// The tools that the answer may call.
     pub tools: Vec<Tool>,
-    /// Whether it must.
+    /// The tool calls that the answer may or must have.
     pub tool_choice: ToolChoice,
 }
 

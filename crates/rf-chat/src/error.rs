@@ -9,7 +9,7 @@ pub enum Error {
     Tool {
         /// The field, such as `function.name`.
         path: String,
-        /// What it must be.
+        /// The requirement that the value does not meet.
         problem: &'static str,
     },
     /// `tool_choice` has an unknown form.

@@ -2,7 +2,7 @@
 
 use rf_tokenizer::Tokenizer;
 
-/// How a model writes tool calls.
+/// The syntax of a model's tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ToolFormat {
@@ -29,7 +29,7 @@ pub enum ToolFormat {
     Object,
 }
 
-/// How a model marks its reasoning.
+/// The markers around a model's reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReasoningFormat {

@@ -9,7 +9,7 @@ use crate::Error;
 pub struct Tool {
     /// The name that a call uses.
     pub name: String,
-    /// What the function does, for the model.
+    /// A description of the function, for the model.
     pub description: Option<String>,
     /// JSON schema of the arguments: an object, empty for a function without parameters.
     pub parameters: Value,
@@ -69,7 +69,7 @@ impl Tool {
     }
 }
 
-/// Whether `c` may be part of a tool's name.
+/// Returns true if `c` may be part of a tool's name.
 pub(crate) fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
 }

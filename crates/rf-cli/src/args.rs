@@ -73,7 +73,7 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// Whether the demo model is used.
+    /// Returns true if no model is named, so that the demo model is used.
     pub(crate) fn is_demo(&self) -> bool {
         self.model.is_none() && self.hf_repo.is_none()
     }

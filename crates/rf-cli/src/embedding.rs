@@ -12,7 +12,7 @@ use crate::failure::bad_input;
 use crate::loading::Source;
 use crate::{device, loading};
 
-/// What to embed.
+/// The texts to embed and the model that embeds them.
 pub(crate) struct Input<'a> {
     /// The file of the model; `None` for the demo model.
     pub(crate) path: Option<&'a Path>,

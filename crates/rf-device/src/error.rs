@@ -111,7 +111,7 @@ impl Error {
         self.backend().is_some() || matches!(self, Self::NothingFits { .. })
     }
 
-    /// Whether too little memory is the cause.
+    /// Returns true if too little memory is the cause.
     pub(crate) fn is_of_memory(&self) -> bool {
         matches!(
             self.backend(),

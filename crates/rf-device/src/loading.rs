@@ -12,11 +12,11 @@ use crate::placement::{LayerPlacement, Placement};
 pub struct LoadedModel {
     /// The engine.
     pub engine: Engine,
-    /// Where its layers run.
+    /// The backends of the layers.
     pub placement: LayerPlacement,
 }
 
-/// What happens while a model is loaded, for callers that show it.
+/// A step of loading a model, for callers that show the progress.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum LoadEvent<'a> {

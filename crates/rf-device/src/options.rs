@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use rf_cpu::CpuOptions;
 
-/// Which devices a model may use.
+/// The devices that a model may use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceOptions {
     /// The device.

@@ -12,7 +12,7 @@ pub enum Error {
     Schema {
         /// The place as a JSON pointer; `#` is the whole schema.
         pointer: String,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// The parameters of a tool are not supported.
@@ -20,7 +20,7 @@ pub enum Error {
     Tool {
         /// The name of the tool.
         name: String,
-        /// What is wrong.
+        /// The error of the inner grammar.
         source: Box<Self>,
     },
     /// A regular expression is malformed.
@@ -39,7 +39,7 @@ pub enum Error {
         line: usize,
         /// The column in characters, from 1.
         column: usize,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
 }

@@ -8,7 +8,7 @@ use crate::Error;
 use crate::gbnf::gbnf_to_lark;
 use crate::lark::literal;
 
-/// What an output must fit.
+/// The language of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grammar {
     /// JSON that a schema describes.

@@ -3,14 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What can fail on the way to a model file.
+/// An error on the way to a model file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The text names no model of the hub.
     #[error("'{text}' does not name a model of the hub: give OWNER/REPO or OWNER/REPO:QUANT")]
     Name {
-        /// What was given.
+        /// The text as given.
         text: String,
     },
     /// There is no folder for downloads, since the user has no home.
@@ -52,7 +52,7 @@ pub enum Error {
     UnknownQuant {
         /// The repository.
         repo: String,
-        /// What was given.
+        /// The quantisation as given.
         quant: String,
         /// Those that exist, separated by commas.
         available: String,
@@ -83,7 +83,7 @@ pub enum Error {
         endpoint: String,
         /// The repository or file.
         what: String,
-        /// What failed.
+        /// The reason of the failure.
         reason: String,
     },
     /// The connection was lost during a download.
@@ -91,7 +91,7 @@ pub enum Error {
     Interrupted {
         /// The file of the repository.
         file: String,
-        /// What failed.
+        /// The reason of the failure.
         reason: String,
     },
     /// The hub answered with another status than success.
@@ -111,7 +111,7 @@ pub enum Error {
         endpoint: String,
         /// The repository or file.
         what: String,
-        /// What is wrong.
+        /// A description of the problem.
         reason: String,
     },
     /// The cache folder cannot be read or written.
@@ -119,7 +119,7 @@ pub enum Error {
     Disk {
         /// The file or folder.
         path: PathBuf,
-        /// What failed.
+        /// The error of the file system.
         error: io::Error,
     },
     /// Another process downloads the same file.

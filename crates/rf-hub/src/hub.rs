@@ -16,7 +16,7 @@ use crate::{Error, ModelName, choice};
 
 const ENDPOINT: &str = "https://huggingface.co";
 
-/// What happens while a model is fetched.
+/// An event while a model is fetched.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {

@@ -40,7 +40,7 @@ struct Lfs {
     size: Option<u64>,
 }
 
-/// What identifies the contents of a file.
+/// The identity of a file's contents.
 #[derive(Clone, Debug)]
 pub(crate) struct Blob {
     /// The SHA-256 of a large file, else git's id: the file's name in the cache.

@@ -138,7 +138,7 @@ impl Transfer<'_> {
 /// The bytes of a response.
 struct Contents {
     reader: BodyReader<'static>,
-    /// Whether they begin at the requested position and not at 0.
+    /// True if the bytes begin at the requested position, false if at 0.
     resumes: bool,
 }
 

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::pooling::Pooling;
 use crate::weights::Weights;
 
-/// What is computed from the state of each requested row.
+/// The output that is computed from the state of each requested row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Head {
     /// The logits of the next token, `[vocab_size]`.
@@ -83,7 +83,7 @@ pub fn build(
 }
 
 impl Head {
-    /// Whether a tensor belongs to another head.
+    /// Returns true if a tensor belongs to another head.
     fn ignores(self, name: &str) -> bool {
         let is_of_logits = name.starts_with("output.");
         let is_of_scores = name.starts_with("cls.");

@@ -29,7 +29,7 @@ pub(crate) struct Job {
     pub(crate) params: Params,
     /// How to read the answer; `None` for a text that is no message.
     pub(crate) chat: Option<Prompt>,
-    /// What the answer must look like.
+    /// The structure that the answer must have.
     pub(crate) constraint: Option<Box<dyn Constraint>>,
 }
 
@@ -64,7 +64,7 @@ impl Job {
     }
 }
 
-/// What happened since the last update.
+/// The events since the last update.
 #[derive(Debug)]
 pub(crate) enum Update {
     /// A prompt is being computed.

@@ -47,7 +47,7 @@ struct StructuredOutputs {
     json_object: Option<bool>,
 }
 
-/// What an answer must look like.
+/// The structure that an answer must have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Structure {
     /// The grammar with the field that it comes from.
@@ -136,7 +136,7 @@ impl Structure {
         Ok(Self { grammar: Some(("format", grammar)), single_call: false })
     }
 
-    /// Whether it needs no constraint, with this prompt or without one.
+    /// Returns true if no constraint is needed, with this prompt or without one.
     pub(crate) fn is_free(&self, prompt: Option<&Prompt>) -> bool {
         let must_call = prompt.is_some_and(|prompt| {
             matches!(prompt.tool_choice, ToolChoice::Required | ToolChoice::Named(_))

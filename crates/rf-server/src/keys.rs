@@ -12,7 +12,7 @@ impl ApiKeys {
         Self(keys.into_iter().filter(|key| !key.is_empty()).collect())
     }
 
-    /// Whether the server is open to everyone.
+    /// Returns true if there are no keys, so that the server is open to everyone.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What the server counts and measures, per model. [`exposition`] writes it for Prometheus.
+//! Counters and measurements of the server, per model. [`exposition`] writes it for Prometheus.
 
 mod exposition;
 mod histogram;

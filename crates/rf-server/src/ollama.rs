@@ -187,7 +187,7 @@ impl Request {
         Ok(Self { model, params, stream, think, format, form, arrival })
     }
 
-    /// How much to reason.
+    /// The effort of reasoning.
     fn effort(&self) -> Option<String> {
         match &self.think {
             Some(Value::Bool(false)) => Some("none".to_owned()),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::error::ApiError;
 use crate::generation::{TokenLogprob, Usage};
 
-/// How a stream ends.
+/// Options of a stream.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(crate) struct StreamOptions {
     include_usage: Option<bool>,

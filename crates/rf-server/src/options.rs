@@ -11,7 +11,7 @@ use crate::keys::ApiKeys;
 pub struct ServerOptions {
     /// Keys that clients send; without any, the server is open to everyone who reaches it.
     pub keys: ApiKeys,
-    /// Whether `/metrics` needs a key, too.
+    /// `/metrics` needs a key if true.
     pub metrics_key: bool,
     /// Origins of web pages that may use the server, such as `https://example.org`; `*` for all.
     pub cors_origins: Vec<String>,

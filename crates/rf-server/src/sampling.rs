@@ -36,7 +36,7 @@ pub(crate) struct SamplingFields {
     pub(crate) priority: Option<i32>,
 }
 
-/// How to generate.
+/// Parameters of a generation.
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
     pub(crate) options: GenerateOptions,
@@ -44,7 +44,7 @@ pub(crate) struct Params {
     pub(crate) priority: i32,
     /// Log probabilities per token: those of the token itself and of this many others.
     pub(crate) logprobs: Option<usize>,
-    /// Whether the prefix cache may be used.
+    /// The prefix cache is used if true.
     pub(crate) use_prefix_cache: bool,
 }
 

@@ -63,7 +63,7 @@ impl Server {
         Ok(self.listener.local_addr()?)
     }
 
-    /// Whether everyone in the network can use the server.
+    /// Returns true if everyone in the network can use the server.
     pub fn is_open(&self) -> bool {
         let is_local = self.local_addr().is_ok_and(|address| address.ip().is_loopback());
         !is_local && self.app.options().keys.is_empty()

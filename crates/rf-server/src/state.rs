@@ -22,7 +22,7 @@ pub(crate) struct App {
     draining: AtomicBool,
 }
 
-/// What a model does for clients.
+/// The service of a model.
 #[derive(Debug)]
 pub enum Service {
     /// It generates text.
@@ -60,7 +60,7 @@ pub(crate) struct ServedModel {
     started: Instant,
 }
 
-/// How busy a model is.
+/// The load of a model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) running: usize,

@@ -9,7 +9,7 @@ use rf_engine::scheduler::SchedulerOptions;
 use serde_json::{Value, json};
 use server::{Setup, TestServer};
 
-/// What is wrong, the body, and the field that the error names.
+/// The mistake, the body, and the field that the error names.
 const CHAT: &[(&str, &str, &str)] = &[
     ("empty messages", r#"{"messages":[]}"#, "messages"),
     ("no messages", "{}", "messages"),

@@ -28,7 +28,7 @@ pub enum Request {
     },
 }
 
-/// What a worker measures on.
+/// The backend and the settings of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The version of the protocol.

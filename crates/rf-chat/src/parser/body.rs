@@ -16,14 +16,14 @@ pub(super) enum Body {
     },
     /// After `[TOOL_CALLS]`: an array of objects, one object, or a name and its arguments.
     Mistral {
-        /// Whether a `[` was read.
+        /// True after a `[`.
         array: bool,
     },
     /// Between objects: `,` in an array of Mistral, `;` or `,` for Llama.
     Separator {
-        /// Whether it was read.
+        /// True after the text was read.
         read: bool,
-        /// Whether the calls are in an array, which `]` ends.
+        /// True if the calls are in an array, which `]` ends.
         array: bool,
     },
     Json(JsonCall),

@@ -1,9 +1,9 @@
-//! What the forms of calls share.
+//! Types that the parsers of all call forms share.
 
 use super::sink::Sink;
 use crate::tool::Tool;
 
-/// What a character was to a call.
+/// The effect of a character on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// A part of it. It goes on.
@@ -14,7 +14,7 @@ pub(super) enum Step {
     Invalid,
 }
 
-/// What calls need of the parser.
+/// The parts of the parser that calls use.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) sink: &'a mut Sink,

@@ -29,7 +29,7 @@ pub(super) struct Harmony {
     raw: String,
     /// The channel of the last text since the last call.
     last: Option<Channel>,
-    /// Whether the message has no text yet.
+    /// True while the message has no text.
     is_new: bool,
 }
 
@@ -126,7 +126,7 @@ impl Harmony {
         markers.iter().any(|marker| marker.starts_with(&self.pending))
     }
 
-    /// Whether the text cannot become a header.
+    /// Returns true if the text cannot become a header.
     fn header_fails(&self) -> bool {
         self.pending.len() > MAX_HEADER_BYTES
             || PLAIN_ENDS.iter().any(|end| self.pending.ends_with(end))

@@ -11,7 +11,7 @@ pub(super) struct JsonScanner {
     state: State,
 }
 
-/// What a character was.
+/// The role of a character in JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scan {
     /// A part of the value, which goes on.

@@ -12,9 +12,9 @@ use crate::format::{OutputFormat, ToolFormat};
 #[derive(Debug)]
 pub(super) struct Marked {
     format: OutputFormat,
-    /// Where text goes.
+    /// The channel of text.
     channel: Channel,
-    /// Whether to look for calls.
+    /// Calls are parsed if true, otherwise they are text.
     calls: bool,
     /// Text that may be the beginning of a marker.
     pending: String,
@@ -29,11 +29,11 @@ struct OpenCall {
     body: Body,
     /// Its text since the last report: with the opening marker, until the name is certain.
     raw: String,
-    /// Whether it is in an array.
+    /// True if the call is an element of an array.
     array: bool,
 }
 
-/// What a marker does.
+/// The effect of a marker.
 #[derive(Debug, Clone, Copy)]
 enum Meaning {
     OpenReasoning,

@@ -2,7 +2,7 @@
 
 use crate::answer::Delta;
 
-/// Where text goes.
+/// The part of the answer that text belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Channel {
     Content,
@@ -94,7 +94,7 @@ impl Sink {
         self.deltas.push(Delta::CallStart { index, id, name: name.to_owned() });
     }
 
-    /// Whether a call is open.
+    /// Returns true while a call is open.
     pub(super) fn in_call(&self) -> bool {
         self.open
     }

@@ -72,7 +72,7 @@ enum State {
     },
     Value {
         value: Value,
-        /// Whether nothing of the value was read yet.
+        /// True before the first character of the value.
         first: bool,
     },
 }

@@ -82,7 +82,7 @@ struct NetworkArgs {
     drain_timeout: u64,
 }
 
-/// How requests share the engine.
+/// Arguments of the scheduler.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Scheduling")]
 struct SchedulingArgs {

@@ -69,7 +69,7 @@ impl TokenMask {
         }
     }
 
-    /// Whether the token is in the set.
+    /// Returns true if the token is in the set.
     pub fn allows(&self, id: u32) -> bool {
         self.words.get(id as usize / 32).is_some_and(|word| word >> (id % 32) & 1 == 1)
     }

@@ -19,7 +19,7 @@ use crate::support::{
     with_sampler,
 };
 
-/// What the executor does besides computing.
+/// Faults to inject into the executor, and counts of its calls.
 #[derive(Debug, Default)]
 struct Control {
     /// Batches of this many tokens fail; 0 for none.

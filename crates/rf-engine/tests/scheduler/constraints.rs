@@ -10,7 +10,7 @@ use crate::support::{
     tiny,
 };
 
-/// Where a [`Phrases`] panics or fails.
+/// The call in which a [`Phrases`] panics or fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -43,7 +43,7 @@ impl Phrases {
         matching.filter_map(|phrase| phrase.get(at).copied()).collect()
     }
 
-    /// Whether it is time for a fault.
+    /// Returns true if this call must fail.
     fn fails(&self, fault: Fault) -> bool {
         self.fault == fault && self.output.len() == 2
     }

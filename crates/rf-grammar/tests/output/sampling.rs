@@ -81,7 +81,7 @@ impl Random {
     }
 }
 
-/// What ends free text.
+/// Texts that end free text.
 const ENDS: [&str; 6] =
     ["\n</parameter>\n", "</arg_value>", "</think>", "[/THINK]", "<|end|>", "<channel|>"];
 

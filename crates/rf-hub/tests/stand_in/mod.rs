@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 /// The repository that exists.
 pub(crate) const REPO: &str = "owner/model-GGUF";
 
-/// What the hub has and how it behaves.
+/// The contents and the faults of the stand-in.
 #[derive(Default)]
 pub(crate) struct Behaviour {
     pub(crate) files: Vec<(&'static str, Vec<u8>)>,

@@ -1,4 +1,4 @@
-//! What a family consists of.
+//! The parts of a family.
 
 use crate::config::ModelConfig;
 use crate::error::Error;

@@ -27,7 +27,7 @@ pub(crate) fn demo_engine(options: EngineOptions) -> Engine {
     Engine::load(Model::open(path).unwrap(), &backend, options, &mut |_| ()).unwrap()
 }
 
-/// What a test changes.
+/// The settings of a test's server.
 pub(crate) struct Setup {
     pub(crate) engine: EngineOptions,
     pub(crate) scheduler: SchedulerOptions,
@@ -204,7 +204,7 @@ pub(crate) fn send(
     })
 }
 
-/// What a socket still gives, until the server closes it.
+/// Reads the rest of a socket, until the server closes it.
 pub(crate) fn rest(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
     stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
