@@ -32,6 +32,7 @@ const LAYERS: &[Layer] = &[
     layer("rf-graph", &["rf-quant", "rf-kv"]),
     layer("rf-cpu", &["rf-graph"]),
     layer("rf-hip", &[]),
+    layer("rf-emu", &[]),
     layer("rf-kernels-build", &[]),
     layer("rf-kernels", &["rf-graph", "rf-hip", "rf-kernels-build"]),
     layer("rf-model", &["rf-graph", "rf-gguf", "rf-kv"]),
