@@ -1,5 +1,13 @@
 //! The instruction sets: processors, families, decoding and disassembly.
 
 mod arch;
+mod decode;
+pub mod instruction;
+pub mod op;
+mod table;
+mod text;
 
 pub use arch::{Arch, Family};
+pub use decode::{DecodeError, decode};
+pub use instruction::Instruction;
+pub use table::Kind;

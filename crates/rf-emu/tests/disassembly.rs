@@ -1,0 +1,109 @@
+//! The disassembly is that of LLVM: for one example of each instruction form of our kernels, and
+//! for every instruction of the code objects that a build left in the target folder.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use proptest::prelude::*;
+use rayon::prelude::*;
+use rf_emu::isa::{Arch, decode};
+
+/// The text of an instruction that occupies exactly these dwords.
+fn text(arch: Arch, words: &[u32]) -> String {
+    match decode(arch, words) {
+        Ok(instruction) if usize::from(instruction.bytes) == words.len() * 4 => {
+            instruction.text(arch).to_string()
+        }
+        Ok(instruction) => format!("{} in {} bytes", instruction.text(arch), instruction.bytes),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn words(text: &str) -> Vec<u32> {
+    let words = text.split_whitespace().take_while(|word| !word.starts_with('<'));
+    words.map(|word| u32::from_str_radix(word, 16).unwrap()).collect()
+}
+
+/// The first differences, as "LLVM's text != ours".
+fn differences<'a>(arch: Arch, lines: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+    lines
+        .map(|(encoded, expected)| (expected, text(arch, &words(encoded))))
+        .filter(|(expected, found)| expected != found)
+        .map(|(expected, found)| format!("{arch}: {expected} != {found}"))
+        .take(5)
+        .collect()
+}
+
+#[test]
+fn every_form_in_our_kernels_disassembles_as_in_llvm() {
+    let fixtures = [
+        (Arch::Gfx1030, include_str!("fixtures/disassembly/gfx1030.txt")),
+        (Arch::Gfx1100, include_str!("fixtures/disassembly/gfx1100.txt")),
+        (Arch::Gfx1201, include_str!("fixtures/disassembly/gfx1201.txt")),
+    ];
+    for (arch, fixture) in fixtures {
+        let lines = fixture.lines().map(|line| line.split_once(" | ").unwrap());
+        assert_eq!(differences(arch, lines), [""; 0]);
+    }
+}
+
+/// The folder in which the build of `rf-kernels` keeps code objects.
+fn code_objects() -> Vec<(PathBuf, Arch)> {
+    let target = env::current_exe().unwrap();
+    let folder = target.ancestors().map(|folder| folder.join("rocmforge-kernels"));
+    let Some(folder) = folder.into_iter().find(|folder| folder.is_dir()) else { return Vec::new() };
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.filter_map(|path| arch_of(&path).map(|arch| (path, arch))).collect()
+}
+
+/// The processor in a name such as `rope-gfx1100-0123.co`.
+fn arch_of(path: &Path) -> Option<Arch> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".co")?;
+    let (_, target) = name.rsplit_once('-')?.0.split_once("-gfx")?;
+    Arch::from_name(&format!("gfx{target}"))
+}
+
+#[test]
+fn whole_code_objects_disassemble_as_in_llvm() {
+    // Later versions print some operands differently.
+    let tool = "llvm-objdump-19";
+    if Command::new(tool).arg("--version").output().is_err() {
+        println!("skipped: no {tool}");
+        return;
+    }
+    let files = code_objects();
+    if files.is_empty() {
+        println!("skipped: no code objects of a build of rf-kernels");
+        return;
+    }
+    let differences: Vec<_> = files
+        .par_iter()
+        .flat_map(|(path, arch)| {
+            let output = Command::new(tool).arg("--disassemble").arg(path).output().unwrap();
+            assert!(output.status.success(), "{tool} rejects {}", path.display());
+            let listing = String::from_utf8(output.stdout).unwrap();
+            let lines = listing.lines().filter_map(|line| {
+                let (expected, place) = line.split_once("//")?;
+                Some((place.split_once(": ")?.1, expected.trim()))
+            });
+            differences(*arch, lines)
+        })
+        .collect();
+    assert_eq!(differences, [""; 0]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #[test]
+    fn arbitrary_words_never_panic(first: u32, rest: [u32; 3], arch in 0..Arch::ALL.len()) {
+        let arch = Arch::ALL[arch];
+        if let Ok(instruction) = decode(arch, &[first, rest[0], rest[1], rest[2]]) {
+            prop_assert!(matches!(instruction.bytes, 4 | 8 | 12 | 16));
+            prop_assert!(!instruction.text(arch).to_string().is_empty());
+        }
+        let _ = decode(arch, &[first]);
+    }
+}
