@@ -3,6 +3,8 @@
 //! **Place in the layering.** At the bottom: the crate depends on no other crate of the workspace.
 //!
 //! **Where to start.** [`isa::Arch`] lists the processors, [`isa::decode`] reads an instruction.
+//! [`CodeObject`] reads a compiled file; [`Memory`] is the address space of a device, into which it
+//! is loaded.
 //!
 //! ```
 //! use rf_emu::isa::{Arch, decode};
@@ -11,5 +13,35 @@
 //! assert_eq!(instruction.text(Arch::Gfx1100).to_string(), "v_lshrrev_b32_e32 v34, 5, v0");
 //! # Ok::<(), rf_emu::isa::DecodeError>(())
 //! ```
+//!
+//! ```
+//! use rf_emu::{CodeObject, Memory, MemoryOptions};
+//!
+//! # fn main() -> Result<(), rf_emu::Error> {
+//! let file = include_bytes!("../tests/fixtures/two_kernels.gfx1100.co");
+//! let code = CodeObject::parse(file)?;
+//! assert_eq!(code.arch().name(), "gfx1100");
+//! let scale = code.kernel("scale")?;
+//! assert_eq!(scale.arguments.len(), 4);
+//!
+//! let memory = Memory::new(MemoryOptions::default());
+//! let loaded = code.load(&memory)?;
+//! assert!(loaded.address_of(scale) > 0);
+//! # Ok(())
+//! # }
+//! ```
 
+mod code_object;
+mod error;
 pub mod isa;
+mod memory;
+
+pub use code_object::{
+    Argument, ArgumentKind, CodeObject, Grid, Hidden, Kernel, LoadedCode, UserSgpr, select_bundle,
+};
+pub use error::Error;
+pub use isa::{Arch, Family};
+pub use memory::{
+    AccessFault, Allocation, AllocationKind, AllocationRange, Hint, Memory, MemoryOptions, Ranges,
+    View,
+};

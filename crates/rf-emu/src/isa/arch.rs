@@ -69,9 +69,20 @@ impl Arch {
         Self::ALL.iter().copied().find(|arch| arch.elf_mach() == mach)
     }
 
-    /// The processor of this name.
+    /// The processor of this name. Features after a colon (`gfx1100:xnack-`) are ignored.
     pub fn from_name(name: &str) -> Option<Self> {
+        let name = name.split(':').next().unwrap_or_default();
         Self::ALL.iter().copied().find(|arch| arch.name() == name)
+    }
+
+    /// Whether this is the common subset of a family and not a processor.
+    pub fn is_generic(self) -> bool {
+        matches!(self, Self::Gfx103Generic | Self::Gfx11Generic | Self::Gfx12Generic)
+    }
+
+    /// Whether the processor `device` runs code for this target.
+    pub fn runs_on(self, device: Self) -> bool {
+        self == device || (self.is_generic() && self.family() == device.family())
     }
 }
 
@@ -92,5 +103,13 @@ mod tests {
             assert_eq!(Arch::from_elf_mach(arch.elf_mach()), Some(arch));
         }
         assert_eq!(Arch::from_elf_mach(0x3f), None, "gfx90a");
+        assert_eq!(Arch::from_name("gfx1100:xnack-"), Some(Arch::Gfx1100));
+    }
+
+    #[test]
+    fn generic_code_runs_on_the_processors_of_its_family() {
+        assert!(Arch::Gfx11Generic.runs_on(Arch::Gfx1151));
+        assert!(!Arch::Gfx11Generic.runs_on(Arch::Gfx1200));
+        assert!(!Arch::Gfx1100.runs_on(Arch::Gfx1101));
     }
 }
