@@ -150,6 +150,14 @@ pub enum Error {
         /// The reason, and the cure where there is one.
         reason: String,
     },
+    /// A server did not start, or answered otherwise than asked.
+    #[error("server {url}: {reason}")]
+    Server {
+        /// Its address, or its program if it did not start.
+        url: String,
+        /// The reason.
+        reason: String,
+    },
     /// An urgent interrupt ended the measurement.
     #[error("interrupted")]
     Interrupted,

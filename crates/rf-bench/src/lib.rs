@@ -5,7 +5,8 @@
 //! everything.
 //!
 //! [`plan`] selects benchmarks. [`session`] measures them in rounds; [`baselines`] saves, records
-//! and compares its results. [`paired`] compares two builds in turns, [`peer`] two engines.
+//! and compares its results. [`paired`] compares two builds in turns, [`peer`] two engines,
+//! [`serve`] two servers under load.
 //! [`table`] and [`html`] format reports. Nothing is printed here: the binary of this crate, which
 //! `cargo xtask bench` starts, translates options into calls and prints their results.
 //!
@@ -55,6 +56,7 @@ pub mod peer;
 pub mod plan;
 mod progress;
 pub mod results;
+pub mod serve;
 pub mod session;
 mod standard;
 mod suite;

@@ -7,9 +7,9 @@ use super::snapshot::Parts;
 
 /// Beginnings of the names of the functions with which glibc's allocator searches its free lists.
 ///
-/// Their work depends on what was allocated before, and so on the lengths of the program's path and
-/// of its environment: one allocation takes 20 instructions in one checkout and 200 in another. They
-/// are not counted. `malloc` and `free` themselves are, so another allocation is still seen.
+/// Their work depends on what was allocated before, and so on the lengths of the program's path
+/// and of its environment: one allocation takes 20 instructions in one checkout and 200 in
+/// another. They are not counted. `malloc` and `free` are, so another allocation is still seen.
 const FREE_LISTS: [&str; 6] =
     ["_int_", "malloc_consolidate", "sysmalloc", "systrim", "tcache_", "unlink_chunk"];
 

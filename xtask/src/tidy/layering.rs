@@ -59,7 +59,7 @@ const OWNED: [(&str, &[&str]); 9] = [
     ("llguidance", &["rf-grammar"]),
     ("memmap2", &["rf-gguf", "rf-cpu"]), // files; page-aligned buffers
     ("minijinja", &["rf-tokenizer"]),
-    ("ureq", &["rf-hub"]),
+    ("ureq", &["rf-bench", "rf-hub"]),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -4,6 +4,7 @@ mod options;
 mod output;
 mod paired;
 mod peer;
+mod serve;
 mod session;
 mod terminal;
 
@@ -34,6 +35,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure `rf-cli serve` under load, and llama-server in turns
+    Serve(Box<serve::ServeOptions>),
     /// Serve the measurements of a paired comparison over stdin and stdout
     #[command(hide = true)]
     Worker,
@@ -41,14 +44,16 @@ enum Command {
 
 fn main() -> ExitCode {
     let Cli { root, command, options } = Cli::parse();
-    if let Some(Command::Worker) = command {
+    if matches!(command, Some(Command::Worker)) {
         return match worker::serve(io::stdin().lock(), io::stdout().lock(), |target| target) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::from(2),
         };
     }
     let code = root.map_or_else(checkout, Ok).and_then(|root| {
-        if options.peer.peer_self {
+        if let Some(Command::Serve(serve)) = &command {
+            serve::run(&root, serve)
+        } else if options.peer.peer_self {
             peer::run_self(&root, &options)
         } else if options.peer.peer.is_some() {
             peer::run(&root, &options)

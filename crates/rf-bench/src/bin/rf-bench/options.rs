@@ -26,7 +26,8 @@ Examples:
   cargo xtask bench matmul attention --save-baseline mine.json
   cargo xtask bench --compare mine.json --threshold 5%
   cargo xtask bench inference --model model.gguf --format html --output report.html
-  cargo xtask bench --peer llama.cpp --model model.gguf -t 2 -p 512 -n 64")]
+  cargo xtask bench --peer llama.cpp --model model.gguf -t 2 -p 512 -n 64
+  cargo xtask bench serve --help")]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Options {
     /// Measure these suites [default: all]
@@ -236,7 +237,7 @@ fn suite() -> impl TypedValueParser<Value = Suite> {
     PossibleValuesParser::new(Suite::ALL.map(Suite::name)).try_map(|name| name.parse::<Suite>())
 }
 
-fn at_least_one(text: &str) -> Result<usize, &'static str> {
+pub(crate) fn at_least_one(text: &str) -> Result<usize, &'static str> {
     text.parse().ok().filter(|count| *count > 0).ok_or("expected a number from 1")
 }
 

@@ -1,0 +1,168 @@
+//! `cargo xtask bench serve`: builds a benchmark of servers from the command line and runs it.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use rf_bench::{
+    Target,
+    model::ModelFile,
+    serve::{self, Arrivals, Load, Programs, ServerOptions},
+};
+use rf_profile::baseline::Hardware;
+
+use crate::{
+    options::{BackendName, Format, at_least_one},
+    output,
+    terminal::{self, Bar},
+};
+
+/// Options of a benchmark of servers.
+#[derive(Args, Debug)]
+#[command(
+    about = "Measure `rf-cli serve` under load, and llama-server in turns",
+    after_help = "\
+Both servers get the same prompts of random tokens; answers are greedy and not ended by the model.
+The first token counts from when a request was due, so that an open loop measures the queue, too.
+
+Exit code: 0 measured; 2 an error; 130 ended by Ctrl-C: complete runs are printed.
+
+Examples:
+  cargo xtask bench serve
+  cargo xtask bench serve --model model.gguf --load 1,8,32 --peer-server path/to/llama-server
+  cargo xtask bench serve --model model.gguf --load 0.5/s --requests 60
+  cargo xtask bench serve --model model.gguf --shared-prefix 2000 --prompt 32 --generate 16"
+)]
+pub(crate) struct ServeOptions {
+    /// Serve this model [default: the demo model]
+    #[arg(short, long, value_name = "FILE", env = "ROCFORGE_TEST_MODEL", hide_env_values = true)]
+    model: Option<PathBuf>,
+    /// Loads: a number of clients, or requests per second as in 0.5/s; several separated by commas
+    #[arg(short, long, value_name = "LOAD,…", value_delimiter = ',', default_value = "1,8")]
+    load: Vec<Arrivals>,
+    /// Send N requests per run [default: two for each client, at least 4]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    requests: Option<usize>,
+    /// Tokens of a prompt after the shared ones
+    #[arg(short, long, value_name = "N", default_value_t = 256, value_parser = at_least_one)]
+    prompt: usize,
+    /// Tokens at the beginning of prompts that all requests of a run share
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    shared_prefix: usize,
+    /// Tokens of an answer
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 128, value_parser = at_least_one)]
+    generate: usize,
+    /// Run every load N times on each server, in turns
+    #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
+    repetitions: usize,
+    /// Measure this backend
+    #[arg(long, alias = "device", value_enum, value_name = "BACKEND", default_value_t = BackendName::Cpu)]
+    backend: BackendName,
+    /// Use N CPU threads [default: one per physical core]
+    #[arg(short, long, value_name = "N", value_parser = at_least_one)]
+    threads: Option<usize>,
+    /// Use this rf-cli [default: the one beside this program, which `cargo xtask` builds]
+    #[arg(long, value_name = "PROGRAM")]
+    server: Option<PathBuf>,
+    /// Measure this llama-server in turns
+    #[arg(long, value_name = "PROGRAM")]
+    peer_server: Option<PathBuf>,
+    /// Print the results in this format
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    format: Format,
+    /// Write the results to FILE instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Fewest requests of a run by default.
+const MIN_REQUESTS: usize = 4;
+
+/// Requests of a run for each client by default.
+const REQUESTS_PER_CLIENT: usize = 2;
+
+/// Requests of a run of an open loop by default.
+const OPEN_LOOP_REQUESTS: usize = 32;
+
+/// Measures the servers and prints the results.
+pub(crate) fn run(root: &Path, options: &ServeOptions) -> Result<ExitCode> {
+    if options.format == Format::Html {
+        bail!("serve has no HTML report; use --format table, json or csv");
+    }
+    let model = ModelFile::new(root, options.model.as_deref());
+    let gpu = options.backend == BackendName::Gpu;
+    let (hardware, threads) = options.machine()?;
+    let loads: Vec<Load> = options.load.iter().map(|load| options.load(*load)).collect();
+    let server = ServerOptions {
+        repetitions: options.repetitions,
+        ..ServerOptions::new(threads, gpu, &loads)
+    };
+    let programs = Programs { own: own(options)?, peer: options.peer_server.clone() };
+    let interrupt = terminal::interrupt_by_ctrl_c(2);
+    let bar = Bar::new();
+    let compared =
+        serve::compare(&programs, &model, &loads, &server, &interrupt, &mut |progress| {
+            bar.show(progress);
+        });
+    bar.clear();
+    let comparisons = compared?;
+    let text = match options.format {
+        Format::Json => serve::json(&comparisons, &model.name(), &server, &hardware)?,
+        Format::Csv => serve::csv(&comparisons)?,
+        Format::Table | Format::Html => {
+            serve::table(&comparisons, &model.name(), &server, &hardware)
+        }
+    };
+    output::write(options.output.as_deref(), &text)?;
+    if interrupt.is_requested() {
+        output::note("ended by Ctrl-C; the output has the complete runs");
+        return Ok(ExitCode::from(output::INTERRUPTED));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl ServeOptions {
+    /// The hardware and the CPU threads of the servers. The backend is closed again: the servers
+    /// open their own.
+    fn machine(&self) -> Result<(Hardware, usize)> {
+        let target = match self.backend {
+            BackendName::Gpu => Target::gpu(None).context("--backend gpu is not available")?,
+            BackendName::Cpu => Target::cpu(self.threads, None)?,
+        };
+        let threads = target.threads().or(self.threads).unwrap_or(1);
+        Ok((target.hardware(), threads))
+    }
+
+    fn load(&self, arrivals: Arrivals) -> Load {
+        let requests = self.requests.unwrap_or(match arrivals {
+            Arrivals::Concurrency(clients) => MIN_REQUESTS.max(REQUESTS_PER_CLIENT * clients),
+            Arrivals::Rate(_) => OPEN_LOOP_REQUESTS,
+        });
+        Load {
+            arrivals,
+            requests,
+            shared_tokens: self.shared_prefix,
+            prompt_tokens: self.prompt,
+            generated_tokens: self.generate,
+        }
+    }
+}
+
+/// The rf-cli to measure.
+fn own(options: &ServeOptions) -> Result<PathBuf> {
+    if let Some(program) = &options.server {
+        return Ok(program.clone());
+    }
+    let beside = env::current_exe().context("path of this program")?.with_file_name("rf-cli");
+    if !beside.exists() {
+        bail!(
+            "there is no rf-cli beside this program; build it with `cargo build --release -p rf-cli`, \
+             or name one with --server"
+        );
+    }
+    Ok(beside)
+}
