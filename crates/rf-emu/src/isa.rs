@@ -11,3 +11,5 @@ pub use arch::{Arch, Family};
 pub use decode::{DecodeError, decode};
 pub use instruction::Instruction;
 pub use table::Kind;
+pub use text::Text;
+pub(crate) use text::wait_fields;

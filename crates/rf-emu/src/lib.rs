@@ -4,7 +4,12 @@
 //!
 //! **Where to start.** [`isa::Arch`] lists the processors, [`isa::decode`] reads an instruction.
 //! [`CodeObject`] reads a compiled file; [`Memory`] is the address space of a device, into which it
-//! is loaded.
+//! is loaded. [`Program`] is a kernel that is ready to run; it returns [`Counters`] or a [`Fault`].
+//!
+//! **Invariants.**
+//! - No code object, no instruction and no argument makes this crate panic.
+//! - Accesses are checked to the byte, whatever the options say.
+//! - Workgroups run on as many threads as the options allow; memory is accessed by relaxed atomics.
 //!
 //! ```
 //! use rf_emu::isa::{Arch, decode};
@@ -31,15 +36,21 @@
 //! # }
 //! ```
 
+mod check;
 mod code_object;
 mod error;
+mod execute;
+mod fault;
 pub mod isa;
 mod memory;
 
+pub use check::{Checks, UnknownCheck};
 pub use code_object::{
     Argument, ArgumentKind, CodeObject, Grid, Hidden, Kernel, LoadedCode, UserSgpr, select_bundle,
 };
 pub use error::Error;
+pub use execute::{Counters, Launch, Options, Program, dispatch};
+pub use fault::{Fault, FaultKind, Place};
 pub use isa::{Arch, Family};
 pub use memory::{
     AccessFault, Allocation, AllocationKind, AllocationRange, Hint, Memory, MemoryOptions, Ranges,

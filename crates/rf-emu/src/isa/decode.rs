@@ -90,7 +90,7 @@ impl Decoder<'_> {
             (0..=0b01_1111, _) => self.vop12c(),
             (0b10_0000..=0b10_1111, _) => self.sop(),
             (0b11_0101, _) => self.vop3(),
-            (0b11_0011, _) if word >> 23 & 7 == 0 => self.vop3p(),
+            (0b11_0011, _) if bits(word, 23, 3) == 0 => self.vop3p(),
             (0b11_0010, Family::Rdna3 | Family::Rdna4) => self.vopd(),
             (0b11_0110, _) => self.ds(),
             (0b11_1101, _) => self.smem(),
@@ -119,7 +119,7 @@ impl Decoder<'_> {
             .ok_or_else(|| self.unknown(encoding, Some(opcode)))
     }
 
-    fn instruction(&self, op: Op, encoding: Encoding, name: Cow<'static, str>) -> Instruction {
+    fn instruction(op: Op, encoding: Encoding, name: Cow<'static, str>) -> Instruction {
         Instruction {
             op,
             encoding,
@@ -142,7 +142,7 @@ impl Decoder<'_> {
     }
 
     fn of_row(&self, row: &'static Row, encoding: Encoding) -> Instruction {
-        self.instruction(row.op, encoding, Cow::Borrowed(row.name(self.family)))
+        Self::instruction(row.op, encoding, Cow::Borrowed(row.name(self.family)))
     }
 
     /// A scalar register by its number in a 7-bit field.

@@ -68,6 +68,7 @@ pub enum Operand {
 
 /// An operand with its type and modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the bits of the encoding")]
 pub struct Source {
     /// The place.
     pub operand: Operand,
@@ -171,7 +172,7 @@ pub struct Instruction {
     /// temporal hint above.
     pub cache: u8,
     /// The second operation of a dual instruction.
-    pub second: Option<Box<Instruction>>,
+    pub second: Option<Box<Self>>,
 }
 
 impl Source {

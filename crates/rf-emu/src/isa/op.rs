@@ -39,7 +39,8 @@ operations! {
         CbranchScc0 CbranchScc1 CbranchVccz CbranchVccnz CbranchExecz CbranchExecnz Barrier
         Waitcnt Sleep Setprio Sendmsg CodeEnd SetInstPrefetchDistance Clause WaitIdle
         RoundMode DelayAlu BarrierWait WaitLoadcnt WaitStorecnt WaitSamplecnt WaitExpcnt
-        WaitDscnt WaitKmcnt WaitLoadcntDscnt WaitStorecntDscnt FmaakF32 FmamkF32 WaitBvhcnt
+        WaitDscnt WaitKmcnt WaitLoadcntDscnt WaitStorecntDscnt AddF16 SubF16 MinF16 MaxF16 MulF16 FmacF16 CmpLtF16 CmpEqF16 CmpLeF16 CmpGtF16 CmpLgF16 CmpGeF16 CmpOF16 CmpUF16 CmpNgeF16 CmpNlgF16 CmpNgtF16 CmpNleF16 CmpNeqF16 CmpNltF16 CeilF16 FloorF16 TruncF16 RndneF16 CvtHiF32F16
+        FmaakF32 FmamkF32 WaitBvhcnt
         DenormMode
     }
 }

@@ -6,6 +6,7 @@ mod operands;
 
 use std::fmt;
 
+pub(crate) use self::control::wait_fields;
 use self::operands::{operand, register_range, source};
 use super::{
     Arch, Family,

@@ -117,7 +117,7 @@ impl Decoder<'_> {
                     .ok_or_else(|| self.unknown("VOPC", Some(opcode)))?;
                 let dst = if op.to_exec { register::EXEC } else { register::VCC };
                 let name = Cow::Owned(name);
-                let mut instruction = self.instruction(Op::Compare(op), Encoding::Vopc, name);
+                let mut instruction = Self::instruction(Op::Compare(op), Encoding::Vopc, name);
                 instruction.suffixed = true;
                 instruction.dst = Operand::Sgpr(dst);
                 instruction.dst_kind = Kind::Mask;
@@ -301,7 +301,7 @@ impl Decoder<'_> {
             let (op, name) = compare::find(self.family, opcode)
                 .ok_or_else(|| self.unknown("VOP3", Some(opcode)))?;
             let mut instruction =
-                self.instruction(Op::Compare(op), Encoding::Vop3, Cow::Owned(name));
+                Self::instruction(Op::Compare(op), Encoding::Vop3, Cow::Owned(name));
             instruction.suffixed = true;
             instruction.dst_kind = Kind::Mask;
             instruction.dst = if op.to_exec {
@@ -328,15 +328,15 @@ impl Decoder<'_> {
         pattern.suffixed = promoted.is_some();
         let mut instruction = self.of_row(row, Encoding::Vop3);
         self.vop_operands(&mut instruction, &pattern, word & 0xff, &codes)?;
-        if instruction.dst_mask != Operand::None {
+        if instruction.dst_mask == Operand::None {
+            self.vop3_modifiers(&mut instruction, second);
+        } else {
             instruction.dst_mask = self.scalar_register(bits(word, 8, 7));
             instruction.clamp = bit(word, 15);
             for (at, source) in instruction.src.iter_mut().enumerate().take(3) {
                 source.neg = bit(second, 29 + at as u32);
             }
             instruction.output_modifier = bits(second, 27, 2) as u8;
-        } else {
-            self.vop3_modifiers(&mut instruction, second);
         }
         self.extra_word(&mut instruction, codes[0])?;
         Ok(instruction)

@@ -65,6 +65,12 @@ rows! { SOP2: SaluOp;
     CvtPkRtzF16F32 "s_cvt_pk_rtz_f16_f32" [_ _ 72] "b:ff";
     FmaakF32 "s_fmaak_f32" [_ _ 69] "f:fff";
     FmamkF32 "s_fmamk_f32" [_ _ 70] "f:fff";
+    AddF16 "s_add_f16" [_ _ 73] "h:hh";
+    SubF16 "s_sub_f16" [_ _ 74] "h:hh";
+    MinF16 "s_min_num_f16" [_ _ 75] "h:hh";
+    MaxF16 "s_max_num_f16" [_ _ 76] "h:hh";
+    MulF16 "s_mul_f16" [_ _ 77] "h:hh";
+    FmacF16 "s_fmac_f16" [_ _ 78] "h:hh";
     AddNcU64 "s_add_nc_u64" [_ _ 83] "q:qq";
     SubNcU64 "s_sub_nc_u64" [_ _ 84] "q:qq";
     MulU64 "s_mul_u64" [_ _ 85] "q:qq";
@@ -141,6 +147,11 @@ rows! { SOP1: SaluOp;
     CvtU32F32 "s_cvt_u32_f32" [_ _ 103] "b:f";
     CvtF16F32 "s_cvt_f16_f32" [_ _ 104] "h:f";
     CvtF32F16 "s_cvt_f32_f16" [_ _ 105] "f:h";
+    CeilF16 "s_ceil_f16" [_ _ 107] "h:h";
+    FloorF16 "s_floor_f16" [_ _ 108] "h:h";
+    TruncF16 "s_trunc_f16" [_ _ 109] "h:h";
+    RndneF16 "s_rndne_f16" [_ _ 110] "h:h";
+    CvtHiF32F16 "s_cvt_hi_f32_f16" [_ _ 106] "f:b";
 }
 
 rows! { SOPC: SaluOp;
@@ -176,6 +187,20 @@ rows! { SOPC: SaluOp;
     CmpNleF32 "s_cmp_nle_f32" [_ _ 76] "ff";
     CmpNeqF32 "s_cmp_neq_f32" [_ _ 77] "ff";
     CmpNltF32 "s_cmp_nlt_f32" [_ _ 78] "ff";
+    CmpLtF16 "s_cmp_lt_f16" [_ _ 81] "hh";
+    CmpEqF16 "s_cmp_eq_f16" [_ _ 82] "hh";
+    CmpLeF16 "s_cmp_le_f16" [_ _ 83] "hh";
+    CmpGtF16 "s_cmp_gt_f16" [_ _ 84] "hh";
+    CmpLgF16 "s_cmp_lg_f16" [_ _ 85] "hh";
+    CmpGeF16 "s_cmp_ge_f16" [_ _ 86] "hh";
+    CmpOF16 "s_cmp_o_f16" [_ _ 87] "hh";
+    CmpUF16 "s_cmp_u_f16" [_ _ 88] "hh";
+    CmpNgeF16 "s_cmp_nge_f16" [_ _ 89] "hh";
+    CmpNlgF16 "s_cmp_nlg_f16" [_ _ 90] "hh";
+    CmpNgtF16 "s_cmp_ngt_f16" [_ _ 91] "hh";
+    CmpNleF16 "s_cmp_nle_f16" [_ _ 92] "hh";
+    CmpNeqF16 "s_cmp_neq_f16" [_ _ 93] "hh";
+    CmpNltF16 "s_cmp_nlt_f16" [_ _ 94] "hh";
 }
 
 rows! { SOPK: SaluOp;

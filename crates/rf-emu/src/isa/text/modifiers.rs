@@ -190,7 +190,6 @@ pub(super) fn swizzle(f: &mut fmt::Formatter<'_>, offset: u16) -> fmt::Result {
     for bit in (0..5).rev() {
         let (and, or, xor) = (and >> bit & 1, or >> bit & 1, xor >> bit & 1);
         f.write_str(match (and, or, xor) {
-            (0, 0, 0) => "0",
             (0, 0, 1) | (0, 1, 0) => "1",
             (1, 0, 0) => "p",
             (1, 0, 1) => "i",

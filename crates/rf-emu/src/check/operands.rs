@@ -1,0 +1,122 @@
+//! The registers that an instruction reads and writes.
+
+use crate::isa::{
+    Instruction, Kind,
+    instruction::{Encoding, Operand, register},
+    op::{Access, AtomicOp, DsOp, Op, SaluOp, ValuOp, VmemOp},
+};
+
+/// Consecutive registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Registers {
+    /// Whether vector registers, otherwise scalar ones.
+    pub(crate) vector: bool,
+    pub(crate) first: u16,
+    pub(crate) count: u16,
+}
+
+impl Registers {
+    /// The name of one of the registers.
+    pub(crate) fn name(vector: bool, register: u16) -> String {
+        match (vector, register) {
+            (true, _) => format!("v{register}"),
+            (false, 106) => "vcc_lo".to_owned(),
+            (false, 107) => "vcc_hi".to_owned(),
+            (false, 125) => "m0".to_owned(),
+            (false, 126) => "exec_lo".to_owned(),
+            (false, _) => format!("s{register}"),
+        }
+    }
+
+    pub(crate) fn iter(self) -> std::ops::Range<u16> {
+        self.first..self.first + self.count
+    }
+}
+
+/// What an instruction reads and writes.
+#[derive(Debug, Default)]
+pub(crate) struct Operands {
+    pub(crate) reads: Vec<Registers>,
+    pub(crate) writes: Vec<Registers>,
+}
+
+impl Operands {
+    pub(crate) fn of(instruction: &Instruction) -> Self {
+        let mut operands = Self::default();
+        operands.add(instruction);
+        operands
+    }
+
+    fn read(&mut self, operand: Operand, count: u8) {
+        self.reads.extend(registers(operand, count));
+    }
+
+    fn add(&mut self, instruction: &Instruction) {
+        for (at, source) in instruction.sources().iter().enumerate() {
+            self.read(source.operand, source_registers(instruction, at, source.kind));
+        }
+        self.writes.extend(registers(instruction.dst, dst_registers(instruction)));
+        self.writes.extend(registers(instruction.dst_mask, 1));
+        let accumulates = matches!(
+            instruction.op,
+            Op::Valu(
+                ValuOp::FmacF32
+                    | ValuOp::FmacF16
+                    | ValuOp::PkFmacF16
+                    | ValuOp::Dot4cI32I8
+                    | ValuOp::Dot2cF32F16
+            ) | Op::Salu(
+                SaluOp::AddkI32
+                    | SaluOp::MulkI32
+                    | SaluOp::FmacF32
+                    | SaluOp::Bitset0B32
+                    | SaluOp::Bitset1B32
+            )
+        );
+        if accumulates {
+            self.read(instruction.dst, instruction.dst_kind.registers());
+        }
+        if matches!(instruction.op, Op::Valu(ValuOp::DivFmasF32 | ValuOp::DivFmasF64)) {
+            self.read(Operand::Sgpr(register::VCC), 1);
+        }
+        if matches!(instruction.op, Op::Valu(ValuOp::SwapB32)) {
+            self.read(instruction.dst, 1);
+            self.writes.extend(registers(instruction.src[0].operand, 1));
+        }
+        if let Some(second) = &instruction.second {
+            self.add(second);
+        }
+    }
+}
+
+fn registers(operand: Operand, count: u8) -> Option<Registers> {
+    let (vector, first) = match operand {
+        Operand::Vgpr(first) => (true, first),
+        Operand::Sgpr(register::NULL) => return None,
+        Operand::Sgpr(first) => (false, first),
+        _ => return None,
+    };
+    (count > 0).then_some(Registers { vector, first: first.into(), count: count.into() })
+}
+
+fn source_registers(instruction: &Instruction, at: usize, kind: Kind) -> u8 {
+    let data = |access: Access| access.registers();
+    match (instruction.op, at) {
+        (Op::Vmem(VmemOp::Store(access)) | Op::Ds(DsOp::Store(access)), 1) => data(access),
+        // A scratch access has a scalar address of one register.
+        (Op::Vmem(_), 2) if instruction.encoding == Encoding::Scratch => 1,
+        (Op::Ds(DsOp::Atomic { op: AtomicOp::Cmpswap, wide, .. }), 1 | 2) => 1 + u8::from(wide),
+        _ => kind.registers(),
+    }
+}
+
+fn dst_registers(instruction: &Instruction) -> u8 {
+    match instruction.op {
+        Op::Vmem(VmemOp::Load(access)) | Op::Ds(DsOp::Load(access)) => access.registers(),
+        Op::ScalarLoad(count) => count,
+        Op::ScalarLoadSmall(_) => 1,
+        Op::Time => 2,
+        Op::Prefetch => 0,
+        _ => instruction.dst_kind.registers(),
+    }
+}

@@ -1,0 +1,442 @@
+//! Uses of registers that hold nothing.
+//!
+//! A bit per lane of a vector register, and per bit of a scalar register, says whether it was
+//! written. Operations pass the bits on, as valgrind does: moving a value that was never written is
+//! no fault. An address, a condition or a stored value that depends on one is.
+
+use super::operands::{Operands, Registers};
+use crate::{
+    execute::wave::Wave,
+    fault::{FaultKind, Problem},
+    isa::{
+        Instruction,
+        instruction::{Exchange, Operand, register},
+        op::{DsOp, Op, SaluOp, ValuOp, VmemOp},
+    },
+};
+
+/// Which registers of a wave were written.
+#[derive(Debug)]
+pub(crate) struct Written {
+    vector: Vec<u32>,
+    scalar: Vec<u32>,
+    scc: bool,
+}
+
+impl Written {
+    pub(crate) fn new() -> Self {
+        let mut written = Self { vector: vec![0; 288], scalar: vec![0; 160], scc: false };
+        for register in [register::NULL, register::M0, register::EXEC, register::EXEC + 1] {
+            written.scalar[usize::from(register)] = u32::MAX;
+        }
+        // The trap registers.
+        written.scalar[108..124].fill(u32::MAX);
+        written
+    }
+
+    pub(crate) fn set_scalar(&mut self, register: usize) {
+        self.scalar[register] = u32::MAX;
+    }
+
+    pub(crate) fn set_vector(&mut self, register: usize) {
+        self.vector[register] = u32::MAX;
+    }
+
+    /// The lanes in which a vector register was written, or the bits of a scalar one.
+    fn bits(&self, vector: bool, register: u16) -> u32 {
+        let registers = if vector { &self.vector } else { &self.scalar };
+        registers.get(usize::from(register)).copied().unwrap_or(u32::MAX)
+    }
+
+    fn of_operand(&self, operand: Operand) -> u32 {
+        match operand {
+            Operand::Vgpr(register) => self.vector[usize::from(register)],
+            Operand::Sgpr(register) => self.scalar[usize::from(register)],
+            Operand::Special(253) if !self.scc => 0,
+            _ => u32::MAX,
+        }
+    }
+
+    /// Checks addresses, conditions and stored values before an instruction.
+    pub(crate) fn check(
+        &self,
+        wave: &Wave,
+        instruction: &Instruction,
+        operands: &Operands,
+    ) -> Result<(), Problem> {
+        match instruction.op {
+            Op::Vmem(VmemOp::Load(_) | VmemOp::Store(_) | VmemOp::Atomic { .. }) => {
+                self.memory_operands(wave, instruction, operands, 1)
+            }
+            Op::Ds(op) => match op {
+                DsOp::Nop | DsOp::Permute | DsOp::Bpermute | DsOp::Swizzle => Ok(()),
+                _ => self.memory_operands(wave, instruction, operands, usize::MAX),
+            },
+            Op::ScalarLoad(_) | Op::ScalarLoadSmall(_) => {
+                let bad = operands.reads.iter().flat_map(|&registers| {
+                    registers.iter().map(move |register| (registers.vector, register))
+                });
+                for (vector, register) in bad {
+                    if self.bits(vector, register) != u32::MAX {
+                        return Err(uninitialised("an address", vector, register).into());
+                    }
+                }
+                Ok(())
+            }
+            Op::Salu(op) => self.branch(op),
+            _ => Ok(()),
+        }
+    }
+
+    /// The first group of registers is the address, the following ones are data.
+    fn memory_operands(
+        &self,
+        wave: &Wave,
+        instruction: &Instruction,
+        operands: &Operands,
+        data_place: usize,
+    ) -> Result<(), Problem> {
+        let has_vector_address = !matches!(instruction.src[0].operand, Operand::None);
+        for (at, registers) in operands.reads.iter().enumerate() {
+            let is_data = if data_place == usize::MAX {
+                at >= 1
+            } else {
+                registers.vector && at == usize::from(has_vector_address)
+            };
+            // Data of 32-bit registers may contain bytes that are not stored.
+            let used = if is_data { "a stored value" } else { "an address" };
+            for register in registers.iter() {
+                let bits = self.bits(registers.vector, register);
+                let missing = if registers.vector {
+                    !bits & wave.exec()
+                } else {
+                    u32::from(bits != u32::MAX)
+                };
+                if missing != 0 && wave.exec() != 0 {
+                    let kind = uninitialised(used, registers.vector, register);
+                    let lane = if registers.vector { missing.trailing_zeros() } else { 0 };
+                    return Err(Problem::in_lane(kind, lane as usize));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn branch(&self, op: SaluOp) -> Result<(), Problem> {
+        let complete = |register: u8| self.scalar[usize::from(register)] == u32::MAX;
+        let missing = match op {
+            SaluOp::CbranchScc0 | SaluOp::CbranchScc1 => (!self.scc).then_some("scc".to_owned()),
+            SaluOp::CbranchVccz | SaluOp::CbranchVccnz => {
+                (!complete(register::VCC)).then(|| Registers::name(false, 106))
+            }
+            SaluOp::CbranchExecz | SaluOp::CbranchExecnz => {
+                (!complete(register::EXEC)).then(|| Registers::name(false, 126))
+            }
+            _ => None,
+        };
+        match missing {
+            Some(register) => Err(FaultKind::Uninitialised { used: "a branch", register }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Passes the bits on after an instruction. `exec` was in force before it. `loaded` are the
+    /// lanes whose loaded value was written, for loads.
+    pub(crate) fn pass(
+        &mut self,
+        wave: &Wave,
+        exec: u32,
+        instruction: &Instruction,
+        operands: &Operands,
+        loaded: u32,
+    ) {
+        match instruction.op {
+            Op::Vmem(_) | Op::Ds(_) | Op::ScalarLoad(_) | Op::ScalarLoadSmall(_) | Op::Time => {
+                self.write(operands, exec, loaded);
+            }
+            Op::Salu(op) => self.scalar(wave, op, instruction, operands),
+            Op::Compare(compare) => {
+                let lanes = self.sources(operands);
+                // Bits of inactive lanes are zero.
+                let bits = lanes | !exec;
+                if let Operand::Sgpr(register) = instruction.dst
+                    && register != register::NULL
+                {
+                    self.scalar[usize::from(register)] = bits;
+                }
+                if compare.to_exec {
+                    self.scalar[usize::from(register::EXEC)] = bits;
+                }
+            }
+            Op::Valu(op) => self.vector(wave, exec, op, instruction, operands),
+            Op::ScalarCacheInvalidate | Op::Prefetch => {}
+        }
+    }
+
+    /// The lanes in which all sources were written.
+    fn sources(&self, operands: &Operands) -> u32 {
+        operands.reads.iter().fold(u32::MAX, |lanes, registers| {
+            registers.iter().fold(lanes, |lanes, register| {
+                let bits = self.bits(registers.vector, register);
+                // A scalar that is partly missing counts as missing, but for masks.
+                lanes & if registers.vector || bits == u32::MAX { bits } else { 0 }
+            })
+        })
+    }
+
+    fn write(&mut self, operands: &Operands, exec: u32, lanes: u32) {
+        for registers in &operands.writes {
+            for register in registers.iter() {
+                let at = usize::from(register);
+                if registers.vector {
+                    if let Some(bits) = self.vector.get_mut(at) {
+                        *bits = *bits & !exec | lanes & exec;
+                    }
+                } else if let Some(bits) = self.scalar.get_mut(at) {
+                    *bits = if lanes & exec == exec { u32::MAX } else { 0 };
+                }
+            }
+        }
+    }
+
+    fn vector(
+        &mut self,
+        wave: &Wave,
+        exec: u32,
+        op: ValuOp,
+        instruction: &Instruction,
+        operands: &Operands,
+    ) {
+        let crosses_lanes =
+            matches!(instruction.exchange, Exchange::Dpp16 { .. } | Exchange::Dpp8 { .. })
+                || matches!(
+                    op,
+                    ValuOp::ReadlaneB32
+                        | ValuOp::ReadfirstlaneB32
+                        | ValuOp::Permlane16B32
+                        | ValuOp::Permlanex16B32
+                        | ValuOp::Permlane16VarB32
+                        | ValuOp::Permlanex16VarB32
+                        | ValuOp::MovrelsB32
+                        | ValuOp::MovreldB32
+                )
+                || instruction.name.starts_with("v_wmma");
+        let lanes = match op {
+            // Values that other lanes hold are not followed.
+            _ if crosses_lanes => u32::MAX,
+            ValuOp::WritelaneB32 => {
+                if let (Operand::Vgpr(register), lane) =
+                    (instruction.dst, wave.scalar(instruction.src[1].operand) & 31)
+                {
+                    let written = self.of_operand(instruction.src[0].operand) == u32::MAX;
+                    let bits = &mut self.vector[usize::from(register)];
+                    *bits = *bits & !(1 << lane) | u32::from(written) << lane;
+                }
+                return;
+            }
+            ValuOp::CndmaskB32 if instruction.second.is_none() => {
+                let mask = wave.scalar(instruction.src[2].operand);
+                let [first, second, selector, _] =
+                    instruction.src.map(|source| self.of_operand(source.operand));
+                // A vector operand has a bit per lane, a scalar one must be complete.
+                let whole = |bits: u32, operand: Operand| match operand {
+                    Operand::Vgpr(_) => bits,
+                    _ if bits == u32::MAX => bits,
+                    _ => 0,
+                };
+                let first = whole(first, instruction.src[0].operand);
+                let second = whole(second, instruction.src[1].operand);
+                selector & (mask & second | !mask & first)
+            }
+            ValuOp::AddCoCiU32 | ValuOp::SubCoCiU32 | ValuOp::SubrevCoCiU32 => {
+                let carry = self.of_operand(instruction.src[2].operand);
+                let values = instruction.src[..2].iter().fold(u32::MAX, |lanes, source| {
+                    let bits = self.of_operand(source.operand);
+                    let is_vector = matches!(source.operand, Operand::Vgpr(_));
+                    lanes & if is_vector || bits == u32::MAX { bits } else { 0 }
+                });
+                values & carry
+            }
+            _ if instruction.second.is_some() => self.dual_sources(instruction),
+            _ => self.sources(operands),
+        };
+        for registers in &operands.writes {
+            for register in registers.iter() {
+                let at = usize::from(register);
+                if registers.vector {
+                    self.vector[at] = self.vector[at] & !exec | lanes & exec;
+                } else if crosses_lanes {
+                    self.scalar[at] = u32::MAX;
+                } else {
+                    // A mask of carries: zero in inactive lanes.
+                    self.scalar[at] = lanes | !exec;
+                }
+            }
+        }
+    }
+
+    /// Both halves of a dual instruction together, so that neither hides the other's sources.
+    fn dual_sources(&self, instruction: &Instruction) -> u32 {
+        let halves = [Some(instruction), instruction.second.as_deref()];
+        halves.into_iter().flatten().fold(u32::MAX, |lanes, half| {
+            half.sources().iter().fold(lanes, |lanes, source| match source.operand {
+                Operand::Vgpr(_) => lanes & self.of_operand(source.operand),
+                _ => lanes,
+            })
+        })
+    }
+
+    fn scalar(&mut self, wave: &Wave, op: SaluOp, instruction: &Instruction, operands: &Operands) {
+        let exec = usize::from(register::EXEC);
+        let first = self.of_operand(instruction.src[0].operand);
+        let bits = match op {
+            SaluOp::AndB32
+            | SaluOp::OrB32
+            | SaluOp::XorB32
+            | SaluOp::AndNot1B32
+            | SaluOp::OrNot1B32
+            | SaluOp::NotB32
+            | SaluOp::MovB32 => {
+                let second = self.of_operand(instruction.src[1].operand);
+                Self::masked(wave, op, instruction, first, second)
+            }
+            SaluOp::AndSaveexecB32
+            | SaluOp::OrSaveexecB32
+            | SaluOp::XorSaveexecB32
+            | SaluOp::AndNot1SaveexecB32
+            | SaluOp::AndNot0SaveexecB32
+            | SaluOp::OrNot1SaveexecB32 => {
+                let old = self.scalar[exec];
+                self.scc = first & old == u32::MAX || first == u32::MAX;
+                self.scalar[exec] = first & old;
+                old
+            }
+            SaluOp::CselectB32 | SaluOp::CselectB64 if self.scc => {
+                let chosen = &instruction.src[usize::from(!wave.scc)];
+                self.of_operand(chosen.operand)
+            }
+            _ => {
+                let complete = operands.reads.iter().all(|registers| {
+                    registers.iter().all(|at| self.bits(registers.vector, at) == u32::MAX)
+                });
+                let reads_scc = matches!(op, SaluOp::AddcU32 | SaluOp::SubbU32);
+                if complete && (self.scc || !reads_scc) { u32::MAX } else { 0 }
+            }
+        };
+        for registers in &operands.writes {
+            for register in registers.iter() {
+                self.scalar[usize::from(register)] = bits;
+            }
+        }
+        if sets_scc(op) {
+            self.scc = bits == u32::MAX;
+        }
+    }
+
+    /// The bits of a bitwise operation: a zero decides an AND, whatever the other operand is.
+    fn masked(wave: &Wave, op: SaluOp, instruction: &Instruction, first: u32, second: u32) -> u32 {
+        let a = wave.scalar(instruction.src[0].operand);
+        let b = wave.scalar(instruction.src[1].operand);
+        match op {
+            SaluOp::AndB32 => first & second | first & !a | second & !b,
+            SaluOp::AndNot1B32 => first & second | first & !a | second & b,
+            SaluOp::OrB32 => first & second | first & a | second & b,
+            SaluOp::NotB32 | SaluOp::MovB32 => first,
+            _ => first & second,
+        }
+    }
+}
+
+fn uninitialised(used: &'static str, vector: bool, register: u16) -> FaultKind {
+    FaultKind::Uninitialised { used, register: Registers::name(vector, register) }
+}
+
+/// Whether a scalar operation writes SCC.
+fn sets_scc(op: SaluOp) -> bool {
+    !matches!(
+        op,
+        SaluOp::MovB32
+            | SaluOp::MovB64
+            | SaluOp::MovkI32
+            | SaluOp::CmovB32
+            | SaluOp::CmovB64
+            | SaluOp::CmovkI32
+            | SaluOp::CselectB32
+            | SaluOp::CselectB64
+            | SaluOp::MulI32
+            | SaluOp::MulkI32
+            | SaluOp::MulHiU32
+            | SaluOp::MulHiI32
+            | SaluOp::MulU64
+            | SaluOp::AddNcU64
+            | SaluOp::SubNcU64
+            | SaluOp::BfmB32
+            | SaluOp::BfmB64
+            | SaluOp::BrevB32
+            | SaluOp::BrevB64
+            | SaluOp::CtzI32B32
+            | SaluOp::CtzI32B64
+            | SaluOp::ClzI32U32
+            | SaluOp::ClzI32U64
+            | SaluOp::ClsI32
+            | SaluOp::ClsI32I64
+            | SaluOp::SextI32I8
+            | SaluOp::SextI32I16
+            | SaluOp::GetpcB64
+            | SaluOp::Nop
+            | SaluOp::Clause
+            | SaluOp::DelayAlu
+            | SaluOp::Waitcnt
+            | SaluOp::WaitcntVscnt
+            | SaluOp::WaitAlu
+            | SaluOp::WaitIdle
+            | SaluOp::WaitLoadcnt
+            | SaluOp::WaitStorecnt
+            | SaluOp::WaitSamplecnt
+            | SaluOp::WaitBvhcnt
+            | SaluOp::WaitExpcnt
+            | SaluOp::WaitDscnt
+            | SaluOp::WaitKmcnt
+            | SaluOp::WaitLoadcntDscnt
+            | SaluOp::WaitStorecntDscnt
+            | SaluOp::Barrier
+            | SaluOp::BarrierSignal
+            | SaluOp::BarrierWait
+            | SaluOp::Branch
+            | SaluOp::CbranchScc0
+            | SaluOp::CbranchScc1
+            | SaluOp::CbranchVccz
+            | SaluOp::CbranchVccnz
+            | SaluOp::CbranchExecz
+            | SaluOp::CbranchExecnz
+            | SaluOp::Bitset0B32
+            | SaluOp::Bitset1B32
+            | SaluOp::SetregB32
+            | SaluOp::SetregImm32B32
+            | SaluOp::GetregB32
+            | SaluOp::Sendmsg
+            | SaluOp::Setprio
+            | SaluOp::Sleep
+            | SaluOp::SetInstPrefetchDistance
+            | SaluOp::AddF32
+            | SaluOp::SubF32
+            | SaluOp::MulF32
+            | SaluOp::MinF32
+            | SaluOp::MaxF32
+            | SaluOp::FmacF32
+            | SaluOp::FmaakF32
+            | SaluOp::FmamkF32
+            | SaluOp::TruncF32
+            | SaluOp::CeilF32
+            | SaluOp::FloorF32
+            | SaluOp::RndneF32
+            | SaluOp::CvtF32I32
+            | SaluOp::CvtF32U32
+            | SaluOp::CvtI32F32
+            | SaluOp::CvtU32F32
+            | SaluOp::PackLlB32B16
+            | SaluOp::PackLhB32B16
+            | SaluOp::PackHhB32B16
+            | SaluOp::PackHlB32B16
+    )
+}

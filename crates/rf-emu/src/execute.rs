@@ -1,0 +1,17 @@
+//! Execution of kernels.
+
+pub(crate) mod atomic;
+mod control;
+mod data_share;
+mod dispatch;
+mod float;
+mod memory;
+mod program;
+mod scalar;
+pub(crate) mod share;
+mod vector;
+pub(crate) mod wave;
+mod workgroup;
+
+pub use dispatch::{Counters, Launch, Options, dispatch};
+pub use program::Program;

@@ -1,0 +1,101 @@
+//! DPP and SDWA: sources from other lanes, and parts of registers.
+
+use super::{Exchange, LANES, Lanes, Operand, Vector, is_set};
+use crate::isa::instruction::Select;
+
+/// The source lane of DPP in rows of 16 lanes; `None` if the pattern reaches beyond the row.
+fn dpp16_source(control: u16, lane: usize) -> Option<usize> {
+    let (row, at) = (lane & !15, lane & 15);
+    let amount = usize::from(control & 15);
+    let source = match control {
+        0..=0xff => return Some(lane & !3 | usize::from(control >> (lane % 4 * 2) & 3)),
+        0x101..=0x10f => at + amount,
+        0x111..=0x11f => at.checked_sub(amount)?,
+        0x121..=0x12f => (at + 16 - amount) % 16,
+        0x140 => 15 - at,
+        0x141 => at ^ 7,
+        0x150..=0x15f => amount,
+        0x160..=0x16f => at ^ amount,
+        _ => return None,
+    };
+    (source < 16).then_some(row | source)
+}
+
+impl Vector<'_> {
+    /// Computes the exchanged sources and the lanes that are written.
+    pub(super) fn exchange(&mut self) {
+        let mut sources = [[0; LANES]; 2];
+        for (at, lanes) in sources.iter_mut().enumerate() {
+            let operand = self.instruction.src[at].operand;
+            if operand != Operand::None {
+                let mut buffer = [0; LANES];
+                *lanes = *self.wave.lanes(operand, &mut buffer);
+            }
+        }
+        let exec = self.wave.exec();
+        match self.instruction.exchange {
+            Exchange::None => {}
+            Exchange::Dpp16 { control, row_mask, bank_mask, zero, fetch_inactive } => {
+                let from = sources[0];
+                for (lane, value) in sources[0].iter_mut().enumerate() {
+                    let written = is_set(row_mask.into(), lane / 16)
+                        && is_set(bank_mask.into(), lane % 16 / 4);
+                    let source = dpp16_source(control, lane)
+                        .filter(|&source| fetch_inactive || is_set(exec, source));
+                    *value = source.map_or(0, |source| from[source]);
+                    if !written || source.is_none() && !zero {
+                        self.mask &= !(1 << lane);
+                    }
+                }
+            }
+            Exchange::Dpp8 { lanes, fetch_inactive } => {
+                let from = sources[0];
+                for (lane, value) in sources[0].iter_mut().enumerate() {
+                    let source = lane & !7 | (lanes >> (lane % 8 * 3) & 7) as usize;
+                    let is_read = fetch_inactive || is_set(exec, source);
+                    *value = if is_read { from[source] } else { 0 };
+                }
+            }
+            Exchange::Sdwa { src, signed, .. } => {
+                for (at, lanes) in sources.iter_mut().enumerate() {
+                    for value in lanes {
+                        *value = part(*value, src[at], signed[at]);
+                    }
+                }
+            }
+        }
+        self.exchanged = Some(Box::new(sources));
+    }
+
+    /// Writes the selected part of the destination.
+    pub(super) fn put_part(&mut self, lanes: &Lanes) {
+        let Exchange::Sdwa { dst, unused, .. } = self.instruction.exchange else { return };
+        let (shift, bits) = match dst {
+            Select::Byte(at) => (u32::from(at) * 8, 8),
+            Select::Word(at) => (u32::from(at) * 16, 16),
+            Select::Dword => (0, 32),
+        };
+        let mask = (u64::from(u32::MAX) >> (32 - bits)) as u32;
+        let old = self.accumulator();
+        let merged = std::array::from_fn(|lane| {
+            let value = lanes[lane] & mask;
+            match unused {
+                // The sign fills the bits above, zeros those below.
+                1 => (((value << (32 - bits)) as i32 >> (32 - bits)) as u32) << shift,
+                2 => old[lane] & !(mask << shift) | value << shift,
+                _ => value << shift,
+            }
+        });
+        self.wave.write(self.instruction.dst, self.mask, &merged);
+    }
+}
+
+fn part(value: u32, select: Select, signed: bool) -> u32 {
+    match (select, signed) {
+        (Select::Byte(at), false) => value >> (at * 8) & 0xff,
+        (Select::Byte(at), true) => (value >> (at * 8)) as i8 as u32,
+        (Select::Word(at), false) => value >> (at * 16) & 0xffff,
+        (Select::Word(at), true) => (value >> (at * 16)) as i16 as u32,
+        (Select::Dword, _) => value,
+    }
+}

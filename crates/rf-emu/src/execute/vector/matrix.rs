@@ -1,0 +1,230 @@
+//! WMMA: products of 16x16 matrices that a wave holds together.
+//!
+//! RDNA 3 holds each row of A and column of B twice, in lanes `l` and `l + 16`, and element
+//! (2v + l / 16, l % 16) of C and D in register v. RDNA 4 holds the lower half of K in lanes 0 to
+//! 15 and the upper half in lanes 16 to 31, and element (v + 8 (l / 16), l % 16) in register v.
+//!
+//! Sums start with C and add the products in order of K. Products of f16 and bf16 are exact in f32
+//! (but for underflow of bf16); each addition is rounded to f32. Integer sums wrap, or saturate at
+//! the end. The hardware's order of additions is not documented.
+
+use super::{LANES, Operand, ValuOp, Vector, f, float};
+
+/// The largest K.
+const DEPTH: usize = 32;
+
+/// A matrix of f32 or of integers by row (A) or column (B).
+type Rows<T> = [[T; DEPTH]; 16];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Element {
+    F16,
+    Bf16,
+    /// Integers of this many bits.
+    Integer(u32),
+}
+
+/// How registers hold the elements of A and B.
+#[derive(Clone, Copy)]
+struct Layout {
+    /// The size of an element.
+    bits: u32,
+    /// The number of elements of a row of A.
+    depth: usize,
+    /// Whether both halves of the wave hold all elements.
+    is_doubled: bool,
+}
+
+impl Element {
+    fn bits(self) -> u32 {
+        match self {
+            Self::Integer(bits) => bits,
+            _ => 16,
+        }
+    }
+}
+
+impl Vector<'_> {
+    /// Whether the operation was one of matrices.
+    pub(super) fn matrix(&mut self, op: ValuOp) -> Result<bool, &'static str> {
+        let (element, depth) = match op {
+            ValuOp::WmmaF32X16F16 | ValuOp::WmmaF16X16F16 => (Element::F16, 16),
+            ValuOp::WmmaF32X16Bf16 | ValuOp::WmmaBf16X16Bf16 => (Element::Bf16, 16),
+            ValuOp::WmmaI32X16Iu8 => (Element::Integer(8), 16),
+            ValuOp::WmmaI32X16Iu4 => (Element::Integer(4), 16),
+            ValuOp::WmmaI32X32Iu4 => (Element::Integer(4), 32),
+            _ => return Ok(false),
+        };
+        // RDNA 3's operands hold everything twice.
+        let elements = u32::from(self.instruction.src[0].kind.registers()) * 32 / element.bits();
+        let is_doubled = elements as usize == depth;
+        let (Operand::Vgpr(a), Operand::Vgpr(b), Operand::Vgpr(dst)) = (
+            self.instruction.src[0].operand,
+            self.instruction.src[1].operand,
+            self.instruction.dst,
+        ) else {
+            return Err("matrix operand outside the vector registers");
+        };
+        if let Element::Integer(bits) = element {
+            let signed = self.signs();
+            let layout = Layout { bits, depth, is_doubled };
+            let a = self.integers(a, layout, signed[0]);
+            let b = self.integers(b, layout, signed[1]);
+            self.multiply_integers(&a, &b, layout, dst);
+        } else {
+            let a = self.reals(0, a, element, is_doubled);
+            let b = self.reals(1, b, element, is_doubled);
+            let is_half = matches!(op, ValuOp::WmmaF16X16F16 | ValuOp::WmmaBf16X16Bf16);
+            self.multiply_reals(&a, &b, is_doubled, is_half.then_some(element), dst);
+        }
+        Ok(true)
+    }
+
+    /// The bits of element `k` of a row or column.
+    fn element(&self, first: u8, layout: Layout, row: usize, k: usize) -> u32 {
+        let Layout { bits, depth, is_doubled } = layout;
+        let (lane, at) =
+            if is_doubled || k < depth / 2 { (row, k) } else { (row + 16, k - depth / 2) };
+        let per_register = (32 / bits) as usize;
+        let word = self.wave.vgpr[usize::from(first) + at / per_register][lane];
+        word >> (at % per_register * bits as usize) & (u32::MAX >> (32 - bits))
+    }
+
+    fn integers(&self, first: u8, layout: Layout, signed: bool) -> Rows<i32> {
+        let mut rows = [[0; DEPTH]; 16];
+        let shift = 32 - layout.bits;
+        for (row, values) in rows.iter_mut().enumerate() {
+            for (k, value) in values.iter_mut().enumerate().take(layout.depth) {
+                let raw = self.element(first, layout, row, k);
+                *value = if signed { ((raw << shift) as i32) >> shift } else { raw as i32 };
+            }
+        }
+        rows
+    }
+
+    fn reals(&self, at: usize, first: u8, element: Element, doubled: bool) -> Rows<f32> {
+        let source = &self.instruction.src[at];
+        let layout = Layout { bits: 16, depth: 16, is_doubled: doubled };
+        let mut rows = [[0.0; DEPTH]; 16];
+        for (row, values) in rows.iter_mut().enumerate() {
+            for (k, value) in values.iter_mut().enumerate().take(16) {
+                let raw = self.element(first, layout, row, k);
+                let negated = if k % 2 == 0 { source.neg } else { source.neg_high };
+                let raw = if negated { raw ^ 0x8000 } else { raw };
+                *value = match element {
+                    Element::F16 => float::f16_value(raw),
+                    _ => float::bf16_value(raw),
+                };
+            }
+        }
+        rows
+    }
+
+    /// The row of the result that register `v` of lane `lane` holds.
+    fn row(v: usize, lane: usize, doubled: bool) -> usize {
+        if doubled { v * 2 + lane / 16 } else { v + lane / 16 * 8 }
+    }
+
+    fn multiply_integers(&mut self, a: &Rows<i32>, b: &Rows<i32>, layout: Layout, dst: u8) {
+        let Layout { depth, is_doubled, .. } = layout;
+        let addend = self.instruction.src[2];
+        let mut results = [[0; LANES]; 8];
+        for (v, result) in results.iter_mut().enumerate() {
+            let c = self.addend(addend.operand, v);
+            for (lane, value) in result.iter_mut().enumerate() {
+                let (row, column) = (&a[Self::row(v, lane, is_doubled)], &b[lane % 16]);
+                let products = row[..depth].iter().zip(&column[..depth]);
+                let sum: i32 = products.map(|(&a, &b)| a * b).sum();
+                *value = if self.instruction.clamp {
+                    (c[lane] as i32).saturating_add(sum) as u32
+                } else {
+                    c[lane].wrapping_add(sum as u32)
+                };
+            }
+        }
+        for (v, result) in results.into_iter().enumerate() {
+            self.wave.vgpr[usize::from(dst) + v] = result;
+        }
+    }
+
+    /// Register `v` of the addend, which may be a constant.
+    fn addend(&self, operand: Operand, v: usize) -> [u32; LANES] {
+        match operand {
+            Operand::Vgpr(first) => self.wave.vgpr[usize::from(first) + v],
+            other => [self.wave.scalar(other); LANES],
+        }
+    }
+
+    fn multiply_reals(
+        &mut self,
+        a: &Rows<f32>,
+        b: &Rows<f32>,
+        doubled: bool,
+        half: Option<Element>,
+        dst: u8,
+    ) {
+        let addend = self.instruction.src[2];
+        // RDNA 3 keeps 16-bit results one per register, in the selected half; RDNA 4 packs them.
+        let value_of = |raw: u32| match half {
+            None => f(raw),
+            Some(Element::Bf16) => float::bf16_value(raw & 0xffff),
+            Some(_) => float::f16_value(raw & 0xffff),
+        };
+        let place = |v: usize| match half {
+            None => (v, 0),
+            Some(_) if doubled => (v, if addend.high { 16 } else { 0 }),
+            Some(_) => (v / 2, v % 2 * 16),
+        };
+        let mut sums = [[0.0; LANES]; 8];
+        for (v, sums) in sums.iter_mut().enumerate() {
+            let (register, shift) = place(v);
+            let c = self.addend(addend.operand, register);
+            let is_constant = !matches!(addend.operand, Operand::Vgpr(_));
+            let shift = if is_constant { 0 } else { shift };
+            for (lane, sum) in sums.iter_mut().enumerate() {
+                *sum = value_of(c[lane] >> shift);
+                if addend.neg_high {
+                    *sum = sum.abs();
+                }
+                if addend.neg {
+                    *sum = -*sum;
+                }
+            }
+            for k in 0..16 {
+                for (lane, sum) in sums.iter_mut().enumerate() {
+                    *sum += a[Self::row(v, lane, doubled)][k] * b[lane % 16][k];
+                }
+            }
+        }
+        for (v, sums) in sums.iter().enumerate() {
+            let (register, shift) = place(v);
+            let target = &mut self.wave.vgpr[usize::from(dst) + register];
+            for (target, &sum) in target.iter_mut().zip(sums) {
+                *target = match half {
+                    None => sum.to_bits(),
+                    Some(element) => {
+                        let bits = match element {
+                            Element::Bf16 => float::to_bf16(sum),
+                            _ => float::to_f16(sum),
+                        };
+                        *target & !(0xffff << shift) | bits << shift
+                    }
+                };
+            }
+        }
+    }
+}
+
+/// Whether the operation is one of matrices, which need all lanes active.
+pub(in crate::execute) fn is_matrix(op: ValuOp) -> bool {
+    matches!(
+        op,
+        ValuOp::WmmaF32X16F16
+            | ValuOp::WmmaF16X16F16
+            | ValuOp::WmmaF32X16Bf16
+            | ValuOp::WmmaBf16X16Bf16
+            | ValuOp::WmmaI32X16Iu8
+            | ValuOp::WmmaI32X16Iu4
+            | ValuOp::WmmaI32X32Iu4
+    )
+}

@@ -1,0 +1,232 @@
+//! VOP3P: pairs of 16-bit values, mixed precision, dot products.
+
+use super::{Kind, LANES, Lanes, ValuOp, Vector, f, float};
+use crate::isa::instruction::{Operand, Source};
+
+/// Adds two products of f16 to an f32. The products are exact, and their sum is rounded with the
+/// addend.
+pub(super) fn dot2_f16(a: u32, b: u32, c: u32) -> u32 {
+    let product = |shift: u32| {
+        f64::from(float::f16_value(a >> shift & 0xffff))
+            * f64::from(float::f16_value(b >> shift & 0xffff))
+    };
+    let sum = float::sum_to_odd(product(0) + product(16), f64::from(f(c)));
+    (sum as f32).to_bits()
+}
+
+fn dot2_bf16(a: u32, b: u32, c: u32) -> u32 {
+    let product = |shift: u32| {
+        f64::from(float::bf16_value(a >> shift & 0xffff))
+            * f64::from(float::bf16_value(b >> shift & 0xffff))
+    };
+    let sum = float::sum_to_odd(product(0) + product(16), f64::from(f(c)));
+    (sum as f32).to_bits()
+}
+
+/// The elements of `bits` bits, sign-extended if `signed`.
+fn element(value: u32, at: u32, bits: u32, signed: bool) -> i64 {
+    let moved = value << (32 - bits * (at + 1));
+    if signed { i64::from(moved as i32 >> (32 - bits)) } else { i64::from(moved >> (32 - bits)) }
+}
+
+impl Vector<'_> {
+    pub(super) fn packed(&mut self, op: ValuOp) -> Result<(), &'static str> {
+        if self.matrix(op)? || self.pairs(op) {
+            return Ok(());
+        }
+        match op {
+            ValuOp::FmaMixF32 => {
+                let lanes = self.mixed().map(f32::to_bits);
+                self.put_f32(lanes);
+            }
+            ValuOp::FmaMixloF16 | ValuOp::FmaMixhiF16 => self.mixed_half(op),
+            ValuOp::Dot2F32F16 => self.dot2(dot2_f16),
+            ValuOp::Dot2F32Bf16 => self.dot2(dot2_bf16),
+            ValuOp::Dot2I32I16 => self.dot(16, [true, true], true),
+            ValuOp::Dot2U32U16 => self.dot(16, [false, false], false),
+            ValuOp::Dot4I32I8 => self.dot(8, [true, true], true),
+            ValuOp::Dot4U32U8 => self.dot(8, [false, false], false),
+            ValuOp::Dot8I32I4 => self.dot(4, [true, true], true),
+            ValuOp::Dot8U32U4 => self.dot(4, [false, false], false),
+            // The negation bits mark signed operands.
+            ValuOp::Dot4I32Iu8 => self.dot(8, self.signs(), true),
+            ValuOp::Dot8I32Iu4 => self.dot(4, self.signs(), true),
+            _ => return Err("operation"),
+        }
+        Ok(())
+    }
+
+    pub(super) fn signs(&self) -> [bool; 2] {
+        [self.instruction.src[0].neg, self.instruction.src[1].neg]
+    }
+
+    fn raw(&self, at: usize) -> Lanes {
+        let mut buffer = [0; LANES];
+        match &self.exchanged {
+            Some(exchanged) if at < 2 => exchanged[at],
+            _ => *self.wave.lanes(self.instruction.src[at].operand, &mut buffer),
+        }
+    }
+
+    fn dot(&mut self, bits: u32, signed: [bool; 2], signed_result: bool) {
+        let (a, b, c) = (self.raw(0), self.raw(1), self.raw(2));
+        let clamp = self.instruction.clamp;
+        let lanes = std::array::from_fn(|lane| {
+            let sum: i64 = (0..32 / bits)
+                .map(|at| {
+                    element(a[lane], at, bits, signed[0]) * element(b[lane], at, bits, signed[1])
+                })
+                .sum();
+            match (clamp, signed_result) {
+                (false, _) => (sum as u32).wrapping_add(c[lane]),
+                (true, true) => {
+                    let sum = sum + i64::from(c[lane] as i32);
+                    sum.clamp(i32::MIN.into(), i32::MAX.into()) as u32
+                }
+                (true, false) => (sum + i64::from(c[lane])).clamp(0, u32::MAX.into()) as u32,
+            }
+        });
+        self.put(&lanes);
+    }
+
+    fn dot2(&mut self, operation: impl Fn(u32, u32, u32) -> u32) {
+        let sign = |lanes: Lanes, source: &Source| {
+            let flip = u32::from(source.neg) << 15 | u32::from(source.neg_high) << 31;
+            lanes.map(|value| value ^ flip)
+        };
+        let [first, second, third, _] = &self.instruction.src;
+        let (a, b) = (sign(self.raw(0), first), sign(self.raw(1), second));
+        let flip = u32::from(third.neg) << 31;
+        let c = self.raw(2).map(|value| value ^ flip);
+        let lanes = std::array::from_fn(|lane| operation(a[lane], b[lane], c[lane]));
+        self.put_f32(lanes);
+    }
+
+    /// A source of mixed precision as f32.
+    fn mixed_source(&self, at: usize) -> [f32; LANES] {
+        let source = &self.instruction.src[at];
+        self.raw(at).map(|bits| {
+            let value = match (source.high_for_high, source.high) {
+                (false, _) => f(bits),
+                (true, false) => float::f16_value(bits & 0xffff),
+                (true, true) => float::f16_value(bits >> 16),
+            };
+            let value = if source.neg_high { value.abs() } else { value };
+            if source.neg { -value } else { value }
+        })
+    }
+
+    fn mixed(&self) -> [f32; LANES] {
+        let (a, b, c) = (self.mixed_source(0), self.mixed_source(1), self.mixed_source(2));
+        std::array::from_fn(|lane| a[lane].mul_add(b[lane], c[lane]))
+    }
+
+    fn mixed_half(&mut self, op: ValuOp) {
+        let (a, b, c) = (self.mixed_source(0), self.mixed_source(1), self.mixed_source(2));
+        let old = self.accumulator();
+        let clamp = self.instruction.clamp;
+        let lanes = std::array::from_fn(|lane| {
+            let product = f64::from(a[lane]) * f64::from(b[lane]);
+            let mut value = float::f64_to_f16(float::sum_to_odd(product, f64::from(c[lane])));
+            if clamp {
+                value = float::to_f16(self.clamped(float::f16_value(value)));
+            }
+            if op == ValuOp::FmaMixloF16 {
+                old[lane] & 0xffff_0000 | value
+            } else {
+                old[lane] & 0xffff | value << 16
+            }
+        });
+        self.put(&lanes);
+    }
+
+    /// The operands of the low and of the high result.
+    fn pair(&self, at: usize) -> [Lanes; 2] {
+        let source = &self.instruction.src[at];
+        let lanes = self.raw(at);
+        // A constant is in the low half; the encoding can still name the high one, which is zero
+        // for inline constants of 16 bits.
+        let is_constant = matches!(source.operand, Operand::Constant { .. });
+        let sign = if source.kind == Kind::PackedF16 { 0x8000 } else { 0 };
+        [(source.high, source.neg), (source.high_for_high, source.neg_high)].map(
+            |(high, negated)| {
+                let shift = if high { 16 } else { 0 };
+                let flip = if negated { sign } else { 0 };
+                lanes.map(|value| {
+                    let value = if is_constant { value & 0xffff } else { value };
+                    value >> shift & 0xffff ^ flip
+                })
+            },
+        )
+    }
+
+    fn pairs2(&mut self, operation: impl Fn(u32, u32) -> u32) {
+        let (a, b) = (self.pair(0), self.pair(1));
+        let lanes = std::array::from_fn(|lane| {
+            let result = |half: usize| operation(a[half][lane], b[half][lane]) & 0xffff;
+            result(0) | result(1) << 16
+        });
+        self.put(&lanes);
+    }
+
+    fn pairs3(&mut self, operation: impl Fn(u32, u32, u32) -> u32) {
+        let (a, b, c) = (self.pair(0), self.pair(1), self.pair(2));
+        let lanes = std::array::from_fn(|lane| {
+            let result =
+                |half: usize| operation(a[half][lane], b[half][lane], c[half][lane]) & 0xffff;
+            result(0) | result(1) << 16
+        });
+        self.put(&lanes);
+    }
+
+    fn half_pairs(&mut self, operation: impl Fn(f32, f32) -> f32) {
+        let clamp = self.instruction.clamp;
+        let clamped = |value: f32| if clamp { value.clamp(0.0, 1.0) } else { value };
+        self.pairs2(|a, b| {
+            float::to_f16(clamped(operation(float::f16_value(a), float::f16_value(b))))
+        });
+    }
+
+    fn signed_pairs(&mut self, operation: impl Fn(i16, i16) -> i16) {
+        self.pairs2(|a, b| u32::from(operation(a as i16, b as i16) as u16));
+    }
+
+    fn unsigned_pairs(&mut self, operation: impl Fn(u16, u16) -> u16) {
+        self.pairs2(|a, b| operation(a as u16, b as u16).into());
+    }
+
+    /// Whether the operation was one of pairs.
+    fn pairs(&mut self, op: ValuOp) -> bool {
+        let clamp = self.instruction.clamp;
+        match op {
+            ValuOp::PkAddF16 => self.half_pairs(|a, b| a + b),
+            ValuOp::PkMulF16 => self.half_pairs(|a, b| a * b),
+            ValuOp::PkMinF16 => self.half_pairs(float::min),
+            ValuOp::PkMaxF16 => self.half_pairs(float::max),
+            ValuOp::PkFmaF16 => self.pairs3(|a, b, c| {
+                let value = |bits| float::f16_value(bits);
+                let result = float::fma_f16(value(a), value(b), value(c));
+                if clamp { float::to_f16(value(result).clamp(0.0, 1.0)) } else { result }
+            }),
+            ValuOp::PkMadI16 | ValuOp::PkMadU16 => {
+                self.pairs3(|a, b, c| a.wrapping_mul(b).wrapping_add(c));
+            }
+            ValuOp::PkAddI16 if clamp => self.signed_pairs(i16::saturating_add),
+            ValuOp::PkSubI16 if clamp => self.signed_pairs(i16::saturating_sub),
+            ValuOp::PkAddU16 if clamp => self.unsigned_pairs(u16::saturating_add),
+            ValuOp::PkSubU16 if clamp => self.unsigned_pairs(u16::saturating_sub),
+            ValuOp::PkAddI16 | ValuOp::PkAddU16 => self.pairs2(u32::wrapping_add),
+            ValuOp::PkSubI16 | ValuOp::PkSubU16 => self.pairs2(u32::wrapping_sub),
+            ValuOp::PkMulLoU16 => self.pairs2(u32::wrapping_mul),
+            ValuOp::PkLshlrevB16 => self.pairs2(|a, b| b << (a & 15)),
+            ValuOp::PkLshrrevB16 => self.pairs2(|a, b| b >> (a & 15)),
+            ValuOp::PkAshrrevI16 => self.signed_pairs(|a, b| b >> (a & 15)),
+            ValuOp::PkMaxI16 => self.signed_pairs(i16::max),
+            ValuOp::PkMinI16 => self.signed_pairs(i16::min),
+            ValuOp::PkMaxU16 => self.unsigned_pairs(u16::max),
+            ValuOp::PkMinU16 => self.unsigned_pairs(u16::min),
+            _ => return false,
+        }
+        true
+    }
+}

@@ -1,0 +1,302 @@
+//! One workgroup: its waves take turns on one thread.
+
+use super::{
+    control::{self, Flow},
+    dispatch::{Counters, Options, Random},
+    program::{NO_SLOT, Program},
+    scalar,
+    share::{Accessor, Lds},
+    vector,
+    wave::Wave,
+};
+use crate::{
+    Hint, Ranges,
+    check::{
+        Checks,
+        global::{Clock, GlobalShadow},
+        unwritten::Written,
+        waits::Waits,
+    },
+    fault::{Fault, FaultKind, Place, Problem},
+    isa::{
+        Family, Instruction,
+        op::{Access, DsOp, Op, ValuOp},
+    },
+};
+
+/// The longest turn of a wave in instructions.
+const TURN: u64 = 4096;
+
+/// A wave and its place in the program.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) wave: Wave,
+    pub(super) slot: u32,
+    state: State,
+    /// The numbers of barriers at which the wave has arrived and which it has passed.
+    signals: u32,
+    waits: u32,
+    executed: u64,
+    pub(super) written: Option<Written>,
+    pending: Option<Waits>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// Waits for the others; the slot is that of the barrier.
+    Waiting,
+    Ended,
+}
+
+/// A workgroup in execution, with what its thread reuses.
+#[derive(Debug)]
+pub(crate) struct Group<'a> {
+    pub(super) program: &'a Program,
+    pub(super) options: &'a Options,
+    pub(super) checks: Checks,
+    pub(super) ranges: &'a Ranges,
+    pub(super) hint: Hint,
+    pub(super) lds: Lds,
+    pub(super) counters: Counters,
+    pub(super) id: [u32; 3],
+    /// The accesses of the launch to global memory, and what this workgroup knows of them.
+    pub(super) shadow: Option<&'a GlobalShadow>,
+    pub(super) clock: Clock,
+    pub(super) random: Random,
+}
+
+impl Running {
+    pub(super) fn new(wave: Wave, program: &Program, checks: Checks) -> Self {
+        Self {
+            wave,
+            slot: program.entry,
+            state: State::Ready,
+            signals: 0,
+            waits: 0,
+            executed: 0,
+            written: checks.uninitialised.then(Written::new),
+            pending: checks.waits.then(|| Waits::new(program.arch.family())),
+        }
+    }
+}
+
+impl Group<'_> {
+    /// Runs the waves to their ends.
+    pub(super) fn run(&mut self, waves: &mut [Running]) -> Result<(), Fault> {
+        loop {
+            let ready = waves.iter().filter(|wave| wave.state == State::Ready).count();
+            if ready == 0 {
+                if waves.iter().all(|wave| wave.state == State::Ended) {
+                    return Ok(());
+                }
+                self.release(waves)?;
+                continue;
+            }
+            let chosen = self.random.below(ready);
+            let chosen = waves
+                .iter_mut()
+                .enumerate()
+                .filter(|(_, wave)| wave.state == State::Ready)
+                .nth(chosen);
+            let Some((number, wave)) = chosen else { continue };
+            let turn =
+                if self.options.seed == 0 { TURN } else { 1 + self.random.below(256) as u64 };
+            self.turn(wave, number as u32, turn)?;
+            self.release(waves)?;
+        }
+    }
+
+    /// Lets the waves pass whose barrier is complete.
+    fn release(&mut self, waves: &mut [Running]) -> Result<(), Fault> {
+        let live = || waves.iter().filter(|wave| wave.state != State::Ended);
+        let Some(arrived) = live().map(|wave| wave.signals).min() else { return Ok(()) };
+        let mut waiting = waves.iter().enumerate().filter(|(_, wave)| wave.state == State::Waiting);
+        let Some((first, wave)) = waiting.next() else { return Ok(()) };
+        let (slot, target) = (wave.slot, wave.waits + 1);
+        if self.checks.barriers {
+            let ended = waves.iter().position(|wave| wave.state == State::Ended);
+            let other = waiting.find(|(_, wave)| wave.slot != slot && wave.waits + 1 == target);
+            let reason = match (ended, other) {
+                (Some(ended), _) => Some(format!("wave {ended} ended while wave {first} waits")),
+                (None, Some((other, wave))) if arrived >= target => {
+                    let place = |slot: u32| self.program.slots[slot as usize].offset;
+                    let (here, there) = (place(slot), place(wave.slot));
+                    Some(format!("wave {first} waits at {here:#x}, wave {other} at {there:#x}"))
+                }
+                _ => None,
+            };
+            if let Some(reason) = reason {
+                return Err(self.fault(&FaultKind::Barrier(reason).into(), slot, first as u32));
+            }
+        }
+        let mut passed = false;
+        for wave in waves.iter_mut() {
+            if wave.state == State::Waiting && arrived > wave.waits {
+                wave.waits += 1;
+                wave.state = State::Ready;
+                wave.slot = self.program.slots[wave.slot as usize].next;
+                passed = true;
+            }
+        }
+        let is_stuck = !passed && waves.iter().all(|wave| wave.state != State::Ready);
+        if is_stuck {
+            return Err(self.fault(&FaultKind::Deadlock.into(), slot, first as u32));
+        }
+        Ok(())
+    }
+
+    /// Runs a wave until it waits, ends or its turn is over.
+    fn turn(&mut self, running: &mut Running, number: u32, turn: u64) -> Result<(), Fault> {
+        let limit = self.options.max_instructions;
+        for _ in 0..turn {
+            let slot = running.slot;
+            let flow =
+                self.step(running, number).map_err(|problem| self.fault(&problem, slot, number))?;
+            running.executed += 1;
+            match flow {
+                Flow::To(next) => running.slot = next,
+                Flow::ToAddress(offset) => {
+                    running.slot = self.program.slot_of(offset);
+                    if running.slot == NO_SLOT {
+                        let kind = FaultKind::Escaped { address: offset };
+                        return Err(self.fault(&kind.into(), slot, number));
+                    }
+                }
+                Flow::Signal => {
+                    running.signals += 1;
+                    running.slot = self.program.slots[slot as usize].next;
+                }
+                Flow::Barrier | Flow::Wait => {
+                    running.signals += u32::from(flow == Flow::Barrier);
+                    running.state = State::Waiting;
+                    break;
+                }
+                Flow::End => {
+                    running.state = State::Ended;
+                    break;
+                }
+            }
+            if flow.is_lost() {
+                let address = self.program.slots[slot as usize].offset;
+                return Err(self.fault(&FaultKind::Escaped { address }.into(), slot, number));
+            }
+            if running.executed >= limit {
+                return Err(self.fault(
+                    &FaultKind::InstructionLimit { limit }.into(),
+                    slot,
+                    number,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, running: &mut Running, number: u32) -> Result<Flow, Problem> {
+        let program = self.program;
+        let slot = &program.slots[running.slot as usize];
+        let instruction =
+            slot.instruction.as_ref().map_err(|error| FaultKind::from(error.clone()))?;
+        self.counters.count(running.slot, instruction.op);
+        if let Some(pending) = &mut running.pending {
+            pending.step(instruction, &slot.operands)?;
+        }
+        let exec = running.wave.exec();
+        let is_load = matches!(
+            instruction.op,
+            Op::Vmem(_) | Op::Ds(_) | Op::ScalarLoad(_) | Op::ScalarLoadSmall(_)
+        );
+        let releases = running.pending.as_ref().is_none_or(Waits::stores_are_complete);
+        if let Some(written) = &mut running.written {
+            written.check(&running.wave, instruction, &slot.operands)?;
+            if !is_load {
+                written.pass(&running.wave, exec, instruction, &slot.operands, u32::MAX);
+            }
+        }
+        let accessor = Accessor {
+            wave: number as u8,
+            signals: running.signals,
+            waits: running.waits,
+            releases,
+        };
+        let wave = &mut running.wave;
+        let mut loaded = u32::MAX;
+        let mut flow = Flow::To(slot.next);
+        match instruction.op {
+            Op::Valu(_) | Op::Compare(_) => {
+                if self.checks.lanes {
+                    self.check_lanes(wave, instruction)?;
+                }
+                vector::execute(wave, instruction).map_err(FaultKind::Unsupported)?;
+            }
+            Op::Salu(op) => {
+                if !scalar::execute(wave, instruction, op) {
+                    flow = control::execute(wave, slot, instruction, op, program.base)
+                        .map_err(FaultKind::Unsupported)?
+                        .ok_or(FaultKind::Unsupported("operation"))?;
+                }
+            }
+            Op::ScalarLoad(registers) => {
+                let access = Access::Bytes(4);
+                let complete = self.scalar_load(wave, instruction, access, registers)?;
+                loaded = if complete { u32::MAX } else { 0 };
+            }
+            Op::ScalarLoadSmall(access) => {
+                let complete = self.scalar_load(wave, instruction, access, 1)?;
+                loaded = if complete { u32::MAX } else { 0 };
+            }
+            Op::Vmem(op) => loaded = self.vector_memory(wave, accessor, instruction, op)?,
+            Op::Ds(op) => loaded = self.data_share(wave, accessor, instruction, op)?,
+            Op::Time => wave.set_scalar_wide(instruction.dst, self.counters.instructions()),
+            Op::ScalarCacheInvalidate | Op::Prefetch => {}
+        }
+        if let (Some(written), true) = (&mut running.written, is_load) {
+            let exec = if matches!(instruction.op, Op::ScalarLoad(_) | Op::ScalarLoadSmall(_)) {
+                u32::MAX
+            } else if matches!(instruction.op, Op::Ds(DsOp::Permute)) {
+                wave.exec()
+            } else {
+                exec
+            };
+            written.pass(wave, exec, instruction, &slot.operands, loaded);
+        }
+        Ok(flow)
+    }
+
+    /// Matrix instructions need all lanes, and RDNA 3's operands are held twice.
+    fn check_lanes(&self, wave: &Wave, instruction: &Instruction) -> Result<(), Problem> {
+        let Op::Valu(op) = instruction.op else { return Ok(()) };
+        if op == ValuOp::ReadlaneB32 || !vector::is_matrix(op) {
+            return Ok(());
+        }
+        if wave.exec() != u32::MAX {
+            return Err(FaultKind::MatrixExec { exec: wave.exec() }.into());
+        }
+        if self.program.arch.family() != Family::Rdna3 {
+            return Ok(());
+        }
+        for source in &instruction.src[..2] {
+            let crate::isa::instruction::Operand::Vgpr(first) = source.operand else { continue };
+            for at in 0..source.kind.registers() {
+                let lanes = &wave.vgpr[usize::from(first) + usize::from(at)];
+                if let Some(lane) = (0..16).find(|&lane| lanes[lane] != lanes[lane + 16]) {
+                    let register = format!("v{}", u32::from(first) + u32::from(at));
+                    return Err(FaultKind::MatrixHalves { register, lane: lane as u32 }.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fault(&self, problem: &Problem, slot: u32, wave: u32) -> Fault {
+        let mut fault = self.program.fault((*problem.kind).clone());
+        fault.place = Some(Box::new(Place {
+            address: self.program.slots.get(slot as usize).map_or(0, |slot| slot.offset),
+            instruction: self.program.text(slot),
+            workgroup: self.id,
+            wave,
+            lane: problem.lane,
+        }));
+        fault
+    }
+}
