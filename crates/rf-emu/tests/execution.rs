@@ -2,70 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
+mod device;
+
+use device::{Device, all_checks, grid};
+use proptest::prelude::*;
 use rf_emu::{
-    Checks, CodeObject, Counters, Fault, Grid, Hint, Launch, LoadedCode, Memory, MemoryOptions,
-    Options, Program, dispatch,
+    Arch, Checks, CodeObject, Grid, Options, Program,
+    isa::{
+        decode,
+        op::{Op, SaluOp},
+    },
 };
-
-/// A code object in the memory of a device that records written bytes.
-struct Device {
-    memory: Memory,
-    code: CodeObject,
-    loaded: LoadedCode,
-}
-
-impl Device {
-    fn new(file: &[u8]) -> Self {
-        let mut options = MemoryOptions::default();
-        options.track_initialised = true;
-        let memory = Memory::new(options);
-        let code = CodeObject::parse(file).unwrap();
-        let loaded = code.load(&memory).unwrap();
-        Self { memory, code, loaded }
-    }
-
-    fn buffer(&self, words: &[u32]) -> u64 {
-        let bytes = words.len() as u64 * 4;
-        let address = self.memory.allocate(bytes).unwrap();
-        let ranges = self.memory.ranges();
-        let view = ranges.resolve_writable(address, bytes, &mut Hint::default()).unwrap();
-        view.store_words(0, words);
-        address
-    }
-
-    fn read(&self, address: u64, count: usize) -> Vec<u32> {
-        let mut words = vec![0; count];
-        let ranges = self.memory.ranges();
-        let view = ranges.resolve(address, count as u64 * 4, &mut Hint::default()).unwrap();
-        view.load_words(0, &mut words);
-        words
-    }
-
-    fn launch(&self, kernel: &str, grid: Grid, arguments: &[u8]) -> Launch {
-        let kernel = self.code.kernel(kernel).unwrap();
-        let segment = kernel.kernarg_segment(arguments, &grid).unwrap();
-        Launch { grid, arguments: self.memory.allocate_arguments(&segment).unwrap() }
-    }
-
-    fn run(
-        &self,
-        kernel: &str,
-        grid: Grid,
-        arguments: &[u8],
-        options: &Options,
-    ) -> Result<Counters, Fault> {
-        let launch = self.launch(kernel, grid, arguments);
-        let kernel = self.code.kernel(kernel).unwrap();
-        dispatch(&self.memory, &self.loaded, kernel, &launch, options)
-    }
-}
 
 fn two_kernels() -> Device {
     Device::new(include_bytes!("fixtures/two_kernels.gfx1100.co"))
-}
-
-fn grid(workgroups: u32, threads: u32) -> Grid {
-    Grid { workgroups: [workgroups, 1, 1], workgroup_size: [threads, 1, 1], dynamic_lds_bytes: 0 }
 }
 
 /// The arguments of `scale`.
@@ -74,13 +24,6 @@ fn scale_arguments(from: u64, to: u64, factor: f32, count: u32) -> Vec<u8> {
     bytes.extend(factor.to_le_bytes());
     bytes.extend(count.to_le_bytes());
     bytes
-}
-
-fn all_checks(seed: u64) -> Options {
-    let mut options = Options::default();
-    options.checks = Checks::ALL;
-    options.seed = seed;
-    options
 }
 
 #[test]
@@ -112,6 +55,9 @@ fn instructions_are_counted_by_class_and_place() {
     let listing: Vec<_> = program.listing().map(|(_, text)| text).collect();
     let end = listing.iter().position(|text| text == "s_endpgm").unwrap();
     assert_eq!(counters.each[end], 2, "both waves end");
+    let annotated = program.annotate(&counters);
+    let last = annotated.lines().find(|line| line.ends_with("s_endpgm")).unwrap();
+    assert!(last.trim_start().starts_with("2 "), "{last}");
 }
 
 #[test]
@@ -127,4 +73,50 @@ fn launches_that_do_not_fit_the_kernel_are_refused() {
     assert!(refused(grid(1, 2048)).contains("2048 threads in a workgroup, the kernel allows"));
     let lds = Grid { dynamic_lds_bytes: 1 << 20, ..grid(1, 64) };
     assert!(refused(lds).contains("1048576 bytes of LDS, a workgroup has 65536"));
+}
+
+/// The code object with other instructions at the start of `scale`.
+fn with_code(words: &[u32]) -> Vec<u8> {
+    let mut file = include_bytes!("fixtures/two_kernels.gfx1100.co").to_vec();
+    let code = CodeObject::parse(&file).unwrap();
+    let device = Device::new(&file);
+    let entry = code.kernel("scale").unwrap().entry as usize;
+    let start = &device.loaded.image()[entry..entry + 32];
+    let at = file.windows(32).position(|window| window == start).unwrap();
+    for (place, word) in file[at..].chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    file
+}
+
+/// The instructions among arbitrary words, without those that end the wave early.
+fn instructions(words: &[[u32; 3]]) -> Vec<u32> {
+    let decoded = words.iter().filter_map(|words| {
+        let instruction = decode(Arch::Gfx1100, words).ok()?;
+        let ends = matches!(instruction.op, Op::Salu(SaluOp::Endpgm | SaluOp::SetpcB64));
+        (!ends).then(|| words[..usize::from(instruction.bytes) / 4].to_vec())
+    });
+    decoded.flatten().take(60).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn arbitrary_instructions_end_in_a_result_or_a_fault(
+        words in prop::collection::vec(any::<[u32; 3]>(), 1..60),
+        checked: bool,
+    ) {
+        let device = Device::new(&with_code(&instructions(&words)));
+        let mut options = all_checks(1);
+        if !checked {
+            options.checks = Checks::NONE;
+        }
+        options.max_instructions = 200;
+        options.threads = 1;
+        let out = device.buffer(&[0; 64]);
+        let arguments = scale_arguments(out, out, 1.0, 64);
+        if let Err(fault) = device.run("scale", grid(1, 64), &arguments, &options) {
+            prop_assert!(fault.to_string().starts_with("kernel 'scale': "));
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! The decoded code of a kernel.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _, iter};
 
+use super::Counters;
 use crate::{
     Kernel, LoadedCode,
     check::operands::Operands,
@@ -78,6 +79,20 @@ impl Program {
     /// The offsets and texts of the decoded instructions.
     pub fn listing(&self) -> impl Iterator<Item = (u64, String)> {
         self.places.iter().map(|(&offset, &slot)| (offset, self.text(slot)))
+    }
+
+    /// A listing with the number of executions of each instruction and its share in percent.
+    pub fn annotate(&self, counters: &Counters) -> String {
+        let all = counters.instructions().max(1) as f64;
+        self.listing().zip(counters.each.iter().chain(iter::repeat(&0))).fold(
+            String::new(),
+            |mut lines, ((offset, text), &count)| {
+                let share = count as f64 * 100.0 / all;
+                // Writing to a string cannot fail.
+                let _ = writeln!(lines, "{count:>12} {share:>5.1}% {offset:#8x}: {text}");
+                lines
+            },
+        )
     }
 
     pub(crate) fn text(&self, slot: u32) -> String {
