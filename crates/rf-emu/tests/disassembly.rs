@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a failure is a failed test")]
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
     process::Command,
@@ -52,13 +53,23 @@ fn every_form_in_our_kernels_disassembles_as_in_llvm() {
     }
 }
 
-/// The folder in which the build of `rf-kernels` keeps code objects.
+/// The code objects that the build of `rf-kernels` keeps, the newest of each unit and target.
 fn code_objects() -> Vec<(PathBuf, Arch)> {
     let target = env::current_exe().unwrap();
     let folder = target.ancestors().map(|folder| folder.join("rocmforge-kernels"));
     let Some(folder) = folder.into_iter().find(|folder| folder.is_dir()) else { return Vec::new() };
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    files.filter_map(|path| arch_of(&path).map(|arch| (path, arch))).collect()
+    let mut newest = BTreeMap::new();
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let Some(arch) = arch_of(&path) else { continue };
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let unit = name.rsplit_once('-').unwrap().0.to_owned();
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        let entry = newest.entry(unit).or_insert((modified, path.clone(), arch));
+        if entry.0 < modified {
+            *entry = (modified, path, arch);
+        }
+    }
+    newest.into_values().map(|(_, path, arch)| (path, arch)).collect()
 }
 
 /// The processor in a name such as `rope-gfx1100-0123.co`.

@@ -1,7 +1,5 @@
 //! Each check finds the bug that was planted for it, on each family, and nothing in a clean kernel.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
 mod device;
 
 use device::{Device, all_checks, grid};

@@ -8,6 +8,17 @@ use crate::isa::{
 /// The number of lanes.
 pub(crate) const LANES: usize = 32;
 
+/// The bit of each lane.
+const LANE_BITS: [u32; LANES] = {
+    let mut bits = [1; LANES];
+    let mut lane = 1;
+    while lane < LANES {
+        bits[lane] = bits[lane - 1] << 1;
+        lane += 1;
+    }
+    bits
+};
+
 /// A value per lane.
 pub(crate) type Lanes = [u32; LANES];
 
@@ -235,10 +246,9 @@ impl Wave {
             *target = *lanes;
             return;
         }
-        for (lane, (target, &value)) in target.iter_mut().zip(lanes).enumerate() {
-            if is_set(mask, lane) {
-                *target = value;
-            }
+        // A choice of values instead of a branch, so that the compiler vectorises the loop.
+        for ((target, &value), bit) in target.iter_mut().zip(lanes).zip(LANE_BITS) {
+            *target = if mask & bit == 0 { *target } else { value };
         }
     }
 

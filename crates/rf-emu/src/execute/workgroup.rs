@@ -20,6 +20,7 @@ use crate::{
     fault::{Fault, FaultKind, Place, Problem},
     isa::{
         Family, Instruction,
+        instruction::Encoding,
         op::{Access, DsOp, Op, ValuOp},
     },
 };
@@ -230,7 +231,8 @@ impl Group<'_> {
                 vector::execute(wave, instruction).map_err(FaultKind::Unsupported)?;
             }
             Op::Salu(op) => {
-                if !scalar::execute(wave, instruction, op) {
+                let is_control = instruction.encoding == Encoding::Sopp;
+                if is_control || !scalar::execute(wave, instruction, op) {
                     flow = control::execute(wave, slot, instruction, op, program.base)
                         .map_err(FaultKind::Unsupported)?
                         .ok_or(FaultKind::Unsupported("operation"))?;

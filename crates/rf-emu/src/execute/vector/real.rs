@@ -159,6 +159,16 @@ impl Vector<'_> {
                 let lanes = self.map_accumulate(|a, b, c| float::fma_f16(h(a), h(b), h(c)));
                 self.put_f16(lanes);
             }
+            ValuOp::PkFmacF16 => {
+                let lanes = self.map_accumulate(|a, b, c| {
+                    let result = |shift: u32| {
+                        let half = |bits: u32| h(bits >> shift & 0xffff);
+                        float::fma_f16(half(a), half(b), half(c))
+                    };
+                    result(0) | result(16) << 16
+                });
+                self.put(&lanes);
+            }
             ValuOp::Min3F16 => self.h3(|a, b, c| float::min(float::min(a, b), c)),
             ValuOp::Max3F16 => self.h3(|a, b, c| float::max(float::max(a, b), c)),
             ValuOp::Med3F16 => self.h3(float::median),
