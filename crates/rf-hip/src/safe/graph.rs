@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Kept, report_drop};
+use super::{Kept, report_drop, wait_before_release};
 use crate::{
     Context, Error, Stream,
     result::{context, graph as raw},
@@ -213,7 +213,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // A launch may be active.
         let outcome = self.context.enter().and_then(|api| {
-            context::synchronize(api)?;
+            wait_before_release(api)?;
             // SAFETY: created and used by this object only.
             unsafe { raw::destroy_exec(api, self.lock().handle) }
         });

@@ -7,7 +7,10 @@
 
 use std::{any::Any, sync::Arc};
 
-use crate::Error;
+use crate::{
+    Error,
+    result::{Api, context as raw_context},
+};
 
 mod compiler;
 mod context;
@@ -33,6 +36,15 @@ pub use stream::Stream;
 
 /// An object that a captured graph uses and keeps alive.
 type Kept = Arc<dyn Any + Send + Sync>;
+
+/// Waits for the current context before an object is released that its work may use. On a lost
+/// device nothing runs, and the object is released nevertheless.
+fn wait_before_release(api: &Api) -> Result<(), Error> {
+    match raw_context::synchronize(api) {
+        Err(error) if error.is_device_lost() => Ok(()),
+        outcome => outcome,
+    }
+}
 
 /// Logs a failure in a drop. On a lost device every drop fails, and the caller already has the
 /// error.

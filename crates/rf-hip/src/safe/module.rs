@@ -2,10 +2,10 @@
 
 use std::{ffi::CString, sync::Arc};
 
-use super::{Kept, report_drop};
+use super::{Kept, report_drop, wait_before_release};
 use crate::{
     Context, Error, image,
-    result::{context, module as raw},
+    result::module as raw,
     sys::{FunctionHandle, ModuleHandle, constants},
 };
 
@@ -60,7 +60,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Unloading code while a kernel runs is invalid, so wait for the device.
         let outcome = self.context.enter().and_then(|api| {
-            context::synchronize(api)?;
+            wait_before_release(api)?;
             // SAFETY: created by this object; no function is left, because functions keep it.
             unsafe { raw::unload(api, self.handle) }
         });
