@@ -4,7 +4,7 @@ use crate::isa::Arch;
 
 /// Why a code object cannot be read or loaded, or memory cannot be managed.
 ///
-/// Faults of running kernels have types of their own, such as [`AccessFault`](crate::memory::AccessFault).
+/// Faults of running kernels have types of their own: see [`Fault`](crate::Fault).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -16,6 +16,8 @@ use super::{Allocation, allocation::WRITTEN};
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     allocation: &'a Allocation,
+    /// The words of the allocation, at hand for the accesses.
+    words: &'a [AtomicU32],
     /// The first byte in the allocation.
     start: usize,
     bytes: usize,
@@ -30,15 +32,17 @@ impl<'a> View<'a> {
     pub(super) fn within(allocation: &'a Allocation, address: u64, bytes: u64) -> Option<Self> {
         let start = address.checked_sub(allocation.base())?;
         let end = start.checked_add(bytes)?;
-        (end <= allocation.bytes()).then_some(Self {
+        (end <= allocation.bytes()).then(|| Self {
             allocation,
+            words: allocation.words(),
             start: start as usize,
             bytes: bytes as usize,
         })
     }
 
     pub(super) fn whole(allocation: &'a Allocation) -> Self {
-        Self { allocation, start: 0, bytes: allocation.bytes() as usize }
+        let (words, bytes) = (allocation.words(), allocation.bytes() as usize);
+        Self { allocation, words, start: 0, bytes }
     }
 
     /// The allocation.
@@ -247,7 +251,7 @@ impl<'a> View<'a> {
 
     #[inline]
     fn word(&self, word: usize) -> &'a AtomicU32 {
-        &self.allocation.words()[word]
+        &self.words[word]
     }
 
     /// Replaces the bits of `mask`; other threads may write the others.
