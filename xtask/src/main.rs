@@ -4,6 +4,7 @@
 //! the name of its subcommand.
 
 mod bench;
+mod emulate;
 mod instructions;
 mod kernels;
 mod tidy;
@@ -60,6 +61,15 @@ enum Task {
     ///
     /// Needs clang 19 or newer with lld (see `ROCFORGE_CLANG`), but neither ROCm nor a GPU.
     Kernels(kernels::Options),
+    /// Run a program on an emulated AMD GPU
+    ///
+    /// Builds the emulator in release and starts COMMAND with it in place of libamdhip64. A program
+    /// of this workspace is taken from `target/release`. The guide is docs/emulator.md. Exit code:
+    /// that of COMMAND; 2 it could not start.
+    ///
+    ///     cargo xtask emulate --arch gfx1201 -- rf-cli run -n 16 'Once upon a time'
+    #[command(verbatim_doc_comment)]
+    Emulate(emulate::Options),
 }
 
 fn main() -> ExitCode {
@@ -72,6 +82,7 @@ fn main() -> ExitCode {
             workspace_root().and_then(|root| instructions::run(&root, &options))
         }
         Task::Kernels(options) => workspace_root().and_then(|root| kernels::run(&root, &options)),
+        Task::Emulate(options) => workspace_root().and_then(|root| emulate::run(&root, &options)),
     };
     outcome.unwrap_or_else(|error| {
         #[expect(clippy::print_stderr, reason = "a command reports its failure there")]

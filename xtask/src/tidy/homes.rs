@@ -106,7 +106,7 @@ const FOLDERS: [(&str, Code); 4] = [
 const FOR_PROGRAMS: [&str; 4] = ["anyhow", "clap", "ctrlc", "indicatif"];
 
 /// The modules of xtask, which check the repository. No library needs them.
-const TASKS: [&str; 5] = ["bench", "instructions", "kernels", "main", "tidy"];
+const TASKS: [&str; 6] = ["bench", "emulate", "instructions", "kernels", "main", "tidy"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

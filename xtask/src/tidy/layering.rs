@@ -33,6 +33,7 @@ const LAYERS: &[Layer] = &[
     layer("rf-cpu", &["rf-graph"]),
     layer("rf-hip", &[]),
     layer("rf-emu", &[]),
+    layer("rf-emu-hip", &["rf-emu"]),
     layer("rf-kernels-build", &[]),
     layer("rf-kernels", &["rf-graph", "rf-hip", "rf-kernels-build"]),
     layer("rf-model", &["rf-graph", "rf-gguf", "rf-kv"]),
