@@ -87,13 +87,13 @@ pub enum Error {
     },
     /// The chat template does not parse.
     #[error("the chat template is malformed: {0}")]
-    TemplateSyntax(#[source] minijinja::Error),
+    TemplateSyntax(#[source] rf_template::Error),
     /// The chat template refused the messages (`raise_exception`).
     #[error("the chat template refused the messages: {0}")]
     TemplateRefused(String),
     /// The chat template failed while it ran.
     #[error("the chat template failed: {0}")]
-    TemplateFailed(#[source] minijinja::Error),
+    TemplateFailed(#[source] rf_template::Error),
     /// The message to continue has no text, or the chat template leaves its text out.
     #[error(
         "the last message cannot be continued: its content is empty, or the chat template leaves \

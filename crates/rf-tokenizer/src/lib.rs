@@ -1,11 +1,12 @@
 //! Converts text to token ids and back, with special tokens and chat templates.
 //!
-//! A leaf of the workspace: it knows no file format. The reader of a model file fills a
-//! [`VocabConfig`], and [`Tokenizer::new`] checks it. Start reading at [`Tokenizer::encode_bytes`]:
-//! it cuts the text at special tokens and encodes the rest with one of four families: byte-level
-//! BPE (split by regular expressions, then merged), SPM (merged by score), and for embedding models
-//! `WordPiece` (longest token first) and unigram (best total score). [`StreamDecoder`] converts ids
-//! to text, [`ChatTemplate`] converts a conversation to a prompt.
+//! It knows no file format, except with the feature `gguf`. The reader of a model file fills a
+//! [`VocabConfig`] (`VocabConfig::from_gguf`), and [`Tokenizer::new`] checks it. Start reading at
+//! [`Tokenizer::encode_bytes`]: it cuts the text at special tokens and encodes the rest with one of
+//! four families: byte-level BPE (split by regular expressions, then merged), SPM (merged by
+//! score), and for embedding models `WordPiece` (longest token first) and unigram (best total
+//! score). [`StreamDecoder`] converts ids to text, [`ChatTemplate`] converts a conversation to a
+//! prompt.
 //!
 //! Invariants:
 //!
@@ -51,6 +52,8 @@ mod chat;
 mod config;
 mod decode;
 mod error;
+#[cfg(feature = "gguf")]
+mod gguf;
 mod partition;
 mod pre_tokenizer;
 mod special;

@@ -22,6 +22,8 @@ pub(crate) struct SpecialIds {
     pub(crate) fim_sep: Option<u32>,
     /// Ids that end a generation, ascending.
     pub(crate) eog: Vec<u32>,
+    /// Keys of the file whose id is not in the vocabulary, with that id.
+    pub(crate) ignored: Vec<(&'static str, u32)>,
 }
 
 /// The default ids of a tokenizer family, for files without the keys.
@@ -41,26 +43,30 @@ impl SpecialIds {
     /// normal and they would then be printed.
     pub(crate) fn resolve(config: &VocabConfig, defaults: DefaultIds, vocab: &mut Vocab) -> Self {
         let len = vocab.len();
-        let pick = |key: Option<u32>, default: Option<u32>| {
+        let mut ignored = Vec::new();
+        let mut pick = |name: &'static str, key: Option<u32>, default: Option<u32>| {
+            ignored.extend(key.filter(|&id| id >= len).map(|id| (name, id)));
             key.filter(|&id| id < len).or(default.filter(|&id| id < len))
         };
         let mut ids = Self {
-            bos: pick(config.bos_token_id, defaults.bos),
-            eos: pick(config.eos_token_id, defaults.eos),
-            eot: pick(config.eot_token_id, None),
-            eom: pick(config.eom_token_id, None),
-            unk: pick(config.unknown_token_id, defaults.unk),
-            sep: pick(config.separator_token_id, defaults.sep),
-            pad: pick(config.padding_token_id, defaults.pad),
-            mask: pick(config.mask_token_id, defaults.mask),
-            fim_pre: pick(config.fim_pre_token_id, None),
-            fim_suf: pick(config.fim_suf_token_id, None),
-            fim_mid: pick(config.fim_mid_token_id, None),
-            fim_pad: pick(config.fim_pad_token_id, None),
-            fim_rep: pick(config.fim_rep_token_id, None),
-            fim_sep: pick(config.fim_sep_token_id, None),
+            bos: pick("tokenizer.ggml.bos_token_id", config.bos_token_id, defaults.bos),
+            eos: pick("tokenizer.ggml.eos_token_id", config.eos_token_id, defaults.eos),
+            eot: pick("tokenizer.ggml.eot_token_id", config.eot_token_id, None),
+            eom: pick("tokenizer.ggml.eom_token_id", config.eom_token_id, None),
+            unk: pick("tokenizer.ggml.unknown_token_id", config.unknown_token_id, defaults.unk),
+            sep: pick("tokenizer.ggml.seperator_token_id", config.separator_token_id, defaults.sep),
+            pad: pick("tokenizer.ggml.padding_token_id", config.padding_token_id, defaults.pad),
+            mask: pick("tokenizer.ggml.mask_token_id", config.mask_token_id, defaults.mask),
+            fim_pre: pick("tokenizer.ggml.fim_pre_token_id", config.fim_pre_token_id, None),
+            fim_suf: pick("tokenizer.ggml.fim_suf_token_id", config.fim_suf_token_id, None),
+            fim_mid: pick("tokenizer.ggml.fim_mid_token_id", config.fim_mid_token_id, None),
+            fim_pad: pick("tokenizer.ggml.fim_pad_token_id", config.fim_pad_token_id, None),
+            fim_rep: pick("tokenizer.ggml.fim_rep_token_id", config.fim_rep_token_id, None),
+            fim_sep: pick("tokenizer.ggml.fim_sep_token_id", config.fim_sep_token_id, None),
             eog: Vec::new(),
+            ignored: Vec::new(),
         };
+        ids.ignored = ignored;
         for (slot, texts) in [
             (&mut ids.eot, EOT),
             (&mut ids.eom, &["<|eom_id|>"]),

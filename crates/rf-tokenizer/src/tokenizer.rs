@@ -194,6 +194,12 @@ impl Tokenizer {
         &self.special.eog
     }
 
+    /// Keys of the file whose id is not in the vocabulary, with that id. The default took its
+    /// place. Callers should warn: an answer may not end where it should.
+    pub fn ignored_ids(&self) -> &[(&'static str, u32)] {
+        &self.special.ignored
+    }
+
     /// Ids that must never be sampled.
     pub fn suppressed_ids(&self) -> &[u32] {
         &self.suppress

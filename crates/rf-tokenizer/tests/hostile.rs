@@ -65,7 +65,7 @@ fn bad_vocabularies_are_errors() {
 }
 
 #[test]
-fn bad_ids_fall_back_to_the_defaults() {
+fn bad_ids_fall_back_to_the_defaults_and_are_named() {
     let mut config = fixtures::spm();
     config.bos_token_id = Some(u32::MAX);
     config.eot_token_id = Some(100_000);
@@ -73,6 +73,10 @@ fn bad_ids_fall_back_to_the_defaults() {
     let tokenizer = Tokenizer::new(config).unwrap();
     assert_eq!((tokenizer.bos(), tokenizer.eot()), (Some(1), None));
     assert_eq!(tokenizer.suppressed_ids(), [5]);
+    let ignored =
+        [("tokenizer.ggml.bos_token_id", u32::MAX), ("tokenizer.ggml.eot_token_id", 100_000)];
+    assert_eq!(tokenizer.ignored_ids(), ignored);
+    assert_eq!(Tokenizer::new(fixtures::spm()).unwrap().ignored_ids(), []);
 }
 
 #[test]

@@ -25,7 +25,8 @@ const LAYERS: &[Layer] = &[
     layer("rf-quant", &[]),
     layer("rf-gguf", &["rf-quant"]),
     layer("rf-convert", &["rf-gguf", "rf-quant"]),
-    layer("rf-tokenizer", &[]),
+    layer("rf-template", &[]),
+    layer("rf-tokenizer", &["rf-gguf", "rf-template"]),
     layer("rf-chat", &["rf-tokenizer"]),
     layer("rf-hub", &[]),
     layer("rf-kv", &[]),
@@ -51,7 +52,7 @@ const LAYERS: &[Layer] = &[
 ];
 
 /// External libraries that only the listed crates may use. Tests may use them anywhere.
-const OWNED: [(&str, &[&str]); 9] = [
+const OWNED: [(&str, &[&str]); 8] = [
     ("anyhow", &["rf-bench", "rf-cli", "xtask"]), // binaries; libraries have typed errors
     ("axum", &["rf-server"]),
     ("clap", &["rf-bench", "rf-cli", "xtask"]),
@@ -59,7 +60,6 @@ const OWNED: [(&str, &[&str]); 9] = [
     ("libloading", &["rf-hip"]),
     ("llguidance", &["rf-grammar"]),
     ("memmap2", &["rf-gguf", "rf-cpu"]), // files; page-aligned buffers
-    ("minijinja", &["rf-tokenizer"]),
     ("ureq", &["rf-bench", "rf-hub"]),
 ];
 

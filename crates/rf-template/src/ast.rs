@@ -1,0 +1,129 @@
+//! The tree of a template.
+
+use std::sync::Arc;
+
+use crate::value::Value;
+
+/// Statements one after another.
+pub(crate) type Block = Vec<Node>;
+
+/// A statement and its line.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) line: u32,
+    pub(crate) statement: Statement,
+}
+
+#[derive(Debug)]
+pub(crate) enum Statement {
+    Text(String),
+    Print(Expr),
+    /// The branches with their conditions, and the block of `else`.
+    If(Vec<(Expr, Block)>, Block),
+    For(Box<For>),
+    Set(Target, Expr),
+    SetBlock(Target, Vec<Call>, Block),
+    /// Defines the macro with this index.
+    Macro(usize),
+    /// Prints a call whose `caller` is the call block with this index.
+    CallBlock(Expr, usize),
+    Filter(Vec<Call>, Block),
+    With(Vec<(Target, Expr)>, Block),
+    Break,
+    Continue,
+    Do(Expr),
+}
+
+#[derive(Debug)]
+pub(crate) struct For {
+    pub(crate) target: Target,
+    pub(crate) items: Expr,
+    pub(crate) condition: Option<Expr>,
+    pub(crate) body: Block,
+    pub(crate) otherwise: Block,
+}
+
+/// What `set` and `for` assign to.
+#[derive(Debug)]
+pub(crate) enum Target {
+    Name(Arc<str>),
+    Field(Arc<str>, Arc<str>),
+    Names(Vec<Arc<str>>),
+}
+
+/// Parameters with their defaults.
+pub(crate) type Parameters = Vec<(Arc<str>, Option<Expr>)>;
+
+/// A macro, or the body of a call block.
+#[derive(Debug)]
+pub(crate) struct Macro {
+    pub(crate) name: Arc<str>,
+    pub(crate) parameters: Parameters,
+    pub(crate) body: Block,
+}
+
+/// A name with arguments: a filter, a test, a function or a method.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) name: Arc<str>,
+    pub(crate) positional: Vec<Expr>,
+    pub(crate) named: Vec<(Arc<str>, Expr)>,
+}
+
+/// An expression and its height, which is limited: evaluating and dropping recurse.
+#[derive(Debug)]
+pub(crate) struct Expr {
+    pub(crate) kind: Box<Kind>,
+    pub(crate) height: u16,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Constant(Value),
+    Name(Arc<str>),
+    List(Vec<Expr>),
+    Map(Vec<(Expr, Expr)>),
+    Not(Expr),
+    Negate(Expr),
+    Plus(Expr),
+    And(Expr, Expr),
+    Or(Expr, Expr),
+    Binary(Operator, Expr, Expr),
+    /// `a < b <= c`: the first operand and the others with their operators.
+    Compare(Expr, Vec<(Comparison, Expr)>),
+    /// The value, the condition and the value otherwise.
+    Ternary(Expr, Expr, Option<Expr>),
+    Field(Expr, Arc<str>),
+    Item(Expr, Expr),
+    Slice(Expr, [Option<Expr>; 3]),
+    /// A call of a value; the name of the call is empty.
+    Call(Expr, Call),
+    Method(Expr, Call),
+    Filter(Expr, Call),
+    /// A test, and whether it is negated.
+    Test(Expr, Call, bool),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Operator {
+    Add,
+    Subtract,
+    Concat,
+    Multiply,
+    Divide,
+    FloorDivide,
+    Remainder,
+    Power,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+    NotIn,
+}
