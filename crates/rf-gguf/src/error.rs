@@ -174,6 +174,19 @@ pub enum Error {
         /// The value that the first part implies.
         expected: u64,
     },
+    /// The parts of a split model have another number of tensors than the first one states.
+    #[error(
+        "the parts of the split model do not fit together: {key} is {stated}, and the parts have \
+         {found} tensors"
+    )]
+    PartTensors {
+        /// The metadata key.
+        key: &'static str,
+        /// Its value.
+        stated: u64,
+        /// The number of tensors in all parts.
+        found: usize,
+    },
     /// A part of a split model was given as bytes, so the other parts are unknown.
     #[error("the bytes are one of {count} parts of a split model: open it by path")]
     SplitInMemory {

@@ -13,6 +13,7 @@ use crate::parse::{Parsed, parse};
 use crate::split::{self, Part};
 use crate::tensor::TensorInfo;
 use crate::tensor_type::{MXFP6_LAYOUT, MXFP6_LAYOUT_KEY};
+use crate::value::Value;
 
 /// An opened GGUF model: checked metadata and tensor table.
 ///
@@ -81,6 +82,11 @@ impl Gguf {
     /// The metadata, in a split model those of the first part.
     pub const fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// Replaces a value of the metadata in memory, or adds it.
+    pub fn override_metadata(&mut self, key: &str, value: Value) {
+        self.metadata.set(key, value);
     }
 
     /// All tensors, in the order of the file.

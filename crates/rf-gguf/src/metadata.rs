@@ -94,6 +94,18 @@ impl Metadata {
         f32s, required_f32s -> Cow<'_, [f32]>, "array of numbers, rounded to `f32`";
     }
 
+    /// Replaces the value at `key`, or adds it at the end.
+    pub(crate) fn set(&mut self, key: &str, value: Value) {
+        let compare = |&index: &usize| (*self.entries[index].key).cmp(key);
+        match self.by_key.binary_search_by(compare) {
+            Ok(place) => self.entries[self.by_key[place]].value = value,
+            Err(place) => {
+                self.by_key.insert(place, self.entries.len());
+                self.entries.push(Entry { key: key.into(), value, offset: 0 });
+            }
+        }
+    }
+
     pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         let find = |&index: &usize| (*self.entries[index].key).cmp(key);
         let place = self.by_key.binary_search_by(find).ok()?;

@@ -2,7 +2,9 @@
 //!
 //! A mapping shows the current contents of the file. If another program truncates the file while it
 //! is mapped, touching a missing page ends this process with `SIGBUS` (on Windows a mapped file
-//! cannot be truncated). If another program overwrites the file in place, the values of tensors
+//! cannot be truncated). [`report_bus_errors`] lets a program say so. Reading with `pread` would
+//! turn this into an error, but it would copy every weight once more, and an embedding table that
+//! stays mapped could not. If another program overwrites the file in place, the values of tensors
 //! change. Names, strings and sizes do not, because they are copied out of the map when the file is
 //! opened. Replacing a model by writing a new file and renaming it over the old one, as
 //! [`GgufWriter`](crate::GgufWriter) does, is safe: the mapping keeps the old file.
@@ -60,6 +62,34 @@ impl MappedFile {
 
     #[cfg(not(unix))]
     pub(crate) fn release(&self, _start: usize, _length_bytes: usize) {}
+}
+
+/// Makes a bus error end this process with exit code 1 and a message on stderr, instead of
+/// silently: its cause is nearly always a model file that became shorter while it was mapped. For
+/// programs; the effect is on the whole process.
+#[cfg(unix)]
+pub fn report_bus_errors() {
+    // SAFETY: all bytes zero are a valid `sigaction`: no flags and an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_bus_error as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    // SAFETY: the handler calls only functions that are safe in signal handlers, and never returns;
+    // both pointers are valid or null.
+    unsafe { libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) };
+}
+
+/// Does nothing: other systems do not let a mapped file become shorter.
+#[cfg(not(unix))]
+pub fn report_bus_errors() {}
+
+#[cfg(unix)]
+extern "C" fn on_bus_error(_signal: libc::c_int) {
+    const MESSAGE: &[u8] =
+        b"\nerror: a file became shorter while it was read: replace a model that \
+        is in use by renaming a new file over it, not by writing into it\n";
+    // SAFETY: `write` is safe in a signal handler, and the bytes are constant.
+    unsafe { libc::write(2, MESSAGE.as_ptr().cast(), MESSAGE.len()) };
+    // SAFETY: `_exit` is safe in a signal handler.
+    unsafe { libc::_exit(1) }
 }
 
 impl Deref for MappedFile {

@@ -66,7 +66,7 @@ impl Part {
 pub(crate) fn check_tensor_count(first: &Metadata, found: usize) -> Result<(), Error> {
     match first.u64(TENSOR_COUNT_KEY)? {
         Some(expected) if expected != found as u64 => {
-            Err(mismatch(TENSOR_COUNT_KEY, found as u64, expected))
+            Err(Error::PartTensors { key: TENSOR_COUNT_KEY, stated: expected, found })
         }
         _ => Ok(()),
     }

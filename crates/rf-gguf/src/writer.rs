@@ -1,16 +1,15 @@
 //! Writes a model: metadata and shapes first, then the data of one tensor after another.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use rf_quant::DType;
-use tempfile::NamedTempFile;
 
 use crate::cursor::check_name;
 use crate::error::{Error, Problem, Subject};
+use crate::output::Output;
 use crate::parse::{
     ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, MAX_ALIGNMENT, MAX_ARRAY_DEPTH, check_alignment,
     check_tensor,
@@ -213,7 +212,8 @@ impl GgufWriter {
     }
 
     /// Writes the file at `path` atomically: to a temporary file in the same folder, which replaces
-    /// `path` at the end and is removed on failure.
+    /// `path` at the end. On Linux it has no name, so that nothing is left when the process is
+    /// killed; elsewhere it is removed on failure.
     ///
     /// `data` is as for [`write_to`](Self::write_to); it may read from the file that is replaced.
     ///
@@ -227,12 +227,9 @@ impl GgufWriter {
     ) -> Result<(), Error> {
         let target = replaced_file(path.as_ref())?;
         let fail = |source| Error::Io { action: "write", path: path.as_ref().to_owned(), source };
-        let mut temporary = temporary_for(&target).map_err(fail)?;
-        self.write_to(BufWriter::with_capacity(1 << 20, temporary.as_file_mut()), data)?;
-        // Data before name: after a power cut the target is the old file or the complete new one.
-        temporary.as_file().sync_all().map_err(fail)?;
-        temporary.persist(&target).map_err(|error| fail(error.error))?;
-        Ok(())
+        let mut output = Output::create(&target).map_err(fail)?;
+        self.write_to(BufWriter::with_capacity(1 << 20, output.file()), data)?;
+        output.persist(&target).map_err(fail)
     }
 
     fn check_entry(&mut self, key: &str, value: &Value) -> Result<(), Problem> {
@@ -367,25 +364,4 @@ fn replaced_file(path: &Path) -> Result<PathBuf, Error> {
         Err(_) if path.file_name().is_none() => Err(Error::Directory { path: path.to_owned() }),
         Err(_) => Ok(path.to_owned()),
     }
-}
-
-/// A hidden file next to `target`, which is removed unless it is persisted.
-fn temporary_for(target: &Path) -> io::Result<NamedTempFile> {
-    let folder = match target.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    // tempfile quotes its own path in errors: a missing folder gets the plain error.
-    fs::metadata(folder)?;
-    let mut prefix = OsString::from(".");
-    prefix.push(target.file_name().unwrap_or_default());
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix).suffix(".tmp");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // As for other new files: the umask applies.
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
 }

@@ -141,3 +141,21 @@ fn read(writer: &GgufWriter) -> Gguf {
     writer.write_to(&mut file, |_, _| Ok(())).unwrap();
     Gguf::from_bytes(file).unwrap()
 }
+
+#[test]
+fn values_can_be_overridden_in_memory() {
+    let mut writer = GgufWriter::new();
+    writer.add("b", 1_u32).unwrap().add("d", "x").unwrap();
+    let mut file = Vec::new();
+    writer.write_to(&mut file, |_, _| Ok(())).unwrap();
+    let mut gguf = Gguf::from_bytes(file).unwrap();
+    gguf.override_metadata("b", Value::F32(2.5));
+    gguf.override_metadata("c", Value::Bool(true));
+    gguf.override_metadata("a", Value::U64(7));
+    let metadata = gguf.metadata();
+    assert_eq!(metadata.f32("b").unwrap(), Some(2.5));
+    assert_eq!(metadata.bool("c").unwrap(), Some(true));
+    assert_eq!(metadata.u64("a").unwrap(), Some(7));
+    assert_eq!(metadata.str("d").unwrap(), Some("x"));
+    assert_eq!(metadata.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["b", "d", "c", "a"]);
+}

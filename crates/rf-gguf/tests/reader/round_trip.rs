@@ -170,6 +170,25 @@ fn a_failed_write_leaves_the_old_file_and_nothing_else() {
     assert_eq!(files_in(directory.path()), ["model.gguf"]);
 }
 
+/// A process that is killed while it writes leaves nothing behind, because the file has no name.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_incomplete_file_has_no_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new.gguf");
+    let mut writer = GgufWriter::new();
+    writer.add_tensor("t", &[4], DType::F32).unwrap();
+    let mut seen = None;
+    writer
+        .write_file(&path, |_, out| {
+            seen = Some(files_in(directory.path()));
+            Ok(out.write_all(&[0; 16])?)
+        })
+        .unwrap();
+    assert_eq!(seen, Some(Vec::new()));
+    assert_eq!(files_in(directory.path()), ["new.gguf"]);
+}
+
 #[test]
 fn a_model_can_be_written_over_the_file_it_is_read_from() {
     let directory = tempfile::tempdir().unwrap();

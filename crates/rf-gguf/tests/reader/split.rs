@@ -67,7 +67,8 @@ fn parts_that_do_not_belong_together_are_refused() {
 
     write_parts(directory.path(), 3, Some(7));
     refusal(
-        "the parts of the split model do not fit together: split.tensors.count is 6, expected 7",
+        "the parts of the split model do not fit together: split.tensors.count is 7, and the parts \
+         have 6 tensors",
     );
 
     write_parts(directory.path(), 3, None);
