@@ -125,7 +125,7 @@ pub(crate) fn transformer(
     let num_kv_heads = num_kv_heads.unwrap_or_else(|| num_heads.clone());
     let head_dim = head_dim(keys, hidden_size, num_heads[0])?;
     let rope = keys.rope(head_dim)?;
-    let factors = keys.values("rope_freqs.weight", rope.dims / 2)?;
+    let factors = keys.divisors("rope_freqs.weight", rope.dims / 2)?;
     let rope = rope.build(style, factors.as_deref());
     let (norm, norm_eps) = match keys.norm_eps("attention.layer_norm_rms_epsilon") {
         Ok(eps) => (NormKind::Rms, eps),

@@ -53,6 +53,30 @@ pub enum Error {
         /// Names of the tensors.
         tensors: Vec<String>,
     },
+    /// A norm, bias or factor has a value that is not a number or is infinite.
+    #[error(
+        "tensor '{name}' has the value {value} at element {index}: the file is damaged, so download \
+         or convert it again"
+    )]
+    NotFinite {
+        /// Name of the tensor.
+        name: String,
+        /// The element.
+        index: usize,
+        /// Its value.
+        value: f32,
+    },
+    /// A divisor of the frequencies of RoPE is 0 or negative.
+    #[error(
+        "tensor '{name}' must have positive values, and element {index} is not: the file is \
+         damaged, so download or convert it again"
+    )]
+    NotPositive {
+        /// Name of the tensor.
+        name: String,
+        /// The element.
+        index: usize,
+    },
     /// Logits were requested of a model that embeds or ranks texts.
     #[error(
         "architecture '{architecture}' with pooling '{pooling}' does not generate text: it computes \

@@ -9,9 +9,12 @@ use rf_graph::{Activation, ExpertGroups, GateFunction};
 use crate::error::Error;
 use crate::pooling::Pooling;
 use crate::rope::{RopeConfig, RopeScaling};
+use crate::weights::check_finite;
 
 /// The largest valid size. Larger ones would overflow later.
 const MAX_SIZE: u64 = 1 << 31;
+
+const TOKENS: &str = "tokenizer.ggml.tokens";
 
 /// A model file under inspection.
 pub(crate) struct Keys<'a> {
@@ -41,10 +44,21 @@ impl<'a> Keys<'a> {
     /// The values of a small tensor, if the file has it.
     pub(crate) fn values(&self, name: &str, len: usize) -> Result<Option<Vec<f32>>, Error> {
         let values = crate::weights::values(self.gguf, name, len)?;
-        if values.is_some() {
+        if let Some(values) = &values {
+            check_finite(name, values)?;
             self.tensors_read.borrow_mut().push(name.to_owned());
         }
         Ok(values)
+    }
+
+    /// The values of a tensor of divisors, as those of RoPE's frequencies, if the file has it.
+    pub(crate) fn divisors(&self, name: &str, len: usize) -> Result<Option<Vec<f32>>, Error> {
+        let values = self.values(name, len)?;
+        let bad = values.iter().flatten().position(|value| *value <= 0.0);
+        match bad {
+            Some(index) => Err(Error::NotPositive { name: name.into(), index }),
+            None => Ok(values),
+        }
     }
 
     /// Names of the tensors whose values were read.
@@ -64,11 +78,20 @@ impl<'a> Keys<'a> {
             return Err(Error::VocabularyOnly);
         }
         let table = self.gguf.required_tensor("token_embd.weight")?;
-        self.rows("token_embd.weight").ok_or_else(|| Error::Shape {
+        let rows = self.rows("token_embd.weight").ok_or_else(|| Error::Shape {
             name: table.name().into(),
             found: table.shape().to_vec(),
             expected: vec![0, u64::from(u32::MAX)],
-        })
+        })?;
+        // A token without a row, or a row without a token, would fail only once it occurs.
+        match self.metadata.strings(TOKENS)? {
+            Some(tokens) if tokens.len() != rows => Err(Error::InvalidSetting {
+                key: TOKENS.into(),
+                value: format!("array of {}", tokens.len()),
+                reason: format!("token_embd.weight has {rows} rows"),
+            }),
+            _ => Ok(rows),
+        }
     }
 
     fn key(&self, name: &str) -> String {
@@ -136,11 +159,18 @@ impl<'a> Keys<'a> {
             .ok_or_else(|| self.invalid(name, &"array", "its elements must be integers"))?;
         let sizes = sizes.map(|size| self.checked_size(name, u64::try_from(size).unwrap_or(0)));
         let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
-        if sizes.len() < num_layers {
-            let reason = format!("it needs an entry for each of {num_layers} layers");
-            return Err(self.invalid(name, &format!("array of {}", sizes.len()), &reason));
-        }
+        self.check_entries(name, sizes.len(), num_layers)?;
         Ok(Some(sizes))
+    }
+
+    /// A list has an entry for each layer, or for each block: blocks that predict further tokens
+    /// follow the layers.
+    fn check_entries(&self, name: &str, entries: usize, num_layers: usize) -> Result<(), Error> {
+        if entries == num_layers || Some(entries) == self.optional_size("block_count")? {
+            return Ok(());
+        }
+        let reason = format!("it needs an entry for each of {num_layers} layers");
+        Err(self.invalid(name, &format!("array of {entries}"), &reason))
     }
 
     pub(crate) fn f64(&self, name: &str, default: f64) -> Result<f64, Error> {
@@ -200,10 +230,7 @@ impl<'a> Keys<'a> {
         match self.metadata.get(&self.key(NAME)) {
             None => Ok(pattern(default_period)),
             Some(Value::Array(Array::Bool(flags))) => {
-                if flags.len() < num_layers {
-                    let reason = format!("it needs an entry for each of {num_layers} layers");
-                    return Err(self.invalid(NAME, &format!("array of {}", flags.len()), &reason));
-                }
+                self.check_entries(NAME, flags.len(), num_layers)?;
                 Ok(flags.clone())
             }
             Some(Value::Array(_)) => {
@@ -222,6 +249,10 @@ impl<'a> Keys<'a> {
         let factor = self.f64("rope.scaling.factor", old_factor)?;
         let kind = self.metadata.str(&self.key("rope.scaling.type"))?.unwrap_or("linear");
         let mut magnitude = self.f64("rope.scaling.attn_factor", 1.0)?;
+        if !["none", "linear", "yarn", "longrope"].contains(&kind) {
+            let supported = "supported are none, linear, yarn and longrope";
+            return Err(self.unsupported("rope.scaling.type", &kind, supported));
+        }
         let scaling = match kind {
             // The factors of longrope are tensors.
             "none" | "longrope" => RopeScaling::None,
@@ -232,7 +263,7 @@ impl<'a> Keys<'a> {
                 return Err(self.invalid("rope.scaling.factor", &factor, "it must be positive"));
             }
             "linear" => RopeScaling::Linear { factor },
-            "yarn" => {
+            _ => {
                 magnitude *= self.f64("rope.scaling.yarn_attn_factor", 1.0)?;
                 RopeScaling::Yarn {
                     factor,
@@ -242,13 +273,6 @@ impl<'a> Keys<'a> {
                     beta_slow: self.f64("rope.scaling.yarn_beta_slow", 1.0)?,
                     log_multiplier: self.f64("rope.scaling.yarn_log_multiplier", 0.0)?,
                 }
-            }
-            kind => {
-                return Err(self.unsupported(
-                    "rope.scaling.type",
-                    &kind,
-                    "supported are none, linear, yarn and longrope",
-                ));
             }
         };
         Ok(RopeConfig { head_dim, dims, theta, scaling, magnitude })
@@ -273,9 +297,10 @@ impl<'a> Keys<'a> {
 
     /// Tokens of context before the positions were extended.
     pub(crate) fn original_context(&self) -> Result<usize, Error> {
-        match self.optional_size("rope.scaling.original_context_length")? {
-            Some(tokens) => Ok(tokens),
-            None => self.size("context_length"),
+        // 0 stands for the trained context, as in llama.cpp.
+        match self.count("rope.scaling.original_context_length")? {
+            0 => self.size("context_length"),
+            tokens => Ok(tokens),
         }
     }
 

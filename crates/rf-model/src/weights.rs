@@ -149,10 +149,21 @@ impl LayerWeights for Weights<'_> {
                 let (first, all) = row.rows(spec);
                 let tensor = self.tensor(&name, &[all])?;
                 let bytes = tensor.rows(first, rows, all);
-                self.register(&name, tensor.dtype, [1, rows], bytes).map(Some)
+                let bias = self.weight_of(&name, tensor.dtype, [1, rows], bytes)?;
+                check_finite(&name, &bias.row_f32(0))?;
+                Ok(Some(self.graph.weight(bias)))
             }
             Shape::Experts([count, rows, _]) => self.matrix(&name, count, rows).map(Some),
         }
+    }
+
+    fn scale(&mut self, _spec: &LayerSpec, role: Role) -> Result<Option<f32>, Error> {
+        let Some(row) = self.row(role) else { return Ok(None) };
+        let name = format!("blk.{}.{}.scale", self.layer, row.stem);
+        let Some(values) = values(self.gguf, &name, 1)? else { return Ok(None) };
+        check_finite(&name, &values)?;
+        self.used.insert(name);
+        Ok(values.first().copied())
     }
 
     fn experts(&mut self, spec: &LayerSpec, role: Role) -> Result<Vec<WeightId>, Error> {
@@ -251,10 +262,13 @@ impl<'a> Weights<'a> {
         rows.and_then(|rows| usize::try_from(rows).ok()).unwrap_or(1)
     }
 
-    /// A required vector.
+    /// A required vector, whose values are finite: one value that is not would spoil all results,
+    /// and activations rounded to integers could hide it.
     pub(crate) fn vector(&mut self, name: &str, len: usize) -> Result<WeightId, Error> {
-        let tensor = self.tensor(name, &[len])?;
-        self.register(name, tensor.dtype, [1, len], tensor.data)
+        let Tensor { data, dtype } = self.tensor(name, &[len])?;
+        let weight = self.weight_of(name, dtype, [1, len], data)?;
+        check_finite(name, &weight.row_f32(0))?;
+        Ok(self.graph.weight(weight))
     }
 
     /// An optional vector.
@@ -278,9 +292,19 @@ impl<'a> Weights<'a> {
         [rows, columns]: [usize; 2],
         data: TensorData,
     ) -> Result<WeightId, Error> {
-        let weight = Weight::new(name, dtype, rows, columns, Arc::new(Mapped(data)));
-        let weight = weight.ok_or_else(|| shape_error(self.gguf, name, &[columns, rows]))?;
+        let weight = self.weight_of(name, dtype, [rows, columns], data)?;
         Ok(self.graph.weight(weight))
+    }
+
+    fn weight_of(
+        &self,
+        name: &str,
+        dtype: DType,
+        [rows, columns]: [usize; 2],
+        data: TensorData,
+    ) -> Result<Weight, Error> {
+        let weight = Weight::new(name, dtype, rows, columns, Arc::new(Mapped(data)));
+        weight.ok_or_else(|| shape_error(self.gguf, name, &[columns, rows]))
     }
 }
 
@@ -325,6 +349,14 @@ pub(crate) fn values(gguf: &Gguf, name: &str, len: usize) -> Result<Option<Vec<f
     let Tensor { data, dtype } = tensor(gguf, name, &[len])?;
     let weight = Weight::new(name, dtype, 1, len, Arc::new(Mapped(data)));
     Ok(Some(weight.ok_or_else(|| shape_error(gguf, name, &[len]))?.row_f32(0)))
+}
+
+/// Checks that every value is a finite number.
+pub(crate) fn check_finite(name: &str, values: &[f32]) -> Result<(), Error> {
+    match values.iter().position(|value| !value.is_finite()) {
+        Some(index) => Err(Error::NotFinite { name: name.into(), index, value: values[index] }),
+        None => Ok(()),
+    }
 }
 
 fn shape_error(gguf: &Gguf, name: &str, expected: &[usize]) -> Error {

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
-use rf_gguf::{Gguf, GgufWriter, Value};
+use rf_gguf::{Gguf, GgufWriter, StringArray, Value};
 use rf_model::{Head, ModelConfig, build};
 use rf_quant::DType::F32;
 
@@ -13,6 +13,10 @@ struct File {
     architecture: &'static str,
     keys: Vec<(&'static str, Value)>,
     tensors: Vec<(&'static str, Vec<u64>)>,
+    /// The value of all elements of a tensor; 0 for others.
+    filled: Option<(&'static str, f32)>,
+    /// Tokens of the vocabulary, if the file has one.
+    tokens: Option<usize>,
     head: Head,
 }
 
@@ -41,6 +45,8 @@ impl File {
                 ("blk.0.ffn_up.weight", vec![8, 16]),
                 ("blk.0.ffn_down.weight", vec![16, 8]),
             ],
+            filled: None,
+            tokens: None,
             head: Head::Logits,
         }
     }
@@ -81,22 +87,32 @@ impl File {
         file
     }
 
-    /// The error of loading, if there is one.
-    fn error(&self) -> Option<String> {
+    fn gguf(&self) -> Gguf {
         let mut file = GgufWriter::new();
         file.add("general.architecture", self.architecture).unwrap();
         for (key, value) in &self.keys {
             file.add(format!("{}.{key}", self.architecture), value.clone()).unwrap();
+        }
+        if let Some(tokens) = self.tokens {
+            let tokens: StringArray = (0..tokens).map(|id| id.to_string()).collect();
+            file.add("tokenizer.ggml.tokens", tokens).unwrap();
         }
         for (name, shape) in &self.tensors {
             file.add_tensor(*name, shape, F32).unwrap();
         }
         let mut bytes = Vec::new();
         file.write_to(&mut bytes, |tensor, out| {
-            Ok(out.write_all(&vec![0; tensor.size_bytes().try_into()?])?)
+            let filled = self.filled.filter(|(name, _)| *name == tensor.name());
+            let value = filled.map_or(0.0, |(_, value)| value);
+            Ok(out.write_all(&value.to_le_bytes().repeat(tensor.size_bytes() as usize / 4))?)
         })
         .unwrap();
-        let gguf = Gguf::from_bytes(bytes).unwrap();
+        Gguf::from_bytes(bytes).unwrap()
+    }
+
+    /// The error of loading, if there is one.
+    fn error(&self) -> Option<String> {
+        let gguf = self.gguf();
         let model = ModelConfig::from_gguf(&gguf)
             .and_then(|config| build(&gguf, &config, config.context_length, self.head));
         model.err().map(|error| error.to_string())
@@ -154,6 +170,12 @@ fn tensors_that_the_architecture_does_not_use() {
     );
     let file = File::llama().tensor("position_embd.weight", &[8, 64]);
     check(&file, "architecture 'llama' is not supported with these tensors: position_embd.weight");
+    let file = File::llama().tensor("blk.0.attn_norm.scale", &[1]);
+    check(&file, "architecture 'llama' is not supported with these tensors: blk.0.attn_norm.scale");
+    // The scale of a matrix is one number.
+    let scaled = |shape| File::llama().tensor("blk.0.attn_q.scale", shape);
+    assert_eq!(scaled(&[1]).error(), None);
+    check(&scaled(&[2]), "tensor 'blk.0.attn_q.scale' has shape [2], expected [1]");
     // The file has experts, so nothing reads the matrices of a dense layer.
     let file = File::mixture().tensor("blk.0.ffn_gate.weight", &[8, 16]);
     check(&file, "architecture 'llama' is not supported with these tensors: blk.0.ffn_gate.weight");
@@ -239,4 +261,94 @@ fn attention_in_both_directions() {
         "llama.pooling_type = 9 is not supported: supported are 0 (none), 1 (mean), 2 (cls), 3 \
          (last) and 4 (rank)",
     );
+}
+
+#[test]
+fn values_that_are_no_numbers() {
+    for name in ["blk.0.attn_norm.weight", "output_norm.weight"] {
+        for (value, shown) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+            let file = File { filled: Some((name, value)), ..File::llama() };
+            check(
+                &file,
+                &format!(
+                    "tensor '{name}' has the value {shown} at element 0: the file is damaged, so \
+                     download or convert it again"
+                ),
+            );
+        }
+    }
+    let file = File::llama().tensor("blk.0.attn_q.bias", &[8]);
+    let file = File { filled: Some(("blk.0.attn_q.bias", f32::NEG_INFINITY)), ..file };
+    assert!(file.error().unwrap().starts_with("tensor 'blk.0.attn_q.bias' has the value -inf"));
+    let file = File::llama().tensor("rope_freqs.weight", &[2]);
+    check(
+        &file,
+        "tensor 'rope_freqs.weight' must have positive values, and element 0 is not: the file is \
+         damaged, so download or convert it again",
+    );
+    let file = File { filled: Some(("rope_freqs.weight", f32::NAN)), ..file };
+    assert!(file.error().unwrap().starts_with("tensor 'rope_freqs.weight' has the value NaN"));
+    let file = File { filled: Some(("rope_freqs.weight", 1.0)), ..file };
+    assert_eq!(file.error(), None);
+}
+
+#[test]
+fn a_vocabulary_of_another_size_than_the_embedding() {
+    let tokens = |count| File { tokens: Some(count), ..File::llama() };
+    assert_eq!(tokens(32).error(), None);
+    for count in [31, 33] {
+        check(
+            &tokens(count),
+            &format!(
+                "tokenizer.ggml.tokens = array of {count} is invalid: token_embd.weight has 32 rows"
+            ),
+        );
+    }
+}
+
+#[test]
+fn lists_that_have_no_entry_per_layer() {
+    let heads = |counts: &[u32]| {
+        let array = rf_gguf::Array::U32(counts.to_vec());
+        File::llama().key("attention.head_count_kv", Value::Array(array))
+    };
+    assert_eq!(heads(&[2]).error(), None);
+    for counts in [&[][..], &[2, 2], &[2, 2, 2]] {
+        let reason = "is invalid: it needs an entry for each of 1 layers";
+        let shown = format!("array of {}", counts.len());
+        check(&heads(counts), &format!("llama.attention.head_count_kv = {shown} {reason}"));
+    }
+}
+
+/// The RoPE of the first layer.
+fn rope(file: &File) -> rf_graph::Rope {
+    let config = ModelConfig::from_gguf(&file.gguf()).unwrap();
+    config.layers[0].attention.rope.clone().unwrap()
+}
+
+#[test]
+fn scaling_of_positions() {
+    let text = |kind: &str| Value::String(kind.into());
+    let bogus = File::llama().key("rope.scaling.type", text("bogus"));
+    let expected = "llama.rope.scaling.type = bogus is not supported: supported are none, linear, \
+                    yarn and longrope";
+    check(&bogus, expected);
+    check(&bogus.key("rope.scaling.factor", Value::F32(2.0)), expected);
+
+    let yarn = File::llama()
+        .key("rope.scaling.type", text("yarn"))
+        .key("rope.scaling.factor", Value::F32(4.0));
+    let zero = yarn.clone().key("rope.scaling.original_context_length", Value::U32(0));
+    let trained = yarn.clone().key("rope.scaling.original_context_length", Value::U32(64));
+    assert_eq!(rope(&zero), rope(&trained));
+    assert_eq!(rope(&zero), rope(&yarn));
+
+    for kind in ["none", "linear", "yarn"] {
+        let file = File::llama()
+            .key("rope.scaling.type", text(kind))
+            .key("rope.scaling.factor", Value::F32(4.0));
+        let twice = file.clone().key("rope.scaling.attn_factor", Value::F32(2.0));
+        let (twice, once) = (rope(&twice).magnitude, rope(&file).magnitude);
+        assert_eq!(twice.to_bits(), (2.0 * once).to_bits(), "{kind}");
+    }
 }

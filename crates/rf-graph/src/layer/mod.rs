@@ -35,6 +35,17 @@ pub trait LayerWeights {
     /// If the layer should have it.
     fn bias(&mut self, layer: &LayerSpec, role: Role) -> Result<Option<WeightId>, Self::Error>;
 
+    /// The factor on the product with the matrix in a role, apart from its bias. `None` stands for
+    /// 1.
+    ///
+    /// # Errors
+    ///
+    /// If the factor is malformed.
+    fn scale(&mut self, layer: &LayerSpec, role: Role) -> Result<Option<f32>, Self::Error> {
+        let _ = (layer, role);
+        Ok(None)
+    }
+
     /// The matrices of the experts.
     ///
     /// # Errors
@@ -276,6 +287,11 @@ impl<W: LayerWeights> Layer<'_, W> {
     fn linear(&mut self, role: Role, x: ValueId) -> Result<ValueId, W::Error> {
         let weight = self.required(role)?;
         let bias = self.w.bias(self.spec, role)?;
+        // The factor of x is the factor of the product, and leaves the bias alone.
+        let x = match self.w.scale(self.spec, role)? {
+            Some(scale) => self.w.graph().scale(x, scale),
+            None => x,
+        };
         Ok(self.w.graph().linear(x, weight, bias))
     }
 

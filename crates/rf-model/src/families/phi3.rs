@@ -21,7 +21,7 @@ pub(super) const PHI3: Family = Family {
 fn phi3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;
     let rope = keys.rope(config.layers[0].attention.head_dim)?;
-    let factors = |name: &str| keys.values(name, rope.dims / 2);
+    let factors = |name: &str| keys.divisors(name, rope.dims / 2);
     let short = factors("rope_factors_short.weight")?;
     let long = factors("rope_factors_long.weight")?;
     if let (Some(short), Some(long)) = (short, long) {
