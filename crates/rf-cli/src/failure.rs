@@ -5,6 +5,8 @@ use std::io;
 
 use anyhow::Error;
 
+use crate::terminal;
+
 /// Invalid input of the user: exit code 2.
 #[derive(Debug)]
 pub(crate) struct BadInput(pub(crate) String);
@@ -139,6 +141,8 @@ pub(crate) fn sentence(error: &Error) -> String {
             sentence.push_str(&text);
         }
     }
+    // Errors quote names, keys and messages of files.
+    let mut sentence = terminal::shown(&sentence);
     if let Some(cure) = error.chain().find_map(cure) {
         sentence.push_str(": ");
         sentence.push_str(cure);

@@ -34,6 +34,7 @@ use crate::cli::Cli;
 use crate::terminal::Palette;
 
 fn main() -> ExitCode {
+    rf_gguf::report_bus_errors();
     logging::start();
     let arguments: Vec<OsString> = cli::with_long_flags(std::env::args_os());
     let result = Cli::parse_from(arguments).command.run();

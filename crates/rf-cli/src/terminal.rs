@@ -57,6 +57,32 @@ pub(crate) fn warn(text: impl fmt::Display) {
     note(format_args!("{} {text}", Palette::stderr().yellow("warning:")));
 }
 
+/// Text of a file, a server or a command line, for the terminal: escape sequences and other control
+/// characters are spelt out, and what is very long is cut in the middle.
+pub(crate) fn shown(text: &str) -> String {
+    const MOST: usize = 1200;
+    let plain = |text: &mut dyn Iterator<Item = char>| {
+        let mut shown = String::new();
+        for c in text {
+            // Marks of direction reorder the text around them.
+            let reorders = matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            if (c.is_control() && c != '\n') || reorders {
+                shown.extend(c.escape_default());
+            } else {
+                shown.push(c);
+            }
+        }
+        shown
+    };
+    let count = text.chars().count();
+    if count <= MOST {
+        return plain(&mut text.chars());
+    }
+    let start = plain(&mut text.chars().take(MOST / 2));
+    let end = plain(&mut text.chars().skip(count - MOST / 2));
+    format!("{start} … {end}")
+}
+
 /// A progress bar over bytes on stderr, hidden if that is no terminal.
 pub(crate) fn byte_progress(what: &'static str, total_bytes: u64) -> ProgressBar {
     let terminal = io::stderr().is_terminal() && std::env::var("TERM").is_ok_and(|t| t != "dumb");
@@ -81,6 +107,17 @@ pub(crate) fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_are_spelt_out_and_long_texts_are_cut() {
+        assert_eq!(
+            shown("\x1b[31mred\x1b]0;t\x07\r\u{9b}é 'q'\t"),
+            "\\u{1b}[31mred\\u{1b}]0;t\\u{7}\\r\\u{9b}é 'q'\\t"
+        );
+        assert_eq!(shown("a\u{202e}b"), "a\\u{202e}b");
+        let cut = shown(&format!("start{}end", "x".repeat(1 << 20)));
+        assert!(cut.starts_with("start") && cut.ends_with("end") && cut.len() < 1300);
+    }
 
     #[test]
     fn bytes_have_a_fitting_unit() {
