@@ -25,6 +25,18 @@ pub enum ToolFormat {
     FunctionGemma,
     /// `<|channel|>commentary to=functions.f<|message|>{…}<|call|>`: gpt-oss.
     Harmony,
+    /// `<｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>`: `DeepSeek` since V3.1.
+    DeepSeek,
+    /// `<｜tool▁call▁begin｜>function<｜tool▁sep｜>f`, a line break and the arguments in a fence of
+    /// Markdown: `DeepSeek` V3 and R1.
+    DeepSeekFenced,
+    /// `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`: Kimi K2.
+    Kimi,
+    /// `<|tool_call_start|>[f(key="value")]<|tool_call_end|>`: LFM2.
+    Lfm2,
+    /// `<minimax:tool_call><invoke name="f"><parameter name="key">value</parameter></invoke>`, and
+    /// the end of the first tag: `MiniMax` M2.
+    MiniMax,
     /// `{"name": "f", "arguments": {…}}` alone, for models without a form of their own.
     Object,
 }
@@ -71,6 +83,14 @@ impl OutputFormat {
             ToolFormat::Gemma
         } else if has("<start_function_call>") {
             ToolFormat::FunctionGemma
+        } else if has("<｜tool▁call▁begin｜>") {
+            if has("```json") { ToolFormat::DeepSeekFenced } else { ToolFormat::DeepSeek }
+        } else if has("<|tool_call_begin|>") {
+            ToolFormat::Kimi
+        } else if has("<|tool_call_start|>") || has("<|tool_list_start|>") {
+            ToolFormat::Lfm2
+        } else if has("<minimax:tool_call>") {
+            ToolFormat::MiniMax
         } else if has("<arg_key>") {
             ToolFormat::Glm
         } else if has("<function=") && has("<parameter=") {
@@ -158,6 +178,22 @@ impl ToolFormat {
                 "<|call|>",
                 "<|return|>",
             ],
+            Self::DeepSeek | Self::DeepSeekFenced => &[
+                "<｜tool▁calls▁begin｜>",
+                "<｜tool▁call▁begin｜>",
+                "<｜tool▁sep｜>",
+                "<｜tool▁call▁end｜>",
+                "<｜tool▁calls▁end｜>",
+            ],
+            Self::Kimi => &[
+                "<|tool_calls_section_begin|>",
+                "<|tool_call_begin|>",
+                "<|tool_call_argument_begin|>",
+                "<|tool_call_end|>",
+                "<|tool_calls_section_end|>",
+            ],
+            Self::Lfm2 => &["<|tool_call_start|>", "<|tool_call_end|>"],
+            Self::MiniMax => &["<minimax:tool_call>", "</minimax:tool_call>"],
             Self::Object => &[],
         }
     }
@@ -172,6 +208,12 @@ impl ToolFormat {
             Self::Mistral | Self::MistralArray => &["[TOOL_CALLS]"],
             Self::Gemma => &["<|tool_call>"],
             Self::FunctionGemma => &["<start_function_call>"],
+            Self::DeepSeek | Self::DeepSeekFenced => {
+                &["<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"]
+            }
+            Self::Kimi => &["<|tool_calls_section_begin|>", "<|tool_call_begin|>"],
+            Self::Lfm2 => &["<|tool_call_start|>"],
+            Self::MiniMax => &["<minimax:tool_call>", "<invoke name=\""],
             Self::Harmony | Self::Object => &[],
         }
     }
@@ -184,6 +226,13 @@ impl ToolFormat {
             }
             Self::Gemma => &["<tool_call|>"],
             Self::FunctionGemma => &["<end_function_call>"],
+            Self::DeepSeek => &["<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"],
+            Self::DeepSeekFenced => {
+                &["```<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"]
+            }
+            Self::Kimi => &["<|tool_call_end|>", "<|tool_calls_section_end|>"],
+            Self::Lfm2 => &["<|tool_call_end|>"],
+            Self::MiniMax => &["</invoke>", "</minimax:tool_call>"],
             Self::Llama | Self::Mistral | Self::MistralArray | Self::Harmony | Self::Object => &[],
         }
     }
@@ -224,6 +273,11 @@ mod tests {
             ("tools [TOOL_CALLS] name [ARGS] [THINK]", T::Mistral, R::Mistral),
             ("tools <|tool_call>call: <|channel>thought", T::Gemma, R::Gemma),
             ("<start_function_call>call:", T::FunctionGemma, R::Think),
+            ("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + name tools", T::DeepSeek, R::Think),
+            ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>```json", T::DeepSeekFenced, R::Think),
+            ("tools <|tool_call_begin|>{{ id }}", T::Kimi, R::Think),
+            ("tools <|tool_list_start|>[{{ tool }}]", T::Lfm2, R::Think),
+            ("tools <minimax:tool_call> <invoke name=", T::MiniMax, R::Think),
             ("<|start|>assistant<|channel|>final<|message|> tools", T::Harmony, R::Harmony),
             ("<|start_header_id|> tools \"parameters\"", T::Llama, R::Think),
             ("<|start_header_id|>{{ content }}", T::Object, R::Think),

@@ -7,6 +7,8 @@ mod harmony;
 mod json;
 mod json_call;
 mod marked;
+mod python_call;
+mod section_call;
 mod sink;
 mod tagged_call;
 mod value;
@@ -16,7 +18,7 @@ use std::hash::{BuildHasher, RandomState};
 use self::call::Context;
 use self::harmony::Harmony;
 use self::marked::Marked;
-use self::sink::{Ids, Sink};
+use self::sink::{IdForm, Ids, Sink};
 use crate::answer::Delta;
 use crate::format::{OutputFormat, ToolFormat};
 use crate::tool::Tool;
@@ -55,8 +57,12 @@ impl OutputParser {
         in_reasoning: bool,
         seed: u64,
     ) -> Self {
-        let short = matches!(format.tools, ToolFormat::Mistral | ToolFormat::MistralArray);
-        let mut sink = Sink::new(Ids { seed, short });
+        let form = match format.tools {
+            ToolFormat::Mistral | ToolFormat::MistralArray => IdForm::Short,
+            ToolFormat::Kimi => IdForm::Named,
+            _ => IdForm::Long,
+        };
+        let mut sink = Sink::new(Ids { seed, form });
         let machine = if format.tools == ToolFormat::Harmony {
             Machine::Harmony(Harmony::default())
         } else {

@@ -123,9 +123,31 @@ impl<'a> Writer<'a> {
     /// One call or several, by the rule `call`.
     fn sequence(&self, format: ToolFormat, several: bool) -> String {
         let array = |inner: &str| format!("{} \"[\" {inner} \"]\"", self.marker("[TOOL_CALLS]"));
+        let section = |open: &str, close: &str, several: bool| {
+            let calls = if several { "call (/\\n/? call)*" } else { "call" };
+            format!("{} {calls} {}", self.marker(open), self.marker(close))
+        };
         match (format, several) {
             (ToolFormat::MistralArray, false) => array("call"),
             (ToolFormat::MistralArray, true) => array("call (\", \" call)*"),
+            (ToolFormat::DeepSeek | ToolFormat::DeepSeekFenced, _) => {
+                section("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", several)
+            }
+            (ToolFormat::Kimi, _) => {
+                section("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", several)
+            }
+            (ToolFormat::Lfm2, _) => {
+                let calls = if several { "call (\", \" call)*" } else { "call" };
+                let [open, close] =
+                    ["<|tool_call_start|>", "<|tool_call_end|>"].map(|m| self.marker(m));
+                format!("{open} \"[\" {calls} \"]\" {close}")
+            }
+            (ToolFormat::MiniMax, _) => {
+                let calls = if several { "call (\"\\n\" call)*" } else { "call" };
+                let [open, close] =
+                    ["<minimax:tool_call>", "</minimax:tool_call>"].map(|m| self.marker(m));
+                format!("{open} \"\\n\" {calls} \"\\n\" {close}")
+            }
             (ToolFormat::Harmony | ToolFormat::Object, _) | (_, false) => "call".to_owned(),
             (ToolFormat::Llama, true) => "call (\"; \" call)*".to_owned(),
             (_, true) => "call (/\\n/? call)*".to_owned(),
@@ -177,8 +199,68 @@ impl<'a> Writer<'a> {
                 self.marker("<|constrain|>"),
                 self.marker("<|message|>")
             ),
+            ToolFormat::DeepSeek => format!(
+                "{} {} {} {arguments} {}",
+                self.marker("<｜tool▁call▁begin｜>"),
+                literal(name),
+                self.marker("<｜tool▁sep｜>"),
+                self.marker("<｜tool▁call▁end｜>")
+            ),
+            ToolFormat::DeepSeekFenced => format!(
+                "{} \"function\" {} {} {arguments} \"\\n```\" {}",
+                self.marker("<｜tool▁call▁begin｜>"),
+                self.marker("<｜tool▁sep｜>"),
+                literal(&format!("{name}\n```json\n")),
+                self.marker("<｜tool▁call▁end｜>")
+            ),
+            ToolFormat::Kimi => format!(
+                "{} {} /[0-9]/ {} {arguments} {}",
+                self.marker("<|tool_call_begin|>"),
+                literal(&format!("functions.{name}:")),
+                self.marker("<|tool_call_argument_begin|>"),
+                self.marker("<|tool_call_end|>")
+            ),
+            ToolFormat::Lfm2 => self.python(tool),
+            ToolFormat::MiniMax => self.invoke(tool),
             _ => object("arguments"),
         }
+    }
+
+    /// `f(key=value, key=value)`, with values in JSON, which the parser takes in place of Python's.
+    fn python(&mut self, tool: &Tool) -> String {
+        let none = serde_json::Map::new();
+        let properties = tool.parameters.get("properties").and_then(Value::as_object);
+        let required = tool.parameters.get("required").and_then(Value::as_array);
+        // From the last argument to the first: what may follow an argument, and what may be all.
+        let (mut rest, mut all) = ("\"\"".to_owned(), "\"\"".to_owned());
+        for (key, schema) in properties.unwrap_or(&none).iter().rev() {
+            let is_required = required.is_some_and(|names| names.iter().any(|name| name == key));
+            let argument = format!("{} {}", literal(&format!("{key}=")), json(tool, schema));
+            let number = self.rules.len();
+            let (skip_rest, skip_all) = if is_required {
+                (String::new(), String::new())
+            } else {
+                (format!(" | {rest}"), format!(" | {all}"))
+            };
+            self.rules.insert(format!("rest{number}: \", \" {argument} {rest}{skip_rest}"));
+            self.rules.insert(format!("all{number}: {argument} {rest}{skip_all}"));
+            (rest, all) = (format!("rest{number}"), format!("all{number}"));
+        }
+        format!("{} {all} \")\"", literal(&format!("{}(", tool.name)))
+    }
+
+    /// `<invoke name="f">\n<parameter name="key">value</parameter>\n</invoke>`
+    fn invoke(&mut self, tool: &Tool) -> String {
+        let arguments = self.each(tool, |writer, key, schema| {
+            let value = match texts(schema) {
+                Texts::Any => writer.until("parameter", "</parameter>\n"),
+                Texts::Some(texts) => format!("({texts}) \"</parameter>\\n\""),
+                Texts::None => format!("{} \"</parameter>\\n\"", json(tool, schema)),
+            };
+            format!("{} {value}", literal(&format!("<parameter name=\"{key}\">")))
+        });
+        let open = literal(&format!("<invoke name=\"{}\">\n", tool.name));
+        format!("{open} {arguments} {}", literal("</invoke>"))
     }
 
     /// `<tool_call>\n<function=f>\n<parameter=key>\nvalue\n</parameter>\n</function>\n</tool_call>`

@@ -3,6 +3,8 @@
 use super::call::{Context, Step};
 use super::gemma::GemmaCall;
 use super::json_call::{Arguments, JsonCall, NamedCall};
+use super::python_call::PythonCall;
+use super::section_call::SectionCall;
 use super::tagged_call::{TaggedCall, Tags};
 use crate::tool::is_name_char;
 
@@ -13,23 +15,29 @@ pub(super) enum Body {
     Tag {
         /// Whether a name may follow, as GLM writes it.
         names: bool,
+        /// The tags, if one follows.
+        tags: &'static Tags,
     },
     /// After `[TOOL_CALLS]`: an array of objects, one object, or a name and its arguments.
     Mistral {
         /// True after a `[`.
         array: bool,
     },
-    /// Between objects: `,` in an array of Mistral, `;` or `,` for Llama.
+    /// Between calls: `,` in an array, `;` or `,` for Llama.
     Separator {
         /// True after the text was read.
         read: bool,
         /// True if the calls are in an array, which `]` ends.
         array: bool,
+        /// True if the calls are those of Python, otherwise objects.
+        python: bool,
     },
     Json(JsonCall),
     Named(NamedCall),
     Tagged(TaggedCall),
     Gemma(GemmaCall),
+    Section(SectionCall),
+    Python(PythonCall),
     /// The arguments alone; the call has begun.
     Arguments(Arguments),
 }
@@ -43,13 +51,12 @@ impl Body {
             {
                 Step::Inside
             }
-            Self::Tag { names } => match c {
+            Self::Tag { names, tags } => match c {
                 '{' => self.become_and_push(Self::Json(JsonCall::new(false)), c, context),
-                '<' => self.become_and_push(
-                    Self::Tagged(TaggedCall::before_name(&Tags::FUNCTION)),
-                    c,
-                    context,
-                ),
+                '<' => {
+                    let call = TaggedCall::before_name(tags);
+                    self.become_and_push(Self::Tagged(call), c, context)
+                }
                 _ if *names && is_name_char(c) => {
                     self.become_and_push(Self::Tagged(TaggedCall::new(&Tags::GLM)), c, context)
                 }
@@ -66,7 +73,7 @@ impl Body {
                 }
                 _ => Step::Invalid,
             },
-            Self::Separator { read, array } => match c {
+            Self::Separator { read, array, python } => match c {
                 ',' if !*read => {
                     *read = true;
                     Step::Inside
@@ -76,6 +83,9 @@ impl Body {
                     Step::Inside
                 }
                 ']' if *array && !*read => Step::Last,
+                _ if *read && *python => {
+                    self.become_and_push(Self::Python(PythonCall::new(false)), c, context)
+                }
                 '{' if *read => {
                     // Bare objects count as calls only if they name a tool.
                     let call = JsonCall::new(!*array);
@@ -87,6 +97,8 @@ impl Body {
             Self::Named(call) => call.push(c, context),
             Self::Tagged(call) => call.push(c, context),
             Self::Gemma(call) => call.push(c, context),
+            Self::Section(call) => call.push(c, context),
+            Self::Python(call) => call.push(c, context),
             Self::Arguments(arguments) => arguments.push(c, context.sink),
         }
     }
@@ -96,6 +108,7 @@ impl Body {
         match self {
             Self::Tagged(call) => call.finish(context),
             Self::Gemma(call) => call.finish(context),
+            Self::Python(call) => call.finish(context),
             _ => {}
         }
     }

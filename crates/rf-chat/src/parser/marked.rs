@@ -4,6 +4,8 @@ use super::body::Body;
 use super::call::{Context, Step};
 use super::gemma::GemmaCall;
 use super::json_call::JsonCall;
+use super::python_call::PythonCall;
+use super::section_call::{Section, SectionCall};
 use super::sink::Channel;
 use super::tagged_call::{TaggedCall, Tags};
 use crate::format::{OutputFormat, ToolFormat};
@@ -137,6 +139,17 @@ impl Marked {
             Meaning::OpenCall => {
                 let body = match (self.format.tools, marker.as_str()) {
                     (_, "{") => Body::Json(JsonCall::new(true)),
+                    (ToolFormat::Lfm2, _) => Body::Python(PythonCall::new(true)),
+                    (ToolFormat::MiniMax, "<invoke name=\"") => {
+                        Body::Tagged(TaggedCall::new(&Tags::INVOKE))
+                    }
+                    (ToolFormat::MiniMax, _) => Body::Tag { names: false, tags: &Tags::INVOKE },
+                    (ToolFormat::DeepSeek | ToolFormat::DeepSeekFenced, marker) => {
+                        Body::Section(SectionCall::new(&Section::DEEP_SEEK, marker))
+                    }
+                    (ToolFormat::Kimi, marker) => {
+                        Body::Section(SectionCall::new(&Section::KIMI, marker))
+                    }
                     (_, "<function=") => Body::Tagged(TaggedCall::new(&Tags::FUNCTION)),
                     (ToolFormat::Llama, _) => Body::Json(JsonCall::new(false)),
                     (ToolFormat::Mistral | ToolFormat::MistralArray, _) => {
@@ -144,7 +157,9 @@ impl Marked {
                     }
                     (ToolFormat::Gemma, _) => Body::Gemma(GemmaCall::new("<|\"|>")),
                     (ToolFormat::FunctionGemma, _) => Body::Gemma(GemmaCall::new("<escape>")),
-                    (tools, _) => Body::Tag { names: tools == ToolFormat::Glm },
+                    (tools, _) => {
+                        Body::Tag { names: tools == ToolFormat::Glm, tags: &Tags::FUNCTION }
+                    }
                 };
                 let mut call = OpenCall { body, raw: marker, array: false };
                 if call.raw == "{" {
@@ -165,7 +180,8 @@ impl Marked {
         self.channel = Channel::Content;
         self.at_start = false;
         if array || (self.format.tools.is_bare() && !ended_array) {
-            let body = Body::Separator { read: false, array };
+            let python = self.format.tools == ToolFormat::Lfm2;
+            let body = Body::Separator { read: false, array, python };
             self.call = Some(OpenCall { body, raw: String::new(), array });
         }
     }
@@ -202,7 +218,7 @@ impl OpenCall {
     fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
         let reported_bytes = context.sink.reported_bytes();
         let step = self.body.push(c, context);
-        self.array |= matches!(self.body, Body::Mistral { array: true });
+        self.array |= matches!(self.body, Body::Mistral { array: true } | Body::Python(_));
         if context.sink.reported_bytes() > reported_bytes {
             self.raw.clear();
         } else if step != Step::Invalid {

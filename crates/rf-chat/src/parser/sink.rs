@@ -90,7 +90,7 @@ impl Sink {
         self.open = true;
         self.complete = false;
         self.reported_bytes += name.len();
-        let id = self.ids.id(index);
+        let id = self.ids.id(index, name);
         self.deltas.push(Delta::CallStart { index, id, name: name.to_owned() });
     }
 
@@ -150,14 +150,28 @@ impl Sink {
 pub(super) struct Ids {
     /// Distinguishes answers.
     pub(super) seed: u64,
-    /// Whether to write them as Mistral's templates require: 9 letters and digits.
-    pub(super) short: bool,
+    pub(super) form: IdForm,
+}
+
+/// The form of ids, which templates repeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IdForm {
+    /// `call_` and 24 letters and digits.
+    Long,
+    /// 9 letters and digits: Mistral.
+    Short,
+    /// `functions.f:0`, with the name and the index: Kimi.
+    Named,
 }
 
 impl Ids {
-    fn id(self, index: usize) -> String {
+    fn id(self, index: usize, name: &str) -> String {
         const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-        let (prefix, len) = if self.short { ("", 9) } else { ("call_", 24) };
+        let (prefix, len) = match self.form {
+            IdForm::Long => ("call_", 24),
+            IdForm::Short => ("", 9),
+            IdForm::Named => return format!("functions.{name}:{index}"),
+        };
         let mut state = self.seed ^ (index as u64).wrapping_mul(0xD1B5_4A32_D192_ED03);
         let digits = (0..len).map(|_| {
             // SplitMix64.
@@ -177,12 +191,14 @@ mod tests {
     #[test]
     fn ids_differ_between_calls_and_answers() {
         let ids: std::collections::HashSet<_> = (0..8)
-            .flat_map(|seed| (0..8).map(move |index| Ids { seed, short: true }.id(index)))
+            .map(|seed| Ids { seed, form: IdForm::Short })
+            .flat_map(|ids| (0..8).map(move |index| ids.id(index, "f")))
             .collect();
         assert_eq!(ids.len(), 64);
         assert!(
             ids.iter().all(|id| id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()))
         );
-        assert!(Ids { seed: 1, short: false }.id(0).starts_with("call_"));
+        assert!(Ids { seed: 1, form: IdForm::Long }.id(0, "f").starts_with("call_"));
+        assert_eq!(Ids { seed: 1, form: IdForm::Named }.id(2, "f"), "functions.f:2");
     }
 }

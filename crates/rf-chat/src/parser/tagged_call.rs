@@ -1,4 +1,4 @@
-//! Calls whose arguments are between tags: those of Qwen3-Coder and of GLM.
+//! Calls whose arguments are between tags: those of Qwen3-Coder, of GLM and of `MiniMax`.
 
 use super::call::{Context, Step};
 use super::value::Value;
@@ -34,6 +34,17 @@ impl Tags {
         value_close: "</parameter>",
         lines: true,
         end: "</function>",
+    };
+    /// `MiniMax`: `<invoke name="f">\n<parameter name="key">value</parameter>\n</invoke>`.
+    pub(super) const INVOKE: Self = Self {
+        name_open: "<invoke name=\"",
+        name_close: "\">",
+        key_open: "<parameter name=\"",
+        key_close: "\">",
+        value_open: "",
+        value_close: "</parameter>",
+        lines: true,
+        end: "</invoke>",
     };
     /// GLM: `f\n<arg_key>key</arg_key>\n<arg_value>value</arg_value>\n</tool_call>`.
     pub(super) const GLM: Self = Self {
@@ -149,12 +160,14 @@ impl TaggedCall {
 
     fn name(&mut self, c: char, context: &mut Context<'_>) -> Step {
         let close = self.tags.name_close;
-        let ends =
-            if close.is_empty() { c.is_whitespace() || c == '<' } else { close.starts_with(c) };
-        if !ends {
+        let is_between = close.is_empty() && (c.is_whitespace() || c == '<');
+        if !is_between {
             self.name.push(c);
-            let fits = self.name.len() <= MAX_NAME_BYTES && c != '<';
-            return if fits { Step::Inside } else { Step::Invalid };
+            if close.is_empty() || !self.name.ends_with(close) {
+                let fits = self.name.len() <= MAX_NAME_BYTES && c != '<';
+                return if fits { Step::Inside } else { Step::Invalid };
+            }
+            self.name.truncate(self.name.len() - close.len());
         }
         self.name.truncate(self.name.trim_end().len());
         if !is_name(&self.name) {

@@ -341,6 +341,123 @@ fn harmony() {
 }
 
 #[test]
+fn deep_seek() {
+    let weather = || call("weather", r#"{"city": "Oslo"}"#);
+    for format in [ToolFormat::DeepSeek, ToolFormat::DeepSeekFenced] {
+        check(
+            format,
+            "<think>Hm</think>I'll look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>\
+             {\"city\": \"Oslo\"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>time<｜tool▁sep｜>{}\
+             <｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            &expect()
+                .reasoning("Hm")
+                .content("I'll look.")
+                .call(weather())
+                .call(call("time", "{}")),
+        );
+        check(
+            format,
+            "<｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": \"Os",
+            &expect().call(call("weather", r#"{"city": "Os"#).incomplete()),
+        );
+        for text in [
+            "<｜tool▁calls▁begin｜>none",
+            "<｜tool▁call▁begin｜>two words<｜tool▁sep｜>{}",
+            "<｜tool▁call▁begin｜>weather<｜tool▁sep｜>5",
+        ] {
+            let answer = parse(parsing::format(format), &tools(), false, [text]);
+            assert!(answer.calls.iter().all(|call| !call.complete), "{text}: {answer:?}");
+        }
+    }
+    let fenced = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n\
+        {\"city\": \"Oslo\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>time\n\
+        ```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+    check(ToolFormat::DeepSeekFenced, fenced, &expect().call(weather()).call(call("time", "{}")));
+    // A fence that is none of a call is content.
+    let code = "```\nlet x = 1;\n```";
+    check(ToolFormat::DeepSeekFenced, code, &expect().content(code));
+}
+
+#[test]
+fn kimi() {
+    let format = ToolFormat::Kimi;
+    let text = "One moment.<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0\
+        <|tool_call_argument_begin|>{\"city\": \"Oslo\"}<|tool_call_end|><|tool_call_begin|>functions.time:1\
+        <|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>";
+    check(
+        format,
+        text,
+        &expect()
+            .content("One moment.")
+            .call(call("weather", r#"{"city": "Oslo"}"#))
+            .call(call("time", "{}")),
+    );
+    let answer = parse(parsing::format(format), &tools(), false, [text]);
+    let ids: Vec<_> = answer.calls.iter().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids, ["functions.weather:0", "functions.time:1"]);
+    check(
+        format,
+        "<|tool_calls_section_begin|> <|tool_call_begin|>time<|tool_call_argument_begin|>{}",
+        &expect().call(call("time", "{}")),
+    );
+    let text = "<|tool_calls_section_begin|>is a marker";
+    check(format, text, &expect().content(text));
+}
+
+#[test]
+fn lfm2() {
+    let format = ToolFormat::Lfm2;
+    check(
+        format,
+        "Checking.<|tool_call_start|>[weather(city=\"O'slo\", days=2, tags=['a\\'b', True, None, -1.5e3, {'x': [1,], \
+         'y': {'z': 0, },}]), time(), note(text='line\\nbreak \\\\ \\d \" \\u00e9\\ud83d\\ude00\\u1')]<|tool_call_end|>Done.",
+        &expect()
+            .content("Checking.Done.")
+            .call(call(
+                "weather",
+                r#"{"city": "O'slo", "days": 2, "tags": ["a'b", true, null, -1.5e3, {"x": [1], "y": {"z": 0}}]}"#,
+            ))
+            .call(call("time", "{}"))
+            .call(call("note", r#"{"text": "line\nbreak \\ \\d \" é😀\\u1"}"#)),
+    );
+    check(
+        format,
+        "<|tool_call_start|>[weather(city='Os",
+        &expect().call(call("weather", r#"{"city": "Os"#).incomplete()),
+    );
+    check(
+        format,
+        "<|tool_call_start|>[weather(days=1",
+        &expect().call(call("weather", r#"{"days": 1"#).incomplete()),
+    );
+    for text in ["<|tool_call_start|>", "<|tool_call_start|>[1]", "<|tool_call_start|>weather()"] {
+        check(format, text, &expect().content(text));
+    }
+}
+
+#[test]
+fn mini_max() {
+    let format = ToolFormat::MiniMax;
+    check(
+        format,
+        "<think>\nHm\n</think>\n\n<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">\
+         O\"slo\"</parameter>\n<parameter name=\"days\">2</parameter>\n</invoke>\n<invoke name=\"time\">\n\
+         </invoke>\n</minimax:tool_call>",
+        &expect()
+            .reasoning("Hm")
+            .call(call("weather", r#"{"city": "O\"slo\"", "days": 2}"#))
+            .call(call("time", "{}")),
+    );
+    check(
+        format,
+        "<minimax:tool_call><invoke name=\"note\"><parameter name=\"text\">a < b",
+        &expect().call(call("note", r#"{"text": "a < b"#).incomplete()),
+    );
+    let text = "<minimax:tool_call>is a tag";
+    check(format, text, &expect().content(text));
+}
+
+#[test]
 fn without_tools_no_text_is_a_call() {
     let text = r#"<tool_call>{"name": "time"}</tool_call>"#;
     let answer = parse(format(ToolFormat::Hermes), &[], false, [text]);

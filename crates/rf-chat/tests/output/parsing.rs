@@ -4,7 +4,7 @@ use rf_chat::{Answer, AnswerCall, OutputFormat, OutputParser, ReasoningFormat, T
 use serde_json::json;
 
 /// All forms.
-pub(crate) const FORMATS: [ToolFormat; 10] = [
+pub(crate) const FORMATS: [ToolFormat; 15] = [
     ToolFormat::Hermes,
     ToolFormat::Function,
     ToolFormat::Glm,
@@ -14,6 +14,11 @@ pub(crate) const FORMATS: [ToolFormat; 10] = [
     ToolFormat::Gemma,
     ToolFormat::FunctionGemma,
     ToolFormat::Harmony,
+    ToolFormat::DeepSeek,
+    ToolFormat::DeepSeekFenced,
+    ToolFormat::Kimi,
+    ToolFormat::Lfm2,
+    ToolFormat::MiniMax,
     ToolFormat::Object,
 ];
 

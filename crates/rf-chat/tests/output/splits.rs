@@ -6,7 +6,7 @@ use rf_chat::{Answer, ToolFormat};
 use crate::parsing::{FORMATS, format, parse, tools};
 
 /// Parts of answers: markers, pieces of calls, and characters with a meaning.
-const PARTS: [&str; 58] = [
+const PARTS: [&str; 80] = [
     "<tool_call>",
     "</tool_call>",
     "<function=",
@@ -43,6 +43,28 @@ const PARTS: [&str; 58] = [
     "<|message|>",
     "<|end|>",
     "<|call|>",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁call▁begin｜>",
+    "function",
+    "<｜tool▁sep｜>",
+    "```json",
+    "```",
+    "<｜tool▁call▁end｜>",
+    "<|tool_calls_section_begin|>",
+    "<|tool_call_begin|>",
+    "<|tool_call_argument_begin|>",
+    "<|tool_call_end|>",
+    "<|tool_call_start|>",
+    "(",
+    ")",
+    "=",
+    "'",
+    "\\u00e9",
+    "<minimax:tool_call>",
+    "<invoke name=\"",
+    "\">",
+    "</invoke>",
+    "<parameter name=\"",
     "<think>",
     "</think>",
     "[THINK]",

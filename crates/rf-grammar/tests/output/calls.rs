@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::sampling::{COMPILER, Random, sample};
 
 /// A template of each form. The comments hold the markers.
-const TEMPLATES: [(ToolFormat, &str); 10] = [
+const TEMPLATES: [(ToolFormat, &str); 15] = [
     (ToolFormat::Hermes, "{# tools <tool_call> #}"),
     (ToolFormat::Function, "{# tools <tool_call><function=<parameter= <think> #}"),
     (
@@ -21,6 +21,11 @@ const TEMPLATES: [(ToolFormat, &str); 10] = [
     (ToolFormat::Gemma, "{# tools <|tool_call> <|channel>thought #}"),
     (ToolFormat::FunctionGemma, "{# tools <start_function_call> #}"),
     (ToolFormat::Harmony, "{# tools <|channel|><|message|> #}"),
+    (ToolFormat::DeepSeek, "{# tools <｜tool▁call▁begin｜> <think> #}"),
+    (ToolFormat::DeepSeekFenced, "{# tools <｜tool▁call▁begin｜> ```json #}"),
+    (ToolFormat::Kimi, "{# tools <|tool_call_begin|> #}"),
+    (ToolFormat::Lfm2, "{# tools <|tool_list_start|> #}"),
+    (ToolFormat::MiniMax, "{# tools <minimax:tool_call> <think> #}"),
     (ToolFormat::Object, "{{ messages[0].content }}"),
 ];
 

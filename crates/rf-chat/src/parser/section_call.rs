@@ -1,0 +1,141 @@
+//! Calls of a name, a separator and a JSON object between control tokens: `DeepSeek` and Kimi.
+
+use super::call::{Context, Step};
+use super::json_call::Arguments;
+use crate::tool::{MAX_NAME_BYTES, is_name};
+
+/// The control tokens of a form.
+#[derive(Debug)]
+pub(super) struct Section {
+    /// Opens a call.
+    open: &'static str,
+    /// Precedes the arguments, or a fence around them.
+    separator: &'static str,
+    /// Opens the fence around arguments, after the name and a line break.
+    fence: &'static str,
+    /// The word in place of the name, where the name follows the separator.
+    kind: &'static str,
+    /// Whether the name is written as `functions.f:0`.
+    is_numbered: bool,
+}
+
+impl Section {
+    /// `<｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}`, and before V3.1
+    /// `<｜tool▁call▁begin｜>function<｜tool▁sep｜>f`, a line break and a fence.
+    pub(super) const DEEP_SEEK: Self = Self {
+        open: "<｜tool▁call▁begin｜>",
+        separator: "<｜tool▁sep｜>",
+        fence: "```json",
+        kind: "function",
+        is_numbered: false,
+    };
+    /// `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}`
+    pub(super) const KIMI: Self = Self {
+        open: "<|tool_call_begin|>",
+        separator: "<|tool_call_argument_begin|>",
+        fence: "",
+        kind: "",
+        is_numbered: true,
+    };
+}
+
+/// A call of a section.
+#[derive(Debug)]
+pub(super) struct SectionCall {
+    section: &'static Section,
+    state: State,
+    /// The text since the state began.
+    pending: String,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Before the token that opens a call.
+    Before,
+    Name,
+    /// A name, a line break and the fence.
+    Fenced,
+    Arguments(Arguments),
+}
+
+impl SectionCall {
+    /// A call after `marker`: the one that opens it, or the one before all calls.
+    pub(super) fn new(section: &'static Section, marker: &str) -> Self {
+        let state = if marker == section.open { State::Name } else { State::Before };
+        Self { section, state, pending: String::new() }
+    }
+
+    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
+        match &mut self.state {
+            State::Before if self.pending.is_empty() && c.is_whitespace() => Step::Inside,
+            State::Before => {
+                self.pending.push(c);
+                if self.pending == self.section.open {
+                    self.go(State::Name)
+                } else if self.section.open.starts_with(&self.pending) {
+                    Step::Inside
+                } else {
+                    Step::Invalid
+                }
+            }
+            State::Name => {
+                self.pending.push(c);
+                match self.pending.strip_suffix(self.section.separator) {
+                    Some(kind) if kind == self.section.kind => self.go(State::Fenced),
+                    Some(name) => {
+                        let name = name.trim().to_owned();
+                        let name =
+                            if self.section.is_numbered { without_number(&name) } else { &name };
+                        self.start(name, context)
+                    }
+                    None => self.limited(),
+                }
+            }
+            State::Fenced if c == '{' => {
+                let (name, fence) = self.pending.split_once('\n').unwrap_or_default();
+                if fence.trim() != self.section.fence {
+                    return Step::Invalid;
+                }
+                let name = name.trim().to_owned();
+                match self.start(&name, context) {
+                    Step::Inside => self.push(c, context),
+                    step => step,
+                }
+            }
+            State::Fenced => {
+                self.pending.push(c);
+                self.limited()
+            }
+            State::Arguments(arguments) => arguments.push(c, context.sink),
+        }
+    }
+
+    fn go(&mut self, state: State) -> Step {
+        self.pending.clear();
+        self.state = state;
+        Step::Inside
+    }
+
+    fn start(&mut self, name: &str, context: &mut Context<'_>) -> Step {
+        if !is_name(name) {
+            return Step::Invalid;
+        }
+        context.sink.start_call(name);
+        self.go(State::Arguments(Arguments::default()))
+    }
+
+    /// Goes on unless the text is too long for a name with what surrounds it.
+    fn limited(&self) -> Step {
+        const MAX_BYTES: usize = 2 * MAX_NAME_BYTES;
+        if self.pending.len() <= MAX_BYTES { Step::Inside } else { Step::Invalid }
+    }
+}
+
+/// The name in `functions.f:0`.
+fn without_number(text: &str) -> &str {
+    let text = text.strip_prefix("functions.").unwrap_or(text);
+    match text.rsplit_once(':') {
+        Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => text,
+    }
+}
