@@ -171,6 +171,11 @@ impl Generation {
         Ok(Piece { text, end })
     }
 
+    /// The stop string that ended the generation, if one did.
+    pub(crate) fn stop_string(&self) -> Option<&str> {
+        self.stops.found()
+    }
+
     /// The text that was held back, once the generation has ended for another reason than a stop
     /// string.
     pub(crate) fn finish(&mut self) -> String {

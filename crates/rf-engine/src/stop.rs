@@ -5,11 +5,13 @@
 pub(crate) struct StopMatcher {
     stops: Vec<String>,
     held: String,
+    /// Index of the stop string that was found.
+    found: Option<usize>,
 }
 
 impl StopMatcher {
     pub(crate) fn new(stops: Vec<String>) -> Self {
-        Self { stops, held: String::new() }
+        Self { stops, held: String::new(), found: None }
     }
 
     /// Adds text. Returns the text that certainly precedes any stop string, and whether one was
@@ -17,7 +19,10 @@ impl StopMatcher {
     pub(crate) fn push(&mut self, text: &str) -> (String, bool) {
         self.held.push_str(text);
         let stops = self.stops.iter().filter(|s| !s.is_empty());
-        if let Some(at) = stops.clone().filter_map(|s| self.held.find(s.as_str())).min() {
+        let found = self.stops.iter().enumerate().filter(|(_, stop)| !stop.is_empty());
+        let found = found.filter_map(|(i, stop)| Some((self.held.find(stop.as_str())?, i))).min();
+        if let Some((at, index)) = found {
+            self.found = Some(index);
             self.held.truncate(at);
             return (std::mem::take(&mut self.held), true);
         }
@@ -29,6 +34,11 @@ impl StopMatcher {
             .unwrap_or(self.held.len());
         let rest = self.held.split_off(keep_from);
         (std::mem::replace(&mut self.held, rest), false)
+    }
+
+    /// The stop string that was found.
+    pub(crate) fn found(&self) -> Option<&str> {
+        self.found.map(|index| self.stops[index].as_str())
     }
 
     /// The text held back, at the end of the generation.
@@ -66,5 +76,14 @@ mod tests {
         assert_eq!(run(&["é!"], &["caf", "é", "!"]), ("caf".into(), true));
         assert_eq!(run(&[""], &["text"]), ("text".into(), false));
         assert_eq!(run(&["b", "ab"], &["xab"]), ("x".into(), true));
+    }
+
+    #[test]
+    fn the_first_stop_string_in_the_text_is_the_one_that_was_found() {
+        let mut matcher = StopMatcher::new(["", "c", "b"].map(str::to_owned).to_vec());
+        assert_eq!(matcher.push("a"), ("a".into(), false));
+        assert_eq!(matcher.found(), None);
+        assert_eq!(matcher.push("bc"), (String::new(), true));
+        assert_eq!(matcher.found(), Some("b"));
     }
 }

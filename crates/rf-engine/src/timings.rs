@@ -20,6 +20,8 @@ pub struct Timings {
     /// Time to first token (TTFT): from the call, or the arrival at a scheduler, to the first
     /// generated token.
     pub ttft_us: u64,
+    /// How often a scheduler preempted the generation.
+    pub preemptions: usize,
 }
 
 impl Timings {

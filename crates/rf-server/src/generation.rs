@@ -167,6 +167,7 @@ impl Generation {
                 num_choices: params.num_choices,
                 priority: params.priority,
                 logprobs: params.logprobs,
+                prompt_logprobs: None,
                 options: params.options.clone(),
                 constraint: job.constraint,
                 use_prefix_cache: params.use_prefix_cache,
@@ -233,7 +234,7 @@ impl Generation {
             }
             // Our own cancellations drop the receiver, so this is the end of the scheduler.
             Event::Finished { reason: StopReason::Cancelled, .. } => self.fail(shutting_down()),
-            Event::Finished { choice, reason, text, timings } => {
+            Event::Finished { choice, reason, text, timings, .. } => {
                 let index = first_choice + choice;
                 self.text(index, text, None);
                 let Some(state) = self.choices.get_mut(index) else { return };

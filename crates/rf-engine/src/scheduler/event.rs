@@ -42,6 +42,12 @@ pub enum Event {
         /// Seed of choice 0; choice `i` uses `seed + i`.
         seed: u64,
     },
+    /// The log probabilities of the prompt's tokens except the first one, if requested. It comes
+    /// before the first token.
+    Prompt {
+        /// One per token.
+        logprobs: Vec<TokenLogprob>,
+    },
     /// A token was generated.
     Token {
         /// Index of the choice.
@@ -62,6 +68,8 @@ pub enum Event {
         reason: StopReason,
         /// Text that was held back.
         text: String,
+        /// The stop string that was generated, for [`StopReason::StopString`].
+        stop_string: Option<String>,
         /// Token counts and times. The times of the prompt are those of the whole request.
         timings: Timings,
     },

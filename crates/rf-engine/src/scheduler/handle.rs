@@ -227,7 +227,9 @@ impl Handle {
             let is_last = index + 1 == num_choices;
             let constraint =
                 if is_last { constraint.take() } else { constraint.as_ref().map(|c| c.fork()) };
-            let takes_best = constraint.is_none() && request.logprobs.is_none();
+            let takes_best = constraint.is_none()
+                && request.logprobs.is_none()
+                && request.prompt_logprobs.is_none();
             let best_needed = generation.best_needed().filter(|_| takes_best);
             choices.push(Choice { index, generation, constraint, best_needed });
         }
@@ -237,7 +239,9 @@ impl Handle {
             choices,
             priority: request.priority,
             logprobs: request.logprobs,
-            use_prefix_cache: request.use_prefix_cache,
+            prompt_logprobs: request.prompt_logprobs,
+            // Logits of cached tokens are not there.
+            use_prefix_cache: request.use_prefix_cache && request.prompt_logprobs.is_none(),
             is_limited,
             sink: request.sink,
             arrival: Instant::now(),

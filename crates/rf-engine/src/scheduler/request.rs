@@ -31,6 +31,9 @@ pub struct Request {
     /// Log probabilities of the generated tokens, with as many of the most probable tokens at each
     /// position.
     pub logprobs: Option<usize>,
+    /// Log probabilities of the prompt's tokens, with as many of the most probable tokens at each
+    /// position. All of the prompt is computed then, without the prefix cache.
+    pub prompt_logprobs: Option<usize>,
     /// Restricts the output.
     pub constraint: Option<Box<dyn Constraint>>,
     /// Whether the prefix cache is used for this request, if it is on at all. Default true.
@@ -51,6 +54,7 @@ impl Request {
             num_choices: 1,
             priority: 0,
             logprobs: None,
+            prompt_logprobs: None,
             constraint: None,
             use_prefix_cache: true,
             sink: Box::new(sink),
@@ -66,6 +70,7 @@ impl fmt::Debug for Request {
             .field("num_choices", &self.num_choices)
             .field("priority", &self.priority)
             .field("logprobs", &self.logprobs)
+            .field("prompt_logprobs", &self.prompt_logprobs)
             .field("is_constrained", &self.constraint.is_some())
             .field("use_prefix_cache", &self.use_prefix_cache)
             .finish_non_exhaustive()

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use crate::generation::{Generation, StopReason};
+use crate::sampling::TokenLogprob;
 use crate::scheduler::constraint::Constraint;
 use crate::scheduler::event::{Event, RequestError, Sink};
 use crate::scheduler::request::RequestId;
@@ -20,6 +21,7 @@ pub(super) struct Submission {
     pub(super) choices: Vec<Choice>,
     pub(super) priority: i32,
     pub(super) logprobs: Option<usize>,
+    pub(super) prompt_logprobs: Option<usize>,
     pub(super) use_prefix_cache: bool,
     /// Whether the request limits the number of tokens, not only the room for them.
     pub(super) is_limited: bool,
@@ -67,6 +69,36 @@ pub(super) struct ActiveRequest {
     pub(super) end: Option<End>,
 }
 
+/// Rows of logits per step of a prompt whose log probabilities are wanted.
+const MAX_LOGIT_ROWS: usize = 64;
+
+/// Log probabilities of a prompt's tokens.
+pub(super) struct PromptLogprobs {
+    /// Most probable tokens per position.
+    count: usize,
+    /// The element `i` is that of token `i + 1`.
+    found: Vec<TokenLogprob>,
+}
+
+impl PromptLogprobs {
+    fn new(count: usize) -> Self {
+        Self { count, found: Vec::new() }
+    }
+
+    /// Adds what the logits of token `position` tell of the next one. A position that was computed
+    /// before, because the sequence was preempted, adds nothing.
+    pub(super) fn add(&mut self, position: usize, logits: &[f32], next: u32) {
+        if position == self.found.len() {
+            self.found.push(TokenLogprob::new(logits, next, self.count));
+        }
+    }
+
+    /// The log probabilities of all tokens but the first one.
+    pub(super) fn into_found(self) -> Vec<TokenLogprob> {
+        self.found
+    }
+}
+
 /// The first batch of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
@@ -103,6 +135,9 @@ pub(super) struct Sequence {
     pub(super) planned_tokens: usize,
     /// Tokens of the session in the prefix cache.
     pub(super) published_tokens: usize,
+    /// Log probabilities of the prompt, until they are sent.
+    pub(super) prompt_logprobs: Option<PromptLogprobs>,
+    preemptions: usize,
     /// Why the generation has ended, if it has.
     pub(super) end: Option<StopReason>,
     first_token: Option<Instant>,
@@ -120,6 +155,8 @@ impl Sequence {
             session,
             followers: Vec::new(),
             planned_tokens: 0,
+            prompt_logprobs: None,
+            preemptions: 0,
             end: None,
             first_token: None,
             last_token: None,
@@ -146,7 +183,8 @@ impl Sequence {
         let sequence = choices.next().map(|choice| {
             let rank = Rank::new(submission.priority, submission.id, choice.index);
             let sequence = Self::new(rank, choice, submission.prompt, session);
-            Self { followers: choices.collect(), ..sequence }
+            let prompt_logprobs = submission.prompt_logprobs.map(PromptLogprobs::new);
+            Self { followers: choices.collect(), prompt_logprobs, ..sequence }
         });
         (request, sequence)
     }
@@ -164,6 +202,20 @@ impl Sequence {
     /// Pages that this step takes.
     pub(super) fn pages_planned(&self) -> usize {
         self.session.pages_needed(self.session.len() + self.planned_tokens)
+    }
+
+    /// Plans as many tokens as fit into `budget`, and returns how many.
+    pub(super) fn plan(&mut self, budget: usize) -> usize {
+        // Every token of such a prompt has a row of logits.
+        let most = if self.prompt_logprobs.is_some() { MAX_LOGIT_ROWS } else { usize::MAX };
+        self.planned_tokens = self.uncomputed_tokens().min(budget).min(most);
+        self.planned_tokens
+    }
+
+    /// Gives the pages back, because others need them.
+    pub(super) fn preempt(&mut self) {
+        self.preemptions += 1;
+        self.release();
     }
 
     /// Gives the pages back. The tokens will be computed again.
@@ -199,6 +251,7 @@ impl Sequence {
             choice: self.choice.index,
             reason: if is_room { StopReason::ContextFull } else { reason },
             text,
+            stop_string: self.choice.generation.stop_string().map(str::to_owned),
             timings: self.timings(request),
         }
     }
@@ -216,6 +269,7 @@ impl Sequence {
     fn timings(&self, request: &ActiveRequest) -> Timings {
         let mut timings = Timings {
             generated_tokens: self.choice.generation.generated_tokens(),
+            preemptions: self.preemptions,
             ..Timings::default()
         };
         let Some(start) = request.start else { return timings };

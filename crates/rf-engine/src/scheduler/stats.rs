@@ -28,8 +28,27 @@ pub struct SchedulerStats {
     pub steps: u64,
     /// Tokens computed in all steps, those that were computed again included.
     pub step_tokens: u64,
+    /// Steps by their number of tokens: element `i` counts those with at most
+    /// [`STEP_TOKEN_BOUNDS[i]`](Self::STEP_TOKEN_BOUNDS) tokens and more than the bound before, and
+    /// the last one those with more.
+    pub steps_by_tokens: [u64; NUM_STEP_BOUNDS + 1],
     /// Finished choices by reason.
     pub finished: FinishedCounts,
+}
+
+const NUM_STEP_BOUNDS: usize = 13;
+
+impl SchedulerStats {
+    /// Upper bounds of the tokens of a step, as vLLM has them.
+    pub const STEP_TOKEN_BOUNDS: [usize; NUM_STEP_BOUNDS] =
+        [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
+
+    /// Counts a step.
+    pub(super) fn count_step(&mut self, tokens: usize) {
+        self.steps += 1;
+        self.step_tokens += tokens as u64;
+        self.steps_by_tokens[Self::STEP_TOKEN_BOUNDS.partition_point(|bound| *bound < tokens)] += 1;
+    }
 }
 
 /// Finished choices by reason.

@@ -1,6 +1,6 @@
 //! One step: computes a batch and chooses the next tokens.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -17,6 +17,8 @@ use crate::scheduler::sequence::{ActiveRequest, Choice, Sequence};
 /// The result of a batch: one row per sequence that takes a token now.
 pub(super) struct Computed {
     pub(super) rows: Vec<Row>,
+    /// Tokens of prompts whose log probabilities are wanted.
+    prompts: Vec<PromptRows>,
     vocab_size: usize,
     best: Option<(usize, Vec<Candidate>)>,
 }
@@ -25,20 +27,50 @@ pub(super) struct Computed {
 pub(super) struct Row {
     /// Index of the sequence.
     pub(super) sequence: usize,
+    /// Index of its output in the batch.
+    output: usize,
     /// The tokens that its constraint allows.
     pub(super) mask: Option<Mask>,
+}
+
+/// Logits of successive tokens of a prompt.
+struct PromptRows {
+    /// Index of the sequence.
+    sequence: usize,
+    /// Index of the first output in the batch.
+    output: usize,
+    /// Their positions.
+    positions: Range<usize>,
 }
 
 /// The tokens that a constraint allows, or its failure.
 type Mask = Result<TokenMask, RequestError>;
 
 impl Computed {
-    /// The output of row `index`, from the logits of the batch.
-    pub(super) fn next<'a>(&'a self, index: usize, logits: &'a [f32]) -> NextToken<'a> {
+    /// The output of a row, from the logits of the batch.
+    pub(super) fn next<'a>(&'a self, row: &Row, logits: &'a [f32]) -> NextToken<'a> {
+        let at = row.output;
         if let Some((k, best)) = &self.best {
-            return NextToken::Best(&best[index * k..(index + 1) * k]);
+            return NextToken::Best(&best[at * k..(at + 1) * k]);
         }
-        NextToken::Logits(&logits[index * self.vocab_size..(index + 1) * self.vocab_size])
+        NextToken::Logits(&logits[at * self.vocab_size..(at + 1) * self.vocab_size])
+    }
+
+    /// Adds the log probabilities of prompts to their sequences.
+    pub(super) fn note_prompts(&self, sequences: &mut [Sequence], logits: &[f32]) {
+        for PromptRows { sequence, output, positions } in &self.prompts {
+            let Sequence { tokens, prompt_logprobs: Some(logprobs), .. } =
+                &mut sequences[*sequence]
+            else {
+                continue;
+            };
+            let rows = logits[output * self.vocab_size..].chunks_exact(self.vocab_size);
+            for (position, logits) in positions.clone().zip(rows) {
+                if let Some(next) = tokens.get(position + 1) {
+                    logprobs.add(position, logits, *next);
+                }
+            }
+        }
     }
 }
 
@@ -61,17 +93,29 @@ pub(super) fn compute(
     logits: &mut Vec<f32>,
 ) -> Result<Computed, RequestError> {
     let (mut feeds, mut rows, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut prompts, mut num_outputs) = (Vec::new(), 0);
     // As many of the best tokens as every sequence is content with.
     let mut best = Some(0);
     for (index, sequence) in sequences.iter_mut().enumerate() {
-        let Sequence { session, tokens, choice, planned_tokens, .. } = sequence;
+        let Sequence { session, tokens, choice, planned_tokens, prompt_logprobs, .. } = sequence;
         if *planned_tokens == 0 {
             continue;
         }
         let end = session.len() + *planned_tokens;
         let takes_token = end == tokens.len();
         let ids = &tokens[session.len()..end];
-        let outputs = if takes_token { Outputs::Last } else { Outputs::None };
+        let outputs = if prompt_logprobs.is_some() {
+            let positions = session.len()..end;
+            prompts.push(PromptRows { sequence: index, output: num_outputs, positions });
+            num_outputs += *planned_tokens;
+            best = None;
+            Outputs::All
+        } else if takes_token {
+            num_outputs += 1;
+            Outputs::Last
+        } else {
+            Outputs::None
+        };
         feeds.push(Feed { session, ids, outputs });
         if takes_token {
             if let Some(constraint) = &mut choice.constraint {
@@ -79,7 +123,7 @@ pub(super) fn compute(
                 jobs.push(MaskJob { row: rows.len(), constraint, mask: None });
             }
             best = best.zip(choice.best_needed).map(|(a, b)| a.max(b));
-            rows.push(Row { sequence: index, mask: None });
+            rows.push(Row { sequence: index, output: num_outputs - 1, mask: None });
         }
     }
     let vocab_size = engine.model().config().vocab_size;
@@ -103,7 +147,7 @@ pub(super) fn compute(
         job.run();
         rows[job.row].mask = job.mask;
     }
-    Ok(Computed { rows, vocab_size, best })
+    Ok(Computed { rows, prompts, vocab_size, best })
 }
 
 impl MaskJob<'_> {
@@ -154,6 +198,12 @@ impl<'a> Chooser<'a> {
         mask: Option<Mask>,
     ) -> Sent {
         let advance = || {
+            if let Some(prompt) = sequence.prompt_logprobs.take() {
+                let logprobs = prompt.into_found();
+                if request.send(Event::Prompt { logprobs }).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
             if sequence.choice.generation.is_at_limit() {
                 // No tokens were requested, only the prompt.
                 sequence.end = Some(StopReason::Length);

@@ -181,8 +181,7 @@ impl Worker {
         }
         for sequence in &mut self.running {
             if sequence.planned_tokens == 0 {
-                sequence.planned_tokens = sequence.uncomputed_tokens().min(budget);
-                budget -= sequence.planned_tokens;
+                budget -= sequence.plan(budget);
             }
         }
         budget
@@ -191,7 +190,7 @@ impl Worker {
     fn preempt_last(&mut self) {
         let Some(mut sequence) = self.running.pop() else { return };
         tracing::debug!(request = %sequence.rank.request, "preempted");
-        sequence.release();
+        sequence.preempt();
         self.waiting.insert_preempted(sequence);
         self.stats.preemptions += 1;
         self.is_blocked = false;
@@ -230,8 +229,7 @@ impl Worker {
                 }
                 return;
             }
-            sequence.planned_tokens = sequence.uncomputed_tokens().min(budget);
-            budget -= sequence.planned_tokens;
+            budget -= sequence.plan(budget);
             if request.start.is_none() && self.start(&sequence).is_break() {
                 self.end(id, End::SinkBroken);
             }
@@ -272,8 +270,8 @@ impl Worker {
         drop(span);
         match computed {
             Ok(computed) => {
-                self.stats.steps += 1;
-                self.stats.step_tokens += tokens as u64;
+                self.stats.count_step(tokens);
+                computed.note_prompts(&mut self.running, &self.logits);
                 self.publish_pages();
                 self.choose(computed);
                 self.finish();
@@ -311,14 +309,14 @@ impl Worker {
         let model = Arc::clone(self.engine.model());
         let mut chooser = Chooser::new(model.tokenizer(), &mut self.masked);
         let mut forks = Vec::new();
-        for (index, row) in std::mem::take(&mut computed.rows).into_iter().enumerate() {
+        for row in std::mem::take(&mut computed.rows) {
             let sequence = &mut self.running[row.sequence];
             let id = sequence.rank.request;
             let Some(request) = self.requests.get_mut(&id) else { continue };
             if request.end.is_some() {
                 continue;
             }
-            let next = computed.next(index, &self.logits);
+            let next = computed.next(&row, &self.logits);
             let followers = sequence.fork_followers();
             let mut result = chooser.advance(sequence, request, next, row.mask);
             for mut fork in followers {

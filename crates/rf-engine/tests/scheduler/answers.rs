@@ -132,10 +132,10 @@ fn with_few_tokens_and_sequences_per_step() {
     assert!(stats.step_tokens <= 7 * stats.steps, "{stats:?}");
 }
 
-/// Compares 16 requests on a small pool with each one alone.
+/// Compares 64 requests on a small pool with each one alone.
 fn check_model(path: &Path) {
     let mut alone_engine = engine(path, ENGINE);
-    let requests = &requests(16, 30);
+    let requests = &requests(64, 12);
     let small = EngineOptions { kv_tokens: Some(4 * 160), ..ENGINE };
     let scheduler = Scheduler::start(engine(path, small), SCHEDULER).unwrap();
     let handle = scheduler.handle();

@@ -1,7 +1,7 @@
 //! Several choices, seeds and log probabilities.
 
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::scheduler::{Event, SchedulerOptions};
+use rf_engine::scheduler::{Event, Request, SchedulerOptions};
 use rf_engine::{EngineOptions, Feed, Outputs, StopReason};
 
 use crate::support::{
@@ -117,6 +117,43 @@ fn log_probabilities_are_those_of_the_logits() {
         assert_eq!(logprob.top.iter().map(|(id, _)| *id).collect::<Vec<_>>(), order[..4]);
         for (id, logprob) in &logprob.top {
             assert!((f64::from(*logprob) - expected(*id)).abs() < 1e-4);
+        }
+    }
+}
+
+#[test]
+fn log_probabilities_of_a_prompt_are_those_of_its_tokens() {
+    let ids = &prompt(2, 130);
+    // Too few pages for all, so that prompts are preempted, and a prompt that is cached.
+    let small = EngineOptions { kv_tokens: Some(320), ..ENGINE };
+    let scheduler = start(small, SchedulerOptions { max_batched_tokens: 24, ..SCHEDULER });
+    let handle = scheduler.handle();
+    ask(&handle, ids, &greedy(1));
+    let change = |request: &mut Request| {
+        request.prompt_logprobs = Some(2);
+        request.num_choices = 2;
+    };
+    let asked: Vec<_> = (0..3).map(|_| submit(&handle, ids, &greedy(20), change).1).collect();
+    let (_, nothing) = submit(&handle, &ids[..1], &greedy(0), change);
+    let answers: Vec<_> = asked.into_iter().map(|events| events.answers().unwrap()).collect();
+    let nothing = nothing.answers().unwrap();
+    assert_eq!(nothing[0].prompt_logprobs.as_deref(), Some(&[][..]));
+    assert!(end(scheduler).preemptions > 0);
+
+    let mut engine = engine(&tiny(), ENGINE);
+    let mut session = engine.session();
+    let mut feeds = [Feed { session: &mut session, ids, outputs: Outputs::All }];
+    let logits = engine.forward(&mut feeds).unwrap();
+    for answer in answers {
+        assert_eq!(answer[0].timings.cached_tokens, 0);
+        assert_eq!(answer[1].ids, answer[0].ids);
+        let found = answer[0].prompt_logprobs.as_ref().unwrap();
+        assert_eq!(found.len(), ids.len() - 1);
+        for ((row, id), found) in logits.chunks_exact(512).zip(&ids[1..]).zip(found) {
+            let sum: f64 = row.iter().map(|logit| f64::from(*logit).exp()).sum();
+            let expected = f64::from(row[*id as usize]) - sum.ln();
+            assert!((f64::from(found.logprob) - expected).abs() < 1e-4);
+            assert_eq!(found.top.len(), 2);
         }
     }
 }

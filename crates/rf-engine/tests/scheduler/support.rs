@@ -95,6 +95,7 @@ pub(crate) struct Answer {
     pub(crate) ids: Vec<u32>,
     pub(crate) text: String,
     pub(crate) logprobs: Vec<TokenLogprob>,
+    pub(crate) prompt_logprobs: Option<Vec<TokenLogprob>>,
     pub(crate) end: Option<StopReason>,
     pub(crate) timings: Timings,
 }
@@ -143,6 +144,11 @@ impl Events {
                     assert!(!has_started, "a second start");
                     has_started = true;
                 }
+                Event::Prompt { logprobs } => {
+                    assert!(has_started && answers[0].ids.is_empty(), "a prompt out of order");
+                    let prompt = &mut answers[0].prompt_logprobs;
+                    assert!(prompt.replace(logprobs).is_none(), "a second prompt");
+                }
                 Event::Token { choice, id, text, logprob } => {
                     let answer = &mut answers[choice];
                     assert!(has_started && answer.end.is_none(), "a token out of order");
@@ -150,7 +156,7 @@ impl Events {
                     answer.text += &text;
                     answer.logprobs.extend(logprob);
                 }
-                Event::Finished { choice, reason, text, timings } => {
+                Event::Finished { choice, reason, text, timings, .. } => {
                     let answer = &mut answers[choice];
                     assert_eq!(answer.end.replace(reason), None, "a second end");
                     answer.text += &text;
