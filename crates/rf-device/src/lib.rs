@@ -30,6 +30,7 @@ pub mod gpu;
 #[cfg(not(feature = "gpu"))]
 #[path = "no_gpu.rs"]
 mod gpu;
+mod kv_size;
 mod loading;
 mod open_gpu;
 mod options;

@@ -130,7 +130,7 @@ fn into_layers_do_not_fit(error: Error) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -142,9 +142,9 @@ mod tests {
     use crate::options::{Device, DeviceOptions, GpuLayers};
 
     /// A GPU with a given amount of memory, of which the first attempts to allocate fail.
-    struct TestGpu {
-        available_bytes: u64,
-        failures: AtomicUsize,
+    pub(crate) struct TestGpu {
+        pub(crate) available_bytes: u64,
+        pub(crate) failures: AtomicUsize,
     }
 
     impl Backend for TestGpu {

@@ -1,0 +1,135 @@
+//! The size of a KV cache that many sequences share.
+
+use rf_engine::hybrid::{self, DeviceLayers};
+use rf_engine::{EngineOptions, Model};
+use rf_graph::Backend;
+
+use crate::error::Error;
+use crate::placement::Placement;
+
+/// The largest cache on a CPU, in contexts: it has no use for more sequences at a time.
+const CPU_CONTEXTS: usize = 8;
+/// The largest cache of a model that is divided between devices, in contexts: every layer that the
+/// cache displaces from the GPU costs more than it gains.
+const DIVIDED_CONTEXTS: usize = 4;
+
+impl Placement {
+    /// Free memory of the device that models go to first, in bytes: the GPU, or the machine.
+    /// `None` if it is unknown.
+    ///
+    /// # Errors
+    ///
+    /// If the threads of the CPU cannot be started.
+    pub fn available_memory_bytes(&self) -> Result<Option<u64>, Error> {
+        match self.gpu() {
+            Some(gpu) => Ok(gpu.backend.available_memory_bytes()),
+            None => Ok(self.cpu()?.available_memory_bytes()),
+        }
+    }
+
+    /// Computes the tokens of a KV cache that fits into the free memory together with the model: at
+    /// least one context and at most `most_tokens`.
+    ///
+    /// A model that is on the GPU as a whole leaves a tenth of the rest free. On the CPU, the cache
+    /// takes at most a quarter of the rest, and eight contexts. A model on both gets four contexts.
+    ///
+    /// # Errors
+    ///
+    /// As [`memory_need`](Self::memory_need).
+    pub fn kv_tokens_that_fit(
+        &self,
+        model: &Model,
+        options: &EngineOptions,
+        most_tokens: usize,
+    ) -> Result<usize, Error> {
+        let context = model.context_tokens(options);
+        let with = |kv_tokens| EngineOptions { kv_tokens: Some(kv_tokens), ..*options };
+        let layers = self.gpu_layers(model, &with(context))?;
+        let (most_tokens, share) = match layers {
+            DeviceLayers { layers: 0, .. } => (most_tokens.min(contexts(context, CPU_CONTEXTS)), 4),
+            DeviceLayers { layers, without_experts: 0 } if layers == hybrid::layer_count(model) => {
+                (most_tokens, 1)
+            }
+            _ => return Ok(contexts(context, DIVIDED_CONTEXTS).min(most_tokens).max(context)),
+        };
+        // A model without a GPU may have one all the same, which it does not fit on.
+        let free = match self.gpu().filter(|_| layers.layers > 0) {
+            Some(gpu) => gpu.backend.available_memory_bytes().map(|bytes| bytes / 10 * 9),
+            None => self.cpu()?.available_memory_bytes(),
+        };
+        let Some(free) = free else { return Ok(context) };
+        let need = |kv_tokens| {
+            self.with_backend(model.config().num_layers(), layers, |backend, _| {
+                Ok(model.memory_need(backend, &with(kv_tokens))?.total_bytes())
+            })
+        };
+        let one = need(context)?;
+        let per_context = need(contexts(context, 2))?.saturating_sub(one).max(1);
+        let room = free.saturating_sub(one) / share;
+        let more = u128::from(room) * context as u128 / u128::from(per_context);
+        let tokens = context.saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
+        let tokens = tokens.min(most_tokens);
+        // The engine rounds up to whole pages.
+        Ok((tokens - tokens % options.page_tokens.max(1)).max(context))
+    }
+}
+
+fn contexts(context: usize, count: usize) -> usize {
+    context.saturating_mul(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use rf_graph::ReferenceBackend;
+
+    use super::*;
+    use crate::loading::tests::TestGpu;
+    use crate::options::{Device, DeviceOptions};
+
+    fn model() -> Model {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data");
+        Model::open(folder.join("qwen3.gguf")).unwrap()
+    }
+
+    const OPTIONS: EngineOptions = EngineOptions {
+        context_tokens: Some(64),
+        batch_tokens: 8,
+        page_tokens: 32,
+        kv_type: rf_graph::KvType::F16,
+        kv_tokens: None,
+        pooling: None,
+    };
+
+    #[test]
+    fn the_cache_of_a_gpu_takes_what_the_model_leaves() {
+        let model = model();
+        let need = |kv_tokens| {
+            let options = EngineOptions { kv_tokens: Some(kv_tokens), ..OPTIONS };
+            model.memory_need(&ReferenceBackend, &options).unwrap().total_bytes()
+        };
+        let tokens = |available_bytes| {
+            let gpu = TestGpu { available_bytes, failures: 0.into() };
+            let options = DeviceOptions { device: Device::Gpu, ..DeviceOptions::default() };
+            let placement = Placement::with_gpu(Box::new(gpu), options);
+            placement.kv_tokens_that_fit(&model, &OPTIONS, 4096).unwrap()
+        };
+        assert_eq!(tokens(u64::MAX / 100), 4096);
+        assert_eq!(tokens(need(64) + 1), 64);
+        let found = tokens(need(640));
+        assert!(need(found) <= need(640) / 10 * 9 && found > 64 && found % 32 == 0, "{found}");
+        // The model is divided, so the cache is as small as it was always.
+        assert_eq!(tokens(need(64) - 1), 256);
+    }
+
+    #[test]
+    fn the_cache_of_a_cpu_has_at_most_eight_contexts() {
+        let options = DeviceOptions { device: Device::Cpu, ..DeviceOptions::default() };
+        let placement = Placement::open(options).unwrap();
+        let tokens = |most| placement.kv_tokens_that_fit(&model(), &OPTIONS, most).unwrap();
+        assert_eq!(tokens(usize::MAX), 8 * 64);
+        assert_eq!(tokens(150), 128);
+        assert_eq!(tokens(1), 64);
+    }
+}
