@@ -80,7 +80,7 @@ impl ModelArgs {
 }
 
 /// Threads, batches, cache and instruction set.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Computing")]
 pub(crate) struct ComputeArgs {
     /// Compute with N CPU threads [default: one per core, also for 0 and -1]

@@ -20,7 +20,8 @@ struct Serve {
 
 impl Serve {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let all = [&["serve", "--port", "0", "-t", "1"], arguments].concat();
+        let port = if arguments.contains(&"--port") { &[][..] } else { &["--port", "0"] };
+        let all = [&["serve", "-t", "1"], port, arguments].concat();
         let mut child = rf_cli(folder, &all).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
@@ -80,6 +81,109 @@ fn sigterm_lets_an_answer_end_and_no_key_is_logged() {
     assert!(rest(stream).contains("[DONE]"));
     assert!(log.contains("request_id=\"trace-7\""), "{log}");
     assert!(!log.contains("sk-"), "{log}");
+}
+
+/// A request without a body, or with one.
+fn request(path: &str, body: &str) -> String {
+    let method = if body.is_empty() { "GET" } else { "POST" };
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
+
+const BODY: &str = r#"{"prompt":"Once","max_tokens":8,"temperature":0}"#;
+
+/// The text of a completion.
+fn completion(server: &Serve) -> String {
+    let answer = rest(server.send(&request("/v1/completions", BODY)));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    body["choices"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_killed_server_starts_again_at_its_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Serve::start(folder.path(), &[]);
+    let text = completion(&server);
+    let endless = r#"{"prompt":"Once","max_tokens":100000,"ignore_eos":true,"stream":true}"#;
+    let mut stream = server.send(&request("/v1/completions", endless));
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).unwrap();
+    // SIGKILL.
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    assert!(!rest(stream).contains("[DONE]"));
+    let (_, port) = server.address.rsplit_once(':').unwrap();
+    let again = Serve::start(folder.path(), &["--port", port]);
+    assert_eq!(again.address, server.address);
+    assert_eq!(completion(&again), text);
+    assert_eq!(again.terminate().0, Some(0));
+}
+
+#[test]
+fn a_full_disk_for_the_log_stops_nothing() {
+    let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
+        println!("skipped: the system has no /dev/full");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    // Nothing tells the port, so it is one that is free now.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let arguments = ["serve", "-t", "1", "--port", &port.to_string()];
+    let mut child = rf_cli(folder.path(), &arguments).stderr(full).spawn().unwrap();
+    let address = format!("127.0.0.1:{port}");
+    let started = std::time::Instant::now();
+    while TcpStream::connect(&address).is_err() {
+        assert!(child.try_wait().unwrap().is_none(), "the server ended");
+        assert!(started.elapsed() < std::time::Duration::from_mins(1));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(request("/v1/completions", BODY).as_bytes()).unwrap();
+        let answer = rest(stream);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_models_of_a_folder_are_loaded_on_demand() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = std::fs::read(program::demo_model()).unwrap();
+    for name in ["fox.gguf", "owl-00001-of-00002.gguf", "owl-00002-of-00002.gguf"] {
+        std::fs::write(folder.path().join(name), &demo).unwrap();
+    }
+    std::fs::write(folder.path().join("broken.gguf"), &demo[..1000]).unwrap();
+    std::fs::write(folder.path().join("notes.txt"), "x").unwrap();
+    let arguments = ["--models", ".", "-m", "fox.gguf", "--alias", "first", "--keep-alive", "1h"];
+    // The same file twice: by its alias, and by its name.
+    let server = Serve::start(folder.path(), &arguments);
+    let models = rest(server.send(&request("/v1/models", "")));
+    for part in [r#""id":"first""#, r#""id":"fox""#, r#""id":"owl""#] {
+        assert!(models.contains(part), "{models}");
+    }
+    assert!(!models.contains(r#""value":"loaded""#), "{models}");
+    assert!(!models.contains("broken"), "{models}");
+    let mut texts = Vec::new();
+    for name in ["first", "fox"] {
+        let body = BODY.replacen('{', &format!(r#"{{"model":"{name}","#), 1);
+        let answer = rest(server.send(&request("/v1/completions", &body)));
+        assert!(answer.contains(&format!(r#""model":"{name}""#)), "{answer}");
+        texts
+            .push(answer.split(r#""text":"#).nth(1).unwrap().split('"').nth(1).unwrap().to_owned());
+    }
+    assert_eq!(texts[0], texts[1]);
+    let models = rest(server.send(&request("/v1/models", "")));
+    assert_eq!(models.matches(r#""value":"loaded""#).count(), 2, "{models}");
+    let (code, log) = server.terminate();
+    assert_eq!(code, Some(0));
+    assert!(log.contains("loaded"), "{log}");
 }
 
 #[test]

@@ -17,9 +17,9 @@ const storage = {
   write(key, value) {
     try {
       localStorage.setItem(PREFIX + key, JSON.stringify(value));
-      notice("");
+      notice("storage", "");
     } catch {
-      notice("The storage of the browser is full. Delete conversations to keep new messages.");
+      notice("storage", "The storage of the browser is full. Delete conversations to keep new messages.");
     }
   },
   remove(key) {
@@ -80,8 +80,13 @@ function node(name, properties = {}, ...children) {
   return made;
 }
 
-function notice(text) {
-  byId("notice").textContent = text;
+// One text per subject, so that the end of one problem does not hide another.
+const notices = new Map();
+
+function notice(subject, text) {
+  if (text) notices.set(subject, text);
+  else notices.delete(subject);
+  byId("notice").textContent = [...notices.values()].join(" ");
 }
 
 function showConversations() {
@@ -189,10 +194,10 @@ async function loadModels() {
     const response = await fetch("v1/models", { headers: headers() });
     if (!response.ok) throw new Error(await errorOf(response));
     state.models = (await response.json()).data.map((model) => model.id);
-    notice("");
+    notice("models", "");
   } catch (error) {
     state.models = [];
-    notice(`Cannot list the models: ${error.message}`);
+    notice("models", `Cannot list the models: ${error.message}`);
   }
   const select = byId("model");
   select.replaceChildren(...state.models.map((id) => node("option", { value: id, textContent: id })));

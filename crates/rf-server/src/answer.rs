@@ -4,13 +4,15 @@ use rf_engine::{StopReason, Timings};
 
 use crate::deltas::Delta;
 use crate::error::ApiError;
-use crate::generation::{Generation, TokenLogprob, Update, Usage};
+use crate::generation::{Generation, PromptLogprobs, TokenLogprob, Update, Usage};
 
 /// All choices of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) choices: Vec<Choice>,
     pub(crate) usage: Usage,
+    /// The prompts, if their log probabilities were asked for.
+    pub(crate) prompts: Vec<Option<PromptLogprobs>>,
 }
 
 /// One choice.
@@ -22,6 +24,8 @@ pub(crate) struct Choice {
     pub(crate) logprobs: Vec<TokenLogprob>,
     /// Set at the end of the choice.
     pub(crate) end: Option<End>,
+    /// The stop string that ended it, if one did.
+    pub(crate) stop_string: Option<String>,
 }
 
 /// The end of a choice.
@@ -48,11 +52,19 @@ impl Answer {
         while let Some(update) = generation.next().await {
             match update {
                 Update::Started { .. } => {}
+                Update::Prompt { job, prompt } => {
+                    if answer.prompts.len() <= job {
+                        answer.prompts.resize_with(job + 1, || None);
+                    }
+                    answer.prompts[job] = Some(prompt);
+                }
                 Update::Delta { choice, delta, logprobs } => {
                     answer.choice(choice).add(delta, logprobs);
                 }
-                Update::Finished { choice, reason, calls_tools, timings } => {
-                    answer.choice(choice).end = Some(End { reason, calls_tools, timings });
+                Update::Finished { choice, reason, stop_string, calls_tools, timings } => {
+                    let choice = answer.choice(choice);
+                    choice.end = Some(End { reason, calls_tools, timings });
+                    choice.stop_string = stop_string;
                 }
                 Update::Ended { usage } => answer.usage = usage,
                 Update::Failed(error) => return Err(error),

@@ -32,7 +32,7 @@ pub(crate) async fn messages(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     let mut request: MessagesFields = fields.read()?;
-    let model = app.model(request.model.as_deref())?;
+    let model = app.model(request.model.as_deref()).await?;
     let mut sampling: SamplingFields = fields.read()?;
     sampling.stop = request.stop_sequences.take().map(TextOr::List);
     let params = sampling.params(model.model(), &app.options().sampling)?;
@@ -40,17 +40,18 @@ pub(crate) async fn messages(
     let conversation = request.conversation()?;
     let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
     let structure = Structure::default();
-    let job = Job::chat(prompt, params, model.model()).with_structure(structure, model).await?;
-    let generation = Generation::submit(model, vec![job], request_id)?;
+    let job = Job::chat(prompt, params, model.model()).with_structure(structure, &model).await?;
+    let generation = Generation::submit(&model, vec![job], request_id)?;
     let id = unique("msg_");
     if stream {
         let encoder = stream::Events::new(id, model.id().to_owned());
         return Ok(response(generation, encoder, Framing::Events));
     }
-    let Answer { mut choices, usage } = Answer::collect(generation).await?;
+    let Answer { mut choices, usage, .. } = Answer::collect(generation).await?;
     let choice = choices.pop().unwrap_or_default();
     let reason = choice.end.map(|end| stop_reason(end.reason, end.calls_tools));
     let mut body = message(&id, model.id(), usage);
+    body["stop_sequence"] = json!(choice.stop_string);
     body["content"] = blocks(choice);
     body["stop_reason"] = json!(reason);
     body["usage"]["output_tokens"] = json!(usage.completion_tokens);
@@ -63,7 +64,7 @@ pub(crate) async fn count_tokens(
     fields: Fields,
 ) -> Result<Json<Value>, ApiError> {
     let request: MessagesFields = fields.read()?;
-    let model = app.model(request.model.as_deref())?;
+    let model = app.model(request.model.as_deref()).await?;
     let conversation = request.conversation()?;
     let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
     Ok(Json(json!({ "input_tokens": prompt.ids.len() })))

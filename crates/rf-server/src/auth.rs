@@ -26,26 +26,31 @@ pub(crate) async fn require_key(
     if is_open || options.keys.is_empty() {
         return next.run(request).await;
     }
-    match given_key(request.headers()) {
-        Some(key) if options.keys.contains(key) => next.run(request).await,
-        Some(_) => refusal("the API key is not valid"),
-        None => refusal(
-            "this server needs an API key: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`",
-        ),
+    let [bearer, header] = given_keys(request.headers());
+    let is_valid = |key: Option<&[u8]>| key.is_some_and(|key| options.keys.contains(key));
+    if is_valid(bearer) || is_valid(header) {
+        return next.run(request).await;
     }
+    if bearer.or(header).is_some() {
+        return refusal("the API key is not valid");
+    }
+    refusal(
+        "this server needs an API key: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`",
+    )
 }
 
 fn refusal(message: &str) -> Response {
     ApiError::new(Kind::Authentication, message).into_response()
 }
 
-fn given_key(headers: &HeaderMap) -> Option<&[u8]> {
+/// The keys of both headers. Clients that send a placeholder in one may send the key in the other.
+fn given_keys(headers: &HeaderMap) -> [Option<&[u8]>; 2] {
     const SCHEME: &[u8] = b"bearer ";
     let bearer = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).filter(|value| {
         value.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
     });
-    let key = headers.get("x-api-key").map(HeaderValue::as_bytes);
-    bearer.map(|value| value[SCHEME.len()..].trim_ascii()).or(key)
+    let bearer = bearer.map(|value| value[SCHEME.len()..].trim_ascii());
+    [bearer, headers.get("x-api-key").map(HeaderValue::as_bytes)]
 }
 
 #[cfg(test)]
@@ -53,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_headers_carry_a_key_and_bearer_counts_first() {
+    fn both_headers_carry_a_key() {
         let mut headers = HeaderMap::new();
-        assert_eq!(given_key(&headers), None);
+        assert_eq!(given_keys(&headers), [None, None]);
         headers.insert("x-api-key", HeaderValue::from_static("k1"));
-        assert_eq!(given_key(&headers), Some(&b"k1"[..]));
+        assert_eq!(given_keys(&headers), [None, Some(&b"k1"[..])]);
         headers.insert(AUTHORIZATION, HeaderValue::from_static("Basic k3"));
-        assert_eq!(given_key(&headers), Some(&b"k1"[..]));
+        assert_eq!(given_keys(&headers), [None, Some(&b"k1"[..])]);
         headers.insert(AUTHORIZATION, HeaderValue::from_static("bEaReR k2"));
-        assert_eq!(given_key(&headers), Some(&b"k2"[..]));
+        assert_eq!(given_keys(&headers), [Some(&b"k2"[..]), Some(&b"k1"[..])]);
     }
 }

@@ -24,6 +24,9 @@ pub enum Error {
     /// The operating system refused threads, signals or sockets.
     #[error("cannot start the server: {0}")]
     Io(#[from] std::io::Error),
+    /// A model file that is not supported.
+    #[error(transparent)]
+    Model(#[from] rf_model::Error),
     /// Two models would have the same name.
     #[error("two models have the name {0}: give each its own")]
     DuplicateModel(String),
@@ -159,6 +162,14 @@ impl ApiError {
         let mut error = Self::new(Kind::NotFound, message);
         error.param = Some("model".to_owned());
         error.code = Some("model_not_found");
+        error
+    }
+
+    /// A model that could not be loaded.
+    pub(crate) fn load_failed(id: &str, failure: &str) -> Self {
+        let message = format!("the model `{id}` could not be loaded: {failure}");
+        let mut error = Self::new(Kind::Unavailable, message);
+        error.code = Some("model_load_failed");
         error
     }
 

@@ -69,10 +69,19 @@ impl Job {
 pub(crate) enum Update {
     /// A prompt is being computed.
     Started { job: usize, num_choices: usize, usage: Usage },
+    /// A prompt has been computed whose log probabilities were asked for.
+    Prompt { job: usize, prompt: PromptLogprobs },
     /// The message of a choice grows.
     Delta { choice: usize, delta: Delta, logprobs: Vec<TokenLogprob> },
     /// A choice is complete.
-    Finished { choice: usize, reason: StopReason, calls_tools: bool, timings: Timings },
+    Finished {
+        choice: usize,
+        reason: StopReason,
+        /// The stop string that ended it, if one did.
+        stop_string: Option<String>,
+        calls_tools: bool,
+        timings: Timings,
+    },
     /// All choices are complete. This is the last update.
     Ended { usage: Usage },
     /// The request failed. This is the last update.
@@ -87,6 +96,8 @@ pub(crate) struct Usage {
     /// Tokens of the prompts that were not computed, because the cache had them.
     pub(crate) cached_tokens: usize,
     pub(crate) completion_tokens: usize,
+    /// Those of the completion that were reasoning.
+    pub(crate) reasoning_tokens: usize,
 }
 
 /// The log probability of a token, and of the most probable ones in its place.
@@ -95,6 +106,20 @@ pub(crate) struct TokenLogprob {
     pub(crate) id: u32,
     pub(crate) logprob: f32,
     pub(crate) top: Vec<(u32, f32)>,
+}
+
+/// The tokens of a prompt with their log probabilities.
+#[derive(Debug)]
+pub(crate) struct PromptLogprobs {
+    /// The first token, which nothing predicts.
+    pub(crate) first: u32,
+    pub(crate) rest: Vec<TokenLogprob>,
+}
+
+impl TokenLogprob {
+    fn new(id: u32, found: rf_engine::scheduler::TokenLogprob) -> Self {
+        Self { id, logprob: found.logprob, top: found.top }
+    }
 }
 
 /// Updates of a request that waits, as events: a reader that is slower than this many tokens loses
@@ -114,11 +139,17 @@ pub(crate) struct Generation {
     usage: Usage,
     ended: bool,
     request_id: RequestId,
+    /// The tokens of the prompts whose log probabilities are wanted.
+    prompts: Vec<Vec<u32>>,
+    /// It stays loaded until the end.
+    _model: Arc<ServedModel>,
 }
 
 struct Choice {
     deltas: Deltas,
     logprobs: Vec<TokenLogprob>,
+    /// Tokens since the last piece of the message.
+    unread_tokens: usize,
 }
 
 /// Sequences that are cancelled when the request ends before them.
@@ -138,7 +169,7 @@ impl Drop for Sequences {
 impl Generation {
     /// Puts prompts into the queue of a model. All have the same number of choices.
     pub(crate) fn submit(
-        model: &ServedModel,
+        model: &Arc<ServedModel>,
         jobs: Vec<Job>,
         request_id: RequestId,
     ) -> Result<Self, ApiError> {
@@ -147,14 +178,15 @@ impl Generation {
         let choices_per_job = jobs.first().map_or(1, |job| job.params.num_choices);
         let mut choices = Vec::with_capacity(jobs.len() * choices_per_job);
         let mut sequences = Sequences { handle: model.handle().clone(), ids: Vec::new() };
+        let wants_prompt = |job: &&Job| job.params.prompt_logprobs.is_some();
+        let prompts = jobs.iter().filter(wants_prompt).map(|job| job.prompt.clone()).collect();
         for (index, job) in jobs.into_iter().enumerate() {
             let params = &job.params;
-            choices.extend(
-                (0..choices_per_job).map(|_| Choice {
-                    deltas: Deltas::new(job.chat.as_ref()),
-                    logprobs: Vec::new(),
-                }),
-            );
+            choices.extend((0..choices_per_job).map(|_| Choice {
+                deltas: Deltas::new(job.chat.as_ref()),
+                logprobs: Vec::new(),
+                unread_tokens: 0,
+            }));
             let meter = RequestMeter::new(Arc::clone(model.metrics()), params);
             let sink = Forward {
                 job: index,
@@ -167,7 +199,7 @@ impl Generation {
                 num_choices: params.num_choices,
                 priority: params.priority,
                 logprobs: params.logprobs,
-                prompt_logprobs: None,
+                prompt_logprobs: params.prompt_logprobs,
                 options: params.options.clone(),
                 constraint: job.constraint,
                 use_prefix_cache: params.use_prefix_cache,
@@ -190,6 +222,8 @@ impl Generation {
             usage: Usage::default(),
             ended: false,
             request_id,
+            prompts,
+            _model: Arc::clone(model),
         })
     }
 
@@ -223,26 +257,38 @@ impl Generation {
                 let (num_choices, usage) = (self.choices_per_job, self.usage);
                 self.ready.push_back(Update::Started { job, num_choices, usage });
             }
+            Event::Prompt { logprobs } => {
+                let ids = self.prompts.get_mut(job).map(std::mem::take).unwrap_or_default();
+                let mut ids = ids.into_iter();
+                let first = ids.next().unwrap_or_default();
+                let rest = ids.zip(logprobs).map(|(id, found)| TokenLogprob::new(id, found));
+                let prompt = PromptLogprobs { first, rest: rest.collect() };
+                self.ready.push_back(Update::Prompt { job, prompt });
+            }
             Event::Token { choice, id, text, logprob } => {
                 self.usage.completion_tokens += 1;
-                let logprob = logprob.map(|found| TokenLogprob {
-                    id,
-                    logprob: found.logprob,
-                    top: found.top,
-                });
+                if let Some(state) = self.choices.get_mut(first_choice + choice) {
+                    state.unread_tokens += 1;
+                }
+                let logprob = logprob.map(|found| TokenLogprob::new(id, found));
                 self.text(first_choice + choice, text, logprob);
             }
             // Our own cancellations drop the receiver, so this is the end of the scheduler.
             Event::Finished { reason: StopReason::Cancelled, .. } => self.fail(shutting_down()),
-            Event::Finished { choice, reason, text, timings, .. } => {
+            Event::Finished { choice, reason, text, stop_string, timings } => {
                 let index = first_choice + choice;
                 self.text(index, text, None);
                 let Some(state) = self.choices.get_mut(index) else { return };
                 let rest = state.deltas.finish();
                 let calls_tools = state.deltas.calls_tools();
                 self.deltas(index, rest);
-                let finished = Update::Finished { choice: index, reason, calls_tools, timings };
-                self.ready.push_back(finished);
+                self.ready.push_back(Update::Finished {
+                    choice: index,
+                    reason,
+                    stop_string,
+                    calls_tools,
+                    timings,
+                });
                 self.unfinished = self.unfinished.saturating_sub(1);
                 if self.unfinished == 0 {
                     self.ready.push_back(Update::Ended { usage: self.usage });
@@ -263,8 +309,16 @@ impl Generation {
 
     /// Tokens are reported with the first piece of text that they belong to.
     fn deltas(&mut self, choice: usize, deltas: Vec<Delta>) {
+        let Some(state) = self.choices.get_mut(choice) else { return };
+        // Markers, which are no piece themselves, count with the piece that they lead to.
+        if let Some(first) = deltas.first() {
+            let tokens = std::mem::take(&mut state.unread_tokens);
+            if matches!(first, Delta::Reasoning(_)) {
+                self.usage.reasoning_tokens += tokens;
+            }
+        }
         for delta in deltas {
-            let logprobs = std::mem::take(&mut self.choices[choice].logprobs);
+            let logprobs = std::mem::take(&mut state.logprobs);
             self.ready.push_back(Update::Delta { choice, delta, logprobs });
         }
     }
@@ -288,7 +342,7 @@ impl Generation {
 
 impl Drop for Generation {
     fn drop(&mut self) {
-        let Usage { prompt_tokens, cached_tokens, completion_tokens } = self.usage;
+        let Usage { prompt_tokens, cached_tokens, completion_tokens, .. } = self.usage;
         tracing::info!(
             request_id = self.request_id.as_str(),
             prompt_tokens,

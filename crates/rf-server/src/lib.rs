@@ -13,16 +13,17 @@
 //! - No input of a user is answered with a status of 500.
 //! - Nothing waits for a slow client: its tokens wait in a bounded buffer, past which its request
 //!   ends.
+//! - A request for a model that is not loaded waits for it, and no other request does.
 //! - A client that is gone frees its sequences before the next step of the engine.
 //! - No key and no prompt is in the log.
 //!
 //! ```no_run
 //! use rf_engine::scheduler::{Scheduler, SchedulerOptions};
-//! use rf_server::{Server, ServerOptions, Service};
+//! use rf_server::{ModelEntry, Server, ServerOptions, Service};
 //!
 //! # fn engine() -> rf_engine::Engine { unimplemented!() }
 //! let scheduler = Scheduler::start(engine(), SchedulerOptions::default())?;
-//! let models = [("demo".to_owned(), Service::Generate(scheduler.handle()))];
+//! let models = [ModelEntry::loaded("demo", Service::Generate(scheduler))];
 //! let server = Server::bind(("127.0.0.1", 8080), models, ServerOptions::default())?;
 //! println!("listening on http://{}", server.local_addr()?);
 //! server.run_until_signal()?;
@@ -34,13 +35,18 @@ mod answer;
 mod anthropic;
 mod auth;
 mod body;
+mod catalog;
 mod deltas;
+mod details;
 mod embedder;
+mod entry;
 mod error;
 mod fields;
 mod generation;
+mod generator;
 mod grammar;
 mod infill;
+mod keep_alive;
 mod keys;
 mod llama_cpp;
 mod metrics;
@@ -56,8 +62,9 @@ mod state;
 mod stream;
 
 pub use embedder::Embedder;
+pub use entry::{LoadError, ModelEntry, ModelKind, ModelLoader, Service};
 pub use error::Error;
+pub use keep_alive::{InvalidDuration, KeepAlive};
 pub use keys::ApiKeys;
 pub use options::ServerOptions;
 pub use server::Server;
-pub use state::Service;

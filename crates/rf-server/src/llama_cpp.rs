@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::body::Fields;
 use crate::error::ApiError;
+use crate::generator::Generator;
 use crate::openai::messages::ConversationFields;
 use crate::openai::piece;
 use crate::prompt::{beside, chat_prompt};
@@ -40,7 +41,7 @@ pub(crate) async fn tokenize(
     fields: Fields,
 ) -> Result<Json<Value>, ApiError> {
     let tokenize: TokenizeFields = fields.read()?;
-    let model = app.model(tokenize.model.as_deref())?;
+    let model = app.model(tokenize.model.as_deref()).await?;
     let most = model.handle().max_sequence_tokens();
     let conversation = match &tokenize.messages {
         Some(_) => Some(fields.read::<ConversationFields>()?.conversation()?),
@@ -106,7 +107,7 @@ pub(crate) async fn detokenize(
     fields: Fields,
 ) -> Result<Json<Value>, ApiError> {
     let DetokenizeFields { model, tokens } = fields.read()?;
-    let model = app.model(model.as_deref())?;
+    let model = app.model(model.as_deref()).await?;
     let tokens = tokens.ok_or_else(|| ApiError::field("tokens", "expected a list of ids"))?;
     let options = DecodeOptions { render_special: true, ..DecodeOptions::default() };
     let text = model
@@ -124,7 +125,7 @@ pub(crate) async fn apply_template(
     fields: Fields,
 ) -> Result<Json<Value>, ApiError> {
     let ModelQuery { model } = fields.read()?;
-    let model = app.model(model.as_deref())?;
+    let model = app.model(model.as_deref()).await?;
     let conversation = fields.read::<ConversationFields>()?.conversation()?;
     let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
     Ok(Json(json!({ "prompt": prompt.prompt.text })))
@@ -141,7 +142,7 @@ pub(crate) async fn props(
     State(app): State<Arc<App>>,
     Query(query): Query<ModelQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    let served = app.model(query.model.as_deref())?;
+    let served = app.loaded_model(query.model.as_deref())?;
     let model = served.model();
     let tokenizer = model.tokenizer();
     let text = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
@@ -186,7 +187,7 @@ pub(crate) async fn slots(
     State(app): State<Arc<App>>,
     Query(query): Query<SlotsQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    let model = app.model(query.model.as_deref())?;
+    let model = app.loaded_model(query.model.as_deref())?;
     let (running, slots) = (model.load().running, model.handle().max_num_seqs());
     if query.fail_on_no_slot.unwrap_or(0) != 0 && running >= slots {
         let message = format!("all {slots} sequences are in use");
@@ -199,9 +200,9 @@ pub(crate) async fn slots(
     Ok(Json((0..slots).map(slot).collect()))
 }
 
-/// `GET /v1/loads`: how busy each model is, as gateways of the `SGLang` family read it.
+/// `GET /v1/loads`: how busy each loaded model is, as gateways of the `SGLang` family read it.
 pub(crate) async fn loads(State(app): State<Arc<App>>) -> Json<Value> {
-    let entry = |(rank, model): (usize, &Arc<crate::state::ServedModel>)| {
+    let entry = |(rank, model): (usize, Arc<Generator>)| {
         let load = model.load();
         let slots = model.handle().max_num_seqs();
         json!({
@@ -219,6 +220,7 @@ pub(crate) async fn loads(State(app): State<Arc<App>>) -> Json<Value> {
             "max_running_requests": slots,
         })
     };
-    let loads: Vec<_> = app.models().iter().enumerate().map(entry).collect();
+    let loaded = app.catalog().list().into_iter().filter_map(|listed| listed.generator());
+    let loads: Vec<_> = loaded.enumerate().map(entry).collect();
     Json(json!({ "timestamp": now(), "dp_rank_count": loads.len(), "loads": loads }))
 }

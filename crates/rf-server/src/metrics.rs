@@ -3,12 +3,12 @@
 mod exposition;
 mod histogram;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use rf_engine::StopReason;
-use rf_engine::scheduler::Event;
+use rf_engine::scheduler::{Event, SchedulerStats};
 
 pub(crate) use exposition::write;
 use histogram::Histogram;
@@ -25,6 +25,9 @@ pub(crate) struct Metrics {
     finished_length: AtomicU64,
     finished_abort: AtomicU64,
     rejected: AtomicU64,
+    /// What schedulers of the model counted that have ended, because it was unloaded.
+    earlier_preemptions: AtomicU64,
+    earlier_steps: Mutex<StepCounts>,
     ttft: Histogram,
     inter_token: Histogram,
     time_per_output_token: Histogram,
@@ -33,7 +36,9 @@ pub(crate) struct Metrics {
     prefill_time: Histogram,
     decode_time: Histogram,
     inference_time: Histogram,
+    preemptions: Histogram,
     prompt_length: Histogram,
+    computed_length: Histogram,
     generation_length: Histogram,
     choices: Histogram,
     max_tokens: Histogram,
@@ -52,6 +57,8 @@ impl Metrics {
             finished_length: AtomicU64::new(0),
             finished_abort: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
+            earlier_preemptions: AtomicU64::new(0),
+            earlier_steps: Mutex::default(),
             ttft: Histogram::new(histogram::TTFT.to_vec()),
             inter_token: Histogram::new(histogram::INTER_TOKEN.to_vec()),
             time_per_output_token: Histogram::new(histogram::INTER_TOKEN.to_vec()),
@@ -60,7 +67,9 @@ impl Metrics {
             prefill_time: latency(),
             decode_time: latency(),
             inference_time: latency(),
+            preemptions: Histogram::new(histogram::CHOICES.to_vec()),
             prompt_length: length(),
+            computed_length: length(),
             generation_length: length(),
             choices: Histogram::new(histogram::CHOICES.to_vec()),
             max_tokens: length(),
@@ -72,10 +81,45 @@ impl Metrics {
         self.rejected.fetch_add(1, Relaxed);
     }
 
+    /// Keeps what a scheduler counted that is about to end.
+    pub(crate) fn keep(&self, stats: &SchedulerStats) {
+        self.earlier_preemptions.fetch_add(stats.preemptions, Relaxed);
+        self.earlier_steps.lock().unwrap_or_else(PoisonError::into_inner).add(stats);
+    }
+
+    /// Steps by their number of tokens, with those of `stats`.
+    fn steps(&self, stats: &SchedulerStats) -> StepCounts {
+        let mut steps = *self.earlier_steps.lock().unwrap_or_else(PoisonError::into_inner);
+        steps.add(stats);
+        steps
+    }
+
     /// Part of the prompts' tokens that the cache had, from 0 to 1.
     pub(crate) fn cache_hit_rate(&self) -> f64 {
         let prompt_tokens = self.prompt_tokens.load(Relaxed);
         self.cached_tokens.load(Relaxed) as f64 / prompt_tokens.max(1) as f64
+    }
+}
+
+/// Steps of the scheduler by their number of tokens.
+#[derive(Clone, Copy, Debug, Default)]
+struct StepCounts {
+    counts: [u64; SchedulerStats::STEP_TOKEN_BOUNDS.len() + 1],
+    tokens: u64,
+}
+
+impl StepCounts {
+    fn add(&mut self, stats: &SchedulerStats) {
+        for (count, more) in self.counts.iter_mut().zip(stats.steps_by_tokens) {
+            *count += more;
+        }
+        self.tokens += stats.step_tokens;
+    }
+
+    /// Upper bounds and how many steps are at or below each; the last bound is infinite.
+    fn cumulative(&self) -> Vec<(f64, u64)> {
+        let bounds = SchedulerStats::STEP_TOKEN_BOUNDS.iter().map(|bound| *bound as f64);
+        histogram::cumulative(bounds, self.counts.iter().copied())
     }
 }
 
@@ -89,6 +133,7 @@ pub(crate) struct RequestMeter {
     /// The newest token of each choice.
     newest: Vec<Option<Instant>>,
     generated_tokens: u64,
+    preemptions: usize,
     unfinished: usize,
     is_length: bool,
 }
@@ -106,6 +151,7 @@ impl RequestMeter {
             first_token: None,
             newest: vec![None; params.num_choices],
             generated_tokens: 0,
+            preemptions: 0,
             unfinished: params.num_choices,
             is_length: false,
         }
@@ -117,7 +163,8 @@ impl RequestMeter {
                 self.start(*prompt_tokens, *cached_tokens);
             }
             Event::Token { choice, .. } => self.token(*choice),
-            Event::Finished { reason, .. } => {
+            Event::Finished { reason, timings, .. } => {
+                self.preemptions += timings.preemptions;
                 self.is_length |= matches!(reason, StopReason::Length | StopReason::ContextFull);
                 self.unfinished = self.unfinished.saturating_sub(1);
                 if self.unfinished == 0 {
@@ -135,6 +182,7 @@ impl RequestMeter {
         metrics.prompt_tokens.fetch_add(prompt_tokens as u64, Relaxed);
         metrics.cached_tokens.fetch_add(cached_tokens as u64, Relaxed);
         metrics.prompt_length.observe(prompt_tokens as f64);
+        metrics.computed_length.observe(prompt_tokens.saturating_sub(cached_tokens) as f64);
         metrics.queue_time.observe(seconds(self.submitted, now));
     }
 
@@ -159,6 +207,7 @@ impl RequestMeter {
         let finished =
             if self.is_length { &metrics.finished_length } else { &metrics.finished_stop };
         finished.fetch_add(1, Relaxed);
+        metrics.preemptions.observe(self.preemptions as f64);
         metrics.latency.observe(seconds(self.submitted, now));
         metrics.generation_length.observe(self.generated_tokens as f64);
         let Some(started) = self.started else { return };

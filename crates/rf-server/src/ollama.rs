@@ -3,7 +3,7 @@
 pub(crate) mod models;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -19,10 +19,12 @@ use crate::access::RequestId;
 use crate::answer::{Answer, Call, Choice};
 use crate::body::Fields;
 use crate::deltas::Delta;
+use crate::entry::ModelKind;
 use crate::error::{Api, ApiError};
 use crate::generation::{Generation, Job, Update, Usage};
 use crate::grammar::Structure;
 use crate::infill;
+use crate::keep_alive::KeepAlive;
 use crate::prompt::{beside, chat_prompt, tools};
 use crate::sampling::{Params, SamplingFields};
 use crate::state::{App, ServedModel};
@@ -36,6 +38,7 @@ struct CommonFields {
     stream: Option<bool>,
     think: Option<Value>,
     format: Option<Value>,
+    keep_alive: Option<KeepAlive>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -87,12 +90,11 @@ pub(crate) async fn chat(
     Extension(request_id): Extension<RequestId>,
     fields: Fields,
 ) -> Result<Response, ApiError> {
-    let request = Request::read(&app, &fields, Form::Chat)?;
     let ChatFields { messages, tools: functions } = fields.read()?;
-    // Clients load a model by a chat without messages. Here it is loaded already.
     if messages.is_empty() {
-        return Ok(request.loaded());
+        return Request::load(&app, &fields, Form::Chat).await;
     }
+    let request = Request::read(&app, &fields, Form::Chat).await?;
     let message = |(index, message): (usize, InputMessage)| {
         refuse_images(&message.images, &format!("messages[{index}].images"))?;
         let call = |call: InputCall| MessageCall {
@@ -125,12 +127,12 @@ pub(crate) async fn generate(
     Extension(request_id): Extension<RequestId>,
     fields: Fields,
 ) -> Result<Response, ApiError> {
-    let request = Request::read(&app, &fields, Form::Text)?;
     let generate: GenerateFields = fields.read()?;
     refuse_images(&generate.images, "images")?;
     if generate.prompt.is_empty() {
-        return Ok(request.loaded());
+        return Request::load(&app, &fields, Form::Text).await;
     }
+    let request = Request::read(&app, &fields, Form::Text).await?;
     let reasoning_effort = request.effort();
     let params = request.params.clone();
     let job = beside(request.model.model(), move |model: &Model| {
@@ -171,20 +173,23 @@ struct Request {
     format: Option<Value>,
     form: Form,
     arrival: Instant,
+    /// How long the request waited for its model.
+    load_ns: u64,
 }
 
 impl Request {
-    fn read(app: &App, fields: &Fields, form: Form) -> Result<Self, ApiError> {
+    async fn read(app: &App, fields: &Fields, form: Form) -> Result<Self, ApiError> {
         let arrival = Instant::now();
         let mut common: CommonFields = fields.read()?;
-        let model = Arc::clone(app.model(common.model.as_deref())?);
+        let model = app.model_for(common.model.as_deref(), common.keep_alive).await?;
+        let load_ns = nanoseconds(arrival);
         let mut sampling = common.options.take().unwrap_or_default();
         // One answer is all that the format has room for.
         (sampling.n, sampling.n_cmpl) = (None, None);
         let params = sampling.params(model.model(), &app.options().sampling)?;
         let stream = common.stream.unwrap_or(true);
         let CommonFields { think, format, .. } = common;
-        Ok(Self { model, params, stream, think, format, form, arrival })
+        Ok(Self { model, params, stream, think, format, form, arrival, load_ns })
     }
 
     /// The effort of reasoning.
@@ -204,41 +209,32 @@ impl Request {
             let encoder = Lines { request: self, end: None, calls: Vec::new() };
             return Ok(stream::response(generation, encoder, Framing::Lines));
         }
-        let Answer { mut choices, usage } = Answer::collect(generation).await?;
+        let Answer { mut choices, usage, .. } = Answer::collect(generation).await?;
         let choice = choices.pop().unwrap_or_default();
         let end = choice.end.map(|end| (end.reason, end.timings));
         Ok(Json(self.last(&choice, end, usage)).into_response())
     }
 
-    /// The answer to a request that only loads the model.
-    fn loaded(&self) -> Response {
-        let mut body = self.line(&Choice::default());
+    /// Answers a request without a prompt: it loads the model, or unloads it if that is to stay for
+    /// no time.
+    async fn load(app: &App, fields: &Fields, form: Form) -> Result<Response, ApiError> {
+        let CommonFields { model: name, keep_alive, .. } = fields.read()?;
+        let unloads = keep_alive == Some(KeepAlive::from(Duration::ZERO));
+        let mut body = if unloads {
+            let id = app.catalog().unload(name.as_deref(), ModelKind::Text)?;
+            line(id, form, &Choice::default())
+        } else {
+            let model = app.model_for(name.as_deref(), keep_alive).await?;
+            line(model.id(), form, &Choice::default())
+        };
         body.insert("done".into(), json!(true));
-        body.insert("done_reason".into(), json!("load"));
-        Json(body).into_response()
+        body.insert("done_reason".into(), json!(if unloads { "unload" } else { "load" }));
+        Ok(Json(body).into_response())
     }
 
     /// One object of the stream.
     fn line(&self, choice: &Choice) -> Map<String, Value> {
-        let mut line = Map::new();
-        line.insert("model".into(), json!(self.model.id()));
-        line.insert("created_at".into(), json!(timestamp()));
-        if self.form == Form::Text {
-            line.insert("response".into(), json!(choice.content));
-            if !choice.reasoning.is_empty() {
-                line.insert("thinking".into(), json!(choice.reasoning));
-            }
-            return line;
-        }
-        let mut message = json!({ "role": "assistant", "content": choice.content });
-        if !choice.reasoning.is_empty() {
-            message["thinking"] = json!(choice.reasoning);
-        }
-        if !choice.calls.is_empty() {
-            message["tool_calls"] = choice.calls.iter().map(tool_call).collect();
-        }
-        line.insert("message".into(), message);
-        line
+        line(self.model.id(), self.form, choice)
     }
 
     /// The last object, with counts and times.
@@ -254,12 +250,11 @@ impl Request {
             StopReason::Length | StopReason::ContextFull => "length",
             _ => "stop",
         };
-        let total_ns = u64::try_from(self.arrival.elapsed().as_nanos()).unwrap_or(u64::MAX);
         for (name, value) in [
             ("done", json!(true)),
             ("done_reason", json!(reason)),
-            ("total_duration", json!(total_ns)),
-            ("load_duration", json!(0)),
+            ("total_duration", json!(nanoseconds(self.arrival))),
+            ("load_duration", json!(self.load_ns)),
             ("prompt_eval_count", json!(usage.prompt_tokens)),
             ("prompt_eval_duration", json!(timings.prompt_us.saturating_mul(1000))),
             ("eval_count", json!(timings.generated_tokens)),
@@ -271,10 +266,38 @@ impl Request {
     }
 }
 
+/// An object with a part of an answer.
+fn line(model: &str, form: Form, choice: &Choice) -> Map<String, Value> {
+    let mut line = Map::new();
+    line.insert("model".into(), json!(model));
+    line.insert("created_at".into(), json!(timestamp()));
+    if form == Form::Text {
+        line.insert("response".into(), json!(choice.content));
+        if !choice.reasoning.is_empty() {
+            line.insert("thinking".into(), json!(choice.reasoning));
+        }
+        return line;
+    }
+    let mut message = json!({ "role": "assistant", "content": choice.content });
+    if !choice.reasoning.is_empty() {
+        message["thinking"] = json!(choice.reasoning);
+    }
+    if !choice.calls.is_empty() {
+        message["tool_calls"] = choice.calls.iter().map(tool_call).collect();
+    }
+    line.insert("message".into(), message);
+    line
+}
+
 /// Arguments are an object here, not text.
 fn tool_call(call: &Call) -> Value {
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
     json!({ "id": call.id, "function": { "name": call.name, "arguments": arguments } })
+}
+
+/// The time since `start`, in nanoseconds.
+pub(crate) fn nanoseconds(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The time now, as Ollama writes it.
@@ -301,7 +324,7 @@ impl Lines {
 impl Encoder for Lines {
     fn encode(&mut self, update: Update, out: &mut Frames) {
         match update {
-            Update::Started { .. } => {}
+            Update::Started { .. } | Update::Prompt { .. } => {}
             Update::Delta { delta, .. } => match delta {
                 Delta::Content(content) => self.send(&Choice { content, ..Choice::default() }, out),
                 Delta::Reasoning(reasoning) => {

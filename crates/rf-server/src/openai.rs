@@ -37,11 +37,17 @@ pub(crate) struct UsageJson {
     completion_tokens: usize,
     total_tokens: usize,
     prompt_tokens_details: PromptDetails,
+    completion_tokens_details: CompletionDetails,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
 struct PromptDetails {
     cached_tokens: usize,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct CompletionDetails {
+    reasoning_tokens: usize,
 }
 
 impl From<Usage> for UsageJson {
@@ -51,6 +57,9 @@ impl From<Usage> for UsageJson {
             completion_tokens: usage.completion_tokens,
             total_tokens: usage.prompt_tokens + usage.completion_tokens,
             prompt_tokens_details: PromptDetails { cached_tokens: usage.cached_tokens },
+            completion_tokens_details: CompletionDetails {
+                reasoning_tokens: usage.reasoning_tokens,
+            },
         }
     }
 }

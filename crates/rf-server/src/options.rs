@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rf_engine::sampling::SamplerConfig;
 
+use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
 
 /// Options of the server.
@@ -19,6 +20,12 @@ pub struct ServerOptions {
     pub sampling: SamplerConfig,
     /// The largest body of a request.
     pub max_body_bytes: usize,
+    /// Memory for the models that are loaded on demand, in bytes of their memory plans. A model is
+    /// unloaded where another one needs its room. One that needs more is loaded alone. `None`: no
+    /// limit.
+    pub memory_budget_bytes: Option<u64>,
+    /// How long models that are loaded on demand stay loaded, unless a request tells.
+    pub keep_alive: KeepAlive,
     /// How long running requests may take to end when the server stops.
     pub drain_timeout: Duration,
 }
@@ -31,6 +38,8 @@ impl Default for ServerOptions {
             cors_origins: Vec::new(),
             sampling: SamplerConfig::default(),
             max_body_bytes: 64 << 20,
+            memory_budget_bytes: None,
+            keep_alive: KeepAlive::FOREVER,
             drain_timeout: Duration::from_secs(30),
         }
     }

@@ -51,7 +51,13 @@ pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
         .route("/api/ps", get(ollama::models::ps))
         .route("/api/version", get(ollama::models::version))
         .fallback(not_found)
-        .method_not_allowed_fallback(method_not_allowed)
+        .method_not_allowed_fallback(method_not_allowed);
+    with_layers(routes, app)
+}
+
+/// Routes with everything around them: keys, request ids, errors in the form of their API.
+fn with_layers(routes: Router<Arc<App>>, app: &Arc<App>) -> Result<Router, Error> {
+    let routes = routes
         .layer(from_fn_with_state(Arc::clone(app), refuse_while_draining))
         .layer(from_fn_with_state(Arc::clone(app), require_key))
         .layer(CatchPanicLayer::custom(panicked));
@@ -95,7 +101,7 @@ async fn health(State(app): State<Arc<App>>) -> Response {
 
 async fn prometheus(State(app): State<Arc<App>>) -> Response {
     const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-    ([("content-type", CONTENT_TYPE)], metrics::write(app.models())).into_response()
+    ([("content-type", CONTENT_TYPE)], metrics::write(&app.catalog().list())).into_response()
 }
 
 async fn not_found(request: Request) -> ApiError {
@@ -130,4 +136,43 @@ fn panicked(payload: Box<dyn Any + Send + 'static>) -> axum::http::Response<axum
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("panic");
     ApiError::internal(&text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use http_body_util::Empty;
+    use hyper::body::Bytes;
+    use hyper::service::Service as _;
+    use hyper_util::service::TowerToHyperService;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::ServerOptions;
+
+    #[expect(clippy::panic, reason = "it is a bug on purpose")]
+    async fn panics() -> &'static str {
+        panic!("a bug in a handler")
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_of_its_request_only() {
+        let app = Arc::new(App::new([], ServerOptions::default()).unwrap());
+        let routes = Router::new().route("/v1/bug", get(panics)).route("/health", get(health));
+        let service = TowerToHyperService::new(with_layers(routes, &app).unwrap());
+        for (path, status) in
+            [("/health", 200), ("/v1/bug", 500), ("/v1/bug", 500), ("/health", 200)]
+        {
+            let request = Request::get(path).body(Empty::<Bytes>::new()).unwrap();
+            let response = service.call(request).await.unwrap();
+            assert_eq!(response.status(), status);
+            if status == 500 {
+                let body = to_bytes(response.into_body(), 1000).await.unwrap();
+                let error: Value = serde_json::from_slice(&body).unwrap();
+                assert_eq!(error["error"]["type"], "server_error");
+                // Its message is for the log.
+                assert!(!error.to_string().contains("bug"), "{error}");
+            }
+        }
+    }
 }

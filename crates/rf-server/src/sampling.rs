@@ -44,6 +44,8 @@ pub(crate) struct Params {
     pub(crate) priority: i32,
     /// Log probabilities per token: those of the token itself and of this many others.
     pub(crate) logprobs: Option<usize>,
+    /// The same for the tokens of the prompt.
+    pub(crate) prompt_logprobs: Option<usize>,
     /// The prefix cache is used if true.
     pub(crate) use_prefix_cache: bool,
 }
@@ -119,6 +121,7 @@ impl SamplingFields {
             num_choices,
             priority: self.priority.unwrap_or(0),
             logprobs: None,
+            prompt_logprobs: None,
             use_prefix_cache: true,
         })
     }

@@ -13,10 +13,11 @@ use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::entry::ModelEntry;
 use crate::error::Error;
 use crate::options::ServerOptions;
 use crate::router::router;
-use crate::state::{App, Service};
+use crate::state::App;
 
 /// A server that listens, but does not answer yet.
 #[derive(Debug)]
@@ -28,14 +29,14 @@ pub struct Server {
 
 impl Server {
     /// Listens on `address`. The models are served by their names; requests that name none get the
-    /// first one.
+    /// first one of the kind that they need.
     ///
     /// # Errors
     ///
     /// If the address cannot be used, or an option is invalid.
     pub fn bind(
         address: (&str, u16),
-        models: impl IntoIterator<Item = (String, Service)>,
+        models: impl IntoIterator<Item = ModelEntry>,
         options: ServerOptions,
     ) -> Result<Self, Error> {
         let app = Arc::new(App::new(models, options)?);

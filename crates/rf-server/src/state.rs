@@ -1,41 +1,41 @@
 //! What all requests share: the models, the options, and whether the server is draining.
 
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use rf_engine::Model;
-use rf_engine::scheduler::Handle;
-use rf_grammar::GrammarCompiler;
-
+use crate::catalog::{Catalog, Lease, Leased, LoadedService};
 use crate::embedder::Embedder;
-use crate::error::{ApiError, Error, Kind};
-use crate::metrics::Metrics;
+use crate::entry::{ModelEntry, ModelKind};
+use crate::error::{ApiError, Error};
+use crate::generator::Generator;
+use crate::keep_alive::KeepAlive;
 use crate::options::ServerOptions;
 
 /// The state of the server.
 #[derive(Debug)]
 pub(crate) struct App {
     options: ServerOptions,
-    models: Vec<Arc<ServedModel>>,
-    embedders: Vec<ServedEmbedder>,
+    catalog: Catalog,
     draining: AtomicBool,
 }
 
-/// The service of a model.
+/// A model that a request uses to generate text. Until it is dropped, the model stays loaded.
 #[derive(Debug)]
-pub enum Service {
-    /// It generates text.
-    Generate(Handle),
-    /// It makes embeddings.
-    Embed(Embedder),
+pub(crate) struct ServedModel {
+    // Dropped before the lease.
+    generator: Arc<Generator>,
+    _lease: Lease,
 }
 
-/// A model that makes embeddings.
+/// A model that a request uses to make embeddings. Until it is dropped, the model stays loaded.
 #[derive(Debug)]
 pub(crate) struct ServedEmbedder {
     id: String,
+    // Dropped before the lease.
     embedder: Embedder,
+    _lease: Lease,
 }
 
 impl ServedEmbedder {
@@ -48,93 +48,62 @@ impl ServedEmbedder {
     }
 }
 
-/// A model that generates text.
-#[derive(Debug)]
-pub(crate) struct ServedModel {
-    id: String,
-    handle: Handle,
-    metrics: Arc<Metrics>,
-    /// Made for the first request that needs it, because it takes time and memory.
-    compiler: Mutex<Option<Arc<GrammarCompiler>>>,
-    loaded: SystemTime,
-    started: Instant,
-}
+impl Deref for ServedModel {
+    type Target = Generator;
 
-/// The load of a model.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
-    pub(crate) running: usize,
-    pub(crate) waiting: usize,
-    /// Tokens of the pages that sequences hold.
-    pub(crate) used_tokens: usize,
-    pub(crate) total_tokens: usize,
-    /// `used_tokens` of `total_tokens`, from 0 to 1.
-    pub(crate) kv_usage: f64,
-    /// Since the start.
-    pub(crate) generated_tokens_per_second: f64,
+    fn deref(&self) -> &Generator {
+        &self.generator
+    }
 }
 
 impl App {
     /// A server of these models. The first one of its kind is for requests that name none.
     pub(crate) fn new(
-        models: impl IntoIterator<Item = (String, Service)>,
+        models: impl IntoIterator<Item = ModelEntry>,
         options: ServerOptions,
     ) -> Result<Self, Error> {
-        let mut app = Self {
-            options,
-            models: Vec::new(),
-            embedders: Vec::new(),
-            draining: AtomicBool::new(false),
-        };
-        for (id, service) in models {
-            if app.ids().contains(&id.as_str()) {
-                return Err(Error::DuplicateModel(id));
-            }
-            match service {
-                Service::Generate(handle) => {
-                    app.models.push(Arc::new(ServedModel::new(id, handle)));
-                }
-                Service::Embed(embedder) => app.embedders.push(ServedEmbedder { id, embedder }),
-            }
-        }
-        Ok(app)
+        let catalog = Catalog::new(models, options.memory_budget_bytes, options.keep_alive)?;
+        Ok(Self { options, catalog, draining: AtomicBool::new(false) })
     }
 
     pub(crate) fn options(&self) -> &ServerOptions {
         &self.options
     }
 
-    pub(crate) fn models(&self) -> &[Arc<ServedModel>] {
-        &self.models
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
     }
 
-    /// The model that a request names, to generate text.
-    pub(crate) fn model(&self, name: Option<&str>) -> Result<&Arc<ServedModel>, ApiError> {
-        let found = self.models.iter().find(|model| is_named(model.id(), name));
-        found.ok_or_else(|| self.missing(name, "it makes embeddings: it generates no text"))
+    /// The model that a request names, to generate text. It is loaded if need be.
+    pub(crate) async fn model(&self, name: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
+        self.model_for(name, None).await
     }
 
-    /// The model that a request names, to make embeddings.
-    pub(crate) fn embedder(&self, name: Option<&str>) -> Result<&ServedEmbedder, ApiError> {
-        let found = self.embedders.iter().find(|embedder| is_named(embedder.id(), name));
-        found.ok_or_else(|| self.missing(name, "it generates text: it makes no embeddings"))
+    /// The same for a request that tells how long the model stays loaded after it.
+    pub(crate) async fn model_for(
+        &self,
+        name: Option<&str>,
+        keep_alive: Option<KeepAlive>,
+    ) -> Result<Arc<ServedModel>, ApiError> {
+        served(self.catalog.acquire(name, ModelKind::Text, keep_alive).await?)
     }
 
-    pub(crate) fn embedders(&self) -> &[ServedEmbedder] {
-        &self.embedders
+    /// The model that a request names, to generate text, if it is loaded.
+    pub(crate) fn loaded_model(&self, name: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
+        served(self.catalog.acquire_loaded(name, ModelKind::Text)?)
     }
 
-    fn ids(&self) -> Vec<&str> {
-        let models = self.models.iter().map(|model| model.id());
-        models.chain(self.embedders.iter().map(ServedEmbedder::id)).collect()
-    }
-
-    /// Why no model of a kind has this name; `other` is what those of the other kind do.
-    fn missing(&self, name: Option<&str>, other: &str) -> ApiError {
-        let ids = self.ids();
-        match ids.iter().find(|id| is_named(id, name)) {
-            Some(id) => ApiError::new(Kind::NotSupported, format!("the model `{id}`: {other}")),
-            None => ApiError::unknown_model(name.unwrap_or_default(), &ids),
+    /// The model that a request names, to make embeddings. It is loaded if need be.
+    pub(crate) async fn embedder(
+        &self,
+        name: Option<&str>,
+        keep_alive: Option<KeepAlive>,
+    ) -> Result<ServedEmbedder, ApiError> {
+        let leased = self.catalog.acquire(name, ModelKind::Embeddings, keep_alive).await?;
+        let Leased { id, service, lease } = leased;
+        match service {
+            LoadedService::Embed(embedder) => Ok(ServedEmbedder { id, embedder, _lease: lease }),
+            LoadedService::Generate(_) => Err(wrong_kind(&id)),
         }
     }
 
@@ -148,79 +117,19 @@ impl App {
     }
 }
 
-/// Whether a request means a model by this name. No name means any, and names of Ollama may end in
-/// `:latest`.
-fn is_named(id: &str, name: Option<&str>) -> bool {
-    let Some(name) = name.filter(|name| !name.is_empty()) else { return true };
-    id == name || Some(id) == name.strip_suffix(":latest")
+fn served(leased: Leased) -> Result<Arc<ServedModel>, ApiError> {
+    let Leased { id, service, lease } = leased;
+    match service {
+        LoadedService::Generate(generator) => {
+            Ok(Arc::new(ServedModel { generator, _lease: lease }))
+        }
+        LoadedService::Embed(_) => Err(wrong_kind(&id)),
+    }
 }
 
-impl ServedModel {
-    fn new(id: String, handle: Handle) -> Self {
-        Self {
-            id,
-            metrics: Arc::new(Metrics::new(handle.max_sequence_tokens())),
-            handle,
-            compiler: Mutex::new(None),
-            loaded: SystemTime::now(),
-            started: Instant::now(),
-        }
-    }
-
-    /// The name in every API.
-    pub(crate) fn id(&self) -> &str {
-        &self.id
-    }
-
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.handle
-    }
-
-    pub(crate) fn model(&self) -> &Arc<Model> {
-        self.handle.model()
-    }
-
-    /// The compiler of grammars for the model's vocabulary.
-    pub(crate) fn compiler(&self) -> Result<Arc<GrammarCompiler>, ApiError> {
-        let mut compiler = self.compiler.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(compiler) = &*compiler {
-            return Ok(Arc::clone(compiler));
-        }
-        let new = GrammarCompiler::new(self.model().tokenizer());
-        let new = new.map_err(|error| ApiError::new(Kind::NotSupported, error.to_string()))?;
-        Ok(Arc::clone(compiler.insert(Arc::new(new))))
-    }
-
-    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
-    }
-
-    /// When the model was loaded.
-    pub(crate) fn loaded(&self) -> SystemTime {
-        self.loaded
-    }
-
-    pub(crate) fn num_pages(&self) -> usize {
-        self.handle.stats().kv_pages_total
-    }
-
-    pub(crate) fn page_tokens(&self) -> usize {
-        self.handle.kv_tokens() / self.num_pages().max(1)
-    }
-
-    pub(crate) fn load(&self) -> Load {
-        let stats = self.handle.stats();
-        let total_pages = stats.kv_pages_total.max(1);
-        let uptime = self.started.elapsed().as_secs_f64().max(1.0);
-        Load {
-            running: stats.running,
-            waiting: stats.waiting,
-            used_tokens: stats.kv_pages_used * self.page_tokens(),
-            total_tokens: self.handle.kv_tokens(),
-            kv_usage: stats.kv_pages_used as f64 / total_pages as f64,
-            generated_tokens_per_second: stats.generation_tokens as f64 / uptime,
-        }
-    }
+/// The catalog finds models by their kind, so this is a bug.
+fn wrong_kind(id: &str) -> ApiError {
+    ApiError::internal(&format_args!("the model {id} is of the wrong kind"))
 }
 
 /// The time now, in seconds since 1970.

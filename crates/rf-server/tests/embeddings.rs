@@ -6,7 +6,7 @@ mod server;
 
 use rf_engine::{EngineOptions, Normalization, Pooling};
 use serde_json::{Value, json};
-use server::{Setup, TestServer, demo_engine};
+use server::{Setup, TestServer, demo, load};
 
 fn server() -> TestServer {
     TestServer::with(Setup { embedder: true, ..Setup::default() })
@@ -23,7 +23,7 @@ fn embeddings_are_those_of_the_engine_with_length_one() {
     let body = json!({ "model": "embedder", "input": texts, "encoding_format": "float" });
     let answer = server.post("/v1/embeddings", &body).ok();
     let options = EngineOptions { pooling: Some(Pooling::Mean), ..EngineOptions::default() };
-    let mut engine = demo_engine(options);
+    let mut engine = load(&demo(), options);
     let ids: Vec<_> = texts.iter().map(|text| engine.model().text_ids(text)).collect();
     let ids: Vec<_> = ids.iter().map(Vec::as_slice).collect();
     for (index, mut expected) in engine.embed(&ids).unwrap().into_iter().enumerate() {

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::{EngineOptions, GenerateOptions};
 use serde_json::{Value, json};
-use server::{TestServer, demo_engine};
+use server::{TestServer, demo, load};
 
 const STORY: &str = "Tell me a story about a fox and a lost key.";
 
@@ -21,7 +21,7 @@ fn chat(extra: &Value) -> Value {
 
 /// The text that the engine alone generates.
 fn alone(prompt: &str, max_tokens: usize) -> String {
-    let mut engine = demo_engine(EngineOptions::default());
+    let mut engine = load(&demo(), EngineOptions::default());
     let ids = engine.model().text_ids(prompt);
     let mut session = engine.session();
     let options = GenerateOptions {
@@ -52,6 +52,50 @@ fn a_greedy_completion_is_the_one_of_the_engine() {
         chunks.iter().map(|chunk| chunk["choices"][0]["text"].as_str().unwrap()).collect();
     assert_eq!(streamed, format!("Once upon a time{text}"));
     assert!(done);
+}
+
+#[test]
+fn an_echoed_prompt_comes_with_its_log_probabilities() {
+    let server = TestServer::start();
+    let tokens = |text: &str| {
+        let body = json!({ "prompt": text });
+        server.post("/tokenize", &body).ok()["tokens"].as_array().unwrap().len()
+    };
+    let prompts = ["Once upon a time", "The fox"];
+    let mut body = json!({
+        "prompt": prompts, "max_tokens": 3, "echo": true, "logprobs": 2, "n": 2, "temperature": 0,
+    });
+    let answer = server.post("/v1/completions", &body).ok();
+    for (index, choice) in answer["choices"].as_array().unwrap().iter().enumerate() {
+        let prompt = prompts[index / 2];
+        assert_eq!(choice["text"], format!("{prompt}{}", alone(prompt, 3)));
+        let logprobs = &choice["logprobs"];
+        let values = logprobs["token_logprobs"].as_array().unwrap();
+        assert_eq!(values.len(), tokens(prompt) + 3);
+        assert!(values[0].is_null() && logprobs["top_logprobs"][0].is_null());
+        assert!(values[1..].iter().all(|value| value.as_f64().unwrap() <= 0.0), "{logprobs}");
+        assert_eq!(logprobs["top_logprobs"][1].as_object().unwrap().len(), 2);
+        assert_eq!(logprobs["text_offset"].as_array().unwrap().len(), values.len());
+    }
+    // What a token's probability is does not depend on whether it is generated or given.
+    let generated = &answer["choices"][0]["logprobs"]["token_logprobs"];
+    let full = answer["choices"][0]["text"].clone();
+    body["prompt"] = full.clone();
+    body["max_tokens"] = json!(0);
+    body["n"] = json!(1);
+    let given = server.post("/v1/completions", &body).ok();
+    assert_eq!(given["choices"][0]["logprobs"]["token_logprobs"], *generated);
+    assert_eq!(given["choices"][0]["text"], full);
+    assert_eq!(given["usage"]["completion_tokens"], 0);
+
+    body["stream"] = json!(true);
+    let (chunks, done) = server.post("/v1/completions", &body).events();
+    assert!(done);
+    assert_eq!(chunks[0]["choices"][0], {
+        let mut choice = given["choices"][0].clone();
+        choice["finish_reason"] = Value::Null;
+        choice
+    });
 }
 
 #[test]

@@ -20,7 +20,9 @@ fn samples(text: &str) -> HashMap<String, f64> {
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
             assert!(kinds.insert(name, kind).is_none(), "twice: {line}");
-            assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+            // vLLM's distribution of tokens per step has the name of a counter.
+            let is_counter = name.ends_with("_total") && !name.contains("iteration_tokens");
+            assert_eq!(is_counter, kind == "counter", "{line}");
         } else {
             let (name, value) = line.rsplit_once(' ').unwrap();
             let family = name.split('{').next().unwrap();
@@ -68,6 +70,16 @@ fn metrics_count_what_happened() {
             ("request_generation_tokens_sum", "", 30.0),
             ("request_prompt_tokens_bucket", ",le=\"5\"", 3.0),
             ("request_prompt_tokens_bucket", ",le=\"2\"", 0.0),
+            ("request_prefill_kv_computed_tokens_sum", "", 12.0),
+            ("request_num_preemptions_bucket", ",le=\"1\"", 3.0),
+            ("prompt_tokens_by_source_total", ",source=\"local_compute\"", 12.0),
+            ("prompt_tokens_by_source_total", ",source=\"local_cache_hit\"", 0.0),
+            // Each request is a step of its prompt, and one for each token but the first.
+            ("iteration_tokens_total_count", "", 30.0),
+            ("iteration_tokens_total_sum", "", 39.0),
+            ("iteration_tokens_total_bucket", ",le=\"1\"", 27.0),
+            ("iteration_tokens_total_bucket", ",le=\"8\"", 30.0),
+            ("iteration_tokens_total_bucket", ",le=\"+Inf\"", 30.0),
             ("cache_config_info", ",block_size=\"32\",num_gpu_blocks=\"512\"", 1.0),
         ] {
             assert!((value(name, labels) - expected).abs() < 1e-9, "{prefix}:{name}{labels}");

@@ -1,38 +1,38 @@
-//! `rf-cli serve`: a model behind an HTTP server.
+//! `rf-cli serve`: models behind an HTTP server.
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+mod models;
+
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use rf_engine::EngineOptions;
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::scheduler::{Scheduler, SchedulerOptions};
-use rf_server::{ApiKeys, Embedder, Server, ServerOptions, Service};
+use rf_engine::scheduler::SchedulerOptions;
+use rf_server::{ApiKeys, Server, ServerOptions};
 
-use crate::args::{ComputeArgs, DeviceArgs, ModelArgs, SamplingArgs};
+use self::models::{ServedModelArgs, Settings};
+use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs};
 use crate::failure::bad_input;
-use crate::loading::{self, Source};
-use crate::{demo, device, sources, terminal};
+use crate::{demo, device, loading, sources, terminal};
 
 /// Arguments of `rf-cli serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Serves the APIs of OpenAI, Anthropic, Ollama and llama.cpp. Requests are computed together (continuous \
-batching), and equal beginnings of prompts only once (prefix cache). SIGTERM and Ctrl-C let running requests \
-end. One line per request is logged on stderr; RUST_LOG=rf_server=warn turns that off.
+batching), and equal beginnings of prompts only once (prefix cache). Several models are loaded when a request \
+names them, and unloaded where another one needs their memory. SIGTERM and Ctrl-C let running requests end. One \
+line per request is logged on stderr; RUST_LOG=rf_server=warn turns that off.
 
 Examples:
   rf-cli serve                                     the demo model on http://127.0.0.1:8080
   rf-cli serve -m model.gguf -c 16384 --kv-size 65536
+  rf-cli serve --models ~/models --keep-alive 10m   all models of a folder
   rf-cli serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt
   curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
-    model: ModelArgs,
-    /// Serve the model under this name [default: the name of the file]
-    #[arg(short, long, value_name = "NAME")]
-    alias: Option<String>,
+    models: ServedModelArgs,
     /// Allow N tokens per request, prompt and answer together; 0 for the context of the model
     /// [default: that, at most 4096]
     #[arg(short, long, value_name = "CTX")]
@@ -92,7 +92,8 @@ struct SchedulingArgs {
     /// Compute at most N tokens per step; at most those of a batch (-b, -ub)
     #[arg(long, value_name = "N", default_value_t = SchedulerOptions::default().max_batched_tokens)]
     max_num_batched_tokens: usize,
-    /// Give the KV cache, which all requests share, room for N tokens [default: four contexts]
+    /// Give the KV cache, which all requests share, room for N tokens [default: what memory
+    /// allows; on a CPU at most eight contexts; of several models, four contexts each]
     #[arg(long, value_name = "N")]
     kv_size: Option<usize>,
     /// Let at most N requests wait; more are refused with status 429
@@ -106,49 +107,34 @@ struct SchedulingArgs {
 /// Runs `rf-cli serve`.
 pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
     loading::check_context(arguments.ctx_size)?;
-    let options = arguments.server_options()?;
-    let path = loading::model_file(&arguments.model)?;
-    let path = path.as_deref();
-    let source = Source { path, started: Instant::now(), quiet: false };
-    let model = loading::open_model(path)?;
-    let engine_options = loading::engine_options(&model, &arguments.compute, arguments.ctx_size)?;
-    let context_tokens = model.context_tokens(&engine_options);
-    let kv_tokens = arguments.scheduling.kv_size.or(context_tokens.checked_mul(DEFAULT_CONTEXTS));
-    let embeds = arguments.embedding || !model.config().generates();
-    let pooling = embeds.then(|| model.config().default_pooling());
-    let engine_options = EngineOptions { kv_tokens, pooling, ..engine_options };
+    let mut options = arguments.server_options()?;
+    let files = arguments.models.files()?;
     let placement = device::open(arguments.device.options(arguments.compute.cpu()?))?;
-    let loaded = loading::load(model, &placement, engine_options, source)?;
-    // Dropped at the end, which stops its thread.
-    let mut scheduler = None;
-    let service = if embeds {
-        Service::Embed(Embedder::start(loaded.engine)?)
-    } else {
-        let started = Scheduler::start(loaded.engine, arguments.scheduling.options())?;
-        Service::Generate(scheduler.insert(started).handle())
+    options.memory_budget_bytes = match arguments.models.memory_budget_bytes()? {
+        Some(bytes) => Some(bytes),
+        None => placement.available_memory_bytes()?,
     };
-
-    let name = arguments.alias.clone().unwrap_or_else(|| model_name(path));
+    let settings = Settings {
+        placement,
+        compute: arguments.compute.clone(),
+        context: arguments.ctx_size,
+        embeds: arguments.embedding,
+        kv_size: arguments.scheduling.kv_size,
+        scheduler: arguments.scheduling.options(),
+        is_single: files.len() == 1,
+    };
+    let names: Vec<String> = files.iter().map(|file| file.names[0].clone()).collect();
+    let models = models::entries(files, settings, arguments.models.is_unloaded())?;
     let network = &arguments.network;
-    let models = [(name.clone(), service)];
     let server = Server::bind((&network.host, network.port), models, options)?;
     if server.is_open() {
         terminal::warn(
             "everyone in the network can use this server: require a key with --api-key or --api-key-file",
         );
     }
-    terminal::note(format_args!("serving {name} on http://{}", server.local_addr()?));
+    terminal::note(format_args!("serving {} on http://{}", names.join(", "), server.local_addr()?));
     server.run_until_signal()?;
     Ok(())
-}
-
-/// Contexts that the KV cache has room for, unless told otherwise.
-const DEFAULT_CONTEXTS: usize = 4;
-
-/// The name of a model file without its extension.
-fn model_name(path: Option<&Path>) -> String {
-    let stem = path.and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
-    stem.unwrap_or_else(|| "demo".to_owned())
 }
 
 impl SchedulingArgs {
@@ -164,7 +150,7 @@ impl SchedulingArgs {
 
 impl ServeArgs {
     fn server_options(&self) -> Result<ServerOptions> {
-        let temperature = if self.model.is_demo() {
+        let temperature = if self.models.is_demo() {
             demo::TEMPERATURE
         } else {
             SamplerConfig::default().temperature
@@ -176,6 +162,8 @@ impl ServeArgs {
             sampling: self.sampling.config(temperature)?,
             max_body_bytes: self.network.max_body_bytes,
             drain_timeout: Duration::from_secs(self.network.drain_timeout),
+            memory_budget_bytes: None,
+            keep_alive: self.models.keep_alive.unwrap_or_default(),
         })
     }
 }

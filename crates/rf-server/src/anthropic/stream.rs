@@ -17,6 +17,7 @@ pub(super) struct Events {
     /// Blocks that have been started.
     blocks: usize,
     reason: Option<&'static str>,
+    stop_string: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,7 +29,7 @@ enum Kind {
 
 impl Events {
     pub(super) fn new(id: String, model: String) -> Self {
-        Self { id, model, open: None, blocks: 0, reason: None }
+        Self { id, model, open: None, blocks: 0, reason: None, stop_string: None }
     }
 
     /// Starts a block of this kind, unless one is open.
@@ -89,13 +90,15 @@ fn event(out: &mut Frames, data: &Value) {
 impl Encoder for Events {
     fn encode(&mut self, update: Update, out: &mut Frames) {
         match update {
+            Update::Prompt { .. } => {}
             Update::Started { usage, .. } => {
                 let message = message(&self.id, &self.model, usage);
                 event(out, &json!({ "type": "message_start", "message": message }));
             }
             Update::Delta { delta, .. } => self.delta(delta, out),
-            Update::Finished { reason, calls_tools, .. } => {
+            Update::Finished { reason, stop_string, calls_tools, .. } => {
                 self.leave(out);
+                self.stop_string = stop_string;
                 self.reason = Some(stop_reason(reason, calls_tools));
             }
             Update::Ended { usage } => {
@@ -103,7 +106,7 @@ impl Encoder for Events {
                     out,
                     &json!({
                         "type": "message_delta",
-                        "delta": { "stop_reason": self.reason, "stop_sequence": null },
+                        "delta": { "stop_reason": self.reason, "stop_sequence": self.stop_string },
                         "usage": { "output_tokens": usage.completion_tokens },
                     }),
                 );

@@ -40,7 +40,7 @@ pub(crate) async fn completion(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     let CompletionFields { prompt, .. } = fields.read()?;
-    let (model, params, stream) = common(&app, &fields)?;
+    let (model, params, stream) = common(&app, &fields).await?;
     let prompt = beside(model.model(), move |model| match prompt {
         None => Err(ApiError::field("prompt", "expected a text or token ids")),
         Some(TextOr::Text(text)) => Ok(model.text_ids(&text)),
@@ -89,7 +89,7 @@ pub(crate) async fn infill(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     let infill: InfillFields = fields.read()?;
-    let (model, params, stream) = common(&app, &fields)?;
+    let (model, params, stream) = common(&app, &fields).await?;
     let prompt = beside(model.model(), move |model| {
         let file = |extra: InputExtra| ExtraFile {
             name: extra.filename.unwrap_or_else(|| "tmp".to_owned()),
@@ -104,9 +104,9 @@ pub(crate) async fn infill(
 }
 
 /// The model, the parameters, and whether to stream.
-fn common(app: &App, fields: &Fields) -> Result<(Arc<ServedModel>, Params, bool), ApiError> {
+async fn common(app: &App, fields: &Fields) -> Result<(Arc<ServedModel>, Params, bool), ApiError> {
     let completion: CompletionFields = fields.read()?;
-    let model = app.model(completion.model.as_deref())?;
+    let model = app.model(completion.model.as_deref()).await?;
     let sampling: SamplingFields = fields.read()?;
     let mut params = sampling.params(model.model(), &app.options().sampling)?;
     if params.num_choices > 1 {
@@ -115,7 +115,7 @@ fn common(app: &App, fields: &Fields) -> Result<(Arc<ServedModel>, Params, bool)
     let n_probs = check_logprobs("n_probs", completion.n_probs.unwrap_or(0))?;
     params.logprobs = (n_probs > 0).then_some(n_probs);
     params.use_prefix_cache = completion.cache_prompt.unwrap_or(true);
-    Ok((Arc::clone(model), params, completion.stream.unwrap_or(false)))
+    Ok((model, params, completion.stream.unwrap_or(false)))
 }
 
 async fn answer(
@@ -129,7 +129,7 @@ async fn answer(
         let encoder = Lines { model: Arc::clone(model), end: None };
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
-    let Answer { mut choices, usage } = Answer::collect(generation).await?;
+    let Answer { mut choices, usage, .. } = Answer::collect(generation).await?;
     let choice = choices.pop().unwrap_or_default();
     let Some(end) = choice.end else {
         return Err(ApiError::internal(&"a generation ended without a choice"));
@@ -195,7 +195,7 @@ impl Encoder for Lines {
                 out.json(&chunk);
             }
             // Texts have neither reasoning nor calls.
-            Update::Started { .. } | Update::Delta { .. } => {}
+            Update::Started { .. } | Update::Prompt { .. } | Update::Delta { .. } => {}
             Update::Finished { reason, timings, .. } => self.end = Some((reason, timings)),
             Update::Ended { usage } => {
                 if let Some((reason, timings)) = &self.end {

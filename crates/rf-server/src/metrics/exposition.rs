@@ -1,12 +1,13 @@
 //! The text format of Prometheus.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rf_engine::scheduler::SchedulerStats;
 
 use super::Metrics;
 use super::histogram::Histogram;
-use crate::state::ServedModel;
+use crate::catalog::Listed;
 
 /// Every metric is there under our name and under vLLM's, which gateways and dashboards read.
 const PREFIXES: [&str; 2] = ["rocmforge", "vllm"];
@@ -43,24 +44,51 @@ const HISTOGRAMS: &[(&str, &str, Distribution)] = &[
     ("request_decode_time_seconds", "Time from the first token to the last", |m| &m.decode_time),
     ("request_inference_time_seconds", "Time from the queue to the end", |m| &m.inference_time),
     ("request_prompt_tokens", "Tokens per prompt", |m| &m.prompt_length),
+    ("request_prefill_kv_computed_tokens", "Tokens per prompt that were not cached", |m| {
+        &m.computed_length
+    }),
+    ("request_num_preemptions", "Preemptions per request", |m| &m.preemptions),
     ("request_generation_tokens", "Generated tokens per request", |m| &m.generation_length),
     ("request_params_n", "Choices per request", |m| &m.choices),
     ("request_params_max_tokens", "The largest number of tokens per request", |m| &m.max_tokens),
 ];
 
-/// The metrics of all models.
-pub(crate) fn write(models: &[Arc<ServedModel>]) -> String {
+/// The metrics of all models that were loaded at least once.
+pub(crate) fn write(models: &[Listed<'_>]) -> String {
+    let models: Vec<_> = models.iter().filter_map(Observed::new).collect();
     let mut text = String::new();
     for prefix in PREFIXES {
-        Exposition { prefix, text: &mut text, models }.all();
+        Exposition { prefix, text: &mut text, models: &models }.all();
     }
     text
+}
+
+/// A model with its state at one time.
+struct Observed<'a> {
+    id: &'a str,
+    metrics: &'a Metrics,
+    /// All zero for a model that is not loaded.
+    stats: SchedulerStats,
+    /// Tokens per page of the KV cache.
+    page_tokens: usize,
+}
+
+impl<'a> Observed<'a> {
+    fn new(model: &'a Listed<'_>) -> Option<Self> {
+        let generator = model.generator();
+        Some(Self {
+            id: model.id,
+            metrics: model.metrics?,
+            stats: generator.as_ref().map(|g| g.handle().stats()).unwrap_or_default(),
+            page_tokens: generator.as_ref().map_or(0, |g| g.page_tokens()),
+        })
+    }
 }
 
 struct Exposition<'a> {
     prefix: &'static str,
     text: &'a mut String,
-    models: &'a [Arc<ServedModel>],
+    models: &'a [Observed<'a>],
 }
 
 impl Exposition<'_> {
@@ -68,41 +96,58 @@ impl Exposition<'_> {
         self.gauges();
         for (name, help, counter) in COUNTERS {
             self.family(name, "counter", help, |model| {
-                vec![(String::new(), counter(model.metrics()).load(Relaxed) as f64)]
+                vec![(String::new(), counter(model.metrics).load(Relaxed) as f64)]
             });
         }
         self.family("request_success_total", "counter", "Requests by their end", |model| {
             let count = |(reason, counter): &Finished| {
                 let label = format!(",finished_reason=\"{reason}\"");
-                (label, counter(model.metrics()).load(Relaxed) as f64)
+                (label, counter(model.metrics).load(Relaxed) as f64)
             };
             FINISHED.iter().map(count).collect()
         });
         self.family("admission_rejections_total", "counter", "Requests refused", |model| {
-            let rejected = model.metrics().rejected.load(Relaxed);
+            let rejected = model.metrics.rejected.load(Relaxed);
             vec![(",reason=\"queue_full\"".to_owned(), rejected as f64)]
+        });
+        self.family("prompt_tokens_by_source_total", "counter", "Tokens of prompts", |model| {
+            let all = model.metrics.prompt_tokens.load(Relaxed);
+            let cached = model.metrics.cached_tokens.load(Relaxed).min(all);
+            let label = |source: &str| format!(",source=\"{source}\"");
+            vec![
+                (label("local_compute"), (all - cached) as f64),
+                (label("local_cache_hit"), cached as f64),
+            ]
         });
         for (name, help, histogram) in HISTOGRAMS {
             self.histogram(name, help, *histogram);
+        }
+        // vLLM's name of the histogram ends as the names of counters do.
+        self.header("iteration_tokens_total", "histogram", "Tokens per step");
+        for model in self.models {
+            let steps = model.metrics.steps(&model.stats);
+            let tokens = steps.tokens as f64;
+            self.buckets("iteration_tokens_total", model, &steps.cumulative(), tokens);
         }
     }
 
     fn gauges(&mut self) {
         let one = |value: f64| vec![(String::new(), value)];
         self.family("num_requests_running", "gauge", "Sequences that are computed", |model| {
-            one(model.handle().stats().running as f64)
+            one(model.stats.running as f64)
         });
         self.family("num_requests_waiting", "gauge", "Requests in the queue", |model| {
-            one(model.handle().stats().waiting as f64)
+            one(model.stats.waiting as f64)
         });
         self.family("kv_cache_usage_perc", "gauge", "Used part of the KV cache, 0 to 1", |model| {
-            one(model.load().kv_usage)
+            one(model.stats.kv_pages_used as f64 / model.stats.kv_pages_total.max(1) as f64)
         });
         self.family("num_preemptions_total", "counter", "Sequences put back to wait", |model| {
-            one(model.handle().stats().preemptions as f64)
+            let earlier = model.metrics.earlier_preemptions.load(Relaxed);
+            one((earlier + model.stats.preemptions) as f64)
         });
         self.family("cache_config_info", "gauge", "Layout of the KV cache", |model| {
-            let (page_tokens, num_pages) = (model.page_tokens(), model.num_pages());
+            let (page_tokens, num_pages) = (model.page_tokens, model.stats.kv_pages_total);
             let labels = format!(",block_size=\"{page_tokens}\",num_gpu_blocks=\"{num_pages}\"");
             vec![(labels, 1.0)]
         });
@@ -113,7 +158,7 @@ impl Exposition<'_> {
         name: &str,
         kind: &str,
         help: &str,
-        samples: impl Fn(&ServedModel) -> Vec<(String, f64)>,
+        samples: impl Fn(&Observed<'_>) -> Vec<(String, f64)>,
     ) {
         self.header(name, kind, help);
         for model in self.models {
@@ -125,19 +170,23 @@ impl Exposition<'_> {
 
     fn histogram(&mut self, name: &str, help: &str, of: Distribution) {
         self.header(name, "histogram", help);
-        let (bucket, sum) = (format!("{name}_bucket"), format!("{name}_sum"));
-        let count = format!("{name}_count");
         for model in self.models {
-            let histogram = of(model.metrics());
-            let mut total = 0;
-            for (bound, values) in histogram.cumulative() {
-                let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
-                self.sample(&bucket, model, &format!(",le=\"{bound}\""), values as f64);
-                total = values;
-            }
-            self.sample(&sum, model, "", histogram.sum());
-            self.sample(&count, model, "", total as f64);
+            let histogram = of(model.metrics);
+            self.buckets(name, model, &histogram.cumulative(), histogram.sum());
         }
+    }
+
+    /// The samples of a distribution: upper bounds with the number of values at or below each.
+    fn buckets(&mut self, name: &str, model: &Observed<'_>, cumulative: &[(f64, u64)], sum: f64) {
+        let (bucket, count) = (format!("{name}_bucket"), format!("{name}_count"));
+        let mut total = 0;
+        for &(bound, values) in cumulative {
+            let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
+            self.sample(&bucket, model, &format!(",le=\"{bound}\""), values as f64);
+            total = values;
+        }
+        self.sample(&format!("{name}_sum"), model, "", sum);
+        self.sample(&count, model, "", total as f64);
     }
 
     fn header(&mut self, name: &str, kind: &str, help: &str) {
@@ -147,9 +196,9 @@ impl Exposition<'_> {
             write!(self.text, "# HELP {prefix}:{name} {help}\n# TYPE {prefix}:{name} {kind}\n");
     }
 
-    fn sample(&mut self, name: &str, model: &ServedModel, labels: &str, value: f64) {
+    fn sample(&mut self, name: &str, model: &Observed<'_>, labels: &str, value: f64) {
         let prefix = self.prefix;
-        let model = escaped(model.id());
+        let model = escaped(model.id);
         // Writing to a string does not fail.
         let _: std::fmt::Result = writeln!(
             self.text,

@@ -27,6 +27,19 @@ pub(super) fn lengths(most: usize) -> Vec<f64> {
     series.take_while(|bound| *bound <= most).map(|bound| bound as f64).collect()
 }
 
+/// Upper bounds, an infinite one after them, and how many values are at or below each.
+pub(super) fn cumulative(
+    bounds: impl Iterator<Item = f64>,
+    counts: impl Iterator<Item = u64>,
+) -> Vec<(f64, u64)> {
+    let mut total = 0;
+    let totals = counts.map(|count| {
+        total += count;
+        total
+    });
+    bounds.chain([f64::INFINITY]).zip(totals).collect()
+}
+
 /// Counts of values per bucket, and their sum.
 #[derive(Debug)]
 pub(super) struct Histogram {
@@ -54,13 +67,7 @@ impl Histogram {
 
     /// Upper bounds and how many values are at or below each; the last bound is infinite.
     pub(super) fn cumulative(&self) -> Vec<(f64, u64)> {
-        let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
-        let mut total = 0;
-        let counts = self.counts.iter().map(|count| {
-            total += count.load(Relaxed);
-            total
-        });
-        bounds.zip(counts).collect()
+        cumulative(self.bounds.iter().copied(), self.counts.iter().map(|count| count.load(Relaxed)))
     }
 
     pub(super) fn sum(&self) -> f64 {

@@ -1,18 +1,19 @@
 //! Models and the version, as Ollama lists them.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, SecondsFormat, Utc};
-use rf_engine::Model;
-use rf_gguf::{TensorInfo, Value as Metadatum, file_type_name};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::body::Fields;
+use crate::catalog::{Listed, Status};
+use crate::details::ModelDetails;
 use crate::error::ApiError;
-use crate::state::{App, ServedModel};
+use crate::state::App;
 
 /// `GET /api/version`: the version of Ollama whose API this is. Clients refuse servers that are too
 /// old for them.
@@ -22,21 +23,27 @@ pub(crate) async fn version() -> Json<Value> {
 
 /// `GET /api/tags`: all models.
 pub(crate) async fn tags(State(app): State<Arc<App>>) -> Json<Value> {
-    let models: Vec<_> = app.models().iter().map(|model| entry(model)).collect();
+    let models: Vec<_> = app.catalog().list().iter().map(entry).collect();
     Json(json!({ "models": models }))
 }
 
 /// `GET /api/ps`: loaded models.
 pub(crate) async fn ps(State(app): State<Arc<App>>) -> Json<Value> {
-    let loaded = |model: &Arc<ServedModel>| {
+    let loaded = |model: &Listed<'_>| {
+        let Status::Loaded { service, expires, bytes } = &model.status else { return None };
         let mut entry = entry(model);
-        // The server never unloads a model, and clients want a time.
-        entry["expires_at"] = json!("2318-01-01T00:00:00Z");
+        // Clients need a time also where there is none.
+        let expires = expires.map_or_else(|| "2318-01-01T00:00:00Z".to_owned(), timestamp);
+        entry["expires_at"] = json!(expires);
         entry["size_vram"] = json!(0);
-        entry["context_length"] = json!(model.handle().max_sequence_tokens());
-        entry
+        entry["context_length"] = json!(service.context_tokens());
+        if *bytes > 0 {
+            entry["size"] = json!(bytes);
+        }
+        Some(entry)
     };
-    Json(json!({ "models": app.models().iter().map(loaded).collect::<Vec<_>>() }))
+    let models: Vec<_> = app.catalog().list().iter().filter_map(loaded).collect();
+    Json(json!({ "models": models }))
 }
 
 #[derive(Deserialize)]
@@ -45,58 +52,64 @@ struct ShowFields {
     name: Option<String>,
 }
 
-/// `POST /api/show`: what is known of a model.
+/// `POST /api/show`: what is known of a model, from its file.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     fields: Fields,
 ) -> Result<Json<Value>, ApiError> {
     let ShowFields { model, name } = fields.read()?;
-    let served = app.model(model.or(name).as_deref())?;
-    let model = served.model();
-    let template = model.tokenizer().chat_template().unwrap_or_default();
+    let (id, known) = app.catalog().details(model.or(name).as_deref())?;
+    let listed = app.catalog().list();
+    let listed = listed.iter().find(|listed| listed.id == id);
     let mut capabilities = vec!["completion"];
-    if model.tokenizer().fim_mid().is_some() {
+    if known.fills_gaps {
         capabilities.push("insert");
     }
-    if template.contains("tools") {
+    if known.chat_template.contains("tools") {
         capabilities.push("tools");
     }
     Ok(Json(json!({
-        "license": text(model, "general.license"),
+        "license": known.license,
         "modelfile": "",
         "parameters": "",
-        "template": template,
-        "details": details(model),
-        "model_info": model_info(model),
+        "template": known.chat_template,
+        "details": details(known),
+        "model_info": model_info(known),
         "capabilities": capabilities,
-        "modified_at": modified(served),
+        "modified_at": listed.map(modified),
     })))
 }
 
-fn entry(model: &ServedModel) -> Value {
+fn entry(model: &Listed<'_>) -> Value {
     json!({
-        "name": model.id(),
-        "model": model.id(),
+        "name": model.id,
+        "model": model.id,
         "modified_at": modified(model),
-        "size": model.model().gguf().file_bytes(),
+        "size": model.details.file_bytes,
         "digest": "",
-        "details": details(model.model()),
+        "details": details(model.details),
     })
 }
 
-fn modified(model: &ServedModel) -> String {
-    DateTime::<Utc>::from(model.loaded()).to_rfc3339_opts(SecondsFormat::Secs, true)
+fn modified(model: &Listed<'_>) -> String {
+    match &model.status {
+        Status::Loaded { service, .. } => timestamp(service.loaded()),
+        Status::Loading | Status::Unloaded { .. } => timestamp(UNIX_EPOCH),
+    }
 }
 
-fn details(model: &Model) -> Value {
-    let architecture = text(model, "general.architecture");
+fn timestamp(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+fn details(model: &ModelDetails) -> Value {
     json!({
         "parent_model": "",
         "format": "gguf",
-        "family": architecture,
-        "families": [architecture],
-        "parameter_size": parameter_size(num_parameters(model)),
-        "quantization_level": quantization(model),
+        "family": model.architecture,
+        "families": [model.architecture],
+        "parameter_size": parameter_size(model.parameters),
+        "quantization_level": model.quantization,
     })
 }
 
@@ -110,33 +123,17 @@ fn parameter_size(parameters: u64) -> String {
     }
 }
 
-fn text(model: &Model, key: &str) -> String {
-    let value = model.gguf().metadata().get(key).and_then(Metadatum::as_str);
-    value.unwrap_or_default().to_owned()
-}
-
-fn num_parameters(model: &Model) -> u64 {
-    model.gguf().tensors().iter().map(TensorInfo::elements).sum()
-}
-
-fn quantization(model: &Model) -> &'static str {
-    let number = model.gguf().metadata().get("general.file_type").and_then(Metadatum::as_integer);
-    let name = number.and_then(|number| u32::try_from(number).ok()).and_then(file_type_name);
-    name.unwrap_or("unknown")
-}
-
 /// The keys that clients look for: the context length is named by the architecture.
-fn model_info(model: &Model) -> Value {
-    let config = model.config();
-    let architecture = text(model, "general.architecture");
+fn model_info(model: &ModelDetails) -> Value {
+    let architecture = &model.architecture;
     let mut info = Map::new();
     info.insert("general.architecture".into(), json!(architecture));
-    info.insert("general.parameter_count".into(), json!(num_parameters(model)));
+    info.insert("general.parameter_count".into(), json!(model.parameters));
     for (name, value) in [
-        ("context_length", config.context_length),
-        ("embedding_length", config.hidden_size),
-        ("block_count", config.num_layers()),
-        ("vocab_size", config.vocab_size),
+        ("context_length", model.context_length),
+        ("embedding_length", model.hidden_size),
+        ("block_count", model.num_layers),
+        ("vocab_size", model.vocab_size),
     ] {
         info.insert(format!("{architecture}.{name}"), json!(value));
     }

@@ -43,7 +43,7 @@ pub(crate) async fn chat(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     let chat: ChatFields = fields.read()?;
-    let model = app.model(chat.model.as_deref())?;
+    let model = app.model(chat.model.as_deref()).await?;
     let sampling: SamplingFields = fields.read()?;
     let mut params = sampling.params(model.model(), &app.options().sampling)?;
     params.logprobs = logprobs(&chat)?;
@@ -51,16 +51,16 @@ pub(crate) async fn chat(
     let conversation = fields.read::<ConversationFields>()?.conversation()?;
     let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
     let structure = fields.read::<GrammarFields>()?.structure()?;
-    let job = Job::chat(prompt, params, model.model()).with_structure(structure, model).await?;
-    let generation = Generation::submit(model, vec![job], request_id)?;
-    let head = Head::new(model);
+    let job = Job::chat(prompt, params, model.model()).with_structure(structure, &model).await?;
+    let generation = Generation::submit(&model, vec![job], request_id)?;
+    let head = Head::new(&model);
     if chat.stream.unwrap_or(false) {
         let include_usage = includes_usage(chat.stream_options);
-        let encoder = Chunks { head, model: Arc::clone(model), include_usage };
+        let encoder = Chunks { head, model, include_usage };
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
     let answer = Answer::collect(generation).await?;
-    Ok(Json(completion(&head, model, &answer)).into_response())
+    Ok(Json(completion(&head, &model, &answer)).into_response())
 }
 
 fn logprobs(chat: &ChatFields) -> Result<Option<usize>, ApiError> {
@@ -217,6 +217,7 @@ impl Encoder for Chunks {
                     self.choice(choice, out);
                 }
             }
+            Update::Prompt { .. } => {}
             Update::Delta { choice, delta, logprobs } => {
                 let Some(delta) = DeltaJson::of(delta) else { return };
                 let logprobs = (!logprobs.is_empty())
@@ -224,7 +225,7 @@ impl Encoder for Chunks {
                 let choice = ChunkChoice { index: choice, delta, logprobs, finish_reason: None };
                 self.choice(choice, out);
             }
-            Update::Finished { choice, reason, calls_tools, timings } => {
+            Update::Finished { choice, reason, calls_tools, timings, .. } => {
                 let choice = ChunkChoice {
                     index: choice,
                     delta: DeltaJson::default(),

@@ -20,7 +20,7 @@ use crate::body::Fields;
 use crate::deltas::Delta;
 use crate::error::ApiError;
 use crate::fields::{Logprobs, PromptItem, TextOr};
-use crate::generation::{Generation, Job, TokenLogprob, Update};
+use crate::generation::{Generation, Job, PromptLogprobs, TokenLogprob, Update};
 use crate::grammar::GrammarFields;
 use crate::infill;
 use crate::prompt::beside;
@@ -52,7 +52,7 @@ pub(crate) async fn completions(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     let completion: CompletionFields = fields.read()?;
-    let model = app.model(completion.model.as_deref())?;
+    let model = app.model(completion.model.as_deref()).await?;
     let sampling: SamplingFields = fields.read()?;
     let mut params = sampling.params(model.model(), &app.options().sampling)?;
     params.logprobs = match completion.logprobs {
@@ -65,10 +65,8 @@ pub(crate) async fn completions(
         return Err(ApiError::field("best_of", "more than `n` is not supported"));
     }
     let echo = completion.echo.unwrap_or(false);
-    if echo && params.logprobs.is_some() {
-        let message = "log probabilities of the prompt, with `echo`, are not supported";
-        return Err(ApiError::field("logprobs", message));
-    }
+    params.prompt_logprobs = params.logprobs.filter(|_| echo);
+    let echoes_logprobs = params.prompt_logprobs.is_some();
     let (prompt, suffix) = (completion.prompt, completion.suffix);
     let prompts = beside(model.model(), move |model| prompts(model, prompt, suffix)).await?;
     let echoed =
@@ -78,16 +76,11 @@ pub(crate) async fn completions(
     let mut jobs = Vec::with_capacity(prompts.len());
     for prompt in prompts {
         let job = Job::text(prompt.ids, params.clone());
-        jobs.push(job.with_structure(structure.clone(), model).await?);
+        jobs.push(job.with_structure(structure.clone(), &model).await?);
     }
-    let generation = Generation::submit(model, jobs, request_id)?;
-    let head = Head {
-        id: unique("cmpl-"),
-        created: now(),
-        model: Arc::clone(model),
-        echoed,
-        choices_per_prompt,
-    };
+    let generation = Generation::submit(&model, jobs, request_id)?;
+    let (id, created) = (unique("cmpl-"), now());
+    let head = Head { id, created, model, echoed, echoes_logprobs, choices_per_prompt };
     if completion.stream.unwrap_or(false) {
         let include_usage = includes_usage(completion.stream_options);
         let encoder = Chunks { head, include_usage, offsets: Vec::new() };
@@ -162,6 +155,8 @@ struct Head {
     model: Arc<ServedModel>,
     /// The prompts, if they are part of the text.
     echoed: Vec<String>,
+    /// Whether the prompts come with log probabilities.
+    echoes_logprobs: bool,
     choices_per_prompt: usize,
 }
 
@@ -184,9 +179,12 @@ impl Head {
     fn completion(&self, answer: Answer) -> Value {
         let timings = answer.timings().map(TimingsJson::from);
         let usage = UsageJson::from(answer.usage);
+        let prompts = &answer.prompts;
         let choice = |(index, choice): (usize, crate::answer::Choice)| {
             let text = self.echoed(index).unwrap_or_default().to_owned() + &choice.content;
-            let logprobs = self.logprobs(&choice.logprobs, &mut 0);
+            let prompt = prompts.get(index / self.choices_per_prompt).and_then(Option::as_ref);
+            let tokens = prompt.into_iter().flat_map(entries).chain(generated(&choice.logprobs));
+            let logprobs = self.logprobs(tokens, &mut 0);
             let reason = choice.end.map(|end| finish_reason(end.reason, end.calls_tools));
             json!({ "text": text, "index": index, "logprobs": logprobs, "finish_reason": reason })
         };
@@ -200,29 +198,43 @@ impl Head {
     }
 
     /// Log probabilities of tokens, of which the first one begins at character `offset`.
-    fn logprobs(&self, logprobs: &[TokenLogprob], offset: &mut usize) -> Option<Value> {
-        if logprobs.is_empty() {
-            return None;
-        }
+    fn logprobs<'a>(
+        &self,
+        entries: impl Iterator<Item = Entry<'a>>,
+        offset: &mut usize,
+    ) -> Option<Value> {
         let tokenizer = self.model.model().tokenizer();
-        let text = |id: u32| String::from_utf8_lossy(&piece(tokenizer, id)).into_owned();
-        let mut tokens = Vec::new();
-        let mut offsets = Vec::new();
-        for found in logprobs {
-            let token = text(found.id);
+        let (mut tokens, mut offsets) = (Vec::new(), Vec::new());
+        let (mut values, mut tops) = (Vec::new(), Vec::new());
+        for (id, found) in entries {
+            let token = String::from_utf8_lossy(&piece(tokenizer, id)).into_owned();
             offsets.push(*offset);
             *offset += token.chars().count();
             tokens.push(token);
+            values.push(found.map(|found| finite(found.logprob)));
+            tops.push(found.map(|found| top(tokenizer, found)));
         }
-        let values: Vec<_> = logprobs.iter().map(|found| finite(found.logprob)).collect();
-        let top: Vec<_> = logprobs.iter().map(|found| top(tokenizer, found)).collect();
-        Some(json!({
-            "tokens": tokens,
-            "token_logprobs": values,
-            "top_logprobs": top,
-            "text_offset": offsets,
-        }))
+        let logprobs = || {
+            json!({
+                "tokens": tokens,
+                "token_logprobs": values,
+                "top_logprobs": tops,
+                "text_offset": offsets,
+            })
+        };
+        (!tokens.is_empty()).then(logprobs)
     }
+}
+
+/// A token with its log probability; the first one of a prompt has none.
+type Entry<'a> = (u32, Option<&'a TokenLogprob>);
+
+fn entries(prompt: &PromptLogprobs) -> impl Iterator<Item = Entry<'_>> {
+    std::iter::once((prompt.first, None)).chain(generated(&prompt.rest))
+}
+
+fn generated(logprobs: &[TokenLogprob]) -> impl Iterator<Item = Entry<'_>> {
+    logprobs.iter().map(|found| (found.id, Some(found)))
 }
 
 /// The alternatives of a token, by text.
@@ -243,7 +255,13 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn choice(&mut self, index: usize, text: &str, logprobs: &[TokenLogprob], out: &mut Frames) {
+    fn choice<'a>(
+        &mut self,
+        index: usize,
+        text: &str,
+        logprobs: impl Iterator<Item = Entry<'a>>,
+        out: &mut Frames,
+    ) {
         if self.offsets.len() <= index {
             self.offsets.resize(index + 1, 0);
         }
@@ -258,18 +276,28 @@ impl Encoder for Chunks {
     fn encode(&mut self, update: Update, out: &mut Frames) {
         match update {
             Update::Started { job, num_choices, .. } => {
+                if self.head.echoes_logprobs {
+                    return;
+                }
                 for index in job * num_choices..(job + 1) * num_choices {
                     if let Some(text) = self.head.echoed(index).map(str::to_owned) {
-                        self.choice(index, &text, &[], out);
+                        self.choice(index, &text, std::iter::empty(), out);
                     }
                 }
             }
+            Update::Prompt { job, prompt } => {
+                let num_choices = self.head.choices_per_prompt;
+                for index in job * num_choices..(job + 1) * num_choices {
+                    let text = self.head.echoed(index).unwrap_or_default().to_owned();
+                    self.choice(index, &text, entries(&prompt), out);
+                }
+            }
             Update::Delta { choice, delta: Delta::Content(text), logprobs } => {
-                self.choice(choice, &text, &logprobs, out);
+                self.choice(choice, &text, generated(&logprobs), out);
             }
             // Texts have neither reasoning nor calls.
             Update::Delta { .. } => {}
-            Update::Finished { choice, reason, calls_tools, timings } => {
+            Update::Finished { choice, reason, calls_tools, timings, .. } => {
                 let reason = finish_reason(reason, calls_tools);
                 let choice = json!({
                     "text": "", "index": choice, "logprobs": null, "finish_reason": reason,

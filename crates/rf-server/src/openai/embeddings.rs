@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 use crate::body::Fields;
 use crate::error::{ApiError, Kind};
 use crate::fields::{PromptItem, TextOr};
+use crate::keep_alive::KeepAlive;
+use crate::ollama::nanoseconds;
 use crate::prompt::beside;
 use crate::state::{App, ServedEmbedder};
 
@@ -26,6 +28,7 @@ struct EmbeddingFields {
     dimensions: Option<usize>,
     /// Ollama: cut texts that are too long.
     truncate: Option<bool>,
+    keep_alive: Option<KeepAlive>,
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
@@ -42,8 +45,8 @@ pub(crate) async fn embeddings(
 ) -> Result<Json<Value>, ApiError> {
     let fields: EmbeddingFields = fields.read()?;
     let format = fields.encoding_format.unwrap_or(EncodingFormat::Float);
-    let embedder = app.embedder(fields.model.as_deref())?;
-    let Embedded { vectors, tokens } = embed(embedder, fields, false).await?;
+    let embedder = app.embedder(fields.model.as_deref(), fields.keep_alive).await?;
+    let Embedded { vectors, tokens } = embed(&embedder, fields, false).await?;
     let entry = |(index, vector): (usize, &Vec<f32>)| {
         let embedding = match format {
             EncodingFormat::Float => json!(vector),
@@ -66,15 +69,15 @@ pub(crate) async fn ollama(
 ) -> Result<Json<Value>, ApiError> {
     let arrival = Instant::now();
     let fields: EmbeddingFields = fields.read()?;
-    let embedder = app.embedder(fields.model.as_deref())?;
+    let embedder = app.embedder(fields.model.as_deref(), fields.keep_alive).await?;
+    let load_ns = nanoseconds(arrival);
     let truncate = fields.truncate.unwrap_or(true);
-    let Embedded { vectors, tokens } = embed(embedder, fields, truncate).await?;
-    let total_ns = u64::try_from(arrival.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let Embedded { vectors, tokens } = embed(&embedder, fields, truncate).await?;
     Ok(Json(json!({
         "model": embedder.id(),
         "embeddings": vectors,
-        "total_duration": total_ns,
-        "load_duration": 0,
+        "total_duration": nanoseconds(arrival),
+        "load_duration": load_ns,
         "prompt_eval_count": tokens,
     })))
 }

@@ -1,19 +1,20 @@
 //! `/v1/models`.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use rf_engine::Model;
 use serde_json::{Value, json};
 
+use crate::catalog::{Listed, Status};
 use crate::error::ApiError;
 use crate::state::{App, seconds_since_1970};
 
 /// `GET /v1/models`.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<Value> {
-    Json(json!({ "object": "list", "data": entries(&app) }))
+    let entries: Vec<_> = app.catalog().list().iter().map(entry).collect();
+    Json(json!({ "object": "list", "data": entries }))
 }
 
 /// `GET /v1/models/{id}`.
@@ -21,39 +22,40 @@ pub(crate) async fn one(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
-    match entries(&app).into_iter().find(|entry| entry["id"] == id) {
-        Some(entry) => Ok(Json(entry)),
-        // The error names the models.
-        None => Err(app.model(Some(&id)).err().unwrap_or_else(|| ApiError::internal(&id))),
-    }
+    let (id, _) = app.catalog().details(Some(&id))?;
+    let listed = app.catalog().list();
+    let found = listed.iter().find(|listed| listed.id == id).map(entry);
+    found.map(Json).ok_or_else(|| ApiError::internal(&"a model is not in its own list"))
 }
 
-fn entries(app: &App) -> Vec<Value> {
-    let generates = app.models().iter().map(|model| {
-        let context_tokens = model.handle().max_sequence_tokens();
-        entry(model.id(), model.model(), context_tokens, model.loaded())
-    });
-    let embeds = app.embedders().iter().map(|served| {
-        let embedder = served.embedder();
-        entry(served.id(), embedder.model(), embedder.context_tokens(), embedder.loaded())
-    });
-    generates.chain(embeds).collect()
-}
-
-fn entry(id: &str, model: &Model, context_tokens: usize, loaded: SystemTime) -> Value {
-    let config = model.config();
+/// Whether a model is loaded is told in the form of llama.cpp.
+fn entry(model: &Listed<'_>) -> Value {
+    let details = model.details;
+    let (created, status, context_tokens) = match &model.status {
+        Status::Loaded { service, .. } => {
+            (service.loaded(), json!({ "value": "loaded" }), service.context_tokens())
+        }
+        Status::Loading => (UNIX_EPOCH, json!({ "value": "loading" }), details.context_length),
+        Status::Unloaded { failure: None } => {
+            (UNIX_EPOCH, json!({ "value": "unloaded" }), details.context_length)
+        }
+        Status::Unloaded { failure: Some(failure) } => {
+            let status = json!({ "value": "unloaded", "failed": true, "error": failure });
+            (UNIX_EPOCH, status, details.context_length)
+        }
+    };
     json!({
-        "id": id,
+        "id": model.id,
         "object": "model",
-        "created": seconds_since_1970(loaded),
+        "created": seconds_since_1970(created),
         "owned_by": "rocmforge",
         "max_model_len": context_tokens,
-        "status": { "value": "loaded" },
+        "status": status,
         "meta": {
-            "n_vocab": config.vocab_size,
+            "n_vocab": details.vocab_size,
             "n_ctx": context_tokens,
-            "n_ctx_train": config.context_length,
-            "n_embd": config.hidden_size,
+            "n_ctx_train": details.context_length,
+            "n_embd": details.hidden_size,
         },
     })
 }

@@ -53,7 +53,7 @@ pub(crate) async fn responses(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     let request: ResponsesFields = fields.read()?;
-    let model = app.model(request.model.as_deref())?;
+    let model = app.model(request.model.as_deref()).await?;
     let sampling: SamplingFields = fields.read()?;
     let params = sampling.params(model.model(), &app.options().sampling)?;
     if request.previous_response_id.is_some() {
@@ -78,14 +78,14 @@ pub(crate) async fn responses(
         ..Conversation::default()
     };
     let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
-    let head = Head::new(model, request.instructions, params.options.max_tokens);
+    let head = Head::new(&model, request.instructions, params.options.max_tokens);
     let structure = fields.read::<GrammarFields>()?.structure()?;
-    let job = Job::chat(prompt, params, model.model()).with_structure(structure, model).await?;
-    let generation = Generation::submit(model, vec![job], request_id)?;
+    let job = Job::chat(prompt, params, model.model()).with_structure(structure, &model).await?;
+    let generation = Generation::submit(&model, vec![job], request_id)?;
     if request.stream.unwrap_or(false) {
         return Ok(response(generation, stream::Events::new(head), Framing::Events));
     }
-    let Answer { mut choices, usage } = Answer::collect(generation).await?;
+    let Answer { mut choices, usage, .. } = Answer::collect(generation).await?;
     let choice = choices.pop().unwrap_or_default();
     let reason = choice.end.map_or(StopReason::Eog, |end| end.reason);
     let body = head.ended(items::output(choice, is_cut_off(reason)), reason, usage);

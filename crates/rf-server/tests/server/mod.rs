@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,21 +14,31 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::scheduler::{Scheduler, SchedulerOptions, SchedulerStats};
+use rf_engine::scheduler::{Handle, Scheduler, SchedulerOptions, SchedulerStats};
 use rf_engine::{Engine, EngineOptions, Model, Pooling};
-use rf_server::{Embedder, Server, ServerOptions, Service};
+use rf_server::{Embedder, ModelEntry, Server, ServerOptions, Service};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-/// Loads the demo model.
-pub(crate) fn demo_engine(options: EngineOptions) -> Engine {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf");
+/// The demo model.
+pub(crate) fn demo() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf")
+}
+
+/// A tiny model whose answers mean nothing: 512 tokens, no chat template.
+pub(crate) fn tiny() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data/qwen3.gguf")
+}
+
+/// Loads a model.
+pub(crate) fn load(path: &Path, options: EngineOptions) -> Engine {
     let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
     Engine::load(Model::open(path).unwrap(), &backend, options, &mut |_| ()).unwrap()
 }
 
 /// The settings of a test's server.
 pub(crate) struct Setup {
+    pub(crate) model: PathBuf,
     pub(crate) engine: EngineOptions,
     pub(crate) scheduler: SchedulerOptions,
     pub(crate) server: ServerOptions,
@@ -41,14 +51,16 @@ impl Default for Setup {
         let engine = EngineOptions { kv_tokens: Some(16384), ..EngineOptions::default() };
         let sampling = SamplerConfig::greedy();
         let server = ServerOptions { sampling, ..ServerOptions::default() };
-        Self { engine, scheduler: SchedulerOptions::default(), server, embedder: false }
+        let scheduler = SchedulerOptions::default();
+        Self { model: demo(), engine, scheduler, server, embedder: false }
     }
 }
 
 /// A running server. Dropping it stops it.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
-    pub(crate) scheduler: Scheduler,
+    /// `None` for a server whose models are loaded on demand.
+    handle: Option<Handle>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -59,15 +71,25 @@ impl TestServer {
     }
 
     pub(crate) fn with(setup: Setup) -> Self {
-        let scheduler = Scheduler::start(demo_engine(setup.engine), setup.scheduler).unwrap();
-        let mut models = vec![("demo".to_owned(), Service::Generate(scheduler.handle()))];
+        let scheduler =
+            Scheduler::start(load(&setup.model, setup.engine), setup.scheduler).unwrap();
+        let handle = scheduler.handle();
+        let mut models = vec![ModelEntry::loaded("demo", Service::Generate(scheduler))];
         if setup.embedder {
             let pooling = Some(Pooling::Mean);
-            let engine = demo_engine(EngineOptions { pooling, ..EngineOptions::default() });
+            let options = EngineOptions { pooling, ..EngineOptions::default() };
+            let engine = load(&setup.model, options);
             let embedder = Embedder::start(engine).unwrap();
-            models.push(("embedder".to_owned(), Service::Embed(embedder)));
+            models.push(ModelEntry::loaded("embedder", Service::Embed(embedder)));
         }
-        let server = Server::bind(("127.0.0.1", 0), models, setup.server).unwrap();
+        let mut server = Self::of(models, setup.server);
+        server.handle = Some(handle);
+        server
+    }
+
+    /// A server of these models.
+    pub(crate) fn of(models: Vec<ModelEntry>, options: ServerOptions) -> Self {
+        let server = Server::bind(("127.0.0.1", 0), models, options).unwrap();
         let address = server.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -75,7 +97,7 @@ impl TestServer {
             let stopped = async { drop(stopped.await) };
             runtime.block_on(server.run(stopped)).unwrap();
         });
-        Self { address, scheduler, stop: Some(stop), thread: Some(thread) }
+        Self { address, handle: None, stop: Some(stop), thread: Some(thread) }
     }
 
     /// Tells the server to stop, as a signal does.
@@ -123,7 +145,7 @@ impl TestServer {
     }
 
     pub(crate) fn stats(&self) -> SchedulerStats {
-        self.scheduler.handle().stats()
+        self.handle.as_ref().unwrap().stats()
     }
 
     /// Waits for a state of the scheduler, which follows within a step.

@@ -1,0 +1,277 @@
+//! The models of a server: their files, their names, and how each is loaded.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use rf_engine::EngineOptions;
+use rf_engine::scheduler::{Scheduler, SchedulerOptions};
+use rf_hub::ModelName;
+use rf_server::{Embedder, KeepAlive, LoadError, ModelEntry, ModelKind, Service};
+
+use crate::args::ComputeArgs;
+use crate::device::Placement;
+use crate::failure::bad_input;
+use crate::loading::{self, Source};
+use crate::{hub, terminal};
+
+/// The models, and when they are unloaded.
+#[derive(Debug, Args)]
+pub(super) struct ServedModelArgs {
+    /// Serve this model file, in GGUF format (any part of a split one; repeatable) [default: the
+    /// built-in demo model]
+    #[arg(short, long, value_name = "FILE")]
+    model: Vec<PathBuf>,
+    #[arg(
+        help = "Serve this model of the Hugging Face hub, downloaded unless it is cached (-hf; repeatable) \
+                [default QUANT: Q4_K_M, else Q8_0, else the first]"
+    )]
+    #[arg(long, value_name = "OWNER/REPO[:QUANT]")]
+    hf_repo: Vec<ModelName>,
+    /// Serve all model files of this folder
+    #[arg(long, value_name = "DIR")]
+    models: Option<PathBuf>,
+    /// Serve the model under this name (repeatable: the next name is for the next model) [default:
+    /// the name of the file, which works in any case]
+    #[arg(short, long, value_name = "NAME")]
+    alias: Vec<String>,
+    /// Unload models until those that are loaded need at most GIB of memory [default: what the GPU,
+    /// or the machine, has free at the start]
+    #[arg(long, value_name = "GIB", help_heading = "Several models")]
+    memory_budget: Option<f64>,
+    /// Unload a model when no request used it for this time, such as 10m [default: only to make
+    /// room; requests of Ollama may tell]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        allow_negative_numbers = true,
+        help_heading = "Several models"
+    )]
+    pub(super) keep_alive: Option<KeepAlive>,
+}
+
+/// A model to serve.
+pub(super) struct ModelFile {
+    /// `None` for the demo model.
+    path: Option<PathBuf>,
+    /// At least one.
+    pub(super) names: Vec<String>,
+}
+
+impl ServedModelArgs {
+    /// Returns true if no model is named, so that the demo model is used.
+    pub(super) fn is_demo(&self) -> bool {
+        self.model.is_empty() && self.hf_repo.is_empty() && self.models.is_none()
+    }
+
+    /// Whether also a single model is unloaded when nobody uses it.
+    pub(super) fn is_unloaded(&self) -> bool {
+        self.keep_alive.is_some_and(|keep_alive| keep_alive.duration().is_some())
+    }
+
+    pub(super) fn memory_budget_bytes(&self) -> Result<Option<u64>> {
+        const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
+        match self.memory_budget {
+            Some(gib) if gib > 0.0 => Ok(Some((gib * GIB) as u64)),
+            Some(gib) => Err(bad_input!("a memory budget of {gib} GiB has no room for a model")),
+            None => Ok(None),
+        }
+    }
+
+    /// All models, in the order of the options: at least one.
+    pub(super) fn files(&self) -> Result<Vec<ModelFile>> {
+        let mut paths: Vec<Option<PathBuf>> = self.model.iter().cloned().map(Some).collect();
+        for name in &self.hf_repo {
+            paths.push(Some(hub::fetch(name)?));
+        }
+        if let Some(folder) = &self.models {
+            paths.extend(model_files(folder)?.into_iter().map(Some));
+        }
+        if self.is_demo() {
+            paths.push(None);
+        }
+        if self.alias.len() > paths.len() {
+            let (names, models) = (self.alias.len(), paths.len());
+            return Err(bad_input!("there are {names} names (--alias) for {models} models"));
+        }
+        let mut names = self.alias.iter().cloned();
+        let file = |path: Option<PathBuf>| {
+            let stem = path.as_deref().map_or_else(|| "demo".to_owned(), model_name);
+            let names = match names.next() {
+                Some(alias) if alias != stem => vec![alias, stem],
+                _ => vec![stem],
+            };
+            ModelFile { path, names }
+        };
+        let mut files: Vec<_> = paths.into_iter().map(file).collect();
+        // Of two files with the same name, aliases tell them apart.
+        let all: Vec<String> = files.iter().flat_map(|file| file.names.clone()).collect();
+        let is_unique = |name: &String| all.iter().filter(|other| *other == name).count() == 1;
+        for file in &mut files {
+            let mut is_first = true;
+            file.names.retain(|name| std::mem::take(&mut is_first) || is_unique(name));
+        }
+        Ok(files)
+    }
+}
+
+/// The model files of a folder, by name. Those that hold no model that can be served are left out.
+fn model_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let list = || -> std::io::Result<Vec<PathBuf>> {
+        let entries = std::fs::read_dir(folder)?;
+        entries.map(|entry| Ok(entry?.path())).collect()
+    };
+    let mut paths =
+        list().with_context(|| format!("cannot read the folder {}", folder.display()))?;
+    paths.retain(|path| path.extension().is_some_and(|ext| ext == "gguf") && is_first_part(path));
+    paths.sort_unstable();
+    let kind =
+        |path: &Path| Ok::<_, anyhow::Error>(ModelKind::of(&loading::open_gguf(Some(path))?)?);
+    paths.retain(|path| match kind(path) {
+        Ok(_) => true,
+        Err(error) => {
+            terminal::warn(format_args!("leaving out {}: {error:#}", path.display()));
+            false
+        }
+    });
+    if paths.is_empty() {
+        return Err(bad_input!("{} has no model file that can be served", folder.display()));
+    }
+    Ok(paths)
+}
+
+/// The name of a model file, without its extension and the number of its part.
+fn model_name(path: &Path) -> String {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let stem = stem.unwrap_or_default();
+    match part_suffix(&stem) {
+        Some((name, _)) => name.to_owned(),
+        None => stem,
+    }
+}
+
+fn is_first_part(path: &Path) -> bool {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    part_suffix(&stem.unwrap_or_default()).is_none_or(|(_, part)| part == 1)
+}
+
+/// Divides `name-00002-of-00003` into the name and the number of the part.
+fn part_suffix(stem: &str) -> Option<(&str, u32)> {
+    let (rest, parts) = stem.rsplit_once("-of-")?;
+    let (name, part) = rest.rsplit_once('-')?;
+    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number(parts) && is_number(part)).then(|| Some((name, part.parse().ok()?)))?
+}
+
+/// What all models are loaded with.
+pub(super) struct Settings {
+    pub(super) placement: Placement,
+    pub(super) compute: ComputeArgs,
+    /// The value of `-c`.
+    pub(super) context: Option<usize>,
+    /// Whether models that could generate make embeddings.
+    pub(super) embeds: bool,
+    /// Tokens of the KV cache.
+    pub(super) kv_size: Option<usize>,
+    pub(super) scheduler: SchedulerOptions,
+    /// Whether there is only one model, which may take all memory.
+    pub(super) is_single: bool,
+}
+
+/// The models of the server. A single one is loaded now and stays, unless it `is_unloaded` when
+/// nobody uses it.
+pub(super) fn entries(
+    files: Vec<ModelFile>,
+    settings: Settings,
+    is_unloaded: bool,
+) -> Result<Vec<ModelEntry>> {
+    if settings.is_single && !is_unloaded {
+        let loaded = |file: ModelFile| {
+            let service = settings.load(file.path.as_deref(), false, &mut |_| ())?;
+            entry(file.names, |name| Ok(ModelEntry::loaded(name, service)))
+        };
+        return files.into_iter().map(loaded).collect();
+    }
+    let settings = Arc::new(settings);
+    let on_demand = |ModelFile { path, names }: ModelFile| {
+        // The header is all that a list of models needs.
+        let gguf = loading::open_gguf(path.as_deref())?;
+        let kind = if settings.embeds { ModelKind::Embeddings } else { ModelKind::of(&gguf)? };
+        let settings = Arc::clone(&settings);
+        let load = move |make_room: &mut dyn FnMut(u64)| {
+            let loaded = settings.load(path.as_deref(), true, make_room);
+            // A client sees the whole chain.
+            loaded.map_err(|error| LoadError::from(anyhow!("{error:#}")))
+        };
+        entry(names, |name| Ok(ModelEntry::on_demand(name, kind, &gguf, load)?))
+    };
+    files.into_iter().map(on_demand).collect()
+}
+
+/// An entry with all names of a model.
+fn entry(
+    names: Vec<String>,
+    make: impl FnOnce(String) -> Result<ModelEntry>,
+) -> Result<ModelEntry> {
+    let mut names = names.into_iter();
+    let entry = make(names.next().unwrap_or_default())?;
+    Ok(names.fold(entry, ModelEntry::with_alias))
+}
+
+impl Settings {
+    /// Loads a model. Calls `make_room` with the bytes that it needs.
+    fn load(
+        &self,
+        path: Option<&Path>,
+        quiet: bool,
+        make_room: &mut dyn FnMut(u64),
+    ) -> Result<Service> {
+        let source = Source { path, started: Instant::now(), quiet };
+        let model = loading::open_model(path)?;
+        let options = loading::engine_options(&model, &self.compute, self.context)?;
+        let embeds = self.embeds || !model.config().generates();
+        let pooling = embeds.then(|| model.config().default_pooling());
+        let options = EngineOptions { pooling, ..options };
+        let context = model.context_tokens(&options);
+        let kv_tokens = match self.kv_size {
+            Some(tokens) => tokens,
+            None if self.is_single && !embeds => {
+                let most_tokens = context.saturating_mul(self.scheduler.max_num_seqs);
+                self.placement.kv_tokens_that_fit(&model, &options, most_tokens)?
+            }
+            None => context.saturating_mul(SHARED_CONTEXTS),
+        };
+        let options = EngineOptions { kv_tokens: Some(kv_tokens), ..options };
+        make_room(self.placement.memory_need(&model, &options)?.total_bytes());
+        let engine = loading::load(model, &self.placement, options, source)?.engine;
+        Ok(if embeds {
+            Service::Embed(Embedder::start(engine)?)
+        } else {
+            Service::Generate(Scheduler::start(engine, self.scheduler)?)
+        })
+    }
+}
+
+/// Contexts that the KV cache of each of several models has room for.
+const SHARED_CONTEXTS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_files_without_the_number_of_a_part() {
+        for (path, name, is_first) in [
+            ("a/llama-3.2-1b.Q8_0.gguf", "llama-3.2-1b.Q8_0", true),
+            ("big-00001-of-00003.gguf", "big", true),
+            ("big-00002-of-00003.gguf", "big", false),
+            ("one-of-us.gguf", "one-of-us", true),
+            ("x-1-of-2.gguf", "x-1-of-2", true),
+        ] {
+            assert_eq!(model_name(Path::new(path)), name);
+            assert_eq!(is_first_part(Path::new(path)), is_first, "{path}");
+        }
+    }
+}

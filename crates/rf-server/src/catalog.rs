@@ -1,0 +1,200 @@
+//! The models of the server: which ones are loaded, and which ones make room for others.
+//!
+//! One thread loads and unloads, one model at a time, in the order in which requests needed them.
+//! Requests for a model that is not loaded wait for it; those for other models go on. A model is
+//! unloaded for two reasons: another one needs its memory, or nobody has used it for as long as its
+//! requests said. Both wait until its running requests have ended.
+
+mod loader;
+mod shared;
+
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use crate::details::ModelDetails;
+use crate::entry::{ModelEntry, ModelKind, Origin};
+use crate::error::{ApiError, Error, Kind};
+use crate::generator::Generator;
+use crate::keep_alive::KeepAlive;
+use crate::metrics::Metrics;
+
+use self::shared::{Inner, Loaded, Shared, Slot, State, Waiter};
+pub(crate) use self::shared::{Lease, Leased, LoadedService, Status};
+
+/// All models.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    shared: Arc<Shared>,
+}
+
+/// A model as APIs list it.
+pub(crate) struct Listed<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) details: &'a ModelDetails,
+    pub(crate) status: Status,
+    /// Set for a model that was loaded before.
+    pub(crate) metrics: Option<&'a Arc<Metrics>>,
+}
+
+impl Listed<'_> {
+    /// The loaded model, if it is loaded and generates text.
+    pub(crate) fn generator(&self) -> Option<Arc<Generator>> {
+        match &self.status {
+            Status::Loaded { service: LoadedService::Generate(generator), .. } => {
+                Some(Arc::clone(generator))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Catalog {
+    /// The models, of which no two have the same name.
+    pub(crate) fn new(
+        entries: impl IntoIterator<Item = ModelEntry>,
+        budget_bytes: Option<u64>,
+        keep_alive: KeepAlive,
+    ) -> Result<Self, Error> {
+        let (mut slots, mut states) = (Vec::<Slot>::new(), Vec::new());
+        for entry in entries {
+            let ModelEntry { names, kind, details, origin } = entry;
+            let is_taken = |name: &&String| slots.iter().any(|slot| slot.names.contains(name));
+            if let Some(name) = names.iter().find(is_taken) {
+                return Err(Error::DuplicateModel(name.clone()));
+            }
+            let mut slot = Slot { names, kind, details, loader: None, metrics: OnceLock::new() };
+            states.push(match origin {
+                Origin::Loader(loader) => {
+                    slot.loader = Some(loader);
+                    State::Unloaded { failure: None }
+                }
+                Origin::Loaded(service) => State::Loaded(Loaded::new(slot.service(service), 0)),
+            });
+            slots.push(slot);
+        }
+        let is_static = slots.iter().all(|slot| slot.loader.is_none());
+        let inner = Mutex::new(Inner::new(states));
+        let shared = Shared { slots, budget_bytes, keep_alive, inner, changed: Condvar::new() };
+        let shared = Arc::new(shared);
+        if !is_static {
+            let loader = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name("rf-models".into());
+            thread.spawn(move || loader.serve())?;
+        }
+        Ok(Self { shared })
+    }
+
+    /// Uses a model of this kind, which is loaded if need be. Without a name it is the first one.
+    pub(crate) async fn acquire(
+        &self,
+        name: Option<&str>,
+        kind: ModelKind,
+        keep_alive: Option<KeepAlive>,
+    ) -> Result<Leased, ApiError> {
+        let index = self.find(name, kind)?;
+        let keep_alive = keep_alive.unwrap_or(self.shared.keep_alive);
+        let receiver = {
+            let mut inner = self.shared.lock();
+            let inner = &mut *inner;
+            let (waiter, receiver) = Waiter::new(keep_alive);
+            match &mut inner.states[index] {
+                State::Loaded(loaded) => {
+                    return Ok(Leased::new(&self.shared, index, loaded, keep_alive));
+                }
+                State::Loading { waiters } | State::Retiring { waiters, .. } => {
+                    waiters.push(waiter);
+                }
+                state @ State::Unloaded { .. } => {
+                    *state = State::Loading { waiters: vec![waiter] };
+                    inner.queue.push_back(index);
+                    self.shared.changed.notify_all();
+                }
+            }
+            receiver
+        };
+        let ended = |_: oneshot::error::RecvError| {
+            ApiError::new(Kind::Unavailable, "the server is shutting down")
+        };
+        receiver.await.map_err(ended)?
+    }
+
+    /// Uses a model of this kind, unless it is not loaded.
+    pub(crate) fn acquire_loaded(
+        &self,
+        name: Option<&str>,
+        kind: ModelKind,
+    ) -> Result<Leased, ApiError> {
+        let index = self.find(name, kind)?;
+        let mut inner = self.shared.lock();
+        if let State::Loaded(loaded) = &mut inner.states[index] {
+            return Ok(Leased::new(&self.shared, index, loaded, self.shared.keep_alive));
+        }
+        let message = format!("the model `{}` is not loaded", self.shared.slots[index].id());
+        Err(ApiError::new(Kind::Unavailable, message))
+    }
+
+    /// Unloads a model of this kind as soon as its running requests have ended. Returns its name.
+    pub(crate) fn unload(&self, name: Option<&str>, kind: ModelKind) -> Result<&str, ApiError> {
+        let index = self.find(name, kind)?;
+        let slot = &self.shared.slots[index];
+        if slot.loader.is_some() {
+            let mut inner = self.shared.lock();
+            if let State::Loaded(loaded) = &mut inner.states[index] {
+                loaded.expires = Some(Instant::now());
+                self.shared.changed.notify_all();
+            }
+        }
+        Ok(slot.id())
+    }
+
+    /// All models, in order.
+    pub(crate) fn list(&self) -> Vec<Listed<'_>> {
+        let statuses: Vec<_> = self.shared.lock().states.iter().map(State::status).collect();
+        let slots = self.shared.slots.iter().zip(statuses);
+        let listed = slots.map(|(slot, status)| Listed {
+            id: slot.id(),
+            details: &slot.details,
+            status,
+            metrics: slot.metrics.get(),
+        });
+        listed.collect()
+    }
+
+    /// The facts about a model of any kind.
+    pub(crate) fn details(&self, name: Option<&str>) -> Result<(&str, &ModelDetails), ApiError> {
+        let slot = self.shared.slots.iter().find(|slot| slot.is_named(name));
+        let slot = slot.ok_or_else(|| self.unknown(name))?;
+        Ok((slot.id(), &slot.details))
+    }
+
+    fn find(&self, name: Option<&str>, kind: ModelKind) -> Result<usize, ApiError> {
+        let slots = &self.shared.slots;
+        if let Some(index) = slots.iter().position(|s| s.kind == kind && s.is_named(name)) {
+            return Ok(index);
+        }
+        let Some(other) = slots.iter().find(|slot| slot.is_named(name)) else {
+            return Err(self.unknown(name));
+        };
+        let does = match other.kind {
+            ModelKind::Text => "it generates text: it makes no embeddings",
+            ModelKind::Embeddings => "it makes embeddings: it generates no text",
+        };
+        let message = format!("the model `{}`: {does}", other.id());
+        Err(ApiError::new(Kind::NotSupported, message))
+    }
+
+    fn unknown(&self, name: Option<&str>) -> ApiError {
+        let ids: Vec<_> = self.shared.slots.iter().map(Slot::id).collect();
+        ApiError::unknown_model(name.unwrap_or_default(), &ids)
+    }
+}
+
+/// Ends the thread. A model that it loads right now is dropped by it.
+impl Drop for Catalog {
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_all();
+    }
+}

@@ -1,0 +1,262 @@
+//! The models and their states, which the requests and the thread share.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use tokio::sync::oneshot;
+
+use crate::details::ModelDetails;
+use crate::embedder::Embedder;
+use crate::entry::{ModelKind, ModelLoader, Service};
+use crate::error::ApiError;
+use crate::generator::Generator;
+use crate::keep_alive::KeepAlive;
+use crate::metrics::Metrics;
+
+/// What the requests and the thread share.
+pub(super) struct Shared {
+    pub(super) slots: Vec<Slot>,
+    /// Memory for all models together; one that needs more is loaded alone.
+    pub(super) budget_bytes: Option<u64>,
+    pub(super) keep_alive: KeepAlive,
+    pub(super) inner: Mutex<Inner>,
+    /// A model lost its last user, or there is work for the thread.
+    pub(super) changed: Condvar,
+}
+
+/// A model, loaded or not.
+pub(super) struct Slot {
+    pub(super) names: Vec<String>,
+    pub(super) kind: ModelKind,
+    pub(super) details: ModelDetails,
+    /// `None` for a model that is never unloaded.
+    pub(super) loader: Option<Arc<dyn ModelLoader>>,
+    /// They outlive the loaded model, so that counters only grow.
+    pub(super) metrics: OnceLock<Arc<Metrics>>,
+}
+
+/// What the lock protects.
+pub(super) struct Inner {
+    /// One per slot.
+    pub(super) states: Vec<State>,
+    /// Slots in state [`State::Loading`], the next one first.
+    pub(super) queue: VecDeque<usize>,
+    /// The server has ended.
+    pub(super) is_closed: bool,
+}
+
+/// The state of a model.
+pub(super) enum State {
+    Unloaded {
+        failure: Option<String>,
+    },
+    /// In the queue, or being loaded.
+    Loading {
+        waiters: Vec<Waiter>,
+    },
+    Loaded(Loaded),
+    /// Unloaded as soon as its users are gone. Requests that come now wait for the next time.
+    Retiring {
+        loaded: Loaded,
+        waiters: Vec<Waiter>,
+    },
+}
+
+/// A loaded model.
+pub(super) struct Loaded {
+    pub(super) service: LoadedService,
+    /// The memory plan.
+    pub(super) bytes: u64,
+    pub(super) users: usize,
+    pub(super) last_used: Instant,
+    /// When it is unloaded if nobody uses it.
+    pub(super) expires: Option<Instant>,
+}
+
+/// A loaded model, shared by its users.
+#[derive(Clone, Debug)]
+pub(crate) enum LoadedService {
+    Generate(Arc<Generator>),
+    Embed(Embedder),
+}
+
+/// A request that waits for a model.
+pub(super) struct Waiter {
+    pub(super) reply: oneshot::Sender<Result<Leased, ApiError>>,
+    pub(super) keep_alive: KeepAlive,
+}
+
+/// Whether a model is loaded.
+pub(crate) enum Status {
+    /// It is not, and why the last attempt failed, if it did.
+    Unloaded {
+        failure: Option<String>,
+    },
+    Loading,
+    Loaded {
+        service: LoadedService,
+        /// When it will be unloaded if no request comes; `None` for as long as there is room.
+        expires: Option<SystemTime>,
+        /// The memory plan; 0 if unknown.
+        bytes: u64,
+    },
+}
+
+/// A loaded model with its lease. The model is dropped first, so that a model without leases has no
+/// users.
+pub(crate) struct Leased {
+    pub(crate) id: String,
+    pub(crate) service: LoadedService,
+    pub(crate) lease: Lease,
+}
+
+/// The use of a model, which stays loaded as long as this lives.
+pub(crate) struct Lease {
+    shared: Arc<Shared>,
+    slot: usize,
+    keep_alive: KeepAlive,
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.slots.iter().map(Slot::id)).finish()
+    }
+}
+
+impl Slot {
+    pub(super) fn id(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
+
+    /// Whether a request means this model. No name means any, and names of Ollama may end in
+    /// `:latest`.
+    pub(super) fn is_named(&self, name: Option<&str>) -> bool {
+        let Some(name) = name.filter(|name| !name.is_empty()) else { return true };
+        let short = name.strip_suffix(":latest").unwrap_or(name);
+        self.names.iter().any(|own| own == name || own == short)
+    }
+}
+
+impl Inner {
+    pub(super) fn new(states: Vec<State>) -> Self {
+        Self { states, queue: VecDeque::new(), is_closed: false }
+    }
+}
+
+impl Waiter {
+    pub(super) fn new(
+        keep_alive: KeepAlive,
+    ) -> (Self, oneshot::Receiver<Result<Leased, ApiError>>) {
+        let (reply, receiver) = oneshot::channel();
+        (Self { reply, keep_alive }, receiver)
+    }
+}
+
+impl State {
+    /// The loaded model, even if it is about to be unloaded.
+    pub(super) fn loaded_mut(&mut self) -> Option<&mut Loaded> {
+        match self {
+            Self::Loaded(loaded) | Self::Retiring { loaded, .. } => Some(loaded),
+            Self::Unloaded { .. } | Self::Loading { .. } => None,
+        }
+    }
+
+    pub(super) fn status(&self) -> Status {
+        match self {
+            Self::Unloaded { failure } => Status::Unloaded { failure: failure.clone() },
+            Self::Loading { .. } => Status::Loading,
+            Self::Loaded(loaded) | Self::Retiring { loaded, .. } => Status::Loaded {
+                service: loaded.service.clone(),
+                expires: loaded
+                    .expires
+                    .map(|at| SystemTime::now() + at.saturating_duration_since(Instant::now())),
+                bytes: loaded.bytes,
+            },
+        }
+    }
+}
+
+impl Loaded {
+    pub(super) fn new(service: LoadedService, bytes: u64) -> Self {
+        Self { service, bytes, users: 0, last_used: Instant::now(), expires: None }
+    }
+}
+
+impl Slot {
+    /// Prepares a loaded model for its users.
+    pub(super) fn service(&self, service: Service) -> LoadedService {
+        match service {
+            Service::Embed(embedder) => LoadedService::Embed(embedder),
+            Service::Generate(scheduler) => {
+                let context_tokens = scheduler.handle().max_sequence_tokens();
+                let metrics = self.metrics.get_or_init(|| Arc::new(Metrics::new(context_tokens)));
+                let metrics = Arc::clone(metrics);
+                LoadedService::Generate(Arc::new(Generator::new(self.id(), scheduler, metrics)))
+            }
+        }
+    }
+}
+
+impl LoadedService {
+    /// The longest request, in tokens.
+    pub(crate) fn context_tokens(&self) -> usize {
+        match self {
+            Self::Generate(generator) => generator.handle().max_sequence_tokens(),
+            Self::Embed(embedder) => embedder.context_tokens(),
+        }
+    }
+
+    pub(crate) fn loaded(&self) -> SystemTime {
+        match self {
+            Self::Generate(generator) => generator.loaded(),
+            Self::Embed(embedder) => embedder.loaded(),
+        }
+    }
+}
+
+impl Leased {
+    /// Counts a user. The lock is held by the caller.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        slot: usize,
+        loaded: &mut Loaded,
+        keep_alive: KeepAlive,
+    ) -> Self {
+        loaded.users += 1;
+        Self {
+            id: shared.slots[slot].id().to_owned(),
+            service: loaded.service.clone(),
+            lease: Lease { shared: Arc::clone(shared), slot, keep_alive },
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        let is_permanent = self.shared.slots[self.slot].loader.is_none();
+        let mut inner = self.shared.lock();
+        let Some(loaded) = inner.states[self.slot].loaded_mut() else { return };
+        loaded.users -= 1;
+        loaded.last_used = now;
+        if !is_permanent {
+            // A duration beyond the clock is for ever.
+            loaded.expires = self.keep_alive.duration().and_then(|time| now.checked_add(time));
+            self.shared.changed.notify_all();
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,113 @@
+//! A loaded model that generates text.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use rf_engine::Model;
+use rf_engine::scheduler::{Handle, Scheduler};
+use rf_grammar::GrammarCompiler;
+
+use crate::error::{ApiError, Kind};
+use crate::metrics::Metrics;
+
+/// A loaded model that generates text.
+#[derive(Debug)]
+pub(crate) struct Generator {
+    id: String,
+    handle: Handle,
+    metrics: Arc<Metrics>,
+    /// Made for the first request that needs it, because it takes time and memory.
+    compiler: Mutex<Option<Arc<GrammarCompiler>>>,
+    loaded: SystemTime,
+    started: Instant,
+    /// Its thread ends with it.
+    _scheduler: Scheduler,
+}
+
+/// The load of a model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) running: usize,
+    pub(crate) waiting: usize,
+    /// Tokens of the pages that sequences hold.
+    pub(crate) used_tokens: usize,
+    pub(crate) total_tokens: usize,
+    /// `used_tokens` of `total_tokens`, from 0 to 1.
+    pub(crate) kv_usage: f64,
+    /// Since the start.
+    pub(crate) generated_tokens_per_second: f64,
+}
+
+impl Generator {
+    pub(crate) fn new(id: &str, scheduler: Scheduler, metrics: Arc<Metrics>) -> Self {
+        Self {
+            id: id.to_owned(),
+            handle: scheduler.handle(),
+            metrics,
+            compiler: Mutex::new(None),
+            loaded: SystemTime::now(),
+            started: Instant::now(),
+            _scheduler: scheduler,
+        }
+    }
+
+    /// Keeps what the scheduler counted, before the model is unloaded.
+    pub(crate) fn retire(&self) {
+        self.metrics.keep(&self.handle.stats());
+    }
+
+    /// The name in every API.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    pub(crate) fn model(&self) -> &Arc<Model> {
+        self.handle.model()
+    }
+
+    /// The compiler of grammars for the model's vocabulary.
+    pub(crate) fn compiler(&self) -> Result<Arc<GrammarCompiler>, ApiError> {
+        let mut compiler = self.compiler.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(compiler) = &*compiler {
+            return Ok(Arc::clone(compiler));
+        }
+        let new = GrammarCompiler::new(self.model().tokenizer());
+        let new = new.map_err(|error| ApiError::new(Kind::NotSupported, error.to_string()))?;
+        Ok(Arc::clone(compiler.insert(Arc::new(new))))
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// When the model was loaded.
+    pub(crate) fn loaded(&self) -> SystemTime {
+        self.loaded
+    }
+
+    pub(crate) fn num_pages(&self) -> usize {
+        self.handle.stats().kv_pages_total
+    }
+
+    pub(crate) fn page_tokens(&self) -> usize {
+        self.handle.kv_tokens() / self.num_pages().max(1)
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        let stats = self.handle.stats();
+        let total_pages = stats.kv_pages_total.max(1);
+        let uptime = self.started.elapsed().as_secs_f64().max(1.0);
+        Load {
+            running: stats.running,
+            waiting: stats.waiting,
+            used_tokens: stats.kv_pages_used * self.page_tokens(),
+            total_tokens: self.handle.kv_tokens(),
+            kv_usage: stats.kv_pages_used as f64 / total_pages as f64,
+            generated_tokens_per_second: stats.generation_tokens as f64 / uptime,
+        }
+    }
+}

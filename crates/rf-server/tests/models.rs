@@ -1,0 +1,298 @@
+//! Several models: loaded on demand, within a budget of memory, and unloaded.
+
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+mod server;
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rf_engine::scheduler::{Scheduler, SchedulerOptions};
+use rf_engine::{EngineOptions, Pooling};
+use rf_gguf::Gguf;
+use rf_server::{Embedder, KeepAlive, LoadError, ModelEntry, ModelKind, ServerOptions, Service};
+use serde_json::{Value, json};
+use server::{Setup, TestServer, send};
+
+fn options() -> ServerOptions {
+    Setup::default().server
+}
+
+/// How often a model was loaded.
+type Loads = Arc<AtomicUsize>;
+
+/// A model that takes `bytes` of the budget.
+fn model(name: &str, bytes: u64, before: impl Fn() + Send + Sync + 'static) -> (ModelEntry, Loads) {
+    let loads = Loads::default();
+    let count = Arc::clone(&loads);
+    let load = move |make_room: &mut dyn FnMut(u64)| -> Result<Service, LoadError> {
+        before();
+        make_room(bytes);
+        count.fetch_add(1, Relaxed);
+        let engine = EngineOptions { kv_tokens: Some(4096), ..EngineOptions::default() };
+        let engine = server::load(&server::demo(), engine);
+        Ok(Service::Generate(Scheduler::start(engine, SchedulerOptions::default())?))
+    };
+    (entry(name, ModelKind::Text, load), loads)
+}
+
+fn entry(
+    name: &str,
+    kind: ModelKind,
+    load: impl Fn(&mut dyn FnMut(u64)) -> Result<Service, LoadError> + Send + Sync + 'static,
+) -> ModelEntry {
+    let gguf = Gguf::open(server::demo()).unwrap();
+    assert_eq!(ModelKind::of(&gguf).unwrap(), ModelKind::Text);
+    ModelEntry::on_demand(name, kind, &gguf, load).unwrap()
+}
+
+fn body(model: &str) -> Value {
+    json!({ "model": model, "prompt": "Once upon a time", "max_tokens": 8 })
+}
+
+fn ask(server: &TestServer, model: &str) -> String {
+    let answer = server.post("/v1/completions", &body(model)).ok();
+    assert_eq!(answer["model"], model);
+    answer["choices"][0]["text"].as_str().unwrap().to_owned()
+}
+
+/// The status of each model.
+fn statuses(server: &TestServer) -> Vec<String> {
+    let models = server.get("/v1/models").ok();
+    let status = |model: &Value| model["status"]["value"].as_str().unwrap().to_owned();
+    models["data"].as_array().unwrap().iter().map(status).collect()
+}
+
+/// Waits for the status of all models.
+fn wait_for(server: &TestServer, expected: [&str; 2]) {
+    let started = std::time::Instant::now();
+    while statuses(server) != expected {
+        assert!(started.elapsed() < Duration::from_mins(1), "{:?}", statuses(server));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn loaded_names(server: &TestServer) -> Vec<String> {
+    let models = server.get("/api/ps").ok();
+    let name = |model: &Value| model["name"].as_str().unwrap().to_owned();
+    models["models"].as_array().unwrap().iter().map(name).collect()
+}
+
+#[test]
+fn a_request_loads_its_model_and_the_least_recently_used_one_makes_room() {
+    let (entries, loads): (Vec<_>, Vec<_>) =
+        ["a", "b", "c"].map(|name| model(name, 40, || ())).into_iter().unzip();
+    let budget = ServerOptions { memory_budget_bytes: Some(100), ..options() };
+    let server = TestServer::of(entries, budget);
+    assert_eq!(statuses(&server), ["unloaded"; 3]);
+    assert_eq!(loaded_names(&server), [""; 0]);
+    let tags = server.get("/api/tags").ok();
+    assert_eq!(tags["models"].as_array().unwrap().len(), 3);
+    assert_eq!(tags["models"][2]["details"]["quantization_level"], "Q8_0");
+
+    let text = ask(&server, "a");
+    assert_eq!(loaded_names(&server), ["a"]);
+    assert_eq!(server.get("/api/ps").ok()["models"][0]["size"], 40);
+    assert_eq!(ask(&server, "b"), text);
+    assert_eq!(ask(&server, "a"), text);
+    // `b` was used before `a`.
+    assert_eq!(ask(&server, "c"), text);
+    assert_eq!(statuses(&server), ["loaded", "unloaded", "loaded"]);
+    assert_eq!(ask(&server, "b"), text);
+    assert_eq!(statuses(&server), ["unloaded", "loaded", "loaded"]);
+    assert_eq!(loads.iter().map(|loads| loads.load(Relaxed)).collect::<Vec<_>>(), [1, 2, 1]);
+
+    // Counters of a model that was unloaded go on, and its gauges are zero.
+    let metrics = server.get("/metrics").text;
+    let sample = |name: &str, model: &str| {
+        let start = format!("vllm:{name}{{model_name=\"{model}\",engine=\"0\"}} ");
+        metrics.lines().find_map(|line| line.strip_prefix(&start)).map(str::to_owned)
+    };
+    assert_eq!(sample("generation_tokens_total", "a").as_deref(), Some("16"));
+    assert_eq!(sample("kv_cache_usage_perc", "a").as_deref(), Some("0"));
+    assert_eq!(server.get("/v1/loads").ok()["dp_rank_count"], 2);
+
+    // Requests without a name get the first model, and an unknown name is an error.
+    let unnamed = server.post("/v1/completions", &json!({ "prompt": "x", "max_tokens": 1 })).ok();
+    assert_eq!(unnamed["model"], "a");
+    assert_eq!(server.post("/v1/completions", &body("d")).status, 404);
+}
+
+#[test]
+fn a_model_above_the_budget_is_loaded_alone() {
+    let (entries, _): (Vec<_>, Vec<_>) = [("a", 40), ("big", 900)]
+        .map(|(name, bytes)| model(name, bytes, || ()))
+        .into_iter()
+        .unzip();
+    let budget = ServerOptions { memory_budget_bytes: Some(100), ..options() };
+    let server = TestServer::of(entries, budget);
+    ask(&server, "a");
+    ask(&server, "big");
+    assert_eq!(loaded_names(&server), ["big"]);
+    ask(&server, "a");
+    assert_eq!(loaded_names(&server), ["a"]);
+}
+
+/// A model whose load waits for a message, and the messages that it has begun.
+fn held(name: &str, bytes: u64) -> (ModelEntry, Loads, Sender<()>, Receiver<()>) {
+    let (release, released) = channel();
+    let (begin, begun) = channel();
+    let ends = Mutex::new((begin, released));
+    let (entry, loads) = model(name, bytes, move || {
+        let ends = ends.lock().unwrap();
+        ends.0.send(()).unwrap();
+        // It fails when the sender is dropped, which releases the load, too.
+        let _: Result<(), RecvError> = ends.1.recv();
+    });
+    (entry, loads, release, begun)
+}
+
+#[test]
+fn requests_wait_for_their_model_once_and_others_go_on() {
+    let (slow, loads, release, begun) = held("slow", 1);
+    let (fast, _) = model("fast", 1, || ());
+    let server = TestServer::of(vec![slow, fast], options());
+    let text = ask(&server, "fast");
+    let address = server.address;
+    let waiting: Vec<_> = (0..5)
+        .map(|_| {
+            let body = body("slow").to_string();
+            std::thread::spawn(move || send(address, "POST", "/v1/completions", &[], &body).ok())
+        })
+        .collect();
+    begun.recv().unwrap();
+    // A client that leaves before its model is there.
+    drop(server.open("/v1/completions", &body("slow")));
+    assert_eq!(statuses(&server), ["loading", "loaded"]);
+    assert_eq!(ask(&server, "fast"), text);
+    drop(release);
+    for thread in waiting {
+        assert_eq!(thread.join().unwrap()["choices"][0]["text"], text.as_str());
+    }
+    assert_eq!(loads.load(Relaxed), 1);
+}
+
+#[test]
+fn a_running_answer_ends_before_its_model_is_unloaded() {
+    let (entries, _): (Vec<_>, Vec<_>) =
+        ["a", "b"].map(|name| model(name, 60, || ())).into_iter().unzip();
+    let budget = ServerOptions { memory_budget_bytes: Some(100), ..options() };
+    let server = TestServer::of(entries, budget);
+    let long = |model: &str, tokens: usize| {
+        let body = json!({
+            "model": model, "prompt": "Once", "max_tokens": tokens, "ignore_eos": true, "stream": true,
+        });
+        server.open("/v1/completions", &body)
+    };
+    // Two models that never fit together take turns, and every answer is whole.
+    let streams: Vec<_> =
+        (0..8).map(|index| long(["a", "b"][index % 2], 100 + 10 * index)).collect();
+    for (index, stream) in streams.into_iter().enumerate() {
+        let text = server::rest(stream);
+        assert!(text.contains("[DONE]"), "{text}");
+        let chunks = text.matches("\"finish_reason\":null").count();
+        assert!(chunks > 50, "{index}: {chunks}");
+    }
+}
+
+#[test]
+fn a_model_that_does_not_load_fails_its_requests_only() {
+    let attempts = Loads::default();
+    let count = Arc::clone(&attempts);
+    let broken = entry("broken", ModelKind::Text, move |_| match count.fetch_add(1, Relaxed) {
+        0 => Err("the file ends at byte 12".into()),
+        _ => panic!("a bug in the loader"),
+    });
+    let (fine, _) = model("fine", 1, || ());
+    let server = TestServer::of(vec![broken, fine], options());
+    let response = server.post("/v1/completions", &body("broken"));
+    assert_eq!(response.status, 503);
+    let error = &response.json()["error"];
+    assert_eq!(error["code"], "model_load_failed");
+    assert_eq!(
+        error["message"],
+        "the model `broken` could not be loaded: the file ends at byte 12"
+    );
+    let status = &server.get("/v1/models/broken").ok()["status"];
+    assert_eq!(status["value"], "unloaded");
+    assert_eq!(status["failed"], true);
+    ask(&server, "fine");
+    // The next request tries again.
+    let messages = json!({ "model": "broken", "messages": [{ "role": "user", "content": "x" }] });
+    let response = server.post("/v1/messages", &messages);
+    assert_eq!((response.status, attempts.load(Relaxed)), (503, 2));
+    assert_eq!(response.json()["error"]["type"], "overloaded_error");
+    ask(&server, "fine");
+}
+
+#[test]
+fn an_unused_model_is_unloaded_after_its_time() {
+    let (entries, loads): (Vec<_>, Vec<_>) =
+        ["a", "b"].map(|name| model(name, 1, || ())).into_iter().unzip();
+    let keep_alive = KeepAlive::from(Duration::from_millis(50));
+    let server = TestServer::of(entries, ServerOptions { keep_alive, ..options() });
+    let text = ask(&server, "a");
+    wait_for(&server, ["unloaded", "unloaded"]);
+    assert_eq!(ask(&server, "a"), text);
+    assert_eq!(loads[0].load(Relaxed), 2);
+
+    // A request of Ollama tells how long: for ever, and then for no time.
+    let generate = |model: &str, keep_alive: Value, prompt: &str| {
+        let body = json!({
+            "model": model, "prompt": prompt, "stream": false, "keep_alive": keep_alive,
+            "options": { "num_predict": 2 },
+        });
+        server.post("/api/generate", &body).ok()
+    };
+    assert_eq!(generate("b", json!(-1), "")["done_reason"], "load");
+    let answer = generate("b", json!("2h"), "Once");
+    assert!(answer["load_duration"].is_u64());
+    wait_for(&server, ["unloaded", "loaded"]);
+    let expires = server.get("/api/ps").ok()["models"][0]["expires_at"].clone();
+    assert!(!expires.as_str().unwrap().starts_with("2318"), "{expires}");
+    assert_eq!(generate("b", json!(0), "")["done_reason"], "unload");
+    wait_for(&server, ["unloaded", "unloaded"]);
+    assert_eq!(generate("a", json!("0"), "Once")["done"], true);
+    wait_for(&server, ["unloaded", "unloaded"]);
+    assert_eq!(loads[1].load(Relaxed), 1);
+    let bad = json!({ "model": "a", "prompt": "x", "keep_alive": "soon" });
+    let response = server.post("/api/generate", &bad);
+    assert_eq!(response.status, 400);
+    assert!(response.text.contains("keep_alive"), "{}", response.text);
+}
+
+#[test]
+fn models_for_text_and_embeddings_share_the_server() {
+    let embed = entry("vectors", ModelKind::Embeddings, |make_room| {
+        make_room(1);
+        let options = EngineOptions { pooling: Some(Pooling::Mean), ..EngineOptions::default() };
+        Ok(Service::Embed(Embedder::start(server::load(&server::demo(), options))?))
+    });
+    let (text, _) = model("text", 1, || ());
+    let server = TestServer::of(vec![embed.with_alias("other-name"), text], options());
+    // Requests without a name get the first model of their kind.
+    let answer = server.post("/v1/completions", &json!({ "prompt": "x", "max_tokens": 1 })).ok();
+    assert_eq!(answer["model"], "text");
+    let answer = server.post("/v1/embeddings", &json!({ "input": "x" })).ok();
+    assert_eq!(answer["model"], "vectors");
+    let answer = server.post("/api/embed", &json!({ "model": "other-name", "input": "x" })).ok();
+    assert_eq!(answer["model"], "vectors");
+    assert_eq!(statuses(&server), ["loaded", "loaded"]);
+    // The wrong kind is refused without a load.
+    assert_eq!(server.post("/v1/completions", &body("other-name")).status, 501);
+}
+
+#[test]
+fn a_list_of_states_loads_nothing() {
+    let (entry, loads) = model("a", 1, || ());
+    let server = TestServer::of(vec![entry], options());
+    for path in ["/v1/models", "/api/tags", "/api/ps", "/metrics", "/v1/loads", "/health"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    server.post("/api/show", &json!({ "model": "a" })).ok();
+    assert_eq!(server.get("/props?model=a").status, 503);
+    assert_eq!(server.get("/slots").status, 503);
+    assert_eq!(loads.load(Relaxed), 0);
+}
