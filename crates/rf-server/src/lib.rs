@@ -42,6 +42,8 @@ mod embedder;
 mod entry;
 mod error;
 mod fields;
+#[cfg(test)]
+mod fuzzed;
 mod generation;
 mod generator;
 mod grammar;

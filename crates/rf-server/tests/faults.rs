@@ -63,6 +63,57 @@ fn a_slow_reader_loses_only_its_own_request() {
     assert!(text.contains("read too slowly"), "{}", &text[text.len().saturating_sub(300)..]);
 }
 
+/// Readers that read nothing. Some answers are short: they wait in bounded buffers, so that their
+/// sequences end. The others are endless, and are cut off.
+fn slow_readers(count: usize) {
+    let engine = EngineOptions {
+        context_tokens: Some(8192),
+        kv_tokens: Some(8 * 8192),
+        ..EngineOptions::default()
+    };
+    let server = TestServer::with(Setup { model: server::tiny(), engine, ..Setup::default() });
+    let body = |max_tokens: u64| {
+        json!({
+            "prompt": [1, 2, 3], "max_tokens": max_tokens, "ignore_eos": true, "stream": true,
+            "logprobs": 20,
+        })
+    };
+    let expected = server.post("/v1/completions", &body(200)).events().0;
+    let slow: Vec<_> = (0..count)
+        .map(|index| {
+            let max_tokens = if index % 10 == 9 { ENDLESS } else { 200 };
+            (max_tokens, server.open("/v1/completions", &body(max_tokens)))
+        })
+        .collect();
+    // Others get their answers meanwhile.
+    assert_eq!(server.post("/v1/completions", &body(200)).events().0.len(), expected.len());
+    let endless = count / 10;
+    server.wait_for("all have ended", |stats| {
+        stats.finished.length == (count - endless) as u64 + 2
+            && stats.finished.cancelled == endless as u64
+    });
+    assert_eq!((server.stats().running, server.stats().kv_pages_used), (0, 0));
+    for (max_tokens, stream) in slow {
+        let text = rest(stream);
+        let end = &text[text.len().saturating_sub(300)..];
+        assert_eq!(text.contains("read too slowly"), max_tokens == ENDLESS, "{end}");
+        if max_tokens != ENDLESS {
+            assert_eq!(text.matches("data: {").count(), expected.len(), "{end}");
+        }
+    }
+}
+
+#[test]
+fn slow_readers_hold_no_sequence() {
+    slow_readers(20);
+}
+
+#[test]
+#[ignore = "takes minutes: the same with 1,000 readers"]
+fn a_thousand_slow_readers_hold_no_sequence() {
+    slow_readers(1000);
+}
+
 #[test]
 fn half_a_request_holds_nothing() {
     let server = TestServer::start();
@@ -89,6 +140,106 @@ fn a_header_above_the_limit_is_refused() {
     let text = rest(stream);
     assert!(text.is_empty() || text.starts_with("HTTP/1.1 431"), "{text}");
     assert_eq!(server.get("/health").status, 200);
+}
+
+#[test]
+fn ten_megabytes_are_answered_like_any_other_body() {
+    let server = TestServer::start();
+    let most = 10 << 20;
+    let text = "word ".repeat(most / 5);
+    let user = json!([{ "role": "user", "content": text }]);
+    let deep = "[".repeat(most);
+    for (path, body, status) in [
+        ("/v1/completions", json!({ "prompt": text }).to_string(), 400),
+        ("/v1/chat/completions", json!({ "messages": user }).to_string(), 400),
+        ("/v1/messages", json!({ "messages": user, "max_tokens": 1 }).to_string(), 400),
+        (
+            "/v1/completions",
+            json!({ "prompt": "x", "max_tokens": 1, "user": text }).to_string(),
+            200,
+        ),
+        ("/v1/completions", json!({ "prompt": vec![1; most / 3] }).to_string(), 400),
+        ("/v1/completions", json!({ "prompt": "x", "stop": vec!["a"; most / 4] }).to_string(), 400),
+        ("/v1/completions", deep, 400),
+        ("/tokenize", json!({ "content": text }).to_string(), 200),
+    ] {
+        let response = server.send("POST", path, &[], &body);
+        let start = &response.text[..response.text.len().min(300)];
+        assert_eq!(response.status, status, "{path}: {start}");
+        assert!(status == 200 || response.text.len() < 1000, "{path}: {start}");
+    }
+    let body = json!({ "prompt": "Once", "max_tokens": 4 });
+    server.post("/v1/completions", &body).ok();
+}
+
+/// Sends all bodies at a time, and returns the responses in order.
+fn at_a_time(server: &TestServer, bodies: &[Value]) -> Vec<server::Response> {
+    let address = server.address;
+    let send = |body: &Value| {
+        let body = body.to_string();
+        std::thread::spawn(move || send(address, "POST", "/v1/completions", &[], &body))
+    };
+    let threads: Vec<_> = bodies.iter().map(send).collect();
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
+fn text_of(response: &server::Response) -> String {
+    response.ok()["choices"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_request_that_outgrows_the_context_ends_alone() {
+    let engine = EngineOptions {
+        context_tokens: Some(128),
+        kv_tokens: Some(4096),
+        ..EngineOptions::default()
+    };
+    let server = TestServer::with(Setup { model: server::tiny(), engine, ..Setup::default() });
+    let bodies: Vec<_> = (0..24)
+        .map(|index| {
+            let (tokens, max_tokens) = match index {
+                7 => (200, 8),
+                11 => (100, 1000),
+                _ => (1 + index * 3, 20),
+            };
+            let prompt: Vec<_> = (0..tokens).map(|i| (i * 7 + index) % 500).collect();
+            json!({ "prompt": prompt, "max_tokens": max_tokens, "ignore_eos": true })
+        })
+        .collect();
+    let alone: Vec<_> = bodies.iter().map(|body| server.post("/v1/completions", body)).collect();
+    for (index, (found, alone)) in at_a_time(&server, &bodies).iter().zip(&alone).enumerate() {
+        assert_eq!(found.status, alone.status, "{index}");
+        match index {
+            7 => assert_eq!(found.json()["error"]["code"], "context_length_exceeded"),
+            _ => assert_eq!(text_of(found), text_of(alone), "{index}"),
+        }
+    }
+    let cut = &alone[11].ok();
+    assert_eq!(cut["choices"][0]["finish_reason"], "length");
+    assert_eq!(cut["usage"]["total_tokens"], 129);
+}
+
+#[test]
+fn a_hundred_long_requests_share_a_cache_that_holds_three() {
+    let engine = EngineOptions {
+        context_tokens: Some(256),
+        kv_tokens: Some(3 * 256),
+        ..EngineOptions::default()
+    };
+    let server = TestServer::with(Setup { model: server::tiny(), engine, ..Setup::default() });
+    let bodies: Vec<_> = (0..100)
+        .map(|index| {
+            let prompt: Vec<_> = (0..20 + index).map(|i| (i * i + 3 * index) % 500).collect();
+            json!({ "prompt": prompt, "max_tokens": 120, "ignore_eos": true })
+        })
+        .collect();
+    let alone: Vec<_> =
+        bodies.iter().map(|body| text_of(&server.post("/v1/completions", body))).collect();
+    for (index, found) in at_a_time(&server, &bodies).iter().enumerate() {
+        assert_eq!(text_of(found), alone[index], "{index}");
+    }
+    assert!(server.stats().preemptions > 0, "{:?}", server.stats());
+    server.wait_for("all pages are free", |stats| stats.kv_pages_used == 0);
 }
 
 #[test]

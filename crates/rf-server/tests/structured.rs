@@ -4,8 +4,9 @@
 
 mod server;
 
+use rf_engine::EngineOptions;
 use serde_json::{Value, json};
-use server::TestServer;
+use server::{Setup, TestServer};
 
 fn schema() -> Value {
     json!({
@@ -159,4 +160,106 @@ fn the_other_apis_have_calls_in_their_own_form() {
     let output = &events.last().unwrap()["response"]["output"][0];
     assert_eq!(output["type"], "function_call");
     check(output["arguments"].as_str().unwrap());
+}
+
+/// Random schemas: objects and arrays, limits, enums, references, and names and texts beyond ASCII.
+/// Their answers are bounded, so that each one ends.
+mod random {
+    use serde_json::{Map, Value, json};
+
+    /// Random numbers: `SplitMix64`.
+    pub(crate) struct Random(pub(crate) u64);
+
+    impl Random {
+        pub(crate) fn below(&mut self, limit: usize) -> usize {
+            self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            ((mixed ^ (mixed >> 31)) % limit as u64) as usize
+        }
+    }
+
+    fn part(random: &mut Random, depth: usize) -> Value {
+        match random.below(if depth == 0 { 7 } else { 10 }) {
+            0 => json!({ "type": "string", "minLength": 1, "maxLength": 4 + random.below(8) }),
+            1 => json!({ "type": "string", "pattern": "^[a-zà-ÿ]{1,3}-[0-9]{1,4}$" }),
+            2 => json!({ "enum": ["red", "grün", 7, null, "a\"b\\c\n", "日本"] }),
+            3 => json!({ "type": "integer", "minimum": -5, "maximum": 1200 }),
+            4 => json!({ "type": "number", "enum": [0.5, -3, 1e3] }),
+            5 => json!({ "type": ["boolean", "null"] }),
+            6 => json!({ "$ref": "#/$defs/leaf" }),
+            7 => {
+                let items = part(random, depth - 1);
+                json!({ "type": "array", "items": items, "minItems": 1, "maxItems": 3 })
+            }
+            8 => json!({ "anyOf": [part(random, depth - 1), part(random, depth - 1)] }),
+            _ => object(random, depth),
+        }
+    }
+
+    fn object(random: &mut Random, depth: usize) -> Value {
+        let (mut properties, mut required) = (Map::new(), Vec::new());
+        for name in ["id", "naïve name", "🦙", "x\"y"].iter().take(1 + random.below(4)) {
+            properties.insert((*name).to_owned(), part(random, depth - 1));
+            if random.below(2) == 0 {
+                required.push(*name);
+            }
+        }
+        json!({
+            "type": "object", "properties": properties, "required": required,
+            "additionalProperties": false,
+        })
+    }
+
+    pub(crate) fn schema(random: &mut Random) -> Value {
+        let mut root = object(random, 3);
+        root["$defs"] = json!({ "leaf": {
+            "type": "object", "properties": { "wert": { "enum": ["ä", "ö"] } },
+            "required": ["wert"], "additionalProperties": false,
+        }});
+        root
+    }
+}
+
+#[test]
+fn answers_to_random_schemas_are_valid() {
+    // For a long run, such as 1000.
+    let count = std::env::var("ROCFORGE_SCHEMAS").map_or(24, |count| count.parse().unwrap());
+    // A model this small fills its answers with white space, which JSON allows.
+    let engine = EngineOptions {
+        context_tokens: Some(8192),
+        kv_tokens: Some(65536),
+        ..EngineOptions::default()
+    };
+    let server = TestServer::with(Setup { engine, ..Setup::default() });
+    let mut random = random::Random(3);
+    let schemas: Vec<_> = (0..count).map(|_| random::schema(&mut random)).collect();
+    let address = server.address;
+    // Some at a time, of different kinds.
+    for (batch, schemas) in schemas.chunks(12).enumerate() {
+        let ask = |(index, schema): (usize, &Value)| {
+            let body = json!({
+                "messages": user(), "max_tokens": 8000, "temperature": 1.0, "seed": batch * 12 + index,
+                "stream": false,
+                "response_format": {
+                    "type": "json_schema", "json_schema": { "name": "x", "schema": schema },
+                },
+            });
+            let body = body.to_string();
+            std::thread::spawn(move || {
+                server::send(address, "POST", "/v1/chat/completions", &[], &body).ok()
+            })
+        };
+        let threads: Vec<_> = schemas.iter().enumerate().map(ask).collect();
+        for (thread, schema) in threads.into_iter().zip(schemas) {
+            let answer = thread.join().unwrap();
+            let choice = &answer["choices"][0];
+            assert_eq!(choice["finish_reason"], "stop", "{schema}: {choice}");
+            let text = choice["message"]["content"].as_str().unwrap();
+            let value: Value =
+                serde_json::from_str(text).unwrap_or_else(|_| panic!("no JSON: {text}"));
+            let valid = jsonschema::validator_for(schema).unwrap().validate(&value);
+            assert!(valid.is_ok(), "{text} for {schema}: {valid:?}");
+        }
+    }
 }

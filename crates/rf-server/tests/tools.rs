@@ -1,0 +1,152 @@
+//! Tool calls and reasoning through every API, by a model whose answers are fixed.
+
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+#[path = "fixed/answers.rs"]
+mod answers;
+mod fixed;
+mod server;
+
+use answers::{ARGUMENTS, EDIT, PLAIN, REASONING, RESULT};
+use rf_engine::EngineOptions;
+use serde_json::{Value, json};
+use server::{Setup, TestServer};
+
+fn start() -> TestServer {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("fixed.gguf");
+    answers::answers(|answers| fixed::write(&model, answers::TEMPLATE, answers)).unwrap();
+    let engine = EngineOptions { kv_tokens: Some(8192), ..EngineOptions::default() };
+    TestServer::with(Setup { model, engine, ..Setup::default() })
+}
+
+fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": { "city": { "type": "string" }, "days": { "type": "integer" } },
+    })
+}
+
+fn function() -> Value {
+    json!([{ "type": "function", "function": { "name": "weather", "parameters": parameters() } }])
+}
+
+fn user(text: &str) -> Value {
+    json!({ "role": "user", "content": text })
+}
+
+#[test]
+fn each_prompt_gets_its_answer() {
+    let server = start();
+    for (message, answer) in [("Hello", PLAIN), ("Change greeting.py", EDIT)] {
+        let body = json!({ "messages": [user(message)] });
+        let found = server.post("/v1/chat/completions", &body).ok();
+        let choice = &found["choices"][0];
+        // White space at the end of an answer is not part of it.
+        assert_eq!(choice["message"]["content"].as_str().unwrap().trim_end(), answer.trim_end());
+        assert_eq!(choice["finish_reason"], "stop");
+        assert_eq!(found["usage"]["completion_tokens_details"]["reasoning_tokens"], 0);
+    }
+}
+
+#[test]
+fn openai_calls_a_tool_and_gets_its_result() {
+    let server = start();
+    let mut body = json!({ "messages": [user("Weather?")], "tools": function() });
+    let answer = server.post("/v1/chat/completions", &body).ok();
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["finish_reason"], "tool_calls");
+    let message = &choice["message"];
+    assert_eq!(message["content"], Value::Null);
+    assert_eq!(message["reasoning_content"], REASONING);
+    let call = &message["tool_calls"][0];
+    assert_eq!(call["function"], json!({ "name": "weather", "arguments": ARGUMENTS }));
+    let usage = &answer["usage"];
+    let reasoning = usage["completion_tokens_details"]["reasoning_tokens"].as_u64().unwrap();
+    // Tokens have five bytes on average.
+    let expected = REASONING.len() as u64 / 5;
+    assert!((expected..expected + 6).contains(&reasoning), "{usage}");
+    assert!(reasoning < usage["completion_tokens"].as_u64().unwrap() / 2, "{usage}");
+
+    body["messages"].as_array_mut().unwrap().push(message.clone());
+    let result = json!({ "role": "tool", "tool_call_id": call["id"], "content": "sunny" });
+    body["messages"].as_array_mut().unwrap().push(result);
+    let answer = server.post("/v1/chat/completions", &body).ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], RESULT);
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+}
+
+#[test]
+fn openai_streams_the_arguments_of_a_call() {
+    let server = start();
+    let body = json!({
+        "messages": [user("Weather?")], "tools": function(), "stream": true,
+        "stream_options": { "include_usage": true },
+    });
+    let (chunks, is_done) = server.post("/v1/chat/completions", &body).events();
+    assert!(is_done);
+    let text = |path: &str| -> String {
+        let deltas = chunks.iter().filter_map(|chunk| chunk.pointer("/choices/0/delta"));
+        deltas.filter_map(|delta| delta.pointer(path)?.as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(text("/reasoning_content"), REASONING);
+    assert_eq!(text("/tool_calls/0/function/name"), "weather");
+    assert_eq!(text("/tool_calls/0/function/arguments"), ARGUMENTS);
+    let arguments = |chunk: &&Value| {
+        chunk.pointer("/choices/0/delta/tool_calls/0/function/arguments").is_some()
+    };
+    assert!(chunks.iter().filter(arguments).count() > 3, "the arguments come in pieces");
+    let usage = &chunks.last().unwrap()["usage"];
+    assert!(usage["completion_tokens_details"]["reasoning_tokens"].as_u64().unwrap() > 3);
+}
+
+#[test]
+fn anthropic_and_ollama_have_the_call_in_their_form() {
+    let server = start();
+    let tools = json!([{ "name": "weather", "input_schema": parameters() }]);
+    let body = json!({ "messages": [user("Weather?")], "tools": tools, "max_tokens": 200 });
+    let answer = server.post("/v1/messages", &body).ok();
+    assert_eq!(answer["stop_reason"], "tool_use");
+    assert_eq!(answer["content"][0]["thinking"], REASONING);
+    assert_eq!(answer["content"][1]["name"], "weather");
+    let arguments: Value = serde_json::from_str(ARGUMENTS).unwrap();
+    assert_eq!(answer["content"][1]["input"], arguments);
+
+    let body = json!({ "messages": [user("Weather?")], "tools": function(), "stream": false });
+    let message = server.post("/api/chat", &body).ok()["message"].clone();
+    assert_eq!(message["thinking"], REASONING);
+    assert_eq!(message["tool_calls"][0]["function"]["arguments"], arguments);
+}
+
+#[test]
+fn responses_count_the_reasoning() {
+    let server = start();
+    let tools = json!([{ "type": "function", "name": "weather", "parameters": parameters() }]);
+    let body = json!({ "input": "Weather?", "tools": tools });
+    let answer = server.post("/v1/responses", &body).ok();
+    assert_eq!(answer["output"][0]["content"][0]["text"], REASONING);
+    assert_eq!(answer["output"][1]["arguments"], ARGUMENTS);
+    let usage = &answer["usage"];
+    assert!(usage["output_tokens_details"]["reasoning_tokens"].as_u64().unwrap() > 3, "{usage}");
+}
+
+#[test]
+fn anthropic_names_the_stop_sequence_that_ended_the_answer() {
+    let server = start();
+    let mut body = json!({
+        "messages": [user("Hello")], "max_tokens": 100,
+        "stop_sequences": ["never", "two", "this answer", "answer"],
+    });
+    let answer = server.post("/v1/messages", &body).ok();
+    assert_eq!(answer["content"][0]["text"], "Every prompt gets ");
+    assert_eq!(answer["stop_reason"], "stop_sequence");
+    assert_eq!(answer["stop_sequence"], "this answer");
+    body["stream"] = json!(true);
+    let (events, _) = server.post("/v1/messages", &body).events();
+    let delta = events.iter().find(|event| event["type"] == "message_delta").unwrap();
+    assert_eq!(delta["delta"]["stop_sequence"], "this answer");
+    body["stop_sequences"] = json!(["never"]);
+    let (events, _) = server.post("/v1/messages", &body).events();
+    let delta = events.iter().find(|event| event["type"] == "message_delta").unwrap();
+    assert_eq!(delta["delta"], json!({ "stop_reason": "end_turn", "stop_sequence": null }));
+}
