@@ -20,7 +20,8 @@ pub struct Checks {
     pub waits: bool,
     /// Accesses of LDS by two waves without a barrier between them.
     pub lds_races: bool,
-    /// Accesses of global memory by two workgroups that no release and acquire order.
+    /// Accesses of global memory by two workgroups that no release and acquire order. Together with
+    /// `uninitialised`, a load that races is a fault only if its value is used.
     pub global_races: bool,
     /// Waves at different barriers, or ended while others wait.
     pub barriers: bool,

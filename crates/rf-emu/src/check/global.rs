@@ -85,11 +85,21 @@ impl GlobalShadow {
         }
     }
 
-    pub(crate) fn read(&self, clock: &Clock, address: u64, bytes: u32) -> Result<(), FaultKind> {
+    /// A load; `records` if a later write by another workgroup is a race, too.
+    pub(crate) fn read(
+        &self,
+        clock: &Clock,
+        address: u64,
+        bytes: u32,
+        records: bool,
+    ) -> Result<(), FaultKind> {
         for (word, mask) in words(address, bytes) {
             let mut shard = self.shard(word);
             let entry = shard.entry(word).or_default();
             check(clock, entry.write, mask, "writes", word)?;
+            if !records {
+                continue;
+            }
             entry.read = Some(match entry.read {
                 Some(read) if read.workgroup != clock.workgroup && !clock.orders(read) => {
                     Access { workgroup: MANY, epoch: MANY, bytes: read.bytes | mask }

@@ -207,6 +207,17 @@ impl Written {
         instruction: &Instruction,
         operands: &Operands,
     ) {
+        if let Some(second) = &instruction.second {
+            let halves = [instruction, second];
+            let lanes = halves.map(|half| self.half(wave, half));
+            for (half, lanes) in halves.into_iter().zip(lanes) {
+                if let Operand::Vgpr(register) = half.dst {
+                    let bits = &mut self.vector[usize::from(register)];
+                    *bits = *bits & !exec | lanes & exec;
+                }
+            }
+            return;
+        }
         let crosses_lanes =
             matches!(instruction.exchange, Exchange::Dpp16 { .. } | Exchange::Dpp8 { .. })
                 || matches!(
@@ -234,20 +245,7 @@ impl Written {
                 }
                 return;
             }
-            ValuOp::CndmaskB32 if instruction.second.is_none() => {
-                let mask = wave.scalar(instruction.src[2].operand);
-                let [first, second, selector, _] =
-                    instruction.src.map(|source| self.of_operand(source.operand));
-                // A vector operand has a bit per lane, a scalar one must be complete.
-                let whole = |bits: u32, operand: Operand| match operand {
-                    Operand::Vgpr(_) => bits,
-                    _ if bits == u32::MAX => bits,
-                    _ => 0,
-                };
-                let first = whole(first, instruction.src[0].operand);
-                let second = whole(second, instruction.src[1].operand);
-                selector & (mask & second | !mask & first)
-            }
+            ValuOp::CndmaskB32 => self.selected(wave, instruction),
             ValuOp::AddCoCiU32 | ValuOp::SubCoCiU32 | ValuOp::SubrevCoCiU32 => {
                 let carry = self.of_operand(instruction.src[2].operand);
                 let values = instruction.src[..2].iter().fold(u32::MAX, |lanes, source| {
@@ -257,7 +255,6 @@ impl Written {
                 });
                 values & carry
             }
-            _ if instruction.second.is_some() => self.dual_sources(instruction),
             _ => self.sources(operands),
         };
         for registers in &operands.writes {
@@ -275,15 +272,30 @@ impl Written {
         }
     }
 
-    /// Both halves of a dual instruction together, so that neither hides the other's sources.
-    fn dual_sources(&self, instruction: &Instruction) -> u32 {
-        let halves = [Some(instruction), instruction.second.as_deref()];
-        halves.into_iter().flatten().fold(u32::MAX, |lanes, half| {
-            half.sources().iter().fold(lanes, |lanes, source| match source.operand {
-                Operand::Vgpr(_) => lanes & self.of_operand(source.operand),
-                _ => lanes,
-            })
-        })
+    /// The lanes in which the sources of one half of a dual instruction were written.
+    fn half(&self, wave: &Wave, half: &Instruction) -> u32 {
+        if half.op == Op::Valu(ValuOp::CndmaskB32) {
+            return self.selected(wave, half);
+        }
+        let accumulates = half.op == Op::Valu(ValuOp::FmacF32);
+        let old = if accumulates { self.of_operand(half.dst) } else { u32::MAX };
+        half.sources().iter().fold(old, |lanes, source| lanes & self.whole(source.operand))
+    }
+
+    /// The lanes of a vector operand; a scalar one must be complete.
+    fn whole(&self, operand: Operand) -> u32 {
+        match (operand, self.of_operand(operand)) {
+            (Operand::Vgpr(_), bits) => bits,
+            (_, u32::MAX) => u32::MAX,
+            _ => 0,
+        }
+    }
+
+    /// The lanes of a selection: only the chosen source matters.
+    fn selected(&self, wave: &Wave, instruction: &Instruction) -> u32 {
+        let [first, second, selector, _] = instruction.src.map(|source| source.operand);
+        let mask = wave.scalar(selector);
+        self.of_operand(selector) & (mask & self.whole(second) | !mask & self.whole(first))
     }
 
     fn scalar(&mut self, wave: &Wave, op: SaluOp, instruction: &Instruction, operands: &Operands) {

@@ -293,6 +293,7 @@ impl Program {
             id: [0; 3],
             shadow: shared.shadow.as_ref(),
             clock: Clock::default(),
+            raced: None,
             random: Random::new(options.seed),
         };
         let [columns, rows, _] = launch.grid.workgroups;
@@ -303,6 +304,7 @@ impl Program {
             group.id = [number % columns, number / columns % rows, number / columns / rows];
             group.lds.reset(lds_bytes as usize);
             group.clock = Clock::new(number);
+            group.raced = None;
             let mut waves = self.waves(launch, group.id, checks);
             group.counters.waves += waves.len() as u64;
             if let Err(fault) = group.run(&mut waves) {

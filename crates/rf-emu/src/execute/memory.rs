@@ -213,8 +213,21 @@ impl Group<'_> {
         match place {
             Place::Global(address) => {
                 let view = self.ranges.resolve(address, bytes.into(), &mut self.hint)?;
-                if let (Some(shadow), false) = (self.shadow, is_atomic) {
-                    shadow.read(&self.clock, address, bytes)?;
+                let race = match (self.shadow, is_atomic) {
+                    (Some(shadow), false) => {
+                        // Whether a value is used is only known after a write that came first.
+                        let records = !self.checks.uninitialised;
+                        shadow.read(&self.clock, address, bytes, records).err()
+                    }
+                    _ => None,
+                };
+                let races = race.is_some();
+                if let Some(race) = race {
+                    // A value that nothing uses may be read: kernels load whole rows or blocks.
+                    if !self.checks.uninitialised {
+                        return Err(race);
+                    }
+                    self.raced.get_or_insert(race);
                 }
                 match bytes {
                     1 => words[0] = view.load_u8(0).into(),
@@ -223,7 +236,7 @@ impl Group<'_> {
                     _ => view.load_words(0, &mut words[..bytes as usize / 4]),
                 }
                 let tracks = self.checks.uninitialised;
-                Ok((words, !tracks || view.is_initialised(0, bytes as usize)))
+                Ok((words, !races && (!tracks || view.is_initialised(0, bytes as usize))))
             }
             Place::Lds(address) => self.lds.load(accessor, address, bytes),
             Place::Scratch(address) => {

@@ -64,6 +64,8 @@ pub(crate) struct Group<'a> {
     /// The accesses of the launch to global memory, and what this workgroup knows of them.
     pub(super) shadow: Option<&'a GlobalShadow>,
     pub(super) clock: Clock,
+    /// The first load that raced, until its value is used.
+    pub(super) raced: Option<FaultKind>,
     pub(super) random: Random,
 }
 
@@ -209,7 +211,13 @@ impl Group<'_> {
         );
         let releases = running.pending.as_ref().is_none_or(Waits::stores_are_complete);
         if let Some(written) = &mut running.written {
-            written.check(&running.wave, instruction, &slot.operands)?;
+            written.check(&running.wave, instruction, &slot.operands).map_err(|problem| {
+                // What raced is marked like what was never written.
+                match self.raced.take() {
+                    Some(kind) => Problem { kind: Box::new(kind), ..problem },
+                    None => problem,
+                }
+            })?;
             if !is_load {
                 written.pass(&running.wave, exec, instruction, &slot.operands, u32::MAX);
             }
