@@ -3,7 +3,7 @@
 //! cost more than the bytes: 3.3 bits per weight for IQ1 and IQ2, 4.2 for IQ3. TQ1_0 becomes TQ2_0.
 
 use rf_graph::DType;
-use rf_quant::{BlockTq1_0, BlockTq2_0, CodebookBlock};
+use rf_quant::{BlockTq1_0, BlockTq2_0, CodebookBlock, Family};
 
 use crate::simd::{IQ1_VALUES, IQ2_VALUES, IQ3_S_VALUES, IQ3_XXS_VALUES, planes};
 
@@ -15,7 +15,7 @@ pub(crate) fn block_bytes(dtype: DType) -> usize {
 /// Whether stored blocks differ from those of the file.
 pub(crate) fn differs(dtype: DType) -> bool {
     matches!(dtype, DType::Q5_0 | DType::Q5_1 | DType::Mxfp6E2M3 | DType::Mxfp6E3M2 | DType::Tq1_0)
-        || !dtype.is_writable()
+        || dtype.family() == Family::Codebook
 }
 
 /// Converts a block of the file.

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use rf_quant::{DType, dequantize, normalize_codebook_blocks, quantize, quantize_to_vec};
+use rf_quant::{DType, dequantize, quantize, quantize_to_vec};
 
 /// A row of a large model.
 const VALUES: usize = 16 * 1024;
@@ -14,14 +14,7 @@ fn dequantize_row(criterion: &mut Criterion) {
     let values = weights();
     let mut group = criterion.benchmark_group("dequantize");
     for dtype in DType::ALL {
-        let blocks = if dtype.is_writable() {
-            quantize_to_vec(dtype, &values).expect("finite values in whole blocks")
-        } else {
-            let len = dtype.row_bytes(VALUES).expect("whole blocks");
-            let mut blocks: Vec<u8> = values[..len].iter().map(|x| x.to_bits() as u8).collect();
-            normalize_codebook_blocks(dtype, &mut blocks, 0.03);
-            blocks
-        };
+        let blocks = quantize_to_vec(dtype, &values).expect("finite values in whole blocks");
         let mut out = vec![0.0; VALUES];
         group.throughput(Throughput::Bytes(blocks.len() as u64));
         group.bench_function(dtype.name(), |bencher| {
@@ -34,7 +27,7 @@ fn dequantize_row(criterion: &mut Criterion) {
 fn quantize_row(criterion: &mut Criterion) {
     let values = weights();
     let mut group = criterion.benchmark_group("quantize");
-    for dtype in DType::ALL.into_iter().filter(|dtype| dtype.is_writable()) {
+    for dtype in DType::ALL {
         let mut out = vec![0; dtype.row_bytes(VALUES).expect("whole blocks")];
         group.throughput(Throughput::Elements(VALUES as u64));
         group.bench_function(dtype.name(), |bencher| {

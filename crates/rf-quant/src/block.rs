@@ -18,9 +18,10 @@ pub trait Block<const N: usize>: Pod {
 
     /// The nearest block to `values` that the search of the format finds.
     ///
-    /// `values` must be finite, which [`crate::quantize`] checks. Other values give an unspecified
-    /// block and no panic.
-    fn quantize(values: &[f32; N]) -> Self;
+    /// `importance` weights the error of each value in the search of the scales, as
+    /// [`crate::quantize_weighted`] says. `values` must be finite, which [`crate::quantize`]
+    /// checks. Other values give an unspecified block and no panic.
+    fn quantize(values: &[f32; N], importance: Option<&[f32; N]>) -> Self;
 }
 
 /// Checks the size and alignment of a block struct at compile time.

@@ -3,7 +3,8 @@
 //!
 //! Quantisation is the usual one-pass rounding of llama.cpp, byte for byte: the `_0` formats map
 //! the value of largest magnitude to the end of the signed range, the `_1` formats map minimum and
-//! maximum to the ends of the unsigned range. `IQ4_NL` takes the best of 16 scales.
+//! maximum to the ends of the unsigned range. `IQ4_NL` takes the best of 16 scales. With an
+//! importance, all but `Q8_0` search for the scale of least weighted error.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,6 +12,8 @@ use crate::{
     DType,
     block::{Block, F16Le, assert_layout},
     extent::{largest, magnitude, range},
+    k_quants::{weighted_line, weighted_scale},
+    normalized::Normalized,
     rounding::{floor, low_byte, nearest_half_away},
 };
 
@@ -128,8 +131,8 @@ impl Block<32> for BlockQ4_0 {
         }
     }
 
-    fn quantize(values: &[f32; 32]) -> Self {
-        let d = saturate(largest(values) / -8.0);
+    fn quantize(values: &[f32; 32], importance: Option<&[f32; 32]>) -> Self {
+        let d = symmetric_scale::<8>(values, importance);
         let levels = to_levels::<15>(values, 0.0, d, 8.5);
         Self { d: F16Le::saturating_from_f32(d), qs: pack_nibbles(&levels) }
     }
@@ -147,9 +150,8 @@ impl Block<32> for BlockQ4_1 {
         }
     }
 
-    fn quantize(values: &[f32; 32]) -> Self {
-        let (min, max) = range(values);
-        let d = saturate((max - min) / 15.0);
+    fn quantize(values: &[f32; 32], importance: Option<&[f32; 32]>) -> Self {
+        let (d, min) = line::<15>(values, importance);
         let levels = to_levels::<15>(values, min, d, 0.5);
         Self {
             d: F16Le::saturating_from_f32(d),
@@ -169,8 +171,8 @@ impl Block<32> for BlockQ5_0 {
         }
     }
 
-    fn quantize(values: &[f32; 32]) -> Self {
-        let d = saturate(largest(values) / -16.0);
+    fn quantize(values: &[f32; 32], importance: Option<&[f32; 32]>) -> Self {
+        let d = symmetric_scale::<16>(values, importance);
         let levels = to_levels::<31>(values, 0.0, d, 16.5);
         let (qh, qs) = pack_five_bits(&levels);
         Self { d: F16Le::saturating_from_f32(d), qh, qs }
@@ -187,9 +189,8 @@ impl Block<32> for BlockQ5_1 {
         }
     }
 
-    fn quantize(values: &[f32; 32]) -> Self {
-        let (min, max) = range(values);
-        let d = saturate((max - min) / 31.0);
+    fn quantize(values: &[f32; 32], importance: Option<&[f32; 32]>) -> Self {
+        let (d, min) = line::<31>(values, importance);
         let levels = to_levels::<31>(values, min, d, 0.5);
         let (qh, qs) = pack_five_bits(&levels);
         Self { d: F16Le::saturating_from_f32(d), m: F16Le::saturating_from_f32(min), qh, qs }
@@ -206,7 +207,7 @@ impl Block<32> for BlockQ8_0 {
         }
     }
 
-    fn quantize(values: &[f32; 32]) -> Self {
+    fn quantize(values: &[f32; 32], _importance: Option<&[f32; 32]>) -> Self {
         let d = saturate(magnitude(values) / 127.0);
         let inverse = inverse_or_zero(d);
         Self {
@@ -237,10 +238,10 @@ impl BlockIq4Nl {
         Self::BOUNDARIES.map(|bound| u8::from(x >= bound)).iter().sum()
     }
 
-    /// The scale with the least error, weighted by the squares of the values. Each of 16 trials
-    /// rounds the values to codes and takes the scale of least squares for them. One trial puts the
-    /// value of largest magnitude at 127, the others put it at -134 to -120.
-    pub(crate) fn fit_scale(values: &[f32; 32]) -> f32 {
+    /// The scale with the least error, weighted by `weights`, or by the squares of the values. Each
+    /// of 16 trials rounds the values to codes and takes the scale of least squares for them. One
+    /// trial puts the value of largest magnitude at 127, the others put it at -134 to -120.
+    pub(crate) fn fit_scale(values: &[f32; 32], weights: Option<&[f32; 32]>) -> f32 {
         const TRIALS: usize = 16;
         /// Blocks of smaller values become zero.
         const NEGLIGIBLE: f32 = 1e-15;
@@ -259,11 +260,12 @@ impl BlockIq4Nl {
             _ => (trial as f32 - 8.0 + end) / extreme,
         });
         let (mut qx, mut qq) = ([0.0; TRIALS], [0.0; TRIALS]);
-        for x in values.map(|x| x * inverse_factor) {
+        for (i, x) in values.map(|x| x * inverse_factor).into_iter().enumerate() {
+            let weight = weights.map_or(x * x, |weights| weights[i]);
             for trial in 0..TRIALS {
                 let code = Self::nearest_code(inverse[trial] * x);
                 let value = f32::from(Self::VALUES[usize::from(code)]);
-                let weighted = x * x * value;
+                let weighted = weight * value;
                 qx[trial] += weighted * x;
                 qq[trial] += weighted * value;
             }
@@ -290,12 +292,32 @@ impl Block<32> for BlockIq4Nl {
         }
     }
 
-    fn quantize(values: &[f32; 32]) -> Self {
-        let d = saturate(Self::fit_scale(values));
+    fn quantize(values: &[f32; 32], importance: Option<&[f32; 32]>) -> Self {
+        let weights = importance
+            .and_then(|importance| Normalized::new(values).and_then(|x| x.weigh(importance)));
+        let d = saturate(Self::fit_scale(values, weights.as_ref()));
         let inverse = inverse_or_zero(d);
         let codes = values.map(|x| Self::nearest_code(x * inverse));
         Self { d: F16Le::saturating_from_f32(d), qs: pack_nibbles(&codes) }
     }
+}
+
+/// The scale of a format with levels `-HALF..HALF`: the value of largest magnitude gets the end of
+/// the range, or the weighted error is least.
+fn symmetric_scale<const HALF: u8>(values: &[f32; 32], importance: Option<&[f32; 32]>) -> f32 {
+    let weighted = importance.and_then(|importance| weighted_scale::<HALF>(values, importance));
+    saturate(weighted.unwrap_or_else(|| largest(values) / -f32::from(HALF)))
+}
+
+/// The scale and the minimum of a format with levels `0..=MAX`: minimum and maximum get the ends of
+/// the range, or the weighted error is least.
+fn line<const MAX: u8>(values: &[f32; 32], importance: Option<&[f32; 32]>) -> (f32, f32) {
+    let weighted = importance.and_then(|importance| weighted_line::<MAX>(values, importance));
+    if let Some((d, min)) = weighted {
+        return (saturate(d), -min);
+    }
+    let (min, max) = range(values);
+    (saturate((max - min) / f32::from(MAX)), min)
 }
 
 /// `floor((x - min) / d + offset)` clamped to `0..=MAX`; the offset holds the half of rounding.

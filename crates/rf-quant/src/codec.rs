@@ -7,7 +7,7 @@ use crate::{Block, Error};
 /// Conversion between the bytes of a format and floats. The caller has checked the lengths.
 pub(crate) trait Codec {
     fn dequantize(bytes: &[u8], out: &mut [f32]);
-    fn quantize(values: &[f32], out: &mut [u8]) -> Result<(), Error>;
+    fn quantize(values: &[f32], importance: Option<&[f32]>, out: &mut [u8]) -> Result<(), Error>;
 }
 
 /// The codec of a block format. Blocks have alignment 1, so casts of whole blocks cannot fail.
@@ -21,8 +21,9 @@ impl<B: Block<N>, const N: usize> Codec for Blocks<B, N> {
         }
     }
 
-    fn quantize(values: &[f32], out: &mut [u8]) -> Result<(), Error> {
+    fn quantize(values: &[f32], importance: Option<&[f32]>, out: &mut [u8]) -> Result<(), Error> {
         let blocks: &mut [B] = bytemuck::cast_slice_mut(out);
+        let importance = importance.map(|importance| importance.as_chunks::<N>().0);
         for (index, (values, block)) in values.as_chunks::<N>().0.iter().zip(blocks).enumerate() {
             // Counting flags vectorises; only a failure searches for the position.
             if values.iter().filter(|x| !x.is_finite()).count() > 0 {
@@ -30,7 +31,7 @@ impl<B: Block<N>, const N: usize> Codec for Blocks<B, N> {
                 let (index, nan) = (index * N + within, values[within].is_nan());
                 return Err(Error::NonFinite { dtype: B::DTYPE, index, nan });
             }
-            *block = B::quantize(values);
+            *block = B::quantize(values, importance.map(|importance| &importance[index]));
         }
         Ok(())
     }

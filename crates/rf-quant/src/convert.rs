@@ -1,6 +1,5 @@
 //! Conversion of whole rows.
 
-use crate::codebook::Codebook;
 use crate::codec::{Blocks, Codec};
 use crate::{DType, Error, float, for_each_format};
 
@@ -33,13 +32,36 @@ pub fn dequantize(dtype: DType, bytes: &[u8], out: &mut [f32]) -> Result<(), Err
 ///
 /// [`Error::PartialBlock`] and [`Error::ByteLength`] if the lengths do not match. `out` is then
 /// unchanged. [`Error::NonFinite`] for a NaN or an infinity in a block format, with the blocks
-/// before it written. [`Error::ReadOnly`] for formats that are not
-/// [writable](DType::is_writable).
+/// before it written.
 ///
 /// [`dtype.row_bytes(n)`]: DType::row_bytes
 pub fn quantize(dtype: DType, values: &[f32], out: &mut [u8]) -> Result<(), Error> {
     check_lengths(dtype, values.len(), out.len())?;
-    for_each_format!(with_codec, dtype, C => C::quantize(values, out))
+    for_each_format!(with_codec, dtype, C => C::quantize(values, None, out))
+}
+
+/// [`quantize`] with the importance of each value: how much its error counts, such as the mean
+/// square of the activations that multiply its column.
+///
+/// Shapes: as [`quantize`], `importance` \[n\]. Only ratios within a block matter. Values that are
+/// negative or not finite count as 0. Formats without a search (floats, `Q8_0`, microscaling,
+/// ternary) ignore the importance.
+///
+/// # Errors
+///
+/// As [`quantize`], and [`Error::ImportanceLength`] if the lengths do not match.
+pub fn quantize_weighted(
+    dtype: DType,
+    values: &[f32],
+    importance: &[f32],
+    out: &mut [u8],
+) -> Result<(), Error> {
+    check_lengths(dtype, values.len(), out.len())?;
+    if importance.len() != values.len() {
+        let (values, actual) = (values.len(), importance.len());
+        return Err(Error::ImportanceLength { values, actual });
+    }
+    for_each_format!(with_codec, dtype, C => C::quantize(values, Some(importance), out))
 }
 
 /// [`quantize`] into a new buffer of the right size.
@@ -81,7 +103,6 @@ use with_codec;
 
 macro_rules! codec_of {
     (Float $codec:ident $elements:literal) => { float::$codec };
-    (Codebook $codec:ident $elements:literal) => { Codebook<crate::$codec> };
     ($family:ident $codec:ident $elements:literal) => { Blocks<crate::$codec, $elements> };
 }
 use codec_of;

@@ -14,7 +14,7 @@ pub enum Family {
     /// Super-blocks of 256 values. Most have integer scales per 16 or 32.
     KQuant,
     /// Super-blocks of 256 values whose integers are points of a codebook, with integer scales per
-    /// 16 or 32. They are read-only.
+    /// 16 or 32.
     Codebook,
     /// The OCP microscaling formats: blocks of 32 values with one power-of-two scale.
     Microscaling,
@@ -98,11 +98,6 @@ impl DType {
     /// Whether the values are plain floats.
     pub const fn is_float(self) -> bool {
         matches!(self.family(), Family::Float)
-    }
-
-    /// Whether [`quantize`](crate::quantize) supports the format.
-    pub const fn is_writable(self) -> bool {
-        !matches!(self.family(), Family::Codebook)
     }
 
     /// Bytes of a row of `columns` values. `None` when the row is not a whole number of blocks or

@@ -39,10 +39,12 @@ pub enum Error {
         /// Whether the value is NaN, not an infinity.
         nan: bool,
     },
-    /// The format can be read and not written.
-    #[error("{dtype} can be read and not written")]
-    ReadOnly {
-        /// The block format.
-        dtype: DType,
+    /// There is not one importance per value.
+    #[error("{values} values have {values} importances, not {actual}")]
+    ImportanceLength {
+        /// The number of values.
+        values: usize,
+        /// The number of importances.
+        actual: usize,
     },
 }

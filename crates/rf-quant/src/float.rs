@@ -24,7 +24,7 @@ impl Codec for F32 {
         }
     }
 
-    fn quantize(values: &[f32], out: &mut [u8]) -> Result<(), Error> {
+    fn quantize(values: &[f32], _: Option<&[f32]>, out: &mut [u8]) -> Result<(), Error> {
         for (value, out) in values.iter().zip(out.as_chunks_mut::<4>().0) {
             *out = value.to_le_bytes();
         }
@@ -46,7 +46,7 @@ impl Codec for F16 {
         }
     }
 
-    fn quantize(values: &[f32], out: &mut [u8]) -> Result<(), Error> {
+    fn quantize(values: &[f32], _: Option<&[f32]>, out: &mut [u8]) -> Result<(), Error> {
         let mut halves = [f16::ZERO; CHUNK];
         for (values, out) in values.chunks(CHUNK).zip(out.chunks_mut(2 * CHUNK)) {
             halves[..values.len()].convert_from_f32_slice(values);
@@ -68,7 +68,7 @@ impl Codec for Bf16 {
         }
     }
 
-    fn quantize(values: &[f32], out: &mut [u8]) -> Result<(), Error> {
+    fn quantize(values: &[f32], _: Option<&[f32]>, out: &mut [u8]) -> Result<(), Error> {
         for (value, out) in values.iter().zip(out.as_chunks_mut::<2>().0) {
             *out = bf16::from_f32(*value).to_le_bytes();
         }

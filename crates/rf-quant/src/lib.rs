@@ -13,8 +13,8 @@
 //! - Blocks are plain bytes of alignment 1, so a mapped file is viewed in place at any offset.
 //! - No byte pattern and no float makes a conversion panic.
 //! - Dequantisation is bit-exact with ggml (with the OCP definition for MXFP6). Quantisation gives
-//!   the bytes of llama.cpp, except for `Q2_K` to `Q6_K`, which use a search of our own. The
-//!   formats of [`Family::Codebook`] are read-only.
+//!   the bytes of llama.cpp, except for `Q2_K` to `Q6_K` and the formats of [`Family::Codebook`],
+//!   which use searches of our own, and with an importance.
 //! - The result depends only on the input, not on threads or CPU features.
 //!
 //! ```
@@ -45,13 +45,14 @@ mod float;
 mod formats;
 mod k_quants;
 mod mx;
+mod normalized;
 mod rounding;
 mod ternary;
 
 pub use block::{Block, F16Le};
 pub use block32::*;
 pub use codebook::*;
-pub use convert::{dequantize, quantize, quantize_to_vec};
+pub use convert::{dequantize, quantize, quantize_to_vec, quantize_weighted};
 pub use dtype::{DType, Family};
 pub use e4m3::E4m3;
 pub use error::Error;

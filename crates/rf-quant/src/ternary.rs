@@ -82,7 +82,7 @@ impl Block<256> for BlockTq1_0 {
         restore(self.d, &self.codes(), out);
     }
 
-    fn quantize(values: &[f32; 256]) -> Self {
+    fn quantize(values: &[f32; 256], _importance: Option<&[f32; 256]>) -> Self {
         let (d, codes) = round(values);
         let mut digits = [0u16; 52];
         for (i, code) in codes.iter().enumerate() {
@@ -120,7 +120,7 @@ impl Block<256> for BlockTq2_0 {
         restore(self.d, &self.codes(), out);
     }
 
-    fn quantize(values: &[f32; 256]) -> Self {
+    fn quantize(values: &[f32; 256], _importance: Option<&[f32; 256]>) -> Self {
         let (d, codes) = round(values);
         Self::from_codes(d, &codes)
     }

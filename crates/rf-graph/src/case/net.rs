@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rf_quant::DType;
+use rf_quant::{DType, Family};
 
 use super::numbers::Numbers;
 use super::schedule::VOCAB_SIZE;
@@ -141,14 +141,14 @@ impl Net {
     }
 }
 
-/// Blocks of `values`. In a read-only format they have arbitrary codes and the same root mean
-/// square.
+/// Blocks of `values`. In a codebook format, whose search takes long, they have arbitrary codes and
+/// the same root mean square.
 ///
 /// # Panics
 ///
 /// If `values` are not whole blocks.
 pub fn blocks_like(dtype: DType, values: &[f32]) -> Vec<u8> {
-    if dtype.is_writable() {
+    if dtype.family() != Family::Codebook {
         return rf_quant::quantize_to_vec(dtype, values).expect("whole blocks");
     }
     let len = dtype.row_bytes(values.len()).expect("whole blocks");

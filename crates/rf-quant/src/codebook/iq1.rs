@@ -1,9 +1,13 @@
 //! [`BlockIq1S`], [`BlockIq1M`].
 
+use std::sync::LazyLock;
+
 use bytemuck::{Pod, Zeroable};
 
+use super::book::Book;
 use super::grids::IQ1;
 use super::points::CodebookBlock;
+use super::search::{Search, Signs};
 use crate::{
     DType,
     block::{F16Le, assert_layout},
@@ -52,6 +56,23 @@ impl CodebookBlock for BlockIq1S {
             let high = qh >> (3 * (group % 4)) & 7;
             (usize::from(self.qs[group]) | usize::from(high) << 8, qh >> 15 == 1)
         })
+    }
+
+    fn search(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        let mut block = Self::zeroed();
+        let Some(found) = search::<32>(32).run(values, importance) else { return block };
+        block.d = found.d;
+        for (sub, out) in block.qh.iter_mut().enumerate() {
+            let mut qh = u16::from(found.steps[2 * sub]) << 12;
+            qh |= u16::from(found.shifts[4 * sub]) << 15;
+            for i in 0..4 {
+                let [low, high] = found.points[4 * sub + i].to_le_bytes();
+                block.qs[4 * sub + i] = low;
+                qh |= u16::from(high) << (3 * i);
+            }
+            *out = qh.to_le_bytes();
+        }
+        block
     }
 }
 
@@ -105,6 +126,22 @@ impl CodebookBlock for BlockIq1M {
             (usize::from(self.qs[group]) | usize::from(high & 7) << 8, high >> 3 == 1)
         })
     }
+
+    fn search(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        let mut block = Self::zeroed();
+        let Some(found) = search::<16>(8).run(values, importance) else { return block };
+        for (i, out) in block.scales.iter_mut().enumerate() {
+            let steps = found.steps[4 * i..][..4].iter().rev();
+            *out = steps.fold(0, |bits, step| bits << 3 | u16::from(*step)).to_le_bytes();
+        }
+        block.set_d(found.d);
+        for group in 0..32 {
+            let [low, high] = found.points[group].to_le_bytes();
+            block.qs[group] = low;
+            block.qh[group / 2] |= (high | found.shifts[group] << 3) << (4 * (group % 2));
+        }
+        block
+    }
 }
 
 /// The values in eighths. `group` returns the index of the point of a group, and whether its shift
@@ -118,4 +155,12 @@ fn values(group: impl Fn(usize) -> (usize, bool)) -> [i8; 256] {
         *out = std::array::from_fn(|i| 8 * ((point >> (2 * i) & 3) as i8 - 1) + shift);
     }
     values
+}
+
+/// Both shifts: up, down.
+static BOOK: LazyLock<Book<8>> =
+    LazyLock::new(|| Book::new(&IQ1, 2, &[&[-0.875, 0.125, 1.125], &[-1.125, -0.125, 0.875]]));
+
+fn search<const SUB: usize>(shifted: usize) -> Search<8, SUB> {
+    Search { book: &BOOK, signs: Signs::InPoints, most_steps: 7, shifted, stretch: (0.9, 3.2) }
 }

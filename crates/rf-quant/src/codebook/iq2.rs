@@ -1,9 +1,13 @@
 //! [`BlockIq2Xxs`], [`BlockIq2Xs`], [`BlockIq2S`].
 
+use std::sync::LazyLock;
+
 use bytemuck::{Pod, Zeroable};
 
+use super::book::Book;
 use super::grids::{IQ2_S, IQ2_XS, IQ2_XXS};
 use super::points::{CodebookBlock, apply_signs, even_signs};
+use super::search::{Search, Signs};
 use crate::{
     DType,
     block::{F16Le, assert_layout},
@@ -59,6 +63,23 @@ impl CodebookBlock for BlockIq2Xxs {
             (IQ2_XXS[usize::from(self.qs[sub][i])], signs)
         })
     }
+
+    fn search(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        let mut block = Self::zeroed();
+        let Some(found) = search::<32>(&BOOK_XXS, Signs::Even).run(values, importance) else {
+            return block;
+        };
+        block.d = found.d;
+        for (sub, qs) in block.qs.iter_mut().enumerate() {
+            let mut bits = u32::from(found.steps[2 * sub]) << 28;
+            for (i, q) in qs[..4].iter_mut().enumerate() {
+                *q = found.points[4 * sub + i] as u8;
+                bits |= u32::from(found.signs[4 * sub + i] & 127) << (7 * i);
+            }
+            qs[4..].copy_from_slice(&bits.to_le_bytes());
+        }
+        block
+    }
 }
 
 /// A block of [`DType::Iq2Xs`].
@@ -103,6 +124,19 @@ impl CodebookBlock for BlockIq2Xs {
             let q = u16::from_le_bytes(self.qs[group]);
             (IQ2_XS[usize::from(q & 511)], even_signs(u32::from(q >> 9)))
         })
+    }
+
+    fn search(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        let mut block = Self::zeroed();
+        let Some(found) = search::<16>(&BOOK_XS, Signs::Even).run(values, importance) else {
+            return block;
+        };
+        block.d = found.d;
+        block.scales = from_nibbles(&found.steps);
+        for (group, q) in block.qs.iter_mut().enumerate() {
+            *q = (found.points[group] | u16::from(found.signs[group] & 127) << 9).to_le_bytes();
+        }
+        block
     }
 }
 
@@ -153,6 +187,22 @@ impl CodebookBlock for BlockIq2S {
             (IQ2_S[index], self.signs[group])
         })
     }
+
+    fn search(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        let mut block = Self::zeroed();
+        let Some(found) = search::<16>(&BOOK_S, Signs::Free).run(values, importance) else {
+            return block;
+        };
+        block.d = found.d;
+        block.signs = found.signs;
+        block.scales = from_nibbles(&found.steps);
+        for group in 0..32 {
+            let [low, high] = found.points[group].to_le_bytes();
+            block.qs[group] = low;
+            block.qh[group / 4] |= high << (2 * (group % 4));
+        }
+        block
+    }
 }
 
 /// The values of all groups, `group` being the point and the signs of one.
@@ -165,6 +215,23 @@ fn values(group: impl Fn(usize) -> (u16, u8)) -> [i8; 256] {
         *out = apply_signs(magnitudes, signs);
     }
     values
+}
+
+static BOOK_XXS: LazyLock<Book<8>> = LazyLock::new(|| book(&IQ2_XXS));
+static BOOK_XS: LazyLock<Book<8>> = LazyLock::new(|| book(&IQ2_XS));
+static BOOK_S: LazyLock<Book<8>> = LazyLock::new(|| book(&IQ2_S));
+
+fn book(points: &[u16]) -> Book<8> {
+    Book::new(points, 2, &[&[1.0, 3.125, 5.375]])
+}
+
+fn search<const SUB: usize>(book: &'static Book<8>, signs: Signs) -> Search<8, SUB> {
+    Search { book, signs, most_steps: 15, shifted: SUB, stretch: (0.75, 1.5) }
+}
+
+/// Two nibbles per byte, the low one first.
+fn from_nibbles(nibbles: &[u8; 16]) -> [u8; 8] {
+    std::array::from_fn(|i| nibbles[2 * i] | nibbles[2 * i + 1] << 4)
 }
 
 /// The nibbles of each byte, the low one first.

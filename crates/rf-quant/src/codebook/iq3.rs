@@ -1,9 +1,13 @@
 //! [`BlockIq3Xxs`], [`BlockIq3S`].
 
+use std::sync::LazyLock;
+
 use bytemuck::{Pod, Zeroable};
 
+use super::book::Book;
 use super::grids::{IQ3_S, IQ3_XXS};
 use super::points::{CodebookBlock, apply_signs, even_signs};
+use super::search::{Search, Signs};
 use crate::{
     DType,
     block::{F16Le, assert_layout},
@@ -52,6 +56,23 @@ impl CodebookBlock for BlockIq3Xxs {
             let signs = even_signs(u32::from_le_bytes(self.signs_and_scales[sub]) >> (7 * eight));
             (IQ3_XXS[usize::from(self.qs[group])], signs >> (4 * (group % 2)))
         })
+    }
+
+    fn search(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        let mut block = Self::zeroed();
+        let Some(found) = search(&BOOK_XXS, Signs::Even).run(values, importance) else {
+            return block;
+        };
+        block.d = found.d;
+        block.qs = found.points.map(|point| point as u8);
+        for (sub, out) in block.signs_and_scales.iter_mut().enumerate() {
+            let mut bits = u32::from(found.steps[2 * sub]) << 28;
+            for i in 0..4 {
+                bits |= u32::from(found.signs[4 * sub + i] & 127) << (7 * i);
+            }
+            *out = bits.to_le_bytes();
+        }
+        block
     }
 }
 
@@ -103,6 +124,22 @@ impl CodebookBlock for BlockIq3S {
             (IQ3_S[index], self.signs[group / 2] >> (4 * (group % 2)))
         })
     }
+
+    fn search(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        let mut block = Self::zeroed();
+        let Some(found) = search(&BOOK_S, Signs::Free).run(values, importance) else {
+            return block;
+        };
+        block.d = found.d;
+        block.signs = found.signs;
+        block.scales = std::array::from_fn(|i| found.steps[4 * i] | found.steps[4 * i + 2] << 4);
+        for (group, point) in found.points.iter().enumerate() {
+            let [low, high] = point.to_le_bytes();
+            block.qs[group] = low;
+            block.qh[group / 8] |= high << (group % 8);
+        }
+        block
+    }
 }
 
 /// The values of all groups, `group` being the point and the signs of one.
@@ -114,4 +151,13 @@ fn values(magnitudes: [i8; 8], group: impl Fn(usize) -> (u16, u8)) -> [i8; 256] 
         *out = apply_signs(four, signs);
     }
     values
+}
+
+static BOOK_XXS: LazyLock<Book<4>> =
+    LazyLock::new(|| Book::new(&IQ3_XXS, 4, &[&[1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.5]]));
+static BOOK_S: LazyLock<Book<4>> =
+    LazyLock::new(|| Book::new(&IQ3_S, 4, &[&[1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]]));
+
+fn search(book: &'static Book<4>, signs: Signs) -> Search<4, 32> {
+    Search { book, signs, most_steps: 15, shifted: 32, stretch: (0.75, 1.5) }
 }

@@ -13,21 +13,23 @@
 //! | [`BlockIq3Xxs`] | 3.0625 | 8 of 4 bits | 4 of 256 points | ±4, ±12, …, ±52, ±62 | 1/4 |
 //! | [`BlockIq3S`] | 3.4375 | 8 of 4 bits | 4 of 512 points | ±1, ±3, …, ±15 | 1 |
 //!
-//! They are read and not written: a useful quantisation needs activations of the model.
+//! `search` chooses the points and the scales, with a `book` for each codebook. A useful
+//! quantisation to the formats below three bits needs the importance of the columns.
 
+mod book;
 mod grids;
 mod iq1;
 mod iq2;
 mod iq3;
 mod points;
+mod search;
 
-use crate::{DType, F16Le};
+use crate::{Block, DType, F16Le};
 
 pub use grids::c_grids;
 pub use iq1::{BlockIq1M, BlockIq1S};
 pub use iq2::{BlockIq2S, BlockIq2Xs, BlockIq2Xxs};
 pub use iq3::{BlockIq3S, BlockIq3Xxs};
-pub(crate) use points::Codebook;
 pub use points::CodebookBlock;
 
 /// Sets the scales of blocks of a codebook format such that the root mean square of each block's

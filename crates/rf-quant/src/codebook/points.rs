@@ -1,10 +1,11 @@
 //! [`CodebookBlock`], and the signs of points.
 
-use std::marker::PhantomData;
-
 use bytemuck::Pod;
 
-use crate::{DType, Error, block::F16Le, codec::Codec};
+use crate::{
+    DType,
+    block::{Block, F16Le},
+};
 
 /// A super-block whose values are points of a codebook: `d UNIT (2 s + 1) v`.
 pub trait CodebookBlock: Pod {
@@ -25,7 +26,13 @@ pub trait CodebookBlock: Pod {
     /// The integers `v`.
     fn values(&self) -> [i8; 256];
 
-    /// Writes the values of the block.
+    /// The block of least error that the search finds: see [`Block::quantize`].
+    fn search(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self;
+}
+
+impl<B: CodebookBlock> Block<256> for B {
+    const DTYPE: DType = <B as CodebookBlock>::DTYPE;
+
     fn dequantize(&self, out: &mut [f32; 256]) {
         // All products are exact: d has 11 bits, `2 s + 1` at most 5 and `v` at most 6.
         let d = self.d().to_f32() * Self::UNIT;
@@ -38,21 +45,9 @@ pub trait CodebookBlock: Pod {
             }
         }
     }
-}
 
-/// The codec of a codebook format.
-pub(crate) struct Codebook<B>(PhantomData<B>);
-
-impl<B: CodebookBlock> Codec for Codebook<B> {
-    fn dequantize(bytes: &[u8], out: &mut [f32]) {
-        let blocks: &[B] = bytemuck::cast_slice(bytes);
-        for (block, out) in blocks.iter().zip(out.as_chunks_mut::<256>().0) {
-            block.dequantize(out);
-        }
-    }
-
-    fn quantize(_values: &[f32], _out: &mut [u8]) -> Result<(), Error> {
-        Err(Error::ReadOnly { dtype: B::DTYPE })
+    fn quantize(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        Self::search(values, importance)
     }
 }
 

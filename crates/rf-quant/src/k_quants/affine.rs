@@ -8,12 +8,12 @@
 //! other.
 
 use super::fit::{
-    Moments, NEGLIGIBLE, Normalized, STRETCH, SUPER, TRIALS, errors, importance, inverse_or_zero,
-    least, super_scale,
+    Moments, NEGLIGIBLE, STRETCH, SUPER, TRIALS, errors, inverse_or_zero, least, super_scale,
 };
 use crate::{
     F16Le,
     extent::range,
+    normalized::Normalized,
     rounding::{low_byte, nearest},
 };
 
@@ -47,6 +47,7 @@ impl Affine {
 /// `0..=SCALE`.
 pub(super) fn search<const N: usize, const LEVEL: u8, const SCALE: u8>(
     values: &[f32; SUPER],
+    importance: Option<&[f32; SUPER]>,
 ) -> Affine {
     let mut result = Affine {
         d: F16Le::default(),
@@ -58,9 +59,11 @@ pub(super) fn search<const N: usize, const LEVEL: u8, const SCALE: u8>(
     let Some(x) = Normalized::new(values) else { return result };
 
     let subs = x.values.as_chunks::<N>().0;
+    let weights = x.weights::<N>(importance);
+    let weights = weights.as_chunks::<N>().0;
     let mut lines = [Line::default(); 16];
-    for (x, line) in subs.iter().zip(&mut lines) {
-        *line = Line::fit::<N, LEVEL>(x, &importance(x));
+    for ((x, weights), line) in subs.iter().zip(weights).zip(&mut lines) {
+        *line = Line::fit::<N, LEVEL>(x, weights);
     }
     let largest = |part: fn(&Line) -> f32| lines.iter().map(part).fold(0.0, f32::max);
     let steps = f32::from(SCALE);
@@ -70,13 +73,24 @@ pub(super) fn search<const N: usize, const LEVEL: u8, const SCALE: u8>(
 
     let levels = result.levels.as_chunks_mut::<N>().0;
     for (sub, (x, levels)) in subs.iter().zip(levels).enumerate() {
-        let (scale, min) = lines[sub].round_to::<N, LEVEL, SCALE>(d, dmin, x);
+        let (scale, min) = lines[sub].round_to::<N, LEVEL, SCALE>(d, dmin, x, &weights[sub]);
         result.scales[sub] = scale as u8;
         result.mins[sub] = min as u8;
         let line = Line { scale: d * scale, min: dmin * min };
         *levels = line.levels::<N, LEVEL>(x);
     }
     result
+}
+
+/// The scale and the minimum of least error for one block of 32 values. `None` if no value or no
+/// column matters.
+pub(crate) fn weighted_line<const LEVEL: u8>(
+    values: &[f32; 32],
+    importance: &[f32; 32],
+) -> Option<(f32, f32)> {
+    let x = Normalized::new(values)?;
+    let line = Line::fit::<32, LEVEL>(&x.values, &x.weigh(importance)?);
+    Some((line.scale * x.factor, line.min * x.factor))
 }
 
 /// `x = scale * q - min`, both at least 0.
@@ -122,6 +136,7 @@ impl Line {
         d: f32,
         dmin: f32,
         x: &[f32; N],
+        weights: &[f32; N],
     ) -> (f32, f32) {
         // Candidates for both: nearest, below, above.
         const NEIGHBOURS: [(f32, f32); 9] = [
@@ -143,7 +158,7 @@ impl Line {
             .map(|(ds, dm)| ((scale + ds).clamp(0.0, limit), (min + dm).clamp(0.0, limit)));
         let lines = pairs.map(|(scale, min)| Self { scale: d * scale, min: dmin * min });
         let inverse = lines.map(|line| inverse_or_zero(line.scale));
-        let errors = errors::<9>(x, &importance(x), |trial, x| {
+        let errors = errors::<9>(x, weights, |trial, x| {
             let Self { scale, min } = lines[trial];
             scale * nearest(((x + min) * inverse[trial]).clamp(0.0, f32::from(LEVEL))) - min
         });

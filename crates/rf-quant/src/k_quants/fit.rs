@@ -1,8 +1,8 @@
-//! Parts of both searches: a normalised super-block, the weights, the f16 super-scale, rounding.
+//! Parts of both searches: the f16 super-scale, moments, errors.
 
 use half::f16;
 
-use crate::{F16Le, extent::magnitude};
+use crate::F16Le;
 
 /// Values in a super-block.
 pub(super) const SUPER: usize = 256;
@@ -17,30 +17,6 @@ pub(super) const STRETCH: f32 = 0.1;
 /// overflow.
 pub(super) const NEGLIGIBLE: f32 = 1e-12;
 
-/// A super-block divided by a power of two so that its largest magnitude is in `1..2`: the squares
-/// in the search can neither overflow nor vanish, and no bit changes.
-pub(super) struct Normalized {
-    pub(super) values: [f32; SUPER],
-    /// The factor that restores the original values.
-    pub(super) factor: f32,
-}
-
-impl Normalized {
-    /// `None` if all values are nearer to 0 than to the least value of the formats, whose least
-    /// scale is the least subnormal f16.
-    pub(super) fn new(values: &[f32; SUPER]) -> Option<Self> {
-        const LEAST: f32 = 1.0 / (1 << 25) as f32;
-
-        let magnitude = magnitude(values);
-        if magnitude <= LEAST {
-            return None;
-        }
-        let factor = f32::from_bits(magnitude.to_bits() & 0x7f80_0000);
-        let inverse = 1.0 / factor;
-        Some(Self { values: values.map(|x| x * inverse), factor })
-    }
-}
-
 /// The scale of the scales, so that `extreme`, the sub-block scale of largest magnitude, is `steps`
 /// times it. Returns the stored scale and its value divided by `factor`.
 pub(super) fn super_scale(extreme: f32, steps: f32, factor: f32) -> (F16Le, f32) {
@@ -51,13 +27,6 @@ pub(super) fn super_scale(extreme: f32, steps: f32, factor: f32) -> (F16Le, f32)
         d = d.away_from_zero(exact);
     }
     (d, d.to_f32() / factor)
-}
-
-/// The weight of the error of each value. Large values weigh more, because they change a dot
-/// product more.
-pub(super) fn importance<const N: usize>(x: &[f32; N]) -> [f32; N] {
-    let rms = (x.iter().map(|x| x * x).sum::<f32>() / N as f32).sqrt();
-    x.map(|x| rms + x.abs())
 }
 
 /// The least-squares moments of `T` trial roundings `q` of a sub-block.

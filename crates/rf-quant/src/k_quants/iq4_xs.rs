@@ -7,6 +7,7 @@ use crate::{
     BlockIq4Nl, DType,
     block::{Block, F16Le, assert_layout},
     extent::largest,
+    normalized::Normalized,
     rounding::nearest,
 };
 
@@ -62,11 +63,14 @@ impl Block<256> for BlockIq4Xs {
         }
     }
 
-    fn quantize(values: &[f32; 256]) -> Self {
+    fn quantize(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
         let subs = values.as_chunks::<32>().0;
+        let weights = importance
+            .and_then(|importance| Normalized::new(values).and_then(|x| x.weigh(importance)));
         let mut fits = [0.0; 8];
-        for (fit, values) in fits.iter_mut().zip(subs) {
-            *fit = BlockIq4Nl::fit_scale(values);
+        for (sub, (fit, values)) in fits.iter_mut().zip(subs).enumerate() {
+            let weights = weights.as_ref().map(|weights| &weights.as_chunks().0[sub]);
+            *fit = BlockIq4Nl::fit_scale(values, weights);
         }
         // The extreme gets the larger end of the range of scales.
         let d = (largest(&fits) / -32.0).clamp(-65504.0, 65504.0);

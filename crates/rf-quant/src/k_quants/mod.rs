@@ -24,6 +24,9 @@ mod q6_k;
 mod scales;
 mod symmetric;
 
+pub(crate) use affine::weighted_line;
+pub(crate) use symmetric::weighted_scale;
+
 pub use iq4_xs::BlockIq4Xs;
 pub use q2_k::BlockQ2K;
 pub use q3_k::BlockQ3K;

@@ -47,8 +47,8 @@ impl Block<256> for BlockQ2K {
         }
     }
 
-    fn quantize(values: &[f32; 256]) -> Self {
-        let fit = affine::search::<16, 3, 15>(values);
+    fn quantize(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        let fit = affine::search::<16, 3, 15>(values, importance);
         let mut qs = [0; 64];
         for (sub, levels) in fit.levels.as_chunks::<16>().0.iter().enumerate() {
             let (start, shift) = place(sub);

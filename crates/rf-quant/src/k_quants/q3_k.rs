@@ -73,8 +73,8 @@ impl Block<256> for BlockQ3K {
         }
     }
 
-    fn quantize(values: &[f32; 256]) -> Self {
-        let fit = symmetric::search::<4, 32>(values);
+    fn quantize(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        let fit = symmetric::search::<4, 32>(values, importance);
         let (mut qs, mut hmask) = ([0; 64], [0; 32]);
         for (sub, levels) in fit.levels.as_chunks::<16>().0.iter().enumerate() {
             let (start, shift) = place(sub);

@@ -57,8 +57,8 @@ impl Block<256> for BlockQ4K {
         }
     }
 
-    fn quantize(values: &[f32; 256]) -> Self {
-        let fit = affine::search::<32, 15, 63>(values);
+    fn quantize(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        let fit = affine::search::<32, 15, 63>(values, importance);
         let mut qs = [0; 128];
         let pairs = qs.as_chunks_mut::<32>().0.iter_mut().zip(fit.levels.as_chunks::<64>().0);
         for (qs, levels) in pairs {

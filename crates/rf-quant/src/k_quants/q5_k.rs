@@ -61,8 +61,8 @@ impl Block<256> for BlockQ5K {
         }
     }
 
-    fn quantize(values: &[f32; 256]) -> Self {
-        let fit = affine::search::<32, 31, 63>(values);
+    fn quantize(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        let fit = affine::search::<32, 31, 63>(values, importance);
         let (mut qs, mut qh) = ([0; 128], [0; 32]);
         let pairs = qs.as_chunks_mut::<32>().0.iter_mut().zip(fit.levels.as_chunks::<64>().0);
         for (pair, (qs, levels)) in pairs.enumerate() {

@@ -51,8 +51,8 @@ impl Block<256> for BlockQ6K {
         }
     }
 
-    fn quantize(values: &[f32; 256]) -> Self {
-        let fit = symmetric::search::<32, 128>(values);
+    fn quantize(values: &[f32; 256], importance: Option<&[f32; 256]>) -> Self {
+        let fit = symmetric::search::<32, 128>(values, importance);
         let (mut ql, mut qh) = ([0; 128], [0; 64]);
         for (sub, levels) in fit.levels.as_chunks::<16>().0.iter().enumerate() {
             let (low, low_shift, high, high_shift) = place(sub);

@@ -3,12 +3,12 @@
 //! Two stages as in `affine`, with a line through 0 instead of a minimum.
 
 use super::fit::{
-    Moments, NEGLIGIBLE, Normalized, STRETCH, SUPER, TRIALS, errors, importance, inverse_or_zero,
-    least, super_scale,
+    Moments, NEGLIGIBLE, STRETCH, SUPER, TRIALS, errors, inverse_or_zero, least, super_scale,
 };
 use crate::{
     F16Le,
     extent::largest,
+    normalized::Normalized,
     rounding::{low_byte, nearest},
 };
 
@@ -22,14 +22,19 @@ pub(super) struct Symmetric {
 
 /// Quantises a super-block of sub-blocks of 16 values to `q` in `-HALF..HALF` with scales in
 /// `-SCALE..SCALE`.
-pub(super) fn search<const HALF: u8, const SCALE: u8>(values: &[f32; SUPER]) -> Symmetric {
+pub(super) fn search<const HALF: u8, const SCALE: u8>(
+    values: &[f32; SUPER],
+    importance: Option<&[f32; SUPER]>,
+) -> Symmetric {
     let mut result = Symmetric { d: F16Le::default(), scales: [0; 16], levels: [HALF; SUPER] };
     let Some(x) = Normalized::new(values) else { return result };
 
     let subs = x.values.as_chunks::<16>().0;
+    let weights = x.weights::<16>(importance);
+    let weights = weights.as_chunks::<16>().0;
     let mut fits = [0.0f32; 16];
-    for (x, fit) in subs.iter().zip(&mut fits) {
-        *fit = fit_scale::<HALF>(x, &importance(x));
+    for ((x, weights), fit) in subs.iter().zip(weights).zip(&mut fits) {
+        *fit = fit_scale::<HALF, 16>(x, weights);
     }
     // The extreme gets the larger end of the range.
     let extreme = largest(&fits);
@@ -38,15 +43,24 @@ pub(super) fn search<const HALF: u8, const SCALE: u8>(values: &[f32; SUPER]) -> 
 
     let outs = result.levels.as_chunks_mut::<16>().0;
     for (sub, (x, out)) in subs.iter().zip(outs).enumerate() {
-        let scale = round_scale::<HALF, SCALE>(fits[sub], d, x);
+        let scale = round_scale::<HALF, SCALE>(fits[sub], d, x, &weights[sub]);
         result.scales[sub] = scale as i8;
         *out = levels::<HALF>(x, d * scale);
     }
     result
 }
 
+/// The scale of least error for one block of 32 values. `None` if no value or no column matters.
+pub(crate) fn weighted_scale<const HALF: u8>(
+    values: &[f32; 32],
+    importance: &[f32; 32],
+) -> Option<f32> {
+    let x = Normalized::new(values)?;
+    Some(fit_scale::<HALF, 32>(&x.values, &x.weigh(importance)?) * x.factor)
+}
+
 /// The best scale found for a sub-block.
-fn fit_scale<const HALF: u8>(x: &[f32; 16], weights: &[f32; 16]) -> f32 {
+fn fit_scale<const HALF: u8, const N: usize>(x: &[f32; N], weights: &[f32; N]) -> f32 {
     let extreme = largest(x);
     if extreme.abs() < NEGLIGIBLE {
         return 0.0;
@@ -72,7 +86,12 @@ fn fit_scale<const HALF: u8>(x: &[f32; 16], weights: &[f32; 16]) -> f32 {
 }
 
 /// The best multiple of `d` near `scale`.
-fn round_scale<const HALF: u8, const SCALE: u8>(scale: f32, d: f32, x: &[f32; 16]) -> f32 {
+fn round_scale<const HALF: u8, const SCALE: u8>(
+    scale: f32,
+    d: f32,
+    x: &[f32; 16],
+    weights: &[f32; 16],
+) -> f32 {
     let limit = f32::from(SCALE);
     let closest = nearest((scale * inverse_or_zero(d)).clamp(-limit, limit));
     // The ranges of scale and `q` are larger below 0, so the opposite sign may have less error.
@@ -81,7 +100,7 @@ fn round_scale<const HALF: u8, const SCALE: u8>(scale: f32, d: f32, x: &[f32; 16
     let scales = steps.map(|steps| d * steps);
     let inverse = scales.map(inverse_or_zero);
     let limit = f32::from(HALF);
-    let errors = errors::<6>(x, &importance(x), |trial, x| {
+    let errors = errors::<6>(x, weights, |trial, x| {
         scales[trial] * nearest((x * inverse[trial]).clamp(-limit, limit - 1.0))
     });
     steps[least(&errors)]

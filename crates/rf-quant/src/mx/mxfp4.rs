@@ -50,7 +50,7 @@ impl Block<32> for BlockMxfp4 {
 
     /// Rounds as ggml does: to the nearest element, ties towards zero (OCP: ties to even). Values
     /// that round to zero lose their sign.
-    fn quantize(values: &[f32; 32]) -> Self {
+    fn quantize(values: &[f32; 32], _importance: Option<&[f32; 32]>) -> Self {
         let e = e8m0::for_values(values, 2);
         let d = e8m0::to_f32_halved(e);
         let codes = values.map(|x| {

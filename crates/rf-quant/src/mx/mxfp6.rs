@@ -55,7 +55,7 @@ impl Block<32> for BlockMxfp6E2M3 {
         E2M3.dequantize(self.e, &self.qs, out);
     }
 
-    fn quantize(values: &[f32; 32]) -> Self {
+    fn quantize(values: &[f32; 32], _importance: Option<&[f32; 32]>) -> Self {
         let (e, qs) = E2M3.quantize(values);
         Self { e, qs }
     }
@@ -68,7 +68,7 @@ impl Block<32> for BlockMxfp6E3M2 {
         E3M2.dequantize(self.e, &self.qs, out);
     }
 
-    fn quantize(values: &[f32; 32]) -> Self {
+    fn quantize(values: &[f32; 32], _importance: Option<&[f32; 32]>) -> Self {
         let (e, qs) = E3M2.quantize(values);
         Self { e, qs }
     }
