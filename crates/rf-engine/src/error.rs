@@ -68,6 +68,12 @@ pub enum Error {
         /// The valid values.
         reason: &'static str,
     },
+    /// An activation is NaN or infinite.
+    #[error("an input of '{}' is not finite: the model is damaged", tensor.escape_debug())]
+    NotFinite {
+        /// The tensor that it multiplies.
+        tensor: String,
+    },
     /// The model cannot be computed with so long a context.
     #[error(
         "a context of {context_tokens} tokens is more than the {most} that this model is supported \

@@ -4,7 +4,8 @@
 //! backend, [`Session`] one sequence with its part of the KV cache. [`Engine::forward`] computes
 //! tokens on the backend; [`Engine::generate`] samples, streams and stops, and [`Engine::embed`]
 //! computes embeddings and scores. [`scheduler`] serves many requests at once. [`Perplexity`]
-//! scores a text, and [`SyntheticFeeder`] feeds random tokens for benchmarks.
+//! scores a text, [`Activations`] sums up what its matmuls multiply, and [`SyntheticFeeder`] feeds
+//! random tokens for benchmarks.
 //!
 //! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-tokenizer. It
 //! names no backend, prints nothing and knows no protocol.
@@ -38,6 +39,7 @@
 //! # Ok::<(), rf_engine::Error>(())
 //! ```
 
+mod activations;
 mod embed;
 mod engine;
 mod error;
@@ -58,6 +60,7 @@ mod timeline;
 mod timings;
 mod vocabulary;
 
+pub use activations::{ActivationSums, Activations};
 pub use embed::Normalization;
 pub use engine::{Engine, Feed, Outputs};
 pub use error::Error;

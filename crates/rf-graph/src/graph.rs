@@ -48,7 +48,9 @@ impl Graph {
     }
 }
 
-/// Consecutive ops that run without the caller. No value is alive between two stages.
+/// Consecutive ops that run without the caller. No value is alive between two stages of a split
+/// program; those of an [observed](crate::observe()) one share values, which the reference and the
+/// CPU backend keep until the end of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
     /// Indices into [`Graph::ops`].

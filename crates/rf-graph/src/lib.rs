@@ -69,6 +69,7 @@ mod fuse;
 mod graph;
 pub mod layer;
 mod memory;
+mod observe;
 mod op;
 mod op_cost;
 mod plan;
@@ -86,6 +87,7 @@ pub use cost::Costs;
 pub use fuse::{Fusions, WeightRule, fuse};
 pub use graph::{Graph, Stage};
 pub use memory::{MemoryNeed, MemoryUse};
+pub use observe::{Observation, Observed, observe};
 pub use op::{
     Activation, Attention, Epilogue, ExpertGroups, ExpertMatMul, ExpertProjection, Function,
     GateFunction, GraphBuilder, MatMul, Op, Operand, PositionScale, Projection, Prologue, QkNorm,

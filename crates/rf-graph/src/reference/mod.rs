@@ -57,6 +57,7 @@ impl Backend for ReferenceBackend {
             limits: BatchLimits::new(&program),
             stages: program.graph.stages(),
             cache: Cache::new(&program.kv),
+            values: vec![Vec::new(); program.graph.values().len()],
             program,
         }))
     }
@@ -67,6 +68,8 @@ struct Reference {
     stages: Vec<Stage>,
     limits: BatchLimits,
     cache: Cache,
+    /// Values of the batch by index, for its later stages.
+    values: Vec<Vec<f32>>,
 }
 
 impl Executor for Reference {
@@ -89,7 +92,7 @@ impl Executor for Reference {
             let what = format!("room for {} values of output, expected {expected}", out.len());
             return Err(BackendError::InvalidBatch(what));
         }
-        let mut run = Run::new(&self.program, &mut self.cache, batch);
+        let mut run = Run::new(&self.program, &mut self.cache, batch, &mut self.values);
         for op in &graph.ops()[stage.ops.clone()] {
             run.op(op);
         }

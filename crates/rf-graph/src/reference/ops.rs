@@ -9,17 +9,21 @@ use crate::op::{
 use crate::value::{ValueId, WeightId};
 use crate::weight::Weight;
 
-/// The execution of one batch. `values[i]` is the value with index `i`, `[rows, width]`.
+/// The execution of one stage of a batch. `values[i]` is the value with index `i`, `[rows, width]`.
 pub(super) struct Run<'a> {
     program: &'a Program,
     cache: &'a mut Cache,
     batch: &'a Batch<'a>,
-    values: Vec<Vec<f32>>,
+    values: &'a mut [Vec<f32>],
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(program: &'a Program, cache: &'a mut Cache, batch: &'a Batch<'a>) -> Self {
-        let values = vec![Vec::new(); program.graph.values().len()];
+    pub(super) fn new(
+        program: &'a Program,
+        cache: &'a mut Cache,
+        batch: &'a Batch<'a>,
+        values: &'a mut [Vec<f32>],
+    ) -> Self {
         Self { program, cache, batch, values }
     }
 
