@@ -6,7 +6,8 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, completions, embed, info, perplexity, profile, quantize, rerank, run, serve, tokenize,
+    bench, completions, embed, imatrix, info, perplexity, profile, quantize, rerank, run, serve,
+    tokenize,
 };
 #[cfg(feature = "gpu")]
 use crate::commands::{devices, doctor, probe, selftest};
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     Perplexity(perplexity::PerplexityArgs),
     /// Convert a model to another quantisation format
     Quantize(quantize::QuantizeArgs),
+    /// Measure which columns of a model matter, for quantize --imatrix
+    Imatrix(imatrix::ImatrixArgs),
     /// Measure throughput, with the columns and fields of llama-bench
     Bench(bench::BenchArgs),
     /// Run a command under a profiler and print its hot spots
@@ -87,6 +90,7 @@ impl Command {
             Self::Rerank(arguments) => rerank::rerank(arguments),
             Self::Perplexity(arguments) => perplexity::perplexity(arguments),
             Self::Quantize(arguments) => quantize::quantize(arguments),
+            Self::Imatrix(arguments) => imatrix::imatrix(arguments),
             Self::Bench(arguments) => bench::bench(arguments),
             Self::Profile(arguments) => profile::profile(arguments),
             #[cfg(feature = "gpu")]

@@ -85,11 +85,20 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// A progress bar over bytes on stderr, hidden if that is no terminal.
 pub(crate) fn byte_progress(what: &'static str, total_bytes: u64) -> ProgressBar {
+    progress(what, total_bytes, "{msg} [{wide_bar}] {bytes}/{total_bytes} {eta}")
+}
+
+/// A progress bar over things on stderr, hidden if that is no terminal.
+pub(crate) fn count_progress(what: &'static str, total: u64) -> ProgressBar {
+    progress(what, total, "{msg} [{wide_bar}] {pos}/{len} {eta}")
+}
+
+fn progress(what: &'static str, total: u64, template: &str) -> ProgressBar {
     let terminal = io::stderr().is_terminal() && std::env::var("TERM").is_ok_and(|t| t != "dumb");
     let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("{msg} [{wide_bar}] {bytes}/{total_bytes} {eta}")
+    let style = ProgressStyle::with_template(template)
         .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "));
-    ProgressBar::with_draw_target(Some(total_bytes), target).with_style(style).with_message(what)
+    ProgressBar::with_draw_target(Some(total), target).with_style(style).with_message(what)
 }
 
 /// Formats a number of bytes: `7.58 MiB`.

@@ -362,8 +362,17 @@ fn the_version_says_what_was_built() {
 
 #[test]
 fn every_help_has_examples() {
-    let commands =
-        ["run", "info", "tokenize", "embed", "rerank", "perplexity", "quantize", "bench"];
+    let commands = [
+        "run",
+        "info",
+        "tokenize",
+        "embed",
+        "rerank",
+        "perplexity",
+        "quantize",
+        "imatrix",
+        "bench",
+    ];
     for command in commands.into_iter().chain(["completions"]) {
         let help = finish(&here(), &[command, "--help"]);
         assert_eq!(help.code, Some(0));

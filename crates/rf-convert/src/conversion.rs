@@ -9,7 +9,9 @@ use rf_gguf::{Gguf, GgufWriter, MXFP6_LAYOUT_KEY, TensorInfo, TensorPlan};
 use rf_quant::DType;
 
 use crate::error::Error;
+use crate::imatrix::Imatrix;
 use crate::mix::Mix;
+use crate::model::Part;
 use crate::rules::{Options, Target, targets};
 
 /// A planned conversion: the format of each tensor is chosen, nothing is written.
@@ -18,7 +20,19 @@ pub struct Conversion<'a> {
     gguf: &'a Gguf,
     output: PathBuf,
     targets: Vec<Target>,
+    /// By tensor.
+    importance: Vec<Option<Importance>>,
     writer: GgufWriter,
+}
+
+/// The importance of the columns of a tensor.
+#[derive(Debug)]
+struct Importance {
+    columns: usize,
+    /// Values of one matrix.
+    matrix: usize,
+    /// `[matrices][columns]`.
+    values: Vec<f32>,
 }
 
 /// The conversion of one tensor.
@@ -41,13 +55,13 @@ impl<'a> Conversion<'a> {
     /// # Errors
     ///
     /// When `output` is a file of the input, the input has no tensors or tensors of an unsupported
-    /// type, or a quantised tensor would be quantised again without
-    /// [`Options::allow_requantize`].
+    /// type, a quantised tensor would be quantised again without [`Options::allow_requantize`], or
+    /// a tensor needs an importance that [`Options::imatrix`] does not have.
     pub fn plan(
         gguf: &'a Gguf,
         output: impl Into<PathBuf>,
         mix: Mix,
-        options: Options,
+        options: Options<'_>,
     ) -> Result<Self, Error> {
         let output = output.into();
         if is_part_of(gguf, &output) {
@@ -61,8 +75,12 @@ impl<'a> Conversion<'a> {
         if !options.allow_requantize {
             check_requantization(gguf, &targets)?;
         }
-        let writer = declare(gguf, &mix, &targets)?;
-        Ok(Self { gguf, output, targets, writer })
+        let importance = gguf.tensors().iter().zip(&targets);
+        let importance = importance
+            .map(|(tensor, target)| importance_of(tensor, target.dtype, &mix, options.imatrix));
+        let importance = importance.collect::<Result<_, _>>()?;
+        let writer = declare(gguf, &mix, &targets, options.imatrix)?;
+        Ok(Self { gguf, output, targets, importance, writer })
     }
 
     /// The tensors in the order of the file.
@@ -106,7 +124,10 @@ impl<'a> Conversion<'a> {
             .build()
             .map_err(|source| Error::Threads { threads, source })?;
         let mut converter = Converter { gguf: self.gguf, pool, progress, cancelled: false };
-        let result = self.writer.write_file(&self.output, |plan, out| converter.tensor(plan, out));
+        let mut importance = self.importance.iter();
+        let result = self.writer.write_file(&self.output, |plan, out| {
+            converter.tensor(plan, importance.next().and_then(Option::as_ref), out)
+        });
         if converter.cancelled {
             return Err(Error::Cancelled);
         }
@@ -145,8 +166,39 @@ fn check_requantization(gguf: &Gguf, targets: &[Target]) -> Result<(), Error> {
     Ok(())
 }
 
+/// The importance of the columns of a tensor that is quantised to `dtype`.
+fn importance_of(
+    tensor: &TensorInfo,
+    dtype: DType,
+    mix: &Mix,
+    imatrix: Option<&Imatrix>,
+) -> Result<Option<Importance>, Error> {
+    let (name, shape) = (tensor.name(), tensor.shape());
+    if tensor.dtype()? == dtype || dtype.is_float() {
+        return Ok(None);
+    }
+    let length = |axis: usize| shape.get(axis).map_or(1, |&length| length as usize);
+    let (columns, rows) = (length(0), length(1));
+    let found = match imatrix {
+        Some(imatrix) => imatrix.importance(name, (columns, length(2) * length(3)))?,
+        None => None,
+    };
+    // Of these, a token reads one row or the errors of all rows count the same.
+    let is_exempt = matches!(Part::of(name), Part::Embedding | Part::Output);
+    if found.is_none() && mix.needs_importance(dtype) && !is_exempt {
+        let (name, is_missing) = (name.to_owned(), imatrix.is_some());
+        return Err(Error::NeedsImatrix { name, dtype, is_missing });
+    }
+    Ok(found.map(|values| Importance { columns, matrix: columns * rows, values }))
+}
+
 /// The new file without its data.
-fn declare(gguf: &Gguf, mix: &Mix, targets: &[Target]) -> Result<GgufWriter, rf_gguf::Error> {
+fn declare(
+    gguf: &Gguf,
+    mix: &Mix,
+    targets: &[Target],
+    imatrix: Option<&Imatrix>,
+) -> Result<GgufWriter, rf_gguf::Error> {
     const FILE_TYPE: &str = "general.file_type";
     let mut writer = GgufWriter::new();
     for (key, value) in gguf.metadata().iter() {
@@ -158,6 +210,13 @@ fn declare(gguf: &Gguf, mix: &Mix, targets: &[Target]) -> Result<GgufWriter, rf_
     writer.set("general.quantization_version", 2_u32)?;
     if let Some(file_type) = mix.file_type() {
         writer.add(FILE_TYPE, file_type)?;
+    }
+    if let Some(imatrix) = imatrix {
+        if let Some(dataset) = imatrix.datasets.first() {
+            writer.set("quantize.imatrix.dataset", dataset.as_str())?;
+        }
+        writer.set("quantize.imatrix.entries_count", imatrix.len() as u32)?;
+        writer.set("quantize.imatrix.chunks_count", imatrix.num_chunks)?;
     }
     for (tensor, target) in gguf.tensors().iter().zip(targets) {
         writer.add_tensor(tensor.name(), tensor.shape(), target.dtype)?;
@@ -182,20 +241,24 @@ impl<P: FnMut(u64) -> ControlFlow<()>> Converter<'_, P> {
     fn tensor(
         &mut self,
         plan: &TensorPlan,
+        importance: Option<&Importance>,
         out: &mut dyn Write,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let tensor = self.gguf.required_tensor(plan.name())?;
         let (from, to) = (tensor.dtype()?, plan.dtype());
         let data = self.gguf.data(tensor);
-        let mut converted = Vec::new();
+        let (mut converted, mut first) = (Vec::new(), 0);
         for chunk in data.chunks(bytes_of(from, PIECE * PIECES_PER_WRITE)) {
             if from == to {
                 out.write_all(chunk)?;
             } else {
                 converted.resize(bytes_of(to, values_of(from, chunk)), 0);
-                self.pool.install(|| convert(from, chunk, to, &mut converted))?;
+                let importance = importance.map(|importance| (importance, first));
+                self.pool
+                    .install(|| convert((from, chunk), (to, &mut converted[..]), importance))?;
                 out.write_all(&converted)?;
             }
+            first += values_of(from, chunk);
             if (self.progress)(chunk.len() as u64).is_break() {
                 self.cancelled = true;
                 return Err(Error::Cancelled.into());
@@ -206,18 +269,41 @@ impl<P: FnMut(u64) -> ControlFlow<()>> Converter<'_, P> {
     }
 }
 
-/// Converts whole blocks in parallel. Blocks do not cross rows, so the shape does not matter.
-fn convert(from: DType, bytes: &[u8], to: DType, out: &mut [u8]) -> Result<(), rf_quant::Error> {
+/// Converts whole blocks in parallel. Blocks do not cross rows, so the shape does not matter. The
+/// importance has the index of the first value in the tensor.
+fn convert(
+    (from, bytes): (DType, &[u8]),
+    (to, out): (DType, &mut [u8]),
+    importance: Option<(&Importance, usize)>,
+) -> Result<(), rf_quant::Error> {
     let pieces = bytes.par_chunks(bytes_of(from, PIECE));
     let outs = out.par_chunks_mut(bytes_of(to, PIECE));
-    pieces.zip(outs).try_for_each_init(
-        || vec![0.0; PIECE],
-        |floats, (piece, out)| {
+    pieces.zip(outs).enumerate().try_for_each_init(
+        || (vec![0.0; PIECE], Vec::new()),
+        |(floats, weights), (index, (piece, out))| {
             let floats = &mut floats[..values_of(from, piece)];
             rf_quant::dequantize(from, piece, floats)?;
-            rf_quant::quantize(to, floats, out)
+            let Some((importance, first)) = importance else {
+                return rf_quant::quantize(to, floats, out);
+            };
+            importance.fill(first + index * PIECE, floats.len(), weights);
+            rf_quant::quantize_weighted(to, floats, weights, out)
         },
     )
+}
+
+impl Importance {
+    /// The importance of `count` values from the value `first` of the tensor on.
+    fn fill(&self, mut first: usize, count: usize, out: &mut Vec<f32>) {
+        out.clear();
+        while out.len() < count {
+            let column = first % self.columns;
+            let len = (self.columns - column).min(count - out.len());
+            let start = first / self.matrix * self.columns + column;
+            out.extend_from_slice(&self.values[start..start + len]);
+            first += len;
+        }
+    }
 }
 
 const fn bytes_of(dtype: DType, values: usize) -> usize {

@@ -38,6 +38,43 @@ pub enum Error {
         /// Its format in the input.
         dtype: DType,
     },
+    /// A tensor would be quantised so coarsely that the importance of its columns is needed, and
+    /// there is none.
+    #[error(
+        "tensor '{}' cannot become {dtype} without an importance matrix{}",
+        name.escape_debug(),
+        if *is_missing { ", and the one given does not have it" } else { "" }
+    )]
+    NeedsImatrix {
+        /// The tensor.
+        name: String,
+        /// The coarse format.
+        dtype: DType,
+        /// Whether there is an importance matrix, and it does not have the tensor.
+        is_missing: bool,
+    },
+    /// The file is no importance matrix.
+    #[error("'{}' is no importance matrix: {problem}", path.display())]
+    NotImatrix {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An importance matrix of another model.
+    #[error(
+        "the importance matrix has {actual} values for '{}', and {expected} are needed: use the one \
+         of this model",
+        name.escape_debug()
+    )]
+    ImatrixShape {
+        /// The tensor.
+        name: String,
+        /// Values that the tensor needs.
+        expected: usize,
+        /// Values of the importance matrix.
+        actual: usize,
+    },
     /// The threads of the conversion could not be started.
     #[error("cannot start {threads} threads: use fewer")]
     Threads {

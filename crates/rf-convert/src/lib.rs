@@ -1,10 +1,10 @@
 //! Convert GGUF models to other tensor formats.
 //!
 //! A [`Mix`] is a named recipe such as `Q4_K_M`: it selects a format for each tensor. A
-//! [`Conversion`] applies a mix to one model and writes the new file. The crate knows `rf-gguf` and
-//! `rf-quant`, and no graph, backend or command line.
+//! [`Conversion`] applies a mix to one model and writes the new file. An [`Imatrix`] tells it which
+//! columns matter. The crate knows `rf-gguf` and `rf-quant`, and no graph, backend or command line.
 //!
-//! Start with [`Conversion::plan`], then read `rules.rs` for the choice of formats.
+//! Start with [`Conversion::plan`], then read `rules.rs` and `parts.rs` for the choice of formats.
 //!
 //! Invariants:
 //!
@@ -41,11 +41,14 @@
 
 mod conversion;
 mod error;
+mod imatrix;
 mod mix;
 mod model;
+mod parts;
 mod rules;
 
 pub use conversion::{Conversion, TensorConversion};
 pub use error::Error;
+pub use imatrix::Imatrix;
 pub use mix::Mix;
 pub use rules::Options;

@@ -3,7 +3,6 @@
 use rf_quant::DType;
 
 use crate::error::Error;
-use crate::model::ModelShape;
 
 /// A recipe that selects a format for each tensor, named as in llama.cpp.
 ///
@@ -24,7 +23,10 @@ pub struct Mix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recipe {
     Plain,
+    /// `Q4_0` and `Q5_0`: with an importance matrix, the first down projections get a minimum.
+    OnePass,
     Q2K,
+    Q2KSmall,
     Q3KSmall,
     Q3KMedium,
     Q3KLarge,
@@ -33,6 +35,14 @@ pub(crate) enum Recipe {
     Q5KMedium,
     Mxfp4Moe,
     Iq4,
+    Iq3Medium,
+    Iq3Small,
+    Iq3Xs,
+    Iq3Xxs,
+    Iq2Small,
+    Iq2Xs,
+    Iq1,
+    Ternary,
 }
 
 const fn mix(
@@ -55,17 +65,30 @@ const MIXES: &[Mix] = &[
     mix("Q5_K_M", &["Q5_K"], Some(17), (DType::Q5K, Recipe::Q5KMedium), "5.5 bits, 6.6 for sensitive tensors"),
     mix("Q5_K_S", &[], Some(16), (DType::Q5K, Recipe::Plain), "5.5 bits"),
     mix("Q5_1", &[], Some(9), (DType::Q5_1, Recipe::Plain), "6 bits, old format"),
-    mix("Q5_0", &[], Some(8), (DType::Q5_0, Recipe::Plain), "5.5 bits, old format"),
+    mix("Q5_0", &[], Some(8), (DType::Q5_0, Recipe::OnePass), "5.5 bits, old format"),
     mix("Q4_K_M", &["Q4_K"], Some(15), (DType::Q4K, Recipe::Q4KMedium), "4.5 bits, 6.6 for sensitive tensors: the usual choice"),
     mix("Q4_K_S", &[], Some(14), (DType::Q4K, Recipe::Q4KSmall), "4.5 bits, 5.5 for some tensors"),
     mix("IQ4_NL", &[], Some(25), (DType::Iq4Nl, Recipe::Iq4), "4.5 bits, 5.5 for some tensors: finer near 0 than Q4_0"),
     mix("IQ4_XS", &[], Some(30), (DType::Iq4Xs, Recipe::Iq4), "4.25 bits, 5.5 for some tensors: less loss than Q4_0"),
     mix("Q4_1", &[], Some(3), (DType::Q4_1, Recipe::Plain), "5 bits, old format"),
-    mix("Q4_0", &[], Some(2), (DType::Q4_0, Recipe::Plain), "4.5 bits, old format"),
+    mix("Q4_0", &[], Some(2), (DType::Q4_0, Recipe::OnePass), "4.5 bits, old format"),
     mix("Q3_K_L", &[], Some(13), (DType::Q3K, Recipe::Q3KLarge), "3.4 bits, 5.5 for sensitive tensors"),
     mix("Q3_K_M", &["Q3_K"], Some(12), (DType::Q3K, Recipe::Q3KMedium), "3.4 bits, 4.5 for sensitive tensors"),
     mix("Q3_K_S", &[], Some(11), (DType::Q3K, Recipe::Q3KSmall), "3.4 bits"),
+    mix("IQ3_M", &[], Some(27), (DType::Iq3S, Recipe::Iq3Medium), "3.4 bits, 4.5 for sensitive tensors"),
+    mix("IQ3_S", &[], Some(26), (DType::Iq3S, Recipe::Iq3Small), "3.4 bits"),
+    mix("IQ3_XS", &[], Some(22), (DType::Iq3S, Recipe::Iq3Xs), "3.4 bits, 3.1 for robust tensors"),
+    mix("IQ3_XXS", &[], Some(23), (DType::Iq3Xxs, Recipe::Iq3Xxs), "3.1 bits; needs --imatrix"),
     mix("Q2_K", &[], Some(10), (DType::Q2K, Recipe::Q2K), "2.6 bits, 3.4 for sensitive tensors: great loss"),
+    mix("Q2_K_S", &[], Some(21), (DType::Q2K, Recipe::Q2KSmall), "2.6 bits; needs --imatrix"),
+    mix("IQ2_M", &[], Some(29), (DType::Iq2S, Recipe::Iq2Small), "2.6 bits, 3.4 for sensitive tensors; needs --imatrix"),
+    mix("IQ2_S", &[], Some(28), (DType::Iq2Xs, Recipe::Iq2Small), "2.3 bits, 3.4 for sensitive tensors; needs --imatrix"),
+    mix("IQ2_XS", &[], Some(20), (DType::Iq2Xs, Recipe::Iq2Xs), "2.3 bits; needs --imatrix"),
+    mix("IQ2_XXS", &[], Some(19), (DType::Iq2Xxs, Recipe::Iq2Xs), "2.1 bits; needs --imatrix"),
+    mix("IQ1_M", &[], Some(31), (DType::Iq1M, Recipe::Iq1), "1.75 bits, great loss; needs --imatrix"),
+    mix("IQ1_S", &[], Some(24), (DType::Iq1S, Recipe::Iq1), "1.6 bits, great loss; needs --imatrix"),
+    mix("TQ2_0", &[], Some(37), (DType::Tq2_0, Recipe::Ternary), "2.1 bits: for models that were trained with ternary weights"),
+    mix("TQ1_0", &[], Some(36), (DType::Tq1_0, Recipe::Ternary), "1.7 bits: as TQ2_0"),
     mix("MXFP4", &[], Some(38), (DType::Mxfp4, Recipe::Plain), "4.25 bits, OCP microscaling"),
     mix("MXFP4_MOE", &[], Some(38), (DType::Mxfp4, Recipe::Mxfp4Moe), "MXFP4 for experts, Q8_0 for the rest"),
     mix("MXFP6_E2M3", &[], None, (DType::Mxfp6E2M3, Recipe::Plain), "6.25 bits, OCP microscaling; only ROCmForge reads it"),
@@ -95,65 +118,20 @@ impl Mix {
         self.base.is_float()
     }
 
-    /// The format of the attention values of layer `index` of `count`.
-    pub(crate) fn attention_v(&self, shape: &ModelShape, index: usize, count: usize) -> DType {
-        let dtype = match self.recipe {
-            Recipe::Q2K if shape.heads_per_kv_head >= 4 => DType::Q4K,
-            Recipe::Q2K => DType::Q3K,
-            Recipe::Q3KMedium if index < 2 => DType::Q5K,
-            Recipe::Q3KMedium => DType::Q4K,
-            Recipe::Q3KLarge => DType::Q5K,
-            Recipe::Q4KMedium | Recipe::Q5KMedium if has_more_bits(index, count) => DType::Q6K,
-            Recipe::Q4KSmall if index < 4 => DType::Q5K,
-            Recipe::Iq4 if shape.heads_per_kv_head >= 4 => DType::Q5K,
-            _ => self.base,
-        };
+    /// Whether a tensor of this format is too coarse to be quantised without the importance of its
+    /// columns.
+    pub(crate) const fn needs_importance(&self, dtype: DType) -> bool {
         match dtype {
-            _ if shape.num_experts == 8 => DType::Q8_0,
-            DType::Q3K | DType::Q4K if shape.is_llama_70b => DType::Q5K,
-            dtype => dtype,
+            DType::Iq3Xxs
+            | DType::Iq2S
+            | DType::Iq2Xs
+            | DType::Iq2Xxs
+            | DType::Iq1M
+            | DType::Iq1S => true,
+            DType::Q2K => matches!(self.recipe, Recipe::Q2KSmall),
+            _ => false,
         }
     }
-
-    /// The format of a down projection.
-    pub(crate) fn ffn_down(&self, layer: usize, num_layers: usize) -> DType {
-        match self.recipe {
-            Recipe::Q2K => DType::Q3K,
-            Recipe::Q3KMedium if layer < num_layers / 16 => DType::Q5K,
-            Recipe::Q3KMedium => DType::Q4K,
-            Recipe::Q3KLarge => DType::Q5K,
-            Recipe::Q4KMedium | Recipe::Q5KMedium if has_more_bits(layer, num_layers) => DType::Q6K,
-            Recipe::Q4KSmall | Recipe::Iq4 if layer < num_layers / 8 => DType::Q5K,
-            _ => self.base,
-        }
-    }
-
-    /// The format of an attention output projection.
-    pub(crate) fn attention_output(&self, shape: &ModelShape) -> DType {
-        let eight_experts = shape.num_experts == 8;
-        match self.recipe {
-            Recipe::Q2K
-            | Recipe::Q3KSmall
-            | Recipe::Q3KMedium
-            | Recipe::Q4KSmall
-            | Recipe::Q4KMedium
-            | Recipe::Iq4
-                if eight_experts =>
-            {
-                DType::Q5K
-            }
-            Recipe::Q2K => DType::Q3K,
-            Recipe::Q3KMedium => DType::Q4K,
-            Recipe::Q3KLarge if !eight_experts => DType::Q5K,
-            _ => self.base,
-        }
-    }
-}
-
-/// Whether a layer is in the first or last eighth, or every third between them.
-fn has_more_bits(layer: usize, num_layers: usize) -> bool {
-    let eighth = num_layers / 8;
-    layer < eighth || layer >= 7 * num_layers / 8 || (layer - eighth) % 3 == 2
 }
 
 impl std::str::FromStr for Mix {
@@ -188,11 +166,5 @@ mod tests {
         assert_eq!(name("mxfp6_e2m3"), Some("MXFP6_E2M3"));
         assert_eq!(name("Q9"), None);
         assert_eq!(name(""), None);
-    }
-
-    #[test]
-    fn the_ends_and_every_third_layer_get_more_bits() {
-        let layers: Vec<usize> = (0..32).filter(|&layer| has_more_bits(layer, 32)).collect();
-        assert_eq!(layers, [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]);
     }
 }

@@ -44,15 +44,18 @@ impl ModelShape {
 }
 
 /// The parts of a model that the rules distinguish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Part {
     Output,
     Embedding,
     /// Includes joint matrices that contain the values.
     AttentionV,
     AttentionK,
+    AttentionQ,
     AttentionOutput,
     FfnDown,
+    FfnGate,
+    FfnUp,
     Other,
 }
 
@@ -68,7 +71,10 @@ impl Part {
                 Self::AttentionV
             }
             _ if name.contains("attn_k.weight") => Self::AttentionK,
+            _ if name.contains("attn_q.weight") => Self::AttentionQ,
             _ if name.contains("attn_output.weight") => Self::AttentionOutput,
+            _ if name.contains("ffn_up") => Self::FfnUp,
+            _ if name.contains("ffn_gate") => Self::FfnGate,
             _ if name.contains("ffn_down") => Self::FfnDown,
             _ => Self::Other,
         }

@@ -3,21 +3,27 @@
 //! Sensitive tensors get finer formats than the rest. Rows that are not whole blocks get a format
 //! with smaller blocks.
 
-use rf_gguf::{Gguf, TensorInfo};
-use rf_quant::DType;
+use std::collections::HashMap;
 
+use rf_gguf::{Gguf, TensorInfo};
+use rf_quant::{DType, Family};
+
+use crate::imatrix::Imatrix;
 use crate::mix::{Mix, Recipe};
 use crate::model::{ModelShape, Part, layer_of};
+use crate::parts::Place;
 
 /// Changes to the rules of a mix.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct Options<'a> {
     /// Store every matrix in the base format of the mix.
     pub pure: bool,
     /// Keep the output matrix as it is.
     pub leave_output: bool,
     /// Quantise tensors again that are quantised already.
     pub allow_requantize: bool,
+    /// The importance of the columns.
+    pub imatrix: Option<&'a Imatrix>,
 }
 
 /// The chosen format of one tensor.
@@ -36,7 +42,7 @@ pub(crate) struct Target {
 pub(crate) fn targets(
     mix: &Mix,
     gguf: &Gguf,
-    options: Options,
+    options: Options<'_>,
 ) -> Result<Vec<Target>, rf_gguf::Error> {
     let tensors = gguf.tensors();
     let shape = ModelShape::of(gguf)?;
@@ -54,7 +60,7 @@ pub(crate) fn targets(
             let wanted = if options.pure || mix.is_float() {
                 mix.base
             } else {
-                mix.by_rules(tensor, &shape, &mut seen)
+                mix.by_rules(tensor, &shape, &mut seen, options.imatrix.is_some())
             };
             targets[index] = fitting(wanted, tensor.shape()[0]);
         }
@@ -63,50 +69,44 @@ pub(crate) fn targets(
 }
 
 impl Mix {
-    fn by_rules(&self, tensor: &TensorInfo, shape: &ModelShape, seen: &mut Seen) -> DType {
+    fn by_rules(
+        &self,
+        tensor: &TensorInfo,
+        shape: &ModelShape,
+        seen: &mut Seen,
+        has_imatrix: bool,
+    ) -> DType {
         let part = Part::of(tensor.name());
-        let is_output = part == Part::Output || (shape.tied && part == Part::Embedding);
-        if is_output {
-            let whole = tensor.shape()[0].is_multiple_of(self.base.block_elements() as u64);
-            return match self.base {
-                _ if self.recipe == Recipe::Mxfp4Moe || !whole => DType::Q8_0,
-                DType::Q8_0 => DType::Q8_0,
-                _ => DType::Q6K,
-            };
+        if part == Part::Output || (shape.tied && part == Part::Embedding) {
+            return self
+                .output(tensor.shape()[0].is_multiple_of(self.base.block_elements() as u64));
         }
         if self.recipe == Recipe::Mxfp4Moe {
             let experts = tensor.shape().get(2).is_some_and(|&count| count > 1);
             return if experts { DType::Mxfp4 } else { DType::Q8_0 };
         }
-        match part {
-            Part::AttentionV => {
-                let (index, count) = (seen.attention_v, shape.num_attention_v);
-                seen.attention_v += 1;
-                self.attention_v(shape, index, count)
-            }
-            Part::AttentionK if shape.num_experts == 8 => DType::Q8_0,
-            Part::FfnDown => {
-                let counted = seen.ffn_down;
-                seen.ffn_down += 1;
-                // Experts of one layer are several tensors in old files.
-                let named = layer_of(tensor.name()).filter(|_| shape.num_experts > 1);
-                self.ffn_down(named.unwrap_or(counted), shape.num_layers)
-            }
-            Part::AttentionOutput => self.attention_output(shape),
-            _ => self.base,
-        }
+        let index = seen.count(part);
+        // Experts of one layer are several tensors in old files.
+        let named = layer_of(tensor.name()).filter(|_| shape.num_experts > 1);
+        self.matrix(shape, Place { part, index, layer: named.unwrap_or(index), has_imatrix })
     }
 }
 
-/// The number of tensors of a kind so far, in the order of layers.
+/// The number of tensors of each part so far, in the order of layers.
 #[derive(Default)]
-struct Seen {
-    attention_v: usize,
-    ffn_down: usize,
+struct Seen(HashMap<Part, usize>);
+
+impl Seen {
+    /// The tensors of a part before this one.
+    fn count(&mut self, part: Part) -> usize {
+        let count = self.0.entry(part).or_default();
+        *count += 1;
+        *count - 1
+    }
 }
 
 /// Whether a mix changes the tensor: only large matrices, not small and sensitive ones.
-fn is_quantized(tensor: &TensorInfo, options: Options) -> bool {
+fn is_quantized(tensor: &TensorInfo, options: Options<'_>) -> bool {
     let name = tensor.name();
     let axes = tensor.shape().iter().rposition(|&length| length > 1).map_or(1, |axis| axis + 1);
     axes >= 2
@@ -137,8 +137,9 @@ fn fitting(wanted: DType, columns: u64) -> Target {
         return Target { dtype: wanted, fallback_from: None };
     }
     let smaller_blocks = match wanted {
-        DType::Q2K | DType::Q3K => DType::Q4_0,
+        DType::Q2K | DType::Q3K | DType::Tq1_0 | DType::Tq2_0 => DType::Q4_0,
         DType::Iq4Xs => DType::Iq4Nl,
+        _ if wanted.family() == Family::Codebook => DType::Iq4Nl,
         DType::Q4K => DType::Q5_0,
         DType::Q5K => DType::Q5_1,
         DType::Q6K => DType::Q8_0,
@@ -160,6 +161,8 @@ mod tests {
             (DType::Q2K, DType::Q4_0),
             (DType::Q3K, DType::Q4_0),
             (DType::Iq4Xs, DType::Iq4Nl),
+            (DType::Iq2Xs, DType::Iq4Nl),
+            (DType::Tq1_0, DType::Q4_0),
             (DType::Q4K, DType::Q5_0),
             (DType::Q5K, DType::Q5_1),
             (DType::Q6K, DType::Q8_0),

@@ -52,8 +52,9 @@ impl<const N: usize> Normalized<N> {
         }
         let sigma = 2.0 * self.values.iter().map(|x| x * x).sum::<f32>() / N as f32;
         Some(std::array::from_fn(|i| {
+            let relative = importance[i] / largest;
             // NaN becomes the least importance.
-            let relative = (importance[i] / largest).max(LEAST).min(1.0);
+            let relative = if relative >= LEAST { relative.min(1.0) } else { LEAST };
             relative * (sigma + self.values[i] * self.values[i]).sqrt()
         }))
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use rf_convert::{Conversion, Error, Mix, Options};
+use rf_convert::{Conversion, Error, Imatrix, Mix, Options};
 use rf_gguf::Gguf;
 
 use crate::failure::{Interrupted, bad_input};
@@ -40,6 +40,10 @@ pub(crate) struct QuantizeArgs {
     /// Keep the format of the output matrix
     #[arg(long)]
     leave_output_tensor: bool,
+    /// Weight errors by the importance of the columns in FILE, which `rf-cli imatrix` or
+    /// llama-imatrix made
+    #[arg(long, value_name = "FILE")]
+    imatrix: Option<PathBuf>,
     /// Print the format of each tensor and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -54,9 +58,11 @@ fn after_help() -> String {
     }
     text.push_str(
         "\nFormats are chosen as llama.cpp chooses them: sensitive tensors get more bits, and rows that are no \
-         multiple of 256 get Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q3_K and Q2_K, IQ4_NL for IQ4_XS.\n\n\
+         multiple of 256 get Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q3_K, Q2_K and the ternary formats, IQ4_NL for the \
+         other IQ formats.\n\n\
          Examples:\n  \
          rf-cli quantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M\n  \
+         rf-cli quantize --imatrix imatrix.gguf model-F16.gguf model-IQ3_XXS.gguf IQ3_XXS\n  \
          rf-cli quantize --dry-run model-F16.gguf out.gguf Q3_K_M",
     );
     text
@@ -65,7 +71,10 @@ fn after_help() -> String {
 /// Runs `rf-cli quantize`.
 pub(crate) fn quantize(arguments: &QuantizeArgs) -> Result<()> {
     let gguf = Gguf::open(&arguments.input)?;
+    let imatrix = arguments.imatrix.as_ref().map(Imatrix::open).transpose();
+    let imatrix = imatrix.map_err(|error| failure(error, arguments))?;
     let options = Options {
+        imatrix: imatrix.as_ref(),
         pure: arguments.pure,
         leave_output: arguments.leave_output_tensor,
         allow_requantize: arguments.allow_requantize,
@@ -96,6 +105,9 @@ fn failure(error: Error, arguments: &QuantizeArgs) -> anyhow::Error {
         Error::Cancelled => Interrupted.into(),
         Error::NoTensors => bad_input!("{}: {error}", arguments.input.display()),
         Error::AlreadyQuantized { .. } => bad_input!("{error}, or give --allow-requantize"),
+        Error::NeedsImatrix { .. } => bad_input!(
+            "{error}: make one of this model with 'rf-cli imatrix' and give it with --imatrix"
+        ),
         Error::Threads { source, .. } => {
             anyhow::Error::new(source).context("cannot start the threads: give a smaller --threads")
         }

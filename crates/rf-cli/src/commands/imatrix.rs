@@ -1,0 +1,137 @@
+//! `rf-cli imatrix`: makes an importance matrix, which `quantize --imatrix` reads.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::Args;
+use rf_convert::Imatrix;
+use rf_device::{Device, DeviceOptions};
+use rf_engine::{Activations, EngineOptions, Model};
+use rf_tokenizer::EncodeOptions;
+
+use crate::args::{ComputeArgs, ModelArgs};
+use crate::failure::{Interrupted, bad_input};
+use crate::interrupt::Watch;
+use crate::{device, loading, sources, terminal};
+
+/// Arguments of `rf-cli imatrix`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sums up the squares of what each column of each matrix of the layers is multiplied by, over a text that is typical \
+for the use of the model. The text is cut into chunks of the context size, and an incomplete last chunk is left out. \
+The CPU computes them. The file has the GGUF form of llama.cpp.
+
+Examples:
+  rf-cli imatrix -m model-F16.gguf -f text.txt -o imatrix.gguf
+  rf-cli quantize --imatrix imatrix.gguf model-F16.gguf model-IQ2_XS.gguf IQ2_XS
+  rf-cli imatrix --in-file a.gguf --in-file b.gguf -o both.gguf")]
+pub(crate) struct ImatrixArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Read the text from FILE; - for standard input. Without it, only merge the --in-files
+    #[arg(short, long, value_name = "FILE", required_unless_present = "in_file")]
+    file: Option<PathBuf>,
+    /// Write this file, and replace it if it exists
+    #[arg(
+        short,
+        long,
+        visible_alias = "output-file",
+        value_name = "FILE",
+        default_value = "imatrix.gguf"
+    )]
+    output: PathBuf,
+    /// Add the sums of this importance matrix (may be repeated)
+    #[arg(long, value_name = "FILE")]
+    in_file: Vec<PathBuf>,
+    /// Compute at most N chunks; -1 for all
+    #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
+    chunks: i64,
+    /// Cut the text into chunks of N tokens; 0 for the context of the model
+    #[arg(short, long, value_name = "N", default_value_t = 512)]
+    ctx_size: usize,
+    #[command(flatten)]
+    compute: ComputeArgs,
+}
+
+/// Runs `rf-cli imatrix`.
+pub(crate) fn imatrix(arguments: &ImatrixArgs) -> Result<()> {
+    let mut imatrix = Imatrix::default();
+    let started = Instant::now();
+    if let Some(file) = &arguments.file {
+        let bytes = sources::file_bytes(file)?;
+        let path = loading::model_file(&arguments.model)?;
+        let model = loading::open_model(path.as_deref())?;
+        let context = Some(arguments.ctx_size);
+        let options = loading::engine_options(&model, &arguments.compute, context)?;
+        measure(&model, &options, &bytes, arguments, &mut imatrix)?;
+        imatrix.datasets.push(file.display().to_string());
+    }
+    for file in &arguments.in_file {
+        let other = Imatrix::open(file).map_err(|error| bad_input!("{error}"))?;
+        imatrix.merge(&other).map_err(|error| bad_input!("{}: {error}", file.display()))?;
+    }
+    for (tensor, experts) in imatrix.unseen_experts() {
+        terminal::warn(format_args!(
+            "no token selected {experts} experts of '{}', whose columns count the same: give a longer text",
+            tensor.escape_debug()
+        ));
+    }
+    imatrix.write_file(&arguments.output)?;
+    terminal::note(format_args!(
+        "{}: {} tensors, {} chunks, in {:.1} s",
+        arguments.output.display(),
+        imatrix.len(),
+        imatrix.num_chunks,
+        started.elapsed().as_secs_f64()
+    ));
+    Ok(())
+}
+
+/// Computes the chunks of a text.
+fn measure(
+    model: &Model,
+    options: &EngineOptions,
+    text: &[u8],
+    arguments: &ImatrixArgs,
+    imatrix: &mut Imatrix,
+) -> Result<()> {
+    let tokenizer = model.tokenizer();
+    let encode = EncodeOptions { add_special: true, parse_special: false };
+    let mut ids = tokenizer.encode_bytes(text, encode);
+    let chunk_tokens = model.context_tokens(options);
+    let most = usize::try_from(arguments.chunks).unwrap_or(usize::MAX);
+    let num_chunks = (ids.len() / chunk_tokens).min(most);
+    if num_chunks == 0 {
+        return Err(bad_input!(
+            "{} tokens give no chunk of {chunk_tokens}: give a longer text, a smaller -c, or more --chunks",
+            ids.len()
+        ));
+    }
+    let device =
+        DeviceOptions { device: Device::Cpu, cpu: arguments.compute.cpu()?, ..Default::default() };
+    let backend = device::open(device)?.cpu()?;
+    let mut activations = Activations::load(model, &backend, options, &mut |_| ())?;
+    let progress = terminal::count_progress("chunks", num_chunks as u64);
+    let watch = Watch::new();
+    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    for chunk in ids.chunks_exact_mut(chunk_tokens).take(num_chunks) {
+        if watch.requested() {
+            progress.finish_and_clear();
+            return Err(Interrupted.into());
+        }
+        if let Some(bos) = bos {
+            chunk[0] = bos;
+        }
+        activations.add(chunk)?;
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    for (tensor, sums) in activations.sums() {
+        let squares: Vec<f32> = sums.squares.iter().map(|&sum| sum as f32).collect();
+        let rows: Vec<f32> = sums.rows.iter().map(|&rows| rows as f32).collect();
+        imatrix.add(tensor, &squares, &rows)?;
+    }
+    (imatrix.num_chunks, imatrix.chunk_tokens) = (num_chunks as u32, chunk_tokens as u32);
+    Ok(())
+}
