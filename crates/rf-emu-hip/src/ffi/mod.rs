@@ -1,7 +1,7 @@
 //! The exported functions: the only module that reads and writes memory of the program.
 //!
 //! Each function has the signature of HIP's header, calls one method of
-//! [`Runtime`](crate::runtime::Runtime) and stores its result. The rules for callers are HIP's:
+//! [`Runtime`] and stores its result. The rules for callers are HIP's:
 //! pointers are null or valid, texts end with a zero byte, and host memory of queued work is valid
 //! until the work is done.
 
