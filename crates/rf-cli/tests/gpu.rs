@@ -81,3 +81,47 @@ fn a_library_that_is_none_is_told_from_one_that_is_absent() {
     assert_eq!(doctor.code, Some(1));
     assert!(doctor.stdout.contains("ROCm's runtime does not load"), "{}", doctor.stdout);
 }
+
+/// Runs the program on an emulated card with injected faults.
+#[cfg(target_os = "linux")]
+fn emulated(faults: &str, arguments: &[&str]) -> Finished {
+    let library = std::env::current_exe().unwrap().with_file_name("librf_emu_hip.so");
+    let mut command = rf_cli(Path::new(env!("CARGO_MANIFEST_DIR")), arguments);
+    command.env_remove("ROCFORGE_DEVICE").env("ROCFORGE_GPU_PLATFORM", "amd");
+    command.env("ROCFORGE_HIP_LIBRARY", library).env("ROCFORGE_EMU_ARCH", "gfx1100");
+    command.env("ROCFORGE_EMU_CHECK", "none").env("ROCFORGE_EMU_FAIL", faults);
+    Finished::of(command.output().unwrap())
+}
+
+/// Each fault ends the program with an error that names the function, or does not change the text.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_fault_of_the_gpu_is_an_error_or_changes_nothing() {
+    let arguments =
+        ["run", "-n", "4", "--temp", "0", "--raw", "--device", "gpu", "Once upon a time"];
+    let whole = emulated("", &arguments);
+    if whole.stderr.contains("carries no kernels") {
+        println!("skipped: {}", whole.stderr);
+        return;
+    }
+    assert_eq!(whole.code, Some(0), "{}", whole.stderr);
+    for (fault, is_fatal) in [
+        ("hipModuleLoadData:2:hipErrorNoBinaryForGpu", true),
+        ("hipMemcpyHtoDAsync:5:hipErrorInvalidValue", true),
+        ("kernel:300:hipErrorIllegalAddress", true),
+        ("hipStreamSynchronize:4:hipErrorLaunchFailure", true),
+        ("hipStreamBeginCapture:1:hipErrorNotSupported", false),
+        ("hipGraphInstantiateWithFlags:1:hipErrorOutOfMemory", false),
+        ("hipGraphLaunch:1:hipErrorInvalidValue", false),
+    ] {
+        let run = emulated(fault, &arguments);
+        assert_eq!(run.code, Some(i32::from(is_fatal)), "{fault}: {}", run.stderr);
+        if is_fatal {
+            let status = fault.rsplit(':').next().unwrap();
+            assert!(run.stderr.contains(status), "{fault}: {}", run.stderr);
+            assert!(whole.stdout.starts_with(run.stdout.trim_end()), "{fault}: {}", run.stdout);
+        } else {
+            assert_eq!(run.stdout, whole.stdout, "{fault}");
+        }
+    }
+}

@@ -101,6 +101,14 @@ impl Runtime {
         Ok(())
     }
 
+    /// Ends all captures without a graph.
+    pub(super) fn discard_captures(&mut self) {
+        self.captures.clear();
+        for stream in self.streams.values_mut() {
+            stream.capture = None;
+        }
+    }
+
     pub(super) fn invalidate(&mut self, capture: u64) {
         if let Some(capture) = self.captures.get_mut(&capture) {
             capture.is_valid = false;

@@ -134,6 +134,10 @@ impl Runtime {
         if let Some(status) = injected.filter(|status| status.loses_device()) {
             self.lose(device, status);
         }
+        if injected.is_some() && function == "hipStreamEndCapture" {
+            // A capture ends, whether its end fails or not.
+            self.discard_captures();
+        }
         if self.journal.is_open() {
             let status = outcome.map_or_else(Status::number, |()| 0);
             let (call, live) = (self.faults.calls(function), self.live_objects());
