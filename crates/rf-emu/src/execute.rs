@@ -6,6 +6,7 @@ mod data_share;
 mod dispatch;
 mod float;
 mod memory;
+mod options;
 mod program;
 mod scalar;
 pub(crate) mod share;
@@ -13,5 +14,6 @@ mod vector;
 pub(crate) mod wave;
 mod workgroup;
 
-pub use dispatch::{Counters, Launch, Options, dispatch};
+pub use dispatch::{Launch, dispatch};
+pub use options::{Counters, Options};
 pub use program::Program;

@@ -2,7 +2,18 @@
 
 use std::ops::Range;
 
-use crate::{execute::share::Accessor, fault::FaultKind};
+use crate::fault::FaultKind;
+
+/// Who accesses LDS.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accessor {
+    pub(crate) wave: u8,
+    /// The numbers of barriers at which the wave has arrived and which it has passed.
+    pub(crate) signals: u32,
+    pub(crate) waits: u32,
+    /// Whether the wave has completed its stores to global memory.
+    pub(crate) releases: bool,
+}
 
 /// Many waves read the byte.
 const MANY: u8 = 254;

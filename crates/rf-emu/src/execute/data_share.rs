@@ -2,11 +2,11 @@
 
 use super::{
     memory::{from_register, into_register},
-    share::Accessor,
     wave::{LANES, Lanes, Wave, is_set},
     workgroup::Group,
 };
 use crate::{
+    check::race::Accessor,
     fault::{FaultKind, Problem},
     isa::{
         Family, Instruction,

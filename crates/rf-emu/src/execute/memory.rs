@@ -2,11 +2,11 @@
 
 use super::{
     atomic,
-    share::Accessor,
     wave::{LANES, PRIVATE_BASE, SHARED_BASE, Wave, is_set},
     workgroup::Group,
 };
 use crate::{
+    check::race::Accessor,
     fault::{FaultKind, Problem},
     isa::{
         Family, Instruction, Kind,

@@ -2,7 +2,7 @@
 
 use super::atomic;
 use crate::{
-    check::race::LdsShadow,
+    check::race::{Accessor, LdsShadow},
     fault::{FaultKind, Problem},
     isa::op::AtomicOp,
 };
@@ -15,17 +15,6 @@ pub(crate) struct Lds {
     written: Vec<bool>,
     shadow: Option<LdsShadow>,
     checks_alignment: bool,
-}
-
-/// Who accesses LDS.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Accessor {
-    pub(crate) wave: u8,
-    /// The numbers of barriers at which the wave has arrived and which it has passed.
-    pub(crate) signals: u32,
-    pub(crate) waits: u32,
-    /// Whether the wave has completed its stores to global memory.
-    pub(crate) releases: bool,
 }
 
 impl Lds {

@@ -2,10 +2,10 @@
 
 use super::{
     control::{self, Flow},
-    dispatch::{Counters, Options, Random},
+    options::{Counters, Options, Random},
     program::{NO_SLOT, Program},
     scalar,
-    share::{Accessor, Lds},
+    share::Lds,
     vector,
     wave::Wave,
 };
@@ -14,6 +14,7 @@ use crate::{
     check::{
         Checks,
         global::{Clock, GlobalShadow},
+        race::Accessor,
         unwritten::Written,
         waits::Waits,
     },

@@ -99,7 +99,7 @@ pub enum Select {
 /// The exchange between lanes, or the selection of parts, that an instruction applies to sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
-    /// None.
+    /// No exchange.
     None,
     /// DPP of rows of 16 lanes.
     Dpp16 {
