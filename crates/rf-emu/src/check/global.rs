@@ -1,8 +1,8 @@
 //! Races in global memory: accesses of two workgroups that no release and acquire order.
 //!
 //! Each workgroup has an epoch, and knows up to which epoch it has seen others. An atomic update
-//! whose wave has waited for its stores publishes what its workgroup knows at the address. A workgroup that updates the address later, and then drops its
-//! caches, learns it.
+//! whose wave has waited for its stores publishes what its workgroup knows at the address.
+//! A workgroup that updates the address later, and then drops its caches, learns it.
 
 use std::{
     collections::HashMap,
