@@ -1,6 +1,7 @@
 //! Argument structs that several commands share. Parsing only: each turns into the options of a
 //! library crate.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -8,13 +9,15 @@ use anyhow::Result;
 use clap::Args;
 use rf_cpu::{CpuOptions, Isa};
 use rf_device::{Device, DeviceOptions, GpuLayers};
-use rf_engine::sampling::SamplerConfig;
+use rf_engine::Model;
+use rf_engine::sampling::{DryConfig, MirostatConfig, MirostatVersion, SamplerConfig, SamplerKind};
 use rf_grammar::Grammar;
 use rf_graph::KvType;
 use rf_hub::ModelName;
+use rf_tokenizer::ChatTemplate;
 
 use crate::failure::bad_input;
-use crate::sources;
+use crate::{escapes, sources, terminal};
 
 /// The device, and the layers that a GPU gets.
 #[derive(Clone, Copy, Debug, Args)]
@@ -70,6 +73,12 @@ pub(crate) struct ModelArgs {
     )]
     #[arg(long, value_name = "OWNER/REPO[:QUANT]", conflicts_with = "model")]
     pub(crate) hf_repo: Option<ModelName>,
+    #[arg(
+        help = "Replace metadata of the file, as in llama.rope.freq_base=float:500000; types are int, float, \
+                bool and str, and commas separate several (repeatable)"
+    )]
+    #[arg(long, value_name = "KEY=TYPE:VALUE", value_delimiter = ',', value_parser = metadata_override)]
+    pub(crate) override_kv: Vec<(String, rf_gguf::Value)>,
 }
 
 impl ModelArgs {
@@ -199,6 +208,60 @@ pub(crate) struct SamplingArgs {
     /// Subtract X from the logit of a recent token for each occurrence
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     frequency_penalty: f32,
+    /// Penalise tokens that continue a repetition (DRY) with the multiplier X; 0 turns it off
+    #[arg(long, value_name = "X", default_value_t = 0.0)]
+    dry_multiplier: f32,
+    /// Multiply the DRY penalty by B for each further token of the repetition
+    #[arg(long, value_name = "B", default_value_t = 1.75)]
+    dry_base: f32,
+    /// Begin DRY penalties at repetitions of N tokens
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    dry_allowed_length: usize,
+    /// Search the last N tokens for repetitions (DRY); 0 turns it off, -1 takes the whole context
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    dry_penalty_last_n: i64,
+    #[arg(
+        help = "End repetitions (DRY) at tokens that contain STR; none for no such tokens (repeatable) \
+                [default: a line break, : \" *]"
+    )]
+    #[arg(long, value_name = "STR")]
+    dry_sequence_breaker: Vec<String>,
+    /// Keep logits within N standard deviations of the largest one; -1 keeps all
+    #[arg(long, visible_alias = "top-nsigma", value_name = "N", default_value_t = -1.0)]
+    top_n_sigma: f32,
+    /// Remove the most probable tokens (XTC) with the probability P
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    xtc_probability: f32,
+    /// Remove, with XTC, tokens above the probability P but the least probable of them
+    #[arg(long, value_name = "P", default_value_t = 0.1)]
+    xtc_threshold: f32,
+    /// Vary the temperature by up to R with the entropy; 0 keeps it constant
+    #[arg(long, value_name = "R", default_value_t = 0.0)]
+    dynatemp_range: f32,
+    /// Raise the entropy to the power E for the dynamic temperature
+    #[arg(long, value_name = "E", default_value_t = 1.0)]
+    dynatemp_exp: f32,
+    /// Use Mirostat 1 or 2 in place of all samplers but the temperature; 0 turns it off
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    mirostat: u8,
+    /// Let Mirostat learn at the rate N
+    #[arg(long, value_name = "N", default_value_t = MirostatConfig::ETA)]
+    mirostat_lr: f32,
+    /// Let Mirostat keep the surprise of the text near N bits
+    #[arg(long, value_name = "N", default_value_t = MirostatConfig::TAU)]
+    mirostat_ent: f32,
+    #[arg(help = "Apply these samplers in this order, separated by ; or , \
+                [default: penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature]")]
+    #[arg(long, value_name = "NAMES")]
+    samplers: Option<String>,
+    /// Apply the samplers of these letters in this order [default: edskypmxt]
+    #[arg(
+        long,
+        visible_alias = "sampling-seq",
+        value_name = "LETTERS",
+        conflicts_with = "samplers"
+    )]
+    sampler_seq: Option<String>,
     /// Add B to the logit of token ID, as in 15043+1, 15043-1.5 or 15043-inf (repeatable)
     #[arg(short = 'l', long, value_name = "ID±B", value_parser = logit_bias)]
     logit_bias: Vec<(u32, f32)>,
@@ -218,10 +281,132 @@ impl SamplingArgs {
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
             logit_bias: self.logit_bias.clone(),
+            dry: DryConfig {
+                multiplier: self.dry_multiplier,
+                base: self.dry_base,
+                allowed_length: self.dry_allowed_length,
+                last_n: usize::try_from(self.dry_penalty_last_n).ok(),
+                breakers: Vec::new(),
+            },
+            top_n_sigma: self.top_n_sigma,
+            xtc_probability: self.xtc_probability,
+            xtc_threshold: self.xtc_threshold,
+            dynatemp_range: self.dynatemp_range,
+            dynatemp_exponent: self.dynatemp_exp,
+            mirostat: self.mirostat()?,
+            samplers: self.samplers()?,
             seed: u64::try_from(self.seed).ok(),
         };
         config.validate().map_err(|error| bad_input!("{error}"))?;
         Ok(config)
+    }
+
+    /// Adds what depends on the model: the tokens that end repetitions (DRY).
+    pub(crate) fn for_model(&self, config: &mut SamplerConfig, model: &Model) {
+        if config.dry.multiplier > 0.0 {
+            config.dry.breakers = match self.dry_sequence_breaker.as_slice() {
+                [] => model.tokens_containing(&DryConfig::DEFAULT_BREAKERS),
+                texts => {
+                    let texts = texts.iter().filter(|text| *text != "none");
+                    let texts: Vec<_> = texts.map(|text| escapes::resolved(text)).collect();
+                    model.tokens_containing(&texts)
+                }
+            };
+        }
+    }
+
+    fn mirostat(&self) -> Result<Option<MirostatConfig>> {
+        let version = match self.mirostat {
+            0 => return Ok(None),
+            1 => MirostatVersion::V1,
+            2 => MirostatVersion::V2,
+            other => return Err(bad_input!("--mirostat {other}: give 0, 1 or 2")),
+        };
+        Ok(Some(MirostatConfig { version, tau: self.mirostat_ent, eta: self.mirostat_lr }))
+    }
+
+    fn samplers(&self) -> Result<Vec<SamplerKind>> {
+        if let Some(names) = &self.samplers {
+            let names = names.split([';', ',']).filter(|name| !name.trim().is_empty());
+            let kinds = names.map(str::parse::<SamplerKind>);
+            let kinds: Result<_, _> = kinds.collect();
+            return kinds.map_err(|error| bad_input!("--samplers: {error}"));
+        }
+        let Some(letters) = &self.sampler_seq else { return Ok(SamplerKind::ALL.to_vec()) };
+        let of_letter = |letter| SamplerKind::ALL.into_iter().find(|kind| kind.letter() == letter);
+        let kinds: Option<Vec<_>> = letters.chars().map(of_letter).collect();
+        kinds.ok_or_else(|| {
+            let known = SamplerKind::ALL.map(|kind| format!("{} ({kind})", kind.letter()));
+            bad_input!("--sampler-seq {}: known are {}", terminal::shown(letters), known.join(", "))
+        })
+    }
+}
+
+/// The prompts of conversations.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Chat template")]
+pub(crate) struct TemplateArgs {
+    /// Make prompts with this template instead of the model's: the name of a built-in one, such as
+    /// chatml, or a file in Jinja
+    #[arg(long, visible_alias = "chat-template-file", value_name = "NAME|FILE")]
+    chat_template: Option<String>,
+    #[arg(help = "Give the template these variables, as in '{\"enable_thinking\": false}'")]
+    #[arg(long, value_name = "JSON")]
+    chat_template_kwargs: Option<String>,
+}
+
+/// What replaces or completes the chat template of a model.
+#[derive(Debug)]
+pub(crate) struct TemplateChoice {
+    source: Option<String>,
+    variables: BTreeMap<String, serde_json::Value>,
+}
+
+impl TemplateChoice {
+    /// Applies the choice to a model.
+    pub(crate) fn apply(&self, model: Model) -> Result<Model> {
+        let model = match &self.source {
+            Some(source) => model.with_chat_template(source)?,
+            None => model,
+        };
+        Ok(model.with_template_variables(self.variables.clone()))
+    }
+}
+
+impl TemplateArgs {
+    pub(crate) fn choice(&self) -> Result<TemplateChoice> {
+        Ok(TemplateChoice { source: self.source()?, variables: self.variables()? })
+    }
+
+    fn source(&self) -> Result<Option<String>> {
+        let Some(given) = &self.chat_template else { return Ok(None) };
+        if let Ok(template) = ChatTemplate::builtin(given) {
+            return Ok(Some(template.source().to_owned()));
+        }
+        let path = Path::new(given);
+        if path.exists() {
+            return sources::file_text(path).map(Some);
+        }
+        // As in llama.cpp, the template itself.
+        if given.contains("{{") || given.contains("{%") {
+            return Ok(Some(given.clone()));
+        }
+        let names: Vec<_> = ChatTemplate::builtin_names().collect();
+        Err(bad_input!(
+            "--chat-template {}: no file and no built-in template has this name; known are {}",
+            terminal::shown(given),
+            names.join(", ")
+        ))
+    }
+
+    fn variables(&self) -> Result<BTreeMap<String, serde_json::Value>> {
+        let Some(json) = &self.chat_template_kwargs else { return Ok(BTreeMap::new()) };
+        serde_json::from_str(json).map_err(|error| {
+            bad_input!(
+                "--chat-template-kwargs is not a JSON object: {error}; write it as in \
+                 '{{\"enable_thinking\": false}}'"
+            )
+        })
     }
 }
 
@@ -230,11 +415,17 @@ impl SamplingArgs {
 #[command(next_help_heading = "Output")]
 pub(crate) struct GrammarArgs {
     /// Answer in JSON that fits this schema, or that of a file: SCHEMA or @FILE
-    #[arg(long, value_name = "SCHEMA", conflicts_with = "grammar")]
+    #[arg(long, value_name = "SCHEMA")]
     json_schema: Option<String>,
+    /// Answer in JSON that fits the schema in FILE
+    #[arg(long, value_name = "FILE")]
+    json_schema_file: Option<PathBuf>,
     /// Answer in text that fits this grammar, in GBNF or Lark, or that of a file: GRAMMAR or @FILE
     #[arg(long, value_name = "GRAMMAR")]
     grammar: Option<String>,
+    /// Answer in text that fits the grammar in FILE
+    #[arg(long, value_name = "FILE")]
+    grammar_file: Option<PathBuf>,
 }
 
 impl GrammarArgs {
@@ -244,17 +435,42 @@ impl GrammarArgs {
             Some(file) => sources::file_text(Path::new(file)),
             None => Ok(given.to_owned()),
         };
-        if let Some(schema) = &self.json_schema {
-            let schema = serde_json::from_str(&text(schema)?).map_err(|error| {
+        let given = |given: &Option<String>, file: &Option<PathBuf>| {
+            let given = given.as_deref().map(text);
+            given.or_else(|| file.as_deref().map(sources::file_text)).transpose()
+        };
+        let schema = given(&self.json_schema, &self.json_schema_file)?;
+        let grammar = given(&self.grammar, &self.grammar_file)?;
+        if let Some(schema) = schema {
+            if grammar.is_some() {
+                return Err(bad_input!("a schema and a grammar are two forms: give one of them"));
+            }
+            let schema = serde_json::from_str(&schema).map_err(|error| {
                 bad_input!("--json-schema is not JSON: {error}; give a schema, or @ and a file")
             })?;
             return Ok(Some(Grammar::JsonSchema(schema)));
         }
-        self.grammar
-            .as_deref()
-            .map(|given| text(given).map(|text| Grammar::of_text(&text)))
-            .transpose()
+        Ok(grammar.map(|grammar| Grammar::of_text(&grammar)))
     }
+}
+
+/// Parses `KEY=TYPE:VALUE`, as llama.cpp does.
+fn metadata_override(text: &str) -> Result<(String, rf_gguf::Value), &'static str> {
+    use rf_gguf::Value;
+    const EXPECTED: &str = "expected a key, a type (int, float, bool or str) and a value, as in llama.context_length=int:8192";
+    let (key, typed) = text.split_once('=').ok_or(EXPECTED)?;
+    let (kind, value) = typed.split_once(':').ok_or(EXPECTED)?;
+    let value = match kind {
+        "int" => match value.parse::<i64>().map_err(|_| EXPECTED)? {
+            negative if negative < 0 => Value::I64(negative),
+            number => Value::U64(number.unsigned_abs()),
+        },
+        "float" => Value::F32(value.parse().map_err(|_| EXPECTED)?),
+        "bool" => Value::Bool(value.parse().map_err(|_| EXPECTED)?),
+        "str" => Value::String(value.to_owned()),
+        _ => return Err(EXPECTED),
+    };
+    if key.is_empty() { Err(EXPECTED) } else { Ok((key.to_owned(), value)) }
 }
 
 /// Parses `ID+B` or `ID-B`.
@@ -270,10 +486,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_logit_bias_is_an_id_and_a_signed_number() {
+    fn biases_and_overrides_are_parsed() {
         assert_eq!(logit_bias("15043+1"), Ok((15043, 1.0)));
         assert_eq!(logit_bias("7-2.5"), Ok((7, -2.5)));
         assert_eq!(logit_bias("7-inf"), Ok((7, f32::NEG_INFINITY)));
+        let value = |text| metadata_override(text).map(|(_, value)| value);
+        assert_eq!(value("a.b=int:-5"), Ok(rf_gguf::Value::I64(-5)));
+        assert_eq!(value("a.b=float:1.5"), Ok(rf_gguf::Value::F32(1.5)));
+        assert_eq!(value("a.b=bool:true"), Ok(rf_gguf::Value::Bool(true)));
+        assert_eq!(value("a.b=str:x=y:z"), Ok(rf_gguf::Value::String("x=y:z".into())));
+        for bad in ["", "a", "a=5", "a=int:x", "=int:5", "a=byte:5"] {
+            assert!(value(bad).is_err(), "{bad}");
+        }
         for bad in ["", "7", "+1", "x+1", "7+", "7+x", "-7+1"] {
             assert!(logit_bias(bad).is_err(), "{bad}");
         }

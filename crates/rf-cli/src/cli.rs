@@ -1,6 +1,4 @@
-//! The root of the command line: subcommands, and the flags of llama.cpp that clap cannot parse.
-
-use std::ffi::OsString;
+//! The root of the command line: the subcommands.
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -108,34 +106,6 @@ impl Command {
     }
 }
 
-/// Flags of llama.cpp with several letters after one dash, which clap does not support.
-const LONG_FLAGS: [(&str, &str); 13] = [
-    ("-ctk", "--cache-type-k"),
-    ("-ctv", "--cache-type-v"),
-    ("-ub", "--ubatch-size"),
-    ("-ngl", "--gpu-layers"),
-    ("-cmoe", "--cpu-moe"),
-    ("-ncmoe", "--n-cpu-moe"),
-    ("-npl", "--n-parallel"),
-    ("-sys", "--system"),
-    ("-cnv", "--chat"),
-    ("-no-cnv", "--raw"),
-    ("-pg", "--prompt-gen"),
-    ("-hf", "--hf-repo"),
-    ("-hfr", "--hf-repo"),
-];
-
-/// Replaces [`LONG_FLAGS`] in the arguments, up to `--`.
-pub(crate) fn with_long_flags(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut flags_ended = false;
-    let spell_out = |argument: OsString| {
-        flags_ended |= argument == "--";
-        let long = LONG_FLAGS.iter().find(|(short, _)| !flags_ended && argument == *short);
-        long.map_or(argument, |(_, long)| OsString::from(long))
-    };
-    arguments.into_iter().map(spell_out).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,12 +113,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn flags_of_llama_cpp_are_spelt_out_before_the_double_dash() {
-        let arguments = ["rf-cli", "run", "-ctk", "f16", "--", "-sys"].map(OsString::from);
-        let expected = ["rf-cli", "run", "--cache-type-k", "f16", "--", "-sys"];
-        assert_eq!(with_long_flags(arguments), expected.map(OsString::from));
     }
 }

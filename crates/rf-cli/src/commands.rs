@@ -11,6 +11,7 @@ pub(crate) mod doctor;
 pub(crate) mod embed;
 pub(crate) mod imatrix;
 pub(crate) mod info;
+mod input;
 pub(crate) mod perplexity;
 #[cfg(feature = "gpu")]
 pub(crate) mod probe;

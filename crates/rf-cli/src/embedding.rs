@@ -1,6 +1,5 @@
 //! Embeddings for the commands: loads a model for the texts that it gets, and computes them.
 
-use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -9,13 +8,12 @@ use rf_graph::KvType;
 
 use crate::args::{ComputeArgs, DeviceArgs};
 use crate::failure::bad_input;
-use crate::loading::Source;
+use crate::loading::{ModelFile, Source};
 use crate::{device, loading};
 
 /// The texts to embed and the model that embeds them.
 pub(crate) struct Input<'a> {
-    /// The file of the model; `None` for the demo model.
-    pub(crate) path: Option<&'a Path>,
+    pub(crate) file: &'a ModelFile,
     /// The tokens of each text.
     pub(crate) ids: &'a [Vec<u32>],
     pub(crate) pooling: Pooling,
@@ -37,7 +35,7 @@ pub(crate) fn compute(
     }
     let options = options(&model, input, compute)?;
     let placement = device::open(device.options(compute.cpu()?))?;
-    let source = Source { path: input.path, started, quiet: false };
+    let source = Source { file: input.file, template: None, started, quiet: false };
     let mut engine = loading::load(model, &placement, options, source)?.engine;
     Ok(engine.embed(&texts)?)
 }

@@ -1,14 +1,14 @@
 //! Loads a model for a command, with a progress bar and notes on stderr.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rf_device::{LayerPlacement, LoadEvent};
 use rf_engine::{Engine, EngineOptions, Model};
-use rf_gguf::Gguf;
+use rf_gguf::{Gguf, Value};
 
-use crate::args::{ComputeArgs, ModelArgs};
+use crate::args::{ComputeArgs, ModelArgs, TemplateChoice};
 use crate::demo;
 use crate::device::Placement;
 use crate::failure::bad_input;
@@ -22,30 +22,71 @@ pub(crate) struct LoadedModel {
     pub(crate) placement: LayerPlacement,
 }
 
-/// Opens the container of a model file, or of the demo model.
-pub(crate) fn open_gguf(path: Option<&Path>) -> Result<Gguf> {
-    match path {
-        Some(path) => Ok(Gguf::open(path)?),
-        None => demo::open(),
-    }
+/// The file of a model, and the metadata that replace those of the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ModelFile {
+    /// `None` for the demo model.
+    pub(crate) path: Option<PathBuf>,
+    overrides: Vec<(String, Value)>,
 }
 
-/// The path of the model's file, which is downloaded if need be; `None` for the demo model.
-pub(crate) fn model_file(arguments: &ModelArgs) -> Result<Option<PathBuf>> {
-    match &arguments.hf_repo {
-        Some(name) => Ok(Some(hub::fetch(name)?)),
-        None => Ok(arguments.model.clone()),
+impl ModelFile {
+    /// A file as it is.
+    pub(crate) fn of_path(path: Option<PathBuf>) -> Self {
+        Self { path, overrides: Vec::new() }
+    }
+
+    /// The file that the arguments name, which is downloaded if need be.
+    pub(crate) fn of(arguments: &ModelArgs) -> Result<Self> {
+        let path = match &arguments.hf_repo {
+            Some(name) => Some(hub::fetch(name)?),
+            None => arguments.model.clone(),
+        };
+        Ok(Self { path, overrides: arguments.override_kv.clone() })
+    }
+
+    /// The same metadata with another file, if one is given.
+    pub(crate) fn or_path(self, path: Option<PathBuf>) -> Self {
+        Self { path: path.or(self.path), ..self }
+    }
+
+    /// Opens the container.
+    pub(crate) fn open(&self) -> Result<Gguf> {
+        let mut gguf = match &self.path {
+            Some(path) => Gguf::open(path)?,
+            None => demo::open()?,
+        };
+        for (key, value) in &self.overrides {
+            gguf.override_metadata(key, value.clone());
+        }
+        Ok(gguf)
     }
 }
 
 /// Opens a model file, or the demo model. Warns of a tokenizer that may make answers worse.
-pub(crate) fn open_model(path: Option<&Path>) -> Result<Model> {
-    let model = Model::from_gguf(open_gguf(path)?)?;
-    warn_of_generic_pre_tokenizer(model.tokenizer());
+/// `template` is applied to it.
+pub(crate) fn open_model(file: &ModelFile, template: Option<&TemplateChoice>) -> Result<Model> {
+    let model = read_model(file, template)?;
+    warn_of_tokenizer(model.tokenizer());
     Ok(model)
 }
 
-pub(crate) fn warn_of_generic_pre_tokenizer(tokenizer: &rf_tokenizer::Tokenizer) {
+fn read_model(file: &ModelFile, template: Option<&TemplateChoice>) -> Result<Model> {
+    let model = Model::from_gguf(file.open()?)?;
+    match template {
+        Some(template) => template.apply(model),
+        None => Ok(model),
+    }
+}
+
+/// Warns of what may make answers worse.
+pub(crate) fn warn_of_tokenizer(tokenizer: &rf_tokenizer::Tokenizer) {
+    for (key, id) in tokenizer.ignored_ids() {
+        let size = tokenizer.vocab_size();
+        terminal::warn(format_args!(
+            "{key} = {id} is not in the vocabulary of {size} tokens and is ignored: convert the model again"
+        ));
+    }
     if tokenizer.pre_is_default() {
         terminal::warn(
             "the file names no pre-tokenizer (tokenizer.ggml.pre), so a generic one is used and answers may be \
@@ -79,8 +120,8 @@ pub(crate) fn engine_options(
 /// The file of a model, and what is printed while it is loaded.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
-    /// `None` for the demo model.
-    pub(crate) path: Option<&'a Path>,
+    pub(crate) file: &'a ModelFile,
+    pub(crate) template: Option<&'a TemplateChoice>,
     /// The time at which opening the file began.
     pub(crate) started: Instant,
     /// Do not print where layers run.
@@ -98,7 +139,7 @@ pub(crate) fn load(
     const DELAY: Duration = Duration::from_millis(200);
     let bar = terminal::byte_progress("loading", 0);
     let loading = Instant::now();
-    let reopen = || Ok(Model::from_gguf(open_gguf(source.path)?)?);
+    let reopen = || Ok(read_model(source.file, source.template)?);
     let outcome = placement.load(model, &reopen, options, &mut |event| match event {
         LoadEvent::Placed(layers) if layers.gpu.is_some() && !source.quiet => {
             terminal::note(layers);

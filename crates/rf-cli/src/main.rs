@@ -13,7 +13,9 @@ mod commands;
 mod demo;
 mod device;
 mod embedding;
+mod escapes;
 mod failure;
+mod flags;
 mod hub;
 mod interrupt;
 mod limits;
@@ -25,10 +27,10 @@ mod telemetry;
 mod terminal;
 mod version;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use anyhow::Result;
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::cli::Cli;
 use crate::terminal::Palette;
@@ -36,8 +38,7 @@ use crate::terminal::Palette;
 fn main() -> ExitCode {
     rf_gguf::report_bus_errors();
     logging::start();
-    let arguments: Vec<OsString> = cli::with_long_flags(std::env::args_os());
-    let result = Cli::parse_from(arguments).command.run();
+    let result = run();
     let code = match result {
         Ok(()) => failure::SUCCESS,
         Err(error) => {
@@ -50,4 +51,11 @@ fn main() -> ExitCode {
         }
     };
     ExitCode::from(code)
+}
+
+fn run() -> Result<()> {
+    let cli = flags::configured(Cli::command());
+    let arguments = flags::prepare(std::env::args_os(), &cli)?;
+    let matches = cli.get_matches_from(arguments);
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command.run()
 }

@@ -26,7 +26,7 @@ fn without_a_gpu_the_cpu_runs_and_nothing_is_said() {
 
 #[test]
 fn a_gpu_that_is_asked_for_and_absent_is_an_error_with_the_cure() {
-    for arguments in [["--device", "gpu"], ["--device", "0"]] {
+    for arguments in [["--device", "gpu"], ["--device", "0"], ["-ngl", "all"]] {
         let run = finish(&[&["run", "-n", "4", "Hello"][..], &arguments].concat());
         assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""), "{}", run.stderr);
         assert!(run.stderr.contains("no GPU runtime is installed"), "{}", run.stderr);

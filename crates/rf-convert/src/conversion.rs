@@ -61,7 +61,7 @@ impl<'a> Conversion<'a> {
         gguf: &'a Gguf,
         output: impl Into<PathBuf>,
         mix: Mix,
-        options: Options<'_>,
+        options: &Options<'_>,
     ) -> Result<Self, Error> {
         let output = output.into();
         if is_part_of(gguf, &output) {
@@ -250,6 +250,9 @@ impl<P: FnMut(u64) -> ControlFlow<()>> Converter<'_, P> {
         let (mut converted, mut first) = (Vec::new(), 0);
         for chunk in data.chunks(bytes_of(from, PIECE * PIECES_PER_WRITE)) {
             if from == to {
+                if from.is_float() {
+                    self.pool.install(|| check_floats(from, chunk))?;
+                }
                 out.write_all(chunk)?;
             } else {
                 converted.resize(bytes_of(to, values_of(from, chunk)), 0);
@@ -283,6 +286,7 @@ fn convert(
         |(floats, weights), (index, (piece, out))| {
             let floats = &mut floats[..values_of(from, piece)];
             rf_quant::dequantize(from, piece, floats)?;
+            check_finite(to, floats)?;
             let Some((importance, first)) = importance else {
                 return rf_quant::quantize(to, floats, out);
             };
@@ -303,6 +307,28 @@ impl Importance {
             out.extend_from_slice(&self.values[start..start + len]);
             first += len;
         }
+    }
+}
+
+/// Checks that floats which are copied are finite.
+fn check_floats(dtype: DType, bytes: &[u8]) -> Result<(), rf_quant::Error> {
+    bytes.par_chunks(bytes_of(dtype, PIECE)).try_for_each_init(
+        || vec![0.0; PIECE],
+        |floats, piece| {
+            let floats = &mut floats[..values_of(dtype, piece)];
+            rf_quant::dequantize(dtype, piece, floats)?;
+            check_finite(dtype, floats)
+        },
+    )
+}
+
+/// Float formats store NaN and infinity, but a model with them is damaged.
+fn check_finite(dtype: DType, values: &[f32]) -> Result<(), rf_quant::Error> {
+    match values.iter().position(|value| !value.is_finite()) {
+        Some(index) => {
+            Err(rf_quant::Error::NonFinite { dtype, index, nan: values[index].is_nan() })
+        }
+        None => Ok(()),
     }
 }
 

@@ -31,7 +31,7 @@
 //! let gguf = Gguf::open(&input)?;
 //! let mix: Mix = "Q8_0".parse()?;
 //! let output = folder.path().join("model-Q8_0.gguf");
-//! let conversion = Conversion::plan(&gguf, &output, mix, Options::default())?;
+//! let conversion = Conversion::plan(&gguf, &output, mix, &Options::default())?;
 //! conversion.write(0, |_bytes| ControlFlow::Continue(()))?;
 //!
 //! assert_eq!(Gguf::open(&output)?.tensors()[0].dtype()?, DType::Q8_0);
@@ -51,4 +51,4 @@ pub use conversion::{Conversion, TensorConversion};
 pub use error::Error;
 pub use imatrix::Imatrix;
 pub use mix::Mix;
-pub use rules::Options;
+pub use rules::{Options, TensorType, format_of_name};

@@ -4,6 +4,9 @@
 //! with smaller blocks.
 
 use std::collections::HashMap;
+use std::str::FromStr;
+
+use regex::Regex;
 
 use rf_gguf::{Gguf, TensorInfo};
 use rf_quant::{DType, Family};
@@ -14,7 +17,7 @@ use crate::model::{ModelShape, Part, layer_of};
 use crate::parts::Place;
 
 /// Changes to the rules of a mix.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options<'a> {
     /// Store every matrix in the base format of the mix.
     pub pure: bool,
@@ -24,6 +27,45 @@ pub struct Options<'a> {
     pub allow_requantize: bool,
     /// The importance of the columns.
     pub imatrix: Option<&'a Imatrix>,
+    /// The format of the output matrix, in place of that of the mix.
+    pub output_type: Option<DType>,
+    /// The format of the token embedding, in place of that of the mix.
+    pub embedding_type: Option<DType>,
+    /// Formats of tensors by their names, in place of those of the mix. The first match counts.
+    pub tensor_types: Vec<TensorType>,
+}
+
+/// The format of the tensors whose name has a match.
+#[derive(Clone, Debug)]
+pub struct TensorType {
+    pattern: Regex,
+    dtype: DType,
+}
+
+impl FromStr for TensorType {
+    type Err = String;
+
+    /// Parses `attn_v=q6_k`: a regular expression and the name of a format.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (pattern, name) = text
+            .rsplit_once('=')
+            .ok_or("expected a regular expression and a format, as in attn_v=q6_k")?;
+        let pattern = Regex::new(pattern).map_err(|error| error.to_string())?;
+        Ok(Self { pattern, dtype: format_of_name(name)? })
+    }
+}
+
+/// The format called `name`, in any case.
+///
+/// # Errors
+///
+/// If there is none; the message lists those that exist.
+pub fn format_of_name(name: &str) -> Result<DType, String> {
+    let found = DType::ALL.into_iter().find(|dtype| dtype.name().eq_ignore_ascii_case(name));
+    found.ok_or_else(|| {
+        let names: Vec<_> = DType::ALL.into_iter().map(DType::name).collect();
+        format!("unknown format '{}': known are {}", name.escape_debug(), names.join(", "))
+    })
 }
 
 /// The chosen format of one tensor.
@@ -42,7 +84,7 @@ pub(crate) struct Target {
 pub(crate) fn targets(
     mix: &Mix,
     gguf: &Gguf,
-    options: Options<'_>,
+    options: &Options<'_>,
 ) -> Result<Vec<Target>, rf_gguf::Error> {
     let tensors = gguf.tensors();
     let shape = ModelShape::of(gguf)?;
@@ -57,15 +99,29 @@ pub(crate) fn targets(
     for index in order {
         let tensor = &tensors[index];
         if is_quantized(tensor, options) {
-            let wanted = if options.pure || mix.is_float() {
+            let by_mix = if options.pure || mix.is_float() {
                 mix.base
             } else {
+                // Also for tensors with a format of their own: the rules count them.
                 mix.by_rules(tensor, &shape, &mut seen, options.imatrix.is_some())
             };
+            let wanted = options.of_tensor(tensor.name()).unwrap_or(by_mix);
             targets[index] = fitting(wanted, tensor.shape()[0]);
         }
     }
     Ok(targets)
+}
+
+impl Options<'_> {
+    /// The format that the options ask for.
+    fn of_tensor(&self, name: &str) -> Option<DType> {
+        let rule = self.tensor_types.iter().find(|rule| rule.pattern.is_match(name));
+        match name {
+            "output.weight" if self.output_type.is_some() => self.output_type,
+            "token_embd.weight" if self.embedding_type.is_some() => self.embedding_type,
+            _ => rule.map(|rule| rule.dtype),
+        }
+    }
 }
 
 impl Mix {
@@ -106,7 +162,7 @@ impl Seen {
 }
 
 /// Whether a mix changes the tensor: only large matrices, not small and sensitive ones.
-fn is_quantized(tensor: &TensorInfo, options: Options<'_>) -> bool {
+fn is_quantized(tensor: &TensorInfo, options: &Options<'_>) -> bool {
     let name = tensor.name();
     let axes = tensor.shape().iter().rposition(|&length| length > 1).map_or(1, |axis| axis + 1);
     axes >= 2

@@ -60,7 +60,7 @@ fn mixes_choose_the_formats_of_llama_quantize() {
         let options =
             Options { allow_requantize: true, imatrix: Some(&imatrix), ..Options::default() };
         let conversion =
-            Conversion::plan(&gguf, folder.path().join("out.gguf"), mix, options).unwrap();
+            Conversion::plan(&gguf, folder.path().join("out.gguf"), mix, &options).unwrap();
         for row in conversion.tensors() {
             assert_eq!(row.dtype, row.tensor.dtype().unwrap(), "{name}: {}", row.tensor.name());
         }
@@ -106,7 +106,7 @@ fn second_expert(square: f32, count: f32) -> Imatrix {
 fn quantized(gguf: &Gguf, folder: &Path, mix: &str, imatrix: Option<&Imatrix>) -> Vec<f32> {
     let out = folder.join("out.gguf");
     let options = Options { imatrix, pure: true, ..Options::default() };
-    let conversion = Conversion::plan(gguf, &out, mix.parse().unwrap(), options).unwrap();
+    let conversion = Conversion::plan(gguf, &out, mix.parse().unwrap(), &options).unwrap();
     conversion.write(1, |_| std::ops::ControlFlow::Continue(())).unwrap();
     let gguf = Gguf::open(&out).unwrap();
     let tensor = &gguf.tensors()[0];
@@ -149,7 +149,7 @@ fn coarse_formats_need_an_importance_matrix_of_the_model() {
     let plan = |mix: &str, imatrix: Option<&Imatrix>| {
         let options = Options { imatrix, ..Options::default() };
         let out = folder.path().join("out.gguf");
-        Conversion::plan(&gguf, out, mix.parse().unwrap(), options).map(drop)
+        Conversion::plan(&gguf, out, mix.parse().unwrap(), &options).map(drop)
     };
     for mix in ["IQ3_XXS", "IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S", "Q2_K_S"] {
         let error = plan(mix, None).unwrap_err();

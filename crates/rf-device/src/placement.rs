@@ -46,7 +46,8 @@ pub struct LayerPlacement {
 impl Placement {
     /// Opens the devices that the options allow.
     ///
-    /// With [`Device::Auto`] a GPU that cannot be used is a [`Warning`], and the CPU is used.
+    /// With [`Device::Auto`] a GPU that cannot be used is a [`Warning`], and the CPU is used,
+    /// except with [`GpuLayers::All`].
     ///
     /// # Errors
     ///
@@ -62,9 +63,11 @@ impl Placement {
             Device::Cpu => None,
             Device::Gpu => Some(gpu::open(None)?),
             Device::Number(number) => Some(gpu::open(Some(number))?),
+            // Everything on the GPU, or an error.
+            Device::Auto if gpu_layers == GpuLayers::All => Some(gpu::open(None)?),
             Device::Auto => gpu::open_if_usable(gpu_layers.requires_gpu(), &mut warnings),
         };
-        let is_auto = device == Device::Auto;
+        let is_auto = device == Device::Auto && gpu_layers != GpuLayers::All;
         Ok(Self { gpu, cpu, gpu_layers, cpu_experts, is_auto, warnings })
     }
 
@@ -77,7 +80,7 @@ impl Placement {
             cpu: options.cpu,
             gpu_layers: options.gpu_layers,
             cpu_experts: options.cpu_experts,
-            is_auto: options.device == Device::Auto,
+            is_auto: options.device == Device::Auto && options.gpu_layers != GpuLayers::All,
             warnings: Vec::new(),
         }
     }

@@ -13,8 +13,9 @@ use crate::Status;
 /// - `CALLS` counts from 1: one call `3`, a range `3-5`, all from one on `3+`, or all `*`.
 /// - `STATUS` is a name such as `hipErrorOutOfMemory`, or a number.
 ///
-/// A function that fails has no effect, but the end of a capture ends it. The failure of a kernel, and a status such as
-/// `hipErrorLaunchFailure` from any function, loses the device: all later calls fail too.
+/// A function that fails has no effect, but the end of a capture ends it. The failure of a kernel,
+/// and a status such as `hipErrorLaunchFailure` from any function, loses the device: all later
+/// calls fail too.
 ///
 /// # Examples
 ///

@@ -233,6 +233,10 @@ impl Engine {
             }
             executor.forward(batch, &mut rows[at..len])
         })?;
+        // Text of such a result would hide the damage.
+        if rows[..len].iter().any(|value| value.is_nan()) {
+            return Err(Error::NotANumber);
+        }
         Ok(())
     }
 
@@ -264,6 +268,9 @@ impl Engine {
             best.resize(at + batch.output_rows.len() * k, Candidate::default());
             executor.forward_top_k(batch, k, &mut best[at..])
         })?;
+        if best.iter().any(|candidate| candidate.logit.is_nan()) {
+            return Err(Error::NotANumber);
+        }
         Ok(best)
     }
 

@@ -38,6 +38,18 @@ pub enum Error {
     /// An embedding was requested of an engine that generates.
     #[error("the engine was loaded to generate text, not to embed it")]
     LoadedToGenerate,
+    /// A conversation needs a chat template, and the model has none.
+    #[error("the model has no chat template{}{reason}", if reason.is_empty() { "" } else { ": " })]
+    NoChatTemplate {
+        /// Why the template of the file is not used; empty if the file has none.
+        reason: String,
+    },
+    /// The model computed a value that is not a number.
+    #[error(
+        "the result has a value that is not a number: the weights are damaged, so download or \
+         convert the model again"
+    )]
+    NotANumber,
     /// The prompt has no tokens.
     #[error("the prompt is empty")]
     EmptyPrompt,

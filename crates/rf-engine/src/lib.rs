@@ -10,32 +10,32 @@
 //! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-tokenizer. It
 //! names no backend, prints nothing and knows no protocol.
 //!
+//! A chat on the CPU:
+//!
 //! ```
 //! use std::ops::ControlFlow;
 //!
-//! use rf_engine::sampling::SamplerConfig;
-//! use rf_engine::{Engine, EngineOptions, GenerateOptions, Model};
-//! use rf_graph::ReferenceBackend;
-//! use rf_tokenizer::EncodeOptions;
+//! use rf_cpu::{CpuBackend, CpuOptions};
+//! use rf_engine::{Engine, EngineOptions, GenerateOptions, Message, Model, RenderOptions};
 //!
-//! // A tiny model with random weights; any GGUF file works.
+//! // A tiny model with random weights, which lacks a template; any GGUF file works.
 //! let model = Model::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/qwen3.gguf"))?;
-//! let options = EngineOptions { context_tokens: Some(64), ..EngineOptions::default() };
-//! let mut engine = Engine::load(model, &ReferenceBackend, options, &mut |_| ())?;
-//!
-//! let prompt = engine.model().tokenizer().encode("Once upon a time", EncodeOptions::PROMPT);
-//! let options = GenerateOptions {
-//!     sampler: SamplerConfig::greedy(),
-//!     max_tokens: Some(4),
-//!     ignore_eos: true,
-//!     ..GenerateOptions::default()
-//! };
+//! let model = model.with_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")?;
+//! let backend = CpuBackend::new(CpuOptions::default())?;
+//! let mut engine = Engine::load(model, &backend, EngineOptions::default(), &mut |_| ())?;
 //! let mut session = engine.session();
-//! let outcome = engine.generate(&mut session, &prompt, &options, &mut |text| {
-//!     print!("{text}");
-//!     ControlFlow::Continue(())
-//! })?;
-//! assert_eq!(outcome.ids.len(), 4);
+//! let mut messages = Vec::new();
+//! for question in ["Why is the sky blue?", "And at night?"] {
+//!     messages.push(Message::new("user", question));
+//!     let prompt = engine.model().chat_ids(&messages, &RenderOptions::answer())?;
+//!     let options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
+//!     let outcome = engine.generate(&mut session, &prompt, &options, &mut |text| {
+//!         print!("{text}");
+//!         ControlFlow::Continue(())
+//!     })?;
+//!     messages.push(Message::new("assistant", outcome.text));
+//! }
+//! # assert_eq!(messages.len(), 4);
 //! # Ok::<(), rf_engine::Error>(())
 //! ```
 
@@ -70,6 +70,9 @@ pub use model::Model;
 pub use options::EngineOptions;
 pub use perplexity::{Perplexity, PerplexityScore};
 pub use rf_model::Pooling;
+pub use rf_tokenizer::{
+    ChatTemplate, DecodeOptions, EncodeOptions, Message, RenderOptions, Tokenizer,
+};
 pub use session::Session;
 pub use synthetic::SyntheticFeeder;
 pub use timeline::time_of_events;

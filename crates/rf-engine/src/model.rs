@@ -1,5 +1,6 @@
 //! A parsed model file, whose weights are not loaded.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use rf_tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::error::Error;
 use crate::options::EngineOptions;
-use crate::vocabulary::tokenizer_from_gguf;
+use crate::vocabulary::{CHAT_TEMPLATE, tokenizer_from_gguf};
 
 /// A model file: configuration, tokenizer and chat template.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct Model {
     config: ModelConfig,
     tokenizer: Arc<Tokenizer>,
     chat_template: Option<ChatTemplate>,
+    /// Why the template of the file is not used.
+    chat_template_error: Option<Error>,
 }
 
 impl Model {
@@ -41,12 +44,58 @@ impl Model {
         let config = ModelConfig::from_gguf(&gguf)?;
         gguf.check_types()?;
         let tokenizer = tokenizer_from_gguf(&gguf)?;
+        let model = Self {
+            gguf,
+            config,
+            tokenizer: Arc::new(tokenizer),
+            chat_template: None,
+            chat_template_error: None,
+        };
+        // Only chats need the template, so that only they fail.
+        Ok(match model.gguf.metadata().str(CHAT_TEMPLATE) {
+            Ok(None) => model,
+            Ok(Some(source)) => {
+                let template = model.parse_template(source);
+                model.with_template_of_file(template)
+            }
+            Err(error) => model.with_template_of_file(Err(error.into())),
+        })
+    }
+
+    fn with_template_of_file(mut self, template: Result<ChatTemplate, Error>) -> Self {
+        match template {
+            Ok(template) => self.chat_template = Some(template),
+            Err(error) => self.chat_template_error = Some(error),
+        }
+        self
+    }
+
+    /// Replaces the chat template of the file.
+    ///
+    /// # Errors
+    ///
+    /// If `source` is not a template.
+    pub fn with_chat_template(mut self, source: &str) -> Result<Self, Error> {
+        self.chat_template = Some(self.parse_template(source)?);
+        self.chat_template_error = None;
+        Ok(self)
+    }
+
+    /// Gives variables to the chat template, if there is one, for all its renderings. See
+    /// [`ChatTemplate::with_variables`].
+    #[must_use]
+    pub fn with_template_variables(
+        mut self,
+        variables: BTreeMap<String, serde_json::Value>,
+    ) -> Self {
+        self.chat_template = self.chat_template.map(|template| template.with_variables(variables));
+        self
+    }
+
+    fn parse_template(&self, source: &str) -> Result<ChatTemplate, Error> {
+        let tokenizer = &self.tokenizer;
         let text = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
-        let chat_template = tokenizer
-            .chat_template()
-            .map(|source| ChatTemplate::new(source, text(tokenizer.bos()), text(tokenizer.eos())))
-            .transpose()?;
-        Ok(Self { gguf, config, tokenizer: Arc::new(tokenizer), chat_template })
+        Ok(ChatTemplate::new(source, text(tokenizer.bos()), text(tokenizer.eos()))?)
     }
 
     /// The container.
@@ -64,9 +113,24 @@ impl Model {
         &self.tokenizer
     }
 
-    /// The chat template, if the file has one.
+    /// The chat template, if there is one.
     pub fn chat_template(&self) -> Option<&ChatTemplate> {
         self.chat_template.as_ref()
+    }
+
+    /// Why the file's chat template is not used: it is malformed.
+    pub fn chat_template_error(&self) -> Option<&Error> {
+        self.chat_template_error.as_ref()
+    }
+
+    /// The tokens whose text contains one of `texts`, ascending.
+    pub fn tokens_containing<S: AsRef<str>>(&self, texts: &[S]) -> Vec<u32> {
+        let contains = |id: &u32| {
+            let piece = self.tokenizer.piece(*id).unwrap_or_default();
+            let piece = String::from_utf8_lossy(&piece);
+            texts.iter().any(|text| piece.contains(text.as_ref()))
+        };
+        (0..self.tokenizer.vocab_size()).filter(contains).collect()
     }
 
     /// Computes the memory that [`Engine::load`](crate::Engine::load) takes on a backend.

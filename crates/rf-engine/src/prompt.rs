@@ -1,7 +1,8 @@
 //! Token ids of prompts.
 
-use rf_tokenizer::EncodeOptions;
+use rf_tokenizer::{EncodeOptions, Message, RenderOptions};
 
+use crate::error::Error;
 use crate::model::Model;
 
 impl Model {
@@ -17,6 +18,23 @@ impl Model {
             ids.extend(tokenizer.bos());
         }
         ids
+    }
+
+    /// The ids of a conversation, rendered with the chat template.
+    ///
+    /// # Errors
+    ///
+    /// If the model has no chat template, or a malformed one, or if the template fails or refuses
+    /// the messages.
+    pub fn chat_ids(
+        &self,
+        messages: &[Message],
+        options: &RenderOptions,
+    ) -> Result<Vec<u32>, Error> {
+        let template = self.chat_template().ok_or_else(|| Error::NoChatTemplate {
+            reason: self.chat_template_error().map(ToString::to_string).unwrap_or_default(),
+        })?;
+        Ok(self.rendered_ids(&template.render(messages, options)?))
     }
 
     /// The ids of a conversation that a chat template rendered.

@@ -1,7 +1,11 @@
 //! Sampling of the next token from logits: the sampler chain of llama.cpp, in its order and with
 //! its defaults.
 //!
-//! logit bias → penalties → top-k → typical → top-p → min-p → temperature → draw
+//! logit bias → penalties → DRY → top-nσ → top-k → typical → top-p → min-p → XTC → temperature →
+//! draw
+//!
+//! [`SamplerConfig::samplers`] changes the order. Mirostat takes the place of all of them but the
+//! bias and the temperature.
 //!
 //! Each step sees only what the step before it kept, so the order is part of the meaning: top-p
 //! after top-k takes its share of the mass of the *k* best, not of the whole vocabulary.
@@ -29,8 +33,11 @@
 
 mod candidates;
 mod config;
+mod dry;
 mod error;
+mod kind;
 mod logprobs;
+mod mirostat;
 mod penalties;
 
 use std::hash::{BuildHasher, RandomState};
@@ -38,9 +45,14 @@ use std::hash::{BuildHasher, RandomState};
 use rand_pcg::{Pcg64, rand_core::Rng};
 use rf_graph::Candidate;
 
-use self::{candidates::Candidates, penalties::Penalties};
+use self::{candidates::Candidates, dry::Dry, mirostat::Mirostat, penalties::Penalties};
 
-pub use self::{config::SamplerConfig, error::Error, logprobs::TokenLogprob};
+pub use self::config::SamplerConfig;
+pub use self::dry::DryConfig;
+pub use self::error::Error;
+pub use self::kind::SamplerKind;
+pub use self::logprobs::TokenLogprob;
+pub use self::mirostat::{MirostatConfig, MirostatVersion};
 
 /// The PCG stream (its odd increment, halved) that every sampler draws from: the digits of π after
 /// the point, in hexadecimal. Changing it changes every seeded text.
@@ -56,6 +68,10 @@ pub struct Sampler {
     seed: u64,
     rng: Pcg64,
     penalties: Penalties,
+    dry: Dry,
+    mirostat: Option<Mirostat>,
+    /// The samplers that can change something, in their order. The temperature is among them.
+    chain: Vec<SamplerKind>,
     adjusted: Vec<f32>,
     candidates: Candidates,
 }
@@ -69,10 +85,28 @@ impl Sampler {
     pub fn new(config: SamplerConfig) -> Result<Self, Error> {
         config.validate()?;
         let seed = config.seed.unwrap_or_else(random_seed);
+        let (penalties, dry) = (Penalties::new(&config), Dry::new(&config.dry));
+        let mirostat = config.mirostat.map(Mirostat::new);
+        let is_active = |kind: &SamplerKind| match kind {
+            _ if mirostat.is_some() => *kind == SamplerKind::Temperature,
+            SamplerKind::Penalties => penalties.is_active(),
+            SamplerKind::Dry => dry.is_active(),
+            SamplerKind::TopNSigma => config.top_n_sigma > 0.0,
+            SamplerKind::TopK => config.top_k > 0,
+            SamplerKind::Typical => config.typical_p < 1.0,
+            SamplerKind::TopP => config.top_p < 1.0,
+            SamplerKind::MinP => config.min_p > 0.0,
+            SamplerKind::Xtc => config.xtc_probability > 0.0 && config.xtc_threshold <= 0.5,
+            SamplerKind::Temperature => true,
+        };
+        let chain = config.samplers.iter().copied().filter(is_active).collect();
         Ok(Self {
             seed,
             rng: rng_from(seed),
-            penalties: Penalties::new(&config),
+            penalties,
+            dry,
+            mirostat,
+            chain,
             adjusted: Vec::new(),
             candidates: Candidates::default(),
             config,
@@ -94,33 +128,74 @@ impl Sampler {
             return Err(Error::EmptyLogits);
         }
         let vocab_size = logits.len();
-        let logits = if self.config.logit_bias.is_empty() && !self.penalties.is_active() {
+        let no_candidates = Error::NoCandidates { vocab_size };
+        let first = self.num_penalties();
+        let logits = if self.config.logit_bias.is_empty() && first == 0 {
             logits
         } else {
             self.adjusted.clear();
             self.adjusted.extend_from_slice(logits);
             add_bias(&self.config.logit_bias, &mut self.adjusted);
-            self.penalties.apply(&mut self.adjusted);
+            for kind in &self.chain[..first] {
+                if *kind == SamplerKind::Penalties {
+                    self.penalties.apply(&mut self.adjusted);
+                    continue;
+                }
+                for (id, penalty) in self.dry.penalties() {
+                    if let Some(logit) = self.adjusted.get_mut(id as usize) {
+                        *logit -= penalty;
+                    }
+                }
+            }
             &self.adjusted
         };
-        let no_candidates = Error::NoCandidates { vocab_size };
-
-        // Of all the filters only typical can drop the most probable token.
-        if self.config.is_greedy() && self.config.typical_p >= 1.0 {
+        if self.takes_the_best(first) {
             return candidates::argmax(logits).ok_or(no_candidates);
         }
-        self.candidates.fill_top_k(logits, self.config.top_k);
-        self.choose().ok_or(no_candidates)
+        let is_top_k = self.chain.get(first) == Some(&SamplerKind::TopK);
+        self.candidates.fill_top_k(logits, if is_top_k { self.config.top_k } else { 0 });
+        self.choose(first + usize::from(is_top_k)).ok_or(no_candidates)
+    }
+
+    /// How many penalties the chain begins with. They look at all logits.
+    fn num_penalties(&self) -> usize {
+        let is_penalty =
+            |kind: &&SamplerKind| matches!(kind, SamplerKind::Penalties | SamplerKind::Dry);
+        self.chain.iter().take_while(is_penalty).count()
+    }
+
+    /// Whether the best token is the choice of the samplers from `first` on: nothing is drawn, and
+    /// none of them can drop or demote it.
+    fn takes_the_best(&self, first: usize) -> bool {
+        let keeps = |kind: &SamplerKind| match kind {
+            SamplerKind::Penalties | SamplerKind::Dry | SamplerKind::Typical | SamplerKind::Xtc => {
+                false
+            }
+            SamplerKind::TopNSigma
+            | SamplerKind::TopK
+            | SamplerKind::TopP
+            | SamplerKind::MinP
+            | SamplerKind::Temperature => true,
+        };
+        self.is_greedy() && self.mirostat.is_none() && self.chain[first..].iter().all(keeps)
+    }
+
+    /// Whether the temperature takes the most probable token.
+    fn is_greedy(&self) -> bool {
+        self.config.is_greedy() && self.chain.contains(&SamplerKind::Temperature)
     }
 
     /// How many of the most probable tokens [`sample_best`](Self::sample_best) needs to choose what
     /// [`sample`](Self::sample) would; `None` if it takes all of them.
     pub(crate) fn best_needed(&self) -> Option<usize> {
-        if !self.config.logit_bias.is_empty() || self.penalties.is_active() {
+        if !self.config.logit_bias.is_empty() || self.num_penalties() > 0 {
             return None;
         }
-        let greedy = self.config.is_greedy() && self.config.typical_p >= 1.0;
-        if greedy { Some(1) } else { Some(self.config.top_k).filter(|k| *k > 0) }
+        if self.takes_the_best(0) {
+            return Some(1);
+        }
+        let is_top_k = self.chain.first() == Some(&SamplerKind::TopK);
+        is_top_k.then_some(self.config.top_k)
     }
 
     /// As [`sample`](Self::sample) from the tokens that a backend chose: as many of the best as
@@ -134,26 +209,67 @@ impl Sampler {
             return Err(Error::EmptyLogits);
         }
         self.candidates.fill_best(best);
-        self.choose().ok_or(Error::NoCandidates { vocab_size: best.len() })
+        // They are the candidates of top-k already, or the best one.
+        let first = usize::from(self.chain.first() == Some(&SamplerKind::TopK));
+        self.choose(first).ok_or(Error::NoCandidates { vocab_size: best.len() })
     }
 
-    /// Applies the filters after top-k, and draws.
-    fn choose(&mut self) -> Option<u32> {
-        self.candidates.keep_typical(self.config.typical_p);
-        self.candidates.keep_top_p(self.config.top_p);
-        self.candidates.keep_min_p(self.config.min_p);
-        if self.config.is_greedy() {
+    /// Applies the samplers from `first` on, and draws.
+    fn choose(&mut self, first: usize) -> Option<u32> {
+        let (config, candidates) = (&self.config, &mut self.candidates);
+        let mut temperature = 1.0;
+        for (index, kind) in self.chain.iter().enumerate().skip(first) {
+            match kind {
+                SamplerKind::Penalties => {
+                    candidates.adjust(|id, logit| self.penalties.adjusted(id, logit));
+                }
+                SamplerKind::Dry => {
+                    let penalties = self.dry.penalties();
+                    candidates.adjust(|id, logit| logit - penalties.get(&id).unwrap_or(&0.0));
+                }
+                SamplerKind::TopNSigma => candidates.keep_top_n_sigma(config.top_n_sigma),
+                SamplerKind::TopK => candidates.keep_top_k(config.top_k),
+                SamplerKind::Typical => candidates.keep_typical(config.typical_p),
+                SamplerKind::TopP => candidates.keep_top_p(config.top_p),
+                SamplerKind::MinP => candidates.keep_min_p(config.min_p),
+                SamplerKind::Xtc => {
+                    if unit_interval(self.rng.next_u64()) < f64::from(config.xtc_probability) {
+                        candidates.exclude_top_choices(config.xtc_threshold);
+                    }
+                }
+                SamplerKind::Temperature if config.is_greedy() => candidates.keep_top_k(1),
+                SamplerKind::Temperature => {
+                    let mut own = config.temperature;
+                    if config.dynatemp_range > 0.0 {
+                        let (range, exponent) = (config.dynatemp_range, config.dynatemp_exponent);
+                        own = candidates.dynamic_temperature(own, range, exponent);
+                    }
+                    if own <= 0.0 {
+                        candidates.keep_top_k(1);
+                    } else if index + 1 == self.chain.len() && self.mirostat.is_none() {
+                        temperature = own;
+                    } else {
+                        candidates.scale(own);
+                    }
+                }
+            }
+        }
+        if self.is_greedy() && self.mirostat.is_none() {
             return self.candidates.best();
         }
         // Drawn even when one candidate is left, so that the nth token always uses the nth output.
         let fraction = unit_interval(self.rng.next_u64());
-        self.candidates.draw(self.config.temperature, fraction)
+        match &mut self.mirostat {
+            Some(mirostat) => mirostat.draw(&mut self.candidates, fraction),
+            None => self.candidates.draw(temperature, fraction),
+        }
     }
 
     /// Notes that `id` was appended to the sequence, for the penalties. As in llama.cpp prompt
     /// tokens count too: feed them in order before the first [`sample`](Self::sample).
     pub fn accept(&mut self, id: u32) {
         self.penalties.accept(id);
+        self.dry.accept(id);
     }
 
     /// The seed in use: the configured one, or the one drawn in its place, which repeats this text
@@ -427,6 +543,7 @@ mod tests {
             repeat_last_n: penalties.3,
             logit_bias: vec![(1, f32::NEG_INFINITY), (2, 1.0)],
             seed: Some(seed),
+            ..SamplerConfig::default()
         })
     }
 

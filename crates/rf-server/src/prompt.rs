@@ -19,8 +19,11 @@ pub(crate) fn chat_prompt(
     model: &Model,
     conversation: &Conversation,
 ) -> Result<ChatPrompt, ApiError> {
-    let template = model.chat_template().ok_or_else(|| {
-        ApiError::invalid("the model has no chat template: send a text to /v1/completions instead")
+    let template = model.chat_template().ok_or_else(|| match model.chat_template_error() {
+        Some(error) => ApiError::invalid(error.to_string()),
+        None => ApiError::invalid(
+            "the model has no chat template: send a text to /v1/completions instead",
+        ),
     })?;
     let Some(last) = conversation.messages.last() else {
         return Err(ApiError::field("messages", "expected at least one message"));

@@ -1,6 +1,8 @@
 //! Parameters of generation that all APIs share: names of `OpenAI`, llama.cpp and vLLM.
 
-use rf_engine::sampling::{self, SamplerConfig};
+use rf_engine::sampling::{
+    self, DryConfig, MirostatConfig, MirostatVersion, SamplerConfig, SamplerKind,
+};
 use rf_engine::scheduler::Request;
 use rf_engine::{GenerateOptions, Model};
 use rf_tokenizer::EncodeOptions;
@@ -22,6 +24,20 @@ pub(crate) struct SamplingFields {
     pub(crate) repeat_last_n: Option<i64>,
     pub(crate) presence_penalty: Option<f32>,
     pub(crate) frequency_penalty: Option<f32>,
+    pub(crate) dry_multiplier: Option<f32>,
+    pub(crate) dry_base: Option<f32>,
+    pub(crate) dry_allowed_length: Option<usize>,
+    pub(crate) dry_penalty_last_n: Option<i64>,
+    pub(crate) dry_sequence_breakers: Option<Vec<String>>,
+    pub(crate) top_n_sigma: Option<f32>,
+    pub(crate) xtc_probability: Option<f32>,
+    pub(crate) xtc_threshold: Option<f32>,
+    pub(crate) dynatemp_range: Option<f32>,
+    pub(crate) dynatemp_exponent: Option<f32>,
+    pub(crate) mirostat: Option<u8>,
+    pub(crate) mirostat_tau: Option<f32>,
+    pub(crate) mirostat_eta: Option<f32>,
+    pub(crate) samplers: Option<Vec<String>>,
     pub(crate) logit_bias: Option<LogitBias>,
     pub(crate) seed: Option<i64>,
     pub(crate) stop: Option<TextOr<String>>,
@@ -74,6 +90,8 @@ impl SamplingFields {
         if !(1..=most).contains(&num_choices) {
             return Err(ApiError::field("n", format!("expected 1 to {most} choices")));
         }
+        let dry = self.dry(model, &defaults.dry);
+        let (mirostat, samplers) = (self.mirostat(defaults)?, self.samplers(defaults)?);
         let stop = self.stop.map(TextOr::into_vec).unwrap_or_default();
         if stop.len() > MAX_STOP_STRINGS {
             return Err(ApiError::field(
@@ -100,6 +118,14 @@ impl SamplingFields {
             presence_penalty: self.presence_penalty.unwrap_or(defaults.presence_penalty),
             frequency_penalty: self.frequency_penalty.unwrap_or(defaults.frequency_penalty),
             logit_bias,
+            dry,
+            top_n_sigma: self.top_n_sigma.unwrap_or(defaults.top_n_sigma),
+            xtc_probability: self.xtc_probability.unwrap_or(defaults.xtc_probability),
+            xtc_threshold: self.xtc_threshold.unwrap_or(defaults.xtc_threshold),
+            dynatemp_range: self.dynatemp_range.unwrap_or(defaults.dynatemp_range),
+            dynatemp_exponent: self.dynatemp_exponent.unwrap_or(defaults.dynatemp_exponent),
+            mirostat,
+            samplers,
             // A negative seed asks for a new one.
             seed: self.seed.map_or(defaults.seed, |seed| u64::try_from(seed).ok()),
         };
@@ -124,6 +150,51 @@ impl SamplingFields {
             prompt_logprobs: None,
             use_prefix_cache: true,
         })
+    }
+}
+
+impl SamplingFields {
+    fn dry(&self, model: &Model, defaults: &DryConfig) -> DryConfig {
+        let multiplier = self.dry_multiplier.unwrap_or(defaults.multiplier);
+        let breakers = match &self.dry_sequence_breakers {
+            // Finding them takes a pass over the vocabulary.
+            _ if multiplier <= 0.0 => Vec::new(),
+            Some(texts) => model.tokens_containing(texts),
+            None if defaults.breakers.is_empty() => {
+                model.tokens_containing(&DryConfig::DEFAULT_BREAKERS)
+            }
+            None => defaults.breakers.clone(),
+        };
+        let last_n = |tokens: i64| usize::try_from(tokens).ok();
+        DryConfig {
+            multiplier,
+            base: self.dry_base.unwrap_or(defaults.base),
+            allowed_length: self.dry_allowed_length.unwrap_or(defaults.allowed_length),
+            last_n: self.dry_penalty_last_n.map_or(defaults.last_n, last_n),
+            breakers,
+        }
+    }
+
+    fn mirostat(&self, defaults: &SamplerConfig) -> Result<Option<MirostatConfig>, ApiError> {
+        let version = match self.mirostat {
+            None => defaults.mirostat.map(|mirostat| mirostat.version),
+            Some(0) => None,
+            Some(1) => Some(MirostatVersion::V1),
+            Some(2) => Some(MirostatVersion::V2),
+            Some(_) => return Err(ApiError::field("mirostat", "expected 0, 1 or 2")),
+        };
+        let base = defaults.mirostat;
+        Ok(version.map(|version| MirostatConfig {
+            version,
+            tau: self.mirostat_tau.or(base.map(|m| m.tau)).unwrap_or(MirostatConfig::TAU),
+            eta: self.mirostat_eta.or(base.map(|m| m.eta)).unwrap_or(MirostatConfig::ETA),
+        }))
+    }
+
+    fn samplers(&self, defaults: &SamplerConfig) -> Result<Vec<SamplerKind>, ApiError> {
+        let Some(names) = &self.samplers else { return Ok(defaults.samplers.clone()) };
+        let kinds = names.iter().map(|name| name.parse());
+        kinds.collect::<Result<_, String>>().map_err(|error| ApiError::field("samplers", error))
     }
 }
 

@@ -97,6 +97,32 @@ fn bad_requests_are_refused_with_the_name_of_the_field() {
     server.post("/v1/chat/completions", &body).ok();
 }
 
+/// A template from a stranger can neither stop nor fill the server.
+#[test]
+fn a_template_that_fails_is_a_bad_request() {
+    let body = json!({ "messages": [{ "role": "user", "content": "x" }], "max_tokens": 1 });
+    for (template, expected) in [
+        ("{{ raise_exception('no users') }}", "refused the messages: no users"),
+        ("{{ messages.x.y }}", "the chat template failed: line 1"),
+        (
+            "{% set ns = namespace(s='x' * 999) %}{% for i in range(60) %}\
+             {% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+            "the template needs too much memory",
+        ),
+        (
+            "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+            "the template runs for too long",
+        ),
+    ] {
+        let server = TestServer::with(Setup { template: Some(template), ..Setup::default() });
+        let response = server.post("/v1/chat/completions", &body);
+        assert_eq!(response.status, 400, "{template}: {}", response.text);
+        assert!(response.text.contains(expected), "{template}: {}", response.text);
+        // The server goes on.
+        server.post("/v1/completions", &json!({ "prompt": "x", "max_tokens": 1 })).ok();
+    }
+}
+
 #[test]
 fn broken_json_is_a_bad_request_on_every_route() {
     let server = TestServer::start();

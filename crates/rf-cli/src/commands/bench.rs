@@ -3,7 +3,8 @@
 mod record;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -19,7 +20,7 @@ use crate::args::{self, DeviceArgs};
 use crate::device::{self, Placement};
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
-use crate::loading::{LoadedModel, Source};
+use crate::loading::{LoadedModel, ModelFile, Source};
 use crate::{hub, loading, terminal};
 
 /// Arguments of `rf-cli bench`.
@@ -42,31 +43,31 @@ pub(crate) struct BenchArgs {
     hf_repo: Vec<ModelName>,
     /// Measure prefill of N tokens; 0 for none
     #[arg(short = 'p', long, value_name = "N", value_delimiter = ',', default_value = "512")]
-    n_prompt: Vec<usize>,
+    n_prompt: Vec<Numbers>,
     /// Measure decode of N tokens; 0 for none
     #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', default_value = "128")]
-    n_gen: Vec<usize>,
+    n_gen: Vec<Numbers>,
     /// Measure prefill of PP tokens and decode of TG tokens together (-pg; repeatable)
     #[arg(long, value_name = "PP,TG", value_parser = prompt_gen)]
     prompt_gen: Vec<(usize, usize)>,
     /// Measure at depth N: with N tokens in the context
     #[arg(short = 'd', long, value_name = "N", value_delimiter = ',', default_value = "0")]
-    n_depth: Vec<usize>,
+    n_depth: Vec<Numbers>,
     /// Decode N sequences as one batch and report their total throughput (-npl)
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
-    n_parallel: Vec<usize>,
+    n_parallel: Vec<Numbers>,
     /// Repeat each test N times
     #[arg(short, long, value_name = "N", default_value_t = 5)]
     repetitions: usize,
     /// Compute with N CPU threads [default: one per core]
-    #[arg(short, long, value_name = "N", value_delimiter = ',', allow_negative_numbers = true)]
-    threads: Vec<i64>,
+    #[arg(short, long, value_name = "N", value_delimiter = ',')]
+    threads: Vec<Numbers>,
     /// Process at most N tokens per batch
     #[arg(short, long, value_name = "N", value_delimiter = ',', default_value = "2048")]
-    batch_size: Vec<usize>,
+    batch_size: Vec<Numbers>,
     /// Process at most N tokens per batch, as in llama.cpp (-ub): the smaller limit counts
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "512")]
-    ubatch_size: Vec<usize>,
+    ubatch_size: Vec<Numbers>,
     #[arg(help = "Store the KV cache as f32, f16, q8_0 or fp8 (-ctk)")]
     #[arg(long, visible_alias = "cache-type", value_name = "TYPE", value_delimiter = ',', default_value = "f16", value_parser = args::kv_type)]
     cache_type_k: Vec<KvType>,
@@ -96,11 +97,11 @@ pub(crate) fn bench(arguments: &BenchArgs) -> Result<()> {
     let mut out = io::stdout().lock();
     let mut printer = Printer::new(arguments.output, &arguments.varied());
     printer.start(&mut out)?;
-    for path in arguments.models()? {
+    for file in arguments.models()? {
         for setup in arguments.setups()? {
             let cpu = CpuOptions { threads: setup.threads, isa: arguments.isa };
             let placement = device::open(arguments.device.options(cpu))?;
-            let mut runner = Runner::load(path.as_deref(), &placement, setup, &tests)?;
+            let mut runner = Runner::load(&file, &placement, setup, &tests)?;
             for &test in &tests {
                 if arguments.progress {
                     terminal::note(format_args!("measuring {} of {}", test.name(), runner.name));
@@ -129,11 +130,11 @@ impl BenchArgs {
                 "-p 0 and -n 0 leave nothing to measure: give one of them, or -pg"
             ));
         }
-        if self.n_parallel.contains(&0) {
+        if counts(&self.n_parallel).contains(&0) {
             return Err(bad_input!("--n-parallel 0 generates nothing: give 1 or more"));
         }
-        let batches = self.batch_size.iter().chain(&self.ubatch_size);
-        if batches.min() == Some(&0) {
+        let batches = counts(&self.batch_size).into_iter().chain(counts(&self.ubatch_size));
+        if batches.min() == Some(0) {
             return Err(bad_input!("a batch needs at least 1 token: give -b and -ub 1 or more"));
         }
         if !self.cache_type_v.is_empty() && self.cache_type_v != self.cache_type_k {
@@ -144,25 +145,27 @@ impl BenchArgs {
         Ok(())
     }
 
-    /// The files of the models; `None` for the demo model.
-    fn models(&self) -> Result<Vec<Option<PathBuf>>> {
+    /// The files of the models.
+    fn models(&self) -> Result<Vec<ModelFile>> {
         if self.model.is_empty() && self.hf_repo.is_empty() {
-            return Ok(vec![None]);
+            return Ok(vec![ModelFile::default()]);
         }
-        let files = self.model.iter().map(|path| Ok(Some(path.clone())));
-        files.chain(self.hf_repo.iter().map(|name| hub::fetch(name).map(Some))).collect()
+        let files = self.model.iter().map(|path| Ok(path.clone()));
+        let files = files.chain(self.hf_repo.iter().map(hub::fetch));
+        files.map(|path| Ok(ModelFile::of_path(Some(path?)))).collect()
     }
 
     /// Every combination of the options that need a new engine.
     fn setups(&self) -> Result<Vec<Setup>> {
         let mut setups = Vec::new();
-        let given = self.threads.iter().map(|&count| args::threads(Some(count)));
+        let given = self.threads.iter().flat_map(|numbers| &numbers.0);
+        let given = given.map(|&count| args::threads(Some(count)));
         let mut threads = given.collect::<Result<Vec<_>>>()?;
         if threads.is_empty() {
             threads.push(None);
         }
-        for &n_batch in &self.batch_size {
-            for &n_ubatch in &self.ubatch_size {
+        for n_batch in counts(&self.batch_size) {
+            for n_ubatch in counts(&self.ubatch_size) {
                 for &kv_type in &self.cache_type_k {
                     for &threads in &threads {
                         setups.push(Setup { threads, n_batch, n_ubatch, kv_type });
@@ -175,40 +178,90 @@ impl BenchArgs {
 
     /// The tests in the order of llama-bench: prefill, decode, both. Prefill has one sequence.
     fn tests(&self) -> Vec<Test> {
-        let prompts = self.n_prompt.iter().map(|&n_prompt| (n_prompt, 0));
-        let prompts = prompts.map(|(n_prompt, n_gen)| (n_prompt, n_gen, 1));
-        let gens = self
-            .n_parallel
+        let prompts = counts(&self.n_prompt).into_iter().map(|n_prompt| (n_prompt, 0, 1));
+        let n_gen = counts(&self.n_gen);
+        let gens = counts(&self.n_parallel);
+        let gens = gens
             .iter()
-            .flat_map(|&n_parallel| self.n_gen.iter().map(move |&n_gen| (0, n_gen, n_parallel)));
+            .flat_map(|&n_parallel| n_gen.iter().map(move |&n_gen| (0, n_gen, n_parallel)));
         let both = self.prompt_gen.iter().map(|&(n_prompt, n_gen)| (n_prompt, n_gen, 1));
-        let counts: Vec<_> = prompts
+        let tests: Vec<_> = prompts
             .chain(gens)
             .chain(both)
             .filter(|&(prompt, gen_, _)| prompt + gen_ > 0)
             .collect();
         let at = |n_depth| {
-            counts.iter().map(move |&(n_prompt, n_gen, n_parallel)| Test {
+            tests.iter().map(move |&(n_prompt, n_gen, n_parallel)| Test {
                 n_prompt,
                 n_gen,
                 n_depth,
                 n_parallel,
             })
         };
-        self.n_depth.iter().flat_map(|&depth| at(depth)).collect()
+        counts(&self.n_depth).into_iter().flat_map(at).collect()
     }
 
     /// The columns of a table whose values are not the defaults.
     fn varied(&self) -> Vec<&'static str> {
         let mut columns = Vec::new();
         let mut add = |column, varied: bool| columns.extend(varied.then_some(column));
-        add("n_batch", self.batch_size != [2048]);
-        add("n_ubatch", self.ubatch_size != [512]);
+        add("n_batch", counts(&self.batch_size) != [2048]);
+        add("n_ubatch", counts(&self.ubatch_size) != [512]);
         add("type_k", self.cache_type_k != [KvType::F16]);
         add("type_v", self.cache_type_k != [KvType::F16]);
         add("ngl", self.device.gpu_layers != GpuLayers::Auto);
         columns
     }
+}
+
+/// A number, or a range of numbers as in llama-bench: `first-last`, `first-last+step` or
+/// `first-last*factor`.
+#[derive(Clone, Debug)]
+struct Numbers(Vec<i64>);
+
+impl FromStr for Numbers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const MOST: usize = 1000;
+        const EXPECTED: &str =
+            "expected a number, or a range as in 512-2048, 128-512+128 or 1-64*2";
+        let number = |text: &str| text.trim().parse::<i64>().map_err(|_| EXPECTED.to_owned());
+        let dash = text.char_indices().skip(1).find(|(_, c)| *c == '-').map(|(at, _)| at);
+        let Some(dash) = dash else { return Ok(Self(vec![number(text)?])) };
+        let (first, rest) = (number(&text[..dash])?, &text[dash + 1..]);
+        let (last, next): (i64, Box<dyn Fn(i64) -> Option<i64>>) =
+            if let Some((last, step)) = rest.split_once('+') {
+                let step = number(step)?;
+                (number(last)?, Box::new(move |value| value.checked_add(step)))
+            } else if let Some((last, factor)) = rest.split_once('*') {
+                let factor = number(factor)?;
+                (number(last)?, Box::new(move |value| value.checked_mul(factor)))
+            } else {
+                (number(rest)?, Box::new(|value| value.checked_add(1)))
+            };
+        let mut numbers = vec![first];
+        while let Some(value) = next(numbers[numbers.len() - 1]).filter(|value| *value <= last) {
+            if value <= numbers[numbers.len() - 1] {
+                return Err(format!("the range {text} never reaches its end"));
+            }
+            if numbers.len() == MOST {
+                return Err(format!("the range {text} has more than {MOST} numbers"));
+            }
+            numbers.push(value);
+        }
+        if first > last {
+            Err(format!("the range {text} ends before it begins"))
+        } else {
+            Ok(Self(numbers))
+        }
+    }
+}
+
+/// The numbers of all ranges, which must not be negative.
+fn counts(numbers: &[Numbers]) -> Vec<usize> {
+    let all = numbers.iter().flat_map(|numbers| &numbers.0);
+    all.map(|&number| usize::try_from(number).unwrap_or(0)).collect()
 }
 
 /// Parses `512,128`.
@@ -228,14 +281,9 @@ struct Runner {
 }
 
 impl Runner {
-    fn load(
-        path: Option<&Path>,
-        placement: &Placement,
-        setup: Setup,
-        tests: &[Test],
-    ) -> Result<Self> {
+    fn load(file: &ModelFile, placement: &Placement, setup: Setup, tests: &[Test]) -> Result<Self> {
         let started = Instant::now();
-        let model = Model::from_gguf(loading::open_gguf(path)?)?;
+        let model = Model::from_gguf(file.open()?)?;
         let sequences = tests.iter().map(|test| test.n_parallel).max().unwrap_or(1);
         let longest = tests.iter().map(|test| test.n_depth + test.n_prompt + test.n_gen).max();
         let options = EngineOptions {
@@ -248,10 +296,13 @@ impl Runner {
         let pages = model.context_tokens(&options).div_ceil(options.page_tokens);
         let kv_tokens = pages.saturating_mul(options.page_tokens).saturating_mul(sequences);
         let options = EngineOptions { kv_tokens: Some(kv_tokens), ..options };
-        let source = Source { path, started, quiet: false };
+        let source = Source { file, template: None, started, quiet: false };
         let LoadedModel { engine, placement, .. } =
             loading::load(model, placement, options, source)?;
-        let name = path.map_or_else(|| "built-in".to_owned(), |path| path.display().to_string());
+        let name = match &file.path {
+            Some(path) => path.display().to_string(),
+            None => "built-in".to_owned(),
+        };
         Ok(Self { feeder: SyntheticFeeder::new(engine, sequences), placement, name })
     }
 
@@ -304,4 +355,24 @@ impl Runner {
 /// Ends a measurement after Ctrl-C.
 fn check(watch: &Watch) -> Result<()> {
     if watch.requested() { Err(Interrupted.into()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_have_steps_and_factors() {
+        let numbers = |text: &str| text.parse::<Numbers>().map(|numbers| numbers.0);
+        assert_eq!(numbers("512"), Ok(vec![512]));
+        assert_eq!(numbers("-1"), Ok(vec![-1]));
+        assert_eq!(numbers("1-4"), Ok(vec![1, 2, 3, 4]));
+        assert_eq!(numbers("512-1024+512"), Ok(vec![512, 1024]));
+        assert_eq!(numbers("1-9*2"), Ok(vec![1, 2, 4, 8]));
+        for bad in
+            ["", "x", "1-", "-", "1-5+0", "0-8*2", "1-5*1", "5-1", "1-9999999", "1-5+x", "4*2"]
+        {
+            assert!(numbers(bad).is_err(), "{bad}");
+        }
+    }
 }

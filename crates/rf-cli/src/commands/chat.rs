@@ -1,35 +1,46 @@
 //! The interactive chat of `rf-cli run`.
 
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use rf_chat::Prompt;
 use rf_engine::{Engine, GenerateOptions, Outcome, Session, StopReason};
 use rf_tokenizer::Message;
-use rustyline::DefaultEditor;
-use rustyline::error::ReadlineError;
+use serde_json::{Value, json};
 
 use super::answer::{OutputForm, conversation_ids, stream, summary};
+use super::input::Input;
 use crate::failure::{bad_input, sentence};
+use crate::sources;
 use crate::terminal::{self, Palette};
 
 /// A conversation at the terminal.
 pub(super) struct Chat {
     engine: Engine,
     session: Session,
-    options: GenerateOptions,
-    form: Option<OutputForm>,
+    setup: Setup,
     /// All messages, the system message first.
     messages: Vec<Message>,
-    /// Messages that [`Chat::reset`] keeps.
-    kept_messages: usize,
     last: Option<Outcome>,
-    load_time: Duration,
-    quiet: bool,
+    /// The user knows that old messages are left out.
+    knows_of_limit: bool,
+}
+
+/// The settings of a chat.
+pub(super) struct Setup {
+    pub(super) options: GenerateOptions,
+    pub(super) form: Option<OutputForm>,
+    pub(super) system: Option<String>,
+    pub(super) load_time: Duration,
+    /// Print no metrics.
+    pub(super) quiet: bool,
+    /// End after the first answer.
+    pub(super) single_turn: bool,
 }
 
 /// A line of input, parsed.
+#[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
     Empty,
     Say(&'a str),
@@ -37,38 +48,34 @@ enum Line<'a> {
     Reset,
     Stats,
     Exit,
+    Regenerate,
+    /// A new system message, or none.
+    System(&'a str),
+    Save(&'a str),
+    Load(&'a str),
+    Model,
+    /// A command without the argument that it needs, or with one that it does not take.
+    Misused(&'static str),
     Unknown(&'a str),
 }
 
 const HELP: &str = "\
-/help    show this list
-/reset   forget the conversation
-/stats   show throughput, memory and use of the context
-/exit    leave (as does Ctrl-D)
+/help           show this list
+/reset          forget the conversation
+/regenerate     answer the last message again
+/system TEXT    set the system message; without TEXT, remove it
+/save FILE      write the conversation to FILE, as JSON
+/load FILE      continue the conversation in FILE
+/model          show the model
+/stats          show throughput, memory and use of the context
+/exit, /quit    leave (as does Ctrl-D)
 A line that ends with \\ continues in the next one. Ctrl-C stops an answer.";
 
 impl Chat {
-    pub(super) fn new(
-        engine: Engine,
-        options: GenerateOptions,
-        form: Option<OutputForm>,
-        system: Option<&str>,
-        load_time: Duration,
-        quiet: bool,
-    ) -> Self {
-        let messages: Vec<_> =
-            system.map(|text| Message::new("system", text)).into_iter().collect();
-        Self {
-            session: engine.session(),
-            engine,
-            options,
-            form,
-            kept_messages: messages.len(),
-            messages,
-            last: None,
-            load_time,
-            quiet,
-        }
+    pub(super) fn new(engine: Engine, setup: Setup) -> Self {
+        let messages = setup.system.iter().map(|text| Message::new("system", text)).collect();
+        let session = engine.session();
+        Self { session, engine, setup, messages, last: None, knows_of_limit: false }
     }
 
     /// Chats until the user leaves, and returns the engine.
@@ -76,35 +83,35 @@ impl Chat {
         if self.engine.model().chat_template().is_none() {
             return Err(bad_input!(
                 "the model has no chat template, so it cannot chat: give a text to continue, as in \
-                 rf-cli run -m FILE \"Once upon a time\""
+                 rf-cli run -m FILE \"Once upon a time\", or --chat-template"
             ));
         }
-        let mut editor = DefaultEditor::new()?;
-        let history = history_path();
-        if let Some(history) = &history {
-            // Without a history the chat works, too.
-            drop(editor.load_history(history));
-        }
+        let mut input = Input::open()?;
         self.greet();
-        while let Some(text) = read(&mut editor)? {
+        while let Some(text) = input.message()? {
             match Line::parse(&text) {
-                Line::Empty => {}
-                Line::Say(text) => self.answer(text)?,
+                Line::Empty => continue,
+                Line::Say(text) => self.say(text)?,
                 Line::Help => terminal::note(HELP),
                 Line::Reset => self.reset(),
                 Line::Stats => self.stats(),
                 Line::Exit => break,
+                Line::Regenerate => self.regenerate()?,
+                Line::System(text) => self.set_system(text),
+                Line::Save(path) => self.save(path),
+                Line::Load(path) => self.load(path),
+                Line::Model => self.show_model(),
+                Line::Misused(usage) => terminal::note(format_args!("use it as {usage}")),
                 Line::Unknown(command) => {
+                    let command = terminal::shown(command);
                     terminal::note(format_args!("unknown command {command}: see /help"));
                 }
             }
-        }
-        if let Some(history) = history {
-            if let Some(folder) = history.parent() {
-                drop(std::fs::create_dir_all(folder));
+            if self.setup.single_turn && self.last.is_some() {
+                break;
             }
-            drop(editor.save_history(&history));
         }
+        input.close();
         Ok(self.engine)
     }
 
@@ -115,7 +122,7 @@ impl Chat {
         let palette = Palette::stderr();
         terminal::note(format_args!(
             "{} {}",
-            palette.bold(name.escape_debug()),
+            palette.bold(terminal::shown(name)),
             palette.dim(format_args!(
                 "({} tokens of context; /help for help, Ctrl-D to leave)",
                 self.engine.context_tokens()
@@ -123,23 +130,46 @@ impl Chat {
         ));
     }
 
-    fn answer(&mut self, text: &str) -> Result<()> {
+    fn say(&mut self, text: &str) -> Result<()> {
         self.messages.push(Message::new("user", text));
-        let (prompt, ids) = conversation_ids(self.engine.model(), &self.messages)?;
-        let form = self.form.as_ref();
-        let constraint = form.map(|form| form.constraint(Some(&prompt))).transpose()?;
-        let result = stream(&mut self.engine, &mut self.session, &ids, &self.options, constraint);
+        if !self.answer()? {
+            // The conversation so far is valid.
+            self.messages.pop();
+        }
+        Ok(())
+    }
+
+    /// Drops the last answer and makes another one.
+    fn regenerate(&mut self) -> Result<()> {
+        let Some(asked) = self.messages.iter().rposition(|message| message.role == "user") else {
+            terminal::note("there is no message to answer");
+            return Ok(());
+        };
+        let answers = self.messages.split_off(asked + 1);
+        if !self.answer()? {
+            self.messages.extend(answers);
+        }
+        Ok(())
+    }
+
+    /// Answers the last message. Returns false if that failed and was reported.
+    fn answer(&mut self) -> Result<bool> {
+        let (prompt, ids) = match self.fitting_prompt() {
+            Ok(fitting) => fitting,
+            Err(error) => {
+                report(&error);
+                return Ok(false);
+            }
+        };
+        let constraint = self.setup.form.as_ref().map(|form| form.constraint(Some(&prompt)));
+        let constraint = constraint.transpose()?;
+        let options = &self.setup.options;
+        let result = stream(&mut self.engine, &mut self.session, &ids, options, constraint);
         let outcome = match result {
             Ok(outcome) => outcome,
             Err(error) if error.is::<rf_engine::Error>() => {
-                // Most likely the prompt is too long; the conversation so far is valid.
-                self.messages.pop();
-                let error = sentence(&error);
-                terminal::note(format_args!(
-                    "{} {error} (or /reset)",
-                    Palette::stderr().red("error:")
-                ));
-                return Ok(());
+                report(&error);
+                return Ok(false);
             }
             Err(error) => return Err(error),
         };
@@ -147,18 +177,95 @@ impl Chat {
             terminal::note(Palette::stderr().dim("(stopped)"));
         }
         self.messages.push(Message::new("assistant", &outcome.text));
-        if !self.quiet {
+        if !self.setup.quiet {
             terminal::note(Palette::stderr().dim(summary(&outcome.timings, self.memory_bytes())));
         }
         self.last = Some(outcome);
-        Ok(())
+        Ok(true)
+    }
+
+    /// The prompt of the conversation without its oldest turns, if the context has no room for
+    /// them. A quarter of the context is left for the answer.
+    fn fitting_prompt(&mut self) -> Result<(Prompt, Vec<u32>)> {
+        let context_tokens = self.engine.context_tokens();
+        let most = context_tokens - context_tokens / 4;
+        let mut kept = self.messages.clone();
+        loop {
+            let (prompt, ids) = conversation_ids(self.engine.model(), &kept)?;
+            if ids.len() <= most || !drop_oldest_turn(&mut kept) {
+                return Ok((prompt, ids));
+            }
+            if !self.knows_of_limit {
+                self.knows_of_limit = true;
+                terminal::note(Palette::stderr().dim(format_args!(
+                    "(the context of {context_tokens} tokens is full: from now on the model forgets \
+                     the oldest messages; -c gives it a larger one)"
+                )));
+            }
+        }
     }
 
     fn reset(&mut self) {
-        self.messages.truncate(self.kept_messages);
+        self.messages.retain(|message| message.role == "system");
+        self.forget("the conversation is forgotten");
+    }
+
+    fn set_system(&mut self, text: &str) {
+        self.messages.retain(|message| message.role != "system");
+        if text.is_empty() {
+            terminal::note("there is no system message any more");
+        } else {
+            self.messages.insert(0, Message::new("system", text));
+            terminal::note("the system message is set");
+        }
+    }
+
+    fn forget(&mut self, note: &str) {
         self.session.reset();
         self.last = None;
-        terminal::note("the conversation is forgotten");
+        self.knows_of_limit = false;
+        terminal::note(note);
+    }
+
+    fn save(&self, path: &str) {
+        let messages: Vec<_> = self
+            .messages
+            .iter()
+            .map(|message| json!({"role": message.role, "content": message.content}))
+            .collect();
+        let text = format!("{:#}\n", json!({ "messages": messages }));
+        let written =
+            rf_profile::replace_file(Path::new(path), |out| out.write_all(text.as_bytes()));
+        match written {
+            Ok(()) => terminal::note(format_args!("{} messages are saved", messages.len())),
+            Err(error) => report(&error.into()),
+        }
+    }
+
+    fn load(&mut self, path: &str) {
+        match read_conversation(Path::new(path)) {
+            Ok(messages) => {
+                self.messages = messages;
+                let count = self.messages.len();
+                self.forget(&format!("the conversation has {count} messages"));
+            }
+            Err(error) => report(&error),
+        }
+    }
+
+    fn show_model(&self) {
+        let model = self.engine.model();
+        let metadata = model.gguf().metadata();
+        let name = metadata.str("general.name").ok().flatten().unwrap_or("without a name");
+        let path = model.gguf().paths().first();
+        let path = path.map_or("built-in".into(), |path| path.to_string_lossy());
+        terminal::note(format_args!(
+            "{}: {}, {}, {} layers; leave and give another one with -m",
+            terminal::shown(&path),
+            terminal::shown(name),
+            model.config().architecture,
+            model.config().num_layers()
+        ));
     }
 
     fn stats(&self) {
@@ -179,7 +286,7 @@ impl Chat {
             terminal::bytes(memory.weights_bytes),
             terminal::bytes(memory.kv_bytes),
             terminal::bytes(memory.buffers_bytes),
-            self.load_time.as_secs_f64()
+            self.setup.load_time.as_secs_f64()
         ));
     }
 
@@ -188,59 +295,72 @@ impl Chat {
     }
 }
 
+/// Removes the oldest turn: a message of the user and what follows it, up to the next one. Returns
+/// false if only the last turn is left.
+fn drop_oldest_turn(messages: &mut Vec<Message>) -> bool {
+    let is_user = |message: &Message| message.role == "user";
+    let mut turns = (0..messages.len()).filter(|&index| is_user(&messages[index]));
+    match (turns.next(), turns.next()) {
+        (Some(first), Some(second)) => {
+            messages.drain(first..second);
+            true
+        }
+        _ => false,
+    }
+}
+
+fn read_conversation(path: &Path) -> Result<Vec<Message>> {
+    let text = sources::file_text(path)?;
+    let malformed = || {
+        bad_input!(
+            "'{}' is no conversation: expected {{\"messages\": [{{\"role\": …, \"content\": …}}]}}",
+            path.display()
+        )
+    };
+    let json: Value = serde_json::from_str(&text).map_err(|_| malformed())?;
+    let messages = json["messages"].as_array().ok_or_else(malformed)?;
+    let message = |message: &Value| {
+        let (role, content) = (message["role"].as_str()?, message["content"].as_str()?);
+        Some(Message::new(role, content))
+    };
+    messages.iter().map(message).collect::<Option<_>>().ok_or_else(malformed)
+}
+
+fn report(error: &anyhow::Error) {
+    let error = sentence(error);
+    terminal::note(format_args!("{} {error}", Palette::stderr().red("error:")));
+}
+
 impl<'a> Line<'a> {
     fn parse(line: &'a str) -> Self {
         let line = line.trim();
-        match line {
-            "" => Self::Empty,
-            "/help" | "/?" => Self::Help,
-            "/reset" | "/clear" => Self::Reset,
-            "/stats" => Self::Stats,
-            "/exit" | "/quit" | "/bye" => Self::Exit,
-            _ if line.starts_with('/') && !line[1..].contains(['/', ' ']) => Self::Unknown(line),
+        if line.is_empty() {
+            return Self::Empty;
+        }
+        let (command, argument) = match line.split_once(char::is_whitespace) {
+            Some((command, argument)) => (command, argument.trim()),
+            None => (line, ""),
+        };
+        let alone = |line, usage| if argument.is_empty() { line } else { Self::Misused(usage) };
+        match command {
+            "/help" | "/?" => alone(Self::Help, "/help"),
+            "/reset" | "/clear" => alone(Self::Reset, "/reset"),
+            "/stats" => alone(Self::Stats, "/stats"),
+            "/exit" | "/quit" | "/bye" => alone(Self::Exit, "/exit"),
+            "/regenerate" | "/regen" => alone(Self::Regenerate, "/regenerate"),
+            "/model" => alone(Self::Model, "/model"),
+            "/system" => Self::System(argument),
+            "/save" if argument.is_empty() => Self::Misused("/save FILE"),
+            "/save" => Self::Save(argument),
+            "/load" if argument.is_empty() => Self::Misused("/load FILE"),
+            "/load" => Self::Load(argument),
+            // A path, or several lines of text, are a message.
+            _ if command.starts_with('/') && !command[1..].contains('/') && argument.is_empty() => {
+                Self::Unknown(command)
+            }
             _ => Self::Say(line),
         }
     }
-}
-
-/// Reads a message, over several lines where they end with `\`; `None` at the end of input.
-fn read(editor: &mut DefaultEditor) -> Result<Option<String>> {
-    let mut text = String::new();
-    let mut prompt = ">>> ";
-    loop {
-        match editor.readline(prompt) {
-            Ok(line) => {
-                if let Some(start) = line.strip_suffix('\\') {
-                    text.push_str(start);
-                    text.push('\n');
-                    prompt = "... ";
-                    continue;
-                }
-                text.push_str(&line);
-                if !text.trim().is_empty() {
-                    editor.add_history_entry(text.as_str())?;
-                }
-                return Ok(Some(text));
-            }
-            // As in a shell, Ctrl-C drops the line.
-            Err(ReadlineError::Interrupted) => {
-                terminal::note("(Ctrl-D or /exit to leave)");
-                return Ok(Some(String::new()));
-            }
-            Err(ReadlineError::Eof) => return Ok(None),
-            Err(error) => {
-                io::stdout().flush()?;
-                return Err(error.into());
-            }
-        }
-    }
-}
-
-/// `$XDG_STATE_HOME/rocmforge/history`.
-fn history_path() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
-    Some(state.join("rocmforge/history"))
 }
 
 #[cfg(test)]
@@ -248,14 +368,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_start_with_a_slash_and_are_one_word() {
-        assert!(matches!(Line::parse("  "), Line::Empty));
-        assert!(matches!(Line::parse("/help"), Line::Help));
-        assert!(matches!(Line::parse(" /reset "), Line::Reset));
-        assert!(matches!(Line::parse("/stats"), Line::Stats));
-        assert!(matches!(Line::parse("/bye"), Line::Exit));
-        assert!(matches!(Line::parse("/nothing"), Line::Unknown("/nothing")));
-        assert!(matches!(Line::parse("/usr/bin is a folder"), Line::Say(_)));
-        assert!(matches!(Line::parse("hello"), Line::Say("hello")));
+    fn commands_start_with_a_slash() {
+        assert_eq!(Line::parse("  "), Line::Empty);
+        assert_eq!(Line::parse("/help"), Line::Help);
+        assert_eq!(Line::parse(" /reset "), Line::Reset);
+        assert_eq!(Line::parse("/reset now"), Line::Misused("/reset"));
+        assert_eq!(Line::parse("/stats"), Line::Stats);
+        assert_eq!(Line::parse("/bye"), Line::Exit);
+        assert_eq!(Line::parse("/system Be brief. "), Line::System("Be brief."));
+        assert_eq!(Line::parse("/system"), Line::System(""));
+        assert_eq!(Line::parse("/save a b.json"), Line::Save("a b.json"));
+        assert_eq!(Line::parse("/load"), Line::Misused("/load FILE"));
+        assert_eq!(Line::parse("/regenerate"), Line::Regenerate);
+        assert_eq!(Line::parse("/nothing"), Line::Unknown("/nothing"));
+        assert_eq!(Line::parse("/usr/bin is a folder"), Line::Say("/usr/bin is a folder"));
+        assert_eq!(Line::parse("hello"), Line::Say("hello"));
+    }
+
+    #[test]
+    fn the_oldest_turns_go_first_and_the_system_message_stays() {
+        let roles = |messages: &[Message]| {
+            messages.iter().map(|m| m.content.clone()).collect::<Vec<_>>().join(" ")
+        };
+        let mut messages: Vec<_> = [
+            ("system", "s"),
+            ("user", "a"),
+            ("assistant", "A"),
+            ("user", "b"),
+            ("assistant", "B"),
+            ("user", "c"),
+        ]
+        .map(|(role, text)| Message::new(role, text))
+        .into();
+        assert!(drop_oldest_turn(&mut messages));
+        assert_eq!(roles(&messages), "s b B c");
+        assert!(drop_oldest_turn(&mut messages));
+        assert_eq!(roles(&messages), "s c");
+        assert!(!drop_oldest_turn(&mut messages));
+        assert_eq!(roles(&messages), "s c");
     }
 }

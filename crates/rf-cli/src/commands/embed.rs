@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
 use crate::embedding::{self, Input};
 use crate::failure::bad_input;
+use crate::loading::ModelFile;
 use crate::{loading, sources, terminal};
 
 /// Arguments of `rf-cli embed`.
@@ -79,15 +80,15 @@ pub(crate) fn embed(arguments: &EmbedArgs) -> Result<()> {
     }
     let normalization = normalization(arguments.normalize)?;
     let texts = sources::texts(&arguments.texts, arguments.file.as_deref())?;
-    let path = loading::model_file(&arguments.model)?;
-    let model = loading::open_model(path.as_deref())?;
+    let file = ModelFile::of(&arguments.model)?;
+    let model = loading::open_model(&file, None)?;
     let ids: Vec<Vec<u32>> = if arguments.ids {
         texts.iter().map(|text| sources::ids(text)).collect::<Result<_>>()?
     } else {
         texts.iter().map(|text| model.tokenizer().encode(text, EncodeOptions::PROMPT)).collect()
     };
     let pooling = arguments.pooling.unwrap_or_else(|| model.config().default_pooling());
-    let input = Input { path: path.as_deref(), ids: &ids, pooling, ctx_size: arguments.ctx_size };
+    let input = Input { file: &file, ids: &ids, pooling, ctx_size: arguments.ctx_size };
     let mut embeddings = embedding::compute(model, &input, &arguments.device, &arguments.compute)?;
     if pooling != Pooling::Rank {
         for vector in &mut embeddings {

@@ -60,8 +60,7 @@ pub(crate) fn imatrix(arguments: &ImatrixArgs) -> Result<()> {
     let started = Instant::now();
     if let Some(file) = &arguments.file {
         let bytes = sources::file_bytes(file)?;
-        let path = loading::model_file(&arguments.model)?;
-        let model = loading::open_model(path.as_deref())?;
+        let model = loading::open_model(&loading::ModelFile::of(&arguments.model)?, None)?;
         let context = Some(arguments.ctx_size);
         let options = loading::engine_options(&model, &arguments.compute, context)?;
         measure(&model, &options, &bytes, arguments, &mut imatrix)?;

@@ -9,8 +9,9 @@ use anyhow::Result;
 use clap::Args;
 
 use self::report::Report;
-use crate::args::ComputeArgs;
-use crate::{loading, terminal};
+use crate::args::{ComputeArgs, ModelArgs};
+use crate::loading::ModelFile;
+use crate::terminal;
 use terminal::Palette;
 
 /// Arguments of `rf-cli info`.
@@ -25,8 +26,10 @@ Examples:
   rf-cli info -c 32768 --json model.gguf")]
 pub(crate) struct InfoArgs {
     /// Show this model file [default: the built-in demo model]
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", conflicts_with = "model")]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
     /// Compute the memory need for N tokens of context; 0 for the context of the model
     #[arg(short, long, value_name = "N")]
     ctx_size: Option<usize>,
@@ -45,7 +48,8 @@ pub(crate) struct InfoArgs {
 
 /// Runs `rf-cli info`.
 pub(crate) fn info(arguments: &InfoArgs) -> Result<()> {
-    let gguf = loading::open_gguf(arguments.file.as_deref())?;
+    let file = ModelFile::of(&arguments.model)?.or_path(arguments.file.clone());
+    let gguf = file.open()?;
     let report = Report::of(gguf, arguments.ctx_size, &arguments.compute)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     if arguments.json {
@@ -60,7 +64,8 @@ pub(crate) fn info(arguments: &InfoArgs) -> Result<()> {
 
 fn print(out: &mut impl Write, report: &Report, arguments: &InfoArgs) -> io::Result<()> {
     let palette = Palette::stdout();
-    let heading = report.file.clone().unwrap_or_else(|| "built-in demo model".into());
+    let heading = report.file.as_deref().unwrap_or("built-in demo model");
+    let heading = terminal::shown(heading);
     writeln!(
         out,
         "{} (GGUF version {}, {})",
@@ -88,16 +93,19 @@ fn print(out: &mut impl Write, report: &Report, arguments: &InfoArgs) -> io::Res
         writeln!(out, "{}", palette.bold("tensors"))?;
         for tensor in &report.tensors {
             let (shape, size) = (format!("{:?}", tensor.shape), terminal::bytes(tensor.bytes));
-            writeln!(out, "  {:<40} {shape:>22} {:>10} {size:>12}", tensor.name, tensor.ty)?;
+            let name = terminal::shown(&tensor.name);
+            writeln!(out, "  {name:<40} {shape:>22} {:>10} {size:>12}", tensor.ty)?;
         }
     }
     if arguments.metadata {
         writeln!(out, "{}", palette.bold("metadata"))?;
         for (key, value) in &report.metadata {
-            writeln!(out, "  {} = {value}", key.escape_debug())?;
+            let (key, value) = (terminal::shown(key), terminal::shown(&value.to_string()));
+            writeln!(out, "  {key} = {value}")?;
         }
     }
     for problem in &report.problems {
+        let problem = terminal::shown(problem);
         writeln!(out, "{} {problem}", palette.yellow("problem:"))?;
     }
     Ok(())

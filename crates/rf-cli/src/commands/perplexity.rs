@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
-use crate::loading::Source;
+use crate::loading::{ModelFile, Source};
 use crate::{device, loading, sources, terminal};
 
 /// Arguments of `rf-cli perplexity`.
@@ -36,6 +36,9 @@ pub(crate) struct PerplexityArgs {
     /// Score windows of N tokens; 0 for the context of the model
     #[arg(short, long, value_name = "N", default_value_t = 512)]
     ctx_size: usize,
+    /// Score only the first N windows; -1 scores all
+    #[arg(long, value_name = "N", default_value_t = -1)]
+    chunks: i64,
     /// Read token ids instead of text, separated by commas or spaces
     #[arg(long)]
     ids: bool,
@@ -52,9 +55,9 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     if arguments.ctx_size == 1 {
         return Err(bad_input!("a window of 1 token has none to score: give -c 2 or more"));
     }
-    let path = loading::model_file(&arguments.model)?;
+    let file = ModelFile::of(&arguments.model)?;
     let started = Instant::now();
-    let model = loading::open_model(path.as_deref())?;
+    let model = loading::open_model(&file, None)?;
     let tokenizer = model.tokenizer();
     let (ids, bos) = if arguments.ids {
         (sources::ids(&sources::file_text(&arguments.file)?)?, None)
@@ -63,6 +66,17 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
         let options = EncodeOptions { add_special: true, parse_special: false };
         let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
         (tokenizer.encode_bytes(&bytes, options), bos)
+    };
+    let ids = match usize::try_from(arguments.chunks) {
+        Ok(0) => return Err(bad_input!("--chunks 0 scores nothing: give 1 or more")),
+        Ok(chunks) => {
+            let window = match arguments.ctx_size {
+                0 => model.config().context_length,
+                tokens => tokens,
+            };
+            &ids[..ids.len().min(window.saturating_mul(chunks))]
+        }
+        Err(_) => &ids[..],
     };
     if ids.len() < 2 {
         return Err(bad_input!(
@@ -74,11 +88,11 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     let cpu = arguments.compute.cpu()?;
     let options = loading::engine_options(&model, &arguments.compute, Some(arguments.ctx_size))?;
     let placement = device::open(arguments.device.options(cpu))?;
-    let source = Source { path: path.as_deref(), started, quiet: false };
+    let source = Source { file: &file, template: None, started, quiet: false };
     let mut engine = loading::load(model, &placement, options, source)?.engine;
 
     let scoring = Instant::now();
-    let score = score(&mut engine, &ids, bos, arguments.json)?;
+    let score = score(&mut engine, ids, bos, arguments.json)?;
     let mean_nll = score.mean_nll();
     let mut out = io::stdout().lock();
     if arguments.json {

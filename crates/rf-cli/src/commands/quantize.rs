@@ -7,9 +7,11 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use rf_convert::{Conversion, Error, Imatrix, Mix, Options};
+use rf_convert::{Conversion, Error, Imatrix, Mix, Options, TensorType};
 use rf_gguf::Gguf;
+use rf_quant::DType;
 
+use crate::args;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::terminal::{self, Palette};
@@ -19,18 +21,28 @@ use crate::terminal::{self, Palette};
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[command(after_help = after_help())]
 pub(crate) struct QuantizeArgs {
-    /// Read this model, preferably in F16, BF16 or F32 (any part of a split model)
-    #[arg(value_name = "IN")]
-    input: PathBuf,
-    /// Write this file, and replace it if it exists
-    #[arg(value_name = "OUT")]
-    output: PathBuf,
-    /// Convert to this format or mix, by name or number (see below)
-    #[arg(value_name = "TYPE")]
-    mix: Mix,
-    /// Convert with N threads; 0 for all cores
-    #[arg(short, long, visible_alias = "nthreads", value_name = "N", default_value_t = 0)]
-    threads: usize,
+    #[arg(
+        help = "Read the model IN, preferably in F16, BF16 or F32 (any part of a split model), and write \
+                OUT, which is replaced if it exists, in the format or mix TYPE (see below) [default OUT: \
+                ggml-model-TYPE.gguf beside IN]"
+    )]
+    #[arg(value_names = ["IN", "OUT", "TYPE", "THREADS"], num_args = 2..=4, required = true)]
+    words: Vec<String>,
+    /// Convert with N threads [default: one per core, also for 0 and -1]
+    #[arg(short, long, visible_alias = "nthreads", value_name = "N")]
+    threads: Option<i64>,
+    /// Store the output matrix in this format
+    #[arg(long, value_name = "TYPE", value_parser = rf_convert::format_of_name)]
+    output_tensor_type: Option<DType>,
+    /// Store the token embedding in this format
+    #[arg(long, value_name = "TYPE", value_parser = rf_convert::format_of_name)]
+    token_embedding_type: Option<DType>,
+    #[arg(
+        help = "Store the tensors whose name matches a regular expression in a format, as in attn_v=q6_k \
+                (repeatable)"
+    )]
+    #[arg(long, value_name = "REGEX=TYPE")]
+    tensor_type: Vec<TensorType>,
     /// Quantise tensors that are already quantised, which loses more than quantising the original
     #[arg(long)]
     allow_requantize: bool,
@@ -68,19 +80,66 @@ fn after_help() -> String {
     text
 }
 
+/// The arguments that are no flags.
+struct Files {
+    input: PathBuf,
+    output: PathBuf,
+    mix: Mix,
+    threads: Option<i64>,
+}
+
+impl QuantizeArgs {
+    /// `IN [OUT] TYPE [THREADS]`, as llama-quantize reads them. Types may be numbers, too.
+    fn files(&self) -> Result<Files> {
+        let mix = |word: &str| word.parse::<Mix>().map_err(|error| bad_input!("{error}"));
+        let number = |word: &str| word.parse::<i64>().ok();
+        let (output, name, threads) = match self.words.as_slice() {
+            [_, output, name, threads] => {
+                let threads = number(threads).ok_or_else(|| {
+                    let threads = terminal::shown(threads);
+                    bad_input!("'{threads}' is not a number of threads")
+                })?;
+                (Some(output), name, Some(threads))
+            }
+            [_, name, threads] if mix(name).is_ok() && number(threads).is_some() => {
+                (None, name, number(threads))
+            }
+            [_, output, name] => (Some(output), name, None),
+            [_, name] => (None, name, None),
+            _ => return Err(bad_input!("give IN, OUT and TYPE")),
+        };
+        let input = PathBuf::from(&self.words[0]);
+        let mix = mix(name)?;
+        let output = match output {
+            // A file of this name would surprise: the output cannot be a stream.
+            Some(output) if output == "-" => {
+                return Err(bad_input!("the output must be a file, because its parts are placed"));
+            }
+            Some(output) => PathBuf::from(output),
+            None => input.with_file_name(format!("ggml-model-{}.gguf", mix.name())),
+        };
+        Ok(Files { input, output, mix, threads })
+    }
+}
+
 /// Runs `rf-cli quantize`.
 pub(crate) fn quantize(arguments: &QuantizeArgs) -> Result<()> {
-    let gguf = Gguf::open(&arguments.input)?;
+    let files = arguments.files()?;
+    let threads = args::threads(files.threads.or(arguments.threads))?.unwrap_or(0);
+    let gguf = Gguf::open(&files.input)?;
     let imatrix = arguments.imatrix.as_ref().map(Imatrix::open).transpose();
-    let imatrix = imatrix.map_err(|error| failure(error, arguments))?;
+    let imatrix = imatrix.map_err(|error| failure(error, &files))?;
     let options = Options {
         imatrix: imatrix.as_ref(),
         pure: arguments.pure,
         leave_output: arguments.leave_output_tensor,
         allow_requantize: arguments.allow_requantize,
+        output_type: arguments.output_tensor_type,
+        embedding_type: arguments.token_embedding_type,
+        tensor_types: arguments.tensor_type.clone(),
     };
-    let conversion = Conversion::plan(&gguf, &arguments.output, arguments.mix, options)
-        .map_err(|error| failure(error, arguments))?;
+    let conversion = Conversion::plan(&gguf, &files.output, files.mix, &options)
+        .map_err(|error| failure(error, &files))?;
     if arguments.dry_run {
         return print_tensors(&conversion);
     }
@@ -88,22 +147,22 @@ pub(crate) fn quantize(arguments: &QuantizeArgs) -> Result<()> {
     let started = Instant::now();
     let progress = terminal::byte_progress("quantising", conversion.input_bytes());
     let watch = Watch::new();
-    let result = conversion.write(arguments.threads, |bytes| {
+    let result = conversion.write(threads, |bytes| {
         progress.inc(bytes);
         if watch.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     progress.finish_and_clear();
-    result.map_err(|error| failure(error, arguments))?;
-    summarise(&conversion, arguments, started);
+    result.map_err(|error| failure(error, &files))?;
+    summarise(&conversion, &files, started);
     Ok(())
 }
 
 /// The error with the option or file of the command line that it is about.
-fn failure(error: Error, arguments: &QuantizeArgs) -> anyhow::Error {
+fn failure(error: Error, files: &Files) -> anyhow::Error {
     match error {
         Error::Gguf(error) => error.into(),
         Error::Cancelled => Interrupted.into(),
-        Error::NoTensors => bad_input!("{}: {error}", arguments.input.display()),
+        Error::NoTensors => bad_input!("{}: {error}", files.input.display()),
         Error::AlreadyQuantized { .. } => bad_input!("{error}, or give --allow-requantize"),
         Error::NeedsImatrix { .. } => bad_input!(
             "{error}: make one of this model with 'rf-cli imatrix' and give it with --imatrix"
@@ -123,7 +182,7 @@ fn print_tensors(conversion: &Conversion<'_>) -> Result<()> {
         writeln!(
             out,
             "{:<36} {:>20}  {:>10} -> {:<10} {:>12}{}",
-            tensor.name().escape_debug().to_string(),
+            terminal::shown(tensor.name()),
             format!("{:?}", tensor.shape()),
             tensor.ty().to_string(),
             row.dtype,
@@ -135,7 +194,7 @@ fn print_tensors(conversion: &Conversion<'_>) -> Result<()> {
     Ok(())
 }
 
-fn summarise(conversion: &Conversion<'_>, arguments: &QuantizeArgs, started: Instant) {
+fn summarise(conversion: &Conversion<'_>, files: &Files, started: Instant) {
     let tensors: Vec<_> = conversion.tensors().collect();
     let fallbacks = tensors.iter().filter(|row| row.fallback_from.is_some()).count();
     if fallbacks > 0 {
@@ -151,7 +210,7 @@ fn summarise(conversion: &Conversion<'_>, arguments: &QuantizeArgs, started: Ins
     };
     terminal::note(format_args!(
         "{}: {}, from {}, in {:.1} s",
-        Palette::stderr().bold(arguments.output.display()),
+        Palette::stderr().bold(files.output.display()),
         size(conversion.output_bytes()),
         size(conversion.input_bytes()),
         started.elapsed().as_secs_f64()

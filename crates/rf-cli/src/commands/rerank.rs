@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
 use crate::embedding::{self, Input};
 use crate::failure::bad_input;
+use crate::loading::ModelFile;
 use crate::{loading, sources};
 
 /// Arguments of `rf-cli rerank`.
@@ -64,8 +65,8 @@ struct Ranked {
 /// Runs `rf-cli rerank`.
 pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
     let documents = sources::texts(&arguments.documents, arguments.file.as_deref())?;
-    let path = loading::model_file(&arguments.model)?;
-    let model = loading::open_model(path.as_deref())?;
+    let file = ModelFile::of(&arguments.model)?;
+    let model = loading::open_model(&file, None)?;
     if model.config().pooling != Some(Pooling::Rank) {
         return Err(bad_input!(
             "the model is no reranker (its pooling is not rank): give one that is, or compare \
@@ -74,12 +75,8 @@ pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
     }
     let ids = documents.iter().map(|document| Ok(model.rank_ids(&arguments.query, document)?));
     let ids = ids.collect::<Result<Vec<_>>>()?;
-    let input = Input {
-        path: path.as_deref(),
-        ids: &ids,
-        pooling: Pooling::Rank,
-        ctx_size: arguments.ctx_size,
-    };
+    let input =
+        Input { file: &file, ids: &ids, pooling: Pooling::Rank, ctx_size: arguments.ctx_size };
     let scores = embedding::compute(model, &input, &arguments.device, &arguments.compute)?;
     let results = scores.iter().enumerate().map(|(index, scores)| Ranked {
         index,

@@ -1,7 +1,8 @@
 //! `rf-cli run`: one prompt and its answer, or a chat.
 
-use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -15,13 +16,13 @@ use serde_json::json;
 
 use super::answer::{OutputForm, conversation_ids, flow, stream, summary};
 use super::chat;
-use crate::args::{ComputeArgs, DeviceArgs, GrammarArgs, ModelArgs, SamplingArgs};
+use crate::args::{ComputeArgs, DeviceArgs, GrammarArgs, ModelArgs, SamplingArgs, TemplateArgs};
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
-use crate::loading::{LoadedModel, Source};
+use crate::loading::{LoadedModel, ModelFile, Source};
 use crate::recording::{self, Recording};
 use crate::terminal::Palette;
-use crate::{demo, device, loading, sources, terminal};
+use crate::{demo, device, escapes, flags, loading, sources, terminal};
 
 /// Arguments of `rf-cli run`.
 #[derive(Debug, Args)]
@@ -36,21 +37,22 @@ Examples:
   rf-cli run \"Tell me a story about a fox and a lost key.\"
   rf-cli run --raw \"Once upon a time\"
   rf-cli run -m model.gguf --system \"Answer in one line.\" \"What is a GGUF file?\"
-  git diff | rf-cli run -m model.gguf -f - -n 200 --temp 0
+  git diff | rf-cli run -m model.gguf \"Explain this change.\"
   rf-cli run -m model.gguf --json \"Hello\" | jq .timings
   rf-cli run -m model.gguf --json-schema @person.json \"Invent a person.\"
   rf-cli run -m model.gguf --trace run.json \"Hello\"")]
 pub(crate) struct RunArgs {
-    /// Answer this prompt [default: -f, standard input if piped, or a chat on a terminal]
-    #[arg(value_name = "PROMPT")]
-    prompt: Option<String>,
-    /// Answer this prompt, as in llama.cpp
-    #[arg(short = 'p', long = "prompt", value_name = "PROMPT", conflicts_with = "prompt")]
+    /// Answer this prompt, followed by the text of -f and of standard input if that is piped; a
+    /// model file may come before it [default: a chat on a terminal]
+    #[arg(value_name = "PROMPT", num_args = 0..=2)]
+    words: Vec<String>,
+    /// Answer this prompt, as in llama.cpp: \\n and other escapes are resolved
+    #[arg(short = 'p', long = "prompt", value_name = "PROMPT")]
     prompt_flag: Option<String>,
     #[command(flatten)]
     model: ModelArgs,
     /// Read the prompt from FILE, without one line break at its end; - for standard input
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_flag"])]
+    #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Generate at most N tokens; -1 until the model ends or the context is full
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
@@ -68,6 +70,12 @@ pub(crate) struct RunArgs {
     /// Begin the conversation with the system message S
     #[arg(long, visible_alias = "system-prompt", value_name = "S", conflicts_with = "raw")]
     system: Option<String>,
+    /// Begin the conversation with the system message in FILE
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["raw", "system"])]
+    system_prompt_file: Option<PathBuf>,
+    /// End a chat after its first answer (-st)
+    #[arg(long)]
+    single_turn: bool,
     /// Stop before the text STR (repeatable)
     #[arg(long, visible_alias = "reverse-prompt", value_name = "STR")]
     stop: Vec<String>,
@@ -97,6 +105,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     form: GrammarArgs,
     #[command(flatten)]
+    template: TemplateArgs,
+    #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
     compute: ComputeArgs,
@@ -112,22 +122,34 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
 }
 
 fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Result<()> {
-    let options = arguments.generate_options()?;
+    let words = arguments.words()?;
+    let is_demo = arguments.model.is_demo() && words.model.is_none();
+    let mut options = arguments.generate_options(is_demo)?;
     let grammar = arguments.form.grammar()?;
     loading::check_context(arguments.ctx_size)?;
     let cpu = arguments.compute.cpu()?;
-    let prompt = arguments.prompt()?;
-    let path = loading::model_file(&arguments.model)?;
+    let template = arguments.template.choice()?;
+    let prompt = arguments.prompt(words.prompt.as_deref(), is_demo)?;
+    let file = ModelFile::of(&arguments.model)?.or_path(words.model);
     let started = Instant::now();
-    let model =
-        tracing::info_span!("model_load").in_scope(|| loading::open_model(path.as_deref()))?;
-    let is_chat = arguments.is_chat(&model)?;
+    let model = tracing::info_span!("model_load")
+        .in_scope(|| loading::open_model(&file, Some(&template)))?;
+    arguments.sampling.for_model(&mut options.sampler, &model);
+    let system = arguments.system()?;
+    let is_chat = arguments.is_chat(&model, system.is_some())?;
     let engine_options = loading::engine_options(&model, &arguments.compute, arguments.ctx_size)?;
     let form = grammar.map(|grammar| OutputForm::new(&model, grammar)).transpose()?;
-    let request = prompt.map(|prompt| arguments.request(&model, &prompt, is_chat, form.as_ref()));
+    let request = prompt.map(|prompt| {
+        let before = || {
+            let system = system.as_deref().map(|text| Message::new("system", text));
+            system.into_iter().collect()
+        };
+        arguments.request(&model, &prompt, is_chat.then(before), form.as_ref())
+    });
     let request = request.transpose()?;
     let placement = device::open(arguments.device.options(cpu))?;
-    let source = Source { path: path.as_deref(), started, quiet: arguments.quiet };
+    let template = Some(&template);
+    let source = Source { file: &file, template, started, quiet: arguments.quiet };
     let LoadedModel { mut engine, load_time, .. } =
         loading::load(model, &placement, engine_options, source)?;
     if recording.is_some() {
@@ -137,14 +159,47 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
         let ended = arguments.answer(&mut engine, request, &options, load_time);
         (engine, ended)
     } else {
-        let system = arguments.system.as_deref();
-        let chat = chat::Chat::new(engine, options, form, system, load_time, arguments.quiet);
+        let setup = chat::Setup {
+            options,
+            form,
+            system,
+            load_time,
+            quiet: arguments.quiet,
+            single_turn: arguments.single_turn,
+        };
+        let chat = chat::Chat::new(engine, setup);
         (chat.run()?, Ok(()))
     };
     if let Some(recording) = recording {
         recording.capture(&engine, &placement);
     }
     ended
+}
+
+/// The arguments that are no flags.
+struct Words {
+    model: Option<PathBuf>,
+    prompt: Option<String>,
+}
+
+/// Whether a word is a model file, or meant as one.
+fn is_model_file(word: &str) -> bool {
+    let starts_as_gguf = |path: &Path| {
+        let mut magic = [0; 4];
+        File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+            && magic == *b"GGUF"
+    };
+    let one_word = !word.contains(char::is_whitespace);
+    (one_word && flags::is_gguf_name(word.as_ref())) || starts_as_gguf(Path::new(word))
+}
+
+/// Whether a word is a name such as `qwen3:8b`.
+fn is_ollama_name(word: &str) -> bool {
+    let is_part = |part: &str| {
+        let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/');
+        part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(known)
+    };
+    word.split_once(':').is_some_and(|(name, tag)| is_part(name) && is_part(tag))
 }
 
 /// A tokenised prompt.
@@ -157,54 +212,100 @@ struct Request {
 }
 
 impl RunArgs {
-    fn generate_options(&self) -> Result<GenerateOptions> {
+    fn generate_options(&self, is_demo: bool) -> Result<GenerateOptions> {
         if self.predict == 0 {
             return Err(bad_input!(
                 "-n 0 generates nothing: give 1 or more, or -1 to continue until the model ends"
             ));
         }
-        let temperature = if self.model.is_demo() {
-            demo::TEMPERATURE
-        } else {
-            SamplerConfig::default().temperature
-        };
+        let temperature =
+            if is_demo { demo::TEMPERATURE } else { SamplerConfig::default().temperature };
         Ok(GenerateOptions {
             sampler: self.sampling.config(temperature)?,
             max_tokens: usize::try_from(self.predict).ok(),
-            stop: self.stop.clone(),
+            stop: self.stop.iter().map(|text| escapes::resolved(text)).collect(),
             rendered_tokens: Vec::new(),
             ignore_eos: self.ignore_eos,
             context_shift: self.context_shift,
         })
     }
 
-    /// The prompt; `None` for a chat at the terminal.
-    fn prompt(&self) -> Result<Option<String>> {
-        let text = match (self.prompt.as_ref().or(self.prompt_flag.as_ref()), &self.file) {
-            (Some(prompt), _) if prompt != "-" => return Ok(Some(prompt.clone())),
-            (Some(_), _) => sources::piped_text()?.unwrap_or_default(),
-            (None, Some(file)) => sources::file_text(file)?,
-            (None, None) => match sources::piped_text()? {
-                Some(text) => text,
-                None if io::stdout().is_terminal() && !self.json && !self.raw => return Ok(None),
-                None => String::new(),
-            },
+    /// The words that are no flags: a model file, and a prompt.
+    fn words(&self) -> Result<Words> {
+        let (model, prompt) = match self.words.as_slice() {
+            [] => (None, None),
+            [first, rest @ ..] if self.model.is_demo() && is_model_file(first) => {
+                (Some(PathBuf::from(first)), rest.first())
+            }
+            [prompt] if self.model.is_demo() && is_ollama_name(prompt) => {
+                return Err(bad_input!(
+                    "'{prompt}' is a name of Ollama's registry, which is not supported: give a file \
+                     with -m, or a repository of the Hugging Face hub with -hf"
+                ));
+            }
+            [prompt] => (None, Some(prompt)),
+            [_, second, ..] => {
+                return Err(bad_input!(
+                    "unexpected argument '{}': put the prompt in quotation marks, and give the \
+                     model with -m",
+                    terminal::shown(second)
+                ));
+            }
         };
-        let text = text.strip_suffix('\n').unwrap_or(&text);
-        let text = text.strip_suffix('\r').unwrap_or(text);
-        if text.is_empty() && self.model.is_demo() && self.file.is_none() && !self.raw {
+        let prompt = match (prompt, &self.prompt_flag) {
+            (Some(_), Some(_)) => return Err(bad_input!("there are two prompts: leave out -p")),
+            (Some(prompt), None) => Some(prompt.clone()),
+            (None, flag) => flag.as_ref().map(|text| escapes::resolved(text)),
+        };
+        Ok(Words { model, prompt })
+    }
+
+    /// The prompt; `None` for a chat at the terminal. An instruction comes before the texts of the
+    /// file and of standard input.
+    fn prompt(&self, instruction: Option<&str>, is_demo: bool) -> Result<Option<String>> {
+        let instruction = instruction.filter(|text| *text != "-");
+        let file = self.file.as_deref().map(sources::file_text).transpose()?;
+        let piped = match &file {
+            Some(_) => None,
+            None => sources::piped_text()?,
+        };
+        let is_interactive = io::stdout().is_terminal() && !self.json && !self.raw;
+        if instruction.is_none() && file.is_none() && piped.is_none() && is_interactive {
+            return Ok(None);
+        }
+        let texts = [file, piped].into_iter().flatten().map(|text| {
+            let text = text.strip_suffix('\n').unwrap_or(&text);
+            text.strip_suffix('\r').unwrap_or(text).to_owned()
+        });
+        let texts = instruction.map(str::to_owned).into_iter().chain(texts);
+        let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
+        let text = texts.join("\n\n");
+        if text.is_empty() && is_demo && self.file.is_none() && !self.raw {
             terminal::note(format_args!(
                 "no prompt given, so the demo model answers: {}",
                 demo::PROMPT
             ));
             return Ok(Some(demo::PROMPT.to_owned()));
         }
-        Ok(Some(text.to_owned()))
+        Ok(Some(text))
     }
 
-    fn is_chat(&self, model: &Model) -> Result<bool> {
+    fn system(&self) -> Result<Option<String>> {
+        match &self.system_prompt_file {
+            Some(file) => sources::file_text(file).map(Some),
+            None => Ok(self.system.clone()),
+        }
+    }
+
+    fn is_chat(&self, model: &Model, has_system: bool) -> Result<bool> {
+        if let Some(error) = model.chat_template_error().filter(|_| !self.raw) {
+            return Err(bad_input!(
+                "{error}: give --raw to continue the text without it, or --chat-template chatml or \
+                 another one in its place"
+            ));
+        }
         let has_template = model.chat_template().is_some();
-        if !has_template && (self.chat || self.system.is_some()) {
+        if !has_template && (self.chat || has_system) {
             return Err(bad_input!(
                 "the model has no chat template: leave out --chat and --system to continue the text, or use \
                  a model that was trained for chat"
@@ -213,13 +314,15 @@ impl RunArgs {
         Ok(has_template && !self.raw)
     }
 
+    /// Tokenises the prompt: of a conversation with these messages before it, or a text.
     fn request(
         &self,
         model: &Model,
         prompt: &str,
-        is_chat: bool,
+        conversation: Option<Vec<Message>>,
         form: Option<&OutputForm>,
     ) -> Result<Request> {
+        let is_chat = conversation.is_some();
         let _span = tracing::info_span!("tokenize").entered();
         let empty = || {
             bad_input!("the prompt is empty: give one as an argument, with -f FILE, or by a pipe")
@@ -227,9 +330,8 @@ impl RunArgs {
         if is_chat && prompt.trim().is_empty() {
             return Err(empty());
         }
-        let (conversation, ids) = if is_chat {
-            let system = self.system.iter().map(|text| Message::new("system", text));
-            let messages: Vec<_> = system.chain([Message::new("user", prompt)]).collect();
+        let (conversation, ids) = if let Some(mut messages) = conversation {
+            messages.push(Message::new("user", prompt));
             let (prompt, ids) = conversation_ids(model, &messages)?;
             (Some(prompt), ids)
         } else {

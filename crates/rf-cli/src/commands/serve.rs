@@ -12,7 +12,7 @@ use rf_engine::scheduler::SchedulerOptions;
 use rf_server::{ApiKeys, Server, ServerOptions};
 
 use self::models::{ServedModelArgs, Settings};
-use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs};
+use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs, TemplateArgs};
 use crate::failure::bad_input;
 use crate::{demo, device, loading, sources, terminal};
 
@@ -46,6 +46,8 @@ pub(crate) struct ServeArgs {
     scheduling: SchedulingArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    template: TemplateArgs,
     #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
@@ -115,6 +117,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         None => placement.available_memory_bytes()?,
     };
     let settings = Settings {
+        template: arguments.template.choice()?,
         placement,
         compute: arguments.compute.clone(),
         context: arguments.ctx_size,

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::args::ModelArgs;
 use crate::failure::bad_input;
+use crate::loading::ModelFile;
 use crate::{loading, sources};
 
 /// Arguments of `rf-cli tokenize`.
@@ -50,9 +51,9 @@ pub(crate) struct TokenizeArgs {
 
 /// Runs `rf-cli tokenize`.
 pub(crate) fn tokenize(arguments: &TokenizeArgs) -> Result<()> {
-    let gguf = loading::open_gguf(loading::model_file(&arguments.model)?.as_deref())?;
+    let gguf = ModelFile::of(&arguments.model)?.open()?;
     let tokenizer = tokenizer_from_gguf(&gguf)?;
-    loading::warn_of_generic_pre_tokenizer(&tokenizer);
+    loading::warn_of_tokenizer(&tokenizer);
     if let Some(ids) = &arguments.decode {
         return decode(&tokenizer, &sources::ids(ids)?, arguments);
     }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rf_gguf::{GgufWriter, StringArray};
+use rf_gguf::{Gguf, GgufWriter, StringArray, Value};
 use rf_quant::DType;
 
 /// The program with these arguments, in `folder`, without a terminal and with the caller's settings
@@ -60,6 +60,33 @@ pub(crate) fn finish_with_input(folder: &Path, arguments: &[&str], input: &[u8])
 /// The demo model as a file.
 pub(crate) fn demo_model() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("demo/stories-7m-Q8_0.gguf")
+}
+
+/// The demo model with other metadata, and tensors whose bytes `change` changed.
+pub(crate) fn changed_demo(
+    metadata: &[(&str, Value)],
+    change: impl Fn(&str, &mut [u8]),
+) -> Vec<u8> {
+    let demo = Gguf::open(demo_model()).unwrap();
+    let mut writer = GgufWriter::new();
+    for (key, value) in demo.metadata().iter() {
+        writer.add(key, value.clone()).unwrap();
+    }
+    for (key, value) in metadata {
+        writer.set(key, value.clone()).unwrap();
+    }
+    for tensor in demo.tensors() {
+        writer.add_tensor(tensor.name(), tensor.shape(), tensor.dtype().unwrap()).unwrap();
+    }
+    let mut file = Vec::new();
+    writer
+        .write_to(&mut file, |tensor, out| {
+            let mut bytes = demo.data(demo.required_tensor(tensor.name())?).to_vec();
+            change(tensor.name(), &mut bytes);
+            Ok(out.write_all(&bytes)?)
+        })
+        .unwrap();
+    file
 }
 
 /// A folder of test data beside the repository, which a checkout alone does not have.

@@ -158,6 +158,96 @@ impl Candidates {
         self.items.retain(|item| item.logit >= least);
     }
 
+    /// Top-nσ (Tang et al., 2024): keeps logits of at least the largest one minus `n` standard
+    /// deviations of all.
+    pub(super) fn keep_top_n_sigma(&mut self, n: f32) {
+        if n <= 0.0 || self.items.len() <= 1 {
+            return;
+        }
+        let count = self.items.len() as f64;
+        let mean = self.items.iter().map(|item| f64::from(item.logit)).sum::<f64>() / count;
+        let squares = self.items.iter().map(|item| (f64::from(item.logit) - mean).powi(2));
+        let deviation = (squares.sum::<f64>() / count).sqrt();
+        let least = f64::from(self.max_logit()) - f64::from(n) * deviation;
+        self.items.retain(|item| f64::from(item.logit) >= least);
+    }
+
+    /// XTC ("exclude top choices", p-e-w, 2024): of the tokens with a probability of at least
+    /// `threshold`, removes all but the least probable one.
+    pub(super) fn exclude_top_choices(&mut self, threshold: f32) {
+        let probabilities = self.probabilities();
+        let above = probabilities.iter().take_while(|p| **p >= f64::from(threshold)).count();
+        self.items.drain(..above.saturating_sub(1));
+    }
+
+    /// Keeps the `count` most probable tokens.
+    pub(super) fn keep_top_k(&mut self, count: usize) {
+        if count > 0 && count < self.items.len() {
+            self.order(0, self.items.len());
+            self.sorted = true;
+            self.items.truncate(count);
+        }
+    }
+
+    /// Changes each logit.
+    pub(super) fn adjust(&mut self, adjust: impl Fn(u32, f32) -> f32) {
+        for item in &mut self.items {
+            item.logit = usable(adjust(item.id, item.logit)).unwrap_or(f32::MIN);
+        }
+        self.sorted = false;
+    }
+
+    /// Divides the logits by a temperature above 0.
+    pub(super) fn scale(&mut self, temperature: f32) {
+        let max = self.max_logit();
+        for item in &mut self.items {
+            item.logit = ((item.logit - max) / temperature).max(f32::MIN);
+        }
+    }
+
+    /// The temperature within `range` around `temperature` that the entropy selects (dynamic
+    /// temperature): `low + (high − low) · (H / Hₘₐₓ)^exponent`.
+    pub(super) fn dynamic_temperature(&self, temperature: f32, range: f32, exponent: f32) -> f32 {
+        let (low, high) = ((temperature - range).max(0.0), temperature + range);
+        if self.items.len() <= 1 {
+            return temperature;
+        }
+        let max = self.max_logit();
+        let total = self.total_weight(max);
+        let entropy: f64 = self
+            .items
+            .iter()
+            .map(|item| weight(item.logit, max) / total)
+            .filter(|p| *p > 0.0)
+            .map(|p| -p * p.ln())
+            .sum();
+        let share = entropy / (self.items.len() as f64).ln();
+        low + (high - low) * (share as f32).powf(exponent)
+    }
+
+    /// The probabilities, the most probable token first.
+    pub(super) fn probabilities(&mut self) -> Vec<f64> {
+        if !self.sorted {
+            self.order(0, self.items.len());
+            self.sorted = true;
+        }
+        let max = self.max_logit();
+        let total = self.total_weight(max);
+        self.items.iter().map(|item| weight(item.logit, max) / total).collect()
+    }
+
+    /// The probability of a candidate.
+    pub(super) fn probability_of(&self, id: u32) -> Option<f64> {
+        let max = self.max_logit();
+        let item = self.items.iter().find(|item| item.id == id)?;
+        Some(weight(item.logit, max) / self.total_weight(max))
+    }
+
+    /// Keeps the first `count` tokens.
+    pub(super) fn truncate(&mut self, count: usize) {
+        self.items.truncate(count);
+    }
+
     /// The most probable candidate.
     pub(super) fn best(&self) -> Option<u32> {
         self.items.iter().min_by(|a, b| a.rank(b)).map(|item| item.id)

@@ -1,6 +1,9 @@
 //! The parameters of the sampler chain, with llama.cpp's defaults.
 
+use super::dry::DryConfig;
 use super::error::Error;
+use super::kind::SamplerKind;
+use super::mirostat::MirostatConfig;
 
 /// Parameters of the sampler chain. [`Default`] has the values of llama.cpp's command line.
 ///
@@ -40,6 +43,26 @@ pub struct SamplerConfig {
     /// `(token id, bias)`: added to the raw logits; negative infinity rules a token out, an id
     /// twice adds twice, an id beyond the vocabulary has no effect. Default empty.
     pub logit_bias: Vec<(u32, f32)>,
+    /// Penalties for tokens that continue a repetition. Off by default.
+    pub dry: DryConfig,
+    /// Keeps logits of at least the largest one minus this many standard deviations; 0 or below
+    /// keeps all. Default −1.
+    pub top_n_sigma: f32,
+    /// The probability with which [`xtc_threshold`](Self::xtc_threshold) takes effect. Default 0.
+    pub xtc_probability: f32,
+    /// Removes all tokens of at least this probability but the least probable of them; above 0.5
+    /// it has no effect. Default 0.1.
+    pub xtc_threshold: f32,
+    /// The temperature varies with the entropy by up to this much; 0 for a constant temperature.
+    /// Default 0.
+    pub dynatemp_range: f32,
+    /// The exponent of the entropy in the dynamic temperature. Default 1.
+    pub dynatemp_exponent: f32,
+    /// Mirostat in place of all samplers but the temperature. Default `None`.
+    pub mirostat: Option<MirostatConfig>,
+    /// The samplers in their order. A sampler that is left out has no effect. Default
+    /// [`SamplerKind::ALL`].
+    pub samplers: Vec<SamplerKind>,
     /// Seed of the draws; `None` draws one, see [`Sampler::seed`](super::Sampler::seed). Default
     /// `None`.
     pub seed: Option<u64>,
@@ -63,6 +86,7 @@ impl SamplerConfig {
     /// [`Error::Parameter`] for the first one outside, with its name, its value and the valid
     /// range.
     pub fn validate(&self) -> Result<(), Error> {
+        const NOT_NEGATIVE: &str = "a finite number, 0 or above";
         let check = |name, value: f32, valid: bool, expected| {
             if valid { Ok(()) } else { Err(Error::Parameter { name, value, expected }) }
         };
@@ -79,6 +103,20 @@ impl SamplerConfig {
         check("repeat_penalty", self.repeat_penalty, positive, "a finite number above 0")?;
         finite("presence_penalty", self.presence_penalty)?;
         finite("frequency_penalty", self.frequency_penalty)?;
+        let at_least = |name, value: f32, least: f32, expected| {
+            check(name, value, value.is_finite() && value >= least, expected)
+        };
+        at_least("dry_multiplier", self.dry.multiplier, 0.0, NOT_NEGATIVE)?;
+        at_least("dry_base", self.dry.base, 1.0, "a finite number, 1 or above")?;
+        finite("top_n_sigma", self.top_n_sigma)?;
+        fraction("xtc_probability", self.xtc_probability)?;
+        fraction("xtc_threshold", self.xtc_threshold)?;
+        at_least("dynatemp_range", self.dynatemp_range, 0.0, NOT_NEGATIVE)?;
+        at_least("dynatemp_exponent", self.dynatemp_exponent, 0.0, NOT_NEGATIVE)?;
+        if let Some(MirostatConfig { tau, eta, .. }) = self.mirostat {
+            at_least("mirostat_tau", tau, 0.0, NOT_NEGATIVE)?;
+            at_least("mirostat_eta", eta, 0.0, NOT_NEGATIVE)?;
+        }
         for &(_, bias) in &self.logit_bias {
             let valid = bias.is_finite() || bias == f32::NEG_INFINITY;
             check("logit_bias", bias, valid, "finite numbers or negative infinity")?;
@@ -100,6 +138,14 @@ impl Default for SamplerConfig {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             logit_bias: Vec::new(),
+            dry: DryConfig::default(),
+            top_n_sigma: -1.0,
+            xtc_probability: 0.0,
+            xtc_threshold: 0.1,
+            dynatemp_range: 0.0,
+            dynatemp_exponent: 1.0,
+            mirostat: None,
+            samplers: SamplerKind::ALL.to_vec(),
             seed: None,
         }
     }
@@ -128,6 +174,14 @@ mod tests {
             ("repeat_penalty", SamplerConfig { repeat_penalty: 0.0, ..base() }),
             ("presence_penalty", SamplerConfig { presence_penalty: f32::INFINITY, ..base() }),
             ("frequency_penalty", SamplerConfig { frequency_penalty: f32::NAN, ..base() }),
+            (
+                "dry_base",
+                SamplerConfig { dry: DryConfig { base: 0.5, ..DryConfig::default() }, ..base() },
+            ),
+            ("top_n_sigma", SamplerConfig { top_n_sigma: f32::NAN, ..base() }),
+            ("xtc_probability", SamplerConfig { xtc_probability: 1.5, ..base() }),
+            ("xtc_threshold", SamplerConfig { xtc_threshold: -1.0, ..base() }),
+            ("dynatemp_range", SamplerConfig { dynatemp_range: -1.0, ..base() }),
             ("logit_bias", SamplerConfig { logit_bias: vec![(3, f32::INFINITY)], ..base() }),
         ];
         for (expected, config) in bad {

@@ -52,13 +52,19 @@ impl Penalties {
     /// For each token seen `count` times in the window, with llama.cpp's formula:
     /// `logit ← (logit > 0 ? logit / repeat : logit · repeat) − count · frequency − presence`.
     pub(super) fn apply(&self, logits: &mut [f32]) {
-        for (&id, &count) in &self.counts {
+        for &id in self.counts.keys() {
             if let Some(logit) = logits.get_mut(id as usize) {
-                // Dividing a negative logit would reward the repetition.
-                let scaled = if *logit > 0.0 { *logit / self.repeat } else { *logit * self.repeat };
-                *logit = scaled - count as f32 * self.frequency - self.presence;
+                *logit = self.adjusted(id, *logit);
             }
         }
+    }
+
+    /// The logit of one token, as [`apply`](Self::apply) changes it.
+    pub(super) fn adjusted(&self, id: u32, logit: f32) -> f32 {
+        let Some(&count) = self.counts.get(&id) else { return logit };
+        // Dividing a negative logit would reward the repetition.
+        let scaled = if logit > 0.0 { logit / self.repeat } else { logit * self.repeat };
+        scaled - count as f32 * self.frequency - self.presence
     }
 
     fn forget(&mut self, id: Option<u32>) {

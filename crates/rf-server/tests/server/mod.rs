@@ -30,10 +30,15 @@ pub(crate) fn tiny() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data/qwen3.gguf")
 }
 
-/// Loads a model.
+/// Loads a model file.
 pub(crate) fn load(path: &Path, options: EngineOptions) -> Engine {
+    engine_of(Model::open(path).unwrap(), options)
+}
+
+/// Loads a model.
+pub(crate) fn engine_of(model: Model, options: EngineOptions) -> Engine {
     let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
-    Engine::load(Model::open(path).unwrap(), &backend, options, &mut |_| ()).unwrap()
+    Engine::load(model, &backend, options, &mut |_| ()).unwrap()
 }
 
 /// The settings of a test's server.
@@ -44,6 +49,8 @@ pub(crate) struct Setup {
     pub(crate) server: ServerOptions,
     /// Whether the same model is also served for embeddings.
     pub(crate) embedder: bool,
+    /// The chat template in place of the model's.
+    pub(crate) template: Option<&'static str>,
 }
 
 impl Default for Setup {
@@ -52,7 +59,7 @@ impl Default for Setup {
         let sampling = SamplerConfig::greedy();
         let server = ServerOptions { sampling, ..ServerOptions::default() };
         let scheduler = SchedulerOptions::default();
-        Self { model: demo(), engine, scheduler, server, embedder: false }
+        Self { model: demo(), engine, scheduler, server, embedder: false, template: None }
     }
 }
 
@@ -71,8 +78,13 @@ impl TestServer {
     }
 
     pub(crate) fn with(setup: Setup) -> Self {
-        let scheduler =
-            Scheduler::start(load(&setup.model, setup.engine), setup.scheduler).unwrap();
+        let model = Model::open(&setup.model).unwrap();
+        let model = match setup.template {
+            Some(source) => model.with_chat_template(source).unwrap(),
+            None => model,
+        };
+        let engine = engine_of(model, setup.engine);
+        let scheduler = Scheduler::start(engine, setup.scheduler).unwrap();
         let handle = scheduler.handle();
         let mut models = vec![ModelEntry::loaded("demo", Service::Generate(scheduler))];
         if setup.embedder {

@@ -149,10 +149,18 @@ impl Report {
         let tokenizer = tokenizer_from_gguf(gguf);
         self.tokenizer = Some(TokenizerReport::of(gguf, tokens.len(), tokenizer.as_ref().ok()));
         match tokenizer {
-            Ok(tokenizer) if tokenizer.pre_is_default() => self.problems.push(
-                "no pre-tokenizer is named (tokenizer.ggml.pre), so a generic one is used".into(),
-            ),
-            Ok(_) => {}
+            Ok(tokenizer) => {
+                if tokenizer.pre_is_default() {
+                    self.problems.push(
+                        "no pre-tokenizer is named (tokenizer.ggml.pre), so a generic one is used"
+                            .into(),
+                    );
+                }
+                let size = tokenizer.vocab_size();
+                self.problems.extend(tokenizer.ignored_ids().iter().map(|(key, id)| {
+                    format!("{key} = {id} is not in the vocabulary of {size} tokens")
+                }));
+            }
             Err(error) => self.problems.push(error.to_string()),
         }
     }
@@ -171,6 +179,9 @@ impl Report {
                 return Ok(());
             }
         };
+        if let Some(error) = model.chat_template_error() {
+            self.add_problem(error.to_string());
+        }
         let config = model.config();
         self.pooling = config.pooling.map(Pooling::name);
         let options = EngineOptions {
@@ -206,8 +217,7 @@ impl Report {
     /// Names and values of the lines of text output. Text from files is escaped.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
-        let escaped =
-            |text: &Option<String>| text.as_ref().map(|text| text.escape_debug().to_string());
+        let escaped = |text: &Option<String>| text.as_deref().map(terminal::shown);
         let mut add = |name, value: Option<String>| lines.extend(value.map(|value| (name, value)));
         add("name", escaped(&self.name));
         add("architecture", escaped(&self.architecture));
@@ -276,7 +286,7 @@ impl ModelKeys {
         let experts = self.num_experts.filter(|&count| count > 0).zip(self.num_experts_used);
         add("experts", experts.map(|(count, used)| format!("{count}, {used} per token")));
         let scaling =
-            self.rope_scaling.as_ref().map(|kind| format!(", scaling {}", kind.escape_debug()));
+            self.rope_scaling.as_ref().map(|kind| format!(", scaling {}", terminal::shown(kind)));
         add(
             "rope",
             self.rope_theta.map(|theta| format!("theta {theta}") + &scaling.unwrap_or_default()),
@@ -313,8 +323,8 @@ impl TokenizerReport {
         };
         format!(
             "{}{}, {} tokens{bos}{ends}",
-            model.escape_debug(),
-            pre.escape_debug(),
+            terminal::shown(model),
+            terminal::shown(&pre),
             self.vocab_size
         )
     }
@@ -341,7 +351,7 @@ impl MemoryReport {
 impl TensorReport {
     fn of(tensor: &TensorInfo) -> Self {
         Self {
-            name: tensor.name().escape_debug().to_string(),
+            name: tensor.name().to_owned(),
             ty: tensor.ty().to_string(),
             shape: tensor.shape().to_vec(),
             bytes: tensor.size_bytes() as u64,

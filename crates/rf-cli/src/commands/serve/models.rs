@@ -11,7 +11,7 @@ use rf_engine::scheduler::{Scheduler, SchedulerOptions};
 use rf_hub::ModelName;
 use rf_server::{Embedder, KeepAlive, LoadError, ModelEntry, ModelKind, Service};
 
-use crate::args::ComputeArgs;
+use crate::args::{ComputeArgs, TemplateChoice};
 use crate::device::Placement;
 use crate::failure::bad_input;
 use crate::loading::{self, Source};
@@ -127,8 +127,7 @@ fn model_files(folder: &Path) -> Result<Vec<PathBuf>> {
         list().with_context(|| format!("cannot read the folder {}", folder.display()))?;
     paths.retain(|path| path.extension().is_some_and(|ext| ext == "gguf") && is_first_part(path));
     paths.sort_unstable();
-    let kind =
-        |path: &Path| Ok::<_, anyhow::Error>(ModelKind::of(&loading::open_gguf(Some(path))?)?);
+    let kind = |path: &Path| Ok::<_, anyhow::Error>(ModelKind::of(&rf_gguf::Gguf::open(path)?)?);
     paths.retain(|path| match kind(path) {
         Ok(_) => true,
         Err(error) => {
@@ -168,6 +167,8 @@ fn part_suffix(stem: &str) -> Option<(&str, u32)> {
 /// What all models are loaded with.
 pub(super) struct Settings {
     pub(super) placement: Placement,
+    /// What replaces or completes the chat templates.
+    pub(super) template: TemplateChoice,
     pub(super) compute: ComputeArgs,
     /// The value of `-c`.
     pub(super) context: Option<usize>,
@@ -189,7 +190,8 @@ pub(super) fn entries(
 ) -> Result<Vec<ModelEntry>> {
     if settings.is_single && !is_unloaded {
         let loaded = |file: ModelFile| {
-            let service = settings.load(file.path.as_deref(), false, &mut |_| ())?;
+            let service =
+                settings.load(&loading::ModelFile::of_path(file.path), false, &mut |_| ())?;
             entry(file.names, |name| Ok(ModelEntry::loaded(name, service)))
         };
         return files.into_iter().map(loaded).collect();
@@ -197,11 +199,12 @@ pub(super) fn entries(
     let settings = Arc::new(settings);
     let on_demand = |ModelFile { path, names }: ModelFile| {
         // The header is all that a list of models needs.
-        let gguf = loading::open_gguf(path.as_deref())?;
+        let file = loading::ModelFile::of_path(path);
+        let gguf = file.open()?;
         let kind = if settings.embeds { ModelKind::Embeddings } else { ModelKind::of(&gguf)? };
         let settings = Arc::clone(&settings);
         let load = move |make_room: &mut dyn FnMut(u64)| {
-            let loaded = settings.load(path.as_deref(), true, make_room);
+            let loaded = settings.load(&file, true, make_room);
             // A client sees the whole chain.
             loaded.map_err(|error| LoadError::from(anyhow!("{error:#}")))
         };
@@ -224,12 +227,19 @@ impl Settings {
     /// Loads a model. Calls `make_room` with the bytes that it needs.
     fn load(
         &self,
-        path: Option<&Path>,
+        file: &loading::ModelFile,
         quiet: bool,
         make_room: &mut dyn FnMut(u64),
     ) -> Result<Service> {
-        let source = Source { path, started: Instant::now(), quiet };
-        let model = loading::open_model(path)?;
+        let template = Some(&self.template);
+        let source = Source { file, template, started: Instant::now(), quiet };
+        let model = loading::open_model(file, template)?;
+        if let Some(error) = model.chat_template_error() {
+            terminal::warn(format_args!(
+                "{}: requests of chats fail, so give another one with --chat-template",
+                terminal::shown(&error.to_string())
+            ));
+        }
         let options = loading::engine_options(&model, &self.compute, self.context)?;
         let embeds = self.embeds || !model.config().generates();
         let pooling = embeds.then(|| model.config().default_pooling());

@@ -1,0 +1,85 @@
+//! The messages that a user types: a line editor with a history.
+
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+
+use crate::terminal;
+
+/// A line editor. Its feature `buffer-redux` keeps what was typed or pasted after a line for the
+/// next one.
+pub(super) struct Input {
+    editor: DefaultEditor,
+    history: Option<PathBuf>,
+}
+
+impl Input {
+    pub(super) fn open() -> Result<Self> {
+        let mut editor = DefaultEditor::new()?;
+        let history = history_path();
+        if let Some(history) = &history {
+            // Without a history the chat works, too.
+            drop(editor.load_history(history));
+        }
+        Ok(Self { editor, history })
+    }
+
+    /// Reads a message, over several lines where they end with `\\`; `None` at the end of input.
+    pub(super) fn message(&mut self) -> Result<Option<String>> {
+        let mut text = String::new();
+        let mut prompt = ">>> ";
+        loop {
+            match self.editor.readline(prompt) {
+                Ok(line) => {
+                    if let Some(start) = line.strip_suffix('\\') {
+                        text.push_str(start);
+                        text.push('\n');
+                        prompt = "... ";
+                        continue;
+                    }
+                    text.push_str(&line);
+                    if !text.trim().is_empty() {
+                        self.editor.add_history_entry(text.as_str())?;
+                    }
+                    return Ok(Some(text));
+                }
+                // As in a shell, Ctrl-C drops the line.
+                Err(ReadlineError::Interrupted) => {
+                    terminal::note("(Ctrl-D or /exit to leave)");
+                    return Ok(Some(String::new()));
+                }
+                Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
+                    terminal::warn(
+                        "the line has bytes that are not UTF-8 and is left out: set the terminal \
+                         to UTF-8 and type it again",
+                    );
+                    return Ok(Some(String::new()));
+                }
+                Err(ReadlineError::Eof) => return Ok(None),
+                Err(error) => {
+                    io::stdout().flush()?;
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    /// Keeps the history for the next run.
+    pub(super) fn close(mut self) {
+        let Some(history) = &self.history else { return };
+        if let Some(folder) = history.parent() {
+            drop(std::fs::create_dir_all(folder));
+        }
+        drop(self.editor.save_history(history));
+    }
+}
+
+/// `$XDG_STATE_HOME/rocmforge/history`.
+fn history_path() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
+    Some(state.join("rocmforge/history"))
+}

@@ -1,0 +1,329 @@
+//! Flags of llama.cpp and Ollama: spelt as ours, accepted without effect, or refused with advice.
+//!
+//! `docs/llama-cpp-flags.md` lists the same rows, which a test compares. Flags that clap knows by
+//! the same name have no row here.
+
+use std::ffi::{OsStr, OsString};
+
+use anyhow::Result;
+use clap::Command;
+
+use crate::failure::bad_input;
+use crate::terminal;
+
+mod rows;
+
+use rows::{Meaning, ROWS, Row, Values};
+
+/// Rewrites the arguments for clap, from the name of the program on: flags of [`ROWS`], a model in
+/// place of a command, and commands of the names that llama.cpp has.
+pub(crate) fn prepare(
+    arguments: impl IntoIterator<Item = OsString>,
+    cli: &Command,
+) -> Result<Vec<OsString>> {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(first) = arguments.get(1).and_then(|first| first.to_str()) {
+        match first {
+            "cli" | "chat" | "completion" => arguments[1] = "run".into(),
+            "server" => arguments[1] = "serve".into(),
+            _ if is_model(first, cli) => arguments.insert(1, "run".into()),
+            _ => {}
+        }
+    }
+    let name = arguments.get(1).and_then(|name| name.to_str()).unwrap_or_default();
+    let Some(command) = cli.find_subcommand(name) else { return Ok(arguments) };
+    let name = command.get_name().to_owned();
+    let mut prepared: Vec<OsString> = arguments.drain(..2).collect();
+    let mut rest = arguments.into_iter().peekable();
+    while let Some(argument) = rest.next() {
+        let Some(text) = argument.to_str() else {
+            prepared.push(argument);
+            continue;
+        };
+        if text == "--" {
+            prepared.push(argument);
+            prepared.extend(rest);
+            break;
+        }
+        let (flag, value) = match text.split_once('=') {
+            Some((flag, value)) if flag.starts_with('-') => (flag, Some(value)),
+            _ => (text, None),
+        };
+        match meaning(&name, flag) {
+            Some(Meaning::Is(ours)) => {
+                prepared.push(value.map_or(ours.into(), |value| format!("{ours}={value}").into()));
+                if value.is_none() && takes_value(command, ours) {
+                    prepared.extend(rest.next());
+                }
+            }
+            Some(Meaning::NoEffect(values, _)) => {
+                let is_switch = |next: &OsString| {
+                    let words = ["on", "off", "auto", "0", "1", "-1"];
+                    next.to_str().is_some_and(|next| words.contains(&next))
+                };
+                let skips = match values {
+                    Values::None => false,
+                    Values::One => value.is_none(),
+                    Values::Switch => value.is_none() && rest.peek().is_some_and(is_switch),
+                };
+                if skips {
+                    drop(rest.next());
+                }
+            }
+            Some(Meaning::Refused(advice)) => {
+                return Err(bad_input!("{flag} is not supported: {advice}"));
+            }
+            None => {
+                check_cluster(command, flag)?;
+                let has_value = value.is_none() && takes_value(command, flag);
+                prepared.push(argument);
+                // Whatever it looks like, the value of a flag is not a flag.
+                if has_value {
+                    prepared.extend(rest.next());
+                }
+            }
+        }
+    }
+    Ok(prepared)
+}
+
+/// Lets values begin with a dash, and the last of repeated flags count.
+pub(crate) fn configured(cli: Command) -> Command {
+    cli.mut_subcommands(|command| {
+        command.args_override_self(true).mut_args(|arg| {
+            if arg.is_positional() {
+                arg.allow_negative_numbers(true)
+            } else if arg.get_action().takes_values() {
+                arg.allow_hyphen_values(true)
+            } else {
+                arg
+            }
+        })
+    })
+}
+
+fn meaning(command: &str, flag: &str) -> Option<Meaning> {
+    if !flag.starts_with('-') {
+        return None;
+    }
+    let is_row = |row: &&Row| {
+        row.commands.split(' ').any(|known| known == command)
+            && row.names.split(' ').any(|known| known == flag)
+    };
+    ROWS.iter().find(is_row).map(|row| row.meaning)
+}
+
+/// Whether the first argument is a model file instead of a command.
+fn is_model(first: &str, cli: &Command) -> bool {
+    !first.starts_with('-')
+        && cli.find_subcommand(first).is_none()
+        && (is_gguf_name(OsStr::new(first)) || std::path::Path::new(first).is_file())
+}
+
+/// Whether a name ends as those of model files do.
+pub(crate) fn is_gguf_name(name: &OsStr) -> bool {
+    let extension = std::path::Path::new(name).extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
+}
+
+/// Whether clap reads the next argument as the value of `flag`.
+fn takes_value(command: &Command, flag: &str) -> bool {
+    find(command, flag).is_some_and(|arg| arg.get_action().takes_values())
+}
+
+/// The argument with this name, in full.
+fn find<'c>(command: &'c Command, flag: &str) -> Option<&'c clap::Arg> {
+    let long = flag.strip_prefix("--");
+    let short = flag.strip_prefix('-').filter(|rest| rest.chars().count() == 1);
+    let short = short.and_then(|rest| rest.chars().next());
+    command.get_arguments().find(|arg| {
+        let longs = arg.get_long_and_visible_aliases().unwrap_or_default();
+        let shorts = arg.get_short_and_visible_aliases().unwrap_or_default();
+        long.is_some_and(|long| longs.contains(&long))
+            || short.is_some_and(|short| shorts.contains(&short))
+    })
+}
+
+/// Refuses several letters after one dash that are no flags of ours: clap would take the first
+/// letter for a flag and print the help for `-hello`.
+fn check_cluster(command: &Command, flag: &str) -> Result<()> {
+    let Some(letters) = flag.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else {
+        return Ok(());
+    };
+    let is_number = letters.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    if letters.chars().count() < 2 || is_number {
+        return Ok(());
+    }
+    let mut rest = letters.chars();
+    while let Some(letter) = rest.next() {
+        let Some(arg) = find(command, &format!("-{letter}")) else { break };
+        if letter == 'h' && rest.as_str() != "" {
+            break;
+        }
+        // `-n5` and `-t4`: the rest is the value.
+        if arg.get_action().takes_values() {
+            if rest.as_str().starts_with(|c: char| c.is_ascii_digit()) {
+                return Ok(());
+            }
+            break;
+        }
+        if rest.as_str().is_empty() {
+            return Ok(());
+        }
+    }
+    Err(bad_input!(
+        "unknown flag '{}': `rf-cli {} --help` lists the flags, and a text that begins with a dash \
+         comes after `--`",
+        terminal::shown(flag),
+        command.get_name()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    fn prepared(words: &[&str]) -> Result<Vec<String>, String> {
+        let cli = configured(Cli::command());
+        let words = ["rf-cli"].iter().chain(words).map(OsString::from);
+        let prepared = prepare(words, &cli).map_err(|error| error.to_string())?;
+        Ok(prepared[1..].iter().map(|word| word.to_str().unwrap().to_owned()).collect())
+    }
+
+    /// Prepares and parses.
+    fn parsed(words: &[&str]) -> Result<clap::ArgMatches, String> {
+        let words = prepared(words)?;
+        let words = ["rf-cli".to_owned()].into_iter().chain(words);
+        configured(Cli::command()).try_get_matches_from(words).map_err(|error| error.to_string())
+    }
+
+    /// The words of a row with one flag, and values that our flag takes.
+    fn line<'a>(command: &'a str, flag: &'a str, value: &'a str) -> Vec<&'a str> {
+        let mut words = vec![command, flag];
+        words.extend([value].iter().filter(|value| !value.is_empty()));
+        match command {
+            "perplexity" => words.extend(["-f", "text.txt"]),
+            "quantize" => words.extend(["in.gguf", "out.gguf", "Q4_0"]),
+            "rerank" => words.extend(["--query", "q"]),
+            _ => {}
+        }
+        words
+    }
+
+    #[test]
+    fn every_row_does_what_it_says() {
+        for Row { commands, names, meaning } in ROWS {
+            for (command, flag) in commands
+                .split(' ')
+                .flat_map(|command| names.split(' ').map(move |flag| (command, flag)))
+            {
+                let cli = configured(Cli::command());
+                let own = cli.find_subcommand(command).expect(command);
+                match meaning {
+                    Meaning::Is(ours) => {
+                        assert!(find(own, ours).is_some(), "{command} {flag}: no {ours}");
+                    }
+                    Meaning::NoEffect(values, _) => {
+                        let value = match values {
+                            Values::None => "",
+                            Values::One => "3",
+                            Values::Switch => "on",
+                        };
+                        let words = prepared(&line(command, flag, value)).unwrap();
+                        assert!(!words.contains(&flag.to_owned()), "{command} {flag}");
+                        assert_eq!(
+                            words,
+                            prepared(&line(command, "--", ""))
+                                .map(|mut words| {
+                                    words.retain(|word| word != "--");
+                                    words
+                                })
+                                .unwrap()
+                        );
+                    }
+                    Meaning::Refused(advice) => {
+                        let error = prepared(&line(command, flag, "")).unwrap_err();
+                        assert_eq!(error, format!("{flag} is not supported: {advice}"));
+                    }
+                }
+                // A row would hide a flag of ours.
+                if find(own, flag).is_some() {
+                    let is_it = *meaning == Meaning::Is(names.split(' ').next_back().unwrap());
+                    assert!(is_it, "{command} {flag} is a flag of clap and a row");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_document_lists_the_rows() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/llama-cpp-flags.md");
+        let Ok(document) = std::fs::read_to_string(path) else {
+            println!("skipped: no docs beside the crate");
+            return;
+        };
+        let listed: Vec<&str> =
+            document.lines().filter(|line| line.starts_with("| ") && line.contains('`')).collect();
+        let rows = ROWS.iter().map(|row| {
+            let names: Vec<_> = row.names.split(' ').map(|name| format!("`{name}`")).collect();
+            let commands = match row.commands {
+                rows::COMPUTE => "all that compute",
+                rows::MODEL => "all with a model",
+                commands => commands,
+            };
+            let meaning = match row.meaning {
+                Meaning::Is(ours) => format!("is `{ours}`"),
+                Meaning::NoEffect(_, reason) => format!("no effect: {reason}"),
+                Meaning::Refused(advice) => format!("not supported: {advice}"),
+            };
+            format!("| {commands} | {} | {meaning} |", names.join(" "))
+        });
+        let rows: Vec<String> = rows.collect();
+        assert_eq!(listed, rows);
+    }
+
+    #[test]
+    fn values_may_begin_with_a_dash_and_the_last_flag_counts() {
+        let value = |words: &[&str], name: &str| {
+            let matches = parsed(words).unwrap();
+            let (_, command) = matches.subcommand().unwrap();
+            let mut raw = command.get_raw(name).unwrap();
+            raw.next_back().unwrap().to_str().unwrap().to_owned()
+        };
+        for text in ["- buy milk", "--", "-fa", "-x", "--unknown", "-5"] {
+            assert_eq!(value(&["run", "-p", text], "prompt_flag"), text);
+            assert_eq!(value(&["run", "--stop", text, "hi"], "stop"), text);
+            assert_eq!(value(&["run", "--system", text, "hi"], "system"), text);
+        }
+        assert_eq!(value(&["run", "-n", "5", "-n", "7", "hi"], "predict"), "7");
+        assert_eq!(value(&["run", "--temp", "1", "hi", "--temp", "0"], "temp"), "0");
+        assert_eq!(value(&["run", "-ngl=0", "hi"], "gpu_layers"), "0");
+        assert_eq!(value(&["run", "-t4", "hi"], "threads"), "4");
+    }
+
+    #[test]
+    fn flags_end_at_the_double_dash() {
+        assert_eq!(
+            prepared(&["run", "-ctk", "f16", "--", "-sys"]).unwrap(),
+            ["run", "--cache-type-k", "f16", "--", "-sys"]
+        );
+    }
+
+    #[test]
+    fn a_model_in_place_of_a_command_runs() {
+        assert_eq!(prepared(&["x.gguf", "Hi"]).unwrap(), ["run", "x.gguf", "Hi"]);
+        assert_eq!(prepared(&["server", "-np", "2"]).unwrap(), ["serve", "--parallel", "2"]);
+    }
+
+    #[test]
+    fn unknown_letters_after_one_dash_are_named() {
+        for words in [&["run", "-hello"][..], &["run", "-xyz"], &["bench", "-foo"]] {
+            let error = prepared(words).unwrap_err();
+            assert!(error.starts_with(&format!("unknown flag '{}'", words[1])), "{error}");
+        }
+        assert!(prepared(&["run", "-qv"]).is_ok());
+    }
+}

@@ -1,0 +1,199 @@
+//! Files that are not what they say, and what people type first.
+
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+
+mod program;
+
+use std::fs;
+
+use program::{Finished, changed_demo, demo_model, finish, finish_with_input};
+use rf_gguf::Value;
+use tempfile::TempDir;
+
+/// The demo model with a chat template, in a folder.
+fn with_template(template: &str) -> TempDir {
+    with_file(&changed_demo(&[("tokenizer.chat_template", template.into())], |_, _| ()))
+}
+
+fn with_file(bytes: &[u8]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("m.gguf"), bytes).unwrap();
+    folder
+}
+
+fn run(folder: &TempDir, arguments: &[&str]) -> Finished {
+    let arguments: Vec<_> =
+        ["run", "-m", "m.gguf", "-n", "2"].iter().chain(arguments).copied().collect();
+    finish(folder.path(), &arguments)
+}
+
+#[test]
+fn hostile_templates_are_bad_input() {
+    for template in [
+        "{% set ns = namespace(s='aaaaaaaaaa') %}{% for i in range(60) %}\
+         {% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+        "{{ ([1]*9999999999)|sum }}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        &format!("{{{{ {} 1 }}}}", "not ".repeat(30_000)),
+        "{{ raise_exception('\x1b[31mred\x07') }}",
+    ] {
+        let folder = with_template(template);
+        let finished = run(&folder, &["hi"]);
+        assert_eq!(finished.code, Some(2), "{}", finished.stderr);
+        assert!(finished.stderr.starts_with("error: the chat template "), "{}", finished.stderr);
+        assert!(!finished.stderr.contains(['\x1b', '\x07']), "{}", finished.stderr);
+        assert_eq!(finished.stdout, "");
+    }
+}
+
+#[test]
+fn a_malformed_template_blocks_chats_only() {
+    for (template, reason) in [
+        (Value::from("{% if %}"), "the chat template is malformed: line 1: expected a value"),
+        (Value::from(5_u32), "tokenizer.chat_template"),
+    ] {
+        let folder = with_file(&changed_demo(&[("tokenizer.chat_template", template)], |_, _| ()));
+        let chat = run(&folder, &["hi"]);
+        assert_eq!(chat.code, Some(2));
+        assert!(chat.stderr.contains(reason), "{}", chat.stderr);
+        assert!(chat.stderr.contains("--chat-template"), "{}", chat.stderr);
+        for arguments in [&["--raw", "hi"][..], &["--chat-template", "chatml", "hi"]] {
+            let finished = run(&folder, arguments);
+            assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        }
+        let text = folder.path().join("text.txt");
+        fs::write(&text, "Once upon a time there was a fox.").unwrap();
+        let finished = finish(folder.path(), &["perplexity", "-m", "m.gguf", "-f", "text.txt"]);
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    }
+}
+
+#[test]
+fn templates_and_their_variables_can_be_given() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("t.jinja"), "{{ mood }}:{{ messages[0].content }}").unwrap();
+    let ids = |arguments: &[&str]| {
+        let arguments: Vec<_> =
+            ["run", "--json", "-n", "1"].iter().chain(arguments).copied().collect();
+        finish(folder.path(), &arguments).json()["prompt_ids"].clone()
+    };
+    let kwargs = r#"{"mood": "glad"}"#;
+    let template = ["--chat-template", "t.jinja", "--chat-template-kwargs", kwargs, "hi"];
+    assert_eq!(ids(&template), ids(&["--raw", "glad:hi"]));
+    assert_ne!(ids(&["--chat-template", "llama3", "hi"]), ids(&["hi"]));
+    let finished = finish(folder.path(), &["run", "--chat-template", "no\x1bne", "hi"]);
+    assert_eq!(finished.code, Some(2));
+    let expected = "error: --chat-template no\\u{1b}ne: no file and no built-in template has this name; known are chatml, ";
+    assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
+    let finished = finish(folder.path(), &["run", "--chat-template-kwargs", "[1]", "hi"]);
+    assert!(finished.stderr.starts_with("error: --chat-template-kwargs is not a JSON object"));
+}
+
+/// The scale of the first block becomes NaN.
+fn spoilt(tensor: &'static str) -> TempDir {
+    let nan = [0x00, 0x7e];
+    with_file(&changed_demo(&[], |name, bytes| {
+        if name == tensor {
+            bytes[..2].copy_from_slice(&nan);
+        }
+    }))
+}
+
+#[test]
+fn results_that_are_no_numbers_are_no_text() {
+    let finished = run(&spoilt("token_embd.weight"), &["--raw", "Once upon a time"]);
+    assert_eq!(finished.code, Some(2), "{}", finished.stdout);
+    assert!(finished.stderr.contains("a value that is not a number"), "{}", finished.stderr);
+    let norm = with_file(&changed_demo(&[], |name, bytes| {
+        if name == "blk.0.attn_norm.weight" {
+            bytes[..4].copy_from_slice(&f32::NAN.to_le_bytes());
+        }
+    }));
+    let finished = run(&norm, &["--raw", "Once"]);
+    assert_eq!(finished.code, Some(2));
+    let expected = "error: tensor 'blk.0.attn_norm.weight' has the value NaN at element 0";
+    assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
+}
+
+#[test]
+fn names_of_a_file_cannot_write_to_the_terminal() {
+    let name = "\x1b[31mllama\x1b]0;pwned\x07";
+    let folder = with_file(&changed_demo(&[("general.architecture", name.into())], |_, _| ()));
+    let finished = run(&folder, &["hi"]);
+    assert!(
+        finished.stderr.starts_with("error: architecture '\\u{1b}[31mllama\\u{1b}]0;pwned\\u{7}'")
+    );
+    let folder = with_file(&changed_demo(
+        &[("general.architecture", "x".repeat(1 << 20).into())],
+        |_, _| (),
+    ));
+    for finished in [run(&folder, &["hi"]), finish(folder.path(), &["info", "m.gguf"])] {
+        let len = finished.stderr.len() + finished.stdout.len();
+        assert!(len < 20_000, "{len} bytes");
+    }
+}
+
+#[test]
+fn a_model_file_is_understood_without_m() {
+    let folder = TempDir::new().unwrap();
+    fs::copy(demo_model(), folder.path().join("m.gguf")).unwrap();
+    let expected =
+        finish(folder.path(), &["run", "-m", "m.gguf", "--raw", "--temp", "0", "-n", "3", "Once"]);
+    assert_eq!(expected.code, Some(0), "{}", expected.stderr);
+    for arguments in [
+        &["run", "m.gguf", "Once", "--raw", "--temp", "0", "-n", "3"][..],
+        &["m.gguf", "Once", "--raw", "--temp", "0", "-n", "3"],
+    ] {
+        assert_eq!(finish(folder.path(), arguments).stdout, expected.stdout);
+    }
+    let finished = finish(folder.path(), &["run", "missing.gguf", "Hi"]);
+    assert_eq!(finished.stderr, "error: file 'missing.gguf' does not exist: check the path\n");
+    let finished = finish(folder.path(), &["run", "Hello", "there"]);
+    assert!(finished.stderr.contains("put the prompt in quotation marks"), "{}", finished.stderr);
+    let finished = finish(folder.path(), &["run", "qwen3:8b"]);
+    assert!(finished.stderr.contains("-hf"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_prompt_and_piped_text_join() {
+    let folder = TempDir::new().unwrap();
+    let ids = |arguments: &[&str], input: &str| {
+        let arguments: Vec<_> =
+            ["run", "--raw", "--json", "-n", "1"].iter().chain(arguments).copied().collect();
+        finish_with_input(folder.path(), &arguments, input.as_bytes()).json()["prompt_ids"].clone()
+    };
+    let whole = ids(&["Explain this\n\na fox"], "");
+    assert_eq!(ids(&["Explain this"], "a fox\n"), whole);
+    assert_eq!(ids(&["Explain this", "-f", "-"], "a fox\n"), whole);
+    assert_eq!(ids(&["-p", r"Explain this\n\na fox"], ""), whole);
+    assert_eq!(ids(&["Explain this"], ""), ids(&["-p", "Explain this"], ""));
+}
+
+#[test]
+fn flags_that_are_not_supported_are_named() {
+    let folder = TempDir::new().unwrap();
+    for (arguments, expected) in [
+        (&["run", "-hello"][..], "unknown flag '-hello'"),
+        (&["run", "--lora", "a.gguf", "hi"], "--lora is not supported: merge the adapter"),
+        (&["bench", "-ts", "3,1"], "-ts is not supported: one GPU computes"),
+        (&["quantize", "--imatrix", "a.dat", "a", "b", "q4_0"], "--imatrix is not supported"),
+        (&["quantize", "-t", "100000", "a", "b", "q4_0"], "100000 threads are not supported"),
+    ] {
+        let finished = finish(folder.path(), arguments);
+        assert_eq!(finished.code, Some(2), "{arguments:?}");
+        assert!(finished.stderr.starts_with(&format!("error: {expected}")), "{}", finished.stderr);
+        assert_eq!(finished.stdout, "");
+    }
+}
+
+#[test]
+fn metadata_can_be_overridden() {
+    let folder = TempDir::new().unwrap();
+    let context = |arguments: &[&str]| {
+        let arguments: Vec<_> = ["info", "--json"].iter().chain(arguments).copied().collect();
+        finish(folder.path(), &arguments).json()["model"]["context_length"].clone()
+    };
+    let before = context(&[]);
+    let after = context(&["--override-kv", "llama.context_length=int:77"]);
+    assert!(before != after && after == 77, "{before} {after}");
+}
