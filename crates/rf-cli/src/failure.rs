@@ -91,6 +91,7 @@ fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {
             cause.is::<BadInput>()
                 || cause.is::<rf_model::Error>()
                 || cause.is::<rf_tokenizer::Error>()
+                || cause.is::<rf_chat::Error>()
                 || cause.downcast_ref().is_some_and(rf_hub::Error::is_bad_input)
         }
     }

@@ -176,7 +176,7 @@ fn flags_that_are_not_supported_are_named() {
         (&["run", "-hello"][..], "unknown flag '-hello'"),
         (&["run", "--lora", "a.gguf", "hi"], "--lora is not supported: merge the adapter"),
         (&["bench", "-ts", "3,1"], "-ts is not supported: one GPU computes"),
-        (&["quantize", "--imatrix", "a.dat", "a", "b", "q4_0"], "--imatrix is not supported"),
+        (&["quantize", "--prune-layers", "1", "a", "b", "q4_0"], "--prune-layers is not supported"),
         (&["quantize", "-t", "100000", "a", "b", "q4_0"], "100000 threads are not supported"),
     ] {
         let finished = finish(folder.path(), arguments);

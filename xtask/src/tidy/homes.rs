@@ -37,7 +37,7 @@ const fn home(
 }
 
 const HOMES: &[Home] = &[
-    home("rf-cli", "rf_chat", &["Conversation", "Prompt"], "prompts of `run`"),
+    home("rf-cli", "rf_chat", &["Conversation", "Error", "Prompt"], "prompts of `run`"),
     home("rf-cli", "rf_convert", &[], "serves `quantize`"),
     home("rf-cli", "rf_device", &[], "opens devices and places models for every command"),
     home("rf-cli", "rf_engine", &[], "runs sessions"),

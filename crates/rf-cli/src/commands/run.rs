@@ -193,13 +193,15 @@ fn is_model_file(word: &str) -> bool {
     (one_word && flags::is_gguf_name(word.as_ref())) || starts_as_gguf(Path::new(word))
 }
 
-/// Whether a word is a name such as `qwen3:8b`.
+/// Whether a word is a name such as `qwen3:8b` or `llama3.2:latest`. Other words with a colon are
+/// prompts.
 fn is_ollama_name(word: &str) -> bool {
     let is_part = |part: &str| {
         let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/');
         part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(known)
     };
-    word.split_once(':').is_some_and(|(name, tag)| is_part(name) && is_part(tag))
+    let is_tag = |tag: &str| tag == "latest" || tag.starts_with(|c: char| c.is_ascii_digit());
+    word.split_once(':').is_some_and(|(name, tag)| is_part(name) && is_part(tag) && is_tag(tag))
 }
 
 /// A tokenised prompt.
