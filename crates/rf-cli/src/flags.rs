@@ -110,7 +110,9 @@ fn meaning(command: &str, flag: &str) -> Option<Meaning> {
         row.commands.split(' ').any(|known| known == command)
             && row.names.split(' ').any(|known| known == flag)
     };
-    ROWS.iter().find(is_row).map(|row| row.meaning)
+    // A flag of one command may take a value that the same flag of others does not.
+    let commands = |row: &&Row| row.commands.split(' ').count();
+    ROWS.iter().filter(is_row).min_by_key(commands).map(|row| row.meaning)
 }
 
 /// Whether the first argument is a model file instead of a command.
