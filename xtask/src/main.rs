@@ -66,9 +66,9 @@ enum Task {
     /// Builds the emulator in release and starts COMMAND with it in place of libamdhip64. A program
     /// of this workspace is taken from `target/release`. The guide is docs/emulator.md. Exit code:
     /// that of COMMAND; 2 it could not start.
-    ///
-    ///     cargo xtask emulate --arch gfx1201 -- rf-cli run -n 16 'Once upon a time'
-    #[command(verbatim_doc_comment)]
+    #[command(after_help = "\
+Example:
+  cargo xtask emulate --arch gfx1201 -- rf-cli run -n 16 'Once upon a time'")]
     Emulate(emulate::Options),
 }
 

@@ -231,8 +231,8 @@ fn error_bound(dtype: DType) -> f32 {
         // The search shrinks the scale to as little as largest / 134, and the codebook ends at 113
         // on the side without the largest magnitude.
         DType::Iq4Nl | DType::Iq4Xs => 1.0 - 113.0 / 134.0 + F16,
-        // There may be no point near eight or four values, and the nearest one may have another sign
-        // where a value is small.
+        // There may be no point near eight or four values, and the nearest one may have another
+        // sign where a value is small.
         _ if dtype.family() == Family::Codebook => 2.0,
         // The search may clip one value to reduce the error of the others: twice the half step
         // of the plain range from minimum to maximum.
