@@ -54,7 +54,7 @@ pub struct Counters {
     /// LDS.
     pub lds: u64,
     /// With [`Options::count_each`], the executions of each instruction in the order of
-    /// [`Program::listing`].
+    /// [`Program::listing`](crate::Program::listing).
     pub each: Vec<u64>,
     /// The executions by slot.
     pub(super) by_slot: Vec<u64>,
