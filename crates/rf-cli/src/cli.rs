@@ -39,7 +39,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Answer a prompt, continue a text, or chat
     Run(Box<run::RunArgs>),
-    /// Serve a model over HTTP, with the APIs of `OpenAI`, Anthropic, Ollama and llama.cpp
+    #[command(
+        about = "Serve models over HTTP, with the APIs of OpenAI, Anthropic, Ollama and llama.cpp"
+    )]
     Serve(Box<serve::ServeArgs>),
     /// Show the contents of a model file and its memory need
     Info(info::InfoArgs),
