@@ -149,7 +149,7 @@ fn adopt_published(set: &mut BaselineSet, measured: &ModelId, kind: &str) {
 #[derive(Clone, Debug)]
 pub struct Destination {
     path: PathBuf,
-    /// Whether the run is merged into the existing file, which keeps its other entries.
+    /// True if the run is merged into the existing file, which keeps its other entries.
     merges: bool,
 }
 

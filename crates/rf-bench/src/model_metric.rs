@@ -77,8 +77,8 @@ impl ModelMetric {
         }
     }
 
-    /// Whether [`Self::prepare`] supports the metric: a paired comparison measures prefill and
-    /// decode.
+    /// Returns true if [`Self::prepare`] supports the metric: a paired comparison measures prefill
+    /// and decode.
     pub fn is_repeatable(self) -> bool {
         matches!(self, Self::Prefill(_) | Self::Decode(_))
     }

@@ -42,7 +42,7 @@ pub struct Run {
     pub backend: String,
     /// Model of the suite `inference`; `None` if that suite did not run.
     pub model: Option<ModelId>,
-    /// Whether only the quick subset ran.
+    /// True if only the quick subset ran.
     pub quick: bool,
     /// Roofline limits of the machine, measured before the run.
     pub limits: Limits,

@@ -87,7 +87,7 @@ impl Target {
         }
     }
 
-    /// Whether the device is a GPU.
+    /// Returns true if the device is a GPU.
     pub fn is_gpu(&self) -> bool {
         self.device() == DeviceKind::Gpu
     }

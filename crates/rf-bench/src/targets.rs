@@ -24,7 +24,7 @@ type Find = fn(&Run) -> Result<f64, String>;
 struct Target {
     name: &'static str,
     needs: &'static str,
-    /// Whether `bound` is a lower bound.
+    /// True if `bound` is a lower bound.
     is_at_least: bool,
     bound: f64,
     unit: &'static str,

@@ -21,7 +21,7 @@ pub trait Task: fmt::Debug + Send + Sync {
     /// The cost of one run; zero where bytes and arithmetic are beside the point.
     fn cost(&self) -> OpCost;
 
-    /// Whether the task runs on one host thread, whatever the target.
+    /// Returns true if the task runs on one host thread, whatever the target.
     fn is_single_threaded(&self) -> bool {
         false
     }

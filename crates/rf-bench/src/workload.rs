@@ -17,7 +17,7 @@ pub struct Workload {
     pub suite: Suite,
     /// See [`Task::cost`].
     pub cost: OpCost,
-    /// Whether the workload belongs to the subset that takes less than a minute.
+    /// True if the workload belongs to the subset that takes less than a minute.
     pub quick: bool,
     task: Arc<dyn Task>,
 }

@@ -64,10 +64,10 @@ pub struct OutputFormat {
     pub tools: ToolFormat,
     /// Reasoning.
     pub reasoning: ReasoningFormat,
-    /// Whether the chat template shows tools to the model. If not,
+    /// True if the chat template shows tools to the model. If not,
     /// [`Conversation`](crate::Conversation) describes them in the system message.
     pub template_knows_tools: bool,
-    /// Whether the chat template mentions reasoning, so that the model may begin with it.
+    /// True if the chat template mentions reasoning, so that the model may begin with it.
     pub template_knows_reasoning: bool,
 }
 
@@ -126,7 +126,7 @@ impl OutputFormat {
         }
     }
 
-    /// Whether an answer to `prompt` begins within reasoning, because the prompt opens it.
+    /// Returns true if an answer to `prompt` begins within reasoning, because the prompt opens it.
     pub fn prompt_opens_reasoning(&self, prompt: &str) -> bool {
         prompt.trim_end().ends_with(self.reasoning.markers().0)
     }
@@ -237,7 +237,7 @@ impl ToolFormat {
         }
     }
 
-    /// Whether a bare object at the start of the text may be a call.
+    /// Returns true if a bare object at the start of the text may be a call.
     pub(crate) fn is_bare(self) -> bool {
         matches!(self, Self::Llama | Self::Object)
     }

@@ -355,7 +355,7 @@ pub(crate) struct TemplateArgs {
     chat_template_kwargs: Option<String>,
 }
 
-/// What replaces or completes the chat template of a model.
+/// The chat template in place of a model's, and the variables of templates.
 #[derive(Debug)]
 pub(crate) struct TemplateChoice {
     source: Option<String>,

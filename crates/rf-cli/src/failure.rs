@@ -124,7 +124,7 @@ fn model_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a r
     }
 }
 
-/// Whether the reader of the output closed the pipe, as `head` does. That is no failure.
+/// Returns true if the reader of the output closed the pipe, as `head` does. That is no failure.
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -115,20 +115,20 @@ fn meaning(command: &str, flag: &str) -> Option<Meaning> {
     ROWS.iter().filter(is_row).min_by_key(commands).map(|row| row.meaning)
 }
 
-/// Whether the first argument is a model file instead of a command.
+/// Returns true if the first argument is a model file instead of a command.
 fn is_model(first: &str, cli: &Command) -> bool {
     !first.starts_with('-')
         && cli.find_subcommand(first).is_none()
         && (is_gguf_name(OsStr::new(first)) || std::path::Path::new(first).is_file())
 }
 
-/// Whether a name ends as those of model files do.
+/// Returns true if a name ends as those of model files do.
 pub(crate) fn is_gguf_name(name: &OsStr) -> bool {
     let extension = std::path::Path::new(name).extension();
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }
 
-/// Whether clap reads the next argument as the value of `flag`.
+/// Returns true if clap reads the next argument as the value of `flag`.
 fn takes_value(command: &Command, flag: &str) -> bool {
     find(command, flag).is_some_and(|arg| arg.get_action().takes_values())
 }

@@ -3,7 +3,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Whether a [`Watch`] exists.
+/// True if a [`Watch`] exists.
 static WATCHED: AtomicBool = AtomicBool::new(false);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
@@ -24,7 +24,7 @@ impl Watch {
         Self(())
     }
 
-    /// Whether Ctrl-C was pressed since [`Watch::new`].
+    /// Returns true if Ctrl-C was pressed since [`Watch::new`].
     #[expect(clippy::unused_self, reason = "the flag is valid only during a watch")]
     pub(crate) fn requested(&self) -> bool {
         REQUESTED.load(SeqCst)

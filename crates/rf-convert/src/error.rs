@@ -50,7 +50,7 @@ pub enum Error {
         name: String,
         /// The coarse format.
         dtype: DType,
-        /// Whether there is an importance matrix, and it does not have the tensor.
+        /// True if there is an importance matrix, and it does not have the tensor.
         is_missing: bool,
     },
     /// The file is no importance matrix.
@@ -58,7 +58,7 @@ pub enum Error {
     NotImatrix {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         problem: String,
     },
     /// An importance matrix of another model.

@@ -168,7 +168,7 @@ impl Imatrix {
         self.entries.len()
     }
 
-    /// Whether there are no tensors.
+    /// Returns true if there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -118,8 +118,8 @@ impl Mix {
         self.base.is_float()
     }
 
-    /// Whether a tensor of this format is too coarse to be quantised without the importance of its
-    /// columns.
+    /// Returns true if a tensor of this format is too coarse to be quantised without the importance
+    /// of its columns.
     pub(crate) const fn needs_importance(&self, dtype: DType) -> bool {
         match dtype {
             DType::Iq3Xxs

@@ -9,7 +9,7 @@ pub(crate) struct ModelShape {
     pub(crate) num_experts: usize,
     pub(crate) heads_per_kv_head: usize,
     pub(crate) num_attention_v: usize,
-    /// Whether the embedding table is also the output matrix.
+    /// True if the embedding table is also the output matrix.
     pub(crate) tied: bool,
     pub(crate) is_llama_70b: bool,
 }

@@ -13,7 +13,7 @@ pub(crate) struct Place {
     pub(crate) index: usize,
     /// The layer: the index, or the number in the name in models with experts.
     pub(crate) layer: usize,
-    /// Whether the model has an importance matrix.
+    /// True if the model has an importance matrix.
     pub(crate) has_imatrix: bool,
 }
 
@@ -168,7 +168,7 @@ impl Mix {
     }
 }
 
-/// Whether a layer is in the first or last eighth, or every third between them.
+/// Returns true if a layer is in the first or last eighth, or every third between them.
 fn has_more_bits(layer: usize, num_layers: usize) -> bool {
     let eighth = num_layers / 8;
     layer < eighth || layer >= 7 * num_layers / 8 || (layer - eighth) % 3 == 2

@@ -161,7 +161,7 @@ impl Seen {
     }
 }
 
-/// Whether a mix changes the tensor: only large matrices, not small and sensitive ones.
+/// Returns true if a mix changes the tensor: only large matrices, not small and sensitive ones.
 fn is_quantized(tensor: &TensorInfo, options: &Options<'_>) -> bool {
     let name = tensor.name();
     let axes = tensor.shape().iter().rposition(|&length| length > 1).map_or(1, |axis| axis + 1);

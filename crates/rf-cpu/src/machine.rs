@@ -90,7 +90,7 @@ const V2: GroupFiles =
     GroupFiles { limit: "memory.max", usage: "memory.current", cache: "inactive_file" };
 
 impl GroupFiles {
-    /// What a group has left; `None` without a limit.
+    /// The remaining memory of a group in bytes; `None` without a limit.
     fn available_bytes(&self, folder: &Path) -> Option<u64> {
         let text = |file: &str| fs::read_to_string(folder.join(file)).ok();
         let number = |file: &str| text(file)?.trim().parse::<u64>().ok();

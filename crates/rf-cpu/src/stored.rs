@@ -12,7 +12,7 @@ pub(crate) fn block_bytes(dtype: DType) -> usize {
     planes(dtype).iter().map(|plane| plane.bytes).sum()
 }
 
-/// Whether stored blocks differ from those of the file.
+/// Returns true if stored blocks differ from those of the file.
 pub(crate) fn differs(dtype: DType) -> bool {
     matches!(dtype, DType::Q5_0 | DType::Q5_1 | DType::Mxfp6E2M3 | DType::Mxfp6E3M2 | DType::Tq1_0)
         || dtype.family() == Family::Codebook

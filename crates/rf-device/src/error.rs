@@ -106,7 +106,7 @@ impl Error {
         }
     }
 
-    /// Whether a device is the cause, not the model or the options.
+    /// Returns true if a device is the cause, not the model or the options.
     pub(crate) fn is_of_device(&self) -> bool {
         self.backend().is_some() || matches!(self, Self::NothingFits { .. })
     }

@@ -206,8 +206,8 @@ impl Gpu {
             .map_err(|error| Error::GpuUnusable { gpu: self.to_string(), source: Box::new(error) })
     }
 
-    /// Whether the GPU is likely faster than the CPU. Desktop processors have integrated GPUs of
-    /// two compute units, which only drive the screen.
+    /// Returns true if the GPU is likely faster than the CPU. Desktop processors have integrated
+    /// GPUs of two compute units, which only drive the screen.
     fn is_worthwhile(&self) -> bool {
         const FEW_COMPUTE_UNITS: u32 = 4;
         !self.info.integrated || self.info.compute_units >= FEW_COMPUTE_UNITS

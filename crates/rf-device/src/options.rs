@@ -46,7 +46,7 @@ pub enum GpuLayers {
 }
 
 impl GpuLayers {
-    /// Whether the user asked for layers on a GPU.
+    /// Returns true if the user asked for layers on a GPU.
     pub(crate) fn requires_gpu(self) -> bool {
         matches!(self, Self::All | Self::Last(1..))
     }

@@ -85,7 +85,7 @@ impl Placement {
         }
     }
 
-    /// What the user should know about the choice of devices.
+    /// Warnings about the choice of devices.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -104,17 +104,17 @@ impl Placement {
         Ok(CpuBackend::new(self.cpu)?)
     }
 
-    /// Whether the CPU may take over where the GPU fails.
+    /// Returns true if the CPU may take over where the GPU fails.
     pub(crate) fn is_auto(&self) -> bool {
         self.is_auto
     }
 
-    /// Whether the number of layers on the GPU is computed from its free memory.
+    /// Returns true if the number of layers on the GPU is computed from its free memory.
     pub(crate) fn fits_layers(&self) -> bool {
         self.gpu_layers == GpuLayers::Auto
     }
 
-    /// Whether the number of layers whose experts are on the CPU is computed, too.
+    /// Returns true if the number of layers whose experts are on the CPU is computed, too.
     pub(crate) fn fits_experts(&self) -> bool {
         self.fits_layers() && self.cpu_experts.is_none()
     }

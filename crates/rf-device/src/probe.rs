@@ -45,7 +45,7 @@ pub struct PlatformReport {
     pub driver_version: Option<String>,
     /// Version of libhiprtc, which compiles kernels that are not embedded.
     pub compiler: Option<String>,
-    /// Whether the runtime library is not installed.
+    /// True if the runtime library is not installed.
     pub is_absent: bool,
     /// The reason why the platform does not work.
     pub error: Option<String>,
@@ -72,11 +72,11 @@ pub struct DeviceReport {
     pub compute_units: u32,
     /// Lanes of a wave.
     pub wave_size: u32,
-    /// Whether it shares memory with the CPU.
+    /// True if it shares memory with the CPU.
     pub integrated: bool,
     /// Address on the PCI bus.
     pub pci_bus_id: String,
-    /// Whether there is code for it.
+    /// True if there is code for it.
     pub usable: bool,
     /// The code object for it.
     pub code: Option<String>,
@@ -246,7 +246,7 @@ fn list(platform: Platform) -> PlatformReport {
     report
 }
 
-/// Whether the file does not exist, as opposed to one that does not load.
+/// Returns true if the file does not exist, as opposed to one that does not load.
 fn is_absent(attempt: &rf_hip::Attempt) -> bool {
     let reason = format!("{}: cannot open shared object file", attempt.path.display());
     attempt.reason.contains(&reason)

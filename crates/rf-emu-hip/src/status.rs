@@ -89,7 +89,7 @@ impl Status {
         self.0
     }
 
-    /// Whether every later call on the device fails the same way.
+    /// Returns true if every later call on the device fails the same way.
     pub fn loses_device(self) -> bool {
         matches!(self.0, 4 | 214 | 700 | 702 | 709 | 710 | 714..=719)
     }

@@ -75,7 +75,7 @@ pub enum Error {
     NotAllocated {
         /// The address.
         address: u64,
-        /// Whether an allocation at this address was freed before.
+        /// True if an allocation at this address was freed before.
         freed: bool,
     },
 }

@@ -8,7 +8,7 @@ use crate::{AccessFault, isa::DecodeError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
-    /// What is wrong.
+    /// The kind of the fault.
     pub kind: Box<FaultKind>,
     /// The name of the kernel.
     pub kernel: String,
@@ -32,7 +32,7 @@ pub struct Place {
     pub lane: Option<u32>,
 }
 
-/// What is wrong.
+/// The kind of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -79,7 +79,7 @@ pub enum FaultKind {
     /// An address, a condition or a stored value depends on something that was never written.
     #[error("{used} depends on {register}, which is not initialised")]
     Uninitialised {
-        /// What depends on it.
+        /// The use of the value.
         used: &'static str,
         /// The register.
         register: String,
@@ -100,7 +100,7 @@ pub enum FaultKind {
     LdsRace {
         /// The other wave.
         other: u32,
-        /// What the other wave did: `reads` or `writes`.
+        /// The access of the other wave: `reads` or `writes`.
         access: &'static str,
         /// The address in LDS.
         address: u32,
@@ -113,7 +113,7 @@ pub enum FaultKind {
     GlobalRace {
         /// The number of the other workgroup, x fastest.
         other: u32,
-        /// What the other workgroup did: `reads` or `writes`.
+        /// The access of the other workgroup: `reads` or `writes`.
         access: &'static str,
         /// The address.
         address: u64,
@@ -161,7 +161,7 @@ pub enum FaultKind {
 }
 
 impl Fault {
-    /// Whether the fault is one of addresses, which a device reports as an illegal address.
+    /// Returns true if the fault is one of addresses, which a device reports as an illegal address.
     pub fn is_memory(&self) -> bool {
         matches!(
             *self.kind,

@@ -21,9 +21,9 @@ pub struct GenerateOptions {
     pub stop: Vec<String>,
     /// Control tokens whose text is a part of the output: markers of tool calls.
     pub rendered_tokens: Vec<u32>,
-    /// Whether end-of-generation tokens are treated as any other token.
+    /// True if end-of-generation tokens are treated as any other token.
     pub ignore_eos: bool,
-    /// Whether to drop the older half of a full context and continue, instead of stopping.
+    /// True if to drop the older half of a full context and continue, instead of stopping.
     pub context_shift: bool,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// What a backend computed for the next token.
+/// The result of a backend for the next token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NextToken<'a> {
     /// The logits of all tokens.
@@ -130,7 +130,7 @@ impl Generation {
         self.best_needed
     }
 
-    /// Whether the largest number of tokens is reached.
+    /// Returns true if the largest number of tokens is reached.
     pub(crate) fn is_at_limit(&self) -> bool {
         self.max_tokens.is_some_and(|most| self.generated_tokens >= most)
     }

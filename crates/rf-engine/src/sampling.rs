@@ -164,8 +164,8 @@ impl Sampler {
         self.chain.iter().take_while(is_penalty).count()
     }
 
-    /// Whether the best token is the choice of the samplers from `first` on: nothing is drawn, and
-    /// none of them can drop or demote it.
+    /// Returns true if the best token is the choice of the samplers from `first` on: nothing is
+    /// drawn, and none of them can drop or demote it.
     fn takes_the_best(&self, first: usize) -> bool {
         let keeps = |kind: &SamplerKind| match kind {
             SamplerKind::Penalties | SamplerKind::Dry | SamplerKind::Typical | SamplerKind::Xtc => {
@@ -180,7 +180,7 @@ impl Sampler {
         self.is_greedy() && self.mirostat.is_none() && self.chain[first..].iter().all(keeps)
     }
 
-    /// Whether the temperature takes the most probable token.
+    /// Returns true if the temperature takes the most probable token.
     fn is_greedy(&self) -> bool {
         self.config.is_greedy() && self.chain.contains(&SamplerKind::Temperature)
     }

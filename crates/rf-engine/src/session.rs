@@ -52,7 +52,7 @@ impl Session {
         self.tokens.len()
     }
 
-    /// Whether the cache holds no tokens.
+    /// Returns true if the cache holds no tokens.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }

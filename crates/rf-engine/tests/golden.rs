@@ -100,7 +100,7 @@ impl TinyModel<'_> {
         load(&self.folder.join(self.entry["file"].as_str().unwrap()), backend, options)
     }
 
-    /// What the model's file stores: logits, or else embeddings or scores.
+    /// The values in the model's file: logits, or else embeddings or scores.
     fn is_embedding(&self) -> bool {
         self.entry["embedding"].is_string()
     }
@@ -127,7 +127,7 @@ impl TinyModel<'_> {
         assert!(error < bound, "{name} on {what}: off by {error}, bound {bound}");
     }
 
-    /// Whether integer matmuls round the activations.
+    /// Returns true if integer matmuls round the activations.
     fn has_integer_weights(&self) -> bool {
         self.name().ends_with("mxfp4")
     }

@@ -62,7 +62,8 @@ impl TensorData {
         Some(Self { source: Arc::clone(&self.source), start, length_bytes: range.len() })
     }
 
-    /// Whether the bytes belong to a mapped file, so that [`release`](Self::release) has an effect.
+    /// Returns true if the bytes belong to a mapped file, so that [`release`](Self::release) has an
+    /// effect.
     pub fn is_mapped(&self) -> bool {
         matches!(*self.source, Source::Mapped(_))
     }

@@ -76,7 +76,7 @@ impl Metadata {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    /// Whether the key exists.
+    /// Returns true if the key exists.
     pub fn contains(&self, key: &str) -> bool {
         self.entry(key).is_some()
     }

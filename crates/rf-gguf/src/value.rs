@@ -143,7 +143,7 @@ impl Array {
         }
     }
 
-    /// Whether the array is empty.
+    /// Returns true if the array is empty.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -202,7 +202,7 @@ impl StringArray {
         self.ends.len()
     }
 
-    /// Whether the array is empty.
+    /// Returns true if the array is empty.
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -138,7 +138,7 @@ fn first_lines(problem: &str) -> String {
 struct Vocabulary {
     tokenizer: Arc<Tokenizer>,
     trie: TokTrie,
-    /// Whether encoding a part of a text gives the ids of that part within the text.
+    /// True if encoding a part of a text gives the ids of that part within the text.
     is_canonical: bool,
 }
 

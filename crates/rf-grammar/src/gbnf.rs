@@ -111,7 +111,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether no other terminal begins with the first character of `text`.
+    /// Returns true if no other terminal begins with the first character of `text`.
     fn is_unique(&self, text: &str) -> bool {
         let Some(first) = text.chars().next() else { return false };
         self.terminals.iter().all(|terminal| match terminal {

@@ -159,7 +159,7 @@ impl Deviation {
         Self { nmse: error / energy, peak: peak / (energy / count as f64).sqrt() }
     }
 
-    /// Whether both values are within a bound. NaN never is.
+    /// Returns true if both values are within a bound. NaN never is.
     pub fn is_within(self, bound: Bound) -> bool {
         self.nmse <= bound.nmse() && self.peak <= bound.peak()
     }

@@ -132,7 +132,7 @@ pub enum Error {
     /// The stream is not capturing a graph, or is already capturing one.
     #[error("the stream is {}", if *.active { "already capturing" } else { "not capturing" })]
     CaptureState {
-        /// Whether the stream is capturing.
+        /// True if the stream is capturing.
         active: bool,
     },
     /// A text contains a zero byte and cannot be passed to C.
@@ -144,19 +144,19 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the device is out of memory. A retry may succeed after memory is freed.
+    /// Returns true if the device is out of memory. A retry may succeed after memory is freed.
     pub fn is_out_of_memory(&self) -> bool {
         self.status() == Some(constants::OUT_OF_MEMORY)
     }
 
-    /// Whether the context is lost: a kernel faulted or hung, or the device disappeared. Every
-    /// later call in the context fails the same way; other devices are not affected.
+    /// Returns true if the context is lost: a kernel faulted or hung, or the device disappeared.
+    /// Every later call in the context fails the same way; other devices are not affected.
     pub fn is_device_lost(&self) -> bool {
         self.status().is_some_and(|status| constants::DEVICE_LOST.contains(&status))
     }
 
-    /// Whether the runtime does not support the operation, whatever its arguments. A caller can use
-    /// an alternative.
+    /// Returns true if the runtime does not support the operation, whatever its arguments. A caller
+    /// can use an alternative.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::MissingSymbol { .. } | Self::Unsupported { .. })
             || self.status() == Some(constants::NOT_SUPPORTED)

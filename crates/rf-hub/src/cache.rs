@@ -34,12 +34,12 @@ impl Folder {
         self.repo.pointer_path(commit).join(file)
     }
 
-    /// Whether the snapshot of `commit` has the file.
+    /// Returns true if the snapshot of `commit` has the file.
     pub(crate) fn has(&self, commit: &str, file: &str, blob: &Blob) -> bool {
         has_size(&self.file(commit, file), blob.size)
     }
 
-    /// Whether the contents are there, for any commit.
+    /// Returns true if the contents are there, for any commit.
     pub(crate) fn has_blob(&self, blob: &Blob) -> bool {
         has_size(&self.blob(&blob.id), blob.size)
     }

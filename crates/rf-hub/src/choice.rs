@@ -91,8 +91,8 @@ fn stem(file: &str) -> Option<&str> {
     extension.eq_ignore_ascii_case(".gguf").then_some(stem)
 }
 
-/// Whether the file is part of a model's equipment, and no language model: a projector for images,
-/// or statistics for quantising.
+/// Returns true if the file is part of a model's equipment, and no language model: a projector for
+/// images, or statistics for quantising.
 fn is_companion(stem: &str) -> bool {
     let name = stem.rsplit('/').next().unwrap_or(stem).to_ascii_lowercase();
     name.contains("mmproj") || name.contains("imatrix")

@@ -144,7 +144,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether another name, token or setting is needed, and trying again would not help.
+    /// Returns true if another name, token or setting is needed, and trying again would not help.
     pub fn is_bad_input(&self) -> bool {
         matches!(
             self,
@@ -159,7 +159,7 @@ impl Error {
         )
     }
 
-    /// Whether the hub could not tell anything of the model, so that a cached one serves.
+    /// Returns true if the hub could not tell anything of the model, so that a cached one serves.
     pub(crate) fn is_outage(&self) -> bool {
         match self {
             Self::Network { .. } => true,

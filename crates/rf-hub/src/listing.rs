@@ -174,12 +174,12 @@ fn header<'a>(response: &'a Response<Body>, name: &str) -> Option<&'a str> {
     response.headers().get(name)?.to_str().ok()
 }
 
-/// Whether `id` is safe as the name of a file.
+/// Returns true if `id` is safe as the name of a file.
 fn is_safe(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Whether `path` leads to a place inside the folder that it is relative to.
+/// Returns true if `path` leads to a place inside the folder that it is relative to.
 fn stays_inside(path: &str) -> bool {
     let mut components = Path::new(path).components();
     !path.is_empty() && components.all(|component| matches!(component, Component::Normal(_)))

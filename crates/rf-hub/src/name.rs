@@ -49,7 +49,7 @@ impl FromStr for ModelName {
     }
 }
 
-/// Whether `text` is safe as a component of URLs and paths.
+/// Returns true if `text` is safe as a component of URLs and paths.
 fn is_word(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with('.')

@@ -16,9 +16,9 @@ use crate::objects::{Choice, CodeObjects};
 pub struct GpuOptions {
     /// Device number; by default the discrete GPU with the most memory.
     pub ordinal: Option<usize>,
-    /// Whether decode steps are replayed as captured graphs.
+    /// True if decode steps are replayed as captured graphs.
     pub graphs: GraphMode,
-    /// Whether the host thread sleeps while it waits for a batch. Sleeping frees its core for other
+    /// True if the host thread sleeps while it waits for a batch. Sleeping frees its core for other
     /// work and costs about ten microseconds per token.
     pub sleep: bool,
     /// Compute units over which work is divided; by default the number that the runtime reports.

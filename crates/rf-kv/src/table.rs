@@ -40,7 +40,7 @@ impl PageTable {
         self.len_tokens
     }
 
-    /// Whether the table has no tokens.
+    /// Returns true if the table has no tokens.
     pub const fn is_empty(&self) -> bool {
         self.len_tokens == 0
     }

@@ -27,13 +27,13 @@ pub struct ModelConfig {
     pub layers: Vec<LayerSpec>,
     /// Factor on the embedding of a token.
     pub embedding_scale: f32,
-    /// Whether positions are learned: rows of `position_embd.weight` are added to the embedding.
+    /// True if positions are learned: rows of `position_embd.weight` are added to the embedding.
     pub learned_positions: bool,
     /// Factor on the logits.
     pub logit_scale: f32,
     /// Softcap of the logits.
     pub logit_softcap: Option<f32>,
-    /// Whether the model is an encoder, as BERT is: token types and a norm follow the embedding, no
+    /// True if the model is an encoder, as BERT is: token types and a norm follow the embedding, no
     /// norm follows the last layer, and there are no logits.
     pub is_encoder: bool,
     /// The pooling of the states that the file asks for.
@@ -61,13 +61,13 @@ impl ModelConfig {
         self.layers.len()
     }
 
-    /// Whether each token sees only itself and earlier tokens, so that a text can be computed in
-    /// parts.
+    /// Returns true if each token sees only itself and earlier tokens, so that a text can be
+    /// computed in parts.
     pub fn is_causal(&self) -> bool {
         self.layers.iter().all(|layer| layer.attention.causal)
     }
 
-    /// Whether the model predicts tokens. Others embed or rank texts.
+    /// Returns true if the model predicts tokens. Others embed or rank texts.
     pub fn generates(&self) -> bool {
         self.is_causal() && !self.is_encoder && self.pooling != Some(Pooling::Rank)
     }

@@ -32,7 +32,7 @@ impl<'a> Keys<'a> {
         Ok(Self { gguf, metadata, architecture, tensors_read: RefCell::default() })
     }
 
-    /// Whether the file has a tensor.
+    /// Returns true if the file has a tensor.
     pub(crate) fn has_tensor(&self, name: &str) -> bool {
         self.gguf.tensor(name).is_some()
     }

@@ -1,6 +1,6 @@
 //! From the states of a text's tokens to one vector.
 
-/// What becomes of the states of a text's tokens, so that the text has one vector.
+/// The reduction of the states of a text's tokens to one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pooling {
     /// The mean over all tokens.

@@ -26,7 +26,7 @@ pub(crate) struct WeightRow {
 /// The weights of the layers of a family, in parts that families share.
 pub(crate) type WeightTable = &'static [&'static [WeightRow]];
 
-/// Whether a weight has a bias, `blk.N.{stem}.bias`.
+/// True if a weight has a bias, `blk.N.{stem}.bias`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bias {
     Never,
@@ -236,7 +236,7 @@ impl<'a> Weights<'a> {
         rows.clone().find(exists).or_else(|| rows.next()).copied()
     }
 
-    /// Whether the file has a tensor.
+    /// Returns true if the file has a tensor.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.gguf.tensor(name).is_some()
     }

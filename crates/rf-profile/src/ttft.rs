@@ -226,7 +226,8 @@ impl TtftBreakdown {
         Some((phase, if total > 0.0 { time.as_secs_f64() / total } else { 0.0 }))
     }
 
-    /// Whether the time to first token is at most `target`, or `None` if it was not measured.
+    /// Returns true if the time to first token is at most `target`, or `None` if it was not
+    /// measured.
     pub fn meets_target(&self, target: Duration) -> Option<bool> {
         Some(self.total()? <= target)
     }

@@ -95,7 +95,7 @@ macro_rules! define_dtype {
 for_each_format!(define_dtype);
 
 impl DType {
-    /// Whether the values are plain floats.
+    /// Returns true if the values are plain floats.
     pub const fn is_float(self) -> bool {
         matches!(self.family(), Family::Float)
     }

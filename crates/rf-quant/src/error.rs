@@ -36,7 +36,7 @@ pub enum Error {
         dtype: DType,
         /// Index of the first such value.
         index: usize,
-        /// Whether the value is NaN, not an infinity.
+        /// True if the value is NaN, not an infinity.
         nan: bool,
     },
     /// There is not one importance per value.

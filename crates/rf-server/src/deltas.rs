@@ -38,7 +38,8 @@ impl Deltas {
         self.count(deltas)
     }
 
-    /// Whether the message, which is complete, asks for tools: it has calls, and none is cut off.
+    /// Returns true if the message, which is complete, asks for tools: it has calls, and none is
+    /// cut off.
     pub(crate) fn calls_tools(&self) -> bool {
         self.calls > 0 && self.calls == self.complete_calls
     }

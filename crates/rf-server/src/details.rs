@@ -3,7 +3,7 @@
 use rf_gguf::{Gguf, TensorInfo, Value as Metadatum, file_type_name};
 use rf_model::ModelConfig;
 
-/// What the metadata of a file say.
+/// Facts from the metadata of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelDetails {
     pub(crate) architecture: String,
@@ -14,7 +14,7 @@ pub(crate) struct ModelDetails {
     pub(crate) file_bytes: u64,
     pub(crate) license: String,
     pub(crate) chat_template: String,
-    /// Whether the vocabulary has tokens to fill the gap between two texts.
+    /// True if the vocabulary has tokens to fill the gap between two texts.
     pub(crate) fills_gaps: bool,
     /// Tokens that the model was trained for.
     pub(crate) context_length: usize,

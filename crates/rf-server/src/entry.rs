@@ -29,7 +29,7 @@ pub enum ModelKind {
 }
 
 impl ModelKind {
-    /// What the model of a file makes by itself.
+    /// The output of a model without further options.
     ///
     /// # Errors
     ///

@@ -175,7 +175,7 @@ pub(crate) async fn props(
     })))
 }
 
-/// Whether a full server is an error, for health checks of gateways.
+/// True if a full server is an error, for health checks of gateways.
 #[derive(Deserialize)]
 pub(crate) struct SlotsQuery {
     model: Option<String>,

@@ -25,7 +25,7 @@ pub(crate) struct Metrics {
     finished_length: AtomicU64,
     finished_abort: AtomicU64,
     rejected: AtomicU64,
-    /// What schedulers of the model counted that have ended, because it was unloaded.
+    /// The counts of earlier schedulers of the model, which ended when it was unloaded.
     earlier_preemptions: AtomicU64,
     earlier_steps: Mutex<StepCounts>,
     ttft: Histogram,

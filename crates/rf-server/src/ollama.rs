@@ -157,7 +157,7 @@ fn refuse_images(images: &[String], path: &str) -> Result<(), ApiError> {
     if images.is_empty() { Ok(()) } else { Err(ApiError::field(path, "the model reads text only")) }
 }
 
-/// Whether the text is the content of a message, or stands alone.
+/// True if the text is the content of a message, or stands alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Chat,

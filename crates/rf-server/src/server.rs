@@ -135,7 +135,7 @@ const MAX_THREADS: usize = 4;
 /// The time for the header of a request. Connections without a request are closed after it, too.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(75);
 const MAX_HEADER_BYTES: usize = 64 << 10;
-/// What the system keeps of answers that a client does not take; its default is several MiB.
+/// The part of an answer that the system buffers for a slow client; its default is several MiB.
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 /// A client that takes nothing of an answer for so long is gone.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(2);

@@ -43,7 +43,7 @@ pub(crate) struct For {
     pub(crate) otherwise: Block,
 }
 
-/// What `set` and `for` assign to.
+/// The target of `set` and `for`.
 #[derive(Debug)]
 pub(crate) enum Target {
     Name(Arc<str>),

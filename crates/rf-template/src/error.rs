@@ -9,7 +9,7 @@ pub enum Error {
     Syntax {
         /// The line in the source, from 1.
         line: u32,
-        /// What is wrong.
+        /// The defect.
         message: String,
     },
     /// The template failed while it ran, or reached a limit.
@@ -17,7 +17,7 @@ pub enum Error {
     Failed {
         /// The line in the source, from 1.
         line: u32,
-        /// What is wrong.
+        /// The defect.
         message: String,
     },
     /// The template called `raise_exception`.

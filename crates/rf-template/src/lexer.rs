@@ -37,7 +37,7 @@ const SIGNS: [&str; 27] = [
     "]", "{", "}", ",", ".", ":", "|", ";", "!",
 ];
 
-/// What precedes a text.
+/// The token before a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum After {
     Start,

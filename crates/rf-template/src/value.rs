@@ -16,7 +16,7 @@ use crate::meter::{LIST_ELEMENT_BYTES, Meter};
 /// The depth of lists and mappings within each other.
 pub(crate) const MAX_VALUE_DEPTH: u16 = 150;
 
-/// What a list is charged for a value is its size.
+/// The meter charges a list at least the size of its values.
 const _: () = assert!(size_of::<Value>() <= LIST_ELEMENT_BYTES);
 
 #[derive(Debug, Clone)]
@@ -164,7 +164,7 @@ impl Value {
         }
     }
 
-    /// Whether two values are equal, as in Python.
+    /// Returns true if two values are equal, as in Python.
     pub(crate) fn equals(&self, other: &Self, meter: &Meter) -> Result<bool, Error> {
         meter.step(1)?;
         Ok(match (self, other) {

@@ -54,8 +54,8 @@ impl Tokenizer {
         Ok(bytes)
     }
 
-    /// Whether decoding leaves out the text of `id`, unless told to render it: control and unknown
-    /// tokens.
+    /// Returns true if decoding leaves out the text of `id`, unless told to render it: control and
+    /// unknown tokens.
     pub fn is_control(&self, id: u32) -> bool {
         self.vocab.attr(id).any(Attr::CONTROL | Attr::UNKNOWN)
     }
@@ -166,7 +166,7 @@ impl StreamDecoder {
     }
 }
 
-/// Whether any text has been returned.
+/// True if any text has been returned.
 #[derive(Debug, Clone, Copy)]
 enum Start {
     At,

@@ -166,25 +166,25 @@ impl Tokenizer {
         self.vocab.id_of(text.as_bytes())
     }
 
-    /// Whether the file names no pre-tokenizer and a generic one is in use. Callers should warn:
-    /// the model may receive ids that it was not trained on.
+    /// Returns true if the file names no pre-tokenizer and a generic one is in use. Callers should
+    /// warn: the model may receive ids that it was not trained on.
     pub fn pre_is_default(&self) -> bool {
         self.pre_is_default
     }
 
-    /// Whether [`EncodeOptions::add_special`] adds the beginning-of-sequence token.
+    /// Returns true if [`EncodeOptions::add_special`] adds the beginning-of-sequence token.
     pub fn adds_bos(&self) -> bool {
         self.prefix.is_some()
     }
 
-    /// Whether [`EncodeOptions::add_special`] adds the end-of-sequence token, or the separator that
-    /// ends the texts of `WordPiece` models.
+    /// Returns true if [`EncodeOptions::add_special`] adds the end-of-sequence token, or the
+    /// separator that ends the texts of `WordPiece` models.
     pub fn adds_eos(&self) -> bool {
         self.suffix.is_some()
     }
 
-    /// Whether `id` ends a generation: the end of the sequence, of a turn, of a message, and
-    /// tokens that are known to mean one of these.
+    /// Returns true if `id` ends a generation: the end of the sequence, of a turn, of a message,
+    /// and tokens that are known to mean one of these.
     pub fn is_eog(&self, id: u32) -> bool {
         self.special.eog.binary_search(&id).is_ok()
     }
@@ -314,7 +314,7 @@ impl Family {
         }
     }
 
-    /// Whether the beginning-of-sequence token is added to files that do not say.
+    /// Returns true if the beginning-of-sequence token is added to files that do not say.
     fn adds_bos(&self) -> bool {
         match self {
             Self::Bpe(pre_tokenizer) => pre_tokenizer.flags.add_bos,

@@ -10,7 +10,7 @@ use crate::vocab::{Attr, Vocab};
 pub(crate) struct Unigram {
     trie: Trie,
     charsmap: Option<Charsmap>,
-    /// Whether spaces around the text are removed and runs of spaces become one.
+    /// True if spaces around the text are removed and runs of spaces become one.
     merge_spaces: bool,
     unknown_score: f64,
 }
@@ -132,7 +132,7 @@ impl Unigram {
 struct Output {
     text: Vec<u8>,
     merge_spaces: bool,
-    /// Whether a space precedes the next character.
+    /// True if a space precedes the next character.
     gap: bool,
 }
 

@@ -59,7 +59,7 @@ impl WordPiece {
         }
     }
 
-    /// Whether tokens cover `word`, whose ids are appended.
+    /// Returns true if tokens cover `word`, whose ids are appended.
     fn encode_word(&self, word: &[u8], ids: &mut Vec<u32>) -> bool {
         let mut rest = word;
         // The mark of the start alone is no part of a word.

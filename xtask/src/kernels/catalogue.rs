@@ -28,7 +28,7 @@ pub(super) struct Row {
     pub(super) unit: String,
     /// The struct in `crates/rf-kernels/src/params`; its twin in `rf/params` has the prefix `Rf`.
     pub(super) params: String,
-    /// Whether the kernel runs for every token or prompt: spills and low occupancy are findings.
+    /// True if the kernel runs for every token or prompt: spills and low occupancy are findings.
     #[serde(default)]
     pub(super) hot: bool,
     /// An exception: a minimum of waves per SIMD below [`MIN_WAVES`].
@@ -100,13 +100,13 @@ impl Row {
         self.min_waves.unwrap_or(MIN_WAVES)
     }
 
-    /// Whether the row makes an exception.
+    /// Returns true if the row makes an exception.
     pub(super) fn is_exception(&self) -> bool {
         self.min_waves.is_some() || self.scalar_spills > 0
     }
 }
 
-/// Whether `name` equals `pattern` with every `*` replaced by some text.
+/// Returns true if `name` equals `pattern` with every `*` replaced by some text.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

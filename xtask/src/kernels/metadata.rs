@@ -40,7 +40,7 @@ pub(super) struct Kernel {
     pub(super) workgroup: u32,
     #[serde(rename = ".wavefront_size")]
     pub(super) wave: u32,
-    /// Whether a workgroup uses both compute units of a workgroup processor and their LDS (gfx10
+    /// True if a workgroup uses both compute units of a workgroup processor and their LDS (gfx10
     /// and newer).
     #[serde(rename = ".workgroup_processor_mode", default)]
     pub(super) wgp_mode: u32,

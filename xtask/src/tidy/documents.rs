@@ -130,7 +130,7 @@ fn commands(tree: &Tree) -> Vec<Finding> {
     compare(tree, README, "commands", &bold_at_line_starts, &commands)
 }
 
-/// Whether `#[command(hide = true)]` keeps a command out of the help.
+/// Returns true if `#[command(hide = true)]` keeps a command out of the help.
 fn is_hidden(attributes: &[syn::Attribute]) -> bool {
     let is_hidden = |attribute: &syn::Attribute| match &attribute.meta {
         syn::Meta::List(list) => list.tokens.to_string().contains("hide = true"),

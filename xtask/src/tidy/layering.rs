@@ -114,7 +114,7 @@ fn violation(row: usize, dependency: &Dependency) -> Option<String> {
         .then(|| format!("{name} must not depend on {package}: only {} may", owners.join(" and ")))
 }
 
-/// Whether the crate of `row` depends on `package`, at any depth.
+/// Returns true if the crate of `row` depends on `package`, at any depth.
 fn reaches(row: usize, package: &str) -> bool {
     LAYERS[row].built_on.iter().any(|&below| {
         below == package
@@ -125,7 +125,7 @@ fn reaches(row: usize, package: &str) -> bool {
     })
 }
 
-/// Whether the manifest inherits the workspace's lints, which cargo does not report.
+/// Returns true if the manifest inherits the workspace's lints, which cargo does not report.
 fn inherits_lints(manifest: &str) -> bool {
     #[derive(Default, Deserialize)]
     struct Lints {

@@ -37,7 +37,7 @@ pub(super) fn visit_paths(item: &Item, found: &mut dyn FnMut(PathUse)) {
     Visitor { found }.visit_item(item);
 }
 
-/// Whether `item` is compiled for tests only.
+/// Returns true if `item` is compiled for tests only.
 pub(super) fn is_test(item: &Item) -> bool {
     attributes(item).iter().any(|attribute| {
         attribute.path().is_ident("test")

@@ -6,8 +6,18 @@ use super::{finding::Finding, tree::Tree};
 const MAX_COLUMNS: usize = 100;
 
 /// Starts of doc comments that are the tail of a sentence.
-const SENTENCE_TAILS: [&str; 8] =
-    ["Of ", "All.", "None.", "So many", "The same.", "Likewise", "And ", "As many"];
+const SENTENCE_TAILS: [&str; 10] = [
+    "Of ",
+    "All.",
+    "None.",
+    "So many",
+    "The same.",
+    "Likewise",
+    "And ",
+    "As many",
+    "What ",
+    "Who ",
+];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -53,7 +63,8 @@ fn wide_lines<'a>(
     })
 }
 
-/// Whether a line is too wide and can be broken. A line of one word, such as a link, cannot.
+/// Returns true if a line is too wide and can be broken. A line of one word, such as a link,
+/// cannot.
 fn is_too_wide(line: &str) -> bool {
     line.chars().count() > MAX_COLUMNS
         && !line.contains("://")

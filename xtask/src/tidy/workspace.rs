@@ -16,7 +16,7 @@ pub(super) struct Package {
 pub(super) struct Dependency {
     /// The name of the package, which a manifest may rename.
     pub(super) package: String,
-    /// Whether it is a dev-dependency.
+    /// True if it is a dev-dependency.
     pub(super) for_tests: bool,
 }
 

@@ -35,7 +35,7 @@ pub struct Side {
     pub backend: String,
 }
 
-/// What is compared.
+/// The two sides of a comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The side that is compared against.

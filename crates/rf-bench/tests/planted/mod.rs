@@ -43,7 +43,7 @@ impl Rule {
         })
     }
 
-    /// Whether the program has ops of this name, all of them in the format.
+    /// Returns true if the program has ops of this name, all of them in the format.
     fn applies(&self, program: &Program) -> bool {
         let mut ops = program.graph.ops().iter().filter(|op| op.name() == self.op).peekable();
         ops.peek().is_some() && ops.all(|op| self.matches(op, program))

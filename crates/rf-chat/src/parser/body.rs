@@ -13,7 +13,7 @@ use crate::tool::is_name_char;
 pub(super) enum Body {
     /// After `<tool_call>`: the next character tells the form.
     Tag {
-        /// Whether a name may follow, as GLM writes it.
+        /// True if a name may follow, as GLM writes it.
         names: bool,
         /// The tags, if one follows.
         tags: &'static Tags,

@@ -19,7 +19,7 @@ pub(super) struct GemmaCall {
     open: Vec<bool>,
     /// A name, a key, a bare value or the beginning of a quote.
     pending: String,
-    /// Whether a comma precedes the next key or value. Models write one before the end, too.
+    /// True if a comma precedes the next key or value. Models write one before the end, too.
     comma: bool,
 }
 

@@ -248,7 +248,7 @@ fn channel(header: &str) -> Option<&str> {
     word(header.split_once(CHANNEL)?.1)
 }
 
-/// Whether `header` is the beginning of a header, so that no text is lost without it.
+/// Returns true if `header` is the beginning of a header, so that no text is lost without it.
 fn is_cut_off(header: &str) -> bool {
     let name = header.rsplit_once(CHANNEL).map_or("", |(_, name)| name);
     header.ends_with(START)

@@ -64,7 +64,8 @@ enum Number {
 }
 
 impl JsonScanner {
-    /// Whether the next character belongs to a string. JSON escapes control characters there.
+    /// Returns true if the next character belongs to a string. JSON escapes control characters
+    /// there.
     pub(super) fn in_text(&self) -> bool {
         matches!(self.state, State::Text { .. })
     }

@@ -11,7 +11,7 @@ use crate::tool::{MAX_NAME_BYTES, is_name, is_name_char};
 /// `arguments`; other keys are skipped.
 #[derive(Debug, Default)]
 pub(super) struct JsonCall {
-    /// Whether only the tools of the request count.
+    /// True if only the tools of the request count.
     known_only: bool,
     state: Object,
     /// A string being read, in quotes.
@@ -221,7 +221,7 @@ type JsonObject = serde_json::Map<String, Value>;
 #[derive(Debug, Default)]
 pub(super) struct NamedCall {
     name: String,
-    /// What follows `[`, or the white space after the name.
+    /// The text after `[`, or the white space after the name.
     bracket: Option<String>,
     arguments: Option<Arguments>,
 }
@@ -258,7 +258,7 @@ impl NamedCall {
     }
 }
 
-/// Whether `text` may follow `[` before the arguments: `ARGS]`, or `CALL_ID]` and an id.
+/// Returns true if `text` may follow `[` before the arguments: `ARGS]`, or `CALL_ID]` and an id.
 fn is_bracket(text: &str) -> bool {
     let rest = |marker: &str| match text.strip_prefix(marker) {
         Some(rest) => Some(rest.to_owned()),

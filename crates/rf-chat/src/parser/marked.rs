@@ -20,7 +20,7 @@ pub(super) struct Marked {
     calls: bool,
     /// Text that may be the beginning of a marker.
     pending: String,
-    /// Whether there was no text but white space yet.
+    /// True if there was no text but white space yet.
     at_start: bool,
     call: Option<OpenCall>,
 }

@@ -17,7 +17,7 @@ pub(super) struct PythonCall {
     pending: String,
     /// Arguments so far.
     count: usize,
-    /// Whether a comma precedes the next element. One before the end is left out.
+    /// True if a comma precedes the next element. One before the end is left out.
     comma: bool,
     /// The first half of a character that is escaped as two.
     surrogate: Option<u16>,

@@ -15,7 +15,7 @@ pub(super) struct Section {
     fence: &'static str,
     /// The word in place of the name, where the name follows the separator.
     kind: &'static str,
-    /// Whether the name is written as `functions.f:0`.
+    /// True if the name is written as `functions.f:0`.
     is_numbered: bool,
 }
 

@@ -14,9 +14,9 @@ pub(super) enum Channel {
 pub(super) struct Sink {
     deltas: Vec<Delta>,
     calls: usize,
-    /// Whether a call is open, so that arguments belong to it.
+    /// True if a call is open, so that arguments belong to it.
     open: bool,
-    /// Whether the arguments of the open call are whole.
+    /// True if the arguments of the open call are whole.
     complete: bool,
     /// The bytes of names and arguments so far.
     reported_bytes: usize,
@@ -45,7 +45,7 @@ impl Sink {
         std::mem::take(&mut self.deltas)
     }
 
-    /// Whether there was no text since the last marker.
+    /// Returns true if there was no text since the last marker.
     pub(super) fn at_boundary(&self) -> bool {
         self.trim
     }

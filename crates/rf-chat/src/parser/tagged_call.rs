@@ -16,7 +16,7 @@ pub(super) struct Tags {
     /// Precedes the value, after white space. Empty if the value follows the key.
     value_open: &'static str,
     value_close: &'static str,
-    /// Whether a line break after and before the value's tags is not part of the value.
+    /// True if a line break after and before the value's tags is not part of the value.
     lines: bool,
     /// Ends the call.
     end: &'static str,

@@ -182,7 +182,7 @@ struct Words {
     prompt: Option<String>,
 }
 
-/// Whether a word is a model file, or meant as one.
+/// Returns true if the word is a model file or has the name of one.
 fn is_model_file(word: &str) -> bool {
     let starts_as_gguf = |path: &Path| {
         let mut magic = [0; 4];
@@ -193,8 +193,8 @@ fn is_model_file(word: &str) -> bool {
     (one_word && flags::is_gguf_name(word.as_ref())) || starts_as_gguf(Path::new(word))
 }
 
-/// Whether a word is a name such as `qwen3:8b` or `llama3.2:latest`. Other words with a colon are
-/// prompts.
+/// Returns true if a word is a name such as `qwen3:8b` or `llama3.2:latest`. Other words with a
+/// colon are prompts.
 fn is_ollama_name(word: &str) -> bool {
     let is_part = |part: &str| {
         let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/');

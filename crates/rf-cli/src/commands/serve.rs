@@ -54,7 +54,7 @@ pub(crate) struct ServeArgs {
     compute: ComputeArgs,
 }
 
-/// Who may use the server.
+/// The address of the server and the access to it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Network")]
 struct NetworkArgs {

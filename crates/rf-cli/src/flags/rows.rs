@@ -2,7 +2,7 @@
 
 use Meaning::{Is, NoEffect, Refused};
 
-/// What becomes of a flag.
+/// The treatment of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// It is this flag of ours.

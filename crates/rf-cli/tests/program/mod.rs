@@ -20,7 +20,7 @@ pub(crate) fn rf_cli(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What a finished program left.
+/// The exit code and the output of a finished program.
 pub(crate) struct Finished {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,

@@ -21,7 +21,7 @@ pub(super) struct ExpertMatMulStep {
     num_experts: usize,
     columns: usize,
     operand: Operand,
-    /// Whether [`Gemm`] runs large groups.
+    /// True if [`Gemm`] runs large groups.
     blocks: bool,
 }
 

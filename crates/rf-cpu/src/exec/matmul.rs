@@ -24,7 +24,7 @@ pub(super) struct MatMulStep {
     float: bool,
     /// Elements per scale of the int8 operands: 32, 256 or both.
     groups: Vec<usize>,
-    /// Whether [`Gemm`] runs large batches. All formats must support it, as they share the operand.
+    /// True if [`Gemm`] runs large batches. All formats must support it, as they share the operand.
     blocks: bool,
 }
 
@@ -43,7 +43,7 @@ impl MatMulStep {
         step
     }
 
-    /// Whether [`Gemm`] runs a batch of `tokens`.
+    /// Returns true if [`Gemm`] runs a batch of `tokens`.
     fn is_blocked(&self, tokens: usize) -> bool {
         self.blocks && tokens >= BLOCKED_TOKENS
     }

@@ -11,7 +11,7 @@ use crate::simd::rope::Rotate;
 use crate::simd::{Isa, LANES};
 use crate::team::Member;
 
-/// Whether [`Region::row_op`] can run an op.
+/// Returns true if [`Region::row_op`] can run an op.
 pub(super) fn supports(op: &Op) -> bool {
     matches!(
         op,

@@ -253,7 +253,7 @@ pub(crate) struct Quantize<'a> {
     pub(crate) source: RowSource<'a>,
     /// Elements per scale: 32 or 256.
     pub(crate) group: usize,
-    /// Whether [`Simd::BIAS`] is added to the stored bytes.
+    /// True if [`Simd::BIAS`] is added to the stored bytes.
     pub(crate) biased: bool,
     pub(crate) blocks: &'a mut [ActBlock],
     pub(crate) stride: usize,

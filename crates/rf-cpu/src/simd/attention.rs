@@ -133,7 +133,7 @@ impl Attend<'_, '_> {
 trait Element {
     /// Bytes of one element.
     const BYTES: usize;
-    /// Whether 32 dimensions of a token share a scale.
+    /// True if 32 dimensions of a token share a scale.
     const SCALED: bool = false;
 
     /// Loads 16 consecutive elements as f32, without their scale.

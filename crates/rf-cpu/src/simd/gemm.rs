@@ -377,19 +377,19 @@ fn add_sub_block<S: Simd, Fm: Format, const P: usize, const T: usize>(
     }
 }
 
-/// Whether codes stay unsigned in the tile: the dot-product instruction takes unsigned × signed,
-/// and `x` is stored without a bias. The sums of `x` then correct for the offset.
+/// Returns true if codes stay unsigned in the tile: the dot-product instruction takes unsigned ×
+/// signed, and `x` is stored without a bias. The sums of `x` then correct for the offset.
 const fn is_unsigned<S: Simd, Fm: Format>() -> bool {
     S::BIAS == 0 && !Fm::SIGNED && !folds::<S, Fm>()
 }
 
-/// Whether integer scales are multiplied into the bytes of the tile; see [`Format::FOLD`].
+/// Returns true if integer scales are multiplied into the bytes of the tile; see [`Format::FOLD`].
 const fn folds<S: Simd, Fm: Format>() -> bool {
     Fm::FOLD != 0 && !S::PAIRS
 }
 
-/// Whether the integer scales are the factors that join the pairs of i16. A super-block is then one
-/// integer sum, as with [`Format::FOLD`].
+/// Returns true if the integer scales are the factors that join the pairs of i16. A super-block is
+/// then one integer sum, as with [`Format::FOLD`].
 const fn joins_scaled<S: Simd, Fm: Format>() -> bool {
     Fm::FOLD != 0 && S::PAIRS
 }

@@ -74,7 +74,7 @@ impl Isa {
         }
     }
 
-    /// Whether GEMM kernels are compiled for this ISA: [`Simd::HAS_GEMM`].
+    /// Returns true if GEMM kernels are compiled for this ISA: [`Simd::HAS_GEMM`].
     pub(crate) fn has_gemm(self) -> bool {
         match self.0 {
             IsaKind::Portable(_) => portable::Portable::HAS_GEMM,

@@ -31,8 +31,8 @@ impl Operand {
     }
 }
 
-/// Whether [`Gemm`] or [`FloatGemm`](super::float_gemm::FloatGemm) supports a format. [`MatVec`]
-/// runs the other formats for any number of tokens.
+/// Returns true if [`Gemm`] or [`FloatGemm`](super::float_gemm::FloatGemm) supports a format.
+/// [`MatVec`] runs the other formats for any number of tokens.
 pub(crate) fn has_gemm(dtype: DType) -> bool {
     with_format!(dtype, Fm => !Fm::SPLIT).unwrap_or(true)
 }

@@ -15,17 +15,17 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// instruction takes unsigned × signed, 0 if it takes signed × signed.
     const BIAS: u8;
 
-    /// Whether the ISA has 32 registers of a whole vector, which allow larger register tiles.
+    /// True if the ISA has 32 registers of a whole vector, which allow larger register tiles.
     const WIDE: bool = false;
 
     /// Number of tokens whose sums with a panel fit into registers, and which share the unpacked
     /// weights: 1, 4 or 8.
     const FEW_TOKENS: usize = 4;
 
-    /// Whether dot products of bytes first sum pairs in i16 ([`Self::dot_pairs`]).
+    /// True if dot products of bytes first sum pairs in i16 ([`Self::dot_pairs`]).
     const PAIRS: bool = false;
 
-    /// Whether the ISA has enough registers for GEMM tiles.
+    /// True if the ISA has enough registers for GEMM tiles.
     const HAS_GEMM: bool;
 
     /// Runs a kernel in a function compiled for this instruction set.

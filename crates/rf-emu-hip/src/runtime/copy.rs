@@ -33,7 +33,7 @@ pub(crate) struct Fill {
 }
 
 impl Runtime {
-    /// Whether the address is memory that this library allocated.
+    /// Returns true if the address is memory that this library allocated.
     pub(crate) fn is_known(&self, address: u64) -> bool {
         self.find(address, 1).is_ok()
     }

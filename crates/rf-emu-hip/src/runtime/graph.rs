@@ -29,7 +29,7 @@ impl Graph {
         Self { nodes, first_node: 0 }
     }
 
-    /// Whether both consist of the same kernels, copies and fills in the same order.
+    /// Returns true if both consist of the same kernels, copies and fills in the same order.
     fn has_shape_of(&self, other: &Self) -> bool {
         let same = |nodes: (&Node, &Node)| match nodes {
             (Node::Kernel(one), Node::Kernel(other)) => one.function == other.function,

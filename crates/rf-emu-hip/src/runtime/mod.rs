@@ -33,7 +33,7 @@ use crate::{
     settings::Settings,
 };
 
-/// What a call needs from the device and does to it.
+/// The requirements of a call on the device, and its effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Nothing: it succeeds on a lost device.
@@ -181,7 +181,7 @@ impl Runtime {
         device.ok_or(Status::INVALID_DEVICE)
     }
 
-    /// Whether every call on the device fails.
+    /// Returns true if every call on the device fails.
     fn is_lost(&self, device: usize) -> bool {
         self.devices.get(device).is_some_and(|device| device.lost.is_some())
     }

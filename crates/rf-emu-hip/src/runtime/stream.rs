@@ -15,7 +15,7 @@ pub(super) struct Stream {
     pub(super) capture: Option<u64>,
     /// The nodes that the stream added to its capture.
     pub(super) recorded: u64,
-    /// Whether no other stream of the capture waits for the last of them.
+    /// True if no other stream of the capture waits for the last of them.
     pub(super) is_unjoined: bool,
 }
 

@@ -22,7 +22,7 @@ type Known = HashMap<u32, u32>;
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
     write: Option<Access>,
-    /// Whether the last write was an atomic update.
+    /// True if the last write was an atomic update.
     atomic: bool,
     read: Option<Access>,
 }
@@ -39,11 +39,11 @@ struct Access {
 #[derive(Debug)]
 pub(crate) struct GlobalShadow {
     shards: Vec<Mutex<HashMap<u64, Word>>>,
-    /// What atomic updates published at an address.
+    /// The clocks that atomic updates published, by address.
     published: Mutex<HashMap<u64, Known>>,
 }
 
-/// What one workgroup knows.
+/// The clocks that a workgroup has acquired.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     pub(crate) workgroup: u32,

@@ -9,7 +9,7 @@ use crate::isa::{
 /// Consecutive registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Registers {
-    /// Whether vector registers, otherwise scalar ones.
+    /// True for vector registers, false for scalar ones.
     pub(crate) vector: bool,
     pub(crate) first: u16,
     pub(crate) count: u16,
@@ -33,7 +33,7 @@ impl Registers {
     }
 }
 
-/// What an instruction reads and writes.
+/// The registers that an instruction reads and writes.
 #[derive(Debug, Default)]
 pub(crate) struct Operands {
     pub(crate) reads: Vec<Registers>,

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use crate::fault::FaultKind;
 
-/// Who accesses LDS.
+/// The wave that accesses LDS.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accessor {
     pub(crate) wave: u8,
     /// The numbers of barriers at which the wave has arrived and which it has passed.
     pub(crate) signals: u32,
     pub(crate) waits: u32,
-    /// Whether the wave has completed its stores to global memory.
+    /// True if the wave has completed its stores to global memory.
     pub(crate) releases: bool,
 }
 
@@ -23,7 +23,7 @@ const NONE: u8 = 255;
 #[derive(Clone, Copy, Debug)]
 struct Byte {
     writer: u8,
-    /// Whether the last write was an atomic update.
+    /// True if the last write was an atomic update.
     atomic: bool,
     reader: u8,
     /// The number of barriers at which the writer had arrived.

@@ -65,14 +65,14 @@ impl Count {
     }
 }
 
-/// What a wave waits for.
+/// The memory instructions of a wave that are not complete.
 #[derive(Debug)]
 pub(crate) struct Waits {
     family: Family,
     vector: Vec<Option<Pending>>,
     scalar: Vec<Option<Pending>>,
     counts: [Count; 4],
-    /// Whether any register may be pending.
+    /// True if any register may be pending.
     any: bool,
 }
 
@@ -116,7 +116,7 @@ impl Waits {
         Ok(())
     }
 
-    /// Whether the wave has waited for its stores.
+    /// Returns true if the wave has waited for its stores.
     pub(crate) fn stores_are_complete(&self) -> bool {
         let count = &self.counts[Counter::Store as usize];
         count.complete >= count.issued
@@ -237,7 +237,7 @@ impl Waits {
     }
 }
 
-/// Whether an instruction writes a vector register without reading it.
+/// Returns true if an instruction writes a vector register without reading it.
 fn is_destination(instruction: &Instruction, register: u16) -> bool {
     let reads = Operands::of(instruction).reads;
     !reads.iter().any(|read| read.vector && read.iter().contains(&register))

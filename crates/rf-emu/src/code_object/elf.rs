@@ -79,7 +79,7 @@ impl Image {
         self.bytes.get(offset..)?.first_chunk()
     }
 
-    /// Whether an instruction may start at this offset.
+    /// Returns true if an instruction may start at this offset.
     pub(super) fn is_executable(&self, offset: u64) -> bool {
         self.segments.iter().any(|segment| {
             let at = offset.checked_sub(segment.offset);

@@ -36,9 +36,9 @@ pub struct Kernel {
     pub max_workgroup_size: u32,
     /// The only supported size of a workgroup, if the source fixes it.
     pub required_workgroup_size: Option<[u32; 3]>,
-    /// Whether a wave has 32 lanes; otherwise 64.
+    /// True if a wave has 32 lanes; otherwise 64.
     pub wave32: bool,
-    /// Whether a workgroup may use both compute units of a workgroup processor.
+    /// True if a workgroup may use both compute units of a workgroup processor.
     pub workgroup_processor_mode: bool,
     /// The values in the first scalar registers, in order.
     pub user_sgprs: Vec<UserSgpr>,
@@ -47,9 +47,9 @@ pub struct Kernel {
     /// Which coordinates of the workgroup's position follow the user registers. From RDNA 4 on they
     /// are in trap registers instead.
     pub workgroup_id: [bool; 3],
-    /// Whether a scalar register with the wave's number in the workgroup follows.
+    /// True if a scalar register with the wave's number in the workgroup follows.
     pub workgroup_info: bool,
-    /// Whether the wave has scratch memory. Before RDNA 3 a scalar register with its offset is the
+    /// True if the wave has scratch memory. Before RDNA 3 a scalar register with its offset is the
     /// last one.
     pub has_scratch: bool,
     /// The number of coordinates of the thread's position in vector registers, 1 to 3.
@@ -57,9 +57,9 @@ pub struct Kernel {
     /// The initial `MODE` bits 0 to 7: rounding of f32, rounding of f16 and f64, denormals of f32,
     /// denormals of f16 and f64 (2 bits each).
     pub float_mode: u8,
-    /// Whether clamping turns NaN into zero (before RDNA 4).
+    /// True if clamping turns NaN into zero (before RDNA 4).
     pub dx10_clamp: bool,
-    /// Whether instructions quiet signalling NaN (before RDNA 4).
+    /// True if instructions quiet signalling NaN (before RDNA 4).
     pub ieee_mode: bool,
     /// The arguments in order of their offsets.
     pub arguments: Vec<Argument>,

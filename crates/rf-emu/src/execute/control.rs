@@ -85,16 +85,8 @@ pub(super) fn execute(
         | SaluOp::Waitcnt
         | SaluOp::WaitcntVscnt
         | SaluOp::WaitAlu
-        | SaluOp::WaitIdle
-        | SaluOp::WaitLoadcnt
-        | SaluOp::WaitStorecnt
-        | SaluOp::WaitSamplecnt
-        | SaluOp::WaitBvhcnt
-        | SaluOp::WaitExpcnt
-        | SaluOp::WaitDscnt
-        | SaluOp::WaitKmcnt
-        | SaluOp::WaitLoadcntDscnt
-        | SaluOp::WaitStorecntDscnt => Some(next),
+        | SaluOp::WaitIdle => Some(next),
+        _ if op.waits_for_counter() => Some(next),
         _ => None,
     })
 }
@@ -135,7 +127,7 @@ fn hardware_register(
 }
 
 impl Flow {
-    /// Whether the flow leaves the decoded code.
+    /// Returns true if the flow leaves the decoded code.
     pub(crate) fn is_lost(self) -> bool {
         self == Self::To(NO_SLOT)
     }

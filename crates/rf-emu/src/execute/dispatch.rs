@@ -287,7 +287,7 @@ impl Program {
     }
 }
 
-/// What the threads of a launch share.
+/// The state that the threads of a launch share.
 #[derive(Debug)]
 struct Shared {
     /// The numbers of the workgroups in the order in which they start.

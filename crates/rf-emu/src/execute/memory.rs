@@ -15,13 +15,13 @@ use crate::{
     },
 };
 
-/// What one lane of a load or store accesses.
+/// The access of one lane of a load or store.
 #[derive(Clone, Copy)]
 struct Target {
     place: Place,
     lane: usize,
     bytes: u32,
-    /// Whether the access does not race with atomic updates.
+    /// True if the access does not race with atomic updates.
     is_atomic: bool,
 }
 
@@ -164,7 +164,7 @@ impl Group<'_> {
         Ok(written)
     }
 
-    /// Whether a cache control or the cache bits of a load concern more than the workgroup.
+    /// Returns true if a cache control or the cache bits of a load concern more than the workgroup.
     fn reaches_device(&self, instruction: &Instruction) -> bool {
         match self.program.arch.family() {
             Family::Rdna4 => instruction.cache & 3 >= 2,

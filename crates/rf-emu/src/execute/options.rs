@@ -18,7 +18,7 @@ pub struct Options {
     pub threads: usize,
     /// The most instructions of one wave.
     pub max_instructions: u64,
-    /// Whether to count how often each instruction runs.
+    /// True if to count how often each instruction runs.
     pub count_each: bool,
 }
 

@@ -358,7 +358,7 @@ impl Scalar<'_> {
         true
     }
 
-    /// Whether the operation was a comparison of floats.
+    /// Returns true if the operation was a comparison of floats.
     fn compare_real(&mut self, op: SaluOp) -> bool {
         let Some((is_half, condition)) = condition(op) else { return false };
         let value = |bits: u32| {
@@ -399,8 +399,8 @@ impl Scalar<'_> {
     }
 }
 
-/// Whether a comparison is of f16, and when it is true: bit 0 if less, bit 1 if equal, bit 2 if
-/// greater, bit 3 if unordered.
+/// The condition of a comparison of floats: true for f16, and the outcomes for which it holds. Bit
+/// 0 stands for less, bit 1 for equal, bit 2 for greater, bit 3 for unordered.
 fn condition(op: SaluOp) -> Option<(bool, u8)> {
     Some(match op {
         SaluOp::CmpLtF32 => (false, 1),

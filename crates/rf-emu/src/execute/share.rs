@@ -11,7 +11,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Lds {
     bytes: Vec<u8>,
-    /// Whether each byte was written.
+    /// True if each byte was written.
     written: Vec<bool>,
     shadow: Option<LdsShadow>,
     checks_alignment: bool,

@@ -39,7 +39,7 @@ pub(crate) const PRIVATE_BASE: u32 = 0x0002_0000;
 pub(crate) struct FloatMode {
     /// Bits 0 to 7: rounding of f32, of f16 and f64; denormals of f32, of f16 and f64.
     pub(crate) bits: u8,
-    /// Whether clamping turns NaN into zero.
+    /// True if clamping turns NaN into zero.
     pub(crate) clamp_nan: bool,
 }
 

@@ -75,12 +75,12 @@ impl Arch {
         Self::ALL.iter().copied().find(|arch| arch.name() == name)
     }
 
-    /// Whether this is the common subset of a family and not a processor.
+    /// Returns true if this is the common subset of a family and not a processor.
     pub fn is_generic(self) -> bool {
         matches!(self, Self::Gfx103Generic | Self::Gfx11Generic | Self::Gfx12Generic)
     }
 
-    /// Whether the processor `device` runs code for this target.
+    /// Returns true if the processor `device` runs code for this target.
     pub fn runs_on(self, device: Self) -> bool {
         self == device || (self.is_generic() && self.family() == device.family())
     }

@@ -74,9 +74,9 @@ pub struct Source {
     pub operand: Operand,
     /// The type.
     pub kind: Kind,
-    /// Whether the value is negated, after `abs`.
+    /// True if the value is negated, after `abs`.
     pub neg: bool,
-    /// Whether the sign is cleared.
+    /// True if the sign is cleared.
     pub abs: bool,
     /// For 16 bits: whether from the high half. For packed operands: the source of the low result.
     pub high: bool,
@@ -109,27 +109,27 @@ pub enum Exchange {
         row_mask: u8,
         /// A bit per 4 lanes of each row that are written.
         bank_mask: u8,
-        /// Whether lanes without a source read zero; otherwise they keep their result.
+        /// True if lanes without a source read zero; otherwise they keep their result.
         zero: bool,
-        /// Whether inactive lanes are read.
+        /// True if inactive lanes are read.
         fetch_inactive: bool,
     },
     /// DPP of groups of 8 lanes: 3 bits per lane name the source.
     Dpp8 {
         /// The sources.
         lanes: u32,
-        /// Whether inactive lanes are read.
+        /// True if inactive lanes are read.
         fetch_inactive: bool,
     },
     /// SDWA (RDNA 2).
     Sdwa {
         /// The part that is written.
         dst: Select,
-        /// What happens to the other bits: 0 zero, 1 sign, 2 preserve.
+        /// The treatment of the other bits: 0 zero, 1 sign, 2 preserve.
         unused: u8,
         /// The parts of the first two sources that are read.
         src: [Select; 2],
-        /// Whether they are sign-extended.
+        /// True if they are sign-extended.
         signed: [bool; 2],
     },
 }
@@ -137,13 +137,13 @@ pub enum Exchange {
 /// A decoded instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
-    /// What it does.
+    /// The operation.
     pub op: Op,
     /// The encoding.
     pub encoding: Encoding,
     /// The name without a suffix for the encoding.
     pub name: Cow<'static, str>,
-    /// Whether the name takes a suffix for the encoding.
+    /// True if the name takes a suffix for the encoding.
     pub suffixed: bool,
     /// The size in bytes: 4, 8 or 12.
     pub bytes: u8,
@@ -159,7 +159,7 @@ pub struct Instruction {
     pub src: [Source; 4],
     /// The number of sources.
     pub sources: u8,
-    /// Whether the result is clamped: floats to 0..=1, integers to their range.
+    /// True if the result is clamped: floats to 0..=1, integers to their range.
     pub clamp: bool,
     /// The output modifier: 0 none, 1 times 2, 2 times 4, 3 divided by 2.
     pub output_modifier: u8,

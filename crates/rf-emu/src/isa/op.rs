@@ -39,9 +39,28 @@ operations! {
         CbranchScc0 CbranchScc1 CbranchVccz CbranchVccnz CbranchExecz CbranchExecnz Barrier
         Waitcnt Sleep Setprio Sendmsg CodeEnd SetInstPrefetchDistance Clause WaitIdle
         RoundMode DelayAlu BarrierWait WaitLoadcnt WaitStorecnt WaitSamplecnt WaitExpcnt
-        WaitDscnt WaitKmcnt WaitLoadcntDscnt WaitStorecntDscnt AddF16 SubF16 MinF16 MaxF16 MulF16 FmacF16 CmpLtF16 CmpEqF16 CmpLeF16 CmpGtF16 CmpLgF16 CmpGeF16 CmpOF16 CmpUF16 CmpNgeF16 CmpNlgF16 CmpNgtF16 CmpNleF16 CmpNeqF16 CmpNltF16 CeilF16 FloorF16 TruncF16 RndneF16 CvtHiF32F16
-        FmaakF32 FmamkF32 WaitBvhcnt
-        DenormMode
+        WaitDscnt WaitKmcnt WaitLoadcntDscnt WaitStorecntDscnt AddF16 SubF16 MinF16 MaxF16
+        MulF16 FmacF16 CmpLtF16 CmpEqF16 CmpLeF16 CmpGtF16 CmpLgF16 CmpGeF16 CmpOF16 CmpUF16
+        CmpNgeF16 CmpNlgF16 CmpNgtF16 CmpNleF16 CmpNeqF16 CmpNltF16 CeilF16 FloorF16
+        TruncF16 RndneF16 CvtHiF32F16 FmaakF32 FmamkF32 WaitBvhcnt DenormMode
+    }
+}
+
+impl SaluOp {
+    /// Returns true if the operation waits for counters of memory instructions on RDNA 4.
+    pub fn waits_for_counter(self) -> bool {
+        matches!(
+            self,
+            Self::WaitLoadcnt
+                | Self::WaitStorecnt
+                | Self::WaitSamplecnt
+                | Self::WaitBvhcnt
+                | Self::WaitExpcnt
+                | Self::WaitDscnt
+                | Self::WaitKmcnt
+                | Self::WaitLoadcntDscnt
+                | Self::WaitStorecntDscnt
+        )
     }
 }
 
@@ -108,7 +127,7 @@ pub struct Compare {
     /// Bit 0: true if less; bit 1: if equal; bit 2: if greater; bit 3: if unordered. For a test of
     /// the class of a number, `None`.
     pub condition: Option<u8>,
-    /// Whether the result replaces EXEC.
+    /// True if the result replaces EXEC.
     pub to_exec: bool,
 }
 
@@ -123,14 +142,14 @@ pub enum Access {
     Low {
         /// 1 or 2.
         bytes: u8,
-        /// Whether a byte is sign-extended.
+        /// True if a byte is sign-extended.
         signed: bool,
     },
     /// This many bytes to or from the high half of the register.
     High {
         /// 1 or 2.
         bytes: u8,
-        /// Whether a byte is sign-extended.
+        /// True if a byte is sign-extended.
         signed: bool,
     },
 }
@@ -171,7 +190,7 @@ pub enum VmemOp {
     Atomic {
         /// The update.
         op: AtomicOp,
-        /// Whether of 64 bits, otherwise 32.
+        /// True for 64 bits, false for 32.
         wide: bool,
     },
     /// Drops lines of caches; later reads see other waves' writes.
@@ -191,25 +210,25 @@ pub enum DsOp {
     Store(Access),
     /// Two values of LDS to registers; offsets count values, or 64 values.
     Load2 {
-        /// Whether values have 64 bits, otherwise 32.
+        /// True if values have 64 bits, otherwise 32.
         wide: bool,
-        /// Whether offsets count 64 values.
+        /// True if offsets count 64 values.
         stride64: bool,
     },
     /// Two values to LDS.
     Store2 {
-        /// Whether values have 64 bits, otherwise 32.
+        /// True if values have 64 bits, otherwise 32.
         wide: bool,
-        /// Whether offsets count 64 values.
+        /// True if offsets count 64 values.
         stride64: bool,
     },
     /// An atomic update.
     Atomic {
         /// The update.
         op: AtomicOp,
-        /// Whether of 64 bits, otherwise 32.
+        /// True for 64 bits, false for 32.
         wide: bool,
-        /// Whether the old value is returned.
+        /// True if the old value is returned.
         returns: bool,
     },
     /// Each lane sends a value to the lane that it names.
@@ -222,7 +241,7 @@ pub enum DsOp {
     Nop,
 }
 
-/// What an instruction does.
+/// The operation of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// On scalars, or control.

@@ -22,12 +22,12 @@ pub enum AllocationKind {
 }
 
 impl AllocationKind {
-    /// Whether kernels may write it.
+    /// Returns true if kernels may write it.
     pub fn is_writable(self) -> bool {
         matches!(self, Self::Device | Self::Host | Self::Variables)
     }
 
-    /// Whether it counts toward the device's capacity.
+    /// Returns true if it counts toward the device's capacity.
     pub(super) fn is_device_memory(self) -> bool {
         matches!(self, Self::Device | Self::Code | Self::Variables)
     }

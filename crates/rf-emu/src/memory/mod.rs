@@ -37,7 +37,7 @@ pub struct MemoryOptions {
     /// The first address of device memory. Host memory keeps its own addresses, which are higher
     /// than the default on every supported system. Devices of one process differ in this.
     pub first_address: u64,
-    /// Whether to record which bytes were written. It costs a quarter more memory.
+    /// True if to record which bytes were written. It costs a quarter more memory.
     pub track_initialised: bool,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Segment<'a> {
     pub(crate) offset: u64,
     /// The size in memory.
     pub(crate) bytes: u64,
-    /// Whether the kernels may write it.
+    /// True if the kernels may write it.
     pub(crate) writable: bool,
     /// The first bytes; the rest is zero.
     pub(crate) contents: &'a [u8],

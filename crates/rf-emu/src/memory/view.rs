@@ -60,7 +60,7 @@ impl<'a> View<'a> {
         self.bytes
     }
 
-    /// Whether the view has no bytes.
+    /// Returns true if the view has no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
@@ -224,7 +224,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether all of these bytes were written. Without a shadow all bytes count as written.
+    /// Returns true if all of these bytes were written. Without a shadow all bytes count as
+    /// written.
     #[inline]
     pub fn is_initialised(&self, at: usize, bytes: usize) -> bool {
         self.first_uninitialised(at, bytes).is_none()

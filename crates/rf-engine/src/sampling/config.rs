@@ -74,7 +74,7 @@ impl SamplerConfig {
         Self { temperature: 0.0, ..Self::default() }
     }
 
-    /// Whether the choice is made without a draw.
+    /// Returns true if the choice is made without a draw.
     pub(super) fn is_greedy(&self) -> bool {
         self.temperature <= 0.0
     }

@@ -64,7 +64,7 @@ impl Dry {
         }
     }
 
-    /// What is subtracted from the logits of tokens, by id.
+    /// The values to subtract from the logits of tokens, by id.
     pub(super) fn penalties(&mut self) -> HashMap<u32, f32> {
         // The exponent beyond which the power is infinite.
         let most = if self.config.base > 1.000_001 {

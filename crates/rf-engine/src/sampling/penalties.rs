@@ -29,7 +29,7 @@ impl Penalties {
         }
     }
 
-    /// Whether [`apply`](Self::apply) can ever change a logit.
+    /// Returns true if [`apply`](Self::apply) can ever change a logit.
     pub(super) fn is_active(&self) -> bool {
         #[expect(clippy::float_cmp, reason = "the exact values that change nothing")]
         let neutral = self.repeat == 1.0 && self.presence == 0.0 && self.frequency == 0.0;

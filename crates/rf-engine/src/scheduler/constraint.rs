@@ -20,7 +20,7 @@ pub trait Constraint: Send {
     /// If the token is not allowed. The request fails.
     fn accept(&mut self, id: u32) -> Result<(), ConstraintError>;
 
-    /// Whether the output is complete and no token may follow. The choice ends with
+    /// Returns true if the output is complete and no token may follow. The choice ends with
     /// [`StopReason::Constraint`](crate::StopReason::Constraint).
     fn is_finished(&self) -> bool;
 

@@ -13,7 +13,7 @@ pub struct SchedulerOptions {
     pub max_batched_tokens: usize,
     /// Requests that wait for their start. More are refused.
     pub max_queued: usize,
-    /// Whether sequences share the full pages of equal prefixes.
+    /// True if sequences share the full pages of equal prefixes.
     pub prefix_cache: bool,
 }
 

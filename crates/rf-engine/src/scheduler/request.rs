@@ -36,7 +36,7 @@ pub struct Request {
     pub prompt_logprobs: Option<usize>,
     /// Restricts the output.
     pub constraint: Option<Box<dyn Constraint>>,
-    /// Whether the prefix cache is used for this request, if it is on at all. Default true.
+    /// True if the prefix cache is used for this request, if it is on at all. Default true.
     pub use_prefix_cache: bool,
     /// Takes the events.
     pub sink: Box<dyn Sink>,

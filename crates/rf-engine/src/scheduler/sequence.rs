@@ -23,7 +23,7 @@ pub(super) struct Submission {
     pub(super) logprobs: Option<usize>,
     pub(super) prompt_logprobs: Option<usize>,
     pub(super) use_prefix_cache: bool,
-    /// Whether the request limits the number of tokens, not only the room for them.
+    /// True if the request limits the number of tokens, not only the room for them.
     pub(super) is_limited: bool,
     pub(super) sink: Box<dyn Sink>,
     pub(super) arrival: Instant,

@@ -6,7 +6,7 @@ use rf_tokenizer::EncodeOptions;
 
 use crate::sampling::{COMPILER, Random, TOKENIZER, sample};
 
-/// Whether the grammar accepts the whole text, byte by byte.
+/// Returns true if the grammar accepts the whole text, byte by byte.
 fn accepts(grammar: &Grammar, text: &str) -> bool {
     let mut constraint = COMPILER.compile(grammar).unwrap();
     for byte in text.bytes() {

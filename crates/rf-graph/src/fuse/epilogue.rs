@@ -9,7 +9,7 @@ use crate::weight::WeightShape;
 /// A condition on the weights of a matmul with an epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightRule {
-    /// Whether the format must be quantised.
+    /// True if the format must be quantised.
     pub quantized: bool,
     /// The number of output features must be a multiple of this.
     pub row_multiple: usize,

@@ -2,7 +2,7 @@
 
 use super::spec::{LayerSpec, QkNormGroup};
 
-/// What a weight does in a layer.
+/// The role of a weight in a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "named after the weights")]
 pub enum Role {

@@ -18,7 +18,7 @@ pub struct LayerSpec {
     pub dense: Option<DenseSpec>,
     /// A mixture of experts; its output is added to that of the dense layer, if there is one.
     pub experts: Option<ExpertSpec>,
-    /// Whether attention and feed-forward read the same residual (Cohere, Falcon). Otherwise the
+    /// True if attention and feed-forward read the same residual (Cohere, Falcon). Otherwise the
     /// feed-forward layer reads the residual after attention.
     pub parallel: bool,
     /// Factor on the output of attention and feed-forward before they are added to the residual.
@@ -55,7 +55,7 @@ pub struct AttentionSpec {
     pub rope: Option<Rope>,
     /// Norm of q and k, if any.
     pub qk_norm: Option<QkNormSpec>,
-    /// Whether each head of v is divided by its root mean square (Gemma 4).
+    /// True if each head of v is divided by its root mean square (Gemma 4).
     pub normalizes_values: bool,
     /// Factor on q as a function of the position.
     pub position_scale: Option<PositionScale>,
@@ -107,7 +107,7 @@ pub enum KvSource {
 pub struct QkNormSpec {
     /// The elements that are normalised together.
     pub group: QkNormGroup,
-    /// Whether RoPE comes first.
+    /// True if RoPE comes first.
     pub after_rope: bool,
 }
 
@@ -129,7 +129,7 @@ pub struct DenseSpec {
     pub intermediate_size: usize,
     /// The non-linearity.
     pub activation: Activation,
-    /// Whether there is a gate.
+    /// True if there is a gate.
     pub gated: bool,
 }
 
@@ -148,11 +148,11 @@ pub struct ExpertSpec {
     pub gate: GateFunction,
     /// Selection limited to groups.
     pub groups: Option<ExpertGroups>,
-    /// Whether the weights of the selected experts are divided by their sum.
+    /// True if the weights of the selected experts are divided by their sum.
     pub normalize: bool,
     /// Factor on the weights.
     pub scale: f32,
-    /// Whether an expert's weight multiplies its input instead of its output (Llama 4).
+    /// True if an expert's weight multiplies its input instead of its output (Llama 4).
     pub scales_input: bool,
     /// Width of the shared expert, which every token passes.
     pub shared_intermediate_size: Option<usize>,

@@ -92,7 +92,7 @@ pub struct Attention {
     pub head_dim: usize,
     /// Factor on the scores, usually `1/√head_dim`.
     pub scale: f32,
-    /// Whether a query sees no key after its own position. Otherwise it sees all keys of its span
+    /// True if a query sees no key after its own position. Otherwise it sees all keys of its span
     /// and before, so a result that does not depend on the batches takes the sequence in one span.
     pub causal: bool,
     /// Sliding window of causal attention: a key is visible if `query position − key position <

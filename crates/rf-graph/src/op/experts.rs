@@ -48,7 +48,7 @@ pub struct Router {
     pub selection_bias: Option<WeightId>,
     /// Selection limited to groups.
     pub groups: Option<ExpertGroups>,
-    /// Whether the weights of the selected experts are divided by their sum.
+    /// True if the weights of the selected experts are divided by their sum.
     pub normalize: bool,
     /// Factor on the weights.
     pub scale: f32,

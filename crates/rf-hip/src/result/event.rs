@@ -39,7 +39,7 @@ pub(crate) unsafe fn synchronize(api: &Api, event: EventHandle) -> Result<(), Er
     call!(api, event_synchronize(event))
 }
 
-/// Whether the last recording is reached.
+/// True if the last recording is reached.
 ///
 /// # Safety
 ///

@@ -29,7 +29,7 @@ pub(crate) unsafe fn synchronize(api: &Api, stream: StreamHandle) -> Result<(), 
     call!(api, stream_synchronize(stream))
 }
 
-/// Whether all queued work is done.
+/// True if all queued work is done.
 ///
 /// # Safety
 ///

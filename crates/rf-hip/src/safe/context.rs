@@ -146,7 +146,7 @@ impl Context {
         self.inner.handle
     }
 
-    /// Whether objects of both contexts can be used in one call.
+    /// Returns true if objects of both contexts can be used in one call.
     pub(crate) fn same_device(&self, other: &Self) -> bool {
         ptr::eq(self.api(), other.api()) && self.inner.device == other.inner.device
     }

@@ -62,7 +62,7 @@ impl Device {
         Context::retain(Arc::clone(&self.api), self.handle, Arc::clone(&self.info), sync)
     }
 
-    /// Whether kernels of this device can access the memory of `other` after
+    /// Returns true if kernels of this device can access the memory of `other` after
     /// [`Context::enable_peer_access`].
     ///
     /// # Errors

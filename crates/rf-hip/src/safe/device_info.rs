@@ -39,7 +39,7 @@ pub struct DeviceInfo {
     pub lds_bytes_per_compute_unit: u32,
     /// The size of the device memory.
     pub total_memory_bytes: u64,
-    /// Whether the device shares its memory with the CPU.
+    /// True if the device shares its memory with the CPU.
     pub integrated: bool,
     /// The PCI address: `0000:03:00.0`.
     pub pci_bus_id: String,
@@ -51,7 +51,7 @@ pub struct DeviceInfo {
     pub memory_bus_bits: u32,
     /// The size of the L2 cache.
     pub l2_bytes: u64,
-    /// Whether [`DeviceBuffer::on_stream`](crate::DeviceBuffer::on_stream) is supported.
+    /// True if [`DeviceBuffer::on_stream`](crate::DeviceBuffer::on_stream) is supported.
     pub memory_pools: bool,
 }
 

@@ -36,7 +36,7 @@ impl Event {
         unsafe { raw::synchronize(api, self.handle) }
     }
 
-    /// Whether the event is reached.
+    /// Returns true if the event is reached.
     ///
     /// # Errors
     ///

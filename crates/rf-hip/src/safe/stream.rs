@@ -68,7 +68,7 @@ impl Stream {
         unsafe { raw::synchronize(api, self.handle()) }
     }
 
-    /// Whether all queued work is done.
+    /// Returns true if all queued work is done.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Stream {
         self.inner.handle
     }
 
-    /// Whether a capture that this stream began is active.
+    /// Returns true if a capture that this stream began is active.
     pub(crate) fn is_recording(&self) -> bool {
         self.inner.capturing.load(Ordering::Acquire)
     }

@@ -139,8 +139,8 @@ impl OperandForm {
     }
 }
 
-/// Whether matrix-vector kernels have epilogues for a weight: a quantised format with whole blocks
-/// of output rows.
+/// Returns true if matrix-vector kernels have epilogues for a weight: a quantised format with whole
+/// blocks of output rows.
 pub(super) fn has_fused_rows(dtype: DType, rows: usize) -> bool {
     !dtype.is_float() && rows.is_multiple_of(32)
 }

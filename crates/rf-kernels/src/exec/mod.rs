@@ -95,7 +95,7 @@ struct Decode {
     replay: Replay,
 }
 
-/// Whether a recording can be replayed as a graph.
+/// True if a recording can be replayed as a graph.
 enum Replay {
     /// Not captured yet. The first run uses plain launches.
     Untried,

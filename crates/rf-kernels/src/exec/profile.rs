@@ -216,8 +216,8 @@ impl Copies {
 }
 
 impl Record {
-    /// Whether a batch with this number of launches fits. Each launch is on two tracks, and a batch
-    /// has two copies.
+    /// Returns true if a batch with this number of launches fits. Each launch is on two tracks, and
+    /// a batch has two copies.
     fn has_room(&self, launches: usize) -> bool {
         let used = self.ops.len() + self.launches.len() + self.transfers.len();
         used + 2 * launches + 2 <= self.max_events

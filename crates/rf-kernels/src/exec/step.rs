@@ -88,7 +88,7 @@ impl StepMemory {
         self.device.size_bytes()
     }
 
-    /// Whether a batch with this many page numbers fits.
+    /// Returns true if a batch with this many page numbers fits.
     pub(super) fn has_room(&self, shape: &Shape, pages: usize) -> bool {
         Layout::of(shape).pages + pages <= self.device.len()
     }

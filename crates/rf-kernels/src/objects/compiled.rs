@@ -40,7 +40,7 @@ pub(super) fn units(arch: &str) -> Result<Vec<Vec<u8>>, rf_hip::Error> {
     cache.units(arch, SOURCES, &compile)
 }
 
-/// Whether libhiprtc is installed.
+/// Returns true if libhiprtc is installed.
 pub(super) fn available() -> bool {
     Compiler::load().is_ok()
 }

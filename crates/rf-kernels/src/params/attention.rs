@@ -63,8 +63,8 @@ impl AttentionParams {
         Self { splits: splits.max(1) as u32, ..self }
     }
 
-    /// Whether a prefill kernel has heads of this size. Otherwise spans of any length use the
-    /// decode kernel.
+    /// Returns true if a prefill kernel has heads of this size. Otherwise spans of any length use
+    /// the decode kernel.
     pub fn has_prefill(head_dim: usize) -> bool {
         PREFILL.iter().all(|sizes| sizes.iter().any(|size| head_dim <= size.head_dim as usize))
     }

@@ -84,7 +84,7 @@ pub struct MatmulParams {
 pub struct MatmulDevice {
     /// Number of compute units.
     pub compute_units: usize,
-    /// Whether the code for the device uses matrix units: `RF_MATRIX_UNIT` of `rf/matmul_tile.h`.
+    /// True if the code for the device uses matrix units: `RF_MATRIX_UNIT` of `rf/matmul_tile.h`.
     pub matrix_unit: bool,
 }
 

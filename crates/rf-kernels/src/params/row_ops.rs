@@ -21,7 +21,7 @@ pub(crate) trait RowMemory {
     fn address(&self, id: ValueId) -> Address;
     /// The form in which a value is written: as the operand of a matmul, or as f32.
     fn output(&self, id: ValueId) -> Operand;
-    /// Whether a value is stored as the operand of a matmul.
+    /// Returns true if a value is stored as the operand of a matmul.
     fn is_operand(&self, id: ValueId) -> bool;
     /// Rows of a value.
     fn rows(&self, id: ValueId) -> usize;

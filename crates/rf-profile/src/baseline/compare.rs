@@ -232,7 +232,8 @@ fn relative_change(before: f64, now: f64) -> f64 {
     if growth == 0.0 { 0.0 } else { growth / before.abs() }
 }
 
-/// Whether two entries are of the same benchmark. An entry without a model matches every model.
+/// Returns true if two entries are of the same benchmark. An entry without a model matches every
+/// model.
 fn is_same_benchmark(a: &Baseline, b: &Baseline) -> bool {
     let same_model = match (&a.model, &b.model) {
         (Some(a), Some(b)) => a.hash == b.hash,

@@ -155,7 +155,7 @@ impl BaselineSet {
     }
 }
 
-/// Whether two entries have the same benchmark, machine, model and origin.
+/// Returns true if two entries have the same benchmark, machine, model and origin.
 fn same_measurement(a: &Baseline, b: &Baseline) -> bool {
     let hash = |entry: &Baseline| entry.model.as_ref().map(|model| model.hash.clone());
     a.name == b.name

@@ -26,6 +26,6 @@ pub struct GpuState {
     pub memory_temperature_c: Option<f64>,
     /// Power of the card or the package.
     pub power_w: Option<f64>,
-    /// Whether the tool reports throttling.
+    /// True if the tool reports throttling.
     pub throttled: Option<bool>,
 }

@@ -83,7 +83,7 @@ pub struct CounterRow {
 }
 
 impl CounterRow {
-    /// Whether a table contains counters.
+    /// Returns true if a table contains counters.
     pub fn fits(table: &Table) -> bool {
         is_long(table) || (has_kernel(table) && wide_columns(table).next().is_some())
     }

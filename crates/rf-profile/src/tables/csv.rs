@@ -88,7 +88,7 @@ impl Table {
         &self.header
     }
 
-    /// Whether the table has this column.
+    /// Returns true if the table has this column.
     pub(crate) fn has(&self, column: &str) -> bool {
         self.header.iter().any(|name| name == column)
     }

@@ -39,7 +39,7 @@ pub struct KernelRow {
 }
 
 impl KernelRow {
-    /// Whether a table contains dispatches with their times.
+    /// Returns true if a table contains dispatches with their times.
     pub fn fits(table: &Table) -> bool {
         let has = |columns: &[&str]| columns.iter().any(|column| table.has(column));
         has(&["Kernel_Name", "KernelName"])

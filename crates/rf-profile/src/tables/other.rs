@@ -108,7 +108,7 @@ pub struct TimelineEvent {
 macro_rules! rows_of {
     ($type:ty, $columns:expr) => {
         impl $type {
-            /// Whether a table contains rows of this type.
+            /// Returns true if a table contains rows of this type.
             pub fn fits(table: &Table) -> bool {
                 $columns.iter().all(|column| table.has(column))
             }

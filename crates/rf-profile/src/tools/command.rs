@@ -26,7 +26,7 @@ pub struct Invocation {
     options: Vec<ToolOption>,
     /// The subcommand before the options.
     subcommand: Option<&'static str>,
-    /// Whether `--` separates the options from the program.
+    /// True if `--` separates the options from the program.
     separator: bool,
     /// The path and the text of a file to write before the run.
     pub input: Option<(PathBuf, String)>,
@@ -37,7 +37,7 @@ pub struct Invocation {
 struct ToolOption {
     flag: &'static str,
     values: Vec<OsString>,
-    /// Whether an option that the tool lacks is left out.
+    /// True if an option that the tool lacks is left out.
     optional: bool,
 }
 

@@ -208,7 +208,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Whether the folder held no profile.
+    /// Returns true if the folder held no profile.
     pub fn is_empty(&self) -> bool {
         self.kernels.is_empty()
             && self.counters.is_empty()
@@ -253,7 +253,7 @@ fn no_tables(output: &ProcessOutput, profile: &Profile, folder: &Path) -> Error 
     output.no_output(&format!("tables in '{}'{cure}", folder.display()))
 }
 
-/// Whether a file is a Perfetto timeline of rocprof-sys.
+/// Returns true if a file is a Perfetto timeline of rocprof-sys.
 fn is_trace(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "proto" || end == "pftrace")
 }

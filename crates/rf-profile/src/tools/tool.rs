@@ -50,7 +50,7 @@ pub struct InstalledTool {
     pub path: PathBuf,
 }
 
-/// Whether a tool is installed on this machine, and its version.
+/// True if a tool is installed on this machine, and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Availability {

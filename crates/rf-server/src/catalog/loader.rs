@@ -68,7 +68,7 @@ impl Shared {
         }
     }
 
-    /// Whether a request still waits for the model. If none does, it stays unloaded.
+    /// Returns true if a request still waits for the model. If none does, it stays unloaded.
     fn is_wanted(&self, index: usize) -> bool {
         let state = &mut self.lock().states[index];
         let State::Loading { waiters } = state else { return false };

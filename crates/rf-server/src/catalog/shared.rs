@@ -15,7 +15,7 @@ use crate::generator::Generator;
 use crate::keep_alive::KeepAlive;
 use crate::metrics::Metrics;
 
-/// What the requests and the thread share.
+/// The state that requests and the thread share.
 pub(super) struct Shared {
     pub(super) slots: Vec<Slot>,
     /// Memory for all models together; one that needs more is loaded alone.
@@ -37,7 +37,7 @@ pub(super) struct Slot {
     pub(super) metrics: OnceLock<Arc<Metrics>>,
 }
 
-/// What the lock protects.
+/// The part of the state behind the lock.
 pub(super) struct Inner {
     /// One per slot.
     pub(super) states: Vec<State>,
@@ -88,7 +88,7 @@ pub(super) struct Waiter {
     pub(super) keep_alive: KeepAlive,
 }
 
-/// Whether a model is loaded.
+/// True if a model is loaded.
 pub(crate) enum Status {
     /// It is not, and why the last attempt failed, if it did.
     Unloaded {
@@ -136,8 +136,8 @@ impl Slot {
         self.names.first().map_or("", String::as_str)
     }
 
-    /// Whether a request means this model. No name means any, and names of Ollama may end in
-    /// `:latest`.
+    /// Returns true if a request means this model. No name means any, and names of Ollama may end
+    /// in `:latest`.
     pub(super) fn is_named(&self, name: Option<&str>) -> bool {
         let Some(name) = name.filter(|name| !name.is_empty()) else { return true };
         let short = name.strip_suffix(":latest").unwrap_or(name);

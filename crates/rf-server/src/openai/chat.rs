@@ -70,7 +70,7 @@ fn logprobs(chat: &ChatFields) -> Result<Option<usize>, ApiError> {
     Ok(wanted.then_some(top))
 }
 
-/// What all chunks of a response have in common.
+/// The fields that all chunks of a response share.
 struct Head {
     id: String,
     created: u64,

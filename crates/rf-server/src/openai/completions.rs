@@ -148,14 +148,14 @@ fn prompts(
     }
 }
 
-/// What all chunks of a response have in common.
+/// The fields that all chunks of a response share.
 struct Head {
     id: String,
     created: u64,
     model: Arc<ServedModel>,
     /// The prompts, if they are part of the text.
     echoed: Vec<String>,
-    /// Whether the prompts come with log probabilities.
+    /// True if the prompts come with log probabilities.
     echoes_logprobs: bool,
     choices_per_prompt: usize,
 }

@@ -28,7 +28,7 @@ pub(crate) async fn one(
     found.map(Json).ok_or_else(|| ApiError::internal(&"a model is not in its own list"))
 }
 
-/// Whether a model is loaded is told in the form of llama.cpp.
+/// Returns true if a model is loaded is told in the form of llama.cpp.
 fn entry(model: &Listed<'_>) -> Value {
     let details = model.details;
     let (created, status, context_tokens) = match &model.status {

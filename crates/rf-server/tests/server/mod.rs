@@ -47,7 +47,7 @@ pub(crate) struct Setup {
     pub(crate) engine: EngineOptions,
     pub(crate) scheduler: SchedulerOptions,
     pub(crate) server: ServerOptions,
-    /// Whether the same model is also served for embeddings.
+    /// True if the same model is also served for embeddings.
     pub(crate) embedder: bool,
     /// The chat template in place of the model's.
     pub(crate) template: Option<&'static str>,

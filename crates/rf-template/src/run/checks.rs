@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::value::Value;
 
 impl Run<'_> {
-    /// Whether `value` passes the test `name`.
+    /// Returns true if `value` passes the test `name`.
     pub(super) fn test(
         &mut self,
         name: &str,

@@ -139,7 +139,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the value prints.
+    /// The printed form of the value.
     pub(super) fn printed(&self, value: &Value) -> Result<Arc<str>, Error> {
         if let Value::Text(text) = value {
             return Ok(Arc::clone(text));

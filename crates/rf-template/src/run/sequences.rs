@@ -199,7 +199,7 @@ impl Run<'_> {
         Ok(Value::text(text.finish()))
     }
 
-    /// What items are sorted by: their field, in lower case unless `case_sensitive`.
+    /// The sort keys of items: their field, in lower case unless `case_sensitive`.
     fn sort_keys(
         &self,
         items: &[Value],

@@ -18,11 +18,11 @@ use super::digits::Grouping;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flags {
     pub(crate) form: Form,
-    /// Whether the beginning-of-sequence token is added by default.
+    /// True if the beginning-of-sequence token is added by default.
     pub(crate) add_bos: bool,
-    /// Whether a piece that is a token skips the merges.
+    /// True if a piece that is a token skips the merges.
     pub(crate) ignore_merges: bool,
-    /// Whether the beginning-of-sequence token has no default id.
+    /// True if the beginning-of-sequence token has no default id.
     pub(crate) no_default_bos: bool,
 }
 

@@ -101,7 +101,7 @@ impl Situation<'_> {
         Check::fail(format!("{set}, whose code is wrong for it"), cure)
     }
 
-    /// Whether a card runs without an override.
+    /// Returns true if a card runs without an override.
     fn runs(&self, card: &str) -> bool {
         match (self.code_for)(card) {
             Code::Own => true,

@@ -10,7 +10,7 @@ pub(super) struct System {
     /// AMD graphics cards and accelerators on the PCI bus.
     pub(super) amd_cards: usize,
     pub(super) nvidia_cards: usize,
-    /// Whether AMD's kernel driver is loaded.
+    /// True if AMD's kernel driver is loaded.
     pub(super) has_amdgpu: bool,
     /// Version of the driver, if it is not the one of the kernel.
     pub(super) amdgpu_version: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct System {
     /// Version of ROCm in `/opt/rocm`.
     pub(super) rocm_version: Option<String>,
     pub(super) is_container: bool,
-    /// Whether this is WSL, where GPUs have another device file.
+    /// True if this is WSL, where GPUs have another device file.
     pub(super) is_wsl: bool,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Report {
     pub(super) types: Vec<TypeReport>,
     pub(super) tensors: Vec<TensorReport>,
     pub(super) metadata: Map<String, serde_json::Value>,
-    /// Whether `run` or, for models that do not generate, `embed` can use the file.
+    /// True if `run` or, for models that do not generate, `embed` can use the file.
     runnable: bool,
     /// The reasons why it cannot.
     pub(super) problems: Vec<String>,

@@ -66,7 +66,7 @@ impl ServedModelArgs {
         self.model.is_empty() && self.hf_repo.is_empty() && self.models.is_none()
     }
 
-    /// Whether also a single model is unloaded when nobody uses it.
+    /// Returns true if `--keep-alive` bounds the idle time of a model, also that of a single one.
     pub(super) fn is_unloaded(&self) -> bool {
         self.keep_alive.is_some_and(|keep_alive| keep_alive.duration().is_some())
     }
@@ -80,7 +80,7 @@ impl ServedModelArgs {
         }
     }
 
-    /// All models, in the order of the options: at least one.
+    /// Returns the models in the order of the options, at least one.
     pub(super) fn files(&self) -> Result<Vec<ModelFile>> {
         let mut paths: Vec<Option<PathBuf>> = self.model.iter().cloned().map(Some).collect();
         for name in &self.hf_repo {
@@ -164,20 +164,20 @@ fn part_suffix(stem: &str) -> Option<(&str, u32)> {
     (is_number(parts) && is_number(part)).then(|| Some((name, part.parse().ok()?)))?
 }
 
-/// What all models are loaded with.
+/// The settings that all models of a server share.
 pub(super) struct Settings {
     pub(super) placement: Placement,
-    /// What replaces or completes the chat templates.
+    /// The chat template in place of those of the models, and its variables.
     pub(super) template: TemplateChoice,
     pub(super) compute: ComputeArgs,
     /// The value of `-c`.
     pub(super) context: Option<usize>,
-    /// Whether models that could generate make embeddings.
+    /// True if models that can generate compute embeddings instead.
     pub(super) embeds: bool,
     /// Tokens of the KV cache.
     pub(super) kv_size: Option<usize>,
     pub(super) scheduler: SchedulerOptions,
-    /// Whether there is only one model, which may take all memory.
+    /// True if the server has one model, which may use all memory.
     pub(super) is_single: bool,
 }
 

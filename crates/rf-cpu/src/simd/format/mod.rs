@@ -138,14 +138,14 @@ pub(crate) trait Format {
     const BITS: u32;
     /// The offset added to each code; 0 for signed codes.
     const OFFSET: i32 = 0;
-    /// Whether codes are signed bytes.
+    /// True if codes are signed bytes.
     const SIGNED: bool = Self::BITS == 8;
     /// The number of vectors of codes whose dot products with bytes fit an i16
     /// ([`Simd::dot_pairs`]). Each vector adds two products to a sum.
     const PAIRED_CODES: usize = i16::MAX as usize / (2 * 127 * ((1 << Self::BITS) - 1));
-    /// Whether a minimum is added.
+    /// True if a minimum is added.
     const MIN: bool = false;
-    /// Whether values are `16 · high + low` with two sets of codes.
+    /// True if values are `16 · high + low` with two sets of codes.
     const SPLIT: bool = false;
     /// ±1 if `±code · sub_scale` fits a signed byte, otherwise 0. The GEMM multiplies these bytes,
     /// and a super-block is one integer sum. The sum is below 2²⁴, so the float sums of the other

@@ -90,7 +90,7 @@ impl Vector<'_> {
         self.w3(|a, b, c| operation(a as i16, b as i16, c as i16) as u16);
     }
 
-    /// Whether the operation was one of integers.
+    /// Returns true if the operation was one of integers.
     pub(super) fn integer(&mut self, op: ValuOp) -> bool {
         self.integer32(op) || self.integer16(op) || self.carry(op) || self.integer64(op)
     }

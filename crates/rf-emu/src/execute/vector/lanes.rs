@@ -3,7 +3,7 @@
 use super::{LANES, Operand, ValuOp, Vector, is_set};
 
 impl Vector<'_> {
-    /// Whether the operation was one across lanes.
+    /// Returns true if the operation was one across lanes.
     pub(super) fn across_lanes(&mut self, op: ValuOp) -> Result<bool, &'static str> {
         match op {
             ValuOp::ReadfirstlaneB32 => {

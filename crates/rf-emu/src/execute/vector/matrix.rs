@@ -31,7 +31,7 @@ struct Layout {
     bits: u32,
     /// The number of elements of a row of A.
     depth: usize,
-    /// Whether both halves of the wave hold all elements.
+    /// True if both halves of the wave hold all elements.
     is_doubled: bool,
 }
 
@@ -45,7 +45,7 @@ impl Element {
 }
 
 impl Vector<'_> {
-    /// Whether the operation was one of matrices.
+    /// Returns true if the operation was one of matrices.
     pub(super) fn matrix(&mut self, op: ValuOp) -> Result<bool, &'static str> {
         let (element, depth) = match op {
             ValuOp::WmmaF32X16F16 | ValuOp::WmmaF16X16F16 => (Element::F16, 16),
@@ -215,7 +215,7 @@ impl Vector<'_> {
     }
 }
 
-/// Whether the operation is one of matrices, which need all lanes active.
+/// True if the operation is one of matrices, which need all lanes active.
 pub(in crate::execute) fn is_matrix(op: ValuOp) -> bool {
     matches!(
         op,

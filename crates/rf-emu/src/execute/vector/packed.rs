@@ -195,7 +195,7 @@ impl Vector<'_> {
         self.pairs2(|a, b| operation(a as u16, b as u16).into());
     }
 
-    /// Whether the operation was one of pairs.
+    /// Returns true if the operation was one of pairs.
     fn pairs(&mut self, op: ValuOp) -> bool {
         let clamp = self.instruction.clamp;
         match op {

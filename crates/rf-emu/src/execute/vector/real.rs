@@ -29,7 +29,7 @@ fn split(value: f32) -> (f32, i32) {
 }
 
 impl Vector<'_> {
-    /// Whether the operation was one of floats.
+    /// Returns true if the operation was one of floats.
     pub(super) fn real(&mut self, op: ValuOp) -> bool {
         self.real32(op) || self.real16(op) || self.real64(op) || self.convert(op)
     }

@@ -65,7 +65,7 @@ fn is_half(kind: Kind) -> bool {
     matches!(kind, Kind::F16 | Kind::B16)
 }
 
-/// Whether the vector destination field names a scalar register.
+/// Returns true if the vector destination field names a scalar register.
 fn has_scalar_dst(op: Op) -> bool {
     matches!(
         op,

@@ -103,18 +103,10 @@ fn program_control(
         SaluOp::Sendmsg => message(f, immediate),
         SaluOp::BarrierWait if immediate as i16 == -1 => f.write_str(" 0xffff"),
         SaluOp::WaitAlu => depctr(f, immediate),
-        SaluOp::Clause
-        | SaluOp::SetInstPrefetchDistance
-        | SaluOp::RoundMode
-        | SaluOp::WaitLoadcnt
-        | SaluOp::WaitStorecnt
-        | SaluOp::WaitSamplecnt
-        | SaluOp::WaitBvhcnt
-        | SaluOp::WaitExpcnt
-        | SaluOp::WaitDscnt
-        | SaluOp::WaitKmcnt
-        | SaluOp::WaitLoadcntDscnt
-        | SaluOp::WaitStorecntDscnt => write!(f, " {immediate:#x}"),
+        SaluOp::Clause | SaluOp::SetInstPrefetchDistance | SaluOp::RoundMode => {
+            write!(f, " {immediate:#x}")
+        }
+        _ if op.waits_for_counter() => write!(f, " {immediate:#x}"),
         SaluOp::Branch
         | SaluOp::CbranchScc0
         | SaluOp::CbranchScc1

@@ -360,7 +360,7 @@ impl<T> DeviceBuffer<T> {
         self.len
     }
 
-    /// Whether the buffer has no elements.
+    /// Returns true if the buffer has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -19,7 +19,7 @@ fn size_bytes<T>(len: usize) -> Result<usize, Error> {
     bytes.ok_or(Error::TooLarge { len, element_bytes: size_of::<T>() })
 }
 
-/// Whether `start..start + count` lies within `len` elements.
+/// Returns true if `start..start + count` lies within `len` elements.
 fn check_range(start: usize, count: usize, len: usize) -> Result<(), Error> {
     match start.checked_add(count) {
         Some(end) if end <= len => Ok(()),

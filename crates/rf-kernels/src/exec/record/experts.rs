@@ -222,7 +222,7 @@ struct ExpertBatch {
     experts: usize,
     columns: usize,
     slots_per_token: usize,
-    /// Whether all slots of a token read the same row.
+    /// True if all slots of a token read the same row.
     shared_x: bool,
     tokens: usize,
 }

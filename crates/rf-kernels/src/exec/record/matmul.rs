@@ -18,7 +18,8 @@ const MATVEC_ROWS: usize = 8;
 /// Largest number of projections of one launch.
 const MAX_PROJECTIONS: usize = 3;
 
-/// Whether the mixed matrix-vector kernels support a format together with others in one launch.
+/// Returns true if the mixed matrix-vector kernels support a format together with others in one
+/// launch.
 fn mixes(dtype: DType) -> bool {
     matches!(dtype.family(), Family::Block32 | Family::KQuant)
 }

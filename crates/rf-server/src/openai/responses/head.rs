@@ -7,12 +7,12 @@ use crate::access::unique;
 use crate::generation::Usage;
 use crate::state::{ServedModel, now};
 
-/// Whether an answer ended before the model ended it.
+/// Returns true if an answer ended before the model ended it.
 pub(super) fn is_cut_off(reason: StopReason) -> bool {
     matches!(reason, StopReason::Length | StopReason::ContextFull)
 }
 
-/// What all states of a response have in common.
+/// The fields that all states of a response share.
 pub(super) struct Head {
     id: String,
     created: u64,
