@@ -194,3 +194,12 @@ fn a_key_file_without_keys_does_not_open_the_server() {
     assert_eq!(finished.code, Some(2));
     assert!(finished.stderr.contains("has no API key"), "{}", finished.stderr);
 }
+
+#[test]
+fn a_folder_of_models_that_does_not_exist_is_bad_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let finished = program::finish(folder.path(), &["serve", "--models", "missing"]);
+    assert_eq!(finished.code, Some(2));
+    let expected = "error: cannot read the folder missing: ";
+    assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
+}

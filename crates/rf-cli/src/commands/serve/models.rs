@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use rf_engine::EngineOptions;
 use rf_engine::scheduler::{Scheduler, SchedulerOptions};
@@ -123,8 +123,9 @@ fn model_files(folder: &Path) -> Result<Vec<PathBuf>> {
         let entries = std::fs::read_dir(folder)?;
         entries.map(|entry| Ok(entry?.path())).collect()
     };
-    let mut paths =
-        list().with_context(|| format!("cannot read the folder {}", folder.display()))?;
+    let mut paths = list().map_err(|error| {
+        bad_input!("cannot read the folder {}: {error}: check the path", folder.display())
+    })?;
     paths.retain(|path| path.extension().is_some_and(|ext| ext == "gguf") && is_first_part(path));
     paths.sort_unstable();
     let kind = |path: &Path| Ok::<_, anyhow::Error>(ModelKind::of(&rf_gguf::Gguf::open(path)?)?);
