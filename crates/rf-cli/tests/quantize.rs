@@ -200,7 +200,8 @@ fn missing_importance_is_reported_with_its_cure() {
         ),
         (
             vec!["quantize", "--imatrix", "short.txt", input, "out.gguf", "Q4_K_M"],
-            "'short.txt' is no importance matrix: it ends within an entry, or is no importance matrix",
+            "'short.txt' is no importance matrix: it is no GGUF file, and as a file of the older \
+             form it ends within an entry",
         ),
         (
             vec!["quantize", "--imatrix", input, input, "out.gguf", "Q4_K_M"],

@@ -42,7 +42,7 @@ pub(super) fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-const ENDS: &str = "it ends within an entry, or is no importance matrix";
+const ENDS: &str = "it is no GGUF file, and as a file of the older form it ends within an entry";
 
 struct Reader<'a>(&'a [u8]);
 
