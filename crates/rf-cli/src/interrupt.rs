@@ -1,10 +1,22 @@
-//! Ctrl-C: stops an answer or removes an incomplete file, and else ends the program.
+//! Ctrl-C: stops an answer or removes an incomplete file, is a note at the prompt of a chat, and
+//! else ends the program.
 
-use std::sync::Once;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// True if a [`Watch`] exists.
-static WATCHED: AtomicBool = AtomicBool::new(false);
+/// The note that Ctrl-C prints at the prompt of a chat.
+pub(crate) const HOW_TO_LEAVE: &str = "(Ctrl-D or /exit to leave)";
+
+/// The effect of Ctrl-C.
+enum Effect {
+    End,
+    Request,
+    /// The prompt to show again.
+    Note(&'static str),
+}
+
+static EFFECT: Mutex<Effect> = Mutex::new(Effect::End);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
 /// During its lifetime, Ctrl-C sets a flag instead of ending the program. A second Ctrl-C while the
@@ -14,13 +26,8 @@ pub(crate) struct Watch(());
 impl Watch {
     /// Starts watching, with the flag cleared.
     pub(crate) fn new() -> Self {
-        static HANDLER: Once = Once::new();
-        HANDLER.call_once(|| {
-            // Without a handler, Ctrl-C ends the program, as it does by default.
-            drop(ctrlc::set_handler(on_signal));
-        });
         REQUESTED.store(false, SeqCst);
-        WATCHED.store(true, SeqCst);
+        set(Effect::Request);
         Self(())
     }
 
@@ -33,13 +40,49 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        WATCHED.store(false, SeqCst);
+        set(Effect::End);
     }
+}
+
+/// During its lifetime, Ctrl-C prints how to leave, and the prompt again. A line editor reads the
+/// key itself; a terminal without one, such as `TERM=dumb`, drops the line and sends the signal.
+pub(crate) struct Note(());
+
+impl Note {
+    /// Starts, with the prompt that is shown.
+    pub(crate) fn new(prompt: &'static str) -> Self {
+        set(Effect::Note(prompt));
+        Self(())
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        set(Effect::End);
+    }
+}
+
+fn set(effect: Effect) {
+    static HANDLER: Once = Once::new();
+    HANDLER.call_once(|| {
+        // Without a handler, Ctrl-C ends the program, as it does by default.
+        drop(ctrlc::set_handler(on_signal));
+    });
+    *locked() = effect;
+}
+
+fn locked() -> MutexGuard<'static, Effect> {
+    EFFECT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[expect(clippy::exit, reason = "the default action of the signal")]
 fn on_signal() {
-    if !WATCHED.load(SeqCst) || REQUESTED.swap(true, SeqCst) {
-        std::process::exit(130);
+    match *locked() {
+        Effect::Request if !REQUESTED.swap(true, SeqCst) => {}
+        Effect::Request | Effect::End => std::process::exit(130),
+        Effect::Note(prompt) => {
+            // A failure is ignored, since it could not be reported.
+            drop(write!(io::stderr().lock(), "\n{HOW_TO_LEAVE}\n{prompt}"));
+        }
     }
 }

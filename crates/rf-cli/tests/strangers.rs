@@ -6,7 +6,8 @@ mod program;
 
 use std::fs;
 
-use program::{Finished, changed_demo, demo_model, finish, finish_with_input};
+use program::terminal::Terminal;
+use program::{Finished, changed_demo, demo_model, finish, finish_with_input, rf_cli};
 use rf_gguf::Value;
 use tempfile::TempDir;
 
@@ -196,4 +197,93 @@ fn metadata_can_be_overridden() {
     let before = context(&[]);
     let after = context(&["--override-kv", "llama.context_length=int:77"]);
     assert!(before != after && after == 77, "{before} {after}");
+}
+
+/// A chat at a terminal of this type, with answers of two tokens. Its prompt is shown.
+fn chat(folder: &TempDir, term: &str) -> Terminal {
+    let arguments = ["run", "-q", "-t", "1", "-n", "2", "--temp", "0"];
+    let mut command = rf_cli(folder.path(), &arguments);
+    command.env("XDG_STATE_HOME", folder.path());
+    let mut chat = Terminal::start(command, term);
+    chat.wait_for(">>> ");
+    chat
+}
+
+/// Types the last lines of a chat, which save it, and returns its messages without the answers.
+fn ended(folder: &TempDir, mut chat: Terminal, lines: &str) -> Vec<String> {
+    chat.press(format!("{lines}\r/save chat.json\r/exit\r").as_bytes());
+    let (code, screen) = chat.finish();
+    assert_eq!(code, Some(0), "{screen}");
+    let text = fs::read(folder.path().join("chat.json")).unwrap();
+    let saved: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let messages = saved["messages"].as_array().unwrap().iter();
+    let messages = messages.filter(|message| message["role"] != "assistant");
+    messages.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn lines_that_arrive_at_once_are_all_answered() {
+    for term in ["xterm", "dumb"] {
+        let folder = TempDir::new().unwrap();
+        // A terminal without bracketed paste sends them like this.
+        let lines = "/system Be brief.\rone\rtwo\\\rlines\rthree";
+        let messages = ended(&folder, chat(&folder, term), lines);
+        assert_eq!(messages, ["Be brief.", "one", "two\nlines", "three"]);
+    }
+}
+
+#[test]
+fn a_saved_chat_continues_where_it_ended() {
+    let folder = TempDir::new().unwrap();
+    let saved = || fs::read_to_string(folder.path().join("chat.json")).unwrap();
+    ended(&folder, chat(&folder, "xterm"), "A fox\rA key");
+    let first = saved();
+    let mut next = chat(&folder, "xterm");
+    next.press(b"/load chat.json\r");
+    next.wait_for("the conversation has 4 messages");
+    // The conversation is the same if its last answer is.
+    ended(&folder, next, "/regenerate");
+    assert_eq!(saved(), first);
+    let mut next = chat(&folder, "xterm");
+    fs::write(folder.path().join("other.json"), "[]").unwrap();
+    next.press(b"/load other.json\r");
+    next.wait_for("'other.json' is no conversation");
+    assert_eq!(ended(&folder, next, "Hi"), ["Hi"]);
+}
+
+#[test]
+fn the_history_is_kept_between_runs() {
+    let folder = TempDir::new().unwrap();
+    ended(&folder, chat(&folder, "xterm"), "A fox and a key");
+    // Three lines up: above /exit and /save.
+    let up = "\x1b[A".repeat(3);
+    assert_eq!(ended(&folder, chat(&folder, "xterm"), &up), ["A fox and a key"]);
+}
+
+#[test]
+fn bytes_that_are_not_utf_8_do_not_end_a_chat() {
+    for term in ["xterm", "dumb"] {
+        let folder = TempDir::new().unwrap();
+        let mut chat = chat(&folder, term);
+        chat.press(b"h\xfch\r");
+        chat.wait_for("the line has bytes that are not UTF-8 and is left out");
+        chat.wait_for(">>> ");
+        assert_eq!(ended(&folder, chat, "Hi"), ["Hi"]);
+    }
+}
+
+#[test]
+fn ctrl_c_at_the_prompt_does_not_end_a_chat() {
+    for term in ["xterm", "dumb"] {
+        let folder = TempDir::new().unwrap();
+        let mut chat = chat(&folder, term);
+        if term == "dumb" {
+            chat.interrupt();
+        } else {
+            chat.press(b"half a line\x03");
+        }
+        chat.wait_for("(Ctrl-D or /exit to leave)");
+        chat.wait_for(">>> ");
+        assert_eq!(ended(&folder, chat, "Hi"), ["Hi"]);
+    }
 }

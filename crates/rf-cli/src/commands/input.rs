@@ -7,6 +7,7 @@ use anyhow::Result;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
+use crate::interrupt::{HOW_TO_LEAVE, Note};
 use crate::terminal;
 
 /// A line editor. Its feature `buffer-redux` keeps what was typed or pasted after a line for the
@@ -30,9 +31,12 @@ impl Input {
     /// Reads a message, over several lines where they end with `\\`; `None` at the end of input.
     pub(super) fn message(&mut self) -> Result<Option<String>> {
         let mut text = String::new();
-        let mut prompt = ">>> ";
+        let mut prompt: &'static str = ">>> ";
         loop {
-            match self.editor.readline(prompt) {
+            let note = Note::new(prompt);
+            let line = self.editor.readline(prompt);
+            drop(note);
+            match line {
                 Ok(line) => {
                     if let Some(start) = line.strip_suffix('\\') {
                         text.push_str(start);
@@ -48,7 +52,7 @@ impl Input {
                 }
                 // As in a shell, Ctrl-C drops the line.
                 Err(ReadlineError::Interrupted) => {
-                    terminal::note("(Ctrl-D or /exit to leave)");
+                    terminal::note(HOW_TO_LEAVE);
                     return Ok(Some(String::new()));
                 }
                 Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
@@ -73,7 +77,8 @@ impl Input {
         if let Some(folder) = history.parent() {
             drop(std::fs::create_dir_all(folder));
         }
-        drop(self.editor.save_history(history));
+        // Another chat may have added lines meanwhile.
+        drop(self.editor.append_history(history));
     }
 }
 
