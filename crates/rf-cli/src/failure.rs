@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use anyhow::Error;
 
@@ -171,11 +172,24 @@ fn cure(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     }
 }
 
+/// The cure for a file that does not exist.
+pub(crate) fn missing_file_cure(path: &Path) -> &'static str {
+    let text = path.as_os_str().as_encoded_bytes();
+    if text.starts_with(b"http://") || text.starts_with(b"https://") {
+        "addresses are not opened: download the file, or give a repository of the Hugging Face hub \
+         with -hf"
+    } else if text.starts_with(b"~") {
+        "the shell replaces ~ outside quotation marks only: write $HOME instead"
+    } else {
+        "check the path"
+    }
+}
+
 fn gguf_cure(error: &rf_gguf::Error) -> Option<&'static str> {
     use rf_gguf::{Error as E, Problem as P};
     match error {
         E::InFile { error, .. } => gguf_cure(error),
-        E::NotFound { .. } => Some("check the path"),
+        E::NotFound { path } => Some(missing_file_cure(path)),
         E::NotRegular { .. } => Some("give the path of a .gguf file"),
         E::Empty => Some("download or convert the model again"),
         E::Malformed {

@@ -1,4 +1,4 @@
-//! Sources of text: a file or standard input.
+//! Files that users name: sources of text, which may be standard input, and outputs.
 
 use std::fs;
 use std::io::{self, IsTerminal, Read};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::failure::bad_input;
+use crate::failure::{bad_input, missing_file_cure};
 
 /// Reads a file, or standard input for `-`.
 pub(crate) fn file_bytes(path: &Path) -> Result<Vec<u8>> {
@@ -17,7 +17,8 @@ pub(crate) fn file_bytes(path: &Path) -> Result<Vec<u8>> {
         Ok(bytes) => Ok(bytes),
         Err(error) => Err(match error.kind() {
             io::ErrorKind::NotFound => {
-                bad_input!("file '{}' does not exist: check the path", path.display())
+                let cure = missing_file_cure(path);
+                bad_input!("file '{}' does not exist: {cure}", path.display())
             }
             io::ErrorKind::IsADirectory => {
                 bad_input!("'{}' is a directory: give the path of a file", path.display())
@@ -27,9 +28,29 @@ pub(crate) fn file_bytes(path: &Path) -> Result<Vec<u8>> {
     }
 }
 
+/// Checks, before any work, that the folder of an output file exists.
+pub(crate) fn check_output(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.exists() => Err(bad_input!(
+            "the folder of '{}' does not exist: create it, or check the path",
+            path.display()
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Reads the text of a file, or of standard input for `-`.
 pub(crate) fn file_text(path: &Path) -> Result<String> {
-    into_text(file_bytes(path)?, &format!("'{}'", path.display()))
+    into_text(file_bytes(path)?, &named(path))
+}
+
+/// The name of a source in a message.
+pub(crate) fn named(path: &Path) -> String {
+    if path.as_os_str() == "-" {
+        return "standard input".to_owned();
+    }
+    format!("'{}'", path.display())
 }
 
 /// The texts of the arguments, or else the lines of a file or of standard input.

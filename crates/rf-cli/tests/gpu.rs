@@ -58,6 +58,8 @@ fn the_doctor_fails_with_cures() {
     let doctor = finish(&["doctor"]);
     assert_eq!(doctor.code, Some(1), "{}", doctor.stdout);
     assert!(doctor.stderr.contains("no GPU is usable"), "{}", doctor.stderr);
+    // Where the user has named a library.
+    assert!(doctor.stdout.contains("/nowhere/libamdhip64.so"), "{}", doctor.stdout);
     let lines: Vec<_> = doctor.stdout.lines().collect();
     for (i, line) in lines.iter().enumerate() {
         if line.starts_with("fail") || line.starts_with("warn") {

@@ -167,4 +167,11 @@ printf '"Kernel_Name","Start_Timestamp","End_Timestamp"\n"matvec(int, int)",1000
     );
     let trace = fs::read_to_string(folder.path().join("gpu.json")).unwrap();
     assert!(trace.contains("matvec(int, int)"));
+
+    let arguments = ["profile", "--gfx", "gfx1100", "--", "no-such-program"];
+    let mut command = rf_cli(folder.path(), &arguments);
+    command.env("PATH", format!("{}:{path}", folder.path().display()));
+    let ran = program::Finished::of(command.output().unwrap());
+    assert_eq!(ran.code, Some(2));
+    assert_eq!(ran.stderr, "error: there is no program 'no-such-program': check its name\n");
 }

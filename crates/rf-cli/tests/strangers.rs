@@ -188,6 +188,28 @@ fn flags_that_are_not_supported_are_named() {
 }
 
 #[test]
+fn common_mistakes_are_told_before_any_work() {
+    let folder = TempDir::new().unwrap();
+    for (arguments, expected) in [
+        (&["run", "-m", "https://example.org/m.gguf", "hi"][..], "download the file"),
+        (&["run", "-m", "~/m.gguf", "hi"], "write $HOME instead"),
+        (&["bench", "-m", "missing"], "file 'missing' does not exist: check the path"),
+        (
+            &["run", "-n", "1", "--trace", "no/such/t.json", "hi"],
+            "the folder of 'no/such/t.json' does not exist",
+        ),
+        (&["quantize", demo_model().to_str().unwrap(), "-", "q8_0"], "the output must be a file"),
+    ] {
+        let finished = finish(folder.path(), arguments);
+        assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(finished.stderr.contains(expected), "{}", finished.stderr);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    let finished = finish_with_input(folder.path(), &["perplexity", "-f", "-"], b"\xff");
+    assert!(finished.stderr.starts_with("error: standard input has"), "{}", finished.stderr);
+}
+
+#[test]
 fn metadata_can_be_overridden() {
     let folder = TempDir::new().unwrap();
     let context = |arguments: &[&str]| {

@@ -96,12 +96,12 @@ pub(crate) fn bench(arguments: &BenchArgs) -> Result<()> {
     let tests = arguments.tests();
     let mut out = io::stdout().lock();
     let mut printer = Printer::new(arguments.output, &arguments.varied());
-    printer.start(&mut out)?;
     for file in arguments.models()? {
         for setup in arguments.setups()? {
             let cpu = CpuOptions { threads: setup.threads, isa: arguments.isa };
             let placement = device::open(arguments.device.options(cpu))?;
             let mut runner = Runner::load(&file, &placement, setup, &tests)?;
+            printer.start(&mut out)?;
             for &test in &tests {
                 if arguments.progress {
                     terminal::note(format_args!("measuring {} of {}", test.name(), runner.name));

@@ -234,11 +234,13 @@ impl Chat {
             .map(|message| json!({"role": message.role, "content": message.content}))
             .collect();
         let text = format!("{:#}\n", json!({ "messages": messages }));
-        let written =
-            rf_profile::replace_file(Path::new(path), |out| out.write_all(text.as_bytes()));
+        let path = Path::new(path);
+        let written = sources::check_output(path).and_then(|()| {
+            Ok(rf_profile::replace_file(path, |out| out.write_all(text.as_bytes()))?)
+        });
         match written {
             Ok(()) => terminal::note(format_args!("{} messages are saved", messages.len())),
-            Err(error) => report(&error.into()),
+            Err(error) => report(&error),
         }
     }
 

@@ -80,8 +80,8 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     };
     if ids.len() < 2 {
         return Err(bad_input!(
-            "'{}' has {} tokens and at least 2 are needed: give a longer text",
-            arguments.file.display(),
+            "{} has {} tokens and at least 2 are needed: give a longer text",
+            sources::named(&arguments.file),
             ids.len()
         ));
     }

@@ -19,7 +19,7 @@ use rf_profile::{Trace, replace_file};
 
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
-use crate::terminal;
+use crate::{sources, terminal};
 
 /// Samples of call stacks per second. An odd number does not run in step with timers.
 const HERTZ: u32 = 997;
@@ -97,6 +97,10 @@ pub(crate) fn profile(arguments: &ProfileArgs) -> Result<()> {
     }
     let tool = arguments.tool()?;
     let command = own_or_other(&arguments.command)?;
+    check_program(&command)?;
+    for path in [&arguments.trace, &arguments.stacks].into_iter().flatten() {
+        sources::check_output(path)?;
+    }
     let watch = Arc::new(Watch::new());
     let asked = Arc::clone(&watch);
     let runner = Runner::new(Duration::from_secs(arguments.timeout))
@@ -142,6 +146,19 @@ fn own_or_other(command: &[OsString]) -> Result<Vec<OsString>> {
         line.insert(0, program.into());
     }
     Ok(line)
+}
+
+/// Checks that the command exists, which a profiler may not report.
+fn check_program(command: &[OsString]) -> Result<()> {
+    let Some(program) = command.first().map(Path::new) else { return Ok(()) };
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let is_path = program.components().count() > 1;
+    if is_path && program.exists()
+        || !is_path && env::split_paths(&folders).any(|folder| folder.join(program).exists())
+    {
+        return Ok(());
+    }
+    Err(bad_input!("there is no program '{}': check its name", program.display()))
 }
 
 impl ProfileArgs {

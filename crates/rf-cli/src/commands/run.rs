@@ -114,6 +114,7 @@ pub(crate) struct RunArgs {
 
 /// Runs `rf-cli run`.
 pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
+    arguments.trace.as_deref().map_or(Ok(()), sources::check_output)?;
     let mut recording = Recording::start(arguments.trace.as_deref(), arguments.verbose);
     let ended = answer_or_chat(arguments, recording.as_mut());
     // A stopped answer has a timeline, too.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::mem;
 
 use chrono::{SecondsFormat, Utc};
 use clap::ValueEnum;
@@ -187,6 +188,7 @@ impl Record {
 pub(super) struct Printer {
     format: Format,
     columns: Vec<Column>,
+    started: bool,
     rows: usize,
 }
 
@@ -214,10 +216,14 @@ impl Printer {
             _ => column(name, 6, false),
         }));
         columns.extend([column("test", 15, false), column("t/s", 20, false)]);
-        Self { format, columns, rows: 0 }
+        Self { format, columns, started: false, rows: 0 }
     }
 
-    pub(super) fn start(&self, out: &mut impl Write) -> io::Result<()> {
+    /// Prints what precedes the rows, once.
+    pub(super) fn start(&mut self, out: &mut impl Write) -> io::Result<()> {
+        if mem::replace(&mut self.started, true) {
+            return Ok(());
+        }
         match self.format {
             Format::Md => {
                 self.table_row(out, |column| column.name.to_owned())?;

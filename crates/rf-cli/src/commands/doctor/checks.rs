@@ -1,5 +1,8 @@
 //! The findings about drivers, runtimes and GPUs, with their cures.
 
+use std::env;
+use std::ffi::OsString;
+
 use rf_device::probe::{DeviceReport, PlatformReport};
 use rf_kernels::objects::{self, Choice};
 
@@ -29,7 +32,7 @@ pub(super) fn all(
         if is_wanted {
             amd(system, report, &mut checks);
         } else if !others_work("AMD") {
-            checks.push(no_card(system));
+            checks.push(no_card(env::var_os("ROCFORGE_HIP_LIBRARY")));
         }
     }
     if let Some(report) = find("NVIDIA")
@@ -58,12 +61,16 @@ fn program() -> Check {
     Check::ok(format!("kernels for {} ({note})", targets.join(", ")))
 }
 
-fn no_card(system: &System) -> Check {
+fn no_card(library: Option<OsString>) -> Check {
     let what = "no AMD GPU is on the PCI bus, and no ROCm is installed";
-    if system.is_container {
-        Check::fail(what, CONTAINER)
-    } else {
-        Check::fail(what, "nothing to do on a machine without a card: models run on the CPU")
+    match library {
+        Some(path) => Check::fail(
+            format!("{what}: ROCFORGE_HIP_LIBRARY={} does not exist", path.display()),
+            "check the path, or unset the variable",
+        ),
+        None => {
+            Check::fail(what, "nothing to do on a machine without a card: models run on the CPU")
+        }
     }
 }
 
@@ -88,7 +95,7 @@ fn amd(system: &System, report: &PlatformReport, checks: &mut Vec<Check>) {
         )));
     }
     for variable in ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"] {
-        if let Ok(value) = std::env::var(variable)
+        if let Ok(value) = env::var(variable)
             && report.devices.len() < system.amd_cards
         {
             let what = format!(
@@ -99,7 +106,7 @@ fn amd(system: &System, report: &PlatformReport, checks: &mut Vec<Check>) {
             push(Check::warn(what, format!("unset {variable} if you want them all")));
         }
     }
-    let value = std::env::var("HSA_OVERRIDE_GFX_VERSION").ok();
+    let value = env::var("HSA_OVERRIDE_GFX_VERSION").ok();
     let listed: Vec<_> = report.devices.iter().map(|device| device.arch.clone()).collect();
     // With the variable, HIP lists the overridden architectures.
     let cards = if system.archs.is_empty() && value.is_none() { &listed } else { &system.archs };
