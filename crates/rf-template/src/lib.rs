@@ -59,11 +59,13 @@ use crate::parser::Tree;
 use crate::value::Value;
 
 pub use crate::error::Error;
+pub use crate::meter::Limits;
 
 /// A parsed template.
 #[derive(Debug)]
 pub struct Template {
     tree: Tree,
+    limits: Limits,
 }
 
 impl Template {
@@ -73,7 +75,14 @@ impl Template {
     ///
     /// [`Error::Syntax`] if the source is not a template, or is too large or too deep.
     pub fn new(source: &str) -> Result<Self, Error> {
-        Ok(Self { tree: parser::parse(source)? })
+        Ok(Self { tree: parser::parse(source)?, limits: Limits::default() })
+    }
+
+    /// Replaces the limits of a run.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
     }
 
     /// Renders the template with variables by name. `clock` writes the current time in a format of
@@ -94,7 +103,7 @@ impl Template {
             input_bytes += bytes;
             context.insert(name.into(), value);
         }
-        let meter = Meter::new(input_bytes);
+        let meter = Meter::new(self.limits, input_bytes);
         run::run(&self.tree, context, &meter, clock)
     }
 }

@@ -4,11 +4,23 @@ use std::cell::Cell;
 
 use crate::error::Error;
 
-/// Steps of a run: a node of the tree, an element of a list, or 16 bytes of text. Real templates
-/// take a few hundred per message.
-pub(crate) const MAX_STEPS: u64 = 20_000_000;
-/// Bytes that a run may allocate in all, besides a multiple of its input.
-pub(crate) const MAX_BYTES: u64 = 64 << 20;
+/// The limits of a run, besides a multiple of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Steps: a node of the tree, an element of a list, or 16 bytes of text. Real templates take a
+    /// few hundred per message.
+    pub steps: u64,
+    /// Bytes that are allocated in all.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    /// 20 million steps and 64 MiB.
+    fn default() -> Self {
+        Self { steps: 20_000_000, bytes: 64 << 20 }
+    }
+}
+
 /// Copies that a run may make of its input: a template that appends messages to one string copies
 /// the first one once per message.
 pub(crate) const MAX_COPIES: u64 = 64;
@@ -23,9 +35,10 @@ pub(crate) struct Meter {
 
 impl Meter {
     /// For a run whose input has `input_bytes`.
-    pub(crate) fn new(input_bytes: u64) -> Self {
-        let bytes = MAX_BYTES.saturating_add(MAX_COPIES.saturating_mul(input_bytes));
-        Self { steps: Cell::new(MAX_STEPS.saturating_add(input_bytes)), bytes: Cell::new(bytes) }
+    pub(crate) fn new(limits: Limits, input_bytes: u64) -> Self {
+        let bytes = limits.bytes.saturating_add(MAX_COPIES.saturating_mul(input_bytes));
+        let steps = limits.steps.saturating_add(input_bytes);
+        Self { steps: Cell::new(steps), bytes: Cell::new(bytes) }
     }
 
     /// Takes `count` steps.

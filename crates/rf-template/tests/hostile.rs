@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
-use rf_template::{Error, Template};
+use rf_template::{Error, Limits, Template};
 
 fn render(source: &str) -> Result<String, Error> {
     Template::new(source)?.render([], &|_| Some("now".to_owned()))
@@ -152,6 +152,22 @@ fn long_runs_are_errors() {
         .map(str::to_owned)
         .into(),
     );
+}
+
+#[test]
+fn limits_can_be_replaced() {
+    let template =
+        || Template::new("{% for i in range(100) %}{{ 'word' * 100 }}{% endfor %}").unwrap();
+    let none = || std::iter::empty::<(&str, &serde_json::Value)>();
+    let text = template().render(none(), &|_| None).unwrap();
+    assert_eq!(text.len(), 40_000);
+    for (limits, expected) in [
+        (Limits { steps: 99, ..Limits::default() }, "the template runs for too long"),
+        (Limits { bytes: 39_999, ..Limits::default() }, "the template needs too much memory"),
+    ] {
+        let error = template().with_limits(limits).render(none(), &|_| None).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }
 
 #[test]

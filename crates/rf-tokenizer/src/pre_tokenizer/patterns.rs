@@ -10,6 +10,9 @@
 //!
 //! The table contains look-aheads as written in the source. [`Source::compile`] removes them.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::digits::Grouping;
@@ -49,7 +52,7 @@ impl Form {
 /// One compiled step of a pre-tokenizer.
 #[derive(Debug)]
 pub(super) enum Step {
-    Match(Regex, Tail),
+    Match(Arc<Regex>, Tail),
     Digits(Grouping),
 }
 
@@ -98,9 +101,19 @@ impl Source {
     }
 }
 
+/// Compiles an expression once per process: Unicode classes make that and the first search slow.
+/// The expressions are constants, so their number is bounded.
 #[expect(clippy::expect_used, reason = "the expressions are constants, and a test compiles each")]
-fn regex(source: &str) -> Regex {
-    RegexBuilder::new(source).build().expect("the expression is valid")
+fn regex(source: &str) -> Arc<Regex> {
+    static COMPILED: Mutex<BTreeMap<String, Arc<Regex>>> = Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(regex) = compiled.get(source) {
+        return Arc::clone(regex);
+    }
+    let regex = RegexBuilder::new(source).build().expect("the expression is valid");
+    let regex = Arc::new(regex);
+    compiled.insert(source.to_owned(), Arc::clone(&regex));
+    regex
 }
 
 #[cfg(test)]
