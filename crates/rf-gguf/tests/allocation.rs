@@ -46,6 +46,7 @@ const CONSTANT_BYTES: usize = 16 << 10;
 
 // A single test, because concurrent tests would allocate too.
 #[test]
+#[cfg_attr(miri, ignore = "measures the allocator of the system")]
 fn memory_stays_within_a_small_multiple_of_the_file() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
     let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(corpus)

@@ -12,6 +12,7 @@ const TENSOR_BYTES: usize = 16 << 20;
 
 // The only test of its process, because other tests would change the measurement.
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn released_data_leaves_memory_and_reads_the_same_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model.gguf");

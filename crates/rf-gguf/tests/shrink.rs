@@ -11,6 +11,7 @@ use rf_quant::DType;
 const FILE: &str = "ROCFORGE_TEST_SHRINK";
 
 #[test]
+#[cfg_attr(miri, ignore = "starts programs or sockets, which Miri does not support")]
 fn a_shorter_file_is_reported() {
     if let Some(path) = std::env::var_os(FILE) {
         report_bus_errors();

@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use rf_kv::{PageId, PagePool, PageSize, PageTable};
 
+/// Miri is slow.
+const CASES: u32 = if cfg!(miri) { 2 } else { 600 };
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
 
     #[test]
     fn pool_agrees_with_the_naive_model(

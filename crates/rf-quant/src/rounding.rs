@@ -36,6 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn rounding_agrees_with_the_standard_library() {
         let edges = (-1040..=1040).map(|eighths| eighths as f32 / 8.0);
         for x in edges.flat_map(|x| [x.next_down(), x, x.next_up()]) {

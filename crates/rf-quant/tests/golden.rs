@@ -12,6 +12,7 @@ use rf_quant::{DType, Family, dequantize, quantize_to_vec};
 const ROWS: usize = 8;
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn dequantize_matches_golden_bit_for_bit() {
     for set in GoldenSet::all() {
         for dtype in formats() {
@@ -36,6 +37,7 @@ fn dequantize_matches_golden_bit_for_bit() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn quantize_matches_golden_byte_for_byte() {
     for set in GoldenSet::all() {
         let source = set.floats("source.f32");
@@ -56,6 +58,7 @@ fn quantize_matches_golden_byte_for_byte() {
 
 /// In formats with a search for scales, the error is at most 2 % above the reference's.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn searched_rmse_of_each_row_is_within_two_percent_of_golden() {
     for set in GoldenSet::all() {
         let source = set.floats("source.f32");

@@ -5,6 +5,7 @@ use rf_quant::{DType, Error, Family, dequantize, quantize, quantize_to_vec, quan
 
 proptest! {
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn round_trip_error_is_bounded_by_bit_width(
         values in vec(-1.0f32..1.0, 256),
         exponent in -3i32..10,
@@ -46,6 +47,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn any_floats_quantize_to_finite_values_or_are_refused(
         bits in vec(prop_oneof![any::<u32>(), Just(0x7f7f_ffff), Just(0xff7f_ffff), Just(1)], 256),
     ) {
@@ -67,6 +69,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn blocks_start_at_any_address(values in vec(-1.0f32..1.0, 256), offset in 0usize..8) {
         for dtype in DType::ALL {
             let bytes = quantize_to_vec(dtype, &values).unwrap();
@@ -120,6 +123,7 @@ fn importance(len: usize) -> Vec<f32> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn importance_lowers_the_weighted_error_of_every_search() {
     let values: Vec<f32> =
         (0..4096u32).map(|i| ((i * i * 31 + 7 * i) as f32 * 0.37).sin()).collect();
@@ -145,6 +149,7 @@ fn importance_lowers_the_weighted_error_of_every_search() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn any_importance_gives_finite_values() {
     let values: Vec<f32> = (0..256).map(|i| (i as f32 * 0.7).sin()).collect();
     for weight in [0.0, -1.0, f32::NAN, f32::INFINITY, f32::MAX, 1e-45] {
@@ -177,6 +182,7 @@ fn normalized_codebook_blocks_have_the_given_magnitude() {
 /// A constant needs one level and one scale, so the only error is the rounding of scales to f16.
 /// Scales of microscaling formats are powers of two, and codebooks may lack points of equal values.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn constant_blocks_keep_their_value() {
     let has_levels =
         |dtype: &DType| !matches!(dtype.family(), Family::Microscaling | Family::Codebook);

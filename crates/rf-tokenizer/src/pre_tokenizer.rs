@@ -188,6 +188,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn every_name_compiles_and_covers_its_text() {
         let text = "Hé'll ~x\u{3000}。 12３45 \r\n\t  <sentinel:1>IMGIMGABZ देव 日本 가  ";
         for name in patterns::names() {
@@ -200,6 +201,7 @@ mod tests {
 
     /// The expressions as the models' `tokenizer.json` has them, run by the tokenizers library.
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn pieces_match_the_tokenizers_library() {
         let json = include_str!("../tests/data/pre_tokenizers.json");
         let groups: serde_json::Value = serde_json::from_str(json).unwrap();

@@ -324,6 +324,7 @@ fn bad_templates_are_errors() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn templates_of_real_files_render() {
     for (file, expected) in [
         (

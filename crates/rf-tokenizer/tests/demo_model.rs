@@ -5,6 +5,7 @@ mod fixtures;
 use rf_tokenizer::{ChatTemplate, DecodeOptions, EncodeOptions, Message, RenderOptions, Tokenizer};
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn prompts_have_the_reference_ids() {
     let tokenizer = Tokenizer::new(fixtures::demo()).unwrap();
     let options = EncodeOptions { add_special: true, parse_special: true };
@@ -18,6 +19,7 @@ fn prompts_have_the_reference_ids() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn a_story_and_a_turn_both_end_the_generation() {
     let tokenizer = Tokenizer::new(fixtures::demo()).unwrap();
     assert_eq!(tokenizer.eog_ids(), [0, 2]);
@@ -27,6 +29,7 @@ fn a_story_and_a_turn_both_end_the_generation() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn its_template_makes_the_chat_prompt() {
     let config = fixtures::demo();
     let template = ChatTemplate::new(config.chat_template.as_deref().unwrap(), "", "").unwrap();

@@ -115,6 +115,7 @@ fn merges_may_name_texts_that_are_no_tokens() {
 /// Long repetitions, for each way to split and to merge. An algorithm of quadratic time would take
 /// minutes.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn long_runs_finish() {
     let bpe = |pre: &str| {
         let mut config = fixtures::demo();

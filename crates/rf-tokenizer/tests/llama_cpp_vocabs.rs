@@ -6,6 +6,7 @@ use fixtures::{from_gguf, shared};
 use rf_tokenizer::{DecodeOptions, EncodeOptions, Tokenizer};
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn every_line_of_every_vocabulary_matches() {
     let Some(folder) = shared("vocabs") else { return };
     let mut vocabularies = 0;
@@ -42,6 +43,7 @@ fn every_line_of_every_vocabulary_matches() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn special_tokens_of_real_vocabularies() {
     let Some(path) = shared("vocabs/ggml-vocab-llama-bpe.gguf") else { return };
     let llama = Tokenizer::new(from_gguf(&path)).unwrap();

@@ -8,6 +8,7 @@ use rf_tokenizer::{DecodeOptions, EncodeOptions, Tokenizer, VocabConfig};
 use serde_json::Value;
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn wordpiece_matches_the_tokenizers_library() {
     let json = fixtures::json(include_str!("data/wordpiece.json"));
     for (key, lowercase) in [("uncased", true), ("cased", false)] {
@@ -18,6 +19,7 @@ fn wordpiece_matches_the_tokenizers_library() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn wordpiece_decodes_words_with_single_spaces() {
     let tokenizer = Tokenizer::new(fixtures::wordpiece()).unwrap();
     let ids = tokenizer.encode("  The\nquick Cafés!", EncodeOptions::PROMPT);
@@ -29,6 +31,7 @@ fn wordpiece_decodes_words_with_single_spaces() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn unigram_matches_the_sentencepiece_library() {
     let json = fixtures::json(include_str!("data/unigram.json"));
     for (key, prefix, merge) in
@@ -45,6 +48,7 @@ fn unigram_matches_the_sentencepiece_library() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn unigram_ends_its_prompts() {
     let config = VocabConfig { remove_extra_whitespaces: Some(true), ..fixtures::unigram() };
     let tokenizer = Tokenizer::new(config).unwrap();
@@ -55,6 +59,7 @@ fn unigram_ends_its_prompts() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn gemma_4_matches_the_tokenizers_library() {
     let json = fixtures::json(include_str!("data/gemma4.json"));
     let tokenizer = Tokenizer::new(fixtures::gemma4()).unwrap();

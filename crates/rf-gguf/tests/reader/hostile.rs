@@ -7,6 +7,7 @@ use rf_quant::DType;
 use crate::raw::{Raw, kind, valid};
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn a_file_cut_at_any_byte_is_refused() {
     let valid = valid();
     assert!(Gguf::from_bytes(valid.clone()).is_ok());
@@ -16,6 +17,7 @@ fn a_file_cut_at_any_byte_is_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn every_value_of_every_byte_is_answered() {
     let valid = valid();
     for at in 0..valid.len() {
@@ -28,6 +30,7 @@ fn every_value_of_every_byte_is_answered() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn a_name_may_have_65535_bytes_and_no_more() {
     let file =
         |length: usize| Raw::header(3, 0, 1).key(&"k".repeat(length), kind::U8).u8(1).build();
@@ -39,8 +42,11 @@ fn a_name_may_have_65535_bytes_and_no_more() {
     );
 }
 
+/// Miri is slow.
+const CASES: u32 = if cfg!(miri) { 20 } else { 2000 };
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
 
     #[test]
     fn arbitrary_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..512)) {

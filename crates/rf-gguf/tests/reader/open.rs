@@ -7,6 +7,7 @@ use rf_gguf::{Error, Gguf, TensorData};
 use crate::raw::valid;
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn a_path_that_is_no_model_is_refused_by_what_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
@@ -34,6 +35,7 @@ fn a_path_that_is_no_model_is_refused_by_what_it_is() {
 
 #[cfg(unix)]
 #[test]
+#[cfg_attr(miri, ignore = "starts programs or sockets, which Miri does not support")]
 fn a_socket_is_refused_without_waiting() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
@@ -42,6 +44,7 @@ fn a_socket_is_refused_without_waiting() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn mapped_static_and_owned_bytes_give_the_same_model() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("valid.gguf");

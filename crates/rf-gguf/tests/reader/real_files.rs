@@ -7,6 +7,7 @@ use std::time::Instant;
 use rf_gguf::{Gguf, GgufWriter};
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn files_of_other_programs_open() {
     for folder in ["models", "golden/arch", "vocabs"] {
         for path in gguf_files(folder) {
@@ -32,6 +33,7 @@ fn files_of_other_programs_open() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn a_copy_through_the_writer_has_the_same_bytes() {
     for path in gguf_files("models").into_iter().chain(gguf_files("vocabs")) {
         let model = Gguf::open(&path).unwrap();
@@ -58,6 +60,7 @@ fn a_copy_through_the_writer_has_the_same_bytes() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn a_vocabulary_of_128_thousand_tokens_opens_at_once() {
     for path in gguf_files("vocabs") {
         let start = Instant::now();

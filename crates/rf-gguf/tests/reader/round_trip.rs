@@ -152,6 +152,7 @@ fn data_of_the_wrong_size_is_an_error() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "uses file operations that Miri does not support")]
 fn a_failed_write_leaves_the_old_file_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model.gguf");
@@ -173,6 +174,7 @@ fn a_failed_write_leaves_the_old_file_and_nothing_else() {
 /// A process that is killed while it writes leaves nothing behind, because the file has no name.
 #[test]
 #[cfg(target_os = "linux")]
+#[cfg_attr(miri, ignore = "uses file operations that Miri does not support")]
 fn an_incomplete_file_has_no_name() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("new.gguf");
@@ -190,6 +192,7 @@ fn an_incomplete_file_has_no_name() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "uses file operations that Miri does not support")]
 fn a_model_can_be_written_over_the_file_it_is_read_from() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model.gguf");
@@ -214,6 +217,7 @@ fn a_model_can_be_written_over_the_file_it_is_read_from() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "uses file operations that Miri does not support")]
 fn a_target_that_is_no_file_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let refusal = |path: &Path| GgufWriter::new().write_file(path, |_, _| Ok(())).unwrap_err();

@@ -7,6 +7,7 @@ use rf_gguf::{Gguf, GgufWriter};
 use rf_quant::DType;
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn any_part_opens_the_whole_model() {
     let directory = tempfile::tempdir().unwrap();
     write_parts(directory.path(), 3, Some(6));
@@ -27,6 +28,7 @@ fn any_part_opens_the_whole_model() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn a_missing_part_is_named() {
     let directory = tempfile::tempdir().unwrap();
     write_parts(directory.path(), 3, None);
@@ -39,6 +41,7 @@ fn a_missing_part_is_named() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn a_part_with_another_name_is_refused_with_the_name_it_needs() {
     let directory = tempfile::tempdir().unwrap();
     write_parts(directory.path(), 2, None);
@@ -55,6 +58,7 @@ fn a_part_with_another_name_is_refused_with_the_name_it_needs() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn parts_that_do_not_belong_together_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     write_parts(directory.path(), 3, None);
@@ -77,6 +81,7 @@ fn parts_that_do_not_belong_together_are_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "uses file operations that Miri does not support")]
 fn part_from_memory_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     write_parts(directory.path(), 2, None);
@@ -88,6 +93,7 @@ fn part_from_memory_is_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn a_count_of_one_is_a_whole_model() {
     let directory = tempfile::tempdir().unwrap();
     write_part(directory.path(), 0, 1, None, "0");
