@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use rf_graph::case::{Case, Schedule, kv_append, speed};
-use rf_graph::{KvLayout, KvType, OpCost};
-use rf_kv::{PageId, PagePool, PageSize, PageTable};
+use rf_graph::{KvLayer, KvLayout, KvType, OpCost};
+use rf_kv::{CopyPage, PageGroup, PageId, PagePool, PageSize, PageTable};
 
 use crate::op_task::OpTask;
 use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};
@@ -38,12 +38,8 @@ const USUAL: Model = MODELS[1];
 
 impl Model {
     fn layout(self, page_size: PageSize, num_pages: usize) -> KvLayout {
-        KvLayout {
-            layers: vec![(self.num_kv_heads, self.head_dim); self.num_layers],
-            page_tokens: page_size.tokens(),
-            num_pages,
-            dtype: KvType::F16,
-        }
+        let layers = vec![KvLayer::new(self.num_kv_heads, self.head_dim); self.num_layers];
+        KvLayout::new(layers, page_size.tokens(), num_pages, KvType::F16)
     }
 
     /// The number of pages of an f16 cache of [`POOL_BYTES`].
@@ -214,7 +210,8 @@ impl Task for CopyTask {
         program.kv = self.model.layout(self.page_size, 2 * self.pages);
         let mut executor = target.backend().compile(program, &mut |_| ())?;
         let page = |i: usize| PageId::new(i as u32);
-        let copies: Vec<_> = (0..self.pages).map(|i| (page(i), page(self.pages + i))).collect();
+        let copy = |i| CopyPage { group: PageGroup::Full, from: page(i), to: page(self.pages + i) };
+        let copies: Vec<_> = (0..self.pages).map(copy).collect();
         Ok(Prepared::new(Clock::Host, move || {
             step.timed_batch().with_output_rows(&[], |batch| {
                 let start = Instant::now();
@@ -233,7 +230,8 @@ mod tests {
     #[test]
     fn models_have_their_known_cache_sizes() {
         // Keys and values in f16: 2 · 2 · layers · heads · dimension.
-        let bytes = MODELS.map(|model| model.layout(PageSize::default(), 1).bytes_per_token());
+        let bytes = MODELS.map(|model| model.layout(PageSize::default(), 1));
+        let bytes = bytes.map(|layout| layout.bytes_per_token(PageGroup::Full));
         assert_eq!(bytes, [32_768, 524_288, 819_200, 327_680]);
         // 8 GiB in pages of 32 tokens of half a MiB.
         assert_eq!(USUAL.pool_pages(PageSize::Tokens32), 512);

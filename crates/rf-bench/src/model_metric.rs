@@ -102,8 +102,9 @@ impl ModelMetric {
                 "{name} needs a context of {needed} tokens, and the model has {context}"
             )));
         }
-        let options = EngineOptions { context_tokens: Some(needed), ..EngineOptions::default() };
         let sequences = if let Self::Decode(batch) = self { batch } else { 1 };
+        let context_tokens = Some(needed);
+        let options = EngineOptions { context_tokens, sequences, ..EngineOptions::default() };
         let mut feeder = SyntheticFeeder::new(
             Engine::load(model, target.backend(), options, &mut |_| ())?,
             sequences,
@@ -113,7 +114,7 @@ impl ModelMetric {
         }
         Ok(Prepared::new(Clock::Host, move || {
             let depth = if matches!(self, Self::Decode(_)) { DECODE_DEPTH } else { 0 };
-            feeder.truncate(depth);
+            feeder.truncate(depth)?;
             let start = Instant::now();
             match self {
                 Self::Decode(batch) => feeder.step(batch)?,

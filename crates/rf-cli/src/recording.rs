@@ -36,7 +36,6 @@ struct RunMeasurements {
     memory: MemoryTracker,
     page_tokens: u64,
     total_pages: u64,
-    kv_bytes: u64,
 }
 
 impl Recording {
@@ -73,7 +72,6 @@ impl Recording {
             memory,
             page_tokens: engine.page_tokens() as u64,
             total_pages: engine.kv_stats().total_pages as u64,
-            kv_bytes: engine.memory().kv_bytes,
         });
     }
 
@@ -156,8 +154,9 @@ impl RunMeasurements {
         // The cache is empty at first.
         memory.sample_kv(KvSample { total_pages: self.total_pages, ..KvSample::default() });
         for batch in spans.iter().filter(|span| span.name == "batch") {
-            let (Some(used_pages), Some(unfilled_tokens), Some(allocations)) = (
+            let (Some(used_pages), Some(bytes), Some(unfilled_tokens), Some(allocations)) = (
                 field(batch, "kv_pages"),
+                field(batch, "kv_bytes"),
                 field(batch, "kv_unfilled_tokens"),
                 field(batch, "kv_allocations"),
             ) else {
@@ -165,7 +164,7 @@ impl RunMeasurements {
             };
             memory.sample_kv(KvSample {
                 tokens: (used_pages * self.page_tokens).saturating_sub(unfilled_tokens),
-                bytes: used_pages * self.kv_bytes / self.total_pages.max(1),
+                bytes,
                 used_pages,
                 total_pages: self.total_pages,
                 unfilled_tokens,

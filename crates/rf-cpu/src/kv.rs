@@ -8,7 +8,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use memmap2::MmapMut;
 use rf_graph::{BackendError, KvLayout, KvType};
-use rf_kv::PageId;
+use rf_kv::{CopyPage, PageGroup};
 use rf_quant::E4m3;
 
 use crate::simd::LANES;
@@ -22,6 +22,7 @@ pub(crate) struct KvStore {
 /// The cache of one layer.
 pub(crate) struct KvLayer {
     pub(crate) shape: KvShape,
+    pub(crate) group: PageGroup,
     /// `[page][head]` of [`KvShape::key_head_bytes`] of keys.
     pub(crate) keys: MmapMut,
     /// `[page][head]` of [`KvShape::value_head_bytes`] of values.
@@ -38,6 +39,15 @@ pub(crate) struct KvShape {
 }
 
 impl KvShape {
+    fn new(layout: &KvLayout, layer: rf_graph::KvLayer) -> Self {
+        Self {
+            dtype: layout.dtype,
+            heads: layer.num_kv_heads,
+            head_dim: layer.head_dim,
+            page_tokens: layout.page_tokens,
+        }
+    }
+
     /// Elements per row of values: `head_dim` rounded up to whole vectors.
     pub(crate) fn value_stride(self) -> usize {
         self.head_dim.next_multiple_of(LANES)
@@ -84,18 +94,17 @@ impl KvStore {
                 what: format!("a KV cache of type {}", layout.dtype),
             });
         }
-        let layer = |&(heads, head_dim): &(usize, usize)| {
-            let page_tokens = layout.page_tokens;
-            let shape = KvShape { dtype: layout.dtype, heads, head_dim, page_tokens };
+        let layer = |layer: &rf_graph::KvLayer| {
+            let (shape, group) = (KvShape::new(layout, *layer), layer.group);
             let map = |head_bytes: usize| {
-                let bytes = layout.num_pages * heads * head_bytes;
+                let bytes = layout.num_pages.of(group) * shape.heads * head_bytes;
                 MmapMut::map_anon(bytes + SLACK_BYTES).map_err(|_| BackendError::OutOfMemory {
                     what: "the KV cache",
                     bytes: bytes as u64,
                 })
             };
             let keys = map(shape.key_head_bytes())?;
-            Ok(KvLayer { shape, keys, values: map(shape.value_head_bytes())? })
+            Ok(KvLayer { shape, group, keys, values: map(shape.value_head_bytes())? })
         };
         let layers = layout.layers.iter().map(layer).collect::<Result<_, BackendError>>()?;
         Ok(Self { layout: layout.clone(), layers })
@@ -111,21 +120,21 @@ impl KvStore {
 
     /// [`Self::page_bytes`] of a cache with this layout.
     pub(crate) fn page_bytes_of(layout: &KvLayout) -> usize {
-        let KvLayout { ref layers, page_tokens, num_pages, dtype } = *layout;
-        let layer = |&(heads, head_dim): &(usize, usize)| {
-            let shape = KvShape { dtype, heads, head_dim, page_tokens };
+        let layer = |layer: &rf_graph::KvLayer| {
+            let shape = KvShape::new(layout, *layer);
             let head_bytes = shape.key_head_bytes() + shape.value_head_bytes();
-            num_pages.saturating_mul(heads * head_bytes)
+            layout.num_pages.of(layer.group).saturating_mul(shape.heads * head_bytes)
         };
-        layers.iter().map(layer).fold(0, usize::saturating_add)
+        layout.layers.iter().map(layer).fold(0, usize::saturating_add)
     }
 
-    pub(crate) fn copy_page(&mut self, from: PageId, to: PageId) -> Result<(), BackendError> {
-        let pages = self.layout.num_pages;
+    pub(crate) fn copy_page(&mut self, copy: CopyPage) -> Result<(), BackendError> {
+        let CopyPage { group, from, to } = copy;
+        let pages = self.layout.num_pages.of(group);
         if let Some(page) = [from, to].iter().find(|p| p.index() >= pages) {
             return Err(BackendError::InvalidBatch(format!("page {} of {pages}", page.index())));
         }
-        for layer in &mut self.layers {
+        for layer in self.layers.iter_mut().filter(|layer| layer.group == group) {
             let shape = layer.shape;
             for (map, head_bytes) in [
                 (&mut layer.keys, shape.key_head_bytes()),

@@ -8,7 +8,7 @@ use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_graph::case::{Case, cases};
 use rf_graph::conformance::{Deviation, Outcome, prepare};
 use rf_graph::{Backend, BackendError, Batch, Executor, RowKind, Span};
-use rf_kv::PageId;
+use rf_kv::{CopyPage, PageGroup, PageId};
 
 /// Cases that this backend does not pass: the prefix of the name, and the reason.
 const IGNORED: [(&str, &str); 0] = [];
@@ -97,6 +97,10 @@ fn outputs(executor: &mut dyn Executor, case: &Case) -> Vec<Vec<f32>> {
     case.batches().iter().map(|batch| batch.with(&mut forward).unwrap()).collect()
 }
 
+fn copy(from: PageId, to: PageId) -> CopyPage {
+    CopyPage { group: PageGroup::Full, from, to }
+}
+
 #[test]
 fn a_bad_batch_is_refused_and_the_executor_stays_usable() {
     let case = case("model/llama-q8_0");
@@ -105,8 +109,9 @@ fn a_bad_batch_is_refused_and_the_executor_stays_usable() {
         let expected = outputs(&mut *compile(), &case);
         let mut executor = compile();
         let (pages, beyond) = ([PageId::new(0), PageId::new(1)], [PageId::new(9999)]);
-        let span =
-            |tokens: usize, past_tokens, pages| [Span { tokens: 0..tokens, past_tokens, pages }];
+        let span = |tokens: usize, past_tokens, pages| {
+            [Span { tokens: 0..tokens, past_tokens, pages, window_pages: &[] }]
+        };
         let width = 97;
         for (ids, spans, output_rows, room) in [
             (&[9999][..], span(1, 0, &pages), &[0][..], width),
@@ -124,7 +129,7 @@ fn a_bad_batch_is_refused_and_the_executor_stays_usable() {
             let error = executor.forward(&batch, &mut vec![0.0; room]).unwrap_err();
             assert!(matches!(error, BackendError::InvalidBatch(_)), "{name}: {error}");
         }
-        let error = executor.copy_pages(&[(pages[0], beyond[0])]).unwrap_err();
+        let error = executor.copy_pages(&[copy(pages[0], beyond[0])]).unwrap_err();
         assert!(matches!(error, BackendError::InvalidBatch(_)), "{name}: {error}");
         assert_eq!(bits(&outputs(&mut *executor, &case)), bits(&expected), "{name}");
         // A second run overwrites the cache from position 0.
@@ -154,7 +159,7 @@ fn a_copied_page_holds_what_the_original_does() {
         let mut executor = backend.compile(case.program(), &mut |_| ()).unwrap();
         let (from, to) = ([PageId::new(0)], [PageId::new(2)]);
         let mut forward = |ids: &[u32], past_tokens, pages: &[PageId]| {
-            let spans = [Span { tokens: 0..ids.len(), past_tokens, pages }];
+            let spans = [Span { tokens: 0..ids.len(), past_tokens, pages, window_pages: &[] }];
             let mut out = vec![0.0; ids.len() * 4 * 64];
             let batch = Batch { ids, spans: &spans, output_rows: &[], input: None };
             executor.forward(&batch, &mut out).unwrap();
@@ -162,9 +167,9 @@ fn a_copied_page_holds_what_the_original_does() {
         };
         forward(&[1, 2, 3, 4, 5], 0, &from);
         let original = forward(&[6], 5, &from);
-        executor.copy_pages(&[(from[0], to[0])]).unwrap();
+        executor.copy_pages(&[copy(from[0], to[0])]).unwrap();
         let mut out = vec![0.0; 4 * 64];
-        let spans = [Span { tokens: 0..1, past_tokens: 5, pages: &to }];
+        let spans = [Span { tokens: 0..1, past_tokens: 5, pages: &to, window_pages: &[] }];
         let batch = Batch { ids: &[6], spans: &spans, output_rows: &[], input: None };
         executor.forward(&batch, &mut out).unwrap();
         assert_eq!(out, original, "{kv}");

@@ -64,13 +64,20 @@ impl Placement {
             })
         };
         let one = need(context)?;
-        let per_context = need(contexts(context, 2))?.saturating_sub(one).max(1);
-        let room = free.saturating_sub(one) / share;
-        let more = u128::from(room) * context as u128 / u128::from(per_context);
-        let tokens = context.saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
-        let tokens = tokens.min(most_tokens);
-        // The engine rounds up to whole pages.
-        Ok((tokens - tokens % options.page_tokens.max(1)).max(context))
+        let room = one.saturating_add(free.saturating_sub(one) / share);
+        // The need is not proportional to the tokens where layers have a sliding window.
+        let page_tokens = options.page_tokens.max(1);
+        let (mut fits, mut most) = (context / page_tokens, most_tokens / page_tokens);
+        most = most.min(u32::MAX as usize);
+        while fits < most {
+            let pages = most - (most - fits) / 2;
+            if need(pages * page_tokens)? <= room {
+                fits = pages;
+            } else {
+                most = pages - 1;
+            }
+        }
+        Ok((fits * page_tokens).max(context))
     }
 }
 
@@ -99,6 +106,7 @@ mod tests {
         page_tokens: 32,
         kv_type: rf_graph::KvType::F16,
         kv_tokens: None,
+        sequences: 1,
         pooling: None,
     };
 

@@ -187,6 +187,7 @@ pub(crate) mod tests {
         page_tokens: 32,
         kv_type: rf_graph::KvType::F16,
         kv_tokens: None,
+        sequences: 1,
         pooling: None,
     };
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rf_graph::{
     Backend, Batch, Executor, Observation, Observed, Program, Progress, Span, WeightId, observe,
 };
-use rf_kv::PageId;
+use rf_kv::{PageGroup, PagePool, PageSize, PageTable};
 
 use crate::error::Error;
 use crate::model::Model;
@@ -18,7 +18,7 @@ use crate::options::EngineOptions;
 pub struct Activations {
     executor: Box<dyn Executor>,
     observations: Vec<Named>,
-    pages: Vec<PageId>,
+    pool: PagePool,
     batch_tokens: usize,
     context_tokens: usize,
     sums: BTreeMap<String, ActivationSums>,
@@ -56,12 +56,14 @@ impl Activations {
         let Observed { program, observations } = observed;
         backend.check_memory(&program)?;
         let observations = observations.into_iter().map(|o| Named::new(o, &program)).collect();
-        let pages = (0..program.kv.num_pages as u32).map(PageId::new).collect();
+        let kv = &program.kv;
+        let page_size = PageSize::try_from(kv.page_tokens)?;
+        let pool = PagePool::with_window(kv.num_pages, page_size, kv.window);
         let batch_tokens = program.max_batch_tokens;
         let context_tokens = model.context_tokens(options);
         let executor = backend.compile(program, progress)?;
         let sums = BTreeMap::new();
-        Ok(Self { executor, observations, pages, batch_tokens, context_tokens, sums })
+        Ok(Self { executor, observations, pool, batch_tokens, context_tokens, sums })
     }
 
     /// Computes a text from its first token on and adds its activations.
@@ -75,10 +77,24 @@ impl Activations {
         if prompt_tokens > context_tokens {
             return Err(Error::PromptTooLong { prompt_tokens, context_tokens });
         }
-        let mut past_tokens = 0;
+        let mut table = PageTable::new();
+        let added = self.add_chunks(ids, &mut table);
+        self.pool.release(table);
+        added
+    }
+
+    /// Computes a text in chunks, with the pages of a table.
+    fn add_chunks(&mut self, ids: &[u32], table: &mut PageTable) -> Result<(), Error> {
         for ids in ids.chunks(self.batch_tokens) {
             let rows: Vec<usize> = (0..ids.len()).collect();
-            let span = Span { tokens: 0..ids.len(), past_tokens, pages: &self.pages };
+            let past_tokens = table.len_tokens();
+            self.pool.grow(table, past_tokens + ids.len())?;
+            let span = Span {
+                tokens: 0..ids.len(),
+                past_tokens,
+                pages: table.pages(PageGroup::Full),
+                window_pages: table.pages(PageGroup::Window),
+            };
             let batch = Batch { ids, spans: &[span], output_rows: &rows, input: None };
             let mut route = Vec::new();
             for (stage, named) in self.observations.iter().enumerate() {
@@ -90,7 +106,7 @@ impl Activations {
                     named.add_to(&mut self.sums, &values, &route)?;
                 }
             }
-            past_tokens += ids.len();
+            self.pool.drop_front(table);
         }
         Ok(())
     }

@@ -88,7 +88,14 @@ impl Engine {
     /// and at least one, which may take several batches.
     fn texts_per_batch(&self, texts: &[&[u32]]) -> usize {
         let page_tokens = self.page_tokens();
-        let (mut tokens, mut pages) = (self.batch_tokens(), self.available_pages());
+        let available = self.available_pages();
+        // A batch returns no pages before its end, so windows need as many as other layers.
+        let mut pages = if self.has_window_pages() {
+            available.full.min(available.window)
+        } else {
+            available.full
+        };
+        let mut tokens = self.batch_tokens();
         let fits = |text: &&&[u32]| {
             let needed_pages = text.len().div_ceil(page_tokens);
             let fits = text.len() <= tokens && needed_pages <= pages;

@@ -1,13 +1,15 @@
 //! A model on a backend: where tokens become logits.
 
+mod cache;
+
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use rf_graph::{
-    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, MemoryNeed,
-    MemoryUse, Progress, Span, Timeline,
+    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, KvLayout,
+    MemoryNeed, MemoryUse, Progress, Span, Timeline,
 };
-use rf_kv::{PagePool, PageSize, PoolStats};
+use rf_kv::{PageGroup, PagePool, PageSize};
 use rf_model::Pooling;
 use tracing::field::Empty;
 
@@ -21,6 +23,7 @@ pub struct Engine {
     model: Arc<Model>,
     executor: Box<dyn Executor>,
     pool: Arc<Mutex<PagePool>>,
+    kv: KvLayout,
     memory_need: MemoryNeed,
     context_tokens: usize,
     batch_tokens: usize,
@@ -84,10 +87,12 @@ impl Engine {
             "memory need"
         );
         backend.check_memory(&program)?;
-        let pool = PagePool::new(program.kv.num_pages, page_size);
+        let kv = program.kv.clone();
+        let pool = PagePool::with_window(kv.num_pages, page_size, kv.window);
         let output_width = program.graph.value(program.graph.output()).width;
         let executor = backend.compile(program, progress)?;
         Ok(Self {
+            kv,
             memory_need,
             context_tokens: model.context_tokens(&options),
             batch_tokens: model.batch_tokens(&options),
@@ -120,11 +125,6 @@ impl Engine {
         self.page_tokens
     }
 
-    /// Tokens of the KV cache, which all sequences share.
-    pub fn kv_tokens(&self) -> usize {
-        lock(&self.pool).num_pages() * self.page_tokens
-    }
-
     /// The pooling of embeddings; `None` for an engine that generates.
     pub fn pooling(&self) -> Option<Pooling> {
         self.pooling
@@ -143,11 +143,6 @@ impl Engine {
     /// Memory need computed before loading.
     pub fn memory_need(&self) -> MemoryNeed {
         self.memory_need
-    }
-
-    /// Statistics of the KV cache: pages held, free and allocated so far.
-    pub fn kv_stats(&self) -> PoolStats {
-        lock(&self.pool).stats()
     }
 
     /// Starts or stops timing every op. Returns false if the backend does not support it.
@@ -170,21 +165,6 @@ impl Engine {
     /// The recorded timelines, one per backend.
     pub fn timelines(&self) -> Vec<Timeline> {
         self.executor.timelines()
-    }
-
-    /// A new, empty sequence.
-    pub fn session(&self) -> Session {
-        Session::new(Arc::clone(&self.pool))
-    }
-
-    /// A new sequence with the longest prefix of `tokens` in the prefix cache, in full pages.
-    pub(crate) fn session_with_prefix(&self, tokens: &[u32]) -> Session {
-        Session::from_prefix(Arc::clone(&self.pool), tokens)
-    }
-
-    /// Pages of the KV cache that no sequence holds.
-    pub(crate) fn available_pages(&self) -> usize {
-        lock(&self.pool).available_pages()
     }
 
     /// Computes tokens of one or more sequences and returns the selected logits: rows of
@@ -327,6 +307,7 @@ impl Engine {
             tokens,
             sequences = feeds.len(),
             kv_pages = Empty,
+            kv_bytes = Empty,
             kv_unfilled_tokens = Empty,
             kv_allocations = Empty
         )
@@ -335,8 +316,9 @@ impl Engine {
         let mut pool = lock(&pool);
         let result = self.compute(&mut pool, feeds, pieces, step);
         if !span.is_disabled() {
-            let stats = pool.stats();
+            let stats = pool.stats(PageGroup::Full);
             span.record("kv_pages", stats.used_pages);
+            span.record("kv_bytes", self.kv_bytes_used(&pool));
             span.record("kv_unfilled_tokens", stats.unfilled_tokens);
             span.record("kv_allocations", stats.allocations);
         }
@@ -344,9 +326,9 @@ impl Engine {
             let feed = &mut feeds[*index];
             let session = &mut *feed.session;
             if result.is_ok() {
-                session.tokens.extend_from_slice(&feed.ids[range.clone()]);
+                session.extend(&mut pool, &feed.ids[range.clone()], self.page_tokens);
             } else {
-                pool.truncate(&mut session.table, session.tokens.len());
+                session.roll_back(&mut pool);
             }
         }
         result
@@ -366,7 +348,6 @@ impl Engine {
             let feed = &mut feeds[*index];
             let session = &mut *feed.session;
             let copies = pool.grow(&mut session.table, session.tokens.len() + range.len())?;
-            let copies: Vec<_> = copies.iter().map(|c| (c.from, c.to)).collect();
             self.executor.copy_pages(&copies)?;
             let first = ids.len();
             ids.extend_from_slice(&feed.ids[range.clone()]);
@@ -384,7 +365,12 @@ impl Engine {
                 let session = &*feeds[*index].session;
                 let tokens = first..first + range.len();
                 first = tokens.end;
-                Span { tokens, past_tokens: session.tokens.len(), pages: session.table.pages() }
+                Span {
+                    tokens,
+                    past_tokens: session.tokens.len(),
+                    pages: session.table.pages(PageGroup::Full),
+                    window_pages: session.table.pages(PageGroup::Window),
+                }
             })
             .collect();
         let batch = Batch { ids: &ids, spans: &spans, output_rows: &output_rows, input: None };

@@ -71,8 +71,7 @@ impl Engine {
         let mut generation = Generation::new(prompt, options)?;
         // The last token is always computed: its logits are not in the cache.
         let common = session.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let cached_tokens = common.min(prompt.len() - 1);
-        session.truncate(cached_tokens);
+        let cached_tokens = session.truncate_or_reset(common.min(prompt.len() - 1));
         let mut timings = Timings {
             prompt_tokens: prompt.len() - cached_tokens,
             cached_tokens,
@@ -176,9 +175,10 @@ impl Engine {
     /// new positions.
     fn shift(&mut self, session: &mut Session) -> Result<(), Error> {
         let keep = usize::from(session.tokens().first().copied() == self.model().tokenizer().bos());
-        let newer = session.tokens()[keep + (session.len() - keep).div_ceil(2)..].to_vec();
-        session.truncate(keep);
-        self.forward(&mut [Feed { session, ids: &newer, outputs: Outputs::None }])?;
+        let (first, others) = session.tokens().split_at(keep);
+        let rest = [first, &others[others.len().div_ceil(2)..]].concat();
+        let kept = session.truncate_or_reset(keep);
+        self.forward(&mut [Feed { session, ids: &rest[kept..], outputs: Outputs::None }])?;
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, Layout,
     MemoryNeed, MemoryUse, Program, Progress, Side, Split, SplitError, Timeline, split,
 };
-use rf_kv::PageId;
+use rf_kv::CopyPage;
 
 use crate::error::Error;
 use crate::model::{Model, fused};
@@ -245,7 +245,7 @@ impl Executor for HybridExecutor {
         last.forward_top_k(&Batch { input: Some(residual), ..*batch }, k, out)
     }
 
-    fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {
+    fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
         self.first.copy_pages(copies)?;
         self.second.copy_pages(copies)
     }

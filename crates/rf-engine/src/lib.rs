@@ -46,6 +46,7 @@ mod error;
 mod generate;
 mod generation;
 pub mod hybrid;
+mod kv_layout;
 mod model;
 mod options;
 mod perplexity;

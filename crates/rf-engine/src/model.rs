@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rf_gguf::Gguf;
-use rf_graph::{Backend, KvLayout, MemoryNeed, Op, Program, fuse};
-use rf_kv::PageSize;
+use rf_graph::{Backend, MemoryNeed, Op, Program, fuse};
 use rf_model::{Head, ModelConfig, Pooling};
 use rf_tokenizer::{ChatTemplate, Tokenizer};
 
 use crate::error::Error;
+use crate::kv_layout::{full_layout, with_windows};
 use crate::options::EngineOptions;
 use crate::vocabulary::{CHAT_TEMPLATE, tokenizer_from_gguf};
 
@@ -182,51 +182,18 @@ impl Model {
 
     /// The program before fusion.
     pub(crate) fn program(&self, options: &EngineOptions) -> Result<Program, Error> {
-        let kv = self.kv_layout(options)?;
+        let context_tokens = self.context_tokens(options);
+        let kv = full_layout(&self.config, context_tokens, options)?;
         let head = match options.pooling {
             None => Head::Logits,
             Some(Pooling::Rank) => Head::Scores,
             Some(Pooling::Mean | Pooling::Cls | Pooling::Last) => Head::State,
         };
-        let context_tokens = self.context_tokens(options);
         let (graph, weights) = rf_model::build(&self.gguf, &self.config, context_tokens, head)?;
         let batch_tokens = self.batch_tokens(options);
+        let kv = with_windows(kv, &graph, options.sequences, batch_tokens)?;
         let (max_batch_tokens, max_output_rows) = (batch_tokens, batch_tokens);
         Ok(Program { graph, weights, kv, max_batch_tokens, max_output_rows })
-    }
-
-    fn kv_layout(&self, options: &EngineOptions) -> Result<KvLayout, Error> {
-        let page_size = PageSize::try_from(options.page_tokens)?;
-        let context_tokens = self.context_tokens(options);
-        let kv_tokens = options.kv_tokens.unwrap_or(context_tokens);
-        for (name, value) in [
-            ("context size", context_tokens),
-            ("batch size", options.batch_tokens),
-            ("size of the KV cache", kv_tokens),
-        ] {
-            if value == 0 {
-                return Err(Error::InvalidOption { name, value, reason: "it must be at least 1" });
-            }
-        }
-        if let Some(most) = self.config.max_context_length
-            && context_tokens > most
-        {
-            return Err(Error::ContextTooLong { context_tokens, most });
-        }
-        let num_pages = page_size.pages_for(kv_tokens);
-        if u32::try_from(num_pages).is_err() {
-            return Err(Error::InvalidOption {
-                name: "size of the KV cache",
-                value: kv_tokens,
-                reason: "no cache could be that large",
-            });
-        }
-        Ok(KvLayout {
-            layers: self.config.kv_layers(),
-            page_tokens: page_size.tokens(),
-            num_pages,
-            dtype: options.kv_type,
-        })
     }
 }
 

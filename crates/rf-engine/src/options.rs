@@ -20,6 +20,10 @@ pub struct EngineOptions {
     /// the context: one sequence of full length. With fewer tokens than the context, a sequence
     /// cannot reach its full length.
     pub kv_tokens: Option<usize>,
+    /// Sequences that are computed at the same time. Layers with a sliding window have room for
+    /// this many of any length: each takes little more than its window. Other layers share
+    /// [`kv_tokens`](Self::kv_tokens).
+    pub sequences: usize,
     /// Embed texts with this pooling, or score them with [`Pooling::Rank`], in place of generation.
     pub pooling: Option<Pooling>,
 }
@@ -37,6 +41,7 @@ impl Default for EngineOptions {
             page_tokens: 32,
             kv_type: KvType::F16,
             kv_tokens: None,
+            sequences: 1,
             pooling: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rf_kv::{PagePool, PageTable};
+use rf_kv::{PageCounts, PagePool, PageTable, WindowPassed};
 
 /// A sequence: the tokens in the cache and the pages that hold them. Dropping it frees the pages.
 #[derive(Debug)]
@@ -10,36 +10,70 @@ pub struct Session {
     pub(crate) pool: Arc<Mutex<PagePool>>,
     pub(crate) table: PageTable,
     pub(crate) tokens: Vec<u32>,
+    /// True if the full pages enter the prefix cache when they are computed.
+    publishes: bool,
+    /// Tokens that are in the prefix cache.
+    published_tokens: usize,
 }
 
 impl Session {
     pub(crate) fn new(pool: Arc<Mutex<PagePool>>) -> Self {
-        Self { pool, table: PageTable::new(), tokens: Vec::new() }
+        Self {
+            pool,
+            table: PageTable::new(),
+            tokens: Vec::new(),
+            publishes: false,
+            published_tokens: 0,
+        }
     }
 
-    /// The longest prefix of `tokens` that the prefix cache of the pool holds, in full pages.
+    /// The longest prefix of `tokens` that the prefix cache of the pool holds, in full pages. Pages
+    /// that are computed after it enter the cache.
     pub(crate) fn from_prefix(pool: Arc<Mutex<PagePool>>, tokens: &[u32]) -> Self {
         let table = lock(&pool).match_prefix(tokens);
-        let tokens = tokens[..table.len_tokens()].to_vec();
-        Self { pool, table, tokens }
+        let published_tokens = table.len_tokens();
+        let tokens = tokens[..published_tokens].to_vec();
+        Self { pool, table, tokens, publishes: true, published_tokens }
     }
 
     /// A second sequence with the same tokens. They share pages until one of them writes.
     #[must_use]
     pub fn fork(&self) -> Self {
         let table = lock(&self.pool).fork(&self.table);
-        Self { pool: Arc::clone(&self.pool), table, tokens: self.tokens.clone() }
+        Self { pool: Arc::clone(&self.pool), table, tokens: self.tokens.clone(), ..*self }
     }
 
-    /// Adds the full pages to the prefix cache.
-    pub(crate) fn publish(&self) {
-        lock(&self.pool).publish(&self.table, &self.tokens);
+    /// Notes tokens that were computed: adds full pages to the prefix cache, and returns those that
+    /// the sliding window has passed.
+    pub(crate) fn extend(&mut self, pool: &mut PagePool, tokens: &[u32], page_tokens: usize) {
+        self.tokens.extend_from_slice(tokens);
+        let full_tokens = self.tokens.len() / page_tokens * page_tokens;
+        if self.publishes && full_tokens > self.published_tokens {
+            pool.publish(&self.table, &self.tokens);
+            self.published_tokens = full_tokens;
+        }
+        pool.drop_front(&mut self.table);
     }
 
-    /// Pages that the cache needs for the sequence to have `len_tokens` tokens. Sequences that
-    /// share a page each count the copy of it.
-    pub(crate) fn pages_needed(&self, len_tokens: usize) -> usize {
+    /// Removes pages for tokens that were not computed after all. Such a step has not dropped any.
+    pub(crate) fn roll_back(&mut self, pool: &mut PagePool) {
+        let rolled_back = pool.truncate(&mut self.table, self.tokens.len());
+        debug_assert_eq!(rolled_back, Ok(()));
+    }
+
+    /// Pages that the cache needs for the sequence to have `len_tokens` tokens after one step.
+    /// Sequences that share a page each count the copy of it.
+    pub(crate) fn pages_needed(&self, len_tokens: usize) -> PageCounts {
         lock(&self.pool).pages_needed(&self.table, len_tokens)
+    }
+
+    /// As [`pages_needed`](Self::pages_needed), for steps of at most `step_tokens`.
+    pub(crate) fn pages_needed_in_steps(
+        &self,
+        len_tokens: usize,
+        step_tokens: usize,
+    ) -> PageCounts {
+        lock(&self.pool).pages_needed_in_steps(&self.table, len_tokens, step_tokens)
     }
 
     /// The tokens in the cache.
@@ -58,16 +92,37 @@ impl Session {
     }
 
     /// Drops all but the first `len_tokens` tokens.
-    pub fn truncate(&mut self, len_tokens: usize) {
+    ///
+    /// # Errors
+    ///
+    /// If a sliding window has passed that position, so that the cache lacks the tokens before it.
+    /// Nothing has changed then.
+    pub fn truncate(&mut self, len_tokens: usize) -> Result<(), WindowPassed> {
         if len_tokens < self.tokens.len() {
-            self.tokens.truncate(len_tokens);
-            lock(&self.pool).truncate(&mut self.table, len_tokens);
+            lock(&self.pool).truncate(&mut self.table, len_tokens)?;
+            self.cut(len_tokens);
         }
+        Ok(())
+    }
+
+    /// Drops all but the first `len_tokens` tokens, or all of them if a sliding window has passed
+    /// that position. Returns the number of tokens that are left.
+    pub(crate) fn truncate_or_reset(&mut self, len_tokens: usize) -> usize {
+        if self.truncate(len_tokens).is_err() {
+            self.reset();
+        }
+        self.len()
     }
 
     /// Drops all tokens.
     pub fn reset(&mut self) {
-        self.truncate(0);
+        lock(&self.pool).release(std::mem::take(&mut self.table));
+        self.cut(0);
+    }
+
+    fn cut(&mut self, len_tokens: usize) {
+        self.tokens.truncate(len_tokens);
+        self.published_tokens = self.published_tokens.min(len_tokens);
     }
 }
 

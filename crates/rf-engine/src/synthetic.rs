@@ -20,9 +20,20 @@ impl SyntheticFeeder {
         Self { engine, sessions, random: 1 }
     }
 
-    /// Truncates all sequences to `len_tokens`.
-    pub fn truncate(&mut self, len_tokens: usize) {
-        self.sessions.iter_mut().for_each(|session| session.truncate(len_tokens));
+    /// Truncates all sequences to `len_tokens`. A sequence whose sliding window has passed that
+    /// position is fed again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::forward`].
+    pub fn truncate(&mut self, len_tokens: usize) -> Result<(), Error> {
+        for sequence in 0..self.sessions.len() {
+            let session = &mut self.sessions[sequence];
+            let len_tokens = len_tokens.min(session.len());
+            let kept = session.truncate_or_reset(len_tokens);
+            self.prompt(sequence, len_tokens - kept)?;
+        }
+        Ok(())
     }
 
     /// Feeds `tokens` to one sequence, in batches, and computes the logits of the last one:

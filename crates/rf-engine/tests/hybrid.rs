@@ -34,6 +34,7 @@ const BASE: EngineOptions = EngineOptions {
     page_tokens: 32,
     kv_type: rf_graph::KvType::F16,
     kv_tokens: Some(2 * 96),
+    sequences: 2,
     pooling: None,
 };
 

@@ -37,6 +37,7 @@ const BASE: EngineOptions = EngineOptions {
     page_tokens: 32,
     kv_type: KvType::F16,
     kv_tokens: Some(3 * 192),
+    sequences: 3,
     pooling: None,
 };
 

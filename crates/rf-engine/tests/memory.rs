@@ -160,3 +160,31 @@ fn a_model_loads_with_exactly_the_memory_that_it_needs() {
         );
     }
 }
+
+#[test]
+fn layers_with_a_window_have_pages_for_it_only() {
+    let model = || Model::open(path("tests/data/gptoss_mxfp4.gguf")).unwrap();
+    let kv_bytes = |context_tokens, sequences| {
+        let options = EngineOptions {
+            context_tokens: Some(context_tokens),
+            batch_tokens: 64,
+            sequences,
+            kv_type: KvType::F16,
+            ..EngineOptions::default()
+        };
+        let needs = [&cpu(1) as &dyn Backend, &ReferenceBackend]
+            .map(|backend| model().memory_need(backend, &options).unwrap().held.kv_bytes);
+        assert_eq!(needs[1], 2 * needs[0], "the reference has f32");
+        needs[0]
+    };
+    // A page of a layer: 32 tokens of keys and values of one head of 64 in f16.
+    let page_bytes = 32 * 2 * 64 * 2;
+    // One of two layers has a window of 16 tokens: one page, two more for where it begins and ends,
+    // and two for the batch.
+    assert_eq!(kv_bytes(1024, 1), page_bytes * (32 + 1 + 2 + 2));
+    assert_eq!(kv_bytes(2048, 1), page_bytes * (64 + 5));
+    assert_eq!(kv_bytes(2048, 9), page_bytes * (64 + 9 * 3 + 2));
+    // Whole sequences take fewer pages.
+    assert_eq!(kv_bytes(128, 1), page_bytes * (4 + 4));
+    assert_eq!(kv_bytes(1024, 10), page_bytes * (32 + 32));
+}

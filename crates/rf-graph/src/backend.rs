@@ -1,12 +1,12 @@
 //! The contract between graphs and backends: programs, batches, executors and errors.
 
-use std::fmt;
 use std::ops::Range;
 
-use rf_kv::PageId;
+use rf_kv::{CopyPage, PageCounts, PageGroup, PageId};
 
 use crate::fuse::Fusions;
 use crate::graph::Graph;
+use crate::kv::KvLayout;
 use crate::memory::{MemoryNeed, MemoryUse};
 use crate::op_cost::Peak;
 use crate::telemetry::{BackendExecutionSummary, Timeline};
@@ -129,12 +129,12 @@ pub trait Executor: Send {
         )))
     }
 
-    /// Copies whole pages of the KV cache, in order.
+    /// Copies whole pages of the KV cache, in order, in the layers of their group.
     ///
     /// # Errors
     ///
     /// If a page does not exist.
-    fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError>;
+    fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError>;
 
     /// Allocated memory, in bytes.
     fn memory(&self) -> MemoryUse;
@@ -201,70 +201,20 @@ pub struct Span<'a> {
     pub tokens: Range<usize>,
     /// Tokens of the sequence in the cache, which is the position of the span's first token.
     pub past_tokens: usize,
-    /// Pages of the sequence, with room for `past_tokens + tokens.len()` tokens.
+    /// Pages of the sequence in [`PageGroup::Full`], with room for `past_tokens + tokens.len()`
+    /// tokens.
     pub pages: &'a [PageId],
+    /// As many pages in [`PageGroup::Window`]; empty for a program without that group. Pages before
+    /// those that the window of the span's first token reaches are arbitrary existing ones.
+    pub window_pages: &'a [PageId],
 }
 
-/// Shape of the KV cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KvLayout {
-    /// `(num_kv_heads, head_dim)` of each layer.
-    pub layers: Vec<(usize, usize)>,
-    /// Tokens per page: 16, 32 or 64.
-    pub page_tokens: usize,
-    /// Number of pages.
-    pub num_pages: usize,
-    /// Storage format of keys and values.
-    pub dtype: KvType,
-}
-
-impl KvLayout {
-    /// Bytes of the keys and values of one token in all layers.
-    pub fn bytes_per_token(&self) -> usize {
-        self.layers.iter().map(|&(heads, dim)| 2 * heads * self.dtype.head_bytes(dim)).sum()
-    }
-
-    /// Bytes of the whole cache.
-    pub fn bytes(&self) -> usize {
-        self.bytes_per_token() * self.page_tokens * self.num_pages
-    }
-}
-
-/// Storage format of keys and values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum KvType {
-    /// f32: 4 bytes per element.
-    F32,
-    /// f16: 2 bytes per element.
-    F16,
-    /// int8 with an f16 scale per 32 elements of a head.
-    Q8_0,
-    /// [`rf_quant::E4m3`]: 1 byte per element, without a scale, saturating at 448.
-    Fp8,
-}
-
-impl KvType {
-    /// All types.
-    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Q8_0, Self::Fp8];
-
-    /// The name in options and reports, such as `f16`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Q8_0 => "q8_0",
-            Self::Fp8 => "fp8",
-        }
-    }
-
-    /// Bytes of one head of one token.
-    pub(crate) fn head_bytes(self, head_dim: usize) -> usize {
-        match self {
-            Self::F32 => 4 * head_dim,
-            Self::F16 => 2 * head_dim,
-            Self::Q8_0 => head_dim + 2 * head_dim.div_ceil(32),
-            Self::Fp8 => head_dim,
+impl<'a> Span<'a> {
+    /// Pages of the sequence in a group.
+    pub fn pages_of(&self, group: PageGroup) -> &'a [PageId] {
+        match group {
+            PageGroup::Full => self.pages,
+            PageGroup::Window => self.window_pages,
         }
     }
 }
@@ -387,25 +337,39 @@ impl Batch<'_> {
             return invalid(format!("{given} values of input, expected {n} rows of {width}"));
         }
         let mut next = 0;
-        let mut written = Vec::with_capacity(self.spans.len());
         for span in self.spans {
             if span.tokens.start != next || span.tokens.end <= next {
                 return invalid(format!("span {:?} where {next} was next", span.tokens));
             }
             next = span.tokens.end;
-            let slots = span.pages.len() * limits.page_tokens;
+        }
+        if next != n {
+            return invalid(format!("spans cover {next} of {n} tokens"));
+        }
+        self.check_pages(limits, PageGroup::Full)?;
+        match limits.num_pages.window {
+            0 => Ok(()),
+            _ => self.check_pages(limits, PageGroup::Window),
+        }
+    }
+
+    /// Checks the pages of a group.
+    fn check_pages(&self, limits: &BatchLimits, group: PageGroup) -> Result<(), BackendError> {
+        let invalid = |what: String| Err(BackendError::InvalidBatch(what));
+        let num_pages = limits.num_pages.of(group);
+        let mut written = Vec::with_capacity(self.spans.len());
+        for span in self.spans {
+            let pages = span.pages_of(group);
+            let slots = pages.len() * limits.page_tokens;
             let (past, tokens) = (span.past_tokens, span.tokens.len());
             let Some(end) = past.checked_add(tokens).filter(|end| *end <= slots) else {
                 return invalid(format!("{tokens} tokens after {past} in {slots} slots"));
             };
-            if let Some(page) = span.pages.iter().find(|p| p.index() >= limits.num_pages) {
-                return invalid(format!("page {} of {}", page.index(), limits.num_pages));
+            if let Some(page) = pages.iter().find(|p| p.index() >= num_pages) {
+                return invalid(format!("page {} of {num_pages}", page.index()));
             }
-            let pages = past / limits.page_tokens..end.div_ceil(limits.page_tokens);
-            written.extend_from_slice(&span.pages[pages]);
-        }
-        if next != n {
-            return invalid(format!("spans cover {next} of {n} tokens"));
+            let new = past / limits.page_tokens..end.div_ceil(limits.page_tokens);
+            written.extend_from_slice(&pages[new]);
         }
         // Backends write pages in parallel, so sequences may share only pages that no span writes.
         written.sort_unstable();
@@ -430,7 +394,7 @@ pub struct BatchLimits {
     /// Tokens per page.
     pub page_tokens: usize,
     /// Number of pages of the cache.
-    pub num_pages: usize,
+    pub num_pages: PageCounts,
 }
 
 impl BatchLimits {
@@ -450,12 +414,6 @@ impl BatchLimits {
             page_tokens: program.kv.page_tokens,
             num_pages: program.kv.num_pages,
         }
-    }
-}
-
-impl fmt::Display for KvType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

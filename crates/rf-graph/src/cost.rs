@@ -2,8 +2,9 @@
 
 use rf_quant::DType;
 
-use crate::backend::{Batch, KvLayout, Program};
+use crate::backend::{Batch, Program};
 use crate::graph::Graph;
+use crate::kv::KvLayout;
 use crate::op::{Attention, Epilogue, ExpertProjection, Op, Operand, Prologue, Rope};
 use crate::op_cost::OpCost;
 use crate::value::{ValueId, WeightId};
@@ -138,7 +139,7 @@ impl Costs {
             }
             Op::Attention { attention, .. } => {
                 let (pairs, positions) = seen(attention, batch);
-                let (_, head_dim) = self.kv.layers[attention.layer];
+                let head_dim = self.kv.layers[attention.layer].head_dim;
                 // Queries by keys, and scores by values.
                 operations += 2 * 2 * attention.num_heads * head_dim * pairs;
                 bytes += self.cached_bytes(attention.layer) * positions;
@@ -170,8 +171,7 @@ impl Costs {
 
     /// Bytes of a token's keys and values in a layer.
     fn cached_bytes(&self, layer: usize) -> usize {
-        let (heads, head_dim) = self.kv.layers[layer];
-        2 * heads * self.kv.dtype.head_bytes(head_dim)
+        self.kv.layer_bytes_per_token(self.kv.layers[layer])
     }
 }
 
@@ -205,14 +205,13 @@ fn seen(attention: &Attention, batch: &Batch<'_>) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Activation, Fusions, GraphBuilder, KvType, Span, Weight, fuse};
+    use crate::{Activation, Fusions, GraphBuilder, KvLayer, KvType, Span, Weight, fuse};
 
     fn program(write: impl FnOnce(&mut GraphBuilder) -> ValueId) -> Program {
         let mut g = GraphBuilder::new();
         let out = write(&mut g);
         let (graph, weights) = g.finish(out);
-        let kv =
-            KvLayout { layers: vec![(2, 4)], page_tokens: 16, num_pages: 4, dtype: KvType::F16 };
+        let kv = KvLayout::new(vec![KvLayer::new(2, 4)], 16, 4, KvType::F16);
         Program { graph, weights, kv, max_batch_tokens: 8, max_output_rows: 8 }
     }
 
@@ -222,7 +221,7 @@ mod tests {
 
     fn cost(program: &Program, op: usize, past_tokens: usize, tokens: usize) -> OpCost {
         let ids = vec![0; tokens];
-        let spans = [Span { tokens: 0..tokens, past_tokens, pages: &[] }];
+        let spans = [Span { tokens: 0..tokens, past_tokens, pages: &[], window_pages: &[] }];
         let batch = Batch { ids: &ids, spans: &spans, output_rows: &[], input: None };
         Costs::new(program).of(&program.graph, &program.graph.ops()[op], &batch)
     }

@@ -33,13 +33,13 @@
 //! let names: Vec<_> = graph.ops().iter().map(Op::name).collect();
 //! assert_eq!(names, ["embed", "rms_norm+matmul"]);
 //!
-//! let kv = KvLayout { layers: vec![], page_tokens: 16, num_pages: 1, dtype: KvType::F16 };
+//! let kv = KvLayout::new(vec![], 16, 1, KvType::F16);
 //! let program = Program { graph, weights, kv, max_batch_tokens: 2, max_output_rows: 2 };
 //! let mut executor = ReferenceBackend.compile(program, &mut |_| ())?;
 //! let pages = [rf_kv::PageId::new(0)];
 //! let batch = Batch {
 //!     ids: &[0, 1],
-//!     spans: &[Span { tokens: 0..2, past_tokens: 0, pages: &pages }],
+//!     spans: &[Span { tokens: 0..2, past_tokens: 0, pages: &pages, window_pages: &[] }],
 //!     output_rows: &[],
 //!     input: None,
 //! };
@@ -67,6 +67,7 @@ pub mod conformance;
 mod cost;
 mod fuse;
 mod graph;
+mod kv;
 pub mod layer;
 mod memory;
 mod observe;
@@ -80,12 +81,12 @@ mod value;
 mod weight;
 
 pub use backend::{
-    Backend, BackendError, Batch, BatchLimits, Candidate, Executor, KvLayout, KvType, Program,
-    Progress, Span,
+    Backend, BackendError, Batch, BatchLimits, Candidate, Executor, Program, Progress, Span,
 };
 pub use cost::Costs;
 pub use fuse::{Fusions, WeightRule, fuse};
 pub use graph::{Graph, Stage};
+pub use kv::{KvLayer, KvLayout, KvType};
 pub use memory::{MemoryNeed, MemoryUse};
 pub use observe::{Observation, Observed, observe};
 pub use op::{

@@ -1,7 +1,8 @@
 //! Splits a program in two, so that two backends share a model.
 
-use crate::backend::{KvLayout, Program};
+use crate::backend::Program;
 use crate::graph::Graph;
+use crate::kv::KvLayout;
 use crate::op::{Op, Operand};
 use crate::value::{RowKind, ValueId, WeightId};
 use crate::weight::Weight;

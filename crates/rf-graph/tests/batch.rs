@@ -3,10 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use rf_graph::{
-    Attention, Backend, BackendError, Batch, BatchLimits, Fusions, GraphBuilder, KvLayout, KvType,
-    Program, QkNorm, ReferenceBackend, Rope, RopeStyle, Span, Weight, fuse,
+    Attention, Backend, BackendError, Batch, BatchLimits, Fusions, GraphBuilder, KvLayer, KvLayout,
+    KvType, Program, QkNorm, ReferenceBackend, Rope, RopeStyle, Span, Weight, fuse,
 };
-use rf_kv::PageId;
+use rf_kv::{CopyPage, PageCounts, PageGroup, PageId};
 
 const PAGES: [PageId; 4] = [PageId::new(0), PageId::new(1), PageId::new(2), PageId::new(3)];
 
@@ -17,7 +17,7 @@ fn limits(input_width: Option<usize>) -> BatchLimits {
         max_batch_tokens: 20,
         max_output_rows: 3,
         page_tokens: 16,
-        num_pages: 4,
+        num_pages: PageCounts::full(4),
     }
 }
 
@@ -31,7 +31,31 @@ fn rejection(ids: &[u32], spans: &[Span<'_>], output_rows: &[usize]) -> Option<S
 }
 
 fn span(tokens: std::ops::Range<usize>, past_tokens: usize, pages: &[PageId]) -> Span<'_> {
-    Span { tokens, past_tokens, pages }
+    Span { tokens, past_tokens, pages, window_pages: &[] }
+}
+
+fn copy(from: PageId, to: PageId) -> CopyPage {
+    CopyPage { group: PageGroup::Full, from, to }
+}
+
+#[test]
+fn window_pages_are_checked_where_a_program_has_them() {
+    let limits = BatchLimits { num_pages: PageCounts { full: 4, window: 2 }, ..limits(None) };
+    let rejection = |spans: &[Span<'_>]| {
+        let ids = [0; 2];
+        let batch = Batch { ids: &ids[..spans.len()], spans, output_rows: &[], input: None };
+        batch.check(&limits, 0).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let with = |tokens, window_pages| Span { window_pages, ..span(tokens, 16, &PAGES[..2]) };
+    assert_eq!(rejection(&[with(0..1, &PAGES[..2])]), "");
+    assert!(rejection(&[with(0..1, &PAGES[..1])]).contains("1 tokens after 16 in 16 slots"));
+    assert!(rejection(&[with(0..1, &PAGES[1..3])]).contains("page 2 of 2"));
+    // A page of one group is not that of the other, and pages that are not written may be equal.
+    let (same, swapped) = ([PAGES[1]; 2], [PAGES[1], PAGES[0]]);
+    let other = Span { pages: &PAGES[2..], ..with(1..2, &swapped) };
+    assert_eq!(rejection(&[with(0..1, &same), other.clone()]), "");
+    let twice = rejection(&[with(0..1, &swapped), other]);
+    assert!(twice.contains("page 0 would be written twice"), "{twice}");
 }
 
 #[test]
@@ -116,7 +140,7 @@ fn program(fusions: Fusions, adds_q: bool) -> Program {
         y = g.add(y, q);
     }
     let (graph, weights) = g.finish(y);
-    let kv = KvLayout { layers: vec![(1, 8)], page_tokens: 16, num_pages: 2, dtype: KvType::F32 };
+    let kv = KvLayout::new(vec![KvLayer::new(1, 8)], 16, 2, KvType::F32);
     Program { graph: fuse(graph, fusions), weights, kv, max_batch_tokens: 4, max_output_rows: 4 }
 }
 
@@ -158,7 +182,7 @@ fn the_reference_rejects_invalid_calls_and_stays_usable() {
         let error = executor.forward(&batch, &mut vec![0.0; room]).unwrap_err();
         assert!(matches!(error, BackendError::InvalidBatch(_)), "{error}");
     }
-    let error = executor.copy_pages(&[(PAGES[0], PAGES[2])]).unwrap_err();
+    let error = executor.copy_pages(&[copy(PAGES[0], PAGES[2])]).unwrap_err();
     assert!(matches!(error, BackendError::InvalidBatch(_)), "{error}");
     executor
         .forward(&Batch { ids: &[1, 2], spans: &good, output_rows: &[], input: None }, &mut out)
@@ -169,7 +193,7 @@ fn the_reference_rejects_invalid_calls_and_stays_usable() {
 #[test]
 fn a_copied_page_holds_the_same_keys_and_values() {
     let mut executor = ReferenceBackend.compile(program(Fusions::ALL, false), &mut |_| ()).unwrap();
-    let mut forward = |ids: &[u32], past, pages: &[PageId], copies: &[(PageId, PageId)]| {
+    let mut forward = |ids: &[u32], past, pages: &[PageId], copies: &[CopyPage]| {
         executor.copy_pages(copies).unwrap();
         let mut out = vec![0.0; ids.len() * 8];
         let spans = [span(0..ids.len(), past, pages)];
@@ -180,6 +204,6 @@ fn a_copied_page_holds_the_same_keys_and_values() {
     };
     forward(&[1, 2, 3], 0, &PAGES[..1], &[]);
     let original = forward(&[4], 3, &PAGES[..1], &[]);
-    let copied = forward(&[4], 3, &PAGES[1..2], &[(PAGES[0], PAGES[1])]);
+    let copied = forward(&[4], 3, &PAGES[1..2], &[copy(PAGES[0], PAGES[1])]);
     assert_eq!(original, copied);
 }

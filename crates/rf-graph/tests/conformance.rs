@@ -9,7 +9,7 @@ use rf_graph::{
     Backend, BackendError, Batch, DType, Executor, Fusions, KvType, MemoryNeed, MemoryUse, Program,
     Progress, ReferenceBackend,
 };
-use rf_kv::PageId;
+use rf_kv::CopyPage;
 
 #[test]
 fn every_fused_form_of_every_case_computes_the_same_on_the_reference() {
@@ -64,7 +64,7 @@ fn names_of_cases_are_unique_and_every_format_has_all_shapes() {
     }
     for kv in KvType::ALL {
         // Eight head sizes, thirteen variants, three long sequences.
-        assert!(count("attention", Format::Cache(kv)) >= 8 + 13 + 3, "{kv}");
+        assert!(count("attention", Format::Cache(kv)) >= 8 + 13 + 4, "{kv}");
     }
 }
 
@@ -130,7 +130,7 @@ impl Executor for FaultyExecutor {
         Ok(())
     }
 
-    fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {
+    fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
         self.1.copy_pages(copies)
     }
 

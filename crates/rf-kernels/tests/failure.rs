@@ -13,6 +13,7 @@ use rf_graph::case::{Case, cases};
 use rf_graph::conformance::{Outcome, check};
 use rf_graph::{Backend, BackendError};
 use rf_kernels::{Error, GpuBackend, GpuOptions};
+use rf_kv::PageGroup;
 
 /// The environment variable that marks the child process.
 const CHILD: &str = "RF_KERNELS_TEST_ALONE";
@@ -95,8 +96,8 @@ fn a_program_that_does_not_fit_is_an_error_and_others_still_run() {
     let mut running = backend.compile(case().program(), &mut |_| ()).unwrap();
     for factor in [1, 2, 1 << 10, 1 << 20] {
         let mut program = case().program();
-        let page_bytes = program.kv.bytes_per_token() * program.kv.page_tokens;
-        program.kv.num_pages = total_bytes as usize / page_bytes * factor + 1;
+        let page_bytes = program.kv.bytes_per_token(PageGroup::Full) * program.kv.page_tokens;
+        program.kv.num_pages.full = total_bytes as usize / page_bytes * factor + 1;
         match backend.compile(program, &mut |_| ()).err().unwrap() {
             BackendError::DoesNotFit { need, available_bytes, .. } => {
                 assert!(need.held.kv_bytes > total_bytes / 2 * factor as u64, "{need:?}");

@@ -31,7 +31,7 @@ fn program() -> Program {
     let table = g.weight(table);
     let x = g.embed(table, 1.0);
     let (graph, weights) = g.finish(x);
-    let kv = KvLayout { layers: vec![], page_tokens: 16, num_pages: 1, dtype: KvType::F16 };
+    let kv = KvLayout::new(vec![], 16, 1, KvType::F16);
     Program { graph, weights, kv, max_batch_tokens: 16, max_output_rows: 16 }
 }
 
@@ -52,7 +52,8 @@ fn the_device_selects_the_largest_logits_of_the_whole_row() {
     };
     let mut executor = backend.compile(program(), &mut |_| ()).unwrap();
     let run = |executor: &mut dyn Executor, ids: &[u32], k: usize| {
-        let spans = [Span { tokens: 0..ids.len(), past_tokens: 0, pages: &PAGES }];
+        let spans =
+            [Span { tokens: 0..ids.len(), past_tokens: 0, pages: &PAGES, window_pages: &[] }];
         let batch = Batch { ids, spans: &spans, output_rows: &[], input: None };
         let mut rows = vec![0.0; ids.len() * WIDTH];
         executor.forward(&batch, &mut rows).unwrap();
@@ -67,7 +68,7 @@ fn the_device_selects_the_largest_logits_of_the_whole_row() {
         run(executor.as_mut(), &[3, 2, 1, 0, 0, 1, 2, 3, 1, 2], k);
     }
 
-    let spans = [Span { tokens: 0..1, past_tokens: 0, pages: &PAGES }];
+    let spans = [Span { tokens: 0..1, past_tokens: 0, pages: &PAGES, window_pages: &[] }];
     let batch = Batch { ids: &[1], spans: &spans, output_rows: &[], input: None };
     for (k, room) in [(0, 0), (257, 257), (4, 3)] {
         let mut best = vec![Candidate::default(); room];

@@ -4,6 +4,10 @@
 //! tensor and no byte. A backend owns the storage, `[num_pages, page_size, …]` per layer, and
 //! receives page ids. `rf-engine` owns a [`PagePool`] and one [`PageTable`] per sequence.
 //!
+//! **Groups.** Layers with a sliding window need a few pages of a long sequence, all others need
+//! every page. The layers therefore form two [`PageGroup`]s, each with page ids of its own, and a
+//! table lists the pages of both. Models without windows have [`PageGroup::Full`] only.
+//!
 //! **Where to start.** [`PagePool::grow`] allocates pages for new tokens. [`PagePool::fork`] and
 //! [`PagePool::match_prefix`] share pages. [`PagePool::truncate`], [`PagePool::drop_front`] and
 //! [`PagePool::release`] return them.
@@ -11,8 +15,9 @@
 //! **Invariants.**
 //! - A page that several tables hold, or that the prefix cache contains, is never written. Before a
 //!   table writes into such a page, [`PagePool::grow`] replaces it by a copy.
-//! - A page is in exactly one of three states: free, held by tables, or idle in the prefix cache.
-//!   Idle pages count as available. When no page is free, the least recently used one is evicted.
+//! - A page of a group is in exactly one of three states: free, held by tables, or idle in the
+//!   prefix cache. Idle pages count as available. When no page is free, the least recently used one
+//!   is evicted.
 //! - The same calls give the same page ids.
 //! - The time of an operation is proportional to the pages it touches, not to the size of the pool.
 //! - A table belongs to the pool that filled it and returns to it through [`PagePool::release`].
@@ -21,6 +26,7 @@
 //! # Example
 //!
 //! ```
+//! use rf_kv::PageGroup::Full;
 //! use rf_kv::{PagePool, PageSize, PageTable};
 //!
 //! let mut pool = PagePool::new(8, PageSize::Tokens16);
@@ -29,13 +35,13 @@
 //! let prompt: Vec<u32> = (0..20).collect();
 //! let mut first = PageTable::new();
 //! pool.grow(&mut first, prompt.len())?;
-//! assert_eq!(first.pages().len(), 2);
+//! assert_eq!(first.pages(Full).len(), 2);
 //!
 //! // A second continuation of the prompt shares both pages until it writes into the second one.
 //! let mut second = pool.fork(&first);
 //! let copies = pool.grow(&mut second, 21)?;
-//! assert_eq!((copies[0].from, copies[0].to), (first.pages()[1], second.pages()[1]));
-//! assert_eq!(first.pages()[0], second.pages()[0]);
+//! assert_eq!((copies[0].from, copies[0].to), (first.pages(Full)[1], second.pages(Full)[1]));
+//! assert_eq!(first.pages(Full)[0], second.pages(Full)[0]);
 //!
 //! // The prefix cache finds full pages by their tokens after the sequences have ended.
 //! pool.publish(&first, &prompt);
@@ -47,13 +53,15 @@
 //! # Ok::<(), rf_kv::OutOfPages>(())
 //! ```
 
+mod group;
+mod idle;
 mod page;
 mod pool;
 mod prefix;
 mod stats;
 mod table;
 
-pub use page::{InvalidPageSize, PageId, PageSize};
-pub use pool::{CopyPage, OutOfPages, PagePool};
+pub use page::{InvalidPageSize, PageCounts, PageGroup, PageId, PageSize};
+pub use pool::{CopyPage, OutOfPages, PagePool, WindowPassed};
 pub use stats::PoolStats;
 pub use table::{PageTable, Slot};

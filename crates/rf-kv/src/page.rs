@@ -1,6 +1,8 @@
 //! Pages: sizes and ids.
 
 use std::fmt;
+use std::iter::Sum;
+use std::ops::Add;
 use std::str::FromStr;
 
 /// The number of tokens in a page.
@@ -34,6 +36,30 @@ impl PageSize {
     /// The number of pages for `len_tokens` tokens.
     pub const fn pages_for(self, len_tokens: usize) -> usize {
         len_tokens.div_ceil(self.tokens())
+    }
+
+    /// The largest number of pages that `len_tokens` consecutive tokens lie in, wherever they
+    /// begin.
+    pub const fn most_pages_for(self, len_tokens: usize) -> usize {
+        match len_tokens {
+            0 => 0,
+            _ => self.pages_for(len_tokens - 1).saturating_add(1),
+        }
+    }
+
+    /// The number of pages of [`PageGroup::Window`] that suffice for a number of sequences, of
+    /// which each step computes at most `step_tokens` tokens in all.
+    ///
+    /// Before a step, a sequence needs the `window − 1` tokens before its next one. Each sequence
+    /// may begin and end in the middle of a page.
+    pub const fn window_pages_for(
+        self,
+        window: usize,
+        sequences: usize,
+        step_tokens: usize,
+    ) -> usize {
+        let each = self.pages_for(window).saturating_add(2);
+        sequences.saturating_mul(each).saturating_add(step_tokens / self.tokens())
     }
 }
 
@@ -85,5 +111,68 @@ impl PageId {
     /// The index in the storage, for device code.
     pub const fn raw(self) -> u32 {
         self.0
+    }
+}
+
+/// The layers of a model that keep the same positions share page tables and page ids.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PageGroup {
+    /// Layers that keep every position.
+    #[default]
+    Full,
+    /// Layers with a sliding window, which give pages back that no later token sees.
+    Window,
+}
+
+impl PageGroup {
+    /// All groups.
+    pub const ALL: [Self; 2] = [Self::Full, Self::Window];
+
+    /// The position in [`ALL`](Self::ALL), for arrays with an element per group.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Numbers of pages by group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageCounts {
+    /// Pages of [`PageGroup::Full`].
+    pub full: usize,
+    /// Pages of [`PageGroup::Window`].
+    pub window: usize,
+}
+
+impl PageCounts {
+    /// Pages of [`PageGroup::Full`] only.
+    pub const fn full(full: usize) -> Self {
+        Self { full, window: 0 }
+    }
+
+    /// The number of pages of a group.
+    pub const fn of(self, group: PageGroup) -> usize {
+        match group {
+            PageGroup::Full => self.full,
+            PageGroup::Window => self.window,
+        }
+    }
+
+    /// Returns true if no group has more pages than in `available`.
+    pub const fn fits_in(self, available: Self) -> bool {
+        self.full <= available.full && self.window <= available.window
+    }
+}
+
+impl Add for PageCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { full: self.full + other.full, window: self.window + other.window }
+    }
+}
+
+impl Sum for PageCounts {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), Add::add)
     }
 }

@@ -4,11 +4,14 @@
 //! therefore a node of a tree with its tokens and its parent. A hash over the whole chain gives a
 //! candidate. The candidate matches only if its tokens are equal and its parent is the node that
 //! the search came from. A hash collision thus costs a miss and never returns another text.
+//!
+//! The tree consists of the pages of [`PageGroup::Full`]. A node may have a page of
+//! [`PageGroup::Window`], too.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::page::PageId;
+use crate::page::{PageCounts, PageGroup, PageId};
 
 /// A place in the tree of cached prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,50 +42,43 @@ struct Entry {
     tokens: Box<[u32]>,
 }
 
-/// The neighbours of an idle page in the order of eviction.
-#[derive(Clone, Copy, Debug, Default)]
-struct Links {
-    older: Option<PageId>,
-    newer: Option<PageId>,
-}
-
 #[derive(Debug)]
 pub(crate) struct PrefixCache {
     /// The page of each chain hash. A later entry with the same hash replaces an earlier one.
     by_hash: HashMap<u64, PageId>,
     /// The entry of each page.
     entries: Vec<Option<Entry>>,
-    /// A linked list of the idle pages, which removes any page in constant time.
-    links: Vec<Links>,
-    oldest: Option<PageId>,
-    newest: Option<PageId>,
-    idle_pages: usize,
     last_id: u64,
+    /// The window page of each node that has one, by the id of the node. Those of nodes that are
+    /// gone stay until they are evicted.
+    window_pages: HashMap<u64, PageId>,
+    /// The id of the node of each window page.
+    window_nodes: Vec<Option<u64>>,
 }
 
 impl PrefixCache {
-    pub(crate) fn new(num_pages: usize) -> Self {
+    pub(crate) fn new(num_pages: PageCounts) -> Self {
         Self {
             by_hash: HashMap::new(),
-            entries: (0..num_pages).map(|_| None).collect(),
-            links: vec![Links::default(); num_pages],
-            oldest: None,
-            newest: None,
-            idle_pages: 0,
+            entries: (0..num_pages.full).map(|_| None).collect(),
             last_id: Node::ROOT.id,
+            window_pages: HashMap::new(),
+            window_nodes: vec![None; num_pages.window],
         }
     }
 
-    pub(crate) fn contains(&self, page: PageId) -> bool {
-        self.entries[page.index()].is_some()
+    pub(crate) fn contains(&self, group: PageGroup, page: PageId) -> bool {
+        match group {
+            PageGroup::Full => self.entries[page.index()].is_some(),
+            PageGroup::Window => self.window_nodes[page.index()].is_some(),
+        }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.by_hash.len()
-    }
-
-    pub(crate) const fn idle_pages(&self) -> usize {
-        self.idle_pages
+    pub(crate) fn len(&self, group: PageGroup) -> usize {
+        match group {
+            PageGroup::Full => self.by_hash.len(),
+            PageGroup::Window => self.window_pages.len(),
+        }
     }
 
     /// The page that holds `tokens` after the prefix that ends at `parent`.
@@ -91,6 +87,11 @@ impl PrefixCache {
         let entry = self.entries[page.index()].as_ref()?;
         let same = entry.parent_id == parent.id && *entry.tokens == *tokens;
         same.then_some((page, entry.node))
+    }
+
+    /// The window page of a node.
+    pub(crate) fn find_window(&self, node: Node) -> Option<PageId> {
+        self.window_pages.get(&node.id).copied()
     }
 
     /// Adds `page`, which must not be cached yet, as a child of `parent`. Returns its node, and the
@@ -112,44 +113,26 @@ impl PrefixCache {
         (node, displaced)
     }
 
+    /// Adds a window page, which must not be cached yet, to a node that has none.
+    pub(crate) fn insert_window(&mut self, page: PageId, node: Node) {
+        self.window_pages.insert(node.id, page);
+        self.window_nodes[page.index()] = Some(node.id);
+    }
+
     /// Removes a page, because it is about to be written.
-    pub(crate) fn remove(&mut self, page: PageId) {
-        if let Some(entry) = self.entries[page.index()].take() {
-            self.by_hash.remove(&entry.node.chain_hash);
+    pub(crate) fn remove(&mut self, group: PageGroup, page: PageId) {
+        match group {
+            PageGroup::Full => {
+                if let Some(entry) = self.entries[page.index()].take() {
+                    self.by_hash.remove(&entry.node.chain_hash);
+                }
+            }
+            PageGroup::Window => {
+                if let Some(node) = self.window_nodes[page.index()].take() {
+                    self.window_pages.remove(&node);
+                }
+            }
         }
-    }
-
-    /// Marks a cached page that has no holders as idle. It becomes the last one to be evicted.
-    pub(crate) fn make_idle(&mut self, page: PageId) {
-        self.links[page.index()] = Links { older: self.newest, newer: None };
-        match self.newest {
-            Some(before) => self.links[before.index()].newer = Some(page),
-            None => self.oldest = Some(page),
-        }
-        self.newest = Some(page);
-        self.idle_pages += 1;
-    }
-
-    /// Removes a page from the idle ones.
-    pub(crate) fn end_idle(&mut self, page: PageId) {
-        let Links { older, newer } = std::mem::take(&mut self.links[page.index()]);
-        match older {
-            Some(older) => self.links[older.index()].newer = newer,
-            None => self.oldest = newer,
-        }
-        match newer {
-            Some(newer) => self.links[newer.index()].older = older,
-            None => self.newest = older,
-        }
-        self.idle_pages -= 1;
-    }
-
-    /// Removes the idle page that was least recently used.
-    pub(crate) fn evict(&mut self) -> Option<PageId> {
-        let page = self.oldest?;
-        self.end_idle(page);
-        self.remove(page);
-        Some(page)
     }
 }
 
@@ -159,9 +142,13 @@ mod tests {
 
     const TOKENS: [u32; 4] = [1, 2, 3, 4];
 
+    fn cache() -> PrefixCache {
+        PrefixCache::new(PageCounts { full: 4, window: 2 })
+    }
+
     #[test]
     fn another_text_with_the_same_hash_is_a_miss() {
-        let mut cache = PrefixCache::new(4);
+        let mut cache = cache();
         let (node, _) = cache.insert(PageId::new(0), Node::ROOT, &TOKENS);
         cache.insert(PageId::new(1), node, &TOKENS);
         assert_eq!(cache.find(node, &TOKENS).map(|(page, _)| page), Some(PageId::new(1)));
@@ -176,45 +163,34 @@ mod tests {
 
     #[test]
     fn a_later_entry_with_the_same_hash_takes_the_place() {
-        let mut cache = PrefixCache::new(4);
+        let mut cache = cache();
         let (node, displaced) = cache.insert(PageId::new(0), Node::ROOT, &TOKENS);
         assert_eq!(displaced, None);
         cache.insert(PageId::new(1), node, &TOKENS);
         let collides = Node { id: node.id + 100, ..node };
         let (_, displaced) = cache.insert(PageId::new(2), collides, &TOKENS);
         assert_eq!(displaced, Some(PageId::new(1)));
-        assert!(!cache.contains(PageId::new(1)));
-        assert_eq!(cache.len(), 2);
+        assert!(!cache.contains(PageGroup::Full, PageId::new(1)));
+        assert_eq!(cache.len(PageGroup::Full), 2);
         assert_eq!(cache.find(node, &TOKENS), None);
         assert_eq!(cache.find(collides, &TOKENS).map(|(page, _)| page), Some(PageId::new(2)));
     }
 
     #[test]
-    fn children_of_an_evicted_node_are_not_those_of_its_successor() {
-        let mut cache = PrefixCache::new(4);
+    fn children_and_window_pages_of_an_evicted_node_are_not_those_of_its_successor() {
+        let mut cache = cache();
         let (old, _) = cache.insert(PageId::new(0), Node::ROOT, &TOKENS);
         cache.insert(PageId::new(1), old, &TOKENS);
-        cache.make_idle(PageId::new(0));
-        assert_eq!(cache.evict(), Some(PageId::new(0)));
-        assert_eq!(cache.evict(), None);
+        cache.insert_window(PageId::new(0), old);
+        assert_eq!(cache.find_window(old), Some(PageId::new(0)));
+        cache.remove(PageGroup::Full, PageId::new(0));
         let (new, _) = cache.insert(PageId::new(2), Node::ROOT, &TOKENS);
         assert_eq!(new.chain_hash, old.chain_hash);
         assert_eq!(cache.find(new, &TOKENS), None);
-    }
+        assert_eq!(cache.find_window(new), None);
 
-    #[test]
-    fn idle_pages_leave_from_anywhere_in_the_list() {
-        let mut cache = PrefixCache::new(4);
-        for index in 0..4 {
-            cache.insert(PageId::new(index), Node::ROOT, &[index; 4]);
-            cache.make_idle(PageId::new(index));
-        }
-        cache.end_idle(PageId::new(1));
-        cache.end_idle(PageId::new(3));
-        cache.make_idle(PageId::new(1));
-        assert_eq!(cache.idle_pages(), 3);
-        let order: Vec<u32> = std::iter::from_fn(|| cache.evict()).map(PageId::raw).collect();
-        assert_eq!(order, [0, 2, 1]);
-        assert_eq!((cache.idle_pages(), cache.oldest, cache.newest), (0, None, None));
+        cache.remove(PageGroup::Window, PageId::new(0));
+        cache.insert_window(PageId::new(0), new);
+        assert_eq!((cache.find_window(old), cache.find_window(new)), (None, Some(PageId::new(0))));
     }
 }

@@ -1,8 +1,10 @@
 //! Statistics of a pool.
 
-/// The state of a [`PagePool`](crate::PagePool) and its counters since creation.
+/// The state of one group of pages of a [`PagePool`](crate::PagePool) and its counters since
+/// creation.
 ///
-/// Sizes are in pages and tokens. Multiply by the model's bytes per token to get memory.
+/// Sizes are in pages and tokens. Multiply by the bytes per token of the group's layers to get
+/// memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {

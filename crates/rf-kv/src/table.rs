@@ -1,17 +1,25 @@
 //! The pages of one sequence.
 
-use crate::page::{PageId, PageSize};
+use crate::page::{PageGroup, PageId, PageSize};
 
 /// The pages that hold the tokens of one sequence.
 ///
-/// Position `p` is in page `pages()[p / page_size]`. The table is not `Clone`, because the pool
-/// counts copies: use [`PagePool::fork`](crate::PagePool::fork). Dropping a table that is not empty
-/// leaks its pages: return it with [`PagePool::release`](crate::PagePool::release).
+/// Position `p` is in page `pages(group)[p / page_size]` of the layers of a group. The table is not
+/// `Clone`, because the pool counts copies: use [`PagePool::fork`](crate::PagePool::fork). Dropping
+/// a table that is not empty leaks its pages: return it with
+/// [`PagePool::release`](crate::PagePool::release).
 #[derive(Debug, Default, PartialEq, Eq)]
 #[must_use = "pages leak unless the table is released to its pool"]
 pub struct PageTable {
-    pub(crate) pages: Vec<PageId>,
     pub(crate) len_tokens: usize,
+    /// By [`PageGroup::index`]. A group that the pool lacks has no pages.
+    pub(crate) groups: [GroupTable; 2],
+}
+
+/// The pages of one sequence in one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupTable {
+    pub(crate) pages: Vec<PageId>,
     /// The number of leading entries of `pages` that were returned.
     pub(crate) dropped_pages: usize,
 }
@@ -20,7 +28,7 @@ pub struct PageTable {
 /// sliding window masks the loaded values.
 pub(crate) const DROPPED: PageId = PageId::new(0);
 
-/// The position of one token in the storage.
+/// The position of one token in the storage of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The page.
@@ -32,7 +40,8 @@ pub struct Slot {
 impl PageTable {
     /// A sequence without tokens.
     pub const fn new() -> Self {
-        Self { pages: Vec::new(), len_tokens: 0, dropped_pages: 0 }
+        const EMPTY: GroupTable = GroupTable { pages: Vec::new(), dropped_pages: 0 };
+        Self { len_tokens: 0, groups: [EMPTY; 2] }
     }
 
     /// The number of tokens.
@@ -45,36 +54,51 @@ impl PageTable {
         self.len_tokens == 0
     }
 
-    /// The page of every position, indexed by `position / page_size`.
+    /// The page of every position in a group, indexed by `position / page_size`.
     ///
     /// The first [`dropped_pages`](Self::dropped_pages) entries are placeholders: valid indices
     /// whose contents are undefined.
-    pub fn pages(&self) -> &[PageId] {
-        &self.pages
+    pub fn pages(&self, group: PageGroup) -> &[PageId] {
+        &self.group(group).pages
     }
 
-    /// The pages that the table holds: [`pages`](Self::pages) without the placeholders.
-    pub fn held_pages(&self) -> &[PageId] {
-        &self.pages[self.dropped_pages..]
+    /// The pages that the table holds in a group: [`pages`](Self::pages) without the placeholders.
+    pub fn held_pages(&self, group: PageGroup) -> &[PageId] {
+        let group = self.group(group);
+        &group.pages[group.dropped_pages..]
     }
 
-    /// The number of leading pages that a sliding window has dropped.
-    pub const fn dropped_pages(&self) -> usize {
-        self.dropped_pages
+    /// The number of leading pages of a group that the sliding window has dropped.
+    pub fn dropped_pages(&self, group: PageGroup) -> usize {
+        self.group(group).dropped_pages
     }
 
-    /// The slot of the token at `position`. `None` past the end and in dropped pages.
-    pub fn slot(&self, position: usize, page_size: PageSize) -> Option<Slot> {
+    /// The slot of the token at `position` in a group. `None` past the end and in dropped pages.
+    pub fn slot(&self, group: PageGroup, position: usize, page_size: PageSize) -> Option<Slot> {
         let index = position / page_size.tokens();
-        if position >= self.len_tokens || index < self.dropped_pages {
+        if position >= self.len_tokens || index < self.dropped_pages(group) {
             return None;
         }
-        let page = *self.pages.get(index)?;
+        let page = *self.pages(group).get(index)?;
         Some(Slot { page, offset_tokens: position % page_size.tokens() })
     }
 
-    /// The number of unused token slots in the held pages.
+    pub(crate) fn group(&self, group: PageGroup) -> &GroupTable {
+        &self.groups[group.index()]
+    }
+
+    pub(crate) fn group_mut(&mut self, group: PageGroup) -> &mut GroupTable {
+        &mut self.groups[group.index()]
+    }
+
+    /// The number of unused token slots in the last page of a group.
     pub(crate) const fn unfilled_tokens(&self, page_size: PageSize) -> usize {
-        self.pages.len() * page_size.tokens() - self.len_tokens
+        page_size.pages_for(self.len_tokens) * page_size.tokens() - self.len_tokens
+    }
+
+    /// The last page of a group, unless it is full.
+    pub(crate) fn partial_page(&self, group: PageGroup, page_size: PageSize) -> Option<PageId> {
+        let is_partial = !self.len_tokens.is_multiple_of(page_size.tokens());
+        self.pages(group).last().copied().filter(|_| is_partial)
     }
 }

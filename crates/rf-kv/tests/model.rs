@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use rf_kv::{PageId, PagePool, PageSize, PageTable};
+use rf_kv::{
+    OutOfPages, PageCounts, PageGroup, PageId, PagePool, PageSize, PageTable, WindowPassed,
+};
 
 /// Miri is slow.
 const CASES: u32 = if cfg!(miri) { 2 } else { 600 };
@@ -17,10 +19,11 @@ proptest! {
     #[test]
     fn pool_agrees_with_the_naive_model(
         size in prop::sample::select(&PageSize::ALL[..2]),
-        num_pages in 1..24_usize,
+        num_pages in num_pages(),
+        window in window(),
         operations in prop::collection::vec(operation(), 1..120),
     ) {
-        let mut world = World::new(num_pages, size);
+        let mut world = World::new(num_pages, size, window);
         for operation in operations {
             world.apply(&operation);
             world.check();
@@ -30,15 +33,16 @@ proptest! {
 
     #[test]
     fn the_same_operations_give_the_same_pages(
-        num_pages in 1..24_usize,
+        num_pages in num_pages(),
+        window in window(),
         operations in prop::collection::vec(operation(), 1..80),
     ) {
         let run = || {
-            let mut world = World::new(num_pages, PageSize::Tokens16);
+            let mut world = World::new(num_pages, PageSize::Tokens16, window);
             let mut seen = Vec::new();
             for operation in &operations {
                 world.apply(operation);
-                seen.push(world.sequences.iter().map(|s| s.table.pages().to_vec()).collect::<Vec<_>>());
+                seen.push(world.sequences.iter().map(|s| pages(&s.table)).collect::<Vec<_>>());
             }
             seen
         };
@@ -67,7 +71,6 @@ enum Operation {
     },
     DropFront {
         which: prop::sample::Index,
-        before: prop::sample::Index,
     },
     Publish {
         which: prop::sample::Index,
@@ -86,39 +89,70 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(which, by_tokens, token)| Operation::Grow { which, by_tokens, token }),
         2 => which().prop_map(|which| Operation::Fork { which }),
         2 => (which(), which()).prop_map(|(which, to)| Operation::Truncate { which, to }),
-        1 => (which(), which()).prop_map(|(which, before)| Operation::DropFront { which, before }),
+        3 => which().prop_map(|which| Operation::DropFront { which }),
         2 => which().prop_map(|which| Operation::Publish { which }),
         2 => which().prop_map(|which| Operation::Release { which }),
     ]
+}
+
+fn num_pages() -> impl Strategy<Value = PageCounts> {
+    (1..24_usize, 1..24_usize).prop_map(|(full, window)| PageCounts { full, window })
+}
+
+fn window() -> impl Strategy<Value = Option<usize>> {
+    prop::option::of(1..60_usize)
 }
 
 /// A sequence of the engine, and its expected contents.
 struct Sequence {
     table: PageTable,
     tokens: Vec<u32>,
-    /// Positions before this were dropped; always the start of a page.
+    /// Positions before this were dropped from the window group; always the start of a page.
     dropped_tokens: usize,
+}
+
+impl Sequence {
+    fn dropped_tokens(&self, group: PageGroup) -> usize {
+        if group == PageGroup::Window { self.dropped_tokens } else { 0 }
+    }
+}
+
+/// The pages of both groups.
+fn pages(table: &PageTable) -> [Vec<PageId>; 2] {
+    PageGroup::ALL.map(|group| table.pages(group).to_vec())
 }
 
 struct World {
     pool: PagePool,
     size: PageSize,
-    /// The storage of a backend: for each slot, all tokens up to and including its own, because
-    /// keys and values depend on those.
-    storage: Vec<Vec<Option<Vec<u32>>>>,
+    window: Option<usize>,
+    /// The groups that have pages.
+    groups: &'static [PageGroup],
+    /// The storage of a backend by group: for each slot, all tokens up to and including its own,
+    /// because keys and values depend on those.
+    storage: [Vec<Vec<Option<Vec<u32>>>>; 2],
     sequences: Vec<Sequence>,
-    peak_used_pages: usize,
+    peak_used_pages: [usize; 2],
 }
 
 impl World {
-    fn new(num_pages: usize, size: PageSize) -> Self {
+    fn new(num_pages: PageCounts, size: PageSize, window: Option<usize>) -> Self {
         Self {
-            pool: PagePool::new(num_pages, size),
+            pool: PagePool::with_window(num_pages, size, window),
             size,
-            storage: vec![vec![None; size.tokens()]; num_pages],
+            window,
+            groups: &PageGroup::ALL[..if window.is_some() { 2 } else { 1 }],
+            storage: PageGroup::ALL
+                .map(|group| vec![vec![None; size.tokens()]; num_pages.of(group)]),
             sequences: Vec::new(),
-            peak_used_pages: 0,
+            peak_used_pages: [0; 2],
         }
+    }
+
+    /// The first page that a token at a position sees, in tokens.
+    fn first_seen(&self, position: usize) -> usize {
+        let seen = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
+        seen / self.size.tokens() * self.size.tokens()
     }
 
     fn apply(&mut self, operation: &Operation) {
@@ -131,7 +165,8 @@ impl World {
                 let table = self.pool.match_prefix(&tokens[..len_tokens - 1]);
                 assert!(table.len_tokens() < tokens.len());
                 let matched = tokens[..table.len_tokens()].to_vec();
-                self.sequences.push(Sequence { table, tokens: matched, dropped_tokens: 0 });
+                let dropped_tokens = self.first_seen(matched.len()).min(matched.len());
+                self.sequences.push(Sequence { table, tokens: matched, dropped_tokens });
                 self.write(self.sequences.len() - 1, &tokens);
             }
             Operation::Grow { which, by_tokens, token } => {
@@ -150,20 +185,26 @@ impl World {
             }
             Operation::Truncate { which, to } => {
                 let Some(index) = self.pick(*which) else { return };
+                let to = to.index(self.sequences[index].tokens.len() + 1);
+                let first_seen = self.first_seen(to);
                 let sequence = &mut self.sequences[index];
-                let to = to.index(sequence.tokens.len() + 1);
-                let expected = if to < sequence.dropped_tokens { 0 } else { to };
+                let is_possible =
+                    to == 0 || to == sequence.tokens.len() || first_seen >= sequence.dropped_tokens;
+                let expected =
+                    if is_possible { Ok(()) } else { Err(WindowPassed { len_tokens: to }) };
                 assert_eq!(self.pool.truncate(&mut sequence.table, to), expected);
-                sequence.tokens.truncate(expected);
-                sequence.dropped_tokens = sequence.dropped_tokens.min(expected);
+                if is_possible {
+                    sequence.tokens.truncate(to);
+                    sequence.dropped_tokens = sequence.dropped_tokens.min(to);
+                }
             }
-            Operation::DropFront { which, before } => {
+            Operation::DropFront { which } => {
                 let Some(index) = self.pick(*which) else { return };
+                let len = self.sequences[index].tokens.len();
+                let first_seen = self.first_seen(len);
                 let sequence = &mut self.sequences[index];
-                let before = before.index(sequence.tokens.len() + 1);
-                self.pool.drop_front(&mut sequence.table, before);
-                let whole_pages = before / self.size.tokens() * self.size.tokens();
-                sequence.dropped_tokens = sequence.dropped_tokens.max(whole_pages);
+                self.pool.drop_front(&mut sequence.table);
+                sequence.dropped_tokens = sequence.dropped_tokens.max(first_seen);
             }
             Operation::Publish { which } => {
                 let Some(index) = self.pick(*which) else { return };
@@ -183,28 +224,36 @@ impl World {
         let available = self.pool.available_pages();
         let sequence = &mut self.sequences[index];
         let needed = self.pool.pages_needed(&sequence.table, tokens.len());
-        let before = (sequence.table.pages().to_vec(), self.pool.stats());
+        let state = |world: &PagePool, table: &PageTable| {
+            (pages(table), PageGroup::ALL.map(|group| world.stats(group)))
+        };
+        let before = state(&self.pool, &sequence.table);
         match self.pool.grow(&mut sequence.table, tokens.len()) {
             Ok(copies) => {
-                assert!(needed <= available);
+                assert!(needed.fits_in(available));
                 for copy in copies {
-                    let contents = self.storage[copy.from.index()].clone();
-                    self.storage[copy.to.index()] = contents;
+                    let storage = &mut self.storage[copy.group.index()];
+                    let contents = storage[copy.from.index()].clone();
+                    storage[copy.to.index()] = contents;
                 }
                 for position in sequence.tokens.len()..tokens.len() {
-                    let slot = sequence.table.slot(position, self.size).unwrap();
-                    self.storage[slot.page.index()][slot.offset_tokens] =
-                        Some(tokens[..=position].to_vec());
+                    for &group in self.groups {
+                        let slot = sequence.table.slot(group, position, self.size).unwrap();
+                        self.storage[group.index()][slot.page.index()][slot.offset_tokens] =
+                            Some(tokens[..=position].to_vec());
+                    }
                 }
                 sequence.tokens = tokens.to_vec();
             }
             Err(error) => {
-                assert_eq!((error.needed, error.free), (needed, available));
-                assert!(needed > available);
-                assert_eq!((sequence.table.pages().to_vec(), self.pool.stats()), before);
+                assert_eq!(OutOfPages::check(needed, available), Err(error));
+                assert_eq!(state(&self.pool, &sequence.table), before);
             }
         }
-        self.peak_used_pages = self.peak_used_pages.max(self.pool.stats().used_pages);
+        for group in PageGroup::ALL {
+            let peak = &mut self.peak_used_pages[group.index()];
+            *peak = (*peak).max(self.pool.stats(group).used_pages);
+        }
     }
 
     fn pick(&self, which: prop::sample::Index) -> Option<usize> {
@@ -212,40 +261,49 @@ impl World {
     }
 
     fn check(&self) {
+        self.groups.iter().for_each(|group| self.check_group(*group));
+    }
+
+    fn check_group(&self, group: PageGroup) {
+        let num_pages = self.pool.num_pages().of(group);
         let mut holders: BTreeMap<PageId, u32> = BTreeMap::new();
         let mut unfilled_tokens = 0;
-        for Sequence { table, tokens, dropped_tokens } in &self.sequences {
+        for sequence in &self.sequences {
+            let Sequence { table, tokens, .. } = sequence;
+            let dropped_tokens = sequence.dropped_tokens(group);
             assert_eq!(table.len_tokens(), tokens.len());
-            assert_eq!(table.pages().len(), self.size.pages_for(tokens.len()));
-            assert_eq!(table.dropped_pages() * self.size.tokens(), *dropped_tokens);
-            unfilled_tokens += table.pages().len() * self.size.tokens() - tokens.len();
-            for &page in table.held_pages() {
+            assert_eq!(table.pages(group).len(), self.size.pages_for(tokens.len()));
+            assert_eq!(table.dropped_pages(group) * self.size.tokens(), dropped_tokens);
+            unfilled_tokens += table.pages(group).len() * self.size.tokens() - tokens.len();
+            for &page in table.held_pages(group) {
                 *holders.entry(page).or_default() += 1;
             }
             // Placeholders are valid indices.
-            assert!(table.pages().iter().all(|page| page.index() < self.pool.num_pages()));
+            assert!(table.pages(group).iter().all(|page| page.index() < num_pages));
             // Every token reads back with all tokens before it, regardless of later writes by other
             // sequences.
             for position in 0..tokens.len() {
-                let slot = table.slot(position, self.size);
-                assert_eq!(slot.is_none(), position < *dropped_tokens);
+                let slot = table.slot(group, position, self.size);
+                assert_eq!(slot.is_none(), position < dropped_tokens);
                 if let Some(slot) = slot {
-                    let stored = &self.storage[slot.page.index()][slot.offset_tokens];
-                    assert_eq!(stored.as_deref(), Some(&tokens[..=position]));
+                    let page = &self.storage[group.index()][slot.page.index()];
+                    assert_eq!(page[slot.offset_tokens].as_deref(), Some(&tokens[..=position]));
                 }
             }
-            assert_eq!(table.slot(tokens.len(), self.size), None);
+            assert_eq!(table.slot(group, tokens.len(), self.size), None);
         }
-        let stats = self.pool.stats();
-        assert_eq!(stats.total_pages, self.pool.num_pages());
+        let stats = self.pool.stats(group);
+        assert_eq!(stats.total_pages, num_pages);
         assert_eq!(stats.used_pages, holders.len());
         assert_eq!(stats.shared_pages, holders.values().filter(|&&count| count > 1).count());
         assert_eq!(stats.free_pages + stats.used_pages + stats.idle_pages, stats.total_pages);
         assert!(stats.idle_pages <= stats.cached_pages);
         assert!(stats.cached_pages <= stats.idle_pages + stats.used_pages);
         assert_eq!(stats.unfilled_tokens, unfilled_tokens);
-        assert_eq!(stats.peak_used_pages, self.peak_used_pages.max(stats.used_pages));
-        assert_eq!(self.pool.available_pages(), stats.free_pages + stats.idle_pages);
+        let peak = self.peak_used_pages[group.index()];
+        assert_eq!(stats.peak_used_pages, peak.max(stats.used_pages));
+        let available = self.pool.available_pages().of(group);
+        assert_eq!(available, stats.free_pages + stats.idle_pages);
     }
 
     /// All pages are returned, and one sequence can then hold every page.
@@ -254,14 +312,17 @@ impl World {
             self.pool.release(sequence.table);
         }
         self.check();
-        assert_eq!(self.pool.available_pages(), self.pool.num_pages());
+        let num_pages = self.pool.num_pages();
+        assert_eq!(self.pool.available_pages(), num_pages);
         let mut all = PageTable::new();
-        let len_tokens = self.pool.num_pages() * self.size.tokens();
-        assert_eq!(self.pool.grow(&mut all, len_tokens), Ok(Vec::new()));
-        let mut pages = all.pages().to_vec();
-        pages.sort_unstable();
-        assert!(pages.iter().map(|page| page.index()).eq(0..self.pool.num_pages()));
-        assert_eq!(self.pool.stats().cached_pages, 0);
+        let most = self.groups.iter().map(|group| num_pages.of(*group)).min().unwrap();
+        assert_eq!(self.pool.grow(&mut all, most * self.size.tokens()), Ok(Vec::new()));
+        for &group in self.groups {
+            let mut pages = all.pages(group).to_vec();
+            pages.sort_unstable();
+            pages.dedup();
+            assert_eq!(pages.len(), most);
+        }
         self.pool.release(all);
     }
 }

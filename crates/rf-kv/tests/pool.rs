@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use rf_kv::{CopyPage, OutOfPages, PageId, PagePool, PageSize, PageTable};
+use rf_kv::PageGroup::{Full, Window};
+use rf_kv::{
+    CopyPage, OutOfPages, PageCounts, PageGroup, PageId, PagePool, PageSize, PageTable,
+    WindowPassed,
+};
 
 const SIZE: PageSize = PageSize::Tokens16;
 
@@ -28,7 +32,7 @@ fn pages_are_handed_out_from_zero_and_the_last_one_back_comes_first() {
     assert_eq!(ids(&first), [0, 1, 2]);
     let second = table(&mut pool, 16);
     assert_eq!(ids(&second), [3]);
-    assert_eq!(pool.truncate(&mut first, 20), 20);
+    pool.truncate(&mut first, 20).unwrap();
     let third = table(&mut pool, 32);
     assert_eq!(ids(&third), [2, 4]);
     for table in [first, second, third] {
@@ -41,7 +45,7 @@ fn growing_to_less_changes_nothing() {
     let mut pool = PagePool::new(2, SIZE);
     let mut table = table(&mut pool, 20);
     assert_eq!(pool.grow(&mut table, 5), Ok(Vec::new()));
-    assert_eq!((table.len_tokens(), table.pages().len()), (20, 2));
+    assert_eq!((table.len_tokens(), table.pages(Full).len()), (20, 2));
     pool.release(table);
 }
 
@@ -49,14 +53,14 @@ fn growing_to_less_changes_nothing() {
 fn a_full_pool_says_what_is_needed_and_changes_nothing() {
     let mut pool = PagePool::new(3, SIZE);
     let mut table = table(&mut pool, 17);
-    let before = pool.stats();
+    let before = pool.stats(Full);
     let refused = pool.grow(&mut table, 100);
     assert_eq!(refused, Err(OutOfPages { needed: 5, free: 1 }));
     assert_eq!(
         refused.unwrap_err().to_string(),
         "the KV cache is full: 5 more pages are needed and 1 are available"
     );
-    assert_eq!((table.len_tokens(), pool.stats()), (17, before));
+    assert_eq!((table.len_tokens(), pool.stats(Full)), (17, before));
     pool.release(table);
 }
 
@@ -65,9 +69,9 @@ fn a_shared_partial_page_is_copied_once_and_a_full_one_never() {
     let mut pool = PagePool::new(8, SIZE);
     let mut first = table(&mut pool, 20);
     let mut second = pool.fork(&first);
-    assert_eq!(pool.stats().shared_pages, 2);
+    assert_eq!(pool.stats(Full).shared_pages, 2);
     let copies = pool.grow(&mut second, 21).unwrap();
-    assert_eq!(copies, [CopyPage { from: PageId::new(1), to: PageId::new(2) }]);
+    assert_eq!(copies, [CopyPage { group: Full, from: PageId::new(1), to: PageId::new(2) }]);
     // The other table is now the only holder of its page.
     assert_eq!(pool.grow(&mut first, 21), Ok(Vec::new()));
     assert_eq!((ids(&first), ids(&second)), (vec![0, 1], vec![0, 2]));
@@ -76,11 +80,11 @@ fn a_shared_partial_page_is_copied_once_and_a_full_one_never() {
     let mut fork = pool.fork(&full);
     assert_eq!(pool.grow(&mut fork, 17), Ok(Vec::new()));
     assert_eq!(pool.grow(&mut full, 17), Ok(Vec::new()));
-    assert_eq!(pool.stats().copies, 1);
+    assert_eq!(pool.stats(Full).copies, 1);
     for table in [first, second, full, fork] {
         pool.release(table);
     }
-    assert_eq!(pool.stats().free_pages, 8);
+    assert_eq!(pool.stats(Full).free_pages, 8);
 }
 
 #[test]
@@ -95,41 +99,15 @@ fn a_copy_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_window_gives_back_what_it_has_passed() {
-    let mut pool = PagePool::new(4, SIZE);
-    let mut table = table(&mut pool, 60);
-    pool.drop_front(&mut table, 33);
-    assert_eq!((table.dropped_pages(), table.held_pages().len()), (2, 2));
-    assert_eq!(pool.stats().free_pages, 2);
-    assert_eq!(table.slot(31, SIZE), None);
-    assert_eq!(
-        table.slot(33, SIZE).map(|slot| (slot.page.raw(), slot.offset_tokens)),
-        Some((2, 1))
-    );
-    // Positions continue in the returned pages.
-    pool.grow(&mut table, 96).unwrap();
-    assert_eq!(table.pages().len(), 6);
-    // A smaller position has no effect.
-    pool.drop_front(&mut table, 0);
-    assert_eq!(table.dropped_pages(), 2);
-    // The table cannot return to dropped positions.
-    assert_eq!(pool.truncate(&mut table, 40), 40);
-    assert_eq!(pool.truncate(&mut table, 31), 0);
-    assert!(table.is_empty());
-    assert_eq!(pool.stats().free_pages, 4);
-    pool.release(table);
-}
-
-#[test]
 fn a_published_prefix_is_found_in_full_pages() {
     let mut pool = PagePool::new(8, SIZE);
     let tokens: Vec<u32> = (100..150).collect();
     let first = table(&mut pool, 50);
     pool.publish(&first, &tokens);
-    assert_eq!(pool.stats().cached_pages, 3);
+    assert_eq!(pool.stats(Full).cached_pages, 3);
 
     let same = pool.match_prefix(&tokens);
-    assert_eq!((same.len_tokens(), same.pages()), (48, &first.pages()[..3]));
+    assert_eq!((same.len_tokens(), same.pages(Full)), (48, &first.pages(Full)[..3]));
     let mut other = tokens.clone();
     other[20] = 0;
     let shorter = pool.match_prefix(&other);
@@ -137,12 +115,12 @@ fn a_published_prefix_is_found_in_full_pages() {
     // The same page of tokens after a different start is a different prefix.
     let moved = pool.match_prefix(&tokens[16..]);
     assert!(moved.is_empty());
-    let stats = pool.stats();
+    let stats = pool.stats(Full);
     assert_eq!((stats.prefix_lookup_tokens, stats.prefix_hit_tokens), (50 + 50 + 34, 48 + 16));
     for table in [first, same, shorter, moved] {
         pool.release(table);
     }
-    assert_eq!((pool.stats().idle_pages, pool.stats().free_pages), (3, 5));
+    assert_eq!((pool.stats(Full).idle_pages, pool.stats(Full).free_pages), (3, 5));
 }
 
 #[test]
@@ -154,11 +132,11 @@ fn equal_prefixes_that_were_computed_apart_are_cached_once() {
     pool.publish(&first, &tokens);
     pool.publish(&second, &tokens);
     let found = pool.match_prefix(&tokens);
-    assert_eq!(ids(&found), [0, 1, second.pages()[2].raw()]);
+    assert_eq!(ids(&found), [0, 1, second.pages(Full)[2].raw()]);
     for table in [first, second, found] {
         pool.release(table);
     }
-    assert_eq!((pool.stats().idle_pages, pool.stats().free_pages), (3, 5));
+    assert_eq!((pool.stats(Full).idle_pages, pool.stats(Full).free_pages), (3, 5));
 }
 
 #[test]
@@ -174,7 +152,7 @@ fn the_prefix_unused_for_longest_is_evicted_first_and_from_its_end() {
     pool.release(touched);
 
     let new = table(&mut pool, 16);
-    assert_eq!(pool.stats().evictions, 1);
+    assert_eq!(pool.stats(Full).evictions, 1);
     let found = |pool: &mut PagePool, start: u32| {
         let table = pool.match_prefix(&text(start));
         let len_tokens = table.len_tokens();
@@ -206,14 +184,14 @@ fn a_cached_page_is_not_offered_after_it_is_written_again() {
     let tokens: Vec<u32> = (0..16).collect();
     let mut table = table(&mut pool, 16);
     pool.publish(&table, &tokens);
-    pool.truncate(&mut table, 10);
+    pool.truncate(&mut table, 10).unwrap();
     // The page still has its published contents.
     let found = pool.match_prefix(&tokens);
     assert_eq!(found.len_tokens(), 16);
     // Another table holds the page: the writer gets a copy, and the cache keeps the page.
     let copies = pool.grow(&mut table, 12).unwrap();
     assert_eq!(copies.len(), 1);
-    assert_eq!(pool.match_prefix(&tokens).pages(), found.pages());
+    assert_eq!(pool.match_prefix(&tokens).pages(Full), found.pages(Full));
     pool.release(table);
 
     // No other table holds the page: it is written in place and leaves the cache.
@@ -221,31 +199,11 @@ fn a_cached_page_is_not_offered_after_it_is_written_again() {
     let mut table = PageTable::new();
     alone.grow(&mut table, 16).unwrap();
     alone.publish(&table, &tokens);
-    alone.truncate(&mut table, 10);
+    alone.truncate(&mut table, 10).unwrap();
     assert_eq!(alone.grow(&mut table, 12), Ok(Vec::new()));
     assert!(alone.match_prefix(&tokens).is_empty());
     alone.release(table);
-    assert_eq!(alone.stats().free_pages, 4);
-}
-
-#[test]
-fn publishing_stops_where_the_front_is_gone_from_the_cache() {
-    let mut pool = PagePool::new(4, SIZE);
-    let tokens: Vec<u32> = (0..48).collect();
-    let mut table = table(&mut pool, 48);
-    pool.drop_front(&mut table, 20);
-    pool.publish(&table, &tokens);
-    assert_eq!(pool.stats().cached_pages, 0);
-    pool.release(table);
-
-    let mut table = PageTable::new();
-    pool.grow(&mut table, 32).unwrap();
-    pool.publish(&table, &tokens);
-    pool.grow(&mut table, 48).unwrap();
-    pool.drop_front(&mut table, 20);
-    pool.publish(&table, &tokens);
-    assert_eq!(pool.stats().cached_pages, 3);
-    pool.release(table);
+    assert_eq!(alone.stats(Full).free_pages, 4);
 }
 
 #[test]
@@ -253,16 +211,161 @@ fn statistics_count_what_happened() {
     let mut pool = PagePool::new(8, SIZE);
     let mut first = table(&mut pool, 20);
     let second = pool.fork(&first);
-    assert_eq!(pool.stats().unfilled_tokens, 24);
+    assert_eq!(pool.stats(Full).unfilled_tokens, 24);
     pool.grow(&mut first, 33).unwrap();
-    let stats = pool.stats();
+    let stats = pool.stats(Full);
     assert_eq!((stats.allocations, stats.copies), (4, 1));
     assert_eq!((stats.used_pages, stats.shared_pages, stats.free_pages), (4, 1, 4));
     assert_eq!(stats.unfilled_tokens, 15 + 12);
     pool.release(first);
     pool.release(second);
-    let stats = pool.stats();
+    let stats = pool.stats(Full);
     assert_eq!((stats.used_pages, stats.peak_used_pages, stats.unfilled_tokens), (0, 4, 0));
+}
+
+/// A pool with a window of 20 tokens.
+fn windowed(full: usize, window: usize) -> PagePool {
+    PagePool::with_window(PageCounts { full, window }, SIZE, Some(20))
+}
+
+#[test]
+fn a_window_gives_back_what_it_has_passed() {
+    let mut pool = windowed(8, 4);
+    let mut table = table(&mut pool, 60);
+    pool.drop_front(&mut table);
+    // The next token is at position 60 and sees the positions from 41 on.
+    assert_eq!((table.dropped_pages(Window), table.held_pages(Window).len()), (2, 2));
+    assert_eq!((table.dropped_pages(Full), table.held_pages(Full).len()), (0, 4));
+    assert_eq!(pool.stats(Window).free_pages, 2);
+    assert_eq!(table.slot(Window, 31, SIZE), None);
+    let slot = |group| table.slot(group, 33, SIZE).map(|s| (s.page.raw(), s.offset_tokens));
+    assert_eq!((slot(Full), slot(Window)), (Some((2, 1)), Some((2, 1))));
+    // Positions continue in the returned pages.
+    pool.grow(&mut table, 96).unwrap();
+    assert_eq!((table.pages(Full).len(), ids_of(&table, Window)[4..].len()), (6, 2));
+    assert_eq!(pool.available_pages(), PageCounts { full: 2, window: 0 });
+    let refused = pool.grow(&mut table, 97);
+    assert_eq!(refused, Err(OutOfPages { needed: 1, free: 0 }));
+    pool.release(table);
+    assert_eq!(pool.available_pages(), PageCounts { full: 8, window: 4 });
+}
+
+#[test]
+fn a_table_is_not_cut_to_where_its_window_has_passed() {
+    let mut pool = windowed(8, 8);
+    let mut table = table(&mut pool, 60);
+    pool.drop_front(&mut table);
+    let before = (ids(&table), ids_of(&table, Window), pool.stats(Window));
+    // The token at position 50 sees position 31.
+    assert_eq!(pool.truncate(&mut table, 50), Err(WindowPassed { len_tokens: 50 }));
+    assert_eq!((ids(&table), ids_of(&table, Window), pool.stats(Window)), before);
+    assert_eq!(pool.truncate(&mut table, 60), Ok(()));
+    assert_eq!(pool.truncate(&mut table, 51), Ok(()));
+    assert_eq!((table.len_tokens(), table.held_pages(Window).len()), (51, 2));
+    assert_eq!(pool.truncate(&mut table, 0), Ok(()));
+    assert_eq!(pool.available_pages(), pool.num_pages());
+    pool.release(table);
+}
+
+#[test]
+fn the_pages_of_a_window_suffice_for_any_steps_of_their_sequences() {
+    for (size, window) in PageSize::ALL
+        .into_iter()
+        .flat_map(|size| [1, 2, 15, 16, 17, 100].map(|window| (size, window)))
+    {
+        // Three sequences take 40 tokens a step, of which every share is tried.
+        let counts = PageCounts { full: 1000, window: size.window_pages_for(window, 3, 40) };
+        let mut pool = PagePool::with_window(counts, size, Some(window));
+        let mut tables = [(); 3].map(|()| PageTable::new());
+        for step in 0..160 {
+            let shares = [step % 41, (40 - step % 41) / 2, (41 - step % 41) / 2];
+            for (table, tokens) in tables.iter_mut().zip(shares) {
+                let new_len = table.len_tokens() + tokens;
+                let bound = pool.pages_needed_in_steps(table, 100_000, tokens).window;
+                assert!(pool.pages_needed(table, new_len).window <= bound);
+                pool.grow(table, new_len).unwrap();
+            }
+            for table in &mut tables {
+                pool.drop_front(table);
+            }
+        }
+        for table in tables {
+            pool.release(table);
+        }
+    }
+}
+
+#[test]
+fn a_prefix_is_found_where_the_pages_of_its_window_are_cached() {
+    let mut pool = windowed(16, 8);
+    let tokens: Vec<u32> = (0..96).collect();
+    let mut first = table(&mut pool, 96);
+    pool.publish(&first, &tokens);
+    let fork = pool.match_prefix(&tokens);
+    // Position 96 sees the positions from 77 on.
+    assert_eq!((fork.len_tokens(), fork.dropped_pages(Window)), (96, 4));
+    assert_eq!(fork.held_pages(Window), &first.pages(Window)[4..]);
+    assert_eq!(fork.pages(Full), first.pages(Full));
+    pool.release(fork);
+
+    // Pages that the window has passed stay in the cache until they are evicted.
+    pool.drop_front(&mut first);
+    assert_eq!(pool.stats(Window).idle_pages, 4);
+    let shorter = pool.match_prefix(&tokens[..70]);
+    assert_eq!((shorter.len_tokens(), shorter.dropped_pages(Window)), (64, 2));
+    pool.release(shorter);
+    // Six of eight window pages for another sequence: only those of the first table stay.
+    let other = table(&mut pool, 96);
+    assert_eq!(pool.stats(Window).idle_pages, 0);
+    let found: Vec<usize> = [96, 80, 64, 32, 16]
+        .map(|len| {
+            let found = pool.match_prefix(&tokens[..len]);
+            let len_tokens = found.len_tokens();
+            pool.release(found);
+            len_tokens
+        })
+        .to_vec();
+    assert_eq!(found, [96, 0, 0, 0, 0]);
+    pool.release(other);
+    pool.release(first);
+    assert_eq!(pool.available_pages(), pool.num_pages());
+}
+
+#[test]
+fn window_pages_are_published_again_after_they_were_evicted() {
+    let mut pool = windowed(16, 4);
+    let tokens: Vec<u32> = (0..64).collect();
+    let computed = |pool: &mut PagePool| {
+        let table = table(pool, 64);
+        pool.publish(&table, &tokens);
+        pool.release(table);
+    };
+    computed(&mut pool);
+    let other = table(&mut pool, 64);
+    pool.release(other);
+    assert!(pool.match_prefix(&tokens).is_empty());
+    assert_eq!((pool.stats(Full).cached_pages, pool.stats(Window).cached_pages), (4, 0));
+    computed(&mut pool);
+    let found = pool.match_prefix(&tokens);
+    assert_eq!(found.len_tokens(), 64);
+    pool.release(found);
+}
+
+#[test]
+fn a_shared_partial_page_is_copied_in_both_groups() {
+    let mut pool = windowed(8, 8);
+    let mut first = table(&mut pool, 40);
+    pool.drop_front(&mut first);
+    let mut second = pool.fork(&first);
+    assert_eq!(pool.pages_needed(&second, 41), PageCounts { full: 1, window: 1 });
+    let copies = pool.grow(&mut second, 41).unwrap();
+    let page = PageId::new;
+    // The window has passed page 0 of its group.
+    let to = [(Full, page(3)), (Window, page(0))];
+    assert_eq!(copies, to.map(|(group, to)| CopyPage { group, from: page(2), to }));
+    pool.release(first);
+    assert_eq!(second.held_pages(Window), [page(1), page(0)]);
+    pool.release(second);
 }
 
 #[test]
@@ -280,5 +383,9 @@ fn table(pool: &mut PagePool, len_tokens: usize) -> PageTable {
 }
 
 fn ids(table: &PageTable) -> Vec<u32> {
-    table.pages().iter().map(|page| page.raw()).collect()
+    ids_of(table, Full)
+}
+
+fn ids_of(table: &PageTable, group: PageGroup) -> Vec<u32> {
+    table.pages(group).iter().map(|page| page.raw()).collect()
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use rf_gguf::Gguf;
-use rf_graph::{Backend, Batch, KvLayout, KvType, Program, ReferenceBackend, Span};
+use rf_graph::{Backend, Batch, KvLayer, KvLayout, KvType, Program, ReferenceBackend, Span};
 use rf_kv::PageId;
 use rf_model::{Head, ModelConfig, Pooling, build, golden_models, supported_architectures};
 use serde_json::Value;
@@ -34,16 +34,12 @@ fn rows(gguf: &Gguf, head: Head, ids: &[u32], context: usize, positions: &[usize
     let (graph, weights) = build(gguf, &config, context, head).unwrap();
     let width = graph.value(graph.output()).width;
     let pages: Vec<PageId> = (0..ids.len().div_ceil(16)).map(|i| PageId::new(i as u32)).collect();
-    let kv = KvLayout {
-        layers: config.kv_layers(),
-        page_tokens: 16,
-        num_pages: pages.len(),
-        dtype: KvType::F32,
-    };
+    let layers = config.kv_layers().into_iter().map(|(heads, dim)| KvLayer::new(heads, dim));
+    let kv = KvLayout::new(layers.collect(), 16, pages.len(), KvType::F32);
     let (max_batch_tokens, max_output_rows) = (ids.len(), positions.len());
     let program = Program { graph, weights, kv, max_batch_tokens, max_output_rows };
     let mut executor = ReferenceBackend.compile(program, &mut |_| ()).unwrap();
-    let span = Span { tokens: 0..ids.len(), past_tokens: 0, pages: &pages };
+    let span = Span { tokens: 0..ids.len(), past_tokens: 0, pages: &pages, window_pages: &[] };
     let batch = Batch { ids, spans: &[span], output_rows: positions, input: None };
     let mut out = vec![0.0; positions.len() * width];
     executor.forward(&batch, &mut out).unwrap();

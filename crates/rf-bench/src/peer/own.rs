@@ -33,9 +33,9 @@ pub fn measure_own(
         if tokens == 0 {
             return Ok(None);
         }
-        feeder.truncate(test.depth_tokens);
+        feeder.truncate(test.depth_tokens)?;
         run(&mut feeder, warm_up)?;
-        feeder.truncate(test.depth_tokens);
+        feeder.truncate(test.depth_tokens)?;
         let start = Instant::now();
         run(&mut feeder, tokens)?;
         Ok::<_, Error>(Some(tokens as f64 / start.elapsed().as_secs_f64()))

@@ -46,7 +46,7 @@ impl<'a> FirstToken<'a> {
     pub(super) fn run(&mut self) -> Result<TtftBreakdown, Error> {
         let options = GenerateOptions { max_tokens: Some(1), ..GenerateOptions::default() };
         let Self { feeder, text, tokens, spans, subscriber } = self;
-        feeder.truncate(0);
+        feeder.truncate(0)?;
         spans.clear();
         tracing::dispatcher::with_default(subscriber, || -> Result<(), Error> {
             let encoded = tracing::info_span!("tokenize")

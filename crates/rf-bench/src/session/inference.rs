@@ -104,10 +104,10 @@ impl Loaded {
         let most = model.config().context_length;
         // The longest prompt and the largest decode batch use the same pages, at different times.
         let room = metrics.iter().map(|metric| metric.context_tokens()).max().unwrap_or(1);
-        let options =
-            EngineOptions { context_tokens: Some(room.min(most)), ..EngineOptions::default() };
-        let need = model.memory_need(target.backend(), &options)?;
         let sequences = DECODE_BATCHES.into_iter().max().unwrap_or(1);
+        let context_tokens = Some(room.min(most));
+        let options = EngineOptions { context_tokens, sequences, ..EngineOptions::default() };
+        let need = model.memory_need(target.backend(), &options)?;
         let feeder = SyntheticFeeder::new(
             Engine::load(model, target.backend(), options, &mut |_| ())?,
             sequences,
@@ -156,7 +156,7 @@ impl Loaded {
     ) -> Result<Sampled, Error> {
         let feeder = &mut self.feeder;
         let seconds = sampling.take(interrupt, || {
-            feeder.truncate(0);
+            feeder.truncate(0)?;
             let start = Instant::now();
             feeder.prompt(0, tokens)?;
             Ok(start.elapsed())
@@ -173,10 +173,10 @@ impl Loaded {
         interrupt: &Interrupt,
     ) -> Result<Sampled, Error> {
         let feeder = &mut self.feeder;
-        feeder.truncate(0);
+        feeder.truncate(0)?;
         let seconds = sampling.take(interrupt, || {
             if feeder.sessions[0].len() + SAMPLE_TOKENS > DECODE_TOKENS {
-                feeder.truncate(0);
+                feeder.truncate(0)?;
             }
             let start = Instant::now();
             for _ in 0..SAMPLE_TOKENS {
@@ -220,7 +220,7 @@ impl Loaded {
         tokens: usize,
         run: impl FnOnce(&mut SyntheticFeeder) -> Result<(), rf_engine::Error>,
     ) -> Result<OpCost, Error> {
-        self.feeder.truncate(0);
+        self.feeder.truncate(0)?;
         if !self.feeder.engine.profile(true) {
             return Ok(OpCost::default());
         }
@@ -235,7 +235,7 @@ impl Loaded {
     fn once(&mut self, metrics: &[ModelMetric]) -> Result<(), Error> {
         let context = self.feeder.engine.context_tokens();
         for metric in metrics.iter().filter(|metric| metric.context_tokens() <= context) {
-            self.feeder.truncate(0);
+            self.feeder.truncate(0)?;
             match *metric {
                 ModelMetric::Prefill(tokens) => self.feeder.prompt(0, tokens)?,
                 ModelMetric::Decode(batch) => self.feeder.step(batch)?,

@@ -9,7 +9,7 @@ use rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions,
     MemoryNeed, MemoryUse, Op, Program, Progress, Timeline, WeightId,
 };
-use rf_kv::PageId;
+use rf_kv::CopyPage;
 
 /// A slow-down: ops of this name, and of this format if one is given, take `factor` times as long.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,7 +173,7 @@ impl Executor for Slowed {
         Ok(())
     }
 
-    fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {
+    fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
         self.inner.copy_pages(copies)
     }
 

@@ -290,6 +290,7 @@ impl Runner {
             context_tokens: longest,
             batch_tokens: setup.n_batch.min(setup.n_ubatch),
             kv_type: setup.kv_type,
+            sequences,
             ..EngineOptions::default()
         };
         // Every sequence has pages of its own.
@@ -309,7 +310,7 @@ impl Runner {
     /// Returns the nanoseconds of each repetition.
     fn measure(&mut self, test: Test, repetitions: usize, warm_up: bool) -> Result<Vec<u64>> {
         let watch = Watch::new();
-        self.feeder.truncate(0);
+        self.feeder.truncate(0)?;
         for sequence in 0..test.n_parallel {
             self.prompt(sequence, test.n_depth, &watch)?;
         }
@@ -323,7 +324,7 @@ impl Runner {
         }
         let mut samples_ns = Vec::with_capacity(repetitions);
         for _ in 0..repetitions {
-            self.feeder.truncate(test.n_depth);
+            self.feeder.truncate(test.n_depth)?;
             let started = Instant::now();
             self.prompt(0, test.n_prompt, &watch)?;
             self.generate(test.n_parallel, test.n_gen, &watch)?;

@@ -65,7 +65,7 @@ impl Region<'_> {
         for range in member.dynamic_chunks(index.first_loop(), pages.len() * shape.heads, 1) {
             for item in range {
                 let ((span, page), head) = (pages[item / shape.heads], item % shape.heads);
-                let place = span.pages[page].index() * shape.heads + head;
+                let place = span.pages_of(kv.group)[page].index() * shape.heads + head;
                 let bytes = shape.key_head_bytes();
                 // SAFETY: each head of each page belongs to one item.
                 let keys = unsafe { kv.keys.get_mut(place * bytes..(place + 1) * bytes) };
@@ -160,7 +160,7 @@ impl Region<'_> {
                         keys,
                         values,
                         head: kv_head,
-                        pages: span.pages,
+                        pages: span.pages_of(kv.group),
                     },
                     scale: a.scale,
                     softcap: a.softcap,

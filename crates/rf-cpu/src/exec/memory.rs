@@ -29,7 +29,7 @@ pub(crate) fn memory_need(
         kv_bytes: KvStore::page_bytes_of(kv) as u64,
         buffers_bytes: (arena_bytes + operands.bytes() + threads * operands.scratch_bytes()) as u64,
     };
-    let positions = kv.num_pages.saturating_mul(kv.page_tokens);
+    let positions = kv.num_pages.full.saturating_mul(kv.page_tokens);
     let has_attention = graph.ops().iter().any(|op| matches!(op, Op::Attention { .. }));
     let scores = if has_attention { threads * MAX_ROWS } else { 0 };
     let dims: usize = ropes.iter().map(|table| table.rope.dims()).sum();

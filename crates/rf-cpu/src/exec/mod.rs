@@ -18,7 +18,7 @@ use rf_graph::{
     BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Graph, MemoryUse,
     Plan, Program, Progress, Rope, RowKind, Span, Stage, Timeline, ValueId, WeightId,
 };
-use rf_kv::PageId;
+use rf_kv::{CopyPage, PageGroup};
 
 use crate::kv::{KvShape, KvStore};
 use crate::panel::PackedMatrix;
@@ -177,6 +177,7 @@ impl Executor for CpuExecutor {
                 .iter_mut()
                 .map(|layer| SharedKv {
                     shape: layer.shape,
+                    group: layer.group,
                     keys: Shared::new(&mut layer.keys),
                     values: Shared::new(&mut layer.values),
                 })
@@ -195,8 +196,8 @@ impl Executor for CpuExecutor {
         Ok(())
     }
 
-    fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {
-        copies.iter().try_for_each(|&(from, to)| self.kv.copy_page(from, to))
+    fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
+        copies.iter().try_for_each(|copy| self.kv.copy_page(*copy))
     }
 
     fn memory(&self) -> MemoryUse {
@@ -234,6 +235,7 @@ impl Executor for CpuExecutor {
 /// The KV cache of one layer during a region.
 struct SharedKv<'a> {
     shape: KvShape,
+    group: PageGroup,
     keys: Shared<'a, u8>,
     values: Shared<'a, u8>,
 }

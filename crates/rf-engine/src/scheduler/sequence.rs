@@ -5,6 +5,8 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use rf_kv::PageCounts;
+
 use crate::generation::{Generation, StopReason};
 use crate::sampling::TokenLogprob;
 use crate::scheduler::constraint::Constraint;
@@ -133,8 +135,6 @@ pub(super) struct Sequence {
     pub(super) followers: Vec<Choice>,
     /// Tokens to compute in this step.
     pub(super) planned_tokens: usize,
-    /// Tokens of the session in the prefix cache.
-    pub(super) published_tokens: usize,
     /// Log probabilities of the prompt, until they are sent.
     pub(super) prompt_logprobs: Option<PromptLogprobs>,
     preemptions: usize,
@@ -151,7 +151,6 @@ impl Sequence {
             rank,
             choice,
             tokens,
-            published_tokens: session.len(),
             session,
             followers: Vec::new(),
             planned_tokens: 0,
@@ -194,13 +193,14 @@ impl Sequence {
         self.tokens.len() - self.session.len()
     }
 
-    /// Pages that computing all tokens takes.
-    pub(super) fn pages_needed(&self) -> usize {
-        self.session.pages_needed(self.tokens.len())
+    /// Pages that computing all tokens and `more_tokens` takes, in steps of at most `step_tokens`.
+    pub(super) fn pages_needed(&self, more_tokens: usize, step_tokens: usize) -> PageCounts {
+        let step_tokens = step_tokens.min(self.uncomputed_tokens());
+        self.session.pages_needed_in_steps(self.tokens.len() + more_tokens, step_tokens)
     }
 
     /// Pages that this step takes.
-    pub(super) fn pages_planned(&self) -> usize {
+    pub(super) fn pages_planned(&self) -> PageCounts {
         self.session.pages_needed(self.session.len() + self.planned_tokens)
     }
 
@@ -221,7 +221,6 @@ impl Sequence {
     /// Gives the pages back. The tokens will be computed again.
     pub(super) fn release(&mut self) {
         self.session.reset();
-        self.published_tokens = 0;
         self.planned_tokens = 0;
     }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
+use rf_kv::{OutOfPages, PageCounts};
+
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::scheduler::event::Event;
@@ -156,9 +158,7 @@ impl Worker {
     fn plan(&mut self) {
         let mut budget = self.plan_running();
         let mut has_preempted = false;
-        while self.running.iter().map(Sequence::pages_planned).sum::<usize>()
-            > self.engine.available_pages()
-        {
+        while !self.pages_planned().fits_in(self.engine.available_pages()) {
             has_preempted = true;
             match self.running.as_slice() {
                 // Alone it would fit, if sessions outside of the scheduler held no pages.
@@ -170,6 +170,11 @@ impl Worker {
         if !has_preempted {
             self.admit(budget);
         }
+    }
+
+    /// Pages that the planned tokens take.
+    fn pages_planned(&self) -> PageCounts {
+        self.running.iter().map(Sequence::pages_planned).sum()
     }
 
     /// Plans the tokens of running sequences and returns the rest of the budget.
@@ -196,10 +201,10 @@ impl Worker {
         self.is_blocked = false;
     }
 
-    fn fail_for_pages(&mut self, id: RequestId, needed: usize) {
-        let free = self.engine.available_pages();
-        let error = Error::from(rf_kv::OutOfPages { needed, free });
-        self.end(id, End::Failed(error.into()));
+    fn fail_for_pages(&mut self, id: RequestId, needed: PageCounts) {
+        if let Err(error) = OutOfPages::check(needed, self.engine.available_pages()) {
+            self.end(id, End::Failed(Error::from(error).into()));
+        }
     }
 
     /// Starts waiting sequences in order while there is room, and plans their tokens.
@@ -212,12 +217,12 @@ impl Worker {
                 // The last token is always computed: its logits are not in the cache.
                 let prefix = &sequence.tokens[..sequence.tokens.len() - 1];
                 sequence.session = self.engine.session_with_prefix(prefix);
-                sequence.published_tokens = sequence.session.len();
             }
             // The others keep the pages for the tokens they have, and one each to grow.
-            let others: usize = self.running.iter().map(|other| other.pages_needed() + 1).sum();
-            let needed = sequence.pages_needed();
-            if others + needed > self.engine.available_pages() {
+            let (page, step) = (self.engine.page_tokens(), self.options.max_batched_tokens);
+            let others: PageCounts = self.running.iter().map(|o| o.pages_needed(page, step)).sum();
+            let needed = sequence.pages_needed(0, step);
+            if !(others + needed).fits_in(self.engine.available_pages()) {
                 sequence.release();
                 match request.start {
                     None => self.waiting.insert_queued(sequence),
@@ -272,7 +277,8 @@ impl Worker {
             Ok(computed) => {
                 self.stats.count_step(tokens);
                 computed.note_prompts(&mut self.running, &self.logits);
-                self.publish_pages();
+                // A window of a prompt has given back the pages that it has passed.
+                self.is_blocked &= !(self.engine.has_window_pages() && self.computes_prompts());
                 self.choose(computed);
                 self.finish();
             }
@@ -286,22 +292,9 @@ impl Worker {
         }
     }
 
-    /// Adds full pages to the prefix cache.
-    fn publish_pages(&mut self) {
-        if !self.options.prefix_cache {
-            return;
-        }
-        let page_tokens = self.engine.page_tokens();
-        for sequence in &mut self.running {
-            let full_tokens = sequence.session.len() / page_tokens * page_tokens;
-            let request = self.requests.get(&sequence.rank.request);
-            if full_tokens > sequence.published_tokens
-                && request.is_some_and(|r| r.use_prefix_cache)
-            {
-                sequence.session.publish();
-                sequence.published_tokens = full_tokens;
-            }
-        }
+    /// Returns true if the step has computed more than one token of a sequence.
+    fn computes_prompts(&self) -> bool {
+        self.running.iter().any(|sequence| sequence.planned_tokens > 1)
     }
 
     /// Chooses the next tokens. Followers of a sequence begin with its prompt.

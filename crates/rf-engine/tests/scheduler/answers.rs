@@ -136,7 +136,8 @@ fn with_few_tokens_and_sequences_per_step() {
 fn check_model(path: &Path) {
     let mut alone_engine = engine(path, ENGINE);
     let requests = &requests(64, 12);
-    let small = EngineOptions { kv_tokens: Some(4 * 160), ..ENGINE };
+    // Few windows, too, where a model has them.
+    let small = EngineOptions { kv_tokens: Some(4 * 160), sequences: 3, ..ENGINE };
     let scheduler = Scheduler::start(engine(path, small), SCHEDULER).unwrap();
     let handle = scheduler.handle();
     let events: Vec<_> =

@@ -12,7 +12,7 @@ use rf_graph::{
     Backend, BackendError, Batch, Candidate, Executor, Fusions, MemoryNeed, MemoryUse, Program,
     Progress,
 };
-use rf_kv::PageId;
+use rf_kv::CopyPage;
 
 use crate::support::{
     ENGINE, SCHEDULER, alone, ask, cpu, end, engine, greedy, prompt, sampled, submit, tiny,
@@ -98,7 +98,7 @@ impl Executor for ControlledExecutor {
         Ok(())
     }
 
-    fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {
+    fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
         self.0.copy_pages(copies)
     }
 

@@ -10,3 +10,4 @@ mod faults;
 mod limits;
 mod random;
 mod support;
+mod window;

@@ -21,6 +21,7 @@ pub(crate) const ENGINE: EngineOptions = EngineOptions {
     page_tokens: PAGE_TOKENS,
     kv_type: KvType::F16,
     kv_tokens: Some(64 * 160),
+    sequences: 64,
     pooling: None,
 };
 

@@ -1,5 +1,6 @@
 //! The KV cache, and attention over it.
 
+use rf_kv::{PageGroup, PageSize};
 use rf_quant::DType;
 
 use super::bound::Bound;
@@ -7,7 +8,7 @@ use super::definition::{Case, Format, Shape};
 use super::net::Net;
 use super::rows::rope;
 use super::schedule::Schedule;
-use crate::backend::KvType;
+use crate::kv::{KvLayer, KvType};
 use crate::op::{Attention, RopeStyle};
 use crate::value::{ValueId, WeightId};
 
@@ -186,20 +187,24 @@ const LAYERS: [(usize, usize, Option<usize>); 3] =
 
 /// Layers of different heads in one cache, layers that read the cache of an earlier one, and one
 /// value that is both key and value.
-fn layers(kv: KvType) -> [Case; 3] {
+fn layers(kv: KvType) -> [Case; 4] {
+    let caches = LAYERS.map(|(heads, head_dim, _)| (heads, head_dim)).to_vec();
     let several = |name: &str, build: fn(&mut Net) -> ValueId| {
-        let caches = LAYERS.map(|(heads, head_dim, _)| (heads, head_dim)).to_vec();
-        let schedule = turns(16).with_cache(kv, caches);
+        let schedule = turns(16).with_cache(kv, caches.clone());
         let (name, bound) = (format!("attention/{name}/{kv}"), Bound::of_cache(kv, false));
         Case::program_of(name, Some(Format::Cache(kv)), bound, schedule, build)
     };
     let schedule = turns(16).with_cache(kv, vec![(2, 64)]);
     let (name, bound) = (format!("attention/key-is-value/{kv}"), Bound::of_cache(kv, true));
     [
-        several("layers", |net| {
-            let outs = [0, 1, 2].map(|layer| one_layer(net, layer, 2, true));
-            sum(net, &outs)
-        }),
+        several("layers", each_layer),
+        Case::program_of(
+            format!("attention/passed-window/{kv}"),
+            Some(Format::Cache(kv)),
+            Bound::of_cache(kv, false),
+            passed_window().with_layers(kv, window_layers()),
+            each_layer,
+        ),
         several("shared-cache", |net| {
             // The readers have other groups than the layers that append.
             let layers = [(0, 2, true), (1, 4, true), (2, 1, true), (1, 2, false), (0, 4, false)];
@@ -217,6 +222,33 @@ fn layers(kv: KvType) -> [Case; 3] {
             net.g.attention(q, k, v, &Attention::new(0, 4, 2, 64))
         }),
     ]
+}
+
+/// Two sequences that are longer than the windows of [`LAYERS`].
+fn passed_window() -> Schedule {
+    let steps: [&[(usize, usize)]; 6] = [
+        &[(0, 40)],
+        &[(1, 20), (0, 1)],
+        &[(0, 9), (1, 1)],
+        &[(1, 30)],
+        &[(0, 1), (1, 1)],
+        &[(0, 20)],
+    ];
+    Schedule::window_steps(PageSize::Tokens16, &steps, 16)
+}
+
+/// [`LAYERS`] in the groups of their windows.
+fn window_layers() -> Vec<KvLayer> {
+    let layer = |(num_kv_heads, head_dim, window): (usize, usize, Option<usize>)| KvLayer {
+        group: window.map_or(PageGroup::Full, |_| PageGroup::Window),
+        ..KvLayer::new(num_kv_heads, head_dim)
+    };
+    LAYERS.map(layer).to_vec()
+}
+
+fn each_layer(net: &mut Net) -> ValueId {
+    let outs = [0, 1, 2].map(|layer| one_layer(net, layer, 2, true));
+    sum(net, &outs)
 }
 
 fn one_layer(net: &mut Net, layer: usize, group: usize, appends: bool) -> ValueId {

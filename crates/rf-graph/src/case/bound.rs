@@ -2,7 +2,7 @@
 
 use rf_quant::DType;
 
-use crate::backend::KvType;
+use crate::kv::KvType;
 
 /// The arithmetic of a case, which determines the error bound of its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,8 +8,9 @@ use rf_quant::DType;
 use super::bound::Bound;
 use super::net::{Net, Values};
 use super::schedule::{CaseBatch, Schedule};
-use crate::backend::{KvLayout, KvType, Program};
+use crate::backend::Program;
 use crate::cost::Costs;
+use crate::kv::{KvLayout, KvType};
 use crate::op_cost::OpCost;
 use crate::value::ValueId;
 

@@ -6,7 +6,7 @@ use super::bound::Bound;
 use super::definition::{Case, Format};
 use super::net::Net;
 use super::schedule::Schedule;
-use crate::backend::KvType;
+use crate::kv::KvType;
 use crate::op::{Activation, Attention};
 use crate::value::ValueId;
 

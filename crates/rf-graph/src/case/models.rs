@@ -10,7 +10,7 @@ use super::definition::Case;
 use super::net::Net;
 use super::rows::rope;
 use super::schedule::Schedule;
-use crate::backend::KvType;
+use crate::kv::KvType;
 use crate::layer::{
     AttentionSpec, DenseSpec, ExpertSpec, KvSource, LayerSpec, LayerWeights, NormKind, QkNormGroup,
     QkNormSpec, Role, Shape, layer,

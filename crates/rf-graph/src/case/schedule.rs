@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use rf_kv::{PageId, PageSize};
+use rf_kv::{PageCounts, PageGroup, PageId, PagePool, PageSize, PageTable};
 
 use super::numbers::Numbers;
-use crate::backend::{Batch, KvLayout, KvType, Span};
+use crate::backend::{Batch, Span};
+use crate::kv::{KvLayer, KvLayout, KvType};
 
 /// Rows of the embedding tables that inputs come from.
 pub(super) const VOCAB_SIZE: usize = 211;
@@ -29,10 +30,25 @@ pub struct Schedule {
 #[derive(Clone, Debug)]
 pub struct CaseBatch {
     ids: Vec<u32>,
-    /// Tokens, past tokens and pages of each span.
-    spans: Vec<(Range<usize>, usize, Vec<PageId>)>,
+    spans: Vec<CaseSpan>,
     output_rows: Vec<usize>,
     input: Option<Vec<f32>>,
+}
+
+/// A [`Span`] that owns its contents.
+#[derive(Clone, Debug)]
+struct CaseSpan {
+    tokens: Range<usize>,
+    past_tokens: usize,
+    pages: Vec<PageId>,
+    window_pages: Vec<PageId>,
+}
+
+impl CaseSpan {
+    /// A span without window pages.
+    fn new(tokens: Range<usize>, past_tokens: usize, pages: Vec<PageId>) -> Self {
+        Self { tokens, past_tokens, pages, window_pages: Vec::new() }
+    }
 }
 
 impl CaseBatch {
@@ -47,10 +63,11 @@ impl CaseBatch {
         let spans: Vec<Span<'_>> = self
             .spans
             .iter()
-            .map(|(tokens, past_tokens, pages)| Span {
-                tokens: tokens.clone(),
-                past_tokens: *past_tokens,
-                pages,
+            .map(|span| Span {
+                tokens: span.tokens.clone(),
+                past_tokens: span.past_tokens,
+                pages: &span.pages,
+                window_pages: &span.window_pages,
             })
             .collect();
         f(&Batch { ids: &self.ids, spans: &spans, output_rows: rows, input: self.input.as_deref() })
@@ -63,7 +80,7 @@ impl CaseBatch {
 
     /// The number of cached tokens before the batch, over all sequences.
     pub fn past_tokens(&self) -> usize {
-        self.spans.iter().map(|(_, past_tokens, _)| past_tokens).sum()
+        self.spans.iter().map(|span| span.past_tokens).sum()
     }
 }
 
@@ -95,7 +112,7 @@ impl Schedule {
             for &(sequence, tokens) in *step {
                 let last = past[sequence] + tokens;
                 let pages = tables[sequence][..last.div_ceil(page_tokens)].to_vec();
-                spans.push((first..first + tokens, past[sequence], pages));
+                spans.push(CaseSpan::new(first..first + tokens, past[sequence], pages));
                 first += tokens;
                 past[sequence] = last;
             }
@@ -105,6 +122,37 @@ impl Schedule {
         };
         let batches = steps.iter().map(&mut batch).collect();
         Self { kv: layout(page_tokens, num_pages), batches }
+    }
+
+    /// As [`steps`](Self::steps), with window pages of which sequences return those that their
+    /// window has passed, so that others take them.
+    pub(super) fn window_steps(
+        page_size: PageSize,
+        steps: &[&[(usize, usize)]],
+        window: usize,
+    ) -> Self {
+        let mut schedule = Self::steps(page_size.tokens(), steps);
+        let most = schedule.kv.num_pages;
+        let counts = PageCounts { window: most.full, ..most };
+        let mut pool = PagePool::with_window(counts, page_size, Some(window));
+        let mut tables: Vec<PageTable> = Vec::new();
+        for (step, batch) in steps.iter().zip(&mut schedule.batches) {
+            for (&(sequence, tokens), span) in step.iter().zip(&mut batch.spans) {
+                if tables.len() <= sequence {
+                    tables.resize_with(sequence + 1, PageTable::new);
+                }
+                let table = &mut tables[sequence];
+                pool.grow(table, table.len_tokens() + tokens).expect("pages for every token");
+                span.window_pages = table.pages(PageGroup::Window).to_vec();
+            }
+            for table in &mut tables {
+                pool.drop_front(table);
+            }
+        }
+        let window_pages = pool.stats(PageGroup::Window).peak_used_pages;
+        schedule.kv.num_pages = PageCounts { window: window_pages, ..most };
+        schedule.kv.window = Some(window);
+        schedule
     }
 
     /// Batches of these numbers of tokens, each a sequence of its own.
@@ -129,7 +177,8 @@ impl Schedule {
         let pages: Vec<usize> = (0..past_tokens.div_ceil(PAGE_TOKENS)).collect();
         let fill = pages.chunks(FILL_TOKENS / PAGE_TOKENS).map(|pages| {
             let spans = pages.iter().enumerate().map(|(i, &number)| {
-                (i * PAGE_TOKENS..(i + 1) * PAGE_TOKENS, 0, vec![page(number)])
+                let tokens = i * PAGE_TOKENS..(i + 1) * PAGE_TOKENS;
+                CaseSpan::new(tokens, 0, vec![page(number)])
             });
             let ids = ids(pages.len() * PAGE_TOKENS);
             CaseBatch { ids, spans: spans.collect(), output_rows: Vec::new(), input: None }
@@ -137,7 +186,7 @@ impl Schedule {
         let num_pages = (past_tokens + tokens).div_ceil(PAGE_TOKENS);
         let timed = CaseBatch {
             ids: ids(tokens),
-            spans: vec![(0..tokens, past_tokens, (0..num_pages).map(page).collect())],
+            spans: vec![CaseSpan::new(0..tokens, past_tokens, (0..num_pages).map(page).collect())],
             output_rows: (0..tokens).collect(),
             input: None,
         };
@@ -173,7 +222,13 @@ impl Schedule {
     }
 
     /// Sets the KV heads of each layer, `(num_kv_heads, head_dim)`, in a cache of a type.
-    pub(super) fn with_cache(mut self, dtype: KvType, layers: Vec<(usize, usize)>) -> Self {
+    pub(super) fn with_cache(self, dtype: KvType, layers: Vec<(usize, usize)>) -> Self {
+        let layers = layers.into_iter().map(|(heads, head_dim)| KvLayer::new(heads, head_dim));
+        self.with_layers(dtype, layers.collect())
+    }
+
+    /// Sets the layers of the cache and its type.
+    pub(super) fn with_layers(mut self, dtype: KvType, layers: Vec<KvLayer>) -> Self {
         self.kv = KvLayout { layers, dtype, ..self.kv };
         self
     }
@@ -181,5 +236,5 @@ impl Schedule {
 
 /// A cache without layers.
 fn layout(page_tokens: usize, num_pages: usize) -> KvLayout {
-    KvLayout { layers: Vec::new(), page_tokens, num_pages, dtype: KvType::F32 }
+    KvLayout::new(Vec::new(), page_tokens, num_pages, KvType::F32)
 }

@@ -11,7 +11,7 @@ use super::embed::embed;
 use super::matmul::matmul;
 use super::rows::{rms_norm, scale};
 use super::schedule::Schedule;
-use crate::backend::KvType;
+use crate::kv::KvType;
 
 /// Heads of an attention layer: `[num_heads, num_kv_heads, head_dim]`.
 pub type Heads = [usize; 3];

@@ -1,9 +1,10 @@
 //! The KV cache of the reference: pages of f32, rounded to the storage type.
 
-use rf_kv::PageId;
+use rf_kv::CopyPage;
 use rf_quant::E4m3;
 
-use crate::backend::{BackendError, Batch, KvLayout, KvType, Span};
+use crate::backend::{BackendError, Batch, Span};
+use crate::kv::{KvLayer, KvLayout, KvType};
 
 /// Keys and values of every layer, after rounding to the storage type.
 pub(super) struct Cache {
@@ -14,30 +15,33 @@ pub(super) struct Cache {
 
 impl Cache {
     pub(super) fn new(layout: &KvLayout) -> Self {
-        let slots = layout.num_pages * layout.page_tokens;
-        let layers = layout.layers.iter();
-        let layers = layers.map(|(heads, dim)| [(); 2].map(|()| vec![0.0; slots * heads * dim]));
+        let layers = layout.layers.iter().map(|layer| {
+            let slots = layout.num_pages.of(layer.group) * layout.page_tokens;
+            [(); 2].map(|()| vec![0.0; slots * layer.width()])
+        });
         Self { layout: layout.clone(), layers: layers.collect() }
     }
 
     /// Bytes of a cache: rounded values are kept as f32.
     pub(super) fn bytes_for(layout: &KvLayout) -> usize {
-        let floats: usize = layout.layers.iter().map(|(heads, dim)| 2 * heads * dim).sum();
-        floats
-            .saturating_mul(layout.num_pages * layout.page_tokens)
-            .saturating_mul(size_of::<f32>())
+        let bytes = layout.layers.iter().map(|layer| {
+            let slots = layout.num_pages.of(layer.group).saturating_mul(layout.page_tokens);
+            slots.saturating_mul(2 * layer.width() * size_of::<f32>())
+        });
+        bytes.fold(0, usize::saturating_add)
     }
 
     pub(super) fn append(&mut self, layer: usize, batch: &Batch<'_>, k: &[f32], v: &[f32]) {
-        let (heads, dim) = self.layout.layers[layer];
-        let width = heads * dim;
+        let shape = self.layout.layers[layer];
+        let width = shape.width();
         for span in batch.spans {
             for (i, token) in span.tokens.clone().enumerate() {
-                let slot = self.slot(span, span.past_tokens + i);
+                let slot = self.slot(shape, span, span.past_tokens + i);
                 for (store, x) in self.layers[layer].iter_mut().zip([k, v]) {
                     let row = &mut store[slot * width..][..width];
                     row.copy_from_slice(&x[token * width..][..width]);
-                    row.chunks_exact_mut(dim).for_each(|head| round(self.layout.dtype, head));
+                    let heads = row.chunks_exact_mut(shape.head_dim);
+                    heads.for_each(|head| round(self.layout.dtype, head));
                 }
             }
         }
@@ -50,20 +54,24 @@ impl Cache {
         span: &Span<'_>,
         position: usize,
     ) -> (Vec<f32>, Vec<f32>) {
-        let (heads, dim) = self.layout.layers[layer];
-        let slot = self.slot(span, position);
+        let shape = self.layout.layers[layer];
+        let slot = self.slot(shape, span, position);
         let [k, v] = &self.layers[layer];
-        let row = slot * heads * dim..(slot + 1) * heads * dim;
+        let row = slot * shape.width()..(slot + 1) * shape.width();
         (k[row.clone()].to_vec(), v[row].to_vec())
     }
 
-    pub(super) fn copy_page(&mut self, from: PageId, to: PageId) -> Result<(), BackendError> {
-        let pages = self.layout.num_pages;
+    pub(super) fn copy_page(&mut self, copy: CopyPage) -> Result<(), BackendError> {
+        let CopyPage { group, from, to } = copy;
+        let pages = self.layout.num_pages.of(group);
         if let Some(page) = [from, to].iter().find(|p| p.index() >= pages) {
             return Err(BackendError::InvalidBatch(format!("page {} of {pages}", page.index())));
         }
-        for ((heads, dim), layer) in self.layout.layers.iter().zip(&mut self.layers) {
-            let floats = self.layout.page_tokens * heads * dim;
+        for (shape, layer) in self.layout.layers.iter().zip(&mut self.layers) {
+            if shape.group != group {
+                continue;
+            }
+            let floats = self.layout.page_tokens * shape.width();
             for store in layer {
                 store.copy_within(
                     from.index() * floats..(from.index() + 1) * floats,
@@ -78,9 +86,10 @@ impl Cache {
         self.layers.iter().flatten().map(|store| store.len() * 4).sum()
     }
 
-    fn slot(&self, span: &Span<'_>, position: usize) -> usize {
+    fn slot(&self, layer: KvLayer, span: &Span<'_>, position: usize) -> usize {
         let page_tokens = self.layout.page_tokens;
-        span.pages[position / page_tokens].index() * page_tokens + position % page_tokens
+        let page = span.pages_of(layer.group)[position / page_tokens];
+        page.index() * page_tokens + position % page_tokens
     }
 }
 

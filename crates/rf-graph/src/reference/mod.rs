@@ -11,7 +11,7 @@ use crate::memory::{MemoryNeed, MemoryUse};
 use crate::plan::Plan;
 use cache::Cache;
 use ops::Run;
-use rf_kv::PageId;
+use rf_kv::CopyPage;
 
 pub use ops::{attention, combine_experts, glu, map, matmul, rms_norm, rope, route, sigmoid_gate};
 
@@ -100,11 +100,8 @@ impl Executor for Reference {
         Ok(())
     }
 
-    fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {
-        for &(from, to) in copies {
-            self.cache.copy_page(from, to)?;
-        }
-        Ok(())
+    fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
+        copies.iter().try_for_each(|copy| self.cache.copy_page(*copy))
     }
 
     fn memory(&self) -> MemoryUse {

@@ -1,8 +1,8 @@
-//! The KV cache in device memory: pages that hold all layers.
+//! The KV cache in device memory: pages that hold all layers of a group.
 
-use rf_graph::{BackendError, KvLayout, KvType};
+use rf_graph::{BackendError, KvLayer, KvLayout, KvType};
 use rf_hip::{DeviceBuffer, Stream};
-use rf_kv::PageId;
+use rf_kv::{CopyPage, PageGroup};
 
 use crate::error::Error;
 use crate::params::{self, Address, MAX_HEAD_DIM};
@@ -10,20 +10,30 @@ use crate::params::{self, Address, MAX_HEAD_DIM};
 /// Head sizes are multiples of this: the elements of a head that a lane loads.
 const HEAD_MULTIPLE: usize = 8;
 
-/// The layout of a page.
+/// The layout of the pages.
 #[derive(Clone, Debug)]
 pub(super) struct KvPlan {
     layout: KvLayout,
-    /// Byte offsets of each layer in a page: keys, values, scales of keys, scales of values.
+    /// Byte offsets of each layer in a page of its group: keys, values, scales of keys, scales of
+    /// values.
     offsets: Vec<[u32; 4]>,
-    page_bytes: usize,
+    /// By [`PageGroup::index`].
+    page_bytes: [usize; 2],
+}
+
+/// A layer of the cache as kernels see it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KvPlace {
+    pub(super) cache: params::KvCache,
+    pub(super) group: PageGroup,
 }
 
 impl KvPlan {
     pub(super) fn new(layout: &KvLayout) -> Result<Self, Error> {
-        let mut page_bytes = 0_usize;
+        let mut page_bytes = [0_usize; 2];
         let mut offsets = Vec::with_capacity(layout.layers.len());
-        for &(heads, head_dim) in &layout.layers {
+        for layer in &layout.layers {
+            let (heads, head_dim) = (layer.num_kv_heads, layer.head_dim);
             if head_dim > MAX_HEAD_DIM || !head_dim.is_multiple_of(HEAD_MULTIPLE) {
                 let what = format!("attention heads of {head_dim} elements");
                 return Err(Error::Unsupported { what });
@@ -37,52 +47,69 @@ impl KvPlan {
                 other => return Err(Error::Unsupported { what: format!("a KV cache of {other}") }),
             };
             let data_bytes = rows * head_dim * element_bytes;
+            let end = &mut page_bytes[layer.group.index()];
             offsets.push([data_bytes, data_bytes, scale_bytes, scale_bytes].map(|bytes| {
-                let at = page_bytes;
-                page_bytes += bytes.next_multiple_of(16);
+                let at = *end;
+                *end += bytes.next_multiple_of(16);
                 at as u32
             }));
         }
-        let page_bytes = page_bytes.next_multiple_of(256);
-        if u32::try_from(page_bytes).is_err() {
+        let page_bytes = page_bytes.map(|bytes| bytes.next_multiple_of(256));
+        if page_bytes.iter().any(|bytes| u32::try_from(*bytes).is_err()) {
             return Err(Error::Unsupported { what: "KV pages beyond 4 GiB".into() });
         }
         Ok(Self { layout: layout.clone(), offsets, page_bytes })
     }
 
+    /// Saturates, so that a cache beyond the address space is one that does not fit.
     pub(super) fn bytes(&self) -> usize {
-        self.page_bytes * self.layout.num_pages
+        let bytes = PageGroup::ALL.map(|group| self.group_bytes(group));
+        bytes[0].saturating_add(bytes[1])
     }
 
-    /// Number of positions of all pages.
+    fn group_bytes(&self, group: PageGroup) -> usize {
+        self.page_bytes[group.index()].saturating_mul(self.layout.num_pages.of(group))
+    }
+
+    /// The first byte of a group, whose pages are after those of the groups before it.
+    fn group_start(&self, group: PageGroup) -> usize {
+        match group {
+            PageGroup::Full => 0,
+            PageGroup::Window => self.group_bytes(PageGroup::Full),
+        }
+    }
+
+    /// Number of positions of a sequence that has all pages.
     pub(super) fn positions(&self) -> usize {
-        self.layout.num_pages * self.layout.page_tokens
+        self.layout.num_pages.full * self.layout.page_tokens
     }
 
-    /// The kernel parameters of all layers for pages that start at `pages`.
-    pub(super) fn caches(&self, pages: Address) -> Vec<params::KvCache> {
+    /// The kernel parameters of all layers for a cache that starts at `start`.
+    pub(super) fn places(&self, start: Address) -> Vec<KvPlace> {
         let layers = self.layout.layers.iter().zip(&self.offsets);
-        let cache = |(&(heads, head_dim), offsets): (&(usize, usize), &[u32; 4])| {
+        let place = |(layer, offsets): (&KvLayer, &[u32; 4])| {
             let [keys, values, key_scales, value_scales] = *offsets;
-            params::KvCache {
-                pages,
-                page_bytes: self.page_bytes as u64,
+            let group = layer.group;
+            let cache = params::KvCache {
+                pages: start + self.group_start(group) as Address,
+                page_bytes: self.page_bytes[group.index()] as u64,
                 keys,
                 values,
                 key_scales,
                 value_scales,
                 page_tokens: self.layout.page_tokens as u32,
-                num_kv_heads: heads as u32,
-                head_dim: head_dim as u32,
+                num_kv_heads: layer.num_kv_heads as u32,
+                head_dim: layer.head_dim as u32,
                 kv_type: match self.layout.dtype {
                     KvType::F32 => 0,
                     KvType::Q8_0 => 2,
                     KvType::Fp8 => 3,
                     _ => 1,
                 },
-            }
+            };
+            KvPlace { cache, group }
         };
-        layers.map(cache).collect()
+        layers.map(place).collect()
     }
 }
 
@@ -99,25 +126,24 @@ impl KvMemory {
     }
 
     /// The kernel parameters of all layers.
-    pub(super) fn caches(&self) -> Vec<params::KvCache> {
-        self.plan.caches(self.memory.address())
+    pub(super) fn places(&self) -> Vec<KvPlace> {
+        self.plan.places(self.memory.address())
     }
 
     /// Queues the copy of a page.
-    pub(super) fn copy_page(
-        &self,
-        stream: &Stream,
-        from: PageId,
-        to: PageId,
-    ) -> Result<(), BackendError> {
-        let num_pages = self.plan.layout.num_pages;
+    pub(super) fn copy_page(&self, stream: &Stream, copy: CopyPage) -> Result<(), BackendError> {
+        let CopyPage { group, from, to } = copy;
+        let num_pages = self.plan.layout.num_pages.of(group);
         if let Some(page) = [from, to].iter().find(|page| page.index() >= num_pages) {
             let what = format!("page {} of {num_pages}", page.index());
             return Err(BackendError::InvalidBatch(what));
         }
-        let bytes = self.plan.page_bytes;
-        let range = from.index() * bytes..(from.index() + 1) * bytes;
-        let copied = self.memory.copy_from_device(stream, to.index() * bytes, &self.memory, range);
+        let (start, bytes) = (self.plan.group_start(group), self.plan.page_bytes[group.index()]);
+        if bytes == 0 {
+            return Ok(());
+        }
+        let [from, to] = [from, to].map(|page| start + page.index() * bytes);
+        let copied = self.memory.copy_from_device(stream, to, &self.memory, from..from + bytes);
         copied.map_err(|e| Error::from(e).into())
     }
 

@@ -7,7 +7,7 @@ use super::analysis::GraphAnalysis;
 use super::kv::KvPlan;
 use super::record;
 use super::rope::RopeTables;
-use super::step::StepMemory;
+use super::step::StepSizes;
 use super::weights::WeightPlan;
 use crate::error::Error;
 use crate::launch::Gpu;
@@ -25,9 +25,9 @@ pub(crate) fn memory_need(gpu: &Gpu, program: &Program) -> Result<MemoryNeed, Er
     let plan = Plan::with_floats(graph, |id| analysis.floats(graph, id));
     let kv_plan = KvPlan::new(kv)?;
     let ropes = RopeTables::new(kv_plan.positions());
-    let pages = StepMemory::pages_for(kv.num_pages);
+    let step = StepSizes::new(*max_batch_tokens, *max_output_rows, kv.num_pages);
     let buffers = Work::bytes(&analysis, &plan, *max_batch_tokens)
-        + StepMemory::bytes_for(*max_batch_tokens, *max_output_rows, pages)
+        + step.bytes()
         + ropes.bytes_for(graph.ops().iter().filter_map(record::rope_of));
     let held = MemoryUse {
         weights_bytes: WeightPlan::new(graph, weights).bytes() as u64,

@@ -25,7 +25,7 @@ use rf_graph::{
     MemoryUse, Plan, Program, Progress, Stage, Timeline, ValueId,
 };
 use rf_hip::{DeviceBuffer, GraphExec, PinnedBuffer, Stream};
-use rf_kv::PageId;
+use rf_kv::{CopyPage, PageGroup};
 
 use crate::error::Error;
 use crate::launch::{Gpu, Recording};
@@ -35,7 +35,7 @@ use kv::{KvMemory, KvPlan};
 use profile::Profile;
 use program::{BatchProgram, DeviceProgram, ScratchAddresses};
 use rope::RopeTables;
-use step::{Shape, StepMemory};
+use step::{Shape, StepMemory, StepSizes};
 use top_k::TopK;
 use weights::{WeightPlan, Weights};
 
@@ -203,8 +203,8 @@ impl GpuExecutor {
         // Load the weights last, so that no weight is read if an allocation fails.
         let work = Work::new(&stream, &analysis, &plan, max_batch_tokens)?;
         let kv_memory = KvMemory::new(&stream, kv_plan)?;
-        let pages = StepMemory::pages_for(kv.num_pages);
-        let step = StepMemory::new(gpu.context(), max_batch_tokens, max_output_rows, pages)?;
+        let sizes = StepSizes::new(max_batch_tokens, max_output_rows, kv.num_pages);
+        let step = StepMemory::new(gpu.context(), sizes)?;
         let addresses = graph.ops().iter().map(|op| match record::rope_of(op) {
             Some(rope) => ropes.address(gpu.context(), rope),
             None => Ok(0),
@@ -221,7 +221,7 @@ impl GpuExecutor {
             analysis,
             plan,
             weights: weights.places(&weight_plan),
-            kv: kv_memory.caches(),
+            kv: kv_memory.places(),
             ropes: rope_addresses,
             arena: work.arena.address(),
             scratch: work.scratch(),
@@ -267,8 +267,8 @@ impl GpuExecutor {
     }
 
     fn record(&self, shape: Shape, stage: usize) -> Result<Recording, Error> {
-        let batch = self.step.params(&shape);
-        let program = BatchProgram { program: &self.program, shape, batch };
+        let groups = PageGroup::ALL.map(|group| self.step.params(&shape, group));
+        let program = BatchProgram { program: &self.program, shape, groups };
         let list = record::record(program, self.stages[stage].ops.clone())?;
         Recording::load(&self.gpu, list)
     }
@@ -410,16 +410,12 @@ impl GpuExecutor {
     fn run(&mut self, batch: &Batch<'_>, stage: usize, out: Output<'_>) -> Result<(), Error> {
         let started = Instant::now();
         let shape = Shape::of(batch);
-        let pages = batch.spans.iter().map(|span| span.pages.len()).sum();
+        let pages = self.step.pages_of(batch);
         if !self.step.has_room(&shape, pages) {
             // Recordings contain the addresses of the old memory.
             self.decode.clear();
-            self.step = StepMemory::new(
-                self.gpu.context(),
-                self.limits.max_batch_tokens,
-                self.limits.max_output_rows,
-                2 * pages,
-            )?;
+            let sizes = self.step.sizes().with_room_for(pages);
+            self.step = StepMemory::new(self.gpu.context(), sizes)?;
         }
         let positions = batch.spans.iter().map(|s| s.past_tokens + s.tokens.len()).max();
         self.ropes.extend_to(&self.stream, positions.unwrap_or(0))?;
@@ -519,8 +515,8 @@ impl Executor for GpuExecutor {
         Ok(self.run(batch, stage, Output::Best(k, out))?)
     }
 
-    fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<(), BackendError> {
-        copies.iter().try_for_each(|&(from, to)| self.kv.copy_page(&self.stream, from, to))
+    fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
+        copies.iter().try_for_each(|copy| self.kv.copy_page(&self.stream, *copy))
     }
 
     fn profile(&mut self, on: bool) -> bool {

@@ -3,6 +3,7 @@
 use rf_graph::{Graph, Plan, ValueId, WeightId};
 
 use super::analysis::GraphAnalysis;
+use super::kv::KvPlace;
 use super::step::Shape;
 use super::weights::Place;
 use crate::params::{Activations, Address, Batch, KvCache, NormIn, Operand, RowMemory};
@@ -14,8 +15,8 @@ pub(super) struct DeviceProgram {
     pub(super) plan: Plan,
     /// Weights by [`WeightId::index`].
     pub(super) weights: Vec<Place>,
-    /// Kernel parameters of the layers of the KV cache.
-    pub(super) kv: Vec<KvCache>,
+    /// The layers of the KV cache.
+    pub(super) kv: Vec<KvPlace>,
     /// Tables of RoPE by op; 0 for other ops.
     pub(super) ropes: Vec<Address>,
     /// The arena of the plan.
@@ -49,11 +50,23 @@ pub(super) struct StoredOperand {
 pub(super) struct BatchProgram<'a> {
     pub(super) program: &'a DeviceProgram,
     pub(super) shape: Shape,
-    /// The arrays of the batch in device memory.
-    pub(super) batch: Batch,
+    /// The arrays of the batch in device memory, with the pages of each group, by
+    /// [`PageGroup::index`](rf_kv::PageGroup::index).
+    pub(super) groups: [Batch; 2],
 }
 
 impl BatchProgram<'_> {
+    /// The arrays of the batch, for ops that read no pages.
+    pub(super) fn batch(&self) -> &Batch {
+        &self.groups[0]
+    }
+
+    /// The arrays of the batch with the pages of a layer of the KV cache, and its memory.
+    pub(super) fn cache(&self, layer: usize) -> (Batch, KvCache) {
+        let KvPlace { cache, group } = self.program.kv[layer];
+        (self.groups[group.index()], cache)
+    }
+
     /// Addresses of a value that is stored as an operand: f32, codes, scales and sums of squares,
     /// one after the other.
     pub(super) fn operand(&self, id: ValueId) -> Option<StoredOperand> {
@@ -121,10 +134,10 @@ impl RowMemory for BatchProgram<'_> {
     }
 
     fn output_rows(&self) -> Address {
-        self.batch.output_rows
+        self.batch().output_rows
     }
 
     fn positions(&self) -> Address {
-        self.batch.positions
+        self.batch().positions
     }
 }

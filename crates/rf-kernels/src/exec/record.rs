@@ -63,9 +63,10 @@ impl Recorder<'_> {
             Op::MatMul(m) => return self.matmul(m),
             Op::Rope { x, rope, out } => self.rope(*x, rope, *out),
             Op::KvAppend { k, v, layer } => {
+                let (batch, cache) = self.memory.cache(*layer);
                 let params = KvAppendParams {
-                    batch: self.memory.batch,
-                    cache: self.memory.program.kv[*layer],
+                    batch,
+                    cache,
                     k: self.memory.address(*k),
                     v: self.memory.address(*v),
                 };
@@ -75,9 +76,10 @@ impl Recorder<'_> {
                 let norm = |pick: fn(&QkNorm) -> WeightId| {
                     qk_norm.as_ref().map_or(0, |norm| self.memory.vector(pick(norm)))
                 };
+                let (batch, cache) = self.memory.cache(*layer);
                 let params = RopeAppendParams {
-                    batch: self.memory.batch,
-                    cache: self.memory.program.kv[*layer],
+                    batch,
+                    cache,
                     rope: self.rope_table(rope),
                     q: self.memory.address(*q),
                     k: self.memory.address(*k),
@@ -115,7 +117,7 @@ impl Recorder<'_> {
         let columns = self.memory.width(out) as u32;
         let params = EmbedParams {
             table: place.planes,
-            ids: self.memory.batch.ids,
+            ids: self.memory.batch().ids,
             x: self.memory.address(out),
             scale,
             columns,
@@ -148,7 +150,7 @@ impl Recorder<'_> {
         let place = *self.memory.weight(table);
         let params = EmbedParams {
             table: place.planes,
-            ids: self.memory.batch.positions,
+            ids: self.memory.batch().positions,
             x: self.memory.address(out),
             scale: 1.0,
             columns: self.memory.width(out) as u32,
@@ -166,7 +168,7 @@ impl Recorder<'_> {
 
     fn rope(&mut self, x: ValueId, rope: &Rope, out: ValueId) {
         let params = RopeParams {
-            batch: self.memory.batch,
+            batch: *self.memory.batch(),
             rope: self.rope_table(rope),
             x: self.memory.address(x),
             out: self.memory.address(out),
@@ -230,7 +232,7 @@ mod tests {
         let plan = Plan::with_floats(&graph, |id| analysis.floats(&graph, id));
         let program = DeviceProgram {
             weights: WeightPlan::new(&graph, &weights).places(1 << 20),
-            kv: KvPlan::new(&kv).unwrap().caches(1 << 21),
+            kv: KvPlan::new(&kv).unwrap().places(1 << 21),
             ropes: vec![1 << 22; graph.ops().len()],
             arena: 1 << 23,
             scratch: ScratchAddresses::default(),
@@ -249,7 +251,7 @@ mod tests {
         let batch =
             Batch { num_tokens: tokens as u32, num_spans: 1, num_outputs: 1, ..Batch::default() };
         let all = 0..program.graph.ops().len();
-        let list = record(BatchProgram { program: &program, shape, batch }, all)?;
+        let list = record(BatchProgram { program: &program, shape, groups: [batch; 2] }, all)?;
         let name = |op: usize| program.graph.ops()[op].name();
         Ok(list.kernels().map(|(op, kernel)| (op, name(op), kernel)).collect())
     }

@@ -2,6 +2,7 @@
 
 use rf_graph::{Batch, RowKind};
 use rf_hip::{Context, DeviceBuffer, PinnedBuffer, Stream};
+use rf_kv::{PageCounts, PageGroup};
 
 use crate::error::Error;
 use crate::params::{self, Address};
@@ -49,53 +50,87 @@ impl Shape {
     }
 }
 
+/// The largest batch that the arrays have room for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepSizes {
+    max_tokens: usize,
+    max_outputs: usize,
+    /// Page numbers of all spans and groups.
+    max_pages: usize,
+    /// Groups with pages: each has records of spans and page numbers of its own.
+    groups: usize,
+}
+
+impl StepSizes {
+    /// The sizes for a cache of `num_pages`.
+    pub(super) fn new(max_tokens: usize, max_outputs: usize, num_pages: PageCounts) -> Self {
+        let groups = if num_pages.window > 0 { 2 } else { 1 };
+        // Sequences may share pages. A span has as many page numbers in each group.
+        let max_pages = groups * (2 * num_pages.full).max(1024);
+        Self { max_tokens, max_outputs, max_pages, groups }
+    }
+
+    /// The same with room for twice as many page numbers as a batch has.
+    pub(super) fn with_room_for(self, pages: usize) -> Self {
+        Self { max_pages: 2 * pages, ..self }
+    }
+
+    fn len(self) -> usize {
+        (3 + 4 * self.groups) * self.max_tokens + self.max_outputs + self.max_pages
+    }
+
+    /// Bytes of device memory.
+    pub(super) fn bytes(self) -> usize {
+        self.len() * size_of::<u32>()
+    }
+}
+
 /// The arrays of [`params::Batch`], all of u32, in one allocation.
 pub(super) struct StepMemory {
+    sizes: StepSizes,
     device: DeviceBuffer<u32>,
     host: PinnedBuffer<u32>,
 }
 
 impl StepMemory {
-    /// Memory for the largest batch with `max_pages` page numbers in all of its spans.
-    pub(super) fn new(
-        context: &Context,
-        max_tokens: usize,
-        max_outputs: usize,
-        max_pages: usize,
-    ) -> Result<Self, Error> {
-        let len = Self::len(max_tokens, max_outputs, max_pages);
+    pub(super) fn new(context: &Context, sizes: StepSizes) -> Result<Self, Error> {
         Ok(Self {
-            device: DeviceBuffer::new(context, len)?,
-            host: PinnedBuffer::new(context, len)?,
+            sizes,
+            device: DeviceBuffer::new(context, sizes.len())?,
+            host: PinnedBuffer::new(context, sizes.len())?,
         })
     }
 
-    /// Page numbers to make room for with a cache of `num_pages`: sequences may share pages.
-    pub(super) fn pages_for(num_pages: usize) -> usize {
-        (2 * num_pages).max(1024)
-    }
-
-    /// Bytes of device memory that [`Self::new`] takes.
-    pub(super) fn bytes_for(max_tokens: usize, max_outputs: usize, max_pages: usize) -> usize {
-        Self::len(max_tokens, max_outputs, max_pages) * size_of::<u32>()
-    }
-
-    fn len(max_tokens: usize, max_outputs: usize, max_pages: usize) -> usize {
-        7 * max_tokens + max_outputs + max_pages
+    pub(super) fn sizes(&self) -> StepSizes {
+        self.sizes
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.device.size_bytes()
     }
 
+    fn groups(&self) -> &'static [PageGroup] {
+        &PageGroup::ALL[..self.sizes.groups]
+    }
+
+    /// Number of page numbers of a batch.
+    pub(super) fn pages_of(&self, batch: &Batch<'_>) -> usize {
+        let spans = batch.spans.iter();
+        spans.flat_map(|span| self.groups().iter().map(|group| span.pages_of(*group).len())).sum()
+    }
+
     /// Returns true if a batch with this many page numbers fits.
     pub(super) fn has_room(&self, shape: &Shape, pages: usize) -> bool {
-        Layout::of(shape).pages + pages <= self.device.len()
+        self.layout(shape).pages + pages <= self.device.len()
+    }
+
+    fn layout(&self, shape: &Shape) -> Layout {
+        Layout::of(shape, self.sizes.groups)
     }
 
     /// Queues the upload of a batch and returns its size in bytes.
     pub(super) fn upload(&mut self, stream: &Stream, batch: &Batch<'_>) -> Result<usize, Error> {
-        let at = Layout::of(&Shape::of(batch));
+        let (at, groups) = (self.layout(&Shape::of(batch)), self.groups());
         let host = &mut self.host[..];
         host[..batch.ids.len()].copy_from_slice(batch.ids);
         let mut page = 0;
@@ -104,16 +139,19 @@ impl StepMemory {
                 host[at.positions + token] = (span.past_tokens + place) as u32;
                 host[at.span_of + token] = i as u32;
             }
-            let record = params::Span {
-                first_token: span.tokens.start as u32,
-                num_tokens: span.tokens.len() as u32,
-                past_tokens: span.past_tokens as u32,
-                first_page: page as u32,
-            };
-            host[at.spans + 4 * i..][..4].copy_from_slice(bytemuck::cast_slice(&[record]));
-            for id in span.pages {
-                host[at.pages + page] = id.index() as u32;
-                page += 1;
+            for &group in groups {
+                let record = params::Span {
+                    first_token: span.tokens.start as u32,
+                    num_tokens: span.tokens.len() as u32,
+                    past_tokens: span.past_tokens as u32,
+                    first_page: page as u32,
+                };
+                let spans = &mut host[at.spans(group, batch.spans.len()) + 4 * i..][..4];
+                spans.copy_from_slice(bytemuck::cast_slice(&[record]));
+                for id in span.pages_of(group) {
+                    host[at.pages + page] = id.raw();
+                    page += 1;
+                }
             }
         }
         for (slot, row) in host[at.output_rows..].iter_mut().zip(batch.output_rows) {
@@ -124,15 +162,17 @@ impl StepMemory {
         Ok(len * size_of::<u32>())
     }
 
-    /// The kernel parameters of a batch: addresses and lengths of its arrays.
-    pub(super) fn params(&self, shape: &Shape) -> params::Batch {
-        let at = Layout::of(shape);
+    /// The kernel parameters of a batch: addresses and lengths of its arrays, with the pages of a
+    /// group. Without that group they are those of [`PageGroup::Full`].
+    pub(super) fn params(&self, shape: &Shape, group: PageGroup) -> params::Batch {
+        let at = self.layout(shape);
+        let group = if self.groups().contains(&group) { group } else { PageGroup::Full };
         let address = |index: usize| self.device.address() + (4 * index) as Address;
         params::Batch {
             ids: address(0),
             positions: address(at.positions),
             span_of: address(at.span_of),
-            spans: address(at.spans),
+            spans: address(at.spans(group, shape.spans)),
             pages: address(at.pages),
             output_rows: address(at.output_rows),
             num_tokens: shape.tokens as u32,
@@ -148,18 +188,24 @@ impl StepMemory {
 struct Layout {
     positions: usize,
     span_of: usize,
+    /// The records of spans of all groups, one group after the other.
     spans: usize,
     output_rows: usize,
     pages: usize,
 }
 
 impl Layout {
-    fn of(shape: &Shape) -> Self {
+    fn of(shape: &Shape, groups: usize) -> Self {
         let positions = shape.tokens;
         let span_of = positions + shape.tokens;
         // A span is a record of 16 bytes.
         let spans = (span_of + shape.tokens).next_multiple_of(4);
-        let output_rows = spans + 4 * shape.spans;
+        let output_rows = spans + 4 * groups * shape.spans;
         Self { positions, span_of, spans, output_rows, pages: output_rows + shape.outputs }
+    }
+
+    /// The records of `count` spans with the pages of a group.
+    fn spans(&self, group: PageGroup, count: usize) -> usize {
+        self.spans + 4 * group.index() * count
     }
 }

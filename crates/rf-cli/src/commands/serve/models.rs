@@ -244,7 +244,8 @@ impl Settings {
         let options = loading::engine_options(&model, &self.compute, self.context)?;
         let embeds = self.embeds || !model.config().generates();
         let pooling = embeds.then(|| model.config().default_pooling());
-        let options = EngineOptions { pooling, ..options };
+        let sequences = self.scheduler.max_num_seqs;
+        let options = EngineOptions { pooling, sequences, ..options };
         let context = model.context_tokens(&options);
         let kv_tokens = match self.kv_size {
             Some(tokens) => tokens,

@@ -34,9 +34,10 @@ impl Recorder<'_> {
         let partials = program.scratch.partials;
         let short_span =
             if AttentionParams::has_prefill(a.head_dim) { SHORT_SPAN } else { usize::MAX };
+        let (batch, cache) = self.memory.cache(a.layer);
         let params = AttentionParams {
-            batch: self.memory.batch,
-            cache: program.kv[a.layer],
+            batch,
+            cache,
             q: self.memory.address(q),
             sinks: a.sinks.map_or(0, |sinks| self.memory.vector(sinks)),
             out: self.memory.output(out),

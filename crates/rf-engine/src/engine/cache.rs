@@ -1,0 +1,54 @@
+//! The KV cache of an engine: new sequences, pages and their statistics.
+
+use std::sync::Arc;
+
+use rf_kv::{PageCounts, PageGroup, PagePool, PoolStats};
+
+use super::Engine;
+use crate::session::{Session, lock};
+
+impl Engine {
+    /// Tokens of the KV cache, which all sequences share. Layers with a sliding window hold fewer.
+    pub fn kv_tokens(&self) -> usize {
+        self.kv.num_pages.full * self.page_tokens
+    }
+
+    /// Statistics of the KV cache: pages held, free and allocated so far.
+    pub fn kv_stats(&self) -> PoolStats {
+        self.kv_stats_of(PageGroup::Full)
+    }
+
+    /// Statistics of the layers of a group.
+    pub fn kv_stats_of(&self, group: PageGroup) -> PoolStats {
+        lock(&self.pool).stats(group)
+    }
+
+    /// A new, empty sequence.
+    pub fn session(&self) -> Session {
+        Session::new(Arc::clone(&self.pool))
+    }
+
+    /// A new sequence with the longest prefix of `tokens` in the prefix cache, in full pages.
+    pub(crate) fn session_with_prefix(&self, tokens: &[u32]) -> Session {
+        Session::from_prefix(Arc::clone(&self.pool), tokens)
+    }
+
+    /// Pages of the KV cache that no sequence holds.
+    pub(crate) fn available_pages(&self) -> PageCounts {
+        lock(&self.pool).available_pages()
+    }
+
+    /// Returns true if layers with a sliding window have pages of their own.
+    pub(crate) fn has_window_pages(&self) -> bool {
+        self.kv.window.is_some()
+    }
+
+    /// Bytes of the pages that sequences hold, as a share of the memory of the cache.
+    pub(super) fn kv_bytes_used(&self, pool: &PagePool) -> u64 {
+        let used = PageGroup::ALL.map(|group| {
+            pool.stats(group).used_pages * self.page_tokens * self.kv.bytes_per_token(group)
+        });
+        let share = used.iter().sum::<usize>() as f64 / self.kv.bytes().max(1) as f64;
+        (self.memory_need.held.kv_bytes as f64 * share).round() as u64
+    }
+}

@@ -1,0 +1,86 @@
+//! The KV cache of a model: which layers need every page, and how many pages there are.
+
+use rf_graph::{Graph, KvLayer, KvLayout, Op};
+use rf_kv::{PageCounts, PageGroup, PageSize};
+use rf_model::ModelConfig;
+
+use crate::error::Error;
+use crate::options::EngineOptions;
+
+/// The cache with every layer in [`PageGroup::Full`].
+///
+/// # Errors
+///
+/// If an option is invalid or the context is longer than the model supports.
+pub(crate) fn full_layout(
+    config: &ModelConfig,
+    context_tokens: usize,
+    options: &EngineOptions,
+) -> Result<KvLayout, Error> {
+    let page_size = PageSize::try_from(options.page_tokens)?;
+    let kv_tokens = options.kv_tokens.unwrap_or(context_tokens);
+    for (name, value) in [
+        ("context size", context_tokens),
+        ("batch size", options.batch_tokens),
+        ("size of the KV cache", kv_tokens),
+        ("number of sequences", options.sequences),
+    ] {
+        if value == 0 {
+            return Err(Error::InvalidOption { name, value, reason: "it must be at least 1" });
+        }
+    }
+    if let Some(most) = config.max_context_length
+        && context_tokens > most
+    {
+        return Err(Error::ContextTooLong { context_tokens, most });
+    }
+    let num_pages = page_size.pages_for(kv_tokens);
+    if u32::try_from(num_pages).is_err() {
+        return Err(Error::InvalidOption {
+            name: "size of the KV cache",
+            value: kv_tokens,
+            reason: "no cache could be that large",
+        });
+    }
+    let layers = config.kv_layers().into_iter();
+    let layers = layers.map(|(num_kv_heads, head_dim)| KvLayer::new(num_kv_heads, head_dim));
+    Ok(KvLayout::new(layers.collect(), page_size.tokens(), num_pages, options.kv_type))
+}
+
+/// Moves the layers with a sliding window to [`PageGroup::Window`], with pages for the windows of
+/// `sequences` and a batch, if they are fewer than those of whole sequences.
+///
+/// # Errors
+///
+/// If the page size is invalid.
+pub(crate) fn with_windows(
+    mut layout: KvLayout,
+    graph: &Graph,
+    sequences: usize,
+    batch_tokens: usize,
+) -> Result<KvLayout, Error> {
+    let page_size = PageSize::try_from(layout.page_tokens)?;
+    let windows: Vec<Option<usize>> =
+        (0..layout.layers.len()).map(|layer| window_of(graph, layer)).collect();
+    let Some(window) = windows.iter().copied().flatten().max() else { return Ok(layout) };
+    let window_pages = page_size.window_pages_for(window, sequences, batch_tokens);
+    if window_pages < layout.num_pages.full {
+        for (layer, window) in layout.layers.iter_mut().zip(windows) {
+            layer.group = window.map_or(PageGroup::Full, |_| PageGroup::Window);
+        }
+        layout.num_pages = PageCounts { window: window_pages, ..layout.num_pages };
+        layout.window = Some(window);
+    }
+    Ok(layout)
+}
+
+/// The largest window through which queries see a layer of the cache; `None` if a query sees every
+/// position, or later ones.
+fn window_of(graph: &Graph, layer: usize) -> Option<usize> {
+    let readers = graph.ops().iter().filter_map(|op| match op {
+        Op::Attention { attention, .. } if attention.layer == layer => Some(attention),
+        _ => None,
+    });
+    let windows = readers.map(|a| a.window.filter(|_| a.causal));
+    windows.collect::<Option<Vec<usize>>>()?.into_iter().max()
+}

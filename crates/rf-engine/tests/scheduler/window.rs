@@ -1,0 +1,143 @@
+//! Models with sliding windows, whose pages are returned when the window has passed them.
+
+use rf_engine::scheduler::{Scheduler, SchedulerOptions};
+use rf_engine::{EngineOptions, Feed, GenerateOptions, Outputs, Session};
+use rf_kv::{PageGroup, PageSize, WindowPassed};
+
+use crate::support::{
+    ENGINE, PAGE_TOKENS, SCHEDULER, alone, ask, data, end, engine, greedy, prompt, sampled, submit,
+};
+
+/// Models of layers with and without a window of 16 tokens, which is one page.
+const MODELS: [&str; 2] = ["gemma4_e4b", "gptoss_mxfp4"];
+
+const WINDOW: usize = 16;
+
+/// Layers with a window have pages for this many sequences.
+fn few(sequences: usize) -> EngineOptions {
+    EngineOptions { sequences, kv_tokens: Some(4 * 160), ..ENGINE }
+}
+
+/// All layers have pages for whole sequences.
+fn whole() -> EngineOptions {
+    few(1000)
+}
+
+fn feed(engine: &mut rf_engine::Engine, session: &mut Session, ids: &[u32]) -> Vec<u32> {
+    let logits = engine.forward(&mut [Feed { session, ids, outputs: Outputs::All }]).unwrap();
+    logits.iter().map(|logit| logit.to_bits()).collect()
+}
+
+#[test]
+fn a_context_past_the_window_is_computed_as_a_whole_with_few_pages() {
+    let ids = prompt(2, 160);
+    for name in MODELS {
+        let mut reference = engine(&data(name), whole());
+        assert_eq!(reference.kv_stats_of(PageGroup::Window).total_pages, 0);
+        let mut session = reference.session();
+        let expected = feed(&mut reference, &mut session, &ids);
+        for (batch_tokens, steps) in
+            [(64, vec![160]), (7, vec![160]), (64, vec![100, 1, 1, 40, 18])]
+        {
+            let options = EngineOptions { batch_tokens, ..few(1) };
+            let mut engine = engine(&data(name), options);
+            let most = PageSize::Tokens16.window_pages_for(WINDOW, 1, batch_tokens);
+            assert_eq!(engine.kv_stats_of(PageGroup::Window).total_pages, most, "{name}");
+            let (mut session, mut logits) = (engine.session(), Vec::new());
+            for tokens in steps {
+                let next = session.len();
+                logits.extend(feed(&mut engine, &mut session, &ids[next..next + tokens]));
+                let held = |group| engine.kv_stats_of(group).used_pages;
+                assert_eq!(held(PageGroup::Full), session.len().div_ceil(PAGE_TOKENS));
+                // The next token sees 15 others.
+                assert!(held(PageGroup::Window) <= 2, "{name}: {}", held(PageGroup::Window));
+            }
+            assert!(logits == expected, "{name}, batches of {batch_tokens}");
+        }
+    }
+}
+
+#[test]
+fn a_session_goes_back_as_far_as_its_window_and_else_starts_again() {
+    for name in MODELS {
+        let mut engine = engine(&data(name), few(4));
+        let ids = prompt(5, 100);
+        let mut session = engine.session();
+        feed(&mut engine, &mut session, &ids);
+        let fork = session.fork();
+        assert_eq!(session.truncate(50), Err(WindowPassed { len_tokens: 50 }));
+        assert_eq!(session.tokens(), ids);
+        // The pages from position 80 on are still there, and position 95 sees those from 80 on.
+        for (len, cached_tokens) in [(95, 95), (94, 0), (60, 0)] {
+            let mut session = fork.fork();
+            let other = [&ids[..len], &[7, 8, 9]].concat();
+            let options = greedy(20);
+            let outcome = engine.generate(&mut session, &other, &options, &mut |_| {
+                std::ops::ControlFlow::Continue(())
+            });
+            let outcome = outcome.unwrap();
+            assert_eq!(outcome.timings.cached_tokens, cached_tokens, "{name}, {len}");
+            assert_eq!(outcome.ids, alone(&mut engine, &other, &options).ids, "{name}, {len}");
+        }
+        drop((session, fork));
+        assert_eq!(engine.kv_stats_of(PageGroup::Window).used_pages, 0);
+    }
+}
+
+#[test]
+fn a_shifted_context_is_that_of_whole_sequences() {
+    let options = GenerateOptions { context_shift: true, ..greedy(150) };
+    let ids = prompt(1, 60);
+    let answer = |name: &str, engine_options| {
+        let engine_options = EngineOptions { context_tokens: Some(80), ..engine_options };
+        alone(&mut engine(&data(name), engine_options), &ids, &options).ids
+    };
+    for name in MODELS {
+        assert_eq!(answer(name, few(1)), answer(name, whole()), "{name}");
+    }
+}
+
+#[test]
+fn forks_and_cached_prefixes_answer_as_each_alone() {
+    for name in MODELS {
+        let mut alone_engine = engine(&data(name), whole());
+        let scheduler = Scheduler::start(engine(&data(name), few(8)), SCHEDULER).unwrap();
+        let handle = scheduler.handle();
+        let ids = prompt(3, 90);
+        let (_, events) = submit(&handle, &ids, &sampled(11, 40), |r| r.num_choices = 5);
+        for (answer, seed) in events.answers().unwrap().into_iter().zip(11..) {
+            let expected = alone(&mut alone_engine, &ids, &sampled(seed, 40)).ids;
+            assert_eq!(answer.ids, expected, "{name}, seed {seed}");
+        }
+        // 90 tokens: five full pages, of which the next token sees one through the window.
+        let longer = [&ids[..], &prompt(8, 20)].concat();
+        let answer = ask(&handle, &longer, &greedy(30));
+        assert_eq!(answer.timings.cached_tokens, 80, "{name}");
+        assert_eq!(answer.ids, alone(&mut alone_engine, &longer, &greedy(30)).ids, "{name}");
+        end(scheduler);
+    }
+}
+
+#[test]
+fn sequences_share_few_windows_and_preempt_each_other() {
+    for name in MODELS {
+        let path = data(name);
+        let mut alone_engine = engine(&path, whole());
+        let requests: Vec<_> = (0..10).map(|seed| prompt(seed % 4, 10 + 9 * seed)).collect();
+        let expected: Vec<Vec<u32>> =
+            requests.iter().map(|ids| alone(&mut alone_engine, ids, &greedy(50)).ids).collect();
+        for prefix_cache in [true, false] {
+            // Windows of two sequences, and whole sequences for one and a half.
+            let few = EngineOptions { kv_tokens: Some(240), batch_tokens: 24, ..few(2) };
+            let options = SchedulerOptions { max_batched_tokens: 24, prefix_cache, ..SCHEDULER };
+            let scheduler = Scheduler::start(engine(&path, few), options).unwrap();
+            let handle = scheduler.handle();
+            let events: Vec<_> =
+                requests.iter().map(|ids| submit(&handle, ids, &greedy(50), |_| ()).1).collect();
+            for (events, expected) in events.into_iter().zip(&expected) {
+                assert_eq!(events.answer().ids, *expected, "{name}");
+            }
+            end(scheduler);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The shape of the KV cache.
+
+use std::fmt;
+
+use rf_kv::{PageCounts, PageGroup};
+
+/// Shape of the KV cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvLayout {
+    /// The layers that have keys and values of their own.
+    pub layers: Vec<KvLayer>,
+    /// Tokens per page: 16, 32 or 64.
+    pub page_tokens: usize,
+    /// Number of pages of each group; no window pages if no layer is in that group.
+    pub num_pages: PageCounts,
+    /// The largest sliding window of the layers in [`PageGroup::Window`], in tokens.
+    pub window: Option<usize>,
+    /// Storage format of keys and values.
+    pub dtype: KvType,
+}
+
+/// One layer of the KV cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvLayer {
+    /// Heads of keys and values.
+    pub num_kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// The pages of the layer.
+    pub group: PageGroup,
+}
+
+impl KvLayer {
+    /// A layer that keeps every position.
+    pub const fn new(num_kv_heads: usize, head_dim: usize) -> Self {
+        Self { num_kv_heads, head_dim, group: PageGroup::Full }
+    }
+
+    /// Elements of the keys of one token.
+    pub const fn width(self) -> usize {
+        self.num_kv_heads * self.head_dim
+    }
+}
+
+impl KvLayout {
+    /// A cache whose layers keep every position.
+    pub fn new(layers: Vec<KvLayer>, page_tokens: usize, num_pages: usize, dtype: KvType) -> Self {
+        let num_pages = PageCounts::full(num_pages);
+        Self { layers, page_tokens, num_pages, window: None, dtype }
+    }
+
+    /// Bytes of the keys and values of one token in all layers of a group.
+    pub fn bytes_per_token(&self, group: PageGroup) -> usize {
+        let layers = self.layers.iter().filter(|layer| layer.group == group);
+        layers.map(|layer| self.layer_bytes_per_token(*layer)).sum()
+    }
+
+    /// Bytes of the whole cache.
+    pub fn bytes(&self) -> usize {
+        let bytes = |group| self.bytes_per_token(group) * self.num_pages.of(group);
+        self.page_tokens * PageGroup::ALL.map(bytes).iter().sum::<usize>()
+    }
+
+    /// Bytes of the keys and values of one token in a layer.
+    pub(crate) fn layer_bytes_per_token(&self, layer: KvLayer) -> usize {
+        2 * layer.num_kv_heads * self.dtype.head_bytes(layer.head_dim)
+    }
+}
+
+/// Storage format of keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum KvType {
+    /// f32: 4 bytes per element.
+    F32,
+    /// f16: 2 bytes per element.
+    F16,
+    /// int8 with an f16 scale per 32 elements of a head.
+    Q8_0,
+    /// [`rf_quant::E4m3`]: 1 byte per element, without a scale, saturating at 448.
+    Fp8,
+}
+
+impl KvType {
+    /// All types.
+    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Q8_0, Self::Fp8];
+
+    /// The name in options and reports, such as `f16`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Q8_0 => "q8_0",
+            Self::Fp8 => "fp8",
+        }
+    }
+
+    /// Bytes of one head of one token.
+    fn head_bytes(self, head_dim: usize) -> usize {
+        match self {
+            Self::F32 => 4 * head_dim,
+            Self::F16 => 2 * head_dim,
+            Self::Q8_0 => head_dim + 2 * head_dim.div_ceil(32),
+            Self::Fp8 => head_dim,
+        }
+    }
+}
+
+impl fmt::Display for KvType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
