@@ -268,6 +268,7 @@ fn a_table_is_not_cut_to_where_its_window_has_passed() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn the_pages_of_a_window_suffice_for_any_steps_of_their_sequences() {
     for (size, window) in PageSize::ALL
         .into_iter()
