@@ -9,6 +9,10 @@
 // Shape::WAVE_ROWS × Shape::WAVE_TOKENS of the tile from every Shape::K_WAVES-th part of each
 // stage; waves with different parts of one tile finally add their sums in a fixed order.
 //
+// Up to 64 tokens are one tile of tokens, and the time is that of loading and unpacking weights.
+// Such tiles have four waves, so that several workgroups fit on a processor and work while others
+// wait. The columns are divided over workgroups, until these fill the device (params/matmul.h).
+//
 // The experts of a mixture are one launch: the tiles of tokens are slots of one expert each, and
 // their rows of x are gathered. Each tile reads the weights of its expert once and multiplies each
 // of them TOKENS times. In all, Σ ⌈slots / TOKENS⌉ matrices are read, and slots · rows · columns
@@ -34,30 +38,46 @@
 
 namespace rf {
 
-template <u32 WAVE_ROWS_, u32 WAVE_TOKENS_, u32 ROW_WAVES_, u32 TOKEN_WAVES_, u32 K_WAVES_, u32 BLOCKS_>
+template <u32 WAVE_ROWS_, u32 WAVE_TOKENS_, u32 ROW_WAVES_, u32 TOKEN_WAVES_, u32 K_WAVES_, u32 BLOCKS_,
+          u32 AT_ONCE_ = 2>
 struct MatmulShape {
     static constexpr u32 WAVE_ROWS = WAVE_ROWS_, WAVE_TOKENS = WAVE_TOKENS_;
     static constexpr u32 ROW_WAVES = ROW_WAVES_, TOKEN_WAVES = TOKEN_WAVES_, K_WAVES = K_WAVES_;
     static constexpr u32 THREADS = WAVE * ROW_WAVES * TOKEN_WAVES * K_WAVES;
     static constexpr u32 ROWS = WAVE_ROWS * ROW_WAVES, TOKENS = WAVE_TOKENS * TOKEN_WAVES;
-    static constexpr u32 BLOCKS = BLOCKS_; // of 32 columns, per stage
+    static constexpr u32 BLOCKS = BLOCKS_;   // of 32 columns, per stage
+    // Workgroups on a multiprocessor of NVIDIA, which limits the registers of a thread.
+    static constexpr u32 AT_ONCE = AT_ONCE_;
     static constexpr u32 ROW_TILES = WAVE_ROWS / Int8Tile::ROWS, TOKEN_TILES = WAVE_TOKENS / Int8Tile::TOKENS;
     // The blocks that a thread loads per stage.
-    static constexpr u32 FETCH_ROWS = ROWS * BLOCKS / THREADS, FETCH_TOKENS = TOKENS * BLOCKS / THREADS;
-    static_assert(FETCH_ROWS * THREADS == ROWS * BLOCKS && FETCH_TOKENS * THREADS == TOKENS * BLOCKS);
+    static constexpr u32 FETCH_ROWS = ROWS * BLOCKS / THREADS;
+    static constexpr u32 FETCH_TOKENS = (TOKENS * BLOCKS + THREADS - 1) / THREADS;
+    // Whether the columns may be divided over workgroups, where they are not over many waves.
+    static constexpr bool SPLIT = TOKENS <= 64 && K_WAVES <= 2;
+    // Whether all threads load activations; otherwise only the first waves do.
+    static constexpr bool ALL_FETCH = FETCH_TOKENS * THREADS == TOKENS * BLOCKS;
+    static_assert(FETCH_ROWS * THREADS == ROWS * BLOCKS && (ALL_FETCH || FETCH_TOKENS == 1));
     static_assert(BLOCKS % K_WAVES == 0 && 8 % BLOCKS == 0);
 };
 
-// Shapes for more than 64 tokens, 33 … 64, and up to 32. Without a matrix unit waves have half the
-// sums.
+// Shapes for more than 64 tokens, tiles of 64 and of 32 among several (small matrices, experts),
+// and a single tile of up to 64, 32 and 16. Without a matrix unit waves have half the sums.
 #if RF_MATRIX_UNIT
+// Larger stages need fewer barriers; on AMD LDS limits the number of workgroups.
+constexpr u32 SLIM_BLOCKS = RF_MATMUL_BUFFERS * 4;
 using MatmulWide = MatmulShape<64, 32, 2, 4, 1, 2>;
 using MatmulMiddle = MatmulShape<64, 32, 1, 2, 4, 4>;
 using MatmulNarrow = MatmulShape<32, 32, 1, 1, 8, 8>;
+using MatmulSlim64 = MatmulShape<32, 32, 2, 2, 1, 4, 4>;
+using MatmulSlim32 = MatmulShape<32, 32, 2, 1, 2, SLIM_BLOCKS, 3>;
+using MatmulSlim16 = MatmulShape<32, 16, 2, 1, 2, SLIM_BLOCKS, 4>;
 #else
 using MatmulWide = MatmulShape<64, 16, 2, 8, 1, 4>;
 using MatmulMiddle = MatmulShape<64, 16, 1, 4, 4, 8>;
 using MatmulNarrow = MatmulShape<32, 16, 1, 2, 4, 8>;
+using MatmulSlim64 = MatmulShape<32, 16, 2, 4, 1, 4>;
+using MatmulSlim32 = MatmulShape<32, 16, 2, 2, 1, 4>;
+using MatmulSlim16 = MatmulShape<32, 16, 2, 1, 2, 4>;
 #endif
 
 // One stage in LDS.
@@ -72,7 +92,8 @@ struct alignas(16) MatmulStage {
     // Ordered by slots within each tile.
     float scale[Shape::BLOCKS][HALVES][Shape::ROWS];
     float minimum[F::MINIMA ? Shape::BLOCKS : 1][HALVES][F::MINIMA ? Shape::ROWS : 1]; // negated
-    float d[Shape::BLOCKS][Shape::TOKENS];
+    // Aligned, so that a lane reads its factors at once.
+    alignas(16) float d[Shape::BLOCKS][Shape::TOKENS];
     float sum[F::MINIMA ? Shape::BLOCKS : 1][HALVES][F::MINIMA ? Shape::TOKENS : 1]; // d·Σq
 };
 
@@ -82,6 +103,7 @@ struct MatmulFetch {
     typename F::Raw rows[Shape::FETCH_ROWS];
     u32x4 tokens[Shape::FETCH_TOKENS][2];
     f32x2 meta[Shape::FETCH_TOKENS];
+    bool exists; // false for blocks after the last one
 };
 
 template <typename F, typename Shape>
@@ -90,9 +112,10 @@ struct Matmul {
     using Fetch = MatmulFetch<F, Shape>;
     static constexpr u32 LANE_ROWS = Int8Tile::LANE_ROWS, LANE_TOKENS = Int8Tile::LANE_TOKENS;
     static constexpr u32 LANE_SUMS = LANE_ROWS * LANE_TOKENS;
-    // The number of stages in LDS. NVIDIA: two, if they fit in the default 48 KiB. AMD: one, which
+    // The number of stages in LDS. NVIDIA: two, if they fit in the default 48 KiB together with the
+    // grid of a codebook format, which has up to 4 KiB. AMD: one, which
     // allows four workgroups; these wait for each other less than waves do at a second barrier.
-    static constexpr u32 BUFFERS = RF_MATMUL_BUFFERS == 2 && 2 * sizeof(Stage) <= 48 * 1024 ? 2 : 1;
+    static constexpr u32 BUFFERS = RF_MATMUL_BUFFERS == 2 && 2 * sizeof(Stage) <= 44 * 1024 ? 2 : 1;
     // Whether the next stage is loaded before the current one is multiplied. Without a matrix unit
     // all registers hold sums.
     static constexpr bool AHEAD = RF_MATRIX_UNIT && !(F::MINIMA && F::HALVES);
@@ -112,15 +135,16 @@ struct Matmul {
     const float *meta;
     u32 blocks;
     u32 last_row;                      // the last valid one of this tile
-    u32 x_rows[Shape::FETCH_TOKENS]; // the rows of x that this thread loads
+    u32 tokens;                      // of this tile
+    u32 x_rows[Shape::FETCH_TOKENS]; // rows of x of this thread, the last one in place of later ones
 
     // `to` is the destination of the stage.
     RF_DEVICE_MEMBER Fetch fetch(u32 stage, Stage &to) const {
         Fetch f;
         u32 thread = thread_x();
         u32 block = stage * Shape::BLOCKS + thread % Shape::BLOCKS;
-        bool exists = block < blocks;
-        block = exists ? block : blocks - 1;
+        f.exists = block < blocks;
+        block = f.exists ? block : blocks - 1;
         #pragma unroll
         for (u32 i = 0; i < Shape::FETCH_ROWS; i++) {
             u32 row = thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
@@ -129,20 +153,25 @@ struct Matmul {
         }
         #pragma unroll
         for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
+            u32 token = thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
+            // Rows that do not exist are not loaded: several waves would load the same line.
+            bool is_row = token < tokens;
+            if constexpr (ASYNC) {
+                if (Shape::ALL_FETCH || token < Shape::TOKENS) {
 #pragma unroll
-            for (u32 h = 0; h < 2; h++) {
-                u32 piece = (x_rows[i] * 2 + h) * blocks + block;
-                if constexpr (ASYNC) {
-                    u32 place = (thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS)) * HALF_BLOCK_BYTES;
-                    copy_async_16(to.tokens[thread % Shape::BLOCKS + h * Shape::BLOCKS] + place,
-                                  q + piece * HALF_BLOCK_BYTES);
-                } else {
-                    f.tokens[i][h] = at<u32x4>(q, piece);
+                    for (u32 h = 0; h < 2; h++) {
+                        copy_async_16(to.tokens[thread % Shape::BLOCKS + h * Shape::BLOCKS] + token * HALF_BLOCK_BYTES,
+                                      q + ((x_rows[i] * 2 + h) * blocks + block) * HALF_BLOCK_BYTES, is_row);
+                    }
+                }
+            } else {
+                f.tokens[i][0] = f.tokens[i][1] = u32x4{0, 0, 0, 0};
+                if (is_row) {
+#pragma unroll
+                    for (u32 h = 0; h < 2; h++) f.tokens[i][h] = at<u32x4>(q, (x_rows[i] * 2 + h) * blocks + block);
                 }
             }
             f.meta[i] = at<f32x2>(meta, x_rows[i] * blocks + block);
-            // Blocks after the last one must not contribute.
-            f.meta[i] = exists ? f.meta[i] : f32x2{0.0f, 0.0f};
         }
         return f;
     }
@@ -171,8 +200,12 @@ struct Matmul {
         #pragma unroll
         for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
             u32 token = thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
+            if (!Shape::ALL_FETCH && token >= Shape::TOKENS) break;
             u32 slot = token / Int8Tile::TOKENS * Int8Tile::TOKENS + Int8Tile::token_slot(token % Int8Tile::TOKENS);
-            stage.d[block][slot] = f.meta[i][0];
+            // Blocks after the last one must not contribute. This is the first use of what was
+            // loaded: an earlier one would wait for memory before the multiplication.
+            float d = f.exists ? f.meta[i][0] : 0.0f;
+            stage.d[block][slot] = d;
             #pragma unroll
             for (u32 h = 0; h < 2; h++) {
                 if constexpr (!ASYNC) {
@@ -182,10 +215,10 @@ struct Matmul {
                     i32 sum = 0;
                     #pragma unroll
                     for (u32 j = 0; j < 4; j++) sum = dot4(f.tokens[i][h][j], 0x01010101u, sum);
-                    stage.sum[block][h][slot] = f.meta[i][0] * (float)sum;
+                    stage.sum[block][h][slot] = d * (float)sum;
                 }
             }
-            if constexpr (F::MINIMA && !F::HALVES) stage.sum[block][0][slot] = f.meta[i][1];
+            if constexpr (F::MINIMA && !F::HALVES) stage.sum[block][0][slot] = f.exists ? f.meta[i][1] : 0.0f;
         }
     }
 
@@ -346,6 +379,7 @@ struct Matmul {
         self.q = (const u8 *)params.x_q8.q;
         self.meta = params.x_q8.meta;
         self.last_row = p.rows - 1 - place.first_row;
+        self.tokens = place.tokens;
 #pragma unroll
         for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
             u32 token = thread_x() / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
@@ -359,16 +393,17 @@ struct Matmul {
 
         Accumulator acc = {};
         Int8Tile::Sums start = Int8Tile::start(opaque(SUM_START));
-        u32 num_stages = (self.blocks + Shape::BLOCKS - 1) / Shape::BLOCKS;
+        MatmulStages range = stages_of_group<Shape>(params, (self.blocks + Shape::BLOCKS - 1) / Shape::BLOCKS);
         // The loop must not be unrolled: the compiler would unpack during the multiplication and
         // need too many registers.
         u32 blocks_per_wave = opaque_uniform(Shape::BLOCKS / Shape::K_WAVES);
-        store(self.fetch(0, stages[0]), stages[0]);
+        Stage &first = stages[BUFFERS == 2 ? range.first % 2 : 0];
+        store(self.fetch(range.first, first), first);
         if constexpr (ASYNC) copy_async_wait();
         barrier();
 #pragma unroll 1
-        for (u32 s = 0; s < num_stages; s++) {
-            bool more = s + 1 < num_stages;
+        for (u32 s = range.first; s < range.end; s++) {
+            bool more = s + 1 < range.end;
             const Stage &stage = stages[BUFFERS == 2 ? s % 2 : 0];
             Stage &other = stages[BUFFERS == 2 ? (s + 1) % 2 : 0];
             Fetch next;
@@ -384,10 +419,20 @@ struct Matmul {
             if constexpr (ASYNC) copy_async_wait();
             barrier();
         }
-        if constexpr (Shape::K_WAVES > 1) {
-            add_parts<Shape>(acc, reinterpret_cast<float *>(lds), k_wave, tile_wave);
-            if (k_wave > 0) return;
+        auto row_of_sum = [&](u32 n) {
+            u32 r = n / LANE_SUMS / Shape::TOKEN_TILES;
+            return place.first_row + wave_row + r * Int8Tile::ROWS + Int8Tile::row(n % LANE_SUMS / LANE_TOKENS);
+        };
+        auto token_of_sum = [&](u32 n) {
+            u32 t = n / LANE_SUMS % Shape::TOKEN_TILES;
+            return wave_token + t * Int8Tile::TOKENS + Int8Tile::token(n % LANE_TOKENS);
+        };
+        if constexpr (Shape::K_WAVES > 1) add_parts<Shape>(acc, reinterpret_cast<float *>(lds), k_wave, tile_wave);
+        if (Shape::SPLIT && params.parts > 1) {
+            write_parts<Shape>(params, place, acc, k_wave, tile_wave, row_of_sum, token_of_sum);
+            return;
         }
+        if (Shape::K_WAVES > 1 && k_wave > 0) return;
         u32 out_rows[Shape::TOKEN_TILES * LANE_TOKENS];
 #pragma unroll
         for (u32 i = 0; i < Shape::TOKEN_TILES * LANE_TOKENS; i++) {
@@ -396,24 +441,23 @@ struct Matmul {
         }
 #pragma unroll
         for (u32 n = 0; n < ACC_FLOATS; n++) {
-            u32 r = n / LANE_SUMS / Shape::TOKEN_TILES, t = n / LANE_SUMS % Shape::TOKEN_TILES;
-            u32 row = place.first_row + wave_row + r * Int8Tile::ROWS + Int8Tile::row(n % LANE_SUMS / LANE_TOKENS);
-            write_sum(params, p, row, out_rows[t * LANE_TOKENS + n % LANE_TOKENS], acc[n]);
+            u32 t = n / LANE_SUMS % Shape::TOKEN_TILES;
+            write_sum(params, p, row_of_sum(n), out_rows[t * LANE_TOKENS + n % LANE_TOKENS], acc[n]);
         }
     }
 };
 
 } // namespace rf
 
-// The kernels of one format: RfMatmulParams; grid [tiles of tokens, Σ ⌈rows / ROWS⌉],
-// Shape::THREADS threads.
+#define RF_MATMUL_OF(SHAPE, PREFIX, NAME, FORMAT)                                                                      \
+    RF_MATMUL_KERNEL(rf::SHAPE) PREFIX##_##NAME##_q8_f32(RfMatmulParams p) { rf::Matmul<rf::FORMAT, rf::SHAPE>::run(p); }
+
+// The kernels of one format: RfMatmulParams; grid [tiles of tokens, Σ ⌈rows / ROWS⌉, parts of the
+// columns], Shape::THREADS threads.
 #define RF_MATMUL(NAME, FORMAT, NUMBER)                                                                                \
-    RF_MATMUL_KERNEL(rf::MatmulWide) matmul_wide_##NAME##_q8_f32(RfMatmulParams p) {                                     \
-        rf::Matmul<rf::FORMAT, rf::MatmulWide>::run(p);                                                                \
-    }                                                                                                                  \
-    RF_MATMUL_KERNEL(rf::MatmulMiddle) matmul_middle_##NAME##_q8_f32(RfMatmulParams p) {                                 \
-        rf::Matmul<rf::FORMAT, rf::MatmulMiddle>::run(p);                                                              \
-    }                                                                                                                  \
-    RF_MATMUL_KERNEL(rf::MatmulNarrow) matmul_narrow_##NAME##_q8_f32(RfMatmulParams p) {                                 \
-        rf::Matmul<rf::FORMAT, rf::MatmulNarrow>::run(p);                                                              \
-    }
+    RF_MATMUL_OF(MatmulWide, matmul_wide, NAME, FORMAT)                                                                \
+    RF_MATMUL_OF(MatmulMiddle, matmul_middle, NAME, FORMAT)                                                            \
+    RF_MATMUL_OF(MatmulNarrow, matmul_narrow, NAME, FORMAT)                                                            \
+    RF_MATMUL_OF(MatmulSlim64, matmul_slim64, NAME, FORMAT)                                                            \
+    RF_MATMUL_OF(MatmulSlim32, matmul_slim32, NAME, FORMAT)                                                            \
+    RF_MATMUL_OF(MatmulSlim16, matmul_slim16, NAME, FORMAT)

@@ -26,6 +26,8 @@ struct FloatMatmulShape {
     static constexpr u32 THREADS = WAVE * ROW_WAVES * TOKEN_WAVES * K_WAVES;
     static constexpr u32 ROWS = WAVE_ROWS * ROW_WAVES, TOKENS = WAVE_TOKENS * TOKEN_WAVES;
     static constexpr u32 COLUMNS = COLUMNS_; // per stage
+    static constexpr u32 AT_ONCE = 2;        // as in MatmulShape, like SPLIT
+    static constexpr bool SPLIT = TOKENS <= 32;
     static constexpr u32 PIECES = COLUMNS / 8;
     static constexpr u32 FETCH_ROWS = ROWS * PIECES / THREADS, FETCH_TOKENS = TOKENS * PIECES / THREADS;
     static_assert(FETCH_ROWS * THREADS == ROWS * PIECES && FETCH_TOKENS * THREADS == TOKENS * PIECES);
@@ -258,7 +260,8 @@ struct FloatMatmul {
     const Element *weights; // starting at the first row of the tile
     const float *x;
     u32 columns, last_row;
-    u32 x_rows[Shape::FETCH_TOKENS]; // the rows of x that this thread loads
+    u32 tokens;                      // of this tile
+    u32 x_rows[Shape::FETCH_TOKENS]; // rows of x of this thread, the last one in place of later ones
 
     // Eight consecutive elements from `first`, and 0 beyond the end of a row; N elements are 16
     // bytes.
@@ -290,7 +293,10 @@ struct FloatMatmul {
         }
 #pragma unroll
         for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
-            fetch_piece(f.tokens[i].value, x, x_rows[i], column);
+            f.tokens[i] = {};
+            if ((thread_x() + i * Shape::THREADS) / Shape::PIECES < tokens) {
+                fetch_piece(f.tokens[i].value, x, x_rows[i], column);
+            }
         }
     }
 
@@ -317,6 +323,7 @@ struct FloatMatmul {
         self.weights = static_cast<const Element *>(p.weight.low) + (u64)place.weight_row * params.columns;
         self.x = params.x_f32;
         self.last_row = p.rows - 1 - place.first_row;
+        self.tokens = place.tokens;
 #pragma unroll
         for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
             self.x_rows[i] = place.x_row(params, (thread_x() + i * Shape::THREADS) / Shape::PIECES);
@@ -329,15 +336,15 @@ struct FloatMatmul {
 
         typename Core::Accumulator acc = {};
         constexpr u32 WAVE_COLUMNS = Shape::COLUMNS / Shape::K_WAVES;
-        u32 num_stages = (self.columns + Shape::COLUMNS - 1) / Shape::COLUMNS;
+        MatmulStages range = stages_of_group<Shape>(params, (self.columns + Shape::COLUMNS - 1) / Shape::COLUMNS);
         Fetch next;
-        self.fetch(next, 0);
+        self.fetch(next, range.first);
 #pragma unroll 1
-        for (u32 s = 0; s < num_stages; s++) {
+        for (u32 s = range.first; s < range.end; s++) {
             barrier();
             store(next, stage);
             barrier();
-            if (s + 1 < num_stages) self.fetch(next, s + 1);
+            if (s + 1 < range.end) self.fetch(next, s + 1);
 #pragma unroll 1
             for (u32 c = 0; c < WAVE_COLUMNS; c += 16) {
                 Core::multiply(stage, k_wave * WAVE_COLUMNS + c, wave_row, wave_token, acc);
@@ -345,19 +352,25 @@ struct FloatMatmul {
         }
         float sums[SUMS];
         Core::finish(acc, sums);
-        if constexpr (Shape::K_WAVES > 1) {
-            add_parts<Shape>(sums, reinterpret_cast<float *>(lds), k_wave, tile_wave);
-            if (k_wave > 0) return;
+        auto row_of_sum = [&](u32 n) { return place.first_row + wave_row + Core::row(n); };
+        auto token_of_sum = [&](u32 n) { return wave_token + Core::token(n); };
+        if constexpr (Shape::K_WAVES > 1) add_parts<Shape>(sums, reinterpret_cast<float *>(lds), k_wave, tile_wave);
+        if (Shape::SPLIT && params.parts > 1) {
+            write_parts<Shape>(params, place, sums, k_wave, tile_wave, row_of_sum, token_of_sum);
+            return;
         }
+        if (Shape::K_WAVES > 1 && k_wave > 0) return;
 #pragma unroll
         for (u32 n = 0; n < SUMS; n++) {
-            u32 row = place.first_row + wave_row + Core::row(n), token = wave_token + Core::token(n);
-            write_sum(params, p, row, token < place.tokens ? place.out_row(params, token) : NO_ROW, sums[n]);
+            u32 token = token_of_sum(n);
+            u32 out_row = token < place.tokens ? place.out_row(params, token) : NO_ROW;
+            write_sum(params, p, row_of_sum(n), out_row, sums[n]);
         }
     }
 };
 
-// The kernels of one type: RfMatmulParams; grid [tiles of tokens, Σ ⌈rows / ROWS⌉], 256 threads.
+// The kernels of one type: RfMatmulParams; grid [tiles of tokens, Σ ⌈rows / ROWS⌉, parts
+// of the columns], 256 threads.
 #define RF_FLOAT_MATMUL(NAME, FORMAT, NUMBER)                                                                          \
     RF_MATMUL_KERNEL(rf::FloatMatmulWide) matmul_wide_##NAME##_f32(RfMatmulParams p) {                                   \
         rf::FloatMatmul<rf::FORMAT##Weight, rf::FloatMatmulWide>::run(p);                                              \

@@ -2,7 +2,7 @@
 // with different columns, and the output of sums.
 #pragma once
 
-#include "rf/device.h"
+#include "rf/lanes.h"
 #include "rf/params/matmul.h"
 
 // Whether the target has matrix units, in addition to dot4 and fused multiply-adds.
@@ -12,9 +12,9 @@
 #define RF_MATRIX_UNIT 0
 #endif
 
-// Two workgroups per multiprocessor on NVIDIA: 128 registers for 256 threads.
+// On NVIDIA registers are limited such that AT_ONCE workgroups fit on a multiprocessor.
 #if RF_NVIDIA
-#define RF_MATMUL_KERNEL(SHAPE) extern "C" __attribute__((global, launch_bounds(SHAPE::THREADS, 2))) void
+#define RF_MATMUL_KERNEL(SHAPE) RF_KERNEL_AT_ONCE(SHAPE::THREADS, SHAPE::AT_ONCE)
 #else
 #define RF_MATMUL_KERNEL(SHAPE) RF_LARGE_KERNEL(SHAPE::THREADS)
 #endif
@@ -87,6 +87,16 @@ RF_DEVICE MatmulPlace place_of_group(const RfMatmulParams &params) {
     return {p, row, row, first, rest < Shape::TOKENS ? rest : Shape::TOKENS};
 }
 
+// The stages of a workgroup: all, or those of its part of the columns.
+struct MatmulStages {
+    u32 first, end;
+};
+template <typename Shape>
+RF_DEVICE MatmulStages stages_of_group(const RfMatmulParams &params, u32 stages) {
+    if (!Shape::SPLIT || params.parts <= 1) return {0, stages};
+    return {stages * group_z() / params.parts, stages * (group_z() + 1) / params.parts};
+}
+
 // Bytes of LDS that add_parts needs for `sums` sums per lane.
 template <typename Shape>
 constexpr u32 parts_bytes(u32 sums) {
@@ -124,6 +134,71 @@ RF_DEVICE void write_sum(const RfMatmulParams &params, const RfProjection &p, u3
     if (p.bias) sum += p.bias[row];
     if (params.residual) sum += params.residual[place];
     p.out[place] = sum;
+}
+
+// The sums of workgroups with different parts of the columns of a tile.
+template <typename Shape, u32 SUMS>
+struct MatmulParts {
+    static constexpr u32 TILE_WAVES = Shape::ROW_WAVES * Shape::TOKEN_WAVES;
+
+    // The first sum of a lane in a part; its sums are WAVE apart.
+    RF_DEVICE_MEMBER static float *place(const RfMatmulParams &params, u32 tile, u32 part, u32 tile_wave) {
+        u64 wave = (u64)(tile * params.parts + part) * TILE_WAVES + tile_wave;
+        return params.partials + wave * (SUMS * WAVE) + lane();
+    }
+
+    // Passes the sums on to the last workgroup of the tile to arrive; returns true in that one.
+    RF_DEVICE_MEMBER static bool is_last(const RfMatmulParams &params, const float (&values)[SUMS], u32 tile,
+                                         u32 k_wave, u32 tile_wave) {
+        RF_SHARED static u32 arrived;
+        if (k_wave == 0) {
+            float *own = place(params, tile, group_z(), tile_wave);
+#pragma unroll
+            for (u32 n = 0; n < SUMS; n++) own[n * WAVE] = values[n];
+        }
+        device_fence();
+        barrier();
+        if (thread_x() == 0) arrived = arrive(params.arrivals + tile);
+        barrier();
+        if (arrived + 1 != params.parts) return false;
+        device_fence();
+        if (thread_x() == 0) params.arrivals[tile] = 0;
+        return true;
+    }
+
+    // Sums `first` … `first` + COUNT of a lane, over the parts in order.
+    template <u32 COUNT>
+    RF_DEVICE_MEMBER static void total(const RfMatmulParams &params, float (&values)[COUNT], u32 tile, u32 tile_wave,
+                                       u32 first) {
+        const float *from = place(params, tile, 0, tile_wave) + first * WAVE;
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++) values[i] = from[i * WAVE];
+#pragma unroll 1
+        for (u32 part = 1; part < params.parts; part++) {
+            from += TILE_WAVES * SUMS * WAVE;
+#pragma unroll
+            for (u32 i = 0; i < COUNT; i++) values[i] += from[i * WAVE];
+        }
+    }
+};
+
+// Adds the sums of all parts of a tile and writes the results: sum n of a lane is row row_of(n) of
+// the projection for token token_of(n) of the tile.
+template <typename Shape, u32 SUMS, typename RowOf, typename TokenOf>
+RF_DEVICE void write_parts(const RfMatmulParams &params, const MatmulPlace &place, const float (&values)[SUMS],
+                           u32 k_wave, u32 tile_wave, RowOf row_of, TokenOf token_of) {
+    using Parts = MatmulParts<Shape, SUMS>;
+    u32 tile = group_y() * ((params.tokens + Shape::TOKENS - 1) / Shape::TOKENS) + group_x();
+    if (!Parts::is_last(params, values, tile, k_wave, tile_wave)) return;
+    constexpr u32 SHARE = SUMS / Shape::K_WAVES;
+    float totals[SHARE];
+    Parts::total(params, totals, tile, tile_wave, k_wave * SHARE);
+#pragma unroll
+    for (u32 i = 0; i < SHARE; i++) {
+        u32 n = k_wave * SHARE + i, token = token_of(n);
+        u32 out_row = token < place.tokens ? place.first_token + token : NO_ROW;
+        write_sum(params, place.projection, row_of(n), out_row, totals[i]);
+    }
 }
 
 } // namespace rf

@@ -111,7 +111,8 @@ pub(crate) struct Work {
     arena: DeviceBuffer<f32>,
     /// Scratch operand of matmuls that quantise their input.
     operand: Q8Buffer,
-    /// Partial results of attention with divided keys: sums and statistics.
+    /// Partial results of attention with divided keys (sums and statistics), and of matmuls with
+    /// divided columns.
     partials: DeviceBuffer<f32>,
     /// Counters of finished partial results.
     arrivals: DeviceBuffer<u32>,

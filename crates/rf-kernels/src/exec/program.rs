@@ -29,9 +29,9 @@ pub(super) struct DeviceProgram {
 pub(super) struct ScratchAddresses {
     /// Scratch operand of matmuls that quantise their input.
     pub(super) operand: Activations,
-    /// Partial results of attention.
+    /// Partial results of attention and matmuls.
     pub(super) partials: Address,
-    /// Counters of attention.
+    /// Counters of finished partial results.
     pub(super) arrivals: Address,
     /// Tiles and slots of a mixture of experts, see [`GraphAnalysis::group_words`].
     pub(super) groups: Address,

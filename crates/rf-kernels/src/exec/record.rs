@@ -289,15 +289,15 @@ mod tests {
     #[test]
     fn a_layer_of_prefill_has_the_epilogues_as_launches() {
         let first = [
-            "matmul_narrow_q4_k_q8_f32",
-            "matmul_narrow_q6_k_q8_f32",
+            "matmul_slim64_q4_k_q8_f32",
+            "matmul_slim64_q6_k_q8_f32",
             "rope_append_f32",
             "attention_prefill_f16_d64",
-            "matmul_narrow_q4_k_q8_f32",
+            "matmul_slim64_q4_k_q8_f32",
             "rms_norm_f32_q8",
-            "matmul_narrow_q4_k_q8_f32",
+            "matmul_slim64_q4_k_q8_f32",
             "glu_f32_q8",
-            "matmul_narrow_q6_k_q8_f32",
+            "matmul_slim64_q6_k_q8_f32",
         ];
         let mut expected = vec!["embed_rms_norm_q4_k_f32_q8"];
         expected.extend(first);

@@ -77,6 +77,15 @@ pub struct MatmulParams {
     pub tokens: u32,
     /// With groups: slots that read one row of x.
     pub slots_per_row: u32,
+    /// Sums of the parts of the columns, at most [`MatmulDevice::partial_floats`]; with several
+    /// parts only.
+    pub partials: Address,
+    /// `[tiles of rows]` u32, zero before and after: at most [`MatmulDevice::arrivals`].
+    pub arrivals: Address,
+    /// Parts of the columns, from [`divided`](Self::divided); 0 and 1 are the whole.
+    pub parts: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// The device properties that the choice of a tile depends on.
@@ -94,6 +103,22 @@ impl MatmulDevice {
         let matrix_unit = ["gfx11", "gfx12", "sm_"].iter().any(|family| arch.starts_with(family));
         Self { compute_units, matrix_unit }
     }
+
+    /// Floats of the partial sums of any matmul.
+    pub fn partial_floats(self) -> usize {
+        let floats = SLIM.map(|tile| {
+            let (rows, tokens) = tile.extent(false);
+            self.compute_units * (tile.groups_per_unit() * rows * tokens) as usize
+        });
+        floats.into_iter().max().unwrap_or(0)
+    }
+
+    /// Counters of any matmul: tiles whose columns are divided.
+    pub fn arrivals(self) -> usize {
+        self.compute_units
+            * SLIM.map(TileSize::groups_per_unit).into_iter().max().unwrap_or(0) as usize
+            / 2
+    }
 }
 
 /// Tokens of the smallest tile.
@@ -108,7 +133,22 @@ pub enum TileSize {
     Middle,
     /// 32 rows by 32 tokens.
     Narrow,
+    /// 64 rows by 64 tokens, with the columns divided over workgroups; not for floats, as below.
+    Slim64,
+    /// 64 rows by 32 tokens.
+    Slim32,
+    /// 64 rows by 16 tokens.
+    Slim16,
 }
+
+/// The tiles for a single tile of tokens.
+const SLIM: [TileSize; 3] = [TileSize::Slim16, TileSize::Slim32, TileSize::Slim64];
+
+/// Largest number of parts into which columns are divided.
+const MAX_PARTS: u32 = 8;
+
+/// Least number of columns of a part: a stage of a workgroup.
+const MIN_PART_COLUMNS: u32 = 256;
 
 impl TileSize {
     /// Rows and tokens of a tile, as in `rf/matmul.h` and `rf/matmul_float.h`.
@@ -116,19 +156,45 @@ impl TileSize {
         match self {
             Self::Wide if float => (128, 64),
             Self::Wide => (128, 128),
-            Self::Middle => (64, 64),
+            Self::Middle | Self::Slim64 => (64, 64),
             Self::Narrow => (32, SMALLEST_TILE),
+            Self::Slim32 => (64, 32),
+            Self::Slim16 => (64, 16),
+        }
+    }
+
+    /// Workgroups that a compute unit runs at once, as far as registers and LDS allow. Columns are
+    /// divided into as many parts as fill these places.
+    fn groups_per_unit(self) -> u32 {
+        match self {
+            Self::Slim64 | Self::Slim16 => 4,
+            Self::Slim32 => 3,
+            Self::Wide | Self::Middle | Self::Narrow => 2,
+        }
+    }
+
+    /// Threads of a workgroup.
+    fn threads(self, float: bool, matrix_unit: bool) -> u32 {
+        match self {
+            // Without a matrix unit, a wave has half the sums.
+            Self::Wide | Self::Middle if !float && !matrix_unit => 512,
+            Self::Slim64 if !matrix_unit => 256,
+            Self::Wide | Self::Middle | Self::Narrow => 256,
+            Self::Slim64 | Self::Slim32 | Self::Slim16 => 128,
         }
     }
 }
 
 /// The kernel for a format and a tile.
 fn kernel_of(dtype: DType, tile: TileSize) -> &'static str {
-    use TileSize::{Middle, Narrow, Wide};
+    use TileSize::{Middle, Narrow, Slim16, Slim32, Slim64, Wide};
     match (tile, dtype.is_float()) {
         (Wide, false) => kernel_name!(dtype, "matmul_wide_", "_q8_f32"),
         (Middle, false) => kernel_name!(dtype, "matmul_middle_", "_q8_f32"),
         (Narrow, false) => kernel_name!(dtype, "matmul_narrow_", "_q8_f32"),
+        (Slim64, _) => kernel_name!(dtype, "matmul_slim64_", "_q8_f32"),
+        (Slim32, _) => kernel_name!(dtype, "matmul_slim32_", "_q8_f32"),
+        (Slim16, _) => kernel_name!(dtype, "matmul_slim16_", "_q8_f32"),
         (Wide | Middle, true) => kernel_name!(dtype, "matmul_wide_", "_f32"),
         (Narrow, true) => kernel_name!(dtype, "matmul_narrow_", "_f32"),
     }
@@ -137,9 +203,37 @@ fn kernel_of(dtype: DType, tile: TileSize) -> &'static str {
 impl MatmulParams {
     /// The launch; all projections have the format `dtype`.
     pub fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
-        let tile = self.tile(dtype.is_float(), self.tokens, device.compute_units);
+        let tile = self.tile_of(dtype, device);
         let (_, tokens) = tile.extent(dtype.is_float());
         self.launch_tiles(dtype, device, tile, self.tokens.div_ceil(tokens))
+    }
+
+    /// Divides the columns such that the workgroups fill the device, if the kernel can add parts.
+    /// `scratch` are the addresses of partial sums and of arrivals. The number of parts depends on
+    /// the matrices and the tile, but not on the number of tokens in a tile.
+    #[must_use]
+    pub fn divided(self, dtype: DType, device: MatmulDevice, scratch: (Address, Address)) -> Self {
+        let (tile, float) = (self.tile_of(dtype, device), dtype.is_float());
+        if !(SLIM.contains(&tile) || float && tile == TileSize::Narrow) {
+            return self;
+        }
+        let (partials, arrivals) = scratch;
+        let places = device.compute_units as u32 * tile.groups_per_unit();
+        let (tile_rows, tile_tokens) = tile.extent(float);
+        let tiles = (self.tokens.div_ceil(tile_tokens) * self.row_tiles(tile_rows)).max(1);
+        let most = MAX_PARTS.min(self.columns / MIN_PART_COLUMNS).max(1);
+        Self { partials, arrivals, parts: (places / tiles).clamp(1, most), ..self }
+    }
+
+    /// The tile of a matmul without experts.
+    fn tile_of(&self, dtype: DType, device: MatmulDevice) -> TileSize {
+        match self.tokens {
+            _ if dtype.is_float() => self.tile(true, self.tokens, device.compute_units),
+            0..=16 => TileSize::Slim16,
+            17..=32 => TileSize::Slim32,
+            33..=64 => TileSize::Slim64,
+            _ => self.tile(false, self.tokens, device.compute_units),
+        }
     }
 
     /// The launch of a matmul of `experts` experts, whose slots are grouped for this tile.
@@ -168,10 +262,8 @@ impl MatmulParams {
         token_tiles: u32,
     ) -> Launch {
         let float = dtype.is_float();
-        // Without a matrix unit, wide and middle tiles need twice the waves.
-        let few_waves = float || device.matrix_unit || tile == TileSize::Narrow;
-        let threads = if few_waves { 256 } else { 512 };
-        let grid = [token_tiles, self.row_tiles(tile.extent(float).0), 1];
+        let threads = tile.threads(float, device.matrix_unit);
+        let grid = [token_tiles, self.row_tiles(tile.extent(float).0), self.parts.max(1)];
         Launch { kernel: kernel_of(dtype, tile), grid, block: [threads, 1, 1], lds_bytes: 0 }
     }
 
@@ -222,8 +314,38 @@ mod tests {
         assert_eq!((wide.kernel, wide.grid), ("matmul_wide_q4_k_q8_f32", [4, 172, 1]));
         let middle = params(&[4096], 300).launch(DType::Q4_0, H200);
         assert_eq!((middle.kernel, middle.grid), ("matmul_middle_q4_0_q8_f32", [5, 64, 1]));
-        let narrow = params(&[4096, 1024, 1000], 20).launch(DType::Mxfp4, H200);
-        assert_eq!((narrow.kernel, narrow.grid), ("matmul_narrow_mxfp4_q8_f32", [1, 192, 1]));
+        let narrow = params(&[1024, 1000], 70).launch(DType::Mxfp4, H200);
+        assert_eq!((narrow.kernel, narrow.grid), ("matmul_narrow_mxfp4_q8_f32", [3, 64, 1]));
+    }
+
+    #[test]
+    fn up_to_64_tokens_are_one_tile_with_divided_columns() {
+        let launch = |rows: &[u32], tokens| {
+            let params = params(rows, tokens).divided(DType::Q4K, H200, (1, 2));
+            let Launch { kernel, grid, block, .. } = params.launch(DType::Q4K, H200);
+            (kernel, grid, block[0])
+        };
+        let slim16 = "matmul_slim16_q4_k_q8_f32";
+        assert_eq!(launch(&[4096], 9), (slim16, [1, 64, 8], 128));
+        assert_eq!(launch(&[4096, 1024, 1000], 16), (slim16, [1, 96, 5], 128));
+        assert_eq!(launch(&[11008], 17), ("matmul_slim32_q4_k_q8_f32", [1, 172, 2], 128));
+        assert_eq!(launch(&[11008, 11008], 64), ("matmul_slim64_q4_k_q8_f32", [1, 344, 1], 128));
+        // A part has at least one stage.
+        let few = MatmulParams { columns: 768, ..params(&[64], 16) };
+        assert_eq!(few.divided(DType::Q4K, H200, (1, 2)).parts, 3);
+    }
+
+    #[test]
+    fn parts_fit_in_their_memory() {
+        for (rows, tokens) in [(64, 64), (8192, 64), (16960, 64), (16896, 32), (29568, 16)] {
+            let params = params(&[rows], tokens).divided(DType::Q4K, H200, (1, 2));
+            let tiles = rows.div_ceil(64);
+            let floats = tiles * params.parts * 64 * tokens;
+            if params.parts > 1 {
+                assert!(floats as usize <= H200.partial_floats(), "{rows} x {tokens}");
+                assert!(tiles as usize <= H200.arrivals(), "{rows} x {tokens}");
+            }
+        }
     }
 
     #[test]
@@ -251,7 +373,8 @@ mod tests {
     fn dot_products_need_more_waves() {
         let device = MatmulDevice::new(40, "gfx1030");
         assert_eq!(params(&[8192], 512).launch(DType::Q8_0, device).block, [512, 1, 1]);
-        assert_eq!(params(&[64], 32).launch(DType::Q8_0, device).block, [256, 1, 1]);
+        assert_eq!(params(&[64], 64).launch(DType::Q8_0, device).block, [256, 1, 1]);
+        assert_eq!(params(&[64], 32).launch(DType::Q8_0, device).block, [128, 1, 1]);
         assert_eq!(params(&[8192], 512).launch(DType::F16, device).block, [256, 1, 1]);
         assert!(MatmulDevice::new(48, "gfx1100").matrix_unit);
     }

@@ -31,6 +31,9 @@ struct RfExpertGroups {
 // With groups, a projection holds the weight matrices of all experts, concatenated by rows, with
 // `rows` of one expert and a bias [experts, rows]; the "tokens" are slots. The groups are those of
 // a tile of the kernel's width. Slot s reads row s / slots_per_row of x and writes row s of out.
+//
+// With several parts, workgroup z of a tile of rows sums part z of the columns, and the last one
+// adds the sums in the order of the parts. There is one tile of tokens then.
 struct RfMatmulParams {
     RfProjection projections[3];
     RfActivations x_q8;    // quantised formats: [tokens, columns]
@@ -41,4 +44,8 @@ struct RfMatmulParams {
     unsigned columns;
     unsigned tokens;
     unsigned slots_per_row;
+    float *partials;    // [tiles of rows, parts, sums of a workgroup], with several parts
+    unsigned *arrivals; // [tiles of rows], zero before the first and after every launch
+    unsigned parts;     // of the columns: the extent of the grid in z
+    unsigned reserved;
 };

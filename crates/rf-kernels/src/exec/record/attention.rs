@@ -15,14 +15,16 @@ const SHORT_SPAN: usize = 8;
 const MAX_PARTIALS: usize = 1024;
 
 impl GraphAnalysis {
-    /// Floats of partial results: sums and two statistics per head, token and split.
+    /// Floats of partial results: of attention, sums and two statistics per head, token and split;
+    /// or of a matmul.
     pub(in crate::exec) fn partial_floats(&self) -> usize {
-        MAX_PARTIALS * (self.attention_width + 2 * self.attention_heads)
+        let attention = MAX_PARTIALS * (self.attention_width + 2 * self.attention_heads);
+        attention.max(self.matmul_device.partial_floats())
     }
 
-    /// Counters: one per token and key/value head.
+    /// Counters: of attention, one per token and key/value head; or of a matmul.
     pub(in crate::exec) fn arrival_count(&self, max_tokens: usize) -> usize {
-        max_tokens * self.attention_kv_heads
+        (max_tokens * self.attention_kv_heads).max(self.matmul_device.arrivals())
     }
 }
 

@@ -143,8 +143,10 @@ impl Recorder<'_> {
                     tokens,
                     ..MatmulParams::default()
                 };
-                let device = self.memory.program.analysis.matmul_device;
-                self.launches.push(params.launch(group[0].dtype, device), params);
+                let (dtype, device) = (group[0].dtype, self.memory.program.analysis.matmul_device);
+                let scratch = self.memory.program.scratch;
+                let params = params.divided(dtype, device, (scratch.partials, scratch.arrivals));
+                self.launches.push(params.launch(dtype, device), params);
             }
         }
     }
