@@ -66,9 +66,6 @@ struct BlockRow {
         if constexpr (SIX_BIT) {
 #pragma unroll
             for (u32 j = 0; j < 8; j++) words[j] = detail::six_bit_codes(raw, j);
-        } else if constexpr (FOUR_BIT) {
-#pragma unroll
-            for (u32 j = 0; j < 8; j++) words[j] = j < 4 ? raw.low[j] : raw.low[j - 4] >> 4;
         } else {
             F::unpack(raw, words);
         }
@@ -76,7 +73,7 @@ struct BlockRow {
         if constexpr (F::PARTS == 2) {
             q = F::template values<false>(codes);
             large = F::template values<true>(codes);
-        } else if constexpr (SIX_BIT || FOUR_BIT) {
+        } else if constexpr (SIX_BIT) {
             q = F::values(codes);
         }
 
@@ -93,7 +90,6 @@ struct BlockRow {
     }
 
   private:
-    static constexpr bool FOUR_BIT = __is_same(F, Mxfp4);
     static constexpr bool SIX_BIT = __is_same(F, Mxfp6E2M3) || __is_same(F, Mxfp6E3M2);
 
     // words[index] by comparisons, because registers cannot be indexed.

@@ -146,8 +146,7 @@ struct Iq4Nl : detail::NibblesAndScale {
     static constexpr u32 NUMBER = 16;
     RF_DEVICE_MEMBER static void values(u32x4 low, u32 q[8]) {
         constexpr u32 VALUES[4] = {0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u};
-        detail::nibbles(low, q);
-        for (u32 j = 0; j < 8; j++) q[j] = detail::look_up_16(VALUES, q[j]);
+        detail::look_up_nibbles(VALUES, low, q);
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { values(raw.low, q); }
     RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
@@ -361,25 +360,9 @@ struct Mxfp4 {
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
         return {at<u32x4>(row.low, block), at<u8>(row.scale, block)};
     }
-    // Magnitudes below 4 equal their code; 4 … 7 are 4 6 8 12: 2c − 4, plus 2 for 7.
-    RF_DEVICE_MEMBER static u32 values(u32 codes) {
-        u32 c = codes & 0x07070707u;
-        u32 large = (c >> 2) & 0x01010101u;
-        u32 seven = (c >> 1) & c & large;
-        u32 magnitude = c + (c & (large * 7)) - (large << 2) + (seven << 1);
-        u32 sign = (codes >> 3) & 0x01010101u;
-        // −m = (m ^ 0xff) + 1 in every byte. Only m = 0 carries into the next byte, so it is
-        // excluded.
-        u32 negative = sign & ~zero_bytes(magnitude);
-        return (magnitude ^ (negative * 0xff)) + negative;
-    }
-    // 1 in every byte that is 0; bytes are below 0x80.
-    RF_DEVICE_MEMBER static u32 zero_bytes(u32 bytes) { return (~(bytes + 0x7f7f7f7fu) >> 7) & 0x01010101u; }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
-        for (u32 j = 0; j < 4; j++) {
-            q[j] = values(raw.low[j]);
-            q[j + 4] = values(raw.low[j] >> 4);
-        }
+        constexpr u32 VALUES[4] = {0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu};
+        detail::look_up_nibbles(VALUES, raw.low, q);
     }
     RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
         return detail::one_scale(detail::e8m0_halved(raw.scale));
@@ -400,9 +383,13 @@ RF_DEVICE u32 six_bit_codes(const SixBitRaw &raw, u32 j) {
     return low | pair_at_top(raw.high[j / 4], j % 4) >> 2;
 }
 
-// Negates the bytes of `magnitude` (below 0x80) where `sign` has a 1.
+// 1 in every byte that is 0; bytes are below 0x80.
+RF_DEVICE u32 zero_bytes(u32 bytes) { return (~(bytes + 0x7f7f7f7fu) >> 7) & 0x01010101u; }
+
+// Negates the bytes of `magnitude` (below 0x80) where `sign` has a 1: −m = (m ^ 0xff) + 1. Only m =
+// 0 carries into the next byte, so it is excluded.
 RF_DEVICE u32 negate(u32 magnitude, u32 sign) {
-    u32 negative = sign & ~Mxfp4::zero_bytes(magnitude);
+    u32 negative = sign & ~zero_bytes(magnitude);
     return (magnitude ^ (negative * 0xff)) + negative;
 }
 

@@ -5,6 +5,7 @@
 // once.
 #pragma once
 
+#include "rf/lanes.h"
 #include "rf/matvec.h"
 
 namespace rf {
@@ -32,23 +33,37 @@ RF_DEVICE void float_row_sums(float (&sums)[ROWS][TOKENS], const void *weight, u
 #pragma unroll
         for (u32 t = 0; t < TOKENS; t++) sums[r][t] = 0.0f;
     const Element *rows = static_cast<const Element *>(weight) + (u64)row * columns;
-    if (columns % N == 0) {
-        for (u32 first = lane(); first < columns / N; first += WAVE) {
-            u32 piece = opaque(first);
-            Piece raw[ROWS];
+    // Steps whose loads are in flight at once. A router has few rows, so few waves run.
+    constexpr u32 STEPS = TOKENS == 1 ? 4 : 1;
+    auto add_steps = [&]<u32 COUNT>(Number<COUNT>, u32 first) {
+        Piece raw[COUNT][ROWS];
+        u32 piece = opaque(first);
 #pragma unroll
-            for (u32 r = 0; r < ROWS; r++) raw[r] = at<Piece>(rows + (u64)r * columns, piece);
+        for (u32 s = 0; s < COUNT; s++)
+#pragma unroll
+            for (u32 r = 0; r < ROWS; r++) raw[s][r] = at<Piece>(rows + (u64)r * columns, piece + s * WAVE);
+#pragma unroll
+        for (u32 s = 0; s < COUNT; s++)
 #pragma unroll
             for (u32 t = 0; t < TOKENS; t++) {
                 f32x4 x_piece[N / 4];
 #pragma unroll
-                for (u32 i = 0; i < N / 4; i++) x_piece[i] = at<f32x4>(x + (u64)t * columns, piece * (N / 4) + i);
+                for (u32 i = 0; i < N / 4; i++)
+                    x_piece[i] = at<f32x4>(x + (u64)t * columns, (piece + s * WAVE) * (N / 4) + i);
 #pragma unroll
                 for (u32 r = 0; r < ROWS; r++)
 #pragma unroll
                     for (u32 i = 0; i < N; i++)
-                        sums[r][t] = fma(F::value(raw[r][i]), x_piece[i / 4][i % 4], sums[r][t]);
+                        sums[r][t] = fma(F::value(raw[s][r][i]), x_piece[i / 4][i % 4], sums[r][t]);
             }
+    };
+    if (columns % N == 0) {
+        u32 first = lane();
+#pragma unroll 1
+        for (; first + (STEPS - 1) * WAVE < columns / N; first += STEPS * WAVE) add_steps(Number<STEPS>{}, first);
+        if constexpr (STEPS > 1) {
+#pragma unroll 1
+            for (; first < columns / N; first += WAVE) add_steps(Number<1>{}, first);
         }
     } else {
         for (u32 c = lane(); c < columns; c += WAVE)

@@ -77,11 +77,31 @@ RF_DEVICE u32 select_bytes(u32 high, u32 low, u32 selector) {
 #endif
 }
 
-// Bytes of a table of 16, four to a word, by four indices.
-RF_DEVICE u32 look_up_16(const u32 (&table)[4], u32 index) {
-    u32 below_8 = select_bytes(table[1], table[0], index & 0x07070707u);
-    u32 above_8 = select_bytes(table[3], table[2], index & 0x07070707u);
-    return select_bytes(above_8, below_8, 0x03020100u | (index >> 1 & 0x04040404u));
+// Values of the 4-bit codes of `low`, low nibbles first, from a table of 16 bytes.
+RF_DEVICE void look_up_nibbles(const u32 (&table)[4], u32x4 low, u32 q[8]) {
+    for (u32 j = 0; j < 4; j++) {
+#ifdef __AMDGCN__
+        u32 codes[2] = {low[j] & 0x0f0f0f0fu, (low[j] >> 4) & 0x0f0f0f0fu};
+        for (u32 half = 0; half < 2; half++) {
+            u32 below_8 = select_bytes(table[1], table[0], codes[half] & 0x07070707u);
+            u32 above_8 = select_bytes(table[3], table[2], codes[half] & 0x07070707u);
+            q[j + 4 * half] =
+                select_bytes(above_8, below_8, 0x03020100u | ((codes[half] >> 1) & 0x04040404u));
+        }
+#else
+        // prmt selects by nibbles, whose highest bit must be 0: four adjacent codes are a selector.
+        u32 index = low[j] & 0x77777777u;
+        u32 choice = 0x32103210u | ((low[j] >> 1) & 0x44444444u);
+        u32 values[2];
+        for (u32 half = 0; half < 2; half++) {
+            u32 below_8 = __nvvm_prmt(table[0], table[1], index >> 16 * half);
+            u32 above_8 = __nvvm_prmt(table[2], table[3], index >> 16 * half);
+            values[half] = __nvvm_prmt(below_8, above_8, choice >> 16 * half);
+        }
+        q[j] = __nvvm_prmt(values[0], values[1], 0x6420);
+        q[j + 4] = __nvvm_prmt(values[0], values[1], 0x7531);
+#endif
+    }
 }
 
 } // namespace detail

@@ -43,7 +43,9 @@ pub(crate) trait RowMemory {
 /// Records an op over rows. Returns false if `op` is not an op over rows.
 pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut LaunchList) -> bool {
     match op {
-        Op::RmsNorm { x, weight, eps, out } if memory.is_operand(*out) => {
+        Op::RmsNorm { x, weight, eps, out }
+            if memory.is_operand(*out) || memory.group(*weight) == memory.width(*x) =>
+        {
             let norm = RowNorm { weight: *weight, eps: *eps, out: *out };
             record_rms_norm(*x, &norm, memory, launches);
         }
