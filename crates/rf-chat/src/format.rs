@@ -25,11 +25,16 @@ pub enum ToolFormat {
     FunctionGemma,
     /// `<|channel|>commentary to=functions.f<|message|>{…}<|call|>`: gpt-oss.
     Harmony,
-    /// `<｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>`: `DeepSeek` since V3.1.
+    /// `<｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>`: `DeepSeek` V3.1.
     DeepSeek,
     /// `<｜tool▁call▁begin｜>function<｜tool▁sep｜>f`, a line break and the arguments in a fence of
     /// Markdown: `DeepSeek` V3 and R1.
     DeepSeekFenced,
+    /// `<｜DSML｜invoke name="f"><｜DSML｜parameter name="key" string="true">value`, with end tags
+    /// and within `<｜DSML｜function_calls>`: `DeepSeek` V3.2.
+    DeepSeekFunctionCalls,
+    /// The same within `<｜DSML｜tool_calls>`: `DeepSeek` V4.
+    DeepSeekToolCalls,
     /// `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`: Kimi K2.
     Kimi,
     /// `<|tool_call_start|>[f(key="value")]<|tool_call_end|>`: LFM2.
@@ -83,6 +88,12 @@ impl OutputFormat {
             ToolFormat::Gemma
         } else if has("<start_function_call>") {
             ToolFormat::FunctionGemma
+        } else if has("｜DSML｜") {
+            if has("function_calls") {
+                ToolFormat::DeepSeekFunctionCalls
+            } else {
+                ToolFormat::DeepSeekToolCalls
+            }
         } else if has("<｜tool▁call▁begin｜>") {
             if has("```json") { ToolFormat::DeepSeekFenced } else { ToolFormat::DeepSeek }
         } else if has("<|tool_call_begin|>") {
@@ -185,6 +196,8 @@ impl ToolFormat {
                 "<｜tool▁call▁end｜>",
                 "<｜tool▁calls▁end｜>",
             ],
+            // A part of each tag.
+            Self::DeepSeekFunctionCalls | Self::DeepSeekToolCalls => &["｜DSML｜"],
             Self::Kimi => &[
                 "<|tool_calls_section_begin|>",
                 "<|tool_call_begin|>",
@@ -211,6 +224,9 @@ impl ToolFormat {
             Self::DeepSeek | Self::DeepSeekFenced => {
                 &["<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"]
             }
+            Self::DeepSeekFunctionCalls | Self::DeepSeekToolCalls => {
+                &["<｜DSML｜function_calls>", "<｜DSML｜tool_calls>", "<｜DSML｜invoke name=\""]
+            }
             Self::Kimi => &["<|tool_calls_section_begin|>", "<|tool_call_begin|>"],
             Self::Lfm2 => &["<|tool_call_start|>"],
             Self::MiniMax => &["<minimax:tool_call>", "<invoke name=\""],
@@ -229,6 +245,9 @@ impl ToolFormat {
             Self::DeepSeek => &["<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"],
             Self::DeepSeekFenced => {
                 &["```<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"]
+            }
+            Self::DeepSeekFunctionCalls | Self::DeepSeekToolCalls => {
+                &["</｜DSML｜invoke>", "</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"]
             }
             Self::Kimi => &["<|tool_call_end|>", "<|tool_calls_section_end|>"],
             Self::Lfm2 => &["<|tool_call_end|>"],
@@ -275,6 +294,8 @@ mod tests {
             ("<start_function_call>call:", T::FunctionGemma, R::Think),
             ("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + name tools", T::DeepSeek, R::Think),
             ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>```json", T::DeepSeekFenced, R::Think),
+            ("tools ｜DSML｜ 'function_calls>'", T::DeepSeekFunctionCalls, R::Think),
+            ("tools ｜DSML｜ 'tool_calls>'", T::DeepSeekToolCalls, R::Think),
             ("tools <|tool_call_begin|>{{ id }}", T::Kimi, R::Think),
             ("tools <|tool_list_start|>[{{ tool }}]", T::Lfm2, R::Think),
             ("tools <minimax:tool_call> <invoke name=", T::MiniMax, R::Think),

@@ -11,6 +11,9 @@ use crate::grammar::with_options;
 use crate::lark::literal;
 use crate::{Error, Grammar};
 
+/// The beginning of names in `DeepSeek`'s tags. Some vocabularies have it as a control token.
+const DEEP_SEEK: &str = "｜DSML｜";
+
 /// The grammar of an answer with reasoning and content, in Lark; `None` if nothing precedes the
 /// content.
 pub(crate) fn content(
@@ -80,10 +83,24 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// A text in which `DeepSeek`'s prefix may be a control token.
+    fn tag(&self, text: &str) -> String {
+        let prefix = self.marker(DEEP_SEEK);
+        match text.split_once(DEEP_SEEK).filter(|_| prefix.starts_with('<')) {
+            Some((before, after)) => format!("{} {prefix} {}", literal(before), literal(after)),
+            None => literal(text),
+        }
+    }
+
     /// Any text up to and with `end`.
     fn until(&mut self, name: &str, end: &str) -> String {
         let marker = self.marker(end);
-        let rule = if marker.starts_with('<') {
+        let prefix = self.marker(DEEP_SEEK);
+        let after_prefix = end.split_once(DEEP_SEEK).filter(|_| prefix.starts_with('<'));
+        let rule = if let Some((_, after)) = after_prefix {
+            // The text before a token ends with that of the tag.
+            format!("{name}: /(?s:.*)<\\// {prefix} {}", literal(after))
+        } else if marker.starts_with('<') {
             format!("{name}: /(?s:.*)/ {marker}")
         } else {
             format!("{name}[suffix={marker}]: /(?s:.*)/")
@@ -132,6 +149,16 @@ impl<'a> Writer<'a> {
             (ToolFormat::MistralArray, true) => array("call (\", \" call)*"),
             (ToolFormat::DeepSeek | ToolFormat::DeepSeekFenced, _) => {
                 section("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", several)
+            }
+            (ToolFormat::DeepSeekFunctionCalls | ToolFormat::DeepSeekToolCalls, _) => {
+                let calls = if several { "call (\"\\n\" call)*" } else { "call" };
+                let name = match format {
+                    ToolFormat::DeepSeekToolCalls => "tool_calls",
+                    _ => "function_calls",
+                };
+                let [open, close] =
+                    ["<", "</"].map(|tag| self.tag(&format!("{tag}{DEEP_SEEK}{name}>")));
+                format!("{open} \"\\n\" {calls} \"\\n\" {close}")
             }
             (ToolFormat::Kimi, _) => {
                 section("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", several)
@@ -221,7 +248,10 @@ impl<'a> Writer<'a> {
                 self.marker("<|tool_call_end|>")
             ),
             ToolFormat::Lfm2 => self.python(tool),
-            ToolFormat::MiniMax => self.invoke(tool),
+            ToolFormat::DeepSeekFunctionCalls | ToolFormat::DeepSeekToolCalls => {
+                self.invoke(DEEP_SEEK, tool)
+            }
+            ToolFormat::MiniMax => self.invoke("", tool),
             _ => object("arguments"),
         }
     }
@@ -249,18 +279,24 @@ impl<'a> Writer<'a> {
         format!("{} {all} \")\"", literal(&format!("{}(", tool.name)))
     }
 
-    /// `<invoke name="f">\n<parameter name="key">value</parameter>\n</invoke>`
-    fn invoke(&mut self, tool: &Tool) -> String {
+    /// `<invoke name="f">\n<parameter name="key">value</parameter>\n</invoke>` of `MiniMax`, and
+    /// the same of `DeepSeek` with a prefix of the names, and `string="true"` or `"false"` after
+    /// keys.
+    fn invoke(&mut self, prefix: &str, tool: &Tool) -> String {
+        let end = format!("</{prefix}parameter>\n");
         let arguments = self.each(tool, |writer, key, schema| {
-            let value = match texts(schema) {
-                Texts::Any => writer.until("parameter", "</parameter>\n"),
-                Texts::Some(texts) => format!("({texts}) \"</parameter>\\n\""),
-                Texts::None => format!("{} \"</parameter>\\n\"", json(tool, schema)),
+            let (value, is_text) = match texts(schema) {
+                Texts::Any => (writer.until("parameter", &end), true),
+                Texts::Some(texts) => (format!("({texts}) {}", writer.tag(&end)), true),
+                Texts::None => (format!("{} {}", json(tool, schema), writer.tag(&end)), false),
             };
-            format!("{} {value}", literal(&format!("<parameter name=\"{key}\">")))
+            let flag =
+                if prefix.is_empty() { String::new() } else { format!(" string=\"{is_text}\"") };
+            let open = format!("<{prefix}parameter name=\"{key}\"{flag}>");
+            format!("{} {value}", writer.tag(&open))
         });
-        let open = literal(&format!("<invoke name=\"{}\">\n", tool.name));
-        format!("{open} {arguments} {}", literal("</invoke>"))
+        let open = self.tag(&format!("<{prefix}invoke name=\"{}\">\n", tool.name));
+        format!("{open} {arguments} {}", self.tag(&format!("</{prefix}invoke>")))
     }
 
     /// `<tool_call>\n<function=f>\n<parameter=key>\nvalue\n</parameter>\n</function>\n</tool_call>`

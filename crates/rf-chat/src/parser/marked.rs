@@ -144,6 +144,13 @@ impl Marked {
                         Body::Tagged(TaggedCall::new(&Tags::INVOKE))
                     }
                     (ToolFormat::MiniMax, _) => Body::Tag { names: false, tags: &Tags::INVOKE },
+                    (
+                        ToolFormat::DeepSeekFunctionCalls | ToolFormat::DeepSeekToolCalls,
+                        "<｜DSML｜invoke name=\"",
+                    ) => Body::Tagged(TaggedCall::new(&Tags::DEEP_SEEK)),
+                    (ToolFormat::DeepSeekFunctionCalls | ToolFormat::DeepSeekToolCalls, _) => {
+                        Body::Tag { names: false, tags: &Tags::DEEP_SEEK }
+                    }
                     (ToolFormat::DeepSeek | ToolFormat::DeepSeekFenced, marker) => {
                         Body::Section(SectionCall::new(&Section::DEEP_SEEK, marker))
                     }

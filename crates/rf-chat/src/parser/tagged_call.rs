@@ -1,4 +1,5 @@
-//! Calls whose arguments are between tags: those of Qwen3-Coder, of GLM and of `MiniMax`.
+//! Calls whose arguments are between tags: those of Qwen3-Coder, GLM, `MiniMax` and
+//! `DeepSeek`.
 
 use super::call::{Context, Step};
 use super::value::Value;
@@ -13,6 +14,8 @@ pub(super) struct Tags {
     name_close: &'static str,
     key_open: &'static str,
     key_close: &'static str,
+    /// Between a key and `true` for text or `false` for JSON. Empty if only the schema tells.
+    text_flag: &'static str,
     /// Precedes the value, after white space. Empty if the value follows the key.
     value_open: &'static str,
     value_close: &'static str,
@@ -30,6 +33,7 @@ impl Tags {
         name_close: ">",
         key_open: "<parameter=",
         key_close: ">",
+        text_flag: "",
         value_open: "",
         value_close: "</parameter>",
         lines: true,
@@ -41,10 +45,24 @@ impl Tags {
         name_close: "\">",
         key_open: "<parameter name=\"",
         key_close: "\">",
+        text_flag: "",
         value_open: "",
         value_close: "</parameter>",
         lines: true,
         end: "</invoke>",
+    };
+    /// `DeepSeek`: `<｜DSML｜invoke name="f">\n<｜DSML｜parameter name="key" string="true">value`, the
+    /// end tag of the value, a line break and that of the call.
+    pub(super) const DEEP_SEEK: Self = Self {
+        name_open: "<｜DSML｜invoke name=\"",
+        name_close: "\">",
+        key_open: "<｜DSML｜parameter name=\"",
+        key_close: "\">",
+        text_flag: "\" string=\"",
+        value_open: "",
+        value_close: "</｜DSML｜parameter>",
+        lines: false,
+        end: "</｜DSML｜invoke>",
     };
     /// GLM: `f\n<arg_key>key</arg_key>\n<arg_value>value</arg_value>\n</tool_call>`.
     pub(super) const GLM: Self = Self {
@@ -52,11 +70,21 @@ impl Tags {
         name_close: "",
         key_open: "<arg_key>",
         key_close: "</arg_key>",
+        text_flag: "",
         value_open: "<arg_value>",
         value_close: "</arg_value>",
         lines: false,
         end: "</tool_call>",
     };
+}
+
+impl Tags {
+    /// The key in the text of a tag, and whether its value is text, if the tag says so.
+    fn key(&self, text: &str) -> (String, Option<bool>) {
+        let flagged = text.split_once(self.text_flag).filter(|_| !self.text_flag.is_empty());
+        let (key, flag) = flagged.map_or((text, None), |(key, flag)| (key, Some(flag == "true")));
+        (key.trim().to_owned(), flag)
+    }
 }
 
 /// A call in a tagged form.
@@ -118,10 +146,10 @@ impl TaggedCall {
             State::Key => {
                 self.pending.push(c);
                 if let Some(key) = self.pending.strip_suffix(self.tags.key_close) {
-                    let key = key.trim().to_owned();
+                    let (key, is_text) = self.tags.key(key);
                     self.pending.clear();
                     if self.tags.value_open.is_empty() {
-                        self.begin_value(&key, context);
+                        self.begin_value(&key, is_text, context);
                     } else {
                         self.state = State::ValueOpen { key };
                     }
@@ -138,7 +166,7 @@ impl TaggedCall {
                 if self.pending == self.tags.value_open {
                     let key = std::mem::take(key);
                     self.pending.clear();
-                    self.begin_value(&key, context);
+                    self.begin_value(&key, None, context);
                     Step::Inside
                 } else if self.tags.value_open.starts_with(&self.pending) {
                     Step::Inside
@@ -211,9 +239,13 @@ impl TaggedCall {
         Step::Inside
     }
 
-    fn begin_value(&mut self, key: &str, context: &mut Context<'_>) {
+    fn begin_value(&mut self, key: &str, is_text: Option<bool>, context: &mut Context<'_>) {
         let schema = context.tool(&self.name).map(|tool| (tool, tool.argument(key)));
-        let value = Value::new(schema);
+        let value = match is_text {
+            None => Value::new(schema),
+            Some(true) => Value::text(),
+            Some(false) => Value::json(schema),
+        };
         let separator = if self.count == 0 { "{" } else { ", " };
         self.count += 1;
         context.sink.arguments(separator);

@@ -29,6 +29,20 @@ impl Value {
         Self { types, text: String::new() }
     }
 
+    /// A text.
+    pub(super) fn text() -> Self {
+        Self { types: Types::TEXT, text: String::new() }
+    }
+
+    /// A value that the model marked as JSON. Only a schema of texts alone makes it one.
+    pub(super) fn json(schema: Option<(&Tool, Option<&Json>)>) -> Self {
+        let types = match schema {
+            Some((tool, Some(schema))) => Types::of(schema, &tool.parameters),
+            _ => Types::ANY,
+        };
+        Self { types, text: String::new() }
+    }
+
     /// Before the first character.
     pub(super) fn begin(&self, sink: &mut Sink) {
         if self.types.is_text() {

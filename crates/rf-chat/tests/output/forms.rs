@@ -458,6 +458,44 @@ fn mini_max() {
 }
 
 #[test]
+fn deep_seek_since_v3_2() {
+    for (format, wrapper) in [
+        (ToolFormat::DeepSeekFunctionCalls, "function_calls"),
+        (ToolFormat::DeepSeekToolCalls, "tool_calls"),
+    ] {
+        let text = format!(
+            "Hm</think>One moment.\n\n<｜DSML｜{wrapper}>\n<｜DSML｜invoke name=\"weather\">\n\
+             <｜DSML｜parameter name=\"city\" string=\"true\">\nO\"slo </｜DSML｜parameter>\n\
+             <｜DSML｜parameter name=\"days\" string=\"false\">2</｜DSML｜parameter>\n\
+             <｜DSML｜parameter name=\"id\" string=\"true\">7</｜DSML｜parameter>\n\
+             <｜DSML｜parameter name=\"at\" string=\"false\">[1, true]</｜DSML｜parameter>\n\
+             </｜DSML｜invoke>\n<｜DSML｜invoke name=\"time\">\n</｜DSML｜invoke>\n\
+             </｜DSML｜{wrapper}>"
+        );
+        // White space belongs to a text, and the model knows whether an unknown argument is one.
+        let arguments = r#"{"city": "\nO\"slo ", "days": 2, "id": "7", "at": [1, true]}"#;
+        check(
+            format,
+            &text,
+            &expect()
+                .within_reasoning()
+                .reasoning("Hm")
+                .content("One moment.")
+                .call(call("weather", arguments))
+                .call(call("time", "{}")),
+        );
+    }
+    let format = ToolFormat::DeepSeekFunctionCalls;
+    check(
+        format,
+        "<｜DSML｜invoke name=\"note\"><｜DSML｜parameter name=\"text\" string=\"true\">a </｜DSML",
+        &expect().call(call("note", r#"{"text": "a </｜DSML"#).incomplete()),
+    );
+    let text = "<｜DSML｜function_calls>is a tag";
+    check(format, text, &expect().content(text));
+}
+
+#[test]
 fn without_tools_no_text_is_a_call() {
     let text = r#"<tool_call>{"name": "time"}</tool_call>"#;
     let answer = parse(format(ToolFormat::Hermes), &[], false, [text]);

@@ -4,7 +4,7 @@ use rf_chat::{Answer, AnswerCall, OutputFormat, OutputParser, ReasoningFormat, T
 use serde_json::json;
 
 /// All forms.
-pub(crate) const FORMATS: [ToolFormat; 15] = [
+pub(crate) const FORMATS: [ToolFormat; 17] = [
     ToolFormat::Hermes,
     ToolFormat::Function,
     ToolFormat::Glm,
@@ -16,6 +16,8 @@ pub(crate) const FORMATS: [ToolFormat; 15] = [
     ToolFormat::Harmony,
     ToolFormat::DeepSeek,
     ToolFormat::DeepSeekFenced,
+    ToolFormat::DeepSeekFunctionCalls,
+    ToolFormat::DeepSeekToolCalls,
     ToolFormat::Kimi,
     ToolFormat::Lfm2,
     ToolFormat::MiniMax,

@@ -6,7 +6,7 @@ use rf_chat::{Answer, ToolFormat};
 use crate::parsing::{FORMATS, format, parse, tools};
 
 /// Parts of answers: markers, pieces of calls, and characters with a meaning.
-const PARTS: [&str; 80] = [
+const PARTS: [&str; 86] = [
     "<tool_call>",
     "</tool_call>",
     "<function=",
@@ -50,6 +50,12 @@ const PARTS: [&str; 80] = [
     "```json",
     "```",
     "<｜tool▁call▁end｜>",
+    "<｜DSML｜function_calls>",
+    "<｜DSML｜invoke name=\"",
+    "<｜DSML｜parameter name=\"",
+    "\" string=\"",
+    "</｜DSML｜parameter>",
+    "</｜DSML｜invoke>",
     "<|tool_calls_section_begin|>",
     "<|tool_call_begin|>",
     "<|tool_call_argument_begin|>",

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::sampling::{COMPILER, Random, sample};
 
 /// A template of each form. The comments hold the markers.
-const TEMPLATES: [(ToolFormat, &str); 15] = [
+const TEMPLATES: [(ToolFormat, &str); 17] = [
     (ToolFormat::Hermes, "{# tools <tool_call> #}"),
     (ToolFormat::Function, "{# tools <tool_call><function=<parameter= <think> #}"),
     (
@@ -23,6 +23,8 @@ const TEMPLATES: [(ToolFormat, &str); 15] = [
     (ToolFormat::Harmony, "{# tools <|channel|><|message|> #}"),
     (ToolFormat::DeepSeek, "{# tools <｜tool▁call▁begin｜> <think> #}"),
     (ToolFormat::DeepSeekFenced, "{# tools <｜tool▁call▁begin｜> ```json #}"),
+    (ToolFormat::DeepSeekFunctionCalls, "{# tools ｜DSML｜ function_calls <think> #}"),
+    (ToolFormat::DeepSeekToolCalls, "{# tools ｜DSML｜ tool_calls <think> #}"),
     (ToolFormat::Kimi, "{# tools <|tool_call_begin|> #}"),
     (ToolFormat::Lfm2, "{# tools <|tool_list_start|> #}"),
     (ToolFormat::MiniMax, "{# tools <minimax:tool_call> <think> #}"),

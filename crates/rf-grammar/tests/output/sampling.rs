@@ -7,7 +7,7 @@ use rf_grammar::GrammarCompiler;
 use rf_tokenizer::{DecodeOptions, EncodeOptions, StreamDecoder, Tokenizer, VocabConfig};
 
 /// Markers that the vocabulary has as control tokens (true) or as text.
-const MARKERS: [(&str, bool); 10] = [
+const MARKERS: [(&str, bool); 11] = [
     ("<|im_end|>", true),
     ("[TOOL_CALLS]", true),
     ("[ARGS]", true),
@@ -15,6 +15,7 @@ const MARKERS: [(&str, bool); 10] = [
     ("<tool_call|>", true),
     ("<arg_value>", true),
     ("</arg_value>", true),
+    ("｜DSML｜", true),
     ("<tool_call>", false),
     ("</tool_call>", false),
     ("</think>", false),
@@ -82,8 +83,15 @@ impl Random {
 }
 
 /// Texts that end free text.
-const ENDS: [&str; 6] =
-    ["\n</parameter>\n", "</arg_value>", "</think>", "[/THINK]", "<|end|>", "<channel|>"];
+const ENDS: [&str; 7] = [
+    "\n</parameter>\n",
+    "</｜DSML｜parameter>\n",
+    "</arg_value>",
+    "</think>",
+    "[/THINK]",
+    "<|end|>",
+    "<channel|>",
+];
 
 /// The text of a random model of the small vocabulary.
 pub(crate) fn sample(constraint: impl Constraint, random: &mut Random) -> String {
