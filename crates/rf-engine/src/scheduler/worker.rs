@@ -1,10 +1,11 @@
 //! The thread of the engine: which sequences are in the next step, and what becomes of them.
 
+mod admission;
+
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::Instant;
 
 use rf_kv::{OutOfPages, PageCounts};
 
@@ -14,7 +15,7 @@ use crate::scheduler::event::Event;
 use crate::scheduler::handle::{Message, Shared};
 use crate::scheduler::options::SchedulerOptions;
 use crate::scheduler::request::RequestId;
-use crate::scheduler::sequence::{ActiveRequest, End, Sequence, Start, Submission};
+use crate::scheduler::sequence::{ActiveRequest, End, Sequence, Submission};
 use crate::scheduler::stats::SchedulerStats;
 use crate::scheduler::step::{self, Chooser, Computed};
 use crate::scheduler::waiting::Waiting;
@@ -205,63 +206,6 @@ impl Worker {
         if let Err(error) = OutOfPages::check(needed, self.engine.available_pages()) {
             self.end(id, End::Failed(Error::from(error).into()));
         }
-    }
-
-    /// Starts waiting sequences in order while there is room, and plans their tokens.
-    fn admit(&mut self, mut budget: usize) {
-        while budget > 0 && self.running.len() < self.options.max_num_seqs && !self.is_blocked {
-            let Some(mut sequence) = self.waiting.pop_first() else { return };
-            let id = sequence.rank.request;
-            let Some(request) = self.requests.get_mut(&id) else { continue };
-            if self.options.prefix_cache && request.use_prefix_cache {
-                // The last token is always computed: its logits are not in the cache.
-                let prefix = &sequence.tokens[..sequence.tokens.len() - 1];
-                sequence.session = self.engine.session_with_prefix(prefix);
-            }
-            // The others keep the pages for the tokens they have, and one each to grow.
-            let (page, step) = (self.engine.page_tokens(), self.options.max_batched_tokens);
-            let others: PageCounts = self.running.iter().map(|o| o.pages_needed(page, step)).sum();
-            let needed = sequence.pages_needed(0, step);
-            if !(others + needed).fits_in(self.engine.available_pages()) {
-                sequence.release();
-                match request.start {
-                    None => self.waiting.insert_queued(sequence),
-                    Some(_) => self.waiting.insert_preempted(sequence),
-                }
-                self.is_blocked = true;
-                if self.running.is_empty() {
-                    self.fail_for_pages(id, needed);
-                }
-                return;
-            }
-            budget -= sequence.plan(budget);
-            if request.start.is_none() && self.start(&sequence).is_break() {
-                self.end(id, End::SinkBroken);
-            }
-            self.insert(sequence);
-        }
-    }
-
-    /// Notes and reports the start of a request.
-    fn start(&mut self, first: &Sequence) -> ControlFlow<()> {
-        let Some(request) = self.requests.get_mut(&first.rank.request) else {
-            return ControlFlow::Continue(());
-        };
-        let (prompt_tokens, cached_tokens) = (request.prompt_tokens, first.session.len());
-        request.start = Some(Start { time: Instant::now(), cached_tokens });
-        self.shared.end_queued();
-        self.stats.prompt_tokens += prompt_tokens as u64;
-        if self.options.prefix_cache && request.use_prefix_cache {
-            self.stats.prefix_cache_queries += prompt_tokens as u64;
-            self.stats.prefix_cache_hits += cached_tokens as u64;
-        }
-        let seed = first.choice.generation.seed();
-        request.send(Event::Started { prompt_tokens, cached_tokens, seed })
-    }
-
-    fn insert(&mut self, sequence: Sequence) {
-        let at = self.running.partition_point(|other| other.rank < sequence.rank);
-        self.running.insert(at, sequence);
     }
 
     /// Computes the planned tokens and chooses the next ones.

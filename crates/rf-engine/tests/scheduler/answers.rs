@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::mpsc::channel;
 
 use rf_engine::scheduler::{Event, Request, Scheduler, SchedulerOptions, SchedulerStats};
 use rf_engine::{Engine, EngineOptions, GenerateOptions, StopReason};
@@ -210,6 +211,31 @@ fn requests_that_wait_find_the_prefix_of_those_before_them() {
         .collect();
     let timings: Vec<_> = events.into_iter().map(|events| events.answer().timings).collect();
     assert!(timings[1..].iter().all(|t| t.cached_tokens == 96), "{timings:?}");
+    end(scheduler);
+}
+
+#[test]
+fn requests_that_arrive_together_compute_their_prefix_once() {
+    let scheduler = start(ENGINE, SCHEDULER);
+    let handle = scheduler.handle();
+    // This sink holds the engine until all have arrived.
+    let (release, released) = channel::<()>();
+    let hold = move |_| {
+        assert!(released.recv().is_err(), "nothing is sent");
+        ControlFlow::Continue(())
+    };
+    handle.submit(Request::new(vec![1], greedy(1), hold)).unwrap();
+    let shared = prompt(3, 40);
+    let requests: Vec<_> = (0..8).map(|i| [&shared[..], &[i]].concat()).collect();
+    let submit = |ids: &Vec<u32>| submit(&handle, ids, &greedy(4), |_| ()).1;
+    let events: Vec<_> = requests.iter().map(submit).collect();
+    drop(release);
+    let mut alone_engine = engine(&tiny(), ENGINE);
+    for (index, (events, ids)) in events.into_iter().zip(&requests).enumerate() {
+        let answer = events.answer();
+        assert_eq!(answer.timings.cached_tokens, if index == 0 { 0 } else { 2 * PAGE_TOKENS });
+        assert_eq!(answer.ids, alone(&mut alone_engine, ids, &greedy(4)).ids);
+    }
     end(scheduler);
 }
 
