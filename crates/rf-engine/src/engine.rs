@@ -214,7 +214,7 @@ impl Engine {
             executor.forward(batch, &mut rows[at..len])
         })?;
         // Text of such a result would hide the damage.
-        if rows[..len].iter().any(|value| value.is_nan()) {
+        if has_nan(&rows[..len]) {
             return Err(Error::NotANumber);
         }
         Ok(())
@@ -376,4 +376,10 @@ impl Engine {
         let batch = Batch { ids: &ids, spans: &spans, output_rows: &output_rows, input: None };
         Ok(step(self.executor.as_mut(), &batch)?)
     }
+}
+
+/// Returns true if a value is NaN. A chunk is read without branches, which takes a fraction of the
+/// time.
+fn has_nan(values: &[f32]) -> bool {
+    values.chunks(1024).any(|chunk| chunk.iter().fold(false, |found, value| found | value.is_nan()))
 }
