@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use rf_chat::Prompt;
@@ -12,11 +11,11 @@ use rf_engine::scheduler::{
     Constraint, Event, Handle, Request, RequestError, RequestId as SequenceId, Sink, SubmitError,
 };
 use rf_engine::{Model, StopReason, Timings};
-use tokio::sync::mpsc;
 
 use crate::access::RequestId;
 use crate::deltas::{Delta, Deltas};
 use crate::error::{ApiError, Kind};
+use crate::events::{self, EventReceiver, EventSender};
 use crate::grammar::Structure;
 use crate::metrics::RequestMeter;
 use crate::prompt::{ChatPrompt, beside};
@@ -128,10 +127,8 @@ const BUFFERED_EVENTS: usize = 2048;
 
 /// A running request. Dropping it cancels what is not finished.
 pub(crate) struct Generation {
-    receiver: mpsc::Receiver<(usize, Event)>,
+    receiver: EventReceiver,
     sequences: Sequences,
-    /// Set by a sink whose buffer was full.
-    overflowed: Arc<AtomicBool>,
     ready: VecDeque<Update>,
     choices: Vec<Choice>,
     choices_per_job: usize,
@@ -173,8 +170,7 @@ impl Generation {
         jobs: Vec<Job>,
         request_id: RequestId,
     ) -> Result<Self, ApiError> {
-        let (sender, receiver) = mpsc::channel(BUFFERED_EVENTS);
-        let overflowed = Arc::new(AtomicBool::new(false));
+        let (sender, receiver) = events::queue(BUFFERED_EVENTS);
         let choices_per_job = jobs.first().map_or(1, |job| job.params.num_choices);
         let mut choices = Vec::with_capacity(jobs.len() * choices_per_job);
         let mut sequences = Sequences { handle: model.handle().clone(), ids: Vec::new() };
@@ -188,12 +184,7 @@ impl Generation {
                 unread_tokens: 0,
             }));
             let meter = RequestMeter::new(Arc::clone(model.metrics()), params);
-            let sink = Forward {
-                job: index,
-                sender: sender.clone(),
-                overflowed: Arc::clone(&overflowed),
-                meter,
-            };
+            let sink = Forward { job: index, sender: sender.clone(), meter };
             let request = Request {
                 prompt: job.prompt,
                 num_choices: params.num_choices,
@@ -214,7 +205,6 @@ impl Generation {
         Ok(Self {
             receiver,
             sequences,
-            overflowed,
             ready: VecDeque::new(),
             unfinished: choices.len(),
             choices,
@@ -227,8 +217,13 @@ impl Generation {
         })
     }
 
-    /// The next update; `None` after the last one.
-    pub(crate) fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<Option<Update>> {
+    /// The next update; `None` after the last one. Without `wants_tokens`, the tokens of a choice
+    /// may wait for its end.
+    pub(crate) fn poll_update(
+        &mut self,
+        cx: &mut Context<'_>,
+        wants_tokens: bool,
+    ) -> Poll<Option<Update>> {
         loop {
             if let Some(update) = self.ready.pop_front() {
                 return Poll::Ready(Some(update));
@@ -236,16 +231,16 @@ impl Generation {
             if self.ended {
                 return Poll::Ready(None);
             }
-            match ready!(self.receiver.poll_recv(cx)) {
+            match ready!(self.receiver.poll(cx, wants_tokens)) {
                 Some((job, event)) => self.receive(job, event),
                 None => self.fail(self.lost()),
             }
         }
     }
 
-    /// The next update; `None` after the last one.
+    /// The next update, for those who need the whole answer; `None` after the last one.
     pub(crate) async fn next(&mut self) -> Option<Update> {
-        poll_fn(|cx| self.poll_update(cx)).await
+        poll_fn(|cx| self.poll_update(cx, false)).await
     }
 
     fn receive(&mut self, job: usize, event: Event) {
@@ -330,7 +325,7 @@ impl Generation {
 
     /// Why the events ended before the last choice.
     fn lost(&self) -> ApiError {
-        if self.overflowed.load(Relaxed) {
+        if self.receiver.has_overflowed() {
             let message = format!(
                 "the answer was read too slowly: more than {BUFFERED_EVENTS} tokens were waiting"
             );
@@ -360,22 +355,14 @@ impl Drop for Generation {
 /// The engine's side: passes events on without ever waiting.
 struct Forward {
     job: usize,
-    sender: mpsc::Sender<(usize, Event)>,
-    overflowed: Arc<AtomicBool>,
+    sender: EventSender,
     meter: RequestMeter,
 }
 
 impl Sink for Forward {
     fn event(&mut self, event: Event) -> ControlFlow<()> {
         self.meter.event(&event);
-        match self.sender.try_send((self.job, event)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                self.overflowed.store(true, Relaxed);
-                ControlFlow::Break(())
-            }
-            Err(mpsc::error::TrySendError::Closed(_)) => ControlFlow::Break(()),
-        }
+        self.sender.send(self.job, event)
     }
 }
 

@@ -41,6 +41,7 @@ mod details;
 mod embedder;
 mod entry;
 mod error;
+mod events;
 mod fields;
 #[cfg(test)]
 mod fuzzed;

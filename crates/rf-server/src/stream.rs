@@ -11,7 +11,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use futures_core::Stream;
 use serde::Serialize;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::generation::{Generation, Update};
 
@@ -69,10 +69,13 @@ pub(crate) fn response(
     encoder: impl Encoder,
     framing: Framing,
 ) -> Response {
-    let mut ping = interval_at(Instant::now() + PING_AFTER, PING_AFTER);
-    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let frames = Frames { framing, text: String::new() };
-    let body = EncodedStream { generation: Some(generation), encoder, frames, ping };
+    let body = EncodedStream {
+        generation: Some(generation),
+        encoder,
+        frames: Frames { framing, text: String::new() },
+        is_collecting: false,
+        timer: Box::pin(sleep(PING_AFTER)),
+    };
     let content_type = match framing {
         Framing::Events => "text/event-stream",
         Framing::Lines => "application/x-ndjson",
@@ -90,13 +93,45 @@ pub(crate) fn response(
 const PING_AFTER: Duration = Duration::from_secs(15);
 /// Updates that are ready are sent together, up to about this size.
 const CHUNK_BYTES: usize = 16 << 10;
+/// Tokens that come sooner than this after others were sent are collected and sent together. A
+/// reader cannot see the difference, and a write with its two wakes takes more time than a small
+/// model takes for a token.
+const COLLECT_FOR: Duration = Duration::from_millis(10);
 
 struct EncodedStream<E> {
     /// `None` after its end.
     generation: Option<Generation>,
     encoder: E,
     frames: Frames,
-    ping: Interval,
+    /// Tokens were sent a moment ago, so that the next ones wait for the timer.
+    is_collecting: bool,
+    /// The end of collecting, or the time of the next ping.
+    timer: Pin<Box<Sleep>>,
+}
+
+impl<E: Encoder> EncodedStream<E> {
+    /// Encodes the updates that are ready. Returns true if there are tokens among them.
+    fn encode(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_tokens = false;
+        while let Some(generation) = &mut self.generation {
+            if self.frames.text.len() >= CHUNK_BYTES {
+                break;
+            }
+            match generation.poll_update(cx, !self.is_collecting) {
+                Poll::Ready(Some(update)) => {
+                    has_tokens |= matches!(update, Update::Delta { .. });
+                    self.encoder.encode(update, &mut self.frames);
+                }
+                Poll::Ready(None) => self.generation = None,
+                Poll::Pending => break,
+            }
+        }
+        has_tokens
+    }
+
+    fn set_timer(&mut self, after: Duration) {
+        self.timer.as_mut().reset(Instant::now() + after);
+    }
 }
 
 impl<E: Encoder> Stream for EncodedStream<E> {
@@ -104,28 +139,24 @@ impl<E: Encoder> Stream for EncodedStream<E> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let stream = self.get_mut();
-        while let Some(generation) = &mut stream.generation {
-            if stream.frames.text.len() >= CHUNK_BYTES {
-                break;
+        loop {
+            let has_tokens = stream.encode(cx);
+            if !stream.frames.text.is_empty() {
+                let text = std::mem::take(&mut stream.frames.text);
+                // More is ready after a full chunk.
+                stream.is_collecting = has_tokens && text.len() < CHUNK_BYTES;
+                stream.set_timer(if stream.is_collecting { COLLECT_FOR } else { PING_AFTER });
+                return Poll::Ready(Some(Ok(text.into())));
             }
-            match generation.poll_update(cx) {
-                Poll::Ready(Some(update)) => stream.encoder.encode(update, &mut stream.frames),
-                Poll::Ready(None) => stream.generation = None,
-                Poll::Pending => break,
+            if stream.generation.is_none() {
+                return Poll::Ready(None);
+            }
+            ready!(stream.timer.as_mut().poll(cx));
+            stream.set_timer(PING_AFTER);
+            let is_ping = !std::mem::take(&mut stream.is_collecting);
+            if is_ping && stream.frames.framing == Framing::Events {
+                return Poll::Ready(Some(Ok(Bytes::from_static(b": ping\n\n"))));
             }
         }
-        if !stream.frames.text.is_empty() {
-            stream.ping.reset();
-            let text = std::mem::take(&mut stream.frames.text);
-            return Poll::Ready(Some(Ok(text.into())));
-        }
-        if stream.generation.is_none() {
-            return Poll::Ready(None);
-        }
-        if stream.frames.framing == Framing::Lines {
-            return Poll::Pending;
-        }
-        ready!(stream.ping.poll_tick(cx));
-        Poll::Ready(Some(Ok(Bytes::from_static(b": ping\n\n"))))
     }
 }

@@ -1,5 +1,6 @@
 //! `POST /v1/completions`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -7,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use rf_engine::Model;
 use rf_tokenizer::{DecodeOptions, Tokenizer};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -87,7 +88,7 @@ pub(crate) async fn completions(
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
     let answer = Answer::collect(generation).await?;
-    Ok(Json(head.completion(answer)).into_response())
+    Ok(head.completion(answer))
 }
 
 /// A prompt as text and as ids.
@@ -160,41 +161,61 @@ struct Head {
     choices_per_prompt: usize,
 }
 
+/// A response, or a chunk of a stream.
+#[derive(Serialize)]
+struct Completion<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    system_fingerprint: &'static str,
+    choices: &'a [TextChoice<'a>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<UsageJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timings: Option<TimingsJson>,
+}
+
+#[derive(Serialize)]
+struct TextChoice<'a> {
+    text: Cow<'a, str>,
+    index: usize,
+    logprobs: Option<Value>,
+    finish_reason: Option<&'static str>,
+}
+
 impl Head {
-    fn body(&self, choices: &[Value]) -> Value {
-        json!({
-            "id": self.id,
-            "object": "text_completion",
-            "created": self.created,
-            "model": self.model.id(),
-            "system_fingerprint": FINGERPRINT,
-            "choices": choices,
-        })
+    fn body<'a>(&'a self, choices: &'a [TextChoice<'a>]) -> Completion<'a> {
+        Completion {
+            id: &self.id,
+            object: "text_completion",
+            created: self.created,
+            model: self.model.id(),
+            system_fingerprint: FINGERPRINT,
+            choices,
+            usage: None,
+            timings: None,
+        }
     }
 
     fn echoed(&self, choice: usize) -> Option<&str> {
         self.echoed.get(choice / self.choices_per_prompt).map(String::as_str)
     }
 
-    fn completion(&self, answer: Answer) -> Value {
+    fn completion(&self, answer: Answer) -> Response {
         let timings = answer.timings().map(TimingsJson::from);
-        let usage = UsageJson::from(answer.usage);
+        let usage = Some(UsageJson::from(answer.usage));
         let prompts = &answer.prompts;
         let choice = |(index, choice): (usize, crate::answer::Choice)| {
-            let text = self.echoed(index).unwrap_or_default().to_owned() + &choice.content;
             let prompt = prompts.get(index / self.choices_per_prompt).and_then(Option::as_ref);
             let tokens = prompt.into_iter().flat_map(entries).chain(generated(&choice.logprobs));
             let logprobs = self.logprobs(tokens, &mut 0);
-            let reason = choice.end.map(|end| finish_reason(end.reason, end.calls_tools));
-            json!({ "text": text, "index": index, "logprobs": logprobs, "finish_reason": reason })
+            let text = self.echoed(index).unwrap_or_default().to_owned() + &choice.content;
+            let finish_reason = choice.end.map(|end| finish_reason(end.reason, end.calls_tools));
+            TextChoice { text: text.into(), index, logprobs, finish_reason }
         };
         let choices: Vec<_> = answer.choices.into_iter().enumerate().map(choice).collect();
-        let mut body = self.body(&choices);
-        body["usage"] = json!(usage);
-        if let Some(timings) = timings {
-            body["timings"] = json!(timings);
-        }
-        body
+        Json(Completion { usage, timings, ..self.body(&choices) }).into_response()
     }
 
     /// Log probabilities of tokens, of which the first one begins at character `offset`.
@@ -266,8 +287,7 @@ impl Chunks {
             self.offsets.resize(index + 1, 0);
         }
         let logprobs = self.head.logprobs(logprobs, &mut self.offsets[index]);
-        let choice =
-            json!({ "text": text, "index": index, "logprobs": logprobs, "finish_reason": null });
+        let choice = TextChoice { text: text.into(), index, logprobs, finish_reason: None };
         out.json(&self.head.body(&[choice]));
     }
 }
@@ -298,19 +318,19 @@ impl Encoder for Chunks {
             // Texts have neither reasoning nor calls.
             Update::Delta { .. } => {}
             Update::Finished { choice, reason, calls_tools, timings, .. } => {
-                let reason = finish_reason(reason, calls_tools);
-                let choice = json!({
-                    "text": "", "index": choice, "logprobs": null, "finish_reason": reason,
-                });
-                let mut body = self.head.body(&[choice]);
-                body["timings"] = json!(TimingsJson::from(&timings));
-                out.json(&body);
+                let choice = TextChoice {
+                    text: Cow::Borrowed(""),
+                    index: choice,
+                    logprobs: None,
+                    finish_reason: Some(finish_reason(reason, calls_tools)),
+                };
+                let timings = Some(TimingsJson::from(&timings));
+                out.json(&Completion { timings, ..self.head.body(&[choice]) });
             }
             Update::Ended { usage } => {
                 if self.include_usage {
-                    let mut body = self.head.body(&[]);
-                    body["usage"] = json!(UsageJson::from(usage));
-                    out.json(&body);
+                    let usage = Some(UsageJson::from(usage));
+                    out.json(&Completion { usage, ..self.head.body(&[]) });
                 }
                 out.done();
             }
