@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use ureq::Agent;
 
 use super::request::{Request, Usage};
@@ -20,6 +20,8 @@ pub(super) struct Client {
     url: String,
     /// The name of the model.
     model: String,
+    /// The schema that answers must fit.
+    json_schema: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -38,7 +40,7 @@ struct Chunk {
     #[serde(default)]
     choices: Vec<serde::de::IgnoredAny>,
     usage: Option<Usage>,
-    error: Option<serde_json::Value>,
+    error: Option<Value>,
 }
 
 /// Connections take no proxy, and a status of failure has a body to report.
@@ -49,7 +51,11 @@ pub(super) fn agent() -> Agent {
 
 impl Client {
     /// Asks a server that is ready for the name of its model.
-    pub(super) fn connect(agent: Agent, url: String) -> Result<Self, Error> {
+    pub(super) fn connect(
+        agent: Agent,
+        url: String,
+        json_schema: Option<Value>,
+    ) -> Result<Self, Error> {
         let models = (|| -> Result<Models, String> {
             let address = format!("{url}/v1/models");
             let mut response = agent.get(&address).call().map_err(|error| error.to_string())?;
@@ -60,7 +66,7 @@ impl Client {
         let models = models.map_err(&failed)?;
         let model = models.data.into_iter().next();
         let model = model.ok_or_else(|| failed("it serves no model".to_owned()))?.id;
-        Ok(Self { agent, url, model })
+        Ok(Self { agent, url, model, json_schema })
     }
 
     /// Sends a prompt and reads the answer. `due` is the time from which the request counts.
@@ -90,11 +96,14 @@ impl Client {
         generated_tokens: usize,
         due: Instant,
     ) -> Result<Request, String> {
-        let body = json!({
+        let mut body = json!({
             "model": self.model, "prompt": prompt, "max_tokens": generated_tokens,
             "ignore_eos": true, "temperature": 0, "stream": true,
             "stream_options": {"include_usage": true},
         });
+        if let Some(schema) = &self.json_schema {
+            body["json_schema"] = schema.clone();
+        }
         let post = self.agent.post(format!("{}/v1/completions", self.url));
         let sent = post.content_type("application/json").send(body.to_string());
         let mut response = sent.map_err(|error| error.to_string())?;

@@ -135,6 +135,7 @@ pub fn json(
         "model": model,
         "threads": options.threads,
         "slots": options.slots,
+        "json_schema": options.json_schema,
         "hardware": hardware,
         "comparisons": comparisons,
     });
@@ -220,8 +221,14 @@ mod tests {
         Comparison { load, ours: vec![run(2.0), run(2.0)], theirs: vec![run(1.0), run(1.0)] }
     }
 
-    const OPTIONS: ServerOptions =
-        ServerOptions { repetitions: 2, threads: 2, gpu: false, slots: 1, sequence_tokens: 30 };
+    const OPTIONS: ServerOptions = ServerOptions {
+        repetitions: 2,
+        threads: 2,
+        gpu: false,
+        slots: 1,
+        sequence_tokens: 30,
+        json_schema: None,
+    };
 
     #[test]
     fn the_table_has_both_sides_and_their_ratio() {

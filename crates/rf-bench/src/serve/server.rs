@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{
@@ -52,6 +53,8 @@ pub struct ServerOptions {
     pub slots: usize,
     /// Longest sequence in tokens.
     pub sequence_tokens: usize,
+    /// The JSON schema that answers must fit. It must allow answers as long as asked.
+    pub json_schema: Option<Value>,
 }
 
 impl ServerOptions {
@@ -65,6 +68,7 @@ impl ServerOptions {
             gpu,
             slots: slots.max().unwrap_or(1),
             sequence_tokens: tokens.max().unwrap_or(1) + SPARE_TOKENS,
+            json_schema: None,
         }
     }
 }
@@ -129,8 +133,9 @@ impl Server {
         // Ctrl-C reaches the comparison alone, which ends its servers.
         let mut child = command.process_group(0).spawn().map_err(at)?;
         let url = format!("http://127.0.0.1:{port}");
-        match wait(&mut child, &url, interrupt).and_then(|()| Client::connect(client::agent(), url))
-        {
+        let schema = options.json_schema.clone();
+        let ready = wait(&mut child, &url, interrupt);
+        match ready.and_then(|()| Client::connect(client::agent(), url, schema)) {
             Ok(client) => Ok(Self { child, client, _log_folder: log_folder }),
             Err(error) => {
                 end(&mut child);

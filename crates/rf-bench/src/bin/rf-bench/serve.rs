@@ -14,6 +14,7 @@ use rf_bench::{
     serve::{self, Arrivals, Load, Programs, ServerOptions},
 };
 use rf_profile::baseline::Hardware;
+use serde_json::Value;
 
 use crate::{
     options::{BackendName, Format, at_least_one},
@@ -35,7 +36,8 @@ Examples:
   cargo xtask bench serve
   cargo xtask bench serve --model model.gguf --load 1,8,32 --peer-server path/to/llama-server
   cargo xtask bench serve --model model.gguf --load 0.5/s --requests 60
-  cargo xtask bench serve --model model.gguf --shared-prefix 2000 --prompt 32 --generate 16"
+  cargo xtask bench serve --model model.gguf --shared-prefix 2000 --prompt 32 --generate 16
+  cargo xtask bench serve --json-schema '{\"type\": \"array\", \"minItems\": 1000}'"
 )]
 pub(crate) struct ServeOptions {
     /// Serve this model [default: the demo model]
@@ -59,6 +61,9 @@ pub(crate) struct ServeOptions {
     /// Run every load N times on each server, in turns
     #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
     repetitions: usize,
+    /// Constrain answers to this JSON schema, which must allow answers of N tokens
+    #[arg(long, value_name = "SCHEMA", value_parser = json)]
+    json_schema: Option<Value>,
     /// Measure this backend
     #[arg(long, alias = "device", value_enum, value_name = "BACKEND", default_value_t = BackendName::Cpu)]
     backend: BackendName,
@@ -99,6 +104,7 @@ pub(crate) fn run(root: &Path, options: &ServeOptions) -> Result<ExitCode> {
     let loads: Vec<Load> = options.load.iter().map(|load| options.load(*load)).collect();
     let server = ServerOptions {
         repetitions: options.repetitions,
+        json_schema: options.json_schema.clone(),
         ..ServerOptions::new(threads, gpu, &loads)
     };
     let programs = Programs { own: own(options)?, peer: options.peer_server.clone() };
@@ -150,6 +156,11 @@ impl ServeOptions {
             generated_tokens: self.generate,
         }
     }
+}
+
+/// Parses JSON. Without it clap would take any text as a JSON string.
+fn json(text: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(text)
 }
 
 /// The rf-cli to measure.
