@@ -64,7 +64,7 @@ impl Target {
         Err(Error::Unsupported("this program was built without the GPU backend".to_owned()))
     }
 
-    /// The same device with another backend, made from this one: a decorator, for instance.
+    /// Replaces the backend by another one, made from this one: a decorator, for instance.
     #[must_use]
     pub fn map_backend(self, decorate: impl FnOnce(Box<dyn Backend>) -> Box<dyn Backend>) -> Self {
         Self { device: self.device, backend: decorate(self.backend) }

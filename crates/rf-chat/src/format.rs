@@ -33,7 +33,7 @@ pub enum ToolFormat {
     /// `<｜DSML｜invoke name="f"><｜DSML｜parameter name="key" string="true">value`, with end tags
     /// and within `<｜DSML｜function_calls>`: `DeepSeek` V3.2.
     DeepSeekFunctionCalls,
-    /// The same within `<｜DSML｜tool_calls>`: `DeepSeek` V4.
+    /// The form of [`Self::DeepSeekFunctionCalls`] within `<｜DSML｜tool_calls>`: `DeepSeek` V4.
     DeepSeekToolCalls,
     /// `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`: Kimi K2.
     Kimi,

@@ -45,7 +45,7 @@ impl ModelFile {
         Ok(Self { path, overrides: arguments.override_kv.clone() })
     }
 
-    /// The same metadata with another file, if one is given.
+    /// Replaces the file, if another one is given, and keeps the metadata.
     pub(crate) fn or_path(self, path: Option<PathBuf>) -> Self {
         Self { path: path.or(self.path), ..self }
     }

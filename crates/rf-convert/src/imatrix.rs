@@ -149,7 +149,7 @@ impl Imatrix {
     ///
     /// # Errors
     ///
-    /// As [`Self::add`].
+    /// The errors of [`Self::add`].
     pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
         // The older form counts chunks, not rows.
         let rows = if other.chunk_tokens == 0 { self.chunk_tokens.max(1) as f32 } else { 1.0 };

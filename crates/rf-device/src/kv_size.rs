@@ -35,7 +35,7 @@ impl Placement {
     ///
     /// # Errors
     ///
-    /// As [`memory_need`](Self::memory_need).
+    /// The errors of [`memory_need`](Self::memory_need).
     pub fn kv_tokens_that_fit(
         &self,
         model: &Model,

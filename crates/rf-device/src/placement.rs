@@ -124,7 +124,7 @@ impl Placement {
     ///
     /// # Errors
     ///
-    /// As [`Self::memory_need`].
+    /// The errors of [`Self::memory_need`].
     pub(crate) fn gpu_layers(
         &self,
         model: &Model,

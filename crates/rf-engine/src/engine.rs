@@ -186,7 +186,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`forward`](Self::forward).
+    /// The errors of [`forward`](Self::forward).
     pub(crate) fn forward_into(
         &mut self,
         feeds: &mut [Feed<'_>],
@@ -235,7 +235,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`forward`](Self::forward), and if `k` is 0 or above [`max_top_k`](Self::max_top_k).
+    /// The errors of [`forward`](Self::forward), and if `k` is 0 or above
+    /// [`max_top_k`](Self::max_top_k).
     pub(crate) fn forward_top_k(
         &mut self,
         feeds: &mut [Feed<'_>],

@@ -49,7 +49,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`generate`](Self::generate), and if the constraint fails.
+    /// The errors of [`generate`](Self::generate), and if the constraint fails.
     pub fn generate_constrained(
         &mut self,
         session: &mut Session,

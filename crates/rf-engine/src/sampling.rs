@@ -203,7 +203,7 @@ impl Sampler {
     ///
     /// # Errors
     ///
-    /// As [`sample`](Self::sample).
+    /// The errors of [`sample`](Self::sample).
     pub(crate) fn sample_best(&mut self, best: &[Candidate]) -> Result<u32, Error> {
         if best.is_empty() {
             return Err(Error::EmptyLogits);

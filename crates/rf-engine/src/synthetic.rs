@@ -25,7 +25,7 @@ impl SyntheticFeeder {
     ///
     /// # Errors
     ///
-    /// As [`Engine::forward`].
+    /// The errors of [`Engine::forward`].
     pub fn truncate(&mut self, len_tokens: usize) -> Result<(), Error> {
         for sequence in 0..self.sessions.len() {
             let session = &mut self.sessions[sequence];
@@ -41,7 +41,7 @@ impl SyntheticFeeder {
     ///
     /// # Errors
     ///
-    /// As [`Engine::forward`].
+    /// The errors of [`Engine::forward`].
     pub fn prompt(&mut self, sequence: usize, tokens: usize) -> Result<(), Error> {
         if tokens == 0 {
             return Ok(());
@@ -56,7 +56,7 @@ impl SyntheticFeeder {
     ///
     /// # Errors
     ///
-    /// As [`Engine::forward`].
+    /// The errors of [`Engine::forward`].
     pub fn step(&mut self, sequences: usize) -> Result<(), Error> {
         let ids: Vec<[u32; 1]> = (0..sequences).map(|_| [self.random_id()]).collect();
         let sessions = self.sessions[..sequences].iter_mut();

@@ -57,7 +57,7 @@ impl GrammarCompiler {
     ///
     /// # Errors
     ///
-    /// As [`compile`](Self::compile).
+    /// The errors of [`compile`](Self::compile).
     pub fn compile_answer(
         &self,
         prompt: &Prompt,

@@ -91,7 +91,7 @@ pub trait Executor: Send {
     ///
     /// # Errors
     ///
-    /// As [`Self::forward`], and if there is no such stage.
+    /// The errors of [`Self::forward`], and if there is no such stage.
     fn forward_stage(
         &mut self,
         stage: usize,
@@ -116,7 +116,7 @@ pub trait Executor: Send {
     ///
     /// # Errors
     ///
-    /// As [`Self::forward`], and if `k` is 0 or above [`Self::max_top_k`].
+    /// The errors of [`Self::forward`], and if `k` is 0 or above [`Self::max_top_k`].
     fn forward_top_k(
         &mut self,
         batch: &Batch<'_>,

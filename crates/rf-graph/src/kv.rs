@@ -82,7 +82,7 @@ pub enum KvType {
 }
 
 impl KvType {
-    /// All types.
+    /// Every format, in the order of declaration.
     pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Q8_0, Self::Fp8];
 
     /// The name in options and reports, such as `f16`.

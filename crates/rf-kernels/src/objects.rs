@@ -125,7 +125,7 @@ impl CodeObjects {
     ///
     /// # Errors
     ///
-    /// As [`choose`], and [`Error::Damaged`], or [`Error::RunTime`] if compiling fails.
+    /// The errors of [`choose`], and [`Error::Damaged`], or [`Error::RunTime`] if compiling fails.
     pub(crate) fn for_device(arch: &str) -> Result<Self, Error> {
         let choice = choose(arch)?;
         let units = match &choice {

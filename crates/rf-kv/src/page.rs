@@ -125,7 +125,7 @@ pub enum PageGroup {
 }
 
 impl PageGroup {
-    /// All groups.
+    /// Both groups, in the order of [`index`](Self::index).
     pub const ALL: [Self; 2] = [Self::Full, Self::Window];
 
     /// The position in [`ALL`](Self::ALL), for arrays with an element per group.

@@ -100,7 +100,7 @@ impl RopeConfig {
         Rope { style, head_dim: self.head_dim, inv_freq, magnitude }
     }
 
-    /// The same rotation without scaling of positions and with another base.
+    /// Returns the rotation without scaling of positions and with another base.
     pub(crate) fn unscaled(&self, theta: f64) -> Self {
         Self { theta, scaling: RopeScaling::None, magnitude: 1.0, ..self.clone() }
     }

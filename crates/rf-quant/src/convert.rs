@@ -49,7 +49,7 @@ pub fn quantize(dtype: DType, values: &[f32], out: &mut [u8]) -> Result<(), Erro
 ///
 /// # Errors
 ///
-/// As [`quantize`], and [`Error::ImportanceLength`] if the lengths do not match.
+/// The errors of [`quantize`], and [`Error::ImportanceLength`] if the lengths do not match.
 pub fn quantize_weighted(
     dtype: DType,
     values: &[f32],
@@ -68,7 +68,7 @@ pub fn quantize_weighted(
 ///
 /// # Errors
 ///
-/// As [`quantize`].
+/// The errors of [`quantize`].
 pub fn quantize_to_vec(dtype: DType, values: &[f32]) -> Result<Vec<u8>, Error> {
     let bytes =
         dtype.row_bytes(values.len()).ok_or(Error::PartialBlock { dtype, values: values.len() })?;

@@ -45,7 +45,7 @@ impl Job {
         Self { prompt: prompt.ids, params, chat: Some(prompt.prompt), constraint: None }
     }
 
-    /// The same with the structure that the answer must have.
+    /// Adds the structure that the answer must have.
     pub(crate) async fn with_structure(
         mut self,
         structure: Structure,

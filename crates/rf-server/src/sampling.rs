@@ -60,7 +60,7 @@ pub(crate) struct Params {
     pub(crate) priority: i32,
     /// Log probabilities per token: those of the token itself and of this many others.
     pub(crate) logprobs: Option<usize>,
-    /// The same for the tokens of the prompt.
+    /// Log probabilities per token of the prompt, counted as `logprobs`.
     pub(crate) prompt_logprobs: Option<usize>,
     /// The prefix cache is used if true.
     pub(crate) use_prefix_cache: bool,

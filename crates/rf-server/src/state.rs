@@ -79,7 +79,7 @@ impl App {
         self.model_for(name, None).await
     }
 
-    /// The same for a request that tells how long the model stays loaded after it.
+    /// Finds a model for a request that tells how long the model stays loaded after it.
     pub(crate) async fn model_for(
         &self,
         name: Option<&str>,

@@ -6,18 +6,8 @@ use super::{finding::Finding, tree::Tree};
 const MAX_COLUMNS: usize = 100;
 
 /// Starts of doc comments that are the tail of a sentence.
-const SENTENCE_TAILS: [&str; 10] = [
-    "Of ",
-    "All.",
-    "None.",
-    "So many",
-    "The same.",
-    "Likewise",
-    "And ",
-    "As many",
-    "What ",
-    "Who ",
-];
+const SENTENCE_TAILS: [&str; 10] =
+    ["Of ", "All.", "None.", "So many", "The same", "Likewise", "And ", "As many", "What ", "Who "];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

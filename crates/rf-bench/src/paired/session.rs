@@ -61,7 +61,7 @@ pub struct Row {
     pub verdict: Verdict,
     /// Median time of a run on the base side, in nanoseconds.
     pub base_ns: Option<f64>,
-    /// The same of this build.
+    /// Median time of a run of this build, in nanoseconds.
     pub head_ns: Option<f64>,
     /// The ratio and its intervals.
     pub estimate: Option<Estimate>,

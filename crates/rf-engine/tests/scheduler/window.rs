@@ -13,12 +13,12 @@ const MODELS: [&str; 2] = ["gemma4_e4b", "gptoss_mxfp4"];
 
 const WINDOW: usize = 16;
 
-/// Layers with a window have pages for this many sequences.
+/// Options with window pages for this many sequences.
 fn few(sequences: usize) -> EngineOptions {
     EngineOptions { sequences, kv_tokens: Some(4 * 160), ..ENGINE }
 }
 
-/// All layers have pages for whole sequences.
+/// Options with so many sequences that layers with a window keep whole sequences, too.
 fn whole() -> EngineOptions {
     few(1000)
 }

@@ -118,7 +118,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// As [`Context::keep_pool_bytes`].
+    /// The errors of [`Context::keep_pool_bytes`].
     pub fn trim_pool(&self, keep: usize) -> Result<(), Error> {
         let api = self.enter()?;
         let pool = memory::default_pool(api, self.inner.device)?;

@@ -40,7 +40,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// As [`Event::synchronize`].
+    /// The errors of [`Event::synchronize`].
     pub fn query(&self) -> Result<bool, Error> {
         let api = self.context.enter()?;
         // SAFETY: the event is alive.

@@ -42,7 +42,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// As [`Runtime::load`].
+    /// The errors of [`Runtime::load`].
     pub fn load_platform(platform: Platform) -> Result<Self, Error> {
         let api = Api::load(platform, &Search::from_environment(platform))?;
         Ok(Self { api: Arc::new(api) })
@@ -122,7 +122,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// As [`Runtime::device`].
+    /// The errors of [`Runtime::device`].
     pub fn devices(&self) -> Result<Vec<Device>, Error> {
         (0..self.device_count()?).map(|ordinal| self.device(ordinal)).collect()
     }

@@ -72,7 +72,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// As [`Stream::synchronize`].
+    /// The errors of [`Stream::synchronize`].
     pub fn is_idle(&self) -> Result<bool, Error> {
         let api = self.context().enter()?;
         // SAFETY: the stream is alive.

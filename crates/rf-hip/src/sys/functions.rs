@@ -181,7 +181,7 @@ macro_rules! functions {
     };
 }
 
-/// The same for libhiprtc, the run-time compiler of HIP.
+/// Lists the functions of libhiprtc, the run-time compiler of HIP.
 macro_rules! compiler_functions {
     ($then:ident) => {
         $then! {

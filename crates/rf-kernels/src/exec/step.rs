@@ -70,7 +70,7 @@ impl StepSizes {
         Self { max_tokens, max_outputs, max_pages, groups }
     }
 
-    /// The same with room for twice as many page numbers as a batch has.
+    /// Replaces the room for page numbers by that for twice the `pages` of a batch.
     pub(super) fn with_room_for(self, pages: usize) -> Self {
         Self { max_pages: 2 * pages, ..self }
     }

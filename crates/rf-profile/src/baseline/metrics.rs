@@ -103,7 +103,7 @@ impl Metrics {
     ///
     /// # Errors
     ///
-    /// As [`Metrics::from_samples`].
+    /// The errors of [`Metrics::from_samples`].
     pub fn from_rounds(unit: &str, better: Better, rounds: &[Vec<f64>]) -> Result<Self, Error> {
         let all: Vec<f64> = rounds.iter().flatten().copied().collect();
         let mut metrics = Self::from_samples(unit, better, &all)?;

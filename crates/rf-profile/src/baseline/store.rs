@@ -104,8 +104,8 @@ impl BaselineSet {
     ///
     /// # Errors
     ///
-    /// As [`BaselineSet::load`] and [`BaselineSet::save`]. A file that cannot be read is not
-    /// changed.
+    /// The errors of [`BaselineSet::load`] and [`BaselineSet::save`]. A file that cannot be read is
+    /// not changed.
     pub fn update(path: &Path, newer: Self) -> Result<Self, Error> {
         let mut set = match Self::load(path) {
             Err(Error::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {

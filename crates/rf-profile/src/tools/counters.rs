@@ -38,7 +38,7 @@ pub enum CounterGroup {
 }
 
 impl CounterGroup {
-    /// All groups.
+    /// Every group, in the order of declaration.
     pub const ALL: [Self; 7] = [
         Self::Instructions,
         Self::Waves,

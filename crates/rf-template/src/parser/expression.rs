@@ -15,7 +15,7 @@ impl Parser {
         self.list_after(first, Self::expression)
     }
 
-    /// The same without `if`, which filters the items of a loop.
+    /// An expression, or several with commas, without `if`, which filters the items of a loop.
     pub(super) fn expression_list_without_condition(&mut self) -> Result<Expr, Error> {
         let first = self.deeper(Self::or)?;
         self.list_after(first, |parser| parser.deeper(Self::or))

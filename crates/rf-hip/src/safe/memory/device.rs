@@ -52,7 +52,7 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// As [`DeviceBuffer::new`] and [`DeviceBuffer::fill_zero`].
+    /// The errors of [`DeviceBuffer::new`] and [`DeviceBuffer::fill_zero`].
     pub fn zeroed(context: &Context, len: usize) -> Result<Self, Error> {
         let buffer = Self::new(context, len)?;
         let stream = Stream::new(context)?;
@@ -65,7 +65,7 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// As [`DeviceBuffer::new`] and [`DeviceBuffer::copy_from_slice`].
+    /// The errors of [`DeviceBuffer::new`] and [`DeviceBuffer::copy_from_slice`].
     pub fn from_slice(stream: &Stream, data: &[T]) -> Result<Self, Error> {
         let buffer = Self::new(stream.context(), data.len())?;
         buffer.copy_from_slice(stream, 0, data)?;
@@ -79,7 +79,7 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// As [`DeviceBuffer::new`]; [`Error::is_unsupported`] if the runtime has no pools;
+    /// The errors of [`DeviceBuffer::new`]; [`Error::is_unsupported`] if the runtime has no pools;
     /// [`Error::Capturing`].
     pub fn on_stream(stream: &Stream, len: usize) -> Result<Self, Error> {
         let bytes = size_bytes::<T>(len)?;
@@ -119,7 +119,7 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// As [`DeviceBuffer::copy_from_slice`].
+    /// The errors of [`DeviceBuffer::copy_from_slice`].
     pub fn copy_to_slice(
         &self,
         stream: &Stream,
@@ -137,7 +137,7 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// As [`DeviceBuffer::copy_from_slice`].
+    /// The errors of [`DeviceBuffer::copy_from_slice`].
     pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>, Error> {
         let mut out = vec![T::zeroed(); self.len];
         self.copy_to_slice(stream, 0, &mut out)?;
@@ -150,7 +150,7 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// As [`DeviceBuffer::copy_from_slice`].
+    /// The errors of [`DeviceBuffer::copy_from_slice`].
     pub fn copy_from_pinned(
         &self,
         stream: &Stream,
@@ -173,7 +173,7 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// As [`DeviceBuffer::copy_from_slice`].
+    /// The errors of [`DeviceBuffer::copy_from_slice`].
     pub fn copy_to_pinned(
         &self,
         stream: &Stream,
@@ -266,7 +266,7 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// As [`DeviceBuffer::fill_bytes`]; [`Error::Unsupported`] for other values.
+    /// The errors of [`DeviceBuffer::fill_bytes`]; [`Error::Unsupported`] for other values.
     pub fn fill(&self, stream: &Stream, range: Range<usize>, value: T) -> Result<(), Error> {
         let bytes = bytemuck::bytes_of(&value);
         if let Some(&first) = bytes.first().filter(|&first| bytes.iter().all(|b| b == first)) {
@@ -326,7 +326,7 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// As [`DeviceBuffer::copy_from_host`].
+    /// The errors of [`DeviceBuffer::copy_from_host`].
     ///
     /// # Safety
     ///
