@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_graph::case::{Case, cases};
-use rf_graph::conformance::{Deviation, Outcome, prepare};
+use rf_graph::conformance::{Deviation, Outcome, for_all, prepare};
 use rf_graph::{Backend, BackendError, Batch, Executor, RowKind, Span};
 use rf_kv::{CopyPage, PageGroup, PageId};
 
@@ -54,20 +54,23 @@ fn run(case: &Case, backends: &[(String, CpuBackend)]) -> (Vec<String>, Deviatio
 #[test]
 fn every_case_passes_with_the_same_bits_on_every_isa_and_any_number_of_threads() {
     let backends = backends();
+    let cases = cases();
     let mut wrong = Vec::new();
-    let mut worst: BTreeMap<String, (f64, f64, String)> = BTreeMap::new();
-    let mut ran = 0;
-    for case in cases() {
-        if let Some((_, reason)) = IGNORED.iter().find(|(name, _)| case.name().starts_with(name)) {
+    let mut worst: BTreeMap<String, (f64, f64, &str)> = BTreeMap::new();
+    let results = for_all(&cases, |case| {
+        let ignored = IGNORED.iter().find(|(name, _)| case.name().starts_with(name));
+        if let Some((_, reason)) = ignored {
             eprintln!("skipped: {}: {reason}", case.name());
-            continue;
+            return None;
         }
-        let (complaints, deviation) = run(&case, &backends);
+        Some((case, run(case, &backends)))
+    });
+    let ran = results.iter().flatten().count();
+    for (case, (complaints, deviation)) in results.into_iter().flatten() {
         wrong.extend(complaints);
-        ran += 1;
         let entry = worst.entry(format!("{:?}", case.bound())).or_default();
         if deviation.nmse >= entry.0 {
-            *entry = (deviation.nmse, deviation.peak, case.name().to_owned());
+            *entry = (deviation.nmse, deviation.peak, case.name());
         }
     }
     eprintln!("{ran} cases on {} backends; largest deviations:", backends.len());

@@ -14,6 +14,10 @@
 //! ```
 
 use std::fmt;
+use std::num::NonZero;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::{self, ScopedJoinHandle};
 
 use crate::backend::{Backend, BackendError, Batch, Program};
 use crate::case::{Bound, Case, CaseBatch};
@@ -40,6 +44,31 @@ pub fn prepare(case: &Case) -> Result<Prepared<'_>, Mismatch> {
     let expected = run(&ReferenceBackend, copy(&program, program.graph.clone()), case.batches())
         .map_err(|source| failed(case, Fusions::NONE, source))?;
     Ok(Prepared { case, program, expected })
+}
+
+/// Runs `run` for every case, the cases dealt to all processors. Returns the results in the order of
+/// the cases. The reference takes most of the time of a conformance test and uses one thread.
+pub fn for_all<'a, T: Send>(cases: &'a [Case], run: impl Fn(&'a Case) -> T + Sync) -> Vec<T> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut results = Vec::new();
+        while let Some((i, case)) = cases.iter().enumerate().nth(next.fetch_add(1, Relaxed)) {
+            results.push((i, run(case)));
+        }
+        results
+    };
+    let mut results: Vec<(usize, T)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |worker: ScopedJoinHandle<'_, _>| match worker.join() {
+            Ok(results) => results,
+            // The assertion of a test.
+            Err(panic) => resume_unwind(panic),
+        };
+        workers.into_iter().flat_map(join).collect()
+    });
+    results.sort_by_key(|(i, _)| *i);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// A case with the results of the reference.
