@@ -7,10 +7,13 @@ mod callgrind;
 pub(crate) mod snapshot;
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     io::{self, Write},
+    num::NonZero,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
+    thread,
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -122,10 +125,29 @@ fn build(root: &Path) -> Result<PathBuf> {
     bail!("cargo built no program")
 }
 
-/// Counts the instructions of every workload by function.
-fn count(root: &Path, program: &Path) -> Result<std::collections::BTreeMap<String, Parts>> {
+/// Counts the instructions of every workload by function, with a process per processor.
+fn count(root: &Path, program: &Path) -> Result<BTreeMap<String, Parts>> {
+    let parts = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        let run = |part| scope.spawn(move || count_part(root, program, (part, parts)));
+        let counts: Vec<_> = (0..parts).map(run).collect();
+        let mut entries = BTreeMap::new();
+        for count in counts {
+            let Ok(part) = count.join() else { bail!("a thread that counts panicked") };
+            entries.extend(part?);
+        }
+        Ok(entries)
+    })
+}
+
+/// Counts the instructions of one part of the workloads.
+fn count_part(
+    root: &Path,
+    program: &Path,
+    (part, parts): (usize, usize),
+) -> Result<BTreeMap<String, Parts>> {
     let folder = program.parent().context("the program has no folder")?;
-    let dump = folder.join("callgrind.instructions.out");
+    let dump = folder.join(format!("callgrind.instructions.{part}.out"));
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--quiet", "--combine-dumps=yes"])
         .args(["--compress-strings=no", "--compress-pos=no"])
@@ -134,6 +156,7 @@ fn count(root: &Path, program: &Path) -> Result<std::collections::BTreeMap<Strin
         .arg(format!("--dump-after={COUNTED}"))
         .arg(format!("--callgrind-out-file={}", dump.display()))
         .arg(program)
+        .args([part, parts].map(|number| number.to_string()))
         .current_dir(root)
         .stderr(Stdio::inherit())
         .output()
@@ -147,7 +170,7 @@ fn count(root: &Path, program: &Path) -> Result<std::collections::BTreeMap<Strin
     let dumps = dumps(&text);
     // Callgrind writes one more dump when the program ends.
     ensure!(
-        !workloads.is_empty() && dumps.len() == workloads.len() + 1,
+        dumps.len() == workloads.len() + 1,
         "{} dumps of {} workloads",
         dumps.len(),
         workloads.len()

@@ -2,8 +2,11 @@
 //!
 //! Each workload passes `counted` once; callgrind counts what happens inside. The program prints a
 //! line per workload: its name, a tab, and the number of tokens by which the count is divided.
-//! One thread and a fixed ISA make the counts the same on every machine.
+//! One thread and a fixed ISA make the counts the same on every machine. With the arguments `PART
+//! PARTS` it runs only every `PARTS`th workload, from `PART` on, so that several processes share the
+//! work.
 
+use std::env;
 use std::error::Error;
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -47,17 +50,39 @@ type Outcome = Result<(), Box<dyn Error>>;
 fn main() -> Outcome {
     let isa: Isa = "avx2".parse()?;
     let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: Some(isa) })?;
+    let (mut next, parts) = part()?;
+    let mut is_next = || {
+        next = next.checked_sub(1).unwrap_or(parts - 1);
+        next == parts - 1
+    };
     let cases = cases();
     for (start, end) in CASES {
         let matches = |case: &&Case| case.name().starts_with(start) && case.name().ends_with(end);
         if !cases.iter().any(|case| matches(&case)) {
             return Err(format!("no conformance case {start}…{end}").into());
         }
-        for case in cases.iter().filter(matches) {
+        for case in cases.iter().filter(matches).filter(|_| is_next()) {
             run_case(case, &backend)?;
         }
     }
-    run_demo_model(&backend)
+    if is_next() {
+        run_demo_model(&backend)?;
+    }
+    Ok(())
+}
+
+/// The part of the workloads to run, and the number of parts.
+fn part() -> Result<(usize, usize), Box<dyn Error>> {
+    // `cargo bench` passes `--bench`.
+    let arguments: Vec<String> = env::args().skip(1).filter(|a| a != "--bench").collect();
+    match arguments.as_slice() {
+        [] => Ok((0, 1)),
+        [part, parts] => match (part.parse()?, parts.parse()?) {
+            (part, parts) if part < parts => Ok((part, parts)),
+            _ => Err(format!("there is no part {part} of {parts}").into()),
+        },
+        _ => Err("usage: instructions [PART PARTS]".into()),
+    }
 }
 
 /// Calls `run`. The function is never inlined, so that callgrind finds it by its name.

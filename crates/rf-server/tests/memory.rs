@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
+#[expect(dead_code, reason = "the tests of the APIs use the rest of it")]
 mod server;
 
 use std::io::{Read, Write};

@@ -1,7 +1,5 @@
 //! The real server with the demo model, and clients to talk to it.
 
-#![expect(dead_code, reason = "every test file uses a part of it")]
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};

@@ -1,11 +1,7 @@
 //! The APIs of Anthropic, Ollama and llama.cpp, and `/v1/responses`, with the demo model.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
-mod server;
-
+use crate::server::{Response, TestServer};
 use serde_json::{Value, json};
-use server::{Response, TestServer};
 
 const STORY: &str = "Tell me a story about a fox and a lost key.";
 

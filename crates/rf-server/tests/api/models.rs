@@ -1,20 +1,17 @@
 //! Several models: loaded on demand, within a budget of memory, and unloaded.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
-mod server;
-
+use crate::server;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::server::{Setup, TestServer, send};
 use rf_engine::scheduler::{Scheduler, SchedulerOptions};
 use rf_engine::{EngineOptions, Pooling};
 use rf_gguf::Gguf;
 use rf_server::{Embedder, KeepAlive, LoadError, ModelEntry, ModelKind, ServerOptions, Service};
 use serde_json::{Value, json};
-use server::{Setup, TestServer, send};
 
 fn options() -> ServerOptions {
     Setup::default().server

@@ -1,12 +1,8 @@
 //! API keys: every route that reads or generates needs one.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
-mod server;
-
+use crate::server::{Setup, TestServer};
 use rf_server::ApiKeys;
 use serde_json::json;
-use server::{Setup, TestServer};
 
 /// All routes, and one that does not exist.
 const ROUTES: &[(&str, &str)] = &[

@@ -1,12 +1,9 @@
 //! Structured output and tool calls, which a grammar enforces on the demo model.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
-mod server;
-
+use crate::server;
+use crate::server::{Setup, TestServer};
 use rf_engine::EngineOptions;
 use serde_json::{Value, json};
-use server::{Setup, TestServer};
 
 fn schema() -> Value {
     json!({

@@ -1,9 +1,6 @@
 //! The chat page, driven in headless Chromium.
 
 #![expect(clippy::print_stdout, reason = "a skipped test says so")]
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
-mod server;
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -12,9 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::server::{Setup, TestServer, send};
 use rf_server::{ApiKeys, ServerOptions};
 use serde_json::{Value, json};
-use server::{Setup, TestServer, send};
 
 /// Keys of the `WebDriver` protocol.
 const SHIFT: char = '\u{e008}';

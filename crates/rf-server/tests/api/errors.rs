@@ -1,13 +1,9 @@
 //! Bad requests: the status, the field, and the form of each API.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
-mod server;
-
+use crate::server::{Setup, TestServer};
 use rf_engine::EngineOptions;
 use rf_engine::scheduler::SchedulerOptions;
 use serde_json::{Value, json};
-use server::{Setup, TestServer};
 
 /// The mistake, the body, and the field that the error names.
 const CHAT: &[(&str, &str, &str)] = &[

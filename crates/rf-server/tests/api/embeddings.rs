@@ -1,12 +1,8 @@
 //! Embeddings with the demo model, which makes them of its last layer.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
-mod server;
-
+use crate::server::{Setup, TestServer, demo, load};
 use rf_engine::{EngineOptions, Normalization, Pooling};
 use serde_json::{Value, json};
-use server::{Setup, TestServer, demo, load};
 
 fn server() -> TestServer {
     TestServer::with(Setup { embedder: true, ..Setup::default() })

@@ -1,15 +1,11 @@
 //! The API of `OpenAI` over real sockets, with the demo model.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
-mod server;
-
 use std::ops::ControlFlow;
 
+use crate::server::{TestServer, demo, load};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::{EngineOptions, GenerateOptions};
 use serde_json::{Value, json};
-use server::{TestServer, demo, load};
 
 const STORY: &str = "Tell me a story about a fox and a lost key.";
 

@@ -1,16 +1,11 @@
 //! Tool calls and reasoning through every API, by a model whose answers are fixed.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
-#[path = "fixed/answers.rs"]
-mod answers;
-mod fixed;
-mod server;
-
-use answers::{ARGUMENTS, EDIT, PLAIN, REASONING, RESULT};
+use crate::answers;
+use crate::answers::{ARGUMENTS, EDIT, PLAIN, REASONING, RESULT};
+use crate::fixed;
+use crate::server::{Setup, TestServer};
 use rf_engine::EngineOptions;
 use serde_json::{Value, json};
-use server::{Setup, TestServer};
 
 fn start() -> TestServer {
     let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,9 @@
 //! Metrics, loads and request ids.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
-mod server;
-
 use std::collections::{HashMap, HashSet};
 
+use crate::server::TestServer;
 use serde_json::json;
-use server::TestServer;
 
 /// The samples of an exposition by name with labels. Checks its form on the way.
 fn samples(text: &str) -> HashMap<String, f64> {

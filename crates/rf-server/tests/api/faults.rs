@@ -1,17 +1,14 @@
 //! Clients that are slow, gone or many, and the end of the server.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
-mod server;
-
+use crate::server;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crate::server::{Setup, TestServer, rest, send};
 use rf_engine::EngineOptions;
 use rf_engine::scheduler::SchedulerOptions;
 use serde_json::{Value, json};
-use server::{Setup, TestServer, rest, send};
 
 const ENDLESS: u64 = 100_000;
 

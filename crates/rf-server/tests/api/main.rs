@@ -1,0 +1,23 @@
+//! The server as its clients see it: every API, errors and faults, keys, several models, operation,
+//! structured output, tools, and the chat page. One program, since each would link the server.
+
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+#[path = "../fixed/answers.rs"]
+mod answers;
+#[path = "../fixed/mod.rs"]
+mod fixed;
+#[path = "../server/mod.rs"]
+mod server;
+
+mod apis;
+mod embeddings;
+mod errors;
+mod faults;
+mod keys;
+mod models;
+mod openai;
+mod operation;
+mod page;
+mod structured;
+mod tools;
