@@ -1,305 +1,202 @@
-//! A team of threads, as in OpenMP: one parallel region per batch, with barriers inside.
+//! A team of threads that run the phases of a region together.
 //!
-//! Waking threads takes microseconds, and a token of a small model takes a few hundred. The team
-//! therefore enters one region per batch and synchronises at spinning barriers between steps.
-//! Outside a region all threads sleep.
+//! Waking threads takes microseconds, and a token of a small model takes a few hundred. A batch is
+//! therefore one *region* of several *phases*, which the whole team passes without going to sleep.
+//! A phase is divided into *pieces*. It ends when all its pieces are done, not when all threads
+//! have arrived: a thread that another program keeps from running holds up at most the piece that
+//! it has begun, and finds the rest done when it comes back. A thread without work spins for a
+//! moment and then sleeps, which leaves its core to whoever holds up the team.
 
-#![expect(unsafe_code, reason = "disjoint mutable access to buffers shared by the team")]
+#![expect(unsafe_code, reason = "the region is borrowed from the caller's stack")]
 
-use std::hint;
-use std::marker::PhantomData;
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+mod board;
+mod deal;
+mod pieces;
+mod region;
+mod shared;
+
+use std::panic;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 
 use rf_graph::BackendError;
 
-/// A fixed set of threads that run parallel regions.
+use board::Board;
+pub(crate) use deal::Deal;
+use region::Region;
+pub(crate) use region::{Share, Work};
+pub(crate) use shared::{Rows, Shared};
+
+/// A fixed set of threads that run regions: those started here, and the caller.
 pub(crate) struct Team {
-    pool: Option<rayon::ThreadPool>,
-    threads: usize,
+    board: Arc<Board>,
+    workers: Vec<JoinHandle<()>>,
 }
 
 impl Team {
-    /// Starts a team of `threads` threads, at least one.
+    /// Forms a team of `threads` threads, at least one. The caller of [`Self::run`] is one of them.
     pub(crate) fn new(threads: usize) -> Result<Self, BackendError> {
         let threads = threads.max(1);
-        let pool = (threads > 1)
-            .then(|| {
-                rayon::ThreadPoolBuilder::new()
-                    .num_threads(threads)
-                    .thread_name(|i| format!("rf-cpu-{i}"))
-                    .build()
-            })
-            .transpose()
-            .map_err(|e| BackendError::Device(format!("cannot start {threads} threads: {e}")))?;
-        Ok(Self { pool, threads })
+        let mut team = Self { board: Arc::new(Board::new(threads)), workers: Vec::new() };
+        for member in 1..threads {
+            let board = Arc::clone(&team.board);
+            let worker = thread::Builder::new()
+                .name(format!("rf-cpu-{member}"))
+                .spawn(move || board.serve(member))
+                .map_err(|e| {
+                    BackendError::Device(format!("cannot start {threads} threads: {e}"))
+                })?;
+            team.workers.push(worker);
+        }
+        Ok(team)
     }
 
+    /// A team of which only the caller comes, as if the system ran none of the other threads.
+    #[cfg(test)]
+    pub(crate) fn deserted(threads: usize) -> Self {
+        Self { board: Arc::new(Board::new(threads)), workers: Vec::new() }
+    }
+
+    /// The number of members.
     pub(crate) fn threads(&self) -> usize {
-        self.threads
+        self.board.members()
     }
 
-    /// Runs `work` on every thread at once and returns when all have finished.
-    pub(crate) fn run(&self, counters: &[Counter], work: impl Fn(&Member<'_>) + Sync) {
-        let barrier = Barrier::new(self.threads);
-        let member = |index| Member { index, threads: self.threads, barrier: &barrier, counters };
-        match &self.pool {
-            None => work(&member(0)),
-            Some(pool) => {
-                pool.broadcast(|context| {
-                    let guard = PoisonOnPanic(&barrier);
-                    work(&member(context.index()));
-                    std::mem::forget(guard);
-                });
-            }
+    /// Runs a region of one phase for each of `deals` and returns when all pieces are done. A panic
+    /// in a piece is passed on.
+    pub(crate) fn run(&mut self, deals: &[Deal], work: &dyn Work) {
+        let region = Region::new(deals, work);
+        if self.threads() == 1 {
+            region.run_alone();
+        } else {
+            self.board.run(&region);
+        }
+        if let Some(panic) = region.into_panic() {
+            panic::resume_unwind(panic);
         }
     }
 }
 
-/// One thread of a team, inside a region.
-pub(crate) struct Member<'a> {
-    pub(crate) index: usize,
-    pub(crate) threads: usize,
-    barrier: &'a Barrier,
-    counters: &'a [Counter],
-}
-
-impl Member<'_> {
-    /// Waits for the whole team. Writes before the barrier are visible after it.
-    pub(crate) fn barrier(&self) {
-        self.barrier.wait(|| ());
-    }
-
-    /// Like [`Self::barrier`], but the last member to arrive runs `all_here` first.
-    pub(crate) fn barrier_then(&self, all_here: impl FnOnce()) {
-        self.barrier.wait(all_here);
-    }
-
-    /// This member's contiguous share of `0..items`.
-    pub(crate) fn share(&self, items: usize) -> Range<usize> {
-        let at = |i: usize| items * i / self.threads;
-        at(self.index)..at(self.index + 1)
-    }
-
-    /// Schedules `0..items` dynamically, in chunks. `step` is the index of the loop's counter: each
-    /// loop of a region has its own.
-    pub(crate) fn dynamic_chunks(
-        &self,
-        step: usize,
-        items: usize,
-        chunk: usize,
-    ) -> impl Iterator<Item = Range<usize>> {
-        let counter = &self.counters[step].0;
-        std::iter::from_fn(move || {
-            let first = counter.fetch_add(chunk, Ordering::Relaxed);
-            (first < items).then(|| first..items.min(first + chunk))
-        })
-    }
-}
-
-/// The next index of a shared loop, on its own cache line.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-pub(crate) struct Counter(AtomicUsize);
-
-impl Counter {
-    /// Resets the loop to index 0, between regions.
-    pub(crate) fn reset(&mut self) {
-        *self.0.get_mut() = 0;
-    }
-}
-
-#[repr(align(64))]
-struct Line<T>(T);
-
-/// A spinning barrier, as steps take microseconds. After about 50 µs it yields to the scheduler,
-/// for machines with more threads than cores.
-struct Barrier {
-    threads: usize,
-    arrived: Line<AtomicUsize>,
-    generation: Line<AtomicUsize>,
-    poisoned: AtomicBool,
-}
-
-impl Barrier {
-    fn new(threads: usize) -> Self {
-        Self {
-            threads,
-            arrived: Line(AtomicUsize::new(0)),
-            generation: Line(AtomicUsize::new(0)),
-            poisoned: AtomicBool::new(false),
-        }
-    }
-
-    fn wait(&self, all_here: impl FnOnce()) {
-        const SPINS_BEFORE_YIELD: u32 = 1_000; // about 50 µs
-        if self.threads == 1 {
-            return all_here();
-        }
-        let generation = self.generation.0.load(Ordering::Relaxed);
-        if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
-            self.arrived.0.store(0, Ordering::Relaxed);
-            all_here();
-            self.generation.0.store(generation.wrapping_add(1), Ordering::Release);
-            return;
-        }
-        let mut spins = 0_u32;
-        while self.generation.0.load(Ordering::Acquire) == generation {
-            assert!(!self.poisoned.load(Ordering::Relaxed), "another thread of the team panicked");
-            spins = spins.saturating_add(1);
-            if spins < SPINS_BEFORE_YIELD {
-                hint::spin_loop();
-            } else {
-                thread::yield_now();
-            }
-        }
-    }
-}
-
-/// Poisons the barrier when a thread panics, so that the others do not wait forever.
-struct PoisonOnPanic<'a>(&'a Barrier);
-
-impl Drop for PoisonOnPanic<'_> {
+impl Drop for Team {
     fn drop(&mut self) {
-        self.0.poisoned.store(true, Ordering::Relaxed);
-    }
-}
-
-/// A slice of which the team writes disjoint parts.
-pub(crate) struct Shared<'a, T> {
-    start: *mut T,
-    len: usize,
-    owner: PhantomData<&'a mut [T]>,
-}
-
-// SAFETY: a slice of T, whose parts are accessed under the contract of its methods.
-unsafe impl<T: Send> Send for Shared<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Shared<'_, T> {}
-
-impl<T> Clone for Shared<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Shared<'_, T> {}
-
-impl<'a, T> Shared<'a, T> {
-    pub(crate) fn new(slice: &'a mut [T]) -> Self {
-        Self { start: slice.as_mut_ptr(), len: slice.len(), owner: PhantomData }
-    }
-
-    pub(crate) fn len(self) -> usize {
-        self.len
-    }
-
-    /// The part `range` of the slice.
-    pub(crate) fn part(self, range: Range<usize>) -> Self {
-        assert!(range.start <= range.end && range.end <= self.len);
-        // SAFETY: the range is inside the slice.
-        let start = unsafe { self.start.add(range.start) };
-        Self { start, len: range.len(), owner: PhantomData }
-    }
-
-    /// Elements `range`, to read.
-    ///
-    /// # Safety
-    ///
-    /// No thread writes these elements while the result lives: the last writes precede the last
-    /// barrier.
-    pub(crate) unsafe fn get(self, range: Range<usize>) -> &'a [T] {
-        let part = self.part(range);
-        // SAFETY: inside the slice, and not written concurrently by contract.
-        unsafe { std::slice::from_raw_parts(part.start, part.len) }
-    }
-
-    /// Elements `range`, to write.
-    ///
-    /// # Safety
-    ///
-    /// No other thread reads or writes these elements while the result lives.
-    pub(crate) unsafe fn get_mut(self, range: Range<usize>) -> &'a mut [T] {
-        let part = self.part(range);
-        // SAFETY: inside the slice, and exclusive by contract.
-        unsafe { std::slice::from_raw_parts_mut(part.start, part.len) }
-    }
-}
-
-/// A matrix `[rows, width]` of f32 that the team shares.
-#[derive(Clone, Copy)]
-pub(crate) struct Rows<'a> {
-    pub(crate) data: Shared<'a, f32>,
-    pub(crate) width: usize,
-}
-
-impl<'a> Rows<'a> {
-    /// One row, to read.
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`Shared::get`].
-    pub(crate) unsafe fn row(self, row: usize) -> &'a [f32] {
-        // SAFETY: by contract.
-        unsafe { self.data.get(row * self.width..(row + 1) * self.width) }
-    }
-
-    /// Part of a row, to write.
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`Shared::get_mut`].
-    pub(crate) unsafe fn row_mut(self, row: usize, columns: Range<usize>) -> &'a mut [f32] {
-        let first = row * self.width;
-        // SAFETY: by contract.
-        unsafe { self.data.get_mut(first + columns.start..first + columns.end) }
+        self.board.close();
+        for worker in self.workers.drain(..) {
+            // A worker catches the panics of pieces, so it does not end by one.
+            let _ended = worker.join();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::panic::AssertUnwindSafe;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
-    #[test]
-    fn every_item_is_stolen_once_and_barriers_order_the_writes() {
-        let team = Team::new(3).unwrap();
-        let counters = [Counter::default(), Counter::default()];
+    /// Squares in one phase, their sums in the next one. Returns the sums.
+    fn sums_of_squares(team: &mut Team) -> [usize; 3] {
         let mut squares = vec![0_usize; 1000];
-        let mut sums = vec![0_usize; 3];
-        let calls = AtomicUsize::new(0);
+        let mut sums = [0; 3];
         let (squares_shared, sums_shared) = (Shared::new(&mut squares), Shared::new(&mut sums));
-        team.run(&counters, |member| {
-            for range in member.dynamic_chunks(0, 1000, 7) {
-                for i in range {
-                    // SAFETY: each item belongs to one chunk.
+        let deals = [Deal::in_multiples(1000, 1, 1, 7, 7), Deal::NOTHING, Deal::new(3, 1_000, 3)];
+        team.run(&deals, &|share: &mut Share<'_>| {
+            let phase = share.phase;
+            for i in share.flatten() {
+                if phase == 0 {
+                    // SAFETY: each item belongs to one piece.
                     let square = unsafe { squares_shared.get_mut(i..i + 1) };
                     square[0] += i * i;
+                } else {
+                    // SAFETY: written in an earlier phase.
+                    let squares = unsafe { squares_shared.get(0..1000) };
+                    // SAFETY: each item belongs to one piece.
+                    let sum = unsafe { sums_shared.get_mut(i..i + 1) };
+                    sum[0] += squares.iter().sum::<usize>();
                 }
             }
-            member.barrier_then(|| {
-                calls.fetch_add(1, Ordering::Relaxed);
-            });
-            // The last member ran the closure before any member continues.
-            assert_eq!(calls.load(Ordering::Relaxed), 1);
-            // SAFETY: written before the barrier.
-            let squares = unsafe { squares_shared.get(0..1000) };
-            // SAFETY: one element per member.
-            let sum = unsafe { sums_shared.get_mut(member.index..member.index + 1) };
-            sum[0] = squares.iter().sum();
         });
-        assert_eq!(sums, [332_833_500; 3]);
+        sums
     }
 
     #[test]
-    fn a_panic_in_one_thread_ends_the_region() {
-        let team = Team::new(2).unwrap();
-        let region = std::panic::AssertUnwindSafe(|| {
-            team.run(&[], |member| {
-                assert_ne!(member.index, 1, "planned");
-                member.barrier();
-            });
+    fn every_item_runs_once_and_a_phase_sees_the_writes_of_those_before() {
+        for threads in [1, 2, 3, 8] {
+            let mut team = Team::new(threads).unwrap();
+            for _ in 0..200 {
+                assert_eq!(sums_of_squares(&mut team), [332_833_500; 3]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_region_ends_without_the_members_that_never_come() {
+        assert_eq!(sums_of_squares(&mut Team::deserted(4)), [332_833_500; 3]);
+    }
+
+    #[test]
+    fn a_member_that_is_held_up_in_a_piece_holds_up_no_other_piece() {
+        let mut team = Team::new(3).unwrap();
+        let done = AtomicUsize::new(0);
+        let pieces = 100;
+        team.run(&[Deal::in_multiples(pieces, 1_000, 3, 1, 1)], &|share: &mut Share<'_>| {
+            for item in share.flatten() {
+                // Whoever has the first piece waits for all others.
+                while item == 0 && done.load(Ordering::Relaxed) < pieces - 1 {
+                    thread::yield_now();
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            }
         });
-        assert!(std::panic::catch_unwind(region).is_err());
+        assert_eq!(done.into_inner(), pieces);
+    }
+
+    #[test]
+    fn phases_end_in_order_and_once() {
+        struct Ends(Mutex<Vec<usize>>);
+
+        impl Work for Ends {
+            fn run(&self, share: &mut Share<'_>) {
+                share.for_each(drop);
+            }
+
+            fn phase_ended(&self, phase: usize) {
+                self.0.lock().unwrap().push(phase);
+            }
+        }
+
+        for threads in [1, 3] {
+            let ends = Ends(Mutex::new(Vec::new()));
+            let many = Deal::new(50, 1_000, 5);
+            let deals = [many, many, Deal::NOTHING, Deal::new(1, 1, 1), many, Deal::NOTHING];
+            Team::new(threads).unwrap().run(&deals, &ends);
+            assert_eq!(ends.0.into_inner().unwrap(), [0, 1, 3, 4]);
+        }
+    }
+
+    #[test]
+    fn a_panic_in_a_piece_ends_the_region_and_the_team_runs_on() {
+        for threads in [1, 2] {
+            let mut team = Team::new(threads).unwrap();
+            let region = AssertUnwindSafe(|| {
+                team.run(&[Deal::new(64, 1_000, 2)], &|share: &mut Share<'_>| {
+                    share.flatten().for_each(|item| assert_ne!(item, 40, "planned"));
+                });
+            });
+            assert!(panic::catch_unwind(region).is_err());
+            assert_eq!(sums_of_squares(&mut team), [332_833_500; 3]);
+        }
+    }
+
+    #[test]
+    fn a_team_that_has_gone_to_sleep_wakes_up() {
+        let mut team = Team::new(4).unwrap();
+        for _ in 0..3 {
+            while team.board.sleepers() < 3 {
+                thread::yield_now();
+            }
+            assert_eq!(sums_of_squares(&mut team), [332_833_500; 3]);
+        }
     }
 }

@@ -1,13 +1,17 @@
 //! Steps that write and read the KV cache: RoPE and append, attention.
 
-use rf_graph::ValueId;
+use std::ops::Range;
+
+use rf_graph::{Attention, Span, ValueId};
 
 use super::matmul::Scratch;
+use super::phases::Part;
+use super::rows::row_ns;
 use super::steps::{AttentionStep, RopeAppend};
-use super::{Region, StepIndex, rows};
+use super::{Region, rows};
 use crate::kv::{store_key, store_value};
 use crate::simd::attention::{Attend, CachedHead, MAX_ROWS, Row};
-use crate::team::Member;
+use crate::team::{Deal, Share};
 
 /// The keys and values of a batch to append to the cache.
 pub(super) struct AppendItem<'a> {
@@ -20,25 +24,49 @@ pub(super) struct AppendItem<'a> {
     pub(super) rope: Option<usize>,
 }
 
-impl Region<'_> {
-    pub(super) fn rope_append(&self, member: &Member<'_>, index: StepIndex, op: &RopeAppend) {
-        let k_norm = op.qk_norm.map(|n| (self.vector(n.k), n.eps));
-        let item = AppendItem { k: op.k, v: op.v, layer: op.layer, k_norm, rope: Some(op.rope) };
-        self.append(member, index, &item);
+/// The geometry of the work items of attention.
+struct AttentionItems {
+    /// Heads per item.
+    heads: usize,
+    /// Tokens per item.
+    tokens: usize,
+    /// Items per group of heads and tile of tokens.
+    per_group: usize,
+}
 
+/// The pages that a span writes, as indices into its pages.
+fn written(span: &Span<'_>, page_tokens: usize) -> Range<usize> {
+    let last = span.past_tokens + span.tokens.len();
+    span.past_tokens / page_tokens..last.div_ceil(page_tokens)
+}
+
+impl Region<'_> {
+    /// How [`Self::rope_append`] is dealt: the heads of pages, then those of queries.
+    pub(super) fn rope_append_deals(&self, op: &RopeAppend) -> [Deal; 2] {
+        let (elements, head_dim) = (self.rows(op.q).data.len(), self.ropes[op.rope].rope.head_dim);
+        let queries = Deal::new(elements / head_dim, row_ns(head_dim), self.threads);
+        [self.append_deal(op.k, op.layer), queries]
+    }
+
+    /// Appends keys and values, then rotates queries.
+    pub(super) fn rope_append(&self, share: &mut Share<'_>, part: Part, op: &RopeAppend) {
+        if part == Part::First {
+            let k_norm = op.qk_norm.map(|n| (self.vector(n.k), n.eps));
+            let (k, v, layer) = (op.k, op.v, op.layer);
+            self.append(share, &AppendItem { k, v, layer, k_norm, rope: Some(op.rope) });
+            return;
+        }
         let q_norm = op.qk_norm.map(|n| (self.vector(n.q), n.eps));
         let (q, out) = (self.rows(op.q), self.rows(op.q_out));
         let table = &self.ropes[op.rope];
         let head_dim = table.rope.head_dim;
         let heads = q.width / head_dim;
-        let items = self.tokens() * heads;
-        let chunk = (items / (member.threads * 4)).max(1);
-        for range in member.dynamic_chunks(index.second_loop(), items, chunk) {
+        for range in share {
             for item in range {
                 let (token, head) = (item / heads, item % heads * head_dim);
-                // SAFETY: written before the last barrier.
+                // SAFETY: written in an earlier phase.
                 let x = unsafe { &q.row(token)[head..head + head_dim] };
-                // SAFETY: each head of each token belongs to one member.
+                // SAFETY: each head of each token belongs to one piece.
                 let y = unsafe { out.row_mut(token, head..head + head_dim) };
                 match q_norm {
                     Some((weight, eps)) => rows::rms_norm(self.isa, x, weight, eps, y),
@@ -49,20 +77,30 @@ impl Region<'_> {
         }
     }
 
-    /// Writes keys and values to the cache. A page of a head belongs to one member, because its
-    /// bytes interleave tokens.
-    pub(super) fn append(&self, member: &Member<'_>, index: StepIndex, op: &AppendItem<'_>) {
+    /// How [`Self::append`] is dealt: the heads of the pages that the batch writes.
+    pub(super) fn append_deal(&self, k: ValueId, layer: usize) -> Deal {
+        let shape = self.kv[layer].shape;
+        let pages = self.batch.spans.iter().map(|span| written(span, shape.page_tokens).len());
+        let items = pages.sum::<usize>() * shape.heads;
+        let elements = 2 * self.rows(k).data.len();
+        Deal::new(items, row_ns(elements) / items.max(1), self.threads)
+    }
+
+    /// Writes keys and values to the cache. A head of a page is one item, because its bytes
+    /// interleave tokens.
+    pub(super) fn append(&self, share: &mut Share<'_>, op: &AppendItem<'_>) {
         let kv = &self.kv[op.layer];
         let shape = kv.shape;
         let (k, v) = (self.rows(op.k), self.rows(op.v));
         let page_tokens = shape.page_tokens;
         let mut head_buffer = vec![0.0; shape.head_dim];
-        let pages = self.batch.spans.iter().flat_map(|span| {
-            let last = span.past_tokens + span.tokens.len();
-            (span.past_tokens / page_tokens..last.div_ceil(page_tokens)).map(move |p| (span, p))
-        });
+        let pages = self
+            .batch
+            .spans
+            .iter()
+            .flat_map(|span| written(span, page_tokens).map(move |page| (span, page)));
         let pages: Vec<_> = pages.collect();
-        for range in member.dynamic_chunks(index.first_loop(), pages.len() * shape.heads, 1) {
+        for range in share {
             for item in range {
                 let ((span, page), head) = (pages[item / shape.heads], item % shape.heads);
                 let place = span.pages_of(kv.group)[page].index() * shape.heads + head;
@@ -77,7 +115,7 @@ impl Region<'_> {
                 let columns = head * shape.head_dim..(head + 1) * shape.head_dim;
                 for position in first..last {
                     let token = span.tokens.start + position - span.past_tokens;
-                    // SAFETY: written before the last barrier.
+                    // SAFETY: written in an earlier phase.
                     let k = unsafe { &k.row(token)[columns.clone()] };
                     match op.k_norm {
                         Some((weight, eps)) => {
@@ -89,7 +127,7 @@ impl Region<'_> {
                         self.ropes[rope].rotate(self.isa, position, &mut head_buffer);
                     }
                     store_key(shape, keys, position % page_tokens, &head_buffer);
-                    // SAFETY: written before the last barrier.
+                    // SAFETY: written in an earlier phase.
                     let v = unsafe { &v.row(token)[columns.clone()] };
                     store_value(shape, values, position % page_tokens, v);
                 }
@@ -97,10 +135,33 @@ impl Region<'_> {
         }
     }
 
+    /// How the rows of attention are divided into work items: some tokens × some heads of a group,
+    /// at most [`MAX_ROWS`]. With more threads than groups, a group is split into several items.
+    fn attention_items(&self, a: &Attention) -> AttentionItems {
+        let group = a.num_heads / a.num_kv_heads;
+        let splits = self.threads.div_ceil(a.num_kv_heads * self.tokens()).min(group);
+        let heads = group.div_ceil(splits).min(MAX_ROWS);
+        AttentionItems { heads, tokens: MAX_ROWS / heads, per_group: group.div_ceil(heads) }
+    }
+
+    /// How attention is dealt.
+    pub(super) fn attention_deal(&self, step: &AttentionStep) -> Deal {
+        let a = &step.attention;
+        let item = self.attention_items(a);
+        let (mut tiles, mut products) = (0, 0);
+        for span in self.batch.spans {
+            tiles += span.tokens.len().div_ceil(item.tokens);
+            products += span.tokens.len() * (span.past_tokens + span.tokens.len());
+        }
+        let items = tiles * a.num_kv_heads * item.per_group;
+        // Keys and values, 8 products in a nanosecond.
+        let ns = products * 2 * a.num_heads * a.head_dim / 8;
+        Deal::new(items, ns / items.max(1), self.threads)
+    }
+
     pub(super) fn attention(
         &self,
-        member: &Member<'_>,
-        index: StepIndex,
+        share: &mut Share<'_>,
         step: &AttentionStep,
         scratch: &mut Scratch,
     ) {
@@ -108,31 +169,25 @@ impl Region<'_> {
         let kv = &self.kv[a.layer];
         let (q, out) = (self.rows(step.q), self.rows(step.out));
         let sinks = a.sinks.map(|s| self.vector(s));
-        // SAFETY: the cache was written before the last barrier.
+        // SAFETY: the cache was written in an earlier phase.
         let keys = unsafe { kv.keys.get(0..kv.keys.len()) };
         // SAFETY: as above.
         let values = unsafe { kv.values.get(0..kv.values.len()) };
         let group = a.num_heads / a.num_kv_heads;
-        // A work item is some tokens × some heads of one group, at most MAX_ROWS rows. With more
-        // threads than groups, a group is split into several items.
-        let splits = member.threads.div_ceil(a.num_kv_heads * self.tokens()).min(group);
-        let heads_per_item = group.div_ceil(splits).min(MAX_ROWS);
-        let items_per_group = group.div_ceil(heads_per_item);
-        let tokens_per_item = MAX_ROWS / heads_per_item;
+        let AttentionItems { heads: heads_per_item, tokens: tokens_per_item, per_group } =
+            self.attention_items(a);
         let tiles: Vec<_> = self
             .batch
             .spans
             .iter()
             .flat_map(|span| span.tokens.clone().step_by(tokens_per_item).map(move |t| (span, t)))
             .collect();
-        let items = tiles.len() * a.num_kv_heads * items_per_group;
-        for range in member.dynamic_chunks(index.first_loop(), items, 1) {
+        for range in share {
             for item in range {
                 // Late tiles attend to more positions. They run first, which balances the loop.
-                let (span, first) =
-                    tiles[tiles.len() - 1 - item / (a.num_kv_heads * items_per_group)];
-                let kv_head = item / items_per_group % a.num_kv_heads;
-                let first_head = kv_head * group + item % items_per_group * heads_per_item;
+                let (span, first) = tiles[tiles.len() - 1 - item / (a.num_kv_heads * per_group)];
+                let kv_head = item / per_group % a.num_kv_heads;
+                let first_head = kv_head * group + item % per_group * heads_per_item;
                 let heads = first_head..(first_head + heads_per_item).min((kv_head + 1) * group);
                 let tokens = first..(first + tokens_per_item).min(span.tokens.end);
                 let mut rows = Vec::with_capacity(MAX_ROWS);
@@ -144,7 +199,7 @@ impl Region<'_> {
                     for head in heads.clone() {
                         let columns = head * a.head_dim..(head + 1) * a.head_dim;
                         rows.push(Row {
-                            // SAFETY: written before the last barrier.
+                            // SAFETY: written in an earlier phase.
                             q: unsafe { &q.row(token)[columns.clone()] },
                             first: visible.start,
                             last: visible.end,

@@ -4,16 +4,18 @@
 //! matmul of its own. One token runs a GEMV per selected expert. Gate and up are projections of one
 //! step, so their rows are grouped and quantised once.
 
-use rf_graph::{ExpertMatMul, ExpertProjection, Graph};
+use rf_graph::{ExpertMatMul, ExpertProjection, Graph, ValueId};
 
-use super::matmul::{BLOCKED_TOKENS, Scratch, group_index};
+use super::Region;
+use super::matmul::{BLOCKED_TOKENS, Scratch, group_index, matmul_ns};
+use super::phases::Part;
+use super::rows::row_ns;
 use super::storage::StoragePlan;
-use super::{Region, StepIndex};
 use crate::simd::activations::{ACT_BLOCK, Quantize, RowSource};
 use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, Operand, has_gemm};
 use crate::simd::tiles::{GEMM_GROUP, GEMM_TOKENS, Target, TargetRows};
 use crate::simd::{Isa, LANES};
-use crate::team::{Member, Rows};
+use crate::team::{Deal, Rows, Share};
 
 /// [`rf_graph::Op::ExpertMatMul`] and the operand of its format.
 pub(super) struct ExpertMatMulStep {
@@ -36,6 +38,16 @@ impl ExpertMatMulStep {
             (m.columns(), Operand::of(m.dtype()), blocks)
         });
         Self { op, num_experts, columns, operand, blocks }
+    }
+
+    /// Returns true if the rows of a batch of `tokens` are grouped by expert.
+    fn is_grouped(&self, tokens: usize) -> bool {
+        tokens > 1 && matches!(self.operand, Operand::Int8 { .. })
+    }
+
+    /// Returns true if [`Gemm`] runs a group.
+    fn is_blocked(&self, group: Group) -> bool {
+        self.blocks && group.count as usize >= BLOCKED_TOKENS
     }
 
     /// 1 if all slots of a token read the same row, otherwise the number of slots.
@@ -92,6 +104,16 @@ pub(super) struct ExpertRows {
     places: Vec<u32>,
     /// One group per expert, in order; empty ones included.
     groups: Vec<Group>,
+    /// The batch and the route that the groups are of.
+    grouped: Option<(u64, ValueId)>,
+}
+
+/// Parts of a matrix.
+#[derive(Clone, Copy)]
+struct Parts {
+    /// Panels per part.
+    panels: usize,
+    count: usize,
 }
 
 /// The rows of one expert.
@@ -114,7 +136,7 @@ impl Group {
 impl ExpertRows {
     pub(super) fn new(sizes: &ExpertSizes) -> Self {
         let (rows, groups) = (vec![0; sizes.rows], vec![Group::default(); sizes.experts]);
-        Self { places: rows.clone(), rows, groups }
+        Self { places: rows.clone(), rows, groups, grouped: None }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -149,51 +171,109 @@ impl ExpertRows {
 }
 
 impl Region<'_> {
-    /// Runs one member's share of [`rf_graph::Op::ExpertMatMul`].
+    /// How the operand and the matrices of [`rf_graph::Op::ExpertMatMul`] are dealt.
+    pub(super) fn expert_deals(&self, step: &ExpertMatMulStep) -> [Deal; 2] {
+        let (tokens, slots) = (self.tokens(), step.slots(self.graph));
+        let per_token = step.operand_rows_per_token(self.graph);
+        let Some(first) = step.op.projections.first() else { return [Deal::NOTHING; 2] };
+        let row_ns = row_ns(step.columns);
+        let panel_bytes = first.weights.first().map_or(0, |id| self.matrix(*id).bytes())
+            / self.outputs(step, slots).div_ceil(LANES).max(1);
+        let parts = self.expert_parts(step);
+        let (operand, items, rows) = match step.operand {
+            Operand::Int8 { .. } if step.is_grouped(tokens) => {
+                let operand = Deal::new(tokens, row_ns * per_token, self.threads);
+                (operand, step.num_experts, (tokens * slots).div_ceil(step.num_experts))
+            }
+            Operand::Int8 { .. } => {
+                (Deal::new(tokens * per_token, row_ns, self.threads), tokens * slots, 1)
+            }
+            Operand::Float => (Deal::NOTHING, tokens * slots, 1),
+        };
+        let item_ns = parts.panels * matmul_ns(panel_bytes, step.columns, rows);
+        let items = items * step.op.projections.len() * parts.count;
+        // Groups differ in size, so an item is a piece.
+        [operand, Deal::in_multiples(items, item_ns, self.threads, 1, 1)]
+    }
+
+    /// The parts into which the panels of each matrix are divided.
+    fn expert_parts(&self, step: &ExpertMatMulStep) -> Parts {
+        let tokens = self.tokens();
+        let panels = self.outputs(step, step.slots(self.graph)).div_ceil(LANES);
+        let part = if step.is_grouped(tokens) {
+            // About four parts per expert balance the end of the loop.
+            (panels / 4).next_multiple_of(GEMM_GROUP).max(GEMM_GROUP)
+        } else {
+            // The loop runs one row at a time, in about two parts per thread.
+            panels.div_ceil(self.threads * 2).next_multiple_of(4).max(4)
+        };
+        Parts { panels: part, count: panels.div_ceil(part) }
+    }
+
+    /// Runs one member's share of a part of [`rf_graph::Op::ExpertMatMul`].
     pub(super) fn expert_matmul(
         &self,
-        member: &Member<'_>,
-        index: StepIndex,
+        share: &mut Share<'_>,
         step: &ExpertMatMulStep,
+        part: Part,
         scratch: &mut Scratch,
     ) {
-        match step.operand {
-            Operand::Int8 { group } if self.tokens() > 1 => {
-                self.grouped_experts(member, index, step, group, scratch);
+        match (step.operand, part) {
+            (Operand::Int8 { group }, Part::First) if step.is_grouped(self.tokens()) => {
+                self.grouped_operand(share, step, group, scratch);
             }
-            operand => self.single_rows(member, index, step, operand),
+            (Operand::Int8 { group }, Part::Second) if step.is_grouped(self.tokens()) => {
+                self.grouped_experts(share, step, group, scratch);
+            }
+            (Operand::Int8 { group }, Part::First) => self.row_operand(share, step, group),
+            (operand, _) => self.single_rows(share, step, operand),
         }
     }
 
-    /// One matmul per expert, over all its rows.
-    fn grouped_experts(
+    /// Groups the rows of the batch, if that is not done yet. Each member groups for itself, which
+    /// is cheaper than a phase.
+    fn group_rows<'e>(
         &self,
-        member: &Member<'_>,
-        index: StepIndex,
+        step: &ExpertMatMulStep,
+        experts: &'e mut ExpertRows,
+    ) -> &'e ExpertRows {
+        let grouped = Some((self.serial, step.op.route));
+        if experts.grouped != grouped {
+            let slots = step.slots(self.graph);
+            let route = self.rows(step.op.route);
+            // SAFETY: written in an earlier phase.
+            let selected = |token: usize| unsafe { &route.row(token)[..slots] };
+            let all =
+                (0..self.tokens()).flat_map(|token| selected(token).iter().map(|e| *e as usize));
+            experts.group(all, step.num_experts);
+            experts.grouped = grouped;
+        }
+        experts
+    }
+
+    /// Quantises rows into the places that their experts read.
+    fn grouped_operand(
+        &self,
+        share: &mut Share<'_>,
         step: &ExpertMatMulStep,
         group_elements: usize,
         scratch: &mut Scratch,
     ) {
-        let (tokens, slots) = (self.tokens(), step.slots(self.graph));
-        let Scratch { gemm, experts, .. } = scratch;
+        let slots = step.slots(self.graph);
+        let experts = self.group_rows(step, &mut scratch.experts);
         let route = self.rows(step.op.route);
-        // SAFETY: written before the last barrier.
-        let selected = |token: usize| unsafe { &route.row(token)[..slots] };
-        // Each member groups for itself, which is cheaper than a barrier.
-        let all = (0..tokens).flat_map(|token| selected(token).iter().map(|e| *e as usize));
-        experts.group(all, step.num_experts);
-
         let int8 = self.operands.int8[group_index(group_elements)];
         let row_blocks = step.row_blocks();
-        let is_blocked = |group: Group| step.blocks && group.count as usize >= BLOCKED_TOKENS;
         let shared_x = step.operand_rows_per_token(self.graph) == 1;
         let x = Rows { data: self.rows(step.op.x).data, width: step.columns };
-        for token in member.share(tokens) {
+        for token in share.flatten() {
+            // SAFETY: written in an earlier phase.
+            let selected = unsafe { &route.row(token)[..slots] };
             let mut copied: [Option<(usize, usize)>; 2] = [None; 2];
-            for (slot, expert) in selected(token).iter().enumerate() {
+            for (slot, expert) in selected.iter().enumerate() {
                 let row = token * slots + slot;
                 let group = experts.groups[*expert as usize];
-                let (stride, biased) = (group.stride(), is_blocked(group));
+                let (stride, biased) = (group.stride(), step.is_blocked(group));
                 let first = group.first_padded as usize * row_blocks + experts.places[row] as usize;
                 if let Some((from, from_stride)) = copied[usize::from(biased)] {
                     for block in 0..row_blocks {
@@ -206,7 +286,7 @@ impl Region<'_> {
                     }
                     continue;
                 }
-                // SAFETY: written before the last barrier.
+                // SAFETY: written in an earlier phase.
                 let source = RowSource::Plain(unsafe { x.row(if shared_x { token } else { row }) });
                 let last = first + (row_blocks - 1) * stride + 1;
                 // SAFETY: the kernel writes every `stride`-th block of the range: the blocks of
@@ -219,15 +299,25 @@ impl Region<'_> {
                 }
             }
         }
-        member.barrier();
+    }
 
-        let outputs = self.outputs(step, slots);
+    /// One matmul per expert, over all its rows.
+    fn grouped_experts(
+        &self,
+        share: &mut Share<'_>,
+        step: &ExpertMatMulStep,
+        group_elements: usize,
+        scratch: &mut Scratch,
+    ) {
+        let Scratch { gemm, experts, .. } = scratch;
+        let experts = self.group_rows(step, experts);
+        let int8 = self.operands.int8[group_index(group_elements)];
+        let row_blocks = step.row_blocks();
+        let outputs = self.outputs(step, step.slots(self.graph));
         let panels = outputs.div_ceil(LANES);
-        // About four parts per expert balance the end of the loop.
-        let chunk = (panels / 4).next_multiple_of(GEMM_GROUP).max(GEMM_GROUP);
-        let (parts, projections) = (panels.div_ceil(chunk), &step.op.projections);
-        let items = step.num_experts * projections.len() * parts;
-        for range in member.dynamic_chunks(index.first_loop(), items, 1) {
+        let Parts { panels: chunk, count: parts } = self.expert_parts(step);
+        let projections = &step.op.projections;
+        for range in share {
             for item in range {
                 let (matrix, part) = (item / parts, item % parts);
                 let expert = matrix / projections.len();
@@ -243,9 +333,9 @@ impl Region<'_> {
                 let target = self.expert_target(projection, expert, outputs, rows);
                 let stride = group.stride();
                 let first = group.first_padded as usize * row_blocks;
-                // SAFETY: written before the last barrier.
+                // SAFETY: written in an earlier phase.
                 let activations = unsafe { int8.get(first..first + row_blocks * stride) };
-                if is_blocked(group) {
+                if step.is_blocked(group) {
                     let scratch = &mut *gemm;
                     Gemm { weight, panels, activations, stride, tokens, target, scratch }
                         .run(self.isa);
@@ -274,47 +364,40 @@ impl Region<'_> {
         Target { out, bias, residual: None, rows }
     }
 
-    /// One GEMV per row with the matrix of its expert.
-    fn single_rows(
-        &self,
-        member: &Member<'_>,
-        index: StepIndex,
-        step: &ExpertMatMulStep,
-        operand: Operand,
-    ) {
-        let per_token = step.operand_rows_per_token(self.graph);
-        let (tokens, slots) = (self.tokens(), step.slots(self.graph));
-        let operand_rows = tokens * per_token;
+    /// Quantises rows in their order.
+    fn row_operand(&self, share: &mut Share<'_>, step: &ExpertMatMulStep, group: usize) {
+        let stride = self.tokens() * step.operand_rows_per_token(self.graph);
         let x = Rows { data: self.rows(step.op.x).data, width: step.columns };
-        if let Operand::Int8 { group } = operand {
-            for row in member.share(operand_rows) {
-                let int8 = self.operands.int8[group_index(group)];
-                let last = (step.row_blocks() - 1) * operand_rows + row + 1;
-                // SAFETY: the kernel writes every `operand_rows`-th block of the range: the blocks
-                // of this row.
-                let blocks = unsafe { int8.get_mut(row..last) };
-                // SAFETY: written before the last barrier.
-                let source = RowSource::Plain(unsafe { x.row(row) });
-                let (biased, stride) = (false, operand_rows);
-                self.isa.run(Quantize { source, group, biased, blocks, stride });
-            }
-            member.barrier();
+        let int8 = self.operands.int8[group_index(group)];
+        for row in share.flatten() {
+            let last = (step.row_blocks() - 1) * stride + row + 1;
+            // SAFETY: the kernel writes every `stride`-th block of the range: the blocks of this
+            // row.
+            let blocks = unsafe { int8.get_mut(row..last) };
+            // SAFETY: written in an earlier phase.
+            let source = RowSource::Plain(unsafe { x.row(row) });
+            self.isa.run(Quantize { source, group, biased: false, blocks, stride });
         }
+    }
 
+    /// One GEMV per row with the matrix of its expert.
+    fn single_rows(&self, share: &mut Share<'_>, step: &ExpertMatMulStep, operand: Operand) {
+        let per_token = step.operand_rows_per_token(self.graph);
+        let slots = step.slots(self.graph);
+        let operand_rows = self.tokens() * per_token;
+        let x = Rows { data: self.rows(step.op.x).data, width: step.columns };
         let route = self.rows(step.op.route);
         let outputs = self.outputs(step, slots);
         let panels = outputs.div_ceil(LANES);
-        // The loop runs one row at a time, in about two chunks per thread.
-        let chunk = panels.div_ceil(member.threads * 2).next_multiple_of(4);
-        let (parts, projections) = (panels.div_ceil(chunk), &step.op.projections);
-        let items = tokens * slots * projections.len() * parts;
-        for range in member.dynamic_chunks(index.first_loop(), items, 1) {
+        let Parts { panels: chunk, count: parts } = self.expert_parts(step);
+        let projections = &step.op.projections;
+        for range in share {
             for item in range {
                 let (matrix, part) = (item / parts, item % parts);
                 let row = matrix / projections.len();
                 let projection = &projections[matrix % projections.len()];
                 let (token, slot) = (row / slots, row % slots);
-                // SAFETY: written before the last barrier.
+                // SAFETY: written in an earlier phase.
                 let expert = unsafe { route.row(token) }[slot] as usize;
                 let weight = self.matrix(projection.weights[expert]);
                 let panels = part * chunk..panels.min((part + 1) * chunk);
@@ -330,7 +413,7 @@ impl Region<'_> {
                     Operand::Int8 { group } => {
                         let blocks = step.row_blocks() * operand_rows;
                         let int8 = self.operands.int8[group_index(group)];
-                        // SAFETY: written before the last barrier.
+                        // SAFETY: written in an earlier phase.
                         let activations = unsafe { int8.get(x_row..blocks) };
                         let stride = operand_rows;
                         MatVec { weight, panels, activations, stride, tokens: 1, target }

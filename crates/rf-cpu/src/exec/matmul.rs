@@ -1,22 +1,31 @@
 //! Matmul steps: the operand is prepared once for all projections, and threads share the panels.
 
+use std::ops::Range;
+
 use rf_graph::{Graph, MatMul, Projection, Prologue};
 
 use super::experts::{ExpertRows, ExpertSizes};
+use super::phases::Part;
+use super::rows::row_ns;
 use super::steps::Step;
 use super::storage::StoragePlan;
-use super::{Region, StepIndex, rows};
+use super::{Region, rows};
 use crate::simd::activations::{ACT_BLOCK, ActBlock, Quantize, RowSource};
 use crate::simd::attention::AttentionScratch;
 use crate::simd::float_gemm::{self, FloatGemm, PackFloats};
 use crate::simd::gemm::GemmScratch;
 use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, Operand, has_gemm};
 use crate::simd::tiles::{FLOAT_TOKENS, GEMM_GROUP, GEMM_TOKENS, Target, TargetRows};
-use crate::simd::{FLOAT_CHUNK, Isa};
-use crate::team::{Member, Rows, Shared};
+use crate::simd::{FLOAT_CHUNK, Isa, LANES};
+use crate::team::{Deal, Rows, Share, Shared};
 
 /// The smallest number of tokens at which unpacking into tiles is cheaper than in registers.
 pub(super) const BLOCKED_TOKENS: usize = 9;
+
+/// About how long a panel takes: its bytes are read at 16 GB/s, and 64 products take a nanosecond.
+pub(super) fn matmul_ns(panel_bytes: usize, columns: usize, tokens: usize) -> usize {
+    (panel_bytes / 16).max(LANES * columns * tokens / 64)
+}
 
 /// [`rf_graph::Op::MatMul`] and the operands that its formats take.
 pub(super) struct MatMulStep {
@@ -216,20 +225,42 @@ struct Operands<'a> {
 }
 
 impl Region<'_> {
+    /// How the operand and the panels of a matmul are dealt.
+    pub(super) fn matmul_deals(&self, step: &MatMulStep) -> [Deal; 2] {
+        let tokens = self.num_rows(step.op.prologue.shape_of());
+        if tokens == 0 {
+            return [Deal::NOTHING; 2];
+        }
+        let columns = step.columns(self.graph);
+        // One token: each member prepares the whole operand, which is cheaper than a phase.
+        let operand = match tokens {
+            1 => Deal::NOTHING,
+            _ => Deal::new(tokens, row_ns(columns), self.threads),
+        };
+        let matrices = step.op.projections.iter().map(|p| self.matrix(p.weight));
+        let (panels, bytes) = matrices.fold((0, 0), |(panels, bytes), matrix| {
+            (panels + matrix.num_panels(), bytes + matrix.bytes())
+        });
+        let panel_ns = matmul_ns(bytes / panels.max(1), columns, tokens);
+        // The float kernels take 4 panels at a time.
+        let most = if step.is_blocked(tokens) { GEMM_GROUP } else { 64 };
+        [operand, Deal::in_multiples(panels, panel_ns, self.threads, 4, most)]
+    }
+
     pub(super) fn matmul(
         &self,
-        member: &Member<'_>,
-        index: StepIndex,
+        share: &mut Share<'_>,
         step: &MatMulStep,
+        part: Part,
         scratch: &mut Scratch,
     ) {
         let tokens = self.num_rows(step.op.prologue.shape_of());
-        if tokens == 0 {
+        if part == Part::First {
+            share.for_each(|rows| self.prepare(step, self.operands, rows, tokens));
             return;
         }
         let Scratch { float, int8, gemm, .. } = scratch;
         let operands = if tokens == 1 {
-            // One token: each thread prepares the whole operand, which is cheaper than a barrier.
             let [a, b] = int8;
             let own = SharedOperands {
                 float: Shared::new(float),
@@ -238,16 +269,9 @@ impl Region<'_> {
             self.prepare(step, own, 0..1, tokens);
             self.operands(step, own, tokens)
         } else {
-            self.prepare(step, self.operands, member.share(tokens), tokens);
-            member.barrier();
             self.operands(step, self.operands, tokens)
         };
-        let panels: usize =
-            step.op.projections.iter().map(|p| self.matrix(p.weight).num_panels()).sum();
-        // Small chunks balance the end of the loop. The float kernels take 4 panels at a time.
-        let largest = if step.is_blocked(tokens) { GEMM_GROUP } else { 64 };
-        let chunk = (panels / (member.threads * 8)).next_multiple_of(4).clamp(4, largest);
-        for range in member.dynamic_chunks(index.first_loop(), panels, chunk) {
+        for range in share {
             let mut first = 0;
             for p in &step.op.projections {
                 let end = first + self.matrix(p.weight).num_panels();
@@ -266,13 +290,13 @@ impl Region<'_> {
         &self,
         step: &MatMulStep,
         buffers: SharedOperands<'_>,
-        share: std::ops::Range<usize>,
+        rows: Range<usize>,
         tokens: usize,
     ) {
         let columns = step.columns(self.graph);
         let (stride, biased) = (step.stride(tokens), step.is_blocked(tokens));
-        for token in share {
-            // SAFETY: the prologue's values were written before the last barrier.
+        for token in rows {
+            // SAFETY: the prologue's values were written in an earlier phase.
             let row = |id| unsafe { self.rows(id).row(token) };
             let source = match step.op.prologue {
                 Prologue::Plain(x) => RowSource::Plain(row(x)),
@@ -292,7 +316,7 @@ impl Region<'_> {
                 let out = unsafe { buffers.float.get_mut(token * FLOAT_CHUNK..last * FLOAT_CHUNK) };
                 self.isa.run(PackFloats { source, out, stride });
             } else if step.float && !matches!(step.op.prologue, Prologue::Plain(_)) {
-                // SAFETY: each token belongs to one member.
+                // SAFETY: each token belongs to one piece.
                 let out = unsafe { buffers.float.get_mut(token * columns..(token + 1) * columns) };
                 rows::evaluate(self.isa, source, out);
             }
@@ -323,7 +347,7 @@ impl Region<'_> {
             _ if !step.float => FloatOperand::Absent,
             _ if step.is_blocked(tokens) => {
                 let rows = tokens.next_multiple_of(FLOAT_TOKENS);
-                // SAFETY: written before the last barrier.
+                // SAFETY: written in an earlier phase.
                 let blocks =
                     unsafe { buffers.float.get(0..rows * float_gemm::operand_floats(columns)) };
                 FloatOperand::Blocks(blocks)
@@ -337,7 +361,7 @@ impl Region<'_> {
         let int8 = [32, 256].map(|group| {
             let wanted = step.groups.contains(&group);
             let blocks = if wanted { columns.div_ceil(ACT_BLOCK) * stride } else { 0 };
-            // SAFETY: written before the last barrier.
+            // SAFETY: written in an earlier phase.
             unsafe { buffers.int8[group_index(group)].get(0..blocks) }
         });
         Operands { float, int8, tokens }
@@ -348,7 +372,7 @@ impl Region<'_> {
         &self,
         step: &MatMulStep,
         projection: &Projection,
-        panels: std::ops::Range<usize>,
+        panels: Range<usize>,
         operands: Operands<'_>,
         scratch: &mut GemmScratch,
     ) {

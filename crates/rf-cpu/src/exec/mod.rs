@@ -6,6 +6,7 @@ mod attention;
 mod experts;
 mod matmul;
 mod memory;
+mod phases;
 mod profile;
 mod rows;
 mod steps;
@@ -23,9 +24,10 @@ use rf_kv::{CopyPage, PageGroup};
 use crate::kv::{KvShape, KvStore};
 use crate::panel::PackedMatrix;
 use crate::simd::Isa;
-use crate::team::{Counter, Member, Rows, Shared, Team};
+use crate::team::{Rows, Shared, Team};
 use matmul::{OperandBuffers, OperandSizes, Scratch};
-use profile::{BatchClock, Profile, StepTimes};
+use phases::{Phases, Walk};
+use profile::{BatchClock, Profile};
 use steps::Step;
 use storage::{StoragePlan, StoredWeight};
 
@@ -41,14 +43,15 @@ pub(crate) struct CpuExecutor {
     weights: Vec<StoredWeight>,
     steps: Vec<Step>,
     stages: Vec<Stage>,
-    /// Loop counters, two per step: a step has at most two shared loops.
-    counters: Vec<Counter>,
+    phases: Phases,
     arena: MmapMut,
     operands: OperandBuffers,
     scratch: Vec<Scratch>,
     ropes: Vec<RopeTable>,
     kv: KvStore,
     costs: Costs,
+    /// Number of batches so far.
+    serial: u64,
     profile: Option<Profile>,
 }
 
@@ -96,7 +99,6 @@ impl CpuExecutor {
         let sizes = OperandSizes::new(&steps, &graph, max_batch_tokens);
         let operands = OperandBuffers::new(&sizes);
         let scratch = (0..threads).map(|_| Scratch::new(&sizes)).collect();
-        let counters = (0..2 * steps.len()).map(|_| Counter::default()).collect();
         Ok(Self {
             isa,
             team,
@@ -106,26 +108,23 @@ impl CpuExecutor {
             steps,
             stages: graph.stages(),
             graph,
-            counters,
+            phases: Phases::default(),
             arena,
             operands,
             scratch,
             ropes,
             kv,
             costs,
+            serial: 0,
             profile: None,
         })
     }
 }
 
 impl CpuExecutor {
-    fn threads(&self) -> usize {
-        self.team.lock().unwrap_or_else(PoisonError::into_inner).threads()
-    }
-
     /// The name of the backend, for reports.
     fn name(&self) -> String {
-        format!("CPU ({})", crate::machine::description(self.isa, self.threads()))
+        format!("CPU ({})", crate::machine::description(self.isa, self.scratch.len()))
     }
 }
 
@@ -152,7 +151,7 @@ impl Executor for CpuExecutor {
         for rope in &mut self.ropes {
             rope.extend_to(positions.unwrap_or(0));
         }
-        self.counters.iter_mut().for_each(Counter::reset);
+        self.serial += 1;
         let token_spans = batch
             .spans
             .iter()
@@ -165,7 +164,9 @@ impl Executor for CpuExecutor {
             plan: &self.plan,
             weights: &self.weights,
             ropes: &self.ropes,
+            threads: self.scratch.len(),
             batch,
+            serial: self.serial,
             token_spans,
             arena: Shared::new(bytemuck::cast_slice_mut(&mut self.arena)),
             output: stage.output,
@@ -183,12 +184,17 @@ impl Executor for CpuExecutor {
                 })
                 .collect(),
         };
-        let scratch = Shared::new(&mut self.scratch);
-        let steps = (stage.ops.start, &self.steps[stage.ops.clone()]);
-        let team = self.team.lock().unwrap_or_else(PoisonError::into_inner);
-        let clock = self.profile.as_ref().map(Profile::start);
-        let step_times = clock.as_ref().map(BatchClock::step_times);
-        team.run(&self.counters, |member| region.walk(member, steps, scratch, step_times));
+        self.phases.plan(&region, stage.ops.start, &self.steps[stage.ops.clone()]);
+        let mut team = self.team.lock().unwrap_or_else(PoisonError::into_inner);
+        let clock = self.profile.as_ref().map(|profile| profile.start(self.phases.deals().len()));
+        let walk = Walk {
+            region: &region,
+            phases: &self.phases,
+            steps: &self.steps,
+            scratch: Shared::new(&mut self.scratch),
+            times: clock.as_ref().map(BatchClock::step_times),
+        };
+        team.run(self.phases.deals(), &walk);
         if let Some(clock) = clock {
             let is_last = index + 1 == self.stages.len();
             clock.stop((&self.graph, &self.costs), stage.ops.clone(), is_last, batch);
@@ -215,7 +221,7 @@ impl Executor for CpuExecutor {
     }
 
     fn record_timeline(&mut self, max_events: usize) -> bool {
-        let threads = self.threads();
+        let threads = self.scratch.len();
         let Some(profile) = &mut self.profile else { return false };
         profile.record_timeline(max_events, threads);
         true
@@ -247,7 +253,11 @@ struct Region<'a> {
     plan: &'a Plan,
     weights: &'a [StoredWeight],
     ropes: &'a [RopeTable],
+    /// Number of threads of the team.
+    threads: usize,
     batch: &'a Batch<'a>,
+    /// The number of this batch, from 1 on.
+    serial: u64,
     /// Index of the span of each token.
     token_spans: Vec<usize>,
     arena: Shared<'a, f32>,
@@ -258,53 +268,7 @@ struct Region<'a> {
     kv: Vec<SharedKv<'a>>,
 }
 
-/// The index of a step, which selects the counters of its shared loops.
-#[derive(Clone, Copy)]
-struct StepIndex(usize);
-
-impl StepIndex {
-    fn first_loop(self) -> usize {
-        2 * self.0
-    }
-
-    fn second_loop(self) -> usize {
-        2 * self.0 + 1
-    }
-}
-
 impl<'a> Region<'a> {
-    /// Runs steps, given with the index of the first one, with a barrier after each.
-    fn walk(
-        &self,
-        member: &Member<'_>,
-        (first, steps): (usize, &[Step]),
-        scratch: Shared<'_, Scratch>,
-        step_times: Option<StepTimes<'_>>,
-    ) {
-        // SAFETY: each member accesses its own element.
-        let [scratch] = (unsafe { scratch.get_mut(member.index..member.index + 1) }) else {
-            return;
-        };
-        if let Some(times) = step_times {
-            times.enter();
-        }
-        let mut stopwatch = step_times.and_then(|times| times.stopwatch(member.index));
-        for (i, step) in (first..).zip(steps) {
-            self.step(member, StepIndex(i), step, scratch);
-            if let Some(stopwatch) = &mut stopwatch {
-                stopwatch.part(i);
-            }
-            member.barrier_then(|| {
-                if let Some(times) = step_times {
-                    times.step_ended(i);
-                }
-            });
-            if let Some(stopwatch) = &mut stopwatch {
-                stopwatch.next_lap();
-            }
-        }
-    }
-
     fn tokens(&self) -> usize {
         self.batch.ids.len()
     }
@@ -345,5 +309,43 @@ impl<'a> Region<'a> {
     fn place(&self, token: usize) -> (&'a Span<'a>, usize) {
         let span = &self.batch.spans[self.token_spans[token]];
         (span, span.past_tokens + token - span.tokens.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rf_graph::case::{Case, cases};
+    use rf_graph::fuse;
+
+    use super::*;
+
+    /// The bits of all outputs of a case.
+    fn outputs(case: &Case, team: Team) -> Vec<u32> {
+        let mut program = case.program();
+        program.graph = fuse(program.graph, rf_graph::Fusions::PROLOGUES);
+        let output = program.graph.value(program.graph.output());
+        let (kind, width) = (output.rows, output.width);
+        let team = Arc::new(Mutex::new(team));
+        let mut executor = CpuExecutor::new(Isa::best(), team, program, &mut |_| ()).unwrap();
+        let mut bits = Vec::new();
+        for batch in case.batches() {
+            batch.with(|batch| {
+                let mut out = vec![0.0; batch.rows(kind) * width];
+                executor.forward(batch, &mut out).unwrap();
+                bits.extend(out.iter().map(|y| y.to_bits()));
+            });
+        }
+        bits
+    }
+
+    #[test]
+    fn results_are_the_same_if_no_other_thread_of_the_team_comes() {
+        let mut ran = 0;
+        for case in cases().iter().filter(|case| case.name().starts_with("model/")) {
+            let expected = outputs(case, Team::new(3).unwrap());
+            assert_eq!(outputs(case, Team::deserted(3)), expected, "{}", case.name());
+            ran += 1;
+        }
+        assert!(ran > 0);
     }
 }

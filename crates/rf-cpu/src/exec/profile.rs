@@ -1,8 +1,8 @@
 //! Times of steps.
 //!
-//! A step lasts from the end of the previous step until the last member of the team has finished
-//! it; that member records the time. If the scheduler delays a member after a barrier, the delay
-//! counts for the next step. A timeline records the work of each member, without its waits.
+//! A step lasts from the end of the previous step until its last piece is done; the member that
+//! completes it records the time. A timeline records the work of each member, without its waits. A
+//! member that got nothing of a step has no event for it.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +19,7 @@ pub(super) struct Profile {
     made: Instant,
     /// Nanoseconds by step.
     steps_ns: Vec<AtomicU64>,
-    /// The end of the last step, or the time at which the first member entered the first step, in
-    /// nanoseconds since `made`.
+    /// The end of the last step, or the start of the batch, in nanoseconds since `made`.
     mark_ns: AtomicU64,
     costs: Mutex<Vec<OpCost>>,
     time_ns: AtomicU64,
@@ -50,17 +49,22 @@ struct Lap {
 pub(super) struct BatchClock<'a> {
     profile: &'a Profile,
     started: Instant,
+    has_laps: bool,
 }
 
-/// Records the ends of steps in a profile.
+/// Records the times of steps in a profile.
 #[derive(Clone, Copy)]
-pub(super) struct StepTimes<'a>(&'a Profile);
+pub(super) struct StepTimes<'a> {
+    profile: &'a Profile,
+    /// True if the timeline has room for the batch.
+    has_laps: bool,
+}
 
-/// Records the laps of one member.
+/// Times what one member does of a step.
 pub(super) struct Stopwatch<'a> {
-    lane: MutexGuard<'a, Lane>,
+    lane: &'a Mutex<Lane>,
     batch: u64,
-    last: Instant,
+    start: Instant,
 }
 
 impl Profile {
@@ -86,9 +90,24 @@ impl Profile {
         *self.dropped_batches.get_mut() = 0;
     }
 
-    pub(super) fn start(&self) -> BatchClock<'_> {
-        self.mark_ns.store(u64::MAX, Ordering::Relaxed);
-        BatchClock { profile: self, started: Instant::now() }
+    /// Starts to time a batch of `phases` phases.
+    pub(super) fn start(&self, phases: usize) -> BatchClock<'_> {
+        // Allocates before the first step, so that no step includes it.
+        let has_room = |lane: &Mutex<Lane>| {
+            let mut lane = lock(lane);
+            let has_room = lane.laps.len() + phases <= lane.max_laps;
+            if has_room {
+                lane.laps.reserve(phases);
+            }
+            has_room
+        };
+        // All members drop the same batches.
+        let has_laps = !self.lanes.is_empty() && self.lanes.iter().all(has_room);
+        if !self.lanes.is_empty() && !has_laps {
+            add(&self.dropped_batches, 1);
+        }
+        self.mark_ns.store(nanoseconds(self.made), Ordering::Relaxed);
+        BatchClock { profile: self, started: Instant::now(), has_laps }
     }
 
     /// Summarises the profile. `graph` is the graph of the steps.
@@ -145,7 +164,7 @@ impl Profile {
 
 impl<'a> BatchClock<'a> {
     pub(super) fn step_times(&self) -> StepTimes<'a> {
-        StepTimes(self.profile)
+        StepTimes { profile: self.profile, has_laps: self.has_laps }
     }
 
     /// Adds the stage of a batch whose ops are `ops`. The last stage counts the batch.
@@ -171,49 +190,29 @@ impl<'a> BatchClock<'a> {
 }
 
 impl<'a> StepTimes<'a> {
-    /// Records that a member enters the first step.
-    pub(super) fn enter(self) {
-        let Self(profile) = self;
-        profile.mark_ns.fetch_min(nanoseconds(profile.made), Ordering::Relaxed);
+    /// Adds the time since the last call to `step`. No member runs a step meanwhile.
+    pub(super) fn add_to(self, step: usize) {
+        let now_ns = nanoseconds(self.profile.made);
+        let before_ns = self.profile.mark_ns.swap(now_ns, Ordering::Relaxed);
+        add(&self.profile.steps_ns[step], now_ns.saturating_sub(before_ns));
     }
 
-    /// Records the end of `step`: all members have finished it, and none has begun the next one.
-    pub(super) fn step_ended(self, step: usize) {
-        let Self(profile) = self;
-        let now_ns = nanoseconds(profile.made);
-        let before_ns = profile.mark_ns.swap(now_ns, Ordering::Relaxed);
-        add(&profile.steps_ns[step], now_ns.saturating_sub(before_ns));
-    }
-
-    /// The event buffer of a member, if a timeline is recorded and has room.
+    /// Starts to time a member, if a timeline is recorded and has room.
     pub(super) fn stopwatch(self, member: usize) -> Option<Stopwatch<'a>> {
-        let Self(profile) = self;
-        let steps = profile.steps_ns.len();
-        let mut lane = profile.lanes.get(member).map(lock)?;
-        // All members have the same number of laps, so they drop the same batches.
-        if lane.laps.len() + steps > lane.max_laps {
-            if member == 0 {
-                add(&profile.dropped_batches, 1);
-            }
+        if !self.has_laps {
             return None;
         }
-        // Allocates before the first step, so that no step includes it.
-        lane.laps.reserve(steps);
-        let batch = profile.batches.load(Ordering::Relaxed);
-        Some(Stopwatch { lane, batch, last: Instant::now() })
+        let lane = self.profile.lanes.get(member)?;
+        let batch = self.profile.batches.load(Ordering::Relaxed);
+        Some(Stopwatch { lane, batch, start: Instant::now() })
     }
 }
 
 impl Stopwatch<'_> {
-    /// Records that the member finished its part of `step` and waits for the others.
-    pub(super) fn part(&mut self, step: usize) {
-        let (batch, start) = (self.batch, self.last);
-        self.lane.laps.push(Lap { step, batch, start, duration: start.elapsed() });
-    }
-
-    /// Records that the member begins the next step.
-    pub(super) fn next_lap(&mut self) {
-        self.last = Instant::now();
+    /// Records that the member has done its part of `step`.
+    pub(super) fn stop(self, step: usize) {
+        let Self { batch, start, .. } = self;
+        lock(self.lane).laps.push(Lap { step, batch, start, duration: start.elapsed() });
     }
 }
 

@@ -1,4 +1,4 @@
-//! Ops over rows: each member of the team computes whole rows. These ops have no precomputed data.
+//! Ops over rows: the items of a phase are whole rows. These ops have no precomputed data.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::{Region, RopeTable};
 use crate::simd::activations::{Evaluate, MapRow, RmsScale, RowSource};
 use crate::simd::rope::Rotate;
 use crate::simd::{Isa, LANES};
-use crate::team::Member;
+use crate::team::{Deal, Share};
 
 /// Returns true if [`Region::row_op`] can run an op.
 pub(super) fn supports(op: &Op) -> bool {
@@ -35,31 +35,36 @@ pub(super) fn supports(op: &Op) -> bool {
 }
 
 impl Region<'_> {
+    /// How the rows of an op that writes `out` are dealt.
+    pub(super) fn row_deal(&self, out: ValueId) -> Deal {
+        Deal::new(self.num_rows(out), row_ns(self.graph.value(out).width), self.threads)
+    }
+
     /// Runs one member's share of the rows of an op.
     #[expect(clippy::too_many_lines, reason = "one arm per op, to be read as a table")]
-    pub(super) fn row_op(&self, member: &Member<'_>, op: &Op) {
+    pub(super) fn row_op(&self, share: &mut Share<'_>, op: &Op) {
         match op {
             Op::Route { logits, router, out } => {
                 let (logits, out) = (self.rows(*logits), self.rows(*out));
                 let bias = router.selection_bias.map(|id| self.vector(id));
                 let scale = router.expert_scale.map(|id| self.vector(id));
-                by_row(member, self.tokens(), |token| {
-                    // SAFETY: written before the last barrier.
+                by_row(share, |token| {
+                    // SAFETY: written in an earlier phase.
                     let logits = unsafe { logits.row(token) };
                     let y = rf_graph::reference::route(logits, router, bias, scale);
-                    // SAFETY: each row belongs to one member.
+                    // SAFETY: each row belongs to one piece.
                     unsafe { out.row_mut(token, 0..out.width) }.copy_from_slice(&y);
                 });
             }
             Op::ScaleExperts { x, route, out } => {
                 let (x, route, out) = (self.rows(*x), self.rows(*route), self.rows(*out));
                 let slots = route.width / 2;
-                by_row(member, self.tokens(), |token| {
-                    // SAFETY: written before the last barrier.
+                by_row(share, |token| {
+                    // SAFETY: written in an earlier phase.
                     let x = unsafe { x.row(token) };
                     // SAFETY: as above.
                     let p = unsafe { &route.row(token)[slots..] };
-                    // SAFETY: each row belongs to one member.
+                    // SAFETY: each row belongs to one piece.
                     let y = unsafe { out.row_mut(token, 0..out.width) };
                     let width = out.width / slots;
                     let parts = y.chunks_exact_mut(width).zip(x.chunks_exact(width));
@@ -72,8 +77,8 @@ impl Region<'_> {
                 let (x, route, out) = (self.rows(*x), self.rows(*route), self.rows(*out));
                 let residual = residual.map(|id| self.rows(id));
                 let slots = route.width / 2;
-                by_row(member, self.tokens(), |token| {
-                    // SAFETY: written before the last barrier.
+                by_row(share, |token| {
+                    // SAFETY: written in an earlier phase.
                     let p = unsafe { &route.row(token)[slots..] };
                     // SAFETY: as above.
                     let mut y = rf_graph::reference::combine_experts(unsafe { x.row(token) }, p);
@@ -82,14 +87,14 @@ impl Region<'_> {
                         let residual = unsafe { residual.row(token) };
                         y.iter_mut().zip(residual).for_each(|(y, r)| *y += r);
                     }
-                    // SAFETY: each row belongs to one member.
+                    // SAFETY: each row belongs to one piece.
                     unsafe { out.row_mut(token, 0..out.width) }.copy_from_slice(&y);
                 });
             }
             Op::Embed { table, scale, norm: None, out } => {
                 let out = self.rows(*out);
-                by_row(member, self.tokens(), |token| {
-                    // SAFETY: each row belongs to one member.
+                by_row(share, |token| {
+                    // SAFETY: each row belongs to one piece.
                     let row = unsafe { out.row_mut(token, 0..out.width) };
                     self.embed(*table, self.batch.ids[token] as usize, row);
                     for x in row {
@@ -100,8 +105,8 @@ impl Region<'_> {
             Op::EmbedPosition { table, out } => {
                 let out = self.rows(*out);
                 let last = self.table_rows(*table) - 1;
-                by_row(member, self.tokens(), |token| {
-                    // SAFETY: each row belongs to one member.
+                by_row(share, |token| {
+                    // SAFETY: each row belongs to one piece.
                     let row = unsafe { out.row_mut(token, 0..out.width) };
                     self.embed(*table, self.place(token).1.min(last), row);
                 });
@@ -111,8 +116,8 @@ impl Region<'_> {
             Op::Input { out } => {
                 let out = self.rows(*out);
                 let x = self.batch.input.unwrap_or_default();
-                by_row(member, self.tokens(), |token| {
-                    // SAFETY: each row belongs to one member.
+                by_row(share, |token| {
+                    // SAFETY: each row belongs to one piece.
                     let row = unsafe { out.row_mut(token, 0..out.width) };
                     row.copy_from_slice(&x[token * out.width..][..out.width]);
                 });
@@ -120,10 +125,10 @@ impl Region<'_> {
             Op::RmsNorm { x, weight, eps, out } => {
                 let (x_rows, weight) = (self.rows(*x), self.vector(*weight));
                 let out = self.rows(*out);
-                by_row(member, self.num_rows(*x), |row| {
-                    // SAFETY: written before the last barrier.
+                by_row(share, |row| {
+                    // SAFETY: written in an earlier phase.
                     let x = unsafe { x_rows.row(row) };
-                    // SAFETY: each row belongs to one member.
+                    // SAFETY: each row belongs to one piece.
                     let y = unsafe { out.row_mut(row, 0..out.width) };
                     let groups = x.chunks_exact(weight.len());
                     for (x, y) in groups.zip(y.chunks_exact_mut(weight.len())) {
@@ -134,38 +139,38 @@ impl Region<'_> {
             Op::LayerNorm { x, weight, bias, eps, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
                 let (weight, bias) = (self.vector(*weight), bias.map(|bias| self.vector(bias)));
-                by_row(member, self.num_rows(*x), |row| {
-                    // SAFETY: written before the last barrier.
+                by_row(share, |row| {
+                    // SAFETY: written in an earlier phase.
                     let x = unsafe { x_rows.row(row) };
-                    // SAFETY: each row belongs to one member.
+                    // SAFETY: each row belongs to one piece.
                     layer_norm(x, weight, bias, *eps, unsafe { out.row_mut(row, 0..out.width) });
                 });
             }
             Op::Glu { activation, gate, up, out } => {
                 let (gate_rows, up_rows, out) = (self.rows(*gate), self.rows(*up), self.rows(*out));
-                by_row(member, self.num_rows(*gate), |row| {
-                    // SAFETY: written before the last barrier.
+                by_row(share, |row| {
+                    // SAFETY: written in an earlier phase.
                     let gate = unsafe { gate_rows.row(row) };
                     // SAFETY: as above.
                     let up = unsafe { up_rows.row(row) };
-                    // SAFETY: each row belongs to one member.
+                    // SAFETY: each row belongs to one piece.
                     let y = unsafe { out.row_mut(row, 0..out.width) };
                     let source = RowSource::Glu { activation: *activation, gate, up };
                     evaluate(self.isa, source, y);
                 });
             }
             Op::Add { a, b, out } => {
-                self.elementwise(member, [*a, *b], *out, |[a, b]| a + b);
+                self.elementwise(share, [*a, *b], *out, |[a, b]| a + b);
             }
             Op::Map { x, function: Function::Scale(factor), out } => {
-                self.elementwise(member, [*x], *out, |[x]| x * factor);
+                self.elementwise(share, [*x], *out, |[x]| x * factor);
             }
             Op::Map { x, function, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
-                by_row(member, self.num_rows(*x), |row| {
-                    // SAFETY: written before the last barrier.
+                by_row(share, |row| {
+                    // SAFETY: written in an earlier phase.
                     let x = unsafe { x_rows.row(row) };
-                    // SAFETY: each row belongs to one member.
+                    // SAFETY: each row belongs to one piece.
                     let y = unsafe { out.row_mut(row, 0..out.width) };
                     self.isa.run(MapRow { function: *function, x, out: y });
                 });
@@ -173,12 +178,12 @@ impl Region<'_> {
             Op::SigmoidGate { x, gate, out } => {
                 let (x_rows, gates, out) = (self.rows(*x), self.rows(*gate), self.rows(*out));
                 let columns_per_gate = out.width / gates.width;
-                by_row(member, self.num_rows(*x), |row| {
-                    // SAFETY: written before the last barrier.
+                by_row(share, |row| {
+                    // SAFETY: written in an earlier phase.
                     let x = unsafe { x_rows.row(row) };
                     // SAFETY: as above.
                     let gates = unsafe { gates.row(row) };
-                    // SAFETY: each row belongs to one member.
+                    // SAFETY: each row belongs to one piece.
                     let y = unsafe { out.row_mut(row, 0..out.width) };
                     let parts = y.chunks_exact_mut(columns_per_gate);
                     for ((y, x), gate) in parts.zip(x.chunks_exact(columns_per_gate)).zip(gates) {
@@ -189,31 +194,31 @@ impl Region<'_> {
             }
             Op::ScaleByPosition { x, scale, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
-                by_row(member, self.tokens(), |token| {
+                by_row(share, |token| {
                     let factor = scale.at(self.place(token).1);
-                    // SAFETY: written before the last barrier.
+                    // SAFETY: written in an earlier phase.
                     let x = unsafe { x_rows.row(token) };
-                    // SAFETY: each row belongs to one member.
+                    // SAFETY: each row belongs to one piece.
                     let y = unsafe { out.row_mut(token, 0..out.width) };
                     y.iter_mut().zip(x).for_each(|(y, x)| *y = x * factor);
                 });
             }
             Op::Slice { x, start, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
-                by_row(member, self.num_rows(*x), |row| {
-                    // SAFETY: written before the last barrier.
+                by_row(share, |row| {
+                    // SAFETY: written in an earlier phase.
                     let x = unsafe { x_rows.row(row) };
-                    // SAFETY: each row belongs to one member.
+                    // SAFETY: each row belongs to one piece.
                     let y = unsafe { out.row_mut(row, 0..out.width) };
                     y.copy_from_slice(&x[*start..][..out.width]);
                 });
             }
             Op::SelectRows { x, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
-                by_row(member, self.batch.output_rows.len(), |row| {
-                    // SAFETY: written before the last barrier.
+                by_row(share, |row| {
+                    // SAFETY: written in an earlier phase.
                     let x = unsafe { x_rows.row(self.batch.output_rows[row]) };
-                    // SAFETY: each row belongs to one member.
+                    // SAFETY: each row belongs to one piece.
                     unsafe { out.row_mut(row, 0..out.width) }.copy_from_slice(x);
                 });
             }
@@ -242,18 +247,17 @@ impl Region<'_> {
 
     fn elementwise<const N: usize>(
         &self,
-        member: &Member<'_>,
+        share: &mut Share<'_>,
         inputs: [ValueId; N],
         out: ValueId,
         f: impl Fn([f32; N]) -> f32,
     ) {
-        let rows = self.num_rows(out);
         let (inputs, out) = (inputs.map(|id| self.rows(id)), self.rows(out));
         let all: Range<usize> = 0..out.width;
-        by_row(member, rows, |row| {
-            // SAFETY: written before the last barrier.
+        by_row(share, |row| {
+            // SAFETY: written in an earlier phase.
             let x = inputs.map(|input| unsafe { input.row(row) });
-            // SAFETY: each row belongs to one member.
+            // SAFETY: each row belongs to one piece.
             for (i, y) in unsafe { out.row_mut(row, all.clone()) }.iter_mut().enumerate() {
                 *y = f(x.map(|x| x[i]));
             }
@@ -261,9 +265,14 @@ impl Region<'_> {
     }
 }
 
-/// Calls `work` for each row of this member's share.
-pub(super) fn by_row(member: &Member<'_>, rows: usize, work: impl Fn(usize)) {
-    member.share(rows).for_each(work);
+/// About how long an op takes for a row: the slower ones compute two elements in a nanosecond.
+pub(super) fn row_ns(width: usize) -> usize {
+    width / 2
+}
+
+/// Calls `work` for each row of a member's share.
+pub(super) fn by_row(share: &mut Share<'_>, work: impl Fn(usize)) {
+    share.flatten().for_each(work);
 }
 
 /// `y = x / √(mean(x²) + eps) · weight`.

@@ -5,11 +5,12 @@ use rf_graph::{Attention, BackendError, Epilogue, Op, QkNorm, Rope, ValueId};
 use super::attention::AppendItem;
 use super::experts::ExpertMatMulStep;
 use super::matmul::{MatMulStep, Scratch};
+use super::phases::Part;
 use super::rows::{self, by_row};
 use super::storage::StoragePlan;
-use super::{Region, RopeTable, StepIndex};
+use super::{Region, RopeTable};
 use crate::simd::Isa;
-use crate::team::Member;
+use crate::team::{Deal, Share};
 
 /// One op with its precomputed data.
 pub(super) enum Step {
@@ -27,8 +28,8 @@ pub(super) enum Step {
         layer: usize,
     },
     Attention(AttentionStep),
-    /// An op of [`rows`], without precomputed data.
-    Rows(Op),
+    /// An op of [`rows`], without precomputed data, and the value that it computes.
+    Rows(Op, Option<ValueId>),
 }
 
 /// [`Op::Attention`] with its geometry.
@@ -78,7 +79,10 @@ impl Step {
             Op::Attention { q, attention, out } => {
                 Self::Attention(AttentionStep { q, attention, out })
             }
-            op if rows::supports(&op) => Self::Rows(op),
+            op if rows::supports(&op) => {
+                let out = op.outputs().first().copied();
+                Self::Rows(op, out)
+            }
             op => {
                 let what = op.name().to_string();
                 return Err(BackendError::Unsupported { backend: "CPU", what });
@@ -88,36 +92,50 @@ impl Step {
 }
 
 impl Region<'_> {
-    /// Runs one member's share of a step.
+    /// How the two parts of a step are dealt in this batch.
+    pub(super) fn deals(&self, step: &Step) -> [Deal; 2] {
+        let main = match step {
+            Step::MatMul(m) => return self.matmul_deals(m),
+            Step::ExpertMatMul(m) => return self.expert_deals(m),
+            Step::Attention(op) => self.attention_deal(op),
+            Step::RopeAppend(op) => return self.rope_append_deals(op),
+            Step::KvAppend { k, layer, .. } => self.append_deal(*k, *layer),
+            Step::Rope { out, .. } | Step::Rows(_, Some(out)) => self.row_deal(*out),
+            Step::Rows(_, None) => Deal::NOTHING,
+        };
+        [Deal::NOTHING, main]
+    }
+
+    /// Runs one member's share of a part of a step.
     pub(super) fn step(
         &self,
-        member: &Member<'_>,
-        index: StepIndex,
+        share: &mut Share<'_>,
         step: &Step,
+        part: Part,
         scratch: &mut Scratch,
     ) {
         match step {
-            Step::MatMul(m) => self.matmul(member, index, m, scratch),
-            Step::Attention(op) => self.attention(member, index, op, scratch),
-            Step::RopeAppend(op) => self.rope_append(member, index, op),
+            Step::MatMul(m) => self.matmul(share, m, part, scratch),
+            Step::Attention(op) => self.attention(share, op, scratch),
+            Step::RopeAppend(op) => self.rope_append(share, part, op),
             Step::KvAppend { k, v, layer } => {
                 let item = AppendItem { k: *k, v: *v, layer: *layer, k_norm: None, rope: None };
-                self.append(member, index, &item);
+                self.append(share, &item);
             }
-            Step::ExpertMatMul(m) => self.expert_matmul(member, index, m, scratch),
+            Step::ExpertMatMul(m) => self.expert_matmul(share, m, part, scratch),
             Step::Rope { x, rope, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
                 let table = &self.ropes[*rope];
-                by_row(member, self.tokens(), |token| {
-                    // SAFETY: each row belongs to one member.
+                by_row(share, |token| {
+                    // SAFETY: each row belongs to one piece.
                     let y = unsafe { out.row_mut(token, 0..out.width) };
-                    // SAFETY: written before the last barrier.
+                    // SAFETY: written in an earlier phase.
                     y.copy_from_slice(unsafe { x_rows.row(token) });
                     y.chunks_exact_mut(table.rope.head_dim)
                         .for_each(|head| table.rotate(self.isa, self.place(token).1, head));
                 });
             }
-            Step::Rows(op) => self.row_op(member, op),
+            Step::Rows(op, _) => self.row_op(share, op),
         }
     }
 }

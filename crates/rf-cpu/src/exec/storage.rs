@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use rf_graph::{BackendError, Graph, Op, Operand, Progress, Weight, WeightId};
 
 use crate::panel::{PackedMatrix, fill_panel};
-use crate::team::{Counter, Team};
+use crate::team::{Deal, Share, Team};
 
 /// The layout of a weight in memory. The ops that read the weight determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,13 +81,13 @@ pub(super) fn load(
 ) -> Result<Vec<StoredWeight>, BackendError> {
     let total_bytes = plan.weights.iter().map(|w| w.bytes().len() as u64).sum();
     let mut done_bytes = 0;
-    let team = team.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut team = team.lock().unwrap_or_else(PoisonError::into_inner);
     let mut stored = Vec::with_capacity(plan.weights.len());
     for (weight, form) in plan.weights.iter().zip(&plan.forms) {
         stored.push(match form {
             Form::Matrix => {
                 let mut packed = PackedMatrix::new(weight)?;
-                pack(&team, weight, &mut packed);
+                pack(&mut team, weight, &mut packed);
                 weight.release();
                 StoredWeight::Matrix(packed)
             }
@@ -103,12 +103,14 @@ pub(super) fn load(
     Ok(stored)
 }
 
-/// Packs a matrix. Panels are scheduled dynamically.
-fn pack(team: &Team, weight: &Weight, packed: &mut PackedMatrix) {
-    let counters = [Counter::default()];
+/// Packs a matrix.
+fn pack(team: &mut Team, weight: &Weight, packed: &mut PackedMatrix) {
+    let panel_ns = PackedMatrix::bytes_of(weight) / packed.num_panels().max(1);
+    let deal = Deal::new(packed.num_panels(), panel_ns, team.threads());
     let panels = Mutex::new(packed.panels_mut().enumerate());
-    team.run(&counters, |_| {
-        loop {
+    team.run(&[deal], &|share: &mut Share<'_>| {
+        // The panels come in their order, whatever the indices of a member's pieces are.
+        for _ in share.flatten() {
             let next = panels.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((i, panel)) = next else { break };
             fill_panel(weight, i, panel);

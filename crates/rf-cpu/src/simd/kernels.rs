@@ -171,7 +171,7 @@ impl FloatMatMul<'_> {
         token: usize,
     ) -> usize {
         let bytes: [*const u8; P] = std::array::from_fn(|p| self.weight.panel(panel + p).as_ptr());
-        // SAFETY: the operand was written before the last barrier.
+        // SAFETY: the operand was written in an earlier phase.
         let x: [*const f32; T] = std::array::from_fn(|t| unsafe { self.x.row(token + t) }.as_ptr());
         // SAFETY: the panels are of this format and width, and so are the rows.
         let y =

@@ -74,7 +74,7 @@ impl Target<'_> {
         let last = self.out.width.min(first + LANES);
         // SAFETY: each panel belongs to one thread, so no other thread accesses these columns.
         let out = unsafe { self.out.row_mut(row, first..last) };
-        // SAFETY: the residual was written before the last barrier.
+        // SAFETY: the residual was written in an earlier phase.
         let residual = self.residual.map(|r| unsafe { &r.row(row)[first..last] });
         if let Ok(out) = <&mut [f32; LANES]>::try_from(&mut *out) {
             if let Some(bias) = self.bias {

@@ -16,6 +16,7 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
             "crates/rf-cpu/src/exec/matmul.rs",
             "crates/rf-cpu/src/exec/memory.rs",
             "crates/rf-cpu/src/exec/mod.rs",
+            "crates/rf-cpu/src/exec/phases.rs",
             "crates/rf-cpu/src/exec/rows.rs",
             "crates/rf-cpu/src/exec/steps.rs",
         ],
