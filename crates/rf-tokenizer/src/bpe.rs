@@ -243,10 +243,13 @@ struct KnownMerge {
 }
 
 /// Looks up the texts of all merges. This takes most of the loading time, waiting for memory, and
-/// is therefore split among threads.
+/// is therefore split among threads. The system takes longer to count its processors than a small
+/// table takes.
 fn look_up_merges(vocab: &Vocab, merges: &[String]) -> Vec<KnownMerge> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-    let chunk_len = merges.len().div_ceil(threads).max(4096);
+    const LEAST_PER_THREAD: usize = 4096;
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let threads = if merges.len() > LEAST_PER_THREAD { processors() } else { 1 };
+    let chunk_len = merges.len().div_ceil(threads).max(LEAST_PER_THREAD);
     let unknown = KnownMerge { left: NO_SYMBOL, right: NO_SYMBOL, merged: NO_SYMBOL };
     let mut known = vec![unknown; merges.len()];
     std::thread::scope(|scope| {

@@ -4,6 +4,8 @@
 //! in three details: it reduces a Hangul syllable to its first letter when it strips accents, it
 //! strips spacing marks as well, and it has no limit for the length of a word.
 
+use std::sync::LazyLock;
+
 use regex::Regex;
 use unicode_normalization::UnicodeNormalization;
 
@@ -15,8 +17,6 @@ use crate::vocab::Vocab;
 pub(crate) struct WordPiece {
     trie: Trie,
     normalizer: Normalizer,
-    /// A word: a punctuation mark, an ideograph, or a run of other characters.
-    word: Regex,
 }
 
 /// Changes text before it is split.
@@ -24,8 +24,6 @@ pub(crate) struct WordPiece {
 struct Normalizer {
     lowercase: bool,
     strip_accents: bool,
-    /// Characters without a meaning.
-    removed: Regex,
 }
 
 /// Longer words are unknown, as in BERT.
@@ -36,9 +34,8 @@ const WORD_START: &str = "\u{2581}";
 impl WordPiece {
     /// `strip_accents` removes marks such as the accent of é.
     pub(crate) fn new(vocab: &Vocab, lowercase: bool, strip_accents: bool) -> Self {
-        let removed = if strip_accents { REMOVED_WITH_ACCENTS } else { REMOVED };
-        let normalizer = Normalizer { lowercase, strip_accents, removed: regex(removed) };
-        Self { trie: Trie::new(vocab, 0..vocab.len()), normalizer, word: regex(WORD) }
+        let normalizer = Normalizer { lowercase, strip_accents };
+        Self { trie: Trie::new(vocab, 0..vocab.len()), normalizer }
     }
 
     /// Tokenizes `text` and appends the ids to `ids`. A word that the tokens do not cover becomes
@@ -46,7 +43,7 @@ impl WordPiece {
     pub(crate) fn encode(&self, unk: Option<u32>, text: &[u8], ids: &mut Vec<u32>) {
         let text = self.normalizer.normalize(&String::from_utf8_lossy(text));
         let mut marked = String::new();
-        for word in self.word.find_iter(&text) {
+        for word in WORD.find_iter(&text) {
             marked.clear();
             marked.push_str(WORD_START);
             marked.push_str(word.as_str());
@@ -78,13 +75,13 @@ impl WordPiece {
 impl Normalizer {
     fn normalize(&self, text: &str) -> String {
         let decomposed: String;
-        let text = if self.strip_accents {
+        let (text, removed) = if self.strip_accents {
             decomposed = text.nfd().collect();
-            decomposed.as_str()
+            (decomposed.as_str(), &REMOVED_WITH_ACCENTS)
         } else {
-            text
+            (text, &REMOVED)
         };
-        let text = self.removed.replace_all(text, "");
+        let text = removed.replace_all(text, "");
         if self.lowercase {
             text.chars().flat_map(char::to_lowercase).collect()
         } else {
@@ -94,19 +91,25 @@ impl Normalizer {
 }
 
 /// Control characters and the replacement character.
-const REMOVED: &str = r"[\p{C}\x{FFFD}--[\t\n\r]]+";
-const REMOVED_WITH_ACCENTS: &str = r"[\p{C}\p{Mn}\x{FFFD}--[\t\n\r]]+";
+static REMOVED: LazyLock<Regex> = LazyLock::new(|| regex(r"[\p{C}\x{FFFD}--[\t\n\r]]+"));
 
-/// Punctuation includes all ASCII characters that are neither letters nor digits. The ranges of
-/// ideographs are those of the Rust implementation of BERT's tokenizer.
-const WORD: &str = concat!(
-    r"[\p{P}!-/:-@\[-`{-~\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}",
-    r"\x{2A700}-\x{2B73F}\x{2B740}-\x{2B81F}\x{2B920}-\x{2CEAF}\x{F900}-\x{FAFF}",
-    r"\x{2F800}-\x{2FA1F}]",
-    r"|[^\s\p{P}!-/:-@\[-`{-~\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}",
-    r"\x{2A700}-\x{2B73F}\x{2B740}-\x{2B81F}\x{2B920}-\x{2CEAF}\x{F900}-\x{FAFF}",
-    r"\x{2F800}-\x{2FA1F}]+",
-);
+/// As [`REMOVED`], and accents.
+static REMOVED_WITH_ACCENTS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"[\p{C}\p{Mn}\x{FFFD}--[\t\n\r]]+"));
+
+/// A word: a punctuation mark, an ideograph, or a run of other characters. Punctuation includes all
+/// ASCII characters that are neither letters nor digits. The ranges of ideographs are those of the
+/// Rust implementation of BERT's tokenizer.
+static WORD: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"[\p{P}!-/:-@\[-`{-~\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}",
+        r"\x{2A700}-\x{2B73F}\x{2B740}-\x{2B81F}\x{2B920}-\x{2CEAF}\x{F900}-\x{FAFF}",
+        r"\x{2F800}-\x{2FA1F}]",
+        r"|[^\s\p{P}!-/:-@\[-`{-~\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}",
+        r"\x{2A700}-\x{2B73F}\x{2B740}-\x{2B81F}\x{2B920}-\x{2CEAF}\x{F900}-\x{FAFF}",
+        r"\x{2F800}-\x{2FA1F}]+",
+    ))
+});
 
 #[expect(clippy::expect_used, reason = "the expressions are constants, and the tests compile them")]
 fn regex(source: &str) -> Regex {
