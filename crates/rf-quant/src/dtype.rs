@@ -36,7 +36,9 @@ macro_rules! define_dtype {
             "| `", $name, "` | `", stringify!($($ggml_id)*), "` | ", $elements, " | ", $bytes, " |"
         )])*
         ///
-        /// Variants are the names in camel case; an underscore remains only between two digits.
+        /// Variants are the names in camel case, as rustc's lint `non_camel_case_types` demands:
+        /// `Q4_K` is `Q4K`. An underscore remains between two digits (`Q4_0`), which would be
+        /// another number without it. [`name`](Self::name) returns the name of llama.cpp.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum DType {
             $(#[doc = $doc] $variant,)*
