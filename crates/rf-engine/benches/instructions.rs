@@ -3,8 +3,8 @@
 //! Each workload passes `counted` once; callgrind counts what happens inside. The program prints a
 //! line per workload: its name, a tab, and the number of tokens by which the count is divided.
 //! One thread and a fixed ISA make the counts the same on every machine. With the arguments `PART
-//! PARTS` it runs only every `PARTS`th workload, from `PART` on, so that several processes share the
-//! work.
+//! PARTS` it runs only every `PARTS`th workload, from `PART` on, so that several processes share
+//! the work.
 
 use std::env;
 use std::error::Error;

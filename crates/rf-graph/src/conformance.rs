@@ -46,8 +46,8 @@ pub fn prepare(case: &Case) -> Result<Prepared<'_>, Mismatch> {
     Ok(Prepared { case, program, expected })
 }
 
-/// Runs `run` for every case, the cases dealt to all processors. Returns the results in the order of
-/// the cases. The reference takes most of the time of a conformance test and uses one thread.
+/// Runs `run` for every case, the cases dealt to all processors. Returns the results in the order
+/// of the cases. The reference takes most of the time of a conformance test and uses one thread.
 pub fn for_all<'a, T: Send>(cases: &'a [Case], run: impl Fn(&'a Case) -> T + Sync) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let next = AtomicUsize::new(0);
