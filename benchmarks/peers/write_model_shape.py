@@ -20,6 +20,7 @@ TYPES = {
     "Q4_K": (12, 256, 144, [(0, 0.0001), (2, 0.0005)]),
     "Q5_K": (13, 256, 176, [(0, 0.0001), (2, 0.0005)]),
     "Q6_K": (14, 256, 210, [(208, 0.00001)]),
+    "IQ4_XS": (23, 256, 136, [(0, 0.00001)]),
     "MXFP4": (39, 32, 17, []),
 }
 MXFP4_SCALE = 121  # 2^(121 - 128) of a code's double
@@ -36,13 +37,24 @@ SHAPES = {
         "arch": "gpt-oss", "layers": 24, "hidden": 2880, "heads": 64, "kv_heads": 8, "head_dim": 64, "vocab": 201088,
         "context": 131072, "eps": 1e-5, "rope": 150000.0, "experts": 32, "used": 4, "expert_ff": 2880,
     },
+    # meta-llama/Llama-2-7b
+    "llama2-7b": {
+        "arch": "llama", "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 32, "head_dim": 128, "vocab": 32000,
+        "context": 4096, "eps": 1e-5, "rope": 10000.0, "ff": 11008,
+    },
+    # Gemma 3's 12 B (google/gemma-3-12b-it) with Gemma 4's heads of 512 and two key-value heads in every sixth layer.
+    "gemma4-12b": {
+        "arch": "gemma4", "layers": 48, "hidden": 3840, "heads": 16, "kv_heads": 8, "head_dim": 256, "vocab": 262144,
+        "context": 131072, "eps": 1e-6, "rope": 1e6, "ff": 15360, "window": 1024, "global_every": 6,
+        "global_head_dim": 512, "global_kv_heads": 2,
+    },
     # A small mixture, for tests of this program.
     "qwen3moe-tiny": {
         "arch": "qwen3moe", "layers": 2, "hidden": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "vocab": 512,
         "context": 2048, "eps": 1e-6, "rope": 1e6, "experts": 8, "used": 2, "expert_ff": 256,
     },
 }
-FILE_TYPES = ["Q4_K_M", "Q8_0", "Q4_0", "MXFP4"]
+FILE_TYPES = ["Q4_K_M", "Q8_0", "Q4_0", "IQ4_XS", "MXFP4"]
 
 
 def arguments():
@@ -58,10 +70,10 @@ def type_of(file_type, name, layer, layers):
     """The format of a matrix in a mix of llama-quantize."""
     if file_type == "MXFP4":
         return "MXFP4" if "_exps" in name else "Q8_0"
-    if file_type in ("Q8_0", "Q4_0"):
-        return "Q6_K" if (name, file_type) == ("output", "Q4_0") else file_type
+    if file_type in ("Q8_0", "Q4_0", "IQ4_XS"):
+        return "Q6_K" if name == "output" and file_type != "Q8_0" else file_type
     more_bits = layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
-    if name == "output" or (name in ("attn_v", "ffn_down_exps") and more_bits):
+    if name == "output" or (name in ("attn_v", "ffn_down", "ffn_down_exps") and more_bits):
         return "Q6_K"
     return "Q4_K"
 
@@ -72,12 +84,16 @@ class Model:
     def __init__(self, shape, file_type, layers):
         self.metadata, self.tensors = [], []
         self.file_type, self.layers = file_type, layers
+        self.output = "token_embd" if shape["arch"] == "gemma4" else "output"
         self.write_metadata(shape)
         self.add_matrix("token_embd", 0, shape["vocab"], shape["hidden"])
         for layer in range(layers):
             self.add_layer(shape, layer)
         self.add_vector("output_norm.weight", shape["hidden"], 1.0)
-        self.add_matrix("output", 0, shape["vocab"], shape["hidden"])
+        if self.output == "token_embd":
+            self.add_vector("rope_freqs.weight", shape["global_head_dim"] // 2, 1.0)
+        else:
+            self.add_matrix("output", 0, shape["vocab"], shape["hidden"])
 
     def write_metadata(self, shape):
         arch = shape["arch"]
@@ -89,14 +105,31 @@ class Model:
         uint(f"{arch}.block_count", self.layers)
         uint(f"{arch}.context_length", shape["context"])
         uint(f"{arch}.embedding_length", shape["hidden"])
-        uint(f"{arch}.feed_forward_length", shape["expert_ff"])
-        uint(f"{arch}.expert_feed_forward_length", shape["expert_ff"])
-        uint(f"{arch}.expert_count", shape["experts"])
-        uint(f"{arch}.expert_used_count", shape["used"])
+        uint(f"{arch}.feed_forward_length", shape.get("ff") or shape["expert_ff"])
+        if "experts" in shape:
+            uint(f"{arch}.expert_feed_forward_length", shape["expert_ff"])
+            uint(f"{arch}.expert_count", shape["experts"])
+            uint(f"{arch}.expert_used_count", shape["used"])
         uint(f"{arch}.attention.head_count", shape["heads"])
-        uint(f"{arch}.attention.head_count_kv", shape["kv_heads"])
-        uint(f"{arch}.attention.key_length", shape["head_dim"])
-        uint(f"{arch}.attention.value_length", shape["head_dim"])
+        if arch == "gemma4":
+            local = [layer % shape["global_every"] != shape["global_every"] - 1 for layer in range(self.layers)]
+            heads = [shape["kv_heads"] if is_local else shape["global_kv_heads"] for is_local in local]
+            self.metadata.append((f"{arch}.attention.head_count_kv", 9, array(5, [struct.pack("<i", n) for n in heads])))
+            pattern = array(7, [struct.pack("<?", is_local) for is_local in local])
+            self.metadata.append((f"{arch}.attention.sliding_window_pattern", 9, pattern))
+            uint(f"{arch}.attention.sliding_window", shape["window"])
+            uint(f"{arch}.attention.shared_kv_layers", 0)
+            uint(f"{arch}.embedding_length_per_layer_input", 0)
+            for kind, head_dim in (("", shape["global_head_dim"]), ("_swa", shape["head_dim"])):
+                uint(f"{arch}.attention.key_length{kind}", head_dim)
+                uint(f"{arch}.attention.value_length{kind}", head_dim)
+                uint(f"{arch}.rope.dimension_count{kind}", head_dim)
+            real(f"{arch}.rope.freq_base_swa", 10000.0)
+            real(f"{arch}.final_logit_softcapping", 30.0)
+        else:
+            uint(f"{arch}.attention.head_count_kv", shape["kv_heads"])
+            uint(f"{arch}.attention.key_length", shape["head_dim"])
+            uint(f"{arch}.attention.value_length", shape["head_dim"])
         real(f"{arch}.attention.layer_norm_rms_epsilon", shape["eps"])
         real(f"{arch}.rope.freq_base", shape["rope"])
         if arch == "gpt-oss":
@@ -120,9 +153,11 @@ class Model:
 
     def add_layer(self, shape, layer):
         hidden, heads, kv_heads, head_dim = (shape[key] for key in ("hidden", "heads", "kv_heads", "head_dim"))
-        experts, expert_ff = shape["experts"], shape["expert_ff"]
         prefix = f"blk.{layer}."
-        with_bias = shape["arch"] == "gpt-oss"
+        arch = shape["arch"]
+        with_bias = arch == "gpt-oss"
+        if arch == "gemma4" and layer % shape["global_every"] == shape["global_every"] - 1:
+            kv_heads, head_dim = shape["global_kv_heads"], shape["global_head_dim"]
         self.add_vector(f"{prefix}attn_norm.weight", hidden, 1.0)
         self.add_vector(f"{prefix}{'post_attention_norm' if with_bias else 'ffn_norm'}.weight", hidden, 1.0)
         projections = [
@@ -135,10 +170,19 @@ class Model:
                 self.add_vector(f"{prefix}{name}.bias", rows, 0.0)
         if with_bias:
             self.add_vector(f"{prefix}attn_sinks.weight", heads, 0.0)
-            self.add_vector(f"{prefix}ffn_gate_inp.bias", experts, 0.0)
-        else:
+            self.add_vector(f"{prefix}ffn_gate_inp.bias", shape["experts"], 0.0)
+        elif arch != "llama":
             self.add_vector(f"{prefix}attn_q_norm.weight", head_dim, 1.0)
             self.add_vector(f"{prefix}attn_k_norm.weight", head_dim, 1.0)
+        if arch == "gemma4":
+            self.add_vector(f"{prefix}post_attention_norm.weight", hidden, 1.0)
+            self.add_vector(f"{prefix}post_ffw_norm.weight", hidden, 1.0)
+            self.add_vector(f"{prefix}layer_output_scale.weight", 1, 1.0)
+        if "experts" not in shape:
+            for name, rows, columns in [("ffn_gate", shape["ff"], hidden), ("ffn_up", shape["ff"], hidden), ("ffn_down", hidden, shape["ff"])]:
+                self.add_matrix(name, layer, rows, columns, prefix)
+            return
+        experts, expert_ff = shape["experts"], shape["expert_ff"]
         self.tensors.append((f"{prefix}ffn_gate_inp.weight", [hidden, experts], "F32", None))
         matrices = [("ffn_gate_exps", expert_ff, hidden), ("ffn_up_exps", expert_ff, hidden), ("ffn_down_exps", hidden, expert_ff)]
         for name, rows, columns in matrices:
@@ -148,7 +192,8 @@ class Model:
 
     def add_matrix(self, name, layer, rows, columns, prefix="", experts=0):
         dims = [columns, rows] + ([experts] if experts else [])
-        kind = type_of(self.file_type, name, layer, self.layers)
+        part = "output" if name == self.output else name
+        kind = type_of(self.file_type, part, layer, self.layers)
         self.tensors.append((f"{prefix}{name}.weight", dims, kind, None))
 
     def add_vector(self, name, length, value):

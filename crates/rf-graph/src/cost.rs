@@ -5,7 +5,7 @@ use rf_quant::DType;
 use crate::backend::{Batch, Program};
 use crate::graph::Graph;
 use crate::kv::KvLayout;
-use crate::op::{Attention, Epilogue, ExpertProjection, Op, Operand, Prologue, Rope};
+use crate::op::{Attention, Combine, Epilogue, ExpertProjection, Op, Operand, Prologue, Rope};
 use crate::op_cost::OpCost;
 use crate::value::{ValueId, WeightId};
 
@@ -121,10 +121,11 @@ impl Costs {
                     Prologue::RmsNorm { x, .. } => NORM * elements(x),
                     Prologue::Glu { gate, .. } => GLU * elements(gate),
                 };
-                operations += match m.epilogue {
+                operations += match &m.epilogue {
                     Epilogue::None => 0,
                     Epilogue::RmsNorm(norm) => NORM * elements(norm.out),
-                    Epilogue::Glu { out, .. } => GLU * elements(out),
+                    Epilogue::Glu { out, .. } => GLU * elements(*out),
+                    Epilogue::Route { .. } => SOFTMAX * elements(m.projections[0].out),
                 };
                 operations += m.residual.map_or(0, elements);
             }
@@ -156,6 +157,10 @@ impl Costs {
                     matmuls += first.matmul(elements(*out));
                 }
                 operations += m.glu.map_or(0, |(_, out)| GLU * elements(out));
+                if let Some(Combine { residual, norm, .. }) = m.combine {
+                    operations += 2 * elements(m.projections[0].out) + residual.map_or(0, elements);
+                    operations += norm.map_or(0, |norm| NORM * elements(norm.out));
+                }
             }
             Op::CombineExperts { x, residual, .. } => {
                 operations += 2 * elements(*x) + residual.map_or(0, elements);

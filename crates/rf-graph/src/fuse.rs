@@ -36,7 +36,12 @@ pub struct Fusions {
     pub glu_prologue: bool,
     /// [`Op::Glu`] of gate and up becomes the epilogue of the matmul that writes both.
     pub glu_epilogue: Option<WeightRule>,
-    /// [`Op::RmsNorm`] of the whole row between two matmuls becomes the epilogue of the first.
+    /// [`Op::Route`] becomes the epilogue of the matmul of the router.
+    pub route_epilogue: bool,
+    /// [`Op::CombineExperts`] becomes part of the [`ExpertMatMul`](crate::ExpertMatMul) whose output
+    /// it sums up.
+    pub combine_epilogue: Option<WeightRule>,
+    /// [`Op::RmsNorm`] of the whole row between matmuls becomes the epilogue of the first.
     pub norm_epilogue: Option<WeightRule>,
     /// [`Op::RmsNorm`] between [`Op::Embed`] and the only matmul that reads the norm becomes part
     /// of [`Op::Embed`].
@@ -56,6 +61,8 @@ impl Fusions {
         norm_prologue: false,
         glu_prologue: false,
         glu_epilogue: None,
+        route_epilogue: false,
+        combine_epilogue: None,
         norm_epilogue: None,
         embed_norm: false,
         operand_block: None,
@@ -74,6 +81,8 @@ impl Fusions {
         norm_prologue: false,
         glu_prologue: false,
         glu_epilogue: Some(WeightRule::ANY),
+        route_epilogue: true,
+        combine_epilogue: Some(WeightRule::ANY),
         norm_epilogue: Some(WeightRule::ANY),
         embed_norm: true,
         operand_block: Some(32),
@@ -89,6 +98,8 @@ impl Fusions {
         let epilogues_only = Self { norm_prologue: false, glu_prologue: false, ..self };
         let prologues_only = Self {
             glu_epilogue: None,
+            route_epilogue: false,
+            combine_epilogue: None,
             norm_epilogue: None,
             embed_norm: false,
             operand_block: None,
@@ -102,6 +113,8 @@ impl Fusions {
             Self { norm_prologue: self.norm_prologue, ..none },
             Self { glu_prologue: self.glu_prologue, ..none },
             Self { glu_epilogue: self.glu_epilogue, shared_operand: self.shared_operand, ..none },
+            Self { route_epilogue: self.route_epilogue, ..none },
+            Self { combine_epilogue: self.combine_epilogue, ..none },
             Self { norm_epilogue: self.norm_epilogue, ..none },
             Self { embed_norm: self.embed_norm, ..none },
             Self { operand_block: self.operand_block, ..none },
@@ -131,6 +144,12 @@ pub fn fuse(mut graph: Graph, fusions: Fusions) -> Graph {
     }
     if let Some(rule) = fusions.glu_epilogue {
         epilogue::glu_epilogue(&mut graph, rule);
+    }
+    if fusions.route_epilogue {
+        epilogue::route_epilogue(&mut graph);
+    }
+    if let Some(rule) = fusions.combine_epilogue {
+        epilogue::combine_epilogue(&mut graph, rule);
     }
     if let Some(rule) = fusions.norm_epilogue {
         epilogue::norm_epilogue(&mut graph, rule);

@@ -90,9 +90,9 @@ pub use kv::{KvLayer, KvLayout, KvType};
 pub use memory::{MemoryNeed, MemoryUse};
 pub use observe::{Observation, Observed, observe};
 pub use op::{
-    Activation, Attention, Epilogue, ExpertGroups, ExpertMatMul, ExpertProjection, Function,
-    GateFunction, GraphBuilder, MatMul, Op, Operand, PositionScale, Projection, Prologue, QkNorm,
-    Rope, RopeStyle, Router, RowNorm,
+    Activation, Attention, Combine, Epilogue, ExpertGroups, ExpertMatMul, ExpertProjection,
+    Function, GateFunction, GraphBuilder, MatMul, Op, Operand, PositionScale, Projection, Prologue,
+    QkNorm, Rope, RopeStyle, Router, RowNorm,
 };
 pub use op_cost::{OpCost, Peak};
 pub use plan::Plan;

@@ -12,7 +12,7 @@ mod matmul;
 
 pub use attention::{Attention, PositionScale, QkNorm, Rope, RopeStyle};
 pub use builder::GraphBuilder;
-pub use experts::{ExpertGroups, ExpertMatMul, ExpertProjection, GateFunction, Router};
+pub use experts::{Combine, ExpertGroups, ExpertMatMul, ExpertProjection, GateFunction, Router};
 pub use function::{Activation, Function};
 pub use matmul::{Epilogue, MatMul, Projection, Prologue, RowNorm};
 
@@ -279,6 +279,12 @@ macro_rules! operands {
                         is_scratch = true;
                         list.push(Output(out));
                     }
+                    Epilogue::Route { router, out } => {
+                        is_scratch = true;
+                        let Router { selection_bias, expert_scale, .. } = router;
+                        list.push(Output(out));
+                        list.extend(selection_bias.into_iter().chain(expert_scale).map(Vector));
+                    }
                 }
                 for Projection { weight, bias, out } in projections {
                     list.push(Matrix(weight));
@@ -308,10 +314,17 @@ macro_rules! operands {
                 list.extend([Input(logits), Output(out)]);
                 list.extend(selection_bias.into_iter().chain(expert_scale).map(Vector));
             }
-            Op::ExpertMatMul(ExpertMatMul { x, route, projections, glu }) => {
+            Op::ExpertMatMul(ExpertMatMul { x, route, projections, glu, combine }) => {
                 list.extend([Input(x), Input(route)]);
-                let is_scratch = glu.is_some();
+                let is_scratch = glu.is_some() || combine.is_some();
                 list.extend(glu.into_iter().map(|(_, out)| Output(out)));
+                if let Some(Combine { residual, out, norm }) = combine {
+                    list.push(Output(out));
+                    list.extend(residual.into_iter().map(Input));
+                    if let Some(RowNorm { weight, out, .. }) = norm {
+                        list.extend([Vector(weight), Output(out)]);
+                    }
+                }
                 for ExpertProjection { weights, bias, out } in projections {
                     list.extend(weights.into_iter().map(Matrix));
                     list.extend(bias.into_iter().map(Vector));
@@ -396,8 +409,7 @@ impl Op {
             Self::Slice { .. } => "slice",
             Self::SelectRows { .. } => "select_rows",
             Self::Route { .. } => "route",
-            Self::ExpertMatMul(ExpertMatMul { glu: None, .. }) => "expert_matmul",
-            Self::ExpertMatMul(ExpertMatMul { glu: Some(_), .. }) => "expert_matmul+glu",
+            Self::ExpertMatMul(m) => m.name(),
             Self::ScaleExperts { .. } => "scale_experts",
             Self::CombineExperts { .. } => "combine_experts",
             Self::RopeAppend { .. } => "rope+kv_append",

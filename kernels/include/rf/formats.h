@@ -149,6 +149,12 @@ struct Iq4Nl : detail::NibblesAndScale {
         detail::look_up_nibbles(VALUES, low, q);
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { values(raw.low, q); }
+#if RF_NVIDIA
+    RF_DEVICE_MEMBER static void split_values(u32x4 low, u32 plus[8], u32 minus[8]) {
+        detail::split_nibbles({0x4153687fu, 0x0a162331u}, {0x26190d01u, 0x71594535u}, low, minus, plus);
+    }
+    RF_DEVICE_MEMBER static void split(const Raw &raw, u32 plus[8], u32 minus[8]) { split_values(raw.low, plus, minus); }
+#endif
     RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
         return detail::one_scale(f16_value(raw.scale));
     }
@@ -169,6 +175,11 @@ struct Iq4Xs {
         return {at<u32x4>(row.low, block), at<u16>(row.super, block / 8), at<u8>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { Iq4Nl::values(raw.low, q); }
+#if RF_NVIDIA
+    RF_DEVICE_MEMBER static void split(const Raw &raw, u32 plus[8], u32 minus[8]) {
+        Iq4Nl::split_values(raw.low, plus, minus);
+    }
+#endif
     RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
         return detail::one_scale(f16_value(raw.super) * (float)(i8)raw.scale);
     }
@@ -364,6 +375,12 @@ struct Mxfp4 {
         constexpr u32 VALUES[4] = {0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu};
         detail::look_up_nibbles(VALUES, raw.low, q);
     }
+#if RF_NVIDIA
+    RF_DEVICE_MEMBER static void split(const Raw &raw, u32 plus[8], u32 minus[8]) {
+        constexpr u32x2 MAGNITUDES = {0x03020100u, 0x0c080604u};
+        detail::split_nibbles(MAGNITUDES, MAGNITUDES, raw.low, plus, minus);
+    }
+#endif
     RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
         return detail::one_scale(detail::e8m0_halved(raw.scale));
     }

@@ -49,6 +49,13 @@ struct ActivationBlock {
         return {at<u32x4>(q, block), at<u32x4>(q + columns / 2, block), at<f32x2>(meta, block)};
     }
     RF_DEVICE_MEMBER u32 word(u32 j) const { return j < 4 ? first[j] : last[j - 4]; }
+#if RF_NVIDIA
+    // Half k % 2 of word k / 2 of either half of the block: their bytes in turns, as the nibbles of
+    // 4-bit formats.
+    RF_DEVICE_MEMBER u32 pair(u32 k) const {
+        return __nvvm_prmt(first[k / 2], last[k / 2], k % 2 == 0 ? 0x5140 : 0x7362);
+    }
+#endif
 };
 
 // Σ w·x over a block: scale · d · Σ q_w·q_x − minimum · d · Σ q_x, with a scale per half if F has
@@ -89,10 +96,33 @@ RF_DEVICE float block_dot(const u32 w[8], const u32 large[8], const BlockScales 
     }
 }
 
+// Formats whose values are cheaper to get as differences of two words, each of four columns in the
+// order of ActivationBlock::pair.
+template <typename F>
+concept Splits = requires(const typename F::Raw &raw, u32 words[8]) { F::split(raw, words, words); };
+
 // One step of a wave: block `block` of ROWS rows of weights and of TOKENS rows of activations.
 template <typename F, u32 ROWS, u32 TOKENS>
 RF_DEVICE void accumulate(float (&sums)[ROWS][TOKENS], const typename F::Raw (&raw)[ROWS],
                           const ActivationBlock (&x)[TOKENS]) {
+    if constexpr (Splits<F> && TOKENS == 1) {
+        u32 words[8];
+#pragma unroll
+        for (u32 k = 0; k < 8; k++) words[k] = x[0].pair(k);
+#pragma unroll
+        for (u32 r = 0; r < ROWS; r++) {
+            u32 plus[8], minus[8];
+            F::split(raw[r], plus, minus);
+            i32 up = 0, down = 0;
+#pragma unroll
+            for (u32 k = 0; k < 8; k++) {
+                up = dot4(plus[k], words[k], up);
+                down = dot4(minus[k], words[k], down);
+            }
+            sums[r][0] += F::scales(raw[r]).scale[0] * x[0].meta[0] * (float)(up - down);
+        }
+        return;
+    }
 #pragma unroll
     for (u32 r = 0; r < ROWS; r++) {
         u32 w[8], large[8];
@@ -294,7 +324,7 @@ RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &project
     return write_rows(sums, projection, p.residual, row, p.tokens);
 }
 
-// Writes the 32 rows of a workgroup as the operand of the matmul that follows a norm.
+// Writes the 32 rows of a workgroup as the operand of the matmuls that follow a norm.
 RF_DEVICE void write_normed(const RfNormOut &norm, float value, u32 rows_per_wave, u32 rows) {
     RF_SHARED float values[32];
     if (lane() < rows_per_wave) values[wave() * rows_per_wave + lane()] = value;
@@ -303,7 +333,10 @@ RF_DEVICE void write_normed(const RfNormOut &norm, float value, u32 rows_per_wav
     float x = values[lane()];
     float squares = wave_sum(x * x);
     if (lane() == 0) norm.squares[group_x()] = squares;
-    write_block(x * norm.weight[group_x() * 32 + lane()], norm.out, 0, rows, group_x());
+    u32 row = group_x() * 32 + lane();
+    x *= norm.weight[row];
+    if (norm.out.f32) norm.out.f32[row] = x;
+    if (norm.out.q8.q) write_block(x, norm.out.q8, 0, rows, group_x());
 }
 
 // One workgroup of a matmul whose projections have one format.

@@ -7,6 +7,7 @@
 
 #include "rf/lanes.h"
 #include "rf/matvec.h"
+#include "rf/router.h"
 
 namespace rf {
 
@@ -79,6 +80,16 @@ RF_DEVICE void float_row_sums(float (&sums)[ROWS][TOKENS], const void *weight, u
         for (u32 t = 0; t < TOKENS; t++) sums[r][t] = wave_sum(sums[r][t]);
 }
 
+// Multiplies the sums of one token by the remaining factor of a norm.
+template <u32 ROWS, u32 TOKENS>
+RF_DEVICE void apply_norm(float (&sums)[ROWS][TOKENS], const RfNormIn &norm, float squares, u32 columns) {
+    float factor = norm_factor(norm, squares, columns);
+#pragma unroll
+    for (u32 r = 0; r < ROWS; r++)
+#pragma unroll
+        for (u32 t = 0; t < TOKENS; t++) sums[r][t] *= factor;
+}
+
 template <typename F, u32 TOKENS>
 RF_DEVICE void matvec_float(const RfMatvecParams &p) {
     constexpr u32 ROWS = TOKENS <= 4 ? 4 : 2;
@@ -87,17 +98,62 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
     u32 row = place.row + wave() * ROWS;
     if (row >= projection.rows) return;
     float sums[ROWS][TOKENS];
+    float squares = TOKENS == 1 ? norm_squares(p.norm_in) : 0.0f;
     if (TOKENS == 1 && p.route) {
         u32 slot = group_y(), token = slot / p.used;
         u32 expert = (u32)p.route[token * 2 * p.used + slot % p.used];
         u64 x_row = p.shared_x ? token : slot;
         float_row_sums<F>(sums, projection.weight.low, expert * projection.rows + row, p.x_f32 + x_row * p.columns,
                           p.columns);
+        apply_norm(sums, p.norm_in, squares, p.columns);
         write_rows(sums, projection_of(projection, slot, expert), nullptr, row, 1);
         return;
     }
     float_row_sums<F>(sums, projection.weight.low, row, p.x_f32, p.columns);
+    if constexpr (TOKENS == 1) apply_norm(sums, p.norm_in, squares, p.columns);
     write_rows(sums, projection, p.residual, row, p.tokens);
+}
+
+// The logits of one token, a workgroup per expert (grid: x), whose waves divide the columns. The last
+// workgroup to finish selects the experts. Bytes moved: the weights once.
+template <typename F>
+RF_DEVICE void router(const RfRouterParams &p) {
+    using Element = typename F::Element;
+    constexpr u32 N = 16 / sizeof(Element);
+    typedef Element Piece __attribute__((ext_vector_type(N)));
+    RF_SHARED float partial[MATVEC_WAVES];
+    RF_SHARED u32 arrived;
+    u32 expert = group_x();
+    const Element *row = static_cast<const Element *>(p.weight) + (u64)expert * p.columns;
+    float squares = wave() == 0 ? norm_squares(p.norm_in) : 0.0f, sum = 0.0f;
+    if (p.columns % N == 0) {
+#pragma unroll 2
+        for (u32 piece = thread_x(); piece < p.columns / N; piece += MATVEC_THREADS) {
+            Piece raw = at<Piece>(row, piece);
+#pragma unroll
+            for (u32 i = 0; i < N / 4; i++) {
+                f32x4 x = at<f32x4>(p.x, piece * (N / 4) + i);
+#pragma unroll
+                for (u32 c = 0; c < 4; c++) sum = fma(F::value(raw[i * 4 + c]), x[c], sum);
+            }
+        }
+    } else {
+        for (u32 c = thread_x(); c < p.columns; c += MATVEC_THREADS) sum = fma(F::value(row[c]), p.x[c], sum);
+    }
+    sum = wave_sum(sum);
+    if (lane() == 0) partial[wave()] = sum;
+    barrier();
+    if (wave() > 0) return;
+    sum = wave_sum(lane() < MATVEC_WAVES ? partial[lane()] : 0.0f) * norm_factor(p.norm_in, squares, p.columns);
+    if (lane() == 0) {
+        const_cast<float *>(p.route.logits)[expert] = p.bias ? sum + p.bias[expert] : sum;
+        arrived = arrive(p.arrivals);
+    }
+    wave_barrier();
+    if (arrived + 1 != p.route.experts) return;
+    device_fence();
+    if (lane() == 0) *p.arrivals = 0;
+    route(p.route, 0);
 }
 
 } // namespace rf
@@ -115,4 +171,7 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
     }                                                                                              \
     RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_f32_n8(RfMatvecParams p) {                       \
         rf::matvec_float<rf::FORMAT, 8>(p);                                                        \
+    }                                                                                              \
+    RF_KERNEL(rf::MATVEC_THREADS) router_##NAME##_f32_n1(RfRouterParams p) {                       \
+        rf::router<rf::FORMAT>(p);                                                                 \
     }

@@ -3,22 +3,24 @@
 //
 // A workgroup computes 32 consecutive outputs, a block of activations, with 8 waves of four outputs
 // each, one after another. So there are a few more workgroups than processors, and all end at about
-// the same time. For experts, group_y is the slot: one token, one expert. Bytes moved: the weights
+// the same time. Few outputs have 16 waves of two, as long as the device holds all of them at once.
+// For experts, group_y is the slot: one token, one expert. Bytes moved: the weights
 // of the selected experts once per token.
 #pragma once
 
 #include "rf/activation.h"
 #include "rf/matvec.h"
+#include "rf/matvec_sum.h"
 
 namespace rf {
 
-constexpr u32 GLU_WAVES = 8;
-constexpr u32 GLU_THREADS = GLU_WAVES * WAVE;
+// The bound of registers allows 24 waves on an NVIDIA multiprocessor.
+constexpr u32 GLU_THREADS = 24 * WAVE;
 
 template <typename F>
 RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
     RF_SHARED float outputs[32];
-    load_grid<F>(GLU_THREADS);
+    load_grid<F>(p.waves * WAVE);
     u32 blocks = p.columns / 32, slot = group_y(), first_row = group_x() * 32;
     RfActivations x = p.x_q8;
     if (p.route) {
@@ -28,7 +30,7 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
         x = {x.q + x_row * p.columns, x.meta + x_row * (p.columns / 16)};
     }
 #pragma unroll 1
-    for (u32 own = wave(); own < 32; own += GLU_WAVES) {
+    for (u32 own = wave(); own < 32; own += p.waves) {
         u32 row = first_row + own;
         RfWeight row_weight[2] = {row_of<F>(p.gate, row, blocks), row_of<F>(p.up, row, blocks)};
         float sums[2][1];
@@ -63,6 +65,9 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
     RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_q8_f32_n8(RfMatvecParams p) {                    \
         rf::matvec<rf::FORMAT, 8>(p);                                                              \
     }                                                                                              \
-    RF_KERNEL_AT_ONCE(rf::GLU_THREADS, 3) matvec_glu_##NAME##_q8_n1(RfMatvecGluParams p) {         \
+    RF_KERNEL_AT_ONCE(rf::GLU_THREADS, 1) matvec_glu_##NAME##_q8_n1(RfMatvecGluParams p) {         \
         rf::matvec_glu<rf::FORMAT>(p);                                                             \
+    }                                                                                              \
+    RF_KERNEL(rf::SUM_THREADS) matvec_sum_##NAME##_q8_f32_n1(RfMatvecSumParams p) {                \
+        rf::matvec_sum<rf::FORMAT>(p);                                                             \
     }

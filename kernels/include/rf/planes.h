@@ -104,6 +104,19 @@ RF_DEVICE void look_up_nibbles(const u32 (&table)[4], u32x4 low, u32 q[8]) {
     }
 }
 
+#if RF_NVIDIA
+// Differences instead of values: with positive tables of the codes below and from 8, below[k] −
+// above[k] are the values of four adjacent codes. For a nibble from 8 on, prmt returns eight copies
+// of the sign of a byte of its table, here 0; so no instruction selects between the tables.
+RF_DEVICE void split_nibbles(u32x2 below_table, u32x2 above_table, u32x4 low, u32 below[8], u32 above[8]) {
+    for (u32 k = 0; k < 8; k++) {
+        u32 codes = low[k / 2] >> 16 * (k % 2), others = (low[k / 2] ^ 0x88888888u) >> 16 * (k % 2);
+        below[k] = __nvvm_prmt(below_table[0], below_table[1], codes);
+        above[k] = __nvvm_prmt(above_table[0], above_table[1], others);
+    }
+}
+#endif
+
 } // namespace detail
 
 } // namespace rf

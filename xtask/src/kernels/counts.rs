@@ -164,7 +164,8 @@ fn gate_and_up(dtype: DType) -> Case {
         columns,
         tokens: 1,
         ..MatvecGluParams::default()
-    };
+    }
+    .with_waves(1);
     let launch = params.launch(dtype);
     Case::new("gate and up", dtype, 2 * rows * columns, launch, &params, &arena)
 }

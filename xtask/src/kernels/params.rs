@@ -25,11 +25,13 @@ pub(super) fn size_of(name: &str) -> Option<usize> {
         MatmulParams,
         MatvecGluParams,
         MatvecParams,
+        MatvecSumParams,
         QuantizeParams,
         RmsNormParams,
         RopeAppendParams,
         RopeParams,
         RouteParams,
+        RouterParams,
         TopKParams,
     ];
     sizes.into_iter().find(|&(known, _)| known == name).map(|(_, size)| size)

@@ -67,7 +67,7 @@ impl Step {
             Op::MatMul(m) if m.epilogue == Epilogue::None => {
                 Self::MatMul(MatMulStep::new(m, storage, isa))
             }
-            Op::ExpertMatMul(m) if m.glu.is_none() => {
+            Op::ExpertMatMul(m) if m.glu.is_none() && m.combine.is_none() => {
                 Self::ExpertMatMul(ExpertMatMulStep::new(m, storage, isa))
             }
             Op::Rope { x, rope, out } => Self::Rope { x, rope: table(&rope), out },

@@ -23,6 +23,9 @@ pub(super) fn cases() -> Vec<Case> {
         }));
     }
     cases.extend(routers());
+    for dtype in [DType::F32, DType::F16, DType::Bf16, DType::Q8_0] {
+        cases.extend(router_matmuls(dtype));
+    }
     for slots in [1, 3] {
         let name = format!("scale_experts/{slots}");
         cases.push(Case::program_of(name, None, Bound::Float, rows(), move |net| {
@@ -44,6 +47,9 @@ pub(super) fn cases() -> Vec<Case> {
     }));
     for dtype in [DType::F32, DType::F16, DType::Q8_0, DType::Q4K, DType::Q6K, DType::Mxfp4] {
         cases.extend(matmuls(dtype));
+    }
+    for dtype in [DType::F16, DType::Q8_0, DType::Q4K, DType::Mxfp4, DType::Iq4Xs] {
+        cases.push(layer(dtype));
     }
     for dtype in [
         DType::F32,
@@ -112,6 +118,65 @@ fn route(net: &mut Net, routing: &Routing) -> ValueId {
         ..routing.router.clone()
     };
     net.g.route(logits, &router)
+}
+
+/// The logits of a router and the selection of experts by them.
+fn router_matmuls(dtype: DType) -> Vec<Case> {
+    let case = |(experts, columns, experts_per_token): (usize, usize, usize)| {
+        let name = format!("router/{dtype}/{experts_per_token}-of-{experts}-by-{columns}");
+        let schedule = Schedule::batches(&[1, 1, 5, 33]);
+        let (format, bound) = (Some(Format::Weight(dtype)), Bound::of_matmul(dtype));
+        Case::program_of(name, format, bound, schedule, move |net| {
+            let x = net.input(columns);
+            let (weight, bias) = (net.matrix(dtype, experts, columns), net.vector(experts));
+            let logits = net.g.linear(x, weight, Some(bias));
+            net.g.route(logits, &Router::softmax(experts_per_token))
+        })
+    };
+    if !dtype.is_float() {
+        // All experts: the int8 operand may change the order of the selected experts.
+        return vec![case((1, COLUMNS, 1))];
+    }
+    vec![case((16, COLUMNS, 2)), case((300, 2 * COLUMNS, 8)), case((5, 41, 5))]
+}
+
+/// The experts between two matmuls, with everything that a model has around them. All experts are
+/// selected: the int8 operand of the first matmul may change their order.
+fn layer(dtype: DType) -> Case {
+    let bound = match Bound::of_matmul(dtype) {
+        Bound::Float => Bound::FloatModel,
+        _ => Bound::Int8Model,
+    };
+    let name = format!("experts/{dtype}/layer");
+    let format = Some(Format::Weight(dtype));
+    Case::program_of(name, format, bound, Schedule::batches(&[1, 3, 17]), move |net| {
+        let (stream, x) = (net.input(COLUMNS), net.input(COLUMNS));
+        let output = net.matrix(dtype, COLUMNS, COLUMNS);
+        let y = net.g.matmul(x, output);
+        let stream = net.g.add(stream, y);
+        let gains = net.norm_weight(COLUMNS);
+        let x = net.g.rms_norm(stream, gains, 1e-5);
+        let (router, bias) =
+            (net.matrix(DType::F32, NUM_EXPERTS, COLUMNS), net.vector(NUM_EXPERTS));
+        let logits = net.g.linear(x, router, Some(bias));
+        let route = net.g.route(logits, &Router::softmax(NUM_EXPERTS));
+        // Blocks for a wave and a part of one.
+        let inner = if dtype == DType::Q8_0 { 5 * COLUMNS } else { COLUMNS };
+        let experts = |net: &mut Net, x, rows, columns| {
+            let weights = (0..NUM_EXPERTS).map(|_| net.matrix(dtype, rows, columns)).collect();
+            let bias = net.table(DType::F32, NUM_EXPERTS, rows);
+            net.g.expert_matmul(x, route, weights, Some(bias))
+        };
+        let (gate, up) = (experts(net, x, inner, COLUMNS), experts(net, x, inner, COLUMNS));
+        let y = net.g.glu(Activation::Silu, gate, up);
+        let down = experts(net, y, COLUMNS, inner);
+        let sum = net.g.combine_experts(down, route);
+        let stream = net.g.add(stream, sum);
+        let gains = net.norm_weight(COLUMNS);
+        let x = net.g.rms_norm(stream, gains, 1e-5);
+        let last = net.matrix(dtype, 64, COLUMNS);
+        net.g.matmul(x, last)
+    })
 }
 
 fn matmuls(dtype: DType) -> Vec<Case> {

@@ -2,7 +2,7 @@
 
 use super::uses::{Uses, remove};
 use crate::graph::Graph;
-use crate::op::{Epilogue, ExpertMatMul, MatMul, Op, RowNorm};
+use crate::op::{Combine, Epilogue, ExpertMatMul, MatMul, Op, RowNorm};
 use crate::value::{Storage, ValueId};
 use crate::weight::WeightShape;
 
@@ -20,11 +20,8 @@ impl WeightRule {
     pub const ANY: Self = Self { quantized: false, row_multiple: 1 };
 
     fn accepts(self, weight: WeightShape) -> bool {
-        self.accepts_format(weight) && weight.rows.is_multiple_of(self.row_multiple)
-    }
-
-    fn accepts_format(self, weight: WeightShape) -> bool {
-        !self.quantized || weight.dtype.block_elements() > 1
+        let accepts_format = !self.quantized || weight.dtype.block_elements() > 1;
+        accepts_format && weight.rows.is_multiple_of(self.row_multiple)
     }
 }
 
@@ -68,25 +65,78 @@ pub(super) fn glu_epilogue(graph: &mut Graph, rule: WeightRule) {
     remove(graph, &removed);
 }
 
-/// `rms_norm(x·V)·W` → the first matmul also writes the operand of the second.
+/// `route(x·W)` → the matmul of the router selects the experts.
+pub(super) fn route_epilogue(graph: &mut Graph) {
+    let uses = Uses::of(graph);
+    let mut removed = Vec::new();
+    for step in 0..graph.ops.len() {
+        let Op::Route { logits, router, out } = &graph.ops[step] else { continue };
+        let Some(writer) = uses.writer_of_only_read(*logits) else { continue };
+        let Op::MatMul(m) = &graph.ops[writer] else { continue };
+        if m.projections.len() == 1 && m.residual.is_none() && m.epilogue == Epilogue::None {
+            let epilogue = Epilogue::Route { router: router.clone(), out: *out };
+            set_epilogue(&mut graph.ops[writer], epilogue);
+            removed.push(step);
+        }
+    }
+    remove(graph, &removed);
+}
+
+/// `Σ p·(x·W)` over experts → the matmul of the experts sums up.
+pub(super) fn combine_epilogue(graph: &mut Graph, rule: WeightRule) {
+    let uses = Uses::of(graph);
+    let mut removed = Vec::new();
+    for step in 0..graph.ops.len() {
+        let Op::CombineExperts { x, route, residual, out } = graph.ops[step] else { continue };
+        let Some(writer) = uses.writer_of_only_read(x) else { continue };
+        // The residual must be written before the matmul runs.
+        let is_ready = residual.is_none_or(|id| uses.writer.get(&id).is_some_and(|w| *w < writer));
+        let Op::ExpertMatMul(m) = &graph.ops[writer] else { continue };
+        let is_plain = m.projections.len() == 1 && m.glu.is_none() && m.route == route;
+        let accepted = graph.expert_weight(m).is_some_and(|weight| rule.accepts(weight));
+        if !(is_ready && is_plain && accepted) {
+            continue;
+        }
+        if let Op::ExpertMatMul(m) = &mut graph.ops[writer] {
+            m.combine = Some(Combine { residual, out, norm: None });
+        }
+        removed.push(step);
+    }
+    remove(graph, &removed);
+}
+
+/// `rms_norm(x·V)·W` → the first matmul also writes the operand of the second, and of others.
 pub(super) fn norm_epilogue(graph: &mut Graph, rule: WeightRule) {
     let uses = Uses::of(graph);
     let mut removed = Vec::new();
     for step in 1..graph.ops.len() {
         let Some((x, norm)) = row_norm(graph, step) else { continue };
-        let Op::MatMul(m) = &graph.ops[step - 1] else { continue };
-        let [projection] = m.projections.as_slice() else { continue };
-        let Some(next) = uses.matmul_of(graph, norm.out) else { continue };
-        let next_accepted =
-            next.projections.iter().all(|p| rule.accepts_format(graph.weight(p.weight)));
-        if projection.out == x
-            && m.epilogue == Epilogue::None
-            && rule.accepts(graph.weight(projection.weight))
-            && next_accepted
-        {
-            set_epilogue(&mut graph.ops[step - 1], Epilogue::RmsNorm(norm));
-            removed.push(step);
+        if uses.operand_columns(graph, norm.out) != Some(graph.value(norm.out).width) {
+            continue;
         }
+        let is_fusible = match &graph.ops[step - 1] {
+            Op::MatMul(m) => {
+                let [projection] = m.projections.as_slice() else { continue };
+                projection.out == x
+                    && m.epilogue == Epilogue::None
+                    && rule.accepts(graph.weight(projection.weight))
+            }
+            Op::ExpertMatMul(m) => {
+                let accepted = graph.expert_weight(m).is_some_and(|weight| rule.accepts(weight));
+                m.combine.is_some_and(|sum| sum.out == x && sum.norm.is_none()) && accepted
+            }
+            _ => false,
+        };
+        if !is_fusible {
+            continue;
+        }
+        match &mut graph.ops[step - 1] {
+            Op::ExpertMatMul(m) => {
+                m.combine = m.combine.map(|sum| Combine { norm: Some(norm), ..sum });
+            }
+            op => set_epilogue(op, Epilogue::RmsNorm(norm)),
+        }
+        removed.push(step);
     }
     remove(graph, &removed);
 }
@@ -138,9 +188,12 @@ pub(super) fn store_operands(graph: &mut Graph, block: usize) {
                 ..
             })
             | Op::Embed { norm: Some(RowNorm { out, .. }), .. }
-            | Op::ExpertMatMul(ExpertMatMul { glu: Some((_, out)), .. }) => {
-                (*out, graph.value(*out).width)
-            }
+            | Op::ExpertMatMul(
+                ExpertMatMul { glu: Some((_, out)), .. }
+                | ExpertMatMul {
+                    combine: Some(Combine { norm: Some(RowNorm { out, .. }), .. }), ..
+                },
+            ) => (*out, graph.value(*out).width),
             Op::Attention { attention, out, .. } => (*out, attention.head_dim),
             _ => continue,
         };

@@ -225,7 +225,10 @@ impl GraphBuilder {
         assert!(bias_shape.is_none_or(|b| (b.rows, b.columns) == (weights.len(), w.rows)));
         let out = self.value(RowKind::Token, slots * w.rows);
         let projections = vec![ExpertProjection { weights, bias, out }];
-        self.push(Op::ExpertMatMul(ExpertMatMul { x, route, projections, glu: None }), out)
+        self.push(
+            Op::ExpertMatMul(ExpertMatMul { x, route, projections, glu: None, combine: None }),
+            out,
+        )
     }
 
     /// Appends [`Op::ScaleExperts`].

@@ -1,6 +1,6 @@
 //! Attributes of mixtures of experts.
 
-use super::Activation;
+use super::{Activation, RowNorm};
 use crate::value::{ValueId, WeightId};
 
 /// Matmuls of the experts that a route selects: `glu(xₛ · Wᵢᵀ (+ biasᵢ))` for each slot `s`.
@@ -15,6 +15,32 @@ pub struct ExpertMatMul {
     /// Fused: [`Op::Glu`](super::Op::Glu) of two projections, gate and up, and its output. The
     /// projections themselves are scratch.
     pub glu: Option<(Activation, ValueId)>,
+    /// Fused: [`Op::CombineExperts`](super::Op::CombineExperts) of the only projection, which itself
+    /// is scratch.
+    pub combine: Option<Combine>,
+}
+
+/// The weighted sum of the experts' outputs as part of another op.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Combine {
+    /// Is added to the sum: `[tokens, width]`.
+    pub residual: Option<ValueId>,
+    /// `[tokens, width]`.
+    pub out: ValueId,
+    /// Fused: the norm of the sum before the next matmul.
+    pub norm: Option<RowNorm>,
+}
+
+impl ExpertMatMul {
+    /// A short name for telemetry.
+    pub(super) fn name(&self) -> &'static str {
+        match (self.glu, self.combine) {
+            (None, None) => "expert_matmul",
+            (Some(_), _) => "expert_matmul+glu",
+            (None, Some(Combine { norm: None, .. })) => "expert_matmul+combine",
+            (None, Some(Combine { norm: Some(_), .. })) => "expert_matmul+combine+rms_norm",
+        }
+    }
 }
 
 /// The weights of one matmul of an [`ExpertMatMul`].

@@ -1,6 +1,6 @@
 //! Attributes of [`Op::MatMul`](super::Op::MatMul): prologue, projections, epilogue.
 
-use super::Activation;
+use super::{Activation, Router};
 use crate::value::{ValueId, WeightId};
 
 /// Matrix multiplication with the ops that are fused before and after it:
@@ -58,6 +58,13 @@ pub enum Epilogue {
         /// Shape of a projection.
         out: ValueId,
     },
+    /// [`Op::Route`](super::Op::Route) of the only projection, the logits, which itself is scratch.
+    Route {
+        /// Selection and weighting of experts.
+        router: Router,
+        /// `[tokens, 2 · experts_per_token]`: expert indices as f32, then weights.
+        out: ValueId,
+    },
 }
 
 /// RMSNorm over whole rows as part of another op.
@@ -98,12 +105,15 @@ impl MatMul {
             (Prologue::Plain(_), Epilogue::None) => "matmul",
             (Prologue::Plain(_), Epilogue::RmsNorm(_)) => "matmul+rms_norm",
             (Prologue::Plain(_), Epilogue::Glu { .. }) => "matmul+glu",
+            (Prologue::Plain(_), Epilogue::Route { .. }) => "matmul+route",
             (Prologue::RmsNorm { .. }, Epilogue::None) => "rms_norm+matmul",
             (Prologue::RmsNorm { .. }, Epilogue::RmsNorm(_)) => "rms_norm+matmul+rms_norm",
             (Prologue::RmsNorm { .. }, Epilogue::Glu { .. }) => "rms_norm+matmul+glu",
+            (Prologue::RmsNorm { .. }, Epilogue::Route { .. }) => "rms_norm+matmul+route",
             (Prologue::Glu { .. }, Epilogue::None) => "glu+matmul",
             (Prologue::Glu { .. }, Epilogue::RmsNorm(_)) => "glu+matmul+rms_norm",
             (Prologue::Glu { .. }, Epilogue::Glu { .. }) => "glu+matmul+glu",
+            (Prologue::Glu { .. }, Epilogue::Route { .. }) => "glu+matmul+route",
         }
     }
 }

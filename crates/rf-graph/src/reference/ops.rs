@@ -3,8 +3,8 @@
 use super::cache::Cache;
 use crate::backend::{Batch, Program, Span};
 use crate::op::{
-    Activation, Attention, Epilogue, ExpertMatMul, ExpertProjection, Function, GateFunction, Op,
-    Prologue, Rope, Router, RowNorm,
+    Activation, Attention, Combine, Epilogue, ExpertMatMul, ExpertProjection, Function,
+    GateFunction, Op, Prologue, Rope, Router, RowNorm,
 };
 use crate::value::{ValueId, WeightId};
 use crate::weight::Weight;
@@ -91,6 +91,9 @@ impl<'a> Run<'a> {
                         let y = glu(*activation, gate, up);
                         self.set(*out, y);
                     }
+                    Epilogue::Route { router, out } => {
+                        self.route(m.projections[0].out, router, *out);
+                    }
                 }
             }
             Op::Rope { x, rope, out } => {
@@ -148,17 +151,7 @@ impl<'a> Run<'a> {
                 let y = rows.flat_map(|row| x[row * width..][..width].to_vec()).collect();
                 self.set(*out, y);
             }
-            Op::Route { logits, router, out } => {
-                let experts = self.program.graph.value(*logits).width;
-                let vector = |id: WeightId| weights[id.index()].row_f32(0);
-                let bias = router.selection_bias.map(vector);
-                let scale = router.expert_scale.map(vector);
-                let rows = self.get(*logits).chunks_exact(experts);
-                let y = rows
-                    .flat_map(|logits| route(logits, router, bias.as_deref(), scale.as_deref()));
-                let y = y.collect();
-                self.set(*out, y);
-            }
+            Op::Route { logits, router, out } => self.route(*logits, router, *out),
             Op::ExpertMatMul(m) => {
                 for projection in &m.projections {
                     let y = self.expert_projection(m, projection);
@@ -167,6 +160,14 @@ impl<'a> Run<'a> {
                 if let (Some((activation, out)), [gate, up]) = (m.glu, m.projections.as_slice()) {
                     let y = glu(activation, self.get(gate.out), self.get(up.out));
                     self.set(out, y);
+                }
+                if let (Some(Combine { residual, out, norm }), [projection]) =
+                    (m.combine, m.projections.as_slice())
+                {
+                    self.combine(projection.out, m.route, residual, out);
+                    if let Some(norm) = norm {
+                        self.norm(&norm, out);
+                    }
                 }
             }
             Op::ScaleExperts { x, route, out } => {
@@ -179,16 +180,7 @@ impl<'a> Run<'a> {
                 self.set(*out, y);
             }
             Op::CombineExperts { x, route, residual, out } => {
-                let slots = self.program.graph.value(*route).width / 2;
-                let width = self.program.graph.value(*out).width;
-                let routes = self.get(*route).chunks_exact(2 * slots);
-                let rows = self.get(*x).chunks_exact(slots * width).zip(routes);
-                let y = rows.flat_map(|(x, route)| combine_experts(x, &route[slots..]));
-                let y: Vec<f32> = match residual {
-                    Some(residual) => y.zip(self.get(*residual)).map(|(y, r)| y + r).collect(),
-                    None => y.collect(),
-                };
-                self.set(*out, y);
+                self.combine(*x, *route, *residual, *out);
             }
             Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {
                 let normalised = |x: ValueId, weight: Option<WeightId>| match (weight, qk_norm) {
@@ -206,7 +198,32 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Computes the RMSNorm of an epilogue over the rows of `x`.
+    /// Selects the experts of every token by the rows of `logits`.
+    fn route(&mut self, logits: ValueId, router: &Router, out: ValueId) {
+        let experts = self.program.graph.value(logits).width;
+        let vector = |id: WeightId| self.program.weights[id.index()].row_f32(0);
+        let bias = router.selection_bias.map(vector);
+        let scale = router.expert_scale.map(vector);
+        let rows = self.get(logits).chunks_exact(experts);
+        let y = rows.flat_map(|logits| route(logits, router, bias.as_deref(), scale.as_deref()));
+        let y = y.collect();
+        self.set(out, y);
+    }
+
+    /// `Σₛ pₛ · xₛ (+ residual)` of every token.
+    fn combine(&mut self, x: ValueId, route: ValueId, residual: Option<ValueId>, out: ValueId) {
+        let slots = self.program.graph.value(route).width / 2;
+        let width = self.program.graph.value(out).width;
+        let routes = self.get(route).chunks_exact(2 * slots);
+        let rows = self.get(x).chunks_exact(slots * width).zip(routes);
+        let y = rows.flat_map(|(x, route)| combine_experts(x, &route[slots..]));
+        let y: Vec<f32> = match residual {
+            Some(residual) => y.zip(self.get(residual)).map(|(y, r)| y + r).collect(),
+            None => y.collect(),
+        };
+        self.set(out, y);
+    }
+
     /// `xₛ · Wᵀ (+ bias)` of every slot.
     fn expert_projection(&self, m: &ExpertMatMul, projection: &ExpertProjection) -> Vec<f32> {
         let weights = &self.program.weights;
@@ -231,6 +248,7 @@ impl<'a> Run<'a> {
         y
     }
 
+    /// Computes the RMSNorm of an epilogue over the rows of `x`.
     fn norm(&mut self, norm: &RowNorm, x: ValueId) {
         let weight = self.program.weights[norm.weight.index()].row_f32(0);
         let y = rms_norm(self.get(x), &weight, norm.eps);

@@ -1,6 +1,8 @@
 //! The properties of a program that its launches depend on and that no batch changes.
 
-use rf_graph::{DType, Epilogue, ExpertMatMul, Graph, MatMul, Op, Prologue, Storage, ValueId};
+use rf_graph::{
+    Combine, DType, Epilogue, ExpertMatMul, Graph, MatMul, Op, Prologue, Storage, ValueId,
+};
 
 use crate::params::{ExpertGroups, ExpertTile, MatmulDevice, SMALLEST_TILE};
 
@@ -56,12 +58,18 @@ impl GraphAnalysis {
             analysis.add(graph, op);
         }
         for op in graph.ops() {
-            if let Op::MatMul(MatMul { projections, epilogue: Epilogue::RmsNorm(norm), .. }) = op
-                && let Some(form) = &mut analysis.operands[norm.out.index()]
-                && let [projection] = projections.as_slice()
-            {
-                let weight = graph.weight(projection.weight);
-                let is_fused = has_fused_rows(weight.dtype, weight.rows) && !form.f32;
+            let (norm, weight) = match op {
+                Op::MatMul(MatMul { projections, epilogue: Epilogue::RmsNorm(norm), .. }) => {
+                    (*norm, Some(graph.weight(projections[0].weight)))
+                }
+                Op::ExpertMatMul(m) => match m.combine {
+                    Some(Combine { norm: Some(norm), .. }) => (norm, graph.expert_weight(m)),
+                    _ => continue,
+                },
+                _ => continue,
+            };
+            if let Some(form) = &mut analysis.operands[norm.out.index()] {
+                let is_fused = weight.is_some_and(|w| has_fused_rows(w.dtype, w.rows));
                 form.norm_eps = is_fused.then_some(norm.eps);
             }
         }
@@ -134,8 +142,9 @@ impl OperandForm {
     /// Floats of a row: the stored parts of f32, codes, scales and sums of squares.
     pub(super) fn floats(self, width: usize) -> usize {
         let f32 = if self.f32 { width } else { 0 };
-        let q8 = if self.q8 { width / 4 + width / 16 + width / 32 } else { 0 };
-        f32 + q8
+        let q8 = if self.q8 { width / 4 + width / 16 } else { 0 };
+        let squares = if self.norm_eps.is_some() { width / 32 } else { 0 };
+        f32 + q8 + squares
     }
 }
 

@@ -79,14 +79,16 @@ impl BatchProgram<'_> {
             address
         };
         let f32 = if form.f32 { take(rows * width) } else { 0 };
-        let (mut q8, mut norm) = (Activations::default(), None);
+        let mut q8 = Activations::default();
         if form.q8 {
             q8 = Activations { q: take(rows * width / 4), meta: take(rows * width / 16) };
-            let (squares, count) = (take(rows * width / 32), (width / 32) as u32);
-            norm = form.norm_eps.map(|eps| NormIn { squares, count, eps });
         }
         // Kernels for several rows write complete norms, without a missing factor.
-        let norm = norm.filter(|_| rows == 1);
+        let norm = form.norm_eps.filter(|_| rows == 1).map(|eps| NormIn {
+            squares: take(width / 32),
+            count: (width / 32) as u32,
+            eps,
+        });
         Some(StoredOperand { operand: Operand { q8, f32 }, norm })
     }
 

@@ -17,15 +17,20 @@ use super::program::BatchProgram;
 use crate::error::Error;
 use crate::launch::LaunchList;
 use crate::params::{
-    EmbedParams, ExpertRowsParams, KvAppendParams, RopeAppendParams, RopeParams, RopeTable,
-    RowMemory, embed_rms_norm_threads, record_rms_norm, record_row_op,
+    EmbedParams, KvAppendParams, RopeAppendParams, RopeParams, RopeTable, RowMemory,
+    embed_rms_norm_threads, record_rms_norm, record_row_op,
 };
 
 /// The fusions with kernels. Epilogues of one row are part of the matrix-vector kernels for
 /// quantised formats, which write whole blocks of output rows.
 pub(crate) const FUSIONS: Fusions = {
     let rule = WeightRule { quantized: true, row_multiple: 32 };
-    Fusions { glu_epilogue: Some(rule), norm_epilogue: Some(rule), ..Fusions::EPILOGUES }
+    Fusions {
+        glu_epilogue: Some(rule),
+        combine_epilogue: Some(rule),
+        norm_epilogue: Some(rule),
+        ..Fusions::EPILOGUES
+    }
 };
 
 /// Records the launches of a stage of a batch, whose ops are `ops`.
@@ -94,16 +99,17 @@ impl Recorder<'_> {
             }
             Op::Attention { q, attention, out } => self.attention(*q, attention, *out),
             Op::EmbedPosition { table, out } => self.embed_position(*table, *out),
-            Op::Route { logits, router, out } => return self.route(*logits, router, *out),
+            Op::Route { logits, router, out } => {
+                let params = self.route(*logits, router, *out)?;
+                self.launches.push(params.launch(), params);
+            }
             Op::ExpertMatMul(m) => self.expert_matmul(m),
             Op::ScaleExperts { x, route, out } => {
                 let params = self.expert_rows(*x, *route, *out);
                 self.launches.push(params.scale(), params);
             }
             Op::CombineExperts { x, route, residual, out } => {
-                let residual = residual.map_or(0, |residual| self.memory.address(residual));
-                let params = ExpertRowsParams { residual, ..self.expert_rows(*x, *route, *out) };
-                self.launches.push(params.combine(), params);
+                self.combine_experts(*x, *route, *residual, *out);
             }
             op if record_row_op(op, &self.memory, &mut self.launches) => {}
             op => return Err(Error::Unsupported { what: op.name().into() }),
@@ -313,10 +319,28 @@ mod tests {
 
     #[test]
     fn the_experts_of_decode_are_a_launch_for_gate_and_up_and_one_for_down() {
-        let first = ["quantize_f32_q8", "matvec_glu_q4_k_q8_n1"];
-        let last = ["matvec_q4_k_q8_f32_n1", "combine_experts_f32"];
-        let expected = ["route_f32"].into_iter().chain(first).chain(last);
-        assert!(kernels("experts/Q4_K/Silu", 1).into_iter().skip(2).eq(expected));
+        let expected =
+            ["route_f32", "quantize_f32_q8", "matvec_glu_q4_k_q8_n1", "matvec_sum_q4_k_q8_f32_n1"];
+        assert_eq!(kernels("experts/Q4_K/Silu", 1)[2..], expected);
+    }
+
+    #[test]
+    fn norms_routing_and_the_sum_of_experts_have_no_launch_in_decode() {
+        let expected = [
+            "quantize_f32_q8",
+            "matvec_q4_k_q8_f32_n1",
+            "router_f32_f32_n1",
+            "matvec_glu_q4_k_q8_n1",
+            "matvec_sum_q4_k_q8_f32_n1",
+            "matvec_q4_k_q8_f32_n1",
+        ];
+        let launches = kernels("experts/Q4_K/layer", 1);
+        assert!(launches.ends_with(&expected), "{launches:?}");
+        // Several rows have a launch for each epilogue.
+        let prompt = kernels("experts/Q4_K/layer", 40);
+        let separate = ["rms_norm_f32_q8", "route_f32", "combine_experts_f32", "rms_norm_f32_q8"];
+        let kept: Vec<&str> = prompt.into_iter().filter(|name| separate.contains(name)).collect();
+        assert_eq!(kept, separate);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use rf_quant::DType;
 
-use super::{Activations, Address, Launch, Projection, Weight};
+use super::{Activations, Address, Launch, Operand, Projection, RouteParams, Weight};
 
 /// Output rows of a block of int8 activations, which one workgroup computes for one token.
 const BLOCK: u32 = 32;
@@ -11,10 +11,13 @@ const BLOCK: u32 = 32;
 /// Waves of a workgroup.
 const WAVES: u32 = 8;
 
-/// Threads of a workgroup of the gated unit.
-const GLU_THREADS: u32 = 256;
+/// Waves of a workgroup that computes a block of rows, two each.
+const BLOCK_WAVES: u32 = 16;
 
-/// The RMSNorm epilogue of a matmul of one token: it writes `w · x` as int8, without the factor
+/// Waves of the gated unit that a compute unit holds at once.
+const GLU_WAVES_PER_UNIT: usize = 24;
+
+/// The RMSNorm epilogue of a matmul of one token: it writes `w · x` without the factor
 /// `1 / √(Σ x² / columns + eps)`, and the sums of squares from which the next matmul computes that
 /// factor.
 #[repr(C)]
@@ -22,8 +25,8 @@ const GLU_THREADS: u32 = 256;
 pub struct NormOut {
     /// `[rows]`.
     pub weight: Address,
-    /// `[1, rows]`.
-    pub out: Activations,
+    /// `[1, rows]`: int8 and f32, each or null.
+    pub out: Operand,
     /// `[rows / 32]`, or null without this epilogue.
     pub squares: Address,
 }
@@ -56,7 +59,7 @@ pub struct MatvecParams {
     pub residual: Address,
     /// `[tokens, 2 · used]` f32 or null.
     pub route: Address,
-    /// Missing factor of x; only for one token and quantised formats.
+    /// Missing factor of x; only for one token.
     pub norm_in: NormIn,
     /// RMSNorm epilogue; only for one token, quantised formats and one projection of whole blocks
     /// of 32 rows.
@@ -95,7 +98,7 @@ pub struct MatvecGluParams {
     pub out_f32: Address,
     /// `[slots, rows]` or null.
     pub out_q8: Activations,
-    /// Missing factor of x, as in [`MatvecParams`]; without a route only.
+    /// Missing factor of x, as in [`MatvecParams`]; with a route of one token only.
     pub norm_in: NormIn,
     /// Output features, of one expert with a route: a multiple of 32.
     pub rows: u32,
@@ -109,6 +112,71 @@ pub struct MatvecGluParams {
     pub used: u32,
     /// As in [`MatvecParams`].
     pub shared_x: u32,
+    /// Waves of a workgroup: see [`with_waves`](Self::with_waves).
+    pub waves: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// `Σₛ pₛ · (xₛ · Wₑᵀ (+ bias)) (+ residual)` of one token over the slots `s` of a route, with an
+/// RMSNorm epilogue as in [`MatvecParams`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct MatvecSumParams {
+    /// The matrices of all experts one below the other, with `rows` of one expert and a bias
+    /// `[experts, rows]`; `out` is `[1, rows]`.
+    pub projection: Projection,
+    /// `[used, columns]`.
+    pub x_q8: Activations,
+    /// `[1, 2 · used]` f32.
+    pub route: Address,
+    /// `[1, rows]` or null.
+    pub residual: Address,
+    /// RMSNorm epilogue.
+    pub norm_out: NormOut,
+    /// Input features.
+    pub columns: u32,
+    /// Experts per token.
+    pub used: u32,
+}
+
+/// `route(x · Wᵀ (+ bias))` of one token: the logits of a router with float weights, then the
+/// selection of experts.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct RouterParams {
+    /// `[experts, columns]`.
+    pub weight: Address,
+    /// `[experts]` f32 or null.
+    pub bias: Address,
+    /// `[1, columns]` f32.
+    pub x: Address,
+    /// Missing factor of x.
+    pub norm_in: NormIn,
+    /// A counter, zero before and after.
+    pub arrivals: Address,
+    /// The selection; the kernel also writes the logits.
+    pub route: RouteParams,
+    /// Input features.
+    pub columns: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl MatvecSumParams {
+    /// The launch: 32 rows per workgroup.
+    pub fn launch(&self, dtype: DType) -> Launch {
+        let kernel = kernel_name!(dtype, "matvec_sum_", "_q8_f32_n1");
+        Launch::linear(kernel, (self.projection.rows / BLOCK) as usize, 32 * BLOCK_WAVES)
+    }
+}
+
+impl RouterParams {
+    /// The launch: a workgroup per expert.
+    pub fn launch(&self, dtype: DType) -> Launch {
+        let kernel = kernel_name!(dtype, "router_", "_f32_n1");
+        Launch::linear(kernel, self.route.experts as usize, 32 * WAVES)
+    }
 }
 
 impl MatvecParams {
@@ -131,8 +199,7 @@ impl MatvecParams {
     /// exactly one block of rows.
     #[must_use]
     pub fn with_waves(self) -> Self {
-        let waves =
-            if self.norm_out.squares == 0 { WAVES } else { BLOCK / rows_per_wave(DType::Q4_0, 1) };
+        let waves = if self.norm_out.squares == 0 { WAVES } else { BLOCK_WAVES };
         Self { waves, ..self }
     }
 }
@@ -180,8 +247,20 @@ impl MatvecGluParams {
     /// The launch: 32 outputs of a token or slot per workgroup.
     pub fn launch(&self, dtype: DType) -> Launch {
         let kernel = kernel_name!(dtype, "matvec_glu_", "_q8_n1");
+        Launch { kernel, grid: self.grid(), block: [32 * self.waves, 1, 1], lds_bytes: 0 }
+    }
+
+    /// Sets the number of waves of a workgroup: twice as many for few outputs, if the device holds
+    /// all waves at once.
+    #[must_use]
+    pub fn with_waves(self, compute_units: usize) -> Self {
+        let [groups, slots, _] = self.grid();
+        let fits = (groups * slots * 2 * WAVES) as usize <= compute_units * GLU_WAVES_PER_UNIT;
+        Self { waves: if fits { 2 * WAVES } else { WAVES }, ..self }
+    }
+
+    fn grid(&self) -> [u32; 3] {
         let slots = if self.route == 0 { 1 } else { self.tokens * self.used };
-        let grid = [self.rows.div_ceil(BLOCK), slots, 1];
-        Launch { kernel, grid, block: [GLU_THREADS, 1, 1], lds_bytes: 0 }
+        [self.rows.div_ceil(BLOCK), slots, 1]
     }
 }

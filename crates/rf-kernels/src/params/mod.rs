@@ -42,7 +42,7 @@ pub use experts::{
 pub use matmul::{
     ExpertGroups, ExpertTile, MatmulDevice, MatmulParams, Projection, SMALLEST_TILE, TileSize,
 };
-pub use matvec::{MatvecGluParams, MatvecParams, NormIn, NormOut};
+pub use matvec::{MatvecGluParams, MatvecParams, MatvecSumParams, NormIn, NormOut, RouterParams};
 pub use rope::{KvAppendParams, MAX_HEAD_DIM, RopeAppendParams, RopeParams, RopeTable};
 pub(crate) use row_ops::{
     RowMemory, activation_number, record_glu, record_rms_norm, record_row_op,

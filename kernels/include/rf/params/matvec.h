@@ -1,14 +1,16 @@
 // Matrix × few columns, for decode. Twin: crates/rf-kernels/src/params/matvec.rs.
 #pragma once
 
+#include "rf/params/experts.h"
 #include "rf/params/matmul.h"
+#include "rf/params/rows.h"
 
 // The RMS norm between two matmuls of one token, x̂ = w · x / √(Σ x² / columns + eps), divided
-// between them: the first writes w · x as int8 and the sums of squares of each 32 rows; the second
+// between them: the first writes w · x and the sums of squares of each 32 rows; the second
 // multiplies its sums by the remaining factor, which is common to all of x̂.
 struct RfNormOut {
     const float *weight; // [rows]
-    RfActivations out;   // [1, rows]
+    RfOperand out;       // [1, rows]
     float *squares;      // [rows / 32], or null: no norm follows this matmul
 };
 struct RfNormIn {
@@ -28,8 +30,8 @@ struct RfMatvecParams {
     const float *x_f32;
     const float *residual;
     const float *route; // [tokens, 2·used] or null: see Op::Route
-    RfNormIn norm_in;   // with one token of quantised formats only, as norm_out
-    RfNormOut norm_out; // with one projection whose rows are a multiple of 32
+    RfNormIn norm_in;   // with one token only
+    RfNormOut norm_out; // with one token and one quantised projection whose rows are a multiple of 32
     unsigned num_projections;
     unsigned columns;
     unsigned tokens;
@@ -52,11 +54,37 @@ struct RfMatvecGluParams {
     const float *route;   // [tokens, 2·used] or null
     float *out_f32;       // [slots, rows] or null
     RfActivations out_q8; // the same or null
-    RfNormIn norm_in;     // without a route only
+    RfNormIn norm_in;     // with one token only
     unsigned rows;
     unsigned columns;
     unsigned tokens;
     unsigned activation; // RfActivation
     unsigned used;
     unsigned shared_x;
+    unsigned waves; // of a workgroup: 8 or 16
+    unsigned reserved;
+};
+
+// out = Σ p·(x · Wᵀ (+ bias)) (+ residual) of one token over the slots of a route, in their order;
+// `projection` as in RfMatvecParams with a route, but for out: [1, rows].
+struct RfMatvecSumParams {
+    RfProjection projection; // rows: a multiple of 32
+    RfActivations x_q8;      // [used, columns]
+    const float *route;      // [1, 2·used]
+    const float *residual;   // [1, rows] or null
+    RfNormOut norm_out;
+    unsigned columns;
+    unsigned used; // at most 32
+};
+
+// The logits x · Wᵀ (+ bias) of one token, and the selection of its experts by them.
+struct RfRouterParams {
+    const void *weight; // [experts, columns]
+    const float *bias;  // [experts] or null
+    const float *x;     // [1, columns]
+    RfNormIn norm_in;
+    unsigned *arrivals; // zero before the first and after every launch
+    RfRouteParams route;
+    unsigned columns;
+    unsigned reserved;
 };

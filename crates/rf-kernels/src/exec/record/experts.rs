@@ -1,6 +1,6 @@
 //! Mixtures of experts: routing, the matmuls of the selected experts, their weighted sum.
 
-use rf_graph::{Activation, DType, ExpertMatMul, GateFunction, Router, ValueId, WeightId};
+use rf_graph::{Activation, Combine, DType, ExpertMatMul, GateFunction, Router, ValueId, WeightId};
 
 use super::Recorder;
 use super::matmul::format_number;
@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::exec::analysis::{form_of_experts, has_fused_rows};
 use crate::params::{
     Address, ExpertGroups, ExpertRowsParams, ExpertTile, GroupExpertsParams, MAX_EXPERT_GROUPS,
-    MAX_EXPERTS_PER_TOKEN, MatmulParams, MatvecGluParams, MatvecParams, Operand, Projection,
-    RouteParams, RowMemory, activation_number, record_glu,
+    MAX_EXPERTS_PER_TOKEN, MatmulParams, MatvecGluParams, MatvecParams, MatvecSumParams, NormIn,
+    Operand, Projection, RouteParams, RowMemory, activation_number, record_glu, record_rms_norm,
 };
 
 /// The mean number of slots per expert above which slots are grouped. Up to it, most experts are
@@ -17,13 +17,13 @@ use crate::params::{
 const GROUPED_SLOTS_PER_EXPERT: usize = 2;
 
 impl Recorder<'_> {
-    /// Records [`Op::Route`](rf_graph::Op::Route).
+    /// The parameters of [`Op::Route`](rf_graph::Op::Route).
     pub(super) fn route(
-        &mut self,
+        &self,
         logits: ValueId,
         router: &Router,
         out: ValueId,
-    ) -> Result<(), Error> {
+    ) -> Result<RouteParams, Error> {
         let experts = self.memory.width(logits);
         if router.experts_per_token > MAX_EXPERTS_PER_TOKEN {
             let what = format!("{} experts per token", router.experts_per_token);
@@ -37,7 +37,7 @@ impl Recorder<'_> {
             return Err(Error::Unsupported { what });
         }
         let vector = |id: Option<WeightId>| id.map_or(0, |id| self.memory.vector(id));
-        let params = RouteParams {
+        Ok(RouteParams {
             logits: self.memory.address(logits),
             bias: vector(router.selection_bias),
             expert_scale: vector(router.expert_scale),
@@ -55,19 +55,18 @@ impl Recorder<'_> {
             groups: router.groups.map_or(0, |groups| groups.count as u32),
             selected_groups: router.groups.map_or(0, |groups| groups.selected as u32),
             scale: router.scale,
-        };
-        self.launches.push(params.launch(), params);
-        Ok(())
+        })
     }
 
     /// Records [`Op::ExpertMatMul`](rf_graph::Op::ExpertMatMul): a matmul of all experts over their
     /// groups of slots, or a matrix-vector multiplication of each slot.
     pub(super) fn expert_matmul(&mut self, m: &ExpertMatMul) {
         let form = form_of_experts(&self.memory.program.graph, m);
-        let operand = self.operand(m.x, form).operand;
+        let x = self.operand(m.x, form);
         let slots_per_token = self.memory.width(m.route) / 2;
         let experts = ExpertBatch {
-            operand,
+            operand: x.operand,
+            norm: x.norm.unwrap_or_default(),
             dtype: self.memory.weight(m.projections[0].weights[0]).dtype,
             experts: m.projections[0].weights.len(),
             columns: form.columns,
@@ -77,13 +76,24 @@ impl Recorder<'_> {
         };
         let slots = experts.tokens * slots_per_token;
         let is_grouped = slots > GROUPED_SLOTS_PER_EXPERT * experts.experts;
-        match m.glu {
-            Some((activation, out)) if !is_grouped && self.has_fused_glu(m) => {
+        let is_fused = !is_grouped && self.has_fused_rows(m);
+        match (m.glu, m.combine) {
+            (Some((activation, out)), _) if is_fused => {
                 self.expert_gate_and_up(m, &experts, activation, out);
+                return;
+            }
+            (None, Some(sum)) if is_fused && experts.tokens == 1 => {
+                self.expert_sum(m, &experts, sum);
                 return;
             }
             _ if is_grouped => self.expert_groups(m, &experts),
             _ => self.expert_slots(m, &experts),
+        }
+        if let Some(Combine { residual, out, norm }) = m.combine {
+            self.combine_experts(m.projections[0].out, m.route, residual, out);
+            if let Some(norm) = norm {
+                record_rms_norm(out, &norm, &self.memory, &mut self.launches);
+            }
         }
         if let Some((activation, out)) = m.glu {
             let outputs = [0, 1].map(|i| m.projections[i].out);
@@ -91,7 +101,8 @@ impl Recorder<'_> {
         }
     }
 
-    fn has_fused_glu(&self, m: &ExpertMatMul) -> bool {
+    /// Returns true if the kernels with epilogues support the weights.
+    fn has_fused_rows(&self, m: &ExpertMatMul) -> bool {
         let weight = self.memory.weight(m.projections[0].weights[0]);
         has_fused_rows(weight.dtype, weight.rows)
     }
@@ -157,6 +168,7 @@ impl Recorder<'_> {
             x_q8: batch.operand.q8,
             x_f32: batch.operand.f32,
             route: self.memory.address(m.route),
+            norm_in: batch.norm,
             num_projections: m.projections.len() as u32,
             columns: batch.columns as u32,
             tokens: batch.tokens as u32,
@@ -187,6 +199,7 @@ impl Recorder<'_> {
             route: self.memory.address(m.route),
             out_f32: out.f32,
             out_q8: out.q8,
+            norm_in: batch.norm,
             rows: gate.rows,
             columns: batch.columns as u32,
             tokens: batch.tokens as u32,
@@ -194,8 +207,42 @@ impl Recorder<'_> {
             used: batch.slots_per_token as u32,
             shared_x: u32::from(batch.shared_x),
             ..MatvecGluParams::default()
+        }
+        .with_waves(self.memory.program.analysis.matmul_device.compute_units);
+        self.launches.push(params.launch(batch.dtype), params);
+    }
+
+    /// Records the matmuls of the selected experts of one token, their weighted sum, residual and
+    /// norm as one launch.
+    fn expert_sum(&mut self, m: &ExpertMatMul, batch: &ExpertBatch, sum: Combine) {
+        let norm_out = sum.norm.and_then(|norm| self.norm_out(&norm));
+        let [projection, ..] = self.expert_projections(m);
+        let params = MatvecSumParams {
+            projection: Projection { out: self.memory.address(sum.out), ..projection },
+            x_q8: batch.operand.q8,
+            route: self.memory.address(m.route),
+            residual: sum.residual.map_or(0, |residual| self.memory.address(residual)),
+            norm_out: norm_out.unwrap_or_default(),
+            columns: batch.columns as u32,
+            used: batch.slots_per_token as u32,
         };
         self.launches.push(params.launch(batch.dtype), params);
+        if let (Some(norm), None) = (sum.norm, norm_out) {
+            record_rms_norm(sum.out, &norm, &self.memory, &mut self.launches);
+        }
+    }
+
+    /// Records [`Op::CombineExperts`](rf_graph::Op::CombineExperts).
+    pub(super) fn combine_experts(
+        &mut self,
+        x: ValueId,
+        route: ValueId,
+        residual: Option<ValueId>,
+        out: ValueId,
+    ) {
+        let residual = residual.map_or(0, |residual| self.memory.address(residual));
+        let params = ExpertRowsParams { residual, ..self.expert_rows(x, route, out) };
+        self.launches.push(params.combine(), params);
     }
 
     /// The parameters of [`Op::CombineExperts`](rf_graph::Op::CombineExperts) and
@@ -217,6 +264,8 @@ impl Recorder<'_> {
 /// The left operand and the shape of a matmul of experts in a batch.
 struct ExpertBatch {
     operand: Operand,
+    /// The missing factor of the operand of one token.
+    norm: NormIn,
     /// Format of every matrix.
     dtype: DType,
     experts: usize,

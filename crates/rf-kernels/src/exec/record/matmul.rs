@@ -1,6 +1,6 @@
 //! Matmuls: the kernel for a format and a number of rows, and the epilogue.
 
-use rf_graph::{Activation, DType, Epilogue, MatMul, Op, Prologue, ValueId};
+use rf_graph::{Activation, DType, Epilogue, MatMul, Op, Prologue, RowNorm, ValueId};
 use rf_quant::Family;
 
 use super::Recorder;
@@ -9,7 +9,7 @@ use crate::exec::analysis::{OperandForm, form_of, has_fused_rows};
 use crate::exec::program::StoredOperand;
 use crate::params::{
     MatmulParams, MatvecGluParams, MatvecParams, NormOut, Operand, Projection, QuantizeParams,
-    RowMemory, activation_number, record_glu, record_rms_norm,
+    RouteParams, RouterParams, RowMemory, activation_number, record_glu, record_rms_norm,
 };
 
 /// Largest number of rows for which a matmul is a matrix-vector multiplication.
@@ -46,15 +46,22 @@ impl Recorder<'_> {
         match &m.epilogue {
             Epilogue::None => self.projections(m, x, rows, NormOut::default()),
             Epilogue::RmsNorm(norm) => {
-                let stored = self.memory.operand(norm.out);
-                if let Some(StoredOperand { operand, norm: Some(lacking) }) = stored {
-                    let (weight, squares) = (self.memory.vector(norm.weight), lacking.squares);
-                    let norm_out = NormOut { weight, out: operand.q8, squares };
-                    self.projections(m, x, rows, norm_out);
-                } else {
-                    self.projections(m, x, rows, NormOut::default());
+                let norm_out = self.norm_out(norm);
+                self.projections(m, x, rows, norm_out.unwrap_or_default());
+                if norm_out.is_none() {
                     let out = m.projections[0].out;
                     record_rms_norm(out, norm, &self.memory, &mut self.launches);
+                }
+            }
+            Epilogue::Route { router, out } => {
+                let route = self.route(m.projections[0].out, router, *out)?;
+                let [projection, ..] = m.projections.as_slice() else { return Ok(()) };
+                let dtype = self.memory.weight(projection.weight).dtype;
+                if rows == 1 && dtype.is_float() {
+                    self.router(m, x, route);
+                } else {
+                    self.projections(m, x, rows, NormOut::default());
+                    self.launches.push(route.launch(), route);
                 }
             }
             Epilogue::Glu { activation, out } => {
@@ -69,6 +76,14 @@ impl Recorder<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The norm that the matmul of one row before it writes; `None` if the norm has a launch of its
+    /// own.
+    pub(super) fn norm_out(&self, norm: &RowNorm) -> Option<NormOut> {
+        let StoredOperand { operand, norm: lacking } = self.memory.operand(norm.out)?;
+        let squares = lacking?.squares;
+        Some(NormOut { weight: self.memory.vector(norm.weight), out: operand, squares })
     }
 
     /// A left operand in the form that the weight formats need. Records its quantisation.
@@ -151,6 +166,23 @@ impl Recorder<'_> {
         }
     }
 
+    /// Records the logits of one row and the selection of its experts as one launch.
+    fn router(&mut self, m: &MatMul, x: StoredOperand, route: RouteParams) {
+        let projection = &m.projections[0];
+        let place = self.memory.weight(projection.weight);
+        let params = RouterParams {
+            weight: place.planes.low,
+            bias: projection.bias.map_or(0, |bias| self.memory.vector(bias)),
+            x: x.operand.f32,
+            norm_in: x.norm.unwrap_or_default(),
+            arrivals: self.memory.program.scratch.arrivals,
+            route,
+            columns: self.memory.program.graph.weight(projection.weight).columns as u32,
+            reserved: 0,
+        };
+        self.launches.push(params.launch(place.dtype), params);
+    }
+
     /// Records gate, up, activation and quantisation of one row as one launch.
     fn gate_and_up(&mut self, m: &MatMul, x: StoredOperand, activation: Activation, out: ValueId) {
         let [gate, up] = [0, 1].map(|i| *self.memory.weight(m.projections[i].weight));
@@ -167,7 +199,8 @@ impl Recorder<'_> {
             tokens: 1,
             activation: activation_number(activation),
             ..MatvecGluParams::default()
-        };
+        }
+        .with_waves(self.memory.program.analysis.matmul_device.compute_units);
         self.launches.push(params.launch(gate.dtype), params);
     }
 }

@@ -1,0 +1,196 @@
+//! Reference data, and the checks of one model.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use rf_engine::sampling::SamplerConfig;
+use rf_engine::{
+    Engine, EngineOptions, Feed, GenerateOptions, Model, Normalization, Outputs, Pooling,
+};
+use rf_graph::{Backend, KvType};
+use serde_json::Value;
+
+/// A folder of reference data outside of the repository. Prints why the test is skipped without it.
+pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(folder);
+    if path.is_dir() {
+        return Some(path);
+    }
+    eprintln!("skipped: shared/{folder} is not beside the project");
+    None
+}
+
+/// The reference data in the repository.
+pub(crate) fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+}
+
+pub(crate) fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+pub(crate) fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
+}
+
+pub(crate) fn load(path: &Path, backend: &dyn Backend, options: EngineOptions) -> Engine {
+    Engine::load(Model::open(path).unwrap(), backend, options, &mut |_| ()).unwrap()
+}
+
+pub(crate) fn all_logits(engine: &mut Engine, ids: &[u32]) -> Vec<f32> {
+    let mut session = engine.session();
+    engine.forward(&mut [Feed { session: &mut session, ids, outputs: Outputs::All }]).unwrap()
+}
+
+/// The logits of every token, one token at a time.
+pub(crate) fn logits_by_token(engine: &mut Engine, ids: &[u32]) -> Vec<f32> {
+    let mut session = engine.session();
+    let mut forward = |id: &u32| {
+        let ids = std::slice::from_ref(id);
+        engine.forward(&mut [Feed { session: &mut session, ids, outputs: Outputs::All }]).unwrap()
+    };
+    ids.iter().flat_map(&mut forward).collect()
+}
+
+pub(crate) fn argmax(row: &[f32]) -> usize {
+    (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b]).then(b.cmp(a))).unwrap()
+}
+
+/// Mean of −ln p of each id but the first.
+pub(crate) fn mean_nll(logits: &[f32], ids: &[u32]) -> f64 {
+    let vocab = logits.len() / ids.len();
+    let rows = logits.chunks_exact(vocab).zip(&ids[1..]);
+    let nll = rows.map(|(row, id)| {
+        let max = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+        let sum: f64 = row.iter().map(|l| (f64::from(*l) - max).exp()).sum();
+        max + sum.ln() - f64::from(row[*id as usize])
+    });
+    nll.sum::<f64>() / (ids.len() - 1) as f64
+}
+
+pub(crate) fn greedy(engine: &mut Engine, prompt: &[u32], n: usize) -> Vec<u32> {
+    let options = GenerateOptions {
+        sampler: SamplerConfig::greedy(),
+        max_tokens: Some(n),
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    };
+    let mut session = engine.session();
+    let go_on = &mut |_: &str| ControlFlow::Continue(());
+    engine.generate(&mut session, prompt, &options, go_on).unwrap().ids
+}
+
+/// One tiny model of `index.json`.
+pub(crate) struct TinyModel<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) entry: &'a Value,
+}
+
+impl TinyModel<'_> {
+    pub(crate) fn name(&self) -> &str {
+        self.entry["name"].as_str().unwrap()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        ids(&self.entry["ids"])
+    }
+
+    /// The context that the reference had: longrope depends on it.
+    pub(crate) fn load(&self, backend: &dyn Backend) -> Engine {
+        let context_tokens = self.entry["n_ctx"].as_u64().unwrap_or(128) as usize;
+        let options = EngineOptions {
+            kv_type: KvType::F32,
+            context_tokens: Some(context_tokens),
+            ..Default::default()
+        };
+        load(&self.folder.join(self.entry["file"].as_str().unwrap()), backend, options)
+    }
+
+    /// The values in the model's file: logits, or else embeddings or scores.
+    pub(crate) fn is_embedding(&self) -> bool {
+        self.entry["embedding"].is_string()
+    }
+
+    /// Checks the normalised embedding, or the scores of a reranker.
+    pub(crate) fn check_embedding(&self, backend: &dyn Backend, what: &str) {
+        let name = self.name();
+        let model = Model::open(self.folder.join(self.entry["file"].as_str().unwrap())).unwrap();
+        let pooling = model.config().default_pooling();
+        assert_eq!(pooling.name(), self.entry["pooling"].as_str().unwrap());
+        let options =
+            EngineOptions { kv_type: KvType::F32, pooling: Some(pooling), ..Default::default() };
+        let mut engine = Engine::load(model, backend, options, &mut |_| ()).unwrap();
+        let mut vector = engine.embed(&[&self.ids()]).unwrap().remove(0);
+        if pooling != Pooling::Rank {
+            Normalization::Norm(2).apply(&mut vector);
+        }
+        let stored = std::fs::read(self.folder.join(self.entry["embedding"].as_str().unwrap()));
+        let stored = stored.unwrap();
+        let stored = stored.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b));
+        assert_eq!(vector.len(), stored.len(), "{name}");
+        let error = vector.iter().zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let bound = self.entry["bound"].as_f64().unwrap() as f32;
+        assert!(error < bound, "{name} on {what}: off by {error}, bound {bound}");
+    }
+
+    /// Returns true if integer matmuls round the activations.
+    pub(crate) fn has_integer_weights(&self) -> bool {
+        self.name().ends_with("mxfp4")
+    }
+
+    /// Checks the logits at the stored positions and the mean NLL.
+    pub(crate) fn check(&self, backend: &dyn Backend, what: &str) {
+        let logits = all_logits(&mut self.load(backend), &self.ids());
+        let wrong = self.deviations(&logits, what);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// What exceeds its bound: the logits at the stored positions, the mean NLL.
+    pub(crate) fn deviations(&self, logits: &[f32], what: &str) -> Vec<String> {
+        let name = self.name();
+        let mut wrong = Vec::new();
+        let nll = mean_nll(logits, &self.ids());
+        let off = nll / self.entry["mean_nll"].as_f64().unwrap() - 1.0;
+        let most = if self.has_integer_weights() { 0.01 } else { 0.002 };
+        if off.is_nan() || off.abs() >= most {
+            wrong.push(format!("{name} on {what}: NLL off by {off}"));
+        }
+        if !self.has_integer_weights() {
+            let error = self.largest_error(logits);
+            let bound = self.entry["bound"].as_f64().unwrap_or(2e-3) as f32;
+            if error.is_nan() || error >= bound {
+                wrong.push(format!("{name} on {what}: off by {error}, bound {bound}"));
+            }
+        }
+        wrong
+    }
+
+    /// The logits at the stored positions, and the stored ones.
+    pub(crate) fn at_positions(&self, logits: &[f32]) -> (Vec<f32>, Vec<f32>) {
+        let stored = self.folder.join(self.entry["logits"].as_str().unwrap());
+        let stored = std::fs::read(stored).unwrap();
+        let stored = stored.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        let vocab = logits.len() / self.ids().len();
+        let rows = ids(&self.entry["positions"]);
+        let ours = rows.iter().flat_map(|p| &logits[*p as usize * vocab..][..vocab]);
+        (ours.copied().collect(), stored)
+    }
+
+    /// Largest difference from the stored logits.
+    pub(crate) fn largest_error(&self, logits: &[f32]) -> f32 {
+        let (ours, stored) = self.at_positions(logits);
+        ours.iter().zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    }
+
+    /// True if the file is there: a folder may hold some of the models only.
+    pub(crate) fn is_there(&self) -> bool {
+        self.folder.join(self.entry["file"].as_str().unwrap()).is_file()
+    }
+
+    /// Checks the greedy continuation.
+    pub(crate) fn check_greedy(&self, backend: &dyn Backend) {
+        let expected = ids(&self.entry["greedy"]);
+        let found = greedy(&mut self.load(backend), &self.ids(), expected.len());
+        assert_eq!(found, expected, "{}", self.name());
+    }
+}
