@@ -142,7 +142,7 @@ RF_DEVICE u32 arrive(u32 *counter) {
     return __hip_atomic_fetch_add(counter, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
 #else
     u32 before;
-    asm volatile("membar.gl;\n\tatom.global.add.u32 %0, [%1], 1;\n\tmembar.gl;" : "=r"(before) : "l"(counter) : "memory");
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
     return before;
 #endif
 }
@@ -216,6 +216,19 @@ RF_DEVICE float wave_max(float value) {
     if constexpr (SIZE > 8) value = __builtin_fmaxf(value, xor_lane<8>(value));
     if constexpr (SIZE > 16) value = __builtin_fmaxf(value, xor_lane<16>(value));
     return value;
+}
+
+RF_DEVICE u32 wave_max(u32 value) {
+#if RF_NVIDIA
+    return __nvvm_redux_sync_umax(value, 0xffffffffu);
+#else
+    auto larger = [](u32 a, u32 b) { return a > b ? a : b; };
+    value = larger(value, xor_lane<1>(value));
+    value = larger(value, xor_lane<2>(value));
+    value = larger(value, xor_lane<4>(value));
+    value = larger(value, xor_lane<8>(value));
+    return larger(value, xor_lane<16>(value));
+#endif
 }
 
 // ---- arithmetic ---------------------------------------------------------------------------

@@ -113,7 +113,7 @@ RF_DEVICE void device_fence() {
 #if RF_AMD
     __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent");
 #else
-    __nvvm_membar_gl();
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
 #endif
 }
 

@@ -14,14 +14,14 @@
 
 namespace rf {
 
-// The bound of registers allows 24 waves on an NVIDIA multiprocessor.
-constexpr u32 GLU_THREADS = 24 * WAVE;
+constexpr u32 GLU_THREADS = 16 * WAVE;
 
 template <typename F>
 RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
-    RF_SHARED float outputs[32];
+    RF_SHARED float gates[32], ups[32];
     load_grid<F>(p.waves * WAVE);
     u32 blocks = p.columns / 32, slot = group_y(), first_row = group_x() * 32;
+    float squares = wave() == 0 ? norm_squares(p.norm_in) : 0.0f;
     RfActivations x = p.x_q8;
     if (p.route) {
         u32 token = slot / p.used;
@@ -34,17 +34,20 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
         u32 row = first_row + own;
         RfWeight row_weight[2] = {row_of<F>(p.gate, row, blocks), row_of<F>(p.up, row, blocks)};
         float sums[2][1];
-        row_sums<F, 1>(sums, row_weight, x, p.norm_in, p.columns);
+        row_sums<F, 1>(sums, row_weight, x, RfNormIn{}, p.columns);
         if (lane() == 0) {
-            float gate = sums[0][0], up = sums[1][0];
-            if (p.gate_bias) gate += p.gate_bias[row];
-            if (p.up_bias) up += p.up_bias[row];
-            outputs[own] = gated_unit(p.activation, gate, up);
+            gates[own] = sums[0][0];
+            ups[own] = sums[1][0];
         }
     }
     barrier();
     if (wave() > 0) return;
-    float value = outputs[lane()];
+    // Once for all 32 outputs: the factor of the norm, biases and the activation.
+    float factor = norm_factor(p.norm_in, squares, p.columns);
+    float gate = gates[lane()] * factor, up = ups[lane()] * factor;
+    if (p.gate_bias) gate += p.gate_bias[first_row + lane()];
+    if (p.up_bias) up += p.up_bias[first_row + lane()];
+    float value = gated_unit(p.activation, gate, up);
     if (p.out_f32) p.out_f32[(u64)slot * p.rows + group_x() * 32 + lane()] = value;
     if (p.out_q8.q) write_block(value, p.out_q8, slot, p.rows, group_x());
 }
@@ -65,9 +68,9 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
     RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_q8_f32_n8(RfMatvecParams p) {                    \
         rf::matvec<rf::FORMAT, 8>(p);                                                              \
     }                                                                                              \
-    RF_KERNEL_AT_ONCE(rf::GLU_THREADS, 1) matvec_glu_##NAME##_q8_n1(RfMatvecGluParams p) {         \
+    RF_KERNEL_AT_ONCE(rf::GLU_THREADS, 2) matvec_glu_##NAME##_q8_n1(RfMatvecGluParams p) {         \
         rf::matvec_glu<rf::FORMAT>(p);                                                             \
     }                                                                                              \
-    RF_KERNEL(rf::SUM_THREADS) matvec_sum_##NAME##_q8_f32_n1(RfMatvecSumParams p) {                \
+    RF_KERNEL_AT_ONCE(rf::SUM_THREADS, 2) matvec_sum_##NAME##_q8_f32_n1(RfMatvecSumParams p) {     \
         rf::matvec_sum<rf::FORMAT>(p);                                                             \
     }

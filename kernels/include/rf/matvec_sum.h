@@ -1,12 +1,14 @@
 // The down projection of the selected experts in decode: the matmul of every slot, the weighted sum
 // over the slots, residual, and the norm before the next matmul, in one launch.
 //
-// A workgroup computes 32 consecutive rows with 16 waves of two rows each. A lane adds up all slots
-// before the sum over the wave. Experts have few columns, so a slot alone would not keep the
+// A workgroup (grid: x) computes 32 consecutive rows with 16 waves of two rows each. Workgroups with
+// different slots (grid: y) fill the device; the last one of the rows to finish adds up their parts.
+// A lane adds up all slots before the sum over the wave. Experts have few columns, so a slot alone would not keep the
 // memory busy: the loads of SUM_STEPS steps, which belong to several slots, are in flight at once.
 // Bytes moved: the rows of the selected experts once.
 #pragma once
 
+#include "rf/lanes.h"
 #include "rf/matvec.h"
 
 namespace rf {
@@ -19,47 +21,49 @@ constexpr u32 SUM_STEPS = 2;
 constexpr u32 SUM_STEPS = 4;
 #endif
 
-// 32 blocks of the columns of a slot.
-struct SlotStep {
-    u32 slot;
-    u32 block;    // of this lane
-    float weight; // of the slot; 0 for a lane without a block
-    u32 expert;
-};
-
-RF_DEVICE SlotStep slot_step(const RfMatvecSumParams &p, u32 step, u32 steps, u32 steps_per_slot) {
-    u32 blocks = p.columns / 32, slot = step / steps_per_slot;
-    bool inside = step < steps;
-    // No branch around a load: steps and lanes beyond the end read a block again.
-    slot = inside ? slot : p.used - 1;
-    u32 block = step % steps_per_slot * WAVE + lane();
-    inside = inside && block < blocks;
-    return {slot, inside ? block : blocks - 1, inside ? p.route[p.used + slot] : 0.0f, (u32)p.route[slot]};
-}
-
 template <typename F>
 RF_DEVICE void matvec_sum(const RfMatvecSumParams &p) {
     constexpr u32 ROWS = 2;
+    RF_SHARED u32 arrived;
     load_grid<F>(SUM_THREADS);
     const RfProjection &projection = p.projection;
     u32 row = (group_x() * SUM_WAVES + wave()) * ROWS, blocks = p.columns / 32;
-    u32 steps_per_slot = (blocks + WAVE - 1) / WAVE, steps = p.used * steps_per_slot;
+    u32 slot = group_y() * p.used / p.parts, end = (group_y() + 1) * p.used / p.parts;
+    // Lane r writes row r of the wave.
+    bool writes = lane() < ROWS;
+    u32 own_row = row + lane() % ROWS;
+    float residual = p.residual ? p.residual[own_row] : 0.0f;
     float sums[ROWS][1] = {};
+    if (projection.bias && lane() >= slot && lane() < end) {
+        const float *bias = projection.bias + (u32)p.route[lane()] * projection.rows + row;
+#pragma unroll
+        for (u32 r = 0; r < ROWS; r++) sums[r][0] = p.route[p.used + lane()] * bias[r];
+    }
+    // A step is 32 blocks of the columns of a slot.
+    u32 first_block = 0;
 #pragma unroll 1
-    for (u32 first = 0; first < steps; first += SUM_STEPS) {
+    while (slot < end) {
         typename F::Raw raw[SUM_STEPS][ROWS];
         ActivationBlock x[SUM_STEPS][1];
         float weight[SUM_STEPS];
 #pragma unroll
         for (u32 i = 0; i < SUM_STEPS; i++) {
-            SlotStep step = slot_step(p, first + i, steps, steps_per_slot);
+            // No branch around a load: steps and lanes beyond the end read a block again.
+            u32 own_slot = slot < end ? slot : end - 1, own_block = first_block + lane();
+            bool inside = slot < end && own_block < blocks;
+            u32 expert = (u32)p.route[own_slot], block = inside ? own_block : blocks - 1;
+            weight[i] = inside ? p.route[p.used + own_slot] : 0.0f;
             RfWeight row_weight[ROWS];
-            neighbours<F, ROWS>(row_weight, 0, projection.weight, step.expert * projection.rows + row, blocks);
+            neighbours<F, ROWS>(row_weight, 0, projection.weight, expert * projection.rows + row, blocks);
 #pragma unroll
-            for (u32 r = 0; r < ROWS; r++) raw[i][r] = F::fetch(row_weight[r], step.block);
-            x[i][0] = ActivationBlock::fetch(p.x_q8.q + (u64)step.slot * p.columns,
-                                             p.x_q8.meta + (u64)step.slot * (p.columns / 16), p.columns, step.block);
-            weight[i] = step.weight;
+            for (u32 r = 0; r < ROWS; r++) raw[i][r] = F::fetch(row_weight[r], block);
+            const i8 *q = p.x_q8.q + own_slot * p.columns;
+            const float *meta = p.x_q8.meta + own_slot * (p.columns / 16);
+            x[i][0] = ActivationBlock::fetch(q, meta, p.columns, block);
+            first_block += WAVE;
+            bool ends = first_block >= blocks;
+            slot += ends ? 1 : 0;
+            first_block = ends ? 0 : first_block;
         }
 #pragma unroll
         for (u32 i = 0; i < SUM_STEPS; i++) {
@@ -70,16 +74,22 @@ RF_DEVICE void matvec_sum(const RfMatvecSumParams &p) {
                 sums[r][0] = weight[i] != 0.0f ? fma(weight[i], slot_sums[r][0], sums[r][0]) : sums[r][0];
         }
     }
-    if (projection.bias && lane() < p.used) {
-        const float *bias = projection.bias + (u32)p.route[lane()] * projection.rows + row;
-#pragma unroll
-        for (u32 r = 0; r < ROWS; r++) sums[r][0] = fma(p.route[p.used + lane()], bias[r], sums[r][0]);
+    float value = wave_sum(sums[0][0]), second = wave_sum(sums[1][0]);
+    value = lane() % ROWS == 1 ? second : value;
+    if (p.parts > 1) {
+        if (writes) p.partials[group_y() * projection.rows + own_row] = value;
+        device_fence();
+        barrier();
+        if (thread_x() == 0) arrived = arrive(p.arrivals + group_x());
+        barrier();
+        if (arrived + 1 != p.parts) return;
+        device_fence();
+        if (thread_x() == 0) p.arrivals[group_x()] = 0;
+        value = p.partials[own_row];
+        for (u32 part = 1; part < p.parts; part++) value += p.partials[part * projection.rows + own_row];
     }
-#pragma unroll
-    for (u32 r = 0; r < ROWS; r++) sums[r][0] = wave_sum(sums[r][0]);
-    RfProjection out = projection;
-    out.bias = nullptr;
-    float value = write_rows(sums, out, p.residual, row, 1);
+    value += residual;
+    if (writes) projection.out[own_row] = value;
     if (p.norm_out.squares) write_normed(p.norm_out, value, ROWS, projection.rows);
 }
 

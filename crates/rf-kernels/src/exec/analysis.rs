@@ -26,6 +26,8 @@ pub(super) struct GraphAnalysis {
     /// Experts per token and experts of the largest mixture.
     expert_slots: usize,
     experts: usize,
+    /// Output features of the largest sum of experts.
+    pub(super) sum_width: usize,
 }
 
 /// The form in which a value is stored for the matmul that reads it.
@@ -53,6 +55,7 @@ impl GraphAnalysis {
             attention_kv_heads: 1,
             expert_slots: 0,
             experts: 0,
+            sum_width: 0,
         };
         for op in graph.ops() {
             analysis.add(graph, op);
@@ -88,6 +91,8 @@ impl GraphAnalysis {
                 self.expert_slots = self.expert_slots.max(graph.value(m.route).width / 2);
                 let experts = m.projections.iter().map(|p| p.weights.len()).max();
                 self.experts = self.experts.max(experts.unwrap_or(0));
+                let sum_width = m.combine.map_or(0, |sum| graph.value(sum.out).width);
+                self.sum_width = self.sum_width.max(sum_width);
             }
             Op::Attention { attention: a, .. } => {
                 self.attention_width = self.attention_width.max(a.num_heads * a.head_dim);

@@ -14,8 +14,8 @@ const WAVES: u32 = 8;
 /// Waves of a workgroup that computes a block of rows, two each.
 const BLOCK_WAVES: u32 = 16;
 
-/// Waves of the gated unit that a compute unit holds at once.
-const GLU_WAVES_PER_UNIT: usize = 24;
+/// Waves of up to 64 registers that a compute unit holds at once.
+const WAVES_PER_UNIT: u32 = 32;
 
 /// The RMSNorm epilogue of a matmul of one token: it writes `w · x` without the factor
 /// `1 / √(Σ x² / columns + eps)`, and the sums of squares from which the next matmul computes that
@@ -134,10 +134,18 @@ pub struct MatvecSumParams {
     pub residual: Address,
     /// RMSNorm epilogue.
     pub norm_out: NormOut,
+    /// `[parts, rows]` f32.
+    pub partials: Address,
+    /// `[rows / 32]` u32, zero before and after.
+    pub arrivals: Address,
     /// Input features.
     pub columns: u32,
     /// Experts per token.
     pub used: u32,
+    /// Parts of the slots: see [`divided`](Self::divided).
+    pub parts: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// `route(x · Wᵀ (+ bias))` of one token: the logits of a router with float weights, then the
@@ -164,10 +172,23 @@ pub struct RouterParams {
 }
 
 impl MatvecSumParams {
-    /// The launch: 32 rows per workgroup.
+    /// Largest number of parts.
+    pub const MAX_PARTS: usize = 4;
+
+    /// Divides the slots over as many workgroups as the device holds at once.
+    #[must_use]
+    pub fn divided(self, compute_units: usize) -> Self {
+        let places = compute_units * (WAVES_PER_UNIT / BLOCK_WAVES) as usize;
+        let parts = places / (self.projection.rows / BLOCK).max(1) as usize;
+        let most = Self::MAX_PARTS.min(self.used as usize);
+        Self { parts: parts.clamp(1, most) as u32, ..self }
+    }
+
+    /// The launch: 32 rows and a part of the slots per workgroup.
     pub fn launch(&self, dtype: DType) -> Launch {
         let kernel = kernel_name!(dtype, "matvec_sum_", "_q8_f32_n1");
-        Launch::linear(kernel, (self.projection.rows / BLOCK) as usize, 32 * BLOCK_WAVES)
+        let grid = [self.projection.rows / BLOCK, self.parts, 1];
+        Launch { kernel, grid, block: [32 * BLOCK_WAVES, 1, 1], lds_bytes: 0 }
     }
 }
 
@@ -255,7 +276,8 @@ impl MatvecGluParams {
     #[must_use]
     pub fn with_waves(self, compute_units: usize) -> Self {
         let [groups, slots, _] = self.grid();
-        let fits = (groups * slots * 2 * WAVES) as usize <= compute_units * GLU_WAVES_PER_UNIT;
+        let waves = groups * slots * 2 * WAVES;
+        let fits = waves as usize <= compute_units * WAVES_PER_UNIT as usize;
         Self { waves: if fits { 2 * WAVES } else { WAVES }, ..self }
     }
 

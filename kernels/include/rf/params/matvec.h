@@ -73,8 +73,12 @@ struct RfMatvecSumParams {
     const float *route;      // [1, 2·used]
     const float *residual;   // [1, rows] or null
     RfNormOut norm_out;
+    float *partials;    // [parts, rows]; unused with one part
+    unsigned *arrivals; // [rows / 32], zero before the first and after every launch; as partials
     unsigned columns;
-    unsigned used; // at most 32
+    unsigned used;  // at most 32
+    unsigned parts; // of the slots: at most `used`
+    unsigned reserved;
 };
 
 // The logits x · Wᵀ (+ bias) of one token, and the selection of its experts by them.

@@ -4,7 +4,7 @@ use rf_graph::{Attention, ValueId};
 
 use super::Recorder;
 use crate::exec::analysis::GraphAnalysis;
-use crate::params::{AttentionParams, RowMemory};
+use crate::params::{AttentionParams, MatvecSumParams, RowMemory};
 
 /// Largest number of tokens of a span for the decode kernel, which reads the keys once per token
 /// and divides them over the device. Longer spans use the prefill kernel, where a tile of queries
@@ -16,15 +16,18 @@ const MAX_PARTIALS: usize = 1024;
 
 impl GraphAnalysis {
     /// Floats of partial results: of attention, sums and two statistics per head, token and split;
-    /// or of a matmul.
+    /// of a matmul; or of a sum of experts.
     pub(in crate::exec) fn partial_floats(&self) -> usize {
         let attention = MAX_PARTIALS * (self.attention_width + 2 * self.attention_heads);
-        attention.max(self.matmul_device.partial_floats())
+        let sums = MatvecSumParams::MAX_PARTS * self.sum_width;
+        attention.max(self.matmul_device.partial_floats()).max(sums)
     }
 
-    /// Counters: of attention, one per token and key/value head; or of a matmul.
+    /// Counters: of attention, one per token and key/value head; of a matmul; or of a sum of
+    /// experts, one per 32 rows.
     pub(in crate::exec) fn arrival_count(&self, max_tokens: usize) -> usize {
-        (max_tokens * self.attention_kv_heads).max(self.matmul_device.arrivals())
+        let attention = max_tokens * self.attention_kv_heads;
+        attention.max(self.matmul_device.arrivals()).max(self.sum_width / 32)
     }
 }
 

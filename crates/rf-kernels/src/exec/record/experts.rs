@@ -223,9 +223,13 @@ impl Recorder<'_> {
             route: self.memory.address(m.route),
             residual: sum.residual.map_or(0, |residual| self.memory.address(residual)),
             norm_out: norm_out.unwrap_or_default(),
+            partials: self.memory.program.scratch.partials,
+            arrivals: self.memory.program.scratch.arrivals,
             columns: batch.columns as u32,
             used: batch.slots_per_token as u32,
-        };
+            ..MatvecSumParams::default()
+        }
+        .divided(self.memory.program.analysis.matmul_device.compute_units);
         self.launches.push(params.launch(batch.dtype), params);
         if let (Some(norm), None) = (sum.norm, norm_out) {
             record_rms_norm(sum.out, &norm, &self.memory, &mut self.launches);
