@@ -38,8 +38,8 @@ pub struct Fusions {
     pub glu_epilogue: Option<WeightRule>,
     /// [`Op::Route`] becomes the epilogue of the matmul of the router.
     pub route_epilogue: bool,
-    /// [`Op::CombineExperts`] becomes part of the [`ExpertMatMul`](crate::ExpertMatMul) whose output
-    /// it sums up.
+    /// [`Op::CombineExperts`] becomes part of the [`ExpertMatMul`](crate::ExpertMatMul) that writes
+    /// its input.
     pub combine_epilogue: Option<WeightRule>,
     /// [`Op::RmsNorm`] of the whole row between matmuls becomes the epilogue of the first.
     pub norm_epilogue: Option<WeightRule>,

@@ -9,12 +9,14 @@ mod builder;
 mod experts;
 mod function;
 mod matmul;
+mod router;
 
 pub use attention::{Attention, PositionScale, QkNorm, Rope, RopeStyle};
 pub use builder::GraphBuilder;
-pub use experts::{Combine, ExpertGroups, ExpertMatMul, ExpertProjection, GateFunction, Router};
+pub use experts::{Combine, ExpertMatMul, ExpertProjection};
 pub use function::{Activation, Function};
 pub use matmul::{Epilogue, MatMul, Projection, Prologue, RowNorm};
+pub use router::{ExpertGroups, GateFunction, Router};
 
 use crate::value::{ValueId, WeightId};
 

@@ -114,8 +114,8 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
     write_rows(sums, projection, p.residual, row, p.tokens);
 }
 
-// The logits of one token, a workgroup per expert (grid: x), whose waves divide the columns. The last
-// workgroup to finish selects the experts. Bytes moved: the weights once.
+// The logits of one token, a workgroup per expert (grid: x), whose waves divide the columns. The
+// last workgroup to finish selects the experts. Bytes moved: the weights once.
 template <typename F>
 RF_DEVICE void router(const RfRouterParams &p) {
     using Element = typename F::Element;

@@ -1,11 +1,11 @@
 // The down projection of the selected experts in decode: the matmul of every slot, the weighted sum
 // over the slots, residual, and the norm before the next matmul, in one launch.
 //
-// A workgroup (grid: x) computes 32 consecutive rows with 16 waves of two rows each. Workgroups with
-// different slots (grid: y) fill the device; the last one of the rows to finish adds up their parts.
-// A lane adds up all slots before the sum over the wave. Experts have few columns, so a slot alone would not keep the
-// memory busy: the loads of SUM_STEPS steps, which belong to several slots, are in flight at once.
-// Bytes moved: the rows of the selected experts once.
+// A workgroup (grid: x) computes 32 consecutive rows with 16 waves of two rows each. Workgroups
+// with different slots (grid: y) fill the device; the last one of the rows to finish adds up their
+// parts. A lane adds up all slots before the sum over the wave. Experts have few columns, so a slot
+// alone would not keep the memory busy: the loads of SUM_STEPS steps, which belong to several
+// slots, are in flight at once. Bytes moved: the rows of the selected experts once.
 #pragma once
 
 #include "rf/lanes.h"

@@ -145,7 +145,7 @@ impl TinyModel<'_> {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
-    /// What exceeds its bound: the logits at the stored positions, the mean NLL.
+    /// Messages for values beyond their bound: the logits at the stored positions, the mean NLL.
     pub(crate) fn deviations(&self, logits: &[f32], what: &str) -> Vec<String> {
         let name = self.name();
         let mut wrong = Vec::new();
