@@ -3,9 +3,10 @@
 //! most of a model, and a token reads few of them.
 //!
 //! Layers on the GPU are counted as llama.cpp counts them for `-ngl`: from the end, with the output
-//! (its norm and matrix) as one. A model of `num_layers` therefore has `num_layers + 1`. Only the
-//! residual moves between the backends: once per batch, and twice for each layer whose experts are
-//! on the other backend.
+//! (its norm and matrix) as one. A model of `num_layers` therefore has `num_layers + 1`. The
+//! residual moves between the backends, with what later layers need beside it: the per-layer inputs
+//! and shared keys and values of Gemma 4. It moves once per batch, and twice for each layer whose
+//! experts are on the other backend.
 
 use rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, Layout,
@@ -136,12 +137,13 @@ impl Backend for HybridBackend<'_> {
     }
 
     fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
-        let Split { first, second, width, .. } = self.parts(program.clone())?;
-        // One that a stage reads, and one that it writes.
-        let residual_bytes = (2 * program.max_batch_tokens * width * size_of::<f32>()) as u64;
-        let held = MemoryUse { buffers_bytes: residual_bytes, ..MemoryUse::default() };
-        let residual = MemoryNeed { held, reserve_bytes: 0 };
-        Ok(self.first.memory_need(&first)? + self.second.memory_need(&second)? + residual)
+        let Split { first, second, widths, .. } = self.parts(program.clone())?;
+        let width = widths.into_iter().max().unwrap_or(0);
+        // What a stage reads, and what it writes.
+        let buffers_bytes = (2 * program.max_batch_tokens * width * size_of::<f32>()) as u64;
+        let held = MemoryUse { buffers_bytes, ..MemoryUse::default() };
+        let buffers = MemoryNeed { held, reserve_bytes: 0 };
+        Ok(self.first.memory_need(&first)? + self.second.memory_need(&second)? + buffers)
     }
 
     /// Checks each part against the memory of its backend.
@@ -157,7 +159,7 @@ impl Backend for HybridBackend<'_> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Executor>, BackendError> {
         let tokens = program.max_batch_tokens;
-        let Split { first, second, stages, width } = self.parts(program)?;
+        let Split { first, second, stages, widths } = self.parts(program)?;
         let bytes = [weight_bytes(&second), weight_bytes(&first)];
         let total_bytes = bytes[0] + bytes[1];
         let mut load = |backend: &dyn Backend, part: Program, before, bytes: u64| {
@@ -169,8 +171,10 @@ impl Backend for HybridBackend<'_> {
         // The device has less memory than the host, so a failure shows first there.
         let second = load(self.second, second, 0, bytes[0])?;
         let first = load(self.first, first, bytes[0], bytes[1])?;
-        let (input, output) = (vec![0.0; tokens * width], vec![0.0; tokens * width]);
-        Ok(Box::new(HybridExecutor { first, second, stages, width, input, output }))
+        let floats = tokens * widths.iter().max().copied().unwrap_or(0);
+        let (input, output) = (vec![0.0; floats], vec![0.0; floats]);
+        let max_tokens = tokens;
+        Ok(Box::new(HybridExecutor { first, second, stages, widths, max_tokens, input, output }))
     }
 }
 
@@ -182,10 +186,13 @@ struct HybridExecutor {
     first: Box<dyn Executor>,
     second: Box<dyn Executor>,
     stages: Vec<Side>,
-    width: usize,
-    /// The residual that the next stage reads: `[max_batch_tokens, width]`.
+    /// For each stage but the last, the width of what it hands over.
+    widths: Vec<usize>,
+    /// Largest number of tokens of a batch.
+    max_tokens: usize,
+    /// The inputs of the next stage; it has room for the largest batch and width.
     input: Vec<f32>,
-    /// The residual that it writes: the same.
+    /// The outputs of the next stage; it is as large as `input`.
     output: Vec<f32>,
 }
 
@@ -195,21 +202,22 @@ impl HybridExecutor {
         &mut self,
         batch: &Batch<'_>,
     ) -> Result<(&mut dyn Executor, &[f32]), BackendError> {
-        let floats = batch.ids.len() * self.width;
-        if self.input.len() < floats {
-            let what = format!("{} tokens are more than the program allows", batch.ids.len());
+        let tokens = batch.ids.len();
+        if tokens > self.max_tokens {
+            let what = format!("{tokens} tokens are more than the program allows");
             return Err(BackendError::InvalidBatch(what));
         }
         let last = self.stages.len() - 1;
-        let mut counts = [0; 2];
-        for (i, side) in self.stages[..last].iter().enumerate() {
+        let (mut counts, mut floats) = ([0; 2], 0);
+        for (i, (side, width)) in self.stages.iter().zip(&self.widths).enumerate() {
             let (executor, stage) = match side {
                 Side::First => (&mut self.first, &mut counts[0]),
                 Side::Second => (&mut self.second, &mut counts[1]),
             };
-            // The residual has one row per token, so no output rows are selected.
+            // What is handed over has one row per token, so no output rows are selected.
             let input = (i > 0).then(|| &self.input[..floats]);
             let batch = Batch { output_rows: &[], input, ..*batch };
+            floats = tokens * width;
             executor.forward_stage(*stage, &batch, &mut self.output[..floats])?;
             *stage += 1;
             std::mem::swap(&mut self.input, &mut self.output);

@@ -23,6 +23,16 @@ fn demo() -> Model {
 
 /// A tiny model with experts.
 fn experts(name: &str) -> Model {
+    data(name)
+}
+
+/// A tiny Gemma 4, whose layers have inputs of their own and whose last layers read the caches of
+/// earlier ones.
+fn gemma4() -> Model {
+    data("gemma4_e4b")
+}
+
+fn data(name: &str) -> Model {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     Model::open(folder.join(format!("{name}.gguf"))).unwrap()
 }
@@ -66,7 +76,7 @@ fn logits(engine: &mut Engine) -> Vec<f32> {
 
 #[test]
 fn two_cpus_give_the_bits_of_one_wherever_the_cut_is() {
-    for model in [tiny, demo] {
+    for model in [tiny, demo, gemma4] {
         let expected = logits(&mut load(model(), &cpu(2)));
         let (first, second) = (cpu(1), cpu(2));
         for first_layers in 1..=model().config().num_layers() {
@@ -148,6 +158,20 @@ fn as_many_layers_as_fit_are_chosen() {
     assert_eq!(seen.first(), Some(&0));
     assert_eq!(seen.last(), Some(&all));
     assert!(seen.len() > all / 2, "{seen:?}");
+}
+
+#[test]
+fn layers_that_share_caches_are_placed_one_by_one() {
+    let (model, first, second) = (gemma4(), cpu(1), cpu(1));
+    let all = layer_count(&model);
+    let fit = |free_bytes| layers_that_fit(&model, &OPTIONS, &second, free_bytes, None).unwrap();
+    let mut seen: Vec<usize> = (0..500).map(|step| fit(step * (8 << 10)).layers).collect();
+    seen.dedup();
+    assert!(seen.is_sorted() && seen.len() > all / 2, "{seen:?}");
+    // The plan counts what is handed over and the caches that both parts have.
+    let backend = HybridBackend::new(&first, &second, layers(all - 2));
+    let need = model.memory_need(&backend, &OPTIONS).unwrap();
+    assert_eq!(load(model, &backend).memory(), need.held);
 }
 
 #[test]

@@ -86,8 +86,8 @@ pub trait Executor: Send {
     /// that does not exist. The KV cache is unchanged in these cases.
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError>;
 
-    /// Runs one stage of a batch ([`Graph::stages`]) and writes its output to `out`,
-    /// `[tokens, width]`. The caller runs all stages of a batch in order.
+    /// Runs one stage of a batch ([`Graph::stages`]) and writes its outputs to `out`, one after the
+    /// other, each `[tokens, width]`. The caller runs all stages of a batch in order.
     ///
     /// # Errors
     ///
@@ -190,7 +190,8 @@ pub struct Batch<'a> {
     pub spans: &'a [Span<'a>],
     /// Indices into `ids` of the rows whose output is requested, ascending.
     pub output_rows: &'a [usize],
-    /// Value of [`Op::Input`](crate::Op::Input), `[tokens, width]`; `None` for a stage without one.
+    /// Values of the ops [`Op::Input`](crate::Op::Input) of the stage, one after the other, each
+    /// `[tokens, width]`; `None` for a stage without them.
     pub input: Option<&'a [f32]>,
 }
 
@@ -385,7 +386,8 @@ impl Batch<'_> {
 pub struct BatchLimits {
     /// Rows of the embedding table. Without a table, token ids are unused and any value is valid.
     pub vocab_size: usize,
-    /// Width of [`Op::Input`](crate::Op::Input) by stage; `None` for a stage without one.
+    /// Width of all ops [`Op::Input`](crate::Op::Input) together by stage; `None` for a stage
+    /// without them.
     pub input_widths: Vec<Option<usize>>,
     /// See [`Program::max_batch_tokens`].
     pub max_batch_tokens: usize,
@@ -408,7 +410,11 @@ impl BatchLimits {
         let stages = graph.stages().into_iter();
         Self {
             vocab_size: vocab_size.unwrap_or(usize::MAX),
-            input_widths: stages.map(|s| s.input.map(|id| graph.value(id).width)).collect(),
+            input_widths: stages
+                .map(|stage| {
+                    Some(graph.width_of(&stage.inputs)).filter(|_| !stage.inputs.is_empty())
+                })
+                .collect(),
             max_batch_tokens: program.max_batch_tokens,
             max_output_rows: program.max_output_rows,
             page_tokens: program.kv.page_tokens,

@@ -48,40 +48,48 @@ impl Graph {
     }
 }
 
-/// Consecutive ops that run without the caller. No value is alive between two stages of a split
-/// program; those of an [observed](crate::observe()) one share values, which the reference and the
-/// CPU backend keep until the end of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Consecutive ops that run without the caller. A stage of a split program gets every value that it
+/// needs from the caller; those of an [observed](crate::observe()) one share values, which the
+/// reference and the CPU backend keep until the end of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stage {
     /// Indices into [`Graph::ops`].
     pub ops: Range<usize>,
-    /// The value of [`Op::Input`], if the stage has one.
-    pub input: Option<ValueId>,
-    /// The value that the caller receives.
-    pub output: ValueId,
+    /// The values of [`Op::Input`], which the caller passes one after the other.
+    pub inputs: Vec<ValueId>,
+    /// The values that the caller receives one after the other: several only where all have a row
+    /// per token.
+    pub outputs: Vec<ValueId>,
 }
 
 impl Graph {
-    /// The stages of the graph, which another backend's work separates: each [`Op::Output`] ends
-    /// one, and the last one ends in the output of the graph.
+    /// The stages of the graph, which another backend's work separates: consecutive ops
+    /// [`Op::Output`] end one. Ops after the last of them are a stage that ends in the output of
+    /// the graph.
     pub fn stages(&self) -> Vec<Stage> {
-        let input = |ops: &Range<usize>| {
-            self.ops[ops.clone()].iter().find_map(|op| match op {
-                Op::Input { out } => Some(*out),
-                _ => None,
-            })
-        };
-        let (mut stages, mut start) = (Vec::new(), 0);
-        for (i, op) in self.ops.iter().enumerate() {
-            if let Op::Output { x } = op {
-                let ops = start..i + 1;
-                stages.push(Stage { input: input(&ops), output: *x, ops });
-                start = i + 1;
+        let is_output = |op: &Op| matches!(op, Op::Output { .. });
+        let mut start = 0;
+        let stage = |ops: &[Op]| {
+            let mut stage = Stage { ops: start..start + ops.len(), ..Stage::default() };
+            start = stage.ops.end;
+            for op in ops {
+                match op {
+                    Op::Input { out } => stage.inputs.push(*out),
+                    Op::Output { x } => stage.outputs.push(*x),
+                    _ => {}
+                }
             }
-        }
-        let ops = start..self.ops.len();
-        stages.push(Stage { input: input(&ops), output: self.output, ops });
-        stages
+            if stage.outputs.is_empty() {
+                stage.outputs.push(self.output);
+            }
+            stage
+        };
+        self.ops.chunk_by(|op, next| !is_output(op) || is_output(next)).map(stage).collect()
+    }
+
+    /// Width of all of some values together.
+    pub fn width_of(&self, values: &[ValueId]) -> usize {
+        values.iter().map(|id| self.value(*id).width).sum()
     }
 }
 

@@ -43,12 +43,14 @@ pub enum Op {
         /// `[tokens, width]`.
         out: ValueId,
     },
-    /// Rows that the caller passes with the batch ([`Batch::input`](crate::Batch)).
+    /// Rows that the caller passes with the batch ([`Batch::input`](crate::Batch)). Before it in
+    /// its stage are only other ops `Input`.
     Input {
         /// `[tokens, width]`.
         out: ValueId,
     },
-    /// Rows that the caller receives: the end of a stage ([`Graph::stages`](crate::Graph::stages)).
+    /// Rows that the caller receives. Consecutive ones are the end of a stage
+    /// ([`Graph::stages`](crate::Graph::stages)).
     Output {
         /// `[tokens, width]`.
         x: ValueId,

@@ -141,8 +141,9 @@ impl Executor for CpuExecutor {
     ) -> Result<(), BackendError> {
         batch.check(&self.limits, index)?;
         let stage = &self.stages[index];
-        let output = self.graph.value(stage.output);
-        let (rows, width) = (batch.rows(output.rows), output.width);
+        // Several outputs have as many rows each.
+        let rows = batch.rows(self.graph.value(stage.outputs[0]).rows);
+        let width = self.graph.width_of(&stage.outputs);
         if out.len() != rows * width {
             let what = format!("room for {} outputs, {rows} × {width} are due", out.len());
             return Err(BackendError::InvalidBatch(what));
@@ -169,7 +170,8 @@ impl Executor for CpuExecutor {
             serial: self.serial,
             token_spans,
             arena: Shared::new(bytemuck::cast_slice_mut(&mut self.arena)),
-            output: stage.output,
+            inputs: &stage.inputs,
+            outputs: &stage.outputs,
             out: Shared::new(out),
             operands: self.operands.share(),
             kv: self
@@ -261,8 +263,10 @@ struct Region<'a> {
     /// Index of the span of each token.
     token_spans: Vec<usize>,
     arena: Shared<'a, f32>,
-    /// The value that is written to `out`.
-    output: ValueId,
+    /// The values that are read from the input of the batch.
+    inputs: &'a [ValueId],
+    /// The values that are written to `out`.
+    outputs: &'a [ValueId],
     out: Shared<'a, f32>,
     operands: matmul::SharedOperands<'a>,
     kv: Vec<SharedKv<'a>>,
@@ -281,11 +285,18 @@ impl<'a> Region<'a> {
         }
     }
 
+    /// The width of the values that precede a value in a list.
+    fn columns_before(&self, values: &[ValueId], id: ValueId) -> Option<usize> {
+        let place = values.iter().position(|value| *value == id)?;
+        Some(self.graph.width_of(&values[..place]))
+    }
+
     /// The rows of a value in the arena.
     fn rows(&self, id: ValueId) -> Rows<'a> {
         let width = self.graph.value(id).width;
-        if id == self.output {
-            return Rows { data: self.out, width };
+        if let Some(columns) = self.columns_before(self.outputs, id) {
+            let first = columns * self.num_rows(id);
+            return Rows { data: self.out.part(first..first + width * self.num_rows(id)), width };
         }
         let first = self.plan.offset(id) * self.tokens();
         Rows { data: self.arena.part(first..first + width * self.num_rows(id)), width }

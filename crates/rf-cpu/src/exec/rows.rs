@@ -111,11 +111,12 @@ impl Region<'_> {
                     self.embed(*table, self.place(token).1.min(last), row);
                 });
             }
-            // The op before writes to the output of the stage.
+            // The op that computes the value writes to the output of the stage.
             Op::Output { .. } => {}
             Op::Input { out } => {
+                let columns = self.columns_before(self.inputs, *out).unwrap_or(0);
                 let out = self.rows(*out);
-                let x = self.batch.input.unwrap_or_default();
+                let x = &self.batch.input.unwrap_or_default()[columns * self.tokens()..];
                 by_row(share, |token| {
                     // SAFETY: each row belongs to one piece.
                     let row = unsafe { out.row_mut(token, 0..out.width) };

@@ -9,6 +9,7 @@ use crate::fuse::Fusions;
 use crate::graph::Stage;
 use crate::memory::{MemoryNeed, MemoryUse};
 use crate::plan::Plan;
+use crate::value::ValueId;
 use cache::Cache;
 use ops::Run;
 use rf_kv::CopyPage;
@@ -86,8 +87,11 @@ impl Executor for Reference {
         batch.check(&self.limits, stage)?;
         let graph = &self.program.graph;
         let stage = &self.stages[stage];
-        let output = graph.value(stage.output);
-        let expected = output.width * batch.rows(output.rows);
+        let floats = |id: ValueId| {
+            let value = graph.value(id);
+            value.width * batch.rows(value.rows)
+        };
+        let expected = stage.outputs.iter().map(|id| floats(*id)).sum();
         if out.len() != expected {
             let what = format!("room for {} values of output, expected {expected}", out.len());
             return Err(BackendError::InvalidBatch(what));
@@ -96,7 +100,12 @@ impl Executor for Reference {
         for op in &graph.ops()[stage.ops.clone()] {
             run.op(op);
         }
-        out.copy_from_slice(run.get(stage.output));
+        let mut rest = out;
+        for id in &stage.outputs {
+            let (own, others) = rest.split_at_mut(floats(*id));
+            own.copy_from_slice(run.get(*id));
+            rest = others;
+        }
         Ok(())
     }
 

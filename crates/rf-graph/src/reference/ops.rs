@@ -15,6 +15,8 @@ pub(super) struct Run<'a> {
     cache: &'a mut Cache,
     batch: &'a Batch<'a>,
     values: &'a mut [Vec<f32>],
+    /// The inputs of the ops [`Op::Input`] that have not run yet.
+    input: &'a [f32],
 }
 
 impl<'a> Run<'a> {
@@ -24,7 +26,7 @@ impl<'a> Run<'a> {
         batch: &'a Batch<'a>,
         values: &'a mut [Vec<f32>],
     ) -> Self {
-        Self { program, cache, batch, values }
+        Self { program, cache, batch, values, input: batch.input.unwrap_or_default() }
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm per op, to be read as a table")]
@@ -47,8 +49,10 @@ impl<'a> Run<'a> {
                 self.set(*out, x);
             }
             Op::Input { out } => {
-                let x = self.batch.input.unwrap_or_default().to_vec();
-                self.set(*out, x);
+                let floats = self.program.graph.value(*out).width * self.batch.ids.len();
+                let (x, rest) = self.input.split_at(floats);
+                self.input = rest;
+                self.set(*out, x.to_vec());
             }
             Op::Output { .. } => {}
             Op::RmsNorm { x, weight, eps, out } => {

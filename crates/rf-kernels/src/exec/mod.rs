@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use rf_graph::{
     BackendError, BackendExecutionSummary, Batch, BatchLimits, Candidate, Costs, Executor,
-    MemoryUse, Plan, Program, Progress, Stage, Timeline, ValueId,
+    MemoryUse, Plan, Program, Progress, Stage, Timeline,
 };
 use rf_hip::{DeviceBuffer, GraphExec, PinnedBuffer, Stream};
 use rf_kv::{CopyPage, PageGroup};
@@ -213,7 +213,7 @@ impl GpuExecutor {
         let rope_addresses = addresses.collect::<Result<_, _>>()?;
         let weights = Weights::load(&stream, &weight_plan, weights, progress)?;
         let stages = graph.stages();
-        let width = stages.iter().map(|stage| graph.value(stage.output).width).max().unwrap_or(1);
+        let width = stages.iter().map(|stage| graph.width_of(&stage.outputs)).max().unwrap_or(1);
         let rows = max_output_rows.max(max_batch_tokens);
         let output =
             PinnedBuffer::new(gpu.context(), (width * rows).min(PINNED_OUTPUT_FLOATS.max(width)))?;
@@ -274,9 +274,11 @@ impl GpuExecutor {
         Recording::load(&self.gpu, list)
     }
 
-    /// The value that a stage ends in.
-    fn output_of(&self, stage: usize) -> ValueId {
-        self.stages[stage].output
+    /// The number of output rows of a stage, and their width.
+    fn output_shape(&self, stage: usize, shape: Shape) -> (usize, usize) {
+        let (graph, outputs) = (&self.program.graph, &self.stages[stage].outputs);
+        // Several outputs have as many rows each.
+        (shape.rows_of(graph.value(outputs[0]).rows), graph.width_of(outputs))
     }
 
     /// Runs the recording of a decode step, as a graph once the graph is verified.
@@ -308,8 +310,8 @@ impl GpuExecutor {
             Replay::Checked(graph) => graph.launch(&self.stream)?,
             Replay::Untried if self.graphs == GraphMode::On => {
                 recording.queue(&self.stream)?;
-                let output = self.program.graph.value(self.output_of(stage));
-                let mut rows = vec![0.0; shape.rows_of(output.rows) * output.width];
+                let (rows, width) = self.output_shape(stage, shape);
+                let mut rows = vec![0.0; rows * width];
                 self.read_output(shape, stage, &mut rows)?;
                 *replay = self.check_replay(recording, batch, (shape, stage), &rows);
                 if matches!(replay, Replay::Off) {
@@ -362,7 +364,7 @@ impl GpuExecutor {
         match out {
             Output::Rows(rows) => self.read_output(shape, stage, rows),
             Output::Best(k, best) => {
-                let output = self.output_of(stage);
+                let output = self.program.graph.output();
                 let offset = self.program.plan.offset(output) * shape.tokens;
                 let logits = self.program.arena + 4 * offset as Address;
                 let width = self.program.graph.value(output).width;
@@ -374,15 +376,22 @@ impl GpuExecutor {
 
     /// Waits for the queue and copies a stage's output.
     fn read_output(&mut self, shape: Shape, stage: usize, out: &mut [f32]) -> Result<(), Error> {
-        let first = self.program.plan.offset(self.output_of(stage)) * shape.tokens;
+        let (rows, _) = self.output_shape(stage, shape);
+        let (program, outputs) = (&self.program, &self.stages[stage].outputs);
         let (arena, stream, pinned) = (&self.work.arena, &self.stream, &mut self.output);
-        let (range, bytes) = (0..out.len(), size_of_val(out));
+        let bytes = size_of_val(out);
         let is_pinned = out.len() <= pinned.len();
-        let copy = || {
-            if is_pinned {
-                arena.copy_to_pinned(stream, first, pinned, range)?;
-            } else {
-                arena.copy_to_slice(stream, first, out)?;
+        let mut copy = || {
+            let mut done = 0;
+            for id in outputs {
+                let first = program.plan.offset(*id) * shape.tokens;
+                let range = done..done + rows * program.graph.value(*id).width;
+                done = range.end;
+                if is_pinned {
+                    arena.copy_to_pinned(stream, first, pinned, range)?;
+                } else {
+                    arena.copy_to_slice(stream, first, &mut out[range])?;
+                }
             }
             Ok(())
         };
@@ -398,12 +407,16 @@ impl GpuExecutor {
         Ok(())
     }
 
-    /// Queues the upload of the rows of [`rf_graph::Op::Input`] to the arena, where later values
-    /// may overwrite them.
+    /// Queues the upload of the rows of the ops [`rf_graph::Op::Input`] to the arena, where later
+    /// values may overwrite them.
     fn upload_input(&self, batch: &Batch<'_>, shape: Shape, stage: usize) -> Result<(), Error> {
-        if let (Some(id), Some(rows)) = (self.stages[stage].input, batch.input) {
-            let first = self.program.plan.offset(id) * shape.tokens;
+        let mut rest = batch.input.unwrap_or_default();
+        for id in &self.stages[stage].inputs {
+            let floats = self.program.graph.value(*id).width * shape.tokens;
+            let (rows, others) = rest.split_at(floats);
+            let first = self.program.plan.offset(*id) * shape.tokens;
             self.work.arena.copy_from_slice(&self.stream, first, rows)?;
+            rest = others;
         }
         Ok(())
     }
@@ -461,9 +474,8 @@ impl GpuExecutor {
         k: usize,
     ) -> Result<(), BackendError> {
         batch.check(&self.limits, stage)?;
-        let output = self.program.graph.value(self.output_of(stage));
-        let rows = Shape::of(batch).rows_of(output.rows);
-        let width = if k == 0 { output.width } else { k };
+        let (rows, width) = self.output_shape(stage, Shape::of(batch));
+        let width = if k == 0 { width } else { k };
         if room != rows * width {
             let what = format!("an output of {room} elements, expected {rows} × {width}");
             return Err(BackendError::InvalidBatch(what));
