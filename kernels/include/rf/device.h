@@ -10,7 +10,8 @@
 
 #define RF_DEVICE static inline __attribute__((device, always_inline))
 #define RF_DEVICE_MEMBER inline __attribute__((device, always_inline))
-#define RF_CONSTANT static constexpr __attribute__((device))
+// A table, which may be read 16 bytes at a time.
+#define RF_CONSTANT static constexpr __attribute__((device, aligned(16)))
 // Declares a kernel; `threads` is the largest workgroup of its launches. On RDNA the kernel is
 // limited to the registers that allow 8 waves per SIMD. RF_LARGE_KERNEL, for tiles that need more
 // registers, has no such limit. clang ignores launch_bounds for AMD.

@@ -2,8 +2,9 @@
 //
 // formats.h describes the interface. A format with a codebook also has
 //
-//   F::POINTS         the number of points
-//   F::point(i)       a point: eight codes of two bits, or four of three bits in nibbles
+//   F::POINTS         the number of points, a multiple of 8
+//   F::points()       the points: eight codes of two bits, of which nibble i has codes i and i + 4,
+//                     or four of three bits in nibbles
 //
 // load_grid<F> copies the points to LDS, from which `unpack` reads them: lanes read different
 // points, and LDS serves them faster than a cache.
@@ -22,7 +23,7 @@ namespace detail {
 // The points of a format in LDS.
 template <typename F>
 RF_DEVICE u16 *grid() {
-    RF_SHARED static u16 points[F::POINTS];
+    alignas(16) RF_SHARED static u16 points[F::POINTS];
     return points;
 }
 
@@ -32,19 +33,42 @@ RF_DEVICE u16 *grid() {
 template <typename F>
 RF_DEVICE void load_grid(u32 threads) {
     if constexpr (HasGrid<F>) {
-        u16 *points = detail::grid<F>();
-        for (u32 i = thread_x(); i < F::POINTS; i += threads) points[i] = F::point(i);
+        u32x4 *points = reinterpret_cast<u32x4 *>(detail::grid<F>());
+        for (u32 i = thread_x(); i < F::POINTS / 8; i += threads) points[i] = at<u32x4>(F::points(), i);
         barrier();
     }
 }
 
 namespace detail {
 
-// Four codes of two bits, or of a nibble, as bytes.
-RF_DEVICE u32 spread_pairs(u32 codes) {
-    u32 halves = (codes | codes << 12) & 0x000f000fu;
-    return (halves | halves << 6) & 0x03030303u;
+// A codebook whose points have codes of two bits in order, with codes i and i + 4 in nibble i: the
+// eight codes of a point then become bytes with fewer operations.
+template <u32 COUNT>
+struct PairedGrid {
+    u16 points[COUNT];
+    constexpr PairedGrid(const u16 (&in_order)[COUNT]) : points{} {
+        for (u32 p = 0; p < COUNT; p++)
+            for (u32 i = 0; i < 4; i++) {
+                u32 first = in_order[p] >> 2 * i & 3, second = in_order[p] >> (2 * i + 8) & 3;
+                points[p] = (u16)(points[p] | (first | second << 2) << 4 * i);
+            }
+    }
+};
+
+RF_CONSTANT PairedGrid<256> PAIRS_IQ2_XXS{GRID_IQ2_XXS};
+RF_CONSTANT PairedGrid<512> PAIRS_IQ2_XS{GRID_IQ2_XS};
+RF_CONSTANT PairedGrid<1024> PAIRS_IQ2_S{GRID_IQ2_S};
+RF_CONSTANT PairedGrid<2048> PAIRS_IQ1{GRID_IQ1};
+
+// The eight codes of a point of a PairedGrid as bytes.
+RF_DEVICE void spread_pairs(u32 point, u32 codes[2]) {
+    u32 halves = (point | point << 8) & 0x00ff00ffu;
+    u32 pairs = halves | halves << 4;
+    codes[0] = pairs & 0x03030303u;
+    codes[1] = (pairs >> 2) & 0x03030303u;
 }
+
+// Four codes of a nibble as bytes.
 RF_DEVICE u32 spread_nibbles(u32 codes) {
     u32 halves = (codes | codes << 8) & 0x00ff00ffu;
     return (halves | halves << 4) & 0x0f0f0f0fu;
@@ -66,15 +90,19 @@ RF_DEVICE u32 even_signs(u32 bits) {
 // Eight values of the IQ2 formats from a point: 8, 25 or 43 and a sign each.
 RF_DEVICE void iq2_values(u32 point, u32 signs, u32 q[2]) {
     constexpr u32 MAGNITUDES = 0x002b1908u;
-    q[0] = apply_signs(select_bytes(0, MAGNITUDES, spread_pairs(point & 0xff)), signs & 15);
-    q[1] = apply_signs(select_bytes(0, MAGNITUDES, spread_pairs(point >> 8)), signs >> 4);
+    u32 codes[2];
+    spread_pairs(point, codes);
+    q[0] = apply_signs(select_bytes(0, MAGNITUDES, codes[0]), signs & 15);
+    q[1] = apply_signs(select_bytes(0, MAGNITUDES, codes[1]), signs >> 4);
 }
 
 // Eight values of the IQ1 formats in eighths: -8, 0 or 8, plus or minus 1.
 RF_DEVICE void iq1_values(u32 point, bool shift_is_negative, u32 q[2]) {
     u32 values = shift_is_negative ? 0x0007fff7u : 0x000901f9u;
-    q[0] = select_bytes(0, values, spread_pairs(point & 0xff));
-    q[1] = select_bytes(0, values, spread_pairs(point >> 8));
+    u32 codes[2];
+    spread_pairs(point, codes);
+    q[0] = select_bytes(0, values, codes[0]);
+    q[1] = select_bytes(0, values, codes[1]);
 }
 
 // d · unit · (2s + 1), for scales in the low and the high nibble of a byte.
@@ -92,7 +120,7 @@ struct Iq3S {
     static constexpr bool MINIMA = false, HALVES = false;
     static constexpr u32 PARTS = 1;
     static constexpr u32 POINTS = 512;
-    RF_DEVICE_MEMBER static u16 point(u32 i) { return GRID_IQ3_S[i]; }
+    RF_DEVICE_MEMBER static const u16 *points() { return GRID_IQ3_S; }
     struct Raw {
         u32x2 low;
         u32 high;
@@ -123,7 +151,7 @@ struct Iq3Xxs {
     static constexpr bool MINIMA = false, HALVES = false;
     static constexpr u32 PARTS = 1;
     static constexpr u32 POINTS = 256;
-    RF_DEVICE_MEMBER static u16 point(u32 i) { return GRID_IQ3_XXS[i]; }
+    RF_DEVICE_MEMBER static const u16 *points() { return GRID_IQ3_XXS; }
     struct Raw {
         u32x2 low;
         u32 high;
@@ -156,7 +184,7 @@ struct Iq2S {
     static constexpr bool MINIMA = false, HALVES = true;
     static constexpr u32 PARTS = 1;
     static constexpr u32 POINTS = 1024;
-    RF_DEVICE_MEMBER static u16 point(u32 i) { return GRID_IQ2_S[i]; }
+    RF_DEVICE_MEMBER static const u16 *points() { return detail::PAIRS_IQ2_S.points; }
     struct Raw {
         u32x2 low;
         u16 super;
@@ -184,7 +212,7 @@ struct Iq2Xs {
     static constexpr bool MINIMA = false, HALVES = true;
     static constexpr u32 PARTS = 1;
     static constexpr u32 POINTS = 512;
-    RF_DEVICE_MEMBER static u16 point(u32 i) { return GRID_IQ2_XS[i]; }
+    RF_DEVICE_MEMBER static const u16 *points() { return detail::PAIRS_IQ2_XS.points; }
     struct Raw {
         u32x2 low;
         u16 super;
@@ -213,7 +241,7 @@ struct Iq2Xxs {
     static constexpr bool MINIMA = false, HALVES = false;
     static constexpr u32 PARTS = 1;
     static constexpr u32 POINTS = 256;
-    RF_DEVICE_MEMBER static u16 point(u32 i) { return GRID_IQ2_XXS[i]; }
+    RF_DEVICE_MEMBER static const u16 *points() { return detail::PAIRS_IQ2_XXS.points; }
     struct Raw {
         u32x2 low;
         u16 super;
@@ -241,7 +269,7 @@ struct Iq1M {
     static constexpr bool MINIMA = false, HALVES = true;
     static constexpr u32 PARTS = 1;
     static constexpr u32 POINTS = 2048;
-    RF_DEVICE_MEMBER static u16 point(u32 i) { return GRID_IQ1[i]; }
+    RF_DEVICE_MEMBER static const u16 *points() { return detail::PAIRS_IQ1.points; }
     struct Raw {
         u32 low;
         u16 high;
@@ -273,7 +301,7 @@ struct Iq1S {
     static constexpr bool MINIMA = false, HALVES = false;
     static constexpr u32 PARTS = 1;
     static constexpr u32 POINTS = 2048;
-    RF_DEVICE_MEMBER static u16 point(u32 i) { return GRID_IQ1[i]; }
+    RF_DEVICE_MEMBER static const u16 *points() { return detail::PAIRS_IQ1.points; }
     struct Raw {
         u32 low;
         u16 super;
