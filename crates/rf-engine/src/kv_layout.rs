@@ -1,6 +1,6 @@
 //! The KV cache of a model: which layers need every page, and how many pages there are.
 
-use rf_graph::{Graph, KvLayer, KvLayout, Op};
+use rf_graph::{Attention, Graph, KvLayer, KvLayout, Op};
 use rf_kv::{PageCounts, PageGroup, PageSize};
 use rf_model::ModelConfig;
 
@@ -74,13 +74,12 @@ pub(crate) fn with_windows(
     Ok(layout)
 }
 
-/// The largest window through which queries see a layer of the cache; `None` if a query sees every
-/// position, or later ones.
+/// The largest window or chunk through which queries see a layer of the cache; `None` if a query
+/// sees every position, or later ones.
 fn window_of(graph: &Graph, layer: usize) -> Option<usize> {
     let readers = graph.ops().iter().filter_map(|op| match op {
         Op::Attention { attention, .. } if attention.layer == layer => Some(attention),
         _ => None,
     });
-    let windows = readers.map(|a| a.window.filter(|_| a.causal));
-    windows.collect::<Option<Vec<usize>>>()?.into_iter().max()
+    readers.map(Attention::reach).collect::<Option<Vec<usize>>>()?.into_iter().max()
 }

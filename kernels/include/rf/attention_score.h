@@ -26,7 +26,9 @@ RF_DEVICE u32 seen_from(const RfAttentionParams &p, const RfSpan &span, u32 posi
 
 // The first key visible to a query.
 RF_DEVICE u32 first_seen(const RfAttentionParams &p, u32 position) {
-    return p.window != 0 && position >= p.window ? position + 1 - p.window : 0;
+    u32 in_window = p.window != 0 && position >= p.window ? position + 1 - p.window : 0;
+    u32 in_chunk = position & p.chunk_mask;
+    return in_window > in_chunk ? in_window : in_chunk;
 }
 
 // The factor that normalises a weighted sum of values. `sum` is the sum of the weights 2^(score −

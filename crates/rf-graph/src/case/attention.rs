@@ -59,6 +59,7 @@ struct Variant {
     sharpness: f32,
     causal: bool,
     window: Option<usize>,
+    chunk: Option<usize>,
     softcap: Option<f32>,
     sinks: bool,
     rope: Option<RopeStyle>,
@@ -75,6 +76,7 @@ const PLAIN: Variant = Variant {
     sharpness: 2.0,
     causal: true,
     window: None,
+    chunk: None,
     softcap: None,
     sinks: false,
     rope: None,
@@ -92,6 +94,7 @@ impl Variant {
             scale: self.sharpness / (self.head_dim as f32).sqrt(),
             causal: self.causal,
             window: self.window,
+            chunk: self.chunk,
             softcap: self.softcap,
             sinks,
         }
@@ -147,6 +150,8 @@ pub(super) fn cases() -> Vec<Case> {
             ("window-5", Variant { window: Some(5), ..PLAIN }),
             ("window-16", Variant { window: Some(16), ..PLAIN }),
             ("window-1", Variant { window: Some(1), ..PLAIN }),
+            ("chunk-8", Variant { chunk: Some(8), ..PLAIN }),
+            ("chunk-16", Variant { chunk: Some(16), ..PLAIN }),
             ("softcap", Variant { softcap: Some(2.0), ..PLAIN }),
             ("softcap-50", Variant { softcap: Some(50.0), ..PLAIN }),
             ("sinks", Variant { sinks: true, ..PLAIN }),
@@ -171,6 +176,8 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(case(name, kv, long.clone(), variant.clone()));
         let both = Variant { causal: false, ..variant.clone() };
         cases.push(case(format!("attention/long/both-directions/{kv}"), kv, long.clone(), both));
+        let chunk = Variant { chunk: Some(64), ..variant.clone() };
+        cases.push(case(format!("attention/long/chunk-64/{kv}"), kv, long.clone(), chunk));
         let variant = Variant { window: Some(100), ..variant };
         cases.push(case(format!("attention/long/window-100/{kv}"), kv, long, variant));
     }
@@ -187,7 +194,7 @@ const LAYERS: [(usize, usize, Option<usize>); 3] =
 
 /// Layers of different heads in one cache, layers that read the cache of an earlier one, and one
 /// value that is both key and value.
-fn layers(kv: KvType) -> [Case; 4] {
+fn layers(kv: KvType) -> [Case; 5] {
     let caches = LAYERS.map(|(heads, head_dim, _)| (heads, head_dim)).to_vec();
     let several = |name: &str, build: fn(&mut Net) -> ValueId| {
         let schedule = turns(16).with_cache(kv, caches.clone());
@@ -204,6 +211,17 @@ fn layers(kv: KvType) -> [Case; 4] {
             Bound::of_cache(kv, false),
             passed_window().with_layers(kv, window_layers()),
             each_layer,
+        ),
+        Case::program_of(
+            format!("attention/passed-chunk/{kv}"),
+            Some(Format::Cache(kv)),
+            Bound::of_cache(kv, false),
+            passed_window().with_layers(kv, window_layers()[2..].to_vec()),
+            |net| {
+                let [q, k, v] = [(); 3].map(|()| net.input(3 * 64));
+                let attention = Attention { chunk: Some(16), ..Attention::new(0, 3, 3, 64) };
+                net.g.attention(q, k, v, &attention)
+            },
         ),
         several("shared-cache", |net| {
             // The readers have other groups than the layers that append.

@@ -109,6 +109,7 @@ impl<W: LayerWeights> Layer<'_, W> {
             scale: a.scale,
             causal: a.causal,
             window: a.window,
+            chunk: a.chunk,
             softcap: a.softcap,
             sinks: self.w.weight(self.spec, Role::Sinks)?,
             ..Attention::new(a.kv_layer, a.num_heads, a.num_kv_heads, a.head_dim)

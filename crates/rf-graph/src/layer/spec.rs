@@ -65,6 +65,8 @@ pub struct AttentionSpec {
     pub causal: bool,
     /// Sliding window, see [`Attention::window`](crate::Attention::window).
     pub window: Option<usize>,
+    /// Chunks, see [`Attention::chunk`](crate::Attention::chunk).
+    pub chunk: Option<usize>,
     /// Softcap of the scores, see [`Attention::softcap`](crate::Attention::softcap).
     pub softcap: Option<f32>,
 }
@@ -86,6 +88,7 @@ impl AttentionSpec {
             scale: 1.0 / (head_dim as f32).sqrt(),
             causal: true,
             window: None,
+            chunk: None,
             softcap: None,
         }
     }

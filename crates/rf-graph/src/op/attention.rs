@@ -98,6 +98,9 @@ pub struct Attention {
     /// Sliding window of causal attention: a key is visible if `query position − key position <
     /// window`.
     pub window: Option<usize>,
+    /// Chunks of causal attention: a key is visible if it is in the query's chunk, which begins at
+    /// a multiple of `chunk` (Llama 4).
+    pub chunk: Option<usize>,
     /// Softcap `c`: a score `s` becomes `c · tanh(s / c)`.
     pub softcap: Option<f32>,
     /// Attention sinks (gpt-oss), `[num_heads]`: a logit per head that only the denominator of the
@@ -117,6 +120,7 @@ impl Attention {
             scale: 1.0 / (head_dim as f32).sqrt(),
             causal: true,
             window: None,
+            chunk: None,
             softcap: None,
             sinks: None,
         }
@@ -125,7 +129,14 @@ impl Attention {
     /// The positions that the query at a position sees. `end` is the end of its span: the tokens
     /// of the sequence in the cache after the batch.
     pub fn visible(&self, position: usize, end: usize) -> Range<usize> {
-        let first = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
-        first..if self.causal { position + 1 } else { end }
+        let in_window = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
+        let in_chunk = self.chunk.map_or(0, |chunk| position - position % chunk);
+        in_window.max(in_chunk)..if self.causal { position + 1 } else { end }
+    }
+
+    /// The most positions that a query sees, its own included; `None` without such a limit.
+    pub fn reach(&self) -> Option<usize> {
+        let limits = [self.window, self.chunk].into_iter().flatten();
+        limits.min().filter(|_| self.causal)
     }
 }

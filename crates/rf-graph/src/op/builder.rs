@@ -140,7 +140,10 @@ impl GraphBuilder {
     /// Appends [`Op::Attention`] over keys and values that an earlier op appended.
     pub fn attend(&mut self, q: ValueId, a: &Attention) -> ValueId {
         assert_eq!(self.width(q), a.num_heads * a.head_dim);
-        assert!(a.causal || a.window.is_none(), "a window of attention in both directions");
+        assert!(
+            a.causal || (a.window, a.chunk) == (None, None),
+            "a window of attention in both directions"
+        );
         let out = self.like(q);
         self.push(Op::Attention { q, attention: a.clone(), out }, out)
     }

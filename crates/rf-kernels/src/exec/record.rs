@@ -97,7 +97,7 @@ impl Recorder<'_> {
                 };
                 self.launches.push(params.launch(), params);
             }
-            Op::Attention { q, attention, out } => self.attention(*q, attention, *out),
+            Op::Attention { q, attention, out } => return self.attention(*q, attention, *out),
             Op::EmbedPosition { table, out } => self.embed_position(*table, *out),
             Op::Route { logits, router, out } => {
                 let params = self.route(*logits, router, *out)?;

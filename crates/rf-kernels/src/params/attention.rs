@@ -40,6 +40,9 @@ pub struct AttentionParams {
     /// Sliding window in tokens; 0 for all keys up to the query's position;
     /// [`BOTH_DIRECTIONS`](Self::BOTH_DIRECTIONS) for all keys of its span, too.
     pub window: u32,
+    /// The bits of a position that select its chunk: a key is visible if it is in the query's
+    /// chunk; 0 without chunks.
+    pub chunk_mask: u32,
     /// Query heads.
     pub num_heads: u32,
     /// Decode workgroups over which the keys of a sequence are divided, 1 to 128.
@@ -47,6 +50,8 @@ pub struct AttentionParams {
     /// Largest number of tokens of a span for the decode kernel; longer spans use the prefill
     /// kernel.
     pub short_span: u32,
+    /// Padding.
+    pub reserved: u32,
 }
 
 impl AttentionParams {

@@ -31,8 +31,6 @@ const EXPERTS_OF_MAVERICK: usize = 128;
 
 fn llama4(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Normal)?;
-    // Attention within chunks is not implemented; one chunk is the same without it.
-    config.max_context_length = Some(CHUNK_TOKENS);
     let step = keys.optional_size("interleave_moe_layer_step")?.unwrap_or(1);
     config.dense_layers(keys, |layer| !(layer + 1).is_multiple_of(step))?;
     for (index, layer) in config.layers.iter_mut().enumerate() {
@@ -40,8 +38,12 @@ fn llama4(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
         if (index + 1).is_multiple_of(4) {
             a.rope = None;
             a.position_scale = Some(PositionScale { factor: 0.1, period: CHUNK_TOKENS, offset: 1 });
-        } else if keys.count("expert_count")? != EXPERTS_OF_MAVERICK {
-            a.qk_norm = Some(QkNormSpec { group: QkNormGroup::UnweightedHead, after_rope: true });
+        } else {
+            a.chunk = Some(CHUNK_TOKENS);
+            if keys.count("expert_count")? != EXPERTS_OF_MAVERICK {
+                let group = QkNormGroup::UnweightedHead;
+                a.qk_norm = Some(QkNormSpec { group, after_rope: true });
+            }
         }
         if let Some(experts) = &mut layer.experts {
             if experts.experts_per_token != 1 {

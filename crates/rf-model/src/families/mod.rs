@@ -97,7 +97,8 @@ impl ModelConfig {
         })?;
         let config = (family.config)(&keys, family.weights)?;
         check_parts(&keys, &config, family.weights)?;
-        if !config.is_causal() && config.layers.iter().any(|l| l.attention.window.is_some()) {
+        let mut attention = config.layers.iter().map(|layer| &layer.attention);
+        if !config.is_causal() && attention.any(|a| a.window.or(a.chunk).is_some()) {
             let reason = "the layers have windows, which only causal attention can have";
             return Err(keys.unsupported("attention.causal", &false, reason));
         }

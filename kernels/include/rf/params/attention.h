@@ -26,7 +26,10 @@ struct RfAttentionParams {
     // A key is visible if query position − key position < window; 0: all keys up to the query are;
     // RF_BOTH_DIRECTIONS: all keys of its span are, too.
     unsigned window;
+    // The bits of a position that select its chunk, whose keys alone are visible; 0: no chunks.
+    unsigned chunk_mask;
     unsigned num_heads;  // a multiple of cache.num_kv_heads
     unsigned splits;     // decode: number of workgroups per sequence, at most 128
     unsigned short_span; // tokens
+    unsigned reserved;
 };

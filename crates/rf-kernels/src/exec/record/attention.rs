@@ -3,6 +3,7 @@
 use rf_graph::{Attention, ValueId};
 
 use super::Recorder;
+use crate::error::Error;
 use crate::exec::analysis::GraphAnalysis;
 use crate::params::{AttentionParams, MatvecSumParams, RowMemory};
 
@@ -33,7 +34,16 @@ impl GraphAnalysis {
 
 impl Recorder<'_> {
     /// Records [`Op::Attention`](rf_graph::Op::Attention).
-    pub(super) fn attention(&mut self, q: ValueId, a: &Attention, out: ValueId) {
+    ///
+    /// # Errors
+    ///
+    /// If the length of a chunk is no power of two.
+    pub(super) fn attention(
+        &mut self,
+        q: ValueId,
+        a: &Attention,
+        out: ValueId,
+    ) -> Result<(), Error> {
         let (program, shape) = (self.memory.program, self.memory.shape);
         let max_splits = (MAX_PARTIALS / shape.tokens.max(1)).max(1);
         let partials = program.scratch.partials;
@@ -56,18 +66,46 @@ impl Recorder<'_> {
             } else {
                 AttentionParams::BOTH_DIRECTIONS
             },
+            chunk_mask: a.chunk.map_or(Ok(0), chunk_mask)?,
             num_heads: a.num_heads as u32,
             splits: 1,
             short_span: u32::try_from(short_span).unwrap_or(u32::MAX),
+            ..AttentionParams::default()
         };
         if shape.longest_span > short_span {
             self.launches.push(params.prefill_launch(), params);
         }
         if shape.shortest_span <= short_span {
-            let visible = a.window.map_or(shape.context, |window| window.min(shape.context));
+            let visible = a.reach().map_or(shape.context, |reach| reach.min(shape.context));
             let compute_units = program.analysis.matmul_device.compute_units;
             let params = params.with_splits(visible, compute_units, max_splits);
             self.launches.push(params.decode_launch(), params);
+        }
+        Ok(())
+    }
+}
+
+/// The bits of a position that select its chunk.
+fn chunk_mask(chunk: usize) -> Result<u32, Error> {
+    match u32::try_from(chunk) {
+        Ok(chunk) if chunk.is_power_of_two() => Ok(!(chunk - 1)),
+        _ => {
+            let what = format!("attention in chunks of {chunk} tokens, which is no power of two");
+            Err(Error::Unsupported { what })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_powers_of_two() {
+        assert_eq!(chunk_mask(8192).unwrap(), 0xffff_e000);
+        for other in [0, 100, 1 << 32] {
+            let error = chunk_mask(other).unwrap_err();
+            assert!(error.to_string().contains(&format!("chunks of {other} tokens")), "{error}");
         }
     }
 }
