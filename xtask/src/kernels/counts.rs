@@ -337,7 +337,7 @@ mod tests {
     fn every_anchor_has_a_launch() {
         let anchors = anchors();
         let cases = cases(&anchors).unwrap();
-        assert_eq!(cases.len(), 7 + 5 + 5 + 7);
+        assert_eq!(cases.len(), 17 + 5 + 5 + 7);
         let kernels: Vec<_> = cases.iter().map(|case| case.launch.kernel).collect();
         assert!(kernels.contains(&"matvec_q4_k_q8_f32_n1"), "{kernels:?}");
         assert!(kernels.contains(&"matvec_glu_q6_k_q8_n1"), "{kernels:?}");
