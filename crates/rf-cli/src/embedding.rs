@@ -1,7 +1,5 @@
 //! Embeddings for the commands: loads a model for the texts that it gets, and computes them.
 
-use std::time::Instant;
-
 use anyhow::Result;
 use rf_engine::{EngineOptions, Model, Pooling};
 use rf_graph::KvType;
@@ -28,14 +26,13 @@ pub(crate) fn compute(
     device: &DeviceArgs,
     compute: &ComputeArgs,
 ) -> Result<Vec<Vec<f32>>> {
-    let started = Instant::now();
     let texts: Vec<&[u32]> = input.ids.iter().map(Vec::as_slice).collect();
     if let Some(empty) = texts.iter().position(|text| text.is_empty()) {
         return Err(bad_input!("text {} has no tokens: leave out empty texts", empty + 1));
     }
     let options = options(&model, input, compute)?;
     let placement = device::open(device.options(compute.cpu()?))?;
-    let source = Source { file: input.file, template: None, started, quiet: false };
+    let source = Source { file: input.file, template: None, quiet: false };
     let mut engine = loading::load(model, &placement, options, source)?.engine;
     Ok(engine.embed(&texts)?)
 }

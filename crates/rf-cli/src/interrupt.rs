@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
+use crate::failure::Interrupted;
+
 /// The note that Ctrl-C prints at the prompt of a chat.
 pub(crate) const HOW_TO_LEAVE: &str = "(Ctrl-D or /exit to leave)";
 
@@ -35,6 +37,11 @@ impl Watch {
     #[expect(clippy::unused_self, reason = "the flag is valid only during a watch")]
     pub(crate) fn requested(&self) -> bool {
         REQUESTED.load(SeqCst)
+    }
+
+    /// Ends the command if Ctrl-C was pressed.
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+        if self.requested() { Err(Interrupted) } else { Ok(()) }
     }
 }
 

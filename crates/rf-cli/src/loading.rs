@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rf_device::{LayerPlacement, LoadEvent};
-use rf_engine::{Engine, EngineOptions, Model};
+use rf_device::{LoadEvent, LoadedModel};
+use rf_engine::{EngineOptions, Model};
 use rf_gguf::{Gguf, Value};
 
 use crate::args::{ComputeArgs, ModelArgs, TemplateChoice};
@@ -13,14 +13,6 @@ use crate::demo;
 use crate::device::Placement;
 use crate::failure::bad_input;
 use crate::{hub, terminal};
-
-/// A loaded model.
-pub(crate) struct LoadedModel {
-    pub(crate) engine: Engine,
-    /// Time from opening the file to the end of loading.
-    pub(crate) load_time: Duration,
-    pub(crate) placement: LayerPlacement,
-}
 
 /// The file of a model, and the metadata that replace those of the file.
 #[derive(Clone, Debug, Default)]
@@ -122,8 +114,6 @@ pub(crate) fn engine_options(
 pub(crate) struct Source<'a> {
     pub(crate) file: &'a ModelFile,
     pub(crate) template: Option<&'a TemplateChoice>,
-    /// The time at which opening the file began.
-    pub(crate) started: Instant,
     /// Do not print where layers run.
     pub(crate) quiet: bool,
 }
@@ -140,7 +130,7 @@ pub(crate) fn load(
     let bar = terminal::byte_progress("loading", 0);
     let loading = Instant::now();
     let reopen = || Ok(read_model(source.file, source.template)?);
-    let outcome = placement.load(model, &reopen, options, &mut |event| match event {
+    let loaded = placement.load(model, &reopen, options, &mut |event| match event {
         LoadEvent::Placed(layers) if layers.gpu.is_some() && !source.quiet => {
             terminal::note(layers);
         }
@@ -152,8 +142,7 @@ pub(crate) fn load(
         _ => {}
     });
     bar.finish_and_clear();
-    let rf_device::LoadedModel { engine, placement } = outcome?;
-    Ok(LoadedModel { engine, load_time: source.started.elapsed(), placement })
+    Ok(loaded?)
 }
 
 /// Checks the context of `-c`, which holds a prompt and an answer.

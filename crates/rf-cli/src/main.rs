@@ -12,6 +12,7 @@ mod cli;
 mod commands;
 mod demo;
 mod device;
+mod drafts;
 mod embedding;
 mod escapes;
 mod failure;

@@ -211,6 +211,16 @@ fn timeline_trace(spans: &[SpanEvent], origin: Instant, timelines: &[Timeline]) 
             trace.counter(cache, "pages in use", batch.start + batch.duration, pages as f64);
         }
     }
+    let checked: Vec<&SpanEvent> = spans.iter().filter(|span| span.name == "verify").collect();
+    if !checked.is_empty() {
+        let drafts = trace.process("drafts");
+        for span in checked {
+            let (end, count) = (span.start + span.duration, |name| field(span, name).unwrap_or(0));
+            let (drafted, accepted) = (count("drafted"), count("accepted"));
+            let share = accepted as f64 / drafted.max(1) as f64;
+            trace.counter(drafts, "accepted tokens (%)", end, 100.0 * share);
+        }
+    }
     for timeline in timelines {
         let group = trace.process(&timeline.backend);
         let mut starts = Vec::new();

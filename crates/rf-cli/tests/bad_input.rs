@@ -261,6 +261,42 @@ fn a_grammar_that_is_none() {
 }
 
 #[test]
+fn drafts_that_cannot_be_made() {
+    let model = TinyModel {
+        architecture: "llama",
+        tensors: vec![("token_embd.weight", vec![256, 4], DType::F32)],
+    };
+    let folder = folder_with("other.gguf", &model.bytes());
+    let run = |arguments: &[&str]| {
+        finish(folder.path(), &[&["run", "-q", "-n", "2", "Hello"], arguments].concat())
+    };
+    check(
+        &run(&["-md", "other.gguf"]),
+        2,
+        "the draft model has another vocabulary, first at token 0: use a smaller model of the same \
+         family",
+    );
+    check(&run(&["-md", "no.gguf"]), 2, "file 'no.gguf' does not exist: check the path");
+    check(
+        &run(&["--spec", "mtp"]),
+        2,
+        "--spec mtp: the model has no heads that predict several tokens (MTP): give ngram, or leave \
+         it out",
+    );
+    let message = "--spec draft needs a draft model: give one with -md FILE";
+    check(&run(&["--spec", "draft"]), 2, message);
+    check(
+        &run(&["--spec", "ngram", "-md", "other.gguf"]),
+        2,
+        "--spec ngram needs no draft model: leave out -md, or give --spec draft",
+    );
+    let message = "--draft-max 0 drafts nothing: give 1 or more, or --spec off";
+    check(&run(&["--draft-max", "0"]), 2, message);
+    let message = "--draft-min 9 is above --draft-max 8: give a smaller one";
+    check(&run(&["--draft-min", "9", "--draft-max", "8"]), 2, message);
+}
+
+#[test]
 fn an_unknown_format() {
     let folder = TempDir::new().unwrap();
     let finished = finish(folder.path(), &["quantize", "in.gguf", "out.gguf", "Q9"]);

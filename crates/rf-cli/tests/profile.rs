@@ -52,6 +52,27 @@ fn a_run_leaves_a_timeline_and_says_what_the_first_token_waited_for() {
     assert!(ran.stderr.contains("of the time to first token is"));
 }
 
+#[test]
+fn a_timeline_shows_which_drafts_were_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let drafts = ["--spec", "ngram", "--draft-max", "3", "--draft-min", "3", "--trace", "run.json"];
+    let basic =
+        ["run", "-q", "--raw", "-n", "12", "--temp", "0", "--logit-bias", "903+100", "Once"];
+    let ran = finish(folder.path(), &[&basic[..], &drafts].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let text = fs::read_to_string(folder.path().join("run.json")).unwrap();
+    let trace: Value = serde_json::from_str(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    assert_is_a_timeline(events);
+    let named = |name: &str| events.iter().filter(|e| e["name"] == name).collect::<Vec<_>>();
+    let (verified, shares) = (named("verify"), named("accepted tokens (%)"));
+    assert!(!verified.is_empty() && verified.len() == shares.len());
+    let (args, share) = (&verified[0]["args"], &shares[0]["args"]["accepted tokens (%)"]);
+    assert_eq!(args["drafted"], 3);
+    let accepted = args["accepted"].as_f64().unwrap();
+    assert!((share.as_f64().unwrap() - 100.0 * accepted / 3.0).abs() < 1e-6);
+}
+
 /// What the format asks for: events of a track nest or follow each other, and every track has a
 /// name.
 fn assert_is_a_timeline(events: &[Value]) {

@@ -50,6 +50,21 @@ pub enum Error {
          convert the model again"
     )]
     NotANumber,
+    /// Speculative decoding needs a cache that drops the newest tokens.
+    #[error(
+        "speculative decoding is not supported for this model, whose cache cannot drop tokens: \
+         turn it off"
+    )]
+    CannotDropTokens,
+    /// The draft model has another vocabulary.
+    #[error(
+        "the draft model has another vocabulary, first at token {id}: use a smaller model of the \
+         same family"
+    )]
+    DraftVocabulary {
+        /// The first token id that differs.
+        id: usize,
+    },
     /// The prompt has no tokens.
     #[error("the prompt is empty")]
     EmptyPrompt,

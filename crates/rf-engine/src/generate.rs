@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use rf_graph::Candidate;
-
+use crate::decoding::Decoding;
 use crate::engine::{Engine, Feed, Outputs};
 use crate::error::Error;
-use crate::generation::{GenerateOptions, Generation, NextToken, Piece, StopReason};
+use crate::generation::{GenerateOptions, Generation, Piece, StopReason};
 use crate::scheduler::Constraint;
 use crate::session::Session;
+use crate::speculation::Speculation;
 use crate::timings::{Timings, micros};
 
 /// The result of a generation.
@@ -27,6 +27,15 @@ pub struct Outcome {
     pub seed: u64,
 }
 
+/// The parts of a generation besides the model: a constraint and drafts.
+#[derive(Default)]
+pub struct Extras<'a> {
+    /// Restricts the output.
+    pub constraint: Option<&'a mut dyn Constraint>,
+    /// Drafts tokens.
+    pub speculation: Option<&'a mut Speculation>,
+}
+
 impl Engine {
     /// Continues `prompt`, the whole sequence from its first token. The prefix that the session has
     /// in its cache is reused; the rest is computed. `on_text` receives the text in pieces of whole
@@ -42,22 +51,23 @@ impl Engine {
         options: &GenerateOptions,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Outcome, Error> {
-        self.generate_constrained(session, prompt, options, None, on_text)
+        self.generate_with(session, prompt, options, Extras::default(), on_text)
     }
 
-    /// [`generate`](Self::generate) with a constraint on the output.
+    /// [`generate`](Self::generate) with a constraint on the output, or drafts.
     ///
     /// # Errors
     ///
-    /// The errors of [`generate`](Self::generate), and if the constraint fails.
-    pub fn generate_constrained(
+    /// The errors of [`generate`](Self::generate), and if the constraint or the draft model fails.
+    pub fn generate_with(
         &mut self,
         session: &mut Session,
         prompt: &[u32],
         options: &GenerateOptions,
-        mut constraint: Option<&mut dyn Constraint>,
+        extras: Extras<'_>,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Outcome, Error> {
+        let Extras { mut constraint, speculation } = extras;
         let start = Instant::now();
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
@@ -83,8 +93,8 @@ impl Engine {
             None => generation.best_needed().filter(|k| *k <= self.max_top_k()),
         };
         // The names of spans are the phases of rf-profile.
-        let mut next = tracing::info_span!("prefill", tokens = timings.prompt_tokens)
-            .in_scope(|| self.next_token(session, &prompt[cached_tokens..], best))?;
+        let mut decoding = tracing::info_span!("prefill", tokens = timings.prompt_tokens)
+            .in_scope(|| Decoding::start(self, session, prompt, best, speculation))?;
         timings.prompt_us = micros(start.elapsed());
 
         let mut outcome = Outcome {
@@ -98,17 +108,17 @@ impl Engine {
         let mut last_token = start;
         let mut has_ended = generation.is_at_limit();
         while !has_ended {
-            let end = self.advance(session, &outcome.ids, options, &mut next)?;
+            let end = self.advance(session, &outcome.ids, options, &mut decoding)?;
             if let ControlFlow::Break(reason) = end {
                 outcome.stop_reason = reason;
                 break;
             }
             let id = {
                 let _span = tracing::debug_span!("sample").entered();
-                if let (Some(constraint), Computed::Logits(logits)) = (&mut constraint, &mut next) {
+                if let (Some(constraint), Some(logits)) = (&mut constraint, decoding.logits_mut()) {
                     constraint.allowed()?.apply(logits);
                 }
-                generation.sample(next.view())?
+                generation.sample(decoding.next())?
             };
             outcome.ids.push(id);
             last_token = Instant::now();
@@ -132,6 +142,7 @@ impl Engine {
             }
             has_ended = end.is_some() || goes_on.is_break();
         }
+        decoding.settle(self, session);
         if outcome.stop_reason != StopReason::StopString {
             let rest = generation.finish();
             outcome.text += &rest;
@@ -142,32 +153,35 @@ impl Engine {
         }
         let first_token = first_token.unwrap_or(start);
         outcome.timings.generated_tokens = outcome.ids.len();
+        outcome.timings.drafted_tokens = decoding.drafted_tokens;
+        outcome.timings.accepted_tokens = decoding.accepted_tokens;
         outcome.timings.ttft_us = micros(first_token - start);
         outcome.timings.decode_us = micros(last_token - first_token);
         Ok(outcome)
     }
 
-    /// Computes the newest token, or returns the reason for the end.
+    /// Moves to the candidates after the newest token, or returns the reason for the end.
     fn advance(
         &mut self,
         session: &mut Session,
         ids: &[u32],
         options: &GenerateOptions,
-        next: &mut Computed,
+        decoding: &mut Decoding<'_>,
     ) -> Result<ControlFlow<StopReason>, Error> {
         let Some(&newest) = ids.last() else { return Ok(ControlFlow::Continue(())) };
+        if decoding.accept(newest) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        decoding.settle(self, session);
         if session.len() == self.context_tokens() {
             if !options.context_shift || self.context_tokens() < 4 {
                 return Ok(ControlFlow::Break(StopReason::ContextFull));
             }
             self.shift(session)?;
         }
-        let best = match next {
-            Computed::Logits(_) => None,
-            Computed::Best(k, _) => Some(*k),
-        };
-        let span = tracing::debug_span!("decode", position = session.len());
-        *next = span.in_scope(|| self.next_token(session, &[newest], best))?;
+        // The last token that may be generated is not computed.
+        let most = options.max_tokens.map_or(usize::MAX, |most| most - ids.len() - 1);
+        decoding.decode(self, session, newest, most)?;
         Ok(ControlFlow::Continue(()))
     }
 
@@ -180,37 +194,5 @@ impl Engine {
         let kept = session.truncate_or_reset(keep);
         self.forward(&mut [Feed { session, ids: &rest[kept..], outputs: Outputs::None }])?;
         Ok(())
-    }
-
-    /// Computes tokens of a sequence. With `best`, fetches only that many of the most probable
-    /// tokens.
-    fn next_token(
-        &mut self,
-        session: &mut Session,
-        ids: &[u32],
-        best: Option<usize>,
-    ) -> Result<Computed, Error> {
-        let mut feeds = [Feed { session, ids, outputs: Outputs::Last }];
-        Ok(match best {
-            Some(k) => Computed::Best(k, self.forward_top_k(&mut feeds, k)?),
-            None => Computed::Logits(self.forward(&mut feeds)?),
-        })
-    }
-}
-
-/// Candidates for the next token.
-enum Computed {
-    /// The logits of all tokens.
-    Logits(Vec<f32>),
-    /// The `k` most probable tokens.
-    Best(usize, Vec<Candidate>),
-}
-
-impl Computed {
-    fn view(&self) -> NextToken<'_> {
-        match self {
-            Self::Logits(logits) => NextToken::Logits(logits),
-            Self::Best(_, best) => NextToken::Best(best),
-        }
     }
 }

@@ -130,6 +130,11 @@ impl Generation {
         self.best_needed
     }
 
+    /// The number of tokens that may still be generated.
+    pub(crate) fn remaining_tokens(&self) -> usize {
+        self.max_tokens.map_or(usize::MAX, |most| most.saturating_sub(self.generated_tokens))
+    }
+
     /// Returns true if the largest number of tokens is reached.
     pub(crate) fn is_at_limit(&self) -> bool {
         self.max_tokens.is_some_and(|most| self.generated_tokens >= most)

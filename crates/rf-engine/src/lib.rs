@@ -3,9 +3,9 @@
 //! [`Model`] is a parsed file (configuration, tokenizer, template), [`Engine`] a model loaded on a
 //! backend, [`Session`] one sequence with its part of the KV cache. [`Engine::forward`] computes
 //! tokens on the backend; [`Engine::generate`] samples, streams and stops, and [`Engine::embed`]
-//! computes embeddings and scores. [`scheduler`] serves many requests at once. [`Perplexity`]
-//! scores a text, [`Activations`] sums up what its matmuls multiply, and [`SyntheticFeeder`] feeds
-//! random tokens for benchmarks.
+//! computes embeddings and scores. [`Speculation`] drafts tokens, several of which are computed at
+//! once. [`scheduler`] serves many requests. [`Perplexity`] scores a text, [`Activations`] sums up
+//! what its matmuls multiply, and [`SyntheticFeeder`] feeds random tokens for benchmarks.
 //!
 //! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-tokenizer. It
 //! names no backend, prints nothing and knows no protocol.
@@ -40,6 +40,7 @@
 //! ```
 
 mod activations;
+mod decoding;
 mod embed;
 mod engine;
 mod error;
@@ -55,6 +56,7 @@ mod rank;
 pub mod sampling;
 pub mod scheduler;
 mod session;
+mod speculation;
 mod stop;
 mod synthetic;
 mod timeline;
@@ -65,7 +67,7 @@ pub use activations::{ActivationSums, Activations};
 pub use embed::Normalization;
 pub use engine::{Engine, Feed, Outputs};
 pub use error::Error;
-pub use generate::Outcome;
+pub use generate::{Extras, Outcome};
 pub use generation::{GenerateOptions, StopReason};
 pub use model::Model;
 pub use options::EngineOptions;
@@ -75,6 +77,7 @@ pub use rf_tokenizer::{
     ChatTemplate, DecodeOptions, EncodeOptions, Message, RenderOptions, Tokenizer,
 };
 pub use session::Session;
+pub use speculation::{Speculation, SpeculationOptions};
 pub use synthetic::SyntheticFeeder;
 pub use timeline::time_of_events;
 pub use timings::Timings;

@@ -133,6 +133,20 @@ impl Model {
         (0..self.tokenizer.vocab_size()).filter(contains).collect()
     }
 
+    /// Checks that `draft` has the same tokens, so that it can draft tokens of this model.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DraftVocabulary`] with the first token that differs.
+    pub fn check_draft_vocabulary(&self, draft: &Self) -> Result<(), Error> {
+        let sizes = [self, draft].map(|model| model.tokenizer.vocab_size());
+        let differs = |id: &u32| self.tokenizer.token(*id) != draft.tokenizer.token(*id);
+        let first = (0..sizes[0].max(sizes[1])).find(differs).map(|id| id as usize);
+        let rows = [self, draft].map(|model| model.config.vocab_size);
+        let first = first.or((rows[0] != rows[1]).then_some(rows[0].min(rows[1])));
+        first.map_or(Ok(()), |id| Err(Error::DraftVocabulary { id }))
+    }
+
     /// Computes the memory that [`Engine::load`](crate::Engine::load) takes on a backend.
     ///
     /// # Errors

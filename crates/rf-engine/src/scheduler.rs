@@ -49,6 +49,7 @@
 //! ```
 
 mod constraint;
+mod drafter;
 mod event;
 mod handle;
 mod options;
@@ -63,6 +64,7 @@ use std::thread::JoinHandle;
 
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::speculation::Speculation;
 
 pub use self::constraint::{Constraint, ConstraintError, TokenMask};
 pub use self::event::{Event, RequestError, Sink};
@@ -89,12 +91,26 @@ impl Scheduler {
     ///
     /// If an option is 0, the engine was loaded to embed, or the thread cannot be started.
     pub fn start(engine: Engine, options: SchedulerOptions) -> Result<Self, Error> {
+        Self::start_with_drafts(engine, None, options)
+    }
+
+    /// [`start`](Self::start) with drafts for a sequence that runs alone. With several sequences a
+    /// step needs none to be a large batch.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`start`](Self::start).
+    pub fn start_with_drafts(
+        engine: Engine,
+        speculation: Option<Speculation>,
+        options: SchedulerOptions,
+    ) -> Result<Self, Error> {
         let options = options.for_engine(&engine)?;
         let (handle, inbox) = Handle::new(&engine, &options);
         let shared = handle.shared();
         let thread = std::thread::Builder::new()
             .name("rf-engine".into())
-            .spawn(move || Worker::new(engine, options, shared).run(&inbox))
+            .spawn(move || Worker::new(engine, speculation, options, shared).run(&inbox))
             .map_err(Error::Thread)?;
         Ok(Self { handle, thread: Some(thread) })
     }

@@ -14,6 +14,8 @@ pub struct Session {
     publishes: bool,
     /// Tokens that are in the prefix cache.
     published_tokens: usize,
+    /// True while tokens are added that may be dropped again.
+    is_tentative: bool,
 }
 
 impl Session {
@@ -24,6 +26,7 @@ impl Session {
             tokens: Vec::new(),
             publishes: false,
             published_tokens: 0,
+            is_tentative: false,
         }
     }
 
@@ -33,7 +36,8 @@ impl Session {
         let table = lock(&pool).match_prefix(tokens);
         let published_tokens = table.len_tokens();
         let tokens = tokens[..published_tokens].to_vec();
-        Self { pool, table, tokens, publishes: true, published_tokens }
+        let is_tentative = false;
+        Self { pool, table, tokens, publishes: true, published_tokens, is_tentative }
     }
 
     /// A second sequence with the same tokens. They share pages until one of them writes.
@@ -43,10 +47,43 @@ impl Session {
         Self { pool: Arc::clone(&self.pool), table, tokens: self.tokens.clone(), ..*self }
     }
 
-    /// Notes tokens that were computed: adds full pages to the prefix cache, and returns those that
-    /// the sliding window has passed.
+    /// Calls `compute`. If `is_tentative`, the tokens that it adds may be dropped again: the pages
+    /// that the sliding window passes are kept until [`confirm`](Self::confirm) or the next token.
+    pub(crate) fn tentatively<R>(
+        &mut self,
+        is_tentative: bool,
+        compute: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        self.set_tentative(is_tentative);
+        let result = compute(self);
+        self.set_tentative(false);
+        result
+    }
+
+    /// Decides whether tokens are added [tentatively](Self::tentatively) from now on.
+    pub(crate) fn set_tentative(&mut self, is_tentative: bool) {
+        self.is_tentative = is_tentative;
+    }
+
+    /// Keeps the first `len_tokens` tokens of which the last ones were added
+    /// [tentatively](Self::tentatively), and drops the others.
+    pub(crate) fn confirm(&mut self, len_tokens: usize, page_tokens: usize) {
+        let cut = self.truncate(len_tokens);
+        debug_assert_eq!(cut, Ok(()), "the pages of the window are still there");
+        let pool = Arc::clone(&self.pool);
+        self.settle(&mut lock(&pool), page_tokens);
+    }
+
+    /// Notes tokens that were computed.
     pub(crate) fn extend(&mut self, pool: &mut PagePool, tokens: &[u32], page_tokens: usize) {
         self.tokens.extend_from_slice(tokens);
+        if !self.is_tentative {
+            self.settle(pool, page_tokens);
+        }
+    }
+
+    /// Adds full pages to the prefix cache, and returns those that the sliding window has passed.
+    fn settle(&mut self, pool: &mut PagePool, page_tokens: usize) {
         let full_tokens = self.tokens.len() / page_tokens * page_tokens;
         if self.publishes && full_tokens > self.published_tokens {
             pool.publish(&self.table, &self.tokens);

@@ -15,6 +15,10 @@ pub struct Timings {
     pub prompt_us: u64,
     /// Generated tokens.
     pub generated_tokens: usize,
+    /// Tokens that were drafted, with speculative decoding.
+    pub drafted_tokens: usize,
+    /// Drafted tokens that were generated.
+    pub accepted_tokens: usize,
     /// Time from the first generated token to the last.
     pub decode_us: u64,
     /// Time to first token (TTFT): from the call, or the arrival at a scheduler, to the first
@@ -33,6 +37,12 @@ impl Timings {
     /// Throughput of decode. Prefill produces the first token, so this needs at least two.
     pub fn decode_tokens_per_second(&self) -> Option<f64> {
         per_second(self.generated_tokens.saturating_sub(1), self.decode_us)
+    }
+
+    /// The share of drafted tokens that were generated, if any token was drafted.
+    pub fn acceptance(&self) -> Option<f64> {
+        let drafted = self.drafted_tokens;
+        (drafted > 0).then(|| self.accepted_tokens as f64 / drafted as f64)
     }
 }
 

@@ -2,17 +2,21 @@
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rf_chat::{Conversation, Prompt};
 use rf_engine::scheduler::Constraint;
-use rf_engine::{Engine, GenerateOptions, Model, Outcome, Session, StopReason, Timings};
+use rf_engine::{
+    Engine, Extras, GenerateOptions, Model, Outcome, Session, Speculation, StopReason, Timings,
+};
 use rf_grammar::{Grammar, GrammarCompiler, GrammarConstraint};
 use rf_tokenizer::Message;
+use serde_json::json;
 
 use crate::failure::bad_input;
 use crate::interrupt::Watch;
-use crate::terminal;
+use crate::{drafts, terminal};
 
 /// The form that all answers must have.
 #[derive(Debug)]
@@ -53,13 +57,12 @@ pub(super) fn stream(
     session: &mut Session,
     ids: &[u32],
     options: &GenerateOptions,
-    mut constraint: Option<GrammarConstraint>,
+    extras: Extras<'_>,
 ) -> Result<Outcome> {
-    let constraint = constraint.as_mut().map(|constraint| constraint as &mut dyn Constraint);
     let watch = Watch::new();
     let mut out = io::stdout().lock();
     let mut failed = None;
-    let outcome = engine.generate_constrained(session, ids, options, constraint, &mut |text| {
+    let outcome = engine.generate_with(session, ids, options, extras, &mut |text| {
         if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             failed = Some(error);
             return ControlFlow::Break(());
@@ -81,6 +84,15 @@ pub(super) fn stream(
     Ok(outcome)
 }
 
+/// A constraint and drafts for a generation.
+pub(super) fn extras<'a>(
+    constraint: Option<&'a mut GrammarConstraint>,
+    speculation: Option<&'a mut Speculation>,
+) -> Extras<'a> {
+    let constraint = constraint.map(|constraint| constraint as &mut dyn Constraint);
+    Extras { constraint, speculation }
+}
+
 /// Stops a generation after Ctrl-C.
 pub(super) fn flow(watch: &Watch) -> ControlFlow<()> {
     if watch.requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -92,12 +104,42 @@ pub(super) fn summary(timings: &Timings, memory_bytes: u64) -> String {
         per_second.map(|rate| format!(" ({rate:.1} t/s)")).unwrap_or_default()
     };
     format!(
-        "prompt {} tokens{}, generated {} tokens{}, TTFT {:.0} ms, memory {}",
+        "prompt {} tokens{}, generated {} tokens{}{}, TTFT {:.0} ms, memory {}",
         timings.prompt_tokens,
         throughput(timings.prompt_tokens_per_second()),
         timings.generated_tokens,
         throughput(timings.decode_tokens_per_second()),
+        drafts::acceptance(timings),
         timings.ttft_us as f64 / 1e3,
         terminal::bytes(memory_bytes)
     )
+}
+
+/// An answer as JSON.
+pub(super) fn json(
+    prompt_ids: &[u32],
+    outcome: &Outcome,
+    load_time: Duration,
+) -> serde_json::Value {
+    let timings = &outcome.timings;
+    let ms = |us: u64| us as f64 / 1e3;
+    json!({
+        "prompt_ids": prompt_ids,
+        "ids": outcome.ids,
+        "text": outcome.text,
+        "stop_reason": outcome.stop_reason.as_str(),
+        "seed": outcome.seed,
+        "timings": {
+            "prompt_tokens": timings.prompt_tokens,
+            "prompt_ms": ms(timings.prompt_us),
+            "prompt_per_second": timings.prompt_tokens_per_second(),
+            "generated_tokens": timings.generated_tokens,
+            "decode_ms": ms(timings.decode_us),
+            "decode_per_second": timings.decode_tokens_per_second(),
+            "ttft_ms": ms(timings.ttft_us),
+            "drafted_tokens": timings.drafted_tokens,
+            "accepted_tokens": timings.accepted_tokens,
+            "load_ms": load_time.as_secs_f64() * 1e3,
+        },
+    })
 }

@@ -1,10 +1,11 @@
 //! `rf-cli bench`: measures throughput, with the columns and fields of llama-bench.
 
+mod numbers;
 mod record;
+mod text;
 
 use std::io;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -15,25 +16,30 @@ use rf_engine::{EngineOptions, Model, SyntheticFeeder};
 use rf_graph::KvType;
 use rf_hub::ModelName;
 
-use self::record::{Format, Printer, Record, Setup, Test};
+use self::numbers::{Numbers, counts, prompt_gen};
+use self::record::{DraftCounts, Format, Printer, Record, Setup, Test};
+use self::text::Text;
 use crate::args::{self, DeviceArgs};
 use crate::device::{self, Placement};
-use crate::failure::{Interrupted, bad_input};
+use crate::drafts::DraftArgs;
+use crate::failure::bad_input;
 use crate::interrupt::Watch;
-use crate::loading::{LoadedModel, ModelFile, Source};
+use crate::loading::{ModelFile, Source};
 use crate::{hub, loading, terminal};
 
 /// Arguments of `rf-cli bench`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Measures every combination of the option values, which are separated by commas or given again. Tokens are \
-random; tokenising and sampling are not timed. Throughput is in tokens per second (t/s): mean ± standard \
+random; tokenising and sampling are not timed. With -f, real text is decoded, too: without and with drafts \
+(--spec), whose accepted share is in the name of the test, and with sampling. Throughput is in tokens per second (t/s): mean ± standard \
 deviation. Columns and JSON fields are those of llama-bench; fields that do not apply hold its defaults.
 
 Examples:
   rf-cli bench -m model.gguf
   rf-cli bench -m a.gguf -m b.gguf -p 512,2048 -n 128 -t 4,8
-  rf-cli bench -m model.gguf -d 0,4096 -r 3 -o json")]
+  rf-cli bench -m model.gguf -d 0,4096 -r 3 -o json
+  rf-cli bench -m model.gguf -p 0 -f code.txt --spec ngram")]
 pub(crate) struct BenchArgs {
     /// Measure these model files [default: the built-in demo model]
     #[arg(short, long, value_name = "FILE", value_delimiter = ',')]
@@ -56,6 +62,9 @@ pub(crate) struct BenchArgs {
     /// Decode N sequences as one batch and report their total throughput (-npl)
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
     n_parallel: Vec<Numbers>,
+    /// Measure decode after the text in FILE, too, without and with the drafts of --spec
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
     /// Repeat each test N times
     #[arg(short, long, value_name = "N", default_value_t = 5)]
     repetitions: usize,
@@ -87,6 +96,8 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     progress: bool,
     #[command(flatten)]
+    drafts: DraftArgs,
+    #[command(flatten)]
     device: DeviceArgs,
 }
 
@@ -100,7 +111,7 @@ pub(crate) fn bench(arguments: &BenchArgs) -> Result<()> {
         for setup in arguments.setups()? {
             let cpu = CpuOptions { threads: setup.threads, isa: arguments.isa };
             let placement = device::open(arguments.device.options(cpu))?;
-            let mut runner = Runner::load(&file, &placement, setup, &tests)?;
+            let mut runner = Runner::load(&file, &placement, setup, arguments)?;
             printer.start(&mut out)?;
             for &test in &tests {
                 if arguments.progress {
@@ -108,10 +119,13 @@ pub(crate) fn bench(arguments: &BenchArgs) -> Result<()> {
                 }
                 let samples_ns =
                     runner.measure(test, arguments.repetitions, !arguments.no_warmup)?;
-                let record = {
-                    let model = runner.feeder.engine.model();
-                    Record::new(model, &runner.placement, &runner.name, setup, test, samples_ns)
-                };
+                let mut record = runner.record(setup, test, samples_ns);
+                if arguments.file.is_some() {
+                    record = record.with_drafts(DraftCounts::default());
+                }
+                printer.row(&mut out, &record)?;
+            }
+            for record in runner.text_records(arguments, setup)? {
                 printer.row(&mut out, &record)?;
             }
         }
@@ -158,8 +172,8 @@ impl BenchArgs {
     /// Every combination of the options that need a new engine.
     fn setups(&self) -> Result<Vec<Setup>> {
         let mut setups = Vec::new();
-        let given = self.threads.iter().flat_map(|numbers| &numbers.0);
-        let given = given.map(|&count| args::threads(Some(count)));
+        let given = self.threads.iter().flat_map(Numbers::iter);
+        let given = given.map(|count| args::threads(Some(count)));
         let mut threads = given.collect::<Result<Vec<_>>>()?;
         if threads.is_empty() {
             threads.push(None);
@@ -201,6 +215,11 @@ impl BenchArgs {
         counts(&self.n_depth).into_iter().flat_map(at).collect()
     }
 
+    /// The longest decode.
+    fn most_generated(&self) -> usize {
+        counts(&self.n_gen).into_iter().max().unwrap_or(0)
+    }
+
     /// The columns of a table whose values are not the defaults.
     fn varied(&self) -> Vec<&'static str> {
         let mut columns = Vec::new();
@@ -214,80 +233,32 @@ impl BenchArgs {
     }
 }
 
-/// A number, or a range of numbers as in llama-bench: `first-last`, `first-last+step` or
-/// `first-last*factor`.
-#[derive(Clone, Debug)]
-struct Numbers(Vec<i64>);
-
-impl FromStr for Numbers {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        const MOST: usize = 1000;
-        const EXPECTED: &str =
-            "expected a number, or a range as in 512-2048, 128-512+128 or 1-64*2";
-        let number = |text: &str| text.trim().parse::<i64>().map_err(|_| EXPECTED.to_owned());
-        let dash = text.char_indices().skip(1).find(|(_, c)| *c == '-').map(|(at, _)| at);
-        let Some(dash) = dash else { return Ok(Self(vec![number(text)?])) };
-        let (first, rest) = (number(&text[..dash])?, &text[dash + 1..]);
-        let (last, next): (i64, Box<dyn Fn(i64) -> Option<i64>>) =
-            if let Some((last, step)) = rest.split_once('+') {
-                let step = number(step)?;
-                (number(last)?, Box::new(move |value| value.checked_add(step)))
-            } else if let Some((last, factor)) = rest.split_once('*') {
-                let factor = number(factor)?;
-                (number(last)?, Box::new(move |value| value.checked_mul(factor)))
-            } else {
-                (number(rest)?, Box::new(|value| value.checked_add(1)))
-            };
-        let mut numbers = vec![first];
-        while let Some(value) = next(numbers[numbers.len() - 1]).filter(|value| *value <= last) {
-            if value <= numbers[numbers.len() - 1] {
-                return Err(format!("the range {text} never reaches its end"));
-            }
-            if numbers.len() == MOST {
-                return Err(format!("the range {text} has more than {MOST} numbers"));
-            }
-            numbers.push(value);
-        }
-        if first > last {
-            Err(format!("the range {text} ends before it begins"))
-        } else {
-            Ok(Self(numbers))
-        }
-    }
-}
-
-/// The numbers of all ranges, which must not be negative.
-fn counts(numbers: &[Numbers]) -> Vec<usize> {
-    let all = numbers.iter().flat_map(|numbers| &numbers.0);
-    all.map(|&number| usize::try_from(number).unwrap_or(0)).collect()
-}
-
-/// Parses `512,128`.
-fn prompt_gen(text: &str) -> Result<(usize, usize), &'static str> {
-    const EXPECTED: &str = "expected two numbers, as in 512,128";
-    let (prompt, gen_) = text.split_once(',').ok_or(EXPECTED)?;
-    let number = |text: &str| text.trim().parse().map_err(|_| EXPECTED);
-    Ok((number(prompt)?, number(gen_)?))
-}
-
 /// A loaded model that is fed synthetic tokens.
 struct Runner {
     feeder: SyntheticFeeder,
     placement: LayerPlacement,
+    /// The text of -f.
+    text: Option<Text>,
     /// The path, as llama-bench prints it.
     name: String,
 }
 
 impl Runner {
-    fn load(file: &ModelFile, placement: &Placement, setup: Setup, tests: &[Test]) -> Result<Self> {
-        let started = Instant::now();
+    fn load(
+        file: &ModelFile,
+        placement: &Placement,
+        setup: Setup,
+        arguments: &BenchArgs,
+    ) -> Result<Self> {
         let model = Model::from_gguf(file.open()?)?;
+        let text = text::ids(arguments.file.as_deref(), &model)?;
+        let drafts = text.as_ref().map(|_| arguments.drafts.open(&model)).transpose()?;
+        let tests = arguments.tests();
         let sequences = tests.iter().map(|test| test.n_parallel).max().unwrap_or(1);
-        let longest = tests.iter().map(|test| test.n_depth + test.n_prompt + test.n_gen).max();
+        let lengths = tests.iter().map(|test| test.n_depth + test.n_prompt + test.n_gen);
+        let text_len = text.as_ref().map(|ids| ids.len() + arguments.most_generated() + 1);
         let options = EngineOptions {
-            context_tokens: longest,
+            context_tokens: lengths.chain(text_len).max(),
             batch_tokens: setup.n_batch.min(setup.n_ubatch),
             kv_type: setup.kv_type,
             sequences,
@@ -297,14 +268,49 @@ impl Runner {
         let pages = model.context_tokens(&options).div_ceil(options.page_tokens);
         let kv_tokens = pages.saturating_mul(options.page_tokens).saturating_mul(sequences);
         let options = EngineOptions { kv_tokens: Some(kv_tokens), ..options };
-        let source = Source { file, template: None, started, quiet: false };
-        let LoadedModel { engine, placement, .. } =
-            loading::load(model, placement, options, source)?;
+        let context_tokens = model.context_tokens(&options);
+        let drafts = drafts.map(|drafts| drafts.load(placement, context_tokens, options));
+        let drafts = drafts.transpose()?;
+        let source = Source { file, template: None, quiet: false };
+        let loaded = loading::load(model, placement, options, source)?;
+        let (engine, layers) = (loaded.engine, loaded.placement);
+        let is_exact = layers.gpu.is_none();
+        let speculation = drafts.map(|drafts| drafts.speculation(&engine, is_exact));
+        let speculation = speculation.transpose()?.flatten();
         let name = match &file.path {
             Some(path) => path.display().to_string(),
             None => "built-in".to_owned(),
         };
-        Ok(Self { feeder: SyntheticFeeder::new(engine, sequences), placement, name })
+        let feeder = SyntheticFeeder::new(engine, sequences);
+        let text = text.map(|ids| Text { ids, speculation });
+        Ok(Self { feeder, placement: layers, text, name })
+    }
+
+    /// Measures decode after the text: without drafts, and with them if there is a source.
+    fn text_records(&mut self, arguments: &BenchArgs, setup: Setup) -> Result<Vec<Record>> {
+        let Some(Text { ids, mut speculation }) = self.text.take() else { return Ok(Vec::new()) };
+        let mut records = Vec::new();
+        for n_gen in counts(&arguments.n_gen).into_iter().filter(|n_gen| *n_gen > 0) {
+            let test = Test { n_prompt: 0, n_gen, n_depth: ids.len(), n_parallel: 1 };
+            let sources = [Some(None), speculation.as_mut().map(Some)];
+            for mut drafts in sources.into_iter().flatten() {
+                let mut decode = |repetitions| {
+                    let drafts = drafts.as_deref_mut();
+                    text::decode(&mut self.feeder, &ids, drafts, n_gen, repetitions)
+                };
+                if !arguments.no_warmup {
+                    decode(1)?;
+                }
+                let (samples_ns, drafted) = decode(arguments.repetitions)?;
+                records.push(self.record(setup, test, samples_ns).of_text(drafted));
+            }
+        }
+        Ok(records)
+    }
+
+    fn record(&self, setup: Setup, test: Test, samples_ns: Vec<u64>) -> Record {
+        let model = self.feeder.engine.model();
+        Record::new(model, &self.placement, &self.name, setup, test, samples_ns)
     }
 
     /// Returns the nanoseconds of each repetition.
@@ -336,7 +342,7 @@ impl Runner {
     /// Feeds tokens to a sequence batch by batch, with the logits of the last token of each.
     fn prompt(&mut self, sequence: usize, mut tokens: usize, watch: &Watch) -> Result<()> {
         while tokens > 0 {
-            check(watch)?;
+            watch.check()?;
             let count = tokens.min(self.feeder.engine.batch_tokens());
             self.feeder.prompt(sequence, count)?;
             tokens -= count;
@@ -346,34 +352,9 @@ impl Runner {
 
     fn generate(&mut self, sequences: usize, tokens: usize, watch: &Watch) -> Result<()> {
         for _ in 0..tokens {
-            check(watch)?;
+            watch.check()?;
             self.feeder.step(sequences)?;
         }
         Ok(())
-    }
-}
-
-/// Ends a measurement after Ctrl-C.
-fn check(watch: &Watch) -> Result<()> {
-    if watch.requested() { Err(Interrupted.into()) } else { Ok(()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_have_steps_and_factors() {
-        let numbers = |text: &str| text.parse::<Numbers>().map(|numbers| numbers.0);
-        assert_eq!(numbers("512"), Ok(vec![512]));
-        assert_eq!(numbers("-1"), Ok(vec![-1]));
-        assert_eq!(numbers("1-4"), Ok(vec![1, 2, 3, 4]));
-        assert_eq!(numbers("512-1024+512"), Ok(vec![512, 1024]));
-        assert_eq!(numbers("1-9*2"), Ok(vec![1, 2, 4, 8]));
-        for bad in
-            ["", "x", "1-", "-", "1-5+0", "0-8*2", "1-5*1", "5-1", "1-9999999", "1-5+x", "4*2"]
-        {
-            assert!(numbers(bad).is_err(), "{bad}");
-        }
     }
 }

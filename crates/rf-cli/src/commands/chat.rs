@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use rf_chat::Prompt;
-use rf_engine::{Engine, GenerateOptions, Outcome, Session, StopReason};
+use rf_engine::{Engine, GenerateOptions, Outcome, Session, Speculation, StopReason};
 use rf_tokenizer::Message;
 use serde_json::{Value, json};
 
-use super::answer::{OutputForm, conversation_ids, stream, summary};
+use super::answer::{OutputForm, conversation_ids, extras, stream, summary};
 use super::input::Input;
 use crate::failure::{bad_input, sentence};
-use crate::sources;
 use crate::terminal::{self, Palette};
+use crate::{drafts, sources};
 
 /// A conversation at the terminal.
 pub(super) struct Chat {
@@ -31,6 +31,7 @@ pub(super) struct Chat {
 pub(super) struct Setup {
     pub(super) options: GenerateOptions,
     pub(super) form: Option<OutputForm>,
+    pub(super) speculation: Option<Speculation>,
     pub(super) system: Option<String>,
     pub(super) load_time: Duration,
     /// Print no metrics.
@@ -162,9 +163,10 @@ impl Chat {
             }
         };
         let constraint = self.setup.form.as_ref().map(|form| form.constraint(Some(&prompt)));
-        let constraint = constraint.transpose()?;
-        let options = &self.setup.options;
-        let result = stream(&mut self.engine, &mut self.session, &ids, options, constraint);
+        let mut constraint = constraint.transpose()?;
+        let Setup { options, speculation, .. } = &mut self.setup;
+        let extras = extras(constraint.as_mut(), speculation.as_mut());
+        let result = stream(&mut self.engine, &mut self.session, &ids, options, extras);
         let outcome = match result {
             Ok(outcome) => outcome,
             Err(error) if error.is::<rf_engine::Error>() => {
@@ -293,7 +295,7 @@ impl Chat {
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.engine.memory().total_bytes()
+        drafts::memory_bytes(&self.engine, self.setup.speculation.as_ref())
     }
 }
 

@@ -56,7 +56,6 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
         return Err(bad_input!("a window of 1 token has none to score: give -c 2 or more"));
     }
     let file = ModelFile::of(&arguments.model)?;
-    let started = Instant::now();
     let model = loading::open_model(&file, None)?;
     let tokenizer = model.tokenizer();
     let (ids, bos) = if arguments.ids {
@@ -88,7 +87,7 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     let cpu = arguments.compute.cpu()?;
     let options = loading::engine_options(&model, &arguments.compute, Some(arguments.ctx_size))?;
     let placement = device::open(arguments.device.options(cpu))?;
-    let source = Source { file: &file, template: None, started, quiet: false };
+    let source = Source { file: &file, template: None, quiet: false };
     let mut engine = loading::load(model, &placement, options, source)?.engine;
 
     let scoring = Instant::now();

@@ -8,18 +8,17 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::scheduler::Constraint;
-use rf_engine::{Engine, GenerateOptions, Model, Outcome, StopReason};
+use rf_engine::{Engine, GenerateOptions, Model, Outcome, Speculation, StopReason};
 use rf_grammar::GrammarConstraint;
 use rf_tokenizer::Message;
-use serde_json::json;
 
-use super::answer::{OutputForm, conversation_ids, flow, stream, summary};
+use super::answer::{OutputForm, conversation_ids, extras, flow, json, stream, summary};
 use super::chat;
 use crate::args::{ComputeArgs, DeviceArgs, GrammarArgs, ModelArgs, SamplingArgs, TemplateArgs};
+use crate::drafts::{self, DraftArgs};
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
-use crate::loading::{LoadedModel, ModelFile, Source};
+use crate::loading::{ModelFile, Source};
 use crate::recording::{self, Recording};
 use crate::terminal::Palette;
 use crate::{demo, device, escapes, flags, loading, sources, terminal};
@@ -107,6 +106,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     template: TemplateArgs,
     #[command(flatten)]
+    drafts: DraftArgs,
+    #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
     compute: ComputeArgs,
@@ -136,6 +137,7 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let model = tracing::info_span!("model_load")
         .in_scope(|| loading::open_model(&file, Some(&template)))?;
     arguments.sampling.for_model(&mut options.sampler, &model);
+    let drafts = arguments.drafts.open(&model)?;
     let system = arguments.system()?;
     let is_chat = arguments.is_chat(&model, system.is_some())?;
     let engine_options = loading::engine_options(&model, &arguments.compute, arguments.ctx_size)?;
@@ -150,19 +152,24 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let request = request.transpose()?;
     let placement = device::open(arguments.device.options(cpu))?;
     let template = Some(&template);
-    let source = Source { file: &file, template, started, quiet: arguments.quiet };
-    let LoadedModel { mut engine, load_time, .. } =
-        loading::load(model, &placement, engine_options, source)?;
+    let source = Source { file: &file, template, quiet: arguments.quiet };
+    let drafts = drafts.load(&placement, model.context_tokens(&engine_options), engine_options)?;
+    let loaded = loading::load(model, &placement, engine_options, source)?;
+    let (mut engine, is_exact) = (loaded.engine, loaded.placement.gpu.is_none());
+    let mut speculation = drafts.speculation(&engine, is_exact)?;
+    let load_time = started.elapsed();
     if recording.is_some() {
         recording::start_profiling(&mut engine);
     }
     let (engine, ended) = if let Some(request) = request {
-        let ended = arguments.answer(&mut engine, request, &options, load_time);
+        let drafts = speculation.as_mut();
+        let ended = arguments.answer(&mut engine, request, &options, drafts, load_time);
         (engine, ended)
     } else {
         let setup = chat::Setup {
             options,
             form,
+            speculation,
             system,
             load_time,
             quiet: arguments.quiet,
@@ -353,15 +360,15 @@ impl RunArgs {
         engine: &mut Engine,
         mut request: Request,
         options: &GenerateOptions,
+        mut speculation: Option<&mut Speculation>,
         load_time: Duration,
     ) -> Result<()> {
         let mut session = engine.session();
+        let extras = extras(request.constraint.as_mut(), speculation.as_deref_mut());
         if self.json {
             let watch = Watch::new();
-            let constraint = request.constraint.as_mut().map(|c| c as &mut dyn Constraint);
             let (ids, on_text) = (&request.ids, &mut |_: &str| flow(&watch));
-            let outcome =
-                engine.generate_constrained(&mut session, ids, options, constraint, on_text)?;
+            let outcome = engine.generate_with(&mut session, ids, options, extras, on_text)?;
             let out = &mut io::stdout().lock();
             writeln!(out, "{}", json(&request.ids, &outcome, load_time))?;
             return end(&outcome);
@@ -369,9 +376,9 @@ impl RunArgs {
         if let Some(shown) = &request.shown {
             write!(io::stdout().lock(), "{}", Palette::stdout().dim(shown))?;
         }
-        let outcome = stream(engine, &mut session, &request.ids, options, request.constraint)?;
+        let outcome = stream(engine, &mut session, &request.ids, options, extras)?;
         if !self.quiet {
-            let bytes = engine.memory().total_bytes();
+            let bytes = drafts::memory_bytes(engine, speculation.as_deref());
             terminal::note(Palette::stderr().dim(summary(&outcome.timings, bytes)));
         }
         end(&outcome)
@@ -381,26 +388,4 @@ impl RunArgs {
 /// Turns an interrupted answer into the exit code of Ctrl-C.
 fn end(outcome: &Outcome) -> Result<()> {
     if outcome.stop_reason == StopReason::Cancelled { Err(Interrupted.into()) } else { Ok(()) }
-}
-
-fn json(prompt_ids: &[u32], outcome: &Outcome, load_time: Duration) -> serde_json::Value {
-    let timings = &outcome.timings;
-    let ms = |us: u64| us as f64 / 1e3;
-    json!({
-        "prompt_ids": prompt_ids,
-        "ids": outcome.ids,
-        "text": outcome.text,
-        "stop_reason": outcome.stop_reason.as_str(),
-        "seed": outcome.seed,
-        "timings": {
-            "prompt_tokens": timings.prompt_tokens,
-            "prompt_ms": ms(timings.prompt_us),
-            "prompt_per_second": timings.prompt_tokens_per_second(),
-            "generated_tokens": timings.generated_tokens,
-            "decode_ms": ms(timings.decode_us),
-            "decode_per_second": timings.decode_tokens_per_second(),
-            "ttft_ms": ms(timings.ttft_us),
-            "load_ms": load_time.as_secs_f64() * 1e3,
-        },
-    })
 }

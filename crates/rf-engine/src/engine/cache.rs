@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rf_kv::{PageCounts, PageGroup, PagePool, PoolStats};
 
 use super::Engine;
+use crate::error::Error;
 use crate::session::{Session, lock};
 
 impl Engine {
@@ -31,6 +32,17 @@ impl Engine {
     /// A new sequence with the longest prefix of `tokens` in the prefix cache, in full pages.
     pub(crate) fn session_with_prefix(&self, tokens: &[u32]) -> Session {
         Session::from_prefix(Arc::clone(&self.pool), tokens)
+    }
+
+    /// Checks that the newest tokens of a sequence can be dropped, as drafts need.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CannotDropTokens`] for models whose cache is more than pages of keys and values,
+    /// and for engines that embed.
+    pub(crate) fn check_drops_tokens(&self) -> Result<(), Error> {
+        let has_pages_only = self.pooling.is_none() && self.model.config().is_causal();
+        if has_pages_only { Ok(()) } else { Err(Error::CannotDropTokens) }
     }
 
     /// Pages of the KV cache that no sequence holds.

@@ -13,6 +13,7 @@ use crate::scheduler::constraint::Constraint;
 use crate::scheduler::event::{Event, RequestError, Sink};
 use crate::scheduler::request::RequestId;
 use crate::session::Session;
+use crate::speculation::Draft;
 use crate::timings::{Timings, micros};
 
 /// A request that was checked.
@@ -101,6 +102,13 @@ impl PromptLogprobs {
     }
 }
 
+/// A draft that a step computes.
+pub(super) struct PlannedDraft {
+    pub(super) draft: Draft,
+    /// The newest token and the draft.
+    pub(super) fed: Vec<u32>,
+}
+
 /// The first batch of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
@@ -135,6 +143,12 @@ pub(super) struct Sequence {
     pub(super) followers: Vec<Choice>,
     /// Tokens to compute in this step.
     pub(super) planned_tokens: usize,
+    /// A guess of the tokens after the last one, which this step computes, too.
+    pub(super) draft: Option<PlannedDraft>,
+    /// Drafted tokens so far.
+    drafted_tokens: usize,
+    /// Those of them that were generated.
+    accepted_tokens: usize,
     /// Log probabilities of the prompt, until they are sent.
     pub(super) prompt_logprobs: Option<PromptLogprobs>,
     preemptions: usize,
@@ -154,6 +168,9 @@ impl Sequence {
             session,
             followers: Vec::new(),
             planned_tokens: 0,
+            draft: None,
+            drafted_tokens: 0,
+            accepted_tokens: 0,
             prompt_logprobs: None,
             preemptions: 0,
             end: None,
@@ -222,6 +239,39 @@ impl Sequence {
     pub(super) fn release(&mut self) {
         self.session.reset();
         self.planned_tokens = 0;
+        self.draft = None;
+    }
+
+    /// Returns true if the sequence has generated tokens and computes the newest one next.
+    pub(super) fn decodes(&self) -> bool {
+        self.uncomputed_tokens() == 1 && self.choice.generation.generated_tokens() > 0
+    }
+
+    /// Plans a step with the newest token and a draft.
+    pub(super) fn plan_draft(&mut self, draft: Draft) {
+        let newest = self.tokens[self.session.len()..].iter();
+        let fed: Vec<u32> = newest.chain(&draft.ids).copied().collect();
+        self.planned_tokens = fed.len();
+        self.draft = Some(PlannedDraft { draft, fed });
+    }
+
+    /// Drops the tokens of a computed draft that were not generated, and returns the number of the
+    /// others. The sequence had `len_tokens` tokens before the step.
+    pub(super) fn confirm(
+        &mut self,
+        draft: &Draft,
+        len_tokens: usize,
+        page_tokens: usize,
+    ) -> usize {
+        let generated = &self.tokens[len_tokens..];
+        let pairs = draft.ids.iter().zip(generated);
+        let accepted = pairs.take_while(|(drafted, generated)| drafted == generated).count();
+        // While the sequence lives, a token is not computed.
+        let computed_tokens = (len_tokens + accepted).min(self.tokens.len() - 1);
+        self.session.confirm(computed_tokens, page_tokens);
+        self.drafted_tokens += draft.ids.len();
+        self.accepted_tokens += accepted;
+        accepted
     }
 
     /// A token was generated now.
@@ -269,6 +319,8 @@ impl Sequence {
         let mut timings = Timings {
             generated_tokens: self.choice.generation.generated_tokens(),
             preemptions: self.preemptions,
+            drafted_tokens: self.drafted_tokens,
+            accepted_tokens: self.accepted_tokens,
             ..Timings::default()
         };
         let Some(start) = request.start else { return timings };

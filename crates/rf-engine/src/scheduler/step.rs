@@ -13,6 +13,7 @@ use crate::sampling::TokenLogprob;
 use crate::scheduler::constraint::{Constraint, ConstraintError, TokenMask};
 use crate::scheduler::event::{Event, RequestError};
 use crate::scheduler::sequence::{ActiveRequest, Choice, Sequence};
+use crate::speculation::Draft;
 
 /// The result of a batch: one row per sequence that takes a token now.
 pub(super) struct Computed {
@@ -27,7 +28,7 @@ pub(super) struct Computed {
 pub(super) struct Row {
     /// Index of the sequence.
     pub(super) sequence: usize,
-    /// Index of its output in the batch.
+    /// Index of its output in the batch. Those of its draft follow.
     output: usize,
     /// The tokens that its constraint allows.
     pub(super) mask: Option<Mask>,
@@ -47,9 +48,10 @@ struct PromptRows {
 type Mask = Result<TokenMask, RequestError>;
 
 impl Computed {
-    /// The output of a row, from the logits of the batch.
-    pub(super) fn next<'a>(&'a self, row: &Row, logits: &'a [f32]) -> NextToken<'a> {
-        let at = row.output;
+    /// The output of a row, from the logits of the batch. `drafted` is the number of tokens of the
+    /// draft that precede it.
+    fn next<'a>(&'a self, row: &Row, drafted: usize, logits: &'a [f32]) -> NextToken<'a> {
+        let at = row.output + drafted;
         if let Some((k, best)) = &self.best {
             return NextToken::Best(&best[at * k..(at + 1) * k]);
         }
@@ -97,18 +99,27 @@ pub(super) fn compute(
     // As many of the best tokens as every sequence is content with.
     let mut best = Some(0);
     for (index, sequence) in sequences.iter_mut().enumerate() {
-        let Sequence { session, tokens, choice, planned_tokens, prompt_logprobs, .. } = sequence;
+        let Sequence { session, tokens, choice, planned_tokens, prompt_logprobs, draft, .. } =
+            sequence;
         if *planned_tokens == 0 {
             continue;
         }
+        session.set_tentative(draft.is_some());
         let end = session.len() + *planned_tokens;
-        let takes_token = end == tokens.len();
-        let ids = &tokens[session.len()..end];
+        let takes_token = draft.is_some() || end == tokens.len();
+        let first_output = num_outputs;
+        let ids = match &*draft {
+            Some(draft) => &draft.fed[..],
+            None => &tokens[session.len()..end],
+        };
         let outputs = if prompt_logprobs.is_some() {
             let positions = session.len()..end;
             prompts.push(PromptRows { sequence: index, output: num_outputs, positions });
             num_outputs += *planned_tokens;
             best = None;
+            Outputs::All
+        } else if draft.is_some() {
+            num_outputs += ids.len();
             Outputs::All
         } else if takes_token {
             num_outputs += 1;
@@ -123,7 +134,8 @@ pub(super) fn compute(
                 jobs.push(MaskJob { row: rows.len(), constraint, mask: None });
             }
             best = best.zip(choice.best_needed).map(|(a, b)| a.max(b));
-            rows.push(Row { sequence: index, output: num_outputs - 1, mask: None });
+            let output = if draft.is_some() { first_output } else { num_outputs - 1 };
+            rows.push(Row { sequence: index, output, mask: None });
         }
     }
     let vocab_size = engine.model().config().vocab_size;
@@ -162,8 +174,8 @@ fn allowed(constraint: &mut dyn Constraint) -> Mask {
     Ok(mask.map_err(|payload| RequestError::from_panic(&*payload))??)
 }
 
-/// The mask of a choice that was not part of the batch.
-pub(super) fn mask_of(choice: &mut Choice) -> Option<Mask> {
+/// The mask of a choice for a token that was not the first of the batch.
+fn mask_of(choice: &mut Choice) -> Option<Mask> {
     choice.constraint.as_mut().map(|constraint| allowed(constraint.as_mut()))
 }
 
@@ -188,9 +200,44 @@ impl<'a> Chooser<'a> {
         self.generated_tokens
     }
 
+    /// Chooses the next token of the row's sequence, and those after it while they are the drafted
+    /// ones.
+    pub(super) fn advance_drafted(
+        &mut self,
+        sequence: &mut Sequence,
+        request: &mut ActiveRequest,
+        (row, computed, logits): (&mut Row, &Computed, &[f32]),
+        draft: &Draft,
+    ) -> Sent {
+        let len_tokens = sequence.tokens.len();
+        let mut mask = row.mask.take();
+        loop {
+            let drafted = sequence.tokens.len() - len_tokens;
+            let next = computed.next(row, drafted, logits);
+            let sent = self.advance(sequence, request, next, mask);
+            let generated = &sequence.tokens[len_tokens..];
+            let goes_on = matches!(sent, Ok(ControlFlow::Continue(()))) && sequence.end.is_none();
+            if !goes_on || generated.is_empty() || !draft.ids.starts_with(generated) {
+                return sent;
+            }
+            mask = mask_of(&mut sequence.choice);
+        }
+    }
+
+    /// Chooses the first token of a sequence that shares its row with another one.
+    pub(super) fn advance_fork(
+        &mut self,
+        fork: &mut Sequence,
+        request: &mut ActiveRequest,
+        (row, computed, logits): (&Row, &Computed, &[f32]),
+    ) -> Sent {
+        let mask = mask_of(&mut fork.choice);
+        self.advance(fork, request, computed.next(row, 0, logits), mask)
+    }
+
     /// Chooses the next token of a sequence from `next` and sends it, and the tokens that its
     /// constraint forces after it. Panics become errors.
-    pub(super) fn advance(
+    fn advance(
         &mut self,
         sequence: &mut Sequence,
         request: &mut ActiveRequest,

@@ -6,11 +6,13 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::Instant;
 
 use rf_kv::{OutOfPages, PageCounts};
 
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::scheduler::drafter::Drafter;
 use crate::scheduler::event::Event;
 use crate::scheduler::handle::{Message, Shared};
 use crate::scheduler::options::SchedulerOptions;
@@ -19,6 +21,7 @@ use crate::scheduler::sequence::{ActiveRequest, End, Sequence, Submission};
 use crate::scheduler::stats::SchedulerStats;
 use crate::scheduler::step::{self, Chooser, Computed};
 use crate::scheduler::waiting::Waiting;
+use crate::speculation::Speculation;
 
 /// The state of the thread.
 pub(super) struct Worker {
@@ -31,6 +34,7 @@ pub(super) struct Worker {
     running: Vec<Sequence>,
     /// The first waiting sequence does not fit until a sequence gives pages back.
     is_blocked: bool,
+    drafter: Option<Drafter>,
     stats: SchedulerStats,
     /// Requests that end before their choices do.
     ended: Vec<RequestId>,
@@ -43,7 +47,12 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(engine: Engine, options: SchedulerOptions, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(
+        engine: Engine,
+        speculation: Option<Speculation>,
+        options: SchedulerOptions,
+        shared: Arc<Shared>,
+    ) -> Self {
         Self {
             engine,
             options,
@@ -52,6 +61,7 @@ impl Worker {
             waiting: Waiting::default(),
             running: Vec::new(),
             is_blocked: false,
+            drafter: speculation.map(Drafter::new),
             stats: SchedulerStats::default(),
             ended: Vec::new(),
             last_events: Vec::new(),
@@ -171,6 +181,20 @@ impl Worker {
         if !has_preempted {
             self.admit(budget);
         }
+        self.plan_draft();
+    }
+
+    /// Adds a draft to the plan if one sequence runs alone. Several are a large batch without one.
+    fn plan_draft(&mut self) {
+        let (Some(drafter), [sequence]) = (&mut self.drafter, self.running.as_mut_slice()) else {
+            return;
+        };
+        let (max_tokens, available) =
+            (self.options.max_batched_tokens, self.engine.available_pages());
+        if let Err(error) = drafter.plan(sequence, max_tokens, available) {
+            tracing::warn!(%error, "no more drafts");
+            self.drafter = None;
+        }
     }
 
     /// Pages that the planned tokens take.
@@ -182,6 +206,7 @@ impl Worker {
     fn plan_running(&mut self) -> usize {
         let mut budget = self.options.max_batched_tokens;
         for sequence in &mut self.running {
+            sequence.draft = None;
             sequence.planned_tokens = usize::from(sequence.uncomputed_tokens() == 1);
             budget -= sequence.planned_tokens;
         }
@@ -215,8 +240,12 @@ impl Worker {
             return;
         }
         let span = tracing::debug_span!("step", tokens, sequences = self.running.len()).entered();
+        let start = Instant::now();
         let computed = step::compute(&mut self.engine, &mut self.running, &mut self.logits);
         drop(span);
+        if let (Some(drafter), [sequence]) = (&mut self.drafter, self.running.as_slice()) {
+            drafter.note_step(sequence, start.elapsed());
+        }
         match computed {
             Ok(computed) => {
                 self.stats.count_step(tokens);
@@ -246,21 +275,29 @@ impl Worker {
         let model = Arc::clone(self.engine.model());
         let mut chooser = Chooser::new(model.tokenizer(), &mut self.masked);
         let mut forks = Vec::new();
-        for row in std::mem::take(&mut computed.rows) {
+        for mut row in std::mem::take(&mut computed.rows) {
             let sequence = &mut self.running[row.sequence];
             let id = sequence.rank.request;
             let Some(request) = self.requests.get_mut(&id) else { continue };
             if request.end.is_some() {
                 continue;
             }
-            let next = computed.next(&row, &self.logits);
+            let draft = sequence.draft.take().map(|planned| planned.draft).unwrap_or_default();
+            let len_tokens = sequence.tokens.len();
             let followers = sequence.fork_followers();
-            let mut result = chooser.advance(sequence, request, next, row.mask);
+            let output = (&mut row, &computed, &self.logits[..]);
+            let mut result = chooser.advance_drafted(sequence, request, output, &draft);
+            if !draft.ids.is_empty() {
+                let accepted = sequence.confirm(&draft, len_tokens, self.engine.page_tokens());
+                if let Some(drafter) = &mut self.drafter {
+                    drafter.note_result(&draft, accepted);
+                }
+            }
             for mut fork in followers {
                 let has_room = self.running.len() + forks.len() < self.options.max_num_seqs;
                 if has_room && matches!(result, Ok(ControlFlow::Continue(()))) {
-                    let mask = step::mask_of(&mut fork.choice);
-                    result = chooser.advance(&mut fork, request, next, mask);
+                    let output = (&row, &computed, &self.logits[..]);
+                    result = chooser.advance_fork(&mut fork, request, output);
                     forks.push(fork);
                 } else {
                     fork.release();

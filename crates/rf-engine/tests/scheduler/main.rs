@@ -6,6 +6,7 @@ mod answers;
 mod backend;
 mod choices;
 mod constraints;
+mod drafts;
 mod faults;
 mod limits;
 mod random;

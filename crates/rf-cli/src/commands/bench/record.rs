@@ -66,6 +66,14 @@ impl Test {
     }
 }
 
+/// The drafts of a test.
+#[derive(Clone, Copy, Default)]
+pub(super) struct DraftCounts {
+    pub(super) is_on: bool,
+    pub(super) drafted_tokens: usize,
+    pub(super) accepted_tokens: usize,
+}
+
 /// One row of results: the fields of llama-bench, in its order.
 pub(super) struct Record {
     fields: Map<String, Value>,
@@ -146,6 +154,23 @@ impl Record {
         let fields = fields.map(|(name, value)| (name.to_owned(), value)).collect();
         let test = test.name();
         Self { fields, samples_ns, samples_ts, test, model_size, model_n_params, avg_ts, stddev_ts }
+    }
+
+    /// Adds the fields of drafts, which llama-bench does not have.
+    pub(super) fn with_drafts(mut self, drafts: DraftCounts) -> Self {
+        self.fields.insert("speculative".into(), drafts.is_on.into());
+        self.fields.insert("n_drafted".into(), drafts.drafted_tokens.into());
+        self.fields.insert("n_accepted".into(), drafts.accepted_tokens.into());
+        self
+    }
+
+    /// A test of real text, with the accepted share of its drafts in its name.
+    pub(super) fn of_text(mut self, drafts: DraftCounts) -> Self {
+        let DraftCounts { is_on, drafted_tokens, accepted_tokens } = drafts;
+        let percent = 100.0 * accepted_tokens as f64 / drafted_tokens.max(1) as f64;
+        let accepted = if is_on { format!(" drafts {percent:.0} %") } else { String::new() };
+        self.test = format!("{} text{accepted}", self.test);
+        self.with_drafts(drafts)
     }
 
     /// The fields of JSON output, with the samples.

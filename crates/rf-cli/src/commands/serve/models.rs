@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
@@ -233,7 +232,7 @@ impl Settings {
         make_room: &mut dyn FnMut(u64),
     ) -> Result<Service> {
         let template = Some(&self.template);
-        let source = Source { file, template, started: Instant::now(), quiet };
+        let source = Source { file, template, quiet };
         let model = loading::open_model(file, template)?;
         if let Some(error) = model.chat_template_error() {
             terminal::warn(format_args!(

@@ -1,0 +1,179 @@
+//! Speculative decoding: guesses of the next tokens, which the model checks in one batch.
+//!
+//! A *draft* is a guess of the tokens after the newest one. The newest token and its draft are
+//! computed as one batch with the logits of every position. Then the positions are sampled in
+//! order, with the sampler, the penalties and the constraint of the generation. While the chosen
+//! token is the drafted one, the logits of the next position are there already. The first other
+//! token ends the draft, and the tokens after it are dropped from the KV cache.
+//!
+//! Each token is chosen by the same objects from the same logits as without a draft, so the result
+//! is exact with every sampler. In the terms of rejection sampling (Leviathan et al., 2023), a
+//! draft is a proposal of probability 1: it is accepted with its probability p under the model, and
+//! otherwise the token comes from the rest of the distribution. One draw from the distribution,
+//! compared with the draft, does exactly that. Where logits do not depend on the batch, as on the
+//! CPU, a seed also gives the same tokens.
+//!
+//! Drafts come from the text itself ([`Speculation::ngram`]) or from a smaller model
+//! ([`Speculation::draft_model`]). Their length follows the share of accepted tokens and the
+//! measured times of batches; drafts that do not pay are left out.
+
+mod draft_model;
+mod lengths;
+mod ngrams;
+
+use std::time::Duration;
+
+use draft_model::DraftModel;
+use lengths::DraftLengths;
+use ngrams::NgramIndex;
+
+use crate::engine::Engine;
+use crate::error::Error;
+
+/// Limits of drafts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpeculationOptions {
+    /// The largest number of tokens of a draft, at least 1.
+    pub max_draft_tokens: usize,
+    /// Drafts of fewer tokens are left out. If it is the largest number too, all drafts have this
+    /// length, whether they pay or not.
+    pub min_draft_tokens: usize,
+}
+
+impl Default for SpeculationOptions {
+    fn default() -> Self {
+        Self { max_draft_tokens: 16, min_draft_tokens: 0 }
+    }
+}
+
+/// A source of drafts for [`Engine::generate_with`], with the measurements that decide on their
+/// length. It serves one sequence after the other.
+///
+/// Drafts do not change the distribution of the text, and on the CPU not the text.
+pub struct Speculation {
+    source: Source,
+    lengths: DraftLengths,
+}
+
+enum Source {
+    Ngrams(NgramIndex),
+    Model(Box<DraftModel>),
+}
+
+/// A guess of the tokens after the newest one.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) ids: Vec<u32>,
+    kind: usize,
+}
+
+impl Speculation {
+    /// Drafts from the text itself: the tokens that followed the last ones when they came before.
+    ///
+    /// # Errors
+    ///
+    /// If an option is out of range, or the cache of `engine`, which checks the drafts, cannot drop
+    /// tokens.
+    pub fn ngram(engine: &Engine, options: SpeculationOptions) -> Result<Self, Error> {
+        engine.check_drops_tokens()?;
+        Self::new(Source::Ngrams(NgramIndex::default()), options)
+    }
+
+    /// Drafts from `draft`, a smaller model with the vocabulary of `engine`.
+    ///
+    /// # Errors
+    ///
+    /// If an option is out of range, the vocabularies differ, or the cache of either model cannot
+    /// drop tokens.
+    pub fn draft_model(
+        engine: &Engine,
+        draft: Engine,
+        options: SpeculationOptions,
+    ) -> Result<Self, Error> {
+        engine.check_drops_tokens()?;
+        draft.check_drops_tokens()?;
+        engine.model().check_draft_vocabulary(draft.model())?;
+        Self::new(Source::Model(Box::new(DraftModel::new(draft)?)), options)
+    }
+
+    /// The draft model, if there is one.
+    pub fn draft_engine(&self) -> Option<&Engine> {
+        match &self.source {
+            Source::Model(draft) => Some(&draft.engine),
+            Source::Ngrams(_) => None,
+        }
+    }
+
+    fn new(source: Source, options: SpeculationOptions) -> Result<Self, Error> {
+        let SpeculationOptions { max_draft_tokens, min_draft_tokens } = options;
+        let refused = |name, value, reason| Err(Error::InvalidOption { name, value, reason });
+        if max_draft_tokens == 0 {
+            return refused("length of drafts", 0, "it must be at least 1");
+        }
+        if min_draft_tokens > max_draft_tokens {
+            let reason = "it must not be above the largest length";
+            return refused("least length of drafts", min_draft_tokens, reason);
+        }
+        let lengths = DraftLengths::new(min_draft_tokens, max_draft_tokens);
+        Ok(Self { source, lengths })
+    }
+
+    /// Begins another sequence.
+    pub(crate) fn start(&mut self, prompt: &[u32]) {
+        if let Source::Ngrams(index) = &mut self.source {
+            index.clear();
+            for id in prompt {
+                index.push(*id);
+            }
+        }
+    }
+
+    /// Drafts at most `most` tokens after `past` and `newest`, the newest token of the sequence.
+    ///
+    /// # Errors
+    ///
+    /// If the draft model fails.
+    pub(crate) fn draft(&mut self, past: &[u32], newest: u32, most: usize) -> Result<Draft, Error> {
+        match &mut self.source {
+            Source::Ngrams(index) => {
+                index.push(newest);
+                Ok(draft_of_ngrams(index, &mut self.lengths, most))
+            }
+            Source::Model(model) => {
+                let len = self.lengths.choose(0, most);
+                let (ids, time) = model.draft(past, newest, len)?;
+                self.lengths.note_drafting(ids.len(), time);
+                Ok(Draft { ids, kind: 0 })
+            }
+        }
+    }
+
+    /// Appends a token to the sequence. [`draft`](Self::draft) does so itself.
+    pub(crate) fn push(&mut self, newest: u32) {
+        if let Source::Ngrams(index) = &mut self.source {
+            index.push(newest);
+        }
+    }
+
+    /// Notes how many tokens of a draft were accepted.
+    pub(crate) fn note_result(&mut self, draft: &Draft, accepted: usize) {
+        self.lengths.note_result(draft.kind, draft.ids.len(), accepted);
+    }
+
+    /// Notes the time of a batch of the model.
+    pub(crate) fn note_batch(&mut self, tokens: usize, time: Duration) {
+        self.lengths.note_batch(tokens, time);
+    }
+}
+
+/// A draft after the longest match. Long matches are accepted more often, so they are another kind.
+fn draft_of_ngrams(index: &NgramIndex, lengths: &mut DraftLengths, most: usize) -> Draft {
+    let Some(found) = index.longest_match() else { return Draft::default() };
+    let kind = match found.len {
+        ..6 => 0,
+        6..12 => 1,
+        _ => 2,
+    };
+    let len = lengths.choose(kind, most);
+    Draft { ids: index.draft(found, len), kind }
+}

@@ -1,0 +1,477 @@
+//! Speculative decoding: drafts change the speed, and neither text nor distribution.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use rf_cpu::{CpuBackend, CpuOptions};
+use rf_engine::sampling::{DryConfig, MirostatConfig, MirostatVersion, SamplerConfig};
+use rf_engine::scheduler::{Constraint, Scheduler};
+use rf_engine::{
+    EncodeOptions, Engine, EngineOptions, Error, Extras, Feed, GenerateOptions, Model, Outcome,
+    Outputs, Pooling, Session, Speculation, SpeculationOptions, StopReason,
+};
+
+use crate::constraints::{Fault, Phrases};
+use crate::support::{
+    ENGINE, SCHEDULER, alone, ask, data, demo, end, greedy, prompt, sampled, start, submit, tiny,
+    with_sampler,
+};
+
+/// A model on one thread: many short generations, for which threads are no help.
+fn engine(path: &Path, options: EngineOptions) -> Engine {
+    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
+    Engine::load(Model::open(path).unwrap(), &backend, options, &mut |_| ()).unwrap()
+}
+
+/// Drafts of this length, so that what is drafted does not depend on measured times.
+fn fixed(tokens: usize) -> SpeculationOptions {
+    SpeculationOptions { max_draft_tokens: tokens, min_draft_tokens: tokens }
+}
+
+fn generate(
+    engine: &mut Engine,
+    session: &mut Session,
+    prompt: &[u32],
+    options: &GenerateOptions,
+    extras: Extras<'_>,
+) -> Outcome {
+    let on_text = &mut |_: &str| ControlFlow::Continue(());
+    engine.generate_with(session, prompt, options, extras, on_text).unwrap()
+}
+
+/// Generates with and without drafts, checks that the results are the same, and returns the one
+/// with drafts.
+fn compare(
+    engine: &mut Engine,
+    speculation: &mut Speculation,
+    prompt: &[u32],
+    options: &GenerateOptions,
+) -> Outcome {
+    let (mut session, mut other) = (engine.session(), engine.session());
+    let expected = generate(engine, &mut session, prompt, options, Extras::default());
+    let extras = Extras { speculation: Some(speculation), constraint: None };
+    let outcome = generate(engine, &mut other, prompt, options, extras);
+    assert_eq!(outcome.ids, expected.ids, "{prompt:?}");
+    assert_eq!(outcome.text, expected.text);
+    assert_eq!(outcome.stop_reason, expected.stop_reason);
+    assert_eq!(session.tokens(), other.tokens());
+    // The cache holds what the tokens say: the next logits have the same bits.
+    if session.len() < engine.context_tokens() {
+        let [a, b] = [&mut session, &mut other].map(|session| {
+            let feed = Feed { session, ids: &[7], outputs: Outputs::Last };
+            let logits = engine.forward(&mut [feed]).unwrap();
+            logits.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        });
+        assert!(a == b, "{prompt:?}");
+    }
+    outcome
+}
+
+/// Arbitrary tokens, a text that repeats, and one that repeats with changes.
+fn prompts() -> Vec<Vec<u32>> {
+    let part = prompt(3, 20);
+    let mut changed = part.repeat(3);
+    changed[25] = 99;
+    changed[48] = 98;
+    let mut prompts = vec![part.repeat(4), changed, vec![5; 12], [1, 2].repeat(9), vec![8]];
+    prompts.extend((0..3).map(|seed| prompt(seed, 30 + seed)));
+    prompts
+}
+
+/// Adds up drafted and accepted tokens.
+fn add(sums: &mut (usize, usize), outcome: &Outcome) {
+    sums.0 += outcome.timings.drafted_tokens;
+    sums.1 += outcome.timings.accepted_tokens;
+}
+
+#[test]
+fn greedy_ids_are_those_without_drafts() {
+    let options = EngineOptions { kv_tokens: Some(4 * 160), sequences: 2, ..ENGINE };
+    // Models with and without windows, which drafts of 9 tokens and pages of 16 pass.
+    let adaptive = SpeculationOptions::default();
+    for (name, lengths) in [
+        ("qwen3", &[fixed(9), adaptive][..]),
+        ("gemma4_e4b", &[fixed(9)]),
+        ("gptoss_mxfp4", &[fixed(9)]),
+        ("glm4moe", &[fixed(2)]),
+        ("cohere2", &[adaptive]),
+    ] {
+        let mut engine = engine(&data(name), options);
+        for &length in lengths {
+            let mut sums = (0, 0);
+            for prompt in prompts() {
+                let mut speculation = Speculation::ngram(&engine, length).unwrap();
+                add(&mut sums, &compare(&mut engine, &mut speculation, &prompt, &greedy(40)));
+            }
+            let (drafted, accepted) = sums;
+            assert!(accepted > 0 && accepted < drafted, "{name}, {length:?}: {sums:?}");
+        }
+    }
+}
+
+#[test]
+fn a_story_that_is_repeated_is_drafted_from_its_text() {
+    let mut engine = engine(&demo(), EngineOptions { context_tokens: Some(400), ..ENGINE });
+    let ids = |text: &str| engine.model().tokenizer().encode(text, EncodeOptions::PROMPT);
+    let story = "Once upon a time, there was a fox named Ivy. Ivy lost her key in the garden. ";
+    let prompts = [ids(story), ids(&story.repeat(3)), ids(&format!("{story}\n{story}Once upon"))];
+    let mut sums = (0, 0);
+    for prompt in prompts {
+        let mut speculation = Speculation::ngram(&engine, fixed(5)).unwrap();
+        add(&mut sums, &compare(&mut engine, &mut speculation, &prompt, &greedy(100)));
+    }
+    assert!(sums.1 > 0 && sums.1 < sums.0, "{sums:?}");
+}
+
+#[test]
+fn seeds_give_the_same_text_with_every_sampler() {
+    let mut engine = engine(&tiny(), ENGINE);
+    let base = || sampled(1, 0).sampler;
+    let mirostat = |version| Some(MirostatConfig { version, tau: 3.0, eta: 0.2 });
+    let dry = DryConfig { multiplier: 1.0, ..DryConfig::default() };
+    let samplers = [
+        base(),
+        SamplerConfig { temperature: 0.3, top_k: 0, ..base() },
+        SamplerConfig { repeat_penalty: 1.3, presence_penalty: 0.5, ..base() },
+        SamplerConfig { dry, temperature: 0.5, ..base() },
+        SamplerConfig { mirostat: mirostat(MirostatVersion::V2), ..base() },
+        SamplerConfig { mirostat: mirostat(MirostatVersion::V1), ..base() },
+        SamplerConfig { xtc_probability: 0.5, dynatemp_range: 0.3, ..base() },
+        SamplerConfig { frequency_penalty: 0.8, ..SamplerConfig::greedy() },
+        SamplerConfig { logit_bias: (0..500).map(|id| (id, -9.0)).collect(), ..base() },
+    ];
+    let mut sums = (0, 0);
+    for sampler in samplers {
+        for (seed, prompt) in (0..).zip(prompts()).step_by(2) {
+            let sampler = SamplerConfig { seed: Some(seed), ..sampler.clone() };
+            let mut speculation = Speculation::ngram(&engine, fixed(4)).unwrap();
+            let options = with_sampler(sampler, 30);
+            add(&mut sums, &compare(&mut engine, &mut speculation, &prompt, &options));
+        }
+    }
+    assert!(sums.1 > 0 && sums.1 < sums.0, "{sums:?}");
+}
+
+#[test]
+fn every_end_is_the_same() {
+    let part = prompt(3, 12);
+    let repeated = part.repeat(3);
+    let small = EngineOptions { context_tokens: Some(64), ..ENGINE };
+    let mut engine = engine(&tiny(), small);
+    let base = greedy(20);
+    let until = |max_tokens| GenerateOptions { max_tokens, ..base.clone() };
+    let mut with = |options: &GenerateOptions, expected| {
+        let mut speculation = Speculation::ngram(&engine, fixed(6)).unwrap();
+        let outcome = compare(&mut engine, &mut speculation, &repeated, options);
+        assert_eq!(outcome.stop_reason, expected);
+        outcome
+    };
+    let whole = with(&base, StopReason::Length);
+    for count in 0..8 {
+        with(&until(Some(count)), StopReason::Length);
+    }
+    with(&until(None), StopReason::ContextFull);
+    let shifting = GenerateOptions { context_shift: true, ..until(Some(150)) };
+    let shifted = with(&shifting, StopReason::Length);
+    assert!(shifted.timings.accepted_tokens > 0);
+    // Every generated token ends a generation once.
+    for end in &whole.ids {
+        let stop = vec![text_of(&engine, *end)];
+        let options = GenerateOptions { stop, ..base.clone() };
+        let mut speculation = Speculation::ngram(&engine, fixed(6)).unwrap();
+        compare(&mut engine, &mut speculation, &repeated, &options);
+    }
+    // The model's own end, in the middle of a draft.
+    let eog = engine.model().tokenizer().eog_ids()[0];
+    let ends = [&[1, 2, 3, eog, 4][..], &part, &[1, 2, 3, eog, 4], &part, &[1, 2, 3]].concat();
+    let sampler = SamplerConfig { logit_bias: vec![(eog, 1e6)], ..SamplerConfig::greedy() };
+    let options = GenerateOptions { sampler, ignore_eos: false, ..base.clone() };
+    let mut speculation = Speculation::ngram(&engine, fixed(6)).unwrap();
+    let outcome = compare(&mut engine, &mut speculation, &ends, &options);
+    assert_eq!(outcome.stop_reason, StopReason::Eog);
+}
+
+fn text_of(engine: &Engine, id: u32) -> String {
+    String::from_utf8_lossy(&engine.model().tokenizer().piece(id).unwrap()).into_owned()
+}
+
+#[test]
+fn a_stopped_answer_leaves_the_tokens_that_were_shown() {
+    let mut engine = engine(&tiny(), ENGINE);
+    let repeated = prompt(3, 12).repeat(3);
+    let mut speculation = Speculation::ngram(&engine, fixed(6)).unwrap();
+    let mut pieces = 0;
+    let mut cancel = |_: &str| {
+        pieces += 1;
+        if pieces == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let mut session = engine.session();
+    let extras = Extras { speculation: Some(&mut speculation), constraint: None };
+    let outcome =
+        engine.generate_with(&mut session, &repeated, &greedy(40), extras, &mut cancel).unwrap();
+    assert_eq!(outcome.stop_reason, StopReason::Cancelled);
+    let computed = [&repeated, &outcome.ids[..outcome.ids.len() - 1]].concat();
+    assert_eq!(session.tokens(), computed);
+}
+
+#[test]
+fn a_constraint_holds_in_drafts() {
+    let mut engine = engine(&tiny(), ENGINE);
+    // The text suggests what the constraint allows at first, and then what it does not allow.
+    let mut speculation = Speculation::ngram(&engine, fixed(3)).unwrap();
+    let phrases = vec![vec![1, 2, 3, 4, 5, 6, 7, 8], vec![1, 2, 3, 9, 9, 9, 9, 9]];
+    let prompt = [&[50, 51, 1, 2, 3, 4, 5, 80, 81, 82][..], &prompt(4, 9), &[50, 51]].concat();
+    for options in [greedy(20), sampled(3, 20), sampled(4, 20)] {
+        let mut run = |speculation| {
+            let mut constraint = Phrases::boxed(&phrases, false, Fault::None);
+            let constraint: Option<&mut dyn Constraint> = Some(constraint.as_mut());
+            let extras = Extras { constraint, speculation };
+            let mut session = engine.session();
+            let outcome = generate(&mut engine, &mut session, &prompt, &options, extras);
+            (outcome, session.tokens().to_vec())
+        };
+        let (expected, expected_tokens) = run(None);
+        assert_eq!(expected.stop_reason, StopReason::Constraint);
+        assert!(phrases.contains(&expected.ids));
+        let (outcome, tokens) = run(Some(&mut speculation));
+        assert!(outcome.timings.drafted_tokens > 0);
+        assert_eq!((outcome.ids, outcome.stop_reason), (expected.ids, StopReason::Constraint));
+        assert_eq!(tokens, expected_tokens);
+    }
+}
+
+#[test]
+fn a_draft_model_drafts_what_it_would_generate() {
+    let options = EngineOptions { kv_tokens: Some(4 * 160), sequences: 2, ..ENGINE };
+    let mut target = engine(&tiny(), options);
+    // The model itself is always right.
+    let same = engine(&tiny(), options);
+    let mut speculation = Speculation::draft_model(&target, same, fixed(4)).unwrap();
+    for prompt in prompts() {
+        let timings = compare(&mut target, &mut speculation, &prompt, &greedy(31)).timings;
+        assert!(timings.drafted_tokens >= 20, "{timings:?}");
+        assert_eq!(timings.accepted_tokens, timings.drafted_tokens);
+    }
+    // Others are wrong, also ones with a window and with a smaller context.
+    for name in ["glm4moe", "gemma4_e4b"] {
+        let draft = engine(&data(name), EngineOptions { context_tokens: Some(70), ..options });
+        let mut speculation = Speculation::draft_model(&target, draft, fixed(5)).unwrap();
+        let mut sums = (0, 0);
+        for prompt in prompts().into_iter().step_by(2) {
+            add(&mut sums, &compare(&mut target, &mut speculation, &prompt, &greedy(20)));
+            compare(&mut target, &mut speculation, &prompt, &sampled(5, 10));
+        }
+        assert!(sums.0 > sums.1, "{name}: {sums:?}");
+    }
+}
+
+/// A scheduler of the tiny model with drafts.
+fn scheduler_with_drafts(drafts: SpeculationOptions) -> Scheduler {
+    let engine = engine(&tiny(), ENGINE);
+    let speculation = Speculation::ngram(&engine, drafts).unwrap();
+    Scheduler::start_with_drafts(engine, Some(speculation), SCHEDULER).unwrap()
+}
+
+#[test]
+fn a_request_alone_on_a_scheduler_is_drafted_and_gets_the_same_answer() {
+    let scheduler = scheduler_with_drafts(fixed(5));
+    let handle = scheduler.handle();
+    let mut engine = engine(&tiny(), ENGINE);
+    let mut sums = (0, 0);
+    for (seed, prompt) in (0..).zip(prompts()) {
+        for options in [greedy(40), sampled(seed, 20)] {
+            let expected = alone(&mut engine, &prompt, &options);
+            let answer = ask(&handle, &prompt, &options);
+            assert_eq!((answer.ids, answer.text), (expected.ids, expected.text));
+            sums.0 += answer.timings.drafted_tokens;
+            sums.1 += answer.timings.accepted_tokens;
+        }
+    }
+    assert!(sums.1 > 0 && sums.1 < sums.0, "{sums:?}");
+    // What the prefix cache has of a sequence with drafts are its tokens.
+    let prompt = prompt(3, 20).repeat(4);
+    let whole = ask(&handle, &prompt, &greedy(40));
+    let longer = [&prompt[..], &whole.ids, &[7, 8]].concat();
+    let expected = alone(&mut engine, &longer, &greedy(10)).ids;
+    let answer = ask(&handle, &longer, &greedy(10));
+    assert_eq!(answer.ids, expected);
+    assert!(answer.timings.cached_tokens > 80, "{:?}", answer.timings);
+    end(scheduler);
+}
+
+#[test]
+fn log_probabilities_constraints_and_choices_are_the_same_with_drafts() {
+    let prompt = prompt(3, 20).repeat(3);
+    let phrases = [vec![1, 2, 3, 4, 5, 6], vec![1, 2, 9, 9, 9, 9, 9]];
+    let run = |scheduler: Scheduler| {
+        let handle = scheduler.handle();
+        let (mut logprobs, mut accepted) = (Vec::new(), 0);
+        for prompt in prompts() {
+            let (_, events) = submit(&handle, &prompt, &greedy(30), |request| {
+                request.logprobs = Some(3);
+            });
+            let answer = events.answer();
+            accepted += answer.timings.accepted_tokens;
+            logprobs.push((answer.ids, answer.logprobs));
+        }
+        let forced = [false, true].map(|forces| {
+            let constraint = Phrases::boxed(&phrases, forces, Fault::None);
+            submit(
+                &handle,
+                &[&prompt[..], &[50, 1, 2, 3, 4, 7, 50]].concat(),
+                &sampled(2, 9),
+                |r| {
+                    r.constraint = Some(constraint);
+                },
+            )
+        });
+        let forced = forced.map(|(_, events)| events.answer().ids);
+        // Choices begin together and end one after the other, so that the last one runs alone.
+        let (_, choices) = submit(&handle, &prompt, &sampled(9, 30), |request| {
+            request.num_choices = 3;
+        });
+        let choices: Vec<_> = choices.answers().unwrap().into_iter().map(|a| a.ids).collect();
+        end(scheduler);
+        ((logprobs, forced, choices), accepted)
+    };
+    let (expected, without) = run(start(ENGINE, SCHEDULER));
+    let (answers, accepted) = run(scheduler_with_drafts(fixed(4)));
+    assert_eq!(answers, expected);
+    assert!(accepted > 0 && without == 0, "{accepted}");
+}
+
+#[test]
+fn requests_with_drafts_come_and_go() {
+    let scheduler = scheduler_with_drafts(SpeculationOptions::default());
+    let handle = scheduler.handle();
+    let mut engine = engine(&tiny(), ENGINE);
+    let requests: Vec<_> = (0..12)
+        .map(|seed| (prompts().swap_remove(seed % 5), sampled(seed as u64, 5 + 2 * seed)))
+        .collect();
+    let events: Vec<_> = requests
+        .iter()
+        .map(|(prompt, options)| submit(&handle, prompt, options, |_| ()).1)
+        .collect();
+    for ((prompt, options), events) in requests.iter().zip(events) {
+        assert_eq!(events.answer().ids, alone(&mut engine, prompt, options).ids);
+    }
+    end(scheduler);
+}
+
+#[test]
+fn what_cannot_draft_is_refused() {
+    let target = engine(&tiny(), ENGINE);
+    let refused = |options| Speculation::ngram(&target, options).err();
+    let none = SpeculationOptions { max_draft_tokens: 0, min_draft_tokens: 0 };
+    assert!(matches!(refused(none), Some(Error::InvalidOption { name: "length of drafts", .. })));
+    let crossed = SpeculationOptions { max_draft_tokens: 3, min_draft_tokens: 4 };
+    assert!(matches!(refused(crossed), Some(Error::InvalidOption { value: 4, .. })));
+
+    let other = Speculation::draft_model(&target, engine(&demo(), ENGINE), fixed(4)).err();
+    let Some(error @ Error::DraftVocabulary { .. }) = other else { panic!("{other:?}") };
+    assert!(error.to_string().contains("another vocabulary, first at token"), "{error}");
+    let models = [tiny(), data("glm4moe")].map(|path| Model::open(path).unwrap());
+    models[0].check_draft_vocabulary(&models[1]).unwrap();
+
+    let embeds = EngineOptions { pooling: Some(Pooling::Mean), ..ENGINE };
+    let embeds = Speculation::ngram(&engine(&tiny(), embeds), fixed(4)).err();
+    assert!(matches!(embeds, Some(Error::CannotDropTokens)), "{embeds:?}");
+}
+
+/// The tokens that the χ² test allows.
+const ALLOWED: [u32; 4] = [3, 4, 5, 6];
+
+/// The tokens per sample of the χ² test.
+const DRAWN: usize = 3;
+
+/// Counts of samples, with a bias for one token: each is `DRAWN` tokens of `ALLOWED`, which index
+/// the cells.
+fn counts(model: &Path, bias: (u32, f32), samples: u64) -> (Vec<f64>, usize) {
+    let mut engine = engine(model, ENGINE);
+    let ruled_out = (0..512).filter(|id| !ALLOWED.contains(id)).map(|id| (id, f32::NEG_INFINITY));
+    let mut logit_bias: Vec<_> = ruled_out.collect();
+    logit_bias.push(bias);
+    let prompt = chi_squared_prompt();
+    let mut speculation = Speculation::ngram(&engine, fixed(DRAWN - 2)).unwrap();
+    let mut session = engine.session();
+    let (mut counts, mut accepted) = (vec![0.0; ALLOWED.len().pow(DRAWN as u32)], 0);
+    for seed in 0..samples {
+        let sampler = SamplerConfig {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            logit_bias: logit_bias.clone(),
+            seed: Some(seed),
+            ..SamplerConfig::default()
+        };
+        let extras = Extras { speculation: Some(&mut speculation), constraint: None };
+        let options = with_sampler(sampler, DRAWN);
+        let outcome = generate(&mut engine, &mut session, &prompt, &options, extras);
+        accepted += outcome.timings.accepted_tokens;
+        let position = |id: &u32| ALLOWED.iter().position(|allowed| allowed == id).unwrap();
+        let cell = outcome.ids.iter().fold(0, |cell, id| cell * ALLOWED.len() + position(id));
+        counts[cell] += 1.0;
+    }
+    (counts, accepted)
+}
+
+/// Every three of the allowed tokens in a row, so that there always is a draft.
+fn chi_squared_prompt() -> Vec<u32> {
+    let digits = |number: usize| [number / 16, number / 4 % 4, number % 4].map(|d| ALLOWED[d]);
+    (0..40).flat_map(|index| digits(index * 37 % 64)).collect()
+}
+
+/// The probabilities of the cells, from logits that are computed without drafts.
+fn probabilities(model: &Path) -> Vec<f64> {
+    let mut engine = engine(model, ENGINE);
+    let mut cells = vec![(chi_squared_prompt(), 1.0)];
+    for _ in 0..DRAWN {
+        let mut next = Vec::new();
+        for (ids, probability) in cells {
+            let mut session = engine.session();
+            let feed = Feed { session: &mut session, ids: &ids, outputs: Outputs::Last };
+            let logits = engine.forward(&mut [feed]).unwrap();
+            let weights = ALLOWED.map(|id| f64::from(logits[id as usize]).exp());
+            let sum: f64 = weights.iter().sum();
+            for (id, weight) in ALLOWED.into_iter().zip(weights) {
+                next.push(([&ids[..], &[id]].concat(), probability * weight / sum));
+            }
+        }
+        cells = next;
+    }
+    cells.into_iter().map(|(_, probability)| probability).collect()
+}
+
+/// χ² over the cells that 5 samples or more are expected in, with the others as one, and its
+/// 99.9 % quantile (Wilson and Hilferty's approximation).
+fn chi_squared(counts: &[f64], probabilities: &[f64]) -> (f64, f64) {
+    let total: f64 = counts.iter().sum();
+    let expected = probabilities.iter().map(|probability| probability * total);
+    let (large, small): (Vec<_>, Vec<_>) =
+        counts.iter().copied().zip(expected).partition(|(_, expected)| *expected >= 5.0);
+    let rest = small.iter().fold((0.0, 0.0), |sum, cell| (sum.0 + cell.0, sum.1 + cell.1));
+    let cells: Vec<_> = large.into_iter().chain((rest.1 >= 5.0).then_some(rest)).collect();
+    let sum = cells.iter().map(|(count, expected)| (count - expected).powi(2) / expected).sum();
+    let degrees = (cells.len() - 1) as f64;
+    let part = 2.0 / (9.0 * degrees);
+    (sum, degrees * (1.0 - part + 3.09 * part.sqrt()).powi(3))
+}
+
+#[test]
+fn drafts_keep_the_distribution() {
+    let probabilities = probabilities(&tiny());
+    let (unbiased, accepted) = counts(&tiny(), (ALLOWED[0], 0.0), 300);
+    assert!(accepted > 10, "drafts are accepted: {accepted}");
+    let (sum, limit) = chi_squared(&unbiased, &probabilities);
+    assert!(sum < limit, "χ² = {sum}, limit {limit}");
+    // A planted bias is found, for the token that is nearest to a probability of ½.
+    let cells = probabilities.chunks(probabilities.len() / ALLOWED.len());
+    let marginals = ALLOWED.into_iter().zip(cells.map(|cells| cells.iter().sum::<f64>()));
+    let by_distance =
+        |a: &(u32, f64), b: &(u32, f64)| (a.1 - 0.5).abs().total_cmp(&(b.1 - 0.5).abs());
+    let (id, _) = marginals.min_by(by_distance).unwrap();
+    let (biased, _) = counts(&tiny(), (id, 1.0), 300);
+    let (sum, limit) = chi_squared(&biased, &probabilities);
+    assert!(sum > limit, "χ² = {sum}, limit {limit}");
+}
