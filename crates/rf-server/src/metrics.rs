@@ -21,6 +21,8 @@ pub(crate) struct Metrics {
     prompt_tokens: AtomicU64,
     cached_tokens: AtomicU64,
     generated_tokens: AtomicU64,
+    drafted_tokens: AtomicU64,
+    accepted_tokens: AtomicU64,
     finished_stop: AtomicU64,
     finished_length: AtomicU64,
     finished_abort: AtomicU64,
@@ -53,6 +55,8 @@ impl Metrics {
             prompt_tokens: AtomicU64::new(0),
             cached_tokens: AtomicU64::new(0),
             generated_tokens: AtomicU64::new(0),
+            drafted_tokens: AtomicU64::new(0),
+            accepted_tokens: AtomicU64::new(0),
             finished_stop: AtomicU64::new(0),
             finished_length: AtomicU64::new(0),
             finished_abort: AtomicU64::new(0),
@@ -165,6 +169,9 @@ impl RequestMeter {
             Event::Token { choice, .. } => self.token(*choice),
             Event::Finished { reason, timings, .. } => {
                 self.preemptions += timings.preemptions;
+                let metrics = &self.metrics;
+                metrics.drafted_tokens.fetch_add(timings.drafted_tokens as u64, Relaxed);
+                metrics.accepted_tokens.fetch_add(timings.accepted_tokens as u64, Relaxed);
                 self.is_length |= matches!(reason, StopReason::Length | StopReason::ContextFull);
                 self.unfinished = self.unfinished.saturating_sub(1);
                 if self.unfinished == 0 {

@@ -13,6 +13,7 @@ use rf_server::{ApiKeys, Server, ServerOptions};
 
 use self::models::{ServedModelArgs, Settings};
 use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs, TemplateArgs};
+use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
 use crate::{demo, device, loading, sources, terminal};
 
@@ -44,6 +45,8 @@ pub(crate) struct ServeArgs {
     network: NetworkArgs,
     #[command(flatten)]
     scheduling: SchedulingArgs,
+    #[command(flatten)]
+    drafts: DraftArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
@@ -111,6 +114,11 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
     loading::check_context(arguments.ctx_size)?;
     let mut options = arguments.server_options()?;
     let files = arguments.models.files()?;
+    if arguments.drafts.has_model() && files.len() > 1 {
+        return Err(bad_input!(
+            "a draft model is for one model: serve one with -m, or leave out -md"
+        ));
+    }
     let placement = device::open(arguments.device.options(arguments.compute.cpu()?))?;
     options.memory_budget_bytes = match arguments.models.memory_budget_bytes()? {
         Some(bytes) => Some(bytes),
@@ -124,6 +132,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         embeds: arguments.embedding,
         kv_size: arguments.scheduling.kv_size,
         scheduler: arguments.scheduling.options(),
+        drafts: arguments.drafts.clone(),
         is_single: files.len() == 1,
     };
     let names: Vec<String> = files.iter().map(|file| file.names[0].clone()).collect();

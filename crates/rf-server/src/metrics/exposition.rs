@@ -20,6 +20,10 @@ const COUNTERS: &[(&str, &str, Counter)] = &[
     ("generation_tokens_total", "Generated tokens", |m| &m.generated_tokens),
     ("prefix_cache_queries_total", "Tokens looked up in the prefix cache", |m| &m.prompt_tokens),
     ("prefix_cache_hits_total", "Tokens found in the prefix cache", |m| &m.cached_tokens),
+    ("spec_decode_num_draft_tokens_total", "Drafted tokens", |m| &m.drafted_tokens),
+    ("spec_decode_num_accepted_tokens_total", "Drafted tokens that were generated", |m| {
+        &m.accepted_tokens
+    }),
 ];
 
 type Finished = (&'static str, Counter);

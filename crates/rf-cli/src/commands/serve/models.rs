@@ -12,6 +12,7 @@ use rf_server::{Embedder, KeepAlive, LoadError, ModelEntry, ModelKind, Service};
 
 use crate::args::{ComputeArgs, TemplateChoice};
 use crate::device::Placement;
+use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
 use crate::loading::{self, Source};
 use crate::{hub, terminal};
@@ -177,6 +178,7 @@ pub(super) struct Settings {
     /// Tokens of the KV cache.
     pub(super) kv_size: Option<usize>,
     pub(super) scheduler: SchedulerOptions,
+    pub(super) drafts: DraftArgs,
     /// True if the server has one model, which may use all memory.
     pub(super) is_single: bool,
 }
@@ -246,6 +248,11 @@ impl Settings {
         let sequences = self.scheduler.max_num_seqs;
         let options = EngineOptions { pooling, sequences, ..options };
         let context = model.context_tokens(&options);
+        let drafts = (!embeds).then(|| {
+            let drafts = self.drafts.open(&model)?;
+            drafts.load(&self.placement, context, options)
+        });
+        let drafts = drafts.transpose()?;
         let kv_tokens = match self.kv_size {
             Some(tokens) => tokens,
             None if self.is_single && !embeds => {
@@ -256,12 +263,12 @@ impl Settings {
         };
         let options = EngineOptions { kv_tokens: Some(kv_tokens), ..options };
         make_room(self.placement.memory_need(&model, &options)?.total_bytes());
-        let engine = loading::load(model, &self.placement, options, source)?.engine;
-        Ok(if embeds {
-            Service::Embed(Embedder::start(engine)?)
-        } else {
-            Service::Generate(Scheduler::start(engine, self.scheduler)?)
-        })
+        let loaded = loading::load(model, &self.placement, options, source)?;
+        let (engine, is_exact) = (loaded.engine, loaded.placement.gpu.is_none());
+        let Some(drafts) = drafts else { return Ok(Service::Embed(Embedder::start(engine)?)) };
+        let speculation = drafts.speculation(&engine, is_exact)?;
+        let scheduler = Scheduler::start_with_drafts(engine, speculation, self.scheduler)?;
+        Ok(Service::Generate(scheduler))
     }
 }
 
