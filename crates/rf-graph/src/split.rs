@@ -101,12 +101,11 @@ pub fn split(program: Program, layout: Layout) -> Result<Split, SplitError> {
         let Part { graph, weights, .. } = part;
         Program { graph, weights, kv, max_batch_tokens, max_output_rows }
     };
-    let (_, but_last) = runs.split_last().expect("runs of two sides");
     Ok(Split {
         first: part(Side::First),
         second: part(Side::Second),
         stages: runs.iter().map(|run| run.side).collect(),
-        widths: but_last.iter().map(|run| graph.width_of(&run.outputs)).collect(),
+        widths: runs[..runs.len() - 1].iter().map(|run| graph.width_of(&run.outputs)).collect(),
     })
 }
 
