@@ -48,6 +48,11 @@ SHAPES = {
         "context": 131072, "eps": 1e-6, "rope": 1e6, "ff": 15360, "window": 1024, "global_every": 6,
         "global_head_dim": 512, "global_kv_heads": 2,
     },
+    # The shape of Llama 3.2 1 B with 32,000 tokens.
+    "llama-1b": {
+        "arch": "llama", "layers": 16, "hidden": 2048, "heads": 32, "kv_heads": 8, "head_dim": 64, "vocab": 32000,
+        "context": 8192, "eps": 1e-5, "rope": 10000.0, "ff": 8192,
+    },
     # A small mixture, for tests of this program.
     "qwen3moe-tiny": {
         "arch": "qwen3moe", "layers": 2, "hidden": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "vocab": 512,
