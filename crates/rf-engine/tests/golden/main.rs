@@ -167,19 +167,14 @@ fn the_story_models_match_the_exact_logits() {
 #[test]
 fn a_context_beyond_the_limit_of_a_model_is_refused() {
     let Some(folder) = shared("golden/arch") else { return };
-    for (name, most) in [("gpt2", 256), ("llama4", 8192)] {
-        let model = Model::open(folder.join(name).with_extension("gguf")).unwrap();
-        let options = |context_tokens| EngineOptions {
-            context_tokens: Some(context_tokens),
-            ..Default::default()
-        };
-        assert!(model.memory_need(&ReferenceBackend, &options(most)).is_ok());
-        let error = model.memory_need(&ReferenceBackend, &options(most + 1)).unwrap_err();
-        let message = format!(
-            "a context of {} tokens is more than the {most} that this model is supported with: \
-             reduce it",
-            most + 1
-        );
-        assert_eq!(error.to_string(), message);
-    }
+    let model = Model::open(folder.join("gpt2.gguf")).unwrap();
+    let options = |context_tokens| EngineOptions {
+        context_tokens: Some(context_tokens),
+        ..Default::default()
+    };
+    assert!(model.memory_need(&ReferenceBackend, &options(256)).is_ok());
+    let error = model.memory_need(&ReferenceBackend, &options(257)).unwrap_err();
+    let message = "a context of 257 tokens is more than the 256 that this model is supported with: \
+                   reduce it";
+    assert_eq!(error.to_string(), message);
 }
