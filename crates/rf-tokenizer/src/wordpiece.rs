@@ -93,7 +93,7 @@ impl Normalizer {
 /// Control characters and the replacement character.
 static REMOVED: LazyLock<Regex> = LazyLock::new(|| regex(r"[\p{C}\x{FFFD}--[\t\n\r]]+"));
 
-/// As [`REMOVED`], and accents.
+/// Control characters, the replacement character, and accents.
 static REMOVED_WITH_ACCENTS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"[\p{C}\p{Mn}\x{FFFD}--[\t\n\r]]+"));
 

@@ -144,7 +144,7 @@ impl Region<'_> {
         AttentionItems { heads, tokens: MAX_ROWS / heads, per_group: group.div_ceil(heads) }
     }
 
-    /// How attention is dealt.
+    /// Deals the heads and tokens of attention in pieces.
     pub(super) fn attention_deal(&self, step: &AttentionStep) -> Deal {
         let a = &step.attention;
         let item = self.attention_items(a);

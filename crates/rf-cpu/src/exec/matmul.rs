@@ -225,7 +225,7 @@ struct Operands<'a> {
 }
 
 impl Region<'_> {
-    /// How the operand and the panels of a matmul are dealt.
+    /// Deals the rows of the operand, then the panels of the weights.
     pub(super) fn matmul_deals(&self, step: &MatMulStep) -> [Deal; 2] {
         let tokens = self.num_rows(step.op.prologue.shape_of());
         if tokens == 0 {

@@ -46,9 +46,9 @@ impl Phases {
 pub(super) struct Walk<'a> {
     pub(super) region: &'a Region<'a>,
     pub(super) phases: &'a Phases,
-    /// All steps of the program.
+    /// The steps of the program in their order.
     pub(super) steps: &'a [Step],
-    /// By member.
+    /// Work space of each member.
     pub(super) scratch: Shared<'a, Scratch>,
     pub(super) times: Option<StepTimes<'a>>,
 }

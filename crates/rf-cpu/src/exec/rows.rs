@@ -35,7 +35,7 @@ pub(super) fn supports(op: &Op) -> bool {
 }
 
 impl Region<'_> {
-    /// How the rows of an op that writes `out` are dealt.
+    /// Deals the rows of an op that writes `out`.
     pub(super) fn row_deal(&self, out: ValueId) -> Deal {
         Deal::new(self.num_rows(out), row_ns(self.graph.value(out).width), self.threads)
     }

@@ -92,7 +92,7 @@ impl Step {
 }
 
 impl Region<'_> {
-    /// How the two parts of a step are dealt in this batch.
+    /// Deals the two parts of a step for this batch.
     pub(super) fn deals(&self, step: &Step) -> [Deal; 2] {
         let main = match step {
             Step::MatMul(m) => return self.matmul_deals(m),

@@ -1,4 +1,4 @@
-//! How the items of a phase are dealt in pieces.
+//! Divides the items of a phase into pieces.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The same models on the GPU of this machine, if available.
+//! The golden models on the GPU of this machine, if it has one.
 
 use rf_graph::Backend;
 use rf_kernels::{GpuBackend, GpuOptions};
