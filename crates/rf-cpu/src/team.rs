@@ -5,19 +5,23 @@
 //! A phase is divided into *pieces*. It ends when all its pieces are done, not when all threads
 //! have arrived: a thread that another program keeps from running holds up at most the piece that
 //! it has begun, and finds the rest done when it comes back. A thread without work spins for a
-//! moment and then sleeps, which leaves its core to whoever holds up the team.
+//! moment and then sleeps, which leaves its core to whoever holds up the team. If
+//! members wait for a core, the team tries whether it is faster with fewer of them.
 
 #![expect(unsafe_code, reason = "the region is borrowed from the caller's stack")]
 
 mod board;
 mod deal;
+mod delay;
 mod pieces;
 mod region;
 mod shared;
+mod sizing;
 
 use std::panic;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use rf_graph::BackendError;
 
@@ -26,18 +30,20 @@ pub(crate) use deal::Deal;
 use region::Region;
 pub(crate) use region::{Share, Work};
 pub(crate) use shared::{Rows, Shared};
+use sizing::Sizing;
 
 /// A fixed set of threads that run regions: those started here, and the caller.
 pub(crate) struct Team {
     board: Arc<Board>,
     workers: Vec<JoinHandle<()>>,
+    sizing: Sizing,
 }
 
 impl Team {
     /// Forms a team of `threads` threads, at least one. The caller of [`Self::run`] is one of them.
     pub(crate) fn new(threads: usize) -> Result<Self, BackendError> {
         let threads = threads.max(1);
-        let mut team = Self { board: Arc::new(Board::new(threads)), workers: Vec::new() };
+        let mut team = Self::deserted(threads);
         for member in 1..threads {
             let board = Arc::clone(&team.board);
             let worker = thread::Builder::new()
@@ -52,14 +58,19 @@ impl Team {
     }
 
     /// A team of which only the caller comes, as if the system ran none of the other threads.
-    #[cfg(test)]
     pub(crate) fn deserted(threads: usize) -> Self {
-        Self { board: Arc::new(Board::new(threads)), workers: Vec::new() }
+        let (board, sizing) = (Arc::new(Board::new(threads)), Sizing::new(threads));
+        Self { board, workers: Vec::new(), sizing }
     }
 
     /// The number of members.
     pub(crate) fn threads(&self) -> usize {
         self.board.members()
+    }
+
+    /// The number of members that work at present. The others leave their cores to other programs.
+    pub(crate) fn active(&self) -> usize {
+        self.sizing.active()
     }
 
     /// Runs a region of one phase for each of `deals` and returns when all pieces are done. A panic
@@ -69,7 +80,16 @@ impl Team {
         if self.threads() == 1 {
             region.run_alone();
         } else {
+            let (start, active) = (Instant::now(), self.active());
             self.board.run(&region);
+            let work_ns = deals.iter().map(|deal| deal.work_ns() as u64).sum();
+            let (time, was_held_up) = (start.elapsed(), self.board.take_held_up());
+            self.sizing.record(work_ns, time, was_held_up, || self.board.run_delay());
+            if self.sizing.active() != active {
+                let (now, all) = (self.sizing.active(), self.threads());
+                tracing::debug!("{now} of {all} threads compute");
+                self.board.set_active(now);
+            }
         }
         if let Some(panic) = region.into_panic() {
             panic::resume_unwind(panic);

@@ -159,13 +159,14 @@ impl Executor for CpuExecutor {
             .enumerate()
             .flat_map(|(i, span)| span.tokens.clone().map(move |_| i))
             .collect();
+        let mut team = self.team.lock().unwrap_or_else(PoisonError::into_inner);
         let region = Region {
             isa: self.isa,
             graph: &self.graph,
             plan: &self.plan,
             weights: &self.weights,
             ropes: &self.ropes,
-            threads: self.scratch.len(),
+            threads: team.active(),
             batch,
             serial: self.serial,
             token_spans,
@@ -187,7 +188,6 @@ impl Executor for CpuExecutor {
                 .collect(),
         };
         self.phases.plan(&region, stage.ops.start, &self.steps[stage.ops.clone()]);
-        let mut team = self.team.lock().unwrap_or_else(PoisonError::into_inner);
         let clock = self.profile.as_ref().map(|profile| profile.start(self.phases.deals().len()));
         let walk = Walk {
             region: &region,
@@ -255,7 +255,7 @@ struct Region<'a> {
     plan: &'a Plan,
     weights: &'a [StoredWeight],
     ropes: &'a [RopeTable],
-    /// Number of threads of the team.
+    /// Number of threads of the team that work at present.
     threads: usize,
     batch: &'a Batch<'a>,
     /// The number of this batch, from 1 on.

@@ -12,6 +12,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use super::deal::Deal;
+use super::delay::RunDelay;
 use super::pieces::{Pieces, Word};
 use super::region::{Region, Share};
 
@@ -34,6 +35,10 @@ pub(super) struct Board {
     seats: Vec<Seat>,
     /// Number of members that sleep.
     sleepers: AtomicUsize,
+    /// Number of members that work; the others sleep.
+    active: AtomicUsize,
+    /// Set by a member that goes to sleep in a region, because others take long.
+    was_held_up: AtomicBool,
     is_closed: AtomicBool,
 }
 
@@ -47,6 +52,7 @@ struct Seat {
     sleeps: AtomicBool,
     /// The thread that sleeps here.
     thread: Mutex<Option<Thread>>,
+    delay: RunDelay,
 }
 
 impl Board {
@@ -58,12 +64,30 @@ impl Board {
             region: AtomicPtr::new(ptr::null_mut()),
             seats: (0..members).map(|_| Seat::default()).collect(),
             sleepers: AtomicUsize::new(0),
+            active: AtomicUsize::new(members),
+            was_held_up: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         }
     }
 
     pub(super) fn members(&self) -> usize {
         self.seats.len()
+    }
+
+    /// Lets the first `active` members work from now on. No region is running.
+    pub(super) fn set_active(&self, active: usize) {
+        self.active.store(active, Ordering::Relaxed);
+    }
+
+    /// Returns true if a member had to wait long for others since the last call.
+    pub(super) fn take_held_up(&self) -> bool {
+        self.was_held_up.swap(false, Ordering::Relaxed)
+    }
+
+    /// How long all members have waited for a core so far. The caller is member 0.
+    pub(super) fn run_delay(&self) -> Option<Duration> {
+        self.seats[0].delay.attach();
+        self.seats.iter().map(|seat| seat.delay.read()).sum()
     }
 
     /// The number of members that sleep.
@@ -93,9 +117,13 @@ impl Board {
 
     /// Takes part in regions as a member until the board is closed.
     pub(super) fn serve(&self, member: usize) {
+        self.seats[member].delay.attach();
+        let is_active = || member < self.active.load(Ordering::Relaxed);
         while !self.is_closed.load(Ordering::Acquire) {
-            if !self.try_piece(member) {
-                self.wait(member, |word| word.has_piece() || self.is_closed.load(Ordering::SeqCst));
+            if !(is_active() && self.try_piece(member)) {
+                self.wait(member, |word| {
+                    word.has_piece() && is_active() || self.is_closed.load(Ordering::SeqCst)
+                });
             }
         }
     }
@@ -103,6 +131,7 @@ impl Board {
     /// Sends the members home. No region is running.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
+        self.set_active(self.members());
         self.wake(self.members());
     }
 
@@ -188,6 +217,10 @@ impl Board {
                 break;
             }
         }
+        let active = self.active.load(Ordering::Relaxed);
+        if member < active && !self.word().is_idle() {
+            self.was_held_up.store(true, Ordering::Relaxed);
+        }
         let seat = &self.seats[member];
         *seat.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
         seat.sleeps.store(true, Ordering::SeqCst);
@@ -204,11 +237,11 @@ impl Board {
         }
     }
 
-    /// Wakes at most `members` members.
-    fn wake(&self, members: usize) {
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
-            let woken = (0..self.members()).filter(|member| self.wake_member(*member));
-            woken.take(members).for_each(drop);
+    /// Wakes at most `most` members of those that work.
+    fn wake(&self, most: usize) {
+        let active = self.active.load(Ordering::Relaxed);
+        if self.sleepers.load(Ordering::SeqCst) > self.members() - active {
+            (0..active).filter(|member| self.wake_member(*member)).take(most).for_each(drop);
         }
     }
 

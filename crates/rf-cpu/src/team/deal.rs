@@ -20,12 +20,13 @@ const LONG_NS: usize = 50_000;
 pub(crate) struct Deal {
     items: usize,
     piece_items: usize,
-    is_long: bool,
+    /// What all items take one thread, estimated.
+    work_ns: usize,
 }
 
 impl Deal {
     /// A phase without items, which is passed over.
-    pub(crate) const NOTHING: Self = Self { items: 0, piece_items: 1, is_long: false };
+    pub(crate) const NOTHING: Self = Self { items: 0, piece_items: 1, work_ns: 0 };
 
     /// Divides items that take about `item_ns` each.
     pub(crate) fn new(items: usize, item_ns: usize, threads: usize) -> Self {
@@ -45,7 +46,7 @@ impl Deal {
         let least = MIN_PIECE_NS.div_ceil(item_ns.max(1));
         let piece_items = items.div_ceil(pieces).max(least).min(items);
         let piece_items = piece_items.next_multiple_of(multiple).clamp(multiple, most);
-        Self { items, piece_items, is_long: items.saturating_mul(item_ns) >= LONG_NS }
+        Self { items, piece_items, work_ns: items.saturating_mul(item_ns) }
     }
 
     /// The number of pieces.
@@ -59,9 +60,14 @@ impl Deal {
         first..self.items.min(first + self.piece_items)
     }
 
+    /// What all items are estimated to take one thread.
+    pub(crate) fn work_ns(self) -> usize {
+        self.work_ns
+    }
+
     /// Returns true if waking a thread costs less than it saves.
     pub(crate) fn is_long(self) -> bool {
-        self.is_long
+        self.work_ns >= LONG_NS
     }
 }
 
