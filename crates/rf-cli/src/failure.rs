@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::Error;
+use rf_graph::BackendError;
 
 use crate::terminal;
 
@@ -65,7 +66,9 @@ pub(crate) fn exit_code(error: &Error) -> u8 {
 
 fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {
     use rf_engine::Error as E;
-    use rf_graph::BackendError;
+    let is_bad_model = |error: &BackendError| {
+        matches!(error, BackendError::DoesNotFit { .. } | BackendError::NonFiniteWeight { .. })
+    };
     if let Some(error) = gguf_error(cause) {
         return !matches!(
             error,
@@ -80,12 +83,12 @@ fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {
             D::LayersWithoutGpu { .. } | D::LayersDoNotFit(_) => true,
             D::Engine(error) => is_bad_input(error),
             D::Reopen(error) => is_bad_input(&**error),
-            D::Backend(error) => matches!(error, BackendError::DoesNotFit { .. }),
+            D::Backend(error) => is_bad_model(error),
             _ => false,
         };
     }
     match cause.downcast_ref::<E>() {
-        Some(E::Backend(error)) => matches!(error, BackendError::DoesNotFit { .. }),
+        Some(E::Backend(error)) => is_bad_model(error),
         Some(E::OutOfPages(_)) => false,
         Some(_) => true,
         None => {

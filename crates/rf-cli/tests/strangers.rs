@@ -90,29 +90,37 @@ fn templates_and_their_variables_can_be_given() {
     assert!(finished.stderr.starts_with("error: --chat-template-kwargs is not a JSON object"));
 }
 
-/// The scale of the first block becomes NaN.
-fn spoilt(tensor: &'static str) -> TempDir {
-    let nan = [0x00, 0x7e];
+/// The demo model with other bytes at the start of a tensor.
+fn spoilt(tensor: &str, start: &[u8]) -> TempDir {
     with_file(&changed_demo(&[], |name, bytes| {
         if name == tensor {
-            bytes[..2].copy_from_slice(&nan);
+            bytes[..start.len()].copy_from_slice(start);
         }
     }))
 }
 
 #[test]
-fn results_that_are_no_numbers_are_no_text() {
-    let finished = run(&spoilt("token_embd.weight"), &["--raw", "Once upon a time"]);
-    assert_eq!(finished.code, Some(2), "{}", finished.stdout);
-    assert!(finished.stderr.contains("a value that is not a number"), "{}", finished.stderr);
-    let norm = with_file(&changed_demo(&[], |name, bytes| {
-        if name == "blk.0.attn_norm.weight" {
-            bytes[..4].copy_from_slice(&f32::NAN.to_le_bytes());
-        }
-    }));
-    let finished = run(&norm, &["--raw", "Once"]);
-    assert_eq!(finished.code, Some(2));
-    let expected = "error: tensor 'blk.0.attn_norm.weight' has the value NaN at element 0";
+fn values_that_are_no_numbers_give_no_text() {
+    let nan = f32::NAN.to_le_bytes();
+    let (nan_scale, infinite_scale) = ([0x00, 0x7e], [0x00, 0xfc]);
+    let scale = "has a value that is not a number or infinite in row 0: the file is damaged";
+    let value = "has the value NaN at element 0: the file is damaged";
+    for (tensor, start, problem) in [
+        ("token_embd.weight", &nan_scale[..], scale),
+        ("blk.0.attn_q.weight", &infinite_scale, scale),
+        ("blk.7.ffn_down.weight", &nan_scale, scale),
+        ("blk.0.attn_norm.weight", &nan, value),
+    ] {
+        let finished = run(&spoilt(tensor, start), &["--raw", "Once upon a time"]);
+        assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""));
+        let expected = format!("error: tensor '{tensor}' {problem}");
+        assert!(finished.stderr.starts_with(&expected), "{}", finished.stderr);
+    }
+    // Finite weights whose result is not.
+    let largest = f32::MAX.to_le_bytes().repeat(256);
+    let finished = run(&spoilt("output_norm.weight", &largest), &["--raw", "Once upon a time"]);
+    assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""));
+    let expected = "error: the result has a value that is not a number";
     assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
 }
 

@@ -3,11 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_graph::case::{Case, cases};
 use rf_graph::conformance::{Deviation, Outcome, for_all, prepare};
-use rf_graph::{Backend, BackendError, Batch, Executor, RowKind, Span};
+use rf_graph::{
+    Backend, BackendError, Batch, DType, Executor, NonFiniteWeight, ReferenceBackend, RowKind,
+    Span, Weight,
+};
 use rf_kv::{CopyPage, PageGroup, PageId};
 
 /// Cases that this backend does not pass: the prefix of the name, and the reason.
@@ -98,6 +102,33 @@ fn outputs(executor: &mut dyn Executor, case: &Case) -> Vec<Vec<f32>> {
     };
     let mut forward = forward;
     case.batches().iter().map(|batch| batch.with(&mut forward).unwrap()).collect()
+}
+
+#[test]
+fn a_weight_that_is_not_finite_is_refused_with_its_first_such_row() {
+    let case = case("matmul/Q4_0/64x256");
+    let nan_scale = [0x00, 0x7e];
+    let refused = |backend: &dyn Backend| {
+        let mut program = case.program();
+        let weight = program.weights.iter_mut().find(|weight| weight.dtype() == DType::Q4_0);
+        let weight = weight.unwrap();
+        let mut bytes = weight.bytes().to_vec();
+        for row in [61, 37, 40] {
+            bytes[row * weight.row(0).len()..][..2].copy_from_slice(&nan_scale);
+        }
+        *weight = Weight::new("w", DType::Q4_0, 64, 256, Arc::new(bytes)).unwrap();
+        backend.compile(program, &mut |_| ()).err()
+    };
+    let expected = NonFiniteWeight { tensor: "w".into(), row: 37 };
+    for (name, backend) in backends() {
+        let error = refused(&backend);
+        assert!(
+            matches!(&error, Some(BackendError::NonFiniteWeight(e)) if *e == expected),
+            "{name}: {error:?}"
+        );
+    }
+    let error = refused(&ReferenceBackend);
+    assert!(matches!(error, Some(BackendError::NonFiniteWeight(e)) if e == expected));
 }
 
 fn copy(from: PageId, to: PageId) -> CopyPage {

@@ -11,7 +11,7 @@ use crate::memory::{MemoryNeed, MemoryUse};
 use crate::op_cost::Peak;
 use crate::telemetry::{BackendExecutionSummary, Timeline};
 use crate::value::RowKind;
-use crate::weight::Weight;
+use crate::weight::{NonFiniteWeight, Weight};
 
 /// A device with the code that executes graphs on it.
 pub trait Backend: Send + Sync {
@@ -271,6 +271,9 @@ pub enum BackendError {
         /// Memory that is available.
         available_bytes: u64,
     },
+    /// A weight has a value that is NaN or infinite.
+    #[error(transparent)]
+    NonFiniteWeight(#[from] NonFiniteWeight),
     /// An allocation failed.
     #[error("out of memory: {what}{}", size(*bytes))]
     OutOfMemory {

@@ -158,8 +158,7 @@ pub enum Outcome {
     Skipped(String),
 }
 
-/// The distance of results from the reference. NaN is correct where the reference has NaN, and
-/// nowhere else.
+/// The distance of results from the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Deviation {
     /// `Σ(a − b)² / Σb²` over all outputs of all batches.
@@ -173,9 +172,6 @@ impl Deviation {
     pub fn between(actual: &[Vec<f32>], expected: &[Vec<f32>]) -> Self {
         let (mut error, mut energy, mut peak, mut count) = (0.0, 0.0, 0.0_f64, 0_usize);
         for (a, b) in actual.iter().flatten().zip(expected.iter().flatten()) {
-            if a.is_nan() && b.is_nan() {
-                continue;
-            }
             let difference = (f64::from(*a) - f64::from(*b)).abs();
             error += difference * difference;
             energy += f64::from(*b) * f64::from(*b);

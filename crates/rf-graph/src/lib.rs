@@ -103,4 +103,4 @@ pub use telemetry::{
     BackendExecutionSummary, OpSummary, Timeline, TimelineEvent, TimelineTrack, TrackKind,
 };
 pub use value::{RowKind, Storage, Value, ValueId, WeightId};
-pub use weight::{Weight, WeightBytes, WeightShape};
+pub use weight::{NonFiniteWeight, Weight, WeightBytes, WeightShape};

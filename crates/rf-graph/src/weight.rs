@@ -1,6 +1,7 @@
 //! Weights: a shape, a format and shared bytes.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rf_quant::DType;
@@ -30,6 +31,20 @@ pub struct WeightShape {
     pub rows: usize,
     /// Input features; for a norm weight, the number of elements that it normalises together.
     pub columns: usize,
+}
+
+/// A weight has a value that is NaN or infinite: results would be wrong, and activations rounded to
+/// integers could hide it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "tensor '{tensor}' has a value that is not a number or infinite in row {row}: the file is \
+     damaged, so download or convert it again"
+)]
+pub struct NonFiniteWeight {
+    /// Name of the tensor.
+    pub tensor: String,
+    /// The first such row.
+    pub row: usize,
 }
 
 /// A matrix `[rows, columns]` (a vector is one row) in any format.
@@ -114,6 +129,25 @@ impl Weight {
     pub fn row(&self, row: usize) -> &[u8] {
         let row_bytes = self.bytes().len() / self.rows;
         &self.bytes()[row * row_bytes..][..row_bytes]
+    }
+
+    /// Checks that the values of some rows are finite. It reads the scales of block formats only.
+    ///
+    /// # Errors
+    ///
+    /// [`NonFiniteWeight`] with the first row that is not.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such rows.
+    pub fn check_finite(&self, rows: Range<usize>) -> Result<(), NonFiniteWeight> {
+        for row in rows {
+            let first = rf_quant::first_non_finite_block(self.dtype, self.row(row));
+            if first.expect("a row is a whole number of blocks").is_some() {
+                return Err(NonFiniteWeight { tensor: self.name.clone(), row });
+            }
+        }
+        Ok(())
     }
 
     /// See [`WeightBytes::release`].

@@ -19,12 +19,7 @@ fn every_fused_form_of_every_case_computes_the_same_on_the_reference() {
             Outcome::Passed { deviation, outputs } => {
                 // A fused op rounds where its parts round, so the reference gives the same bits.
                 assert_eq!(deviation, Deviation::default(), "{case:?}");
-                let has_nan = case.name().ends_with("/nan-exponents");
-                assert!(
-                    outputs.iter().flatten().all(|y| y.is_finite() || has_nan && y.is_nan()),
-                    "{case:?}"
-                );
-                assert_eq!(outputs.iter().flatten().any(|y| y.is_nan()), has_nan, "{case:?}");
+                assert!(outputs.iter().flatten().all(|y| y.is_finite()), "{case:?}");
                 assert!(outputs.iter().any(|y| y.iter().any(|y| *y != 0.0)), "{case:?}");
                 outputs.len() / case.batches().len()
             }
@@ -58,8 +53,7 @@ fn names_of_cases_are_unique_and_every_format_has_all_shapes() {
         // Three row counts for each column count, one large shape, six neighbours.
         let plain = 3 * columns + 1 + 6;
         let extremes = match dtype {
-            DType::Mxfp4 => 2,
-            DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => 3,
+            DType::Mxfp4 | DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => 2,
             _ => 0,
         };
         assert!(count("matmul", Format::Weight(dtype)) >= plain + extremes, "{dtype}");

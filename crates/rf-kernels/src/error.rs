@@ -1,6 +1,6 @@
 //! The error type of the GPU backend.
 
-use rf_graph::BackendError;
+use rf_graph::{BackendError, NonFiniteWeight};
 
 use crate::objects;
 
@@ -41,12 +41,16 @@ pub enum Error {
         /// The unsupported op, format or shape.
         what: String,
     },
+    /// A weight is damaged.
+    #[error(transparent)]
+    Weight(#[from] NonFiniteWeight),
 }
 
 impl From<Error> for BackendError {
     fn from(error: Error) -> Self {
         match error {
             Error::Unsupported { what } => Self::Unsupported { backend: "GPU", what },
+            Error::Weight(error) => error.into(),
             Error::Runtime(error) if error.is_out_of_memory() => {
                 Self::OutOfMemory { what: "device memory", bytes: 0 }
             }

@@ -13,6 +13,9 @@ pub trait Block<const N: usize>: Pod {
     /// The format of these blocks.
     const DTYPE: DType;
 
+    /// Returns true if every value of the block is finite, which its scales decide.
+    fn is_finite(&self) -> bool;
+
     /// Writes the values of the block.
     fn dequantize(&self, out: &mut [f32; N]);
 
@@ -61,6 +64,12 @@ impl F16Le {
     /// The bytes in little-endian order.
     pub const fn to_le_bytes(self) -> [u8; 2] {
         self.0
+    }
+
+    /// Returns true if the value is neither NaN nor infinite.
+    pub const fn is_finite(self) -> bool {
+        const EXPONENT: u16 = 0x7c00;
+        u16::from_le_bytes(self.0) & EXPONENT != EXPONENT
     }
 
     /// The value, exactly.

@@ -122,6 +122,10 @@ assert_layout!(BlockQ8_0, 32);
 impl Block<32> for BlockQ4_0 {
     const DTYPE: DType = DType::Q4_0;
 
+    fn is_finite(&self) -> bool {
+        self.d.is_finite()
+    }
+
     fn dequantize(&self, out: &mut [f32; 32]) {
         let d = self.d.to_f32();
         let (low, high) = out.split_at_mut(16);
@@ -140,6 +144,10 @@ impl Block<32> for BlockQ4_0 {
 
 impl Block<32> for BlockQ4_1 {
     const DTYPE: DType = DType::Q4_1;
+
+    fn is_finite(&self) -> bool {
+        self.d.is_finite() && self.m.is_finite()
+    }
 
     fn dequantize(&self, out: &mut [f32; 32]) {
         let (d, m) = (self.d.to_f32(), self.m.to_f32());
@@ -164,6 +172,10 @@ impl Block<32> for BlockQ4_1 {
 impl Block<32> for BlockQ5_0 {
     const DTYPE: DType = DType::Q5_0;
 
+    fn is_finite(&self) -> bool {
+        self.d.is_finite()
+    }
+
     fn dequantize(&self, out: &mut [f32; 32]) {
         let d = self.d.to_f32();
         for (out, q) in out.iter_mut().zip(unpack_five_bits(self.qh, &self.qs)) {
@@ -182,6 +194,10 @@ impl Block<32> for BlockQ5_0 {
 impl Block<32> for BlockQ5_1 {
     const DTYPE: DType = DType::Q5_1;
 
+    fn is_finite(&self) -> bool {
+        self.d.is_finite() && self.m.is_finite()
+    }
+
     fn dequantize(&self, out: &mut [f32; 32]) {
         let (d, m) = (self.d.to_f32(), self.m.to_f32());
         for (out, q) in out.iter_mut().zip(unpack_five_bits(self.qh, &self.qs)) {
@@ -199,6 +215,10 @@ impl Block<32> for BlockQ5_1 {
 
 impl Block<32> for BlockQ8_0 {
     const DTYPE: DType = DType::Q8_0;
+
+    fn is_finite(&self) -> bool {
+        self.d.is_finite()
+    }
 
     fn dequantize(&self, out: &mut [f32; 32]) {
         let d = self.d.to_f32();
@@ -282,6 +302,10 @@ impl BlockIq4Nl {
 
 impl Block<32> for BlockIq4Nl {
     const DTYPE: DType = DType::Iq4Nl;
+
+    fn is_finite(&self) -> bool {
+        self.d.is_finite()
+    }
 
     fn dequantize(&self, out: &mut [f32; 32]) {
         let d = self.d.to_f32();

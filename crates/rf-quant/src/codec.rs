@@ -8,6 +8,8 @@ use crate::{Block, Error};
 pub(crate) trait Codec {
     fn dequantize(bytes: &[u8], out: &mut [f32]);
     fn quantize(values: &[f32], importance: Option<&[f32]>, out: &mut [u8]) -> Result<(), Error>;
+    /// The index of the first block that is not finite.
+    fn first_non_finite(bytes: &[u8]) -> Option<usize>;
 }
 
 /// The codec of a block format. Blocks have alignment 1, so casts of whole blocks cannot fail.
@@ -34,5 +36,10 @@ impl<B: Block<N>, const N: usize> Codec for Blocks<B, N> {
             *block = B::quantize(values, importance.map(|importance| &importance[index]));
         }
         Ok(())
+    }
+
+    fn first_non_finite(bytes: &[u8]) -> Option<usize> {
+        let blocks: &[B] = bytemuck::cast_slice(bytes);
+        blocks.iter().position(|block| !block.is_finite())
     }
 }

@@ -20,6 +20,18 @@ pub fn dequantize(dtype: DType, bytes: &[u8], out: &mut [f32]) -> Result<(), Err
     Ok(())
 }
 
+/// The index of the first block with a value that is NaN or infinite.
+///
+/// Shapes: `bytes` whole blocks. It reads the scales, not the values of block formats.
+///
+/// # Errors
+///
+/// [`Error::ByteLength`] if `bytes` is no whole number of blocks.
+pub fn first_non_finite_block(dtype: DType, bytes: &[u8]) -> Result<Option<usize>, Error> {
+    check_lengths(dtype, bytes.len() / dtype.block_bytes() * dtype.block_elements(), bytes.len())?;
+    Ok(for_each_format!(with_codec, dtype, C => C::first_non_finite(bytes)))
+}
+
 /// Compresses floats to blocks.
 ///
 /// Shapes: `values` \[n\], `out` [`dtype.row_bytes(n)`], `n` a multiple of the block. Blocks are

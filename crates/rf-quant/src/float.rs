@@ -3,6 +3,8 @@
 //! They keep NaN and infinities. Conversion follows IEEE 754: nearest, ties to even, overflow to
 //! infinity.
 
+use std::ops::BitAnd;
+
 use half::{
     bf16, f16,
     slice::{HalfBitsSliceExt, HalfFloatSliceExt},
@@ -30,6 +32,10 @@ impl Codec for F32 {
         }
         Ok(())
     }
+
+    fn first_non_finite(bytes: &[u8]) -> Option<usize> {
+        first_of(bytes.as_chunks().0, u32::from_le_bytes, 0x7f80_0000)
+    }
 }
 
 /// The codec of [`DType::F16`](crate::DType::F16): little-endian binary16.
@@ -56,6 +62,10 @@ impl Codec for F16 {
         }
         Ok(())
     }
+
+    fn first_non_finite(bytes: &[u8]) -> Option<usize> {
+        first_of(bytes.as_chunks().0, u16::from_le_bytes, 0x7c00)
+    }
 }
 
 /// The codec of [`DType::Bf16`](crate::DType::Bf16): little-endian bfloat16.
@@ -74,4 +84,23 @@ impl Codec for Bf16 {
         }
         Ok(())
     }
+
+    fn first_non_finite(bytes: &[u8]) -> Option<usize> {
+        first_of(bytes.as_chunks().0, u16::from_le_bytes, 0x7f80)
+    }
+}
+
+/// The index of the first value that is not finite: all bits of its `exponent` are set.
+fn first_of<const N: usize, T>(
+    values: &[[u8; N]],
+    bits: impl Fn([u8; N]) -> T,
+    exponent: T,
+) -> Option<usize>
+where
+    T: Copy + PartialEq + BitAnd<Output = T>,
+{
+    let is_bad = |value: &[u8; N]| bits(*value) & exponent == exponent;
+    // A loop without exits vectorises; only a failure searches for the position.
+    let any = values.iter().fold(false, |any, value| any | is_bad(value));
+    if any { values.iter().position(is_bad) } else { None }
 }

@@ -52,7 +52,9 @@ mod ternary;
 pub use block::{Block, F16Le};
 pub use block32::*;
 pub use codebook::*;
-pub use convert::{dequantize, quantize, quantize_to_vec, quantize_weighted};
+pub use convert::{
+    dequantize, first_non_finite_block, quantize, quantize_to_vec, quantize_weighted,
+};
 pub use dtype::{DType, Family};
 pub use e4m3::E4m3;
 pub use error::Error;

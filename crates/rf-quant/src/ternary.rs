@@ -78,6 +78,10 @@ impl BlockTq1_0 {
 impl Block<256> for BlockTq1_0 {
     const DTYPE: DType = DType::Tq1_0;
 
+    fn is_finite(&self) -> bool {
+        self.d.is_finite()
+    }
+
     fn dequantize(&self, out: &mut [f32; 256]) {
         restore(self.d, &self.codes(), out);
     }
@@ -115,6 +119,10 @@ impl BlockTq2_0 {
 
 impl Block<256> for BlockTq2_0 {
     const DTYPE: DType = DType::Tq2_0;
+
+    fn is_finite(&self) -> bool {
+        self.d.is_finite()
+    }
 
     fn dequantize(&self, out: &mut [f32; 256]) {
         restore(self.d, &self.codes(), out);

@@ -1,7 +1,10 @@
 //! Properties of every input: error bounds, stability, and no panic on any bytes or floats.
 
 use proptest::{collection::vec, prelude::*};
-use rf_quant::{DType, Error, Family, dequantize, quantize, quantize_to_vec, quantize_weighted};
+use rf_quant::{
+    DType, Error, Family, dequantize, first_non_finite_block, quantize, quantize_to_vec,
+    quantize_weighted,
+};
 
 proptest! {
     #[test]
@@ -39,10 +42,14 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_dequantize(bytes in vec(any::<u8>(), 210 * 2)) {
+    fn any_bytes_dequantize_and_their_scales_tell_finite_blocks(bytes in vec(any::<u8>(), 210 * 2)) {
         for dtype in DType::ALL {
             let blocks = bytes.len() / dtype.block_bytes();
-            restore(dtype, &bytes[..blocks * dtype.block_bytes()]);
+            let bytes = &bytes[..blocks * dtype.block_bytes()];
+            let values = restore(dtype, bytes);
+            let first = values.iter().position(|value| !value.is_finite());
+            let block = first.map(|index| index / dtype.block_elements());
+            prop_assert_eq!(first_non_finite_block(dtype, bytes), Ok(block), "{}", dtype);
         }
     }
 
@@ -92,6 +99,8 @@ fn wrong_lengths_are_errors() {
             assert_eq!(error, Error::ByteLength { dtype, values, expected, actual });
             let error = quantize(dtype, &vec![0.0; 2 * block], &mut short.to_vec()).unwrap_err();
             assert_eq!(error, Error::ByteLength { dtype, values, expected, actual });
+            let whole = short.len().is_multiple_of(dtype.block_bytes());
+            assert_eq!(first_non_finite_block(dtype, short).is_ok(), whole, "{dtype}");
         }
         if block > 1 {
             let partial = Error::PartialBlock { dtype, values: block + 1 };

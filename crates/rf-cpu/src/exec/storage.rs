@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use rf_graph::{BackendError, Graph, Op, Operand, Progress, Weight, WeightId};
 
 use crate::panel::{PackedMatrix, fill_panel};
+use crate::simd::LANES;
 use crate::team::{Deal, Share, Team};
 
 /// The layout of a weight in memory. The ops that read the weight determine it.
@@ -87,7 +88,7 @@ pub(super) fn load(
         stored.push(match form {
             Form::Matrix => {
                 let mut packed = PackedMatrix::new(weight)?;
-                pack(&mut team, weight, &mut packed);
+                pack(&mut team, weight, &mut packed)?;
                 weight.release();
                 StoredWeight::Matrix(packed)
             }
@@ -103,17 +104,26 @@ pub(super) fn load(
     Ok(stored)
 }
 
-/// Packs a matrix.
-fn pack(team: &mut Team, weight: &Weight, packed: &mut PackedMatrix) {
+/// Checks and packs a matrix.
+fn pack(team: &mut Team, weight: &Weight, packed: &mut PackedMatrix) -> Result<(), BackendError> {
     let panel_ns = PackedMatrix::bytes_of(weight) / packed.num_panels().max(1);
     let deal = Deal::new(packed.num_panels(), panel_ns, team.threads());
+    let damaged = Mutex::new(Vec::new());
     let panels = Mutex::new(packed.panels_mut().enumerate());
     team.run(&[deal], &|share: &mut Share<'_>| {
         // The panels come in their order, whatever the indices of a member's pieces are.
         for _ in share.flatten() {
             let next = panels.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((i, panel)) = next else { break };
+            let rows = i * LANES..weight.rows().min((i + 1) * LANES);
+            if let Err(error) = weight.check_finite(rows) {
+                damaged.lock().unwrap_or_else(PoisonError::into_inner).push((i, error));
+                break;
+            }
             fill_panel(weight, i, panel);
         }
     });
+    // Panels are taken in order, so the first damaged one is among them.
+    let damaged = damaged.into_inner().unwrap_or_else(PoisonError::into_inner);
+    damaged.into_iter().min_by_key(|(i, _)| *i).map_or(Ok(()), |(_, error)| Err(error.into()))
 }

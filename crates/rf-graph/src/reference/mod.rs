@@ -52,6 +52,7 @@ impl Backend for ReferenceBackend {
         program: Program,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Executor>, BackendError> {
+        program.weights.iter().try_for_each(|weight| weight.check_finite(0..weight.rows()))?;
         let total_bytes = program.weights.iter().map(|w| w.bytes().len() as u64).sum();
         progress(Progress { done_bytes: total_bytes, total_bytes });
         Ok(Box::new(Reference {

@@ -142,6 +142,7 @@ impl Weights {
                     let row_bytes = weight.bytes().len() / weight.rows().max(1);
                     for first in (0..weight.rows()).step_by(rows_at_once) {
                         let rows = rows_at_once.min(weight.rows() - first);
+                        weight.check_finite(first..first + rows)?;
                         let source = &weight.bytes()[first * row_bytes..][..rows * row_bytes];
                         let buffer = &mut staging[turn];
                         turn = 1 - turn;

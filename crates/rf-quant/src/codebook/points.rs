@@ -33,6 +33,10 @@ pub trait CodebookBlock: Pod {
 impl<B: CodebookBlock> Block<256> for B {
     const DTYPE: DType = <B as CodebookBlock>::DTYPE;
 
+    fn is_finite(&self) -> bool {
+        self.d().is_finite()
+    }
+
     fn dequantize(&self, out: &mut [f32; 256]) {
         // All products are exact: d has 11 bits, `2 s + 1` at most 5 and `v` at most 6.
         let d = self.d().to_f32() * Self::UNIT;

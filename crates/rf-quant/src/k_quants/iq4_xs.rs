@@ -50,6 +50,10 @@ impl BlockIq4Xs {
 impl Block<256> for BlockIq4Xs {
     const DTYPE: DType = DType::Iq4Xs;
 
+    fn is_finite(&self) -> bool {
+        self.d.is_finite()
+    }
+
     fn dequantize(&self, out: &mut [f32; 256]) {
         let d = self.d.to_f32();
         let subs = out.as_chunks_mut::<32>().0.iter_mut().zip(&self.qs);

@@ -35,6 +35,10 @@ assert_layout!(BlockQ2K, 256);
 impl Block<256> for BlockQ2K {
     const DTYPE: DType = DType::Q2K;
 
+    fn is_finite(&self) -> bool {
+        self.d.is_finite() && self.dmin.is_finite()
+    }
+
     fn dequantize(&self, out: &mut [f32; 256]) {
         let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
         for (sub, (out, sm)) in out.as_chunks_mut::<16>().0.iter_mut().zip(self.scales).enumerate()

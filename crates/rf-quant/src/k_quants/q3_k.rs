@@ -59,6 +59,10 @@ impl BlockQ3K {
 impl Block<256> for BlockQ3K {
     const DTYPE: DType = DType::Q3K;
 
+    fn is_finite(&self) -> bool {
+        self.d.is_finite()
+    }
+
     fn dequantize(&self, out: &mut [f32; 256]) {
         let d = self.d.to_f32();
         let scales = self.unpack_scales();

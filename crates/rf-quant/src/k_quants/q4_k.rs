@@ -42,6 +42,10 @@ impl BlockQ4K {
 impl Block<256> for BlockQ4K {
     const DTYPE: DType = DType::Q4K;
 
+    fn is_finite(&self) -> bool {
+        self.d.is_finite() && self.dmin.is_finite()
+    }
+
     fn dequantize(&self, out: &mut [f32; 256]) {
         let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
         let (scales, mins) = self.unpack_scales();

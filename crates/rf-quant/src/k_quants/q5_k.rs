@@ -44,6 +44,10 @@ impl BlockQ5K {
 impl Block<256> for BlockQ5K {
     const DTYPE: DType = DType::Q5K;
 
+    fn is_finite(&self) -> bool {
+        self.d.is_finite() && self.dmin.is_finite()
+    }
+
     fn dequantize(&self, out: &mut [f32; 256]) {
         let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
         let (scales, mins) = self.unpack_scales();

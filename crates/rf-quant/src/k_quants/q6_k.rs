@@ -38,6 +38,10 @@ assert_layout!(BlockQ6K, 256);
 impl Block<256> for BlockQ6K {
     const DTYPE: DType = DType::Q6K;
 
+    fn is_finite(&self) -> bool {
+        self.d.is_finite()
+    }
+
     fn dequantize(&self, out: &mut [f32; 256]) {
         let d = self.d.to_f32();
         for (sub, (out, s)) in out.as_chunks_mut::<16>().0.iter_mut().zip(self.scales).enumerate() {

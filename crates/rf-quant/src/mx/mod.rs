@@ -14,5 +14,21 @@ mod e8m0;
 mod mxfp4;
 mod mxfp6;
 
+use crate::Block;
+
 pub use mxfp4::BlockMxfp4;
 pub use mxfp6::{BlockMxfp6E2M3, BlockMxfp6E3M2};
+
+/// Returns true if every value of a block with the scale `e` is finite.
+fn is_finite(block: &impl Block<32>, e: u8) -> bool {
+    // Elements are less than 2⁵.
+    const LARGEST: u8 = 127 + 128 - 5;
+    e <= LARGEST || values_are_finite(block)
+}
+
+#[cold]
+fn values_are_finite(block: &impl Block<32>) -> bool {
+    let mut values = [0.0; 32];
+    block.dequantize(&mut values);
+    values.iter().all(|value| value.is_finite())
+}

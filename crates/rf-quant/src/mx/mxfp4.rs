@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::e8m0;
+use super::{e8m0, is_finite};
 use crate::{
     DType,
     block::{Block, assert_layout},
@@ -38,6 +38,10 @@ const BOUNDARIES: [f32; 7] = [0.5, 1.5, 2.5, 3.5, 5.0, 7.0, 10.0];
 
 impl Block<32> for BlockMxfp4 {
     const DTYPE: DType = DType::Mxfp4;
+
+    fn is_finite(&self) -> bool {
+        is_finite(self, self.e)
+    }
 
     fn dequantize(&self, out: &mut [f32; 32]) {
         let d = e8m0::to_f32_halved(self.e);

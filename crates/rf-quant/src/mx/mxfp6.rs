@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::e8m0;
+use super::{e8m0, is_finite};
 use crate::{
     DType,
     block::{Block, assert_layout},
@@ -51,6 +51,10 @@ assert_layout!(BlockMxfp6E3M2, 32);
 impl Block<32> for BlockMxfp6E2M3 {
     const DTYPE: DType = DType::Mxfp6E2M3;
 
+    fn is_finite(&self) -> bool {
+        is_finite(self, self.e)
+    }
+
     fn dequantize(&self, out: &mut [f32; 32]) {
         E2M3.dequantize(self.e, &self.qs, out);
     }
@@ -63,6 +67,10 @@ impl Block<32> for BlockMxfp6E2M3 {
 
 impl Block<32> for BlockMxfp6E3M2 {
     const DTYPE: DType = DType::Mxfp6E3M2;
+
+    fn is_finite(&self) -> bool {
+        is_finite(self, self.e)
+    }
 
     fn dequantize(&self, out: &mut [f32; 32]) {
         E3M2.dequantize(self.e, &self.qs, out);
