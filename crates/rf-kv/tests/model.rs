@@ -12,6 +12,7 @@ use rf_kv::{
 
 /// Miri is slow.
 const CASES: u32 = if cfg!(miri) { 2 } else { 600 };
+const OPERATIONS: usize = if cfg!(miri) { 12 } else { 120 };
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
@@ -21,7 +22,7 @@ proptest! {
         size in prop::sample::select(&PageSize::ALL[..2]),
         num_pages in num_pages(),
         window in window(),
-        operations in prop::collection::vec(operation(), 1..120),
+        operations in prop::collection::vec(operation(), 1..OPERATIONS),
     ) {
         let mut world = World::new(num_pages, size, window);
         for operation in operations {
@@ -35,7 +36,7 @@ proptest! {
     fn the_same_operations_give_the_same_pages(
         num_pages in num_pages(),
         window in window(),
-        operations in prop::collection::vec(operation(), 1..80),
+        operations in prop::collection::vec(operation(), 1..OPERATIONS),
     ) {
         let run = || {
             let mut world = World::new(num_pages, PageSize::Tokens16, window);

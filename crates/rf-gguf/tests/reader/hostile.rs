@@ -43,7 +43,7 @@ fn a_name_may_have_65535_bytes_and_no_more() {
 }
 
 /// Miri is slow.
-const CASES: u32 = if cfg!(miri) { 20 } else { 2000 };
+const CASES: u32 = if cfg!(miri) { 4 } else { 2000 };
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) })]
