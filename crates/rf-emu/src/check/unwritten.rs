@@ -257,10 +257,20 @@ impl Written {
             }
             _ => self.sources(operands),
         };
+        // The lower half of these depends on the lower half of the last source alone, and compilers
+        // leave anything in the upper one.
+        let has_lower_half = matches!(op, ValuOp::MadU64U32 | ValuOp::MadI64I32);
+        let lower = if has_lower_half {
+            let sources = instruction.sources().iter();
+            sources.fold(u32::MAX, |lanes, source| lanes & self.whole(source.operand))
+        } else {
+            lanes
+        };
         for registers in &operands.writes {
-            for register in registers.iter() {
+            for (index, register) in registers.iter().enumerate() {
                 let at = usize::from(register);
                 if registers.vector {
+                    let lanes = if index == 0 { lower } else { lanes };
                     self.vector[at] = self.vector[at] & !exec | lanes & exec;
                 } else if crosses_lanes {
                     self.scalar[at] = u32::MAX;

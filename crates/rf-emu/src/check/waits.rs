@@ -116,10 +116,11 @@ impl Waits {
         Ok(())
     }
 
-    /// Returns true if the wave has waited for its stores.
+    /// Returns true if the wave has waited for its stores. The compiler leaves out the wait after a
+    /// write-back that has nothing to write.
     pub(crate) fn stores_are_complete(&self) -> bool {
         let count = &self.counts[Counter::Store as usize];
-        count.complete >= count.issued
+        count.complete >= count.last_store
     }
 
     fn check(&mut self, registers: Registers, instruction: &Instruction) -> Result<(), FaultKind> {
@@ -183,7 +184,8 @@ impl Waits {
             VmemOp::Invalidate if self.family == Family::Rdna4 => Counter::Load,
             VmemOp::Invalidate => return,
         };
-        self.start(counter, operands, false, false);
+        let stores = matches!(op, VmemOp::Store(_) | VmemOp::Atomic { .. });
+        self.start(counter, operands, false, stores && counter == Counter::Store);
         if instruction.encoding == Encoding::Flat {
             // The address decides between memory and LDS, so both counters count.
             let count = &mut self.counts[Counter::Lds as usize];

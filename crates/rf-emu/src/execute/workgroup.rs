@@ -119,7 +119,9 @@ impl Group<'_> {
         let Some((first, wave)) = waiting.next() else { return Ok(()) };
         let (slot, target) = (wave.slot, wave.waits + 1);
         if self.checks.barriers {
-            let ended = waves.iter().position(|wave| wave.state == State::Ended);
+            // A wave that signalled and passed may end before another one begins to wait.
+            let is_missing = |wave: &Running| wave.state == State::Ended && wave.signals < target;
+            let ended = waves.iter().position(is_missing);
             let other = waiting.find(|(_, wave)| wave.slot != slot && wave.waits + 1 == target);
             let reason = match (ended, other) {
                 (Some(ended), _) => Some(format!("wave {ended} ended while wave {first} waits")),
