@@ -109,7 +109,8 @@ impl fmt::Display for Snapshot {
         for (kernel, entries) in &self.kernels {
             write!(text, "\n[kernels.{kernel}]\n")?;
             for (target, entry) in entries {
-                writeln!(text, "{target} = {{ {entry} }}")?;
+                // Without the spaces, which are a sixth of the bytes.
+                writeln!(text, "{target}={{{}}}", entry.to_string().replace(' ', ""))?;
             }
         }
         f.write_str(&text)
