@@ -181,7 +181,7 @@ mod tests {
         let spans: Vec<Span<'_>> = (0..tokens)
             .map(|i| {
                 let past_tokens = if mask == Mask::Causal { i } else { tokens - 1 };
-                Span { tokens: i..i + 1, past_tokens, pages: &[], window_pages: &[] }
+                Span { tokens: i..i + 1, past_tokens, pages: &[], window_pages: &[], state: None }
             })
             .collect();
         let batch = Batch { ids: &[], spans: &spans, output_rows: &[], input: None };

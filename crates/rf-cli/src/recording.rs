@@ -127,11 +127,13 @@ fn memory(engine: &Engine, placement: &Placement) -> MemoryTracker {
     memory.plan(MemoryParts {
         weights_bytes: need.weights_bytes,
         kv_bytes: need.kv_bytes,
+        states_bytes: need.states_bytes,
         buffers_bytes: need.buffers_bytes,
     });
     memory.actual(MemoryParts {
         weights_bytes: held.weights_bytes,
         kv_bytes: held.kv_bytes,
+        states_bytes: held.states_bytes,
         buffers_bytes: held.buffers_bytes,
     });
     // Limits are measured later, since that takes memory, too. Values that the system does not

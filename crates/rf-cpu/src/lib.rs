@@ -22,6 +22,7 @@ mod machine;
 mod panel;
 mod peak;
 mod simd;
+mod state;
 mod stored;
 mod team;
 

@@ -9,6 +9,8 @@ use crate::placement::Placement;
 
 /// The largest cache on a CPU, in contexts: it has no use for more sequences at a time.
 const CPU_CONTEXTS: usize = 8;
+/// The part of the free memory that recurrent states may take.
+const STATES_SHARE: u64 = 8;
 /// The largest cache of a model that is divided between devices, in contexts: every layer that the
 /// cache displaces from the GPU costs more than it gains.
 const DIVIDED_CONTEXTS: usize = 4;
@@ -25,6 +27,25 @@ impl Placement {
             Some(gpu) => Ok(gpu.backend.available_memory_bytes()),
             None => Ok(self.cpu()?.available_memory_bytes()),
         }
+    }
+
+    /// Computes how many sequences have recurrent states at the same time: at least one and at most
+    /// `most`, with an eighth of the free memory for their states. A model without recurrent layers
+    /// gets `most`.
+    ///
+    /// # Errors
+    ///
+    /// If the threads of the CPU cannot be started.
+    pub fn sequences_that_fit(&self, model: &Model, most: usize) -> Result<usize, Error> {
+        let floats: usize = model.config().states().iter().map(|state| state.len()).sum();
+        let bytes = (floats * size_of::<f32>()) as u64;
+        if bytes == 0 {
+            return Ok(most);
+        }
+        // Such models run on the CPU only.
+        let free = self.cpu()?.available_memory_bytes().unwrap_or(u64::MAX);
+        let fits = usize::try_from(free / STATES_SHARE / bytes).unwrap_or(usize::MAX);
+        Ok(fits.min(most).max(1))
     }
 
     /// Computes the tokens of a KV cache that fits into the free memory together with the model: at

@@ -50,6 +50,12 @@ impl Placement {
         let Some(gpu) = self.gpu() else {
             return self.load_layers(model, DeviceLayers::default(), options, observe);
         };
+        if model.config().is_recurrent() && self.is_auto() {
+            let gpu = gpu.to_string();
+            let reason = "the GPU backend has no kernels for recurrent layers".to_owned();
+            observe(LoadEvent::Warning(&Warning::CpuTakesOver { gpu, reason }));
+            return self.load_layers(model, DeviceLayers::default(), options, observe);
+        }
         match self.load_with_gpu(model, reopen, gpu, options, observe) {
             Err(error) if self.is_auto() && error.is_of_device() => {
                 let (gpu, reason) = (gpu.to_string(), sentence(&error));

@@ -94,6 +94,7 @@ impl Activations {
                 past_tokens,
                 pages: table.pages(PageGroup::Full),
                 window_pages: table.pages(PageGroup::Window),
+                state: table.state(),
             };
             let batch = Batch { ids, spans: &[span], output_rows: &rows, input: None };
             let mut route = Vec::new();

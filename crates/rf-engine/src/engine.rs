@@ -82,6 +82,7 @@ impl Engine {
             backend = backend.name(),
             weights_bytes = held.weights_bytes,
             kv_bytes = held.kv_bytes,
+            states_bytes = held.states_bytes,
             buffers_bytes = held.buffers_bytes,
             reserve_bytes = memory_need.reserve_bytes,
             "memory need"
@@ -295,7 +296,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Computes one batch: pieces of feeds. If it fails, no sequence changes.
+    /// Computes one batch: pieces of feeds. If it fails, no sequence changes, except that one with
+    /// recurrent states loses its tokens.
     fn batch(
         &mut self,
         feeds: &mut [Feed<'_>],
@@ -371,6 +373,7 @@ impl Engine {
                     past_tokens: session.tokens.len(),
                     pages: session.table.pages(PageGroup::Full),
                     window_pages: session.table.pages(PageGroup::Window),
+                    state: session.table.state(),
                 }
             })
             .collect();

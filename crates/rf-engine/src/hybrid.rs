@@ -260,13 +260,8 @@ impl Executor for HybridExecutor {
 
     fn memory(&self) -> MemoryUse {
         let (first, second) = (self.first.memory(), self.second.memory());
-        MemoryUse {
-            weights_bytes: first.weights_bytes + second.weights_bytes,
-            kv_bytes: first.kv_bytes + second.kv_bytes,
-            buffers_bytes: first.buffers_bytes
-                + second.buffers_bytes
-                + (size_of_val(&*self.input) + size_of_val(&*self.output)) as u64,
-        }
+        let residual_bytes = (size_of_val(&*self.input) + size_of_val(&*self.output)) as u64;
+        first + second + MemoryUse { buffers_bytes: residual_bytes, ..MemoryUse::default() }
     }
 
     fn profile(&mut self, on: bool) -> bool {

@@ -7,7 +7,7 @@ use rf_model::ModelConfig;
 use crate::error::Error;
 use crate::options::EngineOptions;
 
-/// The cache with every layer in [`PageGroup::Full`].
+/// The cache with every layer in [`PageGroup::Full`], and recurrent states for all sequences.
 ///
 /// # Errors
 ///
@@ -44,7 +44,13 @@ pub(crate) fn full_layout(
     }
     let layers = config.kv_layers().into_iter();
     let layers = layers.map(|(num_kv_heads, head_dim)| KvLayer::new(num_kv_heads, head_dim));
-    Ok(KvLayout::new(layers.collect(), page_size.tokens(), num_pages, options.kv_type))
+    let mut layout =
+        KvLayout::new(layers.collect(), page_size.tokens(), num_pages, options.kv_type);
+    layout.states = config.states();
+    if !layout.states.is_empty() {
+        layout.num_pages.states = options.sequences;
+    }
+    Ok(layout)
 }
 
 /// Moves the layers with a sliding window to [`PageGroup::Window`], with pages for the windows of

@@ -21,8 +21,8 @@ pub struct EngineOptions {
     /// cannot reach its full length.
     pub kv_tokens: Option<usize>,
     /// Sequences that are computed at the same time. Layers with a sliding window have room for
-    /// this many of any length: each takes little more than its window. Other layers share
-    /// [`kv_tokens`](Self::kv_tokens).
+    /// this many of any length: each takes little more than its window. Recurrent layers have this
+    /// many states. Other layers share [`kv_tokens`](Self::kv_tokens).
     pub sequences: usize,
     /// Embed texts with this pooling, or score them with [`Pooling::Rank`], in place of generation.
     pub pooling: Option<Pooling>,

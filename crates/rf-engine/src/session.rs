@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rf_kv::{PageCounts, PagePool, PageTable, WindowPassed};
+use rf_kv::{NotCut, PageCounts, PagePool, PageTable};
 
-/// A sequence: the tokens in the cache and the pages that hold them. Dropping it frees the pages.
+/// A sequence: the tokens in the cache, and the pages and recurrent states that hold them. Dropping
+/// it frees both.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) pool: Arc<Mutex<PagePool>>,
@@ -92,10 +93,13 @@ impl Session {
         pool.drop_front(&mut self.table);
     }
 
-    /// Removes pages for tokens that were not computed after all. Such a step has not dropped any.
+    /// Removes pages for tokens that were not computed after all. Such a step has not dropped any,
+    /// but recurrent states may have changed: a sequence that has some loses all its tokens.
     pub(crate) fn roll_back(&mut self, pool: &mut PagePool) {
-        let rolled_back = pool.truncate(&mut self.table, self.tokens.len());
-        debug_assert_eq!(rolled_back, Ok(()));
+        if pool.truncate(&mut self.table, self.tokens.len()).is_err() {
+            pool.release(std::mem::take(&mut self.table));
+            self.cut(0);
+        }
     }
 
     /// Pages that the cache needs for the sequence to have `len_tokens` tokens after one step.
@@ -132,9 +136,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If a sliding window has passed that position, so that the cache lacks the tokens before it.
-    /// Nothing has changed then.
-    pub fn truncate(&mut self, len_tokens: usize) -> Result<(), WindowPassed> {
+    /// If a sliding window has passed that position, so that the cache lacks the tokens before it,
+    /// or the model has recurrent states. Nothing has changed then.
+    pub fn truncate(&mut self, len_tokens: usize) -> Result<(), NotCut> {
         if len_tokens < self.tokens.len() {
             lock(&self.pool).truncate(&mut self.table, len_tokens)?;
             self.cut(len_tokens);
@@ -142,8 +146,8 @@ impl Session {
         Ok(())
     }
 
-    /// Drops all but the first `len_tokens` tokens, or all of them if a sliding window has passed
-    /// that position. Returns the number of tokens that are left.
+    /// Drops all but the first `len_tokens` tokens, or all of them if the sequence cannot be cut
+    /// there. Returns the number of tokens that are left.
     pub(crate) fn truncate_or_reset(&mut self, len_tokens: usize) -> usize {
         if self.truncate(len_tokens).is_err() {
             self.reset();

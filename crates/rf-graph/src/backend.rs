@@ -129,7 +129,8 @@ pub trait Executor: Send {
         )))
     }
 
-    /// Copies whole pages of the KV cache, in order, in the layers of their group.
+    /// Copies whole pages, in order, in the layers of their group: of the KV cache, or the
+    /// recurrent states of a sequence.
     ///
     /// # Errors
     ///
@@ -208,14 +209,18 @@ pub struct Span<'a> {
     /// As many pages in [`PageGroup::Window`]; empty for a program without that group. Pages before
     /// those that the window of the span's first token reaches are arbitrary existing ones.
     pub window_pages: &'a [PageId],
+    /// The page of the sequence in [`PageGroup::State`]; unused by a program without states. What
+    /// it holds before the first token of the sequence is arbitrary and not read.
+    pub state: Option<PageId>,
 }
 
-impl<'a> Span<'a> {
+impl Span<'_> {
     /// Pages of the sequence in a group.
-    pub fn pages_of(&self, group: PageGroup) -> &'a [PageId] {
+    pub fn pages_of(&self, group: PageGroup) -> &[PageId] {
         match group {
             PageGroup::Full => self.pages,
             PageGroup::Window => self.window_pages,
+            PageGroup::State => self.state.as_slice(),
         }
     }
 }
@@ -255,11 +260,12 @@ pub enum BackendError {
     InvalidBatch(String),
     /// The program needs more memory than is available.
     #[error(
-        "the model needs {} of memory on the {backend} (weights {}, KV cache {}, buffers {}) and {} are \
+        "the model needs {} of memory on the {backend} (weights {}, KV cache {}{}, buffers {}) and {} are \
          available: use a smaller context or a smaller quantisation",
         mib(need.total_bytes()),
         mib(need.held.weights_bytes),
         mib(need.held.kv_bytes),
+        states(need.held.states_bytes),
         mib(need.held.buffers_bytes.saturating_add(need.reserve_bytes)),
         mib(*available_bytes)
     )]
@@ -290,6 +296,11 @@ pub enum BackendError {
 /// A size in parentheses for an error message; empty if unknown.
 fn size(bytes: u64) -> String {
     if bytes == 0 { String::new() } else { format!(" ({})", mib(bytes)) }
+}
+
+/// The recurrent states in the list of parts; empty for a model without.
+fn states(bytes: u64) -> String {
+    if bytes == 0 { String::new() } else { format!(", recurrent states {}", mib(bytes)) }
 }
 
 fn mib(bytes: u64) -> String {
@@ -351,9 +362,32 @@ impl Batch<'_> {
             return invalid(format!("spans cover {next} of {n} tokens"));
         }
         self.check_pages(limits, PageGroup::Full)?;
-        match limits.num_pages.window {
-            0 => Ok(()),
-            _ => self.check_pages(limits, PageGroup::Window),
+        if limits.num_pages.window > 0 {
+            self.check_pages(limits, PageGroup::Window)?;
+        }
+        self.check_states(limits.num_pages.states)
+    }
+
+    /// Checks that each sequence has recurrent states of its own, if the program has states.
+    fn check_states(&self, num_states: usize) -> Result<(), BackendError> {
+        let invalid = |what: String| Err(BackendError::InvalidBatch(what));
+        if num_states == 0 {
+            return Ok(());
+        }
+        let mut written = Vec::with_capacity(self.spans.len());
+        for span in self.spans {
+            match span.state {
+                None => return invalid("a sequence without recurrent states".into()),
+                Some(state) if state.index() >= num_states => {
+                    return invalid(format!("state {} of {num_states}", state.index()));
+                }
+                Some(state) => written.push(state),
+            }
+        }
+        written.sort_unstable();
+        match written.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => invalid(format!("state {} would be written twice", pair[0].index())),
+            None => Ok(()),
         }
     }
 
@@ -432,7 +466,8 @@ mod tests {
 
     #[test]
     fn an_error_of_memory_names_the_parts_and_the_cure() {
-        let held = MemoryUse { weights_bytes: 4 << 20, kv_bytes: 2 << 20, buffers_bytes: 1 << 20 };
+        let (weights_bytes, kv_bytes, buffers_bytes) = (4 << 20, 2 << 20, 1 << 20);
+        let held = MemoryUse { weights_bytes, kv_bytes, states_bytes: 0, buffers_bytes };
         let need = MemoryNeed { held, reserve_bytes: 1 << 20 };
         let error = BackendError::DoesNotFit { backend: "GPU", need, available_bytes: 7 << 20 };
         assert_eq!((need + need).total_bytes(), 16 << 20);
@@ -441,5 +476,10 @@ mod tests {
             "the model needs 8 MiB of memory on the GPU (weights 4 MiB, KV cache 2 MiB, buffers \
              2 MiB) and 7 MiB are available: use a smaller context or a smaller quantisation"
         );
+        let held = MemoryUse { states_bytes: 3 << 20, ..held };
+        let need = MemoryNeed { held, reserve_bytes: 0 };
+        let error = BackendError::DoesNotFit { backend: "CPU", need, available_bytes: 0 };
+        let parts = "(weights 4 MiB, KV cache 2 MiB, recurrent states 3 MiB, buffers 1 MiB)";
+        assert!(error.to_string().contains(parts), "{error}");
     }
 }

@@ -52,12 +52,13 @@ impl Costs {
     }
 
     /// A label that distinguishes an op from others of the same name: the weights of a matmul, or
-    /// the layer of the KV cache, counted within this program.
+    /// the layer of the KV cache or the recurrent state, counted within this program.
     pub fn detail(&self, op: &Op) -> String {
         let name = |id: &WeightId| self.weights[id.index()].name.as_str();
         let operands = op.operands();
         let layer = operands.iter().find_map(|operand| match operand {
             Operand::KvLayer(layer) => Some(format!("KV layer {layer}")),
+            Operand::State(state) => Some(format!("state {state}")),
             _ => None,
         });
         let matrices = operands.iter().filter_map(|operand| match operand {
@@ -108,6 +109,10 @@ impl Costs {
                 Operand::KvLayer(layer) if !matches!(op, Op::Attention { .. }) => {
                     tokens * self.cached_bytes(*layer)
                 }
+                // Read before the batch and written after it.
+                Operand::State(state) => {
+                    2 * size_of::<f32>() * self.kv.states[*state].len() * batch.spans.len()
+                }
                 Operand::Matrix(_) | Operand::KvLayer(_) | Operand::Scratch(_) => 0,
             };
         }
@@ -144,6 +149,21 @@ impl Costs {
                 // Queries by keys, and scores by values.
                 operations += 2 * 2 * attention.num_heads * head_dim * pairs;
                 bytes += self.cached_bytes(attention.layer) * positions;
+            }
+            Op::CausalConv(conv) => {
+                let taps = self.weights[conv.filter.index()].rows;
+                let silu = usize::from(conv.silu);
+                operations += (2 * taps + silu) * elements(conv.out);
+            }
+            Op::DeltaNet(op) => {
+                // Decay, prediction, correction and output of each element of the state, each a
+                // multiply-add; and the norms of queries and keys.
+                let state = self.kv.states[op.state].len();
+                operations += tokens * (7 * state + NORM * 2 * op.heads.key_width());
+            }
+            Op::StateSpace(op) => {
+                // Decay, input and output of each element of the state.
+                operations += tokens * 5 * self.kv.states[op.state].len();
             }
             Op::Route { logits, .. } => operations += SOFTMAX * elements(*logits),
             Op::ExpertMatMul(m) => {
@@ -226,7 +246,8 @@ mod tests {
 
     fn cost(program: &Program, op: usize, past_tokens: usize, tokens: usize) -> OpCost {
         let ids = vec![0; tokens];
-        let spans = [Span { tokens: 0..tokens, past_tokens, pages: &[], window_pages: &[] }];
+        let spans =
+            [Span { tokens: 0..tokens, past_tokens, pages: &[], window_pages: &[], state: None }];
         let batch = Batch { ids: &ids, spans: &spans, output_rows: &[], input: None };
         Costs::new(program).of(&program.graph, &program.graph.ops()[op], &batch)
     }

@@ -1,14 +1,16 @@
-//! The shape of the KV cache.
+//! The shape of the KV cache and of recurrent states.
 
 use std::fmt;
 
 use rf_kv::{PageCounts, PageGroup};
 
-/// Shape of the KV cache.
+/// Shape of the KV cache, and of the recurrent states beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvLayout {
     /// The layers that have keys and values of their own.
     pub layers: Vec<KvLayer>,
+    /// The recurrent states of a sequence. A page of [`PageGroup::State`] holds all of them.
+    pub states: Vec<StateShape>,
     /// Tokens per page: 16, 32 or 64.
     pub page_tokens: usize,
     /// Number of pages of each group; no window pages if no layer is in that group.
@@ -30,6 +32,27 @@ pub struct KvLayer {
     pub group: PageGroup,
 }
 
+/// The shape of one recurrent state: an f32 matrix, 0 before the first token of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateShape {
+    /// Rows.
+    pub rows: usize,
+    /// Elements of a row.
+    pub columns: usize,
+}
+
+impl StateShape {
+    /// Elements of the matrix.
+    pub const fn len(self) -> usize {
+        self.rows * self.columns
+    }
+
+    /// Returns true if there are no elements, as for a convolution of one tap.
+    pub const fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
 impl KvLayer {
     /// A layer that keeps every position.
     pub const fn new(num_kv_heads: usize, head_dim: usize) -> Self {
@@ -46,7 +69,18 @@ impl KvLayout {
     /// A cache whose layers keep every position.
     pub fn new(layers: Vec<KvLayer>, page_tokens: usize, num_pages: usize, dtype: KvType) -> Self {
         let num_pages = PageCounts::full(num_pages);
-        Self { layers, page_tokens, num_pages, window: None, dtype }
+        Self { layers, states: Vec::new(), page_tokens, num_pages, window: None, dtype }
+    }
+
+    /// Bytes of the recurrent states of all sequences.
+    pub fn states_bytes(&self) -> u64 {
+        let bytes = self.bytes_per_state().saturating_mul(self.num_pages.states);
+        bytes as u64
+    }
+
+    /// Bytes of the recurrent states of one sequence.
+    pub fn bytes_per_state(&self) -> usize {
+        self.states.iter().map(|state| state.len() * size_of::<f32>()).sum()
     }
 
     /// Bytes of the keys and values of one token in all layers of a group.
@@ -55,10 +89,10 @@ impl KvLayout {
         layers.map(|layer| self.layer_bytes_per_token(*layer)).sum()
     }
 
-    /// Bytes of the whole cache.
+    /// Bytes of all pages of tokens.
     pub fn bytes(&self) -> usize {
         let bytes = |group| self.bytes_per_token(group) * self.num_pages.of(group);
-        self.page_tokens * PageGroup::ALL.map(bytes).iter().sum::<usize>()
+        self.page_tokens * PageGroup::OF_TOKENS.map(bytes).iter().sum::<usize>()
     }
 
     /// Bytes of the keys and values of one token in a layer.

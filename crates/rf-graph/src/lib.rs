@@ -37,9 +37,10 @@
 //! let program = Program { graph, weights, kv, max_batch_tokens: 2, max_output_rows: 2 };
 //! let mut executor = ReferenceBackend.compile(program, &mut |_| ())?;
 //! let pages = [rf_kv::PageId::new(0)];
+//! let (window_pages, state) = (&[][..], None);
 //! let batch = Batch {
 //!     ids: &[0, 1],
-//!     spans: &[Span { tokens: 0..2, past_tokens: 0, pages: &pages, window_pages: &[] }],
+//!     spans: &[Span { tokens: 0..2, past_tokens: 0, pages: &pages, window_pages, state }],
 //!     output_rows: &[],
 //!     input: None,
 //! };
@@ -86,13 +87,14 @@ pub use backend::{
 pub use cost::Costs;
 pub use fuse::{Fusions, WeightRule, fuse};
 pub use graph::{Graph, Stage};
-pub use kv::{KvLayer, KvLayout, KvType};
+pub use kv::{KvLayer, KvLayout, KvType, StateShape};
 pub use memory::{MemoryNeed, MemoryUse};
 pub use observe::{Observation, Observed, observe};
 pub use op::{
-    Activation, Attention, Combine, Epilogue, ExpertGroups, ExpertMatMul, ExpertProjection,
-    Function, GateFunction, GraphBuilder, MatMul, Op, Operand, PositionScale, Projection, Prologue,
-    QkNorm, Rope, RopeStyle, Router, RowNorm,
+    Activation, Attention, CausalConv, Combine, DeltaHeads, DeltaNet, Epilogue, ExpertGroups,
+    ExpertMatMul, ExpertProjection, Function, GateFunction, GraphBuilder, MatMul, Op, Operand,
+    PositionScale, Projection, Prologue, QkNorm, Rope, RopeStyle, Router, RowNorm, StateSpace,
+    StateSpaceHeads,
 };
 pub use op_cost::{OpCost, Peak};
 pub use plan::Plan;

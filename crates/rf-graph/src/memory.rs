@@ -7,6 +7,8 @@ pub struct MemoryUse {
     pub weights_bytes: u64,
     /// Pages of the KV cache.
     pub kv_bytes: u64,
+    /// Recurrent states of all sequences.
+    pub states_bytes: u64,
     /// Activations, operands and other buffers of a batch.
     pub buffers_bytes: u64,
 }
@@ -14,7 +16,22 @@ pub struct MemoryUse {
 impl MemoryUse {
     /// The sum of all parts.
     pub fn total_bytes(&self) -> u64 {
-        self.weights_bytes.saturating_add(self.kv_bytes).saturating_add(self.buffers_bytes)
+        [self.kv_bytes, self.states_bytes, self.buffers_bytes]
+            .into_iter()
+            .fold(self.weights_bytes, u64::saturating_add)
+    }
+}
+
+impl std::ops::Add for MemoryUse {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            weights_bytes: self.weights_bytes.saturating_add(other.weights_bytes),
+            kv_bytes: self.kv_bytes.saturating_add(other.kv_bytes),
+            states_bytes: self.states_bytes.saturating_add(other.states_bytes),
+            buffers_bytes: self.buffers_bytes.saturating_add(other.buffers_bytes),
+        }
     }
 }
 
@@ -41,13 +58,8 @@ impl std::ops::Add for MemoryNeed {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        let (a, b) = (self.held, other.held);
         Self {
-            held: MemoryUse {
-                weights_bytes: a.weights_bytes.saturating_add(b.weights_bytes),
-                kv_bytes: a.kv_bytes.saturating_add(b.kv_bytes),
-                buffers_bytes: a.buffers_bytes.saturating_add(b.buffers_bytes),
-            },
+            held: self.held + other.held,
             reserve_bytes: self.reserve_bytes.saturating_add(other.reserve_bytes),
         }
     }

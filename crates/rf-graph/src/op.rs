@@ -9,6 +9,7 @@ mod builder;
 mod experts;
 mod function;
 mod matmul;
+mod recurrent;
 mod router;
 
 pub use attention::{Attention, PositionScale, QkNorm, Rope, RopeStyle};
@@ -16,6 +17,7 @@ pub use builder::GraphBuilder;
 pub use experts::{Combine, ExpertMatMul, ExpertProjection};
 pub use function::{Activation, Function};
 pub use matmul::{Epilogue, MatMul, Projection, Prologue, RowNorm};
+pub use recurrent::{CausalConv, DeltaHeads, DeltaNet, StateSpace, StateSpaceHeads};
 pub use router::{ExpertGroups, GateFunction, Router};
 
 use crate::value::{ValueId, WeightId};
@@ -55,12 +57,12 @@ pub enum Op {
         /// `[tokens, width]`.
         x: ValueId,
     },
-    /// `out = x / √(mean(x²) + eps) · weight`, over groups of `weight.len()` columns: the whole
-    /// row, or each head when the weight is as long as a head.
+    /// `out = x / √(mean(x²) + eps) · weight`, over groups of as many columns as the weight has:
+    /// the whole row, or each head when the weight is as long as a head.
     RmsNorm {
         /// `[rows, width]`.
         x: ValueId,
-        /// `[group]`, `group` divides `width`.
+        /// `[1, group]`, `group` divides `width`; or a row for each group.
         weight: WeightId,
         /// Constant that is added to the mean square.
         eps: f32,
@@ -130,6 +132,15 @@ pub enum Op {
         /// Shape of `a`.
         out: ValueId,
     },
+    /// `out = a · b`, element by element.
+    Mul {
+        /// `[rows, width]`.
+        a: ValueId,
+        /// Shape of `a`.
+        b: ValueId,
+        /// Shape of `a`.
+        out: ValueId,
+    },
     /// `out = function(x)`, element by element.
     Map {
         /// `[rows, width]`.
@@ -164,6 +175,18 @@ pub enum Op {
         /// The first column.
         start: usize,
         /// `[rows, width]`.
+        out: ValueId,
+    },
+    /// From each group of successive columns of `x`, as many columns from `start` on as `out` has
+    /// per group.
+    SliceGroups {
+        /// `[rows, groups · columns]`.
+        x: ValueId,
+        /// Columns of a group.
+        group: usize,
+        /// The first column of a group.
+        start: usize,
+        /// `[rows, groups · width]`.
         out: ValueId,
     },
     /// Selects the rows whose logits the caller requested ([`Batch::output_rows`](crate::Batch)).
@@ -204,6 +227,12 @@ pub enum Op {
         /// `[tokens, width]`.
         out: ValueId,
     },
+    /// Causal convolution of each column, which keeps the last rows of each sequence.
+    CausalConv(CausalConv),
+    /// Gated delta rule over the tokens of each sequence.
+    DeltaNet(DeltaNet),
+    /// Selective state space of Mamba 2 over the tokens of each sequence.
+    StateSpace(StateSpace),
     /// Fused: per-head norms of q and k (if any), RoPE of q and k, and [`Op::KvAppend`].
     RopeAppend {
         /// `[tokens, num_heads · head_dim]`.
@@ -240,12 +269,14 @@ pub enum Operand<V = ValueId, W = WeightId, L = usize> {
     Vector(W),
     /// A layer of the KV cache.
     KvLayer(L),
+    /// A recurrent state, which the op reads and replaces.
+    State(L),
 }
 
 /// The operands of an op as a list of references: shared for `&Op`, mutable for `&mut Op`.
 macro_rules! operands {
     ($op:expr) => {{
-        use Operand::{Input, KvLayer, Matrix, Output, Scratch, Table, Vector};
+        use Operand::{Input, KvLayer, Matrix, Output, Scratch, State, Table, Vector};
         let mut list = Vec::with_capacity(8);
         match $op {
             Op::Embed { table, norm, out, .. } => {
@@ -300,6 +331,7 @@ macro_rules! operands {
             | Op::Map { x, out, .. }
             | Op::ScaleByPosition { x, out, .. }
             | Op::Slice { x, out, .. }
+            | Op::SliceGroups { x, out, .. }
             | Op::SelectRows { x, out } => {
                 list.extend([Input(x), Output(out)]);
             }
@@ -310,6 +342,7 @@ macro_rules! operands {
             }
             Op::Glu { gate: a, up: b, out, .. }
             | Op::Add { a, b, out }
+            | Op::Mul { a, b, out }
             | Op::SigmoidGate { x: a, gate: b, out } => {
                 list.extend([Input(a), Input(b), Output(out)]);
             }
@@ -342,6 +375,18 @@ macro_rules! operands {
                 list.extend([Input(x), Input(route), Output(out)]);
                 list.extend(residual.into_iter().map(Input));
             }
+            Op::CausalConv(CausalConv { x, filter, bias, state, out, .. }) => {
+                list.extend([Input(x), Vector(filter), State(state), Output(out)]);
+                list.extend(bias.into_iter().map(Vector));
+            }
+            Op::DeltaNet(DeltaNet { qkv, alpha, beta, decay, decay_bias, state, out, .. }) => {
+                list.extend([Input(qkv), Input(alpha), Input(beta), State(state), Output(out)]);
+                list.extend([Vector(decay), Vector(decay_bias)]);
+            }
+            Op::StateSpace(StateSpace { xbc, dt, dt_bias, decay, skip, state, out, .. }) => {
+                list.extend([Input(xbc), Input(dt), State(state), Output(out)]);
+                list.extend([Vector(dt_bias), Vector(decay), Vector(skip)]);
+            }
             Op::RopeAppend { q, k, v, qk_norm, layer, q_out, .. } => {
                 list.extend([Input(q), Input(k), Input(v), KvLayer(layer), Output(q_out)]);
                 if let Some(QkNorm { q, k, .. }) = qk_norm {
@@ -354,7 +399,7 @@ macro_rules! operands {
 }
 
 impl Op {
-    /// All values, weights and KV layers that the op reads or writes.
+    /// All values, weights, KV layers and states that the op reads or writes.
     pub fn operands(&self) -> Vec<Operand<&ValueId, &WeightId, &usize>> {
         operands!(self)
     }
@@ -407,15 +452,20 @@ impl Op {
             Self::Attention { .. } => "attention",
             Self::Glu { .. } => "glu",
             Self::Add { .. } => "add",
+            Self::Mul { .. } => "mul",
             Self::Map { function, .. } => function.name(),
             Self::SigmoidGate { .. } => "sigmoid_gate",
             Self::ScaleByPosition { .. } => "scale_by_position",
             Self::Slice { .. } => "slice",
+            Self::SliceGroups { .. } => "slice_groups",
             Self::SelectRows { .. } => "select_rows",
             Self::Route { .. } => "route",
             Self::ExpertMatMul(m) => m.name(),
             Self::ScaleExperts { .. } => "scale_experts",
             Self::CombineExperts { .. } => "combine_experts",
+            Self::CausalConv(_) => "causal_conv",
+            Self::DeltaNet(_) => "delta_net",
+            Self::StateSpace(_) => "state_space",
             Self::RopeAppend { .. } => "rope+kv_append",
         }
     }
@@ -433,6 +483,7 @@ impl Op {
             Self::Map { function, .. } => function.operations(),
             Self::Embed { .. }
             | Self::Add { .. }
+            | Self::Mul { .. }
             | Self::ScaleByPosition { .. }
             | Self::ScaleExperts { .. } => 1,
             _ => 0,

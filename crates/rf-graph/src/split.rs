@@ -62,6 +62,9 @@ pub enum SplitError {
         /// The layer, or the number of layers before the cut.
         layer: usize,
     },
+    /// The program has recurrent states.
+    #[error("a model with recurrent layers cannot be divided between two backends")]
+    Recurrent,
     /// One part would have no ops.
     #[error("there is nothing to split: one backend would run the whole model")]
     Undivided,
@@ -82,6 +85,9 @@ pub enum SplitError {
 /// If the program cannot be split there.
 pub fn split(program: Program, layout: Layout) -> Result<Split, SplitError> {
     let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
+    if !kv.states.is_empty() {
+        return Err(SplitError::Recurrent);
+    }
     let sides = sides(&graph, layout)?;
     let (graph, sides) = with_shared_caches(graph, &sides);
     let runs = runs(&graph, &sides);
@@ -334,6 +340,7 @@ impl<'a> Part<'a> {
                 Operand::KvLayer(layer) => {
                     *layer = self.kv_layers[*layer].expect("a layer of this part");
                 }
+                Operand::State(_) => unreachable!("such a program is not split"),
             }
         }
     }
@@ -419,7 +426,12 @@ mod tests {
         for case in models() {
             let count = count_layers(&case.program());
             for layers in 1..=count {
-                let (stages, caches) = check(&case, Layout { layers, expert_layers: 0 }).unwrap();
+                let layout = Layout { layers, expert_layers: 0 };
+                if case.has_states() {
+                    assert_eq!(check(&case, layout), Err(SplitError::Recurrent));
+                    continue;
+                }
+                let (stages, caches) = check(&case, layout).unwrap();
                 assert_eq!(stages, [Side::First, Side::Second], "{}", case.name());
                 let expected = match case.name() {
                     // The last two layers read the caches of the first two.

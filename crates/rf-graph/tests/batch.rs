@@ -31,7 +31,7 @@ fn rejection(ids: &[u32], spans: &[Span<'_>], output_rows: &[usize]) -> Option<S
 }
 
 fn span(tokens: std::ops::Range<usize>, past_tokens: usize, pages: &[PageId]) -> Span<'_> {
-    Span { tokens, past_tokens, pages, window_pages: &[] }
+    Span { tokens, past_tokens, pages, window_pages: &[], state: None }
 }
 
 fn copy(from: PageId, to: PageId) -> CopyPage {
@@ -40,7 +40,8 @@ fn copy(from: PageId, to: PageId) -> CopyPage {
 
 #[test]
 fn window_pages_are_checked_where_a_program_has_them() {
-    let limits = BatchLimits { num_pages: PageCounts { full: 4, window: 2 }, ..limits(None) };
+    let num_pages = PageCounts { window: 2, ..PageCounts::full(4) };
+    let limits = BatchLimits { num_pages, ..limits(None) };
     let rejection = |spans: &[Span<'_>]| {
         let ids = [0; 2];
         let batch = Batch { ids: &ids[..spans.len()], spans, output_rows: &[], input: None };
@@ -56,6 +57,26 @@ fn window_pages_are_checked_where_a_program_has_them() {
     assert_eq!(rejection(&[with(0..1, &same), other.clone()]), "");
     let twice = rejection(&[with(0..1, &swapped), other]);
     assert!(twice.contains("page 0 would be written twice"), "{twice}");
+}
+
+#[test]
+fn each_sequence_has_states_of_its_own_where_a_program_has_states() {
+    let num_pages = PageCounts { states: 2, ..PageCounts::full(4) };
+    let limits = BatchLimits { num_pages, ..limits(None) };
+    let rejection = |states: [Option<PageId>; 2]| {
+        let [a, b] = states;
+        let spans = [
+            Span { state: a, ..span(0..1, 0, &PAGES[..1]) },
+            Span { state: b, ..span(1..2, 0, &PAGES[1..]) },
+        ];
+        let batch = Batch { ids: &[1, 2], spans: &spans, output_rows: &[], input: None };
+        batch.check(&limits, 0).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let [first, second, third] = [0, 1, 2].map(|page| Some(PAGES[page]));
+    assert_eq!(rejection([second, first]), "");
+    assert!(rejection([first, None]).contains("without recurrent states"));
+    assert!(rejection([first, first]).contains("state 0 would be written twice"));
+    assert!(rejection([third, first]).contains("state 2 of 2"));
 }
 
 #[test]

@@ -8,6 +8,11 @@
 //! every page. The layers therefore form two [`PageGroup`]s, each with page ids of its own, and a
 //! table lists the pages of both. Models without windows have [`PageGroup::Full`] only.
 //!
+//! **States.** Recurrent layers keep no positions but a state of fixed size. A sequence of such a
+//! model also holds one page of [`PageGroup::State`], which is shared, copied, counted and returned
+//! as the others are. It is the state after the last token, so the sequence cannot be cut.
+//! [`PagePool::checkpoint`] keeps a state in the prefix cache.
+//!
 //! **Where to start.** [`PagePool::grow`] allocates pages for new tokens. [`PagePool::fork`] and
 //! [`PagePool::match_prefix`] share pages. [`PagePool::truncate`], [`PagePool::drop_front`] and
 //! [`PagePool::release`] return them.
@@ -15,7 +20,7 @@
 //! **Invariants.**
 //! - A page that several tables hold, or that the prefix cache contains, is never written. Before a
 //!   table writes into such a page, [`PagePool::grow`] replaces it by a copy.
-//! - A page of a group is in exactly one of three states: free, held by tables, or idle in the
+//! - A page of a group is exactly one of three: free, held by tables, or idle in the
 //!   prefix cache. Idle pages count as available. When no page is free, the least recently used one
 //!   is evicted.
 //! - The same calls give the same page ids.
@@ -62,6 +67,6 @@ mod stats;
 mod table;
 
 pub use page::{InvalidPageSize, PageCounts, PageGroup, PageId, PageSize};
-pub use pool::{CopyPage, OutOfPages, PagePool, WindowPassed};
+pub use pool::{CopyPage, CutCause, NotCut, OutOfPages, PagePool};
 pub use stats::PoolStats;
 pub use table::{PageTable, Slot};

@@ -122,11 +122,17 @@ pub enum PageGroup {
     Full,
     /// Layers with a sliding window, which give pages back that no later token sees.
     Window,
+    /// Recurrent layers. A page is the state of all of them after the last token of a sequence, so
+    /// a sequence holds one page of any length. It cannot be cut.
+    State,
 }
 
 impl PageGroup {
-    /// Both groups, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 2] = [Self::Full, Self::Window];
+    /// All groups, in the order of [`index`](Self::index).
+    pub const ALL: [Self; 3] = [Self::Full, Self::Window, Self::State];
+
+    /// The groups whose pages hold tokens, in the order of [`index`](Self::index).
+    pub const OF_TOKENS: [Self; 2] = [Self::Full, Self::Window];
 
     /// The position in [`ALL`](Self::ALL), for arrays with an element per group.
     pub const fn index(self) -> usize {
@@ -141,12 +147,14 @@ pub struct PageCounts {
     pub full: usize,
     /// Pages of [`PageGroup::Window`].
     pub window: usize,
+    /// Pages of [`PageGroup::State`].
+    pub states: usize,
 }
 
 impl PageCounts {
     /// Pages of [`PageGroup::Full`] only.
     pub const fn full(full: usize) -> Self {
-        Self { full, window: 0 }
+        Self { full, window: 0, states: 0 }
     }
 
     /// The number of pages of a group.
@@ -154,12 +162,15 @@ impl PageCounts {
         match group {
             PageGroup::Full => self.full,
             PageGroup::Window => self.window,
+            PageGroup::State => self.states,
         }
     }
 
     /// Returns true if no group has more pages than in `available`.
     pub const fn fits_in(self, available: Self) -> bool {
-        self.full <= available.full && self.window <= available.window
+        self.full <= available.full
+            && self.window <= available.window
+            && self.states <= available.states
     }
 }
 
@@ -167,7 +178,11 @@ impl Add for PageCounts {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { full: self.full + other.full, window: self.window + other.window }
+        Self {
+            full: self.full + other.full,
+            window: self.window + other.window,
+            states: self.states + other.states,
+        }
     }
 }
 

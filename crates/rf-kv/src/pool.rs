@@ -1,8 +1,10 @@
 //! The pool: allocates pages, counts their holders and takes them back.
 
+mod sharing;
+
 use crate::group::GroupPages;
 use crate::page::{PageCounts, PageGroup, PageId, PageSize};
-use crate::prefix::{Node, PrefixCache};
+use crate::prefix::PrefixCache;
 use crate::stats::PoolStats;
 use crate::table::{DROPPED, GroupTable, PageTable};
 
@@ -13,7 +15,7 @@ pub struct PagePool {
     /// The sliding window of [`PageGroup::Window`] in tokens; `None` for a pool without the group.
     window: Option<usize>,
     /// By [`PageGroup::index`].
-    groups: [GroupPages; 2],
+    groups: [GroupPages; 3],
     prefix: PrefixCache,
 }
 
@@ -44,16 +46,30 @@ impl OutOfPages {
     }
 }
 
-/// A sequence cannot be cut to a length, because its window has dropped pages that the next token
-/// would see.
+/// A sequence cannot be cut to a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the sequence cannot be cut to {len_tokens} tokens, because its sliding window has passed \
-     them: compute it again from the start"
+    "the sequence cannot be cut to {len_tokens} tokens, because {}: compute it again from the \
+     start",
+    match cause {
+        CutCause::Window => "its sliding window has passed them",
+        CutCause::State => "a recurrent state cannot be cut",
+    }
 )]
-pub struct WindowPassed {
+pub struct NotCut {
     /// The length that is not possible.
     pub len_tokens: usize,
+    /// Why it is not possible.
+    pub cause: CutCause,
+}
+
+/// Why a sequence cannot be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutCause {
+    /// The window has dropped pages that the next token would see.
+    Window,
+    /// The recurrent states are those after the last token.
+    State,
 }
 
 /// A command for the backend: copy page `from` to page `to` in every layer of a group, before the
@@ -75,27 +91,26 @@ impl PagePool {
         Self::with_window(PageCounts::full(num_pages), page_size, None)
     }
 
-    /// A pool of free pages of both groups. `window` is the sliding window in tokens: the token at
+    /// A pool of free pages of all groups. `window` is the sliding window in tokens: the token at
     /// a position sees itself and the `window − 1` tokens before it. `None` leaves the group
-    /// [`PageGroup::Window`] out.
+    /// [`PageGroup::Window`] out. Without pages, [`PageGroup::State`] is left out.
     pub fn with_window(num_pages: PageCounts, page_size: PageSize, window: Option<usize>) -> Self {
         let groups = PageGroup::ALL.map(|group| match (group, window) {
             (PageGroup::Window, None) => GroupPages::new(0),
             _ => GroupPages::new(num_pages.of(group)),
         });
-        let [full, window_pages] = [&groups[0], &groups[1]].map(GroupPages::len);
-        let prefix = PrefixCache::new(PageCounts { full, window: window_pages });
+        let prefix = PrefixCache::new(counts(&groups, GroupPages::len));
         Self { page_size, window, groups, prefix }
     }
 
     /// The number of all pages.
-    pub const fn num_pages(&self) -> PageCounts {
-        PageCounts { full: self.groups[0].len(), window: self.groups[1].len() }
+    pub fn num_pages(&self) -> PageCounts {
+        counts(&self.groups, GroupPages::len)
     }
 
     /// The number of available pages: free, or idle in the prefix cache.
-    pub const fn available_pages(&self) -> PageCounts {
-        PageCounts { full: self.groups[0].available(), window: self.groups[1].available() }
+    pub fn available_pages(&self) -> PageCounts {
+        counts(&self.groups, GroupPages::available)
     }
 
     /// The number of pages that [`grow`](Self::grow) would allocate for the same arguments.
@@ -106,7 +121,10 @@ impl PagePool {
             pages.saturating_sub(table.pages(group).len()) + usize::from(copy)
         };
         let window = self.window.map_or(0, |_| needed(PageGroup::Window));
-        PageCounts { full: needed(PageGroup::Full), window }
+        let writes_state = self.has_states() && new_len_tokens > table.len_tokens;
+        let owns_state = table.state().is_some_and(|page| !self.is_shared(PageGroup::State, page));
+        let states = usize::from(writes_state && !owns_state);
+        PageCounts { full: needed(PageGroup::Full), window, states }
     }
 
     /// An upper bound of the pages that a table needs to reach a length in steps of at most
@@ -134,7 +152,8 @@ impl PagePool {
     ///
     /// The new tokens may start in the last page. If another table holds that page as well, this
     /// table gets a new one, and the backend must execute the returned copy first. There is at most
-    /// one copy per group.
+    /// one copy per group. States are copied as well if the prefix cache has them and a page is
+    /// available; otherwise they leave the cache.
     ///
     /// # Errors
     ///
@@ -150,7 +169,7 @@ impl PagePool {
         OutOfPages::check(self.pages_needed(table, new_len_tokens), self.available_pages())?;
         self.count_unfilled(table, false);
         let mut copies = Vec::new();
-        for &group in self.groups_in_use() {
+        for &group in self.token_groups() {
             if let Some(from) = self.page_to_copy(table, group, new_len_tokens) {
                 let to = self.allocate(group)?;
                 copies.push(CopyPage { group, from, to });
@@ -170,6 +189,9 @@ impl PagePool {
                 table.group_mut(group).pages.push(page);
             }
         }
+        if self.has_states() {
+            copies.extend(self.own_state(table)?);
+        }
         table.len_tokens = new_len_tokens;
         self.count_unfilled(table, true);
         Ok(copies)
@@ -177,11 +199,7 @@ impl PagePool {
 
     /// A second table that shares all pages of `table`.
     pub fn fork(&mut self, table: &PageTable) -> PageTable {
-        for &group in self.groups_in_use() {
-            for &page in table.held_pages(group) {
-                self.groups[group.index()].hold(page);
-            }
-        }
+        self.hold(table);
         self.count_unfilled(table, true);
         PageTable { groups: table.groups.clone(), ..*table }
     }
@@ -191,19 +209,18 @@ impl PagePool {
     ///
     /// # Errors
     ///
-    /// If the sliding window has dropped pages that the token at position `len_tokens` would see.
-    /// Nothing has changed then.
-    pub fn truncate(
-        &mut self,
-        table: &mut PageTable,
-        len_tokens: usize,
-    ) -> Result<(), WindowPassed> {
+    /// If the sliding window has dropped pages that the token at position `len_tokens` would see,
+    /// or the table has states and would keep tokens. Nothing has changed then.
+    pub fn truncate(&mut self, table: &mut PageTable, len_tokens: usize) -> Result<(), NotCut> {
         let first_page = self.first_window_page(len_tokens);
         if len_tokens >= table.len_tokens {
             return Ok(());
         }
+        if len_tokens > 0 && table.state().is_some() {
+            return Err(NotCut { len_tokens, cause: CutCause::State });
+        }
         if len_tokens > 0 && first_page < table.dropped_pages(PageGroup::Window) {
-            return Err(WindowPassed { len_tokens });
+            return Err(NotCut { len_tokens, cause: CutCause::Window });
         }
         self.cut(table, len_tokens);
         Ok(())
@@ -228,91 +245,6 @@ impl PagePool {
         }
     }
 
-    /// Adds the full pages of a table to the prefix cache, for later sequences that start with the
-    /// same tokens.
-    ///
-    /// `tokens` are the tokens of the sequence from its start. Pages that they do not cover are
-    /// left out. The caller must write the pages before another sequence reads them. A prefix that
-    /// is cached already stays.
-    pub fn publish(&mut self, table: &PageTable, tokens: &[u32]) {
-        let tokens = &tokens[..tokens.len().min(table.len_tokens)];
-        let mut node = Node::ROOT;
-        let chunks = tokens.chunks_exact(self.page_size.tokens());
-        for (index, (chunk, &page)) in chunks.zip(table.pages(PageGroup::Full)).enumerate() {
-            node = match self.prefix.find(node, chunk) {
-                Some((_, found)) => found,
-                None => self.publish_page(page, node, chunk),
-            };
-            let window = table.group(PageGroup::Window);
-            if index >= window.dropped_pages
-                && let Some(&page) = window.pages.get(index)
-                && self.prefix.find_window(node).is_none()
-            {
-                // The page may still be cached for a node that was evicted.
-                self.prefix.remove(PageGroup::Window, page);
-                self.prefix.insert_window(page, node);
-            }
-        }
-    }
-
-    fn publish_page(&mut self, page: PageId, parent: Node, tokens: &[u32]) -> Node {
-        // The page may still be cached after a node that was evicted.
-        self.prefix.remove(PageGroup::Full, page);
-        let (node, displaced) = self.prefix.insert(page, parent, tokens);
-        if let Some(displaced) = displaced {
-            self.groups[PageGroup::Full.index()].end_cached(displaced);
-        }
-        node
-    }
-
-    /// A table with the longest cached prefix of `tokens`, in full pages. With a sliding window, a
-    /// prefix also needs the window pages that its next token sees.
-    ///
-    /// Leave out the last token of a prompt, so that at least one token remains to compute logits
-    /// for.
-    pub fn match_prefix(&mut self, tokens: &[u32]) -> PageTable {
-        let (mut pages, mut window_pages) = (Vec::new(), Vec::new());
-        let mut node = Node::ROOT;
-        // The longest prefix so far, and the start of the unbroken window pages at its end.
-        let (mut matched, mut unbroken) = (0, 0);
-        for chunk in tokens.chunks_exact(self.page_size.tokens()) {
-            let Some((page, found)) = self.prefix.find(node, chunk) else {
-                break;
-            };
-            pages.push(page);
-            node = found;
-            let window_page = self.prefix.find_window(node);
-            window_pages.push(window_page.unwrap_or(DROPPED));
-            if window_page.is_none() {
-                unbroken = pages.len();
-            }
-            let first_page = self.first_window_page(pages.len() * self.page_size.tokens());
-            if self.window.is_none() || unbroken <= first_page {
-                matched = pages.len();
-            }
-        }
-        let len_tokens = matched * self.page_size.tokens();
-        let mut table = PageTable { len_tokens, ..PageTable::new() };
-        pages.truncate(matched);
-        table.group_mut(PageGroup::Full).pages = pages;
-        if self.window.is_some() {
-            let first_page = self.first_window_page(len_tokens).min(matched);
-            window_pages.truncate(matched);
-            window_pages[..first_page].fill(DROPPED);
-            *table.group_mut(PageGroup::Window) =
-                GroupTable { pages: window_pages, dropped_pages: first_page };
-        }
-        for &group in self.groups_in_use() {
-            for &page in table.held_pages(group) {
-                self.groups[group.index()].hold(page);
-            }
-        }
-        let counted = &mut self.groups[PageGroup::Full.index()].counted;
-        counted.prefix_lookup_tokens += tokens.len() as u64;
-        counted.prefix_hit_tokens += len_tokens as u64;
-        table
-    }
-
     /// The current state and the counters of a group. The counters of the prefix cache are those of
     /// [`PageGroup::Full`].
     pub fn stats(&self, group: PageGroup) -> PoolStats {
@@ -320,12 +252,52 @@ impl PagePool {
         PoolStats { cached_pages, ..self.groups[group.index()].stats() }
     }
 
-    /// The groups that have pages.
-    const fn groups_in_use(&self) -> &'static [PageGroup] {
+    /// The groups that have pages of tokens.
+    const fn token_groups(&self) -> &'static [PageGroup] {
         match self.window {
-            Some(_) => &PageGroup::ALL,
+            Some(_) => &PageGroup::OF_TOKENS,
             None => &[PageGroup::Full],
         }
+    }
+
+    /// Returns true if sequences have recurrent states.
+    pub const fn has_states(&self) -> bool {
+        self.groups[PageGroup::State.index()].len() > 0
+    }
+
+    /// Gives a table, which is about to be written, states of its own. Returns the copy of those
+    /// that it shared.
+    fn own_state(&mut self, table: &mut PageTable) -> Result<Option<CopyPage>, OutOfPages> {
+        let group = PageGroup::State;
+        let Some(from) = table.state() else {
+            let page = self.allocate(group)?;
+            table.group_mut(group).pages.push(page);
+            return Ok(None);
+        };
+        let is_shared = self.is_shared(group, from);
+        let is_cached = self.prefix.contains(group, from);
+        if is_shared || (is_cached && self.groups[group.index()].available() > 0) {
+            let to = self.allocate(group)?;
+            self.groups[group.index()].counted.copies += 1;
+            self.drop_holder(group, from);
+            table.group_mut(group).pages[0] = to;
+            return Ok(Some(CopyPage { group, from, to }));
+        }
+        self.prefix.remove(group, from);
+        Ok(None)
+    }
+
+    /// Adds a table to the holders of its pages.
+    fn hold(&mut self, table: &PageTable) {
+        for group in PageGroup::ALL {
+            for &page in table.held_pages(group) {
+                self.groups[group.index()].hold(page);
+            }
+        }
+    }
+
+    fn is_shared(&self, group: PageGroup, page: PageId) -> bool {
+        self.groups[group.index()].is_shared(page)
     }
 
     /// The index of the first page that a token at a position sees through the window; 0 without
@@ -344,14 +316,18 @@ impl PagePool {
     ) -> Option<PageId> {
         let grows = new_len_tokens > table.len_tokens;
         let partial = table.partial_page(group, self.page_size);
-        partial.filter(|page| grows && self.groups[group.index()].is_shared(*page))
+        partial.filter(|page| grows && self.is_shared(group, *page))
     }
 
-    /// Removes the tokens from `len_tokens` on. The window pages that the rest sees must be there.
+    /// Removes the tokens from `len_tokens` on. The window pages that the rest sees must be there,
+    /// and a table with states keeps nothing.
     fn cut(&mut self, table: &mut PageTable, len_tokens: usize) {
         self.count_unfilled(table, false);
-        let keep = self.page_size.pages_for(len_tokens);
-        for &group in self.groups_in_use() {
+        for group in PageGroup::ALL {
+            let keep = match group {
+                PageGroup::State => 0,
+                PageGroup::Full | PageGroup::Window => self.page_size.pages_for(len_tokens),
+            };
             let of_group = table.group_mut(group);
             let first = keep.max(of_group.dropped_pages);
             // The last page first, so that it is evicted and allocated before the others.
@@ -380,9 +356,14 @@ impl PagePool {
     /// Adds the unused slots of a table to the counters, or removes them.
     fn count_unfilled(&mut self, table: &PageTable, adds: bool) {
         let unfilled = table.unfilled_tokens(self.page_size);
-        for &group in self.groups_in_use() {
+        for &group in self.token_groups() {
             let counted = &mut self.groups[group.index()].counted.unfilled_tokens;
             *counted = if adds { *counted + unfilled } else { *counted - unfilled };
         }
     }
+}
+
+fn counts(groups: &[GroupPages; 3], count: impl Fn(&GroupPages) -> usize) -> PageCounts {
+    let [full, window, states] = groups.each_ref().map(count);
+    PageCounts { full, window, states }
 }

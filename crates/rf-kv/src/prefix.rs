@@ -6,7 +6,7 @@
 //! the search came from. A hash collision thus costs a miss and never returns another text.
 //!
 //! The tree consists of the pages of [`PageGroup::Full`]. A node may have a page of
-//! [`PageGroup::Window`], too.
+//! [`PageGroup::Window`], too, and one of [`PageGroup::State`]: the states after its last token.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -49,11 +49,34 @@ pub(crate) struct PrefixCache {
     /// The entry of each page.
     entries: Vec<Option<Entry>>,
     last_id: u64,
-    /// The window page of each node that has one, by the id of the node. Those of nodes that are
-    /// gone stay until they are evicted.
-    window_pages: HashMap<u64, PageId>,
-    /// The id of the node of each window page.
-    window_nodes: Vec<Option<u64>>,
+    window: NodePages,
+    states: NodePages,
+}
+
+/// The pages of a group that nodes have in addition to those of [`PageGroup::Full`].
+#[derive(Debug)]
+struct NodePages {
+    /// By the id of the node. Pages of nodes that are gone stay until they are evicted.
+    pages: HashMap<u64, PageId>,
+    /// The id of the node of each page.
+    nodes: Vec<Option<u64>>,
+}
+
+impl NodePages {
+    fn new(num_pages: usize) -> Self {
+        Self { pages: HashMap::new(), nodes: vec![None; num_pages] }
+    }
+
+    fn insert(&mut self, page: PageId, node: Node) {
+        self.pages.insert(node.id, page);
+        self.nodes[page.index()] = Some(node.id);
+    }
+
+    fn remove(&mut self, page: PageId) {
+        if let Some(node) = self.nodes[page.index()].take() {
+            self.pages.remove(&node);
+        }
+    }
 }
 
 impl PrefixCache {
@@ -62,22 +85,24 @@ impl PrefixCache {
             by_hash: HashMap::new(),
             entries: (0..num_pages.full).map(|_| None).collect(),
             last_id: Node::ROOT.id,
-            window_pages: HashMap::new(),
-            window_nodes: vec![None; num_pages.window],
+            window: NodePages::new(num_pages.window),
+            states: NodePages::new(num_pages.states),
         }
     }
 
     pub(crate) fn contains(&self, group: PageGroup, page: PageId) -> bool {
         match group {
             PageGroup::Full => self.entries[page.index()].is_some(),
-            PageGroup::Window => self.window_nodes[page.index()].is_some(),
+            PageGroup::Window => self.window.nodes[page.index()].is_some(),
+            PageGroup::State => self.states.nodes[page.index()].is_some(),
         }
     }
 
     pub(crate) fn len(&self, group: PageGroup) -> usize {
         match group {
             PageGroup::Full => self.by_hash.len(),
-            PageGroup::Window => self.window_pages.len(),
+            PageGroup::Window => self.window.pages.len(),
+            PageGroup::State => self.states.pages.len(),
         }
     }
 
@@ -91,7 +116,12 @@ impl PrefixCache {
 
     /// The window page of a node.
     pub(crate) fn find_window(&self, node: Node) -> Option<PageId> {
-        self.window_pages.get(&node.id).copied()
+        self.window.pages.get(&node.id).copied()
+    }
+
+    /// The states of a node.
+    pub(crate) fn find_state(&self, node: Node) -> Option<PageId> {
+        self.states.pages.get(&node.id).copied()
     }
 
     /// Adds `page`, which must not be cached yet, as a child of `parent`. Returns its node, and the
@@ -115,8 +145,12 @@ impl PrefixCache {
 
     /// Adds a window page, which must not be cached yet, to a node that has none.
     pub(crate) fn insert_window(&mut self, page: PageId, node: Node) {
-        self.window_pages.insert(node.id, page);
-        self.window_nodes[page.index()] = Some(node.id);
+        self.window.insert(page, node);
+    }
+
+    /// Adds states, which must not be cached yet, to a node that has none.
+    pub(crate) fn insert_state(&mut self, page: PageId, node: Node) {
+        self.states.insert(page, node);
     }
 
     /// Removes a page, because it is about to be written.
@@ -127,11 +161,8 @@ impl PrefixCache {
                     self.by_hash.remove(&entry.node.chain_hash);
                 }
             }
-            PageGroup::Window => {
-                if let Some(node) = self.window_nodes[page.index()].take() {
-                    self.window_pages.remove(&node);
-                }
-            }
+            PageGroup::Window => self.window.remove(page),
+            PageGroup::State => self.states.remove(page),
         }
     }
 }
@@ -143,7 +174,7 @@ mod tests {
     const TOKENS: [u32; 4] = [1, 2, 3, 4];
 
     fn cache() -> PrefixCache {
-        PrefixCache::new(PageCounts { full: 4, window: 2 })
+        PrefixCache::new(PageCounts { full: 4, window: 2, states: 0 })
     }
 
     #[test]

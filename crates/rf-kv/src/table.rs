@@ -4,16 +4,16 @@ use crate::page::{PageGroup, PageId, PageSize};
 
 /// The pages that hold the tokens of one sequence.
 ///
-/// Position `p` is in page `pages(group)[p / page_size]` of the layers of a group. The table is not
-/// `Clone`, because the pool counts copies: use [`PagePool::fork`](crate::PagePool::fork). Dropping
-/// a table that is not empty leaks its pages: return it with
-/// [`PagePool::release`](crate::PagePool::release).
+/// Position `p` is in page `pages(group)[p / page_size]` of the layers of a group. The group
+/// [`PageGroup::State`] has one page for all positions. The table is not `Clone`, because the pool
+/// counts copies: use [`PagePool::fork`](crate::PagePool::fork). Dropping a table that is not empty
+/// leaks its pages: return it with [`PagePool::release`](crate::PagePool::release).
 #[derive(Debug, Default, PartialEq, Eq)]
 #[must_use = "pages leak unless the table is released to its pool"]
 pub struct PageTable {
     pub(crate) len_tokens: usize,
     /// By [`PageGroup::index`]. A group that the pool lacks has no pages.
-    pub(crate) groups: [GroupTable; 2],
+    pub(crate) groups: [GroupTable; 3],
 }
 
 /// The pages of one sequence in one group.
@@ -41,7 +41,7 @@ impl PageTable {
     /// A sequence without tokens.
     pub const fn new() -> Self {
         const EMPTY: GroupTable = GroupTable { pages: Vec::new(), dropped_pages: 0 };
-        Self { len_tokens: 0, groups: [EMPTY; 2] }
+        Self { len_tokens: 0, groups: [EMPTY; 3] }
     }
 
     /// The number of tokens.
@@ -66,6 +66,12 @@ impl PageTable {
     pub fn held_pages(&self, group: PageGroup) -> &[PageId] {
         let group = self.group(group);
         &group.pages[group.dropped_pages..]
+    }
+
+    /// The page of [`PageGroup::State`]: the recurrent states after the last token. `None` for an
+    /// empty table, and in a pool without states.
+    pub fn state(&self) -> Option<PageId> {
+        self.pages(PageGroup::State).first().copied()
     }
 
     /// The number of leading pages of a group that the sliding window has dropped.

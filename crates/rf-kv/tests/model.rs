@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use rf_kv::{
-    OutOfPages, PageCounts, PageGroup, PageId, PagePool, PageSize, PageTable, WindowPassed,
+    CutCause, NotCut, OutOfPages, PageCounts, PageGroup, PageId, PagePool, PageSize, PageTable,
 };
 
 /// Miri is slow.
@@ -73,8 +73,10 @@ enum Operation {
     DropFront {
         which: prop::sample::Index,
     },
+    /// Adds full pages to the prefix cache, and the states where they end.
     Publish {
         which: prop::sample::Index,
+        checkpoints: bool,
     },
     Release {
         which: prop::sample::Index,
@@ -84,20 +86,26 @@ enum Operation {
 fn operation() -> impl Strategy<Value = Operation> {
     let which = any::<prop::sample::Index>;
     prop_oneof![
-        3 => (0..3_u8, 1..100_usize)
+        3 => (0..3_u8, prop_oneof![1..100_usize, Just(64)])
             .prop_map(|(text, len_tokens)| Operation::Start { text, len_tokens }),
-        4 => (which(), 1..50_usize, 0..3_u32)
+        4 => (which(), prop_oneof![1..50_usize, Just(32)], 0..3_u32)
             .prop_map(|(which, by_tokens, token)| Operation::Grow { which, by_tokens, token }),
         2 => which().prop_map(|which| Operation::Fork { which }),
         2 => (which(), which()).prop_map(|(which, to)| Operation::Truncate { which, to }),
         3 => which().prop_map(|which| Operation::DropFront { which }),
-        2 => which().prop_map(|which| Operation::Publish { which }),
+        2 => (which(), any::<bool>())
+            .prop_map(|(which, checkpoints)| Operation::Publish { which, checkpoints }),
         2 => which().prop_map(|which| Operation::Release { which }),
     ]
 }
 
 fn num_pages() -> impl Strategy<Value = PageCounts> {
-    (1..24_usize, 1..24_usize).prop_map(|(full, window)| PageCounts { full, window })
+    let states = prop_oneof![Just(0), 1..8_usize];
+    (1..24_usize, 1..24_usize, states).prop_map(|(full, window, states)| PageCounts {
+        full,
+        window,
+        states,
+    })
 }
 
 fn window() -> impl Strategy<Value = Option<usize>> {
@@ -118,8 +126,8 @@ impl Sequence {
     }
 }
 
-/// The pages of both groups.
-fn pages(table: &PageTable) -> [Vec<PageId>; 2] {
+/// The pages of all groups.
+fn pages(table: &PageTable) -> [Vec<PageId>; 3] {
     PageGroup::ALL.map(|group| table.pages(group).to_vec())
 }
 
@@ -127,13 +135,13 @@ struct World {
     pool: PagePool,
     size: PageSize,
     window: Option<usize>,
-    /// The groups that have pages.
+    /// The groups that have pages of tokens.
     groups: &'static [PageGroup],
     /// The storage of a backend by group: for each slot, all tokens up to and including its own,
-    /// because keys and values depend on those.
-    storage: [Vec<Vec<Option<Vec<u32>>>>; 2],
+    /// because keys and values depend on those. A page of states has one slot.
+    storage: [Vec<Vec<Option<Vec<u32>>>>; 3],
     sequences: Vec<Sequence>,
-    peak_used_pages: [usize; 2],
+    peak_used_pages: [usize; 3],
 }
 
 impl World {
@@ -142,11 +150,11 @@ impl World {
             pool: PagePool::with_window(num_pages, size, window),
             size,
             window,
-            groups: &PageGroup::ALL[..if window.is_some() { 2 } else { 1 }],
+            groups: &PageGroup::OF_TOKENS[..if window.is_some() { 2 } else { 1 }],
             storage: PageGroup::ALL
                 .map(|group| vec![vec![None; size.tokens()]; num_pages.of(group)]),
             sequences: Vec::new(),
-            peak_used_pages: [0; 2],
+            peak_used_pages: [0; 3],
         }
     }
 
@@ -189,10 +197,19 @@ impl World {
                 let to = to.index(self.sequences[index].tokens.len() + 1);
                 let first_seen = self.first_seen(to);
                 let sequence = &mut self.sequences[index];
-                let is_possible =
-                    to == 0 || to == sequence.tokens.len() || first_seen >= sequence.dropped_tokens;
-                let expected =
-                    if is_possible { Ok(()) } else { Err(WindowPassed { len_tokens: to }) };
+                let has_states = self.pool.num_pages().states > 0;
+                let stays = to == 0 || to == sequence.tokens.len();
+                let cause = match has_states {
+                    _ if stays => None,
+                    true => Some(CutCause::State),
+                    false if first_seen < sequence.dropped_tokens => Some(CutCause::Window),
+                    false => None,
+                };
+                let is_possible = cause.is_none();
+                let expected = match cause {
+                    Some(cause) => Err(NotCut { len_tokens: to, cause }),
+                    None => Ok(()),
+                };
                 assert_eq!(self.pool.truncate(&mut sequence.table, to), expected);
                 if is_possible {
                     sequence.tokens.truncate(to);
@@ -207,10 +224,16 @@ impl World {
                 self.pool.drop_front(&mut sequence.table);
                 sequence.dropped_tokens = sequence.dropped_tokens.max(first_seen);
             }
-            Operation::Publish { which } => {
+            Operation::Publish { which, checkpoints } => {
                 let Some(index) = self.pick(*which) else { return };
                 let Sequence { table, tokens, .. } = &self.sequences[index];
                 self.pool.publish(table, tokens);
+                if *checkpoints && self.pool.checkpoint(table, tokens) {
+                    let again = self.pool.match_prefix(tokens);
+                    assert_eq!(again.len_tokens(), tokens.len());
+                    self.note_peaks();
+                    self.pool.release(again);
+                }
             }
             Operation::Release { which } => {
                 let Some(index) = self.pick(*which) else { return };
@@ -244,6 +267,10 @@ impl World {
                             Some(tokens[..=position].to_vec());
                     }
                 }
+                if let Some(state) = sequence.table.state() {
+                    self.storage[PageGroup::State.index()][state.index()][0] =
+                        Some(tokens.to_vec());
+                }
                 sequence.tokens = tokens.to_vec();
             }
             Err(error) => {
@@ -251,6 +278,10 @@ impl World {
                 assert_eq!(state(&self.pool, &sequence.table), before);
             }
         }
+        self.note_peaks();
+    }
+
+    fn note_peaks(&mut self) {
         for group in PageGroup::ALL {
             let peak = &mut self.peak_used_pages[group.index()];
             *peak = (*peak).max(self.pool.stats(group).used_pages);
@@ -263,6 +294,28 @@ impl World {
 
     fn check(&self) {
         self.groups.iter().for_each(|group| self.check_group(*group));
+        self.check_states();
+    }
+
+    /// The states of each sequence are those after its last token.
+    fn check_states(&self) {
+        let group = PageGroup::State;
+        let has_states = self.pool.num_pages().states > 0;
+        let mut held = Vec::new();
+        for Sequence { table, tokens, .. } in &self.sequences {
+            assert_eq!(table.state().is_some(), has_states && !tokens.is_empty());
+            if let Some(state) = table.state() {
+                let stored = &self.storage[group.index()][state.index()][0];
+                assert_eq!(stored.as_deref(), Some(&tokens[..]));
+                held.push(state);
+            }
+        }
+        held.sort_unstable();
+        held.dedup();
+        let stats = self.pool.stats(group);
+        assert_eq!((stats.used_pages, stats.unfilled_tokens), (held.len(), 0));
+        assert_eq!(stats.free_pages + stats.used_pages + stats.idle_pages, stats.total_pages);
+        assert!(stats.idle_pages <= stats.cached_pages);
     }
 
     fn check_group(&self, group: PageGroup) {

@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use rf_kv::PageGroup::{Full, Window};
+use rf_kv::PageGroup::{Full, State, Window};
 use rf_kv::{
-    CopyPage, OutOfPages, PageCounts, PageGroup, PageId, PagePool, PageSize, PageTable,
-    WindowPassed,
+    CopyPage, CutCause, NotCut, OutOfPages, PageCounts, PageGroup, PageId, PagePool, PageSize,
+    PageTable,
 };
 
 const SIZE: PageSize = PageSize::Tokens16;
@@ -225,7 +225,7 @@ fn statistics_count_what_happened() {
 
 /// A pool with a window of 20 tokens.
 fn windowed(full: usize, window: usize) -> PagePool {
-    PagePool::with_window(PageCounts { full, window }, SIZE, Some(20))
+    PagePool::with_window(PageCounts { full, window, states: 0 }, SIZE, Some(20))
 }
 
 #[test]
@@ -243,11 +243,11 @@ fn a_window_gives_back_what_it_has_passed() {
     // Positions continue in the returned pages.
     pool.grow(&mut table, 96).unwrap();
     assert_eq!((table.pages(Full).len(), ids_of(&table, Window)[4..].len()), (6, 2));
-    assert_eq!(pool.available_pages(), PageCounts { full: 2, window: 0 });
+    assert_eq!(pool.available_pages(), PageCounts { full: 2, window: 0, states: 0 });
     let refused = pool.grow(&mut table, 97);
     assert_eq!(refused, Err(OutOfPages { needed: 1, free: 0 }));
     pool.release(table);
-    assert_eq!(pool.available_pages(), PageCounts { full: 8, window: 4 });
+    assert_eq!(pool.available_pages(), PageCounts { full: 8, window: 4, states: 0 });
 }
 
 #[test]
@@ -257,7 +257,10 @@ fn a_table_is_not_cut_to_where_its_window_has_passed() {
     pool.drop_front(&mut table);
     let before = (ids(&table), ids_of(&table, Window), pool.stats(Window));
     // The token at position 50 sees position 31.
-    assert_eq!(pool.truncate(&mut table, 50), Err(WindowPassed { len_tokens: 50 }));
+    assert_eq!(
+        pool.truncate(&mut table, 50),
+        Err(NotCut { len_tokens: 50, cause: CutCause::Window })
+    );
     assert_eq!((ids(&table), ids_of(&table, Window), pool.stats(Window)), before);
     assert_eq!(pool.truncate(&mut table, 60), Ok(()));
     assert_eq!(pool.truncate(&mut table, 51), Ok(()));
@@ -275,7 +278,8 @@ fn the_pages_of_a_window_suffice_for_any_steps_of_their_sequences() {
         .flat_map(|size| [1, 2, 15, 16, 17, 100].map(|window| (size, window)))
     {
         // Three sequences take 40 tokens a step, of which every share is tried.
-        let counts = PageCounts { full: 1000, window: size.window_pages_for(window, 3, 40) };
+        let window_pages = size.window_pages_for(window, 3, 40);
+        let counts = PageCounts { full: 1000, window: window_pages, states: 0 };
         let mut pool = PagePool::with_window(counts, size, Some(window));
         let mut tables = [(); 3].map(|()| PageTable::new());
         for step in 0..160 {
@@ -358,7 +362,7 @@ fn a_shared_partial_page_is_copied_in_both_groups() {
     let mut first = table(&mut pool, 40);
     pool.drop_front(&mut first);
     let mut second = pool.fork(&first);
-    assert_eq!(pool.pages_needed(&second, 41), PageCounts { full: 1, window: 1 });
+    assert_eq!(pool.pages_needed(&second, 41), PageCounts { full: 1, window: 1, states: 0 });
     let copies = pool.grow(&mut second, 41).unwrap();
     let page = PageId::new;
     // The window has passed page 0 of its group.
@@ -367,6 +371,84 @@ fn a_shared_partial_page_is_copied_in_both_groups() {
     pool.release(first);
     assert_eq!(second.held_pages(Window), [page(1), page(0)]);
     pool.release(second);
+}
+
+/// A pool with this many recurrent states.
+fn recurrent(full: usize, states: usize) -> PagePool {
+    PagePool::with_window(PageCounts { full, window: 0, states }, SIZE, None)
+}
+
+#[test]
+fn a_sequence_holds_one_state_of_any_length_and_cannot_be_cut() {
+    let mut pool = recurrent(9, 2);
+    let mut first = table(&mut pool, 1);
+    let state = first.state().unwrap();
+    assert_eq!(pool.grow(&mut first, 100), Ok(Vec::new()));
+    assert_eq!(first.state(), Some(state));
+    let refused = pool.truncate(&mut first, 99).unwrap_err();
+    assert_eq!(refused, NotCut { len_tokens: 99, cause: CutCause::State });
+    assert_eq!(
+        refused.to_string(),
+        "the sequence cannot be cut to 99 tokens, because a recurrent state cannot be cut: \
+         compute it again from the start"
+    );
+    let second = table(&mut pool, 1);
+    assert_ne!(second.state(), Some(state));
+    let mut third = PageTable::new();
+    assert_eq!(pool.grow(&mut third, 1), Err(OutOfPages { needed: 1, free: 0 }));
+    pool.truncate(&mut first, 0).unwrap();
+    assert_eq!((first.state(), pool.available_pages().states), (None, 1));
+    pool.release(second);
+}
+
+#[test]
+fn shared_states_are_copied_before_either_sequence_goes_on() {
+    let mut pool = recurrent(8, 2);
+    let mut first = table(&mut pool, 16);
+    let mut second = pool.fork(&first);
+    let from = first.state().unwrap();
+    assert_eq!(second.state(), Some(from));
+    assert_eq!(pool.pages_needed(&second, 17), PageCounts { full: 1, window: 0, states: 1 });
+    let copies = pool.grow(&mut second, 17).unwrap();
+    let to = second.state().unwrap();
+    assert_eq!(copies, [CopyPage { group: State, from, to }]);
+    // The other one is now the only holder.
+    assert_eq!(pool.grow(&mut first, 17), Ok(Vec::new()));
+    assert_eq!(pool.stats(State).copies, 1);
+    pool.release(first);
+    pool.release(second);
+}
+
+#[test]
+fn a_prefix_is_found_up_to_its_last_checkpoint() {
+    let mut pool = recurrent(16, 3);
+    let tokens: Vec<u32> = (0..80).collect();
+    let mut first = table(&mut pool, 32);
+    pool.publish(&first, &tokens[..32]);
+    assert!(pool.match_prefix(&tokens).is_empty(), "no states are cached");
+    assert!(pool.checkpoint(&first, &tokens[..32]));
+    let kept = first.state().unwrap();
+    let copies = pool.grow(&mut first, 72).unwrap();
+    assert_eq!(
+        copies.iter().map(|copy| (copy.group, copy.from)).collect::<Vec<_>>(),
+        [(State, kept)]
+    );
+    pool.publish(&first, &tokens[..72]);
+    // The states are those after 72 tokens, which do not end a page.
+    assert!(!pool.checkpoint(&first, &tokens[..72]) && !pool.checkpoint(&first, &tokens[..64]));
+    pool.release(first);
+
+    let mut second = pool.match_prefix(&tokens);
+    assert_eq!((second.len_tokens(), second.state()), (32, Some(kept)));
+    // The cache keeps its states while there is room, and gives them up otherwise.
+    let others = [table(&mut pool, 1), table(&mut pool, 1)];
+    assert_eq!(pool.pages_needed(&second, 33).states, 0);
+    assert_eq!(pool.grow(&mut second, 33), Ok(Vec::new()));
+    assert!(pool.match_prefix(&tokens).is_empty());
+    for table in others.into_iter().chain([second]) {
+        pool.release(table);
+    }
+    assert_eq!(pool.available_pages(), pool.num_pages());
 }
 
 #[test]

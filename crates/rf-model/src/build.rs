@@ -66,7 +66,7 @@ pub fn build(
     }
     let mut x = w.graph.select_rows(x);
     if !config.is_encoder {
-        x = norm(&mut w, "output_norm", &config.layers[0], x)?;
+        x = norm(&mut w, config.output_norm, &config.layers[0], x)?;
     }
     let output = match head {
         Head::Logits => logits(&mut w, config, table, x)?,

@@ -1,9 +1,9 @@
 //! Hyper-parameters, checked once.
 
 use rf_graph::layer::{
-    AttentionSpec, DenseSpec, KvSource, LayerSpec, NormKind, QkNormGroup, QkNormSpec,
+    AttentionSpec, DenseSpec, KvSource, LayerSpec, Mixer, NormKind, QkNormGroup, QkNormSpec,
 };
-use rf_graph::{Activation, Rope, RopeStyle};
+use rf_graph::{Activation, Rope, RopeStyle, StateShape};
 
 use crate::error::Error;
 use crate::keys::Keys;
@@ -27,6 +27,8 @@ pub struct ModelConfig {
     pub layers: Vec<LayerSpec>,
     /// Factor on the embedding of a token.
     pub embedding_scale: f32,
+    /// The norm before the head: the tensor `{output_norm}.weight`.
+    pub(crate) output_norm: &'static str,
     /// True if positions are learned: rows of `position_embd.weight` are added to the embedding.
     pub learned_positions: bool,
     /// Factor on the logits.
@@ -64,7 +66,12 @@ impl ModelConfig {
     /// Returns true if each token sees only itself and earlier tokens, so that a text can be
     /// computed in parts.
     pub fn is_causal(&self) -> bool {
-        self.layers.iter().all(|layer| layer.attention.causal)
+        self.attentions().all(|attention| attention.causal)
+    }
+
+    /// Returns true if layers have recurrent states: a sequence cannot be cut.
+    pub fn is_recurrent(&self) -> bool {
+        !self.states().is_empty()
     }
 
     /// Returns true if the model predicts tokens. Others embed or rank texts.
@@ -82,9 +89,28 @@ impl ModelConfig {
     /// `(num_kv_heads, head_dim)` of each layer of the KV cache, for
     /// [`KvLayout::layers`](rf_graph::KvLayout::layers).
     pub fn kv_layers(&self) -> Vec<(usize, usize)> {
-        let attention = self.layers.iter().map(|layer| &layer.attention);
-        let own = attention.filter(|attention| attention.kv != KvSource::Cache);
+        let own = self.attentions().filter(|attention| attention.kv != KvSource::Cache);
         own.map(|attention| (attention.num_kv_heads, attention.head_dim)).collect()
+    }
+
+    /// The recurrent states of a sequence, for [`KvLayout::states`](rf_graph::KvLayout::states).
+    pub fn states(&self) -> Vec<StateShape> {
+        self.layers.iter().flat_map(LayerSpec::states).collect()
+    }
+
+    /// The layers that attend.
+    pub(crate) fn attentions(&self) -> impl Iterator<Item = &AttentionSpec> {
+        self.layers.iter().filter_map(LayerSpec::attention)
+    }
+
+    /// The layers that attend, to change.
+    pub(crate) fn attentions_mut(&mut self) -> impl Iterator<Item = &mut AttentionSpec> {
+        self.layers.iter_mut().filter_map(LayerSpec::attention_mut)
+    }
+
+    /// Elements per head of the first layer that attends; 0 without one.
+    pub(crate) fn head_dim(&self) -> usize {
+        self.attentions().next().map_or(0, |attention| attention.head_dim)
     }
 
     /// The layers for a context of `context_tokens`.
@@ -93,8 +119,8 @@ impl ModelConfig {
         if let Some(long) = &self.long_rope
             && context_tokens > long.original_context
         {
-            for layer in &mut layers {
-                layer.attention.rope = Some(long.rope.clone());
+            for attention in layers.iter_mut().filter_map(LayerSpec::attention_mut) {
+                attention.rope = Some(long.rope.clone());
             }
         }
         layers
@@ -108,6 +134,17 @@ pub(crate) fn transformer(
     weights: WeightTable,
     style: RopeStyle,
 ) -> Result<ModelConfig, Error> {
+    hybrid(keys, weights, style, |_, _| Ok(None))
+}
+
+/// As [`transformer`], with layers of other kinds: `mixer` has the index of a layer and its number
+/// of key and value heads, and returns what the layer has in place of attention.
+pub(crate) fn hybrid(
+    keys: &Keys<'_>,
+    weights: WeightTable,
+    style: RopeStyle,
+    mixer: impl Fn(usize, usize) -> Result<Option<Mixer>, Error>,
+) -> Result<ModelConfig, Error> {
     let vocab_size = keys.vocab_size()?;
     let hidden_size = keys.size("embedding_length")?;
     let num_blocks = keys.size("block_count")?;
@@ -119,14 +156,17 @@ pub(crate) fn transformer(
         return Err(keys.invalid("nextn_predict_layers", &num_blocks, "no other layers are left"));
     }
     let num_heads = keys
-        .per_layer("attention.head_count", num_layers)?
+        .counts_per_layer("attention.head_count", num_layers)?
         .ok_or_else(|| keys.missing("attention.head_count"))?;
-    let num_kv_heads = keys.per_layer("attention.head_count_kv", num_layers)?;
+    let num_kv_heads = keys.counts_per_layer("attention.head_count_kv", num_layers)?;
     let num_kv_heads = num_kv_heads.unwrap_or_else(|| num_heads.clone());
-    let head_dim = head_dim(keys, hidden_size, num_heads[0])?;
-    let rope = keys.rope(head_dim)?;
-    let factors = keys.divisors("rope_freqs.weight", rope.dims / 2)?;
-    let rope = rope.build(style, factors.as_deref());
+    let mixers = (0..num_layers).map(|layer| mixer(layer, num_kv_heads[layer]));
+    let mixers = mixers.collect::<Result<Vec<_>, _>>()?;
+    let attends = mixers.iter().position(Option::is_none);
+    let attention = match attends {
+        Some(first) => Some(attention(keys, hidden_size, num_heads[first], style)?),
+        None => None,
+    };
     let (norm, norm_eps) = match keys.norm_eps("attention.layer_norm_rms_epsilon") {
         Ok(eps) => (NormKind::Rms, eps),
         Err(error) => match keys.norm_eps("attention.layer_norm_epsilon") {
@@ -136,17 +176,26 @@ pub(crate) fn transformer(
     };
     let causal = keys.flag("attention.causal")?.unwrap_or(true);
     let experts = keys.experts()?;
-    let intermediate_sizes = match keys.per_layer("feed_forward_length", num_layers)? {
+    let intermediate_sizes = match keys.counts_per_layer("feed_forward_length", num_layers)? {
         Some(sizes) => sizes,
         None if experts.is_some() => vec![0; num_layers],
         None => return Err(keys.missing("feed_forward_length")),
     };
-    let layers = (0..num_layers).map(|layer| {
-        let (num_heads, num_kv_heads) = (num_heads[layer], num_kv_heads[layer]);
-        if !num_heads.is_multiple_of(num_kv_heads) {
-            let reason = format!("it must divide the {num_heads} query heads");
-            return Err(keys.invalid("attention.head_count_kv", &num_kv_heads, &reason));
-        }
+    let mut num_kv_layers = 0;
+    let layers = mixers.into_iter().enumerate().map(|(layer, mixer)| {
+        let mixer = match (mixer, &attention) {
+            (None, Some((head_dim, rope))) => {
+                let [num_heads, num_kv_heads] = heads(keys, num_heads[layer], num_kv_heads[layer])?;
+                num_kv_layers += 1;
+                Mixer::Attention(AttentionSpec {
+                    rope: Some(rope.clone()),
+                    causal,
+                    ..AttentionSpec::new(num_heads, num_kv_heads, *head_dim, num_kv_layers - 1)
+                })
+            }
+            (Some(mixer), _) => mixer,
+            (None, None) => unreachable!("the first layer that attends has been found"),
+        };
         let dense = DenseSpec {
             intermediate_size: intermediate_sizes[layer],
             activation: Activation::Silu,
@@ -156,11 +205,7 @@ pub(crate) fn transformer(
             hidden_size,
             norm,
             norm_eps,
-            attention: AttentionSpec {
-                rope: Some(rope.clone()),
-                causal,
-                ..AttentionSpec::new(num_heads, num_kv_heads, head_dim, layer)
-            },
+            mixer,
             dense: experts.is_none().then_some(dense),
             experts,
             parallel: false,
@@ -169,14 +214,21 @@ pub(crate) fn transformer(
             per_layer_input: None,
         })
     });
+    let mut layers = layers.collect::<Result<Vec<_>, Error>>()?;
+    let mut num_states = 0;
+    for layer in &mut layers {
+        layer.set_first_state(num_states);
+        num_states += layer.states().len();
+    }
     Ok(ModelConfig {
         architecture: keys.architecture.clone(),
         hidden_size,
         vocab_size,
         context_length: keys.size("context_length")?,
         max_context_length: None,
-        layers: layers.collect::<Result<_, _>>()?,
+        layers,
         embedding_scale: 1.0,
+        output_norm: "output_norm",
         learned_positions: false,
         logit_scale: 1.0,
         logit_softcap: None,
@@ -193,10 +245,35 @@ pub(crate) fn encoder(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConf
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;
     config.is_encoder = true;
     let causal = keys.flag("attention.causal")?.unwrap_or(false);
-    for layer in &mut config.layers {
-        layer.attention.causal = causal;
+    for attention in config.attentions_mut() {
+        attention.causal = causal;
     }
     Ok(config)
+}
+
+/// Elements per head, and their rotary embedding.
+fn attention(
+    keys: &Keys<'_>,
+    hidden_size: usize,
+    num_heads: usize,
+    style: RopeStyle,
+) -> Result<(usize, Rope), Error> {
+    let num_heads = keys.checked_size("attention.head_count", num_heads as u64)?;
+    let head_dim = head_dim(keys, hidden_size, num_heads)?;
+    let rope = keys.rope(head_dim)?;
+    let factors = keys.divisors("rope_freqs.weight", rope.dims / 2)?;
+    Ok((head_dim, rope.build(style, factors.as_deref())))
+}
+
+/// Query heads, and the key and value heads that divide them.
+fn heads(keys: &Keys<'_>, num_heads: usize, num_kv_heads: usize) -> Result<[usize; 2], Error> {
+    let num_heads = keys.checked_size("attention.head_count", num_heads as u64)?;
+    let num_kv_heads = keys.checked_size("attention.head_count_kv", num_kv_heads as u64)?;
+    if num_heads.is_multiple_of(num_kv_heads) {
+        return Ok([num_heads, num_kv_heads]);
+    }
+    let reason = format!("it must divide the {num_heads} query heads");
+    Err(keys.invalid("attention.head_count_kv", &num_kv_heads, &reason))
 }
 
 /// Elements per head.
@@ -252,8 +329,8 @@ impl ModelConfig {
 
     /// Sets the norm of queries and keys in every layer.
     pub(crate) fn set_qk_norm(&mut self, group: QkNormGroup, after_rope: bool) {
-        for layer in &mut self.layers {
-            layer.attention.qk_norm = Some(QkNormSpec { group, after_rope });
+        for attention in self.attentions_mut() {
+            attention.qk_norm = Some(QkNormSpec { group, after_rope });
         }
     }
 
@@ -285,8 +362,8 @@ impl ModelConfig {
     ) -> Result<Vec<bool>, Error> {
         let windowed = keys.windowed(self.num_layers(), default_period)?;
         let window = keys.optional_size("attention.sliding_window")?.or(default_window);
-        for (layer, windowed) in self.layers.iter_mut().zip(&windowed) {
-            layer.attention.window = if *windowed { window } else { None };
+        for (attention, windowed) in self.attentions_mut().zip(&windowed) {
+            attention.window = if *windowed { window } else { None };
         }
         Ok(if window.is_some() { windowed } else { vec![false; self.num_layers()] })
     }

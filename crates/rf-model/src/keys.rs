@@ -117,6 +117,16 @@ impl<'a> Keys<'a> {
         self.optional_size(name)?.ok_or_else(|| self.missing(name))
     }
 
+    /// A size that is multiplied by others.
+    pub(crate) fn small_size(&self, name: &str) -> Result<usize, Error> {
+        const MOST: usize = 1 << 16;
+        let size = self.size(name)?;
+        if size > MOST {
+            return Err(self.invalid(name, &size, "it must be at most 65536"));
+        }
+        Ok(size)
+    }
+
     pub(crate) fn optional_size(&self, name: &str) -> Result<Option<usize>, Error> {
         let Some(size) = self.metadata.u64(&self.key(name))? else { return Ok(None) };
         self.checked_size(name, size).map(Some)
@@ -130,7 +140,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    fn checked_size(&self, name: &str, size: u64) -> Result<usize, Error> {
+    pub(crate) fn checked_size(&self, name: &str, size: u64) -> Result<usize, Error> {
         if size == 0 || size > MAX_SIZE {
             return Err(self.invalid(name, &size, "it must be between 1 and 2³¹"));
         }
@@ -145,22 +155,52 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A list of flags, one per layer.
+    pub(crate) fn flags(&self, name: &str) -> Result<Option<Vec<bool>>, Error> {
+        match self.metadata.get(&self.key(name)) {
+            None => Ok(None),
+            Some(Value::Array(Array::Bool(flags))) => {
+                self.check_entries(name, flags.len(), self.size("block_count")?)?;
+                Ok(Some(flags.clone()))
+            }
+            Some(_) => Err(self.invalid(name, &"value", "it must be a list of booleans")),
+        }
+    }
+
     /// One size per layer: an array with an entry for each, or one value for all.
     pub(crate) fn per_layer(
         &self,
         name: &str,
         num_layers: usize,
     ) -> Result<Option<Vec<usize>>, Error> {
+        let sizes = self.counts_per_layer(name, num_layers)?;
+        for size in sizes.iter().flatten() {
+            self.checked_size(name, *size as u64)?;
+        }
+        Ok(sizes)
+    }
+
+    /// As [`per_layer`](Self::per_layer), where 0 stands for a layer of another kind.
+    pub(crate) fn counts_per_layer(
+        &self,
+        name: &str,
+        num_layers: usize,
+    ) -> Result<Option<Vec<usize>>, Error> {
         let Some(Value::Array(array)) = self.metadata.get(&self.key(name)) else {
-            return Ok(self.optional_size(name)?.map(|size| vec![size; num_layers]));
+            let count = self.count(name)?;
+            let exists = self.metadata.get(&self.key(name)).is_some();
+            return Ok(exists.then(|| vec![count; num_layers]));
         };
-        let sizes = array
+        let counts = array
             .integers()
             .ok_or_else(|| self.invalid(name, &"array", "its elements must be integers"))?;
-        let sizes = sizes.map(|size| self.checked_size(name, u64::try_from(size).unwrap_or(0)));
-        let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
-        self.check_entries(name, sizes.len(), num_layers)?;
-        Ok(Some(sizes))
+        let counts = counts.map(|count| match u64::try_from(count) {
+            Ok(0) => Ok(0),
+            count => self.checked_size(name, count.unwrap_or(0)),
+        });
+        let counts = counts.collect::<Result<Vec<_>, _>>()?;
+        self.check_entries(name, counts.len(), num_layers)?;
+        Ok(Some(counts))
     }
 
     /// A list has an entry for each layer, or for each block: blocks that predict further tokens
@@ -352,6 +392,7 @@ impl<'a> Keys<'a> {
             experts_per_token,
             intermediate_size,
             activation: Activation::Silu,
+            gated: true,
             gate: self.gate_function()?,
             groups: self.expert_groups(count)?,
             normalize: self.flag("expert_weights_norm")?.unwrap_or(true),

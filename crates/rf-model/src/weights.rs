@@ -64,14 +64,17 @@ impl WeightRow {
         self
     }
 
-    /// The last part of the tensor's name, otherwise `weight`.
+    /// The last part of the tensor's name, otherwise `weight`; nothing if empty.
     pub(crate) const fn suffix(mut self, suffix: &'static str) -> Self {
         self.suffix = suffix;
         self
     }
 
     fn tensor(&self, layer: usize) -> String {
-        format!("blk.{layer}.{}.{}", self.stem, self.suffix)
+        match self.suffix {
+            "" => format!("blk.{layer}.{}", self.stem),
+            suffix => format!("blk.{layer}.{}.{suffix}", self.stem),
+        }
     }
 
     fn bias_tensor(&self, layer: usize) -> String {
@@ -126,11 +129,18 @@ impl LayerWeights for Weights<'_> {
         }
         match role.shape(spec) {
             Shape::Vector(len) => self.vector(&name, len).map(Some),
+            Shape::Matrix([taps, width]) if role == Role::ConvFilter => {
+                self.transposed(&name, [taps, width]).map(Some)
+            }
             Shape::Matrix([rows, columns]) => {
                 let (first, all) = row.rows(spec);
                 let tensor = self.tensor(&name, &[columns, all])?;
                 let bytes = tensor.rows(first, rows, all);
-                self.register(&name, tensor.dtype, [rows, columns], bytes).map(Some)
+                let weight = self.weight_of(&name, tensor.dtype, [rows, columns], bytes)?;
+                if role == Role::MixerNorm {
+                    (0..rows).try_for_each(|row| check_finite(&name, &weight.row_f32(row)))?;
+                }
+                Ok(Some(self.graph.weight(weight)))
             }
             Shape::Experts(_) => unreachable!("{role:?} is a stack of matrices"),
         }
@@ -275,6 +285,17 @@ impl<'a> Weights<'a> {
         Ok(self.graph.weight(weight))
     }
 
+    /// A small matrix of finite values `[rows, columns]`, of which the file has the transpose.
+    fn transposed(&mut self, name: &str, [rows, columns]: [usize; 2]) -> Result<WeightId, Error> {
+        let Tensor { data, dtype } = self.tensor(name, &[rows, columns])?;
+        let weight = self.weight_of(name, dtype, [columns, rows], data)?;
+        let stored: Vec<f32> = (0..columns).flat_map(|row| weight.row_f32(row)).collect();
+        check_finite(name, &stored)?;
+        let values: Vec<f32> =
+            (0..rows).flat_map(|row| stored[row..].iter().step_by(rows).copied()).collect();
+        Ok(self.graph.weight(Weight::f32(name, rows, columns, values)))
+    }
+
     /// An optional vector.
     pub(crate) fn optional_vector(
         &mut self,
@@ -333,8 +354,9 @@ impl Tensor {
 /// A required tensor, whose shape is checked (contiguous axis first).
 fn tensor(gguf: &Gguf, name: &str, shape: &[usize]) -> Result<Tensor, Error> {
     let tensor = gguf.required_tensor(name)?;
-    let found = tensor.shape().iter().copied();
-    // Trailing axes of length 1 are ignored.
+    // Trailing axes of length 1 are ignored, and the leading one of a vector.
+    let is_column = shape.len() == 1 && tensor.shape().len() == 2 && tensor.shape()[0] == 1;
+    let found = tensor.shape().iter().copied().skip(usize::from(is_column));
     let longest = shape.len().max(tensor.shape().len());
     let padded = |axes: &mut dyn Iterator<Item = u64>| {
         axes.chain(std::iter::repeat(1)).take(longest).collect::<Vec<_>>()

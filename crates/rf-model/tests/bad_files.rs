@@ -65,6 +65,31 @@ impl File {
             .tensor("blk.0.ffn_down_exps.weight", &[16, 8, 4])
     }
 
+    /// A layer with a state space only.
+    fn mamba2() -> Self {
+        let llama = Self::llama();
+        let mamba = Self { architecture: "mamba2", tensors: Vec::new(), ..llama };
+        mamba
+            .key("feed_forward_length", Value::U32(0))
+            .key("attention.head_count", Value::U32(0))
+            .key("ssm.conv_kernel", Value::U32(4))
+            .key("ssm.inner_size", Value::U32(16))
+            .key("ssm.state_size", Value::U32(8))
+            .key("ssm.time_step_rank", Value::U32(2))
+            .key("ssm.group_count", Value::U32(1))
+            .tensor("token_embd.weight", &[8, 32])
+            .tensor("output_norm.weight", &[8])
+            .tensor("blk.0.attn_norm.weight", &[8])
+            .tensor("blk.0.ssm_in.weight", &[8, 50])
+            .tensor("blk.0.ssm_conv1d.weight", &[4, 32])
+            .tensor("blk.0.ssm_conv1d.bias", &[32])
+            .tensor("blk.0.ssm_dt.bias", &[2])
+            .tensor("blk.0.ssm_a", &[1, 2])
+            .tensor("blk.0.ssm_d", &[1, 2])
+            .tensor("blk.0.ssm_norm.weight", &[16, 1])
+            .tensor("blk.0.ssm_out.weight", &[16, 8])
+    }
+
     fn head(self, head: Head) -> Self {
         Self { head, ..self }
     }
@@ -128,6 +153,7 @@ fn check(file: &File, expected: &str) {
 fn the_base_files_are_valid() {
     assert_eq!(File::llama().error(), None);
     assert_eq!(File::mixture().error(), None);
+    assert_eq!(File::mamba2().error(), None);
 }
 
 #[test]
@@ -229,6 +255,32 @@ fn settings_that_contradict_each_other() {
 }
 
 #[test]
+fn recurrent_layers_of_impossible_shapes() {
+    let with = |key: &'static str, value| File::mamba2().key(key, Value::U32(value));
+    for (file, expected) in [
+        (with("ssm.group_count", 3), "group_count = 3 is invalid: it must divide the 2 heads"),
+        (with("ssm.inner_size", 15), "size = 15 is invalid: it must be a multiple of the 2 heads"),
+        (with("ssm.state_size", 65537), "size = 65537 is invalid: it must be at most 65536"),
+        (with("ssm.conv_kernel", 0), "kernel = 0 is invalid: it must be between 1 and 2³¹"),
+        (with("ssm.conv_kernel", 5), "'blk.0.ssm_conv1d.weight'"),
+        (with("ssm.state_size", 9), "'blk.0.ssm_in.weight'"),
+        (File::mamba2().without("blk.0.ssm_a"), "the file has no tensor 'blk.0.ssm_a'"),
+    ] {
+        let error = file.error().unwrap();
+        assert!(error.contains(expected), "{error}");
+    }
+    for name in ["blk.0.ssm_conv1d.weight", "blk.0.ssm_norm.weight", "blk.0.ssm_a"] {
+        let error = File { filled: Some((name, f32::NAN)), ..File::mamba2() }.error().unwrap();
+        assert!(error.contains(name), "{error}");
+    }
+    // Only some architectures have layers without attention, or without a feed-forward part.
+    for key in ["attention.head_count", "attention.head_count_kv", "feed_forward_length"] {
+        let expected = format!("llama.{key} = 0 is invalid: it must be between 1 and 2³¹");
+        check(&File::llama().key(key, Value::U32(0)), &expected);
+    }
+}
+
+#[test]
 fn a_head_that_the_file_does_not_have() {
     let ranks = File::llama().key("pooling_type", Value::U32(4));
     check(
@@ -323,7 +375,7 @@ fn lists_that_have_no_entry_per_layer() {
 /// The RoPE of the first layer.
 fn rope(file: &File) -> rf_graph::Rope {
     let config = ModelConfig::from_gguf(&file.gguf()).unwrap();
-    config.layers[0].attention.rope.clone().unwrap()
+    config.layers[0].attention().unwrap().rope.clone().unwrap()
 }
 
 #[test]

@@ -35,11 +35,18 @@ fn rows(gguf: &Gguf, head: Head, ids: &[u32], context: usize, positions: &[usize
     let width = graph.value(graph.output()).width;
     let pages: Vec<PageId> = (0..ids.len().div_ceil(16)).map(|i| PageId::new(i as u32)).collect();
     let layers = config.kv_layers().into_iter().map(|(heads, dim)| KvLayer::new(heads, dim));
-    let kv = KvLayout::new(layers.collect(), 16, pages.len(), KvType::F32);
+    let mut kv = KvLayout::new(layers.collect(), 16, pages.len(), KvType::F32);
+    (kv.states, kv.num_pages.states) = (config.states(), 1);
     let (max_batch_tokens, max_output_rows) = (ids.len(), positions.len());
     let program = Program { graph, weights, kv, max_batch_tokens, max_output_rows };
     let mut executor = ReferenceBackend.compile(program, &mut |_| ()).unwrap();
-    let span = Span { tokens: 0..ids.len(), past_tokens: 0, pages: &pages, window_pages: &[] };
+    let span = Span {
+        tokens: 0..ids.len(),
+        past_tokens: 0,
+        pages: &pages,
+        window_pages: &[],
+        state: Some(PageId::new(0)),
+    };
     let batch = Batch { ids, spans: &[span], output_rows: positions, input: None };
     let mut out = vec![0.0; positions.len() * width];
     executor.forward(&batch, &mut out).unwrap();

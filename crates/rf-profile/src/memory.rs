@@ -44,6 +44,8 @@ pub struct MemoryParts {
     pub weights_bytes: u64,
     /// Memory of the KV cache.
     pub kv_bytes: u64,
+    /// Memory of recurrent states.
+    pub states_bytes: u64,
     /// Memory of activations and all other buffers.
     pub buffers_bytes: u64,
 }
@@ -146,7 +148,9 @@ impl ProcessMemory {
 impl MemoryParts {
     /// The sum of all parts.
     pub fn total_bytes(&self) -> u64 {
-        self.weights_bytes.saturating_add(self.kv_bytes).saturating_add(self.buffers_bytes)
+        [self.kv_bytes, self.states_bytes, self.buffers_bytes]
+            .into_iter()
+            .fold(self.weights_bytes, u64::saturating_add)
     }
 }
 
@@ -276,9 +280,13 @@ impl fmt::Display for MemoryReport {
             for (part, planned, actual) in [
                 ("weights", planned.weights_bytes, actual.weights_bytes),
                 ("KV cache", planned.kv_bytes, actual.kv_bytes),
+                ("recurrent states", planned.states_bytes, actual.states_bytes),
                 ("buffers", planned.buffers_bytes, actual.buffers_bytes),
                 ("total", planned.total_bytes(), actual.total_bytes()),
             ] {
+                if part == "recurrent states" && planned == 0 && actual == 0 {
+                    continue;
+                }
                 let (planned, actual) = (mib(planned), mib(actual));
                 writeln!(f, "{part}: {planned:.1} MiB planned, {actual:.1} MiB allocated")?;
             }
@@ -337,9 +345,16 @@ mod tests {
     #[test]
     fn planned_and_allocated_memory_are_compared() {
         let mut tracker = MemoryTracker::new();
-        tracker.plan(MemoryParts { weights_bytes: 1 << 20, kv_bytes: 2 << 20, buffers_bytes: 0 });
-        tracker.actual(MemoryParts { weights_bytes: 1 << 20, kv_bytes: 3 << 20, buffers_bytes: 0 });
-        assert!(tracker.report().to_string().contains("total: 3.0 MiB planned, 4.0 MiB allocated"));
+        let parts = MemoryParts { weights_bytes: 1 << 20, ..MemoryParts::default() };
+        tracker.plan(MemoryParts { kv_bytes: 2 << 20, ..parts });
+        tracker.actual(MemoryParts { kv_bytes: 3 << 20, ..parts });
+        let report = tracker.report().to_string();
+        assert!(report.contains("total: 3.0 MiB planned, 4.0 MiB allocated"), "{report}");
+        assert!(!report.contains("states"), "{report}");
+        tracker.actual(MemoryParts { states_bytes: 4 << 20, ..parts });
+        let report = tracker.report().to_string();
+        assert!(report.contains("total: 3.0 MiB planned, 5.0 MiB allocated"), "{report}");
+        assert!(report.contains("states: 0.0 MiB planned, 4.0 MiB allocated"), "{report}");
     }
 
     #[cfg(target_os = "linux")]

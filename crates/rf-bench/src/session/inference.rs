@@ -256,9 +256,11 @@ impl Loaded {
         let metadata = [
             ("planned weights", mib(self.need.held.weights_bytes)),
             ("planned KV cache", mib(self.need.held.kv_bytes)),
+            ("planned recurrent states", mib(self.need.held.states_bytes)),
             ("planned buffers", mib(self.need.held.buffers_bytes)),
             ("held weights", mib(held.weights_bytes)),
             ("held KV cache", mib(held.kv_bytes)),
+            ("held recurrent states", mib(held.states_bytes)),
             ("held buffers", mib(held.buffers_bytes)),
             ("planned", mib(self.need.total_bytes())),
         ];

@@ -283,12 +283,16 @@ impl Chat {
         }
         let memory = self.engine.memory();
         terminal::note(format_args!(
-            "context: {} of {} tokens in {} messages; memory: weights {}, KV cache {}, buffers {}; loaded in {:.2} s",
+            "context: {} of {} tokens in {} messages; memory: weights {}, KV cache {}{}, buffers {}; loaded in {:.2} s",
             self.session.len(),
             self.engine.context_tokens(),
             self.messages.len(),
             terminal::bytes(memory.weights_bytes),
             terminal::bytes(memory.kv_bytes),
+            match memory.states_bytes {
+                0 => String::new(),
+                bytes => format!(", recurrent states {}", terminal::bytes(bytes)),
+            },
             terminal::bytes(memory.buffers_bytes),
             self.setup.load_time.as_secs_f64()
         ));

@@ -8,6 +8,7 @@ use super::storage::StoragePlan;
 use crate::kv::KvStore;
 use crate::simd::Isa;
 use crate::simd::attention::MAX_ROWS;
+use crate::state::StateStore;
 
 /// Computes the memory of an executor without building one. `held` equals
 /// [`Executor::memory`](rf_graph::Executor::memory); the reserve covers `RoPE` tables and attention
@@ -27,6 +28,7 @@ pub(crate) fn memory_need(
     let held = MemoryUse {
         weights_bytes: storage.bytes() as u64,
         kv_bytes: KvStore::page_bytes_of(kv) as u64,
+        states_bytes: StateStore::bytes_of(kv),
         buffers_bytes: (arena_bytes + operands.bytes() + threads * operands.scratch_bytes()) as u64,
     };
     let positions = kv.num_pages.full.saturating_mul(kv.page_tokens);

@@ -8,6 +8,7 @@ mod matmul;
 mod memory;
 mod phases;
 mod profile;
+mod recurrent;
 mod rows;
 mod steps;
 mod storage;
@@ -24,10 +25,12 @@ use rf_kv::{CopyPage, PageGroup};
 use crate::kv::{KvShape, KvStore};
 use crate::panel::PackedMatrix;
 use crate::simd::Isa;
+use crate::state::StateStore;
 use crate::team::{Rows, Shared, Team};
 use matmul::{OperandBuffers, OperandSizes, Scratch};
 use phases::{Phases, Walk};
 use profile::{BatchClock, Profile};
+use recurrent::SharedState;
 use steps::Step;
 use storage::{StoragePlan, StoredWeight};
 
@@ -49,6 +52,7 @@ pub(crate) struct CpuExecutor {
     scratch: Vec<Scratch>,
     ropes: Vec<RopeTable>,
     kv: KvStore,
+    states: StateStore,
     costs: Costs,
     /// Number of batches so far.
     serial: u64,
@@ -80,6 +84,7 @@ impl CpuExecutor {
     ) -> Result<Self, BackendError> {
         let limits = BatchLimits::new(&program);
         let kv = KvStore::new(&program.kv)?;
+        let states = StateStore::new(&program.kv)?;
         let costs = Costs::new(&program);
         let Program { graph, weights, max_batch_tokens, .. } = program;
         let threads = team.lock().unwrap_or_else(PoisonError::into_inner).threads();
@@ -114,6 +119,7 @@ impl CpuExecutor {
             scratch,
             ropes,
             kv,
+            states,
             costs,
             serial: 0,
             profile: None,
@@ -186,6 +192,7 @@ impl Executor for CpuExecutor {
                     values: Shared::new(&mut layer.values),
                 })
                 .collect(),
+            states: SharedState::all(&mut self.states),
         };
         self.phases.plan(&region, stage.ops.start, &self.steps[stage.ops.clone()]);
         let clock = self.profile.as_ref().map(|profile| profile.start(self.phases.deals().len()));
@@ -205,7 +212,10 @@ impl Executor for CpuExecutor {
     }
 
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
-        copies.iter().try_for_each(|copy| self.kv.copy_page(*copy))
+        copies.iter().try_for_each(|copy| match copy.group {
+            PageGroup::State => self.states.copy_page(*copy),
+            PageGroup::Full | PageGroup::Window => self.kv.copy_page(*copy),
+        })
     }
 
     fn memory(&self) -> MemoryUse {
@@ -213,6 +223,7 @@ impl Executor for CpuExecutor {
         MemoryUse {
             weights_bytes: self.weights.iter().map(StoredWeight::bytes).sum::<usize>() as u64,
             kv_bytes: self.kv.page_bytes() as u64,
+            states_bytes: self.states.bytes(),
             buffers_bytes: (self.arena.len() + self.operands.bytes() + scratch) as u64,
         }
     }
@@ -270,6 +281,7 @@ struct Region<'a> {
     out: Shared<'a, f32>,
     operands: matmul::SharedOperands<'a>,
     kv: Vec<SharedKv<'a>>,
+    states: Vec<SharedState<'a>>,
 }
 
 impl<'a> Region<'a> {

@@ -23,10 +23,12 @@ pub(super) fn supports(op: &Op) -> bool {
             | Op::LayerNorm { .. }
             | Op::Glu { .. }
             | Op::Add { .. }
+            | Op::Mul { .. }
             | Op::Map { .. }
             | Op::SigmoidGate { .. }
             | Op::ScaleByPosition { .. }
             | Op::Slice { .. }
+            | Op::SliceGroups { .. }
             | Op::SelectRows { .. }
             | Op::Route { .. }
             | Op::ScaleExperts { .. }
@@ -124,6 +126,7 @@ impl Region<'_> {
                 });
             }
             Op::RmsNorm { x, weight, eps, out } => {
+                let group = self.graph.weight(*weight).columns;
                 let (x_rows, weight) = (self.rows(*x), self.vector(*weight));
                 let out = self.rows(*out);
                 by_row(share, |row| {
@@ -131,8 +134,8 @@ impl Region<'_> {
                     let x = unsafe { x_rows.row(row) };
                     // SAFETY: each row belongs to one piece.
                     let y = unsafe { out.row_mut(row, 0..out.width) };
-                    let groups = x.chunks_exact(weight.len());
-                    for (x, y) in groups.zip(y.chunks_exact_mut(weight.len())) {
+                    let groups = x.chunks_exact(group).zip(y.chunks_exact_mut(group));
+                    for ((x, y), weight) in groups.zip(weight.chunks_exact(group).cycle()) {
                         rms_norm(self.isa, x, weight, *eps, y);
                     }
                 });
@@ -162,6 +165,9 @@ impl Region<'_> {
             }
             Op::Add { a, b, out } => {
                 self.elementwise(share, [*a, *b], *out, |[a, b]| a + b);
+            }
+            Op::Mul { a, b, out } => {
+                self.elementwise(share, [*a, *b], *out, |[a, b]| a * b);
             }
             Op::Map { x, function: Function::Scale(factor), out } => {
                 self.elementwise(share, [*x], *out, |[x]| x * factor);
@@ -212,6 +218,19 @@ impl Region<'_> {
                     // SAFETY: each row belongs to one piece.
                     let y = unsafe { out.row_mut(row, 0..out.width) };
                     y.copy_from_slice(&x[*start..][..out.width]);
+                });
+            }
+            Op::SliceGroups { x, group, start, out } => {
+                let (x_rows, out) = (self.rows(*x), self.rows(*out));
+                let width = out.width / (x_rows.width / group);
+                by_row(share, |row| {
+                    // SAFETY: written in an earlier phase.
+                    let x = unsafe { x_rows.row(row) };
+                    // SAFETY: each row belongs to one piece.
+                    let y = unsafe { out.row_mut(row, 0..out.width) };
+                    for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(*group)) {
+                        y.copy_from_slice(&x[*start..][..width]);
+                    }
                 });
             }
             Op::SelectRows { x, out } => {

@@ -1,15 +1,19 @@
 //! Steps: ops with the data that the CPU precomputes for them.
 
-use rf_graph::{Attention, BackendError, Epilogue, Op, QkNorm, Rope, ValueId};
+use rf_graph::{
+    Attention, BackendError, CausalConv, DeltaNet, Epilogue, Op, QkNorm, Rope, StateSpace, ValueId,
+};
 
 use super::attention::AppendItem;
 use super::experts::ExpertMatMulStep;
 use super::matmul::{MatMulStep, Scratch};
 use super::phases::Part;
+use super::recurrent::Tiles;
 use super::rows::{self, by_row};
 use super::storage::StoragePlan;
 use super::{Region, RopeTable};
 use crate::simd::Isa;
+use crate::simd::recurrence::MAX_KEY_DIM;
 use crate::team::{Deal, Share};
 
 /// One op with its precomputed data.
@@ -28,6 +32,9 @@ pub(super) enum Step {
         layer: usize,
     },
     Attention(AttentionStep),
+    CausalConv(CausalConv),
+    DeltaNet(DeltaNet),
+    StateSpace(StateSpace),
     /// An op of [`rows`], without precomputed data, and the value that it computes.
     Rows(Op, Option<ValueId>),
 }
@@ -79,6 +86,9 @@ impl Step {
             Op::Attention { q, attention, out } => {
                 Self::Attention(AttentionStep { q, attention, out })
             }
+            Op::CausalConv(op) => Self::CausalConv(op),
+            Op::DeltaNet(op) if op.heads.key_dim <= MAX_KEY_DIM => Self::DeltaNet(op),
+            Op::StateSpace(op) => Self::StateSpace(op),
             op if rows::supports(&op) => {
                 let out = op.outputs().first().copied();
                 Self::Rows(op, out)
@@ -101,6 +111,9 @@ impl Region<'_> {
             Step::RopeAppend(op) => return self.rope_append_deals(op),
             Step::KvAppend { k, layer, .. } => self.append_deal(*k, *layer),
             Step::Rope { out, .. } | Step::Rows(_, Some(out)) => self.row_deal(*out),
+            Step::CausalConv(op) => self.causal_conv_deal(op),
+            Step::DeltaNet(op) => self.tiles_deal(Tiles::of_delta_net(op)),
+            Step::StateSpace(op) => self.tiles_deal(Tiles::of_state_space(op)),
             Step::Rows(_, None) => Deal::NOTHING,
         };
         [Deal::NOTHING, main]
@@ -135,6 +148,9 @@ impl Region<'_> {
                         .for_each(|head| table.rotate(self.isa, self.place(token).1, head));
                 });
             }
+            Step::CausalConv(op) => self.causal_conv(share, op),
+            Step::DeltaNet(op) => self.delta_net(share, op),
+            Step::StateSpace(op) => self.state_space(share, op),
             Step::Rows(op, _) => self.row_op(share, op),
         }
     }

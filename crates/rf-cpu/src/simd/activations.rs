@@ -162,6 +162,10 @@ fn activate<S: Simd>(s: S, activation: Activation, x: S::F) -> S::F {
             let e = s.exp(s.mul(x, s.splat(-Activation::ALPHA)));
             s.div(x, s.add(s.splat(1.0), e))
         }
+        Activation::SquaredRelu => {
+            let x = s.max(x, s.splat(0.0));
+            s.mul(x, x)
+        }
         _ => s.silu(x),
     }
 }

@@ -36,6 +36,7 @@ pub(crate) mod attention;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub(crate) mod convolution;
 pub(crate) mod float_gemm;
 mod format;
 pub(crate) mod gemm;
@@ -46,6 +47,7 @@ mod matvec;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
+pub(crate) mod recurrence;
 pub(crate) mod rope;
 pub(crate) mod tiles;
 mod vector;

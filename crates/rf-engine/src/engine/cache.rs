@@ -55,9 +55,14 @@ impl Engine {
         self.kv.window.is_some()
     }
 
+    /// Returns true if sequences have recurrent states.
+    pub(crate) fn is_recurrent(&self) -> bool {
+        !self.kv.states.is_empty()
+    }
+
     /// Bytes of the pages that sequences hold, as a share of the memory of the cache.
     pub(super) fn kv_bytes_used(&self, pool: &PagePool) -> u64 {
-        let used = PageGroup::ALL.map(|group| {
+        let used = PageGroup::OF_TOKENS.map(|group| {
             pool.stats(group).used_pages * self.page_tokens * self.kv.bytes_per_token(group)
         });
         let share = used.iter().sum::<usize>() as f64 / self.kv.bytes().max(1) as f64;

@@ -33,7 +33,13 @@ fn check_tiny_models(folder: &Path) -> Vec<String> {
                 model.check_embedding(&backend, &isa);
             } else {
                 model.check(&backend, &isa);
+                if model.is_recurrent() {
+                    model.check_chunks(&backend, &isa);
+                }
             }
+        }
+        if !model.is_embedding() && model.is_recurrent() {
+            model.check_chunks(&ReferenceBackend, "the reference");
         }
         if !model.has_integer_weights() && !model.is_embedding() {
             let options = CpuOptions { threads: Some(2), isa: None };

@@ -97,10 +97,15 @@ impl TinyModel<'_> {
 
     /// The context that the reference had: longrope depends on it.
     pub(crate) fn load(&self, backend: &dyn Backend) -> Engine {
+        self.load_with_batches(backend, EngineOptions::default().batch_tokens)
+    }
+
+    fn load_with_batches(&self, backend: &dyn Backend, batch_tokens: usize) -> Engine {
         let context_tokens = self.entry["n_ctx"].as_u64().unwrap_or(128) as usize;
         let options = EngineOptions {
             kv_type: KvType::F32,
             context_tokens: Some(context_tokens),
+            batch_tokens,
             ..Default::default()
         };
         load(&self.folder.join(self.entry["file"].as_str().unwrap()), backend, options)
@@ -163,6 +168,24 @@ impl TinyModel<'_> {
             }
         }
         wrong
+    }
+
+    /// Returns true if layers have recurrent states.
+    pub(crate) fn is_recurrent(&self) -> bool {
+        let path = self.folder.join(self.entry["file"].as_str().unwrap());
+        Model::open(path).unwrap().config().is_recurrent()
+    }
+
+    /// Checks that a recurrent model computes the same bits in chunks, and token by token.
+    pub(crate) fn check_chunks(&self, backend: &dyn Backend, what: &str) {
+        let logits = |batch_tokens| {
+            all_logits(&mut self.load_with_batches(backend, batch_tokens), &self.ids())
+        };
+        let whole = logits(512);
+        assert!(self.largest_error(&whole) < self.entry["bound"].as_f64().unwrap() as f32);
+        for batch_tokens in [1, 7, 64, 200] {
+            assert!(logits(batch_tokens) == whole, "{} on {what}: {batch_tokens}", self.name());
+        }
     }
 
     /// The logits at the stored positions, and the stored ones.

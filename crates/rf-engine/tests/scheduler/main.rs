@@ -10,5 +10,6 @@ mod drafts;
 mod faults;
 mod limits;
 mod random;
+mod recurrent;
 mod support;
 mod window;

@@ -2,7 +2,7 @@
 
 use rf_engine::scheduler::{Scheduler, SchedulerOptions};
 use rf_engine::{EngineOptions, Feed, GenerateOptions, Outputs, Session};
-use rf_kv::{PageGroup, PageSize, WindowPassed};
+use rf_kv::{CutCause, NotCut, PageGroup, PageSize};
 
 use crate::support::{
     ENGINE, PAGE_TOKENS, SCHEDULER, alone, ask, data, end, engine, greedy, prompt, sampled, submit,
@@ -65,7 +65,7 @@ fn a_session_goes_back_as_far_as_its_window_and_else_starts_again() {
         let mut session = engine.session();
         feed(&mut engine, &mut session, &ids);
         let fork = session.fork();
-        assert_eq!(session.truncate(50), Err(WindowPassed { len_tokens: 50 }));
+        assert_eq!(session.truncate(50), Err(NotCut { len_tokens: 50, cause: CutCause::Window }));
         assert_eq!(session.tokens(), ids);
         // The pages from position 80 on are still there, and position 95 sees those from 80 on.
         for (len, cached_tokens) in [(95, 95), (94, 0), (60, 0)] {

@@ -140,6 +140,11 @@ impl Case {
         self.bound
     }
 
+    /// Returns true if the program has recurrent states.
+    pub fn has_states(&self) -> bool {
+        !self.kv.states.is_empty()
+    }
+
     /// The batches in order. The last one is timed.
     pub fn batches(&self) -> &[CaseBatch] {
         &self.batches
@@ -183,7 +188,9 @@ impl Case {
     fn finish(&self, net: Net, output: ValueId, copies: usize) -> Program {
         let (graph, weights) = net.g.finish(output);
         let tokens = self.batches.iter().map(CaseBatch::tokens).max().unwrap_or(0);
-        let kv = KvLayout { layers: self.kv.layers.repeat(copies), ..self.kv.clone() };
+        let KvLayout { layers, states, .. } = &self.kv;
+        let (layers, states) = (layers.repeat(copies), states.repeat(copies));
+        let kv = KvLayout { layers, states, ..self.kv.clone() };
         Program { graph, weights, kv, max_batch_tokens: tokens, max_output_rows: tokens }
     }
 }

@@ -206,7 +206,7 @@ fn matmuls(dtype: DType) -> Vec<Case> {
         let bias = net.table(DType::F32, NUM_EXPERTS, 37);
         net.g.expert_matmul(x, route, experts, Some(bias))
     }));
-    for activation in Activation::ALL {
+    for activation in Activation::GATED {
         let bound = Bound::of_gated_matmul(dtype);
         let name = format!("experts/{dtype}/{activation:?}");
         cases.push(Case::program_of(name, format, bound, schedule(), move |net| {

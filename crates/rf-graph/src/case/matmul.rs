@@ -101,7 +101,7 @@ fn fused(dtype: DType) -> Vec<Case> {
             net.g.matmul(x, w)
         }),
     ];
-    for activation in Activation::ALL {
+    for activation in Activation::GATED {
         let bound = Bound::of_gated_matmul(dtype);
         let name = format!("matmul/{dtype}/glu-{activation:?}");
         cases.push(among(name, format, bound, move |net| {

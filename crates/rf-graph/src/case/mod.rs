@@ -32,6 +32,7 @@ mod matmul;
 mod models;
 mod net;
 mod numbers;
+mod recurrent;
 mod rows;
 mod schedule;
 pub mod speed;
@@ -57,7 +58,9 @@ pub fn cases() -> Vec<Case> {
         attention::cases(),
         experts::cases(),
         epilogues::cases(),
+        recurrent::cases(),
         models::cases(),
+        models::recurrent::cases(),
     ]
     .concat()
 }

@@ -1,6 +1,8 @@
 //! Whole models of a few layers, built as those of files are: every op among the others, in every
 //! fused form.
 
+pub(super) mod recurrent;
+
 use std::convert::Infallible;
 
 use rf_quant::DType;
@@ -10,10 +12,10 @@ use super::definition::Case;
 use super::net::Net;
 use super::rows::rope;
 use super::schedule::Schedule;
-use crate::kv::KvType;
+use crate::kv::{KvType, StateShape};
 use crate::layer::{
-    AttentionSpec, DenseSpec, ExpertSpec, KvSource, LayerSpec, LayerWeights, NormKind, QkNormGroup,
-    QkNormSpec, Role, Shape, layer,
+    AttentionSpec, DenseSpec, ExpertSpec, KvSource, LayerSpec, LayerWeights, Mixer, NormKind,
+    QkNormGroup, QkNormSpec, Role, Shape, layer,
 };
 use crate::op::{Activation, Function, GateFunction, GraphBuilder, RopeStyle};
 use crate::value::{ValueId, WeightId};
@@ -73,8 +75,11 @@ pub(super) fn cases() -> Vec<Case> {
 fn case(name: &str, model: Model) -> Case {
     let steps: [&[(usize, usize)]; 4] =
         [&[(0, 18)], &[(0, 1)], &[(1, 11), (0, 1)], &[(1, 1), (0, 1)]];
-    let schedule =
+    let mut schedule =
         Schedule::steps(16, &steps).without_first_output().with_cache(model.kv, model.caches());
+    if !model.states().is_empty() {
+        schedule = schedule.with_states(model.states());
+    }
     let dtypes = [model.dtype, model.better_dtype, model.expert_dtype];
     let is_float = dtypes.map(Bound::of_matmul) == [Bound::Float; 3];
     let bound = match (is_float, model.kv) {
@@ -96,10 +101,10 @@ fn transformer(
         hidden_size,
         norm: NormKind::Rms,
         norm_eps: 1e-5,
-        attention: AttentionSpec {
+        mixer: Mixer::Attention(AttentionSpec {
             rope: Some(rope(style, head_dim, head_dim, 1.0)),
             ..AttentionSpec::new(num_heads, num_kv_heads, head_dim, index)
-        },
+        }),
         dense: Some(dense),
         experts: None,
         parallel: false,
@@ -153,7 +158,7 @@ fn gemma() -> Model {
     model.vectors = GEMMA_NORMS;
     model.normalize_qk(QkNormGroup::Head);
     for layer in &mut model.layers {
-        layer.attention.window = Some(9);
+        attention(layer).window = Some(9);
         layer.dense = layer.dense.map(|d| DenseSpec { activation: Activation::GeluTanh, ..d });
     }
     model
@@ -169,20 +174,20 @@ fn gemma4() -> Model {
     model.normalize_qk(QkNormGroup::Head);
     for layer in &mut model.layers {
         layer.dense = layer.dense.map(|d| DenseSpec { activation: Activation::GeluTanh, ..d });
-        layer.attention.normalizes_values = true;
-        layer.attention.scale = 0.2;
+        attention(layer).normalizes_values = true;
+        attention(layer).scale = 0.2;
         layer.per_layer_input = Some(32);
         layer.output_scale = 0.7;
     }
     let [window, full] = model.layers.as_mut_slice() else { unreachable!("two layers") };
-    window.attention.window = Some(9);
-    full.attention.kv = KvSource::SharedProjection;
-    full.attention.num_kv_heads = 1;
-    full.attention.head_dim = 128;
-    full.attention.rope = Some(rope(RopeStyle::Neox, 128, 64, 1.0));
+    attention(window).window = Some(9);
+    attention(full).kv = KvSource::SharedProjection;
+    attention(full).num_kv_heads = 1;
+    attention(full).head_dim = 128;
+    attention(full).rope = Some(rope(RopeStyle::Neox, 128, 64, 1.0));
     let mut readers = model.layers.clone();
     for layer in &mut readers {
-        layer.attention.kv = KvSource::Cache;
+        attention(layer).kv = KvSource::Cache;
     }
     model.layers.extend(readers);
     model
@@ -203,7 +208,7 @@ fn gpt_oss() -> Model {
         Role::ExpertDown,
     ];
     model.expert_dtype = DType::Mxfp4;
-    model.layers[0].attention.window = Some(9);
+    attention(&mut model.layers[0]).window = Some(9);
     for layer in &mut model.layers {
         layer.dense = None;
         layer.experts = Some(ExpertSpec {
@@ -211,6 +216,7 @@ fn gpt_oss() -> Model {
             experts_per_token: 2,
             intermediate_size: 96,
             activation: Activation::ClampedSwiglu,
+            gated: true,
             gate: GateFunction::SoftmaxOfSelected,
             groups: None,
             normalize: true,
@@ -229,7 +235,7 @@ fn glm45() -> Model {
     model.biased = &[Role::Query, Role::Key, Role::Value];
     model.expert_dtype = DType::Q4K;
     for layer in &mut model.layers {
-        layer.attention.rope = Some(rope(RopeStyle::Neox, 64, 32, 1.0));
+        attention(layer).rope = Some(rope(RopeStyle::Neox, 64, 32, 1.0));
     }
     model.layers[1].dense = None;
     model.layers[1].experts = Some(ExpertSpec {
@@ -237,6 +243,7 @@ fn glm45() -> Model {
         experts_per_token: 3,
         intermediate_size: 256,
         activation: Activation::Silu,
+        gated: true,
         gate: GateFunction::Sigmoid,
         groups: None,
         normalize: true,
@@ -256,8 +263,8 @@ fn cohere() -> Model {
         layer.parallel = true;
         layer.residual_scale = 0.5;
     }
-    model.layers[0].attention.window = Some(9);
-    model.layers[1].attention.rope = None;
+    attention(&mut model.layers[0]).window = Some(9);
+    attention(&mut model.layers[1]).rope = None;
     model
 }
 
@@ -286,26 +293,35 @@ fn bert() -> Model {
     ];
     for layer in &mut model.layers {
         layer.norm = NormKind::Layer;
-        layer.attention.rope = None;
-        layer.attention.causal = false;
+        attention(layer).rope = None;
+        attention(layer).causal = false;
         let activation = Activation::GeluTanh;
         layer.dense = layer.dense.map(|d| DenseSpec { activation, gated: false, ..d });
     }
     model
 }
 
+fn attention(layer: &mut LayerSpec) -> &mut AttentionSpec {
+    layer.attention_mut().expect("a layer with attention")
+}
+
 impl Model {
     fn normalize_qk(&mut self, group: QkNormGroup) {
         for layer in &mut self.layers {
-            layer.attention.qk_norm = Some(QkNormSpec { group, after_rope: false });
+            attention(layer).qk_norm = Some(QkNormSpec { group, after_rope: false });
         }
     }
 
     /// KV heads and head size of each layer of the cache.
     fn caches(&self) -> Vec<(usize, usize)> {
-        let attention = self.layers.iter().map(|layer| &layer.attention);
+        let attention = self.layers.iter().filter_map(LayerSpec::attention);
         let own = attention.filter(|a| a.kv != KvSource::Cache);
         own.map(|a| (a.num_kv_heads, a.head_dim)).collect()
+    }
+
+    /// The recurrent states of a sequence.
+    fn states(&self) -> Vec<StateShape> {
+        self.layers.iter().flat_map(LayerSpec::states).collect()
     }
 
     fn build(&self, net: &mut Net) -> ValueId {
@@ -351,7 +367,7 @@ struct Weights<'a> {
 impl Weights<'_> {
     fn dtype(&self, role: Role) -> DType {
         match role {
-            Role::Router | Role::SharedRouter => DType::F32,
+            Role::Router | Role::SharedRouter | Role::ConvFilter => DType::F32,
             Role::ExpertGate | Role::ExpertUp | Role::ExpertDown if self.is_last => {
                 self.model.expert_dtype
             }
@@ -370,13 +386,20 @@ impl LayerWeights for Weights<'_> {
     }
 
     fn weight(&mut self, layer: &LayerSpec, role: Role) -> Result<Option<WeightId>, Infallible> {
-        let is_optional =
-            matches!(role.shape(layer), Shape::Vector(_)) || role == Role::SharedRouter;
-        if is_optional && !self.model.vectors.contains(&role) {
+        let is_vector = matches!(role.shape(layer), Shape::Vector(_));
+        let is_required = matches!(role, Role::Decay | Role::DecayBias | Role::Skip);
+        let is_optional = is_vector || matches!(role, Role::SharedRouter | Role::BetaAlpha);
+        if !is_required && is_optional && !self.model.vectors.contains(&role) {
             return Ok(None);
         }
         Ok(Some(match (role, role.shape(layer)) {
-            (Role::Sinks | Role::SelectionBias, Shape::Vector(len)) => self.net.vector(len),
+            (Role::Sinks | Role::SelectionBias | Role::DecayBias, Shape::Vector(len)) => {
+                self.net.vector(len)
+            }
+            (Role::Decay, Shape::Vector(len)) => self.net.decays(len),
+            (Role::MixerNorm, Shape::Matrix([rows, columns])) => {
+                self.net.norm_weights(rows, columns)
+            }
             (_, Shape::Vector(len)) => self.net.norm_weight(len),
             (_, Shape::Matrix([rows, columns]) | Shape::Experts([_, rows, columns])) => {
                 self.net.matrix(self.dtype(role), rows, columns)

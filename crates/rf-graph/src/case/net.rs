@@ -104,7 +104,12 @@ impl Net {
 
     /// Norm weights: around 1.
     pub(super) fn norm_weight(&mut self, len: usize) -> WeightId {
-        let weight = self.weight(DType::F32, 1, len, |numbers| 1.0 + 0.2 * numbers.normal());
+        self.norm_weights(1, len)
+    }
+
+    /// Norm weights per group: around 1.
+    pub(super) fn norm_weights(&mut self, rows: usize, columns: usize) -> WeightId {
+        let weight = self.weight(DType::F32, rows, columns, |numbers| 1.0 + 0.2 * numbers.normal());
         self.g.weight(weight)
     }
 
@@ -117,6 +122,12 @@ impl Net {
     /// A bias, or attention sinks.
     pub(super) fn vector(&mut self, len: usize) -> WeightId {
         self.table(DType::F32, 1, len)
+    }
+
+    /// The decays of a recurrence per unit of time: negative, of several magnitudes.
+    pub(super) fn decays(&mut self, len: usize) -> WeightId {
+        let weight = self.weight(DType::F32, 1, len, |numbers| -(1.5 * numbers.normal()).exp());
+        self.g.weight(weight)
     }
 
     fn weight(

@@ -6,7 +6,7 @@ use rf_kv::{PageCounts, PageGroup, PageId, PagePool, PageSize, PageTable};
 
 use super::numbers::Numbers;
 use crate::backend::{Batch, Span};
-use crate::kv::{KvLayer, KvLayout, KvType};
+use crate::kv::{KvLayer, KvLayout, KvType, StateShape};
 
 /// Rows of the embedding tables that inputs come from.
 pub(super) const VOCAB_SIZE: usize = 211;
@@ -42,12 +42,13 @@ struct CaseSpan {
     past_tokens: usize,
     pages: Vec<PageId>,
     window_pages: Vec<PageId>,
+    state: Option<PageId>,
 }
 
 impl CaseSpan {
-    /// A span without window pages.
+    /// A span without window pages and states.
     fn new(tokens: Range<usize>, past_tokens: usize, pages: Vec<PageId>) -> Self {
-        Self { tokens, past_tokens, pages, window_pages: Vec::new() }
+        Self { tokens, past_tokens, pages, window_pages: Vec::new(), state: None }
     }
 }
 
@@ -68,6 +69,7 @@ impl CaseBatch {
                 past_tokens: span.past_tokens,
                 pages: &span.pages,
                 window_pages: &span.window_pages,
+                state: span.state,
             })
             .collect();
         f(&Batch { ids: &self.ids, spans: &spans, output_rows: rows, input: self.input.as_deref() })
@@ -225,6 +227,32 @@ impl Schedule {
     pub(super) fn with_cache(self, dtype: KvType, layers: Vec<(usize, usize)>) -> Self {
         let layers = layers.into_iter().map(|(heads, head_dim)| KvLayer::new(heads, head_dim));
         self.with_layers(dtype, layers.collect())
+    }
+
+    /// Sets the recurrent states of a sequence. A sequence takes over the states of an earlier one
+    /// that has ended, with their contents.
+    pub(super) fn with_states(mut self, states: Vec<StateShape>) -> Self {
+        let key = |span: &CaseSpan| span.pages.first().copied();
+        let mut owners = Vec::new();
+        for at in 0..self.batches.len() {
+            let (first, later) = self.batches[at..].split_first_mut().expect("a batch is left");
+            let keys: Vec<_> = first.spans.iter().map(key).collect();
+            let goes_on = |owner: &Option<PageId>| {
+                let later = later.iter().flat_map(|batch| &batch.spans).map(key);
+                keys.iter().copied().chain(later).any(|key| key == *owner)
+            };
+            for span in &mut first.spans {
+                let known = owners.iter().position(|owner| *owner == key(span));
+                let state = known.or_else(|| owners.iter().position(|owner| !goes_on(owner)));
+                let state = state.unwrap_or(owners.len());
+                owners.resize(owners.len().max(state + 1), None);
+                owners[state] = key(span);
+                span.state = Some(PageId::new(state as u32));
+            }
+        }
+        self.kv.num_pages.states = owners.len();
+        self.kv.states = states;
+        self
     }
 
     /// Sets the layers of the cache and its type.

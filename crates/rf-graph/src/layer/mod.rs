@@ -1,12 +1,14 @@
 //! The layer of a transformer, written once. [`LayerSpec`] has its hyper-parameters; which weights
 //! it has is up to [`LayerWeights`]. Model files and conformance models build their layers here.
 
+mod recurrent;
 mod role;
 mod spec;
 
 pub use role::{Role, Shape};
 pub use spec::{
-    AttentionSpec, DenseSpec, ExpertSpec, KvSource, LayerSpec, NormKind, QkNormGroup, QkNormSpec,
+    AttentionSpec, DeltaNetSpec, DenseSpec, ExpertSpec, KvSource, LayerSpec, MambaSpec, Mixer,
+    NormKind, QkNormGroup, QkNormSpec, ShortConvSpec,
 };
 
 use crate::op::{Activation, Attention, Function, GraphBuilder, Router};
@@ -57,7 +59,7 @@ pub trait LayerWeights {
     fn ones(&mut self, len: usize) -> WeightId;
 }
 
-/// Builds one layer: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`.
+/// Builds one layer: `x + mixer(norm(x))`, then `x + feed_forward(norm(x))`.
 ///
 /// `per_layer_input` is the token's embedding for this layer, `[tokens, per_layer_input]`, where
 /// [`LayerSpec::per_layer_input`] says so.
@@ -72,11 +74,23 @@ pub fn layer<W: LayerWeights>(
     per_layer_input: Option<ValueId>,
 ) -> Result<ValueId, W::Error> {
     let mut l = Layer { w: weights, spec };
+    if spec.mixer == Mixer::None {
+        return l.feed_forward_only(x);
+    }
     let normed = l.norm(Role::AttentionNorm, x)?;
-    let attended = l.attention(normed)?;
+    let attended = match &spec.mixer {
+        Mixer::None => unreachable!("such a layer has been built"),
+        Mixer::Mamba(mamba) => l.mamba(*mamba, normed)?,
+        Mixer::Attention(attention) => l.attention(attention, normed)?,
+        Mixer::ShortConv(conv) => l.short_conv(*conv, normed)?,
+        Mixer::DeltaNet(delta) => l.delta_net(*delta, normed)?,
+    };
     let attended = l.norm(Role::PostAttentionNorm, attended)?;
     let after_attention = l.add_residual(x, attended);
     let after_attention = l.norm(Role::AttentionResidualNorm, after_attention)?;
+    if spec.dense.is_none() && spec.experts.is_none() {
+        return Ok(after_attention);
+    }
 
     let fed = if spec.parallel {
         // Without a norm of its own, the feed-forward layer reads what attention reads.
@@ -102,9 +116,8 @@ struct Layer<'a, W> {
 }
 
 impl<W: LayerWeights> Layer<'_, W> {
-    /// `softmax(scale · rope(q) · rope(k)ᵀ) · v · Wₒ`.
-    fn attention(&mut self, x: ValueId) -> Result<ValueId, W::Error> {
-        let a = &self.spec.attention;
+    /// `softmax(scale · rope(q) · rope(k)ᵀ) · v · Wₒ`, with the gate before `Wₒ`.
+    fn attention(&mut self, a: &AttentionSpec, x: ValueId) -> Result<ValueId, W::Error> {
         let attention = Attention {
             scale: a.scale,
             causal: a.causal,
@@ -115,6 +128,12 @@ impl<W: LayerWeights> Layer<'_, W> {
             ..Attention::new(a.kv_layer, a.num_heads, a.num_kv_heads, a.head_dim)
         };
         let q = self.linear(Role::Query, x)?;
+        let (q, gate) = if a.gated {
+            let part = |l: &mut Self, columns| l.w.graph().slice_groups(q, 2 * a.head_dim, columns);
+            (part(self, 0..a.head_dim), Some(part(self, a.head_dim..2 * a.head_dim)))
+        } else {
+            (q, None)
+        };
         let kv = match a.kv {
             KvSource::Projections => {
                 Some((self.linear(Role::Key, x)?, self.linear(Role::Value, x)?))
@@ -125,25 +144,28 @@ impl<W: LayerWeights> Layer<'_, W> {
             }
             KvSource::Cache => None,
         };
-        let q = self.placed(Role::QueryNorm, q)?;
+        let q = self.placed(a, Role::QueryNorm, q)?;
         let q = match a.position_scale {
             Some(scale) => self.w.graph().scale_by_position(q, scale),
             None => q,
         };
         let y = match kv {
             Some((k, v)) => {
-                let k = self.placed(Role::KeyNorm, k)?;
+                let k = self.placed(a, Role::KeyNorm, k)?;
                 let v = if a.normalizes_values { self.unweighted_norm(v, a.head_dim) } else { v };
                 self.w.graph().attention(q, k, v, &attention)
             }
             None => self.w.graph().attend(q, &attention),
         };
+        let y = match gate {
+            Some(gate) => self.w.graph().sigmoid_gate(y, gate),
+            None => y,
+        };
         self.linear(Role::AttentionOutput, y)
     }
 
     /// Queries or keys with norm and RoPE, in the order of the model.
-    fn placed(&mut self, norm: Role, x: ValueId) -> Result<ValueId, W::Error> {
-        let a = &self.spec.attention;
+    fn placed(&mut self, a: &AttentionSpec, norm: Role, x: ValueId) -> Result<ValueId, W::Error> {
         let rotated = |l: &mut Self, x| match &a.rope {
             Some(rope) => l.w.graph().rope(x, rope),
             None => x,
@@ -151,22 +173,35 @@ impl<W: LayerWeights> Layer<'_, W> {
         Ok(match a.qk_norm {
             None => rotated(self, x),
             Some(QkNormSpec { group, after_rope: false }) => {
-                let x = self.qk_norm(norm, group, x)?;
+                let x = self.qk_norm(a, norm, group, x)?;
                 rotated(self, x)
             }
             Some(QkNormSpec { group, after_rope: true }) => {
                 let x = rotated(self, x);
-                self.qk_norm(norm, group, x)?
+                self.qk_norm(a, norm, group, x)?
             }
         })
     }
 
-    fn qk_norm(&mut self, norm: Role, group: QkNormGroup, x: ValueId) -> Result<ValueId, W::Error> {
+    fn qk_norm(
+        &mut self,
+        a: &AttentionSpec,
+        norm: Role,
+        group: QkNormGroup,
+        x: ValueId,
+    ) -> Result<ValueId, W::Error> {
         if group == QkNormGroup::UnweightedHead {
-            return Ok(self.unweighted_norm(x, self.spec.attention.head_dim));
+            return Ok(self.unweighted_norm(x, a.head_dim));
         }
         let weight = self.required(norm)?;
         Ok(self.w.graph().rms_norm(x, weight, self.spec.norm_eps))
+    }
+
+    /// `x + feed_forward(norm(x))`.
+    fn feed_forward_only(&mut self, x: ValueId) -> Result<ValueId, W::Error> {
+        let normed = self.norm(Role::FeedForwardNorm, x)?;
+        let fed = self.feed_forward(x, normed)?;
+        Ok(self.add_residual(x, fed))
     }
 
     /// The feed-forward part of the layer. `residual` is its input before the norm.
@@ -237,14 +272,19 @@ impl<W: LayerWeights> Layer<'_, W> {
         let logits = self.linear(Role::Router, router_input)?;
         let route = self.w.graph().route(logits, &router);
 
-        let mut gate = self.expert_matmul(Role::ExpertGate, x, route)?;
-        let mut up = self.expert_matmul(Role::ExpertUp, x, route)?;
-        if experts.scales_input {
-            // Gate and up are linear, so their outputs can be scaled in place of their input.
-            gate = self.w.graph().scale_experts(gate, route);
-            up = self.w.graph().scale_experts(up, route);
-        }
-        let h = self.w.graph().glu(experts.activation, gate, up);
+        // Gate and up are linear, so their outputs can be scaled in place of their input.
+        let input = |l: &mut Self, role| -> Result<ValueId, W::Error> {
+            let y = l.expert_matmul(role, x, route)?;
+            let scales = experts.scales_input;
+            Ok(if scales { l.w.graph().scale_experts(y, route) } else { y })
+        };
+        let h = if experts.gated {
+            let (gate, up) = (input(self, Role::ExpertGate)?, input(self, Role::ExpertUp)?);
+            self.w.graph().glu(experts.activation, gate, up)
+        } else {
+            let up = input(self, Role::ExpertUp)?;
+            self.w.graph().map(up, Function::Activation(experts.activation))
+        };
         let y = self.expert_matmul(Role::ExpertDown, h, route)?;
         let y = if experts.scales_input {
             assert_eq!(experts.experts_per_token, 1, "scaled inputs of several experts");
@@ -253,8 +293,8 @@ impl<W: LayerWeights> Layer<'_, W> {
             self.w.graph().combine_experts(y, route)
         };
         let Some(intermediate_size) = experts.shared_intermediate_size else { return Ok(y) };
-        let activation = experts.activation;
-        let shared = DenseSpec { intermediate_size, activation, gated: true };
+        let ExpertSpec { activation, gated, .. } = *experts;
+        let shared = DenseSpec { intermediate_size, activation, gated };
         let roles = [Role::SharedGate, Role::SharedUp, Role::SharedDown];
         let mut shared = self.dense(roles, &shared, x)?;
         if let Some(weight) = self.w.weight(self.spec, Role::SharedRouter)? {

@@ -1,6 +1,7 @@
 //! The weights of a layer: roles and shapes.
 
-use super::spec::{LayerSpec, QkNormGroup};
+use super::spec::{LayerSpec, Mixer, QkNormGroup};
+use crate::op::{DeltaHeads, StateSpaceHeads};
 
 /// The role of a weight in a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,6 +15,33 @@ pub enum Role {
     KeyNorm,
     Sinks,
     AttentionOutput,
+    /// Multiplies the input of a short convolution.
+    ConvInputGate,
+    /// Multiplies the output of a short convolution.
+    ConvOutputGate,
+    /// The projection that a convolution reads.
+    MixerInput,
+    /// A filter per column: `[taps, width]`.
+    ConvFilter,
+    /// The projection whose `SiLU` multiplies the output of a recurrence.
+    MixerGate,
+    /// The input of the decay of a delta rule.
+    Alpha,
+    /// The input of the correction of a delta rule.
+    Beta,
+    /// For each key head, the rows of beta and then those of alpha of its value heads.
+    BetaAlpha,
+    /// The logarithm of the decay of a recurrence.
+    Decay,
+    DecayBias,
+    /// The time step of a state space.
+    TimeStep,
+    /// The factor with which the input of a state space reaches its output directly.
+    Skip,
+    ConvBias,
+    /// The norm of the output of a recurrence.
+    MixerNorm,
+    MixerOutput,
     /// On the output of attention, before the residual.
     PostAttentionNorm,
     /// After the residual of attention (BERT).
@@ -76,9 +104,31 @@ impl Role {
     pub fn shape(self, layer: &LayerSpec) -> Shape {
         use Shape::{Experts, Matrix, Vector};
         let hidden = layer.hidden_size;
-        let a = &layer.attention;
-        let (q, kv) = (a.num_heads * a.head_dim, a.num_kv_heads * a.head_dim);
-        let by_row = a.qk_norm.is_some_and(|norm| norm.group == QkNormGroup::Row);
+        let (mut num_heads, mut head_dim, mut q, mut kv) = (0, 0, 0, 0);
+        let (mut by_row, mut gated) = (false, false);
+        let (mut taps, mut conv, mut inner_size, mut heads, mut norm) = (0, 0, 0, 0, [0; 2]);
+        match &layer.mixer {
+            Mixer::None => {}
+            Mixer::Mamba(mamba) => {
+                let StateSpaceHeads { num_heads, num_groups, .. } = mamba.heads;
+                (taps, conv) = (mamba.taps, mamba.heads.xbc_width());
+                (heads, inner_size) = (num_heads, mamba.heads.inner_width());
+                norm = [num_groups, inner_size / num_groups];
+            }
+            Mixer::Attention(a) => {
+                (num_heads, head_dim) = (a.num_heads, a.head_dim);
+                (q, kv) = (num_heads * head_dim, a.num_kv_heads * head_dim);
+                by_row = a.qk_norm.is_some_and(|norm| norm.group == QkNormGroup::Row);
+                gated = a.gated;
+            }
+            Mixer::ShortConv(short) => (taps, conv, inner_size) = (short.taps, hidden, hidden),
+            Mixer::DeltaNet(delta) => {
+                let DeltaHeads { num_value_heads, value_dim, .. } = delta.heads;
+                (taps, conv) = (delta.taps, delta.heads.qkv_width());
+                (heads, inner_size) = (num_value_heads, delta.heads.value_width());
+                norm = [1, value_dim];
+            }
+        }
         let dense = layer.dense.map_or(0, |dense| dense.intermediate_size);
         let (count, inner, shared) = layer.experts.map_or((0, 0, 0), |e| {
             (e.count, e.intermediate_size, e.shared_intermediate_size.unwrap_or(0))
@@ -96,12 +146,21 @@ impl Role {
             | Self::PostFeedForwardNorm
             | Self::FeedForwardResidualNorm
             | Self::PerLayerNorm => Vector(hidden),
-            Self::Query => Matrix([q, hidden]),
+            Self::Query => Matrix([if gated { 2 * q } else { q }, hidden]),
             Self::Key | Self::Value => Matrix([kv, hidden]),
-            Self::QueryNorm => Vector(if by_row { q } else { a.head_dim }),
-            Self::KeyNorm => Vector(if by_row { kv } else { a.head_dim }),
-            Self::Sinks => Vector(a.num_heads),
+            Self::QueryNorm => Vector(if by_row { q } else { head_dim }),
+            Self::KeyNorm => Vector(if by_row { kv } else { head_dim }),
+            Self::Sinks => Vector(num_heads),
             Self::AttentionOutput => Matrix([hidden, q]),
+            Self::ConvInputGate | Self::ConvOutputGate | Self::MixerInput => Matrix([conv, hidden]),
+            Self::ConvFilter => Matrix([taps, conv]),
+            Self::MixerGate => Matrix([inner_size, hidden]),
+            Self::Alpha | Self::Beta | Self::TimeStep => Matrix([heads, hidden]),
+            Self::BetaAlpha => Matrix([2 * heads, hidden]),
+            Self::Decay | Self::DecayBias | Self::Skip => Vector(heads),
+            Self::ConvBias => Vector(conv),
+            Self::MixerNorm => Matrix(norm),
+            Self::MixerOutput => Matrix([hidden, inner_size]),
             Self::Gate | Self::Up => Matrix([dense, hidden]),
             Self::Down => Matrix([hidden, dense]),
             Self::Router => Matrix([count, hidden]),

@@ -1,9 +1,12 @@
 //! The hyper-parameters of a layer.
 
-use crate::op::{Activation, ExpertGroups, GateFunction, PositionScale, Rope};
+use crate::kv::StateShape;
+use crate::op::{
+    Activation, DeltaHeads, ExpertGroups, GateFunction, PositionScale, Rope, StateSpaceHeads,
+};
 
-/// One layer of a transformer. What is not here follows from the weights that the layer has, see
-/// [`Role`](super::Role).
+/// One layer of a transformer, or of a recurrent model. What is not here follows from the weights
+/// that the layer has, see [`Role`](super::Role).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerSpec {
     /// Width of the residual.
@@ -12,9 +15,10 @@ pub struct LayerSpec {
     pub norm: NormKind,
     /// Constant that is added to the mean square or variance in every norm.
     pub norm_eps: f32,
-    /// Attention.
-    pub attention: AttentionSpec,
-    /// A feed-forward layer that every token passes.
+    /// The part that sees other tokens.
+    pub mixer: Mixer,
+    /// A feed-forward layer that every token passes. A layer with neither this nor experts has no
+    /// feed-forward part.
     pub dense: Option<DenseSpec>,
     /// A mixture of experts; its output is added to that of the dense layer, if there is one.
     pub experts: Option<ExpertSpec>,
@@ -27,6 +31,104 @@ pub struct LayerSpec {
     pub output_scale: f32,
     /// Width of the per-layer input, an embedding of the token for this layer alone (Gemma 3n, 4).
     pub per_layer_input: Option<usize>,
+}
+
+/// The part of a layer that sees other tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mixer {
+    /// Attention.
+    Attention(AttentionSpec),
+    /// A gated short convolution (LFM2).
+    ShortConv(ShortConvSpec),
+    /// A gated delta rule after a convolution (Qwen 3.5).
+    DeltaNet(DeltaNetSpec),
+    /// A selective state space after a convolution (Mamba 2).
+    Mamba(MambaSpec),
+    /// None: the layer is a feed-forward layer (Nemotron H).
+    None,
+}
+
+impl LayerSpec {
+    /// The attention of the layer, if it has one.
+    pub fn attention(&self) -> Option<&AttentionSpec> {
+        match &self.mixer {
+            Mixer::Attention(attention) => Some(attention),
+            _ => None,
+        }
+    }
+
+    /// The attention of the layer to change, if it has one.
+    pub fn attention_mut(&mut self) -> Option<&mut AttentionSpec> {
+        match &mut self.mixer {
+            Mixer::Attention(attention) => Some(attention),
+            _ => None,
+        }
+    }
+
+    /// The shapes of the layer's recurrent states.
+    pub fn states(&self) -> Vec<StateShape> {
+        match self.mixer {
+            Mixer::Attention(_) | Mixer::None => Vec::new(),
+            Mixer::ShortConv(conv) => vec![tail(conv.taps, self.hidden_size)],
+            Mixer::DeltaNet(delta) => {
+                vec![tail(delta.taps, delta.heads.qkv_width()), delta.heads.state()]
+            }
+            Mixer::Mamba(mamba) => {
+                vec![tail(mamba.taps, mamba.heads.xbc_width()), mamba.heads.state()]
+            }
+        }
+    }
+
+    /// Sets the indices of the layer's recurrent states, which follow each other.
+    pub fn set_first_state(&mut self, first: usize) {
+        match &mut self.mixer {
+            Mixer::Attention(_) | Mixer::None => {}
+            Mixer::ShortConv(conv) => conv.state = first,
+            Mixer::DeltaNet(delta) => delta.first_state = first,
+            Mixer::Mamba(mamba) => mamba.first_state = first,
+        }
+    }
+}
+
+/// A gated short convolution: `(c ⊙ conv(b ⊙ x)) · Wₒ`, where b, c and x are projections of the
+/// layer's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortConvSpec {
+    /// Tokens that the convolution sees.
+    pub taps: usize,
+    /// Index into [`KvLayout::states`](crate::KvLayout::states).
+    pub state: usize,
+}
+
+/// A gated delta rule: `(norm(delta(conv(qkv), α, β)) ⊙ silu(z)) · Wₒ`, where qkv, α, β and z are
+/// projections of the layer's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaNetSpec {
+    /// The heads.
+    pub heads: DeltaHeads,
+    /// Tokens that the convolution sees.
+    pub taps: usize,
+    /// Index into [`KvLayout::states`](crate::KvLayout::states) of the convolution's state; the one
+    /// of the delta rule follows.
+    pub first_state: usize,
+}
+
+/// A selective state space: `norm(ssm(conv(xbc), Δ) ⊙ silu(z)) · Wₒ`, where xbc, Δ and z are
+/// projections of the layer's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MambaSpec {
+    /// The heads.
+    pub heads: StateSpaceHeads,
+    /// Tokens that the convolution sees.
+    pub taps: usize,
+    /// Index into [`KvLayout::states`](crate::KvLayout::states) of the convolution's state; the one
+    /// of the state space follows.
+    pub first_state: usize,
+}
+
+/// The state of a convolution: the rows before the next token.
+fn tail(taps: usize, columns: usize) -> StateShape {
+    StateShape { rows: taps - 1, columns }
 }
 
 /// The kind of a norm.
@@ -51,6 +153,9 @@ pub struct AttentionSpec {
     pub kv_layer: usize,
     /// The source of keys and values.
     pub kv: KvSource,
+    /// True if the output is multiplied by the sigmoid of a gate, whose rows follow those of the
+    /// query in each head of the query matrix.
+    pub gated: bool,
     /// Rotary embedding of q and k, if any.
     pub rope: Option<Rope>,
     /// Norm of q and k, if any.
@@ -81,6 +186,7 @@ impl AttentionSpec {
             head_dim,
             kv_layer,
             kv: KvSource::Projections,
+            gated: false,
             rope: None,
             qk_norm: None,
             normalizes_values: false,
@@ -145,8 +251,10 @@ pub struct ExpertSpec {
     pub experts_per_token: usize,
     /// Width between the matrices of an expert.
     pub intermediate_size: usize,
-    /// The non-linearity; experts are gated.
+    /// The non-linearity.
     pub activation: Activation,
+    /// True if experts have a gate, the shared one too.
+    pub gated: bool,
     /// Probabilities from the router's logits.
     pub gate: GateFunction,
     /// Selection limited to groups.

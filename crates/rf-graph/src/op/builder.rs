@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::{
-    Activation, Attention, Epilogue, ExpertMatMul, ExpertProjection, Function, MatMul, Op,
-    PositionScale, Projection, Prologue, Rope, Router,
+    Activation, Attention, CausalConv, DeltaHeads, DeltaNet, Epilogue, ExpertMatMul,
+    ExpertProjection, Function, MatMul, Op, PositionScale, Projection, Prologue, Rope, Router,
+    StateSpace, StateSpaceHeads,
 };
 use crate::value::{RowKind, Storage, Value, ValueId, WeightId};
 use crate::weight::{Weight, WeightShape};
@@ -162,6 +163,13 @@ impl GraphBuilder {
         self.push(Op::Add { a, b, out }, out)
     }
 
+    /// Appends [`Op::Mul`].
+    pub fn mul(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        assert_eq!((self.rows(a), self.width(a)), (self.rows(b), self.width(b)));
+        let out = self.like(a);
+        self.push(Op::Mul { a, b, out }, out)
+    }
+
     /// Appends [`Op::Map`].
     pub fn map(&mut self, x: ValueId, function: Function) -> ValueId {
         let out = self.like(x);
@@ -193,6 +201,14 @@ impl GraphBuilder {
         assert!(columns.start < columns.end && columns.end <= self.width(x));
         let out = self.value(self.rows(x), columns.len());
         self.push(Op::Slice { x, start: columns.start, out }, out)
+    }
+
+    /// Appends [`Op::SliceGroups`]: `columns` of each group of `group` columns.
+    pub fn slice_groups(&mut self, x: ValueId, group: usize, columns: Range<usize>) -> ValueId {
+        assert!(columns.start < columns.end && columns.end <= group);
+        assert!(self.width(x).is_multiple_of(group));
+        let out = self.value(self.rows(x), self.width(x) / group * columns.len());
+        self.push(Op::SliceGroups { x, group, start: columns.start, out }, out)
     }
 
     /// Appends [`Op::SelectRows`].
@@ -247,5 +263,54 @@ impl GraphBuilder {
         assert!(self.width(x).is_multiple_of(slots));
         let out = self.value(RowKind::Token, self.width(x) / slots);
         self.push(Op::CombineExperts { x, route, residual: None, out }, out)
+    }
+
+    /// Appends [`Op::CausalConv`].
+    pub fn causal_conv(
+        &mut self,
+        x: ValueId,
+        filter: WeightId,
+        bias: Option<WeightId>,
+        silu: bool,
+        state: usize,
+    ) -> ValueId {
+        assert_eq!(self.rows(x), RowKind::Token);
+        let mut weights = [Some(filter), bias].into_iter().flatten();
+        assert!(weights.all(|id| self.shape(id).columns == self.width(x)));
+        let out = self.like(x);
+        self.push(Op::CausalConv(CausalConv { x, filter, bias, silu, state, out }), out)
+    }
+
+    /// Appends [`Op::DeltaNet`].
+    pub fn delta_net(
+        &mut self,
+        [qkv, alpha, beta]: [ValueId; 3],
+        [decay, decay_bias]: [WeightId; 2],
+        heads: DeltaHeads,
+        eps: f32,
+        state: usize,
+    ) -> ValueId {
+        assert!(heads.num_value_heads.is_multiple_of(heads.num_key_heads));
+        assert_eq!(self.width(qkv), heads.qkv_width());
+        assert_eq!([alpha, beta].map(|id| self.width(id)), [heads.num_value_heads; 2]);
+        let out = self.value(RowKind::Token, heads.value_width());
+        let op = DeltaNet { qkv, alpha, beta, decay, decay_bias, heads, eps, state, out };
+        self.push(Op::DeltaNet(op), out)
+    }
+
+    /// Appends [`Op::StateSpace`].
+    pub fn state_space(
+        &mut self,
+        [xbc, dt]: [ValueId; 2],
+        [dt_bias, decay, skip]: [WeightId; 3],
+        heads: StateSpaceHeads,
+        state: usize,
+    ) -> ValueId {
+        assert!(heads.num_heads.is_multiple_of(heads.num_groups));
+        assert_eq!(self.width(xbc), heads.xbc_width());
+        assert_eq!(self.width(dt), heads.num_heads);
+        let out = self.value(RowKind::Token, heads.inner_width());
+        let op = StateSpace { xbc, dt, dt_bias, decay, skip, heads, state, out };
+        self.push(Op::StateSpace(op), out)
     }
 }

@@ -11,11 +11,13 @@ pub enum Activation {
     /// The gated unit of gpt-oss, with the gate `g = min(gate, 7)` and `u = clamp(up, −7, 7)`:
     /// `g · σ(1.702 g) · (u + 1)`. As a function of `g` alone: `g · σ(1.702 g)`.
     ClampedSwiglu,
+    /// `max(x, 0)²`, in layers without a gate.
+    SquaredRelu,
 }
 
 impl Activation {
-    /// All activations.
-    pub const ALL: [Self; 3] = [Self::Silu, Self::GeluTanh, Self::ClampedSwiglu];
+    /// The activations of gated units.
+    pub const GATED: [Self; 3] = [Self::Silu, Self::GeluTanh, Self::ClampedSwiglu];
 
     /// Bound of gate and up in [`Self::ClampedSwiglu`].
     pub const CLAMP: f32 = 7.0;

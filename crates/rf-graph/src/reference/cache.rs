@@ -1,6 +1,7 @@
-//! The KV cache of the reference: pages of f32, rounded to the storage type.
+//! The KV cache of the reference: pages of f32, rounded to the storage type. Recurrent states are
+//! f32.
 
-use rf_kv::CopyPage;
+use rf_kv::{CopyPage, PageGroup, PageId};
 use rf_quant::E4m3;
 
 use crate::backend::{BackendError, Batch, Span};
@@ -11,6 +12,8 @@ pub(super) struct Cache {
     layout: KvLayout,
     /// Per layer, keys then values: `[num_pages, page_tokens, num_kv_heads · head_dim]`.
     layers: Vec<[Vec<f32>; 2]>,
+    /// Per recurrent state: `[num_states, rows, columns]`.
+    states: Vec<Vec<f32>>,
 }
 
 impl Cache {
@@ -19,7 +22,8 @@ impl Cache {
             let slots = layout.num_pages.of(layer.group) * layout.page_tokens;
             [(); 2].map(|()| vec![0.0; slots * layer.width()])
         });
-        Self { layout: layout.clone(), layers: layers.collect() }
+        let states = layout.states.iter().map(|s| vec![0.0; layout.num_pages.states * s.len()]);
+        Self { layout: layout.clone(), layers: layers.collect(), states: states.collect() }
     }
 
     /// Bytes of a cache: rounded values are kept as f32.
@@ -61,11 +65,29 @@ impl Cache {
         (k[row.clone()].to_vec(), v[row].to_vec())
     }
 
+    /// A recurrent state of a sequence: 0 before its first token.
+    pub(super) fn state(&mut self, index: usize, span: &Span<'_>) -> &mut [f32] {
+        let len = self.layout.states[index].len();
+        let page = span.state.map_or(0, PageId::index);
+        let state = &mut self.states[index][page * len..][..len];
+        if span.past_tokens == 0 {
+            state.fill(0.0);
+        }
+        state
+    }
+
     pub(super) fn copy_page(&mut self, copy: CopyPage) -> Result<(), BackendError> {
         let CopyPage { group, from, to } = copy;
         let pages = self.layout.num_pages.of(group);
         if let Some(page) = [from, to].iter().find(|p| p.index() >= pages) {
             return Err(BackendError::InvalidBatch(format!("page {} of {pages}", page.index())));
+        }
+        if group == PageGroup::State {
+            for (shape, states) in self.layout.states.iter().zip(&mut self.states) {
+                let len = shape.len();
+                states.copy_within(from.index() * len..(from.index() + 1) * len, to.index() * len);
+            }
+            return Ok(());
         }
         for (shape, layer) in self.layout.layers.iter().zip(&mut self.layers) {
             if shape.group != group {
@@ -84,6 +106,10 @@ impl Cache {
 
     pub(super) fn bytes(&self) -> usize {
         self.layers.iter().flatten().map(|store| store.len() * 4).sum()
+    }
+
+    pub(super) fn states_bytes(&self) -> usize {
+        self.states.iter().map(|states| size_of_val(states.as_slice())).sum()
     }
 
     fn slot(&self, layer: KvLayer, span: &Span<'_>, position: usize) -> usize {

@@ -3,6 +3,7 @@
 
 mod cache;
 mod ops;
+mod recurrent;
 
 use crate::backend::{Backend, BackendError, Batch, BatchLimits, Executor, Program, Progress};
 use crate::fuse::Fusions;
@@ -15,6 +16,7 @@ use ops::Run;
 use rf_kv::CopyPage;
 
 pub use ops::{attention, combine_experts, glu, map, matmul, rms_norm, rope, route, sigmoid_gate};
+pub use recurrent::causal_conv;
 
 /// A backend that executes each op by its definition.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,6 +43,7 @@ impl Backend for ReferenceBackend {
         let held = MemoryUse {
             weights_bytes: program.weights.iter().map(|w| w.bytes().len() as u64).sum(),
             kv_bytes: Cache::bytes_for(&program.kv) as u64,
+            states_bytes: program.kv.states_bytes(),
             buffers_bytes: 0,
         };
         let floats = Plan::new(&program.graph).floats_per_row() * program.max_batch_tokens;
@@ -118,6 +121,7 @@ impl Executor for Reference {
         MemoryUse {
             weights_bytes: self.program.weights.iter().map(|w| w.bytes().len() as u64).sum(),
             kv_bytes: self.cache.bytes() as u64,
+            states_bytes: self.cache.states_bytes() as u64,
             buffers_bytes: 0,
         }
     }

@@ -11,9 +11,9 @@ use crate::weight::Weight;
 
 /// The execution of one stage of a batch. `values[i]` is the value with index `i`, `[rows, width]`.
 pub(super) struct Run<'a> {
-    program: &'a Program,
-    cache: &'a mut Cache,
-    batch: &'a Batch<'a>,
+    pub(super) program: &'a Program,
+    pub(super) cache: &'a mut Cache,
+    pub(super) batch: &'a Batch<'a>,
     values: &'a mut [Vec<f32>],
     /// The inputs of the ops [`Op::Input`] that have not run yet.
     input: &'a [f32],
@@ -56,8 +56,11 @@ impl<'a> Run<'a> {
             }
             Op::Output { .. } => {}
             Op::RmsNorm { x, weight, eps, out } => {
-                let weight = weights[weight.index()].row_f32(0);
-                let y = rms_norm(self.get(*x), &weight, *eps);
+                let weight = &weights[weight.index()];
+                let rows: Vec<_> = (0..weight.rows()).map(|row| weight.row_f32(row)).collect();
+                let groups = self.get(*x).chunks_exact(weight.columns());
+                let groups = groups.zip(rows.iter().cycle());
+                let y = groups.flat_map(|(x, w)| rms_norm(x, w, *eps)).collect();
                 self.set(*out, y);
             }
             Op::LayerNorm { x, weight, bias, eps, out } => {
@@ -123,6 +126,10 @@ impl<'a> Run<'a> {
                 let y = self.get(*a).iter().zip(self.get(*b)).map(|(a, b)| a + b).collect();
                 self.set(*out, y);
             }
+            Op::Mul { a, b, out } => {
+                let y = self.get(*a).iter().zip(self.get(*b)).map(|(a, b)| a * b).collect();
+                self.set(*out, y);
+            }
             Op::Map { x, function, out } => {
                 let y = self.get(*x).iter().map(|x| map(*function, *x)).collect();
                 self.set(*out, y);
@@ -186,6 +193,17 @@ impl<'a> Run<'a> {
             Op::CombineExperts { x, route, residual, out } => {
                 self.combine(*x, *route, *residual, *out);
             }
+            Op::SliceGroups { x, group, start, out } => {
+                let graph = &self.program.graph;
+                let groups = graph.value(*x).width / group;
+                let width = graph.value(*out).width / groups;
+                let parts = self.get(*x).chunks_exact(*group);
+                let y = parts.flat_map(|part| part[*start..][..width].to_vec()).collect();
+                self.set(*out, y);
+            }
+            Op::CausalConv(conv) => self.causal_conv(conv),
+            Op::DeltaNet(op) => self.delta_net(op),
+            Op::StateSpace(op) => self.state_space(op),
             Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {
                 let normalised = |x: ValueId, weight: Option<WeightId>| match (weight, qk_norm) {
                     (Some(weight), Some(norm)) => {
@@ -282,7 +300,7 @@ impl<'a> Run<'a> {
         &self.values[id.index()]
     }
 
-    fn set(&mut self, id: ValueId, x: Vec<f32>) {
+    pub(super) fn set(&mut self, id: ValueId, x: Vec<f32>) {
         let value = self.program.graph.value(id);
         debug_assert_eq!(x.len(), self.batch.rows(value.rows) * value.width);
         self.values[id.index()] = x;
@@ -360,7 +378,9 @@ pub fn rope(x: &mut [f32], rope: &Rope, position: usize) {
 pub fn glu(activation: Activation, gate: &[f32], up: &[f32]) -> Vec<f32> {
     let clamp = f64::from(Activation::CLAMP);
     let glu = |gate: f64, up: f64| match activation {
-        Activation::Silu | Activation::GeluTanh => activate(activation, gate) * up,
+        Activation::Silu | Activation::GeluTanh | Activation::SquaredRelu => {
+            activate(activation, gate) * up
+        }
         Activation::ClampedSwiglu => {
             activate(activation, gate.min(clamp)) * (up.clamp(-clamp, clamp) + 1.0)
         }
@@ -369,7 +389,7 @@ pub fn glu(activation: Activation, gate: &[f32], up: &[f32]) -> Vec<f32> {
 }
 
 /// The activation function.
-fn activate(activation: Activation, x: f64) -> f64 {
+pub(super) fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::GeluTanh => {
@@ -377,6 +397,7 @@ fn activate(activation: Activation, x: f64) -> f64 {
             0.5 * x * (1.0 + (c * (x + 0.044_715 * x * x * x)).tanh())
         }
         Activation::ClampedSwiglu => x / (1.0 + (-f64::from(Activation::ALPHA) * x).exp()),
+        Activation::SquaredRelu => x.max(0.0).powi(2),
     }
 }
 

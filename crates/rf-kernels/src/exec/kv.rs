@@ -18,7 +18,7 @@ pub(super) struct KvPlan {
     /// values.
     offsets: Vec<[u32; 4]>,
     /// By [`PageGroup::index`].
-    page_bytes: [usize; 2],
+    page_bytes: [usize; 3],
 }
 
 /// A layer of the cache as kernels see it.
@@ -30,7 +30,7 @@ pub(super) struct KvPlace {
 
 impl KvPlan {
     pub(super) fn new(layout: &KvLayout) -> Result<Self, Error> {
-        let mut page_bytes = [0_usize; 2];
+        let mut page_bytes = [0_usize; 3];
         let mut offsets = Vec::with_capacity(layout.layers.len());
         for layer in &layout.layers {
             let (heads, head_dim) = (layer.num_kv_heads, layer.head_dim);
@@ -63,7 +63,7 @@ impl KvPlan {
 
     /// Saturates, so that a cache beyond the address space is one that does not fit.
     pub(super) fn bytes(&self) -> usize {
-        let bytes = PageGroup::ALL.map(|group| self.group_bytes(group));
+        let bytes = PageGroup::OF_TOKENS.map(|group| self.group_bytes(group));
         bytes[0].saturating_add(bytes[1])
     }
 
@@ -75,7 +75,7 @@ impl KvPlan {
     fn group_start(&self, group: PageGroup) -> usize {
         match group {
             PageGroup::Full => 0,
-            PageGroup::Window => self.group_bytes(PageGroup::Full),
+            PageGroup::Window | PageGroup::State => self.group_bytes(PageGroup::Full),
         }
     }
 

@@ -268,7 +268,7 @@ impl GpuExecutor {
     }
 
     fn record(&self, shape: Shape, stage: usize) -> Result<Recording, Error> {
-        let groups = PageGroup::ALL.map(|group| self.step.params(&shape, group));
+        let groups = PageGroup::OF_TOKENS.map(|group| self.step.params(&shape, group));
         let program = BatchProgram { program: &self.program, shape, groups };
         let list = record::record(program, self.stages[stage].ops.clone())?;
         Recording::load(&self.gpu, list)
@@ -557,6 +557,7 @@ impl Executor for GpuExecutor {
         MemoryUse {
             weights_bytes: self.weights.bytes() as u64,
             kv_bytes: self.kv.bytes() as u64,
+            states_bytes: 0,
             buffers_bytes: buffers as u64,
         }
     }

@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn every_op_has_a_kernel() {
         let named = |case: &Case, part: &str| case.name().starts_with(part);
-        for case in cases() {
+        for case in cases().into_iter().filter(|case| !case.has_states()) {
             // Formats of matmuls differ in names of kernels only.
             if named(&case, "matmul/") || named(&case, "epilogue/") || named(&case, "embed/") {
                 continue;

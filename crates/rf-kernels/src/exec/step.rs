@@ -110,7 +110,7 @@ impl StepMemory {
     }
 
     fn groups(&self) -> &'static [PageGroup] {
-        &PageGroup::ALL[..self.sizes.groups]
+        &PageGroup::OF_TOKENS[..self.sizes.groups]
     }
 
     /// Number of page numbers of a batch.

@@ -86,6 +86,7 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             let (function, parameter) = match function {
                 Function::Scale(factor) => (SCALE, *factor),
                 Function::Softcap(cap) => (SOFTCAP, *cap),
+                Function::Activation(Activation::SquaredRelu) => return false,
                 Function::Activation(activation) => (activation_number(*activation), 0.0),
                 _ => return false,
             };

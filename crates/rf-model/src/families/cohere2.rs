@@ -21,10 +21,12 @@ fn cohere2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> 
     let mut config = transformer(keys, weights, RopeStyle::Normal)?;
     config.logit_scale = keys.factor("logit_scale", 1.0)?;
     let windowed = config.set_windows(keys, None, 4)?;
-    for (layer, windowed) in config.layers.iter_mut().zip(windowed) {
+    for layer in &mut config.layers {
         layer.parallel = true;
+    }
+    for (attention, windowed) in config.attentions_mut().zip(windowed) {
         if !windowed {
-            layer.attention.rope = None;
+            attention.rope = None;
         }
     }
     Ok(config)

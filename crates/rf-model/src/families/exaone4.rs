@@ -26,9 +26,9 @@ fn exaone4(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> 
     config.set_qk_norm(QkNormGroup::Head, false);
     if config.num_layers() == LAYERS_WITH_WINDOWS {
         let windowed = config.set_windows(keys, Some(4096), 4)?;
-        for (layer, windowed) in config.layers.iter_mut().zip(windowed) {
+        for (attention, windowed) in config.attentions_mut().zip(windowed) {
             if !windowed {
-                layer.attention.rope = None;
+                attention.rope = None;
             }
         }
     }

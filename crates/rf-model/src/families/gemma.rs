@@ -32,8 +32,8 @@ fn gemma2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     config.set_windows(keys, Some(4096), 2)?;
     config.logit_softcap = keys.softcap("final_logit_softcapping", Some(30.0))?;
     let softcap = keys.softcap("attn_logit_softcapping", Some(50.0))?;
-    for layer in &mut config.layers {
-        layer.attention.softcap = softcap;
+    for attention in config.attentions_mut() {
+        attention.softcap = softcap;
     }
     set_scale_of_27b(&mut config, 46);
     Ok(config)
@@ -48,9 +48,10 @@ fn gemma3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     config.logit_softcap = keys.softcap("final_logit_softcapping", None)?;
     let windowed = config.set_windows(keys, None, 6)?;
     let theta = keys.rope_theta("rope.freq_base_swa", 10_000.0)?;
-    for (layer, _) in config.layers.iter_mut().zip(windowed).filter(|(_, windowed)| *windowed) {
-        let rope = keys.rope(layer.attention.head_dim)?.unscaled(theta);
-        layer.attention.rope = Some(rope.build(RopeStyle::Neox, None));
+    let attentions = config.attentions_mut().zip(windowed);
+    for (attention, _) in attentions.filter(|(_, windowed)| *windowed) {
+        let rope = keys.rope(attention.head_dim)?.unscaled(theta);
+        attention.rope = Some(rope.build(RopeStyle::Neox, None));
     }
     set_scale_of_27b(&mut config, 62);
     Ok(config)
@@ -61,9 +62,9 @@ fn gemma3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
 fn set_scale_of_27b(config: &mut ModelConfig, num_layers: usize) {
     if config.num_layers() == num_layers {
         let hidden_size = config.hidden_size;
-        for layer in &mut config.layers {
-            let width = hidden_size / layer.attention.num_heads;
-            layer.attention.scale = 1.0 / (width as f32).sqrt();
+        for attention in config.attentions_mut() {
+            let width = hidden_size / attention.num_heads;
+            attention.scale = 1.0 / (width as f32).sqrt();
         }
     }
 }

@@ -63,7 +63,7 @@ fn gemma4(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let activation = Activation::GeluTanh;
 
     for (index, layer) in config.layers.iter_mut().enumerate() {
-        let a = &mut layer.attention;
+        let Some(a) = layer.attention_mut() else { continue };
         if windowed[index] {
             *a = AttentionSpec {
                 rope: Some(window_rope.clone()),

@@ -29,8 +29,8 @@ fn gpt2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     config.set_ungated(Activation::GeluTanh);
     config.learned_positions = true;
     config.max_context_length = Some(config.context_length);
-    for layer in &mut config.layers {
-        layer.attention.rope = None;
+    for attention in config.attentions_mut() {
+        attention.rope = None;
     }
     Ok(config)
 }

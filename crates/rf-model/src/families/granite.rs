@@ -34,13 +34,19 @@ pub(super) const GRANITE_MOE: Family = Family {
 };
 
 fn granite(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
-    let mut config = transformer(keys, weights, RopeStyle::Normal)?;
+    with_factors(keys, transformer(keys, weights, RopeStyle::Normal)?)
+}
+
+/// Adds the factors of Granite.
+pub(super) fn with_factors(keys: &Keys<'_>, mut config: ModelConfig) -> Result<ModelConfig, Error> {
     config.embedding_scale = keys.factor("embedding_scale", 1.0)?;
     config.logit_scale = 1.0 / keys.factor("logit_scale", 1.0)?;
     let residual_scale = keys.factor("residual_scale", 1.0)?;
     for layer in &mut config.layers {
         layer.residual_scale = residual_scale;
-        layer.attention.scale = keys.factor("attention.scale", layer.attention.scale)?;
+    }
+    for attention in config.attentions_mut() {
+        attention.scale = keys.factor("attention.scale", attention.scale)?;
     }
     Ok(config)
 }

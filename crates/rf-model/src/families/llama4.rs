@@ -34,7 +34,7 @@ fn llama4(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let step = keys.optional_size("interleave_moe_layer_step")?.unwrap_or(1);
     config.dense_layers(keys, |layer| !(layer + 1).is_multiple_of(step))?;
     for (index, layer) in config.layers.iter_mut().enumerate() {
-        let a = &mut layer.attention;
+        let Some(a) = layer.attention_mut() else { continue };
         if (index + 1).is_multiple_of(4) {
             a.rope = None;
             a.position_scale = Some(PositionScale { factor: 0.1, period: CHUNK_TOKENS, offset: 1 });

@@ -21,8 +21,8 @@ fn mistral3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error>
     let factor = keys.f64("attention.temperature_scale", 0.0)? as f32;
     if factor != 0.0 {
         let period = keys.original_context()?;
-        for layer in &mut config.layers {
-            layer.attention.position_scale = Some(PositionScale { factor, period, offset: 0 });
+        for attention in config.attentions_mut() {
+            attention.position_scale = Some(PositionScale { factor, period, offset: 0 });
         }
     }
     Ok(config)

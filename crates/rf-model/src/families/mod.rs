@@ -14,13 +14,16 @@ mod gpt2;
 mod gpt_oss;
 mod granite;
 mod hunyuan;
+mod lfm2;
 mod llama;
 mod llama4;
+mod mamba;
 mod minicpm;
 mod mistral3;
 mod olmo2;
 mod phi3;
 mod qwen;
+mod qwen35;
 mod rows;
 mod seed_oss;
 mod smollm3;
@@ -43,6 +46,9 @@ const FAMILIES: &[Family] = &[
     qwen::QWEN2_MOE,
     qwen::QWEN3,
     qwen::QWEN3_MOE,
+    qwen35::QWEN35,
+    qwen35::QWEN35_MOE,
+    qwen35::QWEN3_NEXT,
     gemma::GEMMA2,
     gemma::GEMMA3,
     gemma4::GEMMA4,
@@ -69,6 +75,12 @@ const FAMILIES: &[Family] = &[
     falcon::FALCON,
     bert::BERT,
     bert::NOMIC_BERT,
+    lfm2::LFM2,
+    lfm2::LFM2_MOE,
+    mamba::MAMBA2,
+    mamba::NEMOTRON_H,
+    mamba::NEMOTRON_H_MOE,
+    mamba::GRANITE_HYBRID,
 ];
 
 /// The supported values of `general.architecture`.
@@ -97,8 +109,8 @@ impl ModelConfig {
         })?;
         let config = (family.config)(&keys, family.weights)?;
         check_parts(&keys, &config, family.weights)?;
-        let mut attention = config.layers.iter().map(|layer| &layer.attention);
-        if !config.is_causal() && attention.any(|a| a.window.or(a.chunk).is_some()) {
+        let has_windows = config.attentions().any(|a| a.window.or(a.chunk).is_some());
+        if !config.is_causal() && has_windows {
             let reason = "the layers have windows, which only causal attention can have";
             return Err(keys.unsupported("attention.causal", &false, reason));
         }
@@ -112,6 +124,9 @@ fn check_parts(keys: &Keys<'_>, config: &ModelConfig, weights: WeightTable) -> R
     for layer in &config.layers {
         if layer.dense.is_some() && !has(Role::Down) {
             return Err(keys.missing("expert_count"));
+        }
+        if let Some(dense) = layer.dense {
+            keys.checked_size("feed_forward_length", dense.intermediate_size as u64)?;
         }
         let Some(experts) = layer.experts else { continue };
         if !has(Role::Router) {

@@ -22,10 +22,11 @@ fn olmo2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;
     config.set_qk_norm(QkNormGroup::Row, false);
     let windowed = config.set_windows(keys, None, 4)?;
-    for (layer, _) in config.layers.iter_mut().zip(windowed).filter(|(_, windowed)| *windowed) {
-        let rope = keys.rope(layer.attention.head_dim)?;
+    let attentions = config.attentions_mut().zip(windowed);
+    for (attention, _) in attentions.filter(|(_, windowed)| *windowed) {
+        let rope = keys.rope(attention.head_dim)?;
         let unscaled = rope.unscaled(rope.theta);
-        layer.attention.rope = Some(unscaled.build(RopeStyle::Neox, None));
+        attention.rope = Some(unscaled.build(RopeStyle::Neox, None));
     }
     Ok(config)
 }

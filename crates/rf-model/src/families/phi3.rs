@@ -20,14 +20,14 @@ pub(super) const PHI3: Family = Family {
 /// files declare is not used, as in llama.cpp.
 fn phi3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;
-    let rope = keys.rope(config.layers[0].attention.head_dim)?;
+    let rope = keys.rope(config.head_dim())?;
     let factors = |name: &str| keys.divisors(name, rope.dims / 2);
     let short = factors("rope_factors_short.weight")?;
     let long = factors("rope_factors_long.weight")?;
     if let (Some(short), Some(long)) = (short, long) {
         let short = rope.build(RopeStyle::Neox, Some(&short));
-        for layer in &mut config.layers {
-            layer.attention.rope = Some(short.clone());
+        for attention in config.attentions_mut() {
+            attention.rope = Some(short.clone());
         }
         config.long_rope = Some(LongRope {
             original_context: keys.original_context()?,

@@ -18,8 +18,8 @@ pub(super) const SMOLLM3: Family = Family {
 
 fn smollm3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Normal)?;
-    for layer in config.layers.iter_mut().skip(3).step_by(4) {
-        layer.attention.rope = None;
+    for attention in config.attentions_mut().skip(3).step_by(4) {
+        attention.rope = None;
     }
     Ok(config)
 }

@@ -17,6 +17,7 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
             "crates/rf-cpu/src/exec/memory.rs",
             "crates/rf-cpu/src/exec/mod.rs",
             "crates/rf-cpu/src/exec/phases.rs",
+            "crates/rf-cpu/src/exec/recurrent.rs",
             "crates/rf-cpu/src/exec/rows.rs",
             "crates/rf-cpu/src/exec/steps.rs",
         ],

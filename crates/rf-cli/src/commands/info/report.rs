@@ -80,6 +80,8 @@ struct MemoryReport {
     /// The part of the weights that `--cpu-moe` keeps in host memory.
     expert_bytes: u64,
     kv_bytes: u64,
+    /// Recurrent states of one sequence.
+    states_bytes: u64,
     buffers_bytes: u64,
     total_bytes: u64,
 }
@@ -199,6 +201,7 @@ impl Report {
                     weights_bytes: need.held.weights_bytes,
                     expert_bytes: model.expert_weight_bytes(&options)?,
                     kv_bytes: need.held.kv_bytes,
+                    states_bytes: need.held.states_bytes,
                     buffers_bytes: need.held.buffers_bytes.saturating_add(need.reserve_bytes),
                     total_bytes: need.total_bytes(),
                 });
@@ -333,7 +336,7 @@ impl TokenizerReport {
 impl MemoryReport {
     fn line(&self) -> String {
         format!(
-            "{} = weights {}{} + KV cache {} ({} tokens, {}) + buffers {}",
+            "{} = weights {}{} + KV cache {} ({} tokens, {}){} + buffers {}",
             terminal::bytes(self.total_bytes),
             terminal::bytes(self.weights_bytes),
             match self.expert_bytes {
@@ -343,6 +346,10 @@ impl MemoryReport {
             terminal::bytes(self.kv_bytes),
             self.context_tokens,
             self.kv_type,
+            match self.states_bytes {
+                0 => String::new(),
+                bytes => format!(" + recurrent states {} per sequence", terminal::bytes(bytes)),
+            },
             terminal::bytes(self.buffers_bytes)
         )
     }

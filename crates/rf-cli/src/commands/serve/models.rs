@@ -245,7 +245,8 @@ impl Settings {
         let options = loading::engine_options(&model, &self.compute, self.context)?;
         let embeds = self.embeds || !model.config().generates();
         let pooling = embeds.then(|| model.config().default_pooling());
-        let sequences = self.scheduler.max_num_seqs;
+        let most = self.scheduler.max_num_seqs;
+        let sequences = self.placement.sequences_that_fit(&model, most)?;
         let options = EngineOptions { pooling, sequences, ..options };
         let context = model.context_tokens(&options);
         let drafts = (!embeds).then(|| {

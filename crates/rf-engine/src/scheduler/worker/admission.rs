@@ -21,7 +21,7 @@ impl Worker {
                 // The last token is always computed: its logits are not in the cache.
                 let prefix = &sequence.tokens[..sequence.tokens.len() - 1];
                 sequence.session = self.engine.session_with_prefix(prefix);
-                if self.is_computing_prefix(&sequence) {
+                if self.publishes_all_pages() && self.is_computing_prefix(&sequence) {
                     return self.put_back(sequence);
                 }
             }
@@ -42,6 +42,12 @@ impl Worker {
             }
             self.insert(sequence);
         }
+    }
+
+    /// Returns true if every full page can be the end of a cached prefix. A model with recurrent
+    /// states also needs those after its last token, which are kept in few places.
+    fn publishes_all_pages(&self) -> bool {
+        !self.engine.is_recurrent()
     }
 
     /// Returns true if a running sequence is about to compute the next page of `sequence`. It will

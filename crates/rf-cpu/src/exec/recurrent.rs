@@ -1,0 +1,177 @@
+//! Steps that read and replace recurrent states.
+
+use std::ops::Range;
+
+use rf_graph::{CausalConv, DeltaNet, Span, StateSpace};
+use rf_kv::PageId;
+
+use super::Region;
+use crate::simd::convolution::Convolve;
+use crate::simd::recurrence::{DeltaTile, StateSpaceTile};
+use crate::state::{StateStore, TILE, stride};
+use crate::team::{Deal, Share, Shared};
+
+/// One recurrent state of all sequences during a region.
+pub(super) struct SharedState<'a> {
+    page_len: usize,
+    data: Shared<'a, f32>,
+}
+
+impl<'a> SharedState<'a> {
+    /// All states of a store.
+    pub(super) fn all(store: &'a mut StateStore) -> Vec<Self> {
+        let shared = store.states.iter_mut().map(|state| {
+            let data = Shared::new(bytemuck::cast_slice_mut(&mut state.map));
+            Self { page_len: state.page_len, data }
+        });
+        shared.collect()
+    }
+
+    /// A part of the state of a sequence, 0 before its first token.
+    ///
+    /// # Safety
+    ///
+    /// No other thread reads or writes these elements while the result lives.
+    unsafe fn part(&self, span: &Span<'_>, range: Range<usize>) -> &'a mut [f32] {
+        let first = span.state.map_or(0, PageId::index) * self.page_len;
+        // SAFETY: by contract.
+        let part = unsafe { self.data.get_mut(first + range.start..first + range.end) };
+        if span.past_tokens == 0 {
+            part.fill(0.0);
+        }
+        part
+    }
+}
+
+/// Columns of a work item of a convolution.
+const CONV_COLUMNS: usize = 256;
+
+impl Region<'_> {
+    /// How [`Self::causal_conv`] is dealt: an item is some columns of one sequence.
+    pub(super) fn causal_conv_deal(&self, op: &CausalConv) -> Deal {
+        let (out, filter) = (self.rows(op.out), self.vector(op.filter));
+        let items = self.batch.spans.len() * out.width.div_ceil(CONV_COLUMNS);
+        Deal::new(items, self.tokens() * filter.len() / 4 / items.max(1), self.threads)
+    }
+
+    pub(super) fn causal_conv(&self, share: &mut Share<'_>, op: &CausalConv) {
+        let (x, out, state) = (self.rows(op.x), self.rows(op.out), &self.states[op.state]);
+        let (filter, bias) = (self.vector(op.filter), op.bias.map(|bias| self.vector(bias)));
+        let (width, taps) = (out.width, filter.len() / out.width);
+        let chunks = width.div_ceil(CONV_COLUMNS);
+        for range in share {
+            for item in range {
+                let (span, first) = (&self.batch.spans[item / chunks], item % chunks);
+                let first = first * CONV_COLUMNS;
+                let columns = first..width.min(first + CONV_COLUMNS);
+                let row = |row: usize| {
+                    let start = row * stride(width);
+                    // SAFETY: each column of each sequence belongs to one item.
+                    unsafe { state.part(span, start + columns.start..start + columns.end) }
+                };
+                let tail = (0..taps - 1).map(row).collect();
+                let (tokens, silu) = (span.tokens.clone(), op.silu);
+                self.isa.run(Convolve { x, out, tokens, columns, filter, bias, silu, tail });
+            }
+        }
+    }
+
+    pub(super) fn delta_net(&self, share: &mut Share<'_>, op: &DeltaNet) {
+        let [qkv, alpha, beta, out] = [op.qkv, op.alpha, op.beta, op.out].map(|id| self.rows(id));
+        let [decay, decay_bias] = [op.decay, op.decay_bias].map(|id| self.vector(id));
+        let tiles = Tiles::of_delta_net(op);
+        self.for_tiles(share, op.state, tiles, |span, head, column, state| {
+            self.isa.run(DeltaTile {
+                heads: op.heads,
+                head,
+                column,
+                eps: op.eps,
+                decay: decay[head],
+                decay_bias: decay_bias[head],
+                tokens: span.tokens.clone(),
+                qkv,
+                alpha,
+                beta,
+                out,
+                state,
+            });
+        });
+    }
+
+    pub(super) fn state_space(&self, share: &mut Share<'_>, op: &StateSpace) {
+        let [xbc, dt, out] = [op.xbc, op.dt, op.out].map(|id| self.rows(id));
+        let [dt_bias, decay, skip] = [op.dt_bias, op.decay, op.skip].map(|id| self.vector(id));
+        let tiles = Tiles::of_state_space(op);
+        self.for_tiles(share, op.state, tiles, |span, head, column, state| {
+            self.isa.run(StateSpaceTile {
+                heads: op.heads,
+                head,
+                column,
+                dt_bias: dt_bias[head],
+                decay: decay[head],
+                skip: skip[head],
+                tokens: span.tokens.clone(),
+                xbc,
+                dt,
+                out,
+                state,
+            });
+        });
+    }
+
+    /// How the tiles of the states of all sequences are dealt.
+    pub(super) fn tiles_deal(&self, tiles: Tiles) -> Deal {
+        let per_span = tiles.heads * tiles.per_head();
+        let items = self.batch.spans.len() * per_span;
+        // An element of a tile takes about a quarter of a nanosecond per token.
+        let ns = self.tokens() * per_span * tiles.rows * TILE / 4;
+        Deal::new(items, ns / items.max(1), self.threads)
+    }
+
+    /// Calls `work` with the span, the head, the first column and the contents of each tile of each
+    /// sequence's state.
+    fn for_tiles(
+        &self,
+        share: &mut Share<'_>,
+        state: usize,
+        tiles: Tiles,
+        work: impl Fn(&Span<'_>, usize, usize, &mut [f32]),
+    ) {
+        let state = &self.states[state];
+        let (per_head, len) = (tiles.per_head(), tiles.rows * TILE);
+        let per_span = tiles.heads * per_head;
+        for range in share {
+            for item in range {
+                let (span, tile) = (&self.batch.spans[item / per_span], item % per_span);
+                // SAFETY: each tile of each sequence belongs to one item.
+                let part = unsafe { state.part(span, tile * len..(tile + 1) * len) };
+                work(span, tile / per_head, tile % per_head * TILE, part);
+            }
+        }
+    }
+}
+
+/// A state of a matrix per head, whose tiles are stored one after the other: `[heads][tiles][rows]`
+/// of [`TILE`] columns.
+#[derive(Clone, Copy)]
+pub(super) struct Tiles {
+    heads: usize,
+    rows: usize,
+    columns: usize,
+}
+
+impl Tiles {
+    pub(super) fn of_delta_net(op: &DeltaNet) -> Self {
+        let heads = op.heads;
+        Self { heads: heads.num_value_heads, rows: heads.key_dim, columns: heads.value_dim }
+    }
+
+    pub(super) fn of_state_space(op: &StateSpace) -> Self {
+        let heads = op.heads;
+        Self { heads: heads.num_heads, rows: heads.state_dim, columns: heads.head_dim }
+    }
+
+    fn per_head(self) -> usize {
+        stride(self.columns) / TILE
+    }
+}

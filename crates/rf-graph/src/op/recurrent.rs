@@ -1,0 +1,147 @@
+//! Attributes of ops that read and replace a recurrent state.
+
+use crate::kv::StateShape;
+use crate::value::{ValueId, WeightId};
+
+/// Causal convolution of each column over the last tokens of its sequence, with one filter per
+/// column. The state is the tail: the `taps − 1` rows before the next token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CausalConv {
+    /// `[tokens, width]`.
+    pub x: ValueId,
+    /// `[taps, width]`: the last row multiplies the token itself.
+    pub filter: WeightId,
+    /// `[width]`.
+    pub bias: Option<WeightId>,
+    /// True if `SiLU` follows.
+    pub silu: bool,
+    /// Index into [`KvLayout::states`](crate::KvLayout::states): `[taps − 1, width]`.
+    pub state: usize,
+    /// Shape of `x`.
+    pub out: ValueId,
+}
+
+/// Gated delta rule: linear attention whose state of each value head, `S [key_dim, value_dim]`,
+/// decays and then stores what it did not predict.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeltaNet {
+    /// `[tokens, qkv_width]`: queries and keys of all key heads, values of all value heads.
+    pub qkv: ValueId,
+    /// `[tokens, num_value_heads]`: the input of the decay.
+    pub alpha: ValueId,
+    /// `[tokens, num_value_heads]`: the share of the correction, before the sigmoid.
+    pub beta: ValueId,
+    /// `[num_value_heads]`: the logarithm of the decay per unit of time, negative.
+    pub decay: WeightId,
+    /// `[num_value_heads]`: added to `alpha`.
+    pub decay_bias: WeightId,
+    /// The heads.
+    pub heads: DeltaHeads,
+    /// Constant that is added to the squared length of a query or key.
+    pub eps: f32,
+    /// Index into [`KvLayout::states`](crate::KvLayout::states):
+    /// `[num_value_heads · key_dim, value_dim]`.
+    pub state: usize,
+    /// `[tokens, num_value_heads · value_dim]`.
+    pub out: ValueId,
+}
+
+/// The heads of a [`DeltaNet`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaHeads {
+    /// Heads of queries and keys; divides `num_value_heads`.
+    pub num_key_heads: usize,
+    /// Heads of values, each with a state.
+    pub num_value_heads: usize,
+    /// Elements of a query or key.
+    pub key_dim: usize,
+    /// Elements of a value.
+    pub value_dim: usize,
+    /// True if value head `h` reads key head `h mod num_key_heads`, otherwise
+    /// `h / (num_value_heads / num_key_heads)`.
+    pub interleaved: bool,
+}
+
+impl DeltaHeads {
+    /// The key head that a value head reads.
+    pub const fn key_head(self, value_head: usize) -> usize {
+        if self.interleaved {
+            value_head % self.num_key_heads
+        } else {
+            value_head / (self.num_value_heads / self.num_key_heads)
+        }
+    }
+
+    /// Columns of the queries, and of the keys.
+    pub const fn key_width(self) -> usize {
+        self.num_key_heads * self.key_dim
+    }
+
+    /// Columns of the values, and of the output.
+    pub const fn value_width(self) -> usize {
+        self.num_value_heads * self.value_dim
+    }
+
+    /// Columns of queries, keys and values.
+    pub const fn qkv_width(self) -> usize {
+        2 * self.key_width() + self.value_width()
+    }
+
+    /// The shape of the state.
+    pub const fn state(self) -> StateShape {
+        StateShape { rows: self.num_value_heads * self.key_dim, columns: self.value_dim }
+    }
+}
+
+/// Selective state space of Mamba 2: the state of each head, `S [state_dim, head_dim]`, decays and
+/// adds the outer product of its inputs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StateSpace {
+    /// `[tokens, xbc_width]`: x of all heads, then B and C of all groups.
+    pub xbc: ValueId,
+    /// `[tokens, num_heads]`: the time step, before bias and softplus.
+    pub dt: ValueId,
+    /// `[num_heads]`: added to `dt`.
+    pub dt_bias: WeightId,
+    /// `[num_heads]`: the logarithm of the decay per unit of time, negative.
+    pub decay: WeightId,
+    /// `[num_heads]`: the factor with which x reaches the output directly.
+    pub skip: WeightId,
+    /// The heads.
+    pub heads: StateSpaceHeads,
+    /// Index into [`KvLayout::states`](crate::KvLayout::states):
+    /// `[num_heads · state_dim, head_dim]`.
+    pub state: usize,
+    /// `[tokens, num_heads · head_dim]`.
+    pub out: ValueId,
+}
+
+/// The heads of a [`StateSpace`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateSpaceHeads {
+    /// Heads, each with a state.
+    pub num_heads: usize,
+    /// Elements of x and of the output per head.
+    pub head_dim: usize,
+    /// Groups of successive heads that share B and C; divides `num_heads`.
+    pub num_groups: usize,
+    /// Elements of B and C per group.
+    pub state_dim: usize,
+}
+
+impl StateSpaceHeads {
+    /// Columns of x, and of the output.
+    pub const fn inner_width(self) -> usize {
+        self.num_heads * self.head_dim
+    }
+
+    /// Columns of x, B and C.
+    pub const fn xbc_width(self) -> usize {
+        self.inner_width() + 2 * self.num_groups * self.state_dim
+    }
+
+    /// The shape of the state.
+    pub const fn state(self) -> StateShape {
+        StateShape { rows: self.num_heads * self.state_dim, columns: self.head_dim }
+    }
+}

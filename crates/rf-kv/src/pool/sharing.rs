@@ -1,0 +1,120 @@
+//! The prefix cache of a pool: publishing pages and states, and finding them.
+
+use super::PagePool;
+use crate::page::{PageGroup, PageId};
+use crate::prefix::Node;
+use crate::table::{DROPPED, GroupTable, PageTable};
+
+impl PagePool {
+    /// Adds the full pages of a table to the prefix cache, for later sequences that start with the
+    /// same tokens.
+    ///
+    /// `tokens` are the tokens of the sequence from its start. Pages that they do not cover are
+    /// left out. The caller must write the pages before another sequence reads them. A prefix that
+    /// is cached already stays. States are not part of it: see [`checkpoint`](Self::checkpoint).
+    pub fn publish(&mut self, table: &PageTable, tokens: &[u32]) {
+        let tokens = &tokens[..tokens.len().min(table.len_tokens)];
+        let mut node = Node::ROOT;
+        let chunks = tokens.chunks_exact(self.page_size.tokens());
+        for (index, (chunk, &page)) in chunks.zip(table.pages(PageGroup::Full)).enumerate() {
+            node = match self.prefix.find(node, chunk) {
+                Some((_, found)) => found,
+                None => self.publish_page(page, node, chunk),
+            };
+            let window = table.group(PageGroup::Window);
+            if index >= window.dropped_pages
+                && let Some(&page) = window.pages.get(index)
+                && self.prefix.find_window(node).is_none()
+            {
+                // The page may still be cached for a node that was evicted.
+                self.prefix.remove(PageGroup::Window, page);
+                self.prefix.insert_window(page, node);
+            }
+        }
+    }
+
+    /// Adds the states of a table to the prefix cache, so that later sequences can begin after the
+    /// table's tokens. The next [`grow`](Self::grow) of the table copies them.
+    ///
+    /// `tokens` are all tokens of the table, and its pages are published. Returns false if there is
+    /// nothing to add: no states, tokens that do not fill whole pages, or a prefix that is not
+    /// cached or has states.
+    pub fn checkpoint(&mut self, table: &PageTable, tokens: &[u32]) -> bool {
+        let Some(state) = table.state() else { return false };
+        let is_whole = tokens.len().is_multiple_of(self.page_size.tokens());
+        if !is_whole || tokens.len() != table.len_tokens {
+            return false;
+        }
+        let mut node = Node::ROOT;
+        for chunk in tokens.chunks_exact(self.page_size.tokens()) {
+            let Some((_, found)) = self.prefix.find(node, chunk) else { return false };
+            node = found;
+        }
+        if self.prefix.find_state(node).is_some() {
+            return false;
+        }
+        // The page may still be cached for a node that was evicted.
+        self.prefix.remove(PageGroup::State, state);
+        self.prefix.insert_state(state, node);
+        true
+    }
+
+    fn publish_page(&mut self, page: PageId, parent: Node, tokens: &[u32]) -> Node {
+        // The page may still be cached after a node that was evicted.
+        self.prefix.remove(PageGroup::Full, page);
+        let (node, displaced) = self.prefix.insert(page, parent, tokens);
+        if let Some(displaced) = displaced {
+            self.groups[PageGroup::Full.index()].end_cached(displaced);
+        }
+        node
+    }
+
+    /// A table with the longest cached prefix of `tokens`, in full pages. With a sliding window, a
+    /// prefix also needs the window pages that its next token sees, and with recurrent states those
+    /// after its last token.
+    ///
+    /// Leave out the last token of a prompt, so that at least one token remains to compute logits
+    /// for.
+    pub fn match_prefix(&mut self, tokens: &[u32]) -> PageTable {
+        let (mut pages, mut window_pages) = (Vec::new(), Vec::new());
+        let mut node = Node::ROOT;
+        // The longest prefix so far, and the start of the unbroken window pages at its end.
+        let (mut matched, mut unbroken) = (0, 0);
+        let mut state = None;
+        for chunk in tokens.chunks_exact(self.page_size.tokens()) {
+            let Some((page, found)) = self.prefix.find(node, chunk) else {
+                break;
+            };
+            pages.push(page);
+            node = found;
+            let window_page = self.prefix.find_window(node);
+            window_pages.push(window_page.unwrap_or(DROPPED));
+            if window_page.is_none() {
+                unbroken = pages.len();
+            }
+            let first_page = self.first_window_page(pages.len() * self.page_size.tokens());
+            let has_window = self.window.is_none() || unbroken <= first_page;
+            let state_here = self.prefix.find_state(node);
+            if has_window && (!self.has_states() || state_here.is_some()) {
+                (matched, state) = (pages.len(), state_here);
+            }
+        }
+        let len_tokens = matched * self.page_size.tokens();
+        let mut table = PageTable { len_tokens, ..PageTable::new() };
+        pages.truncate(matched);
+        table.group_mut(PageGroup::Full).pages = pages;
+        if self.window.is_some() {
+            let first_page = self.first_window_page(len_tokens).min(matched);
+            window_pages.truncate(matched);
+            window_pages[..first_page].fill(DROPPED);
+            *table.group_mut(PageGroup::Window) =
+                GroupTable { pages: window_pages, dropped_pages: first_page };
+        }
+        table.group_mut(PageGroup::State).pages.extend(state);
+        self.hold(&table);
+        let counted = &mut self.groups[PageGroup::Full.index()].counted;
+        counted.prefix_lookup_tokens += tokens.len() as u64;
+        counted.prefix_hit_tokens += len_tokens as u64;
+        table
+    }
+}
