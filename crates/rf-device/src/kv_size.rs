@@ -29,14 +29,13 @@ impl Placement {
         }
     }
 
-    /// Computes how many sequences have recurrent states at the same time: at least one and at most
-    /// `most`, with an eighth of the free memory for their states. A model without recurrent layers
-    /// gets `most`.
+    /// Computes how many recurrent states fit into an eighth of the free memory: at least one and
+    /// at most `most`. A model without recurrent layers gets `most`.
     ///
     /// # Errors
     ///
     /// If the threads of the CPU cannot be started.
-    pub fn sequences_that_fit(&self, model: &Model, most: usize) -> Result<usize, Error> {
+    pub fn states_that_fit(&self, model: &Model, most: usize) -> Result<usize, Error> {
         let floats: usize = model.config().states().iter().map(|state| state.len()).sum();
         let bytes = (floats * size_of::<f32>()) as u64;
         if bytes == 0 {
@@ -128,6 +127,7 @@ mod tests {
         kv_type: rf_graph::KvType::F16,
         kv_tokens: None,
         sequences: 1,
+        checkpoints: 0,
         pooling: None,
     };
 

@@ -140,8 +140,9 @@ pub(crate) mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+    use rf_gguf::{Gguf, GgufWriter, TensorPlan};
     use rf_graph::{
-        Backend, BackendError, Executor, Fusions, MemoryNeed, Program, ReferenceBackend,
+        Backend, BackendError, DType, Executor, Fusions, MemoryNeed, Program, ReferenceBackend,
     };
 
     use super::*;
@@ -194,6 +195,7 @@ pub(crate) mod tests {
         kv_type: rf_graph::KvType::F16,
         kv_tokens: None,
         sequences: 1,
+        checkpoints: 0,
         pooling: None,
     };
 
@@ -247,6 +249,78 @@ pub(crate) mod tests {
         assert!(matches!(&warnings[..], [Warning::CpuTakesOver { .. }]), "{warnings:?}");
         let (error, _) = load((0, 0), Device::Gpu, GpuLayers::Auto);
         assert!(matches!(error, Err(Error::NothingFits { .. })), "{error:?}");
+    }
+
+    /// A model of one layer with a state space, whose weights are 0.
+    fn recurrent() -> Model {
+        let mut writer = GgufWriter::new();
+        writer.add("general.architecture", "mamba2").unwrap();
+        for (key, value) in [
+            ("context_length", 64),
+            ("embedding_length", 32),
+            ("block_count", 1),
+            ("feed_forward_length", 0),
+            ("attention.head_count", 0),
+            ("ssm.conv_kernel", 4),
+            ("ssm.inner_size", 32),
+            ("ssm.state_size", 16),
+            ("ssm.time_step_rank", 1),
+            ("ssm.group_count", 1),
+        ] {
+            writer.add(format!("mamba2.{key}"), value as u32).unwrap();
+        }
+        writer.add("mamba2.attention.layer_norm_rms_epsilon", 1e-5_f32).unwrap();
+        for (key, value) in model().gguf().metadata().iter() {
+            if key.starts_with("tokenizer.") {
+                writer.add(key, value.clone()).unwrap();
+            }
+        }
+        for (name, shape) in [
+            ("token_embd.weight", &[32, 512][..]),
+            ("output_norm.weight", &[32]),
+            ("blk.0.attn_norm.weight", &[32]),
+            ("blk.0.ssm_in.weight", &[32, 97]),
+            ("blk.0.ssm_conv1d.weight", &[4, 64]),
+            ("blk.0.ssm_dt.bias", &[1]),
+            ("blk.0.ssm_a", &[1]),
+            ("blk.0.ssm_d", &[1]),
+            ("blk.0.ssm_norm.weight", &[32]),
+            ("blk.0.ssm_out.weight", &[32, 32]),
+        ] {
+            writer.add_tensor(name, shape, DType::F32).unwrap();
+        }
+        let mut bytes = Vec::new();
+        let zeros = |tensor: &TensorPlan| vec![0; tensor.size_bytes() as usize];
+        writer.write_to(&mut bytes, |tensor, out| Ok(out.write_all(&zeros(tensor))?)).unwrap();
+        Model::from_gguf(Gguf::from_bytes(bytes).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_recurrent_model_runs_on_the_cpu_or_not_at_all() {
+        let load = |device| {
+            let gpu = TestGpu { available_bytes: u64::MAX, failures: 0.into() };
+            let options = DeviceOptions { device, ..DeviceOptions::default() };
+            let placement = Placement::with_gpu(Box::new(gpu), options);
+            let mut warnings = Vec::new();
+            let observe = &mut |event: LoadEvent<'_>| {
+                if let LoadEvent::Warning(warning) = event {
+                    warnings.push(warning.to_string());
+                }
+            };
+            let loaded = placement.load(recurrent(), &|| Ok(recurrent()), OPTIONS, observe);
+            let need = placement.memory_need(&recurrent(), &OPTIONS);
+            (loaded.map(|loaded| loaded.placement), need, warnings)
+        };
+        let (placement, need, warnings) = load(Device::Auto);
+        assert_eq!(placement.unwrap().backends, "CPU");
+        assert!(need.unwrap().held.states_bytes > 0);
+        let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+        assert!(warning.ends_with("the GPU backend has no kernels for recurrent layers"));
+        let (placement, need, warnings) = load(Device::Gpu);
+        for error in [placement.err(), need.err()] {
+            assert!(matches!(error, Some(Error::Recurrent { .. })), "{error:?}");
+        }
+        assert_eq!(warnings.len(), 0);
     }
 
     #[test]

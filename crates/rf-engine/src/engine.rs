@@ -28,6 +28,8 @@ pub struct Engine {
     context_tokens: usize,
     batch_tokens: usize,
     page_tokens: usize,
+    /// See [`EngineOptions::checkpoints`].
+    checkpoints: usize,
     pooling: Option<Pooling>,
     /// Elements of an output row.
     output_width: usize,
@@ -98,6 +100,7 @@ impl Engine {
             context_tokens: model.context_tokens(&options),
             batch_tokens: model.batch_tokens(&options),
             page_tokens: page_size.tokens(),
+            checkpoints: options.checkpoints,
             pooling: options.pooling,
             output_width,
             pool: Arc::new(Mutex::new(pool)),
@@ -279,11 +282,13 @@ impl Engine {
         for index in 0..feeds.len() {
             let mut at = 0;
             while at < feeds[index].ids.len() {
-                let end = feeds[index].ids.len().min(at + room);
+                let tokens = room.min(feeds[index].session.tokens_to_checkpoint());
+                let end = feeds[index].ids.len().min(at.saturating_add(tokens));
                 pieces.push((index, at..end));
                 room -= end - at;
                 at = end;
-                if room == 0 {
+                // The rest of a sequence is in another batch.
+                if room == 0 || at < feeds[index].ids.len() {
                     self.batch(feeds, &pieces, step)?;
                     pieces.clear();
                     room = self.batch_tokens;

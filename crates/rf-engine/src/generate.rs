@@ -81,7 +81,11 @@ impl Engine {
         let mut generation = Generation::new(prompt, options)?;
         // The last token is always computed: its logits are not in the cache.
         let common = session.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let cached_tokens = session.truncate_or_reset(common.min(prompt.len() - 1));
+        session.truncate_or_reset(common.min(prompt.len() - 1));
+        if self.keeps_states() {
+            session.keep_states(prompt, self.page_tokens());
+        }
+        let cached_tokens = session.len();
         let mut timings = Timings {
             prompt_tokens: prompt.len() - cached_tokens,
             cached_tokens,

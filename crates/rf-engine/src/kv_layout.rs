@@ -48,7 +48,7 @@ pub(crate) fn full_layout(
         KvLayout::new(layers.collect(), page_size.tokens(), num_pages, options.kv_type);
     layout.states = config.states();
     if !layout.states.is_empty() {
-        layout.num_pages.states = options.sequences;
+        layout.num_pages.states = options.sequences.saturating_add(options.checkpoints);
     }
     Ok(layout)
 }

@@ -40,6 +40,7 @@
 //! ```
 
 mod activations;
+mod checkpoints;
 mod decoding;
 mod embed;
 mod engine;

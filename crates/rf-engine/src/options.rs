@@ -24,6 +24,10 @@ pub struct EngineOptions {
     /// this many of any length: each takes little more than its window. Recurrent layers have this
     /// many states. Other layers share [`kv_tokens`](Self::kv_tokens).
     pub sequences: usize,
+    /// Recurrent states that the prefix cache keeps beside those of the sequences, so that a prompt
+    /// that begins like an earlier one is not computed from its start. They take memory only in
+    /// models with recurrent layers.
+    pub checkpoints: usize,
     /// Embed texts with this pooling, or score them with [`Pooling::Rank`], in place of generation.
     pub pooling: Option<Pooling>,
 }
@@ -42,6 +46,7 @@ impl Default for EngineOptions {
             kv_type: KvType::F16,
             kv_tokens: None,
             sequences: 1,
+            checkpoints: 0,
             pooling: None,
         }
     }

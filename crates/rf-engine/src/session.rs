@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rf_kv::{NotCut, PageCounts, PagePool, PageTable};
 
+use crate::checkpoints::{Checkpoint, Checkpoints};
+
 /// A sequence: the tokens in the cache, and the pages and recurrent states that hold them. Dropping
 /// it frees both.
 #[derive(Debug)]
@@ -17,6 +19,8 @@ pub struct Session {
     published_tokens: usize,
     /// True while tokens are added that may be dropped again.
     is_tentative: bool,
+    /// Where recurrent states enter the prefix cache.
+    checkpoints: Checkpoints,
 }
 
 impl Session {
@@ -28,6 +32,7 @@ impl Session {
             publishes: false,
             published_tokens: 0,
             is_tentative: false,
+            checkpoints: Checkpoints::default(),
         }
     }
 
@@ -37,15 +42,41 @@ impl Session {
         let table = lock(&pool).match_prefix(tokens);
         let published_tokens = table.len_tokens();
         let tokens = tokens[..published_tokens].to_vec();
-        let is_tentative = false;
-        Self { pool, table, tokens, publishes: true, published_tokens, is_tentative }
+        Self {
+            pool,
+            table,
+            tokens,
+            publishes: true,
+            published_tokens,
+            is_tentative: false,
+            checkpoints: Checkpoints::default(),
+        }
+    }
+
+    /// Prepares an extension to `prompt`, of which the session has a prefix: recurrent states are
+    /// kept at some of its positions. An empty session takes over the longest cached prefix.
+    pub(crate) fn keep_states(&mut self, prompt: &[u32], page_tokens: usize) {
+        let known_tokens = lock(&self.pool).cached_tokens(prompt);
+        if self.is_empty() {
+            let prefix = &prompt[..prompt.len().saturating_sub(1)];
+            *self = Self::from_prefix(Arc::clone(&self.pool), prefix);
+        }
+        self.publishes = true;
+        self.checkpoints = Checkpoints::new(page_tokens, prompt.len(), known_tokens);
+    }
+
+    /// Tokens that a batch may compute before the next states are kept.
+    pub(crate) fn tokens_to_checkpoint(&self) -> usize {
+        self.checkpoints.tokens_left(self.len())
     }
 
     /// A second sequence with the same tokens. They share pages until one of them writes.
     #[must_use]
     pub fn fork(&self) -> Self {
         let table = lock(&self.pool).fork(&self.table);
-        Self { pool: Arc::clone(&self.pool), table, tokens: self.tokens.clone(), ..*self }
+        let (pool, tokens) = (Arc::clone(&self.pool), self.tokens.clone());
+        let checkpoints = self.checkpoints.clone();
+        Self { pool, table, tokens, checkpoints, ..*self }
     }
 
     /// Calls `compute`. If `is_tentative`, the tokens that it adds may be dropped again: the pages
@@ -89,6 +120,14 @@ impl Session {
         if self.publishes && full_tokens > self.published_tokens {
             pool.publish(&self.table, &self.tokens);
             self.published_tokens = full_tokens;
+        }
+        if self.publishes
+            && let Checkpoint::Keep { replaced } = self.checkpoints.at(self.tokens.len())
+        {
+            if let Some(earlier) = replaced.and_then(|len_tokens| self.tokens.get(..len_tokens)) {
+                pool.forget_checkpoint(earlier);
+            }
+            pool.checkpoint(&self.table, &self.tokens);
         }
         pool.drop_front(&mut self.table);
     }
@@ -164,6 +203,7 @@ impl Session {
     fn cut(&mut self, len_tokens: usize) {
         self.tokens.truncate(len_tokens);
         self.published_tokens = self.published_tokens.min(len_tokens);
+        self.checkpoints = Checkpoints::default();
     }
 }
 

@@ -45,6 +45,7 @@ const BASE: EngineOptions = EngineOptions {
     kv_type: rf_graph::KvType::F16,
     kv_tokens: Some(2 * 96),
     sequences: 2,
+    checkpoints: 0,
     pooling: None,
 };
 

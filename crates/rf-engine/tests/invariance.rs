@@ -38,6 +38,7 @@ const BASE: EngineOptions = EngineOptions {
     kv_type: KvType::F16,
     kv_tokens: Some(3 * 192),
     sequences: 3,
+    checkpoints: 0,
     pooling: None,
 };
 

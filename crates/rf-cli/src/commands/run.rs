@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::{Engine, GenerateOptions, Model, Outcome, Speculation, StopReason};
+use rf_engine::{Engine, EngineOptions, GenerateOptions, Model, Outcome, Speculation, StopReason};
 use rf_grammar::GrammarConstraint;
 use rf_tokenizer::Message;
 
@@ -123,6 +123,9 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
     ended.and(recorded)
 }
 
+/// Recurrent states of earlier turns that a chat keeps.
+const CHAT_CHECKPOINTS: usize = 8;
+
 fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Result<()> {
     let words = arguments.words()?;
     let is_demo = arguments.model.is_demo() && words.model.is_none();
@@ -151,6 +154,12 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     });
     let request = request.transpose()?;
     let placement = device::open(arguments.device.options(cpu))?;
+    // Only a conversation goes back to earlier turns.
+    let checkpoints = match request {
+        Some(_) => 0,
+        None => placement.states_that_fit(&model, CHAT_CHECKPOINTS)?,
+    };
+    let engine_options = EngineOptions { checkpoints, ..engine_options };
     let template = Some(&template);
     let source = Source { file: &file, template, quiet: arguments.quiet };
     let drafts = drafts.load(&placement, model.context_tokens(&engine_options), engine_options)?;

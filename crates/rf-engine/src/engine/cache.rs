@@ -29,20 +29,32 @@ impl Engine {
         Session::new(Arc::clone(&self.pool))
     }
 
-    /// A new sequence with the longest prefix of `tokens` in the prefix cache, in full pages.
-    pub(crate) fn session_with_prefix(&self, tokens: &[u32]) -> Session {
-        Session::from_prefix(Arc::clone(&self.pool), tokens)
+    /// A new sequence with the longest prefix of a prompt in the prefix cache, in full pages. The
+    /// last token is left out: its logits are not in the cache.
+    pub(crate) fn session_with_prefix(&self, prompt: &[u32]) -> Session {
+        if self.keeps_states() {
+            let mut session = self.session();
+            session.keep_states(prompt, self.page_tokens);
+            return session;
+        }
+        let prefix = &prompt[..prompt.len().saturating_sub(1)];
+        Session::from_prefix(Arc::clone(&self.pool), prefix)
+    }
+
+    /// Returns true if the prefix cache keeps recurrent states.
+    pub(crate) fn keeps_states(&self) -> bool {
+        self.is_recurrent() && self.checkpoints > 0
     }
 
     /// Checks that the newest tokens of a sequence can be dropped, as drafts need.
     ///
     /// # Errors
     ///
-    /// [`Error::CannotDropTokens`] for models whose cache is more than pages of keys and values,
+    /// [`Error::CannotDropTokens`] for models with recurrent states or without causal attention,
     /// and for engines that embed.
     pub(crate) fn check_drops_tokens(&self) -> Result<(), Error> {
-        let has_pages_only = self.pooling.is_none() && self.model.config().is_causal();
-        if has_pages_only { Ok(()) } else { Err(Error::CannotDropTokens) }
+        let is_causal = self.pooling.is_none() && self.model.config().is_causal();
+        if is_causal && !self.is_recurrent() { Ok(()) } else { Err(Error::CannotDropTokens) }
     }
 
     /// Pages of the KV cache that no sequence holds.

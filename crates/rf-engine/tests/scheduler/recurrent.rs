@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::scheduler::{Scheduler, SchedulerOptions};
-use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs, Session};
+use rf_engine::{
+    Engine, EngineOptions, Error, Feed, Model, Outputs, Session, Speculation, SpeculationOptions,
+};
 use rf_gguf::{Array, Gguf, GgufWriter, Value};
 use rf_graph::case::Numbers;
 use rf_graph::{BackendError, DType};
@@ -164,7 +166,7 @@ impl Shape {
         let name = |key: &str| format!("{}.{key}", self.architecture);
         writer.add("general.architecture", self.architecture).unwrap();
         for (key, value) in [
-            ("context_length", 256),
+            ("context_length", 8192),
             ("embedding_length", HIDDEN as u32),
             ("block_count", self.layers),
         ] {
@@ -324,7 +326,7 @@ fn a_sequence_whose_batch_fails_starts_again() {
             Feed { session: &mut second, ids: &[1], outputs: Outputs::Last },
         ];
         let error = engine.forward(feeds).unwrap_err();
-        assert!(matches!(error, rf_engine::Error::OutOfPages(_)), "{error:?}");
+        assert!(matches!(error, Error::OutOfPages(_)), "{error:?}");
         assert_eq!((first.len(), second.len()), (0, 0));
         let again = feed(&mut engine, &mut first, &ids);
         first.reset();
@@ -364,14 +366,106 @@ fn a_model_of_two_backends_is_refused() {
     let hybrid = rf_engine::hybrid::HybridBackend::new(&backend, &backend, layout);
     let error = LFM2.model().memory_need(&hybrid, &options).unwrap_err();
     assert!(
-        matches!(&error, rf_engine::Error::Backend(BackendError::Unsupported { what, .. })
+        matches!(&error, Error::Backend(BackendError::Unsupported { what, .. })
             if what.contains("recurrent layers cannot be divided")),
         "{error}"
     );
 }
 
 #[test]
-fn a_prompt_that_repeats_is_computed_again() {
+fn drafts_are_refused() {
+    let tiny = Model::open(tiny()).unwrap();
+    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
+    let tiny = Engine::load(tiny, &backend, ENGINE, &mut |_| ()).unwrap();
+    let options = SpeculationOptions::default();
+    for shape in SHAPES {
+        let engine = shape.engine(1, ENGINE);
+        let ngram = Speculation::ngram(&engine, options).err();
+        let draft_model = Speculation::draft_model(&tiny, engine, options).err();
+        for error in [ngram, draft_model] {
+            assert!(matches!(error, Some(Error::CannotDropTokens)), "{error:?}");
+        }
+    }
+}
+
+/// Options with states for some sequences and for checkpoints.
+fn with_checkpoints(checkpoints: usize) -> EngineOptions {
+    let kv_tokens = Some(64 * 512);
+    EngineOptions { context_tokens: Some(512), kv_tokens, sequences: 3, checkpoints, ..ENGINE }
+}
+
+#[test]
+fn a_later_turn_goes_on_from_the_nearest_checkpoint() {
+    for shape in SHAPES {
+        let mut alone_engine = shape.engine(2, with_checkpoints(0));
+        let engine = shape.engine(2, with_checkpoints(8));
+        let scheduler = Scheduler::start(engine, SCHEDULER).unwrap();
+        let handle = scheduler.handle();
+        let mut asks = |text: &[u32], cached_tokens: usize| {
+            let answer = ask(&handle, text, &greedy(20));
+            let expected = alone(&mut alone_engine, text, &greedy(20)).ids;
+            assert_eq!(answer.ids, expected, "{}", shape.architecture);
+            assert_eq!(answer.timings.cached_tokens, cached_tokens, "{}", shape.architecture);
+            answer.ids
+        };
+        let first = prompt(1, 100);
+        let answer = asks(&first, 0);
+        // The last token of the answer is not computed, so its last full page ends at 112.
+        let second = [&first[..], &answer, &prompt(2, 30)].concat();
+        let answer = asks(&second, 112);
+        asks(&[&second[..], &answer, &prompt(3, 11)].concat(), 160);
+        // Another last message, and another answer.
+        asks(&[&first[..], &prompt(4, 25)].concat(), 96);
+        asks(&second, 144);
+        // Texts that begin alike: the second one shows where, and the third one begins there.
+        let system = prompt(5, 60);
+        let text = |seed| [&system[..], &prompt(seed, 40)].concat();
+        asks(&text(6), 0);
+        asks(&text(7), 0);
+        asks(&text(8), 48);
+        end(scheduler);
+    }
+}
+
+#[test]
+fn a_session_goes_on_from_a_checkpoint_where_it_is_cut() {
+    for shape in SHAPES {
+        let mut alone_engine = shape.engine(2, with_checkpoints(0));
+        let options = EngineOptions { sequences: 1, ..with_checkpoints(3) };
+        let mut engine = shape.engine(2, options);
+        let mut session = engine.session();
+        let text = prompt(1, 100);
+        for (len, more, cached_tokens) in [(100, 0, 0), (100, 9, 96), (98, 5, 96), (40, 0, 0)] {
+            let text = [&text[..len], &prompt(9, more)].concat();
+            let outcome = engine
+                .generate(&mut session, &text, &greedy(8), &mut |_| ControlFlow::Continue(()))
+                .unwrap();
+            assert_eq!(outcome.timings.cached_tokens, cached_tokens, "{}", shape.architecture);
+            assert_eq!(outcome.ids, alone(&mut alone_engine, &text, &greedy(8)).ids);
+        }
+    }
+}
+
+#[test]
+fn a_turn_after_a_long_history_computes_what_is_new_and_at_most_a_page() {
+    let options =
+        EngineOptions { context_tokens: Some(4200), batch_tokens: 512, ..with_checkpoints(8) };
+    let mut engine = QWEN35.engine(2, options);
+    let history = prompt(1, 4000);
+    let mut session = engine.session();
+    let go_on = &mut |_: &str| ControlFlow::Continue(());
+    engine.generate(&mut session, &history, &greedy(1), go_on).unwrap();
+    // Another conversation in between, and a turn that begins like the first one.
+    session.reset();
+    engine.generate(&mut session, &prompt(2, 300), &greedy(1), go_on).unwrap();
+    let next = [&history[..], &prompt(3, 40)].concat();
+    let outcome = engine.generate(&mut session, &next, &greedy(1), go_on).unwrap();
+    let computed = outcome.timings.prompt_tokens;
+    assert!((40..=40 + 16).contains(&computed), "{computed}");
+}
+
+#[test]
+fn a_prompt_is_computed_again_without_checkpoints() {
     let scheduler =
         Scheduler::start(LFM2.engine(2, EngineOptions { sequences: 4, ..ENGINE }), SCHEDULER)
             .unwrap();

@@ -22,6 +22,7 @@ pub(crate) const ENGINE: EngineOptions = EngineOptions {
     kv_type: KvType::F16,
     kv_tokens: Some(64 * 160),
     sequences: 64,
+    checkpoints: 0,
     pooling: None,
 };
 

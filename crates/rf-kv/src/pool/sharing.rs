@@ -41,22 +41,42 @@ impl PagePool {
     /// cached or has states.
     pub fn checkpoint(&mut self, table: &PageTable, tokens: &[u32]) -> bool {
         let Some(state) = table.state() else { return false };
-        let is_whole = tokens.len().is_multiple_of(self.page_size.tokens());
-        if !is_whole || tokens.len() != table.len_tokens {
-            return false;
-        }
-        let mut node = Node::ROOT;
-        for chunk in tokens.chunks_exact(self.page_size.tokens()) {
-            let Some((_, found)) = self.prefix.find(node, chunk) else { return false };
-            node = found;
-        }
-        if self.prefix.find_state(node).is_some() {
+        let (cached_tokens, node) = self.find_chain(tokens);
+        let is_cached = cached_tokens == tokens.len() && cached_tokens == table.len_tokens;
+        if !is_cached || self.prefix.find_state(node).is_some() {
             return false;
         }
         // The page may still be cached for a node that was evicted.
         self.prefix.remove(PageGroup::State, state);
         self.prefix.insert_state(state, node);
         true
+    }
+
+    /// Removes the states after `tokens` from the prefix cache, if it has them.
+    pub fn forget_checkpoint(&mut self, tokens: &[u32]) {
+        let (cached_tokens, node) = self.find_chain(tokens);
+        if cached_tokens == tokens.len()
+            && let Some(state) = self.prefix.find_state(node)
+        {
+            self.prefix.remove(PageGroup::State, state);
+            self.groups[PageGroup::State.index()].end_cached(state);
+        }
+    }
+
+    /// The number of tokens of the longest prefix whose pages of [`PageGroup::Full`] are cached,
+    /// also without the window pages and states that [`match_prefix`](Self::match_prefix) needs.
+    pub fn cached_tokens(&self, tokens: &[u32]) -> usize {
+        self.find_chain(tokens).0
+    }
+
+    /// The cached pages that `tokens` begin with: their tokens, and the node of the last one.
+    fn find_chain(&self, tokens: &[u32]) -> (usize, Node) {
+        let (mut len_tokens, mut node) = (0, Node::ROOT);
+        for chunk in tokens.chunks_exact(self.page_size.tokens()) {
+            let Some((_, found)) = self.prefix.find(node, chunk) else { break };
+            (len_tokens, node) = (len_tokens + chunk.len(), found);
+        }
+        (len_tokens, node)
     }
 
     fn publish_page(&mut self, page: PageId, parent: Node, tokens: &[u32]) -> Node {

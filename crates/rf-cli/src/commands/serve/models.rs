@@ -245,9 +245,10 @@ impl Settings {
         let options = loading::engine_options(&model, &self.compute, self.context)?;
         let embeds = self.embeds || !model.config().generates();
         let pooling = embeds.then(|| model.config().default_pooling());
-        let most = self.scheduler.max_num_seqs;
-        let sequences = self.placement.sequences_that_fit(&model, most)?;
-        let options = EngineOptions { pooling, sequences, ..options };
+        let states = |most| self.placement.states_that_fit(&model, most);
+        let sequences = states(self.scheduler.max_num_seqs)?;
+        let checkpoints = if self.scheduler.prefix_cache { states(MAX_CHECKPOINTS)? } else { 0 };
+        let options = EngineOptions { pooling, sequences, checkpoints, ..options };
         let context = model.context_tokens(&options);
         let drafts = (!embeds).then(|| {
             let drafts = self.drafts.open(&model)?;
@@ -272,6 +273,9 @@ impl Settings {
         Ok(Service::Generate(scheduler))
     }
 }
+
+/// Recurrent states that the prefix cache keeps.
+const MAX_CHECKPOINTS: usize = 64;
 
 /// Contexts that the KV cache of each of several models has room for.
 const SHARED_CONTEXTS: usize = 4;

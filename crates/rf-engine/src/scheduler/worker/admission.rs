@@ -18,9 +18,7 @@ impl Worker {
             let Some(request) = self.requests.get(&id) else { continue };
             let is_first = request.start.is_none();
             if self.options.prefix_cache && request.use_prefix_cache {
-                // The last token is always computed: its logits are not in the cache.
-                let prefix = &sequence.tokens[..sequence.tokens.len() - 1];
-                sequence.session = self.engine.session_with_prefix(prefix);
+                sequence.session = self.engine.session_with_prefix(&sequence.tokens);
                 if self.publishes_all_pages() && self.is_computing_prefix(&sequence) {
                     return self.put_back(sequence);
                 }
