@@ -53,6 +53,18 @@ SHAPES = {
         "arch": "llama", "layers": 16, "hidden": 2048, "heads": 32, "kv_heads": 8, "head_dim": 64, "vocab": 32000,
         "context": 8192, "eps": 1e-5, "rope": 10000.0, "ff": 8192,
     },
+    # Qwen/Qwen3.5-4B: three of four layers are gated delta rules.
+    "qwen35-4b": {
+        "arch": "qwen35", "layers": 32, "hidden": 2560, "heads": 16, "kv_heads": 4, "head_dim": 256, "vocab": 248320,
+        "context": 262144, "eps": 1e-6, "rope": 1e7, "ff": 9216, "rope_dim": 64, "full_every": 4, "taps": 4,
+        "key_heads": 16, "value_heads": 32, "state": 128, "tied": True,
+    },
+    # LiquidAI/LFM2-1.2B: short convolutions, and attention in some layers.
+    "lfm2-1.2b": {
+        "arch": "lfm2", "layers": 16, "hidden": 2048, "heads": 32, "kv_heads": 8, "head_dim": 64, "vocab": 65536,
+        "context": 128000, "eps": 1e-5, "rope": 1e6, "ff": 8192, "full": [2, 5, 8, 10, 12, 14], "taps": 3,
+        "tied": True,
+    },
     # A small mixture, for tests of this program.
     "qwen3moe-tiny": {
         "arch": "qwen3moe", "layers": 2, "hidden": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "vocab": 512,
@@ -89,15 +101,16 @@ class Model:
     def __init__(self, shape, file_type, layers):
         self.metadata, self.tensors = [], []
         self.file_type, self.layers = file_type, layers
-        self.output = "token_embd" if shape["arch"] == "gemma4" else "output"
+        self.output = "token_embd" if shape["arch"] == "gemma4" or shape.get("tied") else "output"
         self.write_metadata(shape)
         self.add_matrix("token_embd", 0, shape["vocab"], shape["hidden"])
         for layer in range(layers):
             self.add_layer(shape, layer)
-        self.add_vector("output_norm.weight", shape["hidden"], 1.0)
-        if self.output == "token_embd":
+        norm = "token_embd_norm" if shape["arch"] == "lfm2" else "output_norm"
+        self.add_vector(f"{norm}.weight", shape["hidden"], 1.0)
+        if shape["arch"] == "gemma4":
             self.add_vector("rope_freqs.weight", shape["global_head_dim"] // 2, 1.0)
-        else:
+        elif self.output == "output":
             self.add_matrix("output", 0, shape["vocab"], shape["hidden"])
 
     def write_metadata(self, shape):
@@ -132,7 +145,23 @@ class Model:
             real(f"{arch}.rope.freq_base_swa", 10000.0)
             real(f"{arch}.final_logit_softcapping", 30.0)
         else:
-            uint(f"{arch}.attention.head_count_kv", shape["kv_heads"])
+            if arch == "lfm2":
+                heads = [shape["kv_heads"] if attends(shape, layer) else 0 for layer in range(self.layers)]
+                items = array(5, [struct.pack("<i", n) for n in heads])
+                self.metadata.append((f"{arch}.attention.head_count_kv", 9, items))
+                uint(f"{arch}.shortconv.l_cache", shape["taps"])
+            else:
+                uint(f"{arch}.attention.head_count_kv", shape["kv_heads"])
+            if arch == "qwen35":
+                uint(f"{arch}.rope.dimension_count", shape["rope_dim"])
+                uint(f"{arch}.full_attention_interval", shape["full_every"])
+                uint(f"{arch}.ssm.conv_kernel", shape["taps"])
+                uint(f"{arch}.ssm.group_count", shape["key_heads"])
+                uint(f"{arch}.ssm.time_step_rank", shape["value_heads"])
+                uint(f"{arch}.ssm.state_size", shape["state"])
+                uint(f"{arch}.ssm.inner_size", shape["value_heads"] * shape["state"])
+                sections = [struct.pack("<i", n) for n in (11, 11, 10, 0)]
+                self.metadata.append((f"{arch}.rope.dimension_sections", 9, array(5, sections)))
             uint(f"{arch}.attention.key_length", shape["head_dim"])
             uint(f"{arch}.attention.value_length", shape["head_dim"])
         real(f"{arch}.attention.layer_norm_rms_epsilon", shape["eps"])
@@ -164,9 +193,15 @@ class Model:
         if arch == "gemma4" and layer % shape["global_every"] == shape["global_every"] - 1:
             kv_heads, head_dim = shape["global_kv_heads"], shape["global_head_dim"]
         self.add_vector(f"{prefix}attn_norm.weight", hidden, 1.0)
-        self.add_vector(f"{prefix}{'post_attention_norm' if with_bias else 'ffn_norm'}.weight", hidden, 1.0)
+        norm = "post_attention_norm" if with_bias or arch == "qwen35" else "ffn_norm"
+        self.add_vector(f"{prefix}{norm}.weight", hidden, 1.0)
+        if not attends(shape, layer):
+            self.add_mixer(shape, layer)
+            self.add_feed_forward(shape, layer)
+            return
+        gated = 2 if arch == "qwen35" else 1
         projections = [
-            ("attn_q", heads * head_dim, hidden), ("attn_k", kv_heads * head_dim, hidden),
+            ("attn_q", gated * heads * head_dim, hidden), ("attn_k", kv_heads * head_dim, hidden),
             ("attn_v", kv_heads * head_dim, hidden), ("attn_output", hidden, heads * head_dim),
         ]
         for name, rows, columns in projections:
@@ -184,8 +219,7 @@ class Model:
             self.add_vector(f"{prefix}post_ffw_norm.weight", hidden, 1.0)
             self.add_vector(f"{prefix}layer_output_scale.weight", 1, 1.0)
         if "experts" not in shape:
-            for name, rows, columns in [("ffn_gate", shape["ff"], hidden), ("ffn_up", shape["ff"], hidden), ("ffn_down", hidden, shape["ff"])]:
-                self.add_matrix(name, layer, rows, columns, prefix)
+            self.add_feed_forward(shape, layer)
             return
         experts, expert_ff = shape["experts"], shape["expert_ff"]
         self.tensors.append((f"{prefix}ffn_gate_inp.weight", [hidden, experts], "F32", None))
@@ -194,6 +228,31 @@ class Model:
             self.add_matrix(name, layer, rows, columns, prefix, experts)
             if with_bias:
                 self.tensors.append((f"{prefix}{name}.bias", [rows, experts], "F32", 0.0))
+
+    def add_feed_forward(self, shape, layer):
+        hidden, width = shape["hidden"], shape["ff"]
+        for name, rows, columns in [("ffn_gate", width, hidden), ("ffn_up", width, hidden), ("ffn_down", hidden, width)]:
+            self.add_matrix(name, layer, rows, columns, f"blk.{layer}.")
+
+    def add_mixer(self, shape, layer):
+        """A short convolution, or a gated delta rule."""
+        hidden, taps, prefix = shape["hidden"], shape["taps"], f"blk.{layer}."
+        if shape["arch"] == "lfm2":
+            self.add_matrix("shortconv.in_proj", layer, 3 * hidden, hidden, prefix)
+            self.tensors.append((f"{prefix}shortconv.conv.weight", [taps, hidden], "F32", None))
+            self.add_matrix("shortconv.out_proj", layer, hidden, hidden, prefix)
+            return
+        inner = shape["value_heads"] * shape["state"]
+        width = inner + 2 * shape["key_heads"] * shape["state"]
+        self.add_matrix("attn_qkv", layer, width, hidden, prefix)
+        self.add_matrix("attn_gate", layer, inner, hidden, prefix)
+        self.tensors.append((f"{prefix}ssm_conv1d.weight", [taps, width], "F32", None))
+        self.add_vector(f"{prefix}ssm_dt.bias", shape["value_heads"], 0.0)
+        self.add_vector(f"{prefix}ssm_a", shape["value_heads"], -1.0)
+        for name in ("ssm_alpha", "ssm_beta"):
+            self.add_matrix(name, layer, shape["value_heads"], hidden, prefix)
+        self.add_vector(f"{prefix}ssm_norm.weight", shape["state"], 1.0)
+        self.add_matrix("ssm_out", layer, hidden, inner, prefix)
 
     def add_matrix(self, name, layer, rows, columns, prefix="", experts=0):
         dims = [columns, rows] + ([experts] if experts else [])
@@ -225,6 +284,13 @@ class Model:
             for (_, _, kind, value), size in zip(self.tensors, sizes):
                 write_repeated(file, blocks(kind, value), size)
                 file.write(bytes(padded(size) - size))
+
+
+def attends(shape, layer):
+    """True if a layer has attention."""
+    if "full" in shape:
+        return layer in shape["full"]
+    return layer % shape.get("full_every", 1) == shape.get("full_every", 1) - 1
 
 
 def string(text):
