@@ -74,10 +74,10 @@ mod tests {
 
     /// The value of a code by the formula of the specification.
     fn specified(code: u8) -> f64 {
-        let (exponent, mantissa) = (i32::from(code >> 3 & 15), f64::from(code & 7));
+        let (exponent, mantissa) = (code >> 3 & 15, f64::from(code & 7));
         let magnitude = match exponent {
-            0 => mantissa * 2f64.powi(-9),
-            _ => (1.0 + mantissa / 8.0) * 2f64.powi(exponent - 7),
+            0 => mantissa / 512.0,
+            _ => (1.0 + mantissa / 8.0) * f64::from(1 << exponent) / 128.0,
         };
         if code < 0x80 { magnitude } else { -magnitude }
     }
