@@ -129,6 +129,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn the_longest_token_wins_and_uncovered_words_are_unknown() {
         let tokens = ["?", "▁un", "▁u", "aff", "able", "a", "▁"];
         assert_eq!(ids(&tokens, true, "unaffable"), [1, 3, 4]);
@@ -136,6 +137,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn words_are_normalized_as_the_vocabulary_asks() {
         let tokens = ["?", "▁cafe", "▁Café", "▁中", "▁!", "▁국"];
         assert_eq!(ids(&tokens, true, "CAFÉ!中中\u{0}"), [1, 4, 3, 3]);
@@ -143,6 +145,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn long_words_are_unknown() {
         let tokens = ["?", "▁a", "a"];
         assert_eq!(ids(&tokens, true, &"a".repeat(100)).len(), 100);

@@ -178,6 +178,7 @@ fn options(variables: &[(&str, Value)]) -> RenderOptions {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn every_template_writes_the_documented_text() {
     let texts: BTreeMap<&str, &str> = EXPECTED.iter().copied().collect();
     for name in ChatTemplate::builtin_names() {

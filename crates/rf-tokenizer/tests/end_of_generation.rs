@@ -173,6 +173,7 @@ fn tokenizer(family: &Family) -> Tokenizer {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn each_family_ends_where_its_turns_end() {
     for family in FAMILIES {
         let tokenizer = tokenizer(family);
@@ -183,6 +184,7 @@ fn each_family_ends_where_its_turns_end() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn ends_are_not_printed() {
     for family in FAMILIES {
         let tokenizer = tokenizer(family);

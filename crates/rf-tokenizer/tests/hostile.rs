@@ -22,6 +22,7 @@ fn unknown_names_are_named() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn a_missing_pre_tokenizer_is_flagged() {
     let mut config = fixtures::demo();
     config.pre = None;
@@ -33,6 +34,7 @@ fn a_missing_pre_tokenizer_is_flagged() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn bad_vocabularies_are_errors() {
     let broken = |change: fn(&mut VocabConfig)| {
         let mut config = fixtures::demo();
@@ -80,6 +82,7 @@ fn bad_ids_fall_back_to_the_defaults_and_are_named() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn gpt_oss_ends_messages_without_ending_turns() {
     let mut config = fixtures::demo();
     for (id, text) in
@@ -98,6 +101,7 @@ fn gpt_oss_ends_messages_without_ending_turns() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn merges_may_name_texts_that_are_no_tokens() {
     let config = VocabConfig {
         model: "gpt2".into(),
@@ -246,6 +250,7 @@ fn config() -> impl Strategy<Value = VocabConfig> {
 
 proptest! {
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn no_vocabulary_and_no_text_panics(config in config(), text in any::<Vec<u8>>(), words in "[ab <>|]{0,40}") {
         let Ok(tokenizer) = Tokenizer::new(config) else { return Ok(()) };
         for text in [text.as_slice(), words.as_bytes()] {

@@ -37,6 +37,7 @@ fn streamed(tokenizer: &Tokenizer, ids: &[u32], options: DecodeOptions) -> Strin
 
 proptest! {
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn bpe_keeps_text(text in any_text()) {
         let ids = BPE.encode(&text, EncodeOptions::PLAIN);
         prop_assert!(ids.iter().all(|&id| id < BPE.vocab_size()));
@@ -44,6 +45,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn bpe_keeps_special_tokens_when_rendered(text in any_text()) {
         let options = EncodeOptions { add_special: false, parse_special: true };
         let ids = BPE.encode(&text, options);
@@ -52,6 +54,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn bpe_keeps_bytes(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
         let ids = BPE.encode_bytes(&bytes, EncodeOptions::PLAIN);
         prop_assert_eq!(BPE.decode_bytes(&ids, DecodeOptions::default()).unwrap(), bytes);
@@ -66,6 +69,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn a_stream_gives_the_same_text(ids in prop::collection::vec(0_u32..272, 0..40)) {
         for tokenizer in [&*BPE, &*SPM] {
             for render_special in [false, true] {
@@ -79,6 +83,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn a_stream_can_be_split_anywhere(text in any_text(), at in any::<prop::sample::Index>()) {
         let ids = BPE.encode(&text, EncodeOptions::PLAIN);
         let at = at.index(ids.len() + 1);
@@ -109,6 +114,7 @@ fn a_character_is_shown_when_it_is_complete() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn chosen_control_tokens_are_rendered() {
     let token = |text: &str| BPE.id_of(text).unwrap();
     let ids = [token("<|im_start|>"), token("a"), token("<|im_end|>")];
@@ -143,6 +149,7 @@ fn spm_puts_a_space_behind_special_tokens() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn ids_out_of_range_are_errors() {
     let size = BPE.vocab_size();
     for id in [size, u32::MAX] {
