@@ -131,6 +131,27 @@ fn a_weight_that_is_not_finite_is_refused_with_its_first_such_row() {
     assert!(matches!(error, Some(BackendError::NonFiniteWeight(e)) if e == expected));
 }
 
+#[test]
+fn a_row_of_a_table_that_is_not_finite_is_refused_when_it_is_read() {
+    let case = case("embed/Q4_0/96/scale-1");
+    let mut program = case.program();
+    let weight = &program.weights[0];
+    let mut bytes = weight.bytes().to_vec();
+    bytes[5 * weight.row(0).len()..][..2].copy_from_slice(&[0x00, 0x7e]);
+    program.weights[0] =
+        Weight::new("w", DType::Q4_0, weight.rows(), weight.columns(), Arc::new(bytes)).unwrap();
+    let (_, backend) = backends().remove(0);
+    let mut executor = backend.compile(program, &mut |_| ()).unwrap();
+    let mut forward = |id| {
+        case.batches()[0]
+            .with(|batch| executor.forward(&Batch { ids: &[id], ..*batch }, &mut [0.0; 96]))
+    };
+    assert!(forward(4).is_ok());
+    let expected = NonFiniteWeight { tensor: "w".into(), row: 5 };
+    assert!(matches!(forward(5), Err(BackendError::NonFiniteWeight(e)) if e == expected));
+    assert!(forward(6).is_ok());
+}
+
 fn copy(from: PageId, to: PageId) -> CopyPage {
     CopyPage { group: PageGroup::Full, from, to }
 }

@@ -13,12 +13,13 @@ mod rows;
 mod steps;
 mod storage;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use memmap2::MmapMut;
 use rf_graph::{
     BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Graph, MemoryUse,
-    Plan, Program, Progress, Rope, RowKind, Span, Stage, Timeline, ValueId, WeightId,
+    NonFiniteWeight, Plan, Program, Progress, Rope, RowKind, Span, Stage, Timeline, ValueId,
+    WeightId,
 };
 use rf_kv::{CopyPage, PageGroup};
 
@@ -172,6 +173,7 @@ impl Executor for CpuExecutor {
             plan: &self.plan,
             weights: &self.weights,
             ropes: &self.ropes,
+            damaged: OnceLock::new(),
             threads: team.active(),
             batch,
             serial: self.serial,
@@ -208,7 +210,7 @@ impl Executor for CpuExecutor {
             let is_last = index + 1 == self.stages.len();
             clock.stop((&self.graph, &self.costs), stage.ops.clone(), is_last, batch);
         }
-        Ok(())
+        region.damaged.into_inner().map_or(Ok(()), |error| Err(error.into()))
     }
 
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
@@ -266,6 +268,8 @@ struct Region<'a> {
     plan: &'a Plan,
     weights: &'a [StoredWeight],
     ropes: &'a [RopeTable],
+    /// Set by a step that reads a row of a mapped table that is not finite.
+    damaged: OnceLock<NonFiniteWeight>,
     /// Number of threads of the team that work at present.
     threads: usize,
     batch: &'a Batch<'a>,

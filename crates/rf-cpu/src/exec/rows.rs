@@ -249,8 +249,13 @@ impl Region<'_> {
     /// Reads one row of an embedding table as f32.
     fn embed(&self, table: WeightId, row: usize, out: &mut [f32]) {
         match &self.weights[table.index()] {
-            StoredWeight::Table(w) => rf_quant::dequantize(w.dtype(), w.row(row), out)
-                .expect("a row is a whole number of blocks"),
+            StoredWeight::Table(w) => {
+                if let Err(error) = w.check_finite(row..row + 1) {
+                    self.damaged.get_or_init(|| error);
+                }
+                rf_quant::dequantize(w.dtype(), w.row(row), out)
+                    .expect("a row is a whole number of blocks");
+            }
             StoredWeight::Matrix(m) => m.row_f32(row, out),
             StoredWeight::Vector(_) => unreachable!("an embedding table is not a vector"),
         }
