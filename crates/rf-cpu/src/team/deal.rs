@@ -20,7 +20,7 @@ const LONG_NS: usize = 50_000;
 pub(crate) struct Deal {
     items: usize,
     piece_items: usize,
-    /// What all items take one thread, estimated.
+    /// The estimated time of all items on one thread.
     work_ns: usize,
 }
 
@@ -60,7 +60,7 @@ impl Deal {
         first..self.items.min(first + self.piece_items)
     }
 
-    /// What all items are estimated to take one thread.
+    /// The estimated time of all items on one thread, in nanoseconds.
     pub(crate) fn work_ns(self) -> usize {
         self.work_ns
     }

@@ -26,8 +26,8 @@ impl RunDelay {
     }
 }
 
-/// The second number of `schedstat`: nanoseconds on a run queue (`Documentation/scheduler/sched-stats`
-/// of Linux).
+/// The second number of `schedstat`: nanoseconds on a run queue
+/// (`Documentation/scheduler/sched-stats` of Linux).
 fn parse(schedstat: &str) -> Option<Duration> {
     schedstat.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }

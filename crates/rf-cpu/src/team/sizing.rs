@@ -1,10 +1,10 @@
 //! Chooses how many members of a team work.
 //!
 //! On a core that another program uses, too, the system runs a member half of the time. Whatever
-//! piece it has begun then waits for milliseconds, and so does the team: beside N busy cores of C, a
-//! team of C − N members is faster than one of C. How many cores are busy is not known. So the team
-//! compares how fast it is with more or fewer members, but only if the system says that members
-//! waited for a core: on an idle machine it stays whole and compares nothing.
+//! piece it has begun then waits for milliseconds, and so does the team: beside N busy cores of C,
+//! a team of C − N members is faster than one of C. How many cores are busy is not known. So the
+//! team compares how fast it is with more or fewer members, but only if the system says that
+//! members waited for a core: on an idle machine it stays whole and compares nothing.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) struct Sizing {
     active: usize,
     state: State,
     pause: Duration,
-    /// What the regions since the last decision were estimated to take, one thread alone.
+    /// The estimated time of the regions since the last decision on one thread.
     work_ns: u64,
     time: Duration,
     was_held_up: bool,
@@ -175,7 +175,7 @@ impl Sizing {
 mod tests {
     use super::*;
 
-    /// Runs regions for `seconds` beside `busy` busy cores of as many cores as the team has members.
+    /// Runs regions for `seconds` beside `busy` busy cores of as many as the team has members.
     /// Returns the share of the time with the fastest number of members.
     fn run(sizing: &mut Sizing, busy: usize, seconds: f64) -> f64 {
         let (mut time, mut best_time) = (0.0, 0.0);

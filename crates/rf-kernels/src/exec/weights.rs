@@ -117,8 +117,8 @@ impl Weights {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
         let memory = DeviceBuffer::new(stream.context(), plan.bytes())?;
-        // Kernels read past the last rows of a plane. What they compute of it is not used, but codes
-        // of codebook formats are addresses on the way.
+        // Kernels read past the last rows of a plane. What they compute of it is not used, but
+        // codes of codebook formats are addresses on the way.
         memory.fill_zero(stream)?;
         let total_bytes = weights.iter().map(|w| w.bytes().len() as u64).sum();
         let largest = plan.bytes.clamp(1, STAGING_BYTES);
