@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use rf_tokenizer::{DecodeOptions, EncodeOptions, Error, Tokenizer, VocabConfig};
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn unknown_names_are_named() {
     let mut config = fixtures::demo();
     config.pre = Some("made-up".into());
