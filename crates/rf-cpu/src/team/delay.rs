@@ -1,35 +1,41 @@
-//! How long the threads of a team wait for a core.
+//! Reads the time for which a thread waits for a core.
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Where the system tells how long a thread waited for a core, while it could have run.
+/// The time for which one thread waited for a core while it could have run, as Linux counts it.
 #[derive(Debug, Default)]
 pub(super) struct RunDelay {
-    /// Written once by the thread itself.
+    /// The file of the counter, which the thread itself names once.
     path: OnceLock<PathBuf>,
 }
 
 impl RunDelay {
-    /// Makes this the calling thread's.
+    /// Counts for the calling thread from now on. Later calls change nothing.
     pub(super) fn attach(&self) {
-        if let Ok(thread) = fs::read_link("/proc/thread-self") {
+        if self.path.get().is_none()
+            && let Ok(thread) = fs::read_link("/proc/thread-self")
+        {
             self.path.get_or_init(|| PathBuf::from("/proc").join(thread).join("schedstat"));
         }
     }
 
-    /// The delay since the thread started. None if the system does not tell.
+    /// The delay since the thread started, or `None` if the system does not count it.
     pub(super) fn read(&self) -> Option<Duration> {
         parse(&fs::read_to_string(self.path.get()?).ok()?)
     }
 }
 
-/// The second number of `schedstat`: nanoseconds on a run queue
-/// (`Documentation/scheduler/sched-stats` of Linux).
+/// Reads `schedstat` (`Documentation/scheduler/sched-stats` of Linux): nanoseconds on a core, then
+/// nanoseconds on a run queue. A kernel that does not count prints zeros.
 fn parse(schedstat: &str) -> Option<Duration> {
-    schedstat.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+    let mut numbers = schedstat.split_ascii_whitespace().map(str::parse);
+    match (numbers.next()?.ok()?, numbers.next()?.ok()?) {
+        (0_u64, _) => None,
+        (_, delay_ns) => Some(Duration::from_nanos(delay_ns)),
+    }
 }
 
 #[cfg(test)]
@@ -39,7 +45,7 @@ mod tests {
     #[test]
     fn the_delay_is_the_second_number() {
         assert_eq!(parse("44120861 1234567 310\n"), Some(Duration::from_nanos(1_234_567)));
-        assert_eq!((parse(""), parse("1 x 2")), (None, None));
+        assert_eq!([parse(""), parse("1 x 2"), parse("0 0 0\n")], [None; 3]);
     }
 
     #[test]
@@ -47,7 +53,7 @@ mod tests {
         let delay = RunDelay::default();
         delay.attach();
         let Some(before) = delay.read() else {
-            eprintln!("skipped: the system has no /proc/thread-self/schedstat");
+            eprintln!("skipped: the system does not count in /proc/thread-self/schedstat");
             return;
         };
         // More threads than cores, until this one has waited.
