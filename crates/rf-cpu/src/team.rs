@@ -5,8 +5,8 @@
 //! A phase is divided into *pieces*. It ends when all its pieces are done, not when all threads
 //! have arrived: a thread that another program keeps from running holds up at most the piece that
 //! it has begun, and finds the rest done when it comes back. A thread without work spins for a
-//! moment and then sleeps, which leaves its core to whoever holds up the team. If
-//! members wait for a core, the team tries whether it is faster with fewer of them.
+//! moment and then sleeps, which leaves its core to whoever holds up the team. If members wait
+//! for a core, the team tries whether it is faster with fewer of them.
 
 #![expect(unsafe_code, reason = "the region is borrowed from the caller's stack")]
 

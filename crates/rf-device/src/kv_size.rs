@@ -36,8 +36,7 @@ impl Placement {
     ///
     /// If the threads of the CPU cannot be started.
     pub fn states_that_fit(&self, model: &Model, most: usize) -> Result<usize, Error> {
-        let floats: usize = model.config().states().iter().map(|state| state.len()).sum();
-        let bytes = (floats * size_of::<f32>()) as u64;
+        let bytes: u64 = model.config().states().iter().map(|state| state.bytes() as u64).sum();
         if bytes == 0 {
             return Ok(most);
         }

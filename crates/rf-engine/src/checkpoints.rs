@@ -54,7 +54,7 @@ impl Checkpoints {
         next.map_or(usize::MAX, |position| position - len_tokens)
     }
 
-    /// Whether the states after `len_tokens` tokens are kept.
+    /// Decides whether the states after `len_tokens` tokens are kept.
     pub(crate) fn at(&mut self, len_tokens: usize) -> Checkpoint {
         if self.positions.contains(&len_tokens) {
             return Checkpoint::Keep { replaced: None };

@@ -110,9 +110,7 @@ impl Costs {
                     tokens * self.cached_bytes(*layer)
                 }
                 // Read before the batch and written after it.
-                Operand::State(state) => {
-                    2 * size_of::<f32>() * self.kv.states[*state].len() * batch.spans.len()
-                }
+                Operand::State(state) => 2 * self.kv.states[*state].bytes() * batch.spans.len(),
                 Operand::Matrix(_) | Operand::KvLayer(_) | Operand::Scratch(_) => 0,
             };
         }

@@ -47,6 +47,11 @@ impl StateShape {
         self.rows * self.columns
     }
 
+    /// Bytes of the matrix.
+    pub const fn bytes(self) -> usize {
+        self.len().saturating_mul(size_of::<f32>())
+    }
+
     /// Returns true if there are no elements, as for a convolution of one tap.
     pub const fn is_empty(self) -> bool {
         self.len() == 0
@@ -80,7 +85,7 @@ impl KvLayout {
 
     /// Bytes of the recurrent states of one sequence.
     pub fn bytes_per_state(&self) -> usize {
-        self.states.iter().map(|state| state.len() * size_of::<f32>()).sum()
+        self.states.iter().map(|state| state.bytes()).sum()
     }
 
     /// Bytes of the keys and values of one token in all layers of a group.

@@ -20,9 +20,8 @@
 //! **Invariants.**
 //! - A page that several tables hold, or that the prefix cache contains, is never written. Before a
 //!   table writes into such a page, [`PagePool::grow`] replaces it by a copy.
-//! - A page of a group is exactly one of three: free, held by tables, or idle in the
-//!   prefix cache. Idle pages count as available. When no page is free, the least recently used one
-//!   is evicted.
+//! - A page of a group is exactly one of three: free, held by tables, or idle in the prefix cache.
+//!   Idle pages count as available. When no page is free, the least recently used one is evicted.
 //! - The same calls give the same page ids.
 //! - The time of an operation is proportional to the pages it touches, not to the size of the pool.
 //! - A table belongs to the pool that filled it and returns to it through [`PagePool::release`].

@@ -128,7 +128,7 @@ pub enum PageGroup {
 }
 
 impl PageGroup {
-    /// All groups, in the order of [`index`](Self::index).
+    /// The three groups in the order of [`index`](Self::index).
     pub const ALL: [Self; 3] = [Self::Full, Self::Window, Self::State];
 
     /// The groups whose pages hold tokens, in the order of [`index`](Self::index).

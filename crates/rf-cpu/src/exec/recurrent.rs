@@ -18,7 +18,7 @@ pub(super) struct SharedState<'a> {
 }
 
 impl<'a> SharedState<'a> {
-    /// All states of a store.
+    /// Shares each state of a store between the members.
     pub(super) fn all(store: &'a mut StateStore) -> Vec<Self> {
         let shared = store.states.iter_mut().map(|state| {
             let data = Shared::new(bytemuck::cast_slice_mut(&mut state.map));
@@ -47,7 +47,7 @@ impl<'a> SharedState<'a> {
 const CONV_COLUMNS: usize = 256;
 
 impl Region<'_> {
-    /// How [`Self::causal_conv`] is dealt: an item is some columns of one sequence.
+    /// Deals the work of [`Self::causal_conv`]: an item is some columns of one sequence.
     pub(super) fn causal_conv_deal(&self, op: &CausalConv) -> Deal {
         let (out, filter) = (self.rows(op.out), self.vector(op.filter));
         let items = self.batch.spans.len() * out.width.div_ceil(CONV_COLUMNS);
@@ -119,7 +119,7 @@ impl Region<'_> {
         });
     }
 
-    /// How the tiles of the states of all sequences are dealt.
+    /// Deals the tiles of a state of all sequences.
     pub(super) fn tiles_deal(&self, tiles: Tiles) -> Deal {
         let per_span = tiles.heads * tiles.per_head();
         let items = self.batch.spans.len() * per_span;

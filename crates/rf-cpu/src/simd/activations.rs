@@ -184,6 +184,17 @@ pub(super) fn load<S: Simd>(s: S, x: &[f32], at: usize) -> S::F {
     unsafe { s.load_f(padded.as_ptr()) }
 }
 
+/// Stores as many lanes as `y` has elements, at most 16.
+#[inline(always)]
+pub(super) fn store<S: Simd>(s: S, y: &mut [f32], v: S::F) {
+    if let Some(y) = y.first_chunk_mut::<LANES>() {
+        // SAFETY: 16 values.
+        return unsafe { s.store_f(y.as_mut_ptr(), v) };
+    }
+    let v = s.to_array(v);
+    y.copy_from_slice(&v[..y.len()]);
+}
+
 /// `1 / √(mean(x²) + eps)`: each lane sums every 16th element, then the lanes are summed by halves.
 pub(crate) struct RmsScale<'a> {
     pub(crate) x: &'a [f32],

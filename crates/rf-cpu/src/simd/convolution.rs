@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::activations::load;
+use super::activations::{load, store};
 use super::math::SimdMath;
 use super::{Kernel, LANES, Simd};
 use crate::team::Rows;
@@ -74,15 +74,4 @@ impl Convolve<'_> {
             }
         }
     }
-}
-
-/// Stores as many lanes as `y` has elements, at most 16.
-#[inline(always)]
-pub(super) fn store<S: Simd>(s: S, y: &mut [f32], v: S::F) {
-    if let Some(y) = y.first_chunk_mut::<LANES>() {
-        // SAFETY: 16 values.
-        return unsafe { s.store_f(y.as_mut_ptr(), v) };
-    }
-    let v = s.to_array(v);
-    y.copy_from_slice(&v[..y.len()]);
 }

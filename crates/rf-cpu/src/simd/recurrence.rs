@@ -9,8 +9,7 @@ use std::ops::Range;
 
 use rf_graph::{DeltaHeads, StateSpaceHeads};
 
-use super::activations::load;
-use super::convolution::store;
+use super::activations::{load, store};
 use super::{Kernel, LANES, Simd};
 use crate::state::TILE;
 use crate::team::Rows;

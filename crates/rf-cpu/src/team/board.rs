@@ -84,7 +84,8 @@ impl Board {
         self.was_held_up.swap(false, Ordering::Relaxed)
     }
 
-    /// How long all members have waited for a core so far. The caller is member 0.
+    /// The time for which all members together have waited for a core so far. The caller is
+    /// member 0.
     pub(super) fn run_delay(&self) -> Option<Duration> {
         self.seats[0].delay.attach();
         self.seats.iter().map(|seat| seat.delay.read()).sum()

@@ -36,21 +36,22 @@ pub(super) struct Sizing {
     work_ns: u64,
     time: Duration,
     was_held_up: bool,
-    /// How long all members had waited for a core at the last decision, if it was asked for.
+    /// The time for which all members together had waited for a core at the last decision, if it
+    /// was read.
     delay: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// All members work, and none waits for a core.
+    /// The whole team works, and no member waits for a core.
     Whole,
-    /// The present number is compared with `best`.
+    /// The present number of members is compared with that of `with`. The search began at `start`.
     Compared { with: Speed, start: usize, tried_other_side: bool },
-    /// `best` was the fastest; all is compared again after `left` of computation.
+    /// `best` was the fastest number; others are tried again after `left` of computation.
     Settled { best: Speed, left: Duration },
 }
 
-/// How fast a number of members is, as work per time.
+/// The speed of a number of members, in estimated work per time.
 #[derive(Clone, Copy, Debug)]
 struct Speed {
     active: usize,

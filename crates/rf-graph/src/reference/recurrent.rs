@@ -59,7 +59,7 @@ impl Run<'_> {
         (self.get(id).to_vec(), self.program.graph.value(id).width)
     }
 
-    /// All elements of a weight, row by row.
+    /// Reads the elements of a weight row by row.
     fn elements(&self, id: WeightId) -> Vec<f32> {
         let weight = &self.program.weights[id.index()];
         (0..weight.rows()).flat_map(|row| weight.row_f32(row)).collect()
