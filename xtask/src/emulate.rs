@@ -1,5 +1,7 @@
 //! `cargo xtask emulate`: builds the stand-in for libamdhip64 and runs a program with it.
 
+mod costs;
+
 use std::{
     env,
     ffi::OsString,
@@ -40,13 +42,22 @@ pub(crate) struct Options {
     /// Append a line per call to FILE
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Write what kernels cost to FOLDER: costs.html, listing.txt, stacks.txt and costs.toml
+    #[arg(long, value_name = "FOLDER")]
+    counters: Option<PathBuf>,
+    /// Print the instructions and costs of kernels whose names contain KERNEL [default: all]
+    #[arg(long, value_name = "KERNEL", num_args = 0..=1, default_missing_value = "")]
+    annotate: Option<String>,
+    /// Print estimated times on CARD, such as `RX 7900 XTX` [default: all cards of the family]
+    #[arg(long, value_name = "CARD", num_args = 0..=1, default_missing_value = "")]
+    estimate: Option<String>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// Builds the library and replaces this process by the program. Signals and relative paths reach it
-/// unchanged.
+/// Builds the library and replaces this process by the program, so that signals reach it. If costs
+/// are to be printed, it runs as a child.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let target = build(root)?;
     let folder = link(&target)?;
@@ -61,7 +72,21 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     command.env("LD_LIBRARY_PATH", env::join_paths(folders)?);
     command.envs(variables(options));
     let name = program.to_string_lossy();
-    Err(command.exec()).with_context(|| format!("could not start '{name}'"))
+    let start = || format!("could not start '{name}'");
+    let prints = options.annotate.is_some() || options.estimate.is_some();
+    let counters =
+        options.counters.clone().or_else(|| prints.then(|| target.join("emulate/costs")));
+    let Some(counters) = counters else { return Err(command.exec()).with_context(start) };
+    // The program may end without writing them.
+    fs::remove_file(counters.join(costs::FILE)).ok();
+    command.env("ROCFORGE_EMU_COUNTERS", &counters);
+    if !prints {
+        return Err(command.exec()).with_context(start);
+    }
+    let status = command.status().with_context(start)?;
+    costs::print(&counters, options.annotate.as_deref(), options.estimate.as_deref())?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 /// The settings of the library.

@@ -5,6 +5,7 @@
 
 mod bench;
 mod emulate;
+mod estimates;
 mod instructions;
 mod kernels;
 mod tidy;
@@ -69,7 +70,11 @@ enum Task {
     #[command(after_help = "\
 Example:
   cargo xtask emulate --arch gfx1201 -- rf-cli run -n 16 'Once upon a time'")]
-    Emulate(emulate::Options),
+    Emulate(Box<emulate::Options>),
+    /// Compare estimated times of llama.cpp's kernels with published speeds
+    ///
+    /// Prints the table of docs/emulator.md from the counts in benchmarks/peers.
+    Estimates,
 }
 
 fn main() -> ExitCode {
@@ -82,6 +87,7 @@ fn main() -> ExitCode {
             workspace_root().and_then(|root| instructions::run(&root, &options))
         }
         Task::Kernels(options) => workspace_root().and_then(|root| kernels::run(&root, &options)),
+        Task::Estimates => workspace_root().and_then(|root| estimates::run(&root)),
         Task::Emulate(options) => workspace_root().and_then(|root| emulate::run(&root, &options)),
     };
     outcome.unwrap_or_else(|error| {

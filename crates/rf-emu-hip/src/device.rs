@@ -3,7 +3,7 @@
 //! The figures are those of one retail product per architecture. A device reports workgroup
 //! processors as multiprocessors, as HIP does since RDNA.
 
-use rf_emu::Arch;
+use rf_emu::{Arch, Grid, Kernel};
 
 /// The LDS that a workgroup can have.
 pub(crate) const LDS_BYTES: u32 = 64 << 10;
@@ -102,6 +102,14 @@ impl Properties {
         let by_registers = per_simd.min(MAX_WAVES) * SIMDS / waves;
         let by_lds = LDS_BYTES_PER_PROCESSOR.checked_div(lds_bytes).unwrap_or(u64::MAX);
         u64::from(by_registers).min(by_lds) as i32
+    }
+
+    /// The workgroups of a launch that the whole device runs at a time, at least one.
+    pub(crate) fn all_resident(&self, kernel: &Kernel, grid: &Grid) -> usize {
+        let threads = grid.workgroup_size.iter().product();
+        let lds_bytes = u64::from(kernel.lds_bytes) + u64::from(grid.dynamic_lds_bytes);
+        let each = self.resident_workgroups(threads, kernel.vgprs, lds_bytes);
+        (each * self.workgroup_processors).max(1) as usize
     }
 
     /// `hipDeviceAttribute_t` by number; `None` for an unknown number.

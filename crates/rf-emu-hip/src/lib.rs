@@ -24,7 +24,12 @@
 //! | `ROCFORGE_EMU_SEED` | workgroups and waves run in a random order that this number determines |
 //! | `ROCFORGE_EMU_THREADS` | the threads that run workgroups; one per processor by default |
 //! | `ROCFORGE_EMU_FAIL` | faults to inject, or `@FILE` to read them from a file; see [`FaultPlan`] |
+//! | `ROCFORGE_EMU_COUNTERS` | a folder for what kernels cost, written when the program ends; see below |
 //! | `ROCFORGE_EMU_LOG` | a file to which a line per call is appended |
+//!
+//! The files of the folder: `costs.toml` ([`rf_emu::cost::Costs`] of each kernel and shape),
+//! `listing.txt` (annotated instructions), `stacks.txt` (for tools that draw flame graphs),
+//! `costs.html` (all of it for people).
 
 mod device;
 mod faults;

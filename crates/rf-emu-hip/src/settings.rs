@@ -17,6 +17,7 @@ pub(crate) struct Settings {
     pub(crate) threads: usize,
     pub(crate) faults: Faults,
     pub(crate) log: Option<PathBuf>,
+    pub(crate) counters: Option<PathBuf>,
 }
 
 /// The source of the fault plan.
@@ -73,6 +74,7 @@ impl Settings {
             threads: number("ROCFORGE_EMU_THREADS")?.unwrap_or(0) as usize,
             faults,
             log: env::var_os("ROCFORGE_EMU_LOG").map(PathBuf::from),
+            counters: env::var_os("ROCFORGE_EMU_COUNTERS").map(PathBuf::from),
         })
     }
 }

@@ -8,6 +8,7 @@ mod emulated;
 use std::{ffi::OsStr, fs};
 
 use emulated::{in_child, library};
+use rf_emu::cost::Costs;
 use rf_emu_hip::without_symbols;
 use rf_hip::{Context, DeviceBuffer, Error, Event, PinnedBuffer, Runtime, Stream};
 
@@ -180,6 +181,21 @@ fn a_plan_in_a_file_changes_between_runs_and_the_log_counts_objects() {
     assert_eq!(Runtime::load().unwrap().device_count().unwrap(), 1);
     drop(DeviceBuffer::<u8>::new(&context, 8).unwrap());
     drop(stream);
+}
+
+#[test]
+fn costs_are_written_when_the_program_ends() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let costs = folder.path().join("costs");
+    let name = "costs_are_written_when_the_program_ends";
+    if in_child(name, &[("ROCFORGE_EMU_COUNTERS", costs.as_os_str())]) {
+        open();
+        return;
+    }
+    let read = |name| fs::read_to_string(costs.join(name)).unwrap();
+    assert_eq!(Costs::parse(&read("costs.toml")).unwrap(), [], "no kernel ran");
+    assert_eq!((read("listing.txt").as_str(), read("stacks.txt").as_str()), ("", ""));
+    assert!(read("costs.html").starts_with("<!DOCTYPE html>"));
 }
 
 #[test]

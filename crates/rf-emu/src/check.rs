@@ -1,6 +1,8 @@
 //! The checks that go beyond the bounds of memory.
 
 pub(crate) mod global;
+pub(crate) mod hazards;
+mod moved;
 pub(crate) mod operands;
 pub(crate) mod race;
 pub(crate) mod unwritten;
@@ -29,10 +31,15 @@ pub struct Checks {
     pub alignment: bool,
     /// Matrix instructions without all lanes, and values from inactive lanes.
     pub lanes: bool,
+    /// Sequences of instructions that the family executes wrongly, which compilers separate.
+    pub hazards: bool,
+    /// Reads of scalar registers on RDNA 4 that need `s_wait_alu sa_sdst(0)`. Not among
+    /// [`ALL`](Self::ALL): clang 19 leaves the wait out, later versions do not.
+    pub sgpr_hazards: bool,
 }
 
 impl Checks {
-    /// All checks.
+    /// All checks but `sgpr_hazards`.
     pub const ALL: Self = Self {
         uninitialised: true,
         waits: true,
@@ -41,6 +48,8 @@ impl Checks {
         barriers: true,
         alignment: true,
         lanes: true,
+        hazards: true,
+        sgpr_hazards: false,
     };
 
     /// No check but those of bounds.
@@ -52,6 +61,8 @@ impl Checks {
         barriers: false,
         alignment: false,
         lanes: false,
+        hazards: false,
+        sgpr_hazards: false,
     };
 }
 
@@ -62,8 +73,17 @@ pub struct UnknownCheck(String);
 
 impl Checks {
     /// The names by which checks are chosen.
-    pub const NAMES: [&str; 7] =
-        ["uninitialised", "waits", "lds-races", "global-races", "barriers", "alignment", "lanes"];
+    pub const NAMES: [&str; 9] = [
+        "uninitialised",
+        "waits",
+        "lds-races",
+        "global-races",
+        "barriers",
+        "alignment",
+        "lanes",
+        "hazards",
+        "sgpr-hazards",
+    ];
 
     fn switch(&mut self, name: &str) -> Option<&mut bool> {
         Some(match name {
@@ -74,6 +94,8 @@ impl Checks {
             "barriers" => &mut self.barriers,
             "alignment" => &mut self.alignment,
             "lanes" => &mut self.lanes,
+            "hazards" => &mut self.hazards,
+            "sgpr-hazards" => &mut self.sgpr_hazards,
             _ => return None,
         })
     }
@@ -109,7 +131,8 @@ mod tests {
         assert_eq!("all".parse(), Ok(Checks::ALL));
         let races = Checks { lds_races: true, global_races: true, ..Checks::NONE };
         assert_eq!("races".parse(), Ok(races));
-        assert_eq!(Checks::NAMES.join(",").parse(), Ok(Checks::ALL));
+        let each = Checks { sgpr_hazards: true, ..Checks::ALL };
+        assert_eq!(Checks::NAMES.join(",").parse(), Ok(each));
         let error = "waits, cache".parse::<Checks>().unwrap_err().to_string();
         assert!(
             error.starts_with("unknown check 'cache': choose from all, none, uninit"),

@@ -22,6 +22,8 @@ pub struct Fault {
 pub struct Place {
     /// The offset of the instruction in the code object.
     pub address: u64,
+    /// The file and the line of the source, if the code object has them.
+    pub source: Option<(String, u32)>,
     /// The text of the instruction.
     pub instruction: String,
     /// The position of the workgroup in the grid.
@@ -39,6 +41,12 @@ pub enum FaultKind {
     /// The launch does not fit the kernel.
     #[error("the launch is not possible: {0}")]
     Launch(String),
+    /// The arguments in memory do not fit the kernel and the launch.
+    #[error("the arguments do not fit the kernel: {reason}")]
+    Arguments {
+        /// The mismatch.
+        reason: String,
+    },
     /// The code cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
@@ -108,7 +116,7 @@ pub enum FaultKind {
     /// Two workgroups access the same memory, and nothing orders the accesses.
     #[error(
         "workgroup {other} {access} the same byte ({address:#x}), and no release and acquire \
-         orders the two"
+         orders the two{cause}"
     )]
     GlobalRace {
         /// The number of the other workgroup, x fastest.
@@ -117,6 +125,8 @@ pub enum FaultKind {
         access: &'static str,
         /// The address.
         address: u64,
+        /// The missing part, as far as it is known.
+        cause: RaceCause,
     },
     /// Waves wait at different barriers, or one ended while others wait.
     #[error("divergent barrier: {0}")]
@@ -124,6 +134,17 @@ pub enum FaultKind {
     /// All waves wait, and none can continue.
     #[error("every wave waits at a barrier that no wave can complete")]
     Deadlock,
+    /// A workgroup waits for another one, which cannot start or also waits.
+    #[error(
+        "the workgroup waits in a loop for another one, as do all {resident} resident workgroups{}",
+        waiting(*.left)
+    )]
+    Residency {
+        /// The number of workgroups that have started and not ended.
+        resident: usize,
+        /// The number of workgroups that have not started.
+        left: usize,
+    },
     /// A matrix instruction runs with inactive lanes.
     #[error("a matrix instruction needs all lanes, EXEC is {exec:#010x}")]
     MatrixExec {
@@ -144,10 +165,18 @@ pub enum FaultKind {
         /// The lane that is read.
         source_lane: u32,
     },
+    /// An instruction must not follow another one so closely.
+    #[error("hazard {name} with the instruction at {other:#x}: {rule}")]
+    Hazard {
+        /// The name of the rule in LLVM.
+        name: &'static str,
+        /// The rule.
+        rule: &'static str,
+        /// The offset of the other instruction in the code object.
+        other: u64,
+    },
     /// A wave executed more instructions than the options allow.
-    #[error(
-        "more than {limit} instructions in one wave: it may wait for a workgroup that runs later"
-    )]
+    #[error("more than {limit} instructions in one wave")]
     InstructionLimit {
         /// The limit.
         limit: u64,
@@ -158,6 +187,14 @@ pub enum FaultKind {
         /// The offset in the code object.
         address: u64,
     },
+}
+
+/// The workgroups that have not started, in words.
+fn waiting(left: usize) -> String {
+    match left {
+        0 => String::new(),
+        _ => format!("; {left} more can only start when one of them ends"),
+    }
 }
 
 impl Fault {
@@ -178,9 +215,13 @@ impl fmt::Display for Fault {
         write!(f, "kernel '{}': {}", self.kernel, self.kind)?;
         let Some(place) = &self.place else { return Ok(()) };
         let [x, y, z] = place.workgroup;
+        f.write_str(" [")?;
+        if let Some((file, line)) = &place.source {
+            write!(f, "{file}:{line}; ")?;
+        }
         write!(
             f,
-            " [{:#x}: {}; workgroup ({x}, {y}, {z}), wave {}",
+            "{:#x}: {}; workgroup ({x}, {y}, {z}), wave {}",
             place.address, place.instruction, place.wave
         )?;
         match place.lane {
@@ -210,4 +251,31 @@ impl<K: Into<FaultKind>> From<K> for Problem {
     fn from(kind: K) -> Self {
         Self { kind: Box::new(kind.into()), lane: None }
     }
+}
+
+/// The part that is missing between the accesses of a race in global memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RaceCause {
+    /// The workgroup has seen nothing of the other one.
+    #[error("")]
+    Unordered,
+    /// The other workgroup set a flag before its access was complete.
+    #[error(
+        ": the other workgroup set the flag that this one has seen without a wait for its stores"
+    )]
+    NotReleased,
+    /// The workgroup has seen the other one's release, and its caches may hold older values.
+    #[error(
+        ": this workgroup has seen the release of the other one, but not dropped its caches since \
+         (an acquire at agent scope)"
+    )]
+    NotAcquired,
+    /// One of the accesses is atomic, the other one is a plain access, or atomic in its workgroup
+    /// only.
+    #[error(": one of the accesses is not atomic at agent scope")]
+    NotAtomic,
+    /// The access is atomic in its workgroup only.
+    #[error(": this access is atomic in its workgroup only, not at agent scope")]
+    Scope,
 }

@@ -2,6 +2,7 @@
 
 mod arch;
 mod decode;
+mod forms;
 pub mod instruction;
 pub mod op;
 mod table;
@@ -9,6 +10,7 @@ mod text;
 
 pub use arch::{Arch, Family};
 pub use decode::{DecodeError, decode};
+pub use forms::{Form, forms};
 pub use instruction::Instruction;
 pub use table::Kind;
 pub use text::Text;

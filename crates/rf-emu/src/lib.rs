@@ -19,6 +19,29 @@
 //! # Ok::<(), rf_emu::isa::DecodeError>(())
 //! ```
 //!
+//! A kernel runs, and a check finds that it lacks a barrier:
+//!
+//! ```
+//! use rf_emu::{CodeObject, Grid, Launch, Memory, MemoryOptions, Options, dispatch};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let code = CodeObject::parse(include_bytes!("../tests/fixtures/reverse.gfx1100.co"))?;
+//! let memory = Memory::new(MemoryOptions::default());
+//! let loaded = code.load(&memory)?;
+//! let out = memory.allocate(64 * 4)?;
+//!
+//! let kernel = code.kernel("reverse")?;
+//! let grid = Grid { workgroups: [1, 1, 1], workgroup_size: [64, 1, 1], dynamic_lds_bytes: 0 };
+//! let segment = kernel.kernarg_segment(&out.to_le_bytes(), &grid)?;
+//! let launch = Launch { grid, arguments: memory.allocate_arguments(&segment)? };
+//! let mut options = Options::default();
+//! options.checks = "lds-races".parse()?;
+//! let fault = dispatch(&memory, &loaded, kernel, &launch, &options).unwrap_err();
+//! assert!(fault.to_string().contains("[reverse.hip:5; "));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! ```
 //! use rf_emu::{CodeObject, Memory, MemoryOptions};
 //!
@@ -38,6 +61,7 @@
 
 mod check;
 mod code_object;
+pub mod cost;
 mod error;
 mod execute;
 mod fault;
@@ -46,13 +70,19 @@ mod memory;
 
 pub use check::{Checks, UnknownCheck};
 pub use code_object::{
-    Argument, ArgumentKind, CodeObject, Grid, Hidden, Kernel, LoadedCode, UserSgpr, select_bundle,
+    Argument, ArgumentKind, CodeObject, Grid, Hidden, Kernel, LoadedCode, SourceLines, UserSgpr,
+    select_bundle,
 };
 pub use error::Error;
 pub use execute::{Counters, Launch, Options, Program, dispatch};
-pub use fault::{Fault, FaultKind, Place};
+pub use fault::{Fault, FaultKind, Place, RaceCause};
 pub use isa::{Arch, Family};
 pub use memory::{
     AccessFault, Allocation, AllocationKind, AllocationRange, Hint, Memory, MemoryOptions, Ranges,
     View,
 };
+
+/// The example of the documentation compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/emulator.md")]
+struct Documentation;

@@ -4,11 +4,19 @@
 
 use proptest::prelude::*;
 use rf_emu::{
-    AllocationKind, Arch, ArgumentKind, CodeObject, Error, Grid, Hidden, Hint, Memory,
-    MemoryOptions, UserSgpr,
+    AllocationKind, Arch, ArgumentKind, Checks, CodeObject, Error, Grid, Hidden, Hint, Launch,
+    Memory, MemoryOptions, Options, UserSgpr, dispatch,
 };
 
 const FILE: &[u8] = include_bytes!("fixtures/two_kernels.gfx1100.co");
+
+/// Files with lines of the source.
+const LARGER_FILES: &[&[u8]] = &[
+    include_bytes!("fixtures/reverse.gfx1100.co"),
+    include_bytes!("fixtures/planted.gfx1030.co"),
+    include_bytes!("fixtures/planted.gfx1100.co"),
+    include_bytes!("fixtures/planted.gfx1201.co"),
+];
 
 fn error(file: &[u8]) -> String {
     CodeObject::parse(file).unwrap_err().to_string()
@@ -162,6 +170,48 @@ proptest! {
                 prop_assert!((kernel.entry as usize) < loaded.image().len());
             }
             prop_assert!(loaded.unload(&memory).is_ok());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn what_is_left_of_a_changed_file_runs_to_an_end_or_a_fault(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+        file in prop::sample::select(LARGER_FILES),
+        chosen: prop::sample::Index,
+    ) {
+        let mut file = file.to_vec();
+        for (at, byte) in changes {
+            *at.get_mut(&mut file[..]) = byte;
+        }
+        let options = MemoryOptions { track_initialised: true, ..MemoryOptions::default() };
+        let memory = Memory::new(options);
+        if let Ok(code) = CodeObject::parse(&file)
+            && let Ok(loaded) = code.load(&memory)
+            && !code.kernels().is_empty()
+        {
+            let kernel = chosen.get(code.kernels());
+            let buffer = memory.allocate(256).unwrap();
+            let mut explicit = vec![0; kernel.explicit_bytes() as usize];
+            for argument in explicit.chunks_exact_mut(8) {
+                argument.copy_from_slice(&buffer.to_le_bytes());
+            }
+            let grid =
+                Grid { workgroups: [2, 1, 1], workgroup_size: [33, 1, 1], dynamic_lds_bytes: 0 };
+            let segment = kernel.kernarg_segment(&explicit, &grid).unwrap();
+            let arguments = memory.allocate_arguments(&segment).unwrap();
+            let mut options = Options::default();
+            options.checks = Checks::ALL;
+            options.threads = 1;
+            options.max_instructions = 500;
+            let launch = Launch { grid, arguments };
+            if let Err(fault) = dispatch(&memory, &loaded, kernel, &launch, &options) {
+                let start = format!("kernel '{}': ", kernel.name);
+                prop_assert!(fault.to_string().starts_with(&start));
+            }
         }
     }
 }

@@ -108,6 +108,55 @@ fn whole_code_objects_disassemble_as_in_llvm() {
     assert_eq!(differences, [""; 0]);
 }
 
+/// The text without what later versions of LLVM print differently: literals that could be inline
+/// constants, and the halves of registers by name.
+fn normalised(text: &str) -> String {
+    let mut text = text.replace(".l", "").replace(".h", "");
+    if let Some((before, rest)) = text.split_once("lit(")
+        && let Some((value, after)) = rest.split_once(')')
+        && let Ok(value) = u32::from_str_radix(value.trim_start_matches("0x"), 16)
+        && (-16..=64).contains(&(value as i32))
+    {
+        text = format!("{before}{}{after}", value as i32);
+    }
+    text.split(" op_sel:").next().unwrap_or_default().to_owned()
+}
+
+/// The listings (`llvm-objdump -d`) that `RF_EMU_LISTINGS` names: `rope-gfx1100-v22-O0.dis` is one
+/// of code for gfx1100. They serve to compare other compilers and levels of optimisation.
+#[test]
+fn listings_of_other_compilers_disassemble_as_in_llvm() {
+    let Some(folder) = env::var_os("RF_EMU_LISTINGS") else {
+        println!("skipped: RF_EMU_LISTINGS names no folder of listings");
+        return;
+    };
+    let files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let counts = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let target = name.split_once("-gfx").unwrap().1.rsplit_once("-v").unwrap().0;
+        let arch = Arch::from_name(&format!("gfx{target}")).unwrap();
+        let listing = fs::read_to_string(path).unwrap();
+        let mut forms = BTreeMap::<String, (usize, String)>::new();
+        for line in listing.lines() {
+            let Some((expected, place)) = line.split_once("//") else { continue };
+            let Some((_, encoded)) = place.split_once(": ") else { continue };
+            let (expected, found) = (expected.trim(), text(arch, &words(encoded)));
+            if normalised(expected) != normalised(&found) {
+                let name = expected.split(' ').next().unwrap_or_default().to_owned();
+                let first = (0, format!("{arch}: {expected} != {found}"));
+                forms.entry(name).or_insert(first).0 += 1;
+            }
+        }
+        println!("{name}: {} instructions", listing.lines().count());
+        forms
+    };
+    let mut differences = BTreeMap::new();
+    for (name, (count, example)) in files.par_iter().flat_map_iter(counts).collect::<Vec<_>>() {
+        differences.entry(name).or_insert((0, example)).0 += count;
+    }
+    assert_eq!(differences, BTreeMap::new());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
     #[test]

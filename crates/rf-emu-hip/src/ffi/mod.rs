@@ -41,13 +41,31 @@ static RUNTIME: OnceLock<Option<Mutex<Runtime>>> = OnceLock::new();
 
 fn runtime() -> Option<&'static Mutex<Runtime>> {
     let create = || match Runtime::from_environment() {
-        Ok(runtime) => Some(Mutex::new(runtime)),
+        Ok(runtime) => {
+            if runtime.counts_costs() {
+                atexit(write_costs);
+            }
+            Some(Mutex::new(runtime))
+        }
         Err(message) => {
             print(&message);
             None
         }
     };
     RUNTIME.get_or_init(create).as_ref()
+}
+
+unsafe extern "C" {
+    /// Calls a function when the program ends or unloads the library.
+    safe fn atexit(function: extern "C" fn()) -> c_int;
+}
+
+extern "C" fn write_costs() {
+    // A thread that still waits for a kernel holds the lock; the end must not wait for it.
+    let runtime = RUNTIME.get().and_then(Option::as_ref);
+    if let Some(runtime) = runtime.and_then(|runtime| runtime.try_lock().ok()) {
+        runtime.write_costs();
+    }
 }
 
 fn current_device() -> usize {

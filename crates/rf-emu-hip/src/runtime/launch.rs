@@ -1,13 +1,13 @@
 //! Launches of kernels.
 
-use std::fmt::Display;
+use std::{fmt::Display, fs, io, path::Path};
 
-use rf_emu::{FaultKind, Grid, Memory, Options, Program};
+use rf_emu::{FaultKind, Grid, Memory, Options, Program, cost::Profile};
 
-use super::Runtime;
+use super::{Device, Runtime};
 use crate::{
     Status,
-    device::{LDS_BYTES, MAX_THREADS},
+    device::{LDS_BYTES, MAX_THREADS, Properties},
     journal::print,
     settings::Settings,
 };
@@ -25,6 +25,8 @@ pub(crate) struct Launch {
 #[derive(Debug)]
 pub(super) struct Executor {
     options: Options,
+    /// The costs of the launches; empty unless they are counted.
+    profile: Profile,
 }
 
 impl Executor {
@@ -33,7 +35,8 @@ impl Executor {
         options.checks = settings.checks;
         options.seed = settings.seed;
         options.threads = settings.threads;
-        Self { options }
+        options.count_each = settings.counters.is_some();
+        Self { options, profile: Profile::default() }
     }
 
     pub(super) fn tracks_initialised(&self) -> bool {
@@ -41,15 +44,23 @@ impl Executor {
     }
 
     /// Runs a kernel to its end.
-    fn run(&self, memory: &Memory, program: &Program, launch: &Launch) -> Result<(), Status> {
+    fn run(
+        &mut self,
+        memory: &Memory,
+        properties: &Properties,
+        program: &Program,
+        launch: &Launch,
+    ) -> Result<(), Status> {
+        let mut options = self.options;
+        options.resident_workgroups = properties.all_resident(program.kernel(), &launch.grid);
         let segment = program.kernel().kernarg_segment(&launch.arguments, &launch.grid);
         let arguments = segment
             .and_then(|segment| memory.allocate_arguments(&segment))
             .map_err(|error| failed(&error, Status::LAUNCH_FAILURE))?;
         let place = rf_emu::Launch { grid: launch.grid, arguments };
-        let outcome = program.run(memory, &place, &self.options);
+        let outcome = program.run(memory, &place, &options);
         memory.free(arguments).map_err(|error| failed(&error, Status::UNKNOWN))?;
-        outcome.map(drop).map_err(|fault| {
+        let counters = outcome.map_err(|fault| {
             let status = match *fault.kind {
                 FaultKind::Access(_)
                 | FaultKind::LdsBounds { .. }
@@ -57,8 +68,22 @@ impl Executor {
                 _ => Status::LAUNCH_FAILURE,
             };
             failed(&fault, status)
-        })
+        })?;
+        if self.options.count_each {
+            self.profile.add(program, &launch.grid, &counters);
+        }
+        Ok(())
     }
+}
+
+/// Writes the costs of kernels.
+fn write(folder: &Path, profile: &Profile) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let listing: Vec<_> = profile.kernels().map(|kernel| kernel.listing().to_string()).collect();
+    fs::write(folder.join("costs.toml"), profile.to_toml())?;
+    fs::write(folder.join("listing.txt"), listing.join("\n"))?;
+    fs::write(folder.join("stacks.txt"), profile.stacks().to_string())?;
+    fs::write(folder.join("costs.html"), profile.page().to_string())
 }
 
 /// Prints why a kernel failed.
@@ -68,6 +93,19 @@ fn failed(error: &dyn Display, status: Status) -> Status {
 }
 
 impl Runtime {
+    /// Writes what the kernels cost if the environment asks for it.
+    pub(crate) fn write_costs(&self) {
+        let Some(folder) = &self.settings.counters else { return };
+        if let Err(error) = write(folder, &self.executor.profile) {
+            print(&format!("ROCFORGE_EMU_COUNTERS: {}: {error}", folder.display()));
+        }
+    }
+
+    /// Returns true if launches are counted.
+    pub(crate) fn counts_costs(&self) -> bool {
+        self.settings.counters.is_some()
+    }
+
     /// Checks the shape of a launch against the device and the kernel.
     pub(crate) fn check_launch(&self, launch: &Launch) -> Result<(), Status> {
         let kernel = &self.function(launch.function)?.kernel;
@@ -111,9 +149,10 @@ impl Runtime {
             self.lose(device, status);
             return Ok(());
         }
-        let outcome = function
-            .program()
-            .and_then(|program| self.executor.run(&self.devices[device].memory, program, launch));
+        let outcome = function.program().and_then(|program| {
+            let Device { memory, properties, .. } = &self.devices[device];
+            self.executor.run(memory, properties, program, launch)
+        });
         if let Err(status) = outcome {
             self.lose(device, status);
         }

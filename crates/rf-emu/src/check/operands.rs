@@ -33,17 +33,95 @@ impl Registers {
     }
 }
 
+/// A set of registers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RegisterSet {
+    vector: [u64; 5],
+    scalar: [u64; 3],
+}
+
+impl RegisterSet {
+    fn words(&mut self, vector: bool) -> &mut [u64] {
+        if vector { &mut self.vector } else { &mut self.scalar }
+    }
+
+    /// Adds a register. Returns true if it was not in the set.
+    pub(crate) fn insert(&mut self, vector: bool, register: u16) -> bool {
+        let Some(word) = self.words(vector).get_mut(usize::from(register / 64)) else {
+            return false;
+        };
+        let bit = 1 << (register % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    pub(crate) fn remove(&mut self, vector: bool, register: u16) {
+        if let Some(word) = self.words(vector).get_mut(usize::from(register / 64)) {
+            *word &= !(1 << (register % 64));
+        }
+    }
+
+    pub(crate) fn contains(&self, vector: bool, register: u16) -> bool {
+        let words: &[u64] = if vector { &self.vector } else { &self.scalar };
+        words.get(usize::from(register / 64)).is_some_and(|word| word >> (register % 64) & 1 != 0)
+    }
+
+    /// Adds the registers of another set.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.vector.iter_mut().zip(other.vector) {
+            *mine |= theirs;
+        }
+        for (mine, theirs) in self.scalar.iter_mut().zip(other.scalar) {
+            *mine |= theirs;
+        }
+    }
+
+    /// The registers in both sets.
+    pub(crate) fn common(&self, other: &Self) -> Self {
+        let mut common = *self;
+        for (mine, theirs) in common.vector.iter_mut().zip(other.vector) {
+            *mine &= theirs;
+        }
+        for (mine, theirs) in common.scalar.iter_mut().zip(other.scalar) {
+            *mine &= theirs;
+        }
+        common
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.vector.iter().chain(&self.scalar).fold(0, |all, word| all | word) == 0
+    }
+
+    /// Takes a register out, with whether it is a vector register.
+    pub(crate) fn pop(&mut self) -> Option<(bool, u16)> {
+        let vector = self.vector.iter_mut().enumerate().map(|(at, word)| (true, at, word));
+        let scalar = self.scalar.iter_mut().enumerate().map(|(at, word)| (false, at, word));
+        let (vector, at, word) = vector.chain(scalar).find(|(_, _, word)| **word != 0)?;
+        let bit = word.trailing_zeros();
+        *word &= *word - 1;
+        Some((vector, at as u16 * 64 + bit as u16))
+    }
+}
+
 /// The registers that an instruction reads and writes.
 #[derive(Debug, Default)]
 pub(crate) struct Operands {
     pub(crate) reads: Vec<Registers>,
     pub(crate) writes: Vec<Registers>,
+    /// All of them.
+    pub(crate) touched: RegisterSet,
 }
 
 impl Operands {
     pub(crate) fn of(instruction: &Instruction) -> Self {
         let mut operands = Self::default();
         operands.add(instruction);
+        for registers in operands.reads.iter().chain(&operands.writes) {
+            for register in registers.iter() {
+                operands.touched.insert(registers.vector, register);
+            }
+        }
         operands
     }
 
@@ -79,7 +157,7 @@ impl Operands {
         if matches!(instruction.op, Op::Valu(ValuOp::DivFmasF32 | ValuOp::DivFmasF64)) {
             self.read(Operand::Sgpr(register::VCC), 1);
         }
-        if matches!(instruction.op, Op::Valu(ValuOp::SwapB32)) {
+        if matches!(instruction.op, Op::Valu(ValuOp::SwapB32 | ValuOp::SwapB16)) {
             self.read(instruction.dst, 1);
             self.writes.extend(registers(instruction.src[0].operand, 1));
         }

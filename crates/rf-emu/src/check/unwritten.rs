@@ -6,11 +6,11 @@
 
 use super::operands::{Operands, Registers};
 use crate::{
-    execute::wave::Wave,
+    execute::{run::Touched, vector::moves_between_lanes, wave::Wave},
     fault::{FaultKind, Problem},
     isa::{
         Instruction,
-        instruction::{Exchange, Operand, register},
+        instruction::{Encoding, Operand, register},
         op::{DsOp, Op, SaluOp, ValuOp, VmemOp},
     },
 };
@@ -26,12 +26,20 @@ pub(crate) struct Written {
 impl Written {
     pub(crate) fn new() -> Self {
         let mut written = Self { vector: vec![0; 288], scalar: vec![0; 160], scc: false };
+        written.reset();
+        written
+    }
+
+    /// Forgets all but the registers that hold something when a wave starts.
+    pub(crate) fn reset(&mut self) {
+        self.vector.fill(0);
+        self.scalar.fill(0);
+        self.scc = false;
         for register in [register::NULL, register::M0, register::EXEC, register::EXEC + 1] {
-            written.scalar[usize::from(register)] = u32::MAX;
+            self.scalar[usize::from(register)] = u32::MAX;
         }
         // The trap registers.
-        written.scalar[108..124].fill(u32::MAX);
-        written
+        self.scalar[108..124].fill(u32::MAX);
     }
 
     pub(crate) fn set_scalar(&mut self, register: usize) {
@@ -42,13 +50,37 @@ impl Written {
         self.vector[register] = u32::MAX;
     }
 
+    /// Returns true if registers were written: vector ones in the lanes of `exec`.
+    pub(crate) fn covers(&self, registers: &Touched, exec: u32) -> bool {
+        let vector = registers
+            .vector
+            .iter()
+            .fold(u32::MAX, |bits, &register| bits & self.vector[usize::from(register)]);
+        let scalar = registers
+            .scalar
+            .iter()
+            .fold(u32::MAX, |bits, &register| bits & self.scalar[usize::from(register)]);
+        vector & exec == exec && scalar == u32::MAX && (self.scc || !registers.scc)
+    }
+
+    /// Records that registers were written: vector ones in the lanes of `exec`.
+    pub(crate) fn mark(&mut self, registers: &Touched, exec: u32) {
+        for &register in &registers.vector {
+            self.vector[usize::from(register)] |= exec;
+        }
+        for &register in &registers.scalar {
+            self.scalar[usize::from(register)] = u32::MAX;
+        }
+        self.scc |= registers.scc;
+    }
+
     /// The lanes in which a vector register was written, or the bits of a scalar one.
-    fn bits(&self, vector: bool, register: u16) -> u32 {
+    pub(super) fn bits(&self, vector: bool, register: u16) -> u32 {
         let registers = if vector { &self.vector } else { &self.scalar };
         registers.get(usize::from(register)).copied().unwrap_or(u32::MAX)
     }
 
-    fn of_operand(&self, operand: Operand) -> u32 {
+    pub(super) fn of_operand(&self, operand: Operand) -> u32 {
         match operand {
             Operand::Vgpr(register) => self.vector[usize::from(register)],
             Operand::Sgpr(register) => self.scalar[usize::from(register)],
@@ -103,6 +135,11 @@ impl Written {
             } else {
                 registers.vector && at == usize::from(has_vector_address)
             };
+            // Functions save registers of their callers, whether they hold something or not.
+            let to_scratch = matches!(instruction.encoding, Encoding::Scratch | Encoding::Mubuf);
+            if is_data && to_scratch {
+                continue;
+            }
             // Data of 32-bit registers may contain bytes that are not stored.
             let used = if is_data { "a stored value" } else { "an address" };
             for register in registers.iter() {
@@ -156,7 +193,11 @@ impl Written {
             }
             Op::Salu(op) => self.scalar(wave, op, instruction, operands),
             Op::Compare(compare) => {
-                let lanes = self.sources(operands);
+                let lanes = if moves_between_lanes(instruction) {
+                    self.moved(wave, instruction, operands)
+                } else {
+                    self.sources(operands)
+                };
                 // Bits of inactive lanes are zero.
                 let bits = lanes | !exec;
                 if let Operand::Sgpr(register) = instruction.dst
@@ -218,23 +259,14 @@ impl Written {
             }
             return;
         }
-        let crosses_lanes =
-            matches!(instruction.exchange, Exchange::Dpp16 { .. } | Exchange::Dpp8 { .. })
-                || matches!(
-                    op,
-                    ValuOp::ReadlaneB32
-                        | ValuOp::ReadfirstlaneB32
-                        | ValuOp::Permlane16B32
-                        | ValuOp::Permlanex16B32
-                        | ValuOp::Permlane16VarB32
-                        | ValuOp::Permlanex16VarB32
-                        | ValuOp::MovrelsB32
-                        | ValuOp::MovreldB32
-                )
-                || instruction.name.starts_with("v_wmma");
+        let reads_lane = matches!(op, ValuOp::ReadlaneB32 | ValuOp::ReadfirstlaneB32);
+        // Which values a matrix or a displaced register holds is not followed.
+        let is_lost = matches!(op, ValuOp::MovrelsB32 | ValuOp::MovreldB32)
+            || instruction.name.starts_with("v_wmma");
         let lanes = match op {
-            // Values that other lanes hold are not followed.
-            _ if crosses_lanes => u32::MAX,
+            _ if is_lost => u32::MAX,
+            _ if reads_lane => self.of_lane(wave, op, instruction),
+            _ if moves_between_lanes(instruction) => self.moved(wave, instruction, operands),
             ValuOp::WritelaneB32 => {
                 if let (Operand::Vgpr(register), lane) =
                     (instruction.dst, wave.scalar(instruction.src[1].operand) & 31)
@@ -272,8 +304,8 @@ impl Written {
                 if registers.vector {
                     let lanes = if index == 0 { lower } else { lanes };
                     self.vector[at] = self.vector[at] & !exec | lanes & exec;
-                } else if crosses_lanes {
-                    self.scalar[at] = u32::MAX;
+                } else if reads_lane {
+                    self.scalar[at] = lanes;
                 } else {
                     // A mask of carries: zero in inactive lanes.
                     self.scalar[at] = lanes | !exec;
@@ -293,7 +325,7 @@ impl Written {
     }
 
     /// The lanes of a vector operand; a scalar one must be complete.
-    fn whole(&self, operand: Operand) -> u32 {
+    pub(super) fn whole(&self, operand: Operand) -> u32 {
         match (operand, self.of_operand(operand)) {
             (Operand::Vgpr(_), bits) => bits,
             (_, u32::MAX) => u32::MAX,
@@ -350,7 +382,7 @@ impl Written {
                 self.scalar[usize::from(register)] = bits;
             }
         }
-        if sets_scc(op) {
+        if op.sets_scc() {
             self.scc = bits == u32::MAX;
         }
     }
@@ -371,86 +403,4 @@ impl Written {
 
 fn uninitialised(used: &'static str, vector: bool, register: u16) -> FaultKind {
     FaultKind::Uninitialised { used, register: Registers::name(vector, register) }
-}
-
-/// Returns true if a scalar operation writes SCC.
-fn sets_scc(op: SaluOp) -> bool {
-    !op.waits_for_counter()
-        && !matches!(
-            op,
-            SaluOp::MovB32
-                | SaluOp::MovB64
-                | SaluOp::MovkI32
-                | SaluOp::CmovB32
-                | SaluOp::CmovB64
-                | SaluOp::CmovkI32
-                | SaluOp::CselectB32
-                | SaluOp::CselectB64
-                | SaluOp::MulI32
-                | SaluOp::MulkI32
-                | SaluOp::MulHiU32
-                | SaluOp::MulHiI32
-                | SaluOp::MulU64
-                | SaluOp::AddNcU64
-                | SaluOp::SubNcU64
-                | SaluOp::BfmB32
-                | SaluOp::BfmB64
-                | SaluOp::BrevB32
-                | SaluOp::BrevB64
-                | SaluOp::CtzI32B32
-                | SaluOp::CtzI32B64
-                | SaluOp::ClzI32U32
-                | SaluOp::ClzI32U64
-                | SaluOp::ClsI32
-                | SaluOp::ClsI32I64
-                | SaluOp::SextI32I8
-                | SaluOp::SextI32I16
-                | SaluOp::GetpcB64
-                | SaluOp::Nop
-                | SaluOp::Clause
-                | SaluOp::DelayAlu
-                | SaluOp::Waitcnt
-                | SaluOp::WaitcntVscnt
-                | SaluOp::WaitAlu
-                | SaluOp::WaitIdle
-                | SaluOp::Barrier
-                | SaluOp::BarrierSignal
-                | SaluOp::BarrierWait
-                | SaluOp::Branch
-                | SaluOp::CbranchScc0
-                | SaluOp::CbranchScc1
-                | SaluOp::CbranchVccz
-                | SaluOp::CbranchVccnz
-                | SaluOp::CbranchExecz
-                | SaluOp::CbranchExecnz
-                | SaluOp::Bitset0B32
-                | SaluOp::Bitset1B32
-                | SaluOp::SetregB32
-                | SaluOp::SetregImm32B32
-                | SaluOp::GetregB32
-                | SaluOp::Sendmsg
-                | SaluOp::Setprio
-                | SaluOp::Sleep
-                | SaluOp::SetInstPrefetchDistance
-                | SaluOp::AddF32
-                | SaluOp::SubF32
-                | SaluOp::MulF32
-                | SaluOp::MinF32
-                | SaluOp::MaxF32
-                | SaluOp::FmacF32
-                | SaluOp::FmaakF32
-                | SaluOp::FmamkF32
-                | SaluOp::TruncF32
-                | SaluOp::CeilF32
-                | SaluOp::FloorF32
-                | SaluOp::RndneF32
-                | SaluOp::CvtF32I32
-                | SaluOp::CvtF32U32
-                | SaluOp::CvtI32F32
-                | SaluOp::CvtU32F32
-                | SaluOp::PackLlB32B16
-                | SaluOp::PackLhB32B16
-                | SaluOp::PackHhB32B16
-                | SaluOp::PackHlB32B16
-        )
 }

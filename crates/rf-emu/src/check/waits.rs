@@ -1,6 +1,6 @@
 //! Results of memory instructions that are used before a wait covers them.
 
-use super::operands::{Operands, Registers};
+use super::operands::{Operands, RegisterSet, Registers};
 use crate::{
     fault::FaultKind,
     isa::{
@@ -45,6 +45,8 @@ struct Pending {
     number: u64,
 }
 
+const NOTHING: Pending = Pending { counter: Counter::Load, number: 0 };
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     issued: u64,
@@ -69,22 +71,28 @@ impl Count {
 #[derive(Debug)]
 pub(crate) struct Waits {
     family: Family,
-    vector: Vec<Option<Pending>>,
-    scalar: Vec<Option<Pending>>,
+    vector: Vec<Pending>,
+    scalar: Vec<Pending>,
     counts: [Count; 4],
-    /// True if any register may be pending.
-    any: bool,
+    /// The registers that may be pending.
+    any: RegisterSet,
 }
 
 impl Waits {
     pub(crate) fn new(family: Family) -> Self {
         Self {
             family,
-            vector: vec![None; 288],
-            scalar: vec![None; 160],
+            vector: vec![NOTHING; 288],
+            scalar: vec![NOTHING; 160],
             counts: [Count::default(); 4],
-            any: false,
+            any: RegisterSet::default(),
         }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn reset(&mut self) {
+        self.any = RegisterSet::default();
+        self.counts = [Count::default(); 4];
     }
 
     /// Checks the registers of an instruction, and records what it starts or waits for.
@@ -93,7 +101,7 @@ impl Waits {
         instruction: &Instruction,
         operands: &Operands,
     ) -> Result<(), FaultKind> {
-        if self.any {
+        if !self.any.common(&operands.touched).is_empty() {
             for registers in operands.reads.iter().chain(&operands.writes) {
                 self.check(*registers, instruction)?;
             }
@@ -126,14 +134,7 @@ impl Waits {
     fn check(&mut self, registers: Registers, instruction: &Instruction) -> Result<(), FaultKind> {
         let family = self.family;
         for register in registers.iter() {
-            let pending = self.pending(registers.vector);
-            let Some(slot) = pending.get(usize::from(register)).copied().flatten() else {
-                continue;
-            };
-            if slot.number <= self.counts[slot.counter as usize].complete {
-                self.pending(registers.vector)[usize::from(register)] = None;
-                continue;
-            }
+            let Some(slot) = self.outstanding(registers.vector, register) else { continue };
             // Loads of one kind return in order, so the later one may overwrite the earlier one.
             let is_load = matches!(instruction.op, Op::Vmem(VmemOp::Load(_)) | Op::Ds(_))
                 && registers.vector
@@ -147,7 +148,34 @@ impl Waits {
         Ok(())
     }
 
-    fn pending(&mut self, vector: bool) -> &mut Vec<Option<Pending>> {
+    /// Returns true if none of the registers waits for a load.
+    pub(crate) fn allows(&mut self, registers: &RegisterSet) -> bool {
+        let mut common = self.any.common(registers);
+        if common.is_empty() {
+            return true;
+        }
+        while let Some((vector, register)) = common.pop() {
+            if self.outstanding(vector, register).is_some() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The load into a register, if it is not complete.
+    fn outstanding(&mut self, vector: bool, register: u16) -> Option<Pending> {
+        if !self.any.contains(vector, register) {
+            return None;
+        }
+        let pending = self.pending(vector)[usize::from(register)];
+        if pending.number <= self.counts[pending.counter as usize].complete {
+            self.any.remove(vector, register);
+            return None;
+        }
+        Some(pending)
+    }
+
+    fn pending(&mut self, vector: bool) -> &mut Vec<Pending> {
         if vector { &mut self.vector } else { &mut self.scalar }
     }
 
@@ -164,8 +192,8 @@ impl Waits {
         for registers in &operands.writes {
             for register in registers.iter() {
                 if let Some(slot) = self.pending(registers.vector).get_mut(usize::from(register)) {
-                    *slot = Some(Pending { counter, number });
-                    self.any = true;
+                    *slot = Pending { counter, number };
+                    self.any.insert(registers.vector, register);
                 }
             }
         }

@@ -9,6 +9,7 @@ use object::{
     read::elf::{ElfFile64, FileHeader as _, SectionHeader as _},
 };
 
+use super::lines::SourceLines;
 use crate::{Error, isa::Arch};
 
 /// The largest accepted image. The largest GPU libraries have code objects of some 100 MB.
@@ -89,8 +90,17 @@ impl Image {
     }
 }
 
-/// Reads the architecture, the image and the metadata note.
-pub(super) fn read(file: &[u8]) -> Result<(Arch, Image, Vec<u8>), Error> {
+/// The parts of a code object.
+pub(super) struct Contents {
+    pub(super) arch: Arch,
+    pub(super) image: Image,
+    /// The metadata note.
+    pub(super) note: Vec<u8>,
+    pub(super) lines: SourceLines,
+}
+
+/// Reads the file.
+pub(super) fn read(file: &[u8]) -> Result<Contents, Error> {
     let header = FileHeader64::<LittleEndian>::parse(file)?;
     let machine = header.e_machine(LittleEndian);
     if machine != elf::EM_AMDGPU {
@@ -112,7 +122,7 @@ pub(super) fn read(file: &[u8]) -> Result<(Arch, Image, Vec<u8>), Error> {
     let image = Image { bytes, segments, relocations: relocations(&elf)?, symbols: symbols(&elf)? };
     check_relocations(&image)?;
     let note = metadata_note(&elf, file)?;
-    Ok((arch, image, note))
+    Ok(Contents { arch, image, note, lines: SourceLines::read(&elf) })
 }
 
 /// The flat image, and the places of its segments.

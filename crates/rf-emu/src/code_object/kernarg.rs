@@ -55,6 +55,31 @@ impl Kernel {
         }
         Ok(segment)
     }
+
+    /// Compares the hidden arguments in memory with those of a launch. `byte` reads a byte of the
+    /// arguments.
+    pub(crate) fn check_hidden(
+        &self,
+        grid: &Grid,
+        byte: impl Fn(usize) -> u8,
+    ) -> Result<(), String> {
+        for argument in &self.arguments {
+            let ArgumentKind::Hidden(hidden) = argument.kind else { continue };
+            let expected = grid.hidden_value(hidden);
+            let count = argument.bytes.min(8);
+            let found = (0..count).fold(0, |value, at| {
+                value | u64::from(byte((argument.offset + at) as usize)) << (at * 8)
+            });
+            let mask = u64::MAX.checked_shr(64 - count * 8).unwrap_or(0);
+            if hidden != Hidden::Service && found != expected & mask {
+                let offset = argument.offset;
+                return Err(format!(
+                    "the hidden argument {hidden:?} at offset {offset} is {found}, not {expected}"
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Grid {

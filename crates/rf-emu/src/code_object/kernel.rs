@@ -13,6 +13,9 @@ use crate::{
 /// The largest accepted size of the arguments. HIP allows a few KiB.
 const MAX_KERNARG_BYTES: u32 = 1 << 20;
 
+/// The stack of a thread whose depth the compiler does not know.
+const DYNAMIC_STACK_BYTES: u32 = 16 << 10;
+
 /// A kernel of a code object.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -28,7 +31,7 @@ pub struct Kernel {
     pub sgprs: u32,
     /// The LDS that every workgroup has, before dynamic LDS.
     pub lds_bytes: u32,
-    /// The private memory of a thread.
+    /// The private memory of a thread, at least 16 KiB if the depth of its calls is not known.
     pub scratch_bytes: u32,
     /// The size of the arguments in memory, hidden ones included.
     pub kernarg_bytes: u32,
@@ -236,7 +239,11 @@ impl Kernel {
             vgprs: metadata.vgprs,
             sgprs: metadata.sgprs,
             lds_bytes: metadata.lds_bytes,
-            scratch_bytes: metadata.scratch_bytes,
+            scratch_bytes: if descriptor.property(11) {
+                metadata.scratch_bytes.max(DYNAMIC_STACK_BYTES)
+            } else {
+                metadata.scratch_bytes
+            },
             kernarg_bytes: metadata.kernarg_bytes,
             max_workgroup_size: metadata.max_workgroup_size,
             required_workgroup_size: metadata.required_workgroup_size,

@@ -1,8 +1,8 @@
 //! A code object in the memory of a device.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
-use super::{elf::Image, kernel::Kernel};
+use super::{elf::Image, kernel::Kernel, lines::SourceLines};
 use crate::{
     Error,
     isa::Arch,
@@ -18,10 +18,16 @@ pub struct LoadedCode {
     image: Vec<u8>,
     segments: Vec<Range<u64>>,
     executable: Vec<Range<u64>>,
+    lines: Arc<SourceLines>,
 }
 
 impl LoadedCode {
-    pub(super) fn new(arch: Arch, image: &Image, memory: &Memory) -> Result<Self, Error> {
+    pub(super) fn new(
+        arch: Arch,
+        image: &Image,
+        lines: &Arc<SourceLines>,
+        memory: &Memory,
+    ) -> Result<Self, Error> {
         let extents = || image.segments.iter().filter(|extent| extent.bytes > 0);
         let end = extents().map(|extent| extent.offset + extent.bytes).max().unwrap_or(0);
         let base = memory.reserve_image(end);
@@ -52,7 +58,14 @@ impl LoadedCode {
                 .map(|extent| extent.offset..extent.offset + extent.bytes)
                 .collect()
         };
-        Ok(Self { arch, base, segments: ranges(false), executable: ranges(true), image: bytes })
+        Ok(Self {
+            arch,
+            base,
+            segments: ranges(false),
+            executable: ranges(true),
+            image: bytes,
+            lines: Arc::clone(lines),
+        })
     }
 
     /// The architecture of the instructions.
@@ -74,6 +87,11 @@ impl LoadedCode {
     /// The parts of the image that hold instructions.
     pub fn executable(&self) -> &[Range<u64>] {
         &self.executable
+    }
+
+    /// The lines of the source, if the code object has them.
+    pub fn source_lines(&self) -> &Arc<SourceLines> {
+        &self.lines
     }
 
     /// The address of the first instruction of a kernel of this code object.

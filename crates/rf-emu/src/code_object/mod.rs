@@ -8,6 +8,7 @@ mod descriptor;
 mod elf;
 mod kernarg;
 mod kernel;
+mod lines;
 mod loaded;
 mod metadata;
 
@@ -15,8 +16,11 @@ pub use self::{
     bundle::select_bundle,
     kernarg::Grid,
     kernel::{Argument, ArgumentKind, Hidden, Kernel, UserSgpr},
+    lines::SourceLines,
     loaded::LoadedCode,
 };
+use std::sync::Arc;
+
 use self::{elf::Image, metadata::Metadata};
 use crate::{Error, isa::Arch, memory::Memory};
 
@@ -26,6 +30,7 @@ pub struct CodeObject {
     arch: Arch,
     image: Image,
     kernels: Vec<Kernel>,
+    lines: Arc<SourceLines>,
 }
 
 impl CodeObject {
@@ -35,14 +40,14 @@ impl CodeObject {
     ///
     /// The file is no code object, is damaged, or uses a feature that is not supported.
     pub fn parse(file: &[u8]) -> Result<Self, Error> {
-        let (arch, image, note) = elf::read(file)?;
+        let elf::Contents { arch, image, note, lines } = elf::read(file)?;
         let metadata = Metadata::decode(&note)?;
         let kernels = metadata
             .kernels
             .into_iter()
             .map(|metadata| Kernel::new(metadata, arch, &image))
             .collect::<Result<_, _>>()?;
-        Ok(Self { arch, image, kernels })
+        Ok(Self { arch, image, kernels, lines: Arc::new(lines) })
     }
 
     /// The architecture of the instructions.
@@ -72,12 +77,17 @@ impl CodeObject {
         self.image.symbol(name)
     }
 
+    /// The lines of the source, if the code object has them.
+    pub fn source_lines(&self) -> &SourceLines {
+        &self.lines
+    }
+
     /// Copies the code object into the memory of a device.
     ///
     /// # Errors
     ///
     /// [`Error::OutOfMemory`].
     pub fn load(&self, memory: &Memory) -> Result<LoadedCode, Error> {
-        LoadedCode::new(self.arch, &self.image, memory)
+        LoadedCode::new(self.arch, &self.image, &self.lines, memory)
     }
 }

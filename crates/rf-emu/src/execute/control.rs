@@ -1,6 +1,9 @@
 //! Branches, waits, barriers and the registers of the hardware.
 
-use super::{program::NO_SLOT, program::Slot, wave::Wave};
+use super::{
+    slot::{NO_SLOT, Slot},
+    wave::Wave,
+};
 use crate::isa::{Instruction, instruction::Operand, op::SaluOp};
 
 /// How a wave continues after an instruction.
@@ -65,8 +68,9 @@ pub(super) fn execute(
             hardware_register(wave, instruction, op)?;
             Some(next)
         }
-        SaluOp::RoundMode if instruction.immediate & 15 != i32::from(wave.mode.bits & 15) => {
-            return Err("rounding other than to nearest even");
+        SaluOp::RoundMode => {
+            wave.mode.bits = wave.mode.bits & 0xf0 | instruction.immediate as u8 & 15;
+            Some(next)
         }
         SaluOp::DenormMode => {
             wave.mode.bits = wave.mode.bits & 15 | (instruction.immediate as u8 & 15) << 4;
@@ -74,7 +78,6 @@ pub(super) fn execute(
         }
         // Hints and waits. The only message of compute kernels frees registers before the end.
         SaluOp::Nop
-        | SaluOp::RoundMode
         | SaluOp::Sendmsg
         | SaluOp::Sleep
         | SaluOp::Setprio
@@ -110,8 +113,11 @@ fn hardware_register(
         wave.set_scalar(instruction.dst, value >> first & mask);
         return Ok(());
     }
-    if number != 1 {
-        return Err("hardware register");
+    match number {
+        1 => {}
+        // The base of scratch memory on RDNA 2: its addresses are recognised by their upper half.
+        20 | 21 => return Ok(()),
+        _ => return Err("hardware register"),
     }
     let value = match instruction.src[0].operand {
         Operand::None => 0,
@@ -119,9 +125,6 @@ fn hardware_register(
     };
     let old = u32::from(wave.mode.bits);
     let new = old & !(mask << first) | (value & mask) << first;
-    if new & 15 != old & 15 {
-        return Err("rounding other than to nearest even");
-    }
     wave.mode.bits = new as u8;
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::{
     memory::{from_register, into_register},
+    share::LdsSpread,
     wave::{LANES, Lanes, Wave, is_set},
     workgroup::Group,
 };
@@ -32,10 +33,14 @@ impl Group<'_> {
         match op {
             DsOp::Nop => return Ok(written),
             DsOp::Permute | DsOp::Bpermute | DsOp::Swizzle => {
-                self.exchange(wave, instruction, op, &addresses)?;
+                self.exchange(wave, instruction, op)?;
                 return Ok(written);
             }
-            _ => {}
+            DsOp::Load(_) | DsOp::Load2 { .. } => {}
+            DsOp::Store(_) | DsOp::Store2 { .. } | DsOp::Atomic { .. } => self.changed = true,
+        }
+        if let Some(written) = self.all_lanes(wave, accessor, instruction, op, &addresses) {
+            return Ok(written);
         }
         for lane in (0..LANES).filter(|&lane| is_set(exec, lane)) {
             let address = addresses[lane];
@@ -89,6 +94,51 @@ impl Group<'_> {
         Ok(written)
     }
 
+    /// Loads or stores whole dwords with all lanes at once, if nothing needs a closer look. Returns
+    /// the lanes whose loaded bytes were written.
+    fn all_lanes(
+        &mut self,
+        wave: &mut Wave,
+        accessor: Accessor,
+        instruction: &Instruction,
+        op: DsOp,
+        addresses: &Lanes,
+    ) -> Option<u32> {
+        let offset = u32::from(instruction.immediate as u16);
+        let exec = wave.exec();
+        let pairs = |wide: bool, stride64: bool| {
+            let [first, second] = pair(0, offset, wide, stride64);
+            (if wide { 2 } else { 1 }, [first, second])
+        };
+        let (count, offsets) = match op {
+            DsOp::Load(Access::Bytes(bytes @ 4..)) | DsOp::Store(Access::Bytes(bytes @ 4..)) => {
+                (usize::from(bytes / 4), [offset; 2])
+            }
+            DsOp::Load2 { wide, stride64 } | DsOp::Store2 { wide, stride64 } => {
+                pairs(wide, stride64)
+            }
+            _ => return None,
+        };
+        let halves = if matches!(op, DsOp::Load2 { .. } | DsOp::Store2 { .. }) { 2 } else { 1 };
+        let mut written = u32::MAX;
+        for (half, offset) in offsets.into_iter().enumerate().take(halves) {
+            let spread = LdsSpread::of(addresses, offset, exec, self.lds.len(), count * 4)?;
+            if matches!(op, DsOp::Load(_) | DsOp::Load2 { .. }) {
+                let Operand::Vgpr(dst) = instruction.dst else { return None };
+                let mut loaded = [[0; LANES]; 4];
+                written &= self.lds.load_lanes(accessor, &spread, &mut loaded[..count])?;
+                for (register, loaded) in loaded.iter().enumerate().take(count) {
+                    wave.write_register(usize::from(dst) + half * count + register, exec, loaded);
+                }
+            } else {
+                let Operand::Vgpr(data) = instruction.src[1 + half].operand else { return None };
+                let first = usize::from(data);
+                self.lds.store_lanes(accessor, &spread, &wave.vgpr[first..first + count])?;
+            }
+        }
+        Some(written)
+    }
+
     fn update_share(
         &mut self,
         wave: &Wave,
@@ -119,37 +169,39 @@ impl Group<'_> {
         wave: &mut Wave,
         instruction: &Instruction,
         op: DsOp,
-        addresses: &Lanes,
     ) -> Result<(), Problem> {
         let exec = wave.exec();
-        let offset = u32::from(instruction.immediate as u16);
         let source = instruction.src[usize::from(op != DsOp::Swizzle)].operand;
         let mut buffer = [0; LANES];
         let values = *wave.lanes(source, &mut buffer);
-        let named = |lane: usize| (addresses[lane].wrapping_add(offset) / 4) as usize % LANES;
         let mut result = [0; LANES];
-        for lane in 0..LANES {
-            match op {
-                DsOp::Permute => {
-                    if is_set(exec, lane) {
-                        result[named(lane)] = values[lane];
-                    }
-                    continue;
-                }
-                _ if !is_set(exec, lane) => continue,
-                _ => {}
+        for (lane, other) in named_lanes(wave, instruction, op).into_iter().enumerate() {
+            if !is_set(exec, lane) {
+                continue;
             }
-            let from = if op == DsOp::Bpermute { named(lane) } else { swizzled(offset, lane) };
-            if is_set(exec, from) {
-                result[lane] = values[from];
+            if op == DsOp::Permute {
+                result[other] = values[lane];
+            } else if is_set(exec, other) {
+                result[lane] = values[other];
             } else if self.checks.lanes {
-                let kind = FaultKind::InactiveLane { source_lane: from as u32 };
+                let kind = FaultKind::InactiveLane { source_lane: other as u32 };
                 return Err(Problem::in_lane(kind, lane));
             }
         }
         wave.write(instruction.dst, exec, &result);
         Ok(())
     }
+}
+
+/// The lane to which each lane sends its value, or from which it receives one.
+pub(crate) fn named_lanes(wave: &Wave, instruction: &Instruction, op: DsOp) -> [usize; LANES] {
+    let offset = u32::from(instruction.immediate as u16);
+    if op == DsOp::Swizzle {
+        return std::array::from_fn(|lane| swizzled(offset, lane));
+    }
+    let mut buffer = [0; LANES];
+    let addresses = wave.lanes(instruction.src[0].operand, &mut buffer);
+    addresses.map(|address| (address.wrapping_add(offset) / 4) as usize % LANES)
 }
 
 /// The lane that a lane reads in a swizzle.

@@ -1,30 +1,27 @@
 //! A launch: workgroups over threads, initial registers, counters.
 
-use std::{
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
-    thread,
-};
+use std::{iter, mem, thread};
 
 use super::{
     options::{Counters, Options, Random},
-    program::{NO_SLOT, Program},
+    program::Program,
+    residency::{Aside, Residency, Task, Wait},
     share::Lds,
-    wave::{FloatMode, LANES, Wave},
-    workgroup::{Group, Running},
+    slot::NO_SLOT,
+    wave::{FloatMode, LANES, SCRATCH_BUFFER, Wave},
+    workgroup::{Group, Outcome, Running},
 };
 use crate::{
-    Grid, Hint, Kernel, LoadedCode, Memory, Ranges, UserSgpr,
+    Allocation, Grid, Hint, Kernel, LoadedCode, Memory, Ranges, UserSgpr,
     check::{
         Checks,
         global::{Clock, GlobalShadow},
         race::LdsShadow,
     },
+    cost::traffic::Traffic,
     fault::{Fault, FaultKind},
     isa::{Family, instruction::register},
 };
-
-/// The LDS that a workgroup can have.
-const MAX_LDS_BYTES: u32 = 64 << 10;
 
 /// The shape of a launch and where its arguments are.
 #[derive(Clone, Copy, Debug)]
@@ -63,34 +60,31 @@ impl Program {
         launch: &Launch,
         options: &Options,
     ) -> Result<Counters, Fault> {
-        self.check_launch(launch)?;
         let ranges = memory.ranges();
+        self.check_launch(launch, &ranges)?;
         let order = order(launch, options.seed);
         let shared = Shared {
-            order,
-            next: AtomicUsize::new(0),
-            failed: AtomicBool::new(false),
-            shadow: options.checks.global_races.then(GlobalShadow::new),
+            residency: Residency::new(order, options.resident_workgroups),
+            shadow: options.checks.global_races.then(|| {
+                let sizes = ranges.allocations().map(Allocation::bytes);
+                GlobalShadow::new(sizes, self.arch.family() == Family::Rdna4)
+            }),
         };
         let threads = match options.threads {
             0 => thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
-        let threads = threads.min(shared.order.len());
+        let threads = threads.min(shared.residency.workgroups());
         let work = || self.work(&ranges, launch, options, &shared);
-        let results: Vec<_> = if threads <= 1 {
-            vec![work()]
-        } else {
-            thread::scope(|scope| {
-                let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-                handles
-                    .into_iter()
-                    .map(|handle| {
-                        handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                    })
-                    .collect()
-            })
-        };
+        // This thread is one of them.
+        let results: Vec<_> = thread::scope(|scope| {
+            let handles: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let first = work();
+            let others = handles.into_iter().map(|handle| {
+                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            iter::once(first).chain(others).collect()
+        });
         let mut counters = Counters::default();
         for result in results {
             counters.add(&result?);
@@ -98,50 +92,18 @@ impl Program {
         if options.count_each {
             counters.each = self.in_listing_order(&counters.by_slot);
         }
+        if let Some(traffic) = counters.traffic.take() {
+            counters.accesses = self.in_listing_order(&traffic.accesses);
+            counters.memory_bytes = traffic.memory_bytes();
+            counters.group_bytes = traffic.group_bytes();
+        }
         Ok(counters)
     }
 
-    fn in_listing_order(&self, by_slot: &[u64]) -> Vec<u64> {
+    fn in_listing_order<T: Copy + Default>(&self, by_slot: &[T]) -> Vec<T> {
         let mut slots: Vec<_> = (0..self.slots.len()).collect();
         slots.sort_by_key(|&slot| self.slots[slot].offset);
-        slots.into_iter().map(|slot| by_slot.get(slot).copied().unwrap_or(0)).collect()
-    }
-
-    fn check_launch(&self, launch: &Launch) -> Result<(), Fault> {
-        let Grid { workgroups, workgroup_size, dynamic_lds_bytes } = launch.grid;
-        let refuse = |reason: String| Err(self.fault(FaultKind::Launch(reason)));
-        let size = workgroup_size.iter().try_fold(1u32, |size, &side| size.checked_mul(side));
-        let kernel = &self.kernel;
-        match size {
-            None | Some(0) => return refuse("a workgroup has no threads".to_owned()),
-            Some(size) if size > kernel.max_workgroup_size || size > 1024 => {
-                let most = kernel.max_workgroup_size;
-                return refuse(format!("{size} threads in a workgroup, the kernel allows {most}"));
-            }
-            _ => {}
-        }
-        if let Some(required) = kernel.required_workgroup_size
-            && required != workgroup_size
-        {
-            return refuse(format!(
-                "workgroups of {workgroup_size:?} threads, the kernel requires {required:?}"
-            ));
-        }
-        if workgroups.contains(&0) {
-            return refuse("the grid is empty".to_owned());
-        }
-        let count = workgroups.iter().try_fold(1u32, |count, &side| count.checked_mul(side));
-        if count.is_none() {
-            return refuse(format!("a grid of {workgroups:?} workgroups"));
-        }
-        let lds_bytes = u64::from(kernel.lds_bytes) + u64::from(dynamic_lds_bytes);
-        if lds_bytes > MAX_LDS_BYTES.into() {
-            return refuse(format!("{lds_bytes} bytes of LDS, a workgroup has {MAX_LDS_BYTES}"));
-        }
-        if self.entry == NO_SLOT {
-            return refuse("the kernel has no code".to_owned());
-        }
-        Ok(())
+        slots.into_iter().map(|slot| by_slot.get(slot).copied().unwrap_or_default()).collect()
     }
 
     /// Runs workgroups until none is left.
@@ -153,55 +115,92 @@ impl Program {
         shared: &Shared,
     ) -> Result<Counters, Fault> {
         let checks = options.checks;
-        let lds_shadow = checks.lds_races.then(LdsShadow::default);
-        let lds = Lds::new(lds_shadow, checks.alignment);
         let by_slot = if options.count_each { vec![0; self.slots.len()] } else { Vec::new() };
+        let traffic = options.count_each.then(|| Box::new(Traffic::new(self.slots.len())));
         let mut group = Group {
             program: self,
             options,
             checks,
             ranges,
             hint: Hint::default(),
-            lds,
-            counters: Counters { by_slot, ..Counters::default() },
+            lds: lds(checks),
+            counters: Counters { by_slot, traffic, ..Counters::default() },
             id: [0; 3],
             shadow: shared.shadow.as_ref(),
             clock: Clock::default(),
             raced: None,
+            changed: false,
+            hazards: self.hazards(checks),
             random: Random::new(options.seed),
         };
+        let residency = &shared.residency;
         let [columns, rows, _] = launch.grid.workgroups;
         let lds_bytes = self.kernel.lds_bytes + launch.grid.dynamic_lds_bytes;
-        while !shared.failed.load(Ordering::Relaxed) {
-            let next = shared.next.fetch_add(1, Ordering::Relaxed);
-            let Some(&number) = shared.order.get(next) else { break };
-            group.id = [number % columns, number / columns % rows, number / columns / rows];
-            group.lds.reset(lds_bytes as usize);
-            group.clock = Clock::new(number);
-            group.raced = None;
-            let mut waves = self.waves(launch, group.id, checks);
-            group.counters.waves += waves.len() as u64;
-            if let Err(fault) = group.run(&mut waves) {
-                shared.failed.store(true, Ordering::Relaxed);
-                return Err(fault);
+        let mut spare = Vec::new();
+        while let Some(task) = residency.next(&mut group.random) {
+            let version = residency.version();
+            let (mut waves, waited) = match task {
+                Task::Start(number) => {
+                    group.id = [number % columns, number / columns % rows, number / columns / rows];
+                    group.lds.reset(lds_bytes as usize);
+                    group.clock = Clock::new(number);
+                    group.raced = None;
+                    let waves = self.waves(launch, group.id, checks, mem::take(&mut spare));
+                    group.counters.waves += waves.len() as u64;
+                    (waves, false)
+                }
+                Task::Continue(aside) => (group.take_up(aside.state), true),
+                Task::Stuck { first, resident, left } => {
+                    let wait = first.wait.unwrap_or(Wait { wave: 0, slot: NO_SLOT });
+                    group.id = first.state.id;
+                    let problem = FaultKind::Residency { resident, left }.into();
+                    return Err(group.fault(&problem, wait.slot, wait.wave));
+                }
+            };
+            if let Some(traffic) = &mut group.counters.traffic {
+                traffic.next_workgroup();
+            }
+            match group.run(&mut waves, waited) {
+                Ok((Outcome::Ended, changed)) => {
+                    residency.leave(None, changed);
+                    spare = waves;
+                }
+                Ok((Outcome::Waits(wait), changed)) => {
+                    residency.leave(Some(group.put_aside(waves, wait, version)), changed);
+                }
+                Err(fault) => {
+                    residency.fail();
+                    return Err(fault);
+                }
             }
         }
         Ok(group.counters)
     }
 
-    /// The waves of a workgroup in their initial state.
-    fn waves(&self, launch: &Launch, id: [u32; 3], checks: Checks) -> Vec<Running> {
+    /// The waves of a workgroup in their initial state, in place of those that ended.
+    fn waves(
+        &self,
+        launch: &Launch,
+        id: [u32; 3],
+        checks: Checks,
+        mut ended: Vec<Running>,
+    ) -> Vec<Running> {
         let [width, height, depth] = launch.grid.workgroup_size;
         let threads = width * height * depth;
         let kernel = &self.kernel;
         let mode = FloatMode {
             bits: kernel.float_mode,
             clamp_nan: kernel.dx10_clamp || self.arch.family() == Family::Rdna4,
+            ieee: kernel.ieee_mode,
         };
         (0..threads.div_ceil(LANES as u32))
             .map(|number| {
-                let mut running =
-                    Running::new(Wave::new(mode, kernel.scratch_bytes as usize), self, checks);
+                let mut running = ended.pop().unwrap_or_else(|| {
+                    let scratch_bytes = kernel.scratch_bytes as usize;
+                    let wave = Wave::new(mode, scratch_bytes, self.vector_registers);
+                    Running::new(wave, self, checks)
+                });
+                running.reset(self.entry, mode);
                 self.initial_scalars(&mut running, launch, id, number);
                 let first = number * LANES as u32;
                 let lanes = (threads - first).min(LANES as u32);
@@ -246,6 +245,7 @@ impl Program {
         for user in &kernel.user_sgprs {
             let value = match user {
                 UserSgpr::KernargPtr => launch.arguments,
+                UserSgpr::PrivateSegmentBuffer => SCRATCH_BUFFER,
                 UserSgpr::PrivateSegmentSize => kernel.scratch_bytes.into(),
                 // No kernel of ours reads the others; an address of zero faults.
                 _ => 0,
@@ -290,12 +290,49 @@ impl Program {
 /// The state that the threads of a launch share.
 #[derive(Debug)]
 struct Shared {
-    /// The numbers of the workgroups in the order in which they start.
-    order: Vec<u32>,
-    /// The place of the next one.
-    next: AtomicUsize,
-    failed: AtomicBool,
+    residency: Residency<Suspended>,
     shadow: Option<GlobalShadow>,
+}
+
+/// The state of a workgroup that is put aside.
+#[derive(Debug)]
+struct Suspended {
+    id: [u32; 3],
+    waves: Vec<Running>,
+    lds: Lds,
+    clock: Clock,
+    raced: Option<FaultKind>,
+}
+
+impl Group<'_> {
+    fn put_aside(
+        &mut self,
+        waves: Vec<Running>,
+        wait: Option<Wait>,
+        version: u64,
+    ) -> Aside<Suspended> {
+        let state = Suspended {
+            id: self.id,
+            waves,
+            lds: mem::replace(&mut self.lds, lds(self.checks)),
+            clock: mem::take(&mut self.clock),
+            raced: self.raced.take(),
+        };
+        Aside { state, wait, version }
+    }
+
+    fn take_up(&mut self, aside: Suspended) -> Vec<Running> {
+        self.id = aside.id;
+        self.lds = aside.lds;
+        self.clock = aside.clock;
+        self.raced = aside.raced;
+        aside.waves
+    }
+}
+
+/// LDS with the checks.
+fn lds(checks: Checks) -> Lds {
+    Lds::new(checks.lds_races.then(LdsShadow::default), checks)
 }
 
 /// The numbers of the workgroups in the order in which they start.

@@ -51,6 +51,19 @@ pub(crate) fn fma_f16(a: f32, b: f32, c: f32) -> u32 {
     f64_to_f16(sum_to_odd(f64::from(a) * f64::from(b), f64::from(c)))
 }
 
+/// `sum + a * b` of bf16 or f16 values, rounded once. Only bf16 values can have a product that is
+/// not exact.
+#[inline]
+pub(crate) fn add_product(sum: f32, a: f32, b: f32) -> f32 {
+    if is_moderate(a) && is_moderate(b) { sum + a * b } else { a.mul_add(b, sum) }
+}
+
+/// Returns true if products with another such value of f16 or bf16 are exact.
+#[inline]
+pub(crate) fn is_moderate(value: f32) -> bool {
+    value == 0.0 || (67..188).contains(&exponent(value))
+}
+
 /// The sum rounded to odd, so that a later rounding to fewer bits is right.
 pub(crate) fn sum_to_odd(a: f64, b: f64) -> f64 {
     let sum = a + b;
@@ -99,6 +112,40 @@ pub(crate) fn min(a: f32, b: f32) -> f32 {
     }
 }
 
+/// The NaN that an operation makes of a signalling one, or `None`.
+#[inline]
+fn quieted(value: f32) -> Option<f32> {
+    let bits = value.to_bits();
+    (value.is_nan() && bits & 0x0040_0000 == 0).then(|| f32::from_bits(bits | 0x0040_0000))
+}
+
+fn quieted_f64(value: f64) -> Option<f64> {
+    let bits = value.to_bits();
+    (value.is_nan() && bits & 1 << 51 == 0).then(|| f64::from_bits(bits | 1 << 51))
+}
+
+/// [`max`], but a signalling NaN does not give way: what instructions do in IEEE mode.
+#[inline]
+pub(crate) fn ieee_max(a: f32, b: f32) -> f32 {
+    quieted(a).or(quieted(b)).unwrap_or(max(a, b))
+}
+
+/// [`min`], but a signalling NaN does not give way.
+#[inline]
+pub(crate) fn ieee_min(a: f32, b: f32) -> f32 {
+    quieted(a).or(quieted(b)).unwrap_or(min(a, b))
+}
+
+/// [`max_f64`], but a signalling NaN does not give way.
+pub(crate) fn ieee_max_f64(a: f64, b: f64) -> f64 {
+    quieted_f64(a).or(quieted_f64(b)).unwrap_or(max_f64(a, b))
+}
+
+/// [`min_f64`], but a signalling NaN does not give way.
+pub(crate) fn ieee_min_f64(a: f64, b: f64) -> f64 {
+    quieted_f64(a).or(quieted_f64(b)).unwrap_or(min_f64(a, b))
+}
+
 /// The larger f64; a NaN gives way.
 pub(crate) fn max_f64(a: f64, b: f64) -> f64 {
     if a > b || b.is_nan() {
@@ -121,12 +168,22 @@ pub(crate) fn min_f64(a: f64, b: f64) -> f64 {
     }
 }
 
+/// An operation of two values that selects one.
+pub(crate) type Selection = fn(f32, f32) -> f32;
+
 /// The middle value; with a NaN, the smallest of the others.
-pub(crate) fn median(a: f32, b: f32, c: f32) -> f32 {
+pub(crate) fn median([min, max]: [Selection; 2], [a, b, c]: [f32; 3]) -> f32 {
     if a.is_nan() || b.is_nan() || c.is_nan() {
         return min(min(a, b), c);
     }
-    max(min(a, b), min(max(a, b), c))
+    let most = max(max(a, b), c);
+    if most <= a {
+        max(b, c)
+    } else if most <= b {
+        max(a, c)
+    } else {
+        max(a, b)
+    }
 }
 
 /// A power, logarithm, sine or cosine, which read and write denormals as zero.
@@ -171,7 +228,12 @@ pub(crate) fn split_f64(value: f64) -> (f64, i32) {
 
 /// The part after the decimal point, below 1.
 pub(crate) fn fraction(value: f32) -> f32 {
-    (value - value.floor()).min(f32::from_bits(0x3f7f_ffff))
+    below(value - value.floor(), f32::from_bits(0x3f7f_ffff))
+}
+
+/// At most `most`, or NaN.
+pub(crate) fn below<T: PartialOrd>(value: T, most: T) -> T {
+    if value > most { most } else { value }
 }
 
 fn exponent(value: f32) -> i32 {

@@ -1,15 +1,21 @@
 //! Scalar and vector memory instructions.
 
+mod scope;
+
 use super::{
     atomic,
-    wave::{LANES, PRIVATE_BASE, SHARED_BASE, Wave, is_set},
+    wave::{LANES, PRIVATE_BASE, SCRATCH_BUFFER, SHARED_BASE, Wave, is_set, per_lane},
     workgroup::Group,
 };
 use crate::{
-    check::race::Accessor,
+    Hint, View,
+    check::{
+        global::{Kind as WriteKind, Load, Span},
+        race::Accessor,
+    },
     fault::{FaultKind, Problem},
     isa::{
-        Family, Instruction, Kind,
+        Instruction, Kind,
         instruction::{Encoding, Operand, register},
         op::{Access, AtomicOp, VmemOp},
     },
@@ -21,8 +27,9 @@ struct Target {
     place: Place,
     lane: usize,
     bytes: u32,
-    /// True if the access does not race with atomic updates.
-    is_atomic: bool,
+    /// The meaning of the access to other workgroups: of a load, or of a store.
+    load: Load,
+    store: WriteKind,
 }
 
 /// A place that a vector memory instruction accesses.
@@ -90,8 +97,25 @@ impl Group<'_> {
             let value = into_register(access, value, 0);
             wave.set_scalar(Operand::Sgpr(first.wrapping_add(at)), value);
         }
+        let races = self.races(&view, Load::Plain)?;
         let tracks = self.checks.uninitialised;
-        Ok(!tracks || view.is_initialised(0, bytes as usize))
+        Ok(!races && (!tracks || view.is_initialised(0, bytes as usize)))
+    }
+
+    /// Returns true if a load races, which is a fault only if its value is used. After the load: a
+    /// value that was loaded is that of a write in the shadow.
+    fn races(&mut self, view: &View<'_>, load: Load) -> Result<bool, FaultKind> {
+        let Some(shadow) = self.shadow else { return Ok(false) };
+        // Whether a value is used is only known after a write that came first.
+        let records = !self.checks.uninitialised;
+        match shadow.read(&self.clock, span(view, self.hint), load, records) {
+            // A value that nothing uses may be read: kernels load whole rows or blocks.
+            Err(race) if self.checks.uninitialised => {
+                self.raced.get_or_insert(race);
+                Ok(true)
+            }
+            other => other.map(|()| false),
+        }
     }
 
     /// A vector load, store or atomic update. Returns the lanes whose loaded bytes were written.
@@ -102,24 +126,39 @@ impl Group<'_> {
         instruction: &Instruction,
         op: VmemOp,
     ) -> Result<u32, Problem> {
+        if let (Encoding::Mubuf, Kind::X4) = (instruction.encoding, instruction.src[3].kind)
+            && wave.scalar_wide(instruction.src[3].operand) & SCRATCH_BUFFER == 0
+        {
+            return Err(FaultKind::Unsupported("buffer that is not scratch memory").into());
+        }
         let exec = wave.exec();
         let mut written = u32::MAX;
         match op {
             VmemOp::Invalidate | VmemOp::WriteBackInvalidate => {
-                if self.reaches_device(instruction) {
-                    self.clock.acquire();
+                let drops = self.drops(instruction);
+                if drops.device {
+                    self.clock.drop_device_caches();
+                }
+                if let (Some(shadow), true) = (self.shadow, drops.workgroup) {
+                    shadow.acquire(&mut self.clock);
                 }
             }
             VmemOp::WriteBack => {}
             VmemOp::Load(access) => {
                 let Operand::Vgpr(dst) = instruction.dst else { return Ok(written) };
+                let load = self.load_kind(instruction);
+                // What a load that passes by the caches sees is looked at by the lane.
+                let is_observed = load == Load::Device && self.shadow.is_some();
+                let all = if is_observed { None } else { self.load_all(wave, instruction, access) };
+                if let Some(written) = all {
+                    return Ok(written);
+                }
+                let store = WriteKind::Plain;
                 // The destination may overlap the address.
                 let places = Self::places(wave, instruction);
-                // A load that passes by the caches of the workgroup is an atomic one.
-                let is_atomic = instruction.cache != 0 && self.reaches_device(instruction);
                 for lane in (0..LANES).filter(|&lane| is_set(exec, lane)) {
                     let bytes = access.bytes();
-                    let target = Target { place: places[lane], lane, bytes, is_atomic };
+                    let target = Target { place: places[lane], lane, bytes, load, store };
                     let (words, complete) = self
                         .load(wave, accessor, target)
                         .map_err(|kind| Problem::in_lane(kind, lane))?;
@@ -131,25 +170,18 @@ impl Group<'_> {
                 }
             }
             VmemOp::Store(access) => {
-                let Operand::Vgpr(data) = instruction.src[1].operand else { return Ok(written) };
-                let places = Self::places(wave, instruction);
-                for lane in (0..LANES).filter(|&lane| is_set(exec, lane)) {
-                    let bytes = access.bytes();
-                    let target = Target { place: places[lane], lane, bytes, is_atomic: false };
-                    let mut words = [0; 4];
-                    for at in 0..access.registers() {
-                        let value = wave.vgpr[usize::from(data) + usize::from(at)][lane];
-                        words[usize::from(at)] = from_register(access, value);
-                    }
-                    self.store(wave, accessor, target, words)
-                        .map_err(|kind| Problem::in_lane(kind, lane))?;
-                }
+                self.changed = true;
+                self.clock.begin_store(accessor.releases);
+                self.vector_store(wave, accessor, instruction, access)?;
+                self.clock.end_store();
             }
             VmemOp::Atomic { op, wide } => {
                 let Operand::Vgpr(data) = instruction.src[1].operand else { return Ok(written) };
                 let places = Self::places(wave, instruction);
+                let kind = self.update_kind(instruction);
                 for lane in (0..LANES).filter(|&lane| is_set(exec, lane)) {
-                    let old = self.update(wave, accessor, data, (places[lane], lane), (op, wide));
+                    let at = (places[lane], lane);
+                    let old = self.update(wave, (accessor, kind), data, at, (op, wide));
                     let mut old =
                         old.map_err(|problem| Problem { lane: Some(lane as u32), ..problem })?;
                     if let Operand::Vgpr(dst) = instruction.dst {
@@ -164,13 +196,124 @@ impl Group<'_> {
         Ok(written)
     }
 
-    /// Returns true if a cache control or the cache bits of a load concern more than the workgroup.
-    fn reaches_device(&self, instruction: &Instruction) -> bool {
-        match self.program.arch.family() {
-            Family::Rdna4 => instruction.cache & 3 >= 2,
-            // `buffer_gl0_inv` drops the cache of the workgroup, `buffer_gl1_inv` the next one.
-            _ => !instruction.name.ends_with("gl0_inv"),
+    fn vector_store(
+        &mut self,
+        wave: &mut Wave,
+        accessor: Accessor,
+        instruction: &Instruction,
+        access: Access,
+    ) -> Result<(), Problem> {
+        let Operand::Vgpr(data) = instruction.src[1].operand else { return Ok(()) };
+        let (exec, bytes) = (wave.exec(), access.bytes());
+        let store = self.store_kind(instruction, exec, bytes);
+        // The clocks of flags and their values change in one step, by the lane.
+        let is_flag = store == WriteKind::Flag && self.shadow.is_some();
+        if !is_flag && self.store_all(wave, instruction, access, store).is_some() {
+            return Ok(());
         }
+        let places = Self::places(wave, instruction);
+        for lane in (0..LANES).filter(|&lane| is_set(exec, lane)) {
+            let target = Target { place: places[lane], lane, bytes, load: Load::Plain, store };
+            let mut words = [0; 4];
+            for at in 0..access.registers() {
+                let value = wave.vgpr[usize::from(data) + usize::from(at)][lane];
+                words[usize::from(at)] = from_register(access, value);
+            }
+            self.store(wave, accessor, target, words)
+                .map_err(|kind| Problem::in_lane(kind, lane))?;
+        }
+        Ok(())
+    }
+
+    /// Loads with all lanes at once, if they access one allocation and nothing needs a closer look.
+    /// Returns the lanes whose loaded bytes were written.
+    fn load_all(
+        &mut self,
+        wave: &mut Wave,
+        instruction: &Instruction,
+        access: Access,
+    ) -> Option<u32> {
+        let Operand::Vgpr(dst) = instruction.dst else { return None };
+        let exec = wave.exec();
+        let (bytes, registers) = (access.bytes() as usize, usize::from(access.registers()));
+        let spread = Spread::of(wave, instruction, bytes)?;
+        let view = self.ranges.resolve(spread.low, spread.bytes as u64, &mut self.hint).ok()?;
+        // Without the other check, loads are recorded.
+        if self.shadow.is_some() && !self.checks.uninitialised {
+            return None;
+        }
+        let mut written = u32::MAX;
+        if self.checks.uninitialised && !(spread.is_dense() && view.is_initialised(0, spread.bytes))
+        {
+            for lane in (0..LANES).filter(|&lane| is_set(exec, lane)) {
+                let is_written = view.is_initialised(spread.offsets[lane] as usize, bytes);
+                written &= !(u32::from(!is_written) << lane);
+            }
+        }
+        let mut loaded = [[0; LANES]; 4];
+        match bytes {
+            1 => spread.load(&mut loaded[0], |at| view.load_u8(at).into()),
+            2 => spread.load(&mut loaded[0], |at| view.load_u16(at).into()),
+            _ => {
+                for (register, loaded) in loaded.iter_mut().enumerate().take(registers) {
+                    spread.load(loaded, |at| view.load_u32(at + register * 4));
+                }
+            }
+        }
+        if let Some(shadow) = self.shadow {
+            let whole = span(&view, self.hint);
+            if !spread.all(bytes, whole, |span| shadow.is_quiet(&self.clock, span)) {
+                return None;
+            }
+        }
+        for (register, loaded) in loaded.iter_mut().enumerate().take(registers) {
+            let at = usize::from(dst) + register;
+            if access != Access::Bytes(bytes as u8) {
+                for (value, old) in loaded.iter_mut().zip(&wave.vgpr[at]) {
+                    *value = into_register(access, *value, *old);
+                }
+            }
+            wave.write_register(at, exec, loaded);
+        }
+        Some(written)
+    }
+
+    /// Stores with all lanes at once, if they access one allocation and nothing needs a closer
+    /// look; otherwise `None`.
+    fn store_all(
+        &mut self,
+        wave: &Wave,
+        instruction: &Instruction,
+        access: Access,
+        kind: WriteKind,
+    ) -> Option<()> {
+        let Operand::Vgpr(data) = instruction.src[1].operand else { return None };
+        let (bytes, registers) = (access.bytes() as usize, usize::from(access.registers()));
+        let spread = Spread::of(wave, instruction, bytes)?;
+        let view =
+            self.ranges.resolve_writable(spread.low, spread.bytes as u64, &mut self.hint).ok()?;
+        if let Some(shadow) = self.shadow {
+            let whole = span(&view, self.hint);
+            // A race is reported by the lane, and what was recorded before it does no harm.
+            let write = |span: Span| shadow.write(&self.clock, span, kind, || {}).is_ok();
+            if !spread.each(bytes, whole, write) {
+                return None;
+            }
+        }
+        let exec = wave.exec();
+        for lane in (0..LANES).filter(|&lane| is_set(exec, lane)) {
+            let at = spread.offsets[lane] as usize;
+            let mut words = [0; 4];
+            for (register, word) in words.iter_mut().enumerate().take(registers) {
+                *word = from_register(access, wave.vgpr[usize::from(data) + register][lane]);
+            }
+            match bytes {
+                1 => view.store_u8(at, words[0] as u8),
+                2 => view.store_u16(at, words[0] as u16),
+                _ => view.store_words(at, &words[..registers]),
+            }
+        }
+        Some(())
     }
 
     /// The place of each lane.
@@ -178,27 +321,19 @@ impl Group<'_> {
         let offset = i64::from(instruction.immediate);
         let address = &instruction.src[0];
         let scalar = instruction.src[2].operand;
-        if instruction.encoding == Encoding::Scratch {
-            let scalar = wave.scalar(scalar).wrapping_add(offset as u32);
+        if matches!(instruction.encoding, Encoding::Scratch | Encoding::Mubuf) {
+            // The scalar offset of a buffer counts the bytes of all lanes.
+            let unit = if instruction.encoding == Encoding::Mubuf { LANES as u32 } else { 1 };
+            let scalar = (wave.scalar(scalar) / unit).wrapping_add(offset as u32);
             let mut buffer = [0; LANES];
             let lanes = wave.lanes(address.operand, &mut buffer);
             return std::array::from_fn(|lane| Place::Scratch(lanes[lane].wrapping_add(scalar)));
         }
-        let addresses: [u64; LANES] = if address.kind == Kind::B64 {
-            wave.wide_source(address)
-        } else {
-            let base = wave.scalar_wide(scalar);
-            let mut buffer = [0; LANES];
-            wave.lanes(address.operand, &mut buffer).map(|lane| base.wrapping_add(lane.into()))
-        };
         let is_flat = instruction.encoding == Encoding::Flat;
-        addresses.map(|address| {
-            let address = address.wrapping_add_signed(offset);
-            match (address >> 32) as u32 {
-                SHARED_BASE if is_flat => Place::Lds(address as u32),
-                PRIVATE_BASE if is_flat => Place::Scratch(address as u32),
-                _ => Place::Global(address),
-            }
+        flat_addresses(wave, instruction).map(|address| match (address >> 32) as u32 {
+            SHARED_BASE if is_flat => Place::Lds(address as u32),
+            PRIVATE_BASE if is_flat => Place::Scratch(address as u32),
+            _ => Place::Global(address),
         })
     }
 
@@ -208,32 +343,20 @@ impl Group<'_> {
         accessor: Accessor,
         target: Target,
     ) -> Result<([u32; 4], bool), FaultKind> {
-        let Target { place, lane, bytes, is_atomic } = target;
+        let Target { place, lane, bytes, load, .. } = target;
         let mut words = [0; 4];
         match place {
             Place::Global(address) => {
                 let view = self.ranges.resolve(address, bytes.into(), &mut self.hint)?;
-                let race = match (self.shadow, is_atomic) {
-                    (Some(shadow), false) => {
-                        // Whether a value is used is only known after a write that came first.
-                        let records = !self.checks.uninitialised;
-                        shadow.read(&self.clock, address, bytes, records).err()
-                    }
-                    _ => None,
-                };
-                let races = race.is_some();
-                if let Some(race) = race {
-                    // A value that nothing uses may be read: kernels load whole rows or blocks.
-                    if !self.checks.uninitialised {
-                        return Err(race);
-                    }
-                    self.raced.get_or_insert(race);
-                }
                 match bytes {
                     1 => words[0] = view.load_u8(0).into(),
                     2 => words[0] = view.load_u16(0).into(),
                     4 => words[0] = view.load_u32(0),
                     _ => view.load_words(0, &mut words[..bytes as usize / 4]),
+                }
+                let races = self.races(&view, load)?;
+                if let (Some(shadow), Load::Device) = (self.shadow, load) {
+                    shadow.observe(&mut self.clock, span(&view, self.hint));
                 }
                 let tracks = self.checks.uninitialised;
                 Ok((words, !races && (!tracks || view.is_initialised(0, bytes as usize))))
@@ -242,8 +365,10 @@ impl Group<'_> {
             Place::Scratch(address) => {
                 let range = scratch_range(wave, lane, address, bytes)?;
                 let mut raw = [[0; 4]; 4];
-                raw.as_flattened_mut()[..range.len()].copy_from_slice(&wave.scratch[range]);
-                Ok((raw.map(u32::from_le_bytes), true))
+                raw.as_flattened_mut()[..range.len()].copy_from_slice(&wave.scratch[range.clone()]);
+                let written = wave.scratch_written.get(range);
+                let is_written = written.is_none_or(|written| written.iter().all(|&byte| byte));
+                Ok((raw.map(u32::from_le_bytes), is_written))
             }
         }
     }
@@ -255,26 +380,31 @@ impl Group<'_> {
         target: Target,
         words: [u32; 4],
     ) -> Result<(), FaultKind> {
-        let Target { place, lane, bytes, .. } = target;
+        let Target { place, lane, bytes, store, .. } = target;
         match place {
             Place::Global(address) => {
                 let view = self.ranges.resolve_writable(address, bytes.into(), &mut self.hint)?;
-                if let Some(shadow) = self.shadow {
-                    shadow.write(&self.clock, address, bytes)?;
-                }
-                match bytes {
+                let change = || match bytes {
                     1 => view.store_u8(0, words[0] as u8),
                     2 => view.store_u16(0, words[0] as u16),
                     4 => view.store_u32(0, words[0]),
                     _ => view.store_words(0, &words[..bytes as usize / 4]),
+                };
+                if let Some(shadow) = self.shadow {
+                    shadow.write(&self.clock, span(&view, self.hint), store, change)
+                } else {
+                    change();
+                    Ok(())
                 }
-                Ok(())
             }
             Place::Lds(address) => self.lds.store(accessor, address, bytes, words),
             Place::Scratch(address) => {
                 let range = scratch_range(wave, lane, address, bytes)?;
                 let raw = words.map(u32::to_le_bytes);
                 let length = range.len();
+                if let Some(written) = wave.scratch_written.get_mut(range.clone()) {
+                    written.fill(true);
+                }
                 wave.scratch[range].copy_from_slice(&raw.as_flattened()[..length]);
                 Ok(())
             }
@@ -284,7 +414,7 @@ impl Group<'_> {
     fn update(
         &mut self,
         wave: &Wave,
-        accessor: Accessor,
+        (accessor, kind): (Accessor, WriteKind),
         data: u8,
         (place, lane): (Place, usize),
         (op, wide): (AtomicOp, bool),
@@ -303,21 +433,137 @@ impl Group<'_> {
                     return Err(FaultKind::Misaligned { address, alignment }.into());
                 }
                 let view = self.ranges.resolve_writable(address, bytes, &mut self.hint)?;
-                if let Some(shadow) = self.shadow {
-                    shadow.update(&mut self.clock, address, bytes as u32, accessor.releases)?;
-                }
-                Ok(if wide {
-                    view.update_u64(0, |old| atomic::apply(op, true, old, new, compare))
-                } else {
-                    let update =
-                        |old: u32| atomic::apply(op, false, old.into(), new, compare) as u32;
-                    view.update_u32(0, update).into()
-                })
+                let change = || {
+                    if wide {
+                        view.update_u64(0, |old| atomic::apply(op, true, old, new, compare))
+                    } else {
+                        let update =
+                            |old: u32| atomic::apply(op, false, old.into(), new, compare) as u32;
+                        view.update_u32(0, update).into()
+                    }
+                };
+                let old = match self.shadow {
+                    Some(shadow) => {
+                        let span = span(&view, self.hint);
+                        shadow.update(&mut self.clock, span, kind, accessor.releases, change)?
+                    }
+                    None => change(),
+                };
+                self.changed |= atomic::apply(op, wide, old, new, compare) != old;
+                Ok(old)
             }
-            Place::Lds(address) => self.lds.update(accessor, address, (op, wide), new, compare),
+            Place::Lds(address) => {
+                self.changed = true;
+                self.lds.update(accessor, address, (op, wide), new, compare)
+            }
             Place::Scratch(_) => {
                 Err(FaultKind::Unsupported("atomic update of scratch memory").into())
             }
+        }
+    }
+}
+
+/// The addresses of the lanes of a global or flat access.
+fn flat_addresses(wave: &Wave, instruction: &Instruction) -> [u64; LANES] {
+    let offset = i64::from(instruction.immediate);
+    let address = &instruction.src[0];
+    if address.kind == Kind::B64 {
+        let addresses = wave.wide_source(address);
+        return per_lane(|lane| addresses[lane].wrapping_add_signed(offset));
+    }
+    let base = wave.scalar_wide(instruction.src[2].operand).wrapping_add_signed(offset);
+    let mut buffer = [0; LANES];
+    let offsets = wave.lanes(address.operand, &mut buffer);
+    per_lane(|lane| base.wrapping_add(offsets[lane].into()))
+}
+
+/// The bytes of a view as those of the shadow of races.
+fn span(view: &View<'_>, hint: Hint) -> Span {
+    Span {
+        allocation: hint.position(),
+        base: view.allocation().base(),
+        start: view.offset(),
+        bytes: view.len(),
+    }
+}
+
+/// The bytes that the lanes of an instruction access.
+struct Spread {
+    /// The first address.
+    low: u64,
+    /// The distance from it to the end of the last access.
+    bytes: usize,
+    /// The distances of the lanes from it; those of inactive lanes are in between.
+    offsets: [u64; LANES],
+    exec: u32,
+    /// True if the accesses of all lanes follow each other.
+    is_contiguous: bool,
+}
+
+impl Spread {
+    /// `None` if no lane is active, or the accesses are not all to global memory.
+    fn of(wave: &Wave, instruction: &Instruction, bytes: usize) -> Option<Self> {
+        let exec = wave.exec();
+        if exec == 0 || instruction.encoding == Encoding::Scratch {
+            return None;
+        }
+        let mut offsets = flat_addresses(wave, instruction);
+        let first = offsets[wave.first_active()];
+        if exec != u32::MAX {
+            for (lane, address) in offsets.iter_mut().enumerate() {
+                *address = if is_set(exec, lane) { *address } else { first };
+            }
+        }
+        let mut is_contiguous = exec == u32::MAX;
+        for (lane, &address) in offsets.iter().enumerate() {
+            is_contiguous &= address == first.wrapping_add((lane * bytes) as u64);
+        }
+        let (low, high) = if is_contiguous {
+            (first, offsets[LANES - 1])
+        } else {
+            offsets
+                .iter()
+                .fold((first, first), |(low, high), &address| (low.min(address), high.max(address)))
+        };
+        let is_aperture =
+            |address: u64| matches!((address >> 32) as u32, SHARED_BASE | PRIVATE_BASE);
+        if instruction.encoding == Encoding::Flat && (is_aperture(low) || is_aperture(high)) {
+            return None;
+        }
+        for address in &mut offsets {
+            *address -= low;
+        }
+        let bytes = usize::try_from(high - low).ok()?.checked_add(bytes)?;
+        Some(Self { low, bytes, offsets, exec, is_contiguous })
+    }
+
+    /// Returns true if the bytes in between are few.
+    fn is_dense(&self) -> bool {
+        self.bytes <= 1024
+    }
+
+    /// Returns true if a test holds for the whole span or, if that is wide, for each lane.
+    fn all(&self, bytes: usize, whole: Span, test: impl Fn(Span) -> bool) -> bool {
+        self.is_dense() && test(whole) || self.each_lane(bytes, whole, test)
+    }
+
+    /// Applies a function to the whole span, if the lanes fill it, or to the bytes of each lane.
+    /// Returns false when one of them does.
+    fn each(&self, bytes: usize, whole: Span, function: impl Fn(Span) -> bool) -> bool {
+        if self.is_contiguous { function(whole) } else { self.each_lane(bytes, whole, function) }
+    }
+
+    fn each_lane(&self, bytes: usize, whole: Span, function: impl Fn(Span) -> bool) -> bool {
+        (0..LANES).filter(|&lane| is_set(self.exec, lane)).all(|lane| {
+            let start = whole.start + self.offsets[lane] as usize;
+            function(Span { start, bytes, ..whole })
+        })
+    }
+
+    #[inline]
+    fn load(&self, lanes: &mut [u32; LANES], load: impl Fn(usize) -> u32) {
+        for (value, &at) in lanes.iter_mut().zip(&self.offsets) {
+            *value = load(at as usize);
         }
     }
 }

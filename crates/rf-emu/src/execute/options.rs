@@ -2,6 +2,7 @@
 
 use crate::{
     check::Checks,
+    cost::{Accesses, traffic::Traffic},
     isa::op::{Op, ValuOp},
 };
 
@@ -16,9 +17,12 @@ pub struct Options {
     pub seed: u64,
     /// The number of threads; 0 stands for one per processor of this machine.
     pub threads: usize,
+    /// The most workgroups that the device holds at the same time; 0 stands for no limit. The
+    /// others start when one ends.
+    pub resident_workgroups: usize,
     /// The most instructions of one wave.
     pub max_instructions: u64,
-    /// True if to count how often each instruction runs.
+    /// True if to count how often each instruction runs and what memory instructions access.
     pub count_each: bool,
 }
 
@@ -29,6 +33,7 @@ impl Default for Options {
             checks: Checks::NONE,
             seed: 0,
             threads: 0,
+            resident_workgroups: 0,
             max_instructions: 1 << 32,
             count_each: false,
         }
@@ -56,8 +61,17 @@ pub struct Counters {
     /// With [`Options::count_each`], the executions of each instruction in the order of
     /// [`Program::listing`](crate::Program::listing).
     pub each: Vec<u64>,
+    /// With [`Options::count_each`], what the memory instructions among them accessed.
+    pub accesses: Vec<Accesses>,
+    /// With [`Options::count_each`], the bytes of the lines of global memory that the launch
+    /// touched: memory has to deliver at least these.
+    pub memory_bytes: u64,
+    /// With [`Options::count_each`], the sum over workgroups of the bytes of the lines that each
+    /// touched: L2 has to deliver at least these.
+    pub group_bytes: u64,
     /// The executions by slot.
     pub(super) by_slot: Vec<u64>,
+    pub(super) traffic: Option<Box<Traffic>>,
 }
 
 impl Counters {
@@ -78,6 +92,27 @@ impl Counters {
         for (mine, theirs) in [(&mut self.each, &other.each), (&mut self.by_slot, &other.by_slot)] {
             mine.resize(mine.len().max(theirs.len()), 0);
             mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        }
+        let accesses = self.accesses.len().max(other.accesses.len());
+        self.accesses.resize(accesses, Accesses::default());
+        self.accesses.iter_mut().zip(&other.accesses).for_each(|(mine, theirs)| mine.add(theirs));
+        self.memory_bytes += other.memory_bytes;
+        self.group_bytes += other.group_bytes;
+        match (&mut self.traffic, &other.traffic) {
+            (Some(mine), Some(theirs)) => mine.add(theirs),
+            (mine @ None, theirs) => mine.clone_from(theirs),
+            (Some(_), None) => {}
+        }
+    }
+
+    /// Adds the counters of `length` instructions that follow each other, from `slot` on.
+    #[inline]
+    pub(super) fn count_run(&mut self, slot: u32, length: u32, run: &Self) {
+        self.scalar += run.scalar;
+        self.vector += run.vector;
+        if !self.by_slot.is_empty() {
+            let slots = slot as usize..(slot + length) as usize;
+            self.by_slot[slots].iter_mut().for_each(|count| *count += 1);
         }
     }
 

@@ -1,15 +1,26 @@
 //! The decoded code of a kernel.
 
-use std::{collections::BTreeMap, fmt::Write as _, iter};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
-use super::Counters;
+use super::{
+    run::Runs,
+    slot::{NO_SLOT, Simple, Slot},
+    wave::{FloatMode, VGPRS, Wave},
+};
 use crate::{
-    Kernel, LoadedCode,
-    check::operands::Operands,
+    Kernel, LoadedCode, SourceLines,
+    check::{
+        Checks,
+        hazards::{self, Hazards},
+        operands::Operands,
+    },
     fault::{Fault, FaultKind},
     isa::{
-        Arch, DecodeError, Instruction, decode,
-        op::{Op, SaluOp},
+        Arch, Instruction, decode,
+        op::{Op, SaluOp, ValuOp},
     },
 };
 
@@ -21,28 +32,19 @@ pub struct Program {
     /// The address of the code object in memory.
     pub(crate) base: u64,
     pub(crate) slots: Vec<Slot>,
+    pub(crate) runs: Runs,
+    /// The number of vector registers of a wave.
+    pub(crate) vector_registers: usize,
     /// The slot of each offset in the code object.
     places: BTreeMap<u64, u32>,
     pub(crate) entry: u32,
+    pub(crate) lines: Arc<SourceLines>,
+    /// The results of both searches for hazards, after the first launch that needs them.
+    hazards: [OnceLock<Hazards>; 2],
 }
-
-/// An instruction with its place.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    /// The offset in the code object.
-    pub(crate) offset: u64,
-    pub(crate) instruction: Result<Instruction, DecodeError>,
-    /// The slot of the following instruction, and of the branch's target.
-    pub(crate) next: u32,
-    pub(crate) target: u32,
-    pub(crate) operands: Operands,
-}
-
-/// A slot that does not exist.
-pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 impl Program {
-    /// Decodes what is reachable from the start of a kernel.
+    /// Decodes what is reachable from the start of a kernel, or all code if it calls functions.
     ///
     /// # Errors
     ///
@@ -54,15 +56,21 @@ impl Program {
             kernel: kernel.clone(),
             base: code.base(),
             slots: Vec::new(),
+            runs: Runs::default(),
+            vector_registers: VGPRS,
             places: BTreeMap::new(),
             entry: 0,
+            lines: Arc::clone(code.source_lines()),
+            hazards: Default::default(),
         };
         if !kernel.wave32 {
             return Err(program.fault(FaultKind::Unsupported("waves of 64 lanes")));
         }
         program.decode(code);
         program.link();
+        program.vector_registers = program.used_registers();
         program.entry = program.slot_of(kernel.entry);
+        program.runs = Runs::find_all(&program.slots, program.entry);
         Ok(program)
     }
 
@@ -76,23 +84,42 @@ impl Program {
         &self.kernel
     }
 
+    /// The lines of the source: [`SourceLines::lookup`] takes the offsets of
+    /// [`listing`](Self::listing).
+    pub fn source_lines(&self) -> &SourceLines {
+        &self.lines
+    }
+
     /// The offsets and texts of the decoded instructions.
     pub fn listing(&self) -> impl Iterator<Item = (u64, String)> {
         self.places.iter().map(|(&offset, &slot)| (offset, self.text(slot)))
     }
 
-    /// A listing with the number of executions of each instruction and its share in percent.
-    pub fn annotate(&self, counters: &Counters) -> String {
-        let all = counters.instructions().max(1) as f64;
-        self.listing().zip(counters.each.iter().chain(iter::repeat(&0))).fold(
-            String::new(),
-            |mut lines, ((offset, text), &count)| {
-                let share = count as f64 * 100.0 / all;
-                // Writing to a string cannot fail.
-                let _ = writeln!(lines, "{count:>12} {share:>5.1}% {offset:#8x}: {text}");
-                lines
-            },
-        )
+    /// The decoded instructions in the order of [`listing`](Self::listing), with their offsets.
+    pub(crate) fn instructions(&self) -> impl Iterator<Item = (u64, Option<&Instruction>)> {
+        self.places.iter().map(|(&offset, &slot)| {
+            let slot = self.slots.get(slot as usize);
+            (offset, slot.and_then(|slot| slot.instruction.as_ref().ok()))
+        })
+    }
+
+    /// The hazards that are checked, without empty sets.
+    pub(crate) fn hazards(&self, checks: Checks) -> Vec<&Hazards> {
+        let searches = [
+            (checks.hazards, hazards::find as fn(_, &[_]) -> _),
+            (checks.sgpr_hazards, hazards::find_scalar_reads),
+        ];
+        let wanted = self.hazards.iter().zip(searches).filter(|(_, (is_wanted, _))| *is_wanted);
+        wanted
+            .map(|(hazards, (_, find))| {
+                hazards.get_or_init(|| find(self.arch, &self.control_flow()))
+            })
+            .filter(|hazards| !hazards.is_empty())
+            .collect()
+    }
+
+    fn control_flow(&self) -> Vec<Option<hazards::Place<'_>>> {
+        self.slots.iter().map(Slot::place).collect()
     }
 
     pub(crate) fn text(&self, slot: u32) -> String {
@@ -114,25 +141,11 @@ impl Program {
 
     fn decode(&mut self, code: &LoadedCode) {
         let mut starts = vec![self.kernel.entry];
+        let mut wave = Wave::new(FloatMode { bits: 0xff, clamp_nan: false, ieee: false }, 0, VGPRS);
         while let Some(start) = starts.pop() {
             let mut offset = start;
-            while !self.places.contains_key(&offset) {
-                let is_code = code.executable().iter().any(|range| range.contains(&offset));
-                let bytes = usize::try_from(offset).ok().and_then(|at| code.image().get(at..));
-                let Some(bytes) = bytes.filter(|_| is_code) else { break };
-                let words: Vec<_> = bytes
-                    .as_chunks::<4>()
-                    .0
-                    .iter()
-                    .take(4)
-                    .map(|&word| u32::from_le_bytes(word))
-                    .collect();
-                let instruction = decode(self.arch, &words);
-                let operands = instruction.as_ref().map(Operands::of).unwrap_or_default();
-                self.places.insert(offset, self.slots.len() as u32);
-                let slot = Slot { offset, instruction, next: NO_SLOT, target: NO_SLOT, operands };
-                let (next, target, ends) = follow(&slot);
-                self.slots.push(slot);
+            while let Some(slot) = self.decode_at(code, &mut wave, offset) {
+                let (next, target, ends) = follow(slot);
                 starts.extend(target);
                 if ends {
                     break;
@@ -140,6 +153,60 @@ impl Program {
                 offset = next;
             }
         }
+        let jumps = |slot: &Slot| {
+            let op = slot.instruction.as_ref().map(|instruction| instruction.op);
+            matches!(op, Ok(Op::Salu(SaluOp::SetpcB64 | SaluOp::SwappcB64)))
+        };
+        if self.slots.iter().any(jumps) {
+            self.decode_all(code, &mut wave);
+        }
+    }
+
+    /// Decodes all code: functions that are called by address are not found otherwise.
+    fn decode_all(&mut self, code: &LoadedCode, wave: &mut Wave) {
+        for range in code.executable() {
+            let mut offset = range.start;
+            while offset < range.end {
+                self.decode_at(code, wave, offset);
+                let slot = self.slots.get(self.slot_of(offset) as usize);
+                let instruction = slot.and_then(|slot| slot.instruction.as_ref().ok());
+                offset += instruction.map_or(4, |instruction| instruction.bytes.into());
+            }
+        }
+    }
+
+    /// Decodes the instruction at an offset, unless that is done or the offset is outside the code.
+    fn decode_at(&mut self, code: &LoadedCode, wave: &mut Wave, offset: u64) -> Option<&Slot> {
+        let is_code = code.executable().iter().any(|range| range.contains(&offset));
+        if !is_code || self.places.contains_key(&offset) {
+            return None;
+        }
+        let bytes = code.image().get(usize::try_from(offset).ok()?..)?;
+        let words = bytes.as_chunks::<4>().0.iter().take(4).map(|&word| u32::from_le_bytes(word));
+        let instruction = decode(self.arch, &words.collect::<Vec<_>>());
+        let operands = instruction.as_ref().map(Operands::of).unwrap_or_default();
+        self.places.insert(offset, self.slots.len() as u32);
+        let simple = instruction.as_ref().ok().and_then(|simple| Simple::of(simple, wave));
+        let (next, target) = (NO_SLOT, NO_SLOT);
+        self.slots.push(Slot { offset, instruction, next, target, operands, simple });
+        self.slots.last()
+    }
+
+    /// The number of vector registers that the instructions can reach.
+    fn used_registers(&self) -> usize {
+        let is_relative = |slot: &Slot| {
+            matches!(&slot.instruction, Ok(instruction)
+                if matches!(instruction.op, Op::Valu(ValuOp::MovrelsB32 | ValuOp::MovreldB32)))
+        };
+        if self.slots.iter().any(is_relative) {
+            return VGPRS;
+        }
+        let ends = self.slots.iter().flat_map(|slot| {
+            let all = slot.operands.reads.iter().chain(&slot.operands.writes);
+            all.filter(|registers| registers.vector).map(|registers| registers.iter().end)
+        });
+        // Operands of several registers may reach beyond the last one without a panic.
+        VGPRS.min(usize::from(ends.max().unwrap_or(0)) + VGPRS - 256)
     }
 
     /// Resolves the slots that follow each instruction.
@@ -149,6 +216,17 @@ impl Program {
             self.slots[at].next = self.slot_of(next);
             self.slots[at].target = target.map_or(NO_SLOT, |target| self.slot_of(target));
         }
+    }
+}
+
+impl Slot {
+    /// The place in the control flow.
+    fn place(&self) -> Option<hazards::Place<'_>> {
+        let instruction = self.instruction.as_ref().ok()?;
+        let (_, _, ends) = follow(self);
+        let next = [(!ends).then_some(self.next), Some(self.target)];
+        let next = next.map(|next| next.filter(|&next| next != NO_SLOT));
+        Some(hazards::Place { instruction, operands: &self.operands, next })
     }
 }
 

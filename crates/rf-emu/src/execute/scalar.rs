@@ -2,9 +2,14 @@
 
 use std::cmp::Ordering;
 
-use super::{float, wave::Wave};
+use super::{
+    float,
+    rounding::{F16, F32, Rounding},
+    wave::Wave,
+};
 use crate::isa::{
-    instruction::{Instruction, Operand, register},
+    Kind,
+    instruction::{Encoding, Instruction, Operand, register},
     op::SaluOp,
 };
 
@@ -28,6 +33,22 @@ pub(super) fn execute(wave: &mut Wave, instruction: &Instruction, op: SaluOp) ->
         || scalar.bits64(op)
         || scalar.masks(op)
         || scalar.real(op)
+}
+
+/// A function that executes some of the scalar operations; false if the operation is another one.
+pub(crate) type ScalarGroup = fn(&mut Wave, &Instruction, SaluOp) -> bool;
+
+/// The function that executes an operation, if it is one of arithmetic that leaves EXEC alone. It
+/// is tried with `wave`.
+pub(super) fn group(instruction: &Instruction, op: SaluOp, wave: &mut Wave) -> Option<ScalarGroup> {
+    let groups: [ScalarGroup; 4] = [
+        |wave, instruction, op| Scalar { wave, instruction }.add_and_compare(op),
+        |wave, instruction, op| Scalar { wave, instruction }.bits32(op),
+        |wave, instruction, op| Scalar { wave, instruction }.bits64(op),
+        |wave, instruction, op| Scalar { wave, instruction }.real(op),
+    ];
+    let is_control = instruction.encoding == Encoding::Sopp;
+    groups.into_iter().find(|group| !is_control && group(wave, instruction, op))
 }
 
 struct Scalar<'a> {
@@ -296,25 +317,37 @@ impl Scalar<'_> {
     /// Operations that combine a mask with EXEC: the old EXEC is kept, or the new one returned.
     fn masks(&mut self, op: SaluOp) -> bool {
         let exec_register = Operand::Sgpr(register::EXEC);
-        let (a, exec) = (self.a(), self.wave.exec());
+        let is_wide = self.instruction.dst_kind == Kind::B64;
+        let (a, exec) = if is_wide {
+            (self.wide_a(), self.wave.scalar_wide(exec_register))
+        } else {
+            (self.a().into(), self.wave.exec().into())
+        };
         let (value, returns_new) = match op {
-            SaluOp::AndSaveexecB32 => (a & exec, false),
-            SaluOp::OrSaveexecB32 => (a | exec, false),
-            SaluOp::XorSaveexecB32 => (a ^ exec, false),
-            SaluOp::AndNot1SaveexecB32 => (a & !exec, false),
-            SaluOp::OrNot1SaveexecB32 => (a | !exec, false),
-            SaluOp::NandSaveexecB32 => (!(a & exec), false),
-            SaluOp::NorSaveexecB32 => (!(a | exec), false),
-            SaluOp::XnorSaveexecB32 => (!(a ^ exec), false),
-            SaluOp::AndNot0SaveexecB32 => (!a & exec, false),
-            SaluOp::OrNot0SaveexecB32 => (!a | exec, false),
-            SaluOp::AndNot0WrexecB32 => (!a & exec, true),
-            SaluOp::AndNot1WrexecB32 => (a & !exec, true),
+            SaluOp::AndSaveexecB32 | SaluOp::AndSaveexecB64 => (a & exec, false),
+            SaluOp::OrSaveexecB32 | SaluOp::OrSaveexecB64 => (a | exec, false),
+            SaluOp::XorSaveexecB32 | SaluOp::XorSaveexecB64 => (a ^ exec, false),
+            SaluOp::AndNot1SaveexecB32 | SaluOp::AndNot1SaveexecB64 => (a & !exec, false),
+            SaluOp::OrNot1SaveexecB32 | SaluOp::OrNot1SaveexecB64 => (a | !exec, false),
+            SaluOp::NandSaveexecB32 | SaluOp::NandSaveexecB64 => (!(a & exec), false),
+            SaluOp::NorSaveexecB32 | SaluOp::NorSaveexecB64 => (!(a | exec), false),
+            SaluOp::XnorSaveexecB32 | SaluOp::XnorSaveexecB64 => (!(a ^ exec), false),
+            SaluOp::AndNot0SaveexecB32 | SaluOp::AndNot0SaveexecB64 => (!a & exec, false),
+            SaluOp::OrNot0SaveexecB32 | SaluOp::OrNot0SaveexecB64 => (!a | exec, false),
+            SaluOp::AndNot0WrexecB32 | SaluOp::AndNot0WrexecB64 => (!a & exec, true),
+            SaluOp::AndNot1WrexecB32 | SaluOp::AndNot1WrexecB64 => (a & !exec, true),
             _ => return false,
         };
-        self.put(if returns_new { value } else { exec });
-        self.wave.set_scalar(exec_register, value);
-        self.wave.scc = value != 0;
+        let result = if returns_new { value } else { exec };
+        if is_wide {
+            self.put_wide(result);
+            self.wave.set_scalar_wide(exec_register, value);
+            self.wave.scc = value != 0;
+        } else {
+            self.put(result as u32);
+            self.wave.set_scalar(exec_register, value as u32);
+            self.wave.scc = value as u32 != 0;
+        }
         true
     }
 
@@ -322,6 +355,12 @@ impl Scalar<'_> {
         let (a, b) = (f32::from_bits(self.a()), f32::from_bits(self.b()));
         let c = f32::from_bits(self.wave.scalar(self.instruction.src[2].operand));
         let old = f32::from_bits(self.wave.scalar(self.instruction.dst));
+        if self.wave.mode.is_directed()
+            && let Some(bits) = self.directed(op)
+        {
+            self.put(bits);
+            return true;
+        }
         let value = match op {
             SaluOp::AddF32 => a + b,
             SaluOp::SubF32 => a - b,
@@ -342,6 +381,32 @@ impl Scalar<'_> {
         };
         self.put(value.to_bits());
         true
+    }
+
+    /// The result of an operation that rounds, where MODE does not round to nearest.
+    #[cold]
+    fn directed(&self, op: SaluOp) -> Option<u32> {
+        let mode = self.wave.mode;
+        let (a, b) = (u64::from(self.a()), u64::from(self.b()));
+        let c = u64::from(self.wave.scalar(self.instruction.src[2].operand));
+        let old = u64::from(self.wave.scalar(self.instruction.dst));
+        let (rounding, half) = (Rounding::of_f32(mode), Rounding::of_f16(mode));
+        let low = |bits: u64| bits & 0xffff;
+        Some(match op {
+            SaluOp::AddF32 => rounding.add(F32, a, b),
+            SaluOp::SubF32 => rounding.add(F32, a, b ^ 1 << 31),
+            SaluOp::MulF32 => rounding.multiply(F32, a, b),
+            SaluOp::FmacF32 => rounding.multiply_add(F32, a, b, old),
+            SaluOp::FmaakF32 | SaluOp::FmamkF32 => rounding.multiply_add(F32, a, b, c),
+            SaluOp::CvtF32I32 => rounding.of_integer(F32, (a as i32).into()),
+            SaluOp::CvtF32U32 => rounding.of_integer(F32, a as i64),
+            SaluOp::AddF16 => half.add(F16, low(a), low(b)),
+            SaluOp::SubF16 => half.add(F16, low(a), low(b) ^ 1 << 15),
+            SaluOp::MulF16 => half.multiply(F16, low(a), low(b)),
+            SaluOp::FmacF16 => half.multiply_add(F16, low(a), low(b), low(old)),
+            SaluOp::CvtF16F32 => half.convert(F16, F32, a),
+            _ => return None,
+        } as u32)
     }
 
     fn real_to_bits(&mut self, op: SaluOp, a: f32, b: f32) -> bool {

@@ -1,25 +1,73 @@
 //! LDS: the memory that the waves of a workgroup share.
 
-use super::atomic;
+use std::ops::Range;
+
+use super::{
+    atomic,
+    wave::{LANE_BITS, LANES, is_set, per_lane},
+};
 use crate::{
-    check::race::{Accessor, LdsShadow},
+    check::{
+        Checks,
+        race::{Accessor, LdsShadow},
+    },
     fault::{FaultKind, Problem},
     isa::op::AtomicOp,
 };
+
+/// The aligned dwords that the lanes of an instruction access.
+#[derive(Debug)]
+pub(crate) struct LdsSpread {
+    /// The first dword of each lane; inactive lanes repeat an active one.
+    first: [u32; LANES],
+    exec: u32,
+    /// True if all lanes access the same.
+    is_uniform: bool,
+}
+
+impl LdsSpread {
+    /// `None` if no lane is active, or one is outside LDS or not aligned.
+    pub(crate) fn of(
+        addresses: &[u32; LANES],
+        offset: u32,
+        exec: u32,
+        size: usize,
+        bytes: usize,
+    ) -> Option<Self> {
+        if exec == 0 {
+            return None;
+        }
+        let leader = addresses[exec.trailing_zeros() as usize].wrapping_add(offset);
+        let address = per_lane(|lane| {
+            let address = addresses[lane].wrapping_add(offset);
+            if exec & LANE_BITS[lane] == 0 { leader } else { address }
+        });
+        let (last, all, different) =
+            address.iter().fold((0, 0, 0), |(last, all, different), &address| {
+                (address.max(last), all | address, different | (address ^ leader))
+            });
+        let fits = last as usize + bytes <= size && all.is_multiple_of(4);
+        let first = per_lane(|lane| address[lane] / 4);
+        fits.then_some(Self { first, exec, is_uniform: different == 0 })
+    }
+}
 
 /// The LDS of a workgroup.
 #[derive(Debug, Default)]
 pub(crate) struct Lds {
     bytes: Vec<u8>,
-    /// True if each byte was written.
-    written: Vec<bool>,
+    /// A bit per byte that was written, 32 to an element.
+    written: Vec<u32>,
     shadow: Option<LdsShadow>,
     checks_alignment: bool,
+    /// False if nobody asks which bytes were written.
+    tracks_written: bool,
 }
 
 impl Lds {
-    pub(crate) fn new(shadow: Option<LdsShadow>, checks_alignment: bool) -> Self {
-        Self { shadow, checks_alignment, ..Self::default() }
+    pub(crate) fn new(shadow: Option<LdsShadow>, checks: Checks) -> Self {
+        let (checks_alignment, tracks_written) = (checks.alignment, checks.uninitialised);
+        Self { shadow, checks_alignment, tracks_written, ..Self::default() }
     }
 
     /// Prepares for another workgroup.
@@ -27,13 +75,13 @@ impl Lds {
         self.bytes.clear();
         self.bytes.resize(size, 0);
         self.written.clear();
-        self.written.resize(size, false);
+        self.written.resize(size / 32 + 1, 0);
         if let Some(shadow) = &mut self.shadow {
             shadow.reset(size);
         }
     }
 
-    fn range(&self, address: u32, bytes: u32) -> Result<std::ops::Range<usize>, FaultKind> {
+    fn range(&self, address: u32, bytes: u32) -> Result<Range<usize>, FaultKind> {
         let start = address as usize;
         let end = start + bytes as usize;
         if end > self.bytes.len() {
@@ -46,6 +94,21 @@ impl Lds {
             return Err(FaultKind::Misaligned { address: address.into(), alignment });
         }
         Ok(start..end)
+    }
+
+    /// The bits of 64 bytes.
+    fn element(&self, element: usize) -> u64 {
+        let high = self.written.get(element + 1).copied().unwrap_or(0);
+        u64::from(self.written[element]) | u64::from(high) << 32
+    }
+
+    /// Records that bytes are written.
+    fn mark(&mut self, range: &Range<usize>) {
+        let (element, mask) = bits(range);
+        self.written[element] |= mask as u32;
+        if let Some(next) = self.written.get_mut(element + 1) {
+            *next |= (mask >> 32) as u32;
+        }
     }
 
     /// Loads up to 16 bytes, and whether all of them were written.
@@ -61,7 +124,8 @@ impl Lds {
         }
         let mut words = [[0; 4]; 4];
         words.as_flattened_mut()[..range.len()].copy_from_slice(&self.bytes[range.clone()]);
-        let written = self.written[range].iter().all(|&written| written);
+        let (element, mask) = bits(&range);
+        let written = self.element(element) & mask == mask;
         Ok((words.map(u32::from_le_bytes), written))
     }
 
@@ -79,8 +143,83 @@ impl Lds {
         }
         let words = words.map(u32::to_le_bytes);
         self.bytes[range.clone()].copy_from_slice(&words.as_flattened()[..range.len()]);
-        self.written[range].fill(true);
+        self.mark(&range);
         Ok(())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Loads the dwords of all lanes and returns the lanes in which they were written. `None` if
+    /// there is a race, or if bytes of the dwords were accessed apart.
+    pub(crate) fn load_lanes(
+        &mut self,
+        accessor: Accessor,
+        spread: &LdsSpread,
+        out: &mut [[u32; LANES]],
+    ) -> Option<u32> {
+        let lanes = if spread.is_uniform { 1 } else { LANES };
+        let first = &spread.first[..lanes];
+        if let Some(shadow) = &mut self.shadow {
+            let mut is_fine = true;
+            let mut last = None;
+            for &first in first {
+                // Neighbours often read the same.
+                if last != Some(first) {
+                    for register in 0..out.len() {
+                        is_fine &= shadow.read_word(accessor, first as usize + register);
+                    }
+                }
+                last = Some(first);
+            }
+            if !is_fine {
+                return None;
+            }
+        }
+        let mut all_written = u32::MAX;
+        if self.tracks_written {
+            for (lane, &first) in first.iter().enumerate() {
+                let range = first as usize * 4..(first as usize + out.len()) * 4;
+                let (element, mask) = bits(&range);
+                let is_written = self.element(element) & mask == mask;
+                all_written &= !(u32::from(!is_written) << lane);
+            }
+        }
+        for (register, out) in out.iter_mut().enumerate() {
+            for (out, &first) in out.iter_mut().zip(first) {
+                let bytes = self.bytes.get((first as usize + register) * 4..);
+                let bytes = bytes.and_then(|bytes| bytes.first_chunk());
+                *out = bytes.map_or(0, |&bytes| u32::from_le_bytes(bytes));
+            }
+            if spread.is_uniform {
+                *out = [out[0]; LANES];
+            }
+        }
+        Some(if spread.is_uniform && all_written != u32::MAX { 0 } else { all_written })
+    }
+
+    /// Stores the dwords of all lanes. `None` if there is a race, or if bytes of the dwords were
+    /// accessed apart; some lanes may then have stored theirs.
+    pub(crate) fn store_lanes(
+        &mut self,
+        accessor: Accessor,
+        spread: &LdsSpread,
+        data: &[[u32; LANES]],
+    ) -> Option<()> {
+        for lane in (0..LANES).filter(|&lane| is_set(spread.exec, lane)) {
+            for (register, data) in data.iter().enumerate() {
+                let word = spread.first[lane] as usize + register;
+                if let Some(shadow) = &mut self.shadow
+                    && !shadow.write_word(accessor, word)
+                {
+                    return None;
+                }
+                self.written[word / 8] |= 15 << (word % 8 * 4);
+                self.bytes[word * 4..word * 4 + 4].copy_from_slice(&data[lane].to_le_bytes());
+            }
+        }
+        Some(())
     }
 
     /// Updates a value and returns the old one.
@@ -106,7 +245,12 @@ impl Lds {
         let old = u64::from_le_bytes(old);
         let new = atomic::apply(op, wide, old, data, compare).to_le_bytes();
         self.bytes[range.clone()].copy_from_slice(&new[..range.len()]);
-        self.written[range].fill(true);
+        self.mark(&range);
         Ok(old)
     }
+}
+
+/// The first element of the bits for a range of at most 16 bytes, and its bits from there on.
+fn bits(range: &Range<usize>) -> (usize, u64) {
+    (range.start / 32, ((1 << range.len()) - 1) << (range.start % 32))
 }

@@ -1,18 +1,21 @@
 //! Vector operations: reads sources, applies an operation to each lane, writes the result.
 
 mod compare;
+mod directed;
 mod exchange;
+mod fma;
 mod integer;
 mod lanes;
 mod matrix;
 mod packed;
 mod real;
+mod sources;
 
-pub(super) use self::matrix::is_matrix;
+pub(crate) use self::sources::{SourceLane, moves_between_lanes, source_lanes};
 
 use super::{
     float,
-    wave::{LANES, Lanes, Wave, WideLanes, is_set},
+    wave::{LANE_BITS, LANES, Lanes, Wave, WideLanes, is_set, per_lane},
 };
 use crate::isa::{
     Kind,
@@ -21,11 +24,11 @@ use crate::isa::{
 };
 
 /// A vector instruction in execution.
-pub(super) struct Vector<'a> {
+pub(crate) struct Vector<'a> {
     wave: &'a mut Wave,
     instruction: &'a Instruction,
     /// The first two sources after an exchange between lanes or a selection of parts.
-    exchanged: Option<Box<[Lanes; 2]>>,
+    exchanged: Option<[Lanes; 2]>,
     /// The lanes that are written.
     mask: u32,
 }
@@ -40,6 +43,9 @@ pub(super) fn execute(wave: &mut Wave, instruction: &Instruction) -> Result<(), 
     if instruction.exchange != Exchange::None {
         vector.exchange();
     }
+    if vector.wave.mode.is_directed() && vector.directed() {
+        return Ok(());
+    }
     match instruction.op {
         Op::Compare(compare) => {
             vector.compare(compare);
@@ -48,6 +54,68 @@ pub(super) fn execute(wave: &mut Wave, instruction: &Instruction) -> Result<(), 
         Op::Valu(op) => vector.operation(op),
         _ => Err("operation"),
     }
+}
+
+/// A function that executes some of the vector operations; false if the operation is another one.
+pub(crate) type VectorGroup = fn(&mut Vector<'_>) -> bool;
+
+/// The function that executes an instruction, if it concerns nothing but vector registers and
+/// masks. It is tried with `wave`.
+pub(super) fn group(instruction: &Instruction, wave: &mut Wave) -> Option<VectorGroup> {
+    let op = match instruction.op {
+        Op::Compare(compare) => {
+            let group: VectorGroup = |vector| {
+                let Op::Compare(compare) = vector.instruction.op else { return false };
+                vector.compare(compare);
+                true
+            };
+            return (!compare.to_exec).then_some(group);
+        }
+        Op::Valu(op) => op,
+        _ => return None,
+    };
+    let is_special = matches!(op, ValuOp::WritelaneB32 | ValuOp::MovrelsB32 | ValuOp::MovreldB32);
+    if is_special || op.is_matrix() {
+        return None;
+    }
+    let groups: &[VectorGroup] = match (&instruction.second, instruction.encoding) {
+        (Some(_), _) => &[|vector| {
+            let instruction = vector.instruction;
+            let Some(second) = &instruction.second else { return false };
+            dual(vector.wave, instruction, second).is_ok()
+        }],
+        (None, Encoding::Vop3p) => &[|vector| vector.packed(vector.op()).is_ok()],
+        (None, _) => &[
+            |vector| vector.real32(vector.op()),
+            |vector| vector.real16(vector.op()),
+            |vector| vector.real64(vector.op()),
+            |vector| vector.convert(vector.op()),
+            |vector| vector.one_or_two32(vector.op()),
+            |vector| vector.three32(vector.op()),
+            |vector| vector.integer16(vector.op()),
+            |vector| vector.carry(vector.op()),
+            |vector| vector.integer64(vector.op()),
+            |vector| vector.across_lanes(vector.op()) == Ok(true),
+        ],
+    };
+    groups.iter().copied().find(|group| {
+        let mask = wave.exec();
+        group(&mut Vector { wave: &mut *wave, instruction, exchanged: None, mask })
+    })
+}
+
+/// Executes an instruction by its function.
+#[inline]
+pub(super) fn execute_group(wave: &mut Wave, instruction: &Instruction, group: VectorGroup) {
+    let mask = wave.exec();
+    let mut vector = Vector { wave, instruction, exchanged: None, mask };
+    if instruction.exchange != Exchange::None {
+        vector.exchange();
+    }
+    if vector.wave.mode.is_directed() && vector.directed() {
+        return;
+    }
+    group(&mut vector);
 }
 
 /// Executes both halves of a dual instruction: both read before either writes.
@@ -63,12 +131,12 @@ fn dual(wave: &mut Wave, first: &Instruction, second: &Instruction) -> Result<()
     Ok(())
 }
 
-/// A value per lane; a plain loop, which the compiler vectorises.
+/// The lanes for which a test holds; a plain loop, which the compiler vectorises.
 #[inline]
-pub(super) fn each(mut value: impl FnMut(usize) -> u32) -> Lanes {
-    let mut lanes = [0; LANES];
-    for (lane, target) in lanes.iter_mut().enumerate() {
-        *target = value(lane);
+fn lanes_with(test: impl Fn(usize) -> bool) -> u32 {
+    let mut lanes = 0;
+    for (lane, bit) in LANE_BITS.into_iter().enumerate() {
+        lanes |= if test(lane) { bit } else { 0 };
     }
     lanes
 }
@@ -79,6 +147,14 @@ fn f(bits: u32) -> f32 {
 }
 
 impl Vector<'_> {
+    /// The operation; any other for a comparison.
+    fn op(&self) -> ValuOp {
+        match self.instruction.op {
+            Op::Valu(op) => op,
+            _ => ValuOp::ReadfirstlaneB32,
+        }
+    }
+
     fn operation(&mut self, op: ValuOp) -> Result<(), &'static str> {
         if self.instruction.encoding == Encoding::Vop3p {
             return self.packed(op);
@@ -117,7 +193,7 @@ impl Vector<'_> {
     fn map1(&self, operation: impl Fn(u32) -> u32) -> Lanes {
         let mut buffer = [0; LANES];
         let a = self.source(0, &mut buffer);
-        each(|lane| operation(a[lane]))
+        per_lane(|lane| operation(a[lane]))
     }
 
     #[inline]
@@ -125,7 +201,7 @@ impl Vector<'_> {
         let mut buffers = [[0; LANES]; 2];
         let [first, second] = &mut buffers;
         let (a, b) = (self.source(0, first), self.source(1, second));
-        each(|lane| operation(a[lane], b[lane]))
+        per_lane(|lane| operation(a[lane], b[lane]))
     }
 
     #[inline]
@@ -133,7 +209,7 @@ impl Vector<'_> {
         let mut buffers = [[0; LANES]; 3];
         let [first, second, third] = &mut buffers;
         let (a, b, c) = (self.source(0, first), self.source(1, second), self.source(2, third));
-        each(|lane| operation(a[lane], b[lane], c[lane]))
+        per_lane(|lane| operation(a[lane], b[lane], c[lane]))
     }
 
     /// Two sources and the old destination.
@@ -143,7 +219,23 @@ impl Vector<'_> {
         let [first, second] = &mut buffers;
         let (a, b) = (self.source(0, first), self.source(1, second));
         let c = self.accumulator();
-        each(|lane| operation(a[lane], b[lane], c[lane]))
+        per_lane(|lane| operation(a[lane], b[lane], c[lane]))
+    }
+
+    /// Multiplies the first two sources and adds the third one.
+    fn fma(&self) -> Lanes {
+        let mut buffers = [[0; LANES]; 3];
+        let [first, second, third] = &mut buffers;
+        let (a, b, c) = (self.source(0, first), self.source(1, second), self.source(2, third));
+        fma::lanes(a, b, c)
+    }
+
+    /// Multiplies two sources and adds the old destination.
+    fn fma_accumulate(&self) -> Lanes {
+        let mut buffers = [[0; LANES]; 3];
+        let [first, second, third] = &mut buffers;
+        let (a, b) = (self.source(0, first), self.source(1, second));
+        fma::lanes(a, b, self.wave.lanes(self.instruction.dst, third))
     }
 
     /// Writes 32-bit results.
@@ -155,12 +247,24 @@ impl Vector<'_> {
         self.wave.write(self.instruction.dst, self.mask, lanes);
     }
 
+    /// The factor of the output modifier, which IEEE mode and denormal results disable.
+    fn output_factor(&self, flushes: bool) -> f32 {
+        match self.instruction.output_modifier & 3 {
+            _ if !flushes || self.wave.mode.ieee => 1.0,
+            0 => 1.0,
+            1 => 2.0,
+            2 => 4.0,
+            _ => 0.5,
+        }
+    }
+
     /// Writes f32 results, with the output modifiers.
     #[inline]
+    #[expect(clippy::float_cmp, reason = "a factor of exactly 1 changes nothing")]
     fn put_f32(&mut self, mut lanes: Lanes) {
-        let Instruction { output_modifier, clamp, .. } = *self.instruction;
-        if output_modifier != 0 || clamp || self.wave.mode.flushes_f32_outputs() {
-            let factor = [1.0, 2.0, 4.0, 0.5][usize::from(output_modifier & 3)];
+        let Instruction { clamp, .. } = *self.instruction;
+        let factor = self.output_factor(self.wave.mode.flushes_f32_outputs());
+        if factor != 1.0 || clamp || self.wave.mode.flushes_f32_outputs() {
             for value in &mut lanes {
                 let mut result = f(*value) * factor;
                 if self.wave.mode.flushes_f32_outputs() {
@@ -175,18 +279,25 @@ impl Vector<'_> {
         self.put(&lanes);
     }
 
-    fn clamped(&self, value: f32) -> f32 {
-        if value.is_nan() {
-            return if self.wave.mode.clamp_nan { 0.0 } else { value };
+    /// The smaller and the larger of two values, as the mode says.
+    fn selections(&self) -> [float::Selection; 2] {
+        if self.wave.mode.ieee {
+            [float::ieee_min, float::ieee_max]
+        } else {
+            [float::min, float::max]
         }
-        value.clamp(0.0, 1.0) + 0.0
+    }
+
+    fn clamped(&self, value: f32) -> f32 {
+        self.wave.mode.clamped(value)
     }
 
     /// Writes f16 results, with the output modifiers.
+    #[expect(clippy::float_cmp, reason = "a factor of exactly 1 changes nothing")]
     fn put_f16(&mut self, mut lanes: Lanes) {
-        let Instruction { output_modifier, clamp, .. } = *self.instruction;
-        if output_modifier != 0 || clamp {
-            let factor = [1.0, 2.0, 4.0, 0.5][usize::from(output_modifier & 3)];
+        let Instruction { clamp, .. } = *self.instruction;
+        let factor = self.output_factor(self.wave.mode.flushes_f16_outputs());
+        if factor != 1.0 || clamp {
             for value in &mut lanes {
                 let result = float::f16_value(*value) * factor;
                 let result = if clamp { self.clamped(result) } else { result };
@@ -208,12 +319,19 @@ impl Vector<'_> {
         self.wave.write_wide(self.instruction.dst, self.mask, lanes);
     }
 
+    #[expect(clippy::float_cmp, reason = "a factor of exactly 1 changes nothing")]
     fn put_f64(&mut self, lanes: &[f64; LANES]) {
-        let Instruction { output_modifier, clamp, .. } = *self.instruction;
-        let factor = [1.0, 2.0, 4.0, 0.5][usize::from(output_modifier & 3)];
-        self.put_wide(&lanes.map(|value| {
-            let value = if output_modifier == 0 { value } else { value * factor };
-            (if clamp { value.clamp(0.0, 1.0) } else { value }).to_bits()
+        let Instruction { clamp, .. } = *self.instruction;
+        let factor = self.output_factor(self.wave.mode.flushes_f16_outputs());
+        self.put_wide(&per_lane(|lane| {
+            let value = lanes[lane];
+            let value = if factor == 1.0 { value } else { value * f64::from(factor) };
+            let value = match clamp {
+                true if value.is_nan() && self.wave.mode.clamp_nan => 0.0,
+                true => value.clamp(0.0, 1.0) + 0.0,
+                false => value,
+            };
+            value.to_bits()
         }));
     }
 
@@ -224,18 +342,22 @@ impl Vector<'_> {
 
     /// The result of one half of a dual instruction.
     fn dual_result(&self) -> Result<Lanes, &'static str> {
+        let [min, max] = self.selections();
         let Op::Valu(op) = self.instruction.op else { return Err("operation") };
+        let directed = self.wave.mode.is_directed().then(|| self.directed32(op)).flatten();
+        if let Some(lanes) = directed {
+            let flushes = self.wave.mode.flushes_f32_outputs();
+            return Ok(if flushes { lanes.map(super::wave::flush) } else { lanes });
+        }
         let lanes = match op {
-            ValuOp::FmacF32 => self.map_accumulate(|a, b, c| f(a).mul_add(f(b), f(c)).to_bits()),
-            ValuOp::FmaakF32 | ValuOp::FmamkF32 => {
-                self.map3(|a, b, c| f(a).mul_add(f(b), f(c)).to_bits())
-            }
+            ValuOp::FmacF32 => self.fma_accumulate(),
+            ValuOp::FmaakF32 | ValuOp::FmamkF32 => self.fma(),
             ValuOp::MulF32 => self.map2(|a, b| (f(a) * f(b)).to_bits()),
             ValuOp::AddF32 => self.map2(|a, b| (f(a) + f(b)).to_bits()),
             ValuOp::SubF32 => self.map2(|a, b| (f(a) - f(b)).to_bits()),
             ValuOp::SubrevF32 => self.map2(|a, b| (f(b) - f(a)).to_bits()),
-            ValuOp::MaxF32 => self.map2(|a, b| float::max(f(a), f(b)).to_bits()),
-            ValuOp::MinF32 => self.map2(|a, b| float::min(f(a), f(b)).to_bits()),
+            ValuOp::MaxF32 => self.map2(|a, b| max(f(a), f(b)).to_bits()),
+            ValuOp::MinF32 => self.map2(|a, b| min(f(a), f(b)).to_bits()),
             ValuOp::MovB32 => self.map1(|a| a),
             ValuOp::CndmaskB32 => self.select(),
             ValuOp::AddNcU32 => self.map2(u32::wrapping_add),
@@ -256,6 +378,6 @@ impl Vector<'_> {
         let [first, second] = &mut buffers;
         let (a, b) = (self.source(0, first), self.source(1, second));
         let mask = self.wave.scalar(self.instruction.src[2].operand);
-        each(|lane| if is_set(mask, lane) { b[lane] } else { a[lane] })
+        per_lane(|lane| if mask & LANE_BITS[lane] == 0 { a[lane] } else { b[lane] })
     }
 }

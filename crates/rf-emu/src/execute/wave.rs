@@ -9,7 +9,7 @@ use crate::isa::{
 pub(crate) const LANES: usize = 32;
 
 /// The bit of each lane.
-const LANE_BITS: [u32; LANES] = {
+pub(crate) const LANE_BITS: Lanes = {
     let mut bits = [1; LANES];
     let mut lane = 1;
     while lane < LANES {
@@ -26,7 +26,7 @@ pub(crate) type Lanes = [u32; LANES];
 pub(crate) type WideLanes = [u64; LANES];
 
 /// Operands of several registers may reach beyond the last one without a panic.
-const VGPRS: usize = 256 + 32;
+pub(crate) const VGPRS: usize = 256 + 32;
 const SGPRS: usize = 128 + 32;
 
 /// The high halves of the addresses of LDS and of scratch memory in the flat address space.
@@ -34,18 +34,42 @@ pub(crate) const SHARED_BASE: u32 = 0x0001_0000;
 /// See [`SHARED_BASE`].
 pub(crate) const PRIVATE_BASE: u32 = 0x0002_0000;
 
+/// The first half of the buffer of scratch memory of RDNA 2: its bit for lanes that take turns.
+pub(crate) const SCRATCH_BUFFER: u64 = 1 << 63;
+
 /// How a wave treats floats: the bits of the MODE register.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FloatMode {
     /// Bits 0 to 7: rounding of f32, of f16 and f64; denormals of f32, of f16 and f64.
     pub(crate) bits: u8,
     /// True if clamping turns NaN into zero.
     pub(crate) clamp_nan: bool,
+    /// True if a signalling NaN wins against a number (before RDNA 4).
+    pub(crate) ieee: bool,
 }
 
 impl FloatMode {
+    /// The value within 0 to 1.
+    pub(crate) fn clamped(self, value: f32) -> f32 {
+        if value.is_nan() {
+            return if self.clamp_nan { 0.0 } else { value };
+        }
+        value.clamp(0.0, 1.0) + 0.0
+    }
+
+    /// True if results are rounded in another way than to nearest.
+    #[inline]
+    pub(crate) fn is_directed(self) -> bool {
+        self.bits & 15 != 0
+    }
+
     pub(crate) fn flushes_f32_inputs(self) -> bool {
         self.bits & 0x10 == 0
+    }
+
+    /// True if results of f16 and f64 that are denormal become zero.
+    pub(crate) fn flushes_f16_outputs(self) -> bool {
+        self.bits & 0x80 == 0
     }
 
     pub(crate) fn flushes_f32_outputs(self) -> bool {
@@ -54,7 +78,7 @@ impl FloatMode {
 }
 
 /// Registers and flags of a wave.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wave {
     pub(crate) vgpr: Vec<Lanes>,
     pub(crate) sgpr: [u32; SGPRS],
@@ -63,6 +87,18 @@ pub(crate) struct Wave {
     /// The bytes of scratch memory, lane after lane.
     pub(crate) scratch: Vec<u8>,
     pub(crate) scratch_bytes: usize,
+    /// True if each byte of scratch memory was written; empty if that is not checked.
+    pub(crate) scratch_written: Vec<bool>,
+}
+
+/// A value per lane; a plain loop, which the compiler vectorises.
+#[inline]
+pub(crate) fn per_lane<T: Copy + Default>(mut value: impl FnMut(usize) -> T) -> [T; LANES] {
+    let mut lanes = [T::default(); LANES];
+    for (lane, target) in lanes.iter_mut().enumerate() {
+        *target = value(lane);
+    }
+    lanes
 }
 
 /// Bit `lane` of `mask`.
@@ -72,15 +108,26 @@ pub(crate) fn is_set(mask: u32, lane: usize) -> bool {
 }
 
 impl Wave {
-    pub(crate) fn new(mode: FloatMode, scratch_bytes: usize) -> Self {
+    pub(crate) fn new(mode: FloatMode, scratch_bytes: usize, vector_registers: usize) -> Self {
         Self {
-            vgpr: vec![[0; LANES]; VGPRS],
+            vgpr: vec![[0; LANES]; vector_registers],
             sgpr: [0; SGPRS],
             scc: false,
             mode,
             scratch: vec![0; scratch_bytes * LANES],
             scratch_bytes,
+            scratch_written: Vec::new(),
         }
+    }
+
+    /// Clears everything.
+    pub(crate) fn reset(&mut self, mode: FloatMode) {
+        self.vgpr.fill([0; LANES]);
+        self.sgpr.fill(0);
+        self.scc = false;
+        self.mode = mode;
+        self.scratch.fill(0);
+        self.scratch_written.fill(false);
     }
 
     #[inline]
@@ -190,7 +237,7 @@ impl Wave {
     /// Applies the modifiers of a source.
     pub(crate) fn modify(&self, source: &Source, lanes: &mut Lanes) {
         let sign = match source.kind {
-            Kind::F16 => 1 << 15,
+            Kind::F16 | Kind::B16 => 1 << 15,
             _ => 1 << 31,
         };
         for value in lanes {
@@ -215,7 +262,7 @@ impl Wave {
             Operand::Vgpr(register) => {
                 let at = usize::from(register);
                 let (low, high) = (&self.vgpr[at], &self.vgpr[at + 1]);
-                std::array::from_fn(|lane| u64::from(low[lane]) | u64::from(high[lane]) << 32)
+                per_lane(|lane| u64::from(low[lane]) | u64::from(high[lane]) << 32)
             }
             operand => [self.scalar_wide(operand); LANES],
         };
@@ -241,7 +288,13 @@ impl Wave {
             }
             return;
         };
-        let target = &mut self.vgpr[usize::from(register)];
+        self.write_register(register.into(), mask, lanes);
+    }
+
+    /// Writes the lanes of `mask` of a vector register.
+    #[inline]
+    pub(crate) fn write_register(&mut self, register: usize, mask: u32, lanes: &Lanes) {
+        let target = &mut self.vgpr[register];
         if mask == u32::MAX {
             *target = *lanes;
             return;

@@ -3,31 +3,40 @@
 use super::{
     control::{self, Flow},
     options::{Counters, Options, Random},
-    program::{NO_SLOT, Program},
-    scalar,
+    program::Program,
+    residency::Wait,
+    run, scalar,
     share::Lds,
+    slot::NO_SLOT,
     vector,
-    wave::Wave,
+    wave::{FloatMode, Wave},
 };
 use crate::{
     Hint, Ranges,
     check::{
         Checks,
         global::{Clock, GlobalShadow},
+        hazards::Hazards,
         race::Accessor,
         unwritten::Written,
         waits::Waits,
     },
     fault::{Fault, FaultKind, Place, Problem},
     isa::{
-        Family, Instruction,
         instruction::Encoding,
-        op::{Access, DsOp, Op, ValuOp},
+        op::{Access, DsOp, Op},
     },
 };
 
 /// The longest turn of a wave in instructions.
 const TURN: u64 = 4096;
+
+/// The instructions of a workgroup before it is watched for the first time, and the most between
+/// two times.
+const FIRST_WATCH: u64 = 1 << 14;
+const LAST_WATCH: u64 = 1 << 18;
+/// A workgroup that changes no memory in so many watches in a row lets others run.
+const PATIENCE: u32 = 16;
 
 /// A wave and its place in the program.
 #[derive(Debug)]
@@ -67,11 +76,26 @@ pub(crate) struct Group<'a> {
     pub(super) clock: Clock,
     /// The first load that raced, until its value is used.
     pub(super) raced: Option<FaultKind>,
+    /// True if a store or an atomic update changed memory since it was set to false.
+    pub(super) changed: bool,
+    /// The instructions that must not be reached.
+    pub(super) hazards: Vec<&'a Hazards>,
     pub(super) random: Random,
 }
 
+/// How far the waves of a workgroup ran.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Ended,
+    /// They wait for another workgroup, or run long without a store.
+    Waits(Option<Wait>),
+}
+
 impl Running {
-    pub(super) fn new(wave: Wave, program: &Program, checks: Checks) -> Self {
+    pub(super) fn new(mut wave: Wave, program: &Program, checks: Checks) -> Self {
+        if checks.uninitialised {
+            wave.scratch_written = vec![false; wave.scratch.len()];
+        }
         Self {
             wave,
             slot: program.entry,
@@ -83,16 +107,57 @@ impl Running {
             pending: checks.waits.then(|| Waits::new(program.arch.family())),
         }
     }
+
+    /// Prepares for another workgroup.
+    pub(super) fn reset(&mut self, entry: u32, mode: FloatMode) {
+        self.wave.reset(mode);
+        self.slot = entry;
+        self.state = State::Ready;
+        (self.signals, self.waits, self.executed) = (0, 0, 0);
+        if let Some(written) = &mut self.written {
+            written.reset();
+        }
+        if let Some(pending) = &mut self.pending {
+            pending.reset();
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.state == State::Ready
+    }
 }
 
 impl Group<'_> {
-    /// Runs the waves to their ends.
-    pub(super) fn run(&mut self, waves: &mut [Running]) -> Result<(), Fault> {
+    /// Runs the waves to their ends, or until they wait for another workgroup. `waited` if they did
+    /// before. Also returns whether memory changed.
+    pub(super) fn run(
+        &mut self,
+        waves: &mut [Running],
+        waited: bool,
+    ) -> Result<(Outcome, bool), Fault> {
+        let mut until_watch = if waited { 0 } else { FIRST_WATCH };
+        let mut executed = 0;
+        let mut changed = false;
+        let mut unchanged_watches = 0;
+        self.changed = false;
         loop {
+            if executed >= until_watch {
+                let changed_before = self.changed;
+                let wait = self.watch(waves)?;
+                let changes = changed_before || self.changed;
+                changed |= changes;
+                unchanged_watches = if changes { 0 } else { unchanged_watches + 1 };
+                if wait.is_some() || unchanged_watches == PATIENCE {
+                    return Ok((Outcome::Waits(wait), changed));
+                }
+                self.changed = false;
+                executed = 0;
+                until_watch = (until_watch * 2).clamp(FIRST_WATCH, LAST_WATCH);
+            }
             let ready = waves.iter().filter(|wave| wave.state == State::Ready).count();
             if ready == 0 {
                 if waves.iter().all(|wave| wave.state == State::Ended) {
-                    return Ok(());
+                    return Ok((Outcome::Ended, changed || self.changed));
                 }
                 self.release(waves)?;
                 continue;
@@ -106,13 +171,15 @@ impl Group<'_> {
             let Some((number, wave)) = chosen else { continue };
             let turn =
                 if self.options.seed == 0 { TURN } else { 1 + self.random.below(256) as u64 };
+            let before = wave.executed;
             self.turn(wave, number as u32, turn)?;
+            executed += wave.executed - before;
             self.release(waves)?;
         }
     }
 
     /// Lets the waves pass whose barrier is complete.
-    fn release(&mut self, waves: &mut [Running]) -> Result<(), Fault> {
+    pub(super) fn release(&mut self, waves: &mut [Running]) -> Result<(), Fault> {
         let live = || waves.iter().filter(|wave| wave.state != State::Ended);
         let Some(arrived) = live().map(|wave| wave.signals).min() else { return Ok(()) };
         let mut waiting = waves.iter().enumerate().filter(|(_, wave)| wave.state == State::Waiting);
@@ -153,10 +220,25 @@ impl Group<'_> {
     }
 
     /// Runs a wave until it waits, ends or its turn is over.
-    fn turn(&mut self, running: &mut Running, number: u32, turn: u64) -> Result<(), Fault> {
+    pub(super) fn turn(
+        &mut self,
+        running: &mut Running,
+        number: u32,
+        turn: u64,
+    ) -> Result<(), Fault> {
         let limit = self.options.max_instructions;
-        for _ in 0..turn {
+        let mut left = turn;
+        while left > 0 {
             let slot = running.slot;
+            if let Some(length) = self.run_of_simple(running) {
+                left = left.saturating_sub(length);
+                if running.executed >= limit {
+                    let kind = FaultKind::InstructionLimit { limit };
+                    return Err(self.fault(&kind.into(), slot, number));
+                }
+                continue;
+            }
+            left -= 1;
             let flow =
                 self.step(running, number).map_err(|problem| self.fault(&problem, slot, number))?;
             running.executed += 1;
@@ -198,12 +280,49 @@ impl Group<'_> {
         Ok(())
     }
 
+    /// Executes the run that starts at the wave's slot, if there is one and all that its
+    /// instructions read is there. Returns their number.
+    fn run_of_simple(&mut self, running: &mut Running) -> Option<u64> {
+        let program = self.program;
+        let first = running.slot as usize;
+        // Hazards are looked for at each instruction.
+        if !self.hazards.is_empty() {
+            return None;
+        }
+        let run = program.runs.at(running.slot)?;
+        let exec = running.wave.exec();
+        let follows_lanes = self.checks.lanes || self.checks.uninitialised;
+        if run.exchanges && follows_lanes && exec != u32::MAX {
+            return None;
+        }
+        let is_ready = running.pending.as_mut().is_none_or(|pending| pending.allows(&run.touched))
+            && running.written.as_ref().is_none_or(|written| written.covers(&run.reads, exec));
+        if !is_ready {
+            return None;
+        }
+        let slots = &program.slots[first..first + run.length as usize];
+        run::execute(&mut running.wave, run, slots);
+        if let Some(written) = &mut running.written {
+            written.mark(&run.writes, exec);
+        }
+        self.counters.count_run(running.slot, run.length, &run.counters);
+        running.executed += u64::from(run.length);
+        running.slot = run.next;
+        Some(run.length.into())
+    }
+
     fn step(&mut self, running: &mut Running, number: u32) -> Result<Flow, Problem> {
         let program = self.program;
         let slot = &program.slots[running.slot as usize];
         let instruction =
             slot.instruction.as_ref().map_err(|error| FaultKind::from(error.clone()))?;
         self.counters.count(running.slot, instruction.op);
+        if let Some(hazard) = self.hazards.iter().find_map(|set| set.get(&running.slot)) {
+            let other = program.slots[hazard.other as usize].offset;
+            return Err(FaultKind::Hazard { name: hazard.name, rule: hazard.rule, other }.into());
+        }
+        // Before the instruction: an update that returns nothing is itself a store.
+        let releases = running.pending.as_ref().is_none_or(Waits::stores_are_complete);
         if let Some(pending) = &mut running.pending {
             pending.step(instruction, &slot.operands)?;
         }
@@ -212,7 +331,9 @@ impl Group<'_> {
             instruction.op,
             Op::Vmem(_) | Op::Ds(_) | Op::ScalarLoad(_) | Op::ScalarLoadSmall(_)
         );
-        let releases = running.pending.as_ref().is_none_or(Waits::stores_are_complete);
+        if let (Some(traffic), true) = (&mut self.counters.traffic, is_load) {
+            traffic.record(running.slot, &running.wave, instruction);
+        }
         if let Some(written) = &mut running.written {
             written.check(&running.wave, instruction, &slot.operands).map_err(|problem| {
                 // What raced is marked like what was never written.
@@ -230,6 +351,10 @@ impl Group<'_> {
             signals: running.signals,
             waits: running.waits,
             releases,
+        };
+        let exchanged = match (instruction.op, &running.written) {
+            (Op::Ds(op), Some(written)) => written.exchanged(&running.wave, instruction, op),
+            _ => None,
         };
         let wave = &mut running.wave;
         let mut loaded = u32::MAX;
@@ -271,40 +396,19 @@ impl Group<'_> {
             } else {
                 exec
             };
+            let loaded = exchanged.unwrap_or(loaded);
             written.pass(wave, exec, instruction, &slot.operands, loaded);
         }
         Ok(flow)
     }
 
-    /// Matrix instructions need all lanes, and RDNA 3's operands are held twice.
-    fn check_lanes(&self, wave: &Wave, instruction: &Instruction) -> Result<(), Problem> {
-        let Op::Valu(op) = instruction.op else { return Ok(()) };
-        if op == ValuOp::ReadlaneB32 || !vector::is_matrix(op) {
-            return Ok(());
-        }
-        if wave.exec() != u32::MAX {
-            return Err(FaultKind::MatrixExec { exec: wave.exec() }.into());
-        }
-        if self.program.arch.family() != Family::Rdna3 {
-            return Ok(());
-        }
-        for source in &instruction.src[..2] {
-            let crate::isa::instruction::Operand::Vgpr(first) = source.operand else { continue };
-            for at in 0..source.kind.registers() {
-                let lanes = &wave.vgpr[usize::from(first) + usize::from(at)];
-                if let Some(lane) = (0..16).find(|&lane| lanes[lane] != lanes[lane + 16]) {
-                    let register = format!("v{}", u32::from(first) + u32::from(at));
-                    return Err(FaultKind::MatrixHalves { register, lane: lane as u32 }.into());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn fault(&self, problem: &Problem, slot: u32, wave: u32) -> Fault {
+    pub(super) fn fault(&self, problem: &Problem, slot: u32, wave: u32) -> Fault {
         let mut fault = self.program.fault((*problem.kind).clone());
+        let address = self.program.slots.get(slot as usize).map_or(0, |slot| slot.offset);
+        let source = self.program.lines.lookup(address);
         fault.place = Some(Box::new(Place {
-            address: self.program.slots.get(slot as usize).map_or(0, |slot| slot.offset),
+            address,
+            source: source.map(|(file, line)| (file.to_owned(), line)),
             instruction: self.program.text(slot),
             workgroup: self.id,
             wave,

@@ -4,6 +4,8 @@ mod memory;
 mod scalar;
 mod vector;
 
+pub(super) use vector::dual_operations;
+
 use std::borrow::Cow;
 
 use super::{
@@ -208,11 +210,10 @@ fn inline_constant(code: u32, kind: Kind) -> u64 {
     }
 }
 
-/// The bits of a literal of a type: the high half of an f64, sign-extended in 64-bit integers.
+/// The bits of a literal of a type: the high half of an f64, the low half of other 64 bits.
 fn literal_bits(value: u32, kind: Kind) -> u64 {
     match kind {
         Kind::F64 => u64::from(value) << 32,
-        Kind::B64 => i64::from(value as i32) as u64,
         _ => u64::from(value),
     }
 }

@@ -62,12 +62,95 @@ impl SaluOp {
                 | Self::WaitStorecntDscnt
         )
     }
+
+    /// Returns true if the operation writes SCC.
+    pub(crate) fn sets_scc(self) -> bool {
+        !self.waits_for_counter()
+            && !matches!(
+                self,
+                Self::MovB32
+                    | Self::MovB64
+                    | Self::MovkI32
+                    | Self::CmovB32
+                    | Self::CmovB64
+                    | Self::CmovkI32
+                    | Self::CselectB32
+                    | Self::CselectB64
+                    | Self::MulI32
+                    | Self::MulkI32
+                    | Self::MulHiU32
+                    | Self::MulHiI32
+                    | Self::MulU64
+                    | Self::AddNcU64
+                    | Self::SubNcU64
+                    | Self::BfmB32
+                    | Self::BfmB64
+                    | Self::BrevB32
+                    | Self::BrevB64
+                    | Self::CtzI32B32
+                    | Self::CtzI32B64
+                    | Self::ClzI32U32
+                    | Self::ClzI32U64
+                    | Self::ClsI32
+                    | Self::ClsI32I64
+                    | Self::SextI32I8
+                    | Self::SextI32I16
+                    | Self::GetpcB64
+                    | Self::Nop
+                    | Self::Clause
+                    | Self::DelayAlu
+                    | Self::Waitcnt
+                    | Self::WaitcntVscnt
+                    | Self::WaitAlu
+                    | Self::WaitIdle
+                    | Self::Barrier
+                    | Self::BarrierSignal
+                    | Self::BarrierWait
+                    | Self::Branch
+                    | Self::CbranchScc0
+                    | Self::CbranchScc1
+                    | Self::CbranchVccz
+                    | Self::CbranchVccnz
+                    | Self::CbranchExecz
+                    | Self::CbranchExecnz
+                    | Self::Bitset0B32
+                    | Self::Bitset1B32
+                    | Self::SetregB32
+                    | Self::SetregImm32B32
+                    | Self::GetregB32
+                    | Self::Sendmsg
+                    | Self::Setprio
+                    | Self::Sleep
+                    | Self::SetInstPrefetchDistance
+                    | Self::AddF32
+                    | Self::SubF32
+                    | Self::MulF32
+                    | Self::MinF32
+                    | Self::MaxF32
+                    | Self::FmacF32
+                    | Self::FmaakF32
+                    | Self::FmamkF32
+                    | Self::TruncF32
+                    | Self::CeilF32
+                    | Self::FloorF32
+                    | Self::RndneF32
+                    | Self::CvtF32I32
+                    | Self::CvtF32U32
+                    | Self::CvtI32F32
+                    | Self::CvtU32F32
+                    | Self::PackLlB32B16
+                    | Self::PackLhB32B16
+                    | Self::PackHhB32B16
+                    | Self::PackHlB32B16
+            )
+    }
 }
 
 operations! {
     /// A vector operation that is not a comparison.
     ValuOp {
-        MovB32 ReadfirstlaneB32 CvtI32F64 CvtF64I32 CvtF32I32 CvtF32U32 CvtU32F32 CvtI32F32
+        Nop MovB32 MovB16 SwapB16 ReadfirstlaneB32 CvtI32F64 CvtF64I32 CvtF32I32 CvtF32U32
+        CvtU32F32 CvtI32F32
         CvtF16F32 CvtF32F16 CvtNearestI32F32 CvtFloorI32F32 CvtF32F64 CvtF64F32 CvtF32Ubyte0
         CvtF32Ubyte1 CvtF32Ubyte2 CvtF32Ubyte3 CvtU32F64 CvtF64U32 TruncF64 CeilF64 RndneF64
         FloorF64 FractF32 TruncF32 CeilF32 RndneF32 FloorF32 ExpF32 LogF32 RcpF32
@@ -264,4 +347,20 @@ pub enum Op {
     Vmem(VmemOp),
     /// LDS.
     Ds(DsOp),
+}
+
+impl ValuOp {
+    /// True if the operation is one of matrices, which need all lanes active.
+    pub(crate) fn is_matrix(self) -> bool {
+        matches!(
+            self,
+            Self::WmmaF32X16F16
+                | Self::WmmaF16X16F16
+                | Self::WmmaF32X16Bf16
+                | Self::WmmaBf16X16Bf16
+                | Self::WmmaI32X16Iu8
+                | Self::WmmaI32X16Iu4
+                | Self::WmmaI32X32Iu4
+        )
+    }
 }

@@ -60,7 +60,7 @@ fn vector(f: &mut fmt::Formatter<'_>, instruction: &Instruction) -> fmt::Result 
     }
     let mut separator = " ";
     let to_exec = matches!(instruction.op, Op::Compare(compare) if compare.to_exec);
-    if !to_exec {
+    if !to_exec && instruction.dst != Operand::None {
         f.write_str(separator)?;
         operand(f, instruction.dst, instruction.dst_kind)?;
         separator = ", ";
@@ -153,6 +153,9 @@ fn vector_memory(
     };
     let data = instruction.src[1].operand;
     f.write_str(" ")?;
+    if instruction.encoding == Encoding::Mubuf {
+        return buffer(f, instruction, op, family);
+    }
     match op {
         VmemOp::Load(access) => {
             register_range(f, instruction.dst, access.registers())?;
@@ -185,6 +188,37 @@ fn vector_memory(
             }
         }
     }
+    if instruction.immediate != 0 {
+        write!(f, " offset:{}", instruction.immediate)?;
+    }
+    modifiers::cache(f, instruction, family)
+}
+
+fn buffer(
+    f: &mut fmt::Formatter<'_>,
+    instruction: &Instruction,
+    op: VmemOp,
+    family: Family,
+) -> fmt::Result {
+    let [address, data, offset, resource] = &instruction.src;
+    let (data, registers) = match op {
+        VmemOp::Load(access) => (instruction.dst, access.registers()),
+        VmemOp::Store(access) => (data.operand, access.registers()),
+        _ => return Ok(()),
+    };
+    register_range(f, data, registers)?;
+    let has_address = address.operand != Operand::None;
+    f.write_str(", ")?;
+    if has_address {
+        operand(f, address.operand, Kind::B32)?;
+    } else {
+        f.write_str("off")?;
+    }
+    f.write_str(", ")?;
+    operand(f, resource.operand, Kind::X4)?;
+    f.write_str(", ")?;
+    operand(f, offset.operand, Kind::B32)?;
+    f.write_str(if has_address { " offen" } else { "" })?;
     if instruction.immediate != 0 {
         write!(f, " offset:{}", instruction.immediate)?;
     }

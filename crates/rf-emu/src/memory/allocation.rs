@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicU8, AtomicU32},
+    sync::atomic::{AtomicU32, AtomicU64},
 };
 
 /// The use of an allocation.
@@ -73,8 +73,8 @@ impl fmt::Display for AllocationRange {
     }
 }
 
-/// All bits of a word's shadow: each of its four bytes was written.
-pub(super) const WRITTEN: u8 = 0b1111;
+/// The words whose bytes have their bits in one element of the shadow.
+const WORDS_PER_SHADOW: usize = 16;
 
 /// Memory of a device or of the host, in 32-bit words.
 #[derive(Debug)]
@@ -83,8 +83,8 @@ pub struct Allocation {
     words: Box<[AtomicU32]>,
     /// The first word in use: host memory is aligned to a page.
     skipped: usize,
-    /// A byte per word with a bit per written byte; absent if everything counts as written.
-    shadow: Option<Box<[AtomicU8]>>,
+    /// A bit per written byte; absent if everything counts as written.
+    shadow: Option<Box<[AtomicU64]>>,
 }
 
 impl Allocation {
@@ -105,7 +105,11 @@ impl Allocation {
         // Zeroed by the system, so pages that are never touched cost nothing.
         let storage: Box<[AtomicU32]> =
             bytemuck::try_zeroed_slice_box(words.checked_add(padding)?).ok()?;
-        let shadow = if tracked { Some(bytemuck::try_zeroed_slice_box(words).ok()?) } else { None };
+        let shadow = if tracked {
+            Some(bytemuck::try_zeroed_slice_box(words.div_ceil(WORDS_PER_SHADOW)).ok()?)
+        } else {
+            None
+        };
         let skipped = if is_host { storage.as_ptr().align_offset(PAGE_WORDS * 4) } else { 0 };
         let mut allocation = Self {
             range: AllocationRange { id, kind, base, bytes },
@@ -148,7 +152,7 @@ impl Allocation {
         &self.words[self.skipped..]
     }
 
-    pub(super) fn shadow(&self) -> Option<&[AtomicU8]> {
+    pub(super) fn shadow(&self) -> Option<&[AtomicU64]> {
         self.shadow.as_deref()
     }
 }

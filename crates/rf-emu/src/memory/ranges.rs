@@ -9,6 +9,13 @@ use super::{AccessFault, Allocation, AllocationRange, View};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Hint(usize);
 
+impl Hint {
+    /// The position of the allocation of the last hit in [`Ranges::allocations`].
+    pub(crate) fn position(self) -> usize {
+        self.0
+    }
+}
+
 /// The allocations of a [`Memory`](super::Memory) at one moment. It is cheap to clone, and
 /// independent of later changes.
 #[derive(Debug, Clone)]

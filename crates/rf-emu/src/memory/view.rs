@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use super::{Allocation, allocation::WRITTEN};
+use super::Allocation;
 
 /// Bytes of one allocation whose bounds were checked.
 ///
@@ -104,9 +104,13 @@ impl<'a> View<'a> {
     /// Stores the byte at `at`.
     #[inline]
     pub fn store_u8(&self, at: usize, value: u8) {
+        self.put_u8(at, value);
+        self.mark(self.start + at, 1);
+    }
+
+    fn put_u8(&self, at: usize, value: u8) {
         let byte = self.start + at;
         self.replace(byte / 4, 0xff << (byte % 4 * 8), u32::from(value) << (byte % 4 * 8));
-        self.mark(byte, 1);
     }
 
     /// Stores the 16 bits at `at`.
@@ -126,6 +130,12 @@ impl<'a> View<'a> {
     /// Stores the 32 bits at `at`.
     #[inline]
     pub fn store_u32(&self, at: usize, value: u32) {
+        self.put_u32(at, value);
+        self.mark(self.start + at, 4);
+    }
+
+    #[inline]
+    fn put_u32(&self, at: usize, value: u32) {
         let byte = self.start + at;
         match byte % 4 * 8 {
             0 => self.word(byte / 4).store(value, Relaxed),
@@ -134,15 +144,15 @@ impl<'a> View<'a> {
                 self.replace(byte / 4 + 1, u32::MAX >> (32 - shift), value >> (32 - shift));
             }
         }
-        self.mark(byte, 4);
     }
 
     /// Stores words from `at` on.
     #[inline]
     pub fn store_words(&self, at: usize, words: &[u32]) {
         for (position, &word) in words.iter().enumerate() {
-            self.store_u32(at + position * 4, word);
+            self.put_u32(at + position * 4, word);
         }
+        self.mark(self.start + at, words.len() * 4);
     }
 
     /// Replaces the 32 bits at `at` by `update` of them, atomically, and returns the old bits. The
@@ -189,18 +199,19 @@ impl<'a> View<'a> {
 
     /// Stores `bytes` from `at` on.
     pub fn write(&self, at: usize, bytes: &[u8]) {
+        self.mark(self.start + at, bytes.len());
         let (head, rest) = bytes.split_at(self.bytes_to_word(at).min(bytes.len()));
         for (index, &byte) in head.iter().enumerate() {
-            self.store_u8(at + index, byte);
+            self.put_u8(at + index, byte);
         }
         let at = at + head.len();
         let (words, tail) = rest.as_chunks::<4>();
         for (index, &word) in words.iter().enumerate() {
-            self.store_u32(at + 4 * index, u32::from_le_bytes(word));
+            self.put_u32(at + 4 * index, u32::from_le_bytes(word));
         }
         let at = at + 4 * words.len();
         for (index, &byte) in tail.iter().enumerate() {
-            self.store_u8(at + index, byte);
+            self.put_u8(at + index, byte);
         }
     }
 
@@ -235,19 +246,11 @@ impl<'a> View<'a> {
     #[inline]
     pub fn first_uninitialised(&self, at: usize, bytes: usize) -> Option<usize> {
         let shadow = self.allocation.shadow()?;
-        let (start, end) = (self.start + at, self.start + at + bytes);
-        let mut byte = start;
-        while byte < end {
-            let written = shadow[byte / 4].load(Relaxed);
-            if written != WRITTEN {
-                let until = end.min(byte / 4 * 4 + 4);
-                if let Some(byte) = (byte..until).find(|byte| written >> (byte % 4) & 1 == 0) {
-                    return Some(byte - self.start);
-                }
-            }
-            byte = byte / 4 * 4 + 4;
-        }
-        None
+        elements(self.start + at, bytes).find_map(|(element, mask)| {
+            let missing = mask & !shadow[element].load(Relaxed);
+            let byte = element * 64 + missing.trailing_zeros() as usize;
+            (missing != 0).then(|| byte - self.start)
+        })
     }
 
     #[inline]
@@ -264,27 +267,24 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Records that `bytes` (at most 4) from byte `start` of the allocation on are written.
+    /// Records that `bytes` from byte `start` of the allocation on are written.
     #[inline]
     fn mark(&self, start: usize, bytes: usize) {
         let Some(shadow) = self.allocation.shadow() else { return };
-        let bits = ((1u16 << bytes) - 1) << (start % 4);
-        let (low, high) = (bits as u8 & WRITTEN, (bits >> 4) as u8);
-        if low == WRITTEN {
-            shadow[start / 4].store(WRITTEN, Relaxed);
-        } else {
-            shadow[start / 4].fetch_or(low, Relaxed);
-        }
-        if high != 0 {
-            shadow[start / 4 + 1].fetch_or(high, Relaxed);
+        for (element, mask) in elements(start, bytes) {
+            let element = &shadow[element];
+            // Most bytes are written again and again, and an atomic update is slow.
+            if element.load(Relaxed) & mask != mask {
+                element.fetch_or(mask, Relaxed);
+            }
         }
     }
 
     /// Records that all bytes of the allocation are written.
     pub(super) fn mark_all(&self) {
         if let Some(shadow) = self.allocation.shadow() {
-            for word in shadow {
-                word.store(WRITTEN, Relaxed);
+            for element in shadow {
+                element.store(u64::MAX, Relaxed);
             }
         }
     }
@@ -292,9 +292,20 @@ impl<'a> View<'a> {
     /// Records that a byte of the allocation is not written.
     fn unmark(&self, byte: usize) {
         if let Some(shadow) = self.allocation.shadow() {
-            shadow[byte / 4].fetch_and(!(1 << (byte % 4)), Relaxed);
+            shadow[byte / 64].fetch_and(!(1 << (byte % 64)), Relaxed);
         }
     }
+}
+
+/// The elements of the shadow for a range of bytes, each with the bits of those bytes.
+#[inline]
+fn elements(start: usize, bytes: usize) -> impl Iterator<Item = (usize, u64)> {
+    let end = start + bytes;
+    (start / 64..end.div_ceil(64)).map(move |element| {
+        let first = start.saturating_sub(element * 64);
+        let after = (end - element * 64).min(64);
+        (element, u64::MAX << first & u64::MAX >> (64 - after))
+    })
 }
 
 #[cfg(test)]

@@ -1,21 +1,19 @@
 //! Comparisons and tests of classes.
 
-use std::cmp::Ordering;
-
-use super::{LANES, Vector, f, float};
+use super::{LANES, Vector, f, float, lanes_with};
 use crate::isa::{
     instruction::register,
     op::{Compare, CompareType},
 };
 
-/// The bit of a condition that an order of two operands satisfies.
-fn bit(order: Option<Ordering>) -> u8 {
-    match order {
-        Some(Ordering::Less) => 1,
-        Some(Ordering::Equal) => 2,
-        Some(Ordering::Greater) => 4,
-        None => 8,
-    }
+/// The lanes that satisfy a condition: bit 0 stands for less, bit 1 for equal, bit 2 for greater,
+/// bit 3 for unordered.
+#[inline]
+fn outcome(condition: u8, less: u32, equal: u32, greater: u32) -> u32 {
+    let unordered = !(less | equal | greater);
+    [less, equal, greater, unordered].into_iter().enumerate().fold(0, |lanes, (bit, holds)| {
+        if condition >> bit & 1 != 0 { lanes | holds } else { lanes }
+    })
 }
 
 impl Vector<'_> {
@@ -32,33 +30,40 @@ impl Vector<'_> {
     }
 
     fn condition(&self, operands: CompareType, condition: u8) -> u32 {
-        let narrow = |order: &dyn Fn(u32, u32) -> Option<Ordering>| {
-            let mut buffers = [[0; LANES]; 2];
-            let [first, second] = &mut buffers;
-            let (a, b) = (self.source(0, first), self.source(1, second));
-            (0..LANES).fold(0, |bits, lane| {
-                bits | u32::from(condition & bit(order(a[lane], b[lane])) != 0) << lane
-            })
-        };
-        let wide = |order: &dyn Fn(u64, u64) -> Option<Ordering>| {
-            let (a, b) = (self.wide(0), self.wide(1));
-            (0..LANES).fold(0, |bits, lane| {
-                bits | u32::from(condition & bit(order(a[lane], b[lane])) != 0) << lane
-            })
-        };
         match operands {
-            CompareType::F32 => narrow(&|a, b| f(a).partial_cmp(&f(b))),
-            CompareType::F16 => {
-                narrow(&|a, b| float::f16_value(a).partial_cmp(&float::f16_value(b)))
-            }
-            CompareType::I32 => narrow(&|a, b| Some((a as i32).cmp(&(b as i32)))),
-            CompareType::U32 => narrow(&|a, b| Some(a.cmp(&b))),
-            CompareType::I16 => narrow(&|a, b| Some((a as i16).cmp(&(b as i16)))),
-            CompareType::U16 => narrow(&|a, b| Some((a as u16).cmp(&(b as u16)))),
-            CompareType::F64 => wide(&|a, b| f64::from_bits(a).partial_cmp(&f64::from_bits(b))),
-            CompareType::I64 => wide(&|a, b| Some((a as i64).cmp(&(b as i64)))),
-            CompareType::U64 => wide(&|a, b| Some(a.cmp(&b))),
+            CompareType::F32 => self.order(condition, f),
+            CompareType::F16 => self.order(condition, float::f16_value),
+            CompareType::I32 => self.order(condition, |a| a as i32),
+            CompareType::U32 => self.order(condition, |a| a),
+            CompareType::I16 => self.order(condition, |a| a as i16),
+            CompareType::U16 => self.order(condition, |a| a as u16),
+            CompareType::F64 => self.order_wide(condition, f64::from_bits),
+            CompareType::I64 => self.order_wide(condition, |a| a as i64),
+            CompareType::U64 => self.order_wide(condition, |a| a),
         }
+    }
+
+    #[inline]
+    fn order<T: PartialOrd>(&self, condition: u8, value: impl Fn(u32) -> T) -> u32 {
+        let mut buffers = [[0; LANES]; 2];
+        let [first, second] = &mut buffers;
+        let (a, b) = (self.source(0, first), self.source(1, second));
+        outcome(
+            condition,
+            lanes_with(|lane| value(a[lane]) < value(b[lane])),
+            lanes_with(|lane| value(a[lane]) == value(b[lane])),
+            lanes_with(|lane| value(a[lane]) > value(b[lane])),
+        )
+    }
+
+    fn order_wide<T: PartialOrd>(&self, condition: u8, value: impl Fn(u64) -> T) -> u32 {
+        let (a, b) = (self.wide(0), self.wide(1));
+        outcome(
+            condition,
+            lanes_with(|lane| value(a[lane]) < value(b[lane])),
+            lanes_with(|lane| value(a[lane]) == value(b[lane])),
+            lanes_with(|lane| value(a[lane]) > value(b[lane])),
+        )
     }
 
     fn class(&self, operands: CompareType) -> u32 {
@@ -70,7 +75,7 @@ impl Vector<'_> {
             _ => self.source(0, first).map(|bits| class(bits.into(), 23, 8)),
         };
         let wanted = self.source(1, second);
-        (0..LANES).fold(0, |bits, lane| bits | u32::from(wanted[lane] & classes[lane] != 0) << lane)
+        lanes_with(|lane| wanted[lane] & classes[lane] != 0)
     }
 }
 

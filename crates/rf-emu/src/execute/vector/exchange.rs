@@ -1,24 +1,43 @@
 //! DPP and SDWA: sources from other lanes, and parts of registers.
 
-use super::{Exchange, LANES, Lanes, Operand, Vector, is_set};
+use super::{Exchange, LANES, Lanes, Operand, Vector, is_set, per_lane};
 use crate::isa::instruction::Select;
 
-/// The source lane of DPP in rows of 16 lanes; `None` if the pattern reaches beyond the row.
-fn dpp16_source(control: u16, lane: usize) -> Option<usize> {
+/// A lane that has no source.
+pub(super) const NO_SOURCE: u8 = LANES as u8;
+
+/// The source lane of each lane, by control of DPP in rows of 16 lanes.
+pub(super) static DPP16_SOURCES: [[u8; LANES]; 0x170] = {
+    let mut sources = [[NO_SOURCE; LANES]; 0x170];
+    let mut control = 0;
+    while control < sources.len() {
+        let mut lane = 0;
+        while lane < LANES {
+            sources[control][lane] = dpp16_source(control, lane) as u8;
+            lane += 1;
+        }
+        control += 1;
+    }
+    sources
+};
+
+/// The source lane of DPP in rows of 16 lanes; [`NO_SOURCE`] if the pattern reaches beyond the row.
+const fn dpp16_source(control: usize, lane: usize) -> usize {
     let (row, at) = (lane & !15, lane & 15);
-    let amount = usize::from(control & 15);
+    let amount = control & 15;
     let source = match control {
-        0..=0xff => return Some(lane & !3 | usize::from(control >> (lane % 4 * 2) & 3)),
+        0..=0xff => return lane & !3 | control >> (lane % 4 * 2) & 3,
         0x101..=0x10f => at + amount,
-        0x111..=0x11f => at.checked_sub(amount)?,
+        // Beyond the row if it would be negative.
+        0x111..=0x11f => at.wrapping_sub(amount),
         0x121..=0x12f => (at + 16 - amount) % 16,
         0x140 => 15 - at,
         0x141 => at ^ 7,
         0x150..=0x15f => amount,
         0x160..=0x16f => at ^ amount,
-        _ => return None,
+        _ => 16,
     };
-    (source < 16).then_some(row | source)
+    if source < 16 { row | source } else { NO_SOURCE as usize }
 }
 
 impl Vector<'_> {
@@ -37,16 +56,19 @@ impl Vector<'_> {
             Exchange::None => {}
             Exchange::Dpp16 { control, row_mask, bank_mask, zero, fetch_inactive } => {
                 let from = sources[0];
+                let readable = if fetch_inactive { u32::MAX } else { exec };
+                let none = [NO_SOURCE; LANES];
+                let places = DPP16_SOURCES.get(usize::from(control)).unwrap_or(&none);
+                let mut found = 0;
                 for (lane, value) in sources[0].iter_mut().enumerate() {
-                    let written = is_set(row_mask.into(), lane / 16)
-                        && is_set(bank_mask.into(), lane % 16 / 4);
-                    let source = dpp16_source(control, lane)
-                        .filter(|&source| fetch_inactive || is_set(exec, source));
-                    *value = source.map_or(0, |source| from[source]);
-                    if !written || source.is_none() && !zero {
-                        self.mask &= !(1 << lane);
-                    }
+                    let source = usize::from(places[lane]);
+                    let is_read = source < LANES && is_set(readable, source % LANES);
+                    found |= u32::from(is_read) << lane;
+                    *value = if is_read { from[source % LANES] } else { 0 };
                 }
+                let rows = spread(row_mask & 3, 16);
+                let banks = spread(bank_mask, 4);
+                self.mask &= rows & (banks | banks << 16) & if zero { u32::MAX } else { found };
             }
             Exchange::Dpp8 { lanes, fetch_inactive } => {
                 let from = sources[0];
@@ -64,7 +86,7 @@ impl Vector<'_> {
                 }
             }
         }
-        self.exchanged = Some(Box::new(sources));
+        self.exchanged = Some(sources);
     }
 
     /// Writes the selected part of the destination.
@@ -77,7 +99,7 @@ impl Vector<'_> {
         };
         let mask = (u64::from(u32::MAX) >> (32 - bits)) as u32;
         let old = self.accumulator();
-        let merged = std::array::from_fn(|lane| {
+        let merged = per_lane(|lane| {
             let value = lanes[lane] & mask;
             match unused {
                 // The sign fills the bits above, zeros those below.
@@ -98,4 +120,11 @@ fn part(value: u32, select: Select, signed: bool) -> u32 {
         (Select::Word(at), true) => (value >> (at * 16)) as i16 as u32,
         (Select::Dword, _) => value,
     }
+}
+
+/// Each bit of a mask repeated `count` times.
+fn spread(mask: u8, count: usize) -> u32 {
+    let ones = (1 << count) - 1;
+    (0..32 / count)
+        .fold(0, |bits, at| bits | if is_set(mask.into(), at) { ones << (at * count) } else { 0 })
 }

@@ -1,6 +1,6 @@
 //! Integer operations.
 
-use super::{Instruction, LANES, ValuOp, Vector, WideLanes, is_set};
+use super::{Instruction, LANE_BITS, LANES, ValuOp, Vector, WideLanes, per_lane};
 
 fn i24(bits: u32) -> i32 {
     (bits << 8) as i32 >> 8
@@ -15,10 +15,11 @@ fn field(value: u32, first: u32, count: u32) -> u32 {
     value >> (first & 31) & ((1 << (count & 31)) - 1)
 }
 
+/// A field of an integer with copies of the sign above the value and above the field.
 fn signed_field(value: u32, first: u32, count: u32) -> u32 {
     match count & 31 {
         0 => 0,
-        count => ((field(value, first, count) << (32 - count)) as i32 >> (32 - count)) as u32,
+        count => ((value as i32 >> (first & 31)) << (32 - count) >> (32 - count)) as u32,
     }
 }
 
@@ -42,6 +43,10 @@ fn permute(high: u32, low: u32, selector: u32) -> u32 {
 fn leading_sign_bits(value: u32) -> u32 {
     let folded = value ^ ((value as i32 >> 31) as u32);
     if folded == 0 { u32::MAX } else { folded.leading_zeros() }
+}
+
+fn saturated(value: i64) -> i32 {
+    value.clamp(i32::MIN.into(), i32::MAX.into()) as i32
 }
 
 fn median<T: Ord + Copy>(a: T, b: T, c: T) -> T {
@@ -99,7 +104,7 @@ impl Vector<'_> {
         self.one_or_two32(op) || self.three32(op)
     }
 
-    fn one_or_two32(&mut self, op: ValuOp) -> bool {
+    pub(super) fn one_or_two32(&mut self, op: ValuOp) -> bool {
         let Instruction { clamp, .. } = *self.instruction;
         match op {
             ValuOp::MovB32 => self.b1(|a| a),
@@ -127,6 +132,7 @@ impl Vector<'_> {
             ValuOp::SubNcI32 if clamp => self.i2(i32::saturating_sub),
             ValuOp::AddNcU32 | ValuOp::AddNcI32 => self.b2(u32::wrapping_add),
             ValuOp::SubNcU32 | ValuOp::SubNcI32 => self.b2(u32::wrapping_sub),
+            ValuOp::SubrevNcU32 if clamp => self.b2(|a, b| b.saturating_sub(a)),
             ValuOp::SubrevNcU32 => self.b2(|a, b| b.wrapping_sub(a)),
             ValuOp::MulI32I24 => self.b2(|a, b| i24(a).wrapping_mul(i24(b)) as u32),
             ValuOp::MulU32U24 => self.b2(|a, b| u24(a).wrapping_mul(u24(b))),
@@ -158,8 +164,16 @@ impl Vector<'_> {
         true
     }
 
-    fn three32(&mut self, op: ValuOp) -> bool {
+    pub(super) fn three32(&mut self, op: ValuOp) -> bool {
+        let Instruction { clamp, .. } = *self.instruction;
         match op {
+            ValuOp::MadI32I24 if clamp => self.i3(|a, b, c| {
+                saturated(i64::from(i24(a as u32)) * i64::from(i24(b as u32)) + i64::from(c))
+            }),
+            ValuOp::MadU32U24 if clamp => self.b3(|a, b, c| {
+                let sum = u64::from(u24(a)) * u64::from(u24(b)) + u64::from(c);
+                sum.min(u32::MAX.into()) as u32
+            }),
             ValuOp::MadI32I24 => {
                 self.b3(|a, b, c| (i24(a).wrapping_mul(i24(b)) as u32).wrapping_add(c));
             }
@@ -192,6 +206,12 @@ impl Vector<'_> {
             ValuOp::AndOrB32 => self.b3(|a, b, c| a & b | c),
             ValuOp::Or3B32 => self.b3(|a, b, c| a | b | c),
             ValuOp::Xor3B32 => self.b3(|a, b, c| a ^ b ^ c),
+            ValuOp::MadU32U16 if clamp => {
+                self.b3(|a, b, c| ((a & 0xffff) * (b & 0xffff)).saturating_add(c));
+            }
+            ValuOp::MadI32I16 if clamp => {
+                self.i3(|a, b, c| (i32::from(a as i16) * i32::from(b as i16)).saturating_add(c));
+            }
             ValuOp::MadU32U16 => {
                 self.b3(|a, b, c| ((a & 0xffff) * (b & 0xffff)).wrapping_add(c));
             }
@@ -214,9 +234,13 @@ impl Vector<'_> {
         true
     }
 
-    fn integer16(&mut self, op: ValuOp) -> bool {
+    pub(super) fn integer16(&mut self, op: ValuOp) -> bool {
         let Instruction { clamp, .. } = *self.instruction;
         match op {
+            ValuOp::MovB16 => {
+                let lanes = self.map1(|a| a);
+                self.put_half(&lanes);
+            }
             ValuOp::NotB16 => {
                 let lanes = self.map1(|a| !a & 0xffff);
                 self.put_half(&lanes);
@@ -238,6 +262,14 @@ impl Vector<'_> {
             ValuOp::MinU16 => self.w2(u16::min),
             ValuOp::MaxI16 => self.s2(i16::max),
             ValuOp::MinI16 => self.s2(i16::min),
+            ValuOp::MadU16 if clamp => self.w3(|a, b, c| {
+                let sum = u32::from(a) * u32::from(b) + u32::from(c);
+                sum.min(0xffff) as u16
+            }),
+            ValuOp::MadI16 if clamp => self.s3(|a, b, c| {
+                let sum = i32::from(a) * i32::from(b) + i32::from(c);
+                sum.clamp(-0x8000, 0x7fff) as i16
+            }),
             ValuOp::MadU16 | ValuOp::MadI16 => {
                 self.w3(|a, b, c| a.wrapping_mul(b).wrapping_add(c));
             }
@@ -257,48 +289,68 @@ impl Vector<'_> {
     }
 
     /// Additions with carry: the results and the carries.
-    fn carry(&mut self, op: ValuOp) -> bool {
+    pub(super) fn carry(&mut self, op: ValuOp) -> bool {
         let carries_in =
             matches!(op, ValuOp::AddCoCiU32 | ValuOp::SubCoCiU32 | ValuOp::SubrevCoCiU32);
-        let operation: fn(u32, u32, bool) -> (u32, bool) = match op {
-            ValuOp::AddCoU32 | ValuOp::AddCoCiU32 => |a, b, carry| {
-                let sum = u64::from(a) + u64::from(b) + u64::from(carry);
-                (sum as u32, sum >> 32 != 0)
-            },
-            ValuOp::SubCoU32 | ValuOp::SubCoCiU32 => |a, b, borrow| {
-                let taken = u64::from(b) + u64::from(borrow);
-                (u64::from(a).wrapping_sub(taken) as u32, taken > u64::from(a))
-            },
-            ValuOp::SubrevCoU32 | ValuOp::SubrevCoCiU32 => |a, b, borrow| {
-                let taken = u64::from(a) + u64::from(borrow);
-                (u64::from(b).wrapping_sub(taken) as u32, taken > u64::from(b))
-            },
+        match op {
+            ValuOp::AddCoU32 | ValuOp::AddCoCiU32 => {
+                self.with_carry(carries_in, u32::MAX, |a, b, carry| {
+                    let (sum, first) = a.overflowing_add(b);
+                    let (sum, second) = sum.overflowing_add(carry);
+                    (sum, first | second)
+                });
+            }
+            ValuOp::SubCoU32 | ValuOp::SubCoCiU32 => {
+                self.with_carry(carries_in, 0, |a, b, borrow| {
+                    let (difference, first) = a.overflowing_sub(b);
+                    let (difference, second) = difference.overflowing_sub(borrow);
+                    (difference, first | second)
+                });
+            }
+            ValuOp::SubrevCoU32 | ValuOp::SubrevCoCiU32 => {
+                self.with_carry(carries_in, 0, |a, b, borrow| {
+                    let (difference, first) = b.overflowing_sub(a);
+                    let (difference, second) = difference.overflowing_sub(borrow);
+                    (difference, first | second)
+                });
+            }
             _ => return false,
-        };
+        }
+        true
+    }
+
+    /// An addition whose carries are in masks. If clamped, a result with a carry is `limit`.
+    fn with_carry(
+        &mut self,
+        carries_in: bool,
+        limit: u32,
+        operation: impl Fn(u32, u32, u32) -> (u32, bool),
+    ) {
         let carry_in =
             if carries_in { self.wave.scalar(self.instruction.src[2].operand) } else { 0 };
         let mut buffers = [[0; LANES]; 2];
         let [first, second] = &mut buffers;
         let (a, b) = (self.source(0, first), self.source(1, second));
         let mut carry_out = 0;
-        let lanes = std::array::from_fn(|lane| {
-            let (result, carry) = operation(a[lane], b[lane], is_set(carry_in, lane));
-            carry_out |= u32::from(carry) << lane;
-            result
+        let clamp = self.instruction.clamp;
+        let lanes = per_lane(|lane| {
+            let bit = LANE_BITS[lane];
+            let (result, carry) = operation(a[lane], b[lane], u32::from(carry_in & bit != 0));
+            carry_out |= if carry { bit } else { 0 };
+            if clamp && carry { limit } else { result }
         });
         self.put_mask(self.instruction.dst_mask, carry_out);
         self.put(&lanes);
-        true
     }
 
     fn shift64(&mut self, operation: impl Fn(u64, u32) -> u64) {
         let mut buffer = [0; LANES];
         let amounts = *self.source(0, &mut buffer);
         let values = self.wide(1);
-        self.put_wide(&std::array::from_fn(|lane| operation(values[lane], amounts[lane] & 63)));
+        self.put_wide(&per_lane(|lane| operation(values[lane], amounts[lane] & 63)));
     }
 
-    fn integer64(&mut self, op: ValuOp) -> bool {
+    pub(super) fn integer64(&mut self, op: ValuOp) -> bool {
         match op {
             ValuOp::LshlrevB64 => self.shift64(|value, amount| value << amount),
             ValuOp::LshrrevB64 => self.shift64(|value, amount| value >> amount),
@@ -309,13 +361,14 @@ impl Vector<'_> {
                 let (a, b) = (self.source(0, first), self.source(1, second));
                 let c = self.wide(2);
                 let mut carries = 0;
-                let lanes: WideLanes = std::array::from_fn(|lane| {
+                let lanes: WideLanes = per_lane(|lane| {
                     let (result, carry) = if op == ValuOp::MadU64U32 {
                         (u64::from(a[lane]) * u64::from(b[lane])).overflowing_add(c[lane])
                     } else {
+                        // The carry is the sign of the exact sum.
                         let product = i64::from(a[lane] as i32) * i64::from(b[lane] as i32);
-                        let (sum, carry) = product.overflowing_add(c[lane] as i64);
-                        (sum as u64, carry)
+                        let sum = i128::from(product) + i128::from(c[lane] as i64);
+                        (sum as u64, sum < 0)
                     };
                     carries |= u32::from(carry) << lane;
                     result

@@ -1,6 +1,6 @@
 //! Operations that move values between lanes, or between lanes and scalars.
 
-use super::{LANES, Operand, ValuOp, Vector, is_set};
+use super::{Instruction, LANES, Operand, ValuOp, Vector, is_set, per_lane};
 
 impl Vector<'_> {
     /// Returns true if the operation was one across lanes.
@@ -28,7 +28,8 @@ impl Vector<'_> {
             | ValuOp::Permlanex16B32
             | ValuOp::Permlane16VarB32
             | ValuOp::Permlanex16VarB32 => self.permute_rows(op),
-            ValuOp::Permlane64B32 => self.b1(|a| a),
+            // The second exchanges the halves of a wave of 64 lanes.
+            ValuOp::Nop | ValuOp::Permlane64B32 => {}
             ValuOp::SwapB32 => {
                 let (dst, src) = (self.instruction.dst, self.instruction.src[0].operand);
                 let mut buffer = [0; LANES];
@@ -36,10 +37,30 @@ impl Vector<'_> {
                 self.wave.write(dst, self.mask, &new);
                 self.wave.write(src, self.mask, &old);
             }
+            ValuOp::SwapB16 => self.swap_halves(),
             ValuOp::MovrelsB32 | ValuOp::MovreldB32 => self.move_relative(op)?,
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    fn swap_halves(&mut self) {
+        let Instruction { dst, dst_high, src: [source, ..], .. } = *self.instruction;
+        let shift = |high: bool| if high { 16 } else { 0 };
+        let (to, from) = (shift(dst_high), shift(source.high));
+        let mut buffer = [0; LANES];
+        let (old, other) = (self.accumulator(), *self.wave.lanes(source.operand, &mut buffer));
+        let put = |word: u32, half: u32, at: u32| word & !(0xffff << at) | (half & 0xffff) << at;
+        let both = dst == source.operand;
+        let new = per_lane(|lane| {
+            let word = put(old[lane], other[lane] >> from, to);
+            if both { put(word, old[lane] >> to, from) } else { word }
+        });
+        self.wave.write(dst, self.mask, &new);
+        if !both {
+            let new = per_lane(|lane| put(other[lane], old[lane] >> to, from));
+            self.wave.write(source.operand, self.mask, &new);
+        }
     }
 
     fn read_lane(&mut self, lane: usize) {
@@ -53,7 +74,7 @@ impl Vector<'_> {
         let mut buffers = [[0; LANES]; 2];
         let [first, second] = &mut buffers;
         let (masks, base) = (self.source(0, first), self.source(1, second));
-        let lanes = std::array::from_fn(|lane| {
+        let lanes = per_lane(|lane| {
             let lower = if is_low_half { (1 << lane) - 1 } else { 0 };
             base[lane].wrapping_add((masks[lane] & lower).count_ones())
         });
@@ -71,14 +92,14 @@ impl Vector<'_> {
             ValuOp::Permlane16B32 | ValuOp::Permlanex16B32 => {
                 let (low, high) = (self.wave.scalar(low.operand), self.wave.scalar(high.operand));
                 let selector = u64::from(high) << 32 | u64::from(low);
-                std::array::from_fn(|lane| (selector >> (lane % 16 * 4)) as u32)
+                per_lane(|lane| (selector >> (lane % 16 * 4)) as u32)
             }
             _ => *self.wave.lanes(low.operand, second),
         };
         let is_crossed = matches!(op, ValuOp::Permlanex16B32 | ValuOp::Permlanex16VarB32);
         let exec = self.wave.exec();
         let old = self.accumulator();
-        let lanes = std::array::from_fn(|lane| {
+        let lanes = per_lane(|lane| {
             let row = if is_crossed { !lane & 16 } else { lane & 16 };
             let source = row | (selectors[lane] & 15) as usize;
             if fetch_inactive || is_set(exec, source) {

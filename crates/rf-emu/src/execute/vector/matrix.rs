@@ -4,8 +4,8 @@
 //! (2v + l / 16, l % 16) of C and D in register v. RDNA 4 holds the lower half of K in lanes 0 to
 //! 15 and the upper half in lanes 16 to 31, and element (v + 8 (l / 16), l % 16) in register v.
 //!
-//! Sums start with C and add the products in order of K. Products of f16 and bf16 are exact in f32
-//! (but for underflow of bf16); each addition is rounded to f32. Integer sums wrap, or saturate at
+//! Sums start with C and add the products in order of K. Products of f16 and bf16 are exact; each
+//! addition is rounded to f32. Integer sums wrap, or saturate at
 //! the end. The hardware's order of additions is not documented.
 
 use super::{LANES, Operand, ValuOp, Vector, f, float};
@@ -128,13 +128,21 @@ impl Vector<'_> {
     fn multiply_integers(&mut self, a: &Rows<i32>, b: &Rows<i32>, layout: Layout, dst: u8) {
         let Layout { depth, is_doubled, .. } = layout;
         let addend = self.instruction.src[2];
+        let columns = transposed(b);
+        let mut sums = [[0; 16]; 16];
+        for (sums, row) in sums.iter_mut().zip(a) {
+            for (&a, columns) in row.iter().zip(&columns).take(depth) {
+                for (sum, &b) in sums.iter_mut().zip(columns) {
+                    // Products of elements of 8 bits, of which the lower half is enough.
+                    *sum += i32::from(a as i16) * i32::from(b as i16);
+                }
+            }
+        }
         let mut results = [[0; LANES]; 8];
         for (v, result) in results.iter_mut().enumerate() {
             let c = self.addend(addend.operand, v);
             for (lane, value) in result.iter_mut().enumerate() {
-                let (row, column) = (&a[Self::row(v, lane, is_doubled)], &b[lane % 16]);
-                let products = row[..depth].iter().zip(&column[..depth]);
-                let sum: i32 = products.map(|(&a, &b)| a * b).sum();
+                let sum: i32 = sums[Self::row(v, lane, is_doubled)][lane % 16];
                 *value = if self.instruction.clamp {
                     (c[lane] as i32).saturating_add(sum) as u32
                 } else {
@@ -175,6 +183,8 @@ impl Vector<'_> {
             Some(_) if doubled => (v, if addend.high { 16 } else { 0 }),
             Some(_) => (v / 2, v % 2 * 16),
         };
+        let columns = transposed(b);
+        let is_exact = [a, b].into_iter().flatten().flatten().all(|&a| float::is_moderate(a));
         let mut sums = [[0.0; LANES]; 8];
         for (v, sums) in sums.iter_mut().enumerate() {
             let (register, shift) = place(v);
@@ -190,9 +200,12 @@ impl Vector<'_> {
                     *sum = -*sum;
                 }
             }
-            for k in 0..16 {
-                for (lane, sum) in sums.iter_mut().enumerate() {
-                    *sum += a[Self::row(v, lane, doubled)][k] * b[lane % 16][k];
+            for (half, sums) in sums.chunks_exact_mut(16).enumerate() {
+                let row = &a[Self::row(v, half * 16, doubled)];
+                for (&a, columns) in row.iter().zip(&columns).take(16) {
+                    for (sum, &b) in sums.iter_mut().zip(columns) {
+                        *sum = if is_exact { *sum + a * b } else { a.mul_add(b, *sum) };
+                    }
                 }
             }
         }
@@ -215,16 +228,13 @@ impl Vector<'_> {
     }
 }
 
-/// True if the operation is one of matrices, which need all lanes active.
-pub(in crate::execute) fn is_matrix(op: ValuOp) -> bool {
-    matches!(
-        op,
-        ValuOp::WmmaF32X16F16
-            | ValuOp::WmmaF16X16F16
-            | ValuOp::WmmaF32X16Bf16
-            | ValuOp::WmmaBf16X16Bf16
-            | ValuOp::WmmaI32X16Iu8
-            | ValuOp::WmmaI32X16Iu4
-            | ValuOp::WmmaI32X32Iu4
-    )
+/// The elements of each column by row.
+fn transposed<T: Copy + Default>(columns: &Rows<T>) -> [[T; 16]; DEPTH] {
+    let mut rows = [[T::default(); 16]; DEPTH];
+    for (column, elements) in columns.iter().enumerate() {
+        for (row, &element) in rows.iter_mut().zip(elements) {
+            row[column] = element;
+        }
+    }
+    rows
 }

@@ -1,26 +1,24 @@
 //! VOP3P: pairs of 16-bit values, mixed precision, dot products.
 
-use super::{Kind, LANES, Lanes, ValuOp, Vector, f, float};
+use super::{Kind, LANES, Lanes, ValuOp, Vector, f, float, fma, per_lane};
 use crate::isa::instruction::{Operand, Source};
 
-/// Adds two products of f16 to an f32. The products are exact, and their sum is rounded with the
-/// addend.
+/// Adds two products of f16 to an f32. The products are exact, each sum is rounded.
 pub(super) fn dot2_f16(a: u32, b: u32, c: u32) -> u32 {
-    let product = |shift: u32| {
-        f64::from(float::f16_value(a >> shift & 0xffff))
-            * f64::from(float::f16_value(b >> shift & 0xffff))
-    };
-    let sum = float::sum_to_odd(product(0) + product(16), f64::from(f(c)));
-    (sum as f32).to_bits()
+    dot2(float::f16_value, a, b, c)
 }
 
+/// Adds two products of bf16 to an f32. Each sum is rounded.
 fn dot2_bf16(a: u32, b: u32, c: u32) -> u32 {
-    let product = |shift: u32| {
-        f64::from(float::bf16_value(a >> shift & 0xffff))
-            * f64::from(float::bf16_value(b >> shift & 0xffff))
+    dot2(float::bf16_value, a, b, c)
+}
+
+fn dot2(value: fn(u32) -> f32, a: u32, b: u32, c: u32) -> u32 {
+    let add = |sum: f32, shift: u32| {
+        let (a, b) = (value(a >> shift & 0xffff), value(b >> shift & 0xffff));
+        float::add_product(sum, a, b)
     };
-    let sum = float::sum_to_odd(product(0) + product(16), f64::from(f(c)));
-    (sum as f32).to_bits()
+    add(add(f(c), 0), 16).to_bits()
 }
 
 /// The elements of `bits` bits, sign-extended if `signed`.
@@ -36,7 +34,7 @@ impl Vector<'_> {
         }
         match op {
             ValuOp::FmaMixF32 => {
-                let lanes = self.mixed().map(f32::to_bits);
+                let lanes = self.mixed();
                 self.put_f32(lanes);
             }
             ValuOp::FmaMixloF16 | ValuOp::FmaMixhiF16 => self.mixed_half(op),
@@ -71,7 +69,20 @@ impl Vector<'_> {
     fn dot(&mut self, bits: u32, signed: [bool; 2], signed_result: bool) {
         let (a, b, c) = (self.raw(0), self.raw(1), self.raw(2));
         let clamp = self.instruction.clamp;
-        let lanes = std::array::from_fn(|lane| {
+        if bits == 8 && !clamp {
+            let lanes = per_lane(|lane| {
+                (0..4).fold(c[lane], |sum, at| {
+                    let byte = |value: u32, signed: bool| {
+                        let byte = (value >> (at * 8)) as u8;
+                        if signed { i32::from(byte as i8) } else { i32::from(byte) }
+                    };
+                    let product = byte(a[lane], signed[0]) * byte(b[lane], signed[1]);
+                    sum.wrapping_add(product as u32)
+                })
+            });
+            return self.put(&lanes);
+        }
+        let lanes = per_lane(|lane| {
             let sum: i64 = (0..32 / bits)
                 .map(|at| {
                     element(a[lane], at, bits, signed[0]) * element(b[lane], at, bits, signed[1])
@@ -92,45 +103,48 @@ impl Vector<'_> {
     fn dot2(&mut self, operation: impl Fn(u32, u32, u32) -> u32) {
         let sign = |lanes: Lanes, source: &Source| {
             let flip = u32::from(source.neg) << 15 | u32::from(source.neg_high) << 31;
-            lanes.map(|value| value ^ flip)
+            let [low, high] = [source.high, source.high_for_high].map(|high| u32::from(high) * 16);
+            per_lane(|lane| (lanes[lane] >> low & 0xffff | lanes[lane] >> high << 16) ^ flip)
         };
         let [first, second, third, _] = &self.instruction.src;
         let (a, b) = (sign(self.raw(0), first), sign(self.raw(1), second));
         let flip = u32::from(third.neg) << 31;
-        let c = self.raw(2).map(|value| value ^ flip);
-        let lanes = std::array::from_fn(|lane| operation(a[lane], b[lane], c[lane]));
+        let c = self.raw(2);
+        let c = per_lane(|lane| c[lane] ^ flip);
+        let lanes = per_lane(|lane| operation(a[lane], b[lane], c[lane]));
         self.put_f32(lanes);
     }
 
     /// A source of mixed precision as f32.
-    fn mixed_source(&self, at: usize) -> [f32; LANES] {
+    pub(super) fn mixed_source(&self, at: usize) -> [f32; LANES] {
         let source = &self.instruction.src[at];
-        self.raw(at).map(|bits| {
-            let value = match (source.high_for_high, source.high) {
-                (false, _) => f(bits),
-                (true, false) => float::f16_value(bits & 0xffff),
-                (true, true) => float::f16_value(bits >> 16),
-            };
-            let value = if source.neg_high { value.abs() } else { value };
-            if source.neg { -value } else { value }
-        })
+        let raw = self.raw(at);
+        let values = match (source.high_for_high, source.high) {
+            (false, _) => per_lane(|lane| f(raw[lane])),
+            (true, false) => per_lane(|lane| float::f16_value(raw[lane] & 0xffff)),
+            (true, true) => per_lane(|lane| float::f16_value(raw[lane] >> 16)),
+        };
+        let (kept, flip) = (u32::MAX >> u32::from(source.neg_high), u32::from(source.neg) << 31);
+        per_lane(|lane| f(values[lane].to_bits() & kept ^ flip))
     }
 
-    fn mixed(&self) -> [f32; LANES] {
-        let (a, b, c) = (self.mixed_source(0), self.mixed_source(1), self.mixed_source(2));
-        std::array::from_fn(|lane| a[lane].mul_add(b[lane], c[lane]))
+    /// The multiply-add of sources of mixed precision, rounded to f32.
+    fn mixed(&self) -> Lanes {
+        let bits = |at| {
+            let values = self.mixed_source(at);
+            per_lane(|lane| values[lane].to_bits())
+        };
+        fma::lanes(&bits(0), &bits(1), &bits(2))
     }
 
     fn mixed_half(&mut self, op: ValuOp) {
-        let (a, b, c) = (self.mixed_source(0), self.mixed_source(1), self.mixed_source(2));
+        // Rounded to f32, then to f16: LLVM uses it for the conversion of an `fma`.
+        let sums = self.mixed();
         let old = self.accumulator();
         let clamp = self.instruction.clamp;
-        let lanes = std::array::from_fn(|lane| {
-            let product = f64::from(a[lane]) * f64::from(b[lane]);
-            let mut value = float::f64_to_f16(float::sum_to_odd(product, f64::from(c[lane])));
-            if clamp {
-                value = float::to_f16(self.clamped(float::f16_value(value)));
-            }
+        let lanes = per_lane(|lane| {
+            let sum = if clamp { self.clamped(f(sums[lane])) } else { f(sums[lane]) };
+            let value = float::to_f16(sum);
             if op == ValuOp::FmaMixloF16 {
                 old[lane] & 0xffff_0000 | value
             } else {
@@ -152,26 +166,24 @@ impl Vector<'_> {
             |(high, negated)| {
                 let shift = if high { 16 } else { 0 };
                 let flip = if negated { sign } else { 0 };
-                lanes.map(|value| {
-                    let value = if is_constant { value & 0xffff } else { value };
-                    value >> shift & 0xffff ^ flip
-                })
+                let kept = if is_constant { 0xffff } else { u32::MAX };
+                per_lane(|lane| (lanes[lane] & kept) >> shift & 0xffff ^ flip)
             },
         )
     }
 
-    fn pairs2(&mut self, operation: impl Fn(u32, u32) -> u32) {
+    pub(super) fn pairs2(&mut self, operation: impl Fn(u32, u32) -> u32) {
         let (a, b) = (self.pair(0), self.pair(1));
-        let lanes = std::array::from_fn(|lane| {
+        let lanes = per_lane(|lane| {
             let result = |half: usize| operation(a[half][lane], b[half][lane]) & 0xffff;
             result(0) | result(1) << 16
         });
         self.put(&lanes);
     }
 
-    fn pairs3(&mut self, operation: impl Fn(u32, u32, u32) -> u32) {
+    pub(super) fn pairs3(&mut self, operation: impl Fn(u32, u32, u32) -> u32) {
         let (a, b, c) = (self.pair(0), self.pair(1), self.pair(2));
-        let lanes = std::array::from_fn(|lane| {
+        let lanes = per_lane(|lane| {
             let result =
                 |half: usize| operation(a[half][lane], b[half][lane], c[half][lane]) & 0xffff;
             result(0) | result(1) << 16
@@ -180,10 +192,10 @@ impl Vector<'_> {
     }
 
     fn half_pairs(&mut self, operation: impl Fn(f32, f32) -> f32) {
-        let clamp = self.instruction.clamp;
-        let clamped = |value: f32| if clamp { value.clamp(0.0, 1.0) } else { value };
+        let (clamp, mode) = (self.instruction.clamp, self.wave.mode);
         self.pairs2(|a, b| {
-            float::to_f16(clamped(operation(float::f16_value(a), float::f16_value(b))))
+            let value = operation(float::f16_value(a), float::f16_value(b));
+            float::to_f16(if clamp { mode.clamped(value) } else { value })
         });
     }
 
@@ -191,23 +203,33 @@ impl Vector<'_> {
         self.pairs2(|a, b| u32::from(operation(a as i16, b as i16) as u16));
     }
 
+    fn signed_triples(&mut self, operation: impl Fn(i16, i16, i16) -> i16) {
+        self.pairs3(|a, b, c| u32::from(operation(a as i16, b as i16, c as i16) as u16));
+    }
+
     fn unsigned_pairs(&mut self, operation: impl Fn(u16, u16) -> u16) {
         self.pairs2(|a, b| operation(a as u16, b as u16).into());
     }
 
     /// Returns true if the operation was one of pairs.
-    fn pairs(&mut self, op: ValuOp) -> bool {
-        let clamp = self.instruction.clamp;
+    pub(super) fn pairs(&mut self, op: ValuOp) -> bool {
+        let (clamp, mode) = (self.instruction.clamp, self.wave.mode);
+        let [min, max] = self.selections();
         match op {
             ValuOp::PkAddF16 => self.half_pairs(|a, b| a + b),
             ValuOp::PkMulF16 => self.half_pairs(|a, b| a * b),
-            ValuOp::PkMinF16 => self.half_pairs(float::min),
-            ValuOp::PkMaxF16 => self.half_pairs(float::max),
+            ValuOp::PkMinF16 => self.half_pairs(min),
+            ValuOp::PkMaxF16 => self.half_pairs(max),
             ValuOp::PkFmaF16 => self.pairs3(|a, b, c| {
                 let value = |bits| float::f16_value(bits);
                 let result = float::fma_f16(value(a), value(b), value(c));
-                if clamp { float::to_f16(value(result).clamp(0.0, 1.0)) } else { result }
+                if clamp { float::to_f16(mode.clamped(value(result))) } else { result }
             }),
+            ValuOp::PkMadI16 if clamp => self.signed_triples(|a, b, c| {
+                let sum = i32::from(a) * i32::from(b) + i32::from(c);
+                sum.clamp(-0x8000, 0x7fff) as i16
+            }),
+            ValuOp::PkMadU16 if clamp => self.pairs3(|a, b, c| (a * b + c).min(0xffff)),
             ValuOp::PkMadI16 | ValuOp::PkMadU16 => {
                 self.pairs3(|a, b, c| a.wrapping_mul(b).wrapping_add(c));
             }

@@ -1,6 +1,6 @@
 //! Operations of f16, f32 and f64, and conversions.
 
-use super::{LANES, ValuOp, Vector, f, float, is_set};
+use super::{LANES, ValuOp, Vector, f, float, is_set, per_lane};
 
 fn h(bits: u32) -> f32 {
     float::f16_value(bits)
@@ -11,11 +11,20 @@ fn d(bits: u64) -> f64 {
 }
 
 fn sin_turns(value: f32) -> f32 {
-    (f64::from(value).fract() * std::f64::consts::TAU).sin() as f32
+    let turns = f64::from(value).fract();
+    if (turns * 2.0).fract() == 0.0 {
+        return 0f32.copysign(value);
+    }
+    (turns * std::f64::consts::TAU).sin() as f32
 }
 
 fn cos_turns(value: f32) -> f32 {
-    (f64::from(value).fract() * std::f64::consts::TAU).cos() as f32
+    let turns = f64::from(value).fract().abs();
+    let is_odd_quarter = (turns * 4.0).fract() == 0.0 && (turns * 2.0).fract() != 0.0;
+    if is_odd_quarter {
+        return 0.0;
+    }
+    (turns * std::f64::consts::TAU).cos() as f32
 }
 
 fn reciprocal_root(value: f32) -> f32 {
@@ -49,24 +58,30 @@ impl Vector<'_> {
         self.put_f32(lanes);
     }
 
-    fn real32(&mut self, op: ValuOp) -> bool {
+    pub(super) fn real32(&mut self, op: ValuOp) -> bool {
+        let [min, max] = self.selections();
         match op {
             ValuOp::AddF32 => self.f2(|a, b| a + b),
             ValuOp::SubF32 => self.f2(|a, b| a - b),
             ValuOp::SubrevF32 => self.f2(|a, b| b - a),
             ValuOp::MulF32 => self.f2(|a, b| a * b),
+            ValuOp::MinF32 if self.wave.mode.ieee => self.f2(float::ieee_min),
+            ValuOp::MaxF32 if self.wave.mode.ieee => self.f2(float::ieee_max),
             ValuOp::MinF32 => self.f2(float::min),
             ValuOp::MaxF32 => self.f2(float::max),
             ValuOp::FmacF32 => {
-                let lanes = self.map_accumulate(|a, b, c| f(a).mul_add(f(b), f(c)).to_bits());
+                let lanes = self.fma_accumulate();
                 self.put_f32(lanes);
             }
-            ValuOp::FmaF32 | ValuOp::FmamkF32 | ValuOp::FmaakF32 => self.f3(f32::mul_add),
-            ValuOp::Min3F32 => self.f3(|a, b, c| float::min(float::min(a, b), c)),
-            ValuOp::Max3F32 => self.f3(|a, b, c| float::max(float::max(a, b), c)),
-            ValuOp::Med3F32 => self.f3(float::median),
-            ValuOp::MaxminF32 => self.f3(|a, b, c| float::min(float::max(a, b), c)),
-            ValuOp::MinmaxF32 => self.f3(|a, b, c| float::max(float::min(a, b), c)),
+            ValuOp::FmaF32 | ValuOp::FmamkF32 | ValuOp::FmaakF32 => {
+                let lanes = self.fma();
+                self.put_f32(lanes);
+            }
+            ValuOp::Min3F32 => self.f3(|a, b, c| min(min(a, b), c)),
+            ValuOp::Max3F32 => self.f3(|a, b, c| max(max(a, b), c)),
+            ValuOp::Med3F32 => self.f3(|a, b, c| float::median([min, max], [a, b, c])),
+            ValuOp::MaxminF32 => self.f3(|a, b, c| min(max(a, b), c)),
+            ValuOp::MinmaxF32 => self.f3(|a, b, c| max(min(a, b), c)),
             ValuOp::FractF32 => self.f1(float::fraction),
             ValuOp::TruncF32 => self.f1(f32::trunc),
             ValuOp::CeilF32 => self.f1(f32::ceil),
@@ -103,7 +118,7 @@ impl Vector<'_> {
                 let mut buffers = [[0; LANES]; 3];
                 let [x, y, z] = &mut buffers;
                 let (a, b, c) = (self.source(0, x), self.source(1, y), self.source(2, z));
-                let lanes = std::array::from_fn(|lane| {
+                let lanes = per_lane(|lane| {
                     let (value, flag) = float::div_scale(f(a[lane]), f(b[lane]), f(c[lane]));
                     scaled |= u32::from(flag) << lane;
                     value.to_bits()
@@ -116,7 +131,7 @@ impl Vector<'_> {
                 let mut buffers = [[0; LANES]; 3];
                 let [x, y, z] = &mut buffers;
                 let (a, b, c) = (self.source(0, x), self.source(1, y), self.source(2, z));
-                let lanes = std::array::from_fn(|lane| {
+                let lanes = per_lane(|lane| {
                     let scaled = is_set(vcc, lane);
                     float::div_fmas(f(a[lane]), f(b[lane]), f(c[lane]), scaled).to_bits()
                 });
@@ -143,14 +158,15 @@ impl Vector<'_> {
         self.put_f16(lanes);
     }
 
-    fn real16(&mut self, op: ValuOp) -> bool {
+    pub(super) fn real16(&mut self, op: ValuOp) -> bool {
+        let [min, max] = self.selections();
         match op {
             ValuOp::AddF16 => self.h2(|a, b| a + b),
             ValuOp::SubF16 => self.h2(|a, b| a - b),
             ValuOp::SubrevF16 => self.h2(|a, b| b - a),
             ValuOp::MulF16 => self.h2(|a, b| a * b),
-            ValuOp::MinF16 => self.h2(float::min),
-            ValuOp::MaxF16 => self.h2(float::max),
+            ValuOp::MinF16 => self.h2(min),
+            ValuOp::MaxF16 => self.h2(max),
             ValuOp::FmaF16 | ValuOp::FmamkF16 | ValuOp::FmaakF16 => {
                 let lanes = self.map3(|a, b, c| float::fma_f16(h(a), h(b), h(c)));
                 self.put_f16(lanes);
@@ -169,11 +185,11 @@ impl Vector<'_> {
                 });
                 self.put(&lanes);
             }
-            ValuOp::Min3F16 => self.h3(|a, b, c| float::min(float::min(a, b), c)),
-            ValuOp::Max3F16 => self.h3(|a, b, c| float::max(float::max(a, b), c)),
-            ValuOp::Med3F16 => self.h3(float::median),
-            ValuOp::MaxminF16 => self.h3(|a, b, c| float::min(float::max(a, b), c)),
-            ValuOp::MinmaxF16 => self.h3(|a, b, c| float::max(float::min(a, b), c)),
+            ValuOp::Min3F16 => self.h3(|a, b, c| min(min(a, b), c)),
+            ValuOp::Max3F16 => self.h3(|a, b, c| max(max(a, b), c)),
+            ValuOp::Med3F16 => self.h3(|a, b, c| float::median([min, max], [a, b, c])),
+            ValuOp::MaxminF16 => self.h3(|a, b, c| min(max(a, b), c)),
+            ValuOp::MinmaxF16 => self.h3(|a, b, c| max(min(a, b), c)),
             ValuOp::DivFixupF16 => self.h3(float::div_fixup),
             ValuOp::RcpF16 => self.h1(f32::recip),
             ValuOp::SqrtF16 => self.h1(f32::sqrt),
@@ -186,7 +202,7 @@ impl Vector<'_> {
             ValuOp::CeilF16 => self.h1(f32::ceil),
             ValuOp::TruncF16 => self.h1(f32::trunc),
             ValuOp::RndneF16 => self.h1(f32::round_ties_even),
-            ValuOp::FractF16 => self.h1(|a| (a - a.floor()).min(h(0x3bff))),
+            ValuOp::FractF16 => self.h1(|a| float::below(a - a.floor(), h(0x3bff))),
             ValuOp::FrexpMantF16 => self.h1(|a| split(a).0),
             ValuOp::FrexpExpI16F16 => {
                 let lanes = self.map1(|a| split(h(a)).1 as u32);
@@ -223,19 +239,22 @@ impl Vector<'_> {
     }
 
     fn d1(&mut self, operation: impl Fn(f64) -> f64) {
-        let lanes = self.wide(0).map(|a| operation(d(a)));
+        let a = self.wide(0);
+        let lanes = per_lane(|lane| operation(d(a[lane])));
         self.put_f64(&lanes);
     }
 
     fn d2(&mut self, operation: impl Fn(f64, f64) -> f64) {
         let (a, b) = (self.wide(0), self.wide(1));
-        self.put_f64(&std::array::from_fn(|lane| operation(d(a[lane]), d(b[lane]))));
+        self.put_f64(&per_lane(|lane| operation(d(a[lane]), d(b[lane]))));
     }
 
-    fn real64(&mut self, op: ValuOp) -> bool {
+    pub(super) fn real64(&mut self, op: ValuOp) -> bool {
         match op {
             ValuOp::AddF64 => self.d2(|a, b| a + b),
             ValuOp::MulF64 => self.d2(|a, b| a * b),
+            ValuOp::MinF64 if self.wave.mode.ieee => self.d2(float::ieee_min_f64),
+            ValuOp::MaxF64 if self.wave.mode.ieee => self.d2(float::ieee_max_f64),
             ValuOp::MinF64 => self.d2(float::min_f64),
             ValuOp::MaxF64 => self.d2(float::max_f64),
             ValuOp::TruncF64 => self.d1(f64::trunc),
@@ -243,7 +262,7 @@ impl Vector<'_> {
             ValuOp::FloorF64 => self.d1(f64::floor),
             ValuOp::RndneF64 => self.d1(f64::round_ties_even),
             ValuOp::FractF64 => {
-                self.d1(|a| (a - a.floor()).min(f64::from_bits(0x3fef_ffff_ffff_ffff)));
+                self.d1(|a| float::below(a - a.floor(), f64::from_bits(0x3fef_ffff_ffff_ffff)));
             }
             ValuOp::RcpF64 => self.d1(f64::recip),
             ValuOp::RsqF64 => self.d1(|a| a.sqrt().recip()),
@@ -257,7 +276,7 @@ impl Vector<'_> {
                 let mut buffer = [0; LANES];
                 let exponents = *self.source(1, &mut buffer);
                 let values = self.wide(0);
-                self.put_f64(&std::array::from_fn(|lane| {
+                self.put_f64(&per_lane(|lane| {
                     float::scale_f64(d(values[lane]), exponents[lane] as i32)
                 }));
             }
@@ -273,7 +292,7 @@ impl Vector<'_> {
         let (a, b, c) = (self.wide(0), self.wide(1), self.wide(2));
         let vcc = self.wave.vcc();
         let mut scaled = 0;
-        let lanes = std::array::from_fn(|lane| {
+        let lanes = per_lane(|lane| {
             let (a, b, c) = (d(a[lane]), d(b[lane]), d(c[lane]));
             match op {
                 ValuOp::DivFixupF64 => float::div_fixup_f64(a, b, c),
@@ -292,7 +311,7 @@ impl Vector<'_> {
         self.put_f64(&lanes);
     }
 
-    fn convert(&mut self, op: ValuOp) -> bool {
+    pub(super) fn convert(&mut self, op: ValuOp) -> bool {
         match op {
             ValuOp::CvtF32I32 => {
                 let lanes = self.map1(|a| (a as i32 as f32).to_bits());

@@ -1,4 +1,4 @@
-//! SMEM, DS, FLAT, GLOBAL, SCRATCH and the cache controls of MUBUF.
+//! SMEM, DS, FLAT, GLOBAL, SCRATCH and what kernels use of MUBUF.
 
 use super::{Decoded, Decoder, bit, bits};
 use crate::isa::{
@@ -233,9 +233,37 @@ impl Decoder<'_> {
         Ok(instruction)
     }
 
+    /// Sources of loads and stores: the offset, the data, the scalar offset, the buffer.
     pub(super) fn mubuf(&mut self) -> Decoded {
-        let row = self.row(memory::MUBUF, "MUBUF", bits(self.word, 18, 8) as u16)?;
-        self.next()?;
-        Ok(self.of_row(row, Encoding::Mubuf))
+        let word = self.word;
+        let row = self.row(memory::MUBUF, "MUBUF", bits(word, 18, 8) as u16)?;
+        let second = self.next()?;
+        let mut instruction = self.of_row(row, Encoding::Mubuf);
+        let data = Operand::Vgpr((second >> 8) as u8);
+        match instruction.op {
+            Op::Vmem(VmemOp::Load(access)) => {
+                instruction.dst = data;
+                instruction.dst_kind = kind(access.registers());
+            }
+            Op::Vmem(VmemOp::Store(access)) => {
+                instruction.src[1] = Source::plain(data, kind(access.registers()));
+            }
+            _ => return Ok(instruction),
+        }
+        if bit(word, 13) || bit(word, 16) || bit(second, 23) {
+            return Err(self.unsupported("index, LDS or fail bit of a buffer"));
+        }
+        if bit(word, 12) {
+            instruction.src[0] = Source::plain(Operand::Vgpr(second as u8), Kind::B32);
+        }
+        let offset = self.source(second >> 24, Kind::B32)?;
+        instruction.src[2] = Source::plain(offset, Kind::B32);
+        let buffer = self.scalar_register(bits(second, 16, 5) * 4);
+        instruction.src[3] = Source::plain(buffer, Kind::X4);
+        instruction.sources = 4;
+        instruction.immediate = bits(word, 0, 12) as i32;
+        let cache = [bit(word, 14), bit(second, 22), bit(word, 15)];
+        instruction.cache = (0..).zip(cache).map(|(at, is_set)| u8::from(is_set) << at).sum();
+        Ok(instruction)
     }
 }

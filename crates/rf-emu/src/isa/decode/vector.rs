@@ -39,6 +39,16 @@ const DUAL: [Option<ValuOp>; 19] = [
     Some(ValuOp::AndB32),
 ];
 
+/// The row of an operation of VOPD.
+fn dual_row(op: ValuOp) -> Option<&'static Row> {
+    [vector::VOP2, vector::VOP1].into_iter().flatten().find(|row| row.op == Op::Valu(op))
+}
+
+/// The rows of the operations of VOPD.
+pub(in crate::isa) fn dual_operations() -> impl Iterator<Item = &'static Row> {
+    DUAL.into_iter().flatten().filter_map(dual_row)
+}
+
 fn vgpr(code: u32) -> Operand {
     Operand::Vgpr(code as u8)
 }
@@ -399,8 +409,7 @@ impl Decoder<'_> {
     /// One operation of a dual instruction.
     fn half(&mut self, number: u32, source: u32, other: u32, dst: u32) -> Decoded {
         let op = DUAL.get(number as usize).copied().flatten();
-        let op = Op::Valu(op.ok_or_else(|| self.unknown("VOPD", Some(number as u16)))?);
-        let row = [vector::VOP2, vector::VOP1].into_iter().flatten().find(|row| row.op == op);
+        let row = op.and_then(dual_row);
         let row = row.ok_or_else(|| self.unknown("VOPD", Some(number as u16)))?;
         if matches!(source, DPP8 | DPP8_FETCH_INACTIVE | SDWA | DPP16) {
             return Err(self.unsupported("DPP in a dual instruction"));

@@ -1,4 +1,4 @@
-//! Loads, stores and atomics: SMEM, DS, FLAT, GLOBAL, SCRATCH and the cache controls of MUBUF.
+//! Loads, stores and atomics: SMEM, DS, FLAT, GLOBAL, SCRATCH and what kernels use of MUBUF.
 
 use super::{Row, row::rows};
 use crate::isa::op::{
@@ -142,7 +142,30 @@ rows! { FLAT;
     (Op::Vmem(VmemOp::WriteBackInvalidate)) "wbinv" [_ _ 79] "";
 }
 
+// RDNA 2 accesses scratch memory through a buffer.
 rows! { MUBUF;
+    (load(Bytes(1))) "buffer_load_ubyte" [8 _ _] "";
+    (load(Signed(1))) "buffer_load_sbyte" [9 _ _] "";
+    (load(Bytes(2))) "buffer_load_ushort" [10 _ _] "";
+    (load(Signed(2))) "buffer_load_sshort" [11 _ _] "";
+    (load(Bytes(4))) "buffer_load_dword" [12 _ _] "";
+    (load(Bytes(8))) "buffer_load_dwordx2" [13 _ _] "";
+    (load(Bytes(16))) "buffer_load_dwordx4" [14 _ _] "";
+    (load(Bytes(12))) "buffer_load_dwordx3" [15 _ _] "";
+    (store(Bytes(1))) "buffer_store_byte" [24 _ _] "";
+    (store(high(1, false))) "buffer_store_byte_d16_hi" [25 _ _] "";
+    (store(Bytes(2))) "buffer_store_short" [26 _ _] "";
+    (store(high(2, false))) "buffer_store_short_d16_hi" [27 _ _] "";
+    (store(Bytes(4))) "buffer_store_dword" [28 _ _] "";
+    (store(Bytes(8))) "buffer_store_dwordx2" [29 _ _] "";
+    (store(Bytes(16))) "buffer_store_dwordx4" [30 _ _] "";
+    (store(Bytes(12))) "buffer_store_dwordx3" [31 _ _] "";
+    (load(low(1, false))) "buffer_load_ubyte_d16" [32 _ _] "";
+    (load(high(1, false))) "buffer_load_ubyte_d16_hi" [33 _ _] "";
+    (load(low(1, true))) "buffer_load_sbyte_d16" [34 _ _] "";
+    (load(high(1, true))) "buffer_load_sbyte_d16_hi" [35 _ _] "";
+    (load(low(2, false))) "buffer_load_short_d16" [36 _ _] "";
+    (load(high(2, false))) "buffer_load_short_d16_hi" [37 _ _] "";
     (Op::Vmem(VmemOp::Invalidate)) "buffer_gl0_inv" [113 43 _] "";
     (Op::Vmem(VmemOp::Invalidate)) "buffer_gl1_inv" [114 44 _] "";
 }

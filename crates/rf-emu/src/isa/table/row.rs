@@ -32,6 +32,10 @@ impl Row {
         self.opcodes[family as usize] == opcode
     }
 
+    pub(crate) fn has(&self, family: Family) -> bool {
+        self.opcodes[family as usize] != NONE
+    }
+
     pub(crate) fn name(&self, family: Family) -> &'static str {
         let mut names = self.names.split('/');
         let first = names.next().unwrap_or_default();
