@@ -2,6 +2,7 @@
 //
 // A wave per head, four waves per workgroup. Grid: x = groups of four heads of a token, y = token.
 #include "rf/heads.h"
+#include "rf/params/latent.h"
 
 using namespace rf;
 
@@ -88,6 +89,20 @@ RF_KERNEL(HEAD_THREADS) kv_append_f32(RfKvAppendParams p) {
     } else {
         kv_append<16>(p);
     }
+}
+
+// The keys of latent attention, which have no values: a wave per 32 elements. Grid: x = four of
+// them each, y = token. Reads 4 bytes per element and writes the cache format.
+RF_KERNEL(HEAD_THREADS) latent_append_f32(RfLatentAppendParams p) {
+    u32 group = head_index(), head_dim = p.cache.head_dim, token = group_y();
+    if (group >= kv_groups(p.cache)) return;
+    u32 first = group * KV_GROUP, rest = head_dim - first, position = p.batch.positions[token];
+    auto part = Head<1>::read(p.k + (u64)token * head_dim + first, rest < KV_GROUP ? rest : KV_GROUP);
+    const u32 *table = p.batch.pages + p.batch.spans[p.batch.span_of[token]].first_page;
+    u8 *page = kv_page_of(p.cache, table, position);
+    u32 slot = kv_slot(p.cache, position);
+    u8 *row = page + kv_row_offset<KvHalf::Key>(p.cache, 0, slot) + first * kv_element_bytes(p.cache.type);
+    part.store(p.cache.type, row, reinterpret_cast<f16 *>(page + kv_scale_offset<KvHalf::Key>(p.cache, 0, slot)) + group);
 }
 
 // Norms, RoPE and cache write in one kernel: heads of queries, of keys, of values. Reads 4

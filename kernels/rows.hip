@@ -26,32 +26,34 @@ struct RfRmsNormParams {
     unsigned threads; // of the workgroup: a multiple of 32, at most 1024
 };
 
-// out = activation(gate) · up.
+// out = activation(gate) · up. With a norm, up / √(mean(up²) + eps) · norm over groups of
+// GATED_NORM_GROUP columns takes the place of up.
 struct RfGluParams {
     const float *gate; // [rows, columns]
     const float *up;   // [rows, columns]
+    const float *norm; // [GATED_NORM_GROUP] or null; `glu_f32_q8` alone
     RfOperand out;
     unsigned columns;
     unsigned rows;
     unsigned activation; // RfActivation
-    unsigned reserved;
+    float eps;
 };
 
 // out = x / √(mean(x²) + eps) · weight, or the layer norm with a bias, over groups of consecutive
-// columns; `group` divides the width.
+// columns; `group` divides the width. Group i has row i mod `weights` of the weights.
 struct RfGroupNormParams {
     const float *x;      // [groups, group]
-    const float *weight; // [group]
+    const float *weight; // [weights, group]
     const float *bias;   // [group] or null; only for a layer norm
     float *out;          // [groups, group]
     float eps;
     unsigned group;
     unsigned groups; // rows · width / group
-    unsigned reserved;
+    unsigned weights; // 1, or the groups of a row
 };
 
-// out = a + b. `out` may be a or b.
-struct RfAddParams {
+// out = a + b, or a · b. `out` may be a or b.
+struct RfPairParams {
     const float *a; // [count]
     const float *b; // [count]
     float *out;     // [count]
@@ -63,7 +65,8 @@ enum RfFunction : unsigned {
     RF_SCALE = 3,         // x · parameter
     RF_SOFTCAP = 4,       // parameter · tanh(x / parameter)
     RF_SIGMOID_GATE = 5,  // x · σ(gate)
-    RF_POSITION_SCALE = 6 // x · (1 + parameter · ln(1 + ⌊(position + offset) / period⌋))
+    RF_POSITION_SCALE = 6, // x · (1 + parameter · ln(1 + ⌊(position + offset) / period⌋))
+    RF_SQUARED_RELU = 7   // max(x, 0)²
 };
 
 // out = function(x), element by element. `out` may be x.
@@ -82,14 +85,28 @@ struct RfMapParams {
     unsigned reserved;
 };
 
-// Row r of out is a part of row indices[r] of x.
+// Row r of out has `part` columns of each group of columns of row indices[r] of x.
 struct RfCopyRowsParams {
     const float *x;          // [any, x_columns]
     const unsigned *indices; // [rows], or null: row r of x
     float *out;              // [rows, columns]
     unsigned x_columns;
-    unsigned start; // the first column
+    unsigned group; // columns of a group of x
+    unsigned start; // the first column of a group
+    unsigned part;  // columns of out per group
     unsigned columns;
+    unsigned rows;
+};
+
+// Row r of out has a_part columns of row r of a and then b_part columns of row r of b, `groups`
+// times, from successive columns of both.
+struct RfJoinParams {
+    const float *a; // [rows, groups · a_part]
+    const float *b; // [rows, groups · b_part]
+    float *out;     // [rows, groups · (a_part + b_part)]
+    unsigned a_part;
+    unsigned b_part;
+    unsigned groups;
     unsigned rows;
 };
 
@@ -132,6 +149,15 @@ RF_DEVICE void rms_norm_of(const Source &source, const RfRmsNormParams &p, u64 r
     }
 }
 
+// Columns of a group of the norm in RfGluParams: those of a wave.
+constexpr u32 GATED_NORM_GROUP = WAVE * VECTOR;
+
+RF_DEVICE f32x4 normalised(f32x4 x, const RfGluParams &p) {
+    float sum = wave_sum(x[0] * x[0] + x[1] * x[1] + x[2] * x[2] + x[3] * x[3]);
+    float scale = rsqrt(sum / (float)GATED_NORM_GROUP + p.eps);
+    return x * scale * reinterpret_cast<const f32x4 *>(p.norm)[lane()];
+}
+
 // 1 + factor · ln(1 + ⌊(position + offset) / period⌋).
 RF_DEVICE float position_scale(const RfMapParams &p, u32 position) {
     float steps = (float)((position + p.offset) / p.period + 1);
@@ -144,8 +170,21 @@ RF_DEVICE float mapped(const RfMapParams &p, float x, float factor, const float 
     case RF_SCALE:
     case RF_POSITION_SCALE: return x * factor;
     case RF_SOFTCAP: return factor * tanh(x / factor);
+    case RF_SQUARED_RELU: x = __builtin_fmaxf(x, 0.0f); return x * x;
     case RF_SIGMOID_GATE: return x * sigmoid(gate[p.gate_columns == 1 ? 0 : column]);
     default: return activate(p.function, x);
+    }
+}
+
+// The elements of a lane: out = function(a, b).
+template <typename Function>
+RF_DEVICE void for_pairs(const RfPairParams &p, Function function) {
+    u64 first = ((u64)group_x() * ROW_THREADS + thread_x()) * VECTOR;
+    if (first + VECTOR <= p.count) {
+        f32x4 a = *reinterpret_cast<const f32x4 *>(p.a + first), b = *reinterpret_cast<const f32x4 *>(p.b + first);
+        *reinterpret_cast<f32x4 *>(p.out + first) = function(a, b);
+    } else {
+        for (u64 i = first; i < p.count; i++) p.out[i] = function(p.a[i], p.b[i]);
     }
 }
 
@@ -179,8 +218,8 @@ RF_KERNEL(MAX_WAVES * WAVE) rms_norm_f32_q8(RfRmsNormParams p) {
     }
 }
 
-// rf_graph::reference::glu, quantised. Grid: x = 512 columns each, y = row. Reads 8 bytes per
-// column and writes 1.25 (and 4 as f32).
+// rf_graph::reference::glu, quantised; with a norm, a wave has a group of it. Grid: x = 512 columns
+// each, y = row. Reads 8 bytes per column and writes 1.25 (and 4 as f32).
 RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
     u32 vector = group_x() * ROW_THREADS + thread_x();
     u64 row = group_y();
@@ -188,6 +227,8 @@ RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
     f32x4 v = {0.0f, 0.0f, 0.0f, 0.0f};
     if (inside) {
         f32x4 gate = vectors_of(p.gate, row, p.columns)[vector], up = vectors_of(p.up, row, p.columns)[vector];
+        // Whole waves are inside.
+        if (p.norm) up = normalised(up, p);
         for (u32 i = 0; i < VECTOR; i++) v[i] = gated_unit(p.activation, gate[i], up[i]);
     }
     store_operand(p.out, row, p.columns, vector, inside, v);
@@ -206,11 +247,12 @@ RF_KERNEL(ROW_THREADS) rms_norm_f32(RfGroupNormParams p) {
     u32 group = group_x() * (ROW_THREADS / WAVE) + wave();
     if (group >= p.groups) return;
     const float *x = p.x + (u64)group * p.group;
+    const float *weight = p.weight + (u64)(group % p.weights) * p.group;
     float *out = p.out + (u64)group * p.group;
     float sum = 0.0f;
     for (u32 i = lane(); i < p.group; i += WAVE) sum = fma(x[i], x[i], sum);
     float scale = rsqrt(wave_sum(sum) / (float)p.group + p.eps);
-    for (u32 i = lane(); i < p.group; i += WAVE) out[i] = x[i] * scale * p.weight[i];
+    for (u32 i = lane(); i < p.group; i += WAVE) out[i] = x[i] * scale * weight[i];
 }
 
 // Op::LayerNorm of rf_graph: a wave per row, four per workgroup. Grid: x. Reads x three times,
@@ -232,16 +274,13 @@ RF_KERNEL(ROW_THREADS) layer_norm_f32(RfGroupNormParams p) {
     }
 }
 
-// Sums. Grid: x = 512 elements each; elements beyond the last multiple of four are processed one by
-// one.
-RF_KERNEL(ROW_THREADS) add_f32(RfAddParams p) {
-    u64 first = ((u64)group_x() * ROW_THREADS + thread_x()) * VECTOR;
-    if (first + VECTOR <= p.count) {
-        f32x4 a = *reinterpret_cast<const f32x4 *>(p.a + first), b = *reinterpret_cast<const f32x4 *>(p.b + first);
-        *reinterpret_cast<f32x4 *>(p.out + first) = a + b;
-    } else {
-        for (u64 i = first; i < p.count; i++) p.out[i] = p.a[i] + p.b[i];
-    }
+// Sums and products. Grid: x = 512 elements each; elements beyond the last multiple of four are
+// processed one by one.
+RF_KERNEL(ROW_THREADS) add_f32(RfPairParams p) {
+    for_pairs(p, [](auto a, auto b) { return a + b; });
+}
+RF_KERNEL(ROW_THREADS) mul_f32(RfPairParams p) {
+    for_pairs(p, [](auto a, auto b) { return a * b; });
 }
 
 // rf_graph::reference::map and sigmoid_gate, and Op::ScaleByPosition. Grid: x = 512 columns each, y
@@ -264,16 +303,37 @@ RF_KERNEL(ROW_THREADS) map_f32(RfMapParams p) {
     }
 }
 
-// Copies rows, or a part of each. Grid: x = 512 columns each, y = row.
+// Copies rows, or a part of each, or of each group of columns. Grid: x = 512 columns each, y = row.
 RF_KERNEL(ROW_THREADS) copy_rows_f32(RfCopyRowsParams p) {
     u32 first = (group_x() * ROW_THREADS + thread_x()) * VECTOR;
     u32 row = p.indices ? p.indices[group_y()] : group_y();
     const float *x = p.x + (u64)row * p.x_columns + p.start;
     float *out = p.out + (u64)group_y() * p.columns;
+    auto source = [&](u32 column) { return x + column / p.part * p.group + column % p.part; };
     // Other rows and parts are not aligned to 16 bytes.
-    if ((p.x_columns | p.start | p.columns) % VECTOR == 0) {
-        if (first < p.columns) *reinterpret_cast<f32x4 *>(out + first) = *reinterpret_cast<const f32x4 *>(x + first);
+    if ((p.x_columns | p.group | p.start | p.part) % VECTOR == 0) {
+        if (first < p.columns) *reinterpret_cast<f32x4 *>(out + first) = *reinterpret_cast<const f32x4 *>(source(first));
     } else {
-        for (u32 i = first; i < first + VECTOR && i < p.columns; i++) out[i] = x[i];
+        for (u32 i = first; i < first + VECTOR && i < p.columns; i++) out[i] = *source(i);
+    }
+}
+
+// Op::JoinGroups of rf_graph. Grid: x = 512 columns of out each, y = row. Reads and writes 4 bytes
+// per column.
+RF_KERNEL(ROW_THREADS) join_groups_f32(RfJoinParams p) {
+    u32 part = p.a_part + p.b_part, columns = p.groups * part;
+    u32 first = (group_x() * ROW_THREADS + thread_x()) * VECTOR;
+    u64 row = group_y();
+    const float *a = p.a + row * p.groups * p.a_part, *b = p.b + row * p.groups * p.b_part;
+    float *out = p.out + row * columns;
+    auto source = [&](u32 column) {
+        u32 group = column / part, at = column % part;
+        return at < p.a_part ? a + group * p.a_part + at : b + group * p.b_part + (at - p.a_part);
+    };
+    // Other parts are not aligned to 16 bytes.
+    if ((p.a_part | p.b_part) % VECTOR == 0) {
+        if (first < columns) *reinterpret_cast<f32x4 *>(out + first) = *reinterpret_cast<const f32x4 *>(source(first));
+    } else {
+        for (u32 i = first; i < first + VECTOR && i < columns; i++) out[i] = *source(i);
     }
 }

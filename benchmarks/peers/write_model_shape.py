@@ -16,6 +16,7 @@ ALIGNMENT = 32
 TYPES = {
     "F32": (0, 1, 4, []),
     "Q4_0": (2, 32, 18, [(0, 0.004)]),
+    "Q5_0": (6, 32, 22, [(0, 0.002)]),
     "Q8_0": (8, 32, 34, [(0, 0.0003)]),
     "Q4_K": (12, 256, 144, [(0, 0.0001), (2, 0.0005)]),
     "Q5_K": (13, 256, 176, [(0, 0.0001), (2, 0.0005)]),
@@ -59,11 +60,29 @@ SHAPES = {
         "context": 262144, "eps": 1e-6, "rope": 1e7, "ff": 9216, "rope_dim": 64, "full_every": 4, "taps": 4,
         "key_heads": 16, "value_heads": 32, "state": 128, "tied": True,
     },
+    # Qwen/Qwen3.5-9B
+    "qwen35-9b": {
+        "arch": "qwen35", "layers": 32, "hidden": 4096, "heads": 16, "kv_heads": 4, "head_dim": 256, "vocab": 248320,
+        "context": 262144, "eps": 1e-6, "rope": 1e7, "ff": 12288, "rope_dim": 64, "full_every": 4, "taps": 4,
+        "key_heads": 16, "value_heads": 32, "state": 128,
+    },
+    # Qwen/Qwen3.5-35B-A3B
+    "qwen35moe-35b-a3b": {
+        "arch": "qwen35moe", "layers": 40, "hidden": 2048, "heads": 16, "kv_heads": 2, "head_dim": 256, "vocab": 248320,
+        "context": 262144, "eps": 1e-6, "rope": 1e7, "experts": 256, "used": 8, "expert_ff": 512, "shared_ff": 512,
+        "rope_dim": 64, "full_every": 4, "taps": 4, "key_heads": 16, "value_heads": 32, "state": 128,
+    },
     # LiquidAI/LFM2-1.2B: short convolutions, and attention in some layers.
     "lfm2-1.2b": {
         "arch": "lfm2", "layers": 16, "hidden": 2048, "heads": 32, "kv_heads": 8, "head_dim": 64, "vocab": 65536,
         "context": 128000, "eps": 1e-5, "rope": 1e6, "ff": 8192, "full": [2, 5, 8, 10, 12, 14], "taps": 3,
         "tied": True,
+    },
+    # zai-org/GLM-4.7-Flash: latent attention.
+    "glm-4.7-flash": {
+        "arch": "deepseek2", "layers": 47, "hidden": 2048, "heads": 20, "kv_heads": 1, "head_dim": 256, "vocab": 154880,
+        "context": 202752, "eps": 1e-5, "rope": 1e6, "ff": 10240, "experts": 64, "used": 4, "expert_ff": 1536,
+        "shared_ff": 1536, "leading_dense": 1, "query_rank": 768, "latent": 512, "rope_dim": 64, "value_dim": 256,
     },
     # A small mixture, for tests of this program.
     "qwen3moe-tiny": {
@@ -89,8 +108,10 @@ def type_of(file_type, name, layer, layers):
         return "MXFP4" if "_exps" in name else "Q8_0"
     if file_type in ("Q8_0", "Q4_0", "IQ4_XS"):
         return "Q6_K" if name == "output" and file_type != "Q8_0" else file_type
+    if name == "attn_k_b":
+        return "Q5_0"  # its rows are no whole blocks of 256
     more_bits = layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
-    if name == "output" or (name in ("attn_v", "ffn_down", "ffn_down_exps") and more_bits):
+    if name == "output" or (name in ("attn_v", "ffn_down", "ffn_down_exps", "ffn_down_shexp") and more_bits):
         return "Q6_K"
     return "Q4_K"
 
@@ -128,6 +149,8 @@ class Model:
             uint(f"{arch}.expert_feed_forward_length", shape["expert_ff"])
             uint(f"{arch}.expert_count", shape["experts"])
             uint(f"{arch}.expert_used_count", shape["used"])
+            if arch == "qwen35moe":
+                uint(f"{arch}.expert_shared_feed_forward_length", shape["shared_ff"])
         uint(f"{arch}.attention.head_count", shape["heads"])
         if arch == "gemma4":
             local = [layer % shape["global_every"] != shape["global_every"] - 1 for layer in range(self.layers)]
@@ -152,7 +175,7 @@ class Model:
                 uint(f"{arch}.shortconv.l_cache", shape["taps"])
             else:
                 uint(f"{arch}.attention.head_count_kv", shape["kv_heads"])
-            if arch == "qwen35":
+            if is_delta_rule(shape):
                 uint(f"{arch}.rope.dimension_count", shape["rope_dim"])
                 uint(f"{arch}.full_attention_interval", shape["full_every"])
                 uint(f"{arch}.ssm.conv_kernel", shape["taps"])
@@ -162,8 +185,22 @@ class Model:
                 uint(f"{arch}.ssm.inner_size", shape["value_heads"] * shape["state"])
                 sections = [struct.pack("<i", n) for n in (11, 11, 10, 0)]
                 self.metadata.append((f"{arch}.rope.dimension_sections", 9, array(5, sections)))
-            uint(f"{arch}.attention.key_length", shape["head_dim"])
-            uint(f"{arch}.attention.value_length", shape["head_dim"])
+            if arch == "deepseek2":
+                uint(f"{arch}.leading_dense_block_count", shape["leading_dense"])
+                uint(f"{arch}.attention.q_lora_rank", shape["query_rank"])
+                uint(f"{arch}.attention.kv_lora_rank", shape["latent"])
+                uint(f"{arch}.attention.key_length_mla", shape["head_dim"])
+                uint(f"{arch}.attention.value_length_mla", shape["value_dim"])
+                uint(f"{arch}.rope.dimension_count", shape["rope_dim"])
+                uint(f"{arch}.expert_shared_count", 1)
+                uint(f"{arch}.expert_gating_func", 2)
+                real(f"{arch}.expert_weights_scale", 1.8)
+                self.metadata.append((f"{arch}.expert_weights_norm", 7, struct.pack("<?", True)))
+                uint(f"{arch}.attention.key_length", shape["latent"] + shape["rope_dim"])
+                uint(f"{arch}.attention.value_length", shape["latent"])
+            else:
+                uint(f"{arch}.attention.key_length", shape["head_dim"])
+                uint(f"{arch}.attention.value_length", shape["head_dim"])
         real(f"{arch}.attention.layer_norm_rms_epsilon", shape["eps"])
         real(f"{arch}.rope.freq_base", shape["rope"])
         if arch == "gpt-oss":
@@ -193,13 +230,21 @@ class Model:
         if arch == "gemma4" and layer % shape["global_every"] == shape["global_every"] - 1:
             kv_heads, head_dim = shape["global_kv_heads"], shape["global_head_dim"]
         self.add_vector(f"{prefix}attn_norm.weight", hidden, 1.0)
-        norm = "post_attention_norm" if with_bias or arch == "qwen35" else "ffn_norm"
+        norm = "post_attention_norm" if with_bias or is_delta_rule(shape) else "ffn_norm"
         self.add_vector(f"{prefix}{norm}.weight", hidden, 1.0)
+        if arch == "deepseek2":
+            self.add_latent_attention(shape, layer)
+            if layer < shape["leading_dense"]:
+                self.add_feed_forward(shape, layer)
+            else:
+                self.add_experts(shape, layer)
+                self.add_vector(f"{prefix}exp_probs_b.bias", shape["experts"], 0.0)
+            return
         if not attends(shape, layer):
             self.add_mixer(shape, layer)
-            self.add_feed_forward(shape, layer)
+            self.add_any_feed_forward(shape, layer)
             return
-        gated = 2 if arch == "qwen35" else 1
+        gated = 2 if is_delta_rule(shape) else 1
         projections = [
             ("attn_q", gated * heads * head_dim, hidden), ("attn_k", kv_heads * head_dim, hidden),
             ("attn_v", kv_heads * head_dim, hidden), ("attn_output", hidden, heads * head_dim),
@@ -218,16 +263,41 @@ class Model:
             self.add_vector(f"{prefix}post_attention_norm.weight", hidden, 1.0)
             self.add_vector(f"{prefix}post_ffw_norm.weight", hidden, 1.0)
             self.add_vector(f"{prefix}layer_output_scale.weight", 1, 1.0)
-        if "experts" not in shape:
+        self.add_any_feed_forward(shape, layer)
+
+    def add_any_feed_forward(self, shape, layer):
+        if "experts" in shape:
+            self.add_experts(shape, layer, shape["arch"] == "gpt-oss")
+        else:
             self.add_feed_forward(shape, layer)
-            return
-        experts, expert_ff = shape["experts"], shape["expert_ff"]
+
+    def add_experts(self, shape, layer, with_bias=False):
+        hidden, experts, expert_ff = shape["hidden"], shape["experts"], shape["expert_ff"]
+        prefix = f"blk.{layer}."
         self.tensors.append((f"{prefix}ffn_gate_inp.weight", [hidden, experts], "F32", None))
         matrices = [("ffn_gate_exps", expert_ff, hidden), ("ffn_up_exps", expert_ff, hidden), ("ffn_down_exps", hidden, expert_ff)]
         for name, rows, columns in matrices:
             self.add_matrix(name, layer, rows, columns, prefix, experts)
             if with_bias:
                 self.tensors.append((f"{prefix}{name}.bias", [rows, experts], "F32", 0.0))
+        if "shared_ff" in shape:
+            width = shape["shared_ff"]
+            for name, rows, columns in [("gate", width, hidden), ("up", width, hidden), ("down", hidden, width)]:
+                self.add_matrix(f"ffn_{name}_shexp", layer, rows, columns, prefix)
+        if is_delta_rule(shape):
+            self.tensors.append((f"{prefix}ffn_gate_inp_shexp.weight", [hidden], "F32", None))
+
+    def add_latent_attention(self, shape, layer):
+        hidden, heads, latent, prefix = shape["hidden"], shape["heads"], shape["latent"], f"blk.{layer}."
+        query_rank, rope_dim, value_dim = shape["query_rank"], shape["rope_dim"], shape["value_dim"]
+        self.add_matrix("attn_q_a", layer, query_rank, hidden, prefix)
+        self.add_vector(f"{prefix}attn_q_a_norm.weight", query_rank, 1.0)
+        self.add_matrix("attn_q_b", layer, heads * shape["head_dim"], query_rank, prefix)
+        self.add_matrix("attn_kv_a_mqa", layer, latent + rope_dim, hidden, prefix)
+        self.add_vector(f"{prefix}attn_kv_a_norm.weight", latent, 1.0)
+        self.add_matrix("attn_k_b", layer, latent, shape["head_dim"] - rope_dim, prefix, heads)
+        self.add_matrix("attn_v_b", layer, value_dim, latent, prefix, heads)
+        self.add_matrix("attn_output", layer, hidden, heads * value_dim, prefix)
 
     def add_feed_forward(self, shape, layer):
         hidden, width = shape["hidden"], shape["ff"]
@@ -284,6 +354,11 @@ class Model:
             for (_, _, kind, value), size in zip(self.tensors, sizes):
                 write_repeated(file, blocks(kind, value), size)
                 file.write(bytes(padded(size) - size))
+
+
+def is_delta_rule(shape):
+    """True for Qwen 3.5."""
+    return shape["arch"] in ("qwen35", "qwen35moe")
 
 
 def attends(shape, layer):

@@ -16,6 +16,7 @@ pub(crate) mod perplexity;
 #[cfg(feature = "gpu")]
 pub(crate) mod probe;
 pub(crate) mod profile;
+mod prompt_cache;
 pub(crate) mod quantize;
 pub(crate) mod rerank;
 pub(crate) mod run;

@@ -130,6 +130,15 @@ fn without_mtp(model: &Model) -> anyhow::Error {
 }
 
 impl Drafts {
+    /// Returns true if the model will check drafts: [`EngineOptions::speculates`].
+    pub(crate) fn are_used(&self, placement: &Placement) -> bool {
+        match self.mode {
+            Mode::Off => false,
+            Mode::Auto => placement.gpu().is_none(),
+            Mode::Ngram | Mode::Draft | Mode::Mtp => true,
+        }
+    }
+
     /// Loads the draft model, if there is one, for a model with these options. It is loaded first,
     /// because the model may take all memory that is left.
     pub(crate) fn load(
@@ -143,8 +152,14 @@ impl Drafts {
             let most = model.config().max_context_length.unwrap_or(usize::MAX);
             let context_tokens = Some(context_tokens.min(most));
             // It drafts for one sequence.
-            let options =
-                EngineOptions { context_tokens, kv_tokens: None, sequences: 1, ..options };
+            let options = EngineOptions {
+                context_tokens,
+                kv_tokens: None,
+                sequences: 1,
+                checkpoints: 0,
+                speculates: true,
+                ..options
+            };
             let source = Source { file: &file, template: None, quiet: true };
             Ok::<_, anyhow::Error>(loading::load(model, placement, options, source)?.engine)
         };

@@ -53,6 +53,28 @@ fn a_missing_file() {
 }
 
 #[test]
+fn a_file_that_is_no_prompt_cache() {
+    let folder = folder_with("story.txt", b"Once upon a time there was a fox.");
+    let arguments = ["run", "--raw", "Once upon a time", "--prompt-cache"];
+    let finished = finish(folder.path(), &[&arguments[..], &["story.txt"]].concat());
+    check(&finished, 2, "'story.txt': the file is not a prompt cache: give another name");
+    assert_eq!(names(folder.path()), ["story.txt"]);
+
+    let cache = folder.path().join("story.cache");
+    let written = finish(folder.path(), &[&arguments[..], &["story.cache", "-n", "1"]].concat());
+    assert_eq!(written.code, Some(0), "{}", written.stderr);
+    let other = [&arguments[..], &["story.cache", "--cache-type", "q8_0"]].concat();
+    let message = "'story.cache': the prompt cache is of another model, device or kind of cache \
+                   (--cache-type, -c): delete it, or give another name";
+    check(&finish(folder.path(), &other), 2, message);
+    let bytes = fs::read(&cache).unwrap();
+    fs::write(&cache, &bytes[..bytes.len() / 2]).unwrap();
+    let finished = finish(folder.path(), &[&arguments[..], &["story.cache"]].concat());
+    let message = "'story.cache': the prompt cache is truncated or damaged: delete it";
+    check(&finished, 2, message);
+}
+
+#[test]
 fn a_directory() {
     let folder = TempDir::new().unwrap();
     let finished = finish(folder.path(), &["run", "-m", ".", "Hello"]);

@@ -69,6 +69,24 @@ fn an_answer_fits_its_schema_or_grammar() {
 }
 
 #[test]
+fn a_prompt_is_computed_once_with_a_prompt_cache() {
+    let folder = TempDir::new().unwrap();
+    let run = |prompt: &str| {
+        let arguments = ["run", "--json", "--temp", "0", "-n", "8", "--raw", prompt];
+        let cached = [&arguments[..], &["--prompt-cache", "story.cache"]].concat();
+        let (plain, cached) =
+            (finish(folder.path(), &arguments).json(), finish(folder.path(), &cached).json());
+        assert_eq!(cached["ids"], plain["ids"], "{prompt}");
+        cached["timings"]["prompt_tokens"].as_u64().unwrap()
+    };
+    let prompt = "Once upon a time there was a fox";
+    let tokens = run(prompt);
+    assert!(tokens > 4);
+    assert_eq!(run(prompt), 1);
+    assert!(run(&format!("{prompt} who had lost a key")) < tokens);
+}
+
+#[test]
 fn text_goes_to_stdout_and_metrics_to_stderr() {
     let arguments = ["run", "--temp", "0", "-n", "8", "--raw", "Once upon a time"];
     let plain = finish(&here(), &arguments);

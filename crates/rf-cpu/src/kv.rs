@@ -2,13 +2,16 @@
 //!
 //! Keys are transposed within a page, `[head][dim][token]`, so that a lane of the score vector is a
 //! token. Values are stored as `[head][token][dim]`, so that a lane of the output is a dimension.
-//! Neither sum crosses lanes. The system allocates memory on first use, so unused pages take none.
+//! Neither sum crosses lanes. The keys of latent attention are values too, so they are stored like
+//! values, and only once. The system allocates memory on first use, so unused pages take none.
+
+use std::ops::Range;
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use memmap2::MmapMut;
 use rf_graph::{BackendError, KvLayout, KvType};
-use rf_kv::{CopyPage, PageGroup};
+use rf_kv::{CopyPage, PageGroup, PageId};
 use rf_quant::E4m3;
 
 use crate::simd::LANES;
@@ -25,7 +28,7 @@ pub(crate) struct KvLayer {
     pub(crate) group: PageGroup,
     /// `[page][head]` of [`KvShape::key_head_bytes`] of keys.
     pub(crate) keys: MmapMut,
-    /// `[page][head]` of [`KvShape::value_head_bytes`] of values.
+    /// `[page][head]` of [`KvShape::value_head_bytes`] of values; none in a latent layer.
     pub(crate) values: MmapMut,
 }
 
@@ -35,6 +38,8 @@ pub(crate) struct KvShape {
     pub(crate) dtype: KvType,
     pub(crate) heads: usize,
     pub(crate) head_dim: usize,
+    /// True if values are a part of the keys.
+    pub(crate) is_latent: bool,
     pub(crate) page_tokens: usize,
 }
 
@@ -44,11 +49,12 @@ impl KvShape {
             dtype: layout.dtype,
             heads: layer.num_kv_heads,
             head_dim: layer.head_dim,
+            is_latent: layer.latent_dim.is_some(),
             page_tokens: layout.page_tokens,
         }
     }
 
-    /// Elements per row of values: `head_dim` rounded up to whole vectors.
+    /// Elements per row of values, or of latents: `head_dim` rounded up to whole vectors.
     pub(crate) fn value_stride(self) -> usize {
         self.head_dim.next_multiple_of(LANES)
     }
@@ -68,15 +74,23 @@ impl KvShape {
     }
 
     /// Bytes of the keys of one page and head: elements `[dim][token]`, then scales
-    /// `[group][token]`.
+    /// `[group][token]`. Latents are stored like values.
     pub(crate) fn key_head_bytes(self) -> usize {
+        if self.is_latent {
+            return self.row_bytes() * self.page_tokens;
+        }
         (self.head_dim * self.element_bytes() + 2 * self.scales()) * self.page_tokens
     }
 
     /// Bytes of the values of one page and head: elements `[token][dim]`, then scales
     /// `[token][group]`.
     pub(crate) fn value_head_bytes(self) -> usize {
-        (self.value_stride() * self.element_bytes() + 2 * self.scales()) * self.page_tokens
+        if self.is_latent { 0 } else { self.row_bytes() * self.page_tokens }
+    }
+
+    /// Bytes of a row of values and its scales.
+    fn row_bytes(self) -> usize {
+        self.value_stride() * self.element_bytes() + 2 * self.scales()
     }
 }
 
@@ -128,12 +142,64 @@ impl KvStore {
         layout.layers.iter().map(layer).fold(0, usize::saturating_add)
     }
 
+    fn check_page(&self, group: PageGroup, page: PageId) -> Result<(), BackendError> {
+        let pages = self.layout.num_pages.of(group);
+        if page.index() < pages {
+            return Ok(());
+        }
+        Err(BackendError::InvalidBatch(format!("page {} of {pages}", page.index())))
+    }
+
+    /// Appends the keys and values of a page in each layer of its group.
+    pub(crate) fn read_page(
+        &self,
+        group: PageGroup,
+        page: PageId,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BackendError> {
+        self.check_page(group, page)?;
+        for KvLayer { shape, keys, values, .. } in self.layers_of(group) {
+            out.extend_from_slice(&keys[page_range(page, shape.heads * shape.key_head_bytes())]);
+            let bytes = shape.heads * shape.value_head_bytes();
+            out.extend_from_slice(&values[page_range(page, bytes)]);
+        }
+        Ok(())
+    }
+
+    /// Replaces the keys and values of a page in each layer of its group.
+    pub(crate) fn write_page(
+        &mut self,
+        group: PageGroup,
+        page: PageId,
+        bytes: &[u8],
+    ) -> Result<(), BackendError> {
+        self.check_page(group, page)?;
+        let head_bytes = |shape: KvShape| shape.key_head_bytes() + shape.value_head_bytes();
+        let layers = self.layers_of(group);
+        check_len(layers.map(|layer| layer.shape.heads * head_bytes(layer.shape)).sum(), bytes)?;
+        let mut rest = bytes;
+        for layer in self.layers.iter_mut().filter(|layer| layer.group == group) {
+            let shape = layer.shape;
+            for (map, head_bytes) in [
+                (&mut layer.keys, shape.key_head_bytes()),
+                (&mut layer.values, shape.value_head_bytes()),
+            ] {
+                let part;
+                (part, rest) = rest.split_at(shape.heads * head_bytes);
+                map[page_range(page, part.len())].copy_from_slice(part);
+            }
+        }
+        Ok(())
+    }
+
+    fn layers_of(&self, group: PageGroup) -> impl Iterator<Item = &KvLayer> {
+        self.layers.iter().filter(move |layer| layer.group == group)
+    }
+
     pub(crate) fn copy_page(&mut self, copy: CopyPage) -> Result<(), BackendError> {
         let CopyPage { group, from, to } = copy;
-        let pages = self.layout.num_pages.of(group);
-        if let Some(page) = [from, to].iter().find(|p| p.index() >= pages) {
-            return Err(BackendError::InvalidBatch(format!("page {} of {pages}", page.index())));
-        }
+        self.check_page(group, from)?;
+        self.check_page(group, to)?;
         for layer in self.layers.iter_mut().filter(|layer| layer.group == group) {
             let shape = layer.shape;
             for (map, head_bytes) in [
@@ -151,6 +217,23 @@ impl KvStore {
     }
 }
 
+/// The bytes of a page in a buffer of pages of one size.
+fn page_range(page: PageId, bytes: usize) -> Range<usize> {
+    page.index() * bytes..(page.index() + 1) * bytes
+}
+
+/// Checks the length of the contents of a page.
+pub(crate) fn check_len(expected: usize, bytes: &[u8]) -> Result<(), BackendError> {
+    if bytes.len() == expected {
+        return Ok(());
+    }
+    let what = format!("{} bytes for a page of {expected}", bytes.len());
+    Err(BackendError::InvalidBatch(what))
+}
+
+/// Values that are converted to f16 at once: a call checks the CPU's features.
+const HALVES: usize = 64;
+
 /// Stores the key of one token and head in its column of a page.
 pub(crate) fn store_key(shape: KvShape, page: &mut [u8], slot: usize, k: &[f32]) {
     let step = shape.page_tokens;
@@ -162,9 +245,14 @@ pub(crate) fn store_key(shape: KvShape, page: &mut [u8], slot: usize, k: &[f32])
             }
         }
         KvType::F16 => {
-            let slots = page.as_chunks_mut::<2>().0.iter_mut().skip(slot).step_by(step);
-            let mut slots = slots.take(k.len());
-            for_halves(k, |half| *slots.next().expect("as many dimensions") = half.to_le_bytes());
+            for (first, k) in (0..).step_by(HALVES).zip(k.chunks(HALVES)) {
+                let mut halves = [f16::ZERO; HALVES];
+                halves[..k.len()].convert_from_f32_slice(k);
+                let slots = page.as_chunks_mut::<2>().0[slot + first * step..].iter_mut();
+                for (out, half) in slots.step_by(step).zip(&halves[..k.len()]) {
+                    *out = half.to_le_bytes();
+                }
+            }
         }
         KvType::Fp8 => {
             for (d, k) in k.iter().enumerate() {
@@ -185,7 +273,7 @@ pub(crate) fn store_key(shape: KvShape, page: &mut [u8], slot: usize, k: &[f32])
     }
 }
 
-/// Stores the value of one token and head in its row of a page.
+/// Stores the value of one token and head, or its latent, in its row of a page.
 pub(crate) fn store_value(shape: KvShape, page: &mut [u8], slot: usize, v: &[f32]) {
     let row = slot * shape.value_stride();
     match shape.dtype {
@@ -195,8 +283,14 @@ pub(crate) fn store_value(shape: KvShape, page: &mut [u8], slot: usize, v: &[f32
             }
         }
         KvType::F16 => {
-            let mut row = page[row * 2..].as_chunks_mut::<2>().0.iter_mut();
-            for_halves(v, |half| *row.next().expect("as many dimensions") = half.to_le_bytes());
+            let row = page[row * 2..][..v.len() * 2].as_chunks_mut::<2>().0;
+            for (row, v) in row.chunks_mut(HALVES).zip(v.chunks(HALVES)) {
+                let mut halves = [f16::ZERO; HALVES];
+                halves[..v.len()].convert_from_f32_slice(v);
+                for (out, half) in row.iter_mut().zip(halves) {
+                    *out = half.to_le_bytes();
+                }
+            }
         }
         KvType::Fp8 => {
             for (out, v) in page[row..].iter_mut().zip(v) {
@@ -211,18 +305,6 @@ pub(crate) fn store_value(shape: KvShape, page: &mut [u8], slot: usize, v: &[f32
                 page[at..at + 2].copy_from_slice(&scale);
                 page[row + g * SCALE_GROUP..][..v.len()].copy_from_slice(&codes[..v.len()]);
             }
-        }
-    }
-}
-
-/// Converts a whole slice to f16. One call per value would check the CPU's features each time.
-fn for_halves(x: &[f32], mut f: impl FnMut(f16)) {
-    let mut halves = [f16::ZERO; 64];
-    for x in x.chunks(halves.len()) {
-        let halves = &mut halves[..x.len()];
-        halves.convert_from_f32_slice(x);
-        for half in halves {
-            f(*half);
         }
     }
 }

@@ -3,10 +3,13 @@
 //! Rows are padded to whole tiles of [`TILE`] columns. The system allocates memory on first use, so
 //! unused states take none.
 
+use std::ops::Range;
+
 use memmap2::MmapMut;
 use rf_graph::{BackendError, KvLayout, StateShape};
-use rf_kv::CopyPage;
+use rf_kv::{CopyPage, PageId};
 
+use crate::kv::check_len;
 use crate::simd::LANES;
 
 /// Columns of a tile: two vectors, whose sums hide each other's latency.
@@ -63,17 +66,54 @@ impl StateStore {
         (len * self.num_pages * size_of::<f32>()) as u64
     }
 
+    fn check_page(&self, page: PageId) -> Result<(), BackendError> {
+        if page.index() < self.num_pages {
+            return Ok(());
+        }
+        let what = format!("state {} of {}", page.index(), self.num_pages);
+        Err(BackendError::InvalidBatch(what))
+    }
+
+    /// Appends the states of a page.
+    pub(crate) fn read_page(&self, page: PageId, out: &mut Vec<u8>) -> Result<(), BackendError> {
+        self.check_page(page)?;
+        for state in &self.states {
+            out.extend_from_slice(&state.map[state.page_bytes(page)]);
+        }
+        Ok(())
+    }
+
+    /// Replaces the states of a page.
+    pub(crate) fn write_page(&mut self, page: PageId, bytes: &[u8]) -> Result<(), BackendError> {
+        self.check_page(page)?;
+        check_len(self.states.iter().map(|state| state.page_bytes(page).len()).sum(), bytes)?;
+        let mut rest = bytes;
+        for state in &mut self.states {
+            let range = state.page_bytes(page);
+            let part;
+            (part, rest) = rest.split_at(range.len());
+            state.map[range].copy_from_slice(part);
+        }
+        Ok(())
+    }
+
     /// Copies the states of one page to another.
     pub(crate) fn copy_page(&mut self, copy: CopyPage) -> Result<(), BackendError> {
         let CopyPage { from, to, .. } = copy;
-        if let Some(page) = [from, to].iter().find(|page| page.index() >= self.num_pages) {
-            let what = format!("state {} of {}", page.index(), self.num_pages);
-            return Err(BackendError::InvalidBatch(what));
-        }
-        for StoredState { page_len, map } in &mut self.states {
-            let bytes = *page_len * size_of::<f32>();
-            map.copy_within(from.index() * bytes..(from.index() + 1) * bytes, to.index() * bytes);
+        self.check_page(from)?;
+        self.check_page(to)?;
+        for state in &mut self.states {
+            let (from, to) = (state.page_bytes(from), state.page_bytes(to));
+            state.map.copy_within(from, to.start);
         }
         Ok(())
+    }
+}
+
+impl StoredState {
+    /// The bytes of a page.
+    fn page_bytes(&self, page: PageId) -> Range<usize> {
+        let bytes = self.page_len * size_of::<f32>();
+        page.index() * bytes..(page.index() + 1) * bytes
     }
 }

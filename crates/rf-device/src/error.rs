@@ -83,14 +83,6 @@ pub enum Error {
          -c and -ctk q8_0 make the cache smaller"
     )]
     LayersDoNotFit(BackendError),
-    /// The model has layers that the GPU backend does not support.
-    #[error(
-        "{gpu} cannot run this model, whose recurrent layers run on the CPU only: use --device cpu"
-    )]
-    Recurrent {
-        /// Number, name and architecture.
-        gpu: String,
-    },
     /// The model cannot be loaded.
     #[error(transparent)]
     Engine(#[from] rf_engine::Error),

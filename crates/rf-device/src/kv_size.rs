@@ -9,7 +9,7 @@ use crate::placement::Placement;
 
 /// The largest cache on a CPU, in contexts: it has no use for more sequences at a time.
 const CPU_CONTEXTS: usize = 8;
-/// The part of the free memory that recurrent states may take.
+/// The part of the memory beside the weights that recurrent states may take.
 const STATES_SHARE: u64 = 8;
 /// The largest cache of a model that is divided between devices, in contexts: every layer that the
 /// cache displaces from the GPU costs more than it gains.
@@ -29,8 +29,9 @@ impl Placement {
         }
     }
 
-    /// Computes how many recurrent states fit into an eighth of the free memory: at least one and
-    /// at most `most`. A model without recurrent layers gets `most`.
+    /// Computes how many recurrent states fit into an eighth of what the weights leave free on the
+    /// device that models go to first: at least one and at most `most`. A model without recurrent
+    /// layers gets `most`.
     ///
     /// # Errors
     ///
@@ -40,9 +41,9 @@ impl Placement {
         if bytes == 0 {
             return Ok(most);
         }
-        // Such models run on the CPU only.
-        let free = self.cpu()?.available_memory_bytes().unwrap_or(u64::MAX);
-        let fits = usize::try_from(free / STATES_SHARE / bytes).unwrap_or(usize::MAX);
+        let free = self.available_memory_bytes()?.unwrap_or(u64::MAX);
+        let room = free.saturating_sub(model.gguf().file_bytes()) / STATES_SHARE;
+        let fits = usize::try_from(room / bytes).unwrap_or(usize::MAX);
         Ok(fits.min(most).max(1))
     }
 
@@ -111,12 +112,12 @@ mod tests {
     use rf_graph::ReferenceBackend;
 
     use super::*;
-    use crate::loading::tests::TestGpu;
+    use crate::loading::tests::{TestGpu, recurrent};
     use crate::options::{Device, DeviceOptions};
 
     fn model() -> Model {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data");
-        Model::open(folder.join("qwen3.gguf")).unwrap()
+        Model::open(folder.join("smollm3.gguf")).unwrap()
     }
 
     const OPTIONS: EngineOptions = EngineOptions {
@@ -127,6 +128,7 @@ mod tests {
         kv_tokens: None,
         sequences: 1,
         checkpoints: 0,
+        speculates: false,
         pooling: None,
     };
 
@@ -149,6 +151,20 @@ mod tests {
         assert!(need(found) <= need(640) / 10 * 9 && found > 64 && found % 32 == 0, "{found}");
         // The model is divided, so the cache is as small as it was always.
         assert_eq!(tokens(need(64) - 1), 256);
+    }
+
+    #[test]
+    fn states_take_an_eighth_of_what_the_weights_leave_on_the_gpu() {
+        let model = recurrent();
+        let state: usize = model.config().states().iter().map(|state| state.bytes()).sum();
+        let states = |room_bytes| {
+            let available_bytes = model.gguf().file_bytes() + room_bytes;
+            let gpu = TestGpu { available_bytes, failures: 0.into() };
+            let placement = Placement::with_gpu(Box::new(gpu), DeviceOptions::default());
+            placement.states_that_fit(&model, 64).unwrap()
+        };
+        let eight = 8 * state as u64;
+        assert_eq!([0, 5 * eight, 6 * eight - 1, 100 * eight].map(states), [1, 5, 5, 64]);
     }
 
     #[test]

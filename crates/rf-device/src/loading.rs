@@ -50,12 +50,6 @@ impl Placement {
         let Some(gpu) = self.gpu() else {
             return self.load_layers(model, DeviceLayers::default(), options, observe);
         };
-        if model.config().is_recurrent() && self.is_auto() {
-            let gpu = gpu.to_string();
-            let reason = "the GPU backend has no kernels for recurrent layers".to_owned();
-            observe(LoadEvent::Warning(&Warning::CpuTakesOver { gpu, reason }));
-            return self.load_layers(model, DeviceLayers::default(), options, observe);
-        }
         match self.load_with_gpu(model, reopen, gpu, options, observe) {
             Err(error) if self.is_auto() && error.is_of_device() => {
                 let (gpu, reason) = (gpu.to_string(), sentence(&error));
@@ -196,12 +190,13 @@ pub(crate) mod tests {
         kv_tokens: None,
         sequences: 1,
         checkpoints: 0,
+        speculates: false,
         pooling: None,
     };
 
     fn model() -> Model {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data");
-        Model::open(folder.join("qwen3.gguf")).unwrap()
+        Model::open(folder.join("smollm3.gguf")).unwrap()
     }
 
     /// Loads the model, and returns the layers on the GPU or the error, and the warnings.
@@ -251,14 +246,14 @@ pub(crate) mod tests {
         assert!(matches!(error, Err(Error::NothingFits { .. })), "{error:?}");
     }
 
-    /// A model of one layer with a state space, whose weights are 0.
-    fn recurrent() -> Model {
+    /// A model of two layers with a state space, whose weights are 0.
+    pub(crate) fn recurrent() -> Model {
         let mut writer = GgufWriter::new();
         writer.add("general.architecture", "mamba2").unwrap();
         for (key, value) in [
             ("context_length", 64),
             ("embedding_length", 32),
-            ("block_count", 1),
+            ("block_count", 2),
             ("feed_forward_length", 0),
             ("attention.head_count", 0),
             ("ssm.conv_kernel", 4),
@@ -275,19 +270,21 @@ pub(crate) mod tests {
                 writer.add(key, value.clone()).unwrap();
             }
         }
+        writer.add_tensor("token_embd.weight", &[32, 512], DType::F32).unwrap();
+        writer.add_tensor("output_norm.weight", &[32], DType::F32).unwrap();
         for (name, shape) in [
-            ("token_embd.weight", &[32, 512][..]),
-            ("output_norm.weight", &[32]),
-            ("blk.0.attn_norm.weight", &[32]),
-            ("blk.0.ssm_in.weight", &[32, 97]),
-            ("blk.0.ssm_conv1d.weight", &[4, 64]),
-            ("blk.0.ssm_dt.bias", &[1]),
-            ("blk.0.ssm_a", &[1]),
-            ("blk.0.ssm_d", &[1]),
-            ("blk.0.ssm_norm.weight", &[32]),
-            ("blk.0.ssm_out.weight", &[32, 32]),
+            ("attn_norm.weight", &[32][..]),
+            ("ssm_in.weight", &[32, 97]),
+            ("ssm_conv1d.weight", &[4, 64]),
+            ("ssm_dt.bias", &[1]),
+            ("ssm_a", &[1]),
+            ("ssm_d", &[1]),
+            ("ssm_norm.weight", &[32]),
+            ("ssm_out.weight", &[32, 32]),
         ] {
-            writer.add_tensor(name, shape, DType::F32).unwrap();
+            for layer in 0..2 {
+                writer.add_tensor(format!("blk.{layer}.{name}"), shape, DType::F32).unwrap();
+            }
         }
         let mut bytes = Vec::new();
         let zeros = |tensor: &TensorPlan| vec![0; tensor.size_bytes() as usize];
@@ -296,31 +293,29 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_recurrent_model_runs_on_the_cpu_or_not_at_all() {
-        let load = |device| {
-            let gpu = TestGpu { available_bytes: u64::MAX, failures: 0.into() };
-            let options = DeviceOptions { device, ..DeviceOptions::default() };
+    fn a_recurrent_model_is_placed_as_others_are() {
+        let load = |available_bytes, gpu_layers| {
+            let gpu = TestGpu { available_bytes, failures: 0.into() };
+            let options = DeviceOptions { gpu_layers, ..DeviceOptions::default() };
             let placement = Placement::with_gpu(Box::new(gpu), options);
-            let mut warnings = Vec::new();
-            let observe = &mut |event: LoadEvent<'_>| {
-                if let LoadEvent::Warning(warning) = event {
-                    warnings.push(warning.to_string());
-                }
-            };
-            let loaded = placement.load(recurrent(), &|| Ok(recurrent()), OPTIONS, observe);
-            let need = placement.memory_need(&recurrent(), &OPTIONS);
-            (loaded.map(|loaded| loaded.placement), need, warnings)
+            let need = placement.memory_need(&recurrent(), &OPTIONS).unwrap();
+            let LoadedModel { engine, placement } =
+                placement.load(recurrent(), &|| Ok(recurrent()), OPTIONS, &mut |_| ()).unwrap();
+            assert_eq!(engine.memory_need(), need);
+            (placement.backends, placement.gpu_layers, need.held.states_bytes)
         };
-        let (placement, need, warnings) = load(Device::Auto);
-        assert_eq!(placement.unwrap().backends, "CPU");
-        assert!(need.unwrap().held.states_bytes > 0);
-        let [warning] = &warnings[..] else { panic!("{warnings:?}") };
-        assert!(warning.ends_with("the GPU backend has no kernels for recurrent layers"));
-        let (placement, need, warnings) = load(Device::Gpu);
-        for error in [placement.err(), need.err()] {
-            assert!(matches!(error, Some(Error::Recurrent { .. })), "{error:?}");
+        let states_bytes: usize = recurrent().config().states().iter().map(|s| s.bytes()).sum();
+        let states_bytes = states_bytes as u64;
+        let need = recurrent().memory_need(&ReferenceBackend, &OPTIONS).unwrap().total_bytes();
+        let whole = ("GPU".to_owned(), 3, states_bytes);
+        assert_eq!(load(need, GpuLayers::Auto), whole);
+        // Each state is where its layer is.
+        for (available_bytes, gpu_layers) in
+            [(need - 1, GpuLayers::Auto), (need, GpuLayers::Last(2))]
+        {
+            let divided = ("GPU,CPU".to_owned(), 2, states_bytes);
+            assert_eq!(load(available_bytes, gpu_layers), divided);
         }
-        assert_eq!(warnings.len(), 0);
     }
 
     #[test]

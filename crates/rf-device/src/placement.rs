@@ -120,8 +120,7 @@ impl Placement {
     }
 
     /// Computes which layers of a model the GPU gets: from its free memory with
-    /// [`GpuLayers::Auto`]. A model with recurrent layers, for which the GPU has no kernels, gets
-    /// none where the choice of the device is automatic.
+    /// [`GpuLayers::Auto`].
     ///
     /// # Errors
     ///
@@ -132,13 +131,6 @@ impl Placement {
         options: &EngineOptions,
     ) -> Result<DeviceLayers, Error> {
         let Some(gpu) = &self.gpu else { return Ok(DeviceLayers::default()) };
-        if model.config().is_recurrent() {
-            return if self.is_auto {
-                Ok(DeviceLayers::default())
-            } else {
-                Err(Error::Recurrent { gpu: gpu.to_string() })
-            };
-        }
         let all = hybrid::layer_count(model);
         let cpu_experts = self.cpu_experts.map(|layers| layers.min(hybrid::expert_layers(model)));
         let layers = match self.gpu_layers {

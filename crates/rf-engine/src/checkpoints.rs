@@ -48,10 +48,15 @@ impl Checkpoints {
         Self { page_tokens, positions, prompt_tokens, in_answer: None }
     }
 
-    /// Tokens up to the next checkpoint of the prompt, which a batch must not pass.
+    /// Tokens up to the next checkpoint, which a batch must not pass: one of the prompt, then each
+    /// page boundary.
     pub(crate) fn tokens_left(&self, len_tokens: usize) -> usize {
         let next = self.positions.iter().find(|position| **position > len_tokens);
-        next.map_or(usize::MAX, |position| position - len_tokens)
+        match next {
+            Some(position) => position - len_tokens,
+            None if self.page_tokens == 0 => usize::MAX,
+            None => self.page_tokens - len_tokens % self.page_tokens,
+        }
     }
 
     /// Decides whether the states after `len_tokens` tokens are kept.
@@ -81,7 +86,8 @@ mod tests {
         assert_eq!(positions(3000, 1024), [1024, 2048, 2976]);
         let checkpoints = Checkpoints::new(32, 200, 70);
         let left = [0, 63, 64, 191, 192].map(|len| checkpoints.tokens_left(len));
-        assert_eq!(left, [64, 1, 128, 1, usize::MAX]);
+        assert_eq!(left, [64, 1, 128, 1, 32]);
+        assert_eq!(Checkpoints::default().tokens_left(7), usize::MAX);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Decoding of one sequence: the candidates for each next token, computed one by one or ahead with
 //! a draft.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -17,8 +18,13 @@ use crate::speculation::{Draft, Speculation};
 pub(crate) struct Decoding<'a> {
     rows: Rows,
     speculation: Option<&'a mut Speculation>,
+    /// Chosen tokens before the newest one that the cache lacks, because it has returned to the
+    /// states before a draft.
+    replay: Vec<u32>,
     /// The guess of the tokens after the newest one. They are in the cache.
     draft: Draft,
+    /// The tokens of the last batch: those computed again, the newest one and the draft.
+    fed: Vec<u32>,
     /// Tokens of the draft that were chosen.
     accepted: usize,
     /// Tokens of all drafts so far.
@@ -55,8 +61,18 @@ impl<'a> Decoding<'a> {
         let ids = &prompt[session.len()..];
         rows.compute(engine, session, ids, Outputs::Last)?;
         let (drafted_tokens, accepted_tokens) = (0, 0);
-        let draft = Draft::default();
-        Ok(Self { rows, speculation, draft, accepted: 0, drafted_tokens, accepted_tokens })
+        let (draft, replay, fed) = (Draft::default(), Vec::new(), Vec::new());
+        let accepted = 0;
+        Ok(Self {
+            rows,
+            speculation,
+            replay,
+            draft,
+            fed,
+            accepted,
+            drafted_tokens,
+            accepted_tokens,
+        })
     }
 
     /// The candidates for the next token.
@@ -82,6 +98,11 @@ impl<'a> Decoding<'a> {
         is_drafted
     }
 
+    /// The number of tokens before the newest one.
+    pub(crate) fn past_tokens(&self, session: &Session) -> usize {
+        session.len() + self.replay.len()
+    }
+
     /// Drops the tokens of the draft that were not chosen from the cache.
     pub(crate) fn settle(&mut self, engine: &Engine, session: &mut Session) {
         let (draft, accepted) = (std::mem::take(&mut self.draft), self.accepted);
@@ -91,7 +112,11 @@ impl<'a> Decoding<'a> {
             return;
         }
         let _span = tracing::debug_span!("verify", drafted, accepted).entered();
-        session.confirm(session.len() - (drafted - accepted), engine.page_tokens());
+        let confirmed = session.len() - (drafted - accepted);
+        session.confirm(confirmed, engine.page_tokens());
+        // The last tokens of the batch that were chosen.
+        self.fed.truncate(self.fed.len() - (drafted - accepted));
+        self.replay = self.fed.split_off(self.fed.len() - (confirmed - session.len()));
         self.drafted_tokens += drafted;
         self.accepted_tokens += accepted;
         if let Some(speculation) = &mut self.speculation {
@@ -109,19 +134,34 @@ impl<'a> Decoding<'a> {
         most: usize,
     ) -> Result<(), Error> {
         self.draft = self.draft_after(engine, session, newest, most)?;
-        let position = session.len();
+        let position = self.past_tokens(session);
         let drafted = self.draft.ids.len();
         let span = tracing::debug_span!("decode", position, drafted).entered();
         let start = Instant::now();
-        let mut ids = vec![newest];
+        let mut ids = std::mem::take(&mut self.replay);
+        ids.push(newest);
         ids.extend(&self.draft.ids);
         let rows = &mut self.rows;
         session.tentatively(drafted > 0, |session| {
-            rows.compute(engine, session, &ids, Outputs::All)
+            rows.compute(engine, session, &ids, Outputs::Tail(1 + drafted))
         })?;
         drop(span);
         if let Some(speculation) = &mut self.speculation {
             speculation.note_batch(ids.len(), start.elapsed());
+        }
+        self.fed = ids;
+        Ok(())
+    }
+
+    /// Computes the chosen tokens before the newest one that the cache lacks.
+    pub(crate) fn catch_up(
+        &mut self,
+        engine: &mut Engine,
+        session: &mut Session,
+    ) -> Result<(), Error> {
+        let ids = std::mem::take(&mut self.replay);
+        if !ids.is_empty() {
+            engine.forward(&mut [Feed { session, ids: &ids, outputs: Outputs::None }])?;
         }
         Ok(())
     }
@@ -136,10 +176,18 @@ impl<'a> Decoding<'a> {
     ) -> Result<Draft, Error> {
         let Some(speculation) = &mut self.speculation else { return Ok(Draft::default()) };
         let _span = tracing::debug_span!("draft").entered();
-        let len = session.len() + 1;
-        let room = engine.context_tokens().saturating_sub(len).min(engine.batch_tokens() - 1);
-        let mut draft = speculation.draft(session.tokens(), newest, most.min(room))?;
-        let needed = session.pages_needed(len + draft.ids.len());
+        let replayed = self.replay.len();
+        let len = session.len() + replayed + 1;
+        let past = match replayed {
+            0 => Cow::Borrowed(session.tokens()),
+            _ => Cow::Owned([session.tokens(), &self.replay].concat()),
+        };
+        // A draft is not split into batches.
+        let batch = engine.batch_tokens().min(session.tokens_to_checkpoint());
+        let room = batch.saturating_sub(replayed + 1);
+        let room = room.min(engine.context_tokens().saturating_sub(len));
+        let mut draft = speculation.draft(&past, newest, most.min(room), replayed)?;
+        let needed = session.pages_needed_tentatively(len + draft.ids.len());
         if !needed.fits_in(engine.available_pages()) {
             draft.ids.clear();
         }

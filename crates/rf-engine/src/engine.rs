@@ -1,6 +1,7 @@
 //! A model on a backend: where tokens become logits.
 
 mod cache;
+mod saved;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -14,6 +15,7 @@ use rf_model::Pooling;
 use tracing::field::Empty;
 
 use crate::error::Error;
+use crate::identity::identity;
 use crate::model::{Model, fused};
 use crate::options::EngineOptions;
 use crate::session::{Session, lock};
@@ -31,6 +33,8 @@ pub struct Engine {
     /// See [`EngineOptions::checkpoints`].
     checkpoints: usize,
     pooling: Option<Pooling>,
+    /// See [`identity`].
+    identity: u128,
     /// Elements of an output row.
     output_width: usize,
 }
@@ -55,6 +59,8 @@ pub enum Outputs {
     First,
     /// The last token.
     Last,
+    /// The last so many tokens.
+    Tail(usize),
     /// All tokens.
     All,
 }
@@ -93,8 +99,10 @@ impl Engine {
         let kv = program.kv.clone();
         let pool = PagePool::with_window(kv.num_pages, page_size, kv.window);
         let output_width = program.graph.value(program.graph.output()).width;
+        let identity = identity(backend.name(), &program);
         let executor = backend.compile(program, progress)?;
         Ok(Self {
+            identity,
             kv,
             memory_need,
             context_tokens: model.context_tokens(&options),
@@ -361,6 +369,10 @@ impl Engine {
             ids.extend_from_slice(&feed.ids[range.clone()]);
             match feed.outputs {
                 Outputs::All => output_rows.extend(first..ids.len()),
+                Outputs::Tail(count) => {
+                    let start = feed.ids.len().saturating_sub(count).max(range.start);
+                    output_rows.extend(first + (start - range.start).min(range.len())..ids.len());
+                }
                 Outputs::Last if range.end == feed.ids.len() => output_rows.push(ids.len() - 1),
                 Outputs::First if range.start == 0 => output_rows.push(first),
                 Outputs::First | Outputs::Last | Outputs::None => {}

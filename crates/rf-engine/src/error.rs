@@ -22,6 +22,9 @@ pub enum Error {
     /// The constraint on the output failed.
     #[error(transparent)]
     Constraint(#[from] crate::scheduler::ConstraintError),
+    /// A sequence cannot be saved or restored.
+    #[error(transparent)]
+    Saved(#[from] SavedError),
     /// The prompt is longer than the context.
     #[error(
         "the prompt has {prompt_tokens} tokens and the context has room for {context_tokens}; use a larger context or a shorter prompt"
@@ -56,6 +59,11 @@ pub enum Error {
          turn it off"
     )]
     CannotDropTokens,
+    /// Drafts were requested of an engine whose sequences have recurrent states.
+    #[error(
+        "drafts need room for another state of the recurrent layers: load the model for drafts"
+    )]
+    NoDraftStates,
     /// The draft model has another vocabulary.
     #[error(
         "the draft model has another vocabulary, first at token {id}: use a smaller model of the \
@@ -112,4 +120,33 @@ pub enum Error {
         /// The largest number of tokens.
         most: usize,
     },
+}
+
+/// A sequence cannot be saved or restored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SavedError {
+    /// The bytes do not begin like a saved sequence.
+    #[error("the file is not a prompt cache: give another name")]
+    OtherFile,
+    /// Another version of the program wrote the file.
+    #[error("the prompt cache has version {found}, {supported} is supported: delete it")]
+    Version {
+        /// The version of the file.
+        found: u32,
+        /// The version that this program writes.
+        supported: u32,
+    },
+    /// The bytes end early or have changed.
+    #[error("the prompt cache is truncated or damaged: delete it")]
+    Damaged,
+    /// The sequence is one of another model, another kind of cache or another backend.
+    #[error(
+        "the prompt cache is of another model, device or kind of cache (--cache-type, -c): delete it, \
+         or give another name"
+    )]
+    OtherModel,
+    /// The output cannot be written.
+    #[error("cannot write the prompt cache: {0}")]
+    Write(#[from] std::io::Error),
 }

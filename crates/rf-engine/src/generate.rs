@@ -177,10 +177,11 @@ impl Engine {
             return Ok(ControlFlow::Continue(()));
         }
         decoding.settle(self, session);
-        if session.len() == self.context_tokens() {
+        if decoding.past_tokens(session) == self.context_tokens() {
             if !options.context_shift || self.context_tokens() < 4 {
                 return Ok(ControlFlow::Break(StopReason::ContextFull));
             }
+            decoding.catch_up(self, session)?;
             self.shift(session)?;
         }
         // The last token that may be generated is not computed.

@@ -12,7 +12,7 @@ use rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, Layout,
     MemoryNeed, MemoryUse, Program, Progress, Side, Split, SplitError, Timeline, split,
 };
-use rf_kv::CopyPage;
+use rf_kv::{CopyPage, PageGroup, PageId};
 
 use crate::error::Error;
 use crate::model::{Model, fused};
@@ -256,6 +256,35 @@ impl Executor for HybridExecutor {
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
         self.first.copy_pages(copies)?;
         self.second.copy_pages(copies)
+    }
+
+    fn read_page(
+        &self,
+        group: PageGroup,
+        page: PageId,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BackendError> {
+        let mut first = Vec::new();
+        self.first.read_page(group, page, &mut first)?;
+        out.extend_from_slice(&(first.len() as u64).to_le_bytes());
+        out.extend_from_slice(&first);
+        self.second.read_page(group, page, out)
+    }
+
+    fn write_page(
+        &mut self,
+        group: PageGroup,
+        page: PageId,
+        bytes: &[u8],
+    ) -> Result<(), BackendError> {
+        let parts = bytes.split_first_chunk().and_then(|(first_bytes, parts)| {
+            parts.split_at_checked(usize::try_from(u64::from_le_bytes(*first_bytes)).ok()?)
+        });
+        let Some((first, second)) = parts else {
+            return Err(BackendError::InvalidBatch("a page of another layout".into()));
+        };
+        self.first.write_page(group, page, first)?;
+        self.second.write_page(group, page, second)
     }
 
     fn memory(&self) -> MemoryUse {

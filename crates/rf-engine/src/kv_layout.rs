@@ -1,6 +1,6 @@
 //! The KV cache of a model: which layers need every page, and how many pages there are.
 
-use rf_graph::{Attention, Graph, KvLayer, KvLayout, Op};
+use rf_graph::{Attention, Graph, KvLayout, Op};
 use rf_kv::{PageCounts, PageGroup, PageSize};
 use rf_model::ModelConfig;
 
@@ -42,13 +42,12 @@ pub(crate) fn full_layout(
             reason: "no cache could be that large",
         });
     }
-    let layers = config.kv_layers().into_iter();
-    let layers = layers.map(|(num_kv_heads, head_dim)| KvLayer::new(num_kv_heads, head_dim));
     let mut layout =
-        KvLayout::new(layers.collect(), page_size.tokens(), num_pages, options.kv_type);
+        KvLayout::new(config.kv_layers(), page_size.tokens(), num_pages, options.kv_type);
     layout.states = config.states();
     if !layout.states.is_empty() {
-        layout.num_pages.states = options.sequences.saturating_add(options.checkpoints);
+        let more = options.checkpoints.saturating_add(usize::from(options.speculates));
+        layout.num_pages.states = options.sequences.saturating_add(more);
     }
     Ok(layout)
 }

@@ -19,7 +19,7 @@
 //! use rf_engine::{Engine, EngineOptions, GenerateOptions, Message, Model, RenderOptions};
 //!
 //! // A tiny model with random weights, which lacks a template; any GGUF file works.
-//! let model = Model::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/qwen3.gguf"))?;
+//! let model = Model::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/smollm3.gguf"))?;
 //! let model = model.with_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")?;
 //! let backend = CpuBackend::new(CpuOptions::default())?;
 //! let mut engine = Engine::load(model, &backend, EngineOptions::default(), &mut |_| ())?;
@@ -48,6 +48,7 @@ mod error;
 mod generate;
 mod generation;
 pub mod hybrid;
+mod identity;
 mod kv_layout;
 mod model;
 mod options;
@@ -67,7 +68,7 @@ mod vocabulary;
 pub use activations::{ActivationSums, Activations};
 pub use embed::Normalization;
 pub use engine::{Engine, Feed, Outputs};
-pub use error::Error;
+pub use error::{Error, SavedError};
 pub use generate::{Extras, Outcome};
 pub use generation::{GenerateOptions, StopReason};
 pub use model::Model;

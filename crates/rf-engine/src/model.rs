@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rf_gguf::Gguf;
-use rf_graph::{Backend, MemoryNeed, Op, Program, fuse};
+use rf_graph::{Backend, KvLayout, KvType, MemoryNeed, Op, Program, fuse};
+use rf_kv::PageGroup;
 use rf_model::{Head, ModelConfig, Pooling};
 use rf_tokenizer::{ChatTemplate, Tokenizer};
 
@@ -158,6 +159,12 @@ impl Model {
         options: &EngineOptions,
     ) -> Result<MemoryNeed, Error> {
         Ok(backend.memory_need(&fused(self.program(options)?, backend))?)
+    }
+
+    /// Bytes of the KV cache of one token in all layers. Layers with a window keep fewer tokens
+    /// than the others.
+    pub fn kv_bytes_per_token(&self, kv_type: KvType) -> usize {
+        KvLayout::new(self.config.kv_layers(), 1, 0, kv_type).bytes_per_token(PageGroup::Full)
     }
 
     /// Bytes of the expert matrices in the file: the weights that a backend need not hold if

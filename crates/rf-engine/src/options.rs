@@ -28,6 +28,9 @@ pub struct EngineOptions {
     /// that begins like an earlier one is not computed from its start. They take memory only in
     /// models with recurrent layers.
     pub checkpoints: usize,
+    /// Drafts are checked for one sequence ([`Speculation`](crate::Speculation)): room for its
+    /// recurrent states before a draft. It takes memory only in models with recurrent layers.
+    pub speculates: bool,
     /// Embed texts with this pooling, or score them with [`Pooling::Rank`], in place of generation.
     pub pooling: Option<Pooling>,
 }
@@ -47,6 +50,7 @@ impl Default for EngineOptions {
             kv_tokens: None,
             sequences: 1,
             checkpoints: 0,
+            speculates: false,
             pooling: None,
         }
     }

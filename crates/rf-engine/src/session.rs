@@ -21,6 +21,9 @@ pub struct Session {
     is_tentative: bool,
     /// Where recurrent states enter the prefix cache.
     checkpoints: Checkpoints,
+    /// The sequence before the tokens that were added tentatively, if it has recurrent states:
+    /// they cannot be cut, so the session returns to them.
+    before: Option<PageTable>,
 }
 
 impl Session {
@@ -33,6 +36,7 @@ impl Session {
             published_tokens: 0,
             is_tentative: false,
             checkpoints: Checkpoints::default(),
+            before: None,
         }
     }
 
@@ -50,6 +54,7 @@ impl Session {
             published_tokens,
             is_tentative: false,
             checkpoints: Checkpoints::default(),
+            before: None,
         }
     }
 
@@ -65,7 +70,7 @@ impl Session {
         self.checkpoints = Checkpoints::new(page_tokens, prompt.len(), known_tokens);
     }
 
-    /// Tokens that a batch may compute before the next states are kept.
+    /// Tokens that a batch may compute before the next states may be kept.
     pub(crate) fn tokens_to_checkpoint(&self) -> usize {
         self.checkpoints.tokens_left(self.len())
     }
@@ -76,7 +81,7 @@ impl Session {
         let table = lock(&self.pool).fork(&self.table);
         let (pool, tokens) = (Arc::clone(&self.pool), self.tokens.clone());
         let checkpoints = self.checkpoints.clone();
-        Self { pool, table, tokens, checkpoints, ..*self }
+        Self { pool, table, tokens, checkpoints, before: None, ..*self }
     }
 
     /// Calls `compute`. If `is_tentative`, the tokens that it adds may be dropped again: the pages
@@ -95,14 +100,32 @@ impl Session {
     /// Decides whether tokens are added [tentatively](Self::tentatively) from now on.
     pub(crate) fn set_tentative(&mut self, is_tentative: bool) {
         self.is_tentative = is_tentative;
+        if is_tentative && self.table.state().is_some() {
+            let mut pool = lock(&self.pool);
+            let before = pool.fork(&self.table);
+            if let Some(older) = self.before.replace(before) {
+                pool.release(older);
+            }
+        }
     }
 
     /// Keeps the first `len_tokens` tokens of which the last ones were added
-    /// [tentatively](Self::tentatively), and drops the others.
+    /// [tentatively](Self::tentatively), and drops the others. A sequence with recurrent states
+    /// that drops some returns to its tokens before the tentative ones: those that it keeps must be
+    /// computed again.
     pub(crate) fn confirm(&mut self, len_tokens: usize, page_tokens: usize) {
+        let pool = Arc::clone(&self.pool);
+        if let Some(before) = self.before.take() {
+            let is_cut = len_tokens < self.tokens.len();
+            let released = if is_cut { std::mem::replace(&mut self.table, before) } else { before };
+            lock(&pool).release(released);
+            self.tokens.truncate(self.table.len_tokens());
+            if is_cut {
+                return;
+            }
+        }
         let cut = self.truncate(len_tokens);
         debug_assert_eq!(cut, Ok(()), "the pages of the window are still there");
-        let pool = Arc::clone(&self.pool);
         self.settle(&mut lock(&pool), page_tokens);
     }
 
@@ -137,6 +160,7 @@ impl Session {
     pub(crate) fn roll_back(&mut self, pool: &mut PagePool) {
         if pool.truncate(&mut self.table, self.tokens.len()).is_err() {
             pool.release(std::mem::take(&mut self.table));
+            pool.release(self.before.take().unwrap_or_default());
             self.cut(0);
         }
     }
@@ -145,6 +169,19 @@ impl Session {
     /// Sequences that share a page each count the copy of it.
     pub(crate) fn pages_needed(&self, len_tokens: usize) -> PageCounts {
         lock(&self.pool).pages_needed(&self.table, len_tokens)
+    }
+
+    /// As [`pages_needed`](Self::pages_needed), for tokens that are added
+    /// [tentatively](Self::tentatively): with the copies of states and of the last page.
+    pub(crate) fn pages_needed_tentatively(&self, len_tokens: usize) -> PageCounts {
+        let mut pool = lock(&self.pool);
+        if self.table.state().is_none() {
+            return pool.pages_needed(&self.table, len_tokens);
+        }
+        let before = pool.fork(&self.table);
+        let needed = pool.pages_needed(&self.table, len_tokens);
+        pool.release(before);
+        needed
     }
 
     /// As [`pages_needed`](Self::pages_needed), for steps of at most `step_tokens`.
@@ -196,8 +233,16 @@ impl Session {
 
     /// Drops all tokens.
     pub fn reset(&mut self) {
-        lock(&self.pool).release(std::mem::take(&mut self.table));
+        self.release();
         self.cut(0);
+    }
+
+    fn release(&mut self) {
+        let tables = [std::mem::take(&mut self.table), self.before.take().unwrap_or_default()];
+        let mut pool = lock(&self.pool);
+        for table in tables {
+            pool.release(table);
+        }
     }
 
     fn cut(&mut self, len_tokens: usize) {
@@ -209,8 +254,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let table = std::mem::take(&mut self.table);
-        lock(&self.pool).release(table);
+        self.release();
     }
 }
 

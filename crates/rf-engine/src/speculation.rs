@@ -13,6 +13,11 @@
 //! compared with the draft, does exactly that. Where logits do not depend on the batch, as on the
 //! CPU, a seed also gives the same tokens.
 //!
+//! Recurrent states cannot be cut. Where some of a draft is rejected, the sequence returns to the
+//! copy of its states before the batch, and the next batch begins with the accepted tokens: a copy
+//! of the states per draft, and some more tokens in a batch per rejection. States after each token
+//! would save those, but take the bytes of the states of a sequence for each token of a draft.
+//!
 //! Drafts come from the text itself ([`Speculation::ngram`]) or from a smaller model
 //! ([`Speculation::draft_model`]). Their length follows the share of accepted tokens and the
 //! measured times of batches; drafts that do not pay are left out.
@@ -53,6 +58,8 @@ impl Default for SpeculationOptions {
 pub struct Speculation {
     source: Source,
     lengths: DraftLengths,
+    /// True if the model computes accepted tokens again when others of their draft are rejected.
+    replays: bool,
 }
 
 enum Source {
@@ -73,10 +80,9 @@ impl Speculation {
     /// # Errors
     ///
     /// If an option is out of range, or the cache of `engine`, which checks the drafts, cannot drop
-    /// tokens.
+    /// tokens or has no room for the recurrent states before a draft.
     pub fn ngram(engine: &Engine, options: SpeculationOptions) -> Result<Self, Error> {
-        engine.check_drops_tokens()?;
-        Self::new(Source::Ngrams(NgramIndex::default()), options)
+        Self::new(engine, Source::Ngrams(NgramIndex::default()), options)
     }
 
     /// Drafts from `draft`, a smaller model with the vocabulary of `engine`.
@@ -90,10 +96,9 @@ impl Speculation {
         draft: Engine,
         options: SpeculationOptions,
     ) -> Result<Self, Error> {
-        engine.check_drops_tokens()?;
         draft.check_drops_tokens()?;
         engine.model().check_draft_vocabulary(draft.model())?;
-        Self::new(Source::Model(Box::new(DraftModel::new(draft)?)), options)
+        Self::new(engine, Source::Model(Box::new(DraftModel::new(draft)?)), options)
     }
 
     /// The draft model, if there is one.
@@ -104,7 +109,8 @@ impl Speculation {
         }
     }
 
-    fn new(source: Source, options: SpeculationOptions) -> Result<Self, Error> {
+    fn new(engine: &Engine, source: Source, options: SpeculationOptions) -> Result<Self, Error> {
+        engine.check_drops_tokens()?;
         let SpeculationOptions { max_draft_tokens, min_draft_tokens } = options;
         let refused = |name, value, reason| Err(Error::InvalidOption { name, value, reason });
         if max_draft_tokens == 0 {
@@ -115,7 +121,7 @@ impl Speculation {
             return refused("least length of drafts", min_draft_tokens, reason);
         }
         let lengths = DraftLengths::new(min_draft_tokens, max_draft_tokens);
-        Ok(Self { source, lengths })
+        Ok(Self { source, lengths, replays: engine.is_recurrent() })
     }
 
     /// Begins another sequence.
@@ -129,18 +135,26 @@ impl Speculation {
     }
 
     /// Drafts at most `most` tokens after `past` and `newest`, the newest token of the sequence.
+    /// The cache of the model lacks the last `replayed` tokens of `past`.
     ///
     /// # Errors
     ///
     /// If the draft model fails.
-    pub(crate) fn draft(&mut self, past: &[u32], newest: u32, most: usize) -> Result<Draft, Error> {
+    pub(crate) fn draft(
+        &mut self,
+        past: &[u32],
+        newest: u32,
+        most: usize,
+        replayed: usize,
+    ) -> Result<Draft, Error> {
+        let replay = self.replays.then_some(replayed);
         match &mut self.source {
             Source::Ngrams(index) => {
                 index.push(newest);
-                Ok(draft_of_ngrams(index, &mut self.lengths, most))
+                Ok(draft_of_ngrams(index, |kind| self.lengths.choose(kind, most, replay)))
             }
             Source::Model(model) => {
-                let len = self.lengths.choose(0, most);
+                let len = self.lengths.choose(0, most, replay);
                 let (ids, time) = model.draft(past, newest, len)?;
                 self.lengths.note_drafting(ids.len(), time);
                 Ok(Draft { ids, kind: 0 })
@@ -167,13 +181,12 @@ impl Speculation {
 }
 
 /// A draft after the longest match. Long matches are accepted more often, so they are another kind.
-fn draft_of_ngrams(index: &NgramIndex, lengths: &mut DraftLengths, most: usize) -> Draft {
+fn draft_of_ngrams(index: &NgramIndex, choose_len: impl FnOnce(usize) -> usize) -> Draft {
     let Some(found) = index.longest_match() else { return Draft::default() };
     let kind = match found.len {
         ..6 => 0,
         6..12 => 1,
         _ => 2,
     };
-    let len = lengths.choose(kind, most);
-    Draft { ids: index.draft(found, len), kind }
+    Draft { ids: index.draft(found, choose_len(kind)), kind }
 }

@@ -29,6 +29,15 @@ pub struct Timings {
 }
 
 impl Timings {
+    /// Adds the time of prompt tokens that were computed before the generation
+    /// ([`Engine::prefill`](crate::Engine::prefill)).
+    pub fn add_prefill(&mut self, tokens: usize, time: Duration) {
+        self.prompt_tokens += tokens;
+        self.cached_tokens = self.cached_tokens.saturating_sub(tokens);
+        self.prompt_us += micros(time);
+        self.ttft_us += micros(time);
+    }
+
     /// Throughput of prefill, if any token was computed.
     pub fn prompt_tokens_per_second(&self) -> Option<f64> {
         per_second(self.prompt_tokens, self.prompt_us)

@@ -41,7 +41,7 @@ fn bits(vectors: &[Vec<f32>]) -> Vec<Vec<u32>> {
 fn texts_in_one_batch_have_the_vectors_that_each_has_alone() {
     let texts = texts([3, 40, 1, 96, 17, 64]);
     let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
-    for name in ["nomic_bert.gguf", "bert_rank.gguf", "qwen3.gguf"] {
+    for name in ["nomic_bert.gguf", "bert_rank.gguf", "smollm3.gguf"] {
         let scores = (name == "bert_rank.gguf").then_some(Pooling::Rank);
         for pooling in [Pooling::Mean, Pooling::Cls, Pooling::Last].into_iter().chain(scores) {
             let mut engine = load(open(name), options(pooling)).unwrap();
@@ -69,7 +69,7 @@ fn every_token_of_an_encoder_sees_the_others() {
     let [text] = texts([20]);
     let mut changed = text.clone();
     changed[19] += 1;
-    for (name, sees) in [("nomic_bert.gguf", true), ("qwen3.gguf", false)] {
+    for (name, sees) in [("nomic_bert.gguf", true), ("smollm3.gguf", false)] {
         let mut engine = load(open(name), options(Pooling::Cls)).unwrap();
         let vectors = engine.embed(&[&text, &changed]).unwrap();
         assert_eq!(vectors[0] != vectors[1], sees, "{name}");
@@ -88,9 +88,9 @@ fn an_engine_does_only_what_it_was_loaded_for() {
     assert_eq!(error.to_string(), "the file has no tensor 'cls.output.weight'");
 
     let [text] = texts([20]);
-    let mut engine = load(open("qwen3.gguf"), EngineOptions::default()).unwrap();
+    let mut engine = load(open("smollm3.gguf"), EngineOptions::default()).unwrap();
     assert!(matches!(engine.embed(&[&text]), Err(Error::LoadedToGenerate)));
-    let mut engine = load(open("qwen3.gguf"), options(Pooling::Last)).unwrap();
+    let mut engine = load(open("smollm3.gguf"), options(Pooling::Last)).unwrap();
     let mut session = engine.session();
     let feed = Feed { session: &mut session, ids: &text, outputs: Outputs::Last };
     assert!(matches!(engine.forward(&mut [feed]), Err(Error::LoadedToEmbed)));

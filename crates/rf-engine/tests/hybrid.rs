@@ -9,9 +9,9 @@ use rf_engine::hybrid::{DeviceLayers, HybridBackend, expert_layers, layer_count,
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
 use rf_graph::{Backend, Layout, ReferenceBackend};
 
-/// A tiny Qwen3 with F16 weights: 512 tokens, context 256.
+/// A tiny dense model with F16 weights: 512 tokens, context 256.
 fn tiny() -> Model {
-    Model::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/qwen3.gguf")).unwrap()
+    Model::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/smollm3.gguf")).unwrap()
 }
 
 /// The demo model of rf-cli: Q8_0, the embedding is the output's matrix too.
@@ -32,6 +32,11 @@ fn gemma4() -> Model {
     data("gemma4_e4b")
 }
 
+/// A tiny `DeepSeek` 2 with latent attention and a dense first layer.
+fn deepseek2() -> Model {
+    data("deepseek2_groups")
+}
+
 fn data(name: &str) -> Model {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     Model::open(folder.join(format!("{name}.gguf"))).unwrap()
@@ -46,6 +51,7 @@ const BASE: EngineOptions = EngineOptions {
     kv_tokens: Some(2 * 96),
     sequences: 2,
     checkpoints: 0,
+    speculates: false,
     pooling: None,
 };
 
@@ -77,7 +83,7 @@ fn logits(engine: &mut Engine) -> Vec<f32> {
 
 #[test]
 fn two_cpus_give_the_bits_of_one_wherever_the_cut_is() {
-    for model in [tiny, demo, gemma4] {
+    for model in [tiny, demo, gemma4, deepseek2] {
         let expected = logits(&mut load(model(), &cpu(2)));
         let (first, second) = (cpu(1), cpu(2));
         for first_layers in 1..=model().config().num_layers() {
@@ -91,7 +97,7 @@ fn two_cpus_give_the_bits_of_one_wherever_the_cut_is() {
 
 #[test]
 fn experts_on_another_cpu_give_the_bits_of_one() {
-    for name in ["gptoss_mxfp4", "glm4moe"] {
+    for name in ["gptoss_mxfp4", "glm4moe", "deepseek2_groups"] {
         let model = || experts(name);
         let expected = logits(&mut load(model(), &cpu(2)));
         let (first, second) = (cpu(1), cpu(2));
@@ -105,7 +111,7 @@ fn experts_on_another_cpu_give_the_bits_of_one() {
                 &mut |_| (),
             ) {
                 Ok(mut engine) => logits(&mut engine),
-                // The first layers of GLM have no experts.
+                // The first layers of the others have no experts.
                 Err(error) => {
                     assert!(error.to_string().contains("nothing to split"), "{name}: {error}");
                     continue;

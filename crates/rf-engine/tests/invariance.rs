@@ -14,15 +14,15 @@ use rf_engine::{
 use rf_graph::{BackendError, KvType};
 use rf_tokenizer::EncodeOptions;
 
-/// A tiny Qwen3 with F16 weights: 512 tokens, context 256.
+/// A tiny dense model with F16 weights: 512 tokens, context 256.
 fn tiny() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/qwen3.gguf")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/smollm3.gguf")
 }
 
 /// Tiny models of other kinds: windows, two head sizes and shared caches; sinks and experts in
-/// MXFP4; experts and a shared one.
-fn others() -> [PathBuf; 3] {
-    ["gemma4_e4b", "gptoss_mxfp4", "glm4moe"]
+/// MXFP4; experts and a shared one; latent attention.
+fn others() -> [PathBuf; 4] {
+    ["gemma4_e4b", "gptoss_mxfp4", "glm4moe", "deepseek2_groups"]
         .map(|name| tiny().with_file_name(name).with_extension("gguf"))
 }
 
@@ -39,6 +39,7 @@ const BASE: EngineOptions = EngineOptions {
     kv_tokens: Some(3 * 192),
     sequences: 3,
     checkpoints: 0,
+    speculates: false,
     pooling: None,
 };
 

@@ -8,21 +8,23 @@ use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::hybrid::HybridBackend;
 use rf_engine::{Engine, EngineOptions, Error, Model};
 use rf_graph::{
-    Backend, BackendError, Executor, Fusions, KvType, Layout, MemoryNeed, Program, Progress,
-    ReferenceBackend, fuse,
+    Backend, BackendError, Executor, Fusions, KvLayer, KvLayout, KvType, Layout, MemoryNeed,
+    Program, Progress, ReferenceBackend, fuse,
 };
+use rf_kv::PageGroup;
 
 fn path(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-/// A tiny Qwen3 in F16, the demo model in Q8_0, whose embedding is tied, experts in MXFP4, and a
-/// reranker.
-const MODELS: [&str; 4] = [
-    "tests/data/qwen3.gguf",
+/// A tiny dense model in F16, the demo model in Q8_0, whose embedding is tied, experts in MXFP4, a
+/// reranker, and latent attention.
+const MODELS: [&str; 5] = [
+    "tests/data/smollm3.gguf",
     "../rf-cli/demo/stories-7m-Q8_0.gguf",
     "tests/data/gptoss_mxfp4.gguf",
     "tests/data/bert_rank.gguf",
+    "tests/data/deepseek2_groups.gguf",
 ];
 
 fn cpu(threads: usize) -> CpuBackend {
@@ -161,6 +163,37 @@ fn a_model_loads_with_exactly_the_memory_that_it_needs() {
             "{refused:?}"
         );
     }
+}
+
+#[test]
+fn a_latent_takes_a_row_per_token_and_layer() {
+    let model = Model::open(path(MODELS[4])).unwrap();
+    let held = |kv_type| {
+        let options = EngineOptions {
+            context_tokens: Some(256),
+            kv_type,
+            kv_tokens: Some(256),
+            ..EngineOptions::default()
+        };
+        model.memory_need(&cpu(1), &options).unwrap().held.kv_bytes
+    };
+    // Three layers with a latent of 96 elements and 32 of the rotated key; an f16 scale per 32.
+    let row_bytes = [
+        (KvType::F32, 128 * 4),
+        (KvType::F16, 128 * 2),
+        (KvType::Q8_0, 128 + 4 * 2),
+        (KvType::Fp8, 128),
+    ];
+    for (kv_type, bytes) in row_bytes {
+        assert_eq!(model.kv_bytes_per_token(kv_type), 3 * bytes, "{kv_type}");
+        assert_eq!(held(kv_type), 256 * 3 * bytes as u64, "{kv_type}");
+    }
+    // GLM 4.7 Flash: 47 layers of 512 and 64 elements.
+    let bytes = |kv_type| {
+        let layout = KvLayout::new(vec![KvLayer::latent(576, 512); 47], 32, 1, kv_type);
+        layout.bytes_per_token(PageGroup::Full)
+    };
+    assert_eq!([KvType::F16, KvType::Q8_0].map(bytes), [47 * 1152, 47 * 612]);
 }
 
 #[test]

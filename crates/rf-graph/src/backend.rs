@@ -137,6 +137,39 @@ pub trait Executor: Send {
     /// If a page does not exist.
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError>;
 
+    /// Appends the contents of a page in all layers of its group to `out`, in a form that only
+    /// [`Self::write_page`] of the same program on the same backend reads.
+    ///
+    /// # Errors
+    ///
+    /// If the page does not exist, or the backend cannot read pages.
+    fn read_page(
+        &self,
+        group: PageGroup,
+        page: PageId,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BackendError> {
+        _ = (group, page, out);
+        let what = "reading the pages of the cache".to_owned();
+        Err(BackendError::Unsupported { backend: "this backend", what })
+    }
+
+    /// Replaces the contents of a page by those that [`Self::read_page`] returned.
+    ///
+    /// # Errors
+    ///
+    /// If the page does not exist or has another size, or the backend cannot write pages.
+    fn write_page(
+        &mut self,
+        group: PageGroup,
+        page: PageId,
+        bytes: &[u8],
+    ) -> Result<(), BackendError> {
+        _ = (group, page, bytes);
+        let what = "writing the pages of the cache".to_owned();
+        Err(BackendError::Unsupported { backend: "this backend", what })
+    }
+
     /// Allocated memory, in bytes.
     fn memory(&self) -> MemoryUse;
 

@@ -107,6 +107,7 @@ impl Prepared<'_> {
             let bound = case.bound();
             if !deviation.is_within(bound) {
                 let case = case.name().to_owned();
+                let fusions = Box::new(fusions);
                 return Err(Mismatch::Deviates { case, fusions, deviation, bound });
             }
             worst = worst.max(deviation);
@@ -122,7 +123,8 @@ fn copy(program: &Program, graph: Graph) -> Program {
 }
 
 fn failed(case: &Case, fusions: Fusions, source: BackendError) -> Mismatch {
-    Mismatch::Failed { case: case.name().to_owned(), fusions, source: Box::new(source) }
+    let (fusions, source) = (Box::new(fusions), Box::new(source));
+    Mismatch::Failed { case: case.name().to_owned(), fusions, source }
 }
 
 /// Runs all batches on one compiled program and returns the outputs by batch.
@@ -214,7 +216,7 @@ pub enum Mismatch {
         /// Name of the case.
         case: String,
         /// The fusions of the program.
-        fusions: Fusions,
+        fusions: Box<Fusions>,
         /// The deviation.
         deviation: Deviation,
         /// The allowed deviation.
@@ -226,7 +228,7 @@ pub enum Mismatch {
         /// Name of the case.
         case: String,
         /// The fusions of the program.
-        fusions: Fusions,
+        fusions: Box<Fusions>,
         /// The error of the backend.
         source: Box<BackendError>,
     },

@@ -77,6 +77,9 @@ impl Costs {
                 let firsts = m.projections.iter().filter_map(|p| p.weights.first());
                 firsts.map(name).collect::<Vec<_>>().join(" ")
             }
+            Op::HeadMatMul { weights, .. } => {
+                weights.first().map(name).unwrap_or_default().to_owned()
+            }
             _ => matrices.collect::<Vec<_>>().join(" "),
         };
         layer
@@ -143,9 +146,9 @@ impl Costs {
             }
             Op::Attention { attention, .. } => {
                 let (pairs, positions) = seen(attention, batch);
-                let head_dim = self.kv.layers[attention.layer].head_dim;
                 // Queries by keys, and scores by values.
-                operations += 2 * 2 * attention.num_heads * head_dim * pairs;
+                let products = attention.head_dim + attention.value_dim();
+                operations += 2 * attention.num_heads * products * pairs;
                 bytes += self.cached_bytes(attention.layer) * positions;
             }
             Op::CausalConv(conv) => {
@@ -164,6 +167,11 @@ impl Costs {
                 operations += tokens * 5 * self.kv.states[op.state].len();
             }
             Op::Route { logits, .. } => operations += SOFTMAX * elements(*logits),
+            Op::HeadMatMul { weights, out, .. } => {
+                if let Some(first) = weights.first() {
+                    matmuls += size(*first).matmul(elements(*out));
+                }
+            }
             Op::ExpertMatMul(m) => {
                 for ExpertProjection { weights, out, .. } in &m.projections {
                     let Some(first) = weights.first() else { continue };

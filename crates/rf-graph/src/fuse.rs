@@ -7,6 +7,7 @@
 
 mod epilogue;
 mod prologue;
+mod shared_expert;
 mod uses;
 
 use std::collections::HashMap;
@@ -25,6 +26,9 @@ pub struct Fusions {
     /// Matmuls of the same left operand become one [`MatMul`] or
     /// [`ExpertMatMul`](crate::ExpertMatMul) with several projections (QKV, gate/up).
     pub shared_operand: bool,
+    /// The shared expert becomes one of the experts where its matrices are like theirs. Condition:
+    /// a token has at most this number of slots.
+    pub shared_expert: Option<usize>,
     /// Head norms, RoPE of q and k and [`Op::KvAppend`] become [`Op::RopeAppend`].
     pub rope_append: bool,
     /// [`Op::Add`] becomes the residual of the matmul or the sum of experts whose output it reads,
@@ -36,6 +40,9 @@ pub struct Fusions {
     pub glu_prologue: bool,
     /// [`Op::Glu`] of gate and up becomes the epilogue of the matmul that writes both.
     pub glu_epilogue: Option<WeightRule>,
+    /// [`Op::Glu`] of a gate and an [`Op::RmsNorm`] becomes [`Op::GatedNorm`]. Condition: the norm
+    /// is over groups of this number of columns.
+    pub gated_norm: Option<usize>,
     /// [`Op::Route`] becomes the epilogue of the matmul of the router.
     pub route_epilogue: bool,
     /// [`Op::CombineExperts`] becomes part of the [`ExpertMatMul`](crate::ExpertMatMul) that writes
@@ -56,11 +63,13 @@ impl Fusions {
     /// No fusion.
     pub const NONE: Self = Self {
         shared_operand: false,
+        shared_expert: None,
         rope_append: false,
         residual: false,
         norm_prologue: false,
         glu_prologue: false,
         glu_epilogue: None,
+        gated_norm: None,
         route_epilogue: false,
         combine_epilogue: None,
         norm_epilogue: None,
@@ -80,7 +89,9 @@ impl Fusions {
     pub const EPILOGUES: Self = Self {
         norm_prologue: false,
         glu_prologue: false,
+        shared_expert: Some(usize::MAX),
         glu_epilogue: Some(WeightRule::ANY),
+        gated_norm: Some(128),
         route_epilogue: true,
         combine_epilogue: Some(WeightRule::ANY),
         norm_epilogue: Some(WeightRule::ANY),
@@ -97,7 +108,9 @@ impl Fusions {
         let none = Self::NONE;
         let epilogues_only = Self { norm_prologue: false, glu_prologue: false, ..self };
         let prologues_only = Self {
+            shared_expert: None,
             glu_epilogue: None,
+            gated_norm: None,
             route_epilogue: false,
             combine_epilogue: None,
             norm_epilogue: None,
@@ -108,11 +121,13 @@ impl Fusions {
         let mut subsets = vec![none];
         for subset in [
             Self { shared_operand: self.shared_operand, ..none },
+            Self { shared_expert: self.shared_expert, ..none },
             Self { rope_append: self.rope_append, ..none },
             Self { residual: self.residual, ..none },
             Self { norm_prologue: self.norm_prologue, ..none },
             Self { glu_prologue: self.glu_prologue, ..none },
             Self { glu_epilogue: self.glu_epilogue, shared_operand: self.shared_operand, ..none },
+            Self { gated_norm: self.gated_norm, ..none },
             Self { route_epilogue: self.route_epilogue, ..none },
             Self { combine_epilogue: self.combine_epilogue, ..none },
             Self { norm_epilogue: self.norm_epilogue, ..none },
@@ -132,6 +147,13 @@ impl Fusions {
 
 /// Rewrites a graph into the fused ops that a backend supports. Weights and values keep their ids.
 pub fn fuse(mut graph: Graph, fusions: Fusions) -> Graph {
+    if fusions == Fusions::NONE {
+        return graph;
+    }
+    graph.layer_ends.clear();
+    if let Some(most_slots) = fusions.shared_expert {
+        shared_expert::shared_expert(&mut graph, most_slots);
+    }
     if fusions.rope_append {
         rope_append(&mut graph);
     }
@@ -144,6 +166,9 @@ pub fn fuse(mut graph: Graph, fusions: Fusions) -> Graph {
     }
     if let Some(rule) = fusions.glu_epilogue {
         epilogue::glu_epilogue(&mut graph, rule);
+    }
+    if let Some(group) = fusions.gated_norm {
+        epilogue::gated_norm(&mut graph, group);
     }
     if fusions.route_epilogue {
         epilogue::route_epilogue(&mut graph);
@@ -217,7 +242,7 @@ fn rope_append(graph: &mut Graph) {
     let uses = Uses::of(graph);
     let mut removed = Vec::new();
     for step in 0..graph.ops.len().saturating_sub(1) {
-        let Op::KvAppend { k, v, layer } = graph.ops[step] else { continue };
+        let Op::KvAppend { k, v: Some(v), layer } = graph.ops[step] else { continue };
         let Op::Attention { q, attention, .. } = &graph.ops[step + 1] else { continue };
         if attention.layer != layer {
             continue;

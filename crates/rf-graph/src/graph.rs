@@ -13,6 +13,8 @@ pub struct Graph {
     pub(crate) values: Vec<Value>,
     pub(crate) output: ValueId,
     pub(crate) weights: Vec<WeightShape>,
+    /// For each layer of the model, the number of ops up to its end. Rewriting clears it.
+    pub(crate) layer_ends: Vec<usize>,
 }
 
 impl Graph {
@@ -97,6 +99,7 @@ impl GraphBuilder {
     /// The finished graph, and the weights by [`WeightId::index`].
     pub fn finish(self, output: ValueId) -> (Graph, Vec<Weight>) {
         let weights = self.weights.iter().map(Weight::shape).collect();
-        (Graph { ops: self.ops, values: self.values, output, weights }, self.weights)
+        let Self { ops, values, weights: all, layer_ends } = self;
+        (Graph { ops, values, output, weights, layer_ends }, all)
     }
 }

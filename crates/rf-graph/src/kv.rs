@@ -28,6 +28,9 @@ pub struct KvLayer {
     pub num_kv_heads: usize,
     /// Elements of a head.
     pub head_dim: usize,
+    /// Latent attention: values are the first elements of the keys, as many as this says, and have
+    /// no place of their own.
+    pub latent_dim: Option<usize>,
     /// The pages of the layer.
     pub group: PageGroup,
 }
@@ -61,7 +64,13 @@ impl StateShape {
 impl KvLayer {
     /// A layer that keeps every position.
     pub const fn new(num_kv_heads: usize, head_dim: usize) -> Self {
-        Self { num_kv_heads, head_dim, group: PageGroup::Full }
+        Self { num_kv_heads, head_dim, latent_dim: None, group: PageGroup::Full }
+    }
+
+    /// A layer of latent attention, which keeps every position: keys of one head, whose first
+    /// `latent_dim` elements are the value.
+    pub const fn latent(head_dim: usize, latent_dim: usize) -> Self {
+        Self { latent_dim: Some(latent_dim), ..Self::new(1, head_dim) }
     }
 
     /// Elements of the keys of one token.
@@ -102,7 +111,8 @@ impl KvLayout {
 
     /// Bytes of the keys and values of one token in a layer.
     pub(crate) fn layer_bytes_per_token(&self, layer: KvLayer) -> usize {
-        2 * layer.num_kv_heads * self.dtype.head_bytes(layer.head_dim)
+        let parts = if layer.latent_dim.is_some() { 1 } else { 2 };
+        parts * layer.num_kv_heads * self.dtype.head_bytes(layer.head_dim)
     }
 }
 

@@ -76,6 +76,7 @@ impl Observation {
 /// across the stages, which the reference and the CPU backend allow.
 pub fn observe(mut program: Program, wanted: impl Fn(&str) -> bool) -> Observed {
     let ops = std::mem::take(&mut program.graph.ops);
+    program.graph.layer_ends.clear();
     let is_wanted = |id: &WeightId| wanted(program.weights[id.index()].name());
     // Observed values in the order of their first matmul, and that matmul.
     let mut observed: Vec<(usize, ValueId, Observation)> = Vec::new();

@@ -98,8 +98,8 @@ pub enum Op {
     KvAppend {
         /// `[tokens, num_kv_heads · head_dim]`, after RoPE.
         k: ValueId,
-        /// `[tokens, num_kv_heads · head_dim]`.
-        v: ValueId,
+        /// `[tokens, num_kv_heads · head_dim]`; `None` where values are a part of the keys.
+        v: Option<ValueId>,
         /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
         layer: usize,
     },
@@ -109,7 +109,7 @@ pub enum Op {
         q: ValueId,
         /// Heads, scale, mask, softcap and sinks.
         attention: Attention,
-        /// Shape of `q`.
+        /// `[tokens, num_heads · value_dim]`.
         out: ValueId,
     },
     /// `out = activation(gate) · up`.
@@ -120,6 +120,22 @@ pub enum Op {
         gate: ValueId,
         /// Shape of `gate`.
         up: ValueId,
+        /// Shape of `gate`.
+        out: ValueId,
+    },
+    /// Fused: `out = activation(gate) · rms_norm(x)`, the norm over groups of as many columns as
+    /// the weight has.
+    GatedNorm {
+        /// The gate's non-linearity.
+        activation: Activation,
+        /// `[rows, width]`.
+        gate: ValueId,
+        /// Shape of `gate`.
+        x: ValueId,
+        /// `[1, group]`; `group` divides `width`.
+        weight: WeightId,
+        /// Constant that is added to the mean square.
+        eps: f32,
         /// Shape of `gate`.
         out: ValueId,
     },
@@ -189,6 +205,26 @@ pub enum Op {
         /// `[rows, groups · width]`.
         out: ValueId,
     },
+    /// Group `g` of `out` is group `g` of `a` and then group `g` of `b`.
+    JoinGroups {
+        /// `[rows, groups · columns]`.
+        a: ValueId,
+        /// `[rows, groups · other columns]`.
+        b: ValueId,
+        /// Groups of successive columns.
+        groups: usize,
+        /// `[rows, width of a + width of b]`.
+        out: ValueId,
+    },
+    /// Head `h` of `out` is `xₕ · Wₕᵀ`: each head has a matrix of its own.
+    HeadMatMul {
+        /// `[rows, heads · columns]`.
+        x: ValueId,
+        /// A matrix `[rows of W, columns]` per head; all of one format.
+        weights: Vec<WeightId>,
+        /// `[rows, heads · rows of W]`.
+        out: ValueId,
+    },
     /// Selects the rows whose logits the caller requested ([`Batch::output_rows`](crate::Batch)).
     SelectRows {
         /// `[tokens, width]`.
@@ -200,9 +236,11 @@ pub enum Op {
     Route {
         /// `[tokens, experts]`.
         logits: ValueId,
+        /// `[tokens, 1]`: the gate of the shared expert, before the sigmoid.
+        shared_gate: Option<ValueId>,
         /// Selection and weighting of experts.
         router: Router,
-        /// `[tokens, 2 · experts_per_token]`: expert indices as f32, then weights.
+        /// `[tokens, 2 · slots]`: expert indices as f32, then weights.
         out: ValueId,
     },
     /// Slot `s` of `outᵢ` is `xₛ · Wᵢᵀ (+ biasᵢ)` of the expert in slot `s` of the route.
@@ -335,20 +373,32 @@ macro_rules! operands {
             | Op::SelectRows { x, out } => {
                 list.extend([Input(x), Output(out)]);
             }
-            Op::KvAppend { k, v, layer } => list.extend([Input(k), Input(v), KvLayer(layer)]),
+            Op::KvAppend { k, v, layer } => {
+                list.extend([Input(k), KvLayer(layer)]);
+                list.extend(v.into_iter().map(Input));
+            }
             Op::Attention { q, attention: Attention { layer, sinks, .. }, out } => {
                 list.extend([Input(q), KvLayer(layer), Output(out)]);
                 list.extend(sinks.into_iter().map(Vector));
             }
+            Op::HeadMatMul { x, weights, out } => {
+                list.extend([Input(x), Output(out)]);
+                list.extend(weights.into_iter().map(Matrix));
+            }
             Op::Glu { gate: a, up: b, out, .. }
             | Op::Add { a, b, out }
+            | Op::JoinGroups { a, b, out, .. }
             | Op::Mul { a, b, out }
             | Op::SigmoidGate { x: a, gate: b, out } => {
                 list.extend([Input(a), Input(b), Output(out)]);
             }
-            Op::Route { logits, router, out } => {
+            Op::GatedNorm { gate, x, weight, out, .. } => {
+                list.extend([Input(gate), Input(x), Vector(weight), Output(out)]);
+            }
+            Op::Route { logits, shared_gate, router, out } => {
                 let Router { selection_bias, expert_scale, .. } = router;
                 list.extend([Input(logits), Output(out)]);
+                list.extend(shared_gate.into_iter().map(Input));
                 list.extend(selection_bias.into_iter().chain(expert_scale).map(Vector));
             }
             Op::ExpertMatMul(ExpertMatMul { x, route, projections, glu, combine }) => {
@@ -451,6 +501,7 @@ impl Op {
             Self::KvAppend { .. } => "kv_append",
             Self::Attention { .. } => "attention",
             Self::Glu { .. } => "glu",
+            Self::GatedNorm { .. } => "rms_norm+glu",
             Self::Add { .. } => "add",
             Self::Mul { .. } => "mul",
             Self::Map { function, .. } => function.name(),
@@ -458,6 +509,8 @@ impl Op {
             Self::ScaleByPosition { .. } => "scale_by_position",
             Self::Slice { .. } => "slice",
             Self::SliceGroups { .. } => "slice_groups",
+            Self::JoinGroups { .. } => "join_groups",
+            Self::HeadMatMul { .. } => "head_matmul",
             Self::SelectRows { .. } => "select_rows",
             Self::Route { .. } => "route",
             Self::ExpertMatMul(m) => m.name(),
@@ -476,8 +529,8 @@ impl Op {
         match self {
             // Square, sum, and two factors.
             Self::RmsNorm { .. } => 4,
-            // Sum, difference, square, sum, and two factors.
-            Self::LayerNorm { .. } => 6,
+            // Sum, difference, square, sum, and two factors; or an RMSNorm and a gated unit.
+            Self::LayerNorm { .. } | Self::GatedNorm { .. } => 6,
             // The activation function and a multiplication.
             Self::Glu { .. } | Self::SigmoidGate { .. } => 2,
             Self::Map { function, .. } => function.operations(),

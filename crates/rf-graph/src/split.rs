@@ -62,9 +62,6 @@ pub enum SplitError {
         /// The layer, or the number of layers before the cut.
         layer: usize,
     },
-    /// The program has recurrent states.
-    #[error("a model with recurrent layers cannot be divided between two backends")]
-    Recurrent,
     /// One part would have no ops.
     #[error("there is nothing to split: one backend would run the whole model")]
     Undivided,
@@ -73,21 +70,18 @@ pub enum SplitError {
 /// Splits an unfused program.
 ///
 /// A cut is where the fewest columns are alive: the residual, and what later layers need beside it.
-/// All of them are handed over. The first layers end at the last such place before the next layer's
-/// keys and values, so that no layer is divided. The feed-forward part of a layer with experts
-/// begins at the last such place before its router, and ends at the first one after. Each part has
-/// the weights that it reads. A weight that both parts read, such as a tied embedding and output
-/// matrix, is in both. A layer of the KV cache that both parts read is in both, too: its keys and
-/// values are handed over.
+/// All of them are handed over. The first layers end at the last such place before the next layer
+/// uses the KV cache or a recurrent state, so that no layer is divided. The feed-forward part of a
+/// layer with experts begins at the last such place before its router, and ends at the first one
+/// after. Each part has the weights that it reads. A weight that both parts read, such as a tied
+/// embedding and output matrix, is in both. A layer of the KV cache that both parts read is in
+/// both, too: its keys and values are handed over. A recurrent state is in the part of its layer.
 ///
 /// # Errors
 ///
 /// If the program cannot be split there.
 pub fn split(program: Program, layout: Layout) -> Result<Split, SplitError> {
     let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
-    if !kv.states.is_empty() {
-        return Err(SplitError::Recurrent);
-    }
     let sides = sides(&graph, layout)?;
     let (graph, sides) = with_shared_caches(graph, &sides);
     let runs = runs(&graph, &sides);
@@ -96,14 +90,13 @@ pub fn split(program: Program, layout: Layout) -> Result<Split, SplitError> {
         return Err(SplitError::Undivided);
     };
     let part = |side| {
-        let mut part = Part::new(&graph, &weights, kv_layers(&graph, &sides, side, &kv));
+        let caches = Caches::of(&graph, &sides, side, &kv);
+        let kv = caches.layout(&kv);
+        let mut part = Part::new(&graph, &weights, caches);
         for (i, run) in runs.iter().enumerate().filter(|(_, run)| run.side == side) {
             let before = i.checked_sub(1).map_or(&[][..], |before| &runs[before].outputs);
             part.add_stage(before, &graph.ops[run.ops.clone()], &run.outputs);
         }
-        let layers = part.kv_layers.iter().enumerate().filter(|(_, new)| new.is_some());
-        let layers = layers.map(|(old, _)| kv.layers[old]).collect();
-        let kv = KvLayout { layers, ..kv.clone() };
         let Part { graph, weights, .. } = part;
         Program { graph, weights, kv, max_batch_tokens, max_output_rows }
     };
@@ -119,7 +112,7 @@ pub fn split(program: Program, layout: Layout) -> Result<Split, SplitError> {
 fn sides(graph: &Graph, layout: Layout) -> Result<Vec<Side>, SplitError> {
     let Layout { layers, expert_layers } = layout;
     let ops = &graph.ops;
-    let count = ops.iter().filter(|op| matches!(op, Op::Attention { .. })).count();
+    let count = graph.layer_ends.len();
     if layers > count {
         return Err(SplitError::NoSuchLayer { layers, count });
     }
@@ -130,42 +123,42 @@ fn sides(graph: &Graph, layout: Layout) -> Result<Vec<Side>, SplitError> {
     };
     let mut sides = vec![Side::Second; ops.len()];
     sides[..first].fill(Side::First);
-    let (mut layer, mut attended) = (0, 0);
+    // The place after the last op that mixed tokens.
+    let mut mixed = 1;
     for (i, op) in ops.iter().enumerate() {
-        match op {
-            Op::Attention { .. } => (layer, attended) = (layer + 1, i + 1),
-            Op::Route { .. } if i >= first && layer <= expert_layers => {
-                let end = next_layer(graph, i).min(ops.len().saturating_sub(1));
-                let start = cheapest(&costs, (attended.max(1)..=i).rev());
-                let (Some(start), Some(end)) = (start, cheapest(&costs, i + 1..=end)) else {
-                    return Err(SplitError::Entangled { layer: layer.saturating_sub(1) });
-                };
-                sides[start..end].fill(Side::First);
-            }
-            _ => {}
+        if uses_cache(op) {
+            mixed = i + 1;
+        }
+        let layer = graph.layer_ends.partition_point(|end| *end <= i);
+        if matches!(op, Op::Route { .. }) && i >= first && layer < expert_layers {
+            let layer_start = layer.checked_sub(1).map_or(1, |before| graph.layer_ends[before]);
+            let layer_end = graph.layer_ends.get(layer).copied().unwrap_or(ops.len() - 1);
+            let start = cheapest(&costs, (mixed.max(layer_start)..=i).rev());
+            let (Some(start), Some(end)) = (start, cheapest(&costs, i + 1..=layer_end)) else {
+                return Err(SplitError::Entangled { layer });
+            };
+            sides[start..end].fill(Side::First);
         }
     }
     Ok(sides)
 }
 
-/// The index of the first op after the first `layers` layers.
+/// The index of the first op after the first `layers` layers, at least 1 and as late as possible:
+/// ops before the next layer may prepare its input.
 fn cut(graph: &Graph, costs: &[Option<usize>], layers: usize) -> Option<usize> {
-    let ops = &graph.ops;
-    let mut attention = (0..ops.len()).filter(|at| matches!(ops[*at], Op::Attention { .. }));
-    let start = attention.nth(layers - 1)? + 1;
-    let end = next_layer(graph, start).min(ops.len().saturating_sub(1));
+    let selects = |op: &Op| op.outputs().iter().any(|x| graph.value(*x).rows == RowKind::Output);
+    let start = graph.layer_ends[layers - 1];
+    let next_end = graph.layer_ends.get(layers).copied().unwrap_or(graph.ops.len());
+    let next = &graph.ops[start..next_end];
+    let later = next.iter().position(|op| uses_cache(op) || selects(op));
+    let end = later.map_or(next_end - 1, |later| start + later);
     cheapest(costs, (start..=end).rev())
 }
 
-/// The index of the first op from `start` on that no cut within a layer may follow: one that uses
-/// the KV cache, or selects rows of the output.
-fn next_layer(graph: &Graph, start: usize) -> usize {
-    let is_later = |op: &Op| {
-        let selects = op.outputs().iter().any(|out| graph.value(*out).rows == RowKind::Output);
-        selects || kv_layer_of(op).is_some()
-    };
-    let later = graph.ops[start..].iter().position(is_later);
-    later.map_or(graph.ops.len(), |later| start + later)
+/// Returns true if an op uses the KV cache or a recurrent state.
+fn uses_cache(op: &Op) -> bool {
+    let is_of_cache = |operand| matches!(operand, Operand::KvLayer(_) | Operand::State(_));
+    op.operands().into_iter().any(is_of_cache)
 }
 
 /// The first of some places where the fewest columns are alive.
@@ -249,29 +242,45 @@ fn costs(graph: &Graph) -> Vec<Option<usize>> {
     costs
 }
 
-/// The layer of the KV cache that an op reads or writes.
-fn kv_layer_of(op: &Op) -> Option<usize> {
-    op.operands().into_iter().find_map(|operand| match operand {
-        Operand::KvLayer(layer) => Some(*layer),
-        _ => None,
-    })
+/// New indices of the parts of the cache that a side uses, by the old ones.
+struct Caches {
+    kv_layers: Vec<Option<usize>>,
+    states: Vec<Option<usize>>,
 }
 
-/// New indices of the KV layers of a side, by the old ones.
-fn kv_layers(graph: &Graph, sides: &[Side], side: Side, kv: &KvLayout) -> Vec<Option<usize>> {
-    let own = graph.ops.iter().zip(sides).filter(|(_, own)| **own == side);
-    let used: HashSet<usize> = own.filter_map(|(op, _)| kv_layer_of(op)).collect();
-    let mut next = 0..;
-    let layers = (0..kv.layers.len()).map(|layer| used.contains(&layer).then(|| next.next()));
-    layers.map(Option::flatten).collect()
+impl Caches {
+    fn of(graph: &Graph, sides: &[Side], side: Side, kv: &KvLayout) -> Self {
+        let mut kv_layers = vec![None; kv.layers.len()];
+        let mut states = vec![None; kv.states.len()];
+        let own = graph.ops.iter().zip(sides).filter(|(_, own)| **own == side);
+        for operand in own.flat_map(|(op, _)| op.operands()) {
+            match operand {
+                Operand::KvLayer(layer) => kv_layers[*layer] = Some(0),
+                Operand::State(state) => states[*state] = Some(0),
+                _ => {}
+            }
+        }
+        for indices in [&mut kv_layers, &mut states] {
+            (0..).zip(indices.iter_mut().flatten()).for_each(|(new, index)| *index = new);
+        }
+        Self { kv_layers, states }
+    }
+
+    /// The part of a cache that the side uses.
+    fn layout(&self, kv: &KvLayout) -> KvLayout {
+        fn used<T: Copy>(all: &[T], indices: &[Option<usize>]) -> Vec<T> {
+            all.iter().zip(indices).filter_map(|(each, index)| index.map(|_| *each)).collect()
+        }
+        let layers = used(&kv.layers, &self.kv_layers);
+        KvLayout { layers, states: used(&kv.states, &self.states), ..kv.clone() }
+    }
 }
 
 /// A part of a program, with its values, weights and layers renumbered.
 struct Part<'a> {
     whole: &'a Graph,
     whole_weights: &'a [Weight],
-    /// New indices of the KV layers by the old ones.
-    kv_layers: Vec<Option<usize>>,
+    caches: Caches,
     graph: Graph,
     weights: Vec<Weight>,
     /// New ids by the index of the old ids. No value is alive across stages, so each stage has
@@ -281,17 +290,18 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn new(whole: &'a Graph, whole_weights: &'a [Weight], kv_layers: Vec<Option<usize>>) -> Self {
+    fn new(whole: &'a Graph, whole_weights: &'a [Weight], caches: Caches) -> Self {
         let graph = Graph {
             ops: Vec::new(),
             values: Vec::new(),
             output: whole.output,
             weights: Vec::new(),
+            layer_ends: Vec::new(),
         };
         Self {
             whole,
             whole_weights,
-            kv_layers,
+            caches,
             graph,
             weights: Vec::new(),
             value_ids: vec![None; whole.values.len()],
@@ -338,9 +348,11 @@ impl<'a> Part<'a> {
                     *id = self.weight(*id);
                 }
                 Operand::KvLayer(layer) => {
-                    *layer = self.kv_layers[*layer].expect("a layer of this part");
+                    *layer = self.caches.kv_layers[*layer].expect("a layer of this part");
                 }
-                Operand::State(_) => unreachable!("such a program is not split"),
+                Operand::State(state) => {
+                    *state = self.caches.states[*state].expect("a state of this part");
+                }
             }
         }
     }
@@ -393,18 +405,13 @@ mod tests {
         }
     }
 
-    /// Layers of a model.
-    fn count_layers(program: &Program) -> usize {
-        program.graph.ops.iter().filter(|op| matches!(op, Op::Attention { .. })).count()
-    }
-
     /// Splits a model and compares its results with those of the whole one. Returns the stages and
-    /// the layers of the cache in each part.
-    fn check(case: &Case, layout: Layout) -> Result<(Vec<Side>, [usize; 2]), SplitError> {
+    /// the layers of the cache and the recurrent states of each part.
+    fn check(case: &Case, layout: Layout) -> Result<(Vec<Side>, [[usize; 2]; 2]), SplitError> {
         let program = case.program();
         let value = program.graph.value(program.graph.output());
         let Split { first, second, stages, widths } = split(program, layout)?;
-        let caches = [&first, &second].map(|part| part.kv.layers.len());
+        let caches = [&first, &second].map(|Program { kv, .. }| [kv.layers.len(), kv.states.len()]);
         let mut whole = executor(case.program());
         let mut parts = [executor(first), executor(second)];
         for batch in case.batches() {
@@ -424,22 +431,36 @@ mod tests {
     fn both_parts_in_turn_give_the_results_of_the_whole_program() {
         assert!(!models().is_empty());
         for case in models() {
-            let count = count_layers(&case.program());
+            let count = case.program().graph.layer_ends.len();
             for layers in 1..=count {
                 let layout = Layout { layers, expert_layers: 0 };
-                if case.has_states() {
-                    assert_eq!(check(&case, layout), Err(SplitError::Recurrent));
-                    continue;
-                }
                 let (stages, caches) = check(&case, layout).unwrap();
                 assert_eq!(stages, [Side::First, Side::Second], "{}", case.name());
                 let expected = match case.name() {
                     // The last two layers read the caches of the first two.
-                    "model/gemma4" => [[1, 2], [2, 2], [2, 1], [2, 0]][layers - 1],
-                    _ => [layers, count - layers],
+                    "model/gemma4" => {
+                        [[1, 2], [2, 2], [2, 1], [2, 0]][layers - 1].map(|kv| [kv, 0])
+                    }
+                    name => {
+                        let of_layers = caches_of_layers(name, count);
+                        let (first, second) = of_layers.split_at(layers);
+                        [first, second].map(|part| [0, 1].map(|i| part.iter().map(|l| l[i]).sum()))
+                    }
                 };
                 assert_eq!(caches, expected, "{} after {layers} layers", case.name());
             }
+        }
+    }
+
+    /// The layers of the cache, and the states, of each layer of a model.
+    fn caches_of_layers(name: &str, count: usize) -> Vec<[usize; 2]> {
+        let (attention, convolution, recurrence) = ([1, 0], [0, 1], [0, 2]);
+        match name {
+            "model/lfm2" | "model/lfm2-q8_0" => vec![convolution, attention, convolution],
+            "model/lfm2-without-attention" => vec![convolution; count],
+            "model/qwen3.5" | "model/qwen3-next" => vec![recurrence, recurrence, attention],
+            "model/nemotron-h" => vec![recurrence, [0, 0], attention, recurrence, [0, 0]],
+            _ => vec![attention; count],
         }
     }
 
@@ -473,6 +494,9 @@ mod tests {
         assert_eq!(stages("model/gpt-oss", 1, 1), [First, Second]);
         // The second layer has.
         assert_eq!(stages("model/glm4.5", 0, usize::MAX), [Second, First, Second]);
+        // The last of layers that have one part each.
+        assert_eq!(stages("model/nemotron-h", 0, 5), [Second, First, Second]);
+        assert_eq!(stages("model/nemotron-h", 4, 5), [First, Second]);
         let only_dense =
             split(model("model/glm4.5").program(), Layout { layers: 0, expert_layers: 1 });
         assert_eq!(only_dense.unwrap_err(), SplitError::Undivided);
@@ -481,7 +505,7 @@ mod tests {
     #[test]
     fn a_layer_beyond_the_model_is_an_error() {
         let program = models()[0].program();
-        let count = count_layers(&program);
+        let count = program.graph.layer_ends.len();
         let error = split(program, Layout { layers: count + 1, expert_layers: 0 }).unwrap_err();
         assert_eq!(error, SplitError::NoSuchLayer { layers: count + 1, count });
     }

@@ -18,7 +18,12 @@ fn every_fused_form_of_every_case_computes_the_same_on_the_reference() {
         match prepare(case).unwrap().check(&ReferenceBackend).unwrap() {
             Outcome::Passed { deviation, outputs } => {
                 // A fused op rounds where its parts round, so the reference gives the same bits.
-                assert_eq!(deviation, Deviation::default(), "{case:?}");
+                // But the sum with a shared expert rounds once where it is one of the experts.
+                if case.name().contains("/shared") {
+                    assert!(deviation.nmse < 1e-13, "{case:?}: {deviation:?}");
+                } else {
+                    assert_eq!(deviation, Deviation::default(), "{case:?}");
+                }
                 assert!(outputs.iter().flatten().all(|y| y.is_finite()), "{case:?}");
                 assert!(outputs.iter().any(|y| y.iter().any(|y| *y != 0.0)), "{case:?}");
                 outputs.len() / case.batches().len()

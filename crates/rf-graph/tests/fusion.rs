@@ -286,7 +286,7 @@ fn subsets_have_each_fusion_alone() {
     let subsets = Fusions::ALL.subsets();
     assert_eq!((subsets[0], *subsets.last().unwrap()), (Fusions::NONE, Fusions::ALL));
     assert!(subsets.contains(&Fusions::PROLOGUES) && subsets.contains(&Fusions::EPILOGUES));
-    assert_eq!(subsets.len(), 15);
+    assert_eq!(subsets.len(), 17);
     assert_eq!(Fusions::NONE.subsets(), [Fusions::NONE]);
 }
 
@@ -505,6 +505,65 @@ fn gate_and_up_of_experts_are_one_op() {
     let start = ["embed", "rms_norm", "matmul", "route"];
     let rest = ["expert_matmul", "glu", "expert_matmul", "combine_experts"];
     assert_eq!(fused(Fusions::PROLOGUES, experts), [start, rest].concat());
+}
+
+/// A mixture of experts and a shared one, with gates in the format of the others or not.
+fn shared_expert(g: &mut GraphBuilder, is_alike: bool) -> ValueId {
+    let x = input(g);
+    let router = matrix(g, 4, WIDTH);
+    let logits = g.matmul(x, router);
+    let route = g.route(logits, &Router::softmax(2));
+    let all = |g: &mut GraphBuilder, x| {
+        let weights = (0..4).map(|_| square(g)).collect();
+        g.expert_matmul(x, route, weights, None)
+    };
+    let (gate, up) = (all(g, x), all(g, x));
+    let h = g.glu(Activation::Silu, gate, up);
+    let y = all(g, h);
+    let y = g.combine_experts(y, route);
+    let inner = if is_alike { WIDTH } else { 2 * WIDTH };
+    let (gate, up) = (matrix(g, inner, WIDTH), matrix(g, inner, WIDTH));
+    let (gate, up) = (g.matmul(x, gate), g.matmul(x, up));
+    let h = g.glu(Activation::Silu, gate, up);
+    let down = matrix(g, WIDTH, inner);
+    let shared = g.matmul(h, down);
+    let gate = matrix(g, 1, WIDTH);
+    let gate = g.matmul(x, gate);
+    let shared = g.sigmoid_gate(shared, gate);
+    g.add(y, shared)
+}
+
+#[test]
+fn a_shared_expert_joins_the_others_where_it_is_like_them() {
+    let plain = ["embed", "matmul", "route", "expert_matmul", "expert_matmul", "glu"];
+    let rest = ["expert_matmul", "combine_experts"];
+    let shared = ["matmul", "matmul", "glu", "matmul", "matmul", "sigmoid_gate", "add"];
+    let joins = |most_slots| Fusions { shared_expert: Some(most_slots), ..Fusions::NONE };
+    let unchanged = [plain.as_slice(), &rest, &shared].concat();
+    assert_eq!(fused(joins(3), |g| shared_expert(g, false)), unchanged);
+    assert_eq!(fused(joins(2), |g| shared_expert(g, true)), unchanged);
+    // The gate is multiplied before the route.
+    let start = ["embed", "matmul", "matmul", "route", "expert_matmul", "expert_matmul", "glu"];
+    assert_eq!(fused(joins(3), |g| shared_expert(g, true)), [start.as_slice(), &rest].concat());
+    assert_eq!(
+        fused(Fusions::EPILOGUES, |g| shared_expert(g, true)),
+        ["embed", "matmul+route", "expert_matmul+glu", "expert_matmul+combine"]
+    );
+}
+
+#[test]
+fn a_norm_before_a_gate_becomes_a_part_of_it_if_its_groups_have_the_size() {
+    let names = |group| {
+        let fusions = Fusions { gated_norm: Some(group), ..Fusions::NONE };
+        fused(fusions, |g| {
+            let (x, gate) = (input(g), input(g));
+            let norm = matrix(g, 1, WIDTH / 2);
+            let x = g.rms_norm(x, norm, 1e-5);
+            g.glu(Activation::Silu, gate, x)
+        })
+    };
+    assert_eq!(names(WIDTH / 2), ["embed", "embed", "rms_norm+glu"]);
+    assert_eq!(names(WIDTH), ["embed", "embed", "rms_norm", "glu"]);
 }
 
 #[test]

@@ -77,6 +77,11 @@ impl GpuBackend {
         self.gpu.context().info()
     }
 
+    /// The kernels that programs of this backend have used, by name.
+    pub fn used_kernels(&self) -> Vec<&'static str> {
+        self.gpu.used_kernels()
+    }
+
     /// The code objects in use.
     pub fn code(&self) -> &Choice {
         &self.choice

@@ -21,11 +21,10 @@ pub struct Group {
     cases: Vec<Case>,
 }
 
-/// Groups whose names contain a text, ignoring case, in the order of their first cases. Cases of
-/// recurrent layers, which have no kernels yet, are left out.
+/// Groups whose names contain a text, ignoring case, in the order of their first cases.
 pub fn groups(filter: &str) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    for case in case::cases().into_iter().filter(|case| !case.has_states()) {
+    for case in case::cases() {
         match groups.iter_mut().find(|group| group.op == case.op() && group.format == case.format())
         {
             Some(group) => group.cases.push(case),
@@ -181,8 +180,7 @@ mod tests {
     fn every_case_has_a_group_and_every_format_has_one() {
         let all = groups("");
         let cases: usize = all.iter().map(|group| group.cases.len()).sum();
-        let recurrent = case::cases().iter().filter(|case| case.has_states()).count();
-        assert_eq!(cases, case::cases().len() - recurrent);
+        assert_eq!(cases, case::cases().len());
         for dtype in DType::ALL {
             let name = format!("matmul {dtype}");
             let group = all.iter().find(|group| group.name() == name).unwrap();

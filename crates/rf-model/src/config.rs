@@ -1,9 +1,9 @@
 //! Hyper-parameters, checked once.
 
 use rf_graph::layer::{
-    AttentionSpec, DenseSpec, KvSource, LayerSpec, Mixer, NormKind, QkNormGroup, QkNormSpec,
+    AttentionSpec, DenseSpec, LayerSpec, Mixer, NormKind, QkNormGroup, QkNormSpec,
 };
-use rf_graph::{Activation, Rope, RopeStyle, StateShape};
+use rf_graph::{Activation, KvLayer, Rope, RopeStyle, StateShape};
 
 use crate::error::Error;
 use crate::keys::Keys;
@@ -86,11 +86,15 @@ impl ModelConfig {
         self.pooling.unwrap_or(usual)
     }
 
-    /// `(num_kv_heads, head_dim)` of each layer of the KV cache, for
-    /// [`KvLayout::layers`](rf_graph::KvLayout::layers).
-    pub fn kv_layers(&self) -> Vec<(usize, usize)> {
-        let own = self.attentions().filter(|attention| attention.kv != KvSource::Cache);
-        own.map(|attention| (attention.num_kv_heads, attention.head_dim)).collect()
+    /// The layers of the KV cache, for [`KvLayout::layers`](rf_graph::KvLayout::layers), which keep
+    /// every position.
+    pub fn kv_layers(&self) -> Vec<KvLayer> {
+        self.layers.iter().filter_map(LayerSpec::kv_layer).collect()
+    }
+
+    /// Returns true if layers attend to a latent in place of keys and values.
+    pub fn has_latents(&self) -> bool {
+        self.kv_layers().iter().any(|layer| layer.latent_dim.is_some())
     }
 
     /// The recurrent states of a sequence, for [`KvLayout::states`](rf_graph::KvLayout::states).

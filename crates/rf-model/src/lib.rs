@@ -48,7 +48,8 @@
 //!
 //! let gguf = Gguf::from_bytes(bytes)?;
 //! let config = rf_model::ModelConfig::from_gguf(&gguf)?;
-//! assert_eq!((config.num_layers(), config.kv_layers()[0], config.vocab_size), (1, (2, 4), 32));
+//! assert_eq!((config.num_layers(), config.vocab_size), (1, 32));
+//! assert_eq!(config.kv_layers(), [rf_graph::KvLayer::new(2, 4)]);
 //! let (graph, weights) = rf_model::build(&gguf, &config, 64, Head::Logits)?;
 //! assert_eq!(weights.len(), 11);
 //! assert_eq!(graph.value(graph.output()).width, 32);

@@ -186,6 +186,9 @@ impl LayerWeights for Weights<'_> {
         let Shape::Experts([count, rows, columns]) = role.shape(spec) else {
             unreachable!("{role:?} is one matrix")
         };
+        if let (Role::LatentKey | Role::LatentValue, [_, ..]) = (role, row.fused) {
+            return self.heads(spec, role, &name);
+        }
         let (first, all) = row.rows(spec);
         let tensor = self.tensor(&name, &[columns, all, count])?;
         (0..count)
@@ -285,6 +288,31 @@ impl<'a> Weights<'a> {
         Ok(self.graph.weight(weight))
     }
 
+    /// The matrices of the heads of latent attention, from a tensor that has those of a head one
+    /// after the other, both with the columns of the latent.
+    fn heads(&mut self, spec: &LayerSpec, role: Role, name: &str) -> Result<Vec<WeightId>, Error> {
+        let (Shape::Experts([count, latent, keys]), Shape::Experts([_, values, _])) =
+            (Role::LatentKey.shape(spec), Role::LatentValue.shape(spec))
+        else {
+            unreachable!("each head has a matrix")
+        };
+        let all = count * (keys + values);
+        let tensor = self.tensor(name, &[latent, all])?;
+        (0..count)
+            .map(|head| {
+                let first = head * (keys + values);
+                let name = format!("{name}[{head}]");
+                if role == Role::LatentValue {
+                    let bytes = tensor.rows(first + keys, values, all);
+                    return self.register(&name, tensor.dtype, [values, latent], bytes);
+                }
+                let bytes = tensor.rows(first, keys, all);
+                let weight = self.weight_of(&name, tensor.dtype, [keys, latent], bytes)?;
+                Ok(self.graph.weight(transposed(&weight)))
+            })
+            .collect()
+    }
+
     /// A small matrix of finite values `[rows, columns]`, of which the file has the transpose.
     fn transposed(&mut self, name: &str, [rows, columns]: [usize; 2]) -> Result<WeightId, Error> {
         let Tensor { data, dtype } = self.tensor(name, &[rows, columns])?;
@@ -331,6 +359,23 @@ impl<'a> Weights<'a> {
         let weight = Weight::new(name, dtype, rows, columns, Arc::new(Mapped(data)));
         weight.ok_or_else(|| shape_error(self.gguf, name, &[columns, rows]))
     }
+}
+
+/// The transpose of a matrix. The blocks of quantised formats lie along rows, so they become f16.
+fn transposed(weight: &Weight) -> Weight {
+    let dtype = match weight.dtype() {
+        dtype @ (DType::F32 | DType::Bf16) => dtype,
+        _ => DType::F16,
+    };
+    let (rows, columns) = (weight.rows(), weight.columns());
+    let mut values = vec![0.0; rows * columns];
+    for row in 0..rows {
+        for (column, value) in weight.row_f32(row).into_iter().enumerate() {
+            values[column * rows + row] = value;
+        }
+    }
+    let bytes = rf_quant::quantize_to_vec(dtype, &values).expect("floats have no blocks");
+    Weight::new(weight.name(), dtype, columns, rows, Arc::new(bytes)).expect("the same elements")
 }
 
 /// A tensor of old Llama files, which repeats the metadata.

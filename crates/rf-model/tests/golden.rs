@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use rf_gguf::Gguf;
-use rf_graph::{Backend, Batch, KvLayer, KvLayout, KvType, Program, ReferenceBackend, Span};
+use rf_graph::{Backend, Batch, KvLayout, KvType, Program, ReferenceBackend, Span};
 use rf_kv::PageId;
 use rf_model::{Head, ModelConfig, Pooling, build, golden_models, supported_architectures};
 use serde_json::Value;
@@ -34,8 +34,7 @@ fn rows(gguf: &Gguf, head: Head, ids: &[u32], context: usize, positions: &[usize
     let (graph, weights) = build(gguf, &config, context, head).unwrap();
     let width = graph.value(graph.output()).width;
     let pages: Vec<PageId> = (0..ids.len().div_ceil(16)).map(|i| PageId::new(i as u32)).collect();
-    let layers = config.kv_layers().into_iter().map(|(heads, dim)| KvLayer::new(heads, dim));
-    let mut kv = KvLayout::new(layers.collect(), 16, pages.len(), KvType::F32);
+    let mut kv = KvLayout::new(config.kv_layers(), 16, pages.len(), KvType::F32);
     (kv.states, kv.num_pages.states) = (config.states(), 1);
     let (max_batch_tokens, max_output_rows) = (ids.len(), positions.len());
     let program = Program { graph, weights, kv, max_batch_tokens, max_output_rows };

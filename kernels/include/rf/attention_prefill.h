@@ -13,37 +13,10 @@
 // accumulate over a long context.
 #pragma once
 
-#include "rf/attention_score.h"
-#include "rf/kv_row.h"
-#include "rf/lanes.h"
-#include "rf/mma_f16.h"
+#include "rf/attention_tile.h"
 #include "rf/rows.h"
 
 namespace rf {
-
-// Weights are at most 2^WEIGHT_SHIFT, because f16 is coarse below 2^-14.
-constexpr float WEIGHT_SHIFT = 10.0f;
-
-// Queries are scaled such that the largest of a row has this exponent, which keeps their low parts
-// within the range of f16.
-constexpr u32 QUERY_EXPONENT = 12;
-
-// Prevents the compiler from moving code across this point, which would need too many registers.
-RF_DEVICE void keep_order() {
-    asm volatile("" ::: "memory");
-#if RF_AMD
-    __builtin_amdgcn_sched_barrier(0);
-#endif
-}
-
-// Keeps a vector in consecutive registers. Otherwise clang places some of its elements among those
-// of the matrix unit's result and extends the lifetime of the rest.
-template <typename T>
-RF_DEVICE void together([[maybe_unused]] T &vector) {
-#if RF_GFX11 || RF_GFX12
-    asm("" : "+v"(vector));
-#endif
-}
 
 // A tile of queries in a batch; the last tile of every span comes first.
 struct QueryTile {
@@ -63,19 +36,10 @@ RF_DEVICE QueryTile find_tile(const RfAttentionParams &p, u32 tile, u32 queries)
     return {{0, 0, 0, 0}, 0, false};
 }
 
-template <RfKvType TYPE>
-struct PrefillElement {
-    using Type = f16;
-};
-template <>
-struct PrefillElement<RF_KV_F32> {
-    using Type = float;
-};
-
 // Loads keys and values from the cache into LDS.
 template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS>
 struct PrefillTile {
-    using Element = typename PrefillElement<TYPE>::Type;
+    using Element = typename TileElement<TYPE>::Type;
     using Engine = Tile<Element>;
     using Row = KvRow<TYPE>;
     static constexpr u32 THREADS = WAVES * WAVE;

@@ -77,26 +77,23 @@ struct Head {
         }
     }
 
-    // Stores the head in a page, in the format of the cache, elements in order.
-    template <KvHalf HALF>
-    RF_DEVICE_MEMBER void store(const RfKvCache &cache, u8 *page, u32 kv_head, u32 slot) const {
-        u8 *row = page + kv_row_offset<HALF>(cache, kv_head, slot);
-        if (cache.type == RF_KV_F32) {
+    // Stores the head in the format of a cache, elements in order; `scales` are those of q8_0.
+    RF_DEVICE_MEMBER void store(u32 type, u8 *row, f16 *scales) const {
+        if (type == RF_KV_F32) {
             write(reinterpret_cast<float *>(row));
-        } else if (cache.type == RF_KV_F16) {
+        } else if (type == RF_KV_F16) {
 #pragma unroll
             for (u32 i = 0; i < STEPS; i++) {
                 u32 d = index(i);
                 if (d < dim) reinterpret_cast<f16 *>(row)[d] = (f16)x[i];
             }
-        } else if (cache.type == RF_KV_FP8) {
+        } else if (type == RF_KV_FP8) {
 #pragma unroll
             for (u32 i = 0; i < STEPS; i++) {
                 u32 d = index(i);
                 if (d < dim) row[d] = fp8_e4m3_from_f32(x[i]);
             }
         } else {
-            f16 *scales = reinterpret_cast<f16 *>(page + kv_scale_offset<HALF>(cache, kv_head, slot));
 #pragma unroll
             for (u32 i = 0; i < STEPS; i++) {
                 if (i * WAVE < dim) store_q8_0(row, scales, i);
@@ -109,7 +106,10 @@ struct Head {
     RF_DEVICE_MEMBER void append(const RfBatch &batch, const RfKvCache &cache, u32 token, u32 kv_head) const {
         u32 position = batch.positions[token];
         const u32 *table = batch.pages + batch.spans[batch.span_of[token]].first_page;
-        store<HALF>(cache, kv_page_of(cache, table, position), kv_head, kv_slot(cache, position));
+        u32 slot = kv_slot(cache, position);
+        u8 *page = kv_page_of(cache, table, position);
+        f16 *scales = reinterpret_cast<f16 *>(page + kv_scale_offset<HALF>(cache, kv_head, slot));
+        store(cache.type, page + kv_row_offset<HALF>(cache, kv_head, slot), scales);
     }
 
   private:

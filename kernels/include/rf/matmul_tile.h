@@ -70,7 +70,7 @@ RF_DEVICE MatmulPlace place_of_group(const RfMatmulParams &params) {
     RfProjection p = params.projections[0];
     u32 tile = group_y();
 #pragma unroll
-    for (u32 i = 1; i < 3; i++) {
+    for (u32 i = 1; i < RF_MAX_PROJECTIONS; i++) {
         u32 tiles = (p.rows + Shape::ROWS - 1) / Shape::ROWS;
         bool later = i < params.num_projections && tile >= tiles;
         tile -= later ? tiles : 0;

@@ -114,8 +114,9 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
     write_rows(sums, projection, p.residual, row, p.tokens);
 }
 
-// The logits of one token, a workgroup per expert (grid: x), whose waves divide the columns. The
-// last workgroup to finish selects the experts. Bytes moved: the weights once.
+// The logits of one token and the gate of its shared expert, a workgroup per row of the weights
+// (grid: x), whose waves divide the columns. The last workgroup to finish selects the experts.
+// Bytes moved: the weights once.
 template <typename F>
 RF_DEVICE void router(const RfRouterParams &p) {
     using Element = typename F::Element;
@@ -124,7 +125,9 @@ RF_DEVICE void router(const RfRouterParams &p) {
     RF_SHARED float partial[MATVEC_WAVES];
     RF_SHARED u32 arrived;
     u32 expert = group_x();
-    const Element *row = static_cast<const Element *>(p.weight) + (u64)expert * p.columns;
+    bool is_shared = expert == p.route.experts;
+    const Element *row = static_cast<const Element *>(is_shared ? p.shared_weight : p.weight);
+    if (!is_shared) row += (u64)expert * p.columns;
     float squares = wave() == 0 ? norm_squares(p.norm_in) : 0.0f, sum = 0.0f;
     if (p.columns % N == 0) {
 #pragma unroll 2
@@ -146,11 +149,12 @@ RF_DEVICE void router(const RfRouterParams &p) {
     if (wave() > 0) return;
     sum = wave_sum(lane() < MATVEC_WAVES ? partial[lane()] : 0.0f) * norm_factor(p.norm_in, squares, p.columns);
     if (lane() == 0) {
-        const_cast<float *>(p.route.logits)[expert] = p.bias ? sum + p.bias[expert] : sum;
+        float *out = const_cast<float *>(is_shared ? p.route.shared_gate : p.route.logits + expert);
+        *out = p.bias && !is_shared ? sum + p.bias[expert] : sum;
         arrived = arrive(p.arrivals);
     }
     wave_barrier();
-    if (arrived + 1 != p.route.experts) return;
+    if (arrived + 1 != p.rows) return;
     device_fence();
     if (lane() == 0) *p.arrivals = 0;
     route(p.route, 0);

@@ -17,6 +17,8 @@
 //   load_rows(p)           Y from LDS with rows of STRIDE elements; a row is y, k is contiguous
 //   load_columns(p)        Y from LDS; a row is k, y is contiguous. If COLUMNS_TRANSPOSED, the
 //                          tile must be stored transposed for this: a row is y
+//   rows_of(half)          Y from registers, if COLUMNS_TRANSPOSED: lane l has row y = l % 16 from
+//                          k = 8 · (l / 16) on
 //   y_slot, y_base         an order of the 16 y in which those of a lane are consecutive;
 //                          y_index(e) is relative to y_base()
 #pragma once
@@ -176,6 +178,13 @@ struct MatrixTile {
         const f16x8 *from = reinterpret_cast<const f16x8 *>(p + lane() % 16 * stride);
         return __builtin_shufflevector(from[0], from[1], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     }
+    RF_DEVICE_MEMBER static Fragment rows_of(f16x8 half) {
+        u32x4 own = __builtin_bit_cast(u32x4, half), other;
+        for (u32 i = 0; i < 4; i++) other[i] = xor_lane<16>(own[i]);
+        f16x8 first = __builtin_bit_cast(f16x8, lane() < 16 ? own : other);
+        f16x8 last = __builtin_bit_cast(f16x8, lane() < 16 ? other : own);
+        return __builtin_shufflevector(first, last, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    }
     RF_DEVICE_MEMBER static void multiply_add(const Fragment &x, const Fragment &y, Accumulator &acc) {
         acc = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(y, x, acc);
     }
@@ -201,6 +210,7 @@ struct MatrixTile {
     RF_DEVICE_MEMBER static Fragment load_fragment(const f16 *p, u32 stride) {
         return *reinterpret_cast<const f16x8 *>(p + lane() % 16 * stride + lane() / 16 * 8);
     }
+    RF_DEVICE_MEMBER static Fragment rows_of(f16x8 half) { return half; }
     RF_DEVICE_MEMBER static void multiply_add(const Fragment &x, const Fragment &y, Accumulator &acc) {
         acc = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(y, x, acc);
     }

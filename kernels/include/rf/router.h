@@ -138,8 +138,8 @@ RF_DEVICE void route(const RfRouteParams &p, u32 token) {
         });
     }
 
-    bool is_slot = lane() < p.used;
-    float probability = is_slot ? router.probability(logits[selected]) : 0.0f;
+    bool is_selected = lane() < p.used;
+    float probability = is_selected ? router.probability(logits[selected]) : 0.0f;
     float kept = wave_sum(probability), divisor = 1.0f;
     if (p.gate == RF_GATE_SOFTMAX_OF_SELECTED) {
         divisor = kept;
@@ -147,11 +147,18 @@ RF_DEVICE void route(const RfRouteParams &p, u32 token) {
         // The smallest normal f16, to avoid a division by zero.
         divisor = __builtin_fmaxf(kept, 6.103515625e-5f);
     }
-    if (!is_slot) return;
-    float scale = p.expert_scale ? p.expert_scale[selected] : 1.0f;
-    float *out = p.out + (u64)token * 2 * p.used;
+    if (lane() >= p.slots) return;
+    float weight = 1.0f;
+    if (is_selected) {
+        float scale = p.expert_scale ? p.expert_scale[selected] : 1.0f;
+        weight = probability / divisor * p.scale * scale;
+    } else {
+        selected = p.experts;
+        if (p.shared_gate) weight = sigmoid(p.shared_gate[token]);
+    }
+    float *out = p.out + (u64)token * 2 * p.slots;
     out[lane()] = (float)selected;
-    out[p.used + lane()] = probability / divisor * p.scale * scale;
+    out[p.slots + lane()] = weight;
 }
 
 } // namespace rf

@@ -14,8 +14,8 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use rf_kernels::params::{
-    Activations, Address, Launch, MatmulDevice, MatmulParams, MatvecGluParams, MatvecParams,
-    Projection, Weight,
+    Activations, Address, Launch, MAX_PROJECTIONS, MatmulDevice, MatmulParams, MatvecGluParams,
+    MatvecParams, Projection, Weight,
 };
 use rf_kernels_build::ObjectFile;
 use rf_quant::DType;
@@ -132,15 +132,17 @@ fn eight_columns(dtype: DType) -> Case {
     matvec("8 columns", dtype, 8)
 }
 
+fn only(projection: Projection) -> [Projection; MAX_PROJECTIONS] {
+    let mut projections = [Projection::default(); MAX_PROJECTIONS];
+    projections[0] = projection;
+    projections
+}
+
 fn matvec(what: &'static str, dtype: DType, tokens: u32) -> Case {
     let (rows, columns) = (256, 4096);
     let mut arena = Arena::default();
     let params = MatvecParams {
-        projections: [
-            arena.projection(rows, columns, tokens),
-            Projection::default(),
-            Projection::default(),
-        ],
+        projections: only(arena.projection(rows, columns, tokens)),
         x_q8: arena.activations(tokens, columns),
         num_projections: 1,
         columns,
@@ -174,11 +176,7 @@ fn prefill(dtype: DType) -> Case {
     let (rows, columns, tokens) = (128, 2048, 128);
     let mut arena = Arena::default();
     let params = MatmulParams {
-        projections: [
-            arena.projection(rows, columns, tokens),
-            Projection::default(),
-            Projection::default(),
-        ],
+        projections: only(arena.projection(rows, columns, tokens)),
         x_q8: arena.activations(tokens, columns),
         num_projections: 1,
         columns,

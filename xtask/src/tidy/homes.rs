@@ -81,6 +81,7 @@ const HOMES: &[Home] = &[
         &["baseline", "monitor", "replace_file"],
         "default values, verdicts to print, the monitor of a session, output files",
     ),
+    home("xtask", "rf_emu", &["cost"], "estimated times to print and to compare"),
     home("xtask", "rf_kernels_build", &[], "compiles kernels"),
     home("xtask", "rf_kernels", &["params"], "sizes of kernel parameters"),
     home("xtask", "rf_quant", &["DType"], "names of formats"),
@@ -106,7 +107,8 @@ const FOLDERS: [(&str, Code); 4] = [
 const FOR_PROGRAMS: [&str; 4] = ["anyhow", "clap", "ctrlc", "indicatif"];
 
 /// The modules of xtask, which check the repository. No library needs them.
-const TASKS: [&str; 6] = ["bench", "emulate", "instructions", "kernels", "main", "tidy"];
+const TASKS: [&str; 7] =
+    ["bench", "emulate", "estimates", "instructions", "kernels", "main", "tidy"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -48,7 +48,7 @@ const LAYERS: &[Layer] = &[
         "rf-cli",
         &["rf-server", "rf-grammar", "rf-device", "rf-convert", "rf-hub", "rf-profile"],
     ),
-    layer("xtask", &["rf-bench", "rf-kernels-build"]),
+    layer("xtask", &["rf-bench", "rf-emu", "rf-kernels-build"]),
 ];
 
 /// External libraries that only the listed crates may use. Tests may use them anywhere.

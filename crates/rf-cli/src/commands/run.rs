@@ -13,7 +13,7 @@ use rf_grammar::GrammarConstraint;
 use rf_tokenizer::Message;
 
 use super::answer::{OutputForm, conversation_ids, extras, flow, json, stream, summary};
-use super::chat;
+use super::{chat, prompt_cache};
 use crate::args::{ComputeArgs, DeviceArgs, GrammarArgs, ModelArgs, SamplingArgs, TemplateArgs};
 use crate::drafts::{self, DraftArgs};
 use crate::failure::{Interrupted, bad_input};
@@ -87,6 +87,9 @@ pub(crate) struct RunArgs {
     /// Do not show the prompt before the text (with --raw on a terminal)
     #[arg(long)]
     no_display_prompt: bool,
+    /// Keep the computed prompt in FILE: a later run whose prompt begins alike goes on from it
+    #[arg(long, value_name = "FILE")]
+    prompt_cache: Option<PathBuf>,
     #[arg(long, help = "Print one JSON object: prompt_ids, ids, text, stop_reason, timings")]
     json: bool,
     /// Print no metrics and no notes
@@ -153,13 +156,19 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
         arguments.request(&model, &prompt, is_chat.then(before), form.as_ref())
     });
     let request = request.transpose()?;
+    if request.is_none() && arguments.prompt_cache.is_some() {
+        return Err(bad_input!(
+            "--prompt-cache needs a prompt: give one, or save a chat with /save"
+        ));
+    }
     let placement = device::open(arguments.device.options(cpu))?;
     // Only a conversation goes back to earlier turns.
     let checkpoints = match request {
         Some(_) => 0,
         None => placement.states_that_fit(&model, CHAT_CHECKPOINTS)?,
     };
-    let engine_options = EngineOptions { checkpoints, ..engine_options };
+    let speculates = drafts.are_used(&placement);
+    let engine_options = EngineOptions { checkpoints, speculates, ..engine_options };
     let template = Some(&template);
     let source = Source { file: &file, template, quiet: arguments.quiet };
     let drafts = drafts.load(&placement, model.context_tokens(&engine_options), engine_options)?;
@@ -372,12 +381,21 @@ impl RunArgs {
         mut speculation: Option<&mut Speculation>,
         load_time: Duration,
     ) -> Result<()> {
-        let mut session = engine.session();
+        let (mut session, prefill) = match &self.prompt_cache {
+            Some(path) => prompt_cache::prefill(engine, path, &request.ids)?,
+            None => (engine.session(), None),
+        };
+        let add_prefill = |outcome: &mut Outcome| {
+            if let Some((tokens, time)) = prefill {
+                outcome.timings.add_prefill(tokens, time);
+            }
+        };
         let extras = extras(request.constraint.as_mut(), speculation.as_deref_mut());
         if self.json {
             let watch = Watch::new();
             let (ids, on_text) = (&request.ids, &mut |_: &str| flow(&watch));
-            let outcome = engine.generate_with(&mut session, ids, options, extras, on_text)?;
+            let mut outcome = engine.generate_with(&mut session, ids, options, extras, on_text)?;
+            add_prefill(&mut outcome);
             let out = &mut io::stdout().lock();
             writeln!(out, "{}", json(&request.ids, &outcome, load_time))?;
             return end(&outcome);
@@ -385,7 +403,8 @@ impl RunArgs {
         if let Some(shown) = &request.shown {
             write!(io::stdout().lock(), "{}", Palette::stdout().dim(shown))?;
         }
-        let outcome = stream(engine, &mut session, &request.ids, options, extras)?;
+        let mut outcome = stream(engine, &mut session, &request.ids, options, extras)?;
+        add_prefill(&mut outcome);
         if !self.quiet {
             let bytes = drafts::memory_bytes(engine, speculation.as_deref());
             terminal::note(Palette::stderr().dim(summary(&outcome.timings, bytes)));

@@ -16,7 +16,8 @@ use crate::team::{Deal, Share};
 /// The keys and values of a batch to append to the cache.
 pub(super) struct AppendItem<'a> {
     pub(super) k: ValueId,
-    pub(super) v: ValueId,
+    /// `None` in a latent layer.
+    pub(super) v: Option<ValueId>,
     pub(super) layer: usize,
     /// Norm weight and eps of the RMS norm of each key head.
     pub(super) k_norm: Option<(&'a [f32], f32)>,
@@ -52,7 +53,7 @@ impl Region<'_> {
     pub(super) fn rope_append(&self, share: &mut Share<'_>, part: Part, op: &RopeAppend) {
         if part == Part::First {
             let k_norm = op.qk_norm.map(|n| (self.vector(n.k), n.eps));
-            let (k, v, layer) = (op.k, op.v, op.layer);
+            let (k, v, layer) = (op.k, Some(op.v), op.layer);
             self.append(share, &AppendItem { k, v, layer, k_norm, rope: Some(op.rope) });
             return;
         }
@@ -91,7 +92,7 @@ impl Region<'_> {
     pub(super) fn append(&self, share: &mut Share<'_>, op: &AppendItem<'_>) {
         let kv = &self.kv[op.layer];
         let shape = kv.shape;
-        let (k, v) = (self.rows(op.k), self.rows(op.v));
+        let (k, v) = (self.rows(op.k), op.v.map(|v| self.rows(v)));
         let page_tokens = shape.page_tokens;
         let mut head_buffer = vec![0.0; shape.head_dim];
         let pages = self
@@ -126,6 +127,10 @@ impl Region<'_> {
                     if let Some(rope) = op.rope {
                         self.ropes[rope].rotate(self.isa, position, &mut head_buffer);
                     }
+                    let Some(v) = v else {
+                        store_value(shape, keys, position % page_tokens, &head_buffer);
+                        continue;
+                    };
                     store_key(shape, keys, position % page_tokens, &head_buffer);
                     // SAFETY: written in an earlier phase.
                     let v = unsafe { &v.row(token)[columns.clone()] };

@@ -15,6 +15,7 @@ use crate::simd::attention::AttentionScratch;
 use crate::simd::float_gemm::{self, FloatGemm, PackFloats};
 use crate::simd::gemm::GemmScratch;
 use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, Operand, has_gemm};
+use crate::simd::latent::LatentScratch;
 use crate::simd::tiles::{FLOAT_TOKENS, GEMM_GROUP, GEMM_TOKENS, Target, TargetRows};
 use crate::simd::{FLOAT_CHUNK, Isa, LANES};
 use crate::team::{Deal, Rows, Share, Shared};
@@ -92,7 +93,7 @@ pub(super) struct OperandBuffers {
 /// [`OperandBuffers`] during a region.
 #[derive(Clone, Copy)]
 pub(super) struct SharedOperands<'a> {
-    float: Shared<'a, f32>,
+    pub(super) float: Shared<'a, f32>,
     pub(super) int8: [Shared<'a, ActBlock>; 2],
 }
 
@@ -102,6 +103,7 @@ pub(super) struct Scratch {
     int8: [Vec<ActBlock>; 2],
     pub(super) gemm: GemmScratch,
     pub(super) attention: AttentionScratch,
+    pub(super) latent: LatentScratch,
     pub(super) experts: ExpertRows,
 }
 
@@ -128,6 +130,12 @@ impl OperandSizes {
                     m.groups.iter().for_each(|g| grow(*g, width.div_ceil(ACT_BLOCK)));
                 }
                 Step::ExpertMatMul(m) => experts.grow(m, graph, max_tokens),
+                Step::HeadMatMul(m) => {
+                    floats = m.operand_floats().max(floats);
+                    if let Some((group, count)) = m.operand_blocks() {
+                        grow(group, count);
+                    }
+                }
                 _ => {}
             }
         }
@@ -196,6 +204,7 @@ impl Scratch {
             int8: sizes.scratch_blocks().map(|blocks| vec![ActBlock::ZERO; blocks]),
             gemm: GemmScratch::new(sizes.max_tokens),
             attention: AttentionScratch::default(),
+            latent: LatentScratch::default(),
             experts: ExpertRows::new(&sizes.experts),
         }
     }

@@ -8,6 +8,7 @@ use super::storage::StoragePlan;
 use crate::kv::KvStore;
 use crate::simd::Isa;
 use crate::simd::attention::MAX_ROWS;
+use crate::simd::latent::LatentScratch;
 use crate::state::StateStore;
 
 /// Computes the memory of an executor without building one. `held` equals
@@ -32,11 +33,24 @@ pub(crate) fn memory_need(
         buffers_bytes: (arena_bytes + operands.bytes() + threads * operands.scratch_bytes()) as u64,
     };
     let positions = kv.num_pages.full.saturating_mul(kv.page_tokens);
-    let has_attention = graph.ops().iter().any(|op| matches!(op, Op::Attention { .. }));
-    let scores = if has_attention { threads * MAX_ROWS } else { 0 };
+    let attentions = graph.ops().iter().filter_map(|op| match op {
+        Op::Attention { attention, .. } => Some(attention),
+        _ => None,
+    });
+    let (mut scores, mut latent_bytes) = (0, 0);
+    for attention in attentions {
+        match attention.latent_dim {
+            Some(latent_dim) => {
+                let bytes = threads * LatentScratch::bytes_for(attention.head_dim, latent_dim);
+                latent_bytes = bytes.max(latent_bytes);
+            }
+            None => scores = threads * MAX_ROWS,
+        }
+    }
     let dims: usize = ropes.iter().map(|table| table.rope.dims()).sum();
     let floats = positions.saturating_mul(dims + scores);
-    Ok(MemoryNeed { held, reserve_bytes: floats.saturating_mul(size_of::<f32>()) as u64 })
+    let reserve_bytes = floats.saturating_mul(size_of::<f32>()).saturating_add(latent_bytes);
+    Ok(MemoryNeed { held, reserve_bytes: reserve_bytes as u64 })
 }
 
 /// Size of the arena that holds all values of a batch of `tokens`.

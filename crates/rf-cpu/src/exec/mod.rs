@@ -4,6 +4,8 @@
 
 mod attention;
 mod experts;
+mod heads;
+mod latent;
 mod matmul;
 mod memory;
 mod phases;
@@ -21,7 +23,7 @@ use rf_graph::{
     NonFiniteWeight, Plan, Program, Progress, Rope, RowKind, Span, Stage, Timeline, ValueId,
     WeightId,
 };
-use rf_kv::{CopyPage, PageGroup};
+use rf_kv::{CopyPage, PageGroup, PageId};
 
 use crate::kv::{KvShape, KvStore};
 use crate::panel::PackedMatrix;
@@ -218,6 +220,30 @@ impl Executor for CpuExecutor {
             PageGroup::State => self.states.copy_page(*copy),
             PageGroup::Full | PageGroup::Window => self.kv.copy_page(*copy),
         })
+    }
+
+    fn read_page(
+        &self,
+        group: PageGroup,
+        page: PageId,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BackendError> {
+        match group {
+            PageGroup::State => self.states.read_page(page, out),
+            PageGroup::Full | PageGroup::Window => self.kv.read_page(group, page, out),
+        }
+    }
+
+    fn write_page(
+        &mut self,
+        group: PageGroup,
+        page: PageId,
+        bytes: &[u8],
+    ) -> Result<(), BackendError> {
+        match group {
+            PageGroup::State => self.states.write_page(page, bytes),
+            PageGroup::Full | PageGroup::Window => self.kv.write_page(group, page, bytes),
+        }
     }
 
     fn memory(&self) -> MemoryUse {

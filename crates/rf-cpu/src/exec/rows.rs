@@ -29,8 +29,9 @@ pub(super) fn supports(op: &Op) -> bool {
             | Op::ScaleByPosition { .. }
             | Op::Slice { .. }
             | Op::SliceGroups { .. }
+            | Op::JoinGroups { .. }
             | Op::SelectRows { .. }
-            | Op::Route { .. }
+            | Op::Route { shared_gate: None, .. }
             | Op::ScaleExperts { .. }
             | Op::CombineExperts { .. }
     )
@@ -46,14 +47,14 @@ impl Region<'_> {
     #[expect(clippy::too_many_lines, reason = "one arm per op, to be read as a table")]
     pub(super) fn row_op(&self, share: &mut Share<'_>, op: &Op) {
         match op {
-            Op::Route { logits, router, out } => {
+            Op::Route { logits, shared_gate: None, router, out } => {
                 let (logits, out) = (self.rows(*logits), self.rows(*out));
                 let bias = router.selection_bias.map(|id| self.vector(id));
                 let scale = router.expert_scale.map(|id| self.vector(id));
                 by_row(share, |token| {
                     // SAFETY: written in an earlier phase.
                     let logits = unsafe { logits.row(token) };
-                    let y = rf_graph::reference::route(logits, router, bias, scale);
+                    let y = rf_graph::reference::route(logits, None, router, [bias, scale]);
                     // SAFETY: each row belongs to one piece.
                     unsafe { out.row_mut(token, 0..out.width) }.copy_from_slice(&y);
                 });
@@ -230,6 +231,23 @@ impl Region<'_> {
                     let y = unsafe { out.row_mut(row, 0..out.width) };
                     for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(*group)) {
                         y.copy_from_slice(&x[*start..][..width]);
+                    }
+                });
+            }
+            Op::JoinGroups { a, b, groups, out } => {
+                let (a_rows, b_rows, out) = (self.rows(*a), self.rows(*b), self.rows(*out));
+                let [a_width, b_width] = [a_rows, b_rows].map(|rows| rows.width / groups);
+                by_row(share, |row| {
+                    // SAFETY: written in an earlier phase.
+                    let a = unsafe { a_rows.row(row) }.chunks_exact(a_width);
+                    // SAFETY: as above.
+                    let b = unsafe { b_rows.row(row) }.chunks_exact(b_width);
+                    // SAFETY: each row belongs to one piece.
+                    let y = unsafe { out.row_mut(row, 0..out.width) };
+                    for (y, (a, b)) in y.chunks_exact_mut(a_width + b_width).zip(a.zip(b)) {
+                        let (first, second) = y.split_at_mut(a_width);
+                        first.copy_from_slice(a);
+                        second.copy_from_slice(b);
                     }
                 });
             }

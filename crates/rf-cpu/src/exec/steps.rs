@@ -6,6 +6,7 @@ use rf_graph::{
 
 use super::attention::AppendItem;
 use super::experts::ExpertMatMulStep;
+use super::heads::HeadMatMulStep;
 use super::matmul::{MatMulStep, Scratch};
 use super::phases::Part;
 use super::recurrent::Tiles;
@@ -20,6 +21,7 @@ use crate::team::{Deal, Share};
 pub(super) enum Step {
     MatMul(MatMulStep),
     ExpertMatMul(ExpertMatMulStep),
+    HeadMatMul(HeadMatMulStep),
     Rope {
         x: ValueId,
         rope: usize,
@@ -28,10 +30,11 @@ pub(super) enum Step {
     RopeAppend(RopeAppend),
     KvAppend {
         k: ValueId,
-        v: ValueId,
+        v: Option<ValueId>,
         layer: usize,
     },
     Attention(AttentionStep),
+    LatentAttention(AttentionStep),
     CausalConv(CausalConv),
     DeltaNet(DeltaNet),
     StateSpace(StateSpace),
@@ -77,6 +80,9 @@ impl Step {
             Op::ExpertMatMul(m) if m.glu.is_none() && m.combine.is_none() => {
                 Self::ExpertMatMul(ExpertMatMulStep::new(m, storage, isa))
             }
+            Op::HeadMatMul { x, weights, out } => {
+                Self::HeadMatMul(HeadMatMulStep::new(x, weights, out, storage, isa))
+            }
             Op::Rope { x, rope, out } => Self::Rope { x, rope: table(&rope), out },
             Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {
                 let rope = table(&rope);
@@ -84,7 +90,9 @@ impl Step {
             }
             Op::KvAppend { k, v, layer } => Self::KvAppend { k, v, layer },
             Op::Attention { q, attention, out } => {
-                Self::Attention(AttentionStep { q, attention, out })
+                let is_latent = attention.latent_dim.is_some();
+                let step = AttentionStep { q, attention, out };
+                if is_latent { Self::LatentAttention(step) } else { Self::Attention(step) }
             }
             Op::CausalConv(op) => Self::CausalConv(op),
             Op::DeltaNet(op) if op.heads.key_dim <= MAX_KEY_DIM => Self::DeltaNet(op),
@@ -107,7 +115,9 @@ impl Region<'_> {
         let main = match step {
             Step::MatMul(m) => return self.matmul_deals(m),
             Step::ExpertMatMul(m) => return self.expert_deals(m),
+            Step::HeadMatMul(m) => return self.head_deals(m),
             Step::Attention(op) => self.attention_deal(op),
+            Step::LatentAttention(op) => self.latent_deal(op),
             Step::RopeAppend(op) => return self.rope_append_deals(op),
             Step::KvAppend { k, layer, .. } => self.append_deal(*k, *layer),
             Step::Rope { out, .. } | Step::Rows(_, Some(out)) => self.row_deal(*out),
@@ -130,12 +140,14 @@ impl Region<'_> {
         match step {
             Step::MatMul(m) => self.matmul(share, m, part, scratch),
             Step::Attention(op) => self.attention(share, op, scratch),
+            Step::LatentAttention(op) => self.latent_attention(share, op, scratch),
             Step::RopeAppend(op) => self.rope_append(share, part, op),
             Step::KvAppend { k, v, layer } => {
                 let item = AppendItem { k: *k, v: *v, layer: *layer, k_norm: None, rope: None };
                 self.append(share, &item);
             }
             Step::ExpertMatMul(m) => self.expert_matmul(share, m, part, scratch),
+            Step::HeadMatMul(m) => self.head_matmul(share, m, part, scratch),
             Step::Rope { x, rope, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
                 let table = &self.ropes[*rope];

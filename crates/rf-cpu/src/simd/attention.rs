@@ -130,7 +130,7 @@ impl Attend<'_, '_> {
 }
 
 /// The storage format of the elements of the cache.
-trait Element {
+pub(super) trait Element {
     /// Bytes of one element.
     const BYTES: usize;
     /// True if 32 dimensions of a token share a scale.
@@ -145,7 +145,7 @@ trait Element {
 
 macro_rules! element {
     ($name:ident, $bytes:literal, $scaled:literal, |$s:ident, $p:ident| $load:expr) => {
-        struct $name;
+        pub(super) struct $name;
         impl Element for $name {
             const BYTES: usize = $bytes;
             const SCALED: bool = $scaled;
@@ -247,7 +247,7 @@ pub(crate) struct CachedHead<'a> {
 impl CachedHead<'_> {
     /// The keys of the page that holds a position.
     #[inline(always)]
-    fn page_keys(&self, position: usize) -> *const u8 {
+    pub(super) fn page_keys(&self, position: usize) -> *const u8 {
         let shape = self.shape;
         let page = self.pages[position / shape.page_tokens].index();
         let bytes = shape.key_head_bytes();

@@ -42,6 +42,7 @@ mod format;
 pub(crate) mod gemm;
 mod isa;
 pub(crate) mod kernels;
+pub(crate) mod latent;
 mod math;
 mod matvec;
 #[cfg(target_arch = "aarch64")]

@@ -58,6 +58,8 @@ pub(crate) struct Target<'a> {
 pub(crate) enum TargetRows<'a> {
     /// Consecutive rows from this one on.
     From(usize),
+    /// Every `step`-th row from the first one on.
+    Every { first: usize, step: usize },
     /// The row of each token.
     Each(&'a [u32]),
 }
@@ -68,6 +70,7 @@ impl Target<'_> {
     pub(super) fn store<S: Simd>(&self, s: S, token: usize, panel: usize, mut v: S::F) {
         let row = match self.rows {
             TargetRows::From(first) => first + token,
+            TargetRows::Every { first, step } => first + token * step,
             TargetRows::Each(rows) => rows[token] as usize,
         };
         let first = panel * LANES;

@@ -50,11 +50,16 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Error::CannotDropTokens`] for models with recurrent states or without causal attention,
-    /// and for engines that embed.
+    /// [`Error::CannotDropTokens`] for models without causal attention and engines that embed, and
+    /// [`Error::NoDraftStates`] without room for the recurrent states before a draft.
     pub(crate) fn check_drops_tokens(&self) -> Result<(), Error> {
-        let is_causal = self.pooling.is_none() && self.model.config().is_causal();
-        if is_causal && !self.is_recurrent() { Ok(()) } else { Err(Error::CannotDropTokens) }
+        if self.pooling.is_some() || !self.model.config().is_causal() {
+            return Err(Error::CannotDropTokens);
+        }
+        if self.is_recurrent() && self.kv.num_pages.states < 2 {
+            return Err(Error::NoDraftStates);
+        }
+        Ok(())
     }
 
     /// Pages of the KV cache that no sequence holds.

@@ -31,23 +31,25 @@ impl Drafter {
         max_tokens: usize,
         available: PageCounts,
     ) -> Result<(), RequestError> {
-        if !sequence.decodes() || sequence.planned_tokens == 0 {
+        let uncomputed = sequence.uncomputed_tokens();
+        if !sequence.decodes() || sequence.planned_tokens != uncomputed {
             return Ok(());
         }
         // The last token that may be generated is not computed.
         let remaining = sequence.choice.generation.remaining_tokens().saturating_sub(1);
-        let most = remaining.min(max_tokens - 1);
+        let batch = max_tokens.min(sequence.session.tokens_to_checkpoint());
+        let most = remaining.min(batch.saturating_sub(uncomputed));
         let draft = catch_unwind(AssertUnwindSafe(|| self.draft(sequence, most)))
             .unwrap_or_else(|payload| Err(RequestError::from_panic(&*payload)))?;
         let len_tokens = sequence.tokens.len() + draft.ids.len();
-        let needed = sequence.session.pages_needed(len_tokens);
+        let needed = sequence.session.pages_needed_tentatively(len_tokens);
         if !draft.ids.is_empty() && needed.fits_in(available) {
             sequence.plan_draft(draft);
         }
         Ok(())
     }
 
-    /// Drafts tokens after those of a sequence, the last of which is not computed yet.
+    /// Drafts tokens after those of a sequence, of which the last ones are not computed yet.
     fn draft(&mut self, sequence: &Sequence, most: usize) -> Result<Draft, RequestError> {
         let Some((newest, past)) = sequence.tokens.split_last() else {
             return Ok(Draft::default());
@@ -61,7 +63,8 @@ impl Drafter {
             self.rank = Some(sequence.rank);
         }
         self.known_tokens = sequence.tokens.len();
-        Ok(self.speculation.draft(past, *newest, most)?)
+        let replayed = sequence.uncomputed_tokens() - 1;
+        Ok(self.speculation.draft(past, *newest, most, replayed)?)
     }
 
     /// Notes the time of a step in which a sequence decoded alone.

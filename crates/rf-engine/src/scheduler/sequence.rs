@@ -145,6 +145,8 @@ pub(super) struct Sequence {
     pub(super) planned_tokens: usize,
     /// A guess of the tokens after the last one, which this step computes, too.
     pub(super) draft: Option<PlannedDraft>,
+    /// Tokens that are computed again, because others of their draft were rejected.
+    replayed_tokens: usize,
     /// Drafted tokens so far.
     drafted_tokens: usize,
     /// Those of them that were generated.
@@ -169,6 +171,7 @@ impl Sequence {
             followers: Vec::new(),
             planned_tokens: 0,
             draft: None,
+            replayed_tokens: 0,
             drafted_tokens: 0,
             accepted_tokens: 0,
             prompt_logprobs: None,
@@ -239,15 +242,18 @@ impl Sequence {
     pub(super) fn release(&mut self) {
         self.session.reset();
         self.planned_tokens = 0;
+        self.replayed_tokens = 0;
         self.draft = None;
     }
 
-    /// Returns true if the sequence has generated tokens and computes the newest one next.
+    /// Returns true if the sequence has generated tokens and computes the newest one next, perhaps
+    /// with some before it that are computed again.
     pub(super) fn decodes(&self) -> bool {
-        self.uncomputed_tokens() == 1 && self.choice.generation.generated_tokens() > 0
+        let has_generated = self.choice.generation.generated_tokens() > 0;
+        has_generated && self.uncomputed_tokens() <= 1 + self.replayed_tokens
     }
 
-    /// Plans a step with the newest token and a draft.
+    /// Plans a step with the uncomputed tokens and a draft.
     pub(super) fn plan_draft(&mut self, draft: Draft) {
         let newest = self.tokens[self.session.len()..].iter();
         let fed: Vec<u32> = newest.chain(&draft.ids).copied().collect();
@@ -269,6 +275,7 @@ impl Sequence {
         // While the sequence lives, a token is not computed.
         let computed_tokens = (len_tokens + accepted).min(self.tokens.len() - 1);
         self.session.confirm(computed_tokens, page_tokens);
+        self.replayed_tokens = computed_tokens - self.session.len();
         self.drafted_tokens += draft.ids.len();
         self.accepted_tokens += accepted;
         accepted

@@ -119,8 +119,9 @@ pub(super) fn compute(
             best = None;
             Outputs::All
         } else if draft.is_some() {
-            num_outputs += ids.len();
-            Outputs::All
+            let outputs = 1 + draft.as_ref().map_or(0, |planned| planned.draft.ids.len());
+            num_outputs += outputs;
+            Outputs::Tail(outputs)
         } else if takes_token {
             num_outputs += 1;
             Outputs::Last

@@ -14,6 +14,7 @@ const FEW_TOKENS: usize = 4;
 /// A model that drafts the most probable tokens of one sequence.
 pub(super) struct DraftModel {
     pub(super) engine: Engine,
+    /// The tokens that were chosen, and those of the last draft if the cache can drop them.
     session: Session,
     sampler: Sampler,
     logits: Vec<f32>,
@@ -52,10 +53,18 @@ impl DraftModel {
         }
         ids.push(newest);
         let start = Instant::now();
+        // Recurrent states cannot be cut, so that drafts are computed with a copy of them.
+        let mut copy = None;
         loop {
             // The tokens of the draft may be dropped, those before it stay.
             let is_drafted = !draft.is_empty();
-            let id = self.session.tentatively(is_drafted, |session| {
+            let is_copied = is_drafted && self.engine.is_recurrent();
+            let session = match &mut copy {
+                None if is_copied => copy.insert(self.session.fork()),
+                None => &mut self.session,
+                Some(copy) => copy,
+            };
+            let id = session.tentatively(is_drafted && !is_copied, |session| {
                 let outputs = Outputs::Last;
                 let mut feeds = [Feed { session, ids: &ids, outputs }];
                 if self.engine.max_top_k() > 0 {

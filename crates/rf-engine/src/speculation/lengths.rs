@@ -4,6 +4,12 @@
 //! 1 + a + … + aᵏ tokens on average. It takes the time of a batch of one token, plus that of k more
 //! tokens in the batch, plus the time of drafting them. The length with the most tokens per second
 //! is chosen; it may be 0.
+//!
+//! A model with recurrent states cannot drop tokens. After a draft that is not accepted as a whole
+//! it returns to the states before the batch, and the next batch computes the accepted tokens
+//! again. Their time counts as a part of the draft. So does that of earlier tokens that are
+//! computed again in the same batch, and once more after a rejection: without a draft the batch
+//! keeps them.
 
 use std::time::Duration;
 
@@ -20,7 +26,7 @@ const PATIENCE: (usize, usize) = (8, 256);
 const MORE_SHARE: f64 = 0.25;
 
 /// Chooses the lengths of drafts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct DraftLengths {
     min_tokens: usize,
     max_tokens: usize,
@@ -60,24 +66,33 @@ impl DraftLengths {
     }
 
     /// The length of the next draft of a kind, at most `most`; 0 if none pays. A kind that does not
-    /// pay is tried again from time to time, because the text may have changed.
-    pub(super) fn choose(&mut self, kind: usize, most: usize) -> usize {
+    /// pay is tried again from time to time, because the text may have changed. `replay` is `None`
+    /// if the model drops tokens, and else the number of tokens before the newest one that the
+    /// batch computes again.
+    pub(super) fn choose(&mut self, kind: usize, most: usize, replay: Option<usize>) -> usize {
         if self.min_tokens == self.max_tokens {
             return if self.max_tokens <= most { self.max_tokens } else { 0 };
         }
         let lengths = self.min_tokens.max(1)..=self.max_tokens.min(most);
         let Some(token_us) = self.token_us.filter(|_| !lengths.is_empty()) else { return 0 };
-        let more_us = self.more_us.unwrap_or(MORE_SHARE * token_us) + self.draft_us.unwrap_or(0.0);
+        let again_us = self.more_us.unwrap_or(MORE_SHARE * token_us);
+        let draft_us = self.draft_us.unwrap_or(0.0);
         let kind = &mut self.kinds[kind];
         let rate = kind.rate();
-        let (mut best, mut best_speed) = (0, 1.0 / token_us);
-        let (mut tokens, mut reached) = (1.0, 1.0);
-        for len in 1..=*lengths.end() {
-            reached *= rate;
-            tokens += reached;
-            let speed = tokens / (token_us + len as f64 * more_us);
-            if lengths.contains(&len) && speed > best_speed {
-                (best, best_speed) = (len, speed);
+        let possible = &lengths;
+        let outcomes = |replay| {
+            let all = outcomes(rate, replay, again_us, draft_us).take(*possible.end());
+            (1..).zip(all).filter(move |(len, _)| possible.contains(len))
+        };
+        // The tokens per microsecond of the best length where nothing is computed again. Time is
+        // worth these tokens.
+        let speeds = outcomes(replay.map(|_| 0)).map(|(_, o)| o.tokens / (token_us + o.more_us));
+        let speed = speeds.fold(1.0 / token_us, f64::max);
+        let (mut best, mut best_gain) = (0, 1.0);
+        for (len, outcome) in outcomes(replay) {
+            let gain = outcome.tokens - speed * outcome.more_us;
+            if gain > best_gain {
+                (best, best_gain) = (len, gain);
             }
         }
         if best > 0 {
@@ -123,6 +138,36 @@ impl DraftLengths {
     }
 }
 
+/// The average outcome of a draft of some length.
+struct Outcome {
+    /// Tokens of the batch and the one after it.
+    tokens: f64,
+    /// The time that the draft takes, beside that of a batch without one.
+    more_us: f64,
+}
+
+/// The outcomes of drafts of 1, 2, … tokens, each of which is accepted at a rate. Another token of
+/// a batch takes `again_us`, and drafting one takes `draft_us`. For `replay` see
+/// [`DraftLengths::choose`].
+fn outcomes(
+    rate: f64,
+    replay: Option<usize>,
+    again_us: f64,
+    draft_us: f64,
+) -> impl Iterator<Item = Outcome> {
+    // The probability that a draft is accepted so far, the tokens, and those computed again.
+    let (mut reached, mut tokens, mut again) = (1.0, 1.0, 0.0);
+    (1..).map(move |len| {
+        if let Some(replayed) = replay {
+            again += reached * (1.0 - rate) * (replayed + len) as f64;
+        }
+        reached *= rate;
+        tokens += reached;
+        let more_us = len as f64 * (again_us + draft_us) + again * again_us;
+        Outcome { tokens, more_us }
+    })
+}
+
 impl Acceptance {
     /// The probability that a drafted token is accepted. It begins at ½.
     fn rate(&self) -> f64 {
@@ -161,7 +206,7 @@ mod tests {
         accepted: impl Fn(usize) -> usize,
     ) -> Vec<usize> {
         let step = |_| {
-            let len = lengths.choose(0, 16);
+            let len = lengths.choose(0, 16, None);
             lengths.note_result(0, len, accepted(len));
             len
         };
@@ -205,18 +250,26 @@ mod tests {
     }
 
     #[test]
+    fn the_tokens_that_a_rejection_computes_again_count() {
+        let mut lengths = lengths(25);
+        run(&mut lengths, 200, |len| len.min(4));
+        let lens = [None, Some(0), Some(16)].map(|replay| lengths.clone().choose(0, 16, replay));
+        assert!(lens[0] > lens[1] && lens[1] > lens[2] && lens[1] > 0, "{lens:?}");
+    }
+
+    #[test]
     fn limits_hold() {
         let mut lengths = lengths(0);
-        assert_eq!(lengths.choose(0, 0), 0);
+        assert_eq!(lengths.choose(0, 0, None), 0);
         run(&mut lengths, 50, |len| len);
-        assert_eq!(lengths.choose(0, 5), 5);
+        assert_eq!(lengths.choose(0, 5, None), 5);
         let mut long = DraftLengths::new(6, 8);
-        assert_eq!(long.choose(0, 8), 0, "nothing is measured");
+        assert_eq!(long.choose(0, 8, None), 0, "nothing is measured");
         long.note_batch(1, us(100));
         long.note_batch(9, us(108));
-        assert!((6..=8).contains(&long.choose(0, 16)));
-        assert_eq!(long.choose(0, 5), 0);
+        assert!((6..=8).contains(&long.choose(0, 16, None)));
+        assert_eq!(long.choose(0, 5, None), 0);
         let mut fixed = DraftLengths::new(4, 4);
-        assert_eq!((fixed.choose(0, 16), fixed.choose(0, 3)), (4, 0));
+        assert_eq!((fixed.choose(0, 16, None), fixed.choose(0, 3, Some(9))), (4, 0));
     }
 }

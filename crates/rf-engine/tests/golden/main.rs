@@ -4,11 +4,14 @@
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
 
 mod gpu;
+mod latent;
 mod models;
 
 use std::path::Path;
 
-use models::{TinyModel, all_logits, argmax, data, greedy, ids, json, load, mean_nll, shared};
+use models::{
+    TinyModel, all_logits, argmax, data, demo, greedy, ids, json, load, mean_nll, shared,
+};
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::{EngineOptions, Model};
 use rf_graph::{Backend, ReferenceBackend};
@@ -19,6 +22,7 @@ use serde_json::Value;
 fn check_tiny_models(folder: &Path) -> Vec<String> {
     let index = json(&folder.join("index.json"));
     let (mut checked, mut skipped) = (Vec::new(), Vec::new());
+    let (mut has_recurrent, mut drafted_tokens) = (false, 0);
     for entry in ["models", "embeddings"].iter().flat_map(|list| index[list].as_array().unwrap()) {
         let model = TinyModel { folder, entry };
         let architecture = entry["architecture"].as_str().unwrap();
@@ -33,17 +37,24 @@ fn check_tiny_models(folder: &Path) -> Vec<String> {
                 model.check_embedding(&backend, &isa);
             } else {
                 model.check(&backend, &isa);
-                if model.is_recurrent() {
-                    model.check_chunks(&backend, &isa);
+                if model.is_recurrent() || model.has_latents() {
+                    let deviation = model.chunk_deviation(&backend);
+                    assert_eq!(deviation.to_bits(), 0, "{} on {isa}", model.name());
                 }
             }
         }
-        if !model.is_embedding() && model.is_recurrent() {
-            model.check_chunks(&ReferenceBackend, "the reference");
+        if !model.is_embedding() && (model.is_recurrent() || model.has_latents()) {
+            let deviation = model.chunk_deviation(&ReferenceBackend);
+            assert_eq!(deviation.to_bits(), 0, "{} on the reference", model.name());
         }
         if !model.has_integer_weights() && !model.is_embedding() {
             let options = CpuOptions { threads: Some(2), isa: None };
-            model.check_greedy(&CpuBackend::new(options).unwrap());
+            let backend = CpuBackend::new(options).unwrap();
+            model.check_greedy(&backend);
+            if model.is_recurrent() {
+                has_recurrent = true;
+                drafted_tokens += model.check_greedy_with_drafts(&backend);
+            }
         }
         checked.push(model.name().to_owned());
     }
@@ -51,6 +62,7 @@ fn check_tiny_models(folder: &Path) -> Vec<String> {
         let (count, names) = (skipped.len(), skipped.join(", "));
         eprintln!("skipped: {count} models of architectures that are not supported: {names}");
     }
+    assert!(drafted_tokens > 0 || !has_recurrent, "no recurrent model had a draft");
     checked
 }
 
@@ -105,19 +117,25 @@ fn models_in_iq_and_ternary_formats_match_the_stored_logits_on_every_isa() {
 #[test]
 fn the_tiny_models_kept_here_match_their_stored_logits_and_tokens() {
     let folder = data();
-    let expected =
-        ["qwen3", "gemma4_e4b", "gptoss_mxfp4", "glm4moe", "cohere2", "nomic_bert", "bert_rank"];
+    let expected = [
+        "smollm3",
+        "gemma4_e4b",
+        "gptoss_mxfp4",
+        "glm4moe",
+        "deepseek2_groups",
+        "nomic_bert",
+        "bert_rank",
+    ];
     assert_eq!(check_tiny_models(&folder), expected);
 }
 
 #[test]
 fn the_demo_model_matches_the_exact_logits() {
     let golden = json(&data().join("logits-stories-7m.json"));
-    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo");
     let models = golden["models"].as_object().unwrap();
     assert!(!models.is_empty());
     for (file, data) in models {
-        check_story_model(&demo.join(file), &golden, &data["exact"]);
+        check_story_model(&demo().join(file), &golden, &data["exact"]);
     }
 }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::{
-    Engine, EngineOptions, Feed, GenerateOptions, Model, Normalization, Outputs, Pooling,
+    Engine, EngineOptions, Extras, Feed, GenerateOptions, Model, Normalization, Outcome, Outputs,
+    Pooling, Speculation, SpeculationOptions,
 };
 use rf_graph::{Backend, KvType};
 use serde_json::Value;
@@ -23,6 +24,11 @@ pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
 /// The reference data in the repository.
 pub(crate) fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+}
+
+/// The folder of rf-cli's demo model.
+pub(crate) fn demo() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo")
 }
 
 pub(crate) fn json(path: &Path) -> Value {
@@ -69,6 +75,15 @@ pub(crate) fn mean_nll(logits: &[f32], ids: &[u32]) -> f64 {
 }
 
 pub(crate) fn greedy(engine: &mut Engine, prompt: &[u32], n: usize) -> Vec<u32> {
+    greedy_with(engine, prompt, n, None).ids
+}
+
+fn greedy_with(
+    engine: &mut Engine,
+    prompt: &[u32],
+    n: usize,
+    speculation: Option<&mut Speculation>,
+) -> Outcome {
     let options = GenerateOptions {
         sampler: SamplerConfig::greedy(),
         max_tokens: Some(n),
@@ -77,7 +92,8 @@ pub(crate) fn greedy(engine: &mut Engine, prompt: &[u32], n: usize) -> Vec<u32> 
     };
     let mut session = engine.session();
     let go_on = &mut |_: &str| ControlFlow::Continue(());
-    engine.generate(&mut session, prompt, &options, go_on).unwrap().ids
+    let extras = Extras { constraint: None, speculation };
+    engine.generate_with(&mut session, prompt, &options, extras, go_on).unwrap()
 }
 
 /// One tiny model of `index.json`.
@@ -101,14 +117,20 @@ impl TinyModel<'_> {
     }
 
     fn load_with_batches(&self, backend: &dyn Backend, batch_tokens: usize) -> Engine {
+        load(&self.path(), backend, EngineOptions { batch_tokens, ..self.options() })
+    }
+
+    fn options(&self) -> EngineOptions {
         let context_tokens = self.entry["n_ctx"].as_u64().unwrap_or(128) as usize;
-        let options = EngineOptions {
+        EngineOptions {
             kv_type: KvType::F32,
             context_tokens: Some(context_tokens),
-            batch_tokens,
             ..Default::default()
-        };
-        load(&self.folder.join(self.entry["file"].as_str().unwrap()), backend, options)
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join(self.entry["file"].as_str().unwrap())
     }
 
     /// The values in the model's file: logits, or else embeddings or scores.
@@ -119,7 +141,7 @@ impl TinyModel<'_> {
     /// Checks the normalised embedding, or the scores of a reranker.
     pub(crate) fn check_embedding(&self, backend: &dyn Backend, what: &str) {
         let name = self.name();
-        let model = Model::open(self.folder.join(self.entry["file"].as_str().unwrap())).unwrap();
+        let model = self.open();
         let pooling = model.config().default_pooling();
         assert_eq!(pooling.name(), self.entry["pooling"].as_str().unwrap());
         let options =
@@ -172,20 +194,30 @@ impl TinyModel<'_> {
 
     /// Returns true if layers have recurrent states.
     pub(crate) fn is_recurrent(&self) -> bool {
-        let path = self.folder.join(self.entry["file"].as_str().unwrap());
-        Model::open(path).unwrap().config().is_recurrent()
+        self.open().config().is_recurrent()
     }
 
-    /// Checks that a recurrent model computes the same bits in chunks, and token by token.
-    pub(crate) fn check_chunks(&self, backend: &dyn Backend, what: &str) {
+    /// Returns true if layers attend to latents.
+    pub(crate) fn has_latents(&self) -> bool {
+        self.open().config().has_latents()
+    }
+
+    fn open(&self) -> Model {
+        Model::open(self.path()).unwrap()
+    }
+
+    /// The largest difference that chunks of a prompt make, as a share of the largest logit.
+    pub(crate) fn chunk_deviation(&self, backend: &dyn Backend) -> f32 {
         let logits = |batch_tokens| {
             all_logits(&mut self.load_with_batches(backend, batch_tokens), &self.ids())
         };
         let whole = logits(512);
         assert!(self.largest_error(&whole) < self.entry["bound"].as_f64().unwrap() as f32);
-        for batch_tokens in [1, 7, 64, 200] {
-            assert!(logits(batch_tokens) == whole, "{} on {what}: {batch_tokens}", self.name());
-        }
+        let largest = whole.iter().map(|x| x.abs()).fold(0.0, f32::max);
+        let chunks = [1, 7, 64, 200].into_iter().flat_map(logits);
+        let differences = chunks.zip(whole.iter().cycle()).map(|(a, b)| (a - b).abs());
+        // A value that is not a number is the largest one.
+        differences.max_by(f32::total_cmp).unwrap() / largest
     }
 
     /// The logits at the stored positions, and the stored ones.
@@ -207,7 +239,7 @@ impl TinyModel<'_> {
 
     /// True if the file is there: a folder may hold some of the models only.
     pub(crate) fn is_there(&self) -> bool {
-        self.folder.join(self.entry["file"].as_str().unwrap()).is_file()
+        self.path().is_file()
     }
 
     /// Checks the greedy continuation.
@@ -215,5 +247,17 @@ impl TinyModel<'_> {
         let expected = ids(&self.entry["greedy"]);
         let found = greedy(&mut self.load(backend), &self.ids(), expected.len());
         assert_eq!(found, expected, "{}", self.name());
+    }
+
+    /// Checks the greedy continuation with drafts of three tokens. Returns how many were drafted.
+    pub(crate) fn check_greedy_with_drafts(&self, backend: &dyn Backend) -> usize {
+        let expected = ids(&self.entry["greedy"]);
+        let options = EngineOptions { speculates: true, ..self.options() };
+        let mut engine = load(&self.path(), backend, options);
+        let lengths = SpeculationOptions { max_draft_tokens: 3, min_draft_tokens: 3 };
+        let mut speculation = Speculation::ngram(&engine, lengths).unwrap();
+        let found = greedy_with(&mut engine, &self.ids(), expected.len(), Some(&mut speculation));
+        assert_eq!(found.ids, expected, "{} with drafts", self.name());
+        found.timings.drafted_tokens
     }
 }

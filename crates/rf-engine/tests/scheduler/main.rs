@@ -11,5 +11,6 @@ mod faults;
 mod limits;
 mod random;
 mod recurrent;
+mod saved;
 mod support;
 mod window;

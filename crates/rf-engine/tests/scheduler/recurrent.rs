@@ -1,225 +1,28 @@
 //! Models whose layers have recurrent states: made of random numbers, because no file of such a
 //! model is small.
 
+pub(crate) mod shapes;
+
 use std::ops::ControlFlow;
 
-use rf_cpu::{CpuBackend, CpuOptions};
+use rf_engine::hybrid::HybridBackend;
+use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Scheduler, SchedulerOptions};
 use rf_engine::{
-    Engine, EngineOptions, Error, Feed, Model, Outputs, Session, Speculation, SpeculationOptions,
+    Engine, EngineOptions, Error, Feed, GenerateOptions, Model, Outputs, Session, Speculation,
+    SpeculationOptions,
 };
-use rf_gguf::{Array, Gguf, GgufWriter, Value};
-use rf_graph::case::Numbers;
-use rf_graph::{BackendError, DType};
+use rf_graph::{Backend, Layout};
+use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kv::{CutCause, NotCut, PageGroup};
 
-use crate::support::{ENGINE, SCHEDULER, alone, ask, end, greedy, prompt, sampled, submit, tiny};
-
-/// The shape of a model: layers, keys, and tensors with the layers that have them.
-struct Shape {
-    architecture: &'static str,
-    layers: u32,
-    keys: &'static [(&'static str, u32)],
-    /// `attention.head_count_kv` by layer.
-    kv_heads: &'static [u32],
-    /// `feed_forward_length` by layer.
-    feed_forward: &'static [u32],
-    tensors: &'static [(&'static str, &'static [u64], &'static [usize])],
-}
-
-const HIDDEN: u64 = 64;
-
-/// Two convolutions, then attention, then a convolution.
-const LFM2: Shape = Shape {
-    architecture: "lfm2",
-    layers: 4,
-    keys: &[("attention.head_count", 2), ("rope.dimension_count", 32), ("shortconv.l_cache", 3)],
-    kv_heads: &[0, 0, 1, 0],
-    feed_forward: &[96; 4],
-    tensors: &[
-        ("attn_norm.weight", &[HIDDEN], &[0, 1, 2, 3]),
-        ("shortconv.in_proj.weight", &[HIDDEN, 3 * HIDDEN], &[0, 1, 3]),
-        ("shortconv.conv.weight", &[3, HIDDEN], &[0, 1, 3]),
-        ("shortconv.out_proj.weight", &[HIDDEN, HIDDEN], &[0, 1, 3]),
-        ("attn_q.weight", &[HIDDEN, 64], &[2]),
-        ("attn_k.weight", &[HIDDEN, 32], &[2]),
-        ("attn_v.weight", &[HIDDEN, 32], &[2]),
-        ("attn_q_norm.weight", &[32], &[2]),
-        ("attn_k_norm.weight", &[32], &[2]),
-        ("attn_output.weight", &[64, HIDDEN], &[2]),
-        ("ffn_norm.weight", &[HIDDEN], &[0, 1, 2, 3]),
-        ("ffn_gate.weight", &[HIDDEN, 96], &[0, 1, 2, 3]),
-        ("ffn_up.weight", &[HIDDEN, 96], &[0, 1, 2, 3]),
-        ("ffn_down.weight", &[96, HIDDEN], &[0, 1, 2, 3]),
-    ],
+use crate::drafts::{add, compare, fixed, prompts};
+use crate::saved;
+use crate::support::{
+    ENGINE, PAGE_TOKENS, SCHEDULER, alone, ask, end, greedy, prompt, sampled, submit, tiny,
+    with_sampler,
 };
-
-/// Gated delta rules, and gated attention in every second layer.
-const QWEN35: Shape = Shape {
-    architecture: "qwen35",
-    layers: 4,
-    keys: &[
-        ("attention.head_count", 2),
-        ("attention.key_length", 32),
-        ("attention.value_length", 32),
-        ("rope.dimension_count", 16),
-        ("full_attention_interval", 2),
-        ("ssm.conv_kernel", 4),
-        ("ssm.group_count", 2),
-        ("ssm.time_step_rank", 4),
-        ("ssm.state_size", 16),
-        ("ssm.inner_size", 96),
-    ],
-    kv_heads: &[1; 4],
-    feed_forward: &[96; 4],
-    tensors: &[
-        ("attn_norm.weight", &[HIDDEN], &[0, 1, 2, 3]),
-        ("attn_qkv.weight", &[HIDDEN, 160], &[0, 2]),
-        ("attn_gate.weight", &[HIDDEN, 96], &[0, 2]),
-        ("ssm_conv1d.weight", &[4, 160], &[0, 2]),
-        ("ssm_dt.bias", &[4], &[0, 2]),
-        ("ssm_a", &[4], &[0, 2]),
-        ("ssm_alpha.weight", &[HIDDEN, 4], &[0, 2]),
-        ("ssm_beta.weight", &[HIDDEN, 4], &[0, 2]),
-        ("ssm_norm.weight", &[24], &[0, 2]),
-        ("ssm_out.weight", &[96, HIDDEN], &[0, 2]),
-        ("attn_q.weight", &[HIDDEN, 128], &[1, 3]),
-        ("attn_k.weight", &[HIDDEN, 32], &[1, 3]),
-        ("attn_v.weight", &[HIDDEN, 32], &[1, 3]),
-        ("attn_q_norm.weight", &[32], &[1, 3]),
-        ("attn_k_norm.weight", &[32], &[1, 3]),
-        ("attn_output.weight", &[64, HIDDEN], &[1, 3]),
-        ("post_attention_norm.weight", &[HIDDEN], &[0, 1, 2, 3]),
-        ("ffn_gate.weight", &[HIDDEN, 96], &[0, 1, 2, 3]),
-        ("ffn_up.weight", &[HIDDEN, 96], &[0, 1, 2, 3]),
-        ("ffn_down.weight", &[96, HIDDEN], &[0, 1, 2, 3]),
-    ],
-};
-
-/// A state space, a feed-forward layer, attention, and a state space.
-const NEMOTRON_H: Shape = Shape {
-    architecture: "nemotron_h",
-    layers: 4,
-    keys: &[
-        ("attention.head_count", 2),
-        ("attention.key_length", 32),
-        ("attention.value_length", 32),
-        ("ssm.conv_kernel", 4),
-        ("ssm.group_count", 2),
-        ("ssm.time_step_rank", 4),
-        ("ssm.state_size", 16),
-        ("ssm.inner_size", 96),
-    ],
-    kv_heads: &[0, 0, 1, 0],
-    feed_forward: &[0, 96, 0, 0],
-    tensors: &[
-        ("attn_norm.weight", &[HIDDEN], &[0, 1, 2, 3]),
-        ("ssm_in.weight", &[HIDDEN, 260], &[0, 3]),
-        ("ssm_conv1d.weight", &[4, 160], &[0, 3]),
-        ("ssm_conv1d.bias", &[160], &[0, 3]),
-        ("ssm_dt.bias", &[4], &[0, 3]),
-        ("ssm_a", &[1, 4], &[0, 3]),
-        ("ssm_d", &[1, 4], &[0, 3]),
-        ("ssm_norm.weight", &[48, 2], &[0, 3]),
-        ("ssm_out.weight", &[96, HIDDEN], &[0, 3]),
-        ("ffn_up.weight", &[HIDDEN, 96], &[1]),
-        ("ffn_down.weight", &[96, HIDDEN], &[1]),
-        ("attn_q.weight", &[HIDDEN, 64], &[2]),
-        ("attn_k.weight", &[HIDDEN, 32], &[2]),
-        ("attn_v.weight", &[HIDDEN, 32], &[2]),
-        ("attn_output.weight", &[64, HIDDEN], &[2]),
-    ],
-};
-
-/// State spaces only: there are no keys and values.
-const MAMBA2: Shape = Shape {
-    architecture: "mamba2",
-    layers: 2,
-    keys: &[
-        ("attention.head_count", 0),
-        ("ssm.conv_kernel", 4),
-        ("ssm.group_count", 1),
-        ("ssm.time_step_rank", 2),
-        ("ssm.state_size", 16),
-        ("ssm.inner_size", 80),
-    ],
-    kv_heads: &[0; 2],
-    feed_forward: &[0; 2],
-    tensors: &[
-        ("attn_norm.weight", &[HIDDEN], &[0, 1]),
-        ("ssm_in.weight", &[HIDDEN, 194], &[0, 1]),
-        ("ssm_conv1d.weight", &[4, 112], &[0, 1]),
-        ("ssm_conv1d.bias", &[112], &[0, 1]),
-        ("ssm_dt.bias", &[2], &[0, 1]),
-        ("ssm_a", &[1, 2], &[0, 1]),
-        ("ssm_d", &[1, 2], &[0, 1]),
-        ("ssm_norm.weight", &[80], &[0, 1]),
-        ("ssm_out.weight", &[80, HIDDEN], &[0, 1]),
-    ],
-};
-
-const SHAPES: [Shape; 4] = [LFM2, QWEN35, NEMOTRON_H, MAMBA2];
-
-impl Shape {
-    fn model(&self) -> Model {
-        let mut writer = GgufWriter::new();
-        let name = |key: &str| format!("{}.{key}", self.architecture);
-        writer.add("general.architecture", self.architecture).unwrap();
-        for (key, value) in [
-            ("context_length", 8192),
-            ("embedding_length", HIDDEN as u32),
-            ("block_count", self.layers),
-        ] {
-            writer.add(name(key), value).unwrap();
-        }
-        for (key, value) in self.keys {
-            writer.add(name(key), *value).unwrap();
-        }
-        for (key, list) in
-            [("attention.head_count_kv", self.kv_heads), ("feed_forward_length", self.feed_forward)]
-        {
-            writer.add(name(key), Value::Array(Array::U32(list.to_vec()))).unwrap();
-        }
-        writer.add(name("attention.layer_norm_rms_epsilon"), 1e-5_f32).unwrap();
-        let tokenizer = Gguf::open(tiny()).unwrap();
-        for (key, value) in tokenizer.metadata().iter() {
-            if key.starts_with("tokenizer.") {
-                writer.add(key, value.clone()).unwrap();
-            }
-        }
-        let norm = if self.architecture == "lfm2" { "token_embd_norm" } else { "output_norm" };
-        writer.add_tensor("token_embd.weight", &[HIDDEN, 512], DType::F32).unwrap();
-        writer.add_tensor(format!("{norm}.weight"), &[HIDDEN], DType::F32).unwrap();
-        for (stem, shape, layers) in self.tensors {
-            for layer in *layers {
-                writer.add_tensor(format!("blk.{layer}.{stem}"), shape, DType::F32).unwrap();
-            }
-        }
-        let mut numbers = Numbers::new(self.architecture);
-        let mut bytes = Vec::new();
-        let written = writer.write_to(&mut bytes, |tensor, out| {
-            let columns = tensor.shape()[0] as f32;
-            for _ in 0..tensor.size_bytes() / 4 {
-                let x = numbers.normal();
-                let value = match tensor.name() {
-                    name if name.ends_with("norm.weight") => 1.0 + 0.2 * x,
-                    name if name.ends_with("ssm_a") => -x.exp(),
-                    name if name.contains("conv") => x,
-                    _ => x / columns.sqrt(),
-                };
-                out.write_all(&value.to_le_bytes())?;
-            }
-            Ok(())
-        });
-        written.unwrap();
-        Model::from_gguf(Gguf::from_bytes(bytes).unwrap()).unwrap()
-    }
-
-    fn engine(&self, threads: usize, options: EngineOptions) -> Engine {
-        let backend = CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap();
-        Engine::load(self.model(), &backend, options, &mut |_| ()).unwrap()
-    }
-}
+use shapes::{HIDDEN, LFM2, QWEN35, SHAPES, threads_of_cpu};
 
 fn feed(engine: &mut Engine, session: &mut Session, ids: &[u32]) -> Vec<u32> {
     let logits = engine.forward(&mut [Feed { session, ids, outputs: Outputs::All }]).unwrap();
@@ -256,8 +59,57 @@ fn logits_do_not_depend_on_threads_chunks_or_neighbours() {
 
 #[test]
 fn a_sequence_goes_on_forks_and_starts_again_where_it_is_cut() {
+    check_forks_and_cuts(&threads_of_cpu(2));
+}
+
+#[test]
+fn answers_are_those_of_each_alone_with_few_states() {
+    check_answers_with_few_states(&threads_of_cpu(2));
+}
+
+#[test]
+fn a_later_turn_goes_on_from_the_nearest_checkpoint() {
+    check_turns_with_checkpoints(&threads_of_cpu(2));
+}
+
+#[test]
+fn a_session_goes_on_from_a_checkpoint_where_it_is_cut() {
+    check_a_session_with_checkpoints(&threads_of_cpu(2));
+}
+
+/// One test for the GPU: while a stream captures, no other thread may wait for the device.
+#[test]
+fn states_on_a_gpu_follow_their_sequences() {
+    let backend = match GpuBackend::new(GpuOptions::default()) {
+        Ok(backend) => backend,
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            return;
+        }
+    };
+    check_forks_and_cuts(&backend);
+    check_answers_with_few_states(&backend);
+    check_turns_with_checkpoints(&backend);
+    check_a_session_with_checkpoints(&backend);
+    check_drafts_of_a_scheduler(&backend);
+    let cpu = threads_of_cpu(2);
     for shape in SHAPES {
-        let mut engine = shape.engine(2, ENGINE);
+        saved::check(&|| shape.engine_on(&backend, saved::OPTIONS), shape.architecture);
+        let ids = prompt(3, 90);
+        let expected = shape.logits_on(&cpu, &ids);
+        for layers in 1..=shape.layers as usize {
+            let layout = Layout { layers, expert_layers: 0 };
+            let actual = shape.logits_on(&HybridBackend::new(&cpu, &backend, layout), &ids);
+            let error: f32 = actual.iter().zip(&expected).map(|(a, b)| (a - b) * (a - b)).sum();
+            let energy: f32 = expected.iter().map(|x| x * x).sum();
+            assert!(error < 1e-6 * energy, "{} {layers}: {error}", shape.architecture);
+        }
+    }
+}
+
+fn check_forks_and_cuts(backend: &dyn Backend) {
+    for shape in SHAPES {
+        let mut engine = shape.engine_on(backend, ENGINE);
         let ids = prompt(5, 60);
         let mut session = engine.session();
         feed(&mut engine, &mut session, &ids);
@@ -281,12 +133,11 @@ fn a_sequence_goes_on_forks_and_starts_again_where_it_is_cut() {
     }
 }
 
-#[test]
-fn answers_are_those_of_each_alone_with_few_states() {
+fn check_answers_with_few_states(backend: &dyn Backend) {
     for shape in SHAPES {
-        let mut alone_engine = shape.engine(2, ENGINE);
+        let mut alone_engine = shape.engine_on(backend, ENGINE);
         for (sequences, prefix_cache) in [(64, true), (3, true), (2, false)] {
-            let engine = shape.engine(2, EngineOptions { sequences, ..ENGINE });
+            let engine = shape.engine_on(backend, EngineOptions { sequences, ..ENGINE });
             let options = SchedulerOptions { max_batched_tokens: 24, prefix_cache, ..SCHEDULER };
             let scheduler = Scheduler::start(engine, options).unwrap();
             let handle = scheduler.handle();
@@ -336,7 +187,7 @@ fn a_sequence_whose_batch_fails_starts_again() {
 
 #[test]
 fn the_memory_plan_counts_a_state_for_each_sequence() {
-    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
+    let backend = threads_of_cpu(1);
     for (shape, floats) in SHAPES.into_iter().zip(STATE_FLOATS) {
         let held = |sequences| {
             let options = EngineOptions { sequences, ..ENGINE };
@@ -359,32 +210,145 @@ const STATE_FLOATS: [u64; 4] = [
 ];
 
 #[test]
-fn a_model_of_two_backends_is_refused() {
-    let options = EngineOptions { sequences: 1, ..ENGINE };
-    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
-    let layout = rf_graph::Layout { layers: 1, expert_layers: 0 };
-    let hybrid = rf_engine::hybrid::HybridBackend::new(&backend, &backend, layout);
-    let error = LFM2.model().memory_need(&hybrid, &options).unwrap_err();
-    assert!(
-        matches!(&error, Error::Backend(BackendError::Unsupported { what, .. })
-            if what.contains("recurrent layers cannot be divided")),
-        "{error}"
-    );
+fn two_cpus_give_the_bits_of_one_wherever_the_cut_is() {
+    let (first, second) = (threads_of_cpu(1), threads_of_cpu(2));
+    for shape in SHAPES {
+        let ids = prompt(3, 90);
+        let expected = shape.logits_on(&second, &ids);
+        let options = EngineOptions { sequences: 3, ..ENGINE };
+        let states_bytes = shape.engine_on(&first, options).memory().states_bytes;
+        for layers in 1..=shape.layers as usize {
+            let layout = Layout { layers, expert_layers: 0 };
+            let hybrid = HybridBackend::new(&first, &second, layout);
+            assert!(shape.logits_on(&hybrid, &ids) == expected, "{} {layers}", shape.architecture);
+            let engine = shape.engine_on(&hybrid, options);
+            assert_eq!(engine.memory(), engine.memory_need().held);
+            assert_eq!(engine.memory().states_bytes, states_bytes);
+        }
+    }
+    let layout = Layout { layers: 1, expert_layers: 0 };
+    check_forks_and_cuts(&HybridBackend::new(&first, &second, layout));
+}
+
+/// Room for two sequences and the states before a draft.
+const DRAFTS: EngineOptions = EngineOptions { sequences: 2, speculates: true, ..ENGINE };
+
+/// Draws of three tokens, so that every model repeats some parts, and goes on otherwise after
+/// others.
+fn few_tokens(max_tokens: usize) -> GenerateOptions {
+    let logit_bias = (0..3).map(|id| (id, 50.0)).collect();
+    let flat = SamplerConfig { temperature: 3.0, top_k: 0, top_p: 1.0, ..SamplerConfig::default() };
+    with_sampler(SamplerConfig { logit_bias, min_p: 0.0, seed: Some(7), ..flat }, max_tokens)
 }
 
 #[test]
-fn drafts_are_refused() {
-    let tiny = Model::open(tiny()).unwrap();
-    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
-    let tiny = Engine::load(tiny, &backend, ENGINE, &mut |_| ()).unwrap();
+fn drafts_need_room_for_states() {
+    let backend = threads_of_cpu(1);
+    let tiny = Engine::load(Model::open(tiny()).unwrap(), &backend, ENGINE, &mut |_| ()).unwrap();
     let options = SpeculationOptions::default();
     for shape in SHAPES {
-        let engine = shape.engine(1, ENGINE);
-        let ngram = Speculation::ngram(&engine, options).err();
-        let draft_model = Speculation::draft_model(&tiny, engine, options).err();
+        let engine = || shape.engine(1, EngineOptions { sequences: 1, ..ENGINE });
+        let ngram = Speculation::ngram(&engine(), options).err();
+        let draft_model = Speculation::draft_model(&tiny, engine(), options).err();
         for error in [ngram, draft_model] {
-            assert!(matches!(error, Some(Error::CannotDropTokens)), "{error:?}");
+            assert!(matches!(error, Some(Error::NoDraftStates)), "{error:?}");
         }
+    }
+}
+
+/// The states after a draft of which some tokens were accepted are those after these tokens: the
+/// following tokens and logits have the bits of a generation without drafts.
+#[test]
+fn drafts_of_the_text_do_not_change_answers() {
+    for shape in SHAPES {
+        let mut engine = shape.engine(1, DRAFTS);
+        for lengths in [fixed(1), fixed(5), SpeculationOptions::default()] {
+            let mut sums = (0, 0);
+            for (seed, prompt) in (0..).zip(prompts()) {
+                for options in [greedy(40), few_tokens(40), sampled(seed, 20)] {
+                    let mut speculation = Speculation::ngram(&engine, lengths).unwrap();
+                    add(&mut sums, &compare(&mut engine, &mut speculation, &prompt, &options));
+                }
+            }
+            let (drafted, accepted) = sums;
+            let name = shape.architecture;
+            assert!(accepted > 0 && accepted < drafted, "{name}, {lengths:?}: {sums:?}");
+        }
+        assert_eq!(engine.kv_stats_of(PageGroup::State).used_pages, 0);
+        assert_eq!(engine.kv_stats().used_pages, 0);
+    }
+}
+
+#[test]
+fn a_recurrent_model_drafts_and_is_drafted_for() {
+    let backend = threads_of_cpu(1);
+    let mut tiny =
+        Engine::load(Model::open(tiny()).unwrap(), &backend, DRAFTS, &mut |_| ()).unwrap();
+    for shape in SHAPES {
+        let engine = || shape.engine(1, DRAFTS);
+        let mut target = engine();
+        // The model itself is always right.
+        let mut same = Speculation::draft_model(&target, engine(), fixed(4)).unwrap();
+        // Another one is mostly wrong.
+        let mut other = Speculation::draft_model(&tiny, engine(), fixed(3)).unwrap();
+        for prompt in prompts().into_iter().step_by(2) {
+            let timings = compare(&mut target, &mut same, &prompt, &greedy(31)).timings;
+            assert!(timings.drafted_tokens >= 20, "{timings:?}");
+            assert_eq!(timings.accepted_tokens, timings.drafted_tokens);
+            compare(&mut tiny, &mut other, &prompt, &greedy(20));
+            compare(&mut target, &mut same, &prompt, &sampled(7, 20));
+        }
+    }
+}
+
+#[test]
+fn every_end_of_a_drafted_answer_is_the_same() {
+    let mut engine = QWEN35.engine(1, EngineOptions { context_tokens: Some(64), ..DRAFTS });
+    let repeated = prompt(3, 12).repeat(3);
+    let mut sums = (0, 0);
+    for max_tokens in (0..10).chain([27, 28, 29, 60]) {
+        for context_shift in [false, true] {
+            let options = GenerateOptions { context_shift, ..few_tokens(max_tokens) };
+            let mut speculation = Speculation::ngram(&engine, fixed(6)).unwrap();
+            add(&mut sums, &compare(&mut engine, &mut speculation, &repeated, &options));
+        }
+    }
+    assert!(sums.1 > 0 && sums.1 < sums.0, "{sums:?}");
+}
+
+#[test]
+fn a_drafted_request_keeps_its_checkpoints() {
+    check_drafts_of_a_scheduler(&threads_of_cpu(2));
+}
+
+fn check_drafts_of_a_scheduler(backend: &dyn Backend) {
+    for shape in SHAPES {
+        let mut alone_engine = shape.engine_on(backend, with_checkpoints(0));
+        let options = EngineOptions { speculates: true, ..with_checkpoints(8) };
+        let engine = shape.engine_on(backend, options);
+        let speculation = Speculation::ngram(&engine, fixed(5)).unwrap();
+        let scheduler = Scheduler::start_with_drafts(engine, Some(speculation), SCHEDULER).unwrap();
+        let handle = scheduler.handle();
+        let mut sums = (0, 0);
+        for prompt in prompts() {
+            let options = few_tokens(40);
+            let expected = alone(&mut alone_engine, &prompt, &options).ids;
+            let answer = ask(&handle, &prompt, &options);
+            assert_eq!(answer.ids, expected, "{}", shape.architecture);
+            sums.0 += answer.timings.drafted_tokens;
+            sums.1 += answer.timings.accepted_tokens;
+            // The next turn begins at the last page boundary of the answer, or before a draft that
+            // ended there.
+            let next = [&prompt[..], &answer.ids, &[3, 4, 5]].concat();
+            let answer = ask(&handle, &next, &greedy(4));
+            let expected = alone(&mut alone_engine, &next, &greedy(4)).ids;
+            assert_eq!(answer.ids, expected, "{}", shape.architecture);
+            let last = (next.len() - 4) / PAGE_TOKENS * PAGE_TOKENS;
+            let cached_tokens = answer.timings.cached_tokens;
+            assert!(cached_tokens + PAGE_TOKENS >= last, "{cached_tokens} of {last}");
+        }
+        assert!(sums.1 > 0 && sums.1 < sums.0, "{}: {sums:?}", shape.architecture);
+        end(scheduler);
     }
 }
 
@@ -394,11 +358,10 @@ fn with_checkpoints(checkpoints: usize) -> EngineOptions {
     EngineOptions { context_tokens: Some(512), kv_tokens, sequences: 3, checkpoints, ..ENGINE }
 }
 
-#[test]
-fn a_later_turn_goes_on_from_the_nearest_checkpoint() {
+fn check_turns_with_checkpoints(backend: &dyn Backend) {
     for shape in SHAPES {
-        let mut alone_engine = shape.engine(2, with_checkpoints(0));
-        let engine = shape.engine(2, with_checkpoints(8));
+        let mut alone_engine = shape.engine_on(backend, with_checkpoints(0));
+        let engine = shape.engine_on(backend, with_checkpoints(8));
         let scheduler = Scheduler::start(engine, SCHEDULER).unwrap();
         let handle = scheduler.handle();
         let mut asks = |text: &[u32], cached_tokens: usize| {
@@ -427,12 +390,11 @@ fn a_later_turn_goes_on_from_the_nearest_checkpoint() {
     }
 }
 
-#[test]
-fn a_session_goes_on_from_a_checkpoint_where_it_is_cut() {
+fn check_a_session_with_checkpoints(backend: &dyn Backend) {
     for shape in SHAPES {
-        let mut alone_engine = shape.engine(2, with_checkpoints(0));
+        let mut alone_engine = shape.engine_on(backend, with_checkpoints(0));
         let options = EngineOptions { sequences: 1, ..with_checkpoints(3) };
-        let mut engine = shape.engine(2, options);
+        let mut engine = shape.engine_on(backend, options);
         let mut session = engine.session();
         let text = prompt(1, 100);
         for (len, more, cached_tokens) in [(100, 0, 0), (100, 9, 96), (98, 5, 96), (40, 0, 0)] {

@@ -23,6 +23,7 @@ pub(crate) const ENGINE: EngineOptions = EngineOptions {
     kv_tokens: Some(64 * 160),
     sequences: 64,
     checkpoints: 0,
+    speculates: false,
     pooling: None,
 };
 
@@ -38,9 +39,9 @@ pub(crate) fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name).with_extension("gguf")
 }
 
-/// A tiny Qwen3 with F16 weights: 512 tokens.
+/// A tiny dense model with F16 weights: 512 tokens.
 pub(crate) fn tiny() -> PathBuf {
-    data("qwen3")
+    data("smollm3")
 }
 
 /// The demo model of rf-cli, with a vocabulary that makes text.

@@ -91,6 +91,7 @@ impl Variant {
             num_heads: self.num_kv_heads * self.group,
             num_kv_heads: self.num_kv_heads,
             head_dim: self.head_dim,
+            latent_dim: None,
             scale: self.sharpness / (self.head_dim as f32).sqrt(),
             causal: self.causal,
             window: self.window,
@@ -291,7 +292,7 @@ fn sum(net: &mut Net, values: &[ValueId]) -> ValueId {
 }
 
 /// Prompts and single tokens of three sequences, alone and together, across page boundaries.
-fn turns(page_tokens: usize) -> Schedule {
+pub(super) fn turns(page_tokens: usize) -> Schedule {
     Schedule::steps(
         page_tokens,
         &[

@@ -51,6 +51,9 @@ pub(super) fn cases() -> Vec<Case> {
     for dtype in [DType::F16, DType::Q8_0, DType::Q4K, DType::Mxfp4, DType::Iq4Xs] {
         cases.push(layer(dtype));
     }
+    for dtype in [DType::F32, DType::F16, DType::Q8_0, DType::Q4K] {
+        cases.extend([false, true].map(|is_gated| shared_expert(dtype, is_gated)));
+    }
     for dtype in [
         DType::F32,
         DType::F16,
@@ -176,6 +179,40 @@ fn layer(dtype: DType) -> Case {
         let x = net.g.rms_norm(stream, gains, 1e-5);
         let last = net.matrix(dtype, 64, COLUMNS);
         net.g.matmul(x, last)
+    })
+}
+
+/// Experts with a shared one beside them, whose matrices are like theirs. All experts are selected:
+/// the int8 operand may change their order.
+fn shared_expert(dtype: DType, is_gated: bool) -> Case {
+    let name = format!("experts/{dtype}/shared{}", if is_gated { "/gated" } else { "" });
+    let (format, bound) = (Some(Format::Weight(dtype)), Bound::of_gated_matmul(dtype));
+    Case::program_of(name, format, bound, Schedule::batches(&[1, 2, 17]), move |net| {
+        let x = net.input(COLUMNS);
+        let router = net.matrix(DType::F32, NUM_EXPERTS, COLUMNS);
+        let logits = net.g.matmul(x, router);
+        let route = net.g.route(logits, &Router::softmax(NUM_EXPERTS));
+        let experts = |net: &mut Net, x, rows| {
+            let weights = (0..NUM_EXPERTS).map(|_| net.matrix(dtype, rows, COLUMNS)).collect();
+            net.g.expert_matmul(x, route, weights, None)
+        };
+        let (gate, up) = (experts(net, x, COLUMNS), experts(net, x, COLUMNS));
+        let y = net.g.glu(Activation::Silu, gate, up);
+        let y = experts(net, y, 64);
+        let sum = net.g.combine_experts(y, route);
+        let shared = |net: &mut Net, x, rows| {
+            let weight = net.matrix(dtype, rows, COLUMNS);
+            net.g.matmul(x, weight)
+        };
+        let (gate, up) = (shared(net, x, COLUMNS), shared(net, x, COLUMNS));
+        let y = net.g.glu(Activation::Silu, gate, up);
+        let mut y = shared(net, y, 64);
+        if is_gated {
+            let weight = net.matrix(DType::F32, 1, COLUMNS);
+            let gate = net.g.matmul(x, weight);
+            y = net.g.sigmoid_gate(y, gate);
+        }
+        net.g.add(sum, y)
     })
 }
 

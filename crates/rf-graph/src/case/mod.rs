@@ -28,6 +28,7 @@ mod definition;
 mod embed;
 mod epilogues;
 mod experts;
+mod latent;
 mod matmul;
 mod models;
 mod net;
@@ -56,10 +57,12 @@ pub fn cases() -> Vec<Case> {
         rows::cases(),
         matmul::cases(),
         attention::cases(),
+        latent::cases(),
         experts::cases(),
         epilogues::cases(),
         recurrent::cases(),
         models::cases(),
+        models::latent::cases(),
         models::recurrent::cases(),
     ]
     .concat()

@@ -1,6 +1,7 @@
 //! Whole models of a few layers, built as those of files are: every op among the others, in every
 //! fused form.
 
+pub(super) mod latent;
 pub(super) mod recurrent;
 
 use std::convert::Infallible;
@@ -12,7 +13,7 @@ use super::definition::Case;
 use super::net::Net;
 use super::rows::rope;
 use super::schedule::Schedule;
-use crate::kv::{KvType, StateShape};
+use crate::kv::{KvLayer, KvType, StateShape};
 use crate::layer::{
     AttentionSpec, DenseSpec, ExpertSpec, KvSource, LayerSpec, LayerWeights, Mixer, NormKind,
     QkNormGroup, QkNormSpec, Role, Shape, layer,
@@ -76,7 +77,7 @@ fn case(name: &str, model: Model) -> Case {
     let steps: [&[(usize, usize)]; 4] =
         [&[(0, 18)], &[(0, 1)], &[(1, 11), (0, 1)], &[(1, 1), (0, 1)]];
     let mut schedule =
-        Schedule::steps(16, &steps).without_first_output().with_cache(model.kv, model.caches());
+        Schedule::steps(16, &steps).without_first_output().with_layers(model.kv, model.caches());
     if !model.states().is_empty() {
         schedule = schedule.with_states(model.states());
     }
@@ -312,11 +313,9 @@ impl Model {
         }
     }
 
-    /// KV heads and head size of each layer of the cache.
-    fn caches(&self) -> Vec<(usize, usize)> {
-        let attention = self.layers.iter().filter_map(LayerSpec::attention);
-        let own = attention.filter(|a| a.kv != KvSource::Cache);
-        own.map(|a| (a.num_kv_heads, a.head_dim)).collect()
+    /// The layers of the cache.
+    fn caches(&self) -> Vec<KvLayer> {
+        self.layers.iter().filter_map(LayerSpec::kv_layer).collect()
     }
 
     /// The recurrent states of a sequence.
@@ -372,7 +371,7 @@ impl Weights<'_> {
                 self.model.expert_dtype
             }
             Role::ExpertGate | Role::ExpertUp | Role::ExpertDown => DType::F16,
-            Role::Value | Role::Down => self.model.better_dtype,
+            Role::Value | Role::LatentValue | Role::Down => self.model.better_dtype,
             _ => self.model.dtype,
         }
     }

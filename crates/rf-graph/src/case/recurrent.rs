@@ -86,9 +86,14 @@ fn delta_rules() -> Vec<Case> {
 /// Selective state spaces, also of heads that are not whole tiles of a kernel.
 fn state_spaces() -> Vec<Case> {
     let mut cases = Vec::new();
-    for [num_heads, head_dim, num_groups, state_dim] in
-        [[1, 1, 1, 1], [2, 5, 1, 7], [4, 16, 2, 16], [6, 33, 3, 24], [2, 64, 1, 128]]
-    {
+    for [num_heads, head_dim, num_groups, state_dim] in [
+        [1, 1, 1, 1],
+        [2, 5, 1, 7],
+        [4, 16, 2, 16],
+        [6, 33, 3, 24],
+        [2, 64, 1, 128],
+        [1, 16, 1, 256],
+    ] {
         let heads = StateSpaceHeads { num_heads, head_dim, num_groups, state_dim };
         let name = format!("state_space/{num_heads}x{head_dim}/{num_groups}x{state_dim}");
         let schedule = schedule(vec![heads.state()]);

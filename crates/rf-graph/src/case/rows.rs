@@ -139,6 +139,15 @@ fn gated() -> Vec<Case> {
                 net.g.glu(activation, gate, up)
             }));
         }
+        for (width, group) in [(128, 128), (640, 128), (1024, 128), (256, 64)] {
+            let name = format!("glu/{activation:?}/{width}/norm-of-{group}");
+            cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
+                let (gate, x) = (net.input(width), net.input(width));
+                let weight = net.norm_weight(group);
+                let x = net.g.rms_norm(x, weight, 1e-5);
+                net.g.glu(activation, gate, x)
+            }));
+        }
         // Gates from −60 to 60: the far ends of exp.
         let name = format!("glu/{activation:?}/large");
         cases.push(case(name, Bound::Float, &[33], move |net| {

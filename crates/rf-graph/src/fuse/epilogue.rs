@@ -65,15 +65,36 @@ pub(super) fn glu_epilogue(graph: &mut Graph, rule: WeightRule) {
     remove(graph, &removed);
 }
 
-/// `route(x·W)` → the matmul of the router selects the experts.
+/// `glu(gate, rms_norm(x))` → one op.
+pub(super) fn gated_norm(graph: &mut Graph, group: usize) {
+    let uses = Uses::of(graph);
+    let mut removed = Vec::new();
+    for step in 0..graph.ops.len() {
+        let Op::Glu { activation, gate, up, out } = graph.ops[step] else { continue };
+        let Some(writer) = uses.writer_of_only_read(up) else { continue };
+        let Op::RmsNorm { x, weight, eps, .. } = graph.ops[writer] else { continue };
+        let shape = graph.weight(weight);
+        if gate != up && (shape.rows, shape.columns) == (1, group) {
+            graph.ops[step] = Op::GatedNorm { activation, gate, x, weight, eps, out };
+            removed.push(writer);
+        }
+    }
+    remove(graph, &removed);
+}
+
+/// `route(x·W)` → the matmul of the router, and of the shared expert's gate, selects the experts.
 pub(super) fn route_epilogue(graph: &mut Graph) {
     let uses = Uses::of(graph);
     let mut removed = Vec::new();
     for step in 0..graph.ops.len() {
-        let Op::Route { logits, router, out } = &graph.ops[step] else { continue };
+        let Op::Route { logits, shared_gate, router, out } = &graph.ops[step] else { continue };
+        let inputs = || std::iter::once(*logits).chain(*shared_gate);
         let Some(writer) = uses.writer_of_only_read(*logits) else { continue };
         let Op::MatMul(m) = &graph.ops[writer] else { continue };
-        if m.projections.len() == 1 && m.residual.is_none() && m.epilogue == Epilogue::None {
+        let is_only_reader = inputs().all(|id| uses.only_reader(id) == Some(step));
+        let is_whole = m.projections.iter().map(|projection| projection.out).eq(inputs());
+        let is_plain = m.residual.is_none() && m.epilogue == Epilogue::None;
+        if is_only_reader && is_whole && is_plain {
             let epilogue = Epilogue::Route { router: router.clone(), out: *out };
             set_epilogue(&mut graph.ops[writer], epilogue);
             removed.push(step);
@@ -183,6 +204,7 @@ pub(super) fn store_operands(graph: &mut Graph, block: usize) {
                 None => continue,
             },
             Op::Glu { out, .. }
+            | Op::GatedNorm { out, .. }
             | Op::MatMul(MatMul {
                 epilogue: Epilogue::RmsNorm(RowNorm { out, .. }) | Epilogue::Glu { out, .. },
                 ..
@@ -194,7 +216,9 @@ pub(super) fn store_operands(graph: &mut Graph, block: usize) {
                     combine: Some(Combine { norm: Some(RowNorm { out, .. }), .. }), ..
                 },
             ) => (*out, graph.value(*out).width),
-            Op::Attention { attention, out, .. } => (*out, attention.head_dim),
+            Op::Attention { attention, out, .. } if attention.latent_dim.is_none() => {
+                (*out, attention.head_dim)
+            }
             _ => continue,
         };
         let columns = uses.operand_columns(graph, id);

@@ -34,6 +34,11 @@ impl Uses {
         }
     }
 
+    /// The number of ops that read a value.
+    pub(super) fn num_readers(&self, id: ValueId) -> usize {
+        self.readers.get(&id).map_or(0, Vec::len)
+    }
+
     /// The writer of a value with only one reader; `None` if the value is the graph's output.
     pub(super) fn writer_of_only_read(&self, id: ValueId) -> Option<usize> {
         self.only_reader(id).and_then(|_| self.writer.get(&id).copied())

@@ -1,14 +1,15 @@
 //! The layer of a transformer, written once. [`LayerSpec`] has its hyper-parameters; which weights
 //! it has is up to [`LayerWeights`]. Model files and conformance models build their layers here.
 
+mod latent;
 mod recurrent;
 mod role;
 mod spec;
 
 pub use role::{Role, Shape};
 pub use spec::{
-    AttentionSpec, DeltaNetSpec, DenseSpec, ExpertSpec, KvSource, LayerSpec, MambaSpec, Mixer,
-    NormKind, QkNormGroup, QkNormSpec, ShortConvSpec,
+    AttentionSpec, DeltaNetSpec, DenseSpec, ExpertSpec, KvSource, LatentSpec, LayerSpec, MambaSpec,
+    Mixer, NormKind, QkNormGroup, QkNormSpec, ShortConvSpec,
 };
 
 use crate::op::{Activation, Attention, Function, GraphBuilder, Router};
@@ -48,7 +49,7 @@ pub trait LayerWeights {
         Ok(None)
     }
 
-    /// The matrices of the experts.
+    /// The matrices of the experts, or of the heads.
     ///
     /// # Errors
     ///
@@ -73,41 +74,9 @@ pub fn layer<W: LayerWeights>(
     x: ValueId,
     per_layer_input: Option<ValueId>,
 ) -> Result<ValueId, W::Error> {
-    let mut l = Layer { w: weights, spec };
-    if spec.mixer == Mixer::None {
-        return l.feed_forward_only(x);
-    }
-    let normed = l.norm(Role::AttentionNorm, x)?;
-    let attended = match &spec.mixer {
-        Mixer::None => unreachable!("such a layer has been built"),
-        Mixer::Mamba(mamba) => l.mamba(*mamba, normed)?,
-        Mixer::Attention(attention) => l.attention(attention, normed)?,
-        Mixer::ShortConv(conv) => l.short_conv(*conv, normed)?,
-        Mixer::DeltaNet(delta) => l.delta_net(*delta, normed)?,
-    };
-    let attended = l.norm(Role::PostAttentionNorm, attended)?;
-    let after_attention = l.add_residual(x, attended);
-    let after_attention = l.norm(Role::AttentionResidualNorm, after_attention)?;
-    if spec.dense.is_none() && spec.experts.is_none() {
-        return Ok(after_attention);
-    }
-
-    let fed = if spec.parallel {
-        // Without a norm of its own, the feed-forward layer reads what attention reads.
-        let normed = l.own_norm(Role::FeedForwardNorm, x)?.unwrap_or(normed);
-        l.feed_forward(x, normed)?
-    } else {
-        let normed = l.norm(Role::FeedForwardNorm, after_attention)?;
-        l.feed_forward(after_attention, normed)?
-    };
-    let fed = l.norm(Role::PostFeedForwardNorm, fed)?;
-    let x = l.add_residual(after_attention, fed);
-    let x = l.norm(Role::FeedForwardResidualNorm, x)?;
-    let x = match per_layer_input {
-        Some(input) => l.add_per_layer_input(x, input)?,
-        None => x,
-    };
-    Ok(l.scaled(x, spec.output_scale))
+    let out = Layer { w: weights, spec }.build(x, per_layer_input)?;
+    weights.graph().end_layer();
+    Ok(out)
 }
 
 struct Layer<'a, W> {
@@ -116,6 +85,45 @@ struct Layer<'a, W> {
 }
 
 impl<W: LayerWeights> Layer<'_, W> {
+    fn build(&mut self, x: ValueId, per_layer_input: Option<ValueId>) -> Result<ValueId, W::Error> {
+        let spec = self.spec;
+        if spec.mixer == Mixer::None {
+            return self.feed_forward_only(x);
+        }
+        let normed = self.norm(Role::AttentionNorm, x)?;
+        let attended = match &spec.mixer {
+            Mixer::None => unreachable!("such a layer has been built"),
+            Mixer::Mamba(mamba) => self.mamba(*mamba, normed)?,
+            Mixer::Attention(attention) => self.attention(attention, normed)?,
+            Mixer::Latent(latent) => self.latent_attention(latent, normed)?,
+            Mixer::ShortConv(conv) => self.short_conv(*conv, normed)?,
+            Mixer::DeltaNet(delta) => self.delta_net(*delta, normed)?,
+        };
+        let attended = self.norm(Role::PostAttentionNorm, attended)?;
+        let after_attention = self.add_residual(x, attended);
+        let after_attention = self.norm(Role::AttentionResidualNorm, after_attention)?;
+        if spec.dense.is_none() && spec.experts.is_none() {
+            return Ok(after_attention);
+        }
+
+        let fed = if spec.parallel {
+            // Without a norm of its own, the feed-forward layer reads what attention reads.
+            let normed = self.own_norm(Role::FeedForwardNorm, x)?.unwrap_or(normed);
+            self.feed_forward(x, normed)?
+        } else {
+            let normed = self.norm(Role::FeedForwardNorm, after_attention)?;
+            self.feed_forward(after_attention, normed)?
+        };
+        let fed = self.norm(Role::PostFeedForwardNorm, fed)?;
+        let x = self.add_residual(after_attention, fed);
+        let x = self.norm(Role::FeedForwardResidualNorm, x)?;
+        let x = match per_layer_input {
+            Some(input) => self.add_per_layer_input(x, input)?,
+            None => x,
+        };
+        Ok(self.scaled(x, spec.output_scale))
+    }
+
     /// `softmax(scale · rope(q) · rope(k)ᵀ) · v · Wₒ`, with the gate before `Wₒ`.
     fn attention(&mut self, a: &AttentionSpec, x: ValueId) -> Result<ValueId, W::Error> {
         let attention = Attention {
@@ -261,6 +269,7 @@ impl<W: LayerWeights> Layer<'_, W> {
             normalize: experts.normalize,
             scale: experts.scale,
             expert_scale: self.w.weight(self.spec, Role::ExpertScale)?,
+            shared_expert: false,
         };
         let router_input = match self.own_norm(Role::RouterNorm, residual)? {
             Some(normed) => {

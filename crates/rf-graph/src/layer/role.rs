@@ -14,6 +14,16 @@ pub enum Role {
     QueryNorm,
     KeyNorm,
     Sinks,
+    /// The projection to the latent of the queries.
+    QueryLatent,
+    QueryLatentNorm,
+    /// The projection to the latent of keys and values, and to the rotated key.
+    Latent,
+    LatentNorm,
+    /// From the latent to the keys of a head, transposed: a matrix per head.
+    LatentKey,
+    /// From the latent to the values of a head: a matrix per head.
+    LatentValue,
     AttentionOutput,
     /// Multiplies the input of a short convolution.
     ConvInputGate,
@@ -85,12 +95,12 @@ pub enum Shape {
     Vector(usize),
     /// `[rows, columns]`.
     Matrix([usize; 2]),
-    /// A matrix per expert: `[count, rows, columns]`.
+    /// A matrix per expert, or per head: `[count, rows, columns]`.
     Experts([usize; 3]),
 }
 
 impl Shape {
-    /// Rows of the matrix, or of each expert's; 1 for a vector.
+    /// Rows of the matrix, or of each expert's or head's; 1 for a vector.
     pub fn rows(self) -> usize {
         match self {
             Self::Vector(_) => 1,
@@ -105,6 +115,8 @@ impl Role {
         use Shape::{Experts, Matrix, Vector};
         let hidden = layer.hidden_size;
         let (mut num_heads, mut head_dim, mut q, mut kv) = (0, 0, 0, 0);
+        let (mut q_columns, mut attended) = (hidden, 0);
+        let (mut query_rank, mut latent, mut nope, mut rotated, mut value) = (0, 0, 0, 0, 0);
         let (mut by_row, mut gated) = (false, false);
         let (mut taps, mut conv, mut inner_size, mut heads, mut norm) = (0, 0, 0, 0, [0; 2]);
         match &layer.mixer {
@@ -120,6 +132,14 @@ impl Role {
                 (q, kv) = (num_heads * head_dim, a.num_kv_heads * head_dim);
                 by_row = a.qk_norm.is_some_and(|norm| norm.group == QkNormGroup::Row);
                 gated = a.gated;
+                attended = q;
+            }
+            Mixer::Latent(a) => {
+                (num_heads, latent, nope) = (a.num_heads, a.latent_dim, a.nope_dim);
+                (rotated, value) = (a.rope.head_dim, a.value_dim);
+                (q, attended) = (num_heads * (nope + rotated), num_heads * value);
+                query_rank = a.query_rank.unwrap_or(0);
+                q_columns = a.query_rank.unwrap_or(hidden);
             }
             Mixer::ShortConv(short) => (taps, conv, inner_size) = (short.taps, hidden, hidden),
             Mixer::DeltaNet(delta) => {
@@ -146,12 +166,18 @@ impl Role {
             | Self::PostFeedForwardNorm
             | Self::FeedForwardResidualNorm
             | Self::PerLayerNorm => Vector(hidden),
-            Self::Query => Matrix([if gated { 2 * q } else { q }, hidden]),
+            Self::Query => Matrix([if gated { 2 * q } else { q }, q_columns]),
             Self::Key | Self::Value => Matrix([kv, hidden]),
             Self::QueryNorm => Vector(if by_row { q } else { head_dim }),
             Self::KeyNorm => Vector(if by_row { kv } else { head_dim }),
             Self::Sinks => Vector(num_heads),
-            Self::AttentionOutput => Matrix([hidden, q]),
+            Self::QueryLatent => Matrix([query_rank, hidden]),
+            Self::QueryLatentNorm => Vector(query_rank),
+            Self::Latent => Matrix([latent + rotated, hidden]),
+            Self::LatentNorm => Vector(latent),
+            Self::LatentKey => Experts([num_heads, latent, nope]),
+            Self::LatentValue => Experts([num_heads, value, latent]),
+            Self::AttentionOutput => Matrix([hidden, attended]),
             Self::ConvInputGate | Self::ConvOutputGate | Self::MixerInput => Matrix([conv, hidden]),
             Self::ConvFilter => Matrix([taps, conv]),
             Self::MixerGate => Matrix([inner_size, hidden]),

@@ -1,6 +1,6 @@
 //! The hyper-parameters of a layer.
 
-use crate::kv::StateShape;
+use crate::kv::{KvLayer, StateShape};
 use crate::op::{
     Activation, DeltaHeads, ExpertGroups, GateFunction, PositionScale, Rope, StateSpaceHeads,
 };
@@ -38,6 +38,8 @@ pub struct LayerSpec {
 pub enum Mixer {
     /// Attention.
     Attention(AttentionSpec),
+    /// Attention over a latent (`DeepSeek`).
+    Latent(LatentSpec),
     /// A gated short convolution (LFM2).
     ShortConv(ShortConvSpec),
     /// A gated delta rule after a convolution (Qwen 3.5).
@@ -65,10 +67,21 @@ impl LayerSpec {
         }
     }
 
+    /// The layer of the KV cache that the layer fills, if it fills one.
+    pub fn kv_layer(&self) -> Option<KvLayer> {
+        match &self.mixer {
+            Mixer::Attention(a) if a.kv != KvSource::Cache => {
+                Some(KvLayer::new(a.num_kv_heads, a.head_dim))
+            }
+            Mixer::Latent(a) => Some(KvLayer::latent(a.latent_dim + a.rope.head_dim, a.latent_dim)),
+            _ => None,
+        }
+    }
+
     /// The shapes of the layer's recurrent states.
     pub fn states(&self) -> Vec<StateShape> {
         match self.mixer {
-            Mixer::Attention(_) | Mixer::None => Vec::new(),
+            Mixer::Attention(_) | Mixer::Latent(_) | Mixer::None => Vec::new(),
             Mixer::ShortConv(conv) => vec![tail(conv.taps, self.hidden_size)],
             Mixer::DeltaNet(delta) => {
                 vec![tail(delta.taps, delta.heads.qkv_width()), delta.heads.state()]
@@ -82,7 +95,7 @@ impl LayerSpec {
     /// Sets the indices of the layer's recurrent states, which follow each other.
     pub fn set_first_state(&mut self, first: usize) {
         match &mut self.mixer {
-            Mixer::Attention(_) | Mixer::None => {}
+            Mixer::Attention(_) | Mixer::Latent(_) | Mixer::None => {}
             Mixer::ShortConv(conv) => conv.state = first,
             Mixer::DeltaNet(delta) => delta.first_state = first,
             Mixer::Mamba(mamba) => mamba.first_state = first,
@@ -198,6 +211,28 @@ impl AttentionSpec {
             softcap: None,
         }
     }
+}
+
+/// Attention whose cache is a latent and one rotated key, which all heads share (MLA).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LatentSpec {
+    /// Heads.
+    pub num_heads: usize,
+    /// Width of the latent of the queries; without it they are a projection of the layer's input.
+    pub query_rank: Option<usize>,
+    /// Elements of the latent of keys and values.
+    pub latent_dim: usize,
+    /// Elements of a head's query and key that are not rotated.
+    pub nope_dim: usize,
+    /// Elements of a head's value.
+    pub value_dim: usize,
+    /// Rotary embedding of the other elements of queries, and of the shared key: its head size is
+    /// their number.
+    pub rope: Rope,
+    /// Factor on the scores.
+    pub scale: f32,
+    /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
+    pub kv_layer: usize,
 }
 
 /// The source of a layer's keys and values.

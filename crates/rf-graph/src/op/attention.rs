@@ -90,6 +90,9 @@ pub struct Attention {
     pub num_kv_heads: usize,
     /// Elements per head.
     pub head_dim: usize,
+    /// Latent attention: the value is the first elements of the key, as many as this says. There is
+    /// one key head, attention is causal without a window, and there are no softcap and no sinks.
+    pub latent_dim: Option<usize>,
     /// Factor on the scores, usually `1/√head_dim`.
     pub scale: f32,
     /// True if a query sees no key after its own position. Otherwise it sees all keys of its span
@@ -117,6 +120,7 @@ impl Attention {
             num_heads,
             num_kv_heads,
             head_dim,
+            latent_dim: None,
             scale: 1.0 / (head_dim as f32).sqrt(),
             causal: true,
             window: None,
@@ -124,6 +128,11 @@ impl Attention {
             softcap: None,
             sinks: None,
         }
+    }
+
+    /// Elements per head of values and of the output.
+    pub fn value_dim(&self) -> usize {
+        self.latent_dim.unwrap_or(self.head_dim)
     }
 
     /// The positions that the query at a position sees. `end` is the end of its span: the tokens

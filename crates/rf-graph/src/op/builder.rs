@@ -19,6 +19,8 @@ pub struct GraphBuilder {
     pub(crate) ops: Vec<Op>,
     pub(crate) values: Vec<Value>,
     pub(crate) weights: Vec<Weight>,
+    /// For each layer, the number of ops up to its end.
+    pub(crate) layer_ends: Vec<usize>,
 }
 
 impl GraphBuilder {
@@ -31,6 +33,11 @@ impl GraphBuilder {
     pub fn weight(&mut self, weight: Weight) -> WeightId {
         self.weights.push(weight);
         WeightId(self.weights.len() as u32 - 1)
+    }
+
+    /// Marks the end of a layer, where [`split`](crate::split()) may cut the program.
+    pub(crate) fn end_layer(&mut self) {
+        self.layer_ends.push(self.ops.len());
     }
 
     fn shape(&self, id: WeightId) -> WeightShape {
@@ -134,7 +141,16 @@ impl GraphBuilder {
         assert_eq!(self.width(k), a.num_kv_heads * a.head_dim);
         assert_eq!(self.width(v), a.num_kv_heads * a.head_dim);
         assert!(a.num_heads.is_multiple_of(a.num_kv_heads));
-        self.ops.push(Op::KvAppend { k, v, layer: a.layer });
+        self.ops.push(Op::KvAppend { k, v: Some(v), layer: a.layer });
+        self.attend(q, a)
+    }
+
+    /// Appends [`Op::KvAppend`] of keys whose first elements are the values, and [`Op::Attention`].
+    pub fn latent_attention(&mut self, q: ValueId, k: ValueId, a: &Attention) -> ValueId {
+        assert!(a.latent_dim.is_some_and(|latent_dim| latent_dim <= a.head_dim));
+        assert_eq!((a.num_kv_heads, self.width(k)), (1, a.head_dim));
+        assert!(a.causal && (a.window, a.chunk, a.softcap, a.sinks) == (None, None, None, None));
+        self.ops.push(Op::KvAppend { k, v: None, layer: a.layer });
         self.attend(q, a)
     }
 
@@ -145,7 +161,7 @@ impl GraphBuilder {
             a.causal || (a.window, a.chunk) == (None, None),
             "a window of attention in both directions"
         );
-        let out = self.like(q);
+        let out = self.value(self.rows(q), a.num_heads * a.value_dim());
         self.push(Op::Attention { q, attention: a.clone(), out }, out)
     }
 
@@ -211,6 +227,23 @@ impl GraphBuilder {
         self.push(Op::SliceGroups { x, group, start: columns.start, out }, out)
     }
 
+    /// Appends [`Op::JoinGroups`].
+    pub fn join_groups(&mut self, a: ValueId, b: ValueId, groups: usize) -> ValueId {
+        assert!([a, b].iter().all(|x| self.width(*x).is_multiple_of(groups)));
+        assert_eq!(self.rows(a), self.rows(b));
+        let out = self.value(self.rows(a), self.width(a) + self.width(b));
+        self.push(Op::JoinGroups { a, b, groups, out }, out)
+    }
+
+    /// Appends [`Op::HeadMatMul`].
+    pub fn head_matmul(&mut self, x: ValueId, weights: Vec<WeightId>) -> ValueId {
+        let w = self.shape(weights[0]);
+        assert!(weights.iter().all(|id| self.shape(*id) == w), "heads are alike");
+        assert_eq!(self.width(x), weights.len() * w.columns);
+        let out = self.value(self.rows(x), weights.len() * w.rows);
+        self.push(Op::HeadMatMul { x, weights, out }, out)
+    }
+
     /// Appends [`Op::SelectRows`].
     pub fn select_rows(&mut self, x: ValueId) -> ValueId {
         let out = self.value(RowKind::Output, self.width(x));
@@ -224,8 +257,10 @@ impl GraphBuilder {
         let mut vectors = router.selection_bias.into_iter().chain(router.expert_scale);
         assert!(vectors.all(|id| self.shape(id).columns == experts));
         assert!(router.groups.is_none_or(|groups| experts.is_multiple_of(groups.count)));
+        assert!(!router.shared_expert, "only fusion joins the shared expert");
         let out = self.value(RowKind::Token, 2 * router.experts_per_token);
-        self.push(Op::Route { logits, router: router.clone(), out }, out)
+        let router = router.clone();
+        self.push(Op::Route { logits, shared_gate: None, router, out }, out)
     }
 
     /// Appends [`Op::ExpertMatMul`].

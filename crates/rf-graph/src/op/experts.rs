@@ -6,7 +6,7 @@ use crate::value::{ValueId, WeightId};
 /// Matmuls of the experts that a route selects: `glu(xₛ · Wᵢᵀ (+ biasᵢ))` for each slot `s`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpertMatMul {
-    /// `[tokens, columns]` for all slots, or `[tokens, experts_per_token · columns]`.
+    /// `[tokens, columns]` for all slots, or `[tokens, slots · columns]`.
     pub x: ValueId,
     /// Output of [`Op::Route`](super::Op::Route).
     pub route: ValueId,
@@ -50,6 +50,6 @@ pub struct ExpertProjection {
     pub weights: Vec<WeightId>,
     /// `[experts, rows]`, f32.
     pub bias: Option<WeightId>,
-    /// `[tokens, experts_per_token · rows]`.
+    /// `[tokens, slots · rows]`.
     pub out: ValueId,
 }

@@ -58,11 +58,12 @@ pub enum Epilogue {
         /// Shape of a projection.
         out: ValueId,
     },
-    /// [`Op::Route`](super::Op::Route) of the only projection, the logits, which itself is scratch.
+    /// [`Op::Route`](super::Op::Route) of the projections, which are scratch: the logits and, if
+    /// there is a second one, the gate of the shared expert.
     Route {
         /// Selection and weighting of experts.
         router: Router,
-        /// `[tokens, 2 · experts_per_token]`: expert indices as f32, then weights.
+        /// `[tokens, 2 · slots]`: expert indices as f32, then weights.
         out: ValueId,
     },
 }

@@ -28,6 +28,9 @@ pub struct Router {
     pub scale: f32,
     /// `[experts]`: a factor on the weight of each expert (Gemma 4).
     pub expert_scale: Option<WeightId>,
+    /// Fused: the shared expert follows the others, and every token selects it last. Its weight is
+    /// `σ(gate)`, or 1 without a gate.
+    pub shared_expert: bool,
 }
 
 impl Router {
@@ -41,7 +44,13 @@ impl Router {
             normalize: true,
             scale: 1.0,
             expert_scale: None,
+            shared_expert: false,
         }
+    }
+
+    /// Experts that compute a token: the selected ones and the shared one.
+    pub fn slots(&self) -> usize {
+        self.experts_per_token + usize::from(self.shared_expert)
     }
 }
 

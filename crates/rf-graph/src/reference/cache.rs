@@ -10,8 +10,9 @@ use crate::kv::{KvLayer, KvLayout, KvType};
 /// Keys and values of every layer, after rounding to the storage type.
 pub(super) struct Cache {
     layout: KvLayout,
-    /// Per layer, keys then values: `[num_pages, page_tokens, num_kv_heads · head_dim]`.
-    layers: Vec<[Vec<f32>; 2]>,
+    /// Per layer, keys then values: `[num_pages, page_tokens, num_kv_heads · head_dim]`. A latent
+    /// layer has keys only.
+    layers: Vec<Vec<Vec<f32>>>,
     /// Per recurrent state: `[num_states, rows, columns]`.
     states: Vec<Vec<f32>>,
 }
@@ -20,7 +21,7 @@ impl Cache {
     pub(super) fn new(layout: &KvLayout) -> Self {
         let layers = layout.layers.iter().map(|layer| {
             let slots = layout.num_pages.of(layer.group) * layout.page_tokens;
-            [(); 2].map(|()| vec![0.0; slots * layer.width()])
+            vec![vec![0.0; slots * layer.width()]; stores(*layer)]
         });
         let states = layout.states.iter().map(|s| vec![0.0; layout.num_pages.states * s.len()]);
         Self { layout: layout.clone(), layers: layers.collect(), states: states.collect() }
@@ -30,18 +31,20 @@ impl Cache {
     pub(super) fn bytes_for(layout: &KvLayout) -> usize {
         let bytes = layout.layers.iter().map(|layer| {
             let slots = layout.num_pages.of(layer.group).saturating_mul(layout.page_tokens);
-            slots.saturating_mul(2 * layer.width() * size_of::<f32>())
+            slots.saturating_mul(stores(*layer) * layer.width() * size_of::<f32>())
         });
         bytes.fold(0, usize::saturating_add)
     }
 
-    pub(super) fn append(&mut self, layer: usize, batch: &Batch<'_>, k: &[f32], v: &[f32]) {
+    pub(super) fn append(&mut self, layer: usize, batch: &Batch<'_>, k: &[f32], v: Option<&[f32]>) {
         let shape = self.layout.layers[layer];
         let width = shape.width();
         for span in batch.spans {
             for (i, token) in span.tokens.clone().enumerate() {
                 let slot = self.slot(shape, span, span.past_tokens + i);
-                for (store, x) in self.layers[layer].iter_mut().zip([k, v]) {
+                for (store, x) in
+                    self.layers[layer].iter_mut().zip([Some(k), v].into_iter().flatten())
+                {
                     let row = &mut store[slot * width..][..width];
                     row.copy_from_slice(&x[token * width..][..width]);
                     let heads = row.chunks_exact_mut(shape.head_dim);
@@ -51,7 +54,8 @@ impl Cache {
         }
     }
 
-    /// Keys and values of all heads at one position of a sequence.
+    /// Keys and values of all heads at one position of a sequence. Of a latent layer, the key is
+    /// both.
     pub(super) fn read(
         &self,
         layer: usize,
@@ -60,8 +64,12 @@ impl Cache {
     ) -> (Vec<f32>, Vec<f32>) {
         let shape = self.layout.layers[layer];
         let slot = self.slot(shape, span, position);
-        let [k, v] = &self.layers[layer];
         let row = slot * shape.width()..(slot + 1) * shape.width();
+        let [k, v] = match self.layers[layer].as_slice() {
+            [k, v] => [k, v],
+            [k] => [k, k],
+            _ => unreachable!("a layer has keys, and values unless it is latent"),
+        };
         (k[row.clone()].to_vec(), v[row].to_vec())
     }
 
@@ -105,7 +113,7 @@ impl Cache {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.layers.iter().flatten().map(|store| store.len() * 4).sum()
+        self.layers.iter().flatten().map(|store| size_of_val(store.as_slice())).sum()
     }
 
     pub(super) fn states_bytes(&self) -> usize {
@@ -117,6 +125,11 @@ impl Cache {
         let page = span.pages_of(layer.group)[position / page_tokens];
         page.index() * page_tokens + position % page_tokens
     }
+}
+
+/// Keys and values, or keys only.
+fn stores(layer: KvLayer) -> usize {
+    if layer.latent_dim.is_some() { 1 } else { 2 }
 }
 
 /// Rounds one head to the storage type. Q8_0 is the weight format of that name, with an f16 scale

@@ -99,7 +99,8 @@ impl<'a> Run<'a> {
                         self.set(*out, y);
                     }
                     Epilogue::Route { router, out } => {
-                        self.route(m.projections[0].out, router, *out);
+                        let gate = m.projections.get(1).map(|gate| gate.out);
+                        self.route(m.projections[0].out, gate, router, *out);
                     }
                 }
             }
@@ -108,8 +109,8 @@ impl<'a> Run<'a> {
                 self.set(*out, y);
             }
             Op::KvAppend { k, v, layer } => {
-                let (k, v) = (self.get(*k).to_vec(), self.get(*v).to_vec());
-                self.cache.append(*layer, self.batch, &k, &v);
+                let (k, v) = (self.get(*k).to_vec(), v.map(|v| self.get(v).to_vec()));
+                self.cache.append(*layer, self.batch, &k, v.as_deref());
             }
             Op::Attention { q, attention: a, out } => {
                 let sinks = a.sinks.map(|s| weights[s.index()].row_f32(0));
@@ -120,6 +121,12 @@ impl<'a> Run<'a> {
             }
             Op::Glu { activation, gate, up, out } => {
                 let y = glu(*activation, self.get(*gate), self.get(*up));
+                self.set(*out, y);
+            }
+            Op::GatedNorm { activation, gate, x, weight, eps, out } => {
+                let weight = weights[weight.index()].row_f32(0);
+                let normed = rms_norm(self.get(*x), &weight, *eps);
+                let y = glu(*activation, self.get(*gate), &normed);
                 self.set(*out, y);
             }
             Op::Add { a, b, out } => {
@@ -162,7 +169,9 @@ impl<'a> Run<'a> {
                 let y = rows.flat_map(|row| x[row * width..][..width].to_vec()).collect();
                 self.set(*out, y);
             }
-            Op::Route { logits, router, out } => self.route(*logits, router, *out),
+            Op::Route { logits, shared_gate, router, out } => {
+                self.route(*logits, *shared_gate, router, *out);
+            }
             Op::ExpertMatMul(m) => {
                 for projection in &m.projections {
                     let y = self.expert_projection(m, projection);
@@ -201,6 +210,18 @@ impl<'a> Run<'a> {
                 let y = parts.flat_map(|part| part[*start..][..width].to_vec()).collect();
                 self.set(*out, y);
             }
+            Op::JoinGroups { a, b, groups, out } => {
+                let width = |id: ValueId| self.program.graph.value(id).width / groups;
+                let parts = self.get(*a).chunks_exact(width(*a));
+                let parts = parts.zip(self.get(*b).chunks_exact(width(*b)));
+                let y = parts.flat_map(|(a, b)| [a, b].concat()).collect();
+                self.set(*out, y);
+            }
+            Op::HeadMatMul { x, weights: heads, out } => {
+                let heads: Vec<&Weight> = heads.iter().map(|id| &weights[id.index()]).collect();
+                let y = head_matmul(self.get(*x), &heads);
+                self.set(*out, y);
+            }
             Op::CausalConv(conv) => self.causal_conv(conv),
             Op::DeltaNet(op) => self.delta_net(op),
             Op::StateSpace(op) => self.state_space(op),
@@ -214,20 +235,29 @@ impl<'a> Run<'a> {
                 let q = self.rotated(normalised(*q, qk_norm.map(|norm| norm.q)), rope);
                 let k = self.rotated(normalised(*k, qk_norm.map(|norm| norm.k)), rope);
                 let v = self.get(*v).to_vec();
-                self.cache.append(*layer, self.batch, &k, &v);
+                self.cache.append(*layer, self.batch, &k, Some(&v));
                 self.set(*q_out, q);
             }
         }
     }
 
     /// Selects the experts of every token by the rows of `logits`.
-    fn route(&mut self, logits: ValueId, router: &Router, out: ValueId) {
+    fn route(
+        &mut self,
+        logits: ValueId,
+        shared_gate: Option<ValueId>,
+        router: &Router,
+        out: ValueId,
+    ) {
         let experts = self.program.graph.value(logits).width;
         let vector = |id: WeightId| self.program.weights[id.index()].row_f32(0);
         let bias = router.selection_bias.map(vector);
         let scale = router.expert_scale.map(vector);
-        let rows = self.get(logits).chunks_exact(experts);
-        let y = rows.flat_map(|logits| route(logits, router, bias.as_deref(), scale.as_deref()));
+        let rows = self.get(logits).chunks_exact(experts).enumerate();
+        let y = rows.flat_map(|(token, logits)| {
+            let gate = shared_gate.map(|gate| self.get(gate)[token]);
+            route(logits, gate, router, [bias.as_deref(), scale.as_deref()])
+        });
         let y = y.collect();
         self.set(out, y);
     }
@@ -356,6 +386,14 @@ pub fn matmul(x: &[f32], w: &Weight) -> Vec<f32> {
     y
 }
 
+/// Head `h` of `y` is `xₕ · Wₕᵀ`, `W` dequantised.
+///
+/// Shapes: x `[rows, heads · columns]`, Wₕ `[outputs, columns]`, y `[rows, heads · outputs]`.
+fn head_matmul(x: &[f32], heads: &[&Weight]) -> Vec<f32> {
+    let parts = x.chunks_exact(heads[0].columns()).zip(heads.iter().cycle());
+    parts.flat_map(|(x, w)| matmul(x, w)).collect()
+}
+
 /// Rotates each head of one token: `(x, y) → (x cos θ − y sin θ, x sin θ + y cos θ)` with
 /// `θᵢ = position · inv_freqᵢ`.
 ///
@@ -421,12 +459,12 @@ pub fn sigmoid_gate(x: f32, gate: f32) -> f32 {
 /// The experts of one token and their weights, as [`Router`] defines them: indices as f32, then
 /// weights.
 ///
-/// Shapes: logits, selection bias and expert scale `[experts]`, result `[2 · experts_per_token]`.
+/// Shapes: logits, selection bias and expert scale `[experts]`, result `[2 · slots]`.
 pub fn route(
     logits: &[f32],
+    shared_gate: Option<f32>,
     router: &Router,
-    selection_bias: Option<&[f32]>,
-    expert_scale: Option<&[f32]>,
+    [selection_bias, expert_scale]: [Option<&[f32]>; 2],
 ) -> Vec<f32> {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let exp = |logit: f32| f64::from(logit - max).exp();
@@ -471,7 +509,12 @@ pub fn route(
         let scale = expert_scale.map_or(1.0, |scale| f64::from(scale[*e]));
         (p[*e] / divisor * f64::from(router.scale) * scale) as f32
     });
-    order.iter().map(|e| *e as f32).chain(weights).collect()
+    let shared = router.shared_expert.then(|| {
+        let weight = shared_gate.map_or(1.0, |gate| sigmoid_gate(1.0, gate));
+        (logits.len() as f32, weight)
+    });
+    let ids = order.iter().map(|e| *e as f32).chain(shared.map(|(id, _)| id));
+    ids.chain(weights).chain(shared.map(|(_, weight)| weight)).collect()
 }
 
 /// The smallest normal f16, which prevents a division by zero, as in llama.cpp.
@@ -489,10 +532,12 @@ pub fn combine_experts(x: &[f32], p: &[f32]) -> Vec<f32> {
 }
 
 /// `softmax(scale · q·kᵀ) · v` per query and head; query head `h` reads key head
-/// `h / (num_heads / num_kv_heads)`.
+/// `h / (num_heads / num_kv_heads)`. In latent attention, v is the first `latent_dim` elements of
+/// k.
 ///
 /// `read(span, position)` returns the keys and values of all heads at one cached position. Shapes:
-/// q `[tokens, num_heads · head_dim]`, sinks `[num_heads]`.
+/// q `[tokens, num_heads · head_dim]`, sinks `[num_heads]`, result
+/// `[tokens, num_heads · value_dim]`.
 pub fn attention(
     a: &Attention,
     sinks: Option<&[f32]>,
@@ -500,8 +545,8 @@ pub fn attention(
     batch: &Batch<'_>,
     read: impl Fn(&Span<'_>, usize) -> (Vec<f32>, Vec<f32>),
 ) -> Vec<f32> {
-    let mut out = vec![0.0; q.len()];
-    let width = a.num_heads * a.head_dim;
+    let (width, out_width) = (a.num_heads * a.head_dim, a.num_heads * a.value_dim());
+    let mut out = vec![0.0; q.len() / width * out_width];
     for span in batch.spans {
         let end = span.past_tokens + span.tokens.len();
         let cached: Vec<_> = (0..end).map(|p| read(span, p)).collect();
@@ -527,7 +572,7 @@ pub fn attention(
                 let max = scores.iter().copied().fold(sink, f64::max);
                 let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
                 let sum = weights.iter().sum::<f64>() + (sink - max).exp();
-                let out = &mut out[token * width + head * a.head_dim..][..a.head_dim];
+                let out = &mut out[token * out_width + head * a.value_dim()..][..a.value_dim()];
                 for (d, out) in out.iter_mut().enumerate() {
                     let values =
                         cached[visible.clone()].iter().map(|(_, v)| f64::from(v[kv.start + d]));

@@ -1,10 +1,11 @@
 //! The properties of a program that its launches depend on and that no batch changes.
 
 use rf_graph::{
-    Combine, DType, Epilogue, ExpertMatMul, Graph, MatMul, Op, Prologue, Storage, ValueId,
+    Attention, Combine, DType, Epilogue, ExpertMatMul, Graph, MatMul, Op, Prologue, Storage,
+    ValueId, WeightId,
 };
 
-use crate::params::{ExpertGroups, ExpertTile, MatmulDevice, SMALLEST_TILE};
+use crate::params::{Address, ExpertGroups, ExpertTile, MatmulDevice, SMALLEST_TILE};
 
 /// Spare rows after the last row of an operand. Kernels for several columns read them and ignore
 /// the values.
@@ -26,6 +27,10 @@ pub(super) struct GraphAnalysis {
     /// Experts per token and experts of the largest mixture.
     expert_slots: usize,
     experts: usize,
+    /// Every number of heads with a matrix each.
+    head_counts: Vec<usize>,
+    /// Elements of the value of the largest latent attention.
+    pub(super) latent_dim: usize,
     /// Output features of the largest sum of experts.
     pub(super) sum_width: usize,
 }
@@ -55,6 +60,8 @@ impl GraphAnalysis {
             attention_kv_heads: 1,
             expert_slots: 0,
             experts: 0,
+            head_counts: Vec::new(),
+            latent_dim: 0,
             sum_width: 0,
         };
         for op in graph.ops() {
@@ -94,6 +101,17 @@ impl GraphAnalysis {
                 let sum_width = m.combine.map_or(0, |sum| graph.value(sum.out).width);
                 self.sum_width = self.sum_width.max(sum_width);
             }
+            Op::HeadMatMul { x, weights, .. } => {
+                self.add_operand(graph, *x, form_of_heads(graph, weights));
+                self.expert_slots = self.expert_slots.max(weights.len());
+                self.experts = self.experts.max(weights.len());
+                if !self.head_counts.contains(&weights.len()) {
+                    self.head_counts.push(weights.len());
+                }
+            }
+            Op::Attention { attention: Attention { latent_dim: Some(latent_dim), .. }, .. } => {
+                self.latent_dim = self.latent_dim.max(*latent_dim);
+            }
             Op::Attention { attention: a, .. } => {
                 self.attention_width = self.attention_width.max(a.num_heads * a.head_dim);
                 self.attention_heads = self.attention_heads.max(a.num_heads);
@@ -123,6 +141,25 @@ impl GraphAnalysis {
         let slots = max_tokens * self.expert_slots;
         let tiles = ExpertGroups::num_tiles(slots, self.experts, SMALLEST_TILE);
         (tiles * size_of::<ExpertTile>() / size_of::<u32>() + slots).max(1)
+    }
+
+    /// The heads of all rows of an operand with a row per token and head, for each number of heads.
+    /// There is at least one element.
+    pub(super) fn head_rows(&self, max_tokens: usize) -> Vec<f32> {
+        let of = |heads: usize| (0..max_tokens * heads).map(move |row| (row % heads) as f32);
+        let rows: Vec<f32> = self.head_counts.iter().flat_map(|heads| of(*heads)).collect();
+        if rows.is_empty() { vec![0.0] } else { rows }
+    }
+
+    /// Each number of heads with the address of its part of [`Self::head_rows`].
+    pub(super) fn head_routes(&self, max_tokens: usize, base: Address) -> Vec<(usize, Address)> {
+        let mut next = base;
+        let mut place = |heads: usize| {
+            let at = next;
+            next += (max_tokens * heads * size_of::<f32>()) as Address;
+            (heads, at)
+        };
+        self.head_counts.iter().map(|heads| place(*heads)).collect()
     }
 
     /// The form of a value that is stored as an operand; `None` for values stored as f32.
@@ -165,6 +202,13 @@ pub(super) fn form_of_experts(graph: &Graph, m: &ExpertMatMul) -> OperandForm {
     let is_float = weight.is_some_and(|weight| weight.dtype.is_float());
     let columns = weight.map_or(1, |weight| weight.columns);
     OperandForm { q8: !is_float, f32: is_float, columns, norm_eps: None }
+}
+
+/// The form in which a matmul with a matrix per head reads its left operand.
+pub(super) fn form_of_heads(graph: &Graph, heads: &[WeightId]) -> OperandForm {
+    let weight = graph.weight(heads[0]);
+    let is_float = weight.dtype.is_float();
+    OperandForm { q8: !is_float, f32: is_float, columns: weight.columns, norm_eps: None }
 }
 
 /// The form in which a matmul reads its left operand.

@@ -1,11 +1,13 @@
-//! The KV cache in device memory: pages that hold all layers of a group.
+//! The KV cache and the recurrent states in device memory: pages that hold all layers of a group.
 
-use rf_graph::{BackendError, KvLayer, KvLayout, KvType};
+use std::ops::Range;
+
+use rf_graph::{BackendError, Batch, KvLayer, KvLayout, KvType};
 use rf_hip::{DeviceBuffer, Stream};
-use rf_kv::{CopyPage, PageGroup};
+use rf_kv::{CopyPage, PageGroup, PageId};
 
 use crate::error::Error;
-use crate::params::{self, Address, MAX_HEAD_DIM};
+use crate::params::{self, Address, MAX_HEAD_DIM, MAX_LATENT_HEAD_DIM};
 
 /// Head sizes are multiples of this: the elements of a head that a lane loads.
 const HEAD_MULTIPLE: usize = 8;
@@ -17,6 +19,8 @@ pub(super) struct KvPlan {
     /// Byte offsets of each layer in a page of its group: keys, values, scales of keys, scales of
     /// values.
     offsets: Vec<[u32; 4]>,
+    /// Byte offset of each recurrent state in a page.
+    state_offsets: Vec<usize>,
     /// By [`PageGroup::index`].
     page_bytes: [usize; 3],
 }
@@ -34,7 +38,9 @@ impl KvPlan {
         let mut offsets = Vec::with_capacity(layout.layers.len());
         for layer in &layout.layers {
             let (heads, head_dim) = (layer.num_kv_heads, layer.head_dim);
-            if head_dim > MAX_HEAD_DIM || !head_dim.is_multiple_of(HEAD_MULTIPLE) {
+            let is_latent = layer.latent_dim.is_some();
+            let most = if is_latent { MAX_LATENT_HEAD_DIM } else { MAX_HEAD_DIM };
+            if head_dim > most || !head_dim.is_multiple_of(HEAD_MULTIPLE) {
                 let what = format!("attention heads of {head_dim} elements");
                 return Err(Error::Unsupported { what });
             }
@@ -48,23 +54,38 @@ impl KvPlan {
             };
             let data_bytes = rows * head_dim * element_bytes;
             let end = &mut page_bytes[layer.group.index()];
-            offsets.push([data_bytes, data_bytes, scale_bytes, scale_bytes].map(|bytes| {
+            // The values of a latent layer are a part of its keys.
+            let parts = if is_latent { [1, 0] } else { [1, 1] };
+            let bytes = [data_bytes, scale_bytes].map(|bytes| parts.map(|part| part * bytes));
+            offsets.push([bytes[0][0], bytes[0][1], bytes[1][0], bytes[1][1]].map(|bytes| {
                 let at = *end;
                 *end += bytes.next_multiple_of(16);
                 at as u32
             }));
         }
-        let page_bytes = page_bytes.map(|bytes| bytes.next_multiple_of(256));
+        let mut page_bytes = page_bytes.map(|bytes| bytes.next_multiple_of(256));
         if page_bytes.iter().any(|bytes| u32::try_from(*bytes).is_err()) {
             return Err(Error::Unsupported { what: "KV pages beyond 4 GiB".into() });
         }
-        Ok(Self { layout: layout.clone(), offsets, page_bytes })
+        let mut state_offsets = Vec::with_capacity(layout.states.len());
+        let end = &mut page_bytes[PageGroup::State.index()];
+        for state in &layout.states {
+            state_offsets.push(*end);
+            *end += (state.len() * size_of::<f32>()).next_multiple_of(256);
+        }
+        Ok(Self { layout: layout.clone(), offsets, state_offsets, page_bytes })
     }
 
-    /// Saturates, so that a cache beyond the address space is one that does not fit.
+    /// Bytes of the pages of tokens. Saturates, so that a cache beyond the address space is one
+    /// that does not fit.
     pub(super) fn bytes(&self) -> usize {
         let bytes = PageGroup::OF_TOKENS.map(|group| self.group_bytes(group));
         bytes[0].saturating_add(bytes[1])
+    }
+
+    /// Bytes of the recurrent states. Saturates as [`Self::bytes`].
+    pub(super) fn states_bytes(&self) -> usize {
+        self.group_bytes(PageGroup::State)
     }
 
     fn group_bytes(&self, group: PageGroup) -> usize {
@@ -75,7 +96,8 @@ impl KvPlan {
     fn group_start(&self, group: PageGroup) -> usize {
         match group {
             PageGroup::Full => 0,
-            PageGroup::Window | PageGroup::State => self.group_bytes(PageGroup::Full),
+            PageGroup::Window => self.group_bytes(PageGroup::Full),
+            PageGroup::State => self.bytes(),
         }
     }
 
@@ -111,7 +133,20 @@ impl KvPlan {
         };
         layers.map(place).collect()
     }
+
+    /// The kernel parameters of all recurrent states for a cache that starts at `start`.
+    pub(super) fn states(&self, start: Address) -> Vec<params::State> {
+        let group = PageGroup::State;
+        let start = start + self.group_start(group) as Address;
+        let page_floats = (self.page_bytes[group.index()] / size_of::<f32>()) as u64;
+        let state =
+            |offset: &usize| params::State { first: start + *offset as Address, page_floats };
+        self.state_offsets.iter().map(state).collect()
+    }
 }
+
+/// Recurrent states on the host, each with its place in the cache.
+pub(super) struct SavedStates(Vec<(usize, Vec<u8>)>);
 
 /// The memory of the cache.
 pub(super) struct KvMemory {
@@ -121,7 +156,8 @@ pub(super) struct KvMemory {
 
 impl KvMemory {
     pub(super) fn new(stream: &Stream, plan: KvPlan) -> Result<Self, Error> {
-        let memory = DeviceBuffer::new(stream.context(), plan.bytes())?;
+        let bytes = plan.bytes().saturating_add(plan.states_bytes());
+        let memory = DeviceBuffer::new(stream.context(), bytes)?;
         Ok(Self { plan, memory })
     }
 
@@ -130,24 +166,125 @@ impl KvMemory {
         self.plan.places(self.memory.address())
     }
 
+    /// The kernel parameters of all recurrent states.
+    pub(super) fn states(&self) -> Vec<params::State> {
+        self.plan.states(self.memory.address())
+    }
+
+    /// Copies the recurrent states of the sequences of a batch to the host.
+    pub(super) fn save_states(
+        &self,
+        stream: &Stream,
+        batch: &Batch<'_>,
+    ) -> Result<SavedStates, Error> {
+        let bytes = self.plan.page_bytes[PageGroup::State.index()];
+        let mut pages = Vec::new();
+        for state in batch.spans.iter().filter_map(|span| span.state).filter(|_| bytes > 0) {
+            let start = self.plan.group_start(PageGroup::State) + state.index() * bytes;
+            let mut page = vec![0; bytes];
+            self.memory.copy_to_slice(stream, start, &mut page)?;
+            pages.push((start, page));
+        }
+        Ok(SavedStates(pages))
+    }
+
+    /// Writes saved states back.
+    pub(super) fn restore_states(&self, stream: &Stream, saved: &SavedStates) -> Result<(), Error> {
+        for (start, page) in &saved.0 {
+            self.memory.copy_from_slice(stream, *start, page)?;
+        }
+        Ok(())
+    }
+
     /// Queues the copy of a page.
     pub(super) fn copy_page(&self, stream: &Stream, copy: CopyPage) -> Result<(), BackendError> {
         let CopyPage { group, from, to } = copy;
-        let num_pages = self.plan.layout.num_pages.of(group);
-        if let Some(page) = [from, to].iter().find(|page| page.index() >= num_pages) {
-            let what = format!("page {} of {num_pages}", page.index());
-            return Err(BackendError::InvalidBatch(what));
-        }
-        let (start, bytes) = (self.plan.group_start(group), self.plan.page_bytes[group.index()]);
-        if bytes == 0 {
+        let (from, to) = (self.page_range(group, from)?, self.page_range(group, to)?);
+        if from.is_empty() {
             return Ok(());
         }
-        let [from, to] = [from, to].map(|page| start + page.index() * bytes);
-        let copied = self.memory.copy_from_device(stream, to, &self.memory, from..from + bytes);
+        let copied = self.memory.copy_from_device(stream, to.start, &self.memory, from);
         copied.map_err(|e| Error::from(e).into())
     }
 
+    /// Appends the bytes of a page.
+    pub(super) fn read_page(
+        &self,
+        stream: &Stream,
+        group: PageGroup,
+        page: PageId,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BackendError> {
+        let range = self.page_range(group, page)?;
+        let start = out.len();
+        out.resize(start + range.len(), 0);
+        let copied = self.memory.copy_to_slice(stream, range.start, &mut out[start..]);
+        copied.map_err(|e| Error::from(e).into())
+    }
+
+    /// Replaces the bytes of a page.
+    pub(super) fn write_page(
+        &self,
+        stream: &Stream,
+        group: PageGroup,
+        page: PageId,
+        bytes: &[u8],
+    ) -> Result<(), BackendError> {
+        let range = self.page_range(group, page)?;
+        if bytes.len() != range.len() {
+            let what = format!("{} bytes for a page of {}", bytes.len(), range.len());
+            return Err(BackendError::InvalidBatch(what));
+        }
+        let copied = self.memory.copy_from_slice(stream, range.start, bytes);
+        copied.map_err(|e| Error::from(e).into())
+    }
+
+    /// The bytes of a page, none of a group without layers.
+    fn page_range(&self, group: PageGroup, page: PageId) -> Result<Range<usize>, BackendError> {
+        let num_pages = self.plan.layout.num_pages.of(group);
+        if page.index() >= num_pages {
+            let what = format!("page {} of {num_pages}", page.index());
+            return Err(BackendError::InvalidBatch(what));
+        }
+        let bytes = self.plan.page_bytes[group.index()];
+        let start = self.plan.group_start(group) + page.index() * bytes;
+        Ok(start..start + bytes)
+    }
+
+    /// Bytes of the pages of tokens.
     pub(super) fn bytes(&self) -> usize {
-        self.memory.size_bytes()
+        self.memory.size_bytes() - self.states_bytes()
+    }
+
+    /// Bytes of the recurrent states.
+    pub(super) fn states_bytes(&self) -> usize {
+        self.plan.states_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latent_takes_a_row_per_token_and_layer() {
+        // GLM 4.7 Flash: 47 layers of 512 and 64 elements; an f16 scale per 32.
+        for (kv_type, row_bytes) in [(KvType::F16, 1152), (KvType::Q8_0, 576 + 18 * 2)] {
+            let layout = KvLayout::new(vec![KvLayer::latent(576, 512); 47], 32, 4, kv_type);
+            let plan = KvPlan::new(&layout).unwrap();
+            // Pages start at multiples of 256 bytes.
+            let page_bytes = (32_usize * 47 * row_bytes).next_multiple_of(256);
+            assert_eq!((plan.bytes(), plan.states_bytes()), (4 * page_bytes, 0), "{kv_type}");
+        }
+    }
+
+    #[test]
+    fn only_latents_exceed_the_size_of_a_head() {
+        let of = |layer| KvPlan::new(&KvLayout::new(vec![layer], 32, 4, KvType::F16));
+        assert!(of(KvLayer::latent(576, 512)).is_ok() && of(KvLayer::new(1, 512)).is_ok());
+        for layer in [KvLayer::latent(584, 512), KvLayer::new(1, 520), KvLayer::latent(36, 32)] {
+            let error = of(layer).unwrap_err().to_string();
+            assert!(error.contains(&format!("heads of {} elements", layer.head_dim)), "{error}");
+        }
     }
 }

@@ -20,10 +20,6 @@ const RESERVE_BYTES: u64 = 64 << 20;
 /// [`Executor::memory`](rf_graph::Executor::memory).
 pub(crate) fn memory_need(gpu: &Gpu, program: &Program) -> Result<MemoryNeed, Error> {
     let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
-    if !kv.states.is_empty() {
-        let what = "recurrent layers (convolution, delta net, state space): use --device cpu";
-        return Err(Error::Unsupported { what: what.into() });
-    }
     let device = MatmulDevice::new(gpu.compute_units(), &gpu.context().info().arch);
     let analysis = GraphAnalysis::new(graph, device);
     let plan = Plan::with_floats(graph, |id| analysis.floats(graph, id));
@@ -36,7 +32,7 @@ pub(crate) fn memory_need(gpu: &Gpu, program: &Program) -> Result<MemoryNeed, Er
     let held = MemoryUse {
         weights_bytes: WeightPlan::new(graph, weights).bytes() as u64,
         kv_bytes: kv_plan.bytes() as u64,
-        states_bytes: 0,
+        states_bytes: kv_plan.states_bytes() as u64,
         buffers_bytes: buffers as u64,
     };
     Ok(MemoryNeed { held, reserve_bytes: RESERVE_BYTES })

@@ -25,13 +25,13 @@ use rf_graph::{
     MemoryUse, Plan, Program, Progress, Stage, Timeline,
 };
 use rf_hip::{DeviceBuffer, GraphExec, PinnedBuffer, Stream};
-use rf_kv::{CopyPage, PageGroup};
+use rf_kv::{CopyPage, PageGroup, PageId};
 
 use crate::error::Error;
 use crate::launch::{Gpu, Recording};
 use crate::params::{Activations, Address, MatmulDevice};
 use analysis::{GraphAnalysis, SPARE_ROWS};
-use kv::{KvMemory, KvPlan};
+use kv::{KvMemory, KvPlan, SavedStates};
 use profile::Profile;
 use program::{BatchProgram, DeviceProgram, ScratchAddresses};
 use rope::RopeTables;
@@ -118,6 +118,8 @@ pub(crate) struct Work {
     arrivals: DeviceBuffer<u32>,
     /// Slots of a mixture of experts, grouped by expert.
     groups: DeviceBuffer<u32>,
+    /// The head of each row of an operand of heads.
+    head_rows: DeviceBuffer<f32>,
 }
 
 struct Q8Buffer {
@@ -145,7 +147,8 @@ impl Work {
         let operand = analysis.scratch_elements(max_tokens);
         let arena = plan.floats_per_row() * (max_tokens + SPARE_ROWS);
         let counts = analysis.arrival_count(max_tokens) + analysis.group_words(max_tokens);
-        4 * (arena + analysis.partial_floats() + counts) + operand + operand / 4
+        let floats = arena + analysis.partial_floats() + analysis.head_rows(max_tokens).len();
+        4 * (floats + counts) + operand + operand / 4
     }
 
     fn held_bytes(&self) -> usize {
@@ -155,6 +158,7 @@ impl Work {
             + self.partials.size_bytes()
             + self.arrivals.size_bytes()
             + self.groups.size_bytes()
+            + self.head_rows.size_bytes()
     }
 
     fn new(
@@ -165,7 +169,11 @@ impl Work {
     ) -> Result<Self, Error> {
         let context = stream.context();
         let arena = plan.floats_per_row() * (max_tokens + SPARE_ROWS);
+        let heads = analysis.head_rows(max_tokens);
+        let head_rows = DeviceBuffer::new(context, heads.len())?;
+        head_rows.copy_from_slice(stream, 0, &heads)?;
         Ok(Self {
+            head_rows,
             arena: DeviceBuffer::new(context, arena)?,
             operand: Q8Buffer::new(stream, analysis.scratch_elements(max_tokens))?,
             partials: DeviceBuffer::new(context, analysis.partial_floats())?,
@@ -217,13 +225,16 @@ impl GpuExecutor {
         let rows = max_output_rows.max(max_batch_tokens);
         let output =
             PinnedBuffer::new(gpu.context(), (width * rows).min(PINNED_OUTPUT_FLOATS.max(width)))?;
+        let head_routes = analysis.head_routes(max_batch_tokens, work.head_rows.address());
         let program = DeviceProgram {
             graph,
             analysis,
             plan,
             weights: weights.places(&weight_plan),
             kv: kv_memory.places(),
+            states: kv_memory.states(),
             ropes: rope_addresses,
+            head_routes,
             arena: work.arena.address(),
             scratch: work.scratch(),
         };
@@ -268,7 +279,7 @@ impl GpuExecutor {
     }
 
     fn record(&self, shape: Shape, stage: usize) -> Result<Recording, Error> {
-        let groups = PageGroup::OF_TOKENS.map(|group| self.step.params(&shape, group));
+        let groups = PageGroup::ALL.map(|group| self.step.params(&shape, group));
         let program = BatchProgram { program: &self.program, shape, groups };
         let list = record::record(program, self.stages[stage].ops.clone())?;
         Recording::load(&self.gpu, list)
@@ -309,13 +320,15 @@ impl GpuExecutor {
         match replay {
             Replay::Checked(graph) => graph.launch(&self.stream)?,
             Replay::Untried if self.graphs == GraphMode::On => {
+                let before = self.kv.save_states(&self.stream, batch)?;
                 recording.queue(&self.stream)?;
                 let (rows, width) = self.output_shape(stage, shape);
                 let mut rows = vec![0.0; rows * width];
                 self.read_output(shape, stage, &mut rows)?;
-                *replay = self.check_replay(recording, batch, (shape, stage), &rows);
+                *replay = self.check_replay(recording, (batch, &before), (shape, stage), &rows);
                 if matches!(replay, Replay::Off) {
                     // Overwrite the results of the wrong replay.
+                    self.kv.restore_states(&self.stream, &before)?;
                     self.upload_input(batch, shape, stage)?;
                     recording.queue(&self.stream)?;
                 }
@@ -326,16 +339,18 @@ impl GpuExecutor {
     }
 
     /// Captures a recording and replays it for the batch that has just run. The replay writes the
-    /// same values to the same places of the KV cache, so its output must be the same.
+    /// same values to the same places of the KV cache, and starts with the recurrent states
+    /// `before` that batch, so its output must be the same.
     fn check_replay(
         &mut self,
         recording: &Recording,
-        batch: &Batch<'_>,
+        (batch, before): (&Batch<'_>, &SavedStates),
         (shape, stage): (Shape, usize),
         expected: &[f32],
     ) -> Replay {
         let mut replayed = vec![f32::NAN; expected.len()];
         let graph = recording.capture(&self.stream).and_then(|graph| {
+            self.kv.restore_states(&self.stream, before)?;
             self.upload_input(batch, shape, stage)?;
             graph.launch(&self.stream)?;
             self.read_output(shape, stage, &mut replayed)?;
@@ -532,6 +547,24 @@ impl Executor for GpuExecutor {
         copies.iter().try_for_each(|copy| self.kv.copy_page(&self.stream, *copy))
     }
 
+    fn read_page(
+        &self,
+        group: PageGroup,
+        page: PageId,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BackendError> {
+        self.kv.read_page(&self.stream, group, page, out)
+    }
+
+    fn write_page(
+        &mut self,
+        group: PageGroup,
+        page: PageId,
+        bytes: &[u8],
+    ) -> Result<(), BackendError> {
+        self.kv.write_page(&self.stream, group, page, bytes)
+    }
+
     fn profile(&mut self, on: bool) -> bool {
         let info = self.gpu.context().info();
         self.profile = on.then(|| Profile::new(format!("GPU ({}, {})", info.name, info.arch)));
@@ -557,7 +590,7 @@ impl Executor for GpuExecutor {
         MemoryUse {
             weights_bytes: self.weights.bytes() as u64,
             kv_bytes: self.kv.bytes() as u64,
-            states_bytes: 0,
+            states_bytes: self.kv.states_bytes() as u64,
             buffers_bytes: buffers as u64,
         }
     }

@@ -1,12 +1,13 @@
 //! A program in device memory by address. Launches need no access to the buffers themselves.
 
 use rf_graph::{Graph, Plan, ValueId, WeightId};
+use rf_kv::PageGroup;
 
 use super::analysis::GraphAnalysis;
 use super::kv::KvPlace;
 use super::step::Shape;
 use super::weights::Place;
-use crate::params::{Activations, Address, Batch, KvCache, NormIn, Operand, RowMemory};
+use crate::params::{Activations, Address, Batch, KvCache, NormIn, Operand, RowMemory, State};
 
 /// The graph, its plan, and the addresses of weights, KV cache and activations.
 pub(super) struct DeviceProgram {
@@ -17,8 +18,14 @@ pub(super) struct DeviceProgram {
     pub(super) weights: Vec<Place>,
     /// The layers of the KV cache.
     pub(super) kv: Vec<KvPlace>,
+    /// The recurrent states.
+    pub(super) states: Vec<State>,
     /// Tables of RoPE by op; 0 for other ops.
     pub(super) ropes: Vec<Address>,
+    /// By number of heads, the head of every row of an operand with a row per token and head, as
+    /// f32: [`Op::HeadMatMul`](rf_graph::Op::HeadMatMul) reads it as the route of a mixture of
+    /// experts.
+    pub(super) head_routes: Vec<(usize, Address)>,
     /// The arena of the plan.
     pub(super) arena: Address,
     pub(super) scratch: ScratchAddresses,
@@ -33,7 +40,7 @@ pub(super) struct ScratchAddresses {
     pub(super) partials: Address,
     /// Counters of finished partial results.
     pub(super) arrivals: Address,
-    /// Tiles and slots of a mixture of experts, see [`GraphAnalysis::group_words`].
+    /// Tiles and slots of a mixture of experts or of heads, see [`GraphAnalysis::group_words`].
     pub(super) groups: Address,
 }
 
@@ -51,8 +58,8 @@ pub(super) struct BatchProgram<'a> {
     pub(super) program: &'a DeviceProgram,
     pub(super) shape: Shape,
     /// The arrays of the batch in device memory, with the pages of each group, by
-    /// [`PageGroup::index`](rf_kv::PageGroup::index).
-    pub(super) groups: [Batch; 2],
+    /// [`PageGroup::index`].
+    pub(super) groups: [Batch; 3],
 }
 
 impl BatchProgram<'_> {
@@ -65,6 +72,11 @@ impl BatchProgram<'_> {
     pub(super) fn cache(&self, layer: usize) -> (Batch, KvCache) {
         let KvPlace { cache, group } = self.program.kv[layer];
         (self.groups[group.index()], cache)
+    }
+
+    /// The arrays of the batch with the pages of recurrent states, and one of the states.
+    pub(super) fn state(&self, state: usize) -> (Batch, State) {
+        (self.groups[PageGroup::State.index()], self.program.states[state])
     }
 
     /// Addresses of a value that is stored as an operand: f32, codes, scales and sums of squares,
@@ -133,6 +145,10 @@ impl RowMemory for BatchProgram<'_> {
 
     fn group(&self, id: WeightId) -> usize {
         self.program.graph.weight(id).columns
+    }
+
+    fn weight_rows(&self, id: WeightId) -> usize {
+        self.program.graph.weight(id).rows
     }
 
     fn output_rows(&self) -> Address {

@@ -7,7 +7,9 @@
 
 mod attention;
 mod experts;
+mod heads;
 mod matmul;
+mod recurrent;
 
 use std::ops::Range;
 
@@ -17,8 +19,8 @@ use super::program::BatchProgram;
 use crate::error::Error;
 use crate::launch::LaunchList;
 use crate::params::{
-    EmbedParams, KvAppendParams, RopeAppendParams, RopeParams, RopeTable, RowMemory,
-    embed_rms_norm_threads, record_rms_norm, record_row_op,
+    EmbedParams, GATED_NORM_GROUP, KvAppendParams, LatentAppendParams, MAX_SLOTS, RopeAppendParams,
+    RopeParams, RopeTable, RowMemory, embed_rms_norm_threads, record_rms_norm, record_row_op,
 };
 
 /// The fusions with kernels. Epilogues of one row are part of the matrix-vector kernels for
@@ -26,7 +28,9 @@ use crate::params::{
 pub(crate) const FUSIONS: Fusions = {
     let rule = WeightRule { quantized: true, row_multiple: 32 };
     Fusions {
+        shared_expert: Some(MAX_SLOTS),
         glu_epilogue: Some(rule),
+        gated_norm: Some(GATED_NORM_GROUP),
         combine_epilogue: Some(rule),
         norm_epilogue: Some(rule),
         ..Fusions::EPILOGUES
@@ -53,8 +57,17 @@ struct Recorder<'a> {
     launches: LaunchList,
     /// Index of the current op.
     op: usize,
-    /// The route whose slots are grouped, and for which tile.
-    grouped: Option<(ValueId, u32)>,
+    /// The grouped slots, and the tile for which they are.
+    grouped: Option<(Slots, u32)>,
+}
+
+/// The origin of the slots of a matmul with several matrices.
+#[derive(Clone, Copy, PartialEq)]
+enum Slots {
+    /// The experts of a route.
+    Route(ValueId),
+    /// All heads of every token, as many as this says.
+    Heads(usize),
 }
 
 impl Recorder<'_> {
@@ -67,7 +80,7 @@ impl Recorder<'_> {
             }
             Op::MatMul(m) => return self.matmul(m),
             Op::Rope { x, rope, out } => self.rope(*x, rope, *out),
-            Op::KvAppend { k, v, layer } => {
+            Op::KvAppend { k, v: Some(v), layer } => {
                 let (batch, cache) = self.memory.cache(*layer);
                 let params = KvAppendParams {
                     batch,
@@ -97,10 +110,19 @@ impl Recorder<'_> {
                 };
                 self.launches.push(params.launch(), params);
             }
-            Op::Attention { q, attention, out } => return self.attention(*q, attention, *out),
+            Op::KvAppend { k, v: None, layer } => {
+                let (batch, cache) = self.memory.cache(*layer);
+                let params = LatentAppendParams { batch, cache, k: self.memory.address(*k) };
+                self.launches.push(params.launch(), params);
+            }
+            Op::Attention { q, attention, out } => match attention.latent_dim {
+                Some(latent_dim) => self.latent_attention(*q, (attention, latent_dim), *out),
+                None => return self.attention(*q, attention, *out),
+            },
+            Op::HeadMatMul { x, weights, out } => self.head_matmul(*x, weights, *out),
             Op::EmbedPosition { table, out } => self.embed_position(*table, *out),
-            Op::Route { logits, router, out } => {
-                let params = self.route(*logits, router, *out)?;
+            Op::Route { logits, shared_gate, router, out } => {
+                let params = self.route(*logits, *shared_gate, router, *out)?;
                 self.launches.push(params.launch(), params);
             }
             Op::ExpertMatMul(m) => self.expert_matmul(m),
@@ -111,6 +133,9 @@ impl Recorder<'_> {
             Op::CombineExperts { x, route, residual, out } => {
                 self.combine_experts(*x, *route, *residual, *out);
             }
+            Op::CausalConv(op) => return self.causal_conv(op),
+            Op::DeltaNet(op) => return self.delta_net(op),
+            Op::StateSpace(op) => return self.state_space(op),
             op if record_row_op(op, &self.memory, &mut self.launches) => {}
             op => return Err(Error::Unsupported { what: op.name().into() }),
         }
@@ -239,7 +264,9 @@ mod tests {
         let program = DeviceProgram {
             weights: WeightPlan::new(&graph, &weights).places(1 << 20),
             kv: KvPlan::new(&kv).unwrap().places(1 << 21),
+            states: KvPlan::new(&kv).unwrap().states(1 << 21),
             ropes: vec![1 << 22; graph.ops().len()],
+            head_routes: analysis.head_routes(512, 1 << 24),
             arena: 1 << 23,
             scratch: ScratchAddresses::default(),
             graph,
@@ -257,7 +284,7 @@ mod tests {
         let batch =
             Batch { num_tokens: tokens as u32, num_spans: 1, num_outputs: 1, ..Batch::default() };
         let all = 0..program.graph.ops().len();
-        let list = record(BatchProgram { program: &program, shape, groups: [batch; 2] }, all)?;
+        let list = record(BatchProgram { program: &program, shape, groups: [batch; 3] }, all)?;
         let name = |op: usize| program.graph.ops()[op].name();
         Ok(list.kernels().map(|(op, kernel)| (op, name(op), kernel)).collect())
     }
@@ -360,7 +387,7 @@ mod tests {
     #[test]
     fn every_op_has_a_kernel() {
         let named = |case: &Case, part: &str| case.name().starts_with(part);
-        for case in cases().into_iter().filter(|case| !case.has_states()) {
+        for case in cases() {
             // Formats of matmuls differ in names of kernels only.
             if named(&case, "matmul/") || named(&case, "epilogue/") || named(&case, "embed/") {
                 continue;
@@ -372,6 +399,28 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The kernels of a case without those that compute its inputs.
+    fn kernels_of_op(case: &str, tokens: usize) -> Vec<&'static str> {
+        let all = kernels(case, tokens).into_iter();
+        all.filter(|kernel| !kernel.starts_with("embed_")).collect()
+    }
+
+    #[test]
+    fn latent_attention_has_a_launch_for_each_length_of_spans() {
+        let expected = ["latent_append_f32", "attention_latent_q8_0_d576"];
+        for tokens in [1, 40] {
+            assert_eq!(kernels_of_op("latent_attention/20x576:512/32/q8_0", tokens), expected);
+        }
+    }
+
+    #[test]
+    fn the_matrices_of_heads_are_one_launch() {
+        let few = ["quantize_f32_q8", "matvec_q4_0_q8_f32_n1"];
+        assert_eq!(kernels_of_op("head_matmul/Q4_0/3x37x256", 1), few);
+        let many = ["quantize_f32_q8", "group_experts", "matmul_narrow_q4_0_q8_f32"];
+        assert_eq!(kernels_of_op("head_matmul/Q4_0/3x37x256", 40), many);
     }
 
     #[test]

@@ -58,15 +58,21 @@ pub(super) struct StepSizes {
     /// Page numbers of all spans and groups.
     max_pages: usize,
     /// Groups with pages: each has records of spans and page numbers of its own.
-    groups: usize,
+    groups: &'static [PageGroup],
 }
 
 impl StepSizes {
     /// The sizes for a cache of `num_pages`.
     pub(super) fn new(max_tokens: usize, max_outputs: usize, num_pages: PageCounts) -> Self {
-        let groups = if num_pages.window > 0 { 2 } else { 1 };
-        // Sequences may share pages. A span has as many page numbers in each group.
-        let max_pages = groups * (2 * num_pages.full).max(1024);
+        let groups: &[PageGroup] = match (num_pages.window > 0, num_pages.states > 0) {
+            (false, false) => &[PageGroup::Full],
+            (true, false) => &PageGroup::OF_TOKENS,
+            (false, true) => &[PageGroup::Full, PageGroup::State],
+            (true, true) => &PageGroup::ALL,
+        };
+        // Sequences may share pages. A span has at most as many page numbers in each group as in
+        // the first one.
+        let max_pages = groups.len() * (2 * num_pages.full).max(1024);
         Self { max_tokens, max_outputs, max_pages, groups }
     }
 
@@ -76,7 +82,7 @@ impl StepSizes {
     }
 
     fn len(self) -> usize {
-        (3 + 4 * self.groups) * self.max_tokens + self.max_outputs + self.max_pages
+        (3 + 4 * self.groups.len()) * self.max_tokens + self.max_outputs + self.max_pages
     }
 
     /// Bytes of device memory.
@@ -110,7 +116,7 @@ impl StepMemory {
     }
 
     fn groups(&self) -> &'static [PageGroup] {
-        &PageGroup::OF_TOKENS[..self.sizes.groups]
+        self.sizes.groups
     }
 
     /// Number of page numbers of a batch.
@@ -166,7 +172,6 @@ impl StepMemory {
     /// group. Without that group they are those of [`PageGroup::Full`].
     pub(super) fn params(&self, shape: &Shape, group: PageGroup) -> params::Batch {
         let at = self.layout(shape);
-        let group = if self.groups().contains(&group) { group } else { PageGroup::Full };
         let address = |index: usize| self.device.address() + (4 * index) as Address;
         params::Batch {
             ids: address(0),
@@ -186,6 +191,8 @@ impl StepMemory {
 /// Indices of the arrays. Token ids are first. Page numbers are last, because their count is not
 /// part of the shape.
 struct Layout {
+    /// Each has records of spans.
+    groups: &'static [PageGroup],
     positions: usize,
     span_of: usize,
     /// The records of spans of all groups, one group after the other.
@@ -195,17 +202,20 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(shape: &Shape, groups: usize) -> Self {
+    fn of(shape: &Shape, groups: &'static [PageGroup]) -> Self {
         let positions = shape.tokens;
         let span_of = positions + shape.tokens;
         // A span is a record of 16 bytes.
         let spans = (span_of + shape.tokens).next_multiple_of(4);
-        let output_rows = spans + 4 * groups * shape.spans;
-        Self { positions, span_of, spans, output_rows, pages: output_rows + shape.outputs }
+        let output_rows = spans + 4 * groups.len() * shape.spans;
+        let pages = output_rows + shape.outputs;
+        Self { groups, positions, span_of, spans, output_rows, pages }
     }
 
-    /// The records of `count` spans with the pages of a group.
+    /// The records of `count` spans with the pages of a group. Without that group they are those of
+    /// [`PageGroup::Full`].
     fn spans(&self, group: PageGroup, count: usize) -> usize {
-        self.spans + 4 * group.index() * count
+        let place = self.groups.iter().position(|each| *each == group).unwrap_or(0);
+        self.spans + 4 * place * count
     }
 }

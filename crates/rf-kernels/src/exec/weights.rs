@@ -29,7 +29,8 @@ pub(super) struct Place {
 enum Form {
     /// f32, for norms, biases and sinks.
     Vector,
-    /// In planes, starting at `first_row` of a matrix. The experts of a matmul share a matrix.
+    /// In planes, starting at `first_row` of a matrix. The experts or heads of a matmul share a
+    /// matrix.
     Matrix { layout: PackedLayout, base: usize, first_row: usize },
 }
 
@@ -43,7 +44,7 @@ pub(super) struct WeightPlan {
 
 impl WeightPlan {
     /// Chooses the form of each weight by the ops that read it. The experts of one matmul become
-    /// one matrix.
+    /// one matrix, and so do the heads.
     pub(super) fn new(graph: &Graph, weights: &[Weight]) -> Self {
         let mut forms: Vec<Option<(Form, usize)>> = weights.iter().map(|_| None).collect();
         let mut bytes = 0;
@@ -63,6 +64,9 @@ impl WeightPlan {
         for op in graph.ops() {
             if let Op::ExpertMatMul(m) = op {
                 m.projections.iter().for_each(|p| matrix(&p.weights, &mut forms));
+            }
+            if let Op::HeadMatMul { weights, .. } = op {
+                matrix(weights, &mut forms);
             }
             for operand in op.operands() {
                 if let Operand::Matrix(id) | Operand::Table(id) = operand {

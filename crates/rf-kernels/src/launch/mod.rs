@@ -52,6 +52,14 @@ impl Gpu {
         Ok(function)
     }
 
+    /// The kernels that were used, by name.
+    pub(crate) fn used_kernels(&self) -> Vec<&'static str> {
+        let functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names: Vec<_> = functions.keys().copied().collect();
+        names.sort_unstable();
+        names
+    }
+
     fn find(&self, name: &'static str) -> Result<Function, Error> {
         // PTX contains `.entry name(`. A code object contains the symbol between zero bytes.
         let (entry, symbol) = (format!(".entry {name}("), format!("\0{name}\0"));

@@ -13,8 +13,8 @@ const EXPERT_THREADS: u32 = 128;
 /// Largest number of groups of experts: the kernel has a lane for each.
 pub const MAX_EXPERT_GROUPS: usize = 32;
 
-/// Largest number of experts per token: the kernel has a lane for each.
-pub const MAX_EXPERTS_PER_TOKEN: usize = 32;
+/// Largest number of experts that compute a token: the kernel has a lane for each.
+pub const MAX_SLOTS: usize = 32;
 
 /// Selection and weighting of the experts of each token: [`rf_graph::Router`].
 #[repr(C)]
@@ -26,14 +26,18 @@ pub struct RouteParams {
     pub bias: Address,
     /// `[experts]` f32 or null: factors on the weights.
     pub expert_scale: Address,
-    /// `[tokens, 2 · used]` f32: indices, then weights.
+    /// `[tokens]` f32 or null: the weight of the shared expert before the sigmoid.
+    pub shared_gate: Address,
+    /// `[tokens, 2 · slots]` f32: indices, then weights.
     pub out: Address,
     /// Number of tokens.
     pub tokens: u32,
-    /// Number of experts.
+    /// Number of experts, without the shared one.
     pub experts: u32,
-    /// Experts per token, at most `experts` and [`MAX_EXPERTS_PER_TOKEN`].
+    /// Selected experts per token, at most `experts`.
     pub used: u32,
+    /// Experts per token with the shared one, at most [`MAX_SLOTS`].
+    pub slots: u32,
     /// Probability of an expert: 0 softmax, 1 sigmoid, 2 softmax over the selected experts.
     pub gate: u32,
     /// 1 if the weights are divided by their sum.
@@ -44,6 +48,8 @@ pub struct RouteParams {
     pub selected_groups: u32,
     /// Factor on the weights.
     pub scale: f32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 impl RouteParams {

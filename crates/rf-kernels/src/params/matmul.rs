@@ -53,13 +53,16 @@ impl ExpertGroups {
     }
 }
 
+/// The projections that a launch can have.
+pub const MAX_PROJECTIONS: usize = 4;
+
 /// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)`. With groups, the rows of x are slots of a mixture of
 /// experts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct MatmulParams {
     /// The first [`num_projections`](Self::num_projections) entries are used.
-    pub projections: [Projection; 3],
+    pub projections: [Projection; MAX_PROJECTIONS],
     /// `[tokens, columns]`, for quantised formats.
     pub x_q8: Activations,
     /// `[tokens, columns]`, for float formats.

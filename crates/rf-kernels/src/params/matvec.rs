@@ -3,7 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use rf_quant::DType;
 
-use super::{Activations, Address, Launch, Operand, Projection, RouteParams, Weight};
+use super::{
+    Activations, Address, Launch, MAX_PROJECTIONS, Operand, Projection, RouteParams, Weight,
+};
 
 /// Output rows of a block of int8 activations, which one workgroup computes for one token.
 const BLOCK: u32 = 32;
@@ -50,7 +52,7 @@ pub struct MatvecParams {
     /// The first [`num_projections`](Self::num_projections) entries are used. With a route, each is
     /// the matrices of all experts one below the other, with `rows` of one expert and a bias
     /// `[experts, rows]`.
-    pub projections: [Projection; 3],
+    pub projections: [Projection; MAX_PROJECTIONS],
     /// `[tokens, columns]`, for quantised formats.
     pub x_q8: Activations,
     /// `[tokens, columns]`, for float formats.
@@ -157,18 +159,20 @@ pub struct RouterParams {
     pub weight: Address,
     /// `[experts]` f32 or null.
     pub bias: Address,
+    /// `[1, columns]`, or null without a gate of a shared expert.
+    pub shared_weight: Address,
     /// `[1, columns]` f32.
     pub x: Address,
     /// Missing factor of x.
     pub norm_in: NormIn,
     /// A counter, zero before and after.
     pub arrivals: Address,
-    /// The selection; the kernel also writes the logits.
+    /// The selection; the kernel also writes the logits and the gate of the shared expert.
     pub route: RouteParams,
     /// Input features.
     pub columns: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Rows of both weights.
+    pub rows: u32,
 }
 
 impl MatvecSumParams {
@@ -193,10 +197,10 @@ impl MatvecSumParams {
 }
 
 impl RouterParams {
-    /// The launch: a workgroup per expert.
+    /// The launch: a workgroup per row.
     pub fn launch(&self, dtype: DType) -> Launch {
         let kernel = kernel_name!(dtype, "router_", "_f32_n1");
-        Launch::linear(kernel, self.route.experts as usize, 32 * WAVES)
+        Launch::linear(kernel, self.rows as usize, 32 * WAVES)
     }
 }
 

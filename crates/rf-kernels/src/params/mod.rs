@@ -25,8 +25,10 @@ mod attention;
 mod batch;
 mod embed;
 mod experts;
+mod latent;
 mod matmul;
 mod matvec;
+mod recurrent;
 mod rope;
 mod row_ops;
 mod rows;
@@ -37,19 +39,22 @@ pub use attention::AttentionParams;
 pub use batch::{Batch, KvCache, Span};
 pub use embed::{EmbedParams, embed_rms_norm_threads};
 pub use experts::{
-    ExpertRowsParams, GroupExpertsParams, MAX_EXPERT_GROUPS, MAX_EXPERTS_PER_TOKEN, RouteParams,
+    ExpertRowsParams, GroupExpertsParams, MAX_EXPERT_GROUPS, MAX_SLOTS, RouteParams,
 };
+pub use latent::{LatentAppendParams, LatentParams, MAX_LATENT_HEAD_DIM};
 pub use matmul::{
-    ExpertGroups, ExpertTile, MatmulDevice, MatmulParams, Projection, SMALLEST_TILE, TileSize,
+    ExpertGroups, ExpertTile, MAX_PROJECTIONS, MatmulDevice, MatmulParams, Projection,
+    SMALLEST_TILE, TileSize,
 };
 pub use matvec::{MatvecGluParams, MatvecParams, MatvecSumParams, NormIn, NormOut, RouterParams};
+pub use recurrent::{CausalConvParams, MAX_KEY_DIM, MAX_TAPS, RecurrenceParams, State};
 pub use rope::{KvAppendParams, MAX_HEAD_DIM, RopeAppendParams, RopeParams, RopeTable};
 pub(crate) use row_ops::{
     RowMemory, activation_number, record_glu, record_rms_norm, record_row_op,
 };
 pub use rows::{
-    AddParams, CopyRowsParams, GluParams, GroupNormParams, MapParams, Operand, QuantizeParams,
-    RmsNormParams, rms_norm_threads,
+    CopyRowsParams, GATED_NORM_GROUP, GluParams, GroupNormParams, JoinParams, MapParams, Operand,
+    PairParams, QuantizeParams, RmsNormParams, rms_norm_threads,
 };
 pub use sampling::{ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, top_k_parts};
 pub use weight::{Activations, Weight};

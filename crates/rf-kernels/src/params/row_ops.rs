@@ -4,8 +4,8 @@ use rf_graph::{Activation, Function, Op, RowNorm, ValueId, WeightId};
 
 use super::rows::VECTOR;
 use super::{
-    AddParams, Address, CopyRowsParams, GluParams, GroupNormParams, MapParams, Operand,
-    RmsNormParams, rms_norm_threads,
+    Address, CopyRowsParams, GluParams, GroupNormParams, JoinParams, MapParams, Operand,
+    PairParams, RmsNormParams, rms_norm_threads,
 };
 use crate::launch::LaunchList;
 
@@ -14,6 +14,7 @@ const SCALE: u32 = 3;
 const SOFTCAP: u32 = 4;
 const SIGMOID_GATE: u32 = 5;
 const POSITION_SCALE: u32 = 6;
+const SQUARED_RELU: u32 = 7;
 
 /// The addresses and shapes of the values of a batch.
 pub(crate) trait RowMemory {
@@ -34,6 +35,8 @@ pub(crate) trait RowMemory {
     fn vector(&self, id: WeightId) -> Address;
     /// Elements that a norm weight normalises together.
     fn group(&self, id: WeightId) -> usize;
+    /// Rows of a weight.
+    fn weight_rows(&self, id: WeightId) -> usize;
     /// The requested rows of the batch, u32.
     fn output_rows(&self) -> Address;
     /// The positions of the tokens of the batch, u32.
@@ -51,8 +54,6 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
         }
         Op::RmsNorm { x, weight, eps, out } => {
             let params = GroupNormParams {
-                x: memory.address(*x),
-                weight: memory.vector(*weight),
                 out: memory.address(*out),
                 eps: *eps,
                 ..GroupNormParams::of_groups(*x, *weight, memory)
@@ -61,8 +62,6 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
         }
         Op::LayerNorm { x, weight, bias, eps, out } => {
             let params = GroupNormParams {
-                x: memory.address(*x),
-                weight: memory.vector(*weight),
                 bias: bias.map_or(0, |bias| memory.vector(bias)),
                 out: memory.address(*out),
                 eps: *eps,
@@ -73,20 +72,24 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
         Op::Glu { activation, gate, up, out } => {
             record_glu(*activation, [*gate, *up], *out, memory, launches);
         }
-        Op::Add { a, b, out } => {
-            let params = AddParams {
-                a: memory.address(*a),
-                b: memory.address(*b),
-                out: memory.address(*out),
-                count: (memory.rows(*out) * memory.width(*out)) as u64,
-            };
+        Op::GatedNorm { activation, gate, x, weight, eps, out } => {
+            let params = GluParams::of(*activation, [*gate, *x], *out, memory);
+            let params = GluParams { norm: memory.vector(*weight), eps: *eps, ..params };
             launches.push(params.launch(), params);
+        }
+        Op::Add { a, b, out } => {
+            let params = PairParams::of([*a, *b], *out, memory);
+            launches.push(params.add(), params);
+        }
+        Op::Mul { a, b, out } => {
+            let params = PairParams::of([*a, *b], *out, memory);
+            launches.push(params.mul(), params);
         }
         Op::Map { x, function, out } => {
             let (function, parameter) = match function {
                 Function::Scale(factor) => (SCALE, *factor),
                 Function::Softcap(cap) => (SOFTCAP, *cap),
-                Function::Activation(Activation::SquaredRelu) => return false,
+                Function::Activation(Activation::SquaredRelu) => (SQUARED_RELU, 0.0),
                 Function::Activation(activation) => (activation_number(*activation), 0.0),
                 _ => return false,
             };
@@ -118,6 +121,20 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             let params = CopyRowsParams { start, ..CopyRowsParams::of(*x, *out, memory) };
             launches.push(params.launch(), params);
         }
+        Op::SliceGroups { x, group, start, out } => {
+            let part = memory.width(*out) / (memory.width(*x) / group);
+            let params = CopyRowsParams {
+                group: *group as u32,
+                start: *start as u32,
+                part: part as u32,
+                ..CopyRowsParams::of(*x, *out, memory)
+            };
+            launches.push(params.launch(), params);
+        }
+        Op::JoinGroups { a, b, groups, out } => {
+            let params = JoinParams::of([*a, *b], *groups, *out, memory);
+            launches.push(params.launch(), params);
+        }
         Op::SelectRows { x, out } => {
             let indices = memory.output_rows();
             let params = CopyRowsParams { indices, ..CopyRowsParams::of(*x, *out, memory) };
@@ -136,17 +153,28 @@ pub(crate) fn record_glu(
     memory: &impl RowMemory,
     launches: &mut LaunchList,
 ) {
-    let [rows, columns] = memory.output_shape(out);
-    let params = GluParams {
-        gate: memory.address(gate),
-        up: memory.address(up),
-        out: memory.output(out),
-        columns: columns as u32,
-        rows: rows as u32,
-        activation: activation_number(activation),
-        reserved: 0,
-    };
+    let params = GluParams::of(activation, [gate, up], out, memory);
     launches.push(params.launch(), params);
+}
+
+impl GluParams {
+    fn of(
+        activation: Activation,
+        [gate, up]: [ValueId; 2],
+        out: ValueId,
+        memory: &impl RowMemory,
+    ) -> Self {
+        let [rows, columns] = memory.output_shape(out);
+        Self {
+            gate: memory.address(gate),
+            up: memory.address(up),
+            out: memory.output(out),
+            columns: columns as u32,
+            rows: rows as u32,
+            activation: activation_number(activation),
+            ..Self::default()
+        }
+    }
 }
 
 /// Records an RMSNorm of whole rows whose output may be the operand of a matmul.
@@ -183,11 +211,30 @@ pub(crate) fn record_rms_norm(
 }
 
 impl GroupNormParams {
-    /// Group size and number of groups of a norm over `x`; other fields are zero.
+    /// Sizes and numbers of groups of a norm over `x`; other fields are zero.
     fn of_groups(x: ValueId, weight: WeightId, memory: &impl RowMemory) -> Self {
         let group = memory.group(weight);
         let groups = memory.rows(x) * memory.width(x) / group;
-        Self { group: group as u32, groups: groups as u32, ..Self::default() }
+        let weights = memory.weight_rows(weight) as u32;
+        Self {
+            x: memory.address(x),
+            weight: memory.vector(weight),
+            group: group as u32,
+            groups: groups as u32,
+            weights,
+            ..Self::default()
+        }
+    }
+}
+
+impl PairParams {
+    fn of([a, b]: [ValueId; 2], out: ValueId, memory: &impl RowMemory) -> Self {
+        Self {
+            a: memory.address(a),
+            b: memory.address(b),
+            out: memory.address(out),
+            count: (memory.rows(out) * memory.width(out)) as u64,
+        }
     }
 }
 
@@ -211,9 +258,25 @@ impl CopyRowsParams {
             x: memory.address(x),
             out: memory.address(out),
             x_columns: memory.width(x) as u32,
+            group: memory.width(x) as u32,
+            part: memory.width(out) as u32,
             columns: memory.width(out) as u32,
             rows: memory.rows(out) as u32,
             ..Self::default()
+        }
+    }
+}
+
+impl JoinParams {
+    fn of([a, b]: [ValueId; 2], groups: usize, out: ValueId, memory: &impl RowMemory) -> Self {
+        Self {
+            a: memory.address(a),
+            b: memory.address(b),
+            out: memory.address(out),
+            a_part: (memory.width(a) / groups) as u32,
+            b_part: (memory.width(b) / groups) as u32,
+            groups: groups as u32,
+            rows: memory.rows(out) as u32,
         }
     }
 }

@@ -82,14 +82,20 @@ pub fn rms_norm_threads(columns: u32, rows: u32) -> u32 {
     threads.next_multiple_of(32).clamp(32, 1024)
 }
 
-/// `out = activation(gate) · up`.
+/// Columns of a group of the norm in [`GluParams`]: those of a wave.
+pub const GATED_NORM_GROUP: usize = 32 * VECTOR as usize;
+
+/// `out = activation(gate) · up`, or `activation(gate) · rms_norm(up)` over groups of
+/// [`GATED_NORM_GROUP`] columns.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct GluParams {
     /// `[rows, columns]` f32.
     pub gate: Address,
     /// `[rows, columns]` f32.
     pub up: Address,
+    /// `[GATED_NORM_GROUP]` f32, or null without a norm.
+    pub norm: Address,
     /// `[rows, columns]`; f32 only if the columns are not a multiple of 4.
     pub out: Operand,
     /// Width.
@@ -98,8 +104,8 @@ pub struct GluParams {
     pub rows: u32,
     /// Activation function: 0 `SiLU`, 1 GELU in the tanh form, 2 the clamped `SwiGLU`.
     pub activation: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Constant that is added to the mean square.
+    pub eps: f32,
 }
 
 impl GluParams {
@@ -113,13 +119,14 @@ impl GluParams {
     }
 }
 
-/// `out = x / √(mean(x²) + eps) · weight` over groups of adjacent columns of any size.
+/// `out = x / √(mean(x²) + eps) · weight` over groups of adjacent columns of any size. Group `i`
+/// has row `i` mod `weights` of the weights.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct GroupNormParams {
     /// `[groups, group]` f32.
     pub x: Address,
-    /// `[group]` f32.
+    /// `[weights, group]` f32.
     pub weight: Address,
     /// Bias, `[group]` f32 or null; only for a layer norm.
     pub bias: Address,
@@ -131,8 +138,8 @@ pub struct GroupNormParams {
     pub group: u32,
     /// Number of groups of all rows.
     pub groups: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// 1, or the number of groups of a row; 1 for a layer norm.
+    pub weights: u32,
 }
 
 impl GroupNormParams {
@@ -153,10 +160,10 @@ impl GroupNormParams {
     }
 }
 
-/// `out = a + b`.
+/// `out = a + b`, or `a · b`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct AddParams {
+pub struct PairParams {
     /// `[count]` f32.
     pub a: Address,
     /// `[count]` f32.
@@ -167,11 +174,21 @@ pub struct AddParams {
     pub count: u64,
 }
 
-impl AddParams {
-    /// The launch.
-    pub fn launch(&self) -> Launch {
+impl PairParams {
+    /// The launch of sums.
+    pub fn add(&self) -> Launch {
+        self.by_element("add_f32")
+    }
+
+    /// The launch of products.
+    pub fn mul(&self) -> Launch {
+        self.by_element("mul_f32")
+    }
+
+    /// A launch with one vector per lane.
+    fn by_element(&self, kernel: &'static str) -> Launch {
         let groups = self.count.div_ceil(u64::from(ROW_THREADS * VECTOR));
-        Launch::linear("add_f32", groups as usize, ROW_THREADS)
+        Launch::linear(kernel, groups as usize, ROW_THREADS)
     }
 }
 
@@ -192,7 +209,7 @@ pub struct MapParams {
     /// Number of rows.
     pub rows: u32,
     /// Activation function as in [`GluParams`], or 3 scale, 4 softcap, 5 sigmoid gate, 6 scale by
-    /// position.
+    /// position, 7 squared `ReLU`.
     pub function: u32,
     /// The factor, the cap, or the factor of the logarithm of a position.
     pub parameter: f32,
@@ -213,7 +230,7 @@ impl MapParams {
     }
 }
 
-/// Row `r` of `out` is a part of row `indices[r]` of `x`.
+/// Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct CopyRowsParams {
@@ -225,8 +242,12 @@ pub struct CopyRowsParams {
     pub out: Address,
     /// Width of `x`.
     pub x_columns: u32,
-    /// The first column.
+    /// Columns of a group of `x`.
+    pub group: u32,
+    /// The first column of a group.
     pub start: u32,
+    /// Columns of `out` per group.
+    pub part: u32,
     /// Width of `out`.
     pub columns: u32,
     /// Number of rows.
@@ -237,6 +258,34 @@ impl CopyRowsParams {
     /// The launch.
     pub fn launch(&self) -> Launch {
         by_row("copy_rows_f32", self.columns, self.rows)
+    }
+}
+
+/// Row `r` of `out` has `a_part` columns of row `r` of `a` and then `b_part` columns of row `r` of
+/// `b`, `groups` times.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct JoinParams {
+    /// `[rows, groups · a_part]` f32.
+    pub a: Address,
+    /// `[rows, groups · b_part]` f32.
+    pub b: Address,
+    /// `[rows, groups · (a_part + b_part)]` f32.
+    pub out: Address,
+    /// Columns of `a` per group.
+    pub a_part: u32,
+    /// Columns of `b` per group.
+    pub b_part: u32,
+    /// Groups of a row.
+    pub groups: u32,
+    /// Number of rows.
+    pub rows: u32,
+}
+
+impl JoinParams {
+    /// The launch.
+    pub fn launch(&self) -> Launch {
+        by_row("join_groups_f32", self.groups * (self.a_part + self.b_part), self.rows)
     }
 }
 

@@ -27,3 +27,12 @@ pub struct Activations {
     /// `[rows][columns / 32][2]` f32: the scale, and the scale times the sum.
     pub meta: Address,
 }
+
+impl Activations {
+    /// The activations from a row of `columns` columns on.
+    #[must_use]
+    pub fn from_row(self, row: usize, columns: usize) -> Self {
+        let meta = row * columns / 16 * size_of::<f32>();
+        Self { q: self.q + (row * columns) as Address, meta: self.meta + meta as Address }
+    }
+}

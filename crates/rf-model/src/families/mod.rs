@@ -3,6 +3,7 @@
 
 mod bert;
 mod cohere2;
+mod deepseek2;
 mod ernie;
 mod exaone4;
 mod falcon;
@@ -56,6 +57,7 @@ const FAMILIES: &[Family] = &[
     gpt_oss::GPT_OSS,
     glm::GLM4,
     glm::GLM4_MOE,
+    deepseek2::DEEPSEEK2,
     granite::GRANITE,
     granite::GRANITE_MOE,
     mistral3::MISTRAL3,

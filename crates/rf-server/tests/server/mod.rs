@@ -25,7 +25,7 @@ pub(crate) fn demo() -> PathBuf {
 
 /// A tiny model whose answers mean nothing: 512 tokens, no chat template.
 pub(crate) fn tiny() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data/qwen3.gguf")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data/smollm3.gguf")
 }
 
 /// Loads a model file.

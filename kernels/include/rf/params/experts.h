@@ -6,21 +6,24 @@
 // The probability of an expert: GateFunction of rf-graph.
 enum RfGate : unsigned { RF_GATE_SOFTMAX = 0, RF_GATE_SIGMOID = 1, RF_GATE_SOFTMAX_OF_SELECTED = 2 };
 
-// out[t] = the `used` selected experts of token t, as f32, followed by their weights: Router of
-// rf-graph. `used` is experts_per_token.
+// out[t] = the `slots` experts of token t, as f32, followed by their weights: Router of rf-graph.
+// `used` is experts_per_token; `slots` is one more with a shared expert, whose number is `experts`.
 struct RfRouteParams {
     const float *logits;       // [tokens, experts]
     const float *bias;         // [experts] or null: is added for the selection
     const float *expert_scale; // [experts] or null
-    float *out;                // [tokens, 2 · used]
+    const float *shared_gate;  // [tokens] or null: the weight of the shared expert before the sigmoid
+    float *out;                // [tokens, 2 · slots]
     unsigned tokens;
     unsigned experts;
-    unsigned used;            // at most `experts`, and 32
+    unsigned used;            // at most `experts`
+    unsigned slots;           // at most 32
     unsigned gate;            // RfGate
     unsigned normalize;       // 1: weights are divided by their sum
     unsigned groups;          // at most 32; 0: all experts
     unsigned selected_groups; // at most `groups`
     float scale;
+    unsigned reserved;
 };
 
 // The slots of a batch by expert, those of an expert in ascending order, and tiles of at most

@@ -26,6 +26,9 @@ struct RfExpertGroups {
     unsigned *slots; // [tokens · used], in the order of their experts
 };
 
+// The projections that a launch can have.
+constexpr unsigned RF_MAX_PROJECTIONS = 4;
+
 // outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual), all projections of the same x.
 //
 // With groups, a projection holds the weight matrices of all experts, concatenated by rows, with
@@ -35,7 +38,7 @@ struct RfExpertGroups {
 // With several parts, workgroup z of a tile of rows sums part z of the columns, and the last one
 // adds the sums in the order of the parts. There is one tile of tokens then.
 struct RfMatmulParams {
-    RfProjection projections[3];
+    RfProjection projections[RF_MAX_PROJECTIONS];
     RfActivations x_q8;    // quantised formats: [tokens, columns]
     const float *x_f32;    // float formats: [tokens, columns]
     const float *residual; // [tokens, rows] or null; one projection only, without groups

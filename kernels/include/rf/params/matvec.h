@@ -25,7 +25,7 @@ struct RfNormIn {
 // the "tokens" are slots: token t has `used` slots. Slot s of token t is multiplied by the expert
 // route[t][s]; x has one row per slot (`shared_x` 0) or per token (1). A bias is [experts, rows].
 struct RfMatvecParams {
-    RfProjection projections[3];
+    RfProjection projections[RF_MAX_PROJECTIONS];
     RfActivations x_q8;
     const float *x_f32;
     const float *residual;
@@ -85,10 +85,12 @@ struct RfMatvecSumParams {
 struct RfRouterParams {
     const void *weight; // [experts, columns]
     const float *bias;  // [experts] or null
+    // [1, columns] or null: the gate of the shared expert, whose product is route.shared_gate.
+    const void *shared_weight;
     const float *x;     // [1, columns]
     RfNormIn norm_in;
     unsigned *arrivals; // zero before the first and after every launch
     RfRouteParams route;
     unsigned columns;
-    unsigned reserved;
+    unsigned rows; // of both weights
 };

@@ -13,6 +13,7 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
         files: &[
             "crates/rf-cpu/src/exec/attention.rs",
             "crates/rf-cpu/src/exec/experts.rs",
+            "crates/rf-cpu/src/exec/heads.rs",
             "crates/rf-cpu/src/exec/matmul.rs",
             "crates/rf-cpu/src/exec/memory.rs",
             "crates/rf-cpu/src/exec/mod.rs",

@@ -51,6 +51,8 @@ struct ModelKeys {
     num_heads: Option<u64>,
     num_kv_heads: Option<u64>,
     head_dim: Option<u64>,
+    /// Elements of the latent of keys and values, which all heads share.
+    latent_dim: Option<u64>,
     intermediate_size: Option<u64>,
     num_experts: Option<u64>,
     num_experts_used: Option<u64>,
@@ -80,6 +82,8 @@ struct MemoryReport {
     /// The part of the weights that `--cpu-moe` keeps in host memory.
     expert_bytes: u64,
     kv_bytes: u64,
+    /// The cache of one token in all layers.
+    kv_bytes_per_token: usize,
     /// Recurrent states of one sequence.
     states_bytes: u64,
     buffers_bytes: u64,
@@ -201,6 +205,7 @@ impl Report {
                     weights_bytes: need.held.weights_bytes,
                     expert_bytes: model.expert_weight_bytes(&options)?,
                     kv_bytes: need.held.kv_bytes,
+                    kv_bytes_per_token: model.kv_bytes_per_token(options.kv_type),
                     states_bytes: need.held.states_bytes,
                     buffers_bytes: need.held.buffers_bytes.saturating_add(need.reserve_bytes),
                     total_bytes: need.total_bytes(),
@@ -261,7 +266,10 @@ impl ModelKeys {
             num_layers: number("block_count"),
             num_heads,
             num_kv_heads: number("attention.head_count_kv").or(num_heads),
-            head_dim: number("attention.key_length").or_else(even_share),
+            head_dim: number("attention.key_length_mla")
+                .or_else(|| number("attention.key_length"))
+                .or_else(even_share),
+            latent_dim: number("attention.kv_lora_rank"),
             intermediate_size: number("feed_forward_length"),
             num_experts: number("expert_count"),
             num_experts_used: number("expert_used_count"),
@@ -284,7 +292,10 @@ impl ModelKeys {
         let heads = self.num_heads.zip(self.num_kv_heads).zip(self.head_dim);
         add(
             "heads",
-            heads.map(|((heads, kv), dim)| format!("{heads} of {dim} ({kv} for keys and values)")),
+            heads.map(|((heads, kv), dim)| match self.latent_dim {
+                Some(latent) => format!("{heads} of {dim} (a latent of {latent} for all)"),
+                None => format!("{heads} of {dim} ({kv} for keys and values)"),
+            }),
         );
         let experts = self.num_experts.filter(|&count| count > 0).zip(self.num_experts_used);
         add("experts", experts.map(|(count, used)| format!("{count}, {used} per token")));
@@ -336,7 +347,7 @@ impl TokenizerReport {
 impl MemoryReport {
     fn line(&self) -> String {
         format!(
-            "{} = weights {}{} + KV cache {} ({} tokens, {}){} + buffers {}",
+            "{} = weights {}{} + KV cache {} ({} tokens of {}, {}){} + buffers {}",
             terminal::bytes(self.total_bytes),
             terminal::bytes(self.weights_bytes),
             match self.expert_bytes {
@@ -345,6 +356,7 @@ impl MemoryReport {
             },
             terminal::bytes(self.kv_bytes),
             self.context_tokens,
+            terminal::bytes(self.kv_bytes_per_token as u64),
             self.kv_type,
             match self.states_bytes {
                 0 => String::new(),

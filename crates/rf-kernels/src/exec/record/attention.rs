@@ -1,11 +1,13 @@
 //! Attention: the kernel for each span, and the division of a long context.
 
+use std::ops::RangeInclusive;
+
 use rf_graph::{Attention, ValueId};
 
 use super::Recorder;
 use crate::error::Error;
 use crate::exec::analysis::GraphAnalysis;
-use crate::params::{AttentionParams, MatvecSumParams, RowMemory};
+use crate::params::{AttentionParams, LatentParams, MatvecSumParams, RowMemory};
 
 /// Largest number of tokens of a span for the decode kernel, which reads the keys once per token
 /// and divides them over the device. Longer spans use the prefill kernel, where a tile of queries
@@ -17,23 +19,76 @@ const MAX_PARTIALS: usize = 1024;
 
 impl GraphAnalysis {
     /// Floats of partial results: of attention, sums and two statistics per head, token and split;
-    /// of a matmul; or of a sum of experts.
+    /// of latent attention; of a matmul; or of a sum of experts.
     pub(in crate::exec) fn partial_floats(&self) -> usize {
         let attention = MAX_PARTIALS * (self.attention_width + 2 * self.attention_heads);
         let sums = MatvecSumParams::MAX_PARTS * self.sum_width;
-        attention.max(self.matmul_device.partial_floats()).max(sums)
+        let latents = self.latent_floats();
+        attention.max(latents).max(self.matmul_device.partial_floats()).max(sums)
     }
 
-    /// Counters: of attention, one per token and key/value head; of a matmul; or of a sum of
-    /// experts, one per 32 rows.
+    /// Counters: of attention, one per token and key/value head; of latent attention; of a matmul;
+    /// or of a sum of experts, one per 32 rows.
     pub(in crate::exec) fn arrival_count(&self, max_tokens: usize) -> usize {
-        let attention = max_tokens * self.attention_kv_heads;
+        let latents = if self.latent_dim > 0 { LatentParams::MAX_ARRIVALS } else { 0 };
+        let attention = latents.max(max_tokens * self.attention_kv_heads);
         attention.max(self.matmul_device.arrivals()).max(self.sum_width / 32)
     }
 }
 
+impl GraphAnalysis {
+    fn latent_floats(&self) -> usize {
+        match self.latent_dim {
+            0 => 0,
+            width => LatentParams::partial_floats(width) + LatentParams::STATISTIC_FLOATS,
+        }
+    }
+}
+
 impl Recorder<'_> {
-    /// Records [`Op::Attention`](rf_graph::Op::Attention).
+    /// Records [`Op::Attention`](rf_graph::Op::Attention) over latents: a launch for long spans and
+    /// one for short spans, which divides the keys over more workgroups.
+    pub(super) fn latent_attention(
+        &mut self,
+        q: ValueId,
+        (a, latent_dim): (&Attention, usize),
+        out: ValueId,
+    ) {
+        let (program, shape) = (self.memory.program, self.memory.shape);
+        let (batch, cache) = self.memory.cache(a.layer);
+        let partials = program.scratch.partials;
+        let sums = LatentParams::partial_floats(program.analysis.latent_dim);
+        let params = LatentParams {
+            batch,
+            cache,
+            q: self.memory.address(q),
+            out: self.memory.address(out),
+            partials,
+            statistics: partials + 4 * sums as u64,
+            arrivals: program.scratch.arrivals,
+            scale: a.scale,
+            num_heads: a.num_heads as u32,
+            latent_dim: latent_dim as u32,
+            ..LatentParams::default()
+        };
+        let compute_units = program.analysis.matmul_device.compute_units;
+        let mut launch = |spans: RangeInclusive<u32>, tokens: usize| {
+            let params =
+                LatentParams { min_span: *spans.start(), max_span: *spans.end(), ..params }
+                    .with_splits(tokens, shape.context, compute_units);
+            self.launches.push(params.launch(tokens), params);
+        };
+        let (short, mut short_tokens) = (SHORT_SPAN as u32, shape.tokens);
+        if shape.longest_span > SHORT_SPAN {
+            launch(short + 1..=u32::MAX, shape.tokens);
+            short_tokens -= shape.longest_span;
+        }
+        if shape.shortest_span <= SHORT_SPAN {
+            launch(0..=short, short_tokens);
+        }
+    }
+
+    /// Records [`Op::Attention`](rf_graph::Op::Attention) over keys and values.
     ///
     /// # Errors
     ///

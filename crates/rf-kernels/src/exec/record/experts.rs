@@ -2,31 +2,33 @@
 
 use rf_graph::{Activation, Combine, DType, ExpertMatMul, GateFunction, Router, ValueId, WeightId};
 
-use super::Recorder;
 use super::matmul::format_number;
+use super::{Recorder, Slots};
 use crate::error::Error;
 use crate::exec::analysis::{form_of_experts, has_fused_rows};
 use crate::params::{
     Address, ExpertGroups, ExpertRowsParams, ExpertTile, GroupExpertsParams, MAX_EXPERT_GROUPS,
-    MAX_EXPERTS_PER_TOKEN, MatmulParams, MatvecGluParams, MatvecParams, MatvecSumParams, NormIn,
-    Operand, Projection, RouteParams, RowMemory, activation_number, record_glu, record_rms_norm,
+    MAX_PROJECTIONS, MAX_SLOTS, MatmulParams, MatvecGluParams, MatvecParams, MatvecSumParams,
+    NormIn, Operand, Projection, RouteParams, RowMemory, activation_number, record_glu,
+    record_rms_norm,
 };
 
 /// The mean number of slots per expert above which slots are grouped. Up to it, most experts are
 /// read once by matrix-vector multiplications too.
-const GROUPED_SLOTS_PER_EXPERT: usize = 2;
+pub(super) const GROUPED_SLOTS_PER_EXPERT: usize = 2;
 
 impl Recorder<'_> {
     /// The parameters of [`Op::Route`](rf_graph::Op::Route).
     pub(super) fn route(
         &self,
         logits: ValueId,
+        shared_gate: Option<ValueId>,
         router: &Router,
         out: ValueId,
     ) -> Result<RouteParams, Error> {
         let experts = self.memory.width(logits);
-        if router.experts_per_token > MAX_EXPERTS_PER_TOKEN {
-            let what = format!("{} experts per token", router.experts_per_token);
+        if router.slots() > MAX_SLOTS {
+            let what = format!("{} experts per token", router.slots());
             return Err(Error::Unsupported { what });
         }
         if let Some(groups) = router.groups
@@ -41,10 +43,12 @@ impl Recorder<'_> {
             logits: self.memory.address(logits),
             bias: vector(router.selection_bias),
             expert_scale: vector(router.expert_scale),
+            shared_gate: shared_gate.map_or(0, |gate| self.memory.address(gate)),
             out: self.memory.address(out),
             tokens: self.memory.rows(logits) as u32,
             experts: experts as u32,
             used: router.experts_per_token as u32,
+            slots: router.slots() as u32,
             gate: match router.gate {
                 GateFunction::Softmax => 0,
                 GateFunction::Sigmoid => 1,
@@ -55,6 +59,7 @@ impl Recorder<'_> {
             groups: router.groups.map_or(0, |groups| groups.count as u32),
             selected_groups: router.groups.map_or(0, |groups| groups.selected as u32),
             scale: router.scale,
+            reserved: 0,
         })
     }
 
@@ -108,8 +113,8 @@ impl Recorder<'_> {
     }
 
     /// Kernel parameters of the projections.
-    fn expert_projections(&self, m: &ExpertMatMul) -> [Projection; 3] {
-        let mut projections = [Projection::default(); 3];
+    fn expert_projections(&self, m: &ExpertMatMul) -> [Projection; MAX_PROJECTIONS] {
+        let mut projections = [Projection::default(); MAX_PROJECTIONS];
         for (to, projection) in projections.iter_mut().zip(&m.projections) {
             // The matrices of later experts follow that of the first.
             let first = *self.memory.weight(projection.weights[0]);
@@ -137,27 +142,39 @@ impl Recorder<'_> {
             slots_per_row: if batch.shared_x { batch.slots_per_token as u32 } else { 1 },
             ..MatmulParams::default()
         };
+        let route = GroupExpertsParams {
+            route: self.memory.address(m.route),
+            tokens: batch.tokens as u32,
+            experts: batch.experts as u32,
+            used: batch.slots_per_token as u32,
+            ..GroupExpertsParams::default()
+        };
+        self.grouped_matmul(&params, batch.dtype, (Slots::Route(m.route), route));
+    }
+
+    /// Records one launch for all matrices of a matmul, and groups the slots if no earlier op has.
+    /// `route` selects the matrix of each slot.
+    pub(super) fn grouped_matmul(
+        &mut self,
+        params: &MatmulParams,
+        dtype: DType,
+        (origin, route): (Slots, GroupExpertsParams),
+    ) {
         let device = self.memory.program.analysis.matmul_device;
-        let tile = params.tile_of_experts(batch.dtype, device, batch.experts);
-        let (_, tile_slots) = tile.extent(batch.dtype.is_float());
-        let tiles = ExpertGroups::num_tiles(slots, batch.experts, tile_slots);
+        let (slots, experts) = (params.tokens as usize, route.experts as usize);
+        let tile = params.tile_of_experts(dtype, device, experts);
+        let (_, tile_slots) = tile.extent(dtype.is_float());
+        let tiles = ExpertGroups::num_tiles(slots, experts, tile_slots);
         let first = self.memory.program.scratch.groups;
         let slots_at = first + (tiles * size_of::<ExpertTile>()) as Address;
         let groups = ExpertGroups { tiles: first, slots: slots_at };
-        if self.grouped != Some((m.route, tile_slots)) {
-            self.grouped = Some((m.route, tile_slots));
-            let params = GroupExpertsParams {
-                route: self.memory.address(m.route),
-                groups,
-                tokens: batch.tokens as u32,
-                experts: batch.experts as u32,
-                used: batch.slots_per_token as u32,
-                tile_slots,
-            };
+        if self.grouped != Some((origin, tile_slots)) {
+            self.grouped = Some((origin, tile_slots));
+            let params = GroupExpertsParams { groups, tile_slots, ..route };
             self.launches.push(params.launch(), params);
         }
-        let params = MatmulParams { groups, ..params };
-        let launch = params.launch_experts(batch.dtype, device, (batch.experts, tile));
+        let params = MatmulParams { groups, ..*params };
+        let launch = params.launch_experts(dtype, device, (experts, tile));
         self.launches.push(launch, params);
     }
 
@@ -188,7 +205,7 @@ impl Recorder<'_> {
         activation: Activation,
         out: ValueId,
     ) {
-        let [gate, up, _] = self.expert_projections(m);
+        let [gate, up, ..] = self.expert_projections(m);
         let out = self.memory.output(out);
         let params = MatvecGluParams {
             gate: gate.weight,

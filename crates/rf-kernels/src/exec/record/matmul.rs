@@ -8,15 +8,16 @@ use crate::error::Error;
 use crate::exec::analysis::{OperandForm, form_of, has_fused_rows};
 use crate::exec::program::StoredOperand;
 use crate::params::{
-    MatmulParams, MatvecGluParams, MatvecParams, NormOut, Operand, Projection, QuantizeParams,
-    RouteParams, RouterParams, RowMemory, activation_number, record_glu, record_rms_norm,
+    Address, MAX_PROJECTIONS, MatmulParams, MatvecGluParams, MatvecParams, NormOut, Operand,
+    Projection, QuantizeParams, RouteParams, RouterParams, RowMemory, activation_number,
+    record_glu, record_rms_norm,
 };
 
 /// Largest number of rows for which a matmul is a matrix-vector multiplication.
 const MATVEC_ROWS: usize = 8;
 
-/// Largest number of projections of one launch.
-const MAX_PROJECTIONS: usize = 3;
+/// Largest extent of a grid in y.
+const MAX_GRID: usize = 65535;
 
 /// Returns true if the mixed matrix-vector kernels support a format together with others in one
 /// launch.
@@ -54,10 +55,14 @@ impl Recorder<'_> {
                 }
             }
             Epilogue::Route { router, out } => {
-                let route = self.route(m.projections[0].out, router, *out)?;
-                let [projection, ..] = m.projections.as_slice() else { return Ok(()) };
+                let [projection, gate @ ..] = m.projections.as_slice() else { return Ok(()) };
+                let shared_gate = gate.first().map(|gate| gate.out);
+                let route = self.route(projection.out, shared_gate, router, *out)?;
                 let dtype = self.memory.weight(projection.weight).dtype;
-                if rows == 1 && dtype.is_float() {
+                let is_plain = |gate: &rf_graph::Projection| {
+                    gate.bias.is_none() && self.memory.weight(gate.weight).dtype == dtype
+                };
+                if rows == 1 && dtype.is_float() && gate.iter().all(is_plain) {
                     self.router(m, x, route);
                 } else {
                     self.projections(m, x, rows, NormOut::default());
@@ -94,13 +99,16 @@ impl Recorder<'_> {
         let mut operand = Operand { f32: self.memory.address(x), ..Operand::default() };
         if form.q8 {
             operand.q8 = self.memory.program.scratch.operand;
-            let params = QuantizeParams {
-                x: operand.f32,
-                out: Operand { f32: 0, ..operand },
-                columns: form.columns as u32,
-                rows: (self.memory.rows(x) * self.memory.width(x) / form.columns) as u32,
-            };
-            self.launches.push(params.launch(), params);
+            let rows = self.memory.rows(x) * self.memory.width(x) / form.columns;
+            for first in (0..rows).step_by(MAX_GRID) {
+                let params = QuantizeParams {
+                    x: operand.f32 + (4 * first * form.columns) as Address,
+                    out: Operand { f32: 0, q8: operand.q8.from_row(first, form.columns) },
+                    columns: form.columns as u32,
+                    rows: (rows - first).min(MAX_GRID) as u32,
+                };
+                self.launches.push(params.launch(), params);
+            }
         }
         StoredOperand { operand, norm: None }
     }
@@ -170,15 +178,17 @@ impl Recorder<'_> {
     fn router(&mut self, m: &MatMul, x: StoredOperand, route: RouteParams) {
         let projection = &m.projections[0];
         let place = self.memory.weight(projection.weight);
+        let shared = m.projections.get(1).map(|gate| self.memory.weight(gate.weight));
         let params = RouterParams {
             weight: place.planes.low,
             bias: projection.bias.map_or(0, |bias| self.memory.vector(bias)),
+            shared_weight: shared.map_or(0, |place| place.planes.low),
             x: x.operand.f32,
             norm_in: x.norm.unwrap_or_default(),
             arrivals: self.memory.program.scratch.arrivals,
             route,
             columns: self.memory.program.graph.weight(projection.weight).columns as u32,
-            reserved: 0,
+            rows: route.experts + u32::from(shared.is_some()),
         };
         self.launches.push(params.launch(place.dtype), params);
     }

@@ -1,0 +1,233 @@
+//! Models with recurrent layers, of random numbers.
+
+use rf_cpu::{CpuBackend, CpuOptions};
+use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
+use rf_gguf::{Array, Gguf, GgufWriter, Value};
+use rf_graph::case::Numbers;
+use rf_graph::{Backend, DType};
+
+use crate::support::{ENGINE, tiny};
+
+/// The shape of a model: layers, keys, and tensors with the layers that have them.
+pub(crate) struct Shape {
+    pub(crate) architecture: &'static str,
+    pub(crate) layers: u32,
+    keys: &'static [(&'static str, u32)],
+    /// `attention.head_count_kv` by layer.
+    kv_heads: &'static [u32],
+    /// `feed_forward_length` by layer.
+    feed_forward: &'static [u32],
+    tensors: &'static [(&'static str, &'static [u64], &'static [usize])],
+}
+
+pub(crate) const HIDDEN: u64 = 64;
+
+/// Two convolutions, then attention, then a convolution.
+pub(crate) const LFM2: Shape = Shape {
+    architecture: "lfm2",
+    layers: 4,
+    keys: &[("attention.head_count", 2), ("rope.dimension_count", 32), ("shortconv.l_cache", 3)],
+    kv_heads: &[0, 0, 1, 0],
+    feed_forward: &[96; 4],
+    tensors: &[
+        ("attn_norm.weight", &[HIDDEN], &[0, 1, 2, 3]),
+        ("shortconv.in_proj.weight", &[HIDDEN, 3 * HIDDEN], &[0, 1, 3]),
+        ("shortconv.conv.weight", &[3, HIDDEN], &[0, 1, 3]),
+        ("shortconv.out_proj.weight", &[HIDDEN, HIDDEN], &[0, 1, 3]),
+        ("attn_q.weight", &[HIDDEN, 64], &[2]),
+        ("attn_k.weight", &[HIDDEN, 32], &[2]),
+        ("attn_v.weight", &[HIDDEN, 32], &[2]),
+        ("attn_q_norm.weight", &[32], &[2]),
+        ("attn_k_norm.weight", &[32], &[2]),
+        ("attn_output.weight", &[64, HIDDEN], &[2]),
+        ("ffn_norm.weight", &[HIDDEN], &[0, 1, 2, 3]),
+        ("ffn_gate.weight", &[HIDDEN, 96], &[0, 1, 2, 3]),
+        ("ffn_up.weight", &[HIDDEN, 96], &[0, 1, 2, 3]),
+        ("ffn_down.weight", &[96, HIDDEN], &[0, 1, 2, 3]),
+    ],
+};
+
+/// Gated delta rules, and gated attention in every second layer.
+pub(crate) const QWEN35: Shape = Shape {
+    architecture: "qwen35",
+    layers: 4,
+    keys: &[
+        ("attention.head_count", 2),
+        ("attention.key_length", 32),
+        ("attention.value_length", 32),
+        ("rope.dimension_count", 16),
+        ("full_attention_interval", 2),
+        ("ssm.conv_kernel", 4),
+        ("ssm.group_count", 2),
+        ("ssm.time_step_rank", 4),
+        ("ssm.state_size", 16),
+        ("ssm.inner_size", 96),
+    ],
+    kv_heads: &[1; 4],
+    feed_forward: &[96; 4],
+    tensors: &[
+        ("attn_norm.weight", &[HIDDEN], &[0, 1, 2, 3]),
+        ("attn_qkv.weight", &[HIDDEN, 160], &[0, 2]),
+        ("attn_gate.weight", &[HIDDEN, 96], &[0, 2]),
+        ("ssm_conv1d.weight", &[4, 160], &[0, 2]),
+        ("ssm_dt.bias", &[4], &[0, 2]),
+        ("ssm_a", &[4], &[0, 2]),
+        ("ssm_alpha.weight", &[HIDDEN, 4], &[0, 2]),
+        ("ssm_beta.weight", &[HIDDEN, 4], &[0, 2]),
+        ("ssm_norm.weight", &[24], &[0, 2]),
+        ("ssm_out.weight", &[96, HIDDEN], &[0, 2]),
+        ("attn_q.weight", &[HIDDEN, 128], &[1, 3]),
+        ("attn_k.weight", &[HIDDEN, 32], &[1, 3]),
+        ("attn_v.weight", &[HIDDEN, 32], &[1, 3]),
+        ("attn_q_norm.weight", &[32], &[1, 3]),
+        ("attn_k_norm.weight", &[32], &[1, 3]),
+        ("attn_output.weight", &[64, HIDDEN], &[1, 3]),
+        ("post_attention_norm.weight", &[HIDDEN], &[0, 1, 2, 3]),
+        ("ffn_gate.weight", &[HIDDEN, 96], &[0, 1, 2, 3]),
+        ("ffn_up.weight", &[HIDDEN, 96], &[0, 1, 2, 3]),
+        ("ffn_down.weight", &[96, HIDDEN], &[0, 1, 2, 3]),
+    ],
+};
+
+/// A state space, a feed-forward layer, attention, and a state space.
+pub(crate) const NEMOTRON_H: Shape = Shape {
+    architecture: "nemotron_h",
+    layers: 4,
+    keys: &[
+        ("attention.head_count", 2),
+        ("attention.key_length", 32),
+        ("attention.value_length", 32),
+        ("ssm.conv_kernel", 4),
+        ("ssm.group_count", 2),
+        ("ssm.time_step_rank", 4),
+        ("ssm.state_size", 16),
+        ("ssm.inner_size", 96),
+    ],
+    kv_heads: &[0, 0, 1, 0],
+    feed_forward: &[0, 96, 0, 0],
+    tensors: &[
+        ("attn_norm.weight", &[HIDDEN], &[0, 1, 2, 3]),
+        ("ssm_in.weight", &[HIDDEN, 260], &[0, 3]),
+        ("ssm_conv1d.weight", &[4, 160], &[0, 3]),
+        ("ssm_conv1d.bias", &[160], &[0, 3]),
+        ("ssm_dt.bias", &[4], &[0, 3]),
+        ("ssm_a", &[1, 4], &[0, 3]),
+        ("ssm_d", &[1, 4], &[0, 3]),
+        ("ssm_norm.weight", &[48, 2], &[0, 3]),
+        ("ssm_out.weight", &[96, HIDDEN], &[0, 3]),
+        ("ffn_up.weight", &[HIDDEN, 96], &[1]),
+        ("ffn_down.weight", &[96, HIDDEN], &[1]),
+        ("attn_q.weight", &[HIDDEN, 64], &[2]),
+        ("attn_k.weight", &[HIDDEN, 32], &[2]),
+        ("attn_v.weight", &[HIDDEN, 32], &[2]),
+        ("attn_output.weight", &[64, HIDDEN], &[2]),
+    ],
+};
+
+/// State spaces only: there are no keys and values.
+pub(crate) const MAMBA2: Shape = Shape {
+    architecture: "mamba2",
+    layers: 2,
+    keys: &[
+        ("attention.head_count", 0),
+        ("ssm.conv_kernel", 4),
+        ("ssm.group_count", 1),
+        ("ssm.time_step_rank", 2),
+        ("ssm.state_size", 16),
+        ("ssm.inner_size", 80),
+    ],
+    kv_heads: &[0; 2],
+    feed_forward: &[0; 2],
+    tensors: &[
+        ("attn_norm.weight", &[HIDDEN], &[0, 1]),
+        ("ssm_in.weight", &[HIDDEN, 194], &[0, 1]),
+        ("ssm_conv1d.weight", &[4, 112], &[0, 1]),
+        ("ssm_conv1d.bias", &[112], &[0, 1]),
+        ("ssm_dt.bias", &[2], &[0, 1]),
+        ("ssm_a", &[1, 2], &[0, 1]),
+        ("ssm_d", &[1, 2], &[0, 1]),
+        ("ssm_norm.weight", &[80], &[0, 1]),
+        ("ssm_out.weight", &[80, HIDDEN], &[0, 1]),
+    ],
+};
+
+pub(crate) const SHAPES: [Shape; 4] = [LFM2, QWEN35, NEMOTRON_H, MAMBA2];
+
+impl Shape {
+    pub(crate) fn model(&self) -> Model {
+        let mut writer = GgufWriter::new();
+        let name = |key: &str| format!("{}.{key}", self.architecture);
+        writer.add("general.architecture", self.architecture).unwrap();
+        for (key, value) in [
+            ("context_length", 8192),
+            ("embedding_length", HIDDEN as u32),
+            ("block_count", self.layers),
+        ] {
+            writer.add(name(key), value).unwrap();
+        }
+        for (key, value) in self.keys {
+            writer.add(name(key), *value).unwrap();
+        }
+        for (key, list) in
+            [("attention.head_count_kv", self.kv_heads), ("feed_forward_length", self.feed_forward)]
+        {
+            writer.add(name(key), Value::Array(Array::U32(list.to_vec()))).unwrap();
+        }
+        writer.add(name("attention.layer_norm_rms_epsilon"), 1e-5_f32).unwrap();
+        let tokenizer = Gguf::open(tiny()).unwrap();
+        for (key, value) in tokenizer.metadata().iter() {
+            if key.starts_with("tokenizer.") {
+                writer.add(key, value.clone()).unwrap();
+            }
+        }
+        let norm = if self.architecture == "lfm2" { "token_embd_norm" } else { "output_norm" };
+        writer.add_tensor("token_embd.weight", &[HIDDEN, 512], DType::F32).unwrap();
+        writer.add_tensor(format!("{norm}.weight"), &[HIDDEN], DType::F32).unwrap();
+        for (stem, shape, layers) in self.tensors {
+            for layer in *layers {
+                writer.add_tensor(format!("blk.{layer}.{stem}"), shape, DType::F32).unwrap();
+            }
+        }
+        let mut numbers = Numbers::new(self.architecture);
+        let mut bytes = Vec::new();
+        let written = writer.write_to(&mut bytes, |tensor, out| {
+            let columns = tensor.shape()[0] as f32;
+            for _ in 0..tensor.size_bytes() / 4 {
+                let x = numbers.normal();
+                let value = match tensor.name() {
+                    name if name.ends_with("norm.weight") => 1.0 + 0.2 * x,
+                    name if name.ends_with("ssm_a") => -x.exp(),
+                    name if name.contains("conv") => x,
+                    _ => x / columns.sqrt(),
+                };
+                out.write_all(&value.to_le_bytes())?;
+            }
+            Ok(())
+        });
+        written.unwrap();
+        Model::from_gguf(Gguf::from_bytes(bytes).unwrap()).unwrap()
+    }
+
+    pub(crate) fn engine(&self, threads: usize, options: EngineOptions) -> Engine {
+        self.engine_on(&threads_of_cpu(threads), options)
+    }
+
+    /// The logits of a text in two batches.
+    pub(crate) fn logits_on(&self, backend: &dyn Backend, ids: &[u32]) -> Vec<f32> {
+        let mut engine = self.engine_on(backend, ENGINE);
+        let mut session = engine.session();
+        let mut feed = |ids| {
+            let feed = Feed { session: &mut session, ids, outputs: Outputs::All };
+            engine.forward(&mut [feed]).unwrap()
+        };
+        [feed(&ids[..50]), feed(&ids[50..])].concat()
+    }
+
+    pub(crate) fn engine_on(&self, backend: &dyn Backend, options: EngineOptions) -> Engine {
+        Engine::load(self.model(), backend, options, &mut |_| ()).unwrap()
+    }
+}
+
+pub(crate) fn threads_of_cpu(threads: usize) -> CpuBackend {
+    CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap()
+}

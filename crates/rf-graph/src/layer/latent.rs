@@ -1,0 +1,56 @@
+//! Latent attention.
+
+use super::spec::LatentSpec;
+use super::{Layer, LayerWeights, Role};
+use crate::op::Attention;
+use crate::value::ValueId;
+
+impl<W: LayerWeights> Layer<'_, W> {
+    /// Attention with the keys `[Kₕc, r]` and the values `Vₕc` of head h, where c is the latent of
+    /// a position and r its rotated key, in the absorbed form: `q · Kₕc = Kₕᵀq · c`, and the sum of
+    /// weighted values is `Vₕ` times that of latents. So all heads attend to the same keys
+    /// `[c, r]`, and c is their value.
+    pub(super) fn latent_attention(
+        &mut self,
+        a: &LatentSpec,
+        x: ValueId,
+    ) -> Result<ValueId, W::Error> {
+        let rotated = a.rope.head_dim;
+        let query_input = match a.query_rank {
+            Some(_) => {
+                let latent = self.linear(Role::QueryLatent, x)?;
+                self.norm(Role::QueryLatentNorm, latent)?
+            }
+            None => x,
+        };
+        let q = self.linear(Role::Query, query_input)?;
+        let kv = self.linear(Role::Latent, x)?;
+
+        let query_dim = a.nope_dim + rotated;
+        let g = self.w.graph();
+        let nope = g.slice_groups(q, query_dim, 0..a.nope_dim);
+        let rope = g.slice_groups(q, query_dim, a.nope_dim..query_dim);
+        let rope = g.rope(rope, &a.rope);
+        let latent = g.slice(kv, 0..a.latent_dim);
+        let key = g.slice(kv, a.latent_dim..a.latent_dim + rotated);
+        let key = g.rope(key, &a.rope);
+        let latent = self.norm(Role::LatentNorm, latent)?;
+        let absorbed = self.head_matmul(Role::LatentKey, nope)?;
+
+        let q = self.w.graph().join_groups(absorbed, rope, a.num_heads);
+        let k = self.w.graph().join_groups(latent, key, 1);
+        let attention = Attention {
+            latent_dim: Some(a.latent_dim),
+            scale: a.scale,
+            ..Attention::new(a.kv_layer, a.num_heads, 1, a.latent_dim + rotated)
+        };
+        let y = self.w.graph().latent_attention(q, k, &attention);
+        let y = self.head_matmul(Role::LatentValue, y)?;
+        self.linear(Role::AttentionOutput, y)
+    }
+
+    fn head_matmul(&mut self, role: Role, x: ValueId) -> Result<ValueId, W::Error> {
+        let weights = self.w.experts(self.spec, role)?;
+        Ok(self.w.graph().head_matmul(x, weights))
+    }
+}

@@ -1,0 +1,110 @@
+//! `DeepSeek` 2, 3 and GLM 4.7 Flash: latent attention, and experts after some dense layers.
+
+use rf_graph::layer::{LatentSpec, Mixer, Role};
+use rf_graph::{GateFunction, Rope, RopeStyle};
+
+use super::family::Family;
+use super::rows;
+use crate::config::{ModelConfig, hybrid};
+use crate::error::Error;
+use crate::keys::Keys;
+use crate::rope::RopeScaling;
+use crate::weights::{WeightRow, WeightTable, row};
+
+pub(super) const DEEPSEEK2: Family = Family {
+    name: "deepseek2",
+    config: deepseek2,
+    weights: &[
+        rows::PRE_NORMS,
+        LATENT_ATTENTION,
+        rows::GATED,
+        rows::EXPERTS,
+        rows::SELECTION_BIAS,
+        rows::SHARED_EXPERT,
+    ],
+    golden_models: &["deepseek2_mla", "deepseek2_groups", "deepseek2_lite"],
+};
+
+/// Older files have the matrices of a head one after the other in one tensor.
+const LATENT_ATTENTION: &[WeightRow] = &[
+    row(Role::QueryLatent, "attn_q_a"),
+    row(Role::QueryLatentNorm, "attn_q_a_norm"),
+    row(Role::Query, "attn_q_b"),
+    row(Role::Query, "attn_q"),
+    row(Role::Latent, "attn_kv_a_mqa"),
+    row(Role::LatentNorm, "attn_kv_a_norm"),
+    row(Role::LatentKey, "attn_k_b"),
+    row(Role::LatentValue, "attn_v_b"),
+    row(Role::LatentKey, "attn_kv_b").part_of(HEAD),
+    row(Role::LatentValue, "attn_kv_b").part_of(HEAD),
+    row(Role::AttentionOutput, "attn_output"),
+];
+
+const HEAD: &[Role] = &[Role::LatentKey, Role::LatentValue];
+
+fn deepseek2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    if let Some(scale) = keys.optional_f64("attention.temperature_scale")? {
+        let reason = "latent attention with a temperature is not supported";
+        return Err(keys.unsupported("attention.temperature_scale", &scale, reason));
+    }
+    let latent = latent_attention(keys)?;
+    let mixer = |kv_layer, _| Ok(Some(Mixer::Latent(LatentSpec { kv_layer, ..latent.clone() })));
+    let mut config = hybrid(keys, weights, RopeStyle::Normal, mixer)?;
+    let leading_dense = keys.count("leading_dense_block_count")?;
+    config.dense_layers(keys, |layer| layer < leading_dense)?;
+    let normalize = keys.flag("expert_weights_norm")?.unwrap_or(false);
+    // The first files of GLM 4.7 Flash lack the key. Only sigmoids come with a bias.
+    let has_bias = keys.has_tensor(&format!("blk.{leading_dense}.exp_probs_b.bias"));
+    let is_sigmoid = has_bias && keys.count("expert_gating_func")? == 0;
+    for experts in config.layers.iter_mut().filter_map(|layer| layer.experts.as_mut()) {
+        experts.normalize = normalize;
+        if is_sigmoid {
+            experts.gate = GateFunction::Sigmoid;
+        }
+    }
+    Ok(config)
+}
+
+/// The attention of every layer. Files with the matrices of a head in one tensor have the sizes of
+/// heads in the keys that otherwise describe the cache.
+fn latent_attention(keys: &Keys<'_>) -> Result<LatentSpec, Error> {
+    let head_size = |name: &str| match keys.count(&format!("{name}_mla"))? {
+        0 => keys.small_size(name),
+        _ => keys.small_size(&format!("{name}_mla")),
+    };
+    let key_dim = head_size("attention.key_length")?;
+    let value_dim = head_size("attention.value_length")?;
+    let rope_dim = keys.small_size("rope.dimension_count")?;
+    if rope_dim >= key_dim {
+        let reason = format!("it must be less than the key length, {key_dim}");
+        return Err(keys.invalid("rope.dimension_count", &rope_dim, &reason));
+    }
+    let has_latent = !keys.has_tensor("blk.0.attn_q.weight");
+    let query_rank = has_latent.then(|| keys.small_size("attention.q_lora_rank")).transpose()?;
+    let (rope, factor) = rope(keys, rope_dim)?;
+    Ok(LatentSpec {
+        num_heads: keys.small_size("attention.head_count")?,
+        query_rank,
+        latent_dim: keys.small_size("attention.kv_lora_rank")?,
+        nope_dim: key_dim - rope_dim,
+        value_dim,
+        rope,
+        scale: factor / (key_dim as f32).sqrt(),
+        kv_layer: 0,
+    })
+}
+
+/// `RoPE`, and a factor on the scores. With YaRN and a multiplier m of the logarithm, scores are
+/// multiplied by `(1 + m ln factor)²` in place of a magnitude of cos and sin.
+fn rope(keys: &Keys<'_>, rope_dim: usize) -> Result<(Rope, f32), Error> {
+    let config = keys.rope(rope_dim)?;
+    let rope = config.build(RopeStyle::Normal, None);
+    Ok(match config.scaling {
+        RopeScaling::Yarn { factor, log_multiplier, .. } if log_multiplier != 0.0 => {
+            let magnitude = 1.0 + log_multiplier * factor.max(1.0).ln();
+            let rope = Rope { magnitude: config.magnitude as f32, ..rope };
+            (rope, (magnitude * magnitude) as f32)
+        }
+        _ => (rope, 1.0),
+    })
+}
