@@ -188,4 +188,6 @@ fn every_form_of_gfx1100_does_what_another_emulator_does() {
         println!("  {name}: {reason}");
     }
     assert_eq!(report.unexplained, [""; 0]);
+    let compared = report.compared();
+    assert!(2 * compared > cases.len(), "the other emulator ran {compared} of {}", cases.len());
 }

@@ -215,10 +215,9 @@ impl Waits {
         let stores = matches!(op, VmemOp::Store(_) | VmemOp::Atomic { .. });
         self.start(counter, operands, false, stores && counter == Counter::Store);
         if instruction.encoding == Encoding::Flat {
-            // The address decides between memory and LDS, so both counters count.
-            let count = &mut self.counts[Counter::Lds as usize];
-            count.issued += 1;
-            count.last_unordered = count.issued;
+            // The address decides between memory and LDS, so both counters count. Both complete in
+            // order since RDNA 1 (`hasFlatLgkmVMemCountInOrder` of LLVM's AMDGPU target).
+            self.counts[Counter::Lds as usize].issued += 1;
         }
     }
 

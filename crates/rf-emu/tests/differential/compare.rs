@@ -39,7 +39,7 @@ fn tolerance(form: &str) -> u64 {
 
 /// The forms in which the other emulator is wrong, or the manual leaves the bits open, by the
 /// start of their names.
-const REASONS: [(&str, &str); 28] = [
+const REASONS: [(&str, &str); 30] = [
     ("s_bfe_i32", "fields of more than 32 bits: the other takes the sign from beyond the value"),
     ("s_cmov_b64", "the other clears the upper half of the destination"),
     ("s_bitset0_b64", "the other changes only the lower half"),
@@ -59,6 +59,8 @@ const REASONS: [(&str, &str); 28] = [
     ("v_med3_f", "the other treats quiet NaN or zeros not as the manual does"),
     ("v_minmax_f", "the other treats quiet NaN or zeros not as the manual does"),
     ("v_maxmin_f", "the other treats quiet NaN or zeros not as the manual does"),
+    ("v_pk_min_f16", "the other ignores signaling NaN in pairs"),
+    ("v_pk_max_f16", "the other ignores signaling NaN in pairs"),
     ("v_div_fixup_", "underflow is zero when rounding to nearest; NaN stands for overflow"),
     ("v_ldexp_", "the other multiplies zero with infinity"),
     ("v_div_scale_", "operands that are neither numerator nor denominator"),
@@ -85,8 +87,27 @@ fn reason(case: &Case) -> Option<&'static str> {
         {
             "operands that are not pairs have no halves"
         }
-        None if text.contains("neg_") && form.starts_with("v_pk_") && form.contains("sh") => {
+        None if text.contains("neg_") && form.starts_with("v_dot2_f32_") => {
+            "the third operand is one f32, with one sign"
+        }
+        None if text.contains("neg_")
+            && (form.starts_with("v_pk_") && !form.ends_with("f16")
+                || form.starts_with("v_dot")) =>
+        {
             "integers are not negated"
+        }
+        None if form.starts_with("v_fma_mix") && text.contains(".0") => {
+            "a constant that is read as f32 is an f32, the other takes an f16"
+        }
+        None if form.starts_with("v_pk_fmac") && text.contains('|') => {
+            "what DPP's modifiers do to pairs is not documented"
+        }
+        None if ["min", "max"].iter().any(|op| {
+            form.contains(&format!("atomic_{op}_f32"))
+                || form.starts_with(&format!("ds_{op}_")) && form.ends_with("f32")
+        }) =>
+        {
+            "a number replaces NaN in memory, as LLVM's atomicrmw fmin and fmax define"
         }
         None => return None,
     })
@@ -147,13 +168,15 @@ pub(crate) fn judge(case: &Case, outcome: &Outcome) -> Judgement {
 }
 
 /// The bits and the mantissa of the floats that a case leaves in a register, and whether it leaves
-/// them in memory and data registers too.
+/// them in memory and other registers too.
 fn format(case: &Case) -> Option<((u32, u32), bool)> {
-    let is_update = case.form.contains("atomic_") || case.form.starts_with("ds_");
+    let is_update = ["ds_", "v_dual_"].iter().any(|start| case.form.starts_with(start))
+        || case.form.contains("atomic_");
     let name = case.form.split("_rtn").next().unwrap_or_default();
     let last = if name.starts_with("v_wmma") {
         name.split('_').nth(2)
-    } else if case.form.contains("_f32") && is_update {
+    } else if name.starts_with("v_dual_") || case.form.contains("_f32") && is_update {
+        // One half of each pair is a multiplication.
         Some("f32")
     } else if name.contains("pk_fmac") || name.contains("pk_rtz_f16") {
         Some("f16")
@@ -279,6 +302,11 @@ impl Report {
             report.unexplained.extend(judgement.examples.iter().cloned());
         }
         report
+    }
+
+    /// The instructions that the other emulator ran.
+    pub(crate) fn compared(&self) -> usize {
+        self.classes.values().map(|class| (class.cases - class.refused) as usize).sum()
     }
 }
 

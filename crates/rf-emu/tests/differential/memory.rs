@@ -47,8 +47,11 @@ impl List<'_> {
             DsOp::Store2 { wide: is_wide, .. } => {
                 let kind = if is_wide { Kind::B64 } else { Kind::B32 };
                 let data = format!("{}, {}", registers('v', 24, kind), registers('v', 28, kind));
-                self.add_around(in_lds, format!("{name} v4, {data} offset1:1"));
-                self.add_around(in_lds, format!("{name} v4, {data} offset0:2 offset1:1"));
+                // The order in which lanes store to one address is not defined: none share one.
+                let unit = if name.contains("stride64") && !is_wide { 2 } else { 1 };
+                self.add_around(in_lds, format!("{name} v4, {data} offset1:{unit}"));
+                let offsets = format!("offset0:{} offset1:{unit}", 2 * unit);
+                self.add_around(in_lds, format!("{name} v4, {data} {offsets}"));
             }
             DsOp::Atomic { op, wide: is_wide, returns } => {
                 let kind = if is_wide { Kind::B64 } else { Kind::B32 };

@@ -42,6 +42,15 @@ impl Element {
             _ => 16,
         }
     }
+
+    /// A float constant of this type, whose decoded bits are those of an f32.
+    fn constant(self, bits: u32) -> f32 {
+        match self {
+            Self::F16 => float::f16_value(float::to_f16(f(bits))),
+            Self::Bf16 => float::bf16_value(bits >> 16),
+            Self::Integer(_) => f(bits),
+        }
+    }
 }
 
 impl Vector<'_> {
@@ -190,9 +199,13 @@ impl Vector<'_> {
             let (register, shift) = place(v);
             let c = self.addend(addend.operand, register);
             let is_constant = !matches!(addend.operand, Operand::Vgpr(_));
+            let is_float = matches!(addend.operand, Operand::Constant { code: 240.., .. });
             let shift = if is_constant { 0 } else { shift };
             for (lane, sum) in sums.iter_mut().enumerate() {
-                *sum = value_of(c[lane] >> shift);
+                *sum = match half {
+                    Some(element) if is_float => element.constant(c[lane]),
+                    _ => value_of(c[lane] >> shift),
+                };
                 if addend.neg_high {
                     *sum = sum.abs();
                 }

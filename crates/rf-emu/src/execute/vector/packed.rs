@@ -1,7 +1,7 @@
 //! VOP3P: pairs of 16-bit values, mixed precision, dot products.
 
 use super::{Kind, LANES, Lanes, ValuOp, Vector, f, float, fma, per_lane};
-use crate::isa::instruction::{Operand, Source};
+use crate::isa::instruction::Source;
 
 /// Adds two products of f16 to an f32. The products are exact, each sum is rounded.
 pub(super) fn dot2_f16(a: u32, b: u32, c: u32) -> u32 {
@@ -158,16 +158,14 @@ impl Vector<'_> {
     fn pair(&self, at: usize) -> [Lanes; 2] {
         let source = &self.instruction.src[at];
         let lanes = self.raw(at);
-        // A constant is in the low half; the encoding can still name the high one, which is zero
-        // for inline constants of 16 bits.
-        let is_constant = matches!(source.operand, Operand::Constant { .. });
+        // An inline integer is a sign-extended 32-bit value; a float of an f16 instruction is in the
+        // low half, with zero above (`getInlineEncodingV216` of LLVM's AMDGPU target).
         let sign = if source.kind == Kind::PackedF16 { 0x8000 } else { 0 };
         [(source.high, source.neg), (source.high_for_high, source.neg_high)].map(
             |(high, negated)| {
                 let shift = if high { 16 } else { 0 };
                 let flip = if negated { sign } else { 0 };
-                let kept = if is_constant { 0xffff } else { u32::MAX };
-                per_lane(|lane| (lanes[lane] & kept) >> shift & 0xffff ^ flip)
+                per_lane(|lane| lanes[lane] >> shift & 0xffff ^ flip)
             },
         )
     }
