@@ -158,8 +158,8 @@ impl Vector<'_> {
     fn pair(&self, at: usize) -> [Lanes; 2] {
         let source = &self.instruction.src[at];
         let lanes = self.raw(at);
-        // An inline integer is a sign-extended 32-bit value; a float of an f16 instruction is in the
-        // low half, with zero above (`getInlineEncodingV216` of LLVM's AMDGPU target).
+        // An inline integer is a sign-extended 32-bit value. A float of an f16 instruction is in
+        // the low half, with zero above (`getInlineEncodingV216` of LLVM's AMDGPU target).
         let sign = if source.kind == Kind::PackedF16 { 0x8000 } else { 0 };
         [(source.high, source.neg), (source.high_for_high, source.neg_high)].map(
             |(high, negated)| {
