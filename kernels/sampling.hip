@@ -3,6 +3,7 @@
 // Several workgroups share a row (grid: x = parts, y = row). Each stores the best of its part in
 // scratch memory; the last one to finish selects among those. The result does not depend on which
 // workgroup is last.
+#include "rf/host_memory.h"
 #include "rf/params/sampling.h"
 #include "rf/rank.h"
 #include "rf/share.h"
@@ -123,6 +124,8 @@ RF_KERNEL(ARGMAX_THREADS) argmax_f32(RfArgmaxParams p) {
         p.ids[row] = index_of(best);
         p.values[row] = logit_of(best);
         p.counters[row] = 0;
+        release_to_host();
+        write_host(p.stamps + row, *p.stamp);
     }
 }
 
@@ -170,5 +173,11 @@ RF_KERNEL(TOP_K_THREADS) top_k_f32(RfTopKParams p) {
         p.values[at] = logit_of(shared.keys[place]);
         p.probabilities[at] = weights[i] / sum;
     }
-    if (lane() == 0) p.counters[row] = 0;
+    // Every lane releases its results before the first one writes the stamp.
+    release_to_host();
+    wave_barrier();
+    if (lane() == 0) {
+        p.counters[row] = 0;
+        write_host(p.stamps + row, *p.stamp);
+    }
 }

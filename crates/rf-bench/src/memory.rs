@@ -217,6 +217,7 @@ impl Task for CopyTask {
                 let start = Instant::now();
                 executor.copy_pages(&copies)?;
                 executor.forward(batch, &mut [])?;
+                executor.wait()?;
                 Ok(start.elapsed())
             })
         }))

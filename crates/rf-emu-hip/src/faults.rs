@@ -1,4 +1,5 @@
-//! Fault injection: which call of which function fails with which status.
+//! Fault injection: which call of which function fails with which status, and which replays of
+//! graphs go wrong.
 
 use std::{collections::HashMap, ops::RangeInclusive, str::FromStr};
 
@@ -12,6 +13,10 @@ use crate::Status;
 ///   `kernel` (each execution of a kernel, also within a graph).
 /// - `CALLS` counts from 1: one call `3`, a range `3-5`, all from one on `3+`, or all `*`.
 /// - `STATUS` is a name such as `hipErrorOutOfMemory`, or a number.
+///
+/// `replay:CALLS:WRONG` counts the launches of graphs. They succeed and go wrong as HIP's are known
+/// to: `stale` (the first kernel has no effect, so the others read what an earlier replay left),
+/// `skipped` (no kernel has an effect), or `altered` (one in the middle has none).
 ///
 /// A function that fails has no effect, but the end of a capture ends it. The failure of a kernel,
 /// and a status such as `hipErrorLaunchFailure` from any function, loses the device: all later
@@ -42,7 +47,41 @@ pub struct FaultPlan {
 struct Fault {
     function: String,
     calls: RangeInclusive<u64>,
-    status: Status,
+    effect: Effect,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    Failure(Status),
+    Replay(WrongReplay),
+}
+
+/// How a replay goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WrongReplay {
+    Stale,
+    Skipped,
+    Altered,
+}
+
+impl WrongReplay {
+    fn from_text(text: &str) -> Option<Self> {
+        match text {
+            "stale" => Some(Self::Stale),
+            "skipped" => Some(Self::Skipped),
+            "altered" => Some(Self::Altered),
+            _ => None,
+        }
+    }
+
+    /// Returns true if a kernel has no effect: its place in the graph, and their number.
+    pub(crate) fn skips(self, place: usize, count: usize) -> bool {
+        match self {
+            Self::Stale => place == 0,
+            Self::Skipped => true,
+            Self::Altered => place == count / 2,
+        }
+    }
 }
 
 /// A plan that cannot be read.
@@ -56,10 +95,25 @@ pub struct PlanError {
 impl FaultPlan {
     /// Counts a call of `function` and returns the status with which it fails.
     pub fn next(&mut self, function: &'static str) -> Option<Status> {
+        match self.effect(function)? {
+            Effect::Failure(status) => Some(status),
+            Effect::Replay(_) => None,
+        }
+    }
+
+    /// Counts a launch of a graph and returns how it goes wrong.
+    pub(crate) fn next_replay(&mut self) -> Option<WrongReplay> {
+        match self.effect("replay")? {
+            Effect::Replay(wrong) => Some(wrong),
+            Effect::Failure(_) => None,
+        }
+    }
+
+    fn effect(&mut self, function: &'static str) -> Option<Effect> {
         let calls = self.calls.entry(function).or_default();
         *calls += 1;
-        let fails = |fault: &&Fault| fault.function == function && fault.calls.contains(&*calls);
-        self.faults.iter().find(fails).map(|fault| fault.status)
+        let applies = |fault: &&Fault| fault.function == function && fault.calls.contains(&*calls);
+        self.faults.iter().find(applies).map(|fault| fault.effect)
     }
 
     /// The number of calls of a function so far.
@@ -87,12 +141,19 @@ fn fault(text: &str) -> Result<Fault, PlanError> {
         return Err(error("it names no function".to_owned()));
     }
     let range = range(calls).ok_or_else(|| format!("'{calls}' is not a call: 3, 3-5, 3+ or *"));
-    let status = Status::from_text(status)
-        .ok_or_else(|| format!("'{status}' is no status: use its name in HIP or its number"));
+    let effect = if function == "replay" {
+        WrongReplay::from_text(status)
+            .map(Effect::Replay)
+            .ok_or_else(|| format!("'{status}' is not stale, skipped or altered"))
+    } else {
+        Status::from_text(status)
+            .map(Effect::Failure)
+            .ok_or_else(|| format!("'{status}' is no status: use its name in HIP or its number"))
+    };
     Ok(Fault {
         function: function.to_owned(),
         calls: range.map_err(error)?,
-        status: status.map_err(error)?,
+        effect: effect.map_err(error)?,
     })
 }
 
@@ -130,11 +191,32 @@ mod tests {
 
     #[test]
     fn bad_plans_are_named() {
-        for plan in
-            ["hipFree", "hipFree:1", ":1:1", "hipFree:0:1", "hipFree:3-2:1", "a:1:b", "a:1:0"]
-        {
+        for plan in [
+            "hipFree",
+            "hipFree:1",
+            ":1:1",
+            "hipFree:0:1",
+            "hipFree:3-2:1",
+            "a:1:b",
+            "a:1:0",
+            "replay:1:2",
+            "hipFree:1:stale",
+        ] {
             let error = plan.parse::<FaultPlan>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("fault '{plan}': ")), "{error}");
         }
+    }
+
+    #[test]
+    fn replays_go_wrong_in_three_ways() {
+        let mut plan: FaultPlan = "replay:2:stale, replay:3+:altered".parse().unwrap();
+        let wrong: Vec<_> = (0..4).map(|_| plan.next_replay()).collect();
+        let (stale, altered) = (Some(WrongReplay::Stale), Some(WrongReplay::Altered));
+        assert_eq!(wrong, [None, stale, altered, altered]);
+        let skipped =
+            |wrong: WrongReplay| (0..5).filter(|i| wrong.skips(*i, 5)).collect::<Vec<_>>();
+        assert_eq!(skipped(WrongReplay::Stale), [0]);
+        assert_eq!(skipped(WrongReplay::Altered), [2]);
+        assert_eq!(skipped(WrongReplay::Skipped).len(), 5);
     }
 }

@@ -236,6 +236,11 @@ impl Executor for HybridExecutor {
         last.forward(&Batch { input: Some(residual), ..*batch }, out)
     }
 
+    fn wait(&mut self) -> Result<(), BackendError> {
+        self.first.wait()?;
+        self.second.wait()
+    }
+
     fn max_top_k(&self) -> usize {
         match self.stages.last() {
             Some(Side::First) => self.first.max_top_k(),

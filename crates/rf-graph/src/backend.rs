@@ -105,6 +105,16 @@ pub trait Executor: Send {
         self.forward(batch, out)
     }
 
+    /// Waits for all batches. A batch without output rows may still be computed when
+    /// [`Self::forward`] returns; later calls of the executor wait for it where they need to.
+    ///
+    /// # Errors
+    ///
+    /// If such a batch failed. Later batches fail, too.
+    fn wait(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
     /// The largest `k` of [`Self::forward_top_k`]; 0 if the backend returns whole rows only.
     fn max_top_k(&self) -> usize {
         0

@@ -162,6 +162,17 @@ impl Error {
             || self.status() == Some(constants::NOT_SUPPORTED)
     }
 
+    /// Returns true if the runtime cannot use a module or find a kernel in it: code for another
+    /// device, or in a format that this runtime is too old for. Other code may work.
+    pub fn is_refused_code(&self) -> bool {
+        let is_of_code = match self {
+            Self::Module { .. } | Self::Image { .. } => true,
+            Self::Status { function, .. } => MODULE_FUNCTION.contains(function),
+            _ => false,
+        };
+        is_of_code && !self.is_out_of_memory() && !self.is_device_lost()
+    }
+
     /// The runtime's status number, if a status is the cause.
     pub fn status(&self) -> Option<i32> {
         match self {
@@ -170,6 +181,9 @@ impl Error {
         }
     }
 }
+
+/// The functions that find a kernel in a module.
+const MODULE_FUNCTION: [&str; 2] = ["hipModuleGetFunction", "cuModuleGetFunction"];
 
 /// A library that could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -231,6 +245,12 @@ mod tests {
         assert!(status(700).is_device_lost() && status(719).is_device_lost());
         assert!(status(801).is_unsupported());
         assert!(!status(1).is_device_lost() && !status(1).is_unsupported());
+        let module = |status| {
+            let (name, log) = ("hipErrorSome".to_owned(), String::new());
+            Error::Module { function: "hipModuleLoadData", status, name, log }
+        };
+        assert!(module(209).is_refused_code() && !status(209).is_refused_code());
+        assert!(!module(2).is_refused_code() && !module(700).is_refused_code());
     }
 
     #[test]

@@ -47,6 +47,7 @@
 //! | `ROCFORGE_GPU_PLATFORM` | `amd` or `nvidia`: load only this platform |
 //! | `ROCFORGE_HIP_LIBRARY` | path of the only libamdhip64 to try |
 //! | `ROCFORGE_CUDA_LIBRARY` | path of the only libcuda to try |
+//! | `ROCFORGE_HIP_MEMORY_POOLS` | `1`: trust ROCm's stream-ordered memory pools |
 //! | `ROCM_PATH` | a ROCm installation whose `lib` directory is searched first |
 //!
 //! # Invariants

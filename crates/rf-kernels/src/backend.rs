@@ -7,7 +7,8 @@ use rf_graph::{Backend, BackendError, Executor, Fusions, MemoryNeed, Peak, Progr
 use rf_hip::{DeviceInfo, Runtime, SyncMode};
 
 use crate::error::Error;
-use crate::exec::{self, FUSIONS, GpuExecutor, GraphMode};
+use crate::exec::{self, FUSIONS, GpuExecutor};
+use crate::graphs::GraphMode;
 use crate::launch::Gpu;
 use crate::objects::{Choice, CodeObjects};
 
@@ -16,7 +17,7 @@ use crate::objects::{Choice, CodeObjects};
 pub struct GpuOptions {
     /// Device number; by default the discrete GPU with the most memory.
     pub ordinal: Option<usize>,
-    /// True if decode steps are replayed as captured graphs.
+    /// The use of captured graphs.
     pub graphs: GraphMode,
     /// True if the host thread sleeps while it waits for a batch. Sleeping frees its core for other
     /// work and costs about ten microseconds per token.
@@ -26,11 +27,14 @@ pub struct GpuOptions {
     pub compute_units: Option<usize>,
 }
 
+/// A kernel of a small unit that every program uses.
+const FIRST_KERNEL: &str = "load_step_u32";
+
 /// A backend that runs programs on a GPU.
 pub struct GpuBackend {
     gpu: Arc<Gpu>,
-    choice: Choice,
-    graphs: GraphMode,
+    /// True if steps of a few tokens are replayed as captured graphs.
+    graphs: bool,
 }
 
 impl GpuBackend {
@@ -49,27 +53,33 @@ impl GpuBackend {
     ///
     /// If the device does not exist or the program has no kernels for it.
     pub fn on(runtime: &Runtime, options: GpuOptions) -> Result<Self, Error> {
-        let devices = runtime.devices()?;
         let device = match options.ordinal {
+            // No other device is touched: the driver of one may be broken.
             Some(ordinal) => {
-                let count = devices.len();
-                devices.get(ordinal).ok_or(Error::NoSuchDevice { ordinal, count })?
+                let count = runtime.device_count()?;
+                if ordinal >= count {
+                    return Err(Error::NoSuchDevice { ordinal, count });
+                }
+                runtime.device(ordinal)?
             }
-            None => devices
-                .iter()
+            None => runtime
+                .devices()?
+                .into_iter()
                 .max_by_key(|device| {
                     let info = device.info();
                     (!info.integrated, info.total_memory_bytes, std::cmp::Reverse(info.ordinal))
                 })
                 .ok_or(Error::NoDevice { platform: runtime.platform() })?,
         };
-        let CodeObjects { choice, units } = CodeObjects::for_device(&device.info().arch)?;
+        let objects = CodeObjects::for_device(&device.info().arch)?;
         let sync = if options.sleep { SyncMode::Sleep } else { SyncMode::Spin };
         let context = device.context_with(sync)?;
         let compute_units =
             options.compute_units.unwrap_or(context.info().compute_units as usize).max(1);
-        let gpu = Arc::new(Gpu::new(context, units, compute_units));
-        Ok(Self { gpu, choice, graphs: options.graphs })
+        let gpu = Arc::new(Gpu::new(context, objects, compute_units));
+        // A driver that refuses the code does so now.
+        gpu.function(FIRST_KERNEL)?;
+        Ok(Self { gpu, graphs: options.graphs.is_on(runtime) })
     }
 
     /// Name, architecture and limits of the device.
@@ -82,9 +92,9 @@ impl GpuBackend {
         self.gpu.used_kernels()
     }
 
-    /// The code objects in use.
-    pub fn code(&self) -> &Choice {
-        &self.choice
+    /// The origin of the code in use.
+    pub fn code(&self) -> Choice {
+        self.gpu.choice()
     }
 }
 
@@ -95,7 +105,7 @@ impl Backend for GpuBackend {
 
     fn description(&self) -> String {
         let info = self.device();
-        format!("{} ({}, {})", info.name, info.arch, self.choice)
+        format!("{} ({}, {})", info.name, info.arch, self.code())
     }
 
     fn fusions(&self) -> Fusions {

@@ -41,6 +41,11 @@ pub enum Error {
         /// The unsupported op, format or shape.
         what: String,
     },
+    /// The device returned the results of another step, so those of this one are lost.
+    #[error(
+        "the GPU returned the results of an earlier step: load the model again, with --graphs off"
+    )]
+    Stale,
     /// A weight is damaged.
     #[error(transparent)]
     Weight(#[from] NonFiniteWeight),

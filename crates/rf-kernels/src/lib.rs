@@ -23,6 +23,7 @@
 mod backend;
 mod error;
 mod exec;
+mod graphs;
 mod launch;
 mod pack;
 
@@ -32,4 +33,4 @@ pub mod selftest;
 
 pub use backend::{GpuBackend, GpuOptions};
 pub use error::Error;
-pub use exec::GraphMode;
+pub use graphs::{GraphMode, graph_problem};

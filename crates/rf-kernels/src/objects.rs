@@ -5,12 +5,16 @@
 //! [`build_note`]). [`choose`] prefers the exact architecture to the generic one of its family.
 //! Without either, ROCm's libhiprtc compiles the sources into a per-user cache. An NVIDIA device
 //! uses the newest PTX that it supports; its driver compiles the PTX.
+//!
+//! Code that the AMD driver refuses is replaced by the next kind: exact, generic, compiled. ROCm
+//! before 6.4 refuses generic code, for instance.
 
 mod compiled;
 mod embedded;
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
+use embedded::Embedded;
 use thiserror::Error;
 
 /// The origin of the code for a device.
@@ -22,7 +26,7 @@ pub enum Choice {
         /// Such as `gfx1100`.
         target: &'static str,
     },
-    /// Embedded for the family; loading it needs ROCm 6.3 or newer.
+    /// Embedded for the family; loading it needs ROCm 6.4 or newer.
     Generic {
         /// Such as `gfx11-generic`.
         target: &'static str,
@@ -69,6 +73,16 @@ pub enum Error {
         /// The error of libhiprtc.
         source: rf_hip::Error,
     },
+    /// The driver refuses the code, and nothing replaces it.
+    #[error("the driver refuses the kernels for {arch} ({}); {remedy}", refused.join("; "))]
+    Refused {
+        /// Architecture, as the driver reports it.
+        arch: String,
+        /// Each kind of code with the reason of its refusal.
+        refused: Vec<String>,
+        /// The cure.
+        remedy: &'static str,
+    },
     /// An embedded code object is damaged, and so is the program's file.
     #[error("embedded code of {unit} for {target} is damaged: install the program again")]
     Damaged {
@@ -81,10 +95,14 @@ pub enum Error {
 
 /// The code for one device.
 pub(crate) struct CodeObjects {
-    pub(crate) choice: Choice,
+    arch: String,
+    choice: Choice,
     /// The code of each translation unit `kernels/NAME.hip`, ordered by name: AMD code objects, or
-    /// PTX as text without a NUL at the end.
-    pub(crate) units: Vec<Vec<u8>>,
+    /// PTX as text without a NUL at the end. Units are found by it also when other code replaces
+    /// it.
+    units: Vec<Vec<u8>>,
+    /// Each kind of code that the driver refused, with the reason.
+    refused: Vec<String>,
 }
 
 /// One sentence about the embedded kernels: their compiler and targets, or the reason for their
@@ -135,7 +153,77 @@ impl CodeObjects {
                 embedded_units(target)?
             }
         };
-        Ok(Self { choice, units })
+        Ok(Self { arch: base(arch).to_owned(), choice, units, refused: Vec::new() })
+    }
+
+    /// The origin of the code in use.
+    pub(crate) fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// The index of the unit whose code satisfies `test`.
+    pub(crate) fn position(&self, test: impl Fn(&[u8]) -> bool) -> Option<usize> {
+        self.units.iter().position(|code| test(code))
+    }
+
+    /// The code of a unit in use.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`], or [`Error::RunTime`] if compiling fails.
+    pub(crate) fn unit(&self, index: usize) -> Result<Cow<'_, [u8]>, Error> {
+        if self.refused.is_empty() {
+            return Ok(Cow::Borrowed(&self.units[index]));
+        }
+        match &self.choice {
+            Choice::RunTime { arch } => {
+                let code = compiled::unit(arch, &embedded::SOURCES[index]);
+                code.map(Cow::Owned).map_err(|source| Error::RunTime { arch: arch.clone(), source })
+            }
+            Choice::Exact { target } | Choice::Generic { target } | Choice::Ptx { target } => {
+                let unit = embedded::SOURCES[index].unit;
+                let of = |object: &&Embedded| object.target == *target && object.unit == unit;
+                let object = embedded::OBJECTS.iter().find(of);
+                let code = object.and_then(Embedded::inflate);
+                code.map(Cow::Owned).ok_or(Error::Damaged { unit, target })
+            }
+        }
+    }
+
+    /// Replaces the code in use, which the driver refuses.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] if nothing replaces it.
+    pub(crate) fn replace(&mut self, refusal: &rf_hip::Error) -> Result<(), Error> {
+        let refused = format!("{}: {refusal}", self.choice);
+        let generic = match (&self.choice, Device::parse(&self.arch)) {
+            (Choice::Exact { .. }, Some(Device::Amd { generic: Some(generic) })) => {
+                embedded::targets().find(|target| *target == generic)
+            }
+            _ => None,
+        };
+        let next = match (&self.choice, generic) {
+            (_, Some(target)) => Some(Choice::Generic { target }),
+            (Choice::Exact { .. } | Choice::Generic { .. }, None) if compiled::available() => {
+                Some(Choice::RunTime { arch: self.arch.clone() })
+            }
+            _ => None,
+        };
+        self.refused.push(refused);
+        let Some(next) = next else {
+            let remedy = match self.choice {
+                Choice::Exact { .. } | Choice::Generic { .. } => {
+                    "install ROCm's libhiprtc, which compiles them on first use, or ROCm 6.4 or newer"
+                }
+                _ => "update the driver",
+            };
+            let (arch, refused) = (self.arch.clone(), self.refused.clone());
+            return Err(Error::Refused { arch, refused, remedy });
+        };
+        tracing::warn!("the driver refuses the code for {}; using {next}", self.refused.join("; "));
+        self.choice = next;
+        Ok(())
     }
 }
 
@@ -275,7 +363,11 @@ mod tests {
                 return;
             }
         };
-        let gpu = |units| Gpu::new(context.clone(), units, 1);
+        let gpu = |units| {
+            let choice = Choice::RunTime { arch: good.arch.clone() };
+            let (arch, refused) = (good.arch.clone(), Vec::new());
+            Gpu::new(context.clone(), CodeObjects { arch, choice, units, refused }, 1)
+        };
         // Every sample contains the kernel's name, so that the lookup selects it.
         let name = format!(".entry {KERNEL}(\0{KERNEL}\0").into_bytes();
         let rest: Vec<u8> = good.units.iter().flat_map(|code| &code[4..]).copied().collect();
@@ -288,11 +380,12 @@ mod tests {
         ];
         for code in wrong {
             let error = gpu(vec![code]).function(KERNEL).err();
-            assert!(matches!(error, Some(crate::Error::Runtime(_))), "{error:?}");
+            let is_refused = matches!(error, Some(crate::Error::Objects(Error::Refused { .. })));
+            assert!(is_refused, "{error:?}");
         }
         let error = gpu(Vec::new()).function(KERNEL).err();
         assert!(matches!(error, Some(crate::Error::NoKernel { name: KERNEL })), "{error:?}");
-        gpu(good.units).function(KERNEL).unwrap();
+        gpu(good.units.clone()).function(KERNEL).unwrap();
     }
 
     #[test]

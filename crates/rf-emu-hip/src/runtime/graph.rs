@@ -84,7 +84,11 @@ impl Runtime {
     ) -> Result<(), Status> {
         let exec = self.execs.get(&exec).ok_or(Status::INVALID_HANDLE)?.clone();
         let device = self.stream_device(stream, current)?;
-        for node in exec.nodes {
+        let (wrong, count) = (self.faults.next_replay(), exec.nodes.len());
+        for (place, node) in exec.nodes.into_iter().enumerate() {
+            if wrong.is_some_and(|wrong| wrong.skips(place, count)) {
+                continue;
+            }
             self.queue(stream, node)?;
             if self.is_lost(device) {
                 break;

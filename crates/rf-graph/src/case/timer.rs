@@ -28,6 +28,7 @@ impl Timer {
         let fill = &case.batches()[..case.batches().len() - 1];
         for batch in fill {
             batch.with_output_rows(&[], |batch| executor.forward(batch, &mut []))?;
+            executor.wait()?;
         }
         let (batch, op) = (case.timed_batch().clone(), case.op().to_owned());
         Ok(Self { executor, batch, op, before: Duration::ZERO })
@@ -45,7 +46,8 @@ impl Timer {
     ///
     /// The error of the backend.
     pub fn step(&mut self) -> Result<(), BackendError> {
-        self.batch.with_output_rows(&[], |batch| self.executor.forward(batch, &mut []))
+        self.batch.with_output_rows(&[], |batch| self.executor.forward(batch, &mut []))?;
+        self.executor.wait()
     }
 
     /// Runs the timed batch and returns the time of all copies of the op, by the executor's

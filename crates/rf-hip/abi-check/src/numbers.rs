@@ -62,6 +62,7 @@ same! {
         new::hipDeviceScheduleBlockingSync, cuda::CUctx_flags::CU_CTX_SCHED_BLOCKING_SYNC;
     constants::HOST_PORTABLE, old::hipHostMallocPortable, new::hipHostMallocPortable, 1;
     constants::HOST_MAPPED, old::hipHostMallocMapped, new::hipHostMallocMapped, 2;
+    constants::HIP_HOST_COHERENT, old::hipHostMallocCoherent, new::hipHostMallocCoherent;
     constants::STREAM_NON_BLOCKING, old::hipStreamNonBlocking, new::hipStreamNonBlocking,
         cuda::CUstream_flags::CU_STREAM_NON_BLOCKING;
     constants::EVENT_BLOCKING_SYNC, old::hipEventBlockingSync, new::hipEventBlockingSync,

@@ -22,10 +22,15 @@ pub(crate) unsafe fn free(api: &Api, address: u64) -> Result<(), Error> {
     call!(api, free(address))
 }
 
-/// Allocates page-locked host memory; `bytes` > 0.
+/// Allocates page-locked host memory; `bytes` > 0. Mapped memory is coherent, whatever the
+/// environment says (`HIP_HOST_COHERENT`).
 pub(crate) fn allocate_host(api: &Api, bytes: usize, mapped: bool) -> Result<*mut c_void, Error> {
     let mut pointer = std::ptr::null_mut();
-    let mapping = if mapped { constants::HOST_MAPPED } else { 0 };
+    let mapping = match api.platform {
+        _ if !mapped => 0,
+        Platform::Amd => constants::HOST_MAPPED | constants::HIP_HOST_COHERENT,
+        Platform::Nvidia => constants::HOST_MAPPED,
+    };
     call!(api, allocate_host(&raw mut pointer, bytes, constants::HOST_PORTABLE | mapping))?;
     Ok(pointer)
 }

@@ -1,6 +1,6 @@
 //! The properties of devices.
 
-use std::ffi::c_int;
+use std::{env, ffi::c_int};
 
 use crate::{
     Error, Platform,
@@ -51,7 +51,9 @@ pub struct DeviceInfo {
     pub memory_bus_bits: u32,
     /// The size of the L2 cache.
     pub l2_bytes: u64,
-    /// True if [`DeviceBuffer::on_stream`](crate::DeviceBuffer::on_stream) is supported.
+    /// True if [`DeviceBuffer::on_stream`](crate::DeviceBuffer::on_stream) works. False on AMD
+    /// unless `ROCFORGE_HIP_MEMORY_POOLS=1`, because ROCm's pools fail or return zeroed memory on
+    /// some Radeon cards.
     pub memory_pools: bool,
 }
 
@@ -87,7 +89,13 @@ impl DeviceInfo {
             memory_clock_khz: read(attributes.memory_clock_khz),
             memory_bus_bits: read(attributes.memory_bus_bits),
             l2_bytes: u64::from(read(attributes.l2_bytes)),
-            memory_pools: read(attributes.memory_pools) != 0,
+            memory_pools: read(attributes.memory_pools) != 0 && pools_work(api.platform),
         })
     }
+}
+
+/// Returns true if the pools of a platform are trusted.
+fn pools_work(platform: Platform) -> bool {
+    platform == Platform::Nvidia
+        || env::var_os("ROCFORGE_HIP_MEMORY_POOLS").is_some_and(|value| value == "1")
 }

@@ -5,7 +5,7 @@ use std::{env, fmt, path::Path, sync::Arc};
 use crate::{
     Device, Error, Platform,
     result::{self, Api},
-    sys::library::Search,
+    sys::library::{self, Search},
 };
 
 /// A loaded GPU runtime library. Cloning is cheap.
@@ -36,6 +36,12 @@ impl Runtime {
             Some(name) => Err(Error::UnknownPlatform { name: name.to_string_lossy().into_owned() }),
             None => Self::load_any(),
         }
+    }
+
+    /// Returns true if a runtime library of the platform is installed. No function of it is called,
+    /// so a driver that hangs or crashes does no harm.
+    pub fn is_installed(platform: Platform) -> bool {
+        library::is_installed(platform)
     }
 
     /// Loads the runtime of one platform. The environment variables for the library still apply.

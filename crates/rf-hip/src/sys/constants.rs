@@ -33,6 +33,9 @@ pub(crate) const SCHEDULE_BLOCKING_SYNC: c_uint = 4;
 
 pub(crate) const HOST_PORTABLE: c_uint = 1;
 pub(crate) const HOST_MAPPED: c_uint = 2;
+/// No cache of the device keeps the memory. CUDA has no such flag, because mapped memory is always
+/// coherent there.
+pub(crate) const HIP_HOST_COHERENT: c_uint = 0x4000_0000;
 
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
 

@@ -48,6 +48,19 @@ pub(crate) fn open(platform: Platform, search: &Search) -> Result<(Library, Path
     open_first(platform, search.candidates(platform), |_| Ok(()))
 }
 
+/// Returns true if a library of the platform loads. None of its functions is called; it stays
+/// loaded.
+pub(crate) fn is_installed(platform: Platform) -> bool {
+    match open(platform, &Search::from_environment(platform)) {
+        Ok((library, _)) => {
+            // Unloading a GPU driver can crash the process.
+            std::mem::forget::<Library>(library);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
 /// Opens libhiprtc, or libamdhip64, which contains the compiler up to HIP 5; `has_compiler` detects
 /// it.
 pub(crate) fn open_compiler(

@@ -7,7 +7,7 @@ use rf_hip::{DeviceBuffer, Stream};
 use rf_kv::{CopyPage, PageGroup, PageId};
 
 use crate::error::Error;
-use crate::params::{self, Address, MAX_HEAD_DIM, MAX_LATENT_HEAD_DIM};
+use crate::params::{self, Address, CopyBytesParams, MAX_HEAD_DIM, MAX_LATENT_HEAD_DIM};
 
 /// Head sizes are multiples of this: the elements of a head that a lane loads.
 const HEAD_MULTIPLE: usize = 8;
@@ -23,6 +23,8 @@ pub(super) struct KvPlan {
     state_offsets: Vec<usize>,
     /// By [`PageGroup::index`].
     page_bytes: [usize; 3],
+    /// Pages of each group after those of the layout, by [`PageGroup::index`].
+    spare_pages: [usize; 3],
 }
 
 /// A layer of the cache as kernels see it.
@@ -73,32 +75,54 @@ impl KvPlan {
             state_offsets.push(*end);
             *end += (state.len() * size_of::<f32>()).next_multiple_of(256);
         }
-        Ok(Self { layout: layout.clone(), offsets, state_offsets, page_bytes })
+        let spare_pages = [0; 3];
+        Ok(Self { layout: layout.clone(), offsets, state_offsets, page_bytes, spare_pages })
     }
 
-    /// Bytes of the pages of tokens. Saturates, so that a cache beyond the address space is one
-    /// that does not fit.
+    /// Adds pages after those of the layout, which kernels write and no sequence owns.
+    pub(super) fn with_spare_pages(self, pages: impl Fn(PageGroup) -> usize) -> Self {
+        let spare_pages = PageGroup::ALL.map(pages);
+        Self { spare_pages, ..self }
+    }
+
+    /// Bytes of the pages of tokens without the spare ones. Saturates, so that a cache beyond the
+    /// address space is one that does not fit.
     pub(super) fn bytes(&self) -> usize {
-        let bytes = PageGroup::OF_TOKENS.map(|group| self.group_bytes(group));
+        let bytes = PageGroup::OF_TOKENS.map(|group| self.pages_bytes(group));
         bytes[0].saturating_add(bytes[1])
     }
 
     /// Bytes of the recurrent states. Saturates as [`Self::bytes`].
     pub(super) fn states_bytes(&self) -> usize {
-        self.group_bytes(PageGroup::State)
+        self.pages_bytes(PageGroup::State)
     }
 
-    fn group_bytes(&self, group: PageGroup) -> usize {
+    /// Bytes of the spare pages.
+    pub(super) fn spare_bytes(&self) -> usize {
+        let bytes = self.page_bytes.iter().zip(&self.spare_pages);
+        bytes.map(|(bytes, pages)| bytes * pages).sum()
+    }
+
+    fn pages_bytes(&self, group: PageGroup) -> usize {
         self.page_bytes[group.index()].saturating_mul(self.layout.num_pages.of(group))
+    }
+
+    /// Bytes of a group with its spare pages. Saturates as [`Self::bytes`].
+    fn group_bytes(&self, group: PageGroup) -> usize {
+        let spare_bytes = self.page_bytes[group.index()] * self.spare_pages[group.index()];
+        self.pages_bytes(group).saturating_add(spare_bytes)
     }
 
     /// The first byte of a group, whose pages are after those of the groups before it.
     fn group_start(&self, group: PageGroup) -> usize {
-        match group {
-            PageGroup::Full => 0,
-            PageGroup::Window => self.group_bytes(PageGroup::Full),
-            PageGroup::State => self.bytes(),
-        }
+        let before = PageGroup::ALL.into_iter().take(group.index());
+        before.fold(0, |start, group| start.saturating_add(self.group_bytes(group)))
+    }
+
+    /// Bytes of all groups.
+    fn all_bytes(&self) -> usize {
+        let groups = PageGroup::ALL.into_iter();
+        groups.fold(0, |bytes, group| bytes.saturating_add(self.group_bytes(group)))
     }
 
     /// Number of positions of a sequence that has all pages.
@@ -146,6 +170,7 @@ impl KvPlan {
 }
 
 /// Recurrent states on the host, each with its place in the cache.
+#[derive(Default)]
 pub(super) struct SavedStates(Vec<(usize, Vec<u8>)>);
 
 /// The memory of the cache.
@@ -156,8 +181,7 @@ pub(super) struct KvMemory {
 
 impl KvMemory {
     pub(super) fn new(stream: &Stream, plan: KvPlan) -> Result<Self, Error> {
-        let bytes = plan.bytes().saturating_add(plan.states_bytes());
-        let memory = DeviceBuffer::new(stream.context(), bytes)?;
+        let memory = DeviceBuffer::new(stream.context(), plan.all_bytes())?;
         Ok(Self { plan, memory })
     }
 
@@ -196,15 +220,18 @@ impl KvMemory {
         Ok(())
     }
 
-    /// Queues the copy of a page.
-    pub(super) fn copy_page(&self, stream: &Stream, copy: CopyPage) -> Result<(), BackendError> {
+    /// The copy of a page, by a kernel: a copy of the runtime may be on another queue, and a graph
+    /// that follows it may start too early.
+    pub(super) fn page_copy(&self, copy: CopyPage) -> Result<CopyBytesParams, BackendError> {
         let CopyPage { group, from, to } = copy;
         let (from, to) = (self.page_range(group, from)?, self.page_range(group, to)?);
-        if from.is_empty() {
-            return Ok(());
-        }
-        let copied = self.memory.copy_from_device(stream, to.start, &self.memory, from);
-        copied.map_err(|e| Error::from(e).into())
+        let address = |offset: usize| self.memory.address() + offset as Address;
+        // Pages start at multiples of 256 bytes.
+        Ok(CopyBytesParams {
+            from: address(from.start),
+            to: address(to.start),
+            vectors: (from.len() / 16) as u64,
+        })
     }
 
     /// Appends the bytes of a page.
@@ -251,9 +278,19 @@ impl KvMemory {
         Ok(start..start + bytes)
     }
 
-    /// Bytes of the pages of tokens.
+    /// Bytes of the pages of tokens without the spare ones.
     pub(super) fn bytes(&self) -> usize {
-        self.memory.size_bytes() - self.states_bytes()
+        self.memory.size_bytes() - self.states_bytes() - self.spare_bytes()
+    }
+
+    /// Bytes of the spare pages.
+    pub(super) fn spare_bytes(&self) -> usize {
+        self.plan.spare_bytes()
+    }
+
+    /// Returns true if sequences have recurrent states.
+    pub(super) fn has_states(&self) -> bool {
+        !self.plan.state_offsets.is_empty()
     }
 
     /// Bytes of the recurrent states.

@@ -2,13 +2,14 @@
 
 use rf_graph::{MemoryNeed, MemoryUse, Plan, Program};
 
-use super::Work;
 use super::analysis::GraphAnalysis;
-use super::kv::KvPlan;
+use super::padding::Padding;
 use super::record;
 use super::rope::RopeTables;
 use super::step::StepSizes;
+use super::top_k::TopK;
 use super::weights::WeightPlan;
+use super::work::Work;
 use crate::error::Error;
 use crate::launch::Gpu;
 use crate::params::MatmulDevice;
@@ -23,11 +24,13 @@ pub(crate) fn memory_need(gpu: &Gpu, program: &Program) -> Result<MemoryNeed, Er
     let device = MatmulDevice::new(gpu.compute_units(), &gpu.context().info().arch);
     let analysis = GraphAnalysis::new(graph, device);
     let plan = Plan::with_floats(graph, |id| analysis.floats(graph, id));
-    let kv_plan = KvPlan::new(kv)?;
+    let kv_plan = Padding::kv_plan(graph, kv)?;
     let ropes = RopeTables::new(kv_plan.positions());
     let step = StepSizes::new(*max_batch_tokens, *max_output_rows, kv.num_pages);
     let buffers = Work::bytes(&analysis, &plan, *max_batch_tokens)
         + step.bytes()
+        + TopK::bytes(graph.value(graph.output()).width, *max_output_rows)
+        + kv_plan.spare_bytes()
         + ropes.bytes_for(graph.ops().iter().filter_map(record::rope_of));
     let held = MemoryUse {
         weights_bytes: WeightPlan::new(graph, weights).bytes() as u64,

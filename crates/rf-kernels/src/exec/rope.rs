@@ -57,8 +57,9 @@ impl RopeTables {
         kinds.iter().map(|rope| rope.dims() * self.max_positions * size_of::<f32>()).sum()
     }
 
-    /// Extends all tables to positions `..positions`.
-    pub(super) fn extend_to(&mut self, stream: &Stream, positions: usize) -> Result<(), Error> {
+    /// Extends all tables to positions `..positions`. Returns true if that took a copy.
+    pub(super) fn extend_to(&mut self, stream: &Stream, positions: usize) -> Result<bool, Error> {
+        let mut is_copied = false;
         for table in &mut self.tables {
             if positions <= table.filled_positions {
                 continue;
@@ -72,8 +73,9 @@ impl RopeTables {
                 .collect();
             table.memory.copy_from_slice(stream, table.filled_positions * dims, &values)?;
             table.filled_positions = end;
+            is_copied = true;
         }
-        Ok(())
+        Ok(is_copied)
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -1,14 +1,27 @@
-//! The data of a batch in device memory.
+//! The data of a batch: blocks of host memory that the device reads when a step starts, and the
+//! arrays in device memory that its kernels read.
+
+use std::sync::atomic::{Ordering, fence};
 
 use rf_graph::{Batch, RowKind};
-use rf_hip::{Context, DeviceBuffer, PinnedBuffer, Stream};
+use rf_hip::{Context, DeviceBuffer, Event, MappedBuffer, Stream};
 use rf_kv::{PageCounts, PageGroup};
 
 use crate::error::Error;
-use crate::params::{self, Address};
+use crate::params::{self, Address, LoadRowsParams, LoadStepParams};
 
 /// Contexts up to this length share a recording: attention over them takes little time.
 const MIN_CONTEXT: usize = 256;
+
+/// Blocks of host memory: a step is queued while the device runs the one before.
+pub(super) const BLOCKS: usize = 2;
+
+/// Words before the arrays in device memory: the stamp of the step, and its copies after each part
+/// of a divided graph.
+pub(super) const STAMPS: usize = 64;
+
+/// Words before the arrays in a block: the stamp and the number of pairs of words.
+const HEADER: usize = 2;
 
 /// The counts of a batch that launches depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,12 +70,14 @@ pub(super) struct StepSizes {
     max_outputs: usize,
     /// Page numbers of all spans and groups.
     max_pages: usize,
+    /// Elements of the rows of a stage's [`rf_graph::Op::Input`] ops.
+    input_floats: usize,
     /// Groups with pages: each has records of spans and page numbers of its own.
     groups: &'static [PageGroup],
 }
 
 impl StepSizes {
-    /// The sizes for a cache of `num_pages`.
+    /// The sizes for a cache of `num_pages`, without rows of input.
     pub(super) fn new(max_tokens: usize, max_outputs: usize, num_pages: PageCounts) -> Self {
         let groups: &[PageGroup] = match (num_pages.window > 0, num_pages.states > 0) {
             (false, false) => &[PageGroup::Full],
@@ -73,7 +88,15 @@ impl StepSizes {
         // Sequences may share pages. A span has at most as many page numbers in each group as in
         // the first one.
         let max_pages = groups.len() * (2 * num_pages.full).max(1024);
-        Self { max_tokens, max_outputs, max_pages, groups }
+        Self { max_tokens, max_outputs, max_pages, input_floats: 0, groups }
+    }
+
+    /// Adds the rows of input of stages that have ops of these widths.
+    pub(super) fn with_inputs(self, stages: impl Iterator<Item = Vec<usize>>) -> Self {
+        let floats = |widths: Vec<usize>| {
+            widths.iter().map(|width| (width * self.max_tokens).next_multiple_of(2)).sum()
+        };
+        Self { input_floats: stages.map(floats).max().unwrap_or(0), ..self }
     }
 
     /// Replaces the room for page numbers by that for twice the `pages` of a batch.
@@ -81,29 +104,68 @@ impl StepSizes {
         Self { max_pages: 2 * pages, ..self }
     }
 
+    /// Words of the arrays.
     fn len(self) -> usize {
-        (3 + 4 * self.groups.len()) * self.max_tokens + self.max_outputs + self.max_pages
+        // An even number, because the device copies pairs.
+        let words = (3 + 4 * self.groups.len()) * self.max_tokens + self.max_outputs;
+        (words + self.max_pages).next_multiple_of(2)
+    }
+
+    /// Words of a block before the rows of input.
+    fn arrays_end(self) -> usize {
+        (HEADER + self.len()).max(LoadStepParams::READ_WORDS)
     }
 
     /// Bytes of device memory.
     pub(super) fn bytes(self) -> usize {
-        self.len() * size_of::<u32>()
+        (STAMPS + self.len()) * size_of::<u32>()
     }
 }
 
-/// The arrays of [`params::Batch`], all of u32, in one allocation.
+/// Stamps, then the arrays of [`params::Batch`], all of u32, in one allocation, and the blocks from
+/// which the device fills them.
 pub(super) struct StepMemory {
     sizes: StepSizes,
     device: DeviceBuffer<u32>,
-    host: PinnedBuffer<u32>,
+    blocks: [Block; BLOCKS],
+    last_stamp: u32,
+}
+
+/// Host memory with the inputs of a step.
+struct Block {
+    host: MappedBuffer<u32>,
+    device_use: DeviceUse,
+    /// Recorded after the step.
+    done: Event,
+}
+
+/// The use of a block by the device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DeviceUse {
+    /// The device does not read it.
+    None,
+    /// A step that reads it may be queued.
+    Queued,
+    /// The step with this stamp is queued, and the event of the block after it.
+    Unchecked(u32),
 }
 
 impl StepMemory {
     pub(super) fn new(context: &Context, sizes: StepSizes) -> Result<Self, Error> {
+        let words = sizes.arrays_end() + sizes.input_floats;
+        let block = || {
+            let host = MappedBuffer::new(context, words)?;
+            Ok::<_, Error>(Block {
+                host,
+                device_use: DeviceUse::None,
+                done: Event::new(context, false)?,
+            })
+        };
         Ok(Self {
             sizes,
-            device: DeviceBuffer::new(context, sizes.len())?,
-            host: PinnedBuffer::new(context, sizes.len())?,
+            device: DeviceBuffer::new(context, STAMPS + sizes.len())?,
+            blocks: [block()?, block()?],
+            last_stamp: 0,
         })
     }
 
@@ -127,23 +189,72 @@ impl StepMemory {
 
     /// Returns true if a batch with this many page numbers fits.
     pub(super) fn has_room(&self, shape: &Shape, pages: usize) -> bool {
-        self.layout(shape).pages + pages <= self.device.len()
+        self.layout(shape).pages + pages <= self.sizes.len()
     }
 
     fn layout(&self, shape: &Shape) -> Layout {
         Layout::of(shape, self.sizes.groups)
     }
 
-    /// Queues the upload of a batch and returns its size in bytes.
-    pub(super) fn upload(&mut self, stream: &Stream, batch: &Batch<'_>) -> Result<usize, Error> {
-        let (at, groups) = (self.layout(&Shape::of(batch)), self.groups());
-        let host = &mut self.host[..];
-        host[..batch.ids.len()].copy_from_slice(batch.ids);
+    /// Waits until the device does not read a block. Returns the stamp of its step if nobody has
+    /// checked the results.
+    pub(super) fn claim(&mut self, block: usize, stream: &Stream) -> Result<Option<u32>, Error> {
+        let Block { device_use, done, .. } = &mut self.blocks[block];
+        let unchecked = match *device_use {
+            DeviceUse::None => None,
+            DeviceUse::Queued => {
+                stream.synchronize()?;
+                None
+            }
+            DeviceUse::Unchecked(stamp) => {
+                done.synchronize()?;
+                Some(stamp)
+            }
+        };
+        *device_use = DeviceUse::None;
+        Ok(unchecked)
+    }
+
+    /// Marks the end of the step that reads a block. Its results are checked later.
+    pub(super) fn leave(&mut self, block: usize, stream: &Stream) -> Result<(), Error> {
+        let Block { device_use, done, .. } = &mut self.blocks[block];
+        stream.record(done)?;
+        *device_use = DeviceUse::Unchecked(self.last_stamp);
+        Ok(())
+    }
+
+    /// The stamps of steps whose results nobody has checked, by block. The stream is idle.
+    pub(super) fn take_unchecked(&mut self) -> [Option<u32>; BLOCKS] {
+        self.blocks.each_mut().map(|block| {
+            match std::mem::replace(&mut block.device_use, DeviceUse::None) {
+                DeviceUse::Unchecked(stamp) => Some(stamp),
+                DeviceUse::None | DeviceUse::Queued => None,
+            }
+        })
+    }
+
+    /// Writes a batch to a block that was claimed. `inputs` are the widths of the stage's rows of
+    /// input. Returns the stamp of the step and the number of bytes.
+    pub(super) fn write(
+        &mut self,
+        block: usize,
+        batch: &Batch<'_>,
+        inputs: &[usize],
+    ) -> (u32, usize) {
+        let shape = Shape::of(batch);
+        let (at, groups) = (self.layout(&shape), self.groups());
+        self.last_stamp = self.last_stamp.wrapping_add(1);
+        let (stamp, rows_at) = (self.last_stamp, self.sizes.arrays_end());
+        let Block { host, device_use, .. } = &mut self.blocks[block];
+        *device_use = DeviceUse::Queued;
+        let (arrays, rows) = host.split_at_mut(rows_at);
+        let (header, words) = arrays.split_at_mut(HEADER);
+        words[..batch.ids.len()].copy_from_slice(batch.ids);
         let mut page = 0;
         for (i, span) in batch.spans.iter().enumerate() {
             for (place, token) in span.tokens.clone().enumerate() {
-                host[at.positions + token] = (span.past_tokens + place) as u32;
-                host[at.span_of + token] = i as u32;
+                words[at.positions + token] = (span.past_tokens + place) as u32;
+                words[at.span_of + token] = i as u32;
             }
             for &group in groups {
                 let record = params::Span {
@@ -152,27 +263,73 @@ impl StepMemory {
                     past_tokens: span.past_tokens as u32,
                     first_page: page as u32,
                 };
-                let spans = &mut host[at.spans(group, batch.spans.len()) + 4 * i..][..4];
+                let spans = &mut words[at.spans(group, batch.spans.len()) + 4 * i..][..4];
                 spans.copy_from_slice(bytemuck::cast_slice(&[record]));
                 for id in span.pages_of(group) {
-                    host[at.pages + page] = id.raw();
+                    words[at.pages + page] = id.raw();
                     page += 1;
                 }
             }
         }
-        for (slot, row) in host[at.output_rows..].iter_mut().zip(batch.output_rows) {
+        for (slot, row) in words[at.output_rows..].iter_mut().zip(batch.output_rows) {
             *slot = *row as u32;
         }
-        let len = at.pages + page;
-        self.device.copy_from_pinned(stream, 0, &self.host, 0..len)?;
-        Ok(len * size_of::<u32>())
+        let len = (at.pages + page).next_multiple_of(2);
+        let mut bytes = (HEADER + len) * size_of::<u32>();
+        let (mut input, mut first) = (batch.input.unwrap_or_default(), 0);
+        for width in inputs {
+            let (values, rest) = input.split_at(width * shape.tokens);
+            rows[first..first + values.len()].copy_from_slice(bytemuck::cast_slice(values));
+            first += values.len().next_multiple_of(2);
+            bytes += size_of_val(values);
+            input = rest;
+        }
+        header.copy_from_slice(&[stamp, (len / 2) as u32]);
+        // The runtime publishes the launch after these writes.
+        fence(Ordering::Release);
+        (stamp, bytes)
+    }
+
+    /// The launch that copies the arrays of a block.
+    pub(super) fn load(&self, block: usize) -> LoadStepParams {
+        LoadStepParams {
+            block: self.blocks[block].host.device_address(),
+            step: self.device.address() + (4 * STAMPS) as Address,
+            stamp: self.stamp(0),
+            groups: LoadStepParams::GROUPS,
+            reserved: 0,
+        }
+    }
+
+    /// The launches that copy rows of input of a block: of each op the number of elements and the
+    /// place.
+    pub(super) fn load_rows(
+        &self,
+        block: usize,
+        inputs: impl Iterator<Item = (usize, Address)>,
+    ) -> Vec<LoadRowsParams> {
+        let mut from =
+            self.blocks[block].host.device_address() + (4 * self.sizes.arrays_end()) as Address;
+        let inputs = inputs.map(|(floats, to)| {
+            // Rows have room for one more element.
+            let pairs = floats.div_ceil(2);
+            let params = LoadRowsParams { from, to, pairs: pairs as u32, reserved: 0 };
+            from += (8 * pairs) as Address;
+            params
+        });
+        inputs.collect()
+    }
+
+    /// The stamp of the step after this many parts of a graph.
+    pub(super) fn stamp(&self, parts: usize) -> Address {
+        self.device.address() + (4 * parts) as Address
     }
 
     /// The kernel parameters of a batch: addresses and lengths of its arrays, with the pages of a
     /// group. Without that group they are those of [`PageGroup::Full`].
     pub(super) fn params(&self, shape: &Shape, group: PageGroup) -> params::Batch {
         let at = self.layout(shape);
-        let address = |index: usize| self.device.address() + (4 * index) as Address;
+        let address = |index: usize| self.device.address() + (4 * (STAMPS + index)) as Address;
         params::Batch {
             ids: address(0),
             positions: address(at.positions),

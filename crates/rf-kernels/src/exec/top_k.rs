@@ -1,15 +1,16 @@
 //! Selection of the largest elements of output rows on the device.
 
-use rf_graph::Candidate;
-use rf_hip::{Context, DeviceBuffer, PinnedBuffer, Stream};
+use rf_hip::{Context, DeviceBuffer, Stream};
 
-use super::profile::Profile;
 use crate::error::Error;
-use crate::launch::{Gpu, LaunchList, Recording};
+use crate::launch::LaunchList;
 use crate::params::{Address, ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, top_k_parts};
 
 /// Longest row that the kernels support.
 const MAX_ROW: usize = 1 << 20;
+
+/// Rows of a launch. More rows take several launches, which share the memory.
+const ROWS_AT_ONCE: usize = 64;
 
 /// Symbols of the kernels.
 pub(super) const KERNELS: [&str; 2] = ["argmax_f32", "top_k_f32"];
@@ -19,80 +20,93 @@ pub(super) fn max_top_k(width: usize) -> usize {
     if width <= MAX_ROW { width.min(MAX_TOP_K as usize) } else { 0 }
 }
 
-/// The shape of a selection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Request {
+/// Elements of the buffers of [`TopK`].
+#[derive(Clone, Copy)]
+struct Sizes {
     rows: usize,
-    width: usize,
-    k: usize,
+    candidates: usize,
+    scratch: usize,
 }
 
-impl Request {
-    fn parts(self) -> u32 {
-        match self.k {
-            1 => argmax_parts(self.width as u32),
-            _ => top_k_parts(self.width as u32),
-        }
+impl Sizes {
+    /// For the largest `k` of rows of `width` elements.
+    fn new(width: usize, max_rows: usize) -> Self {
+        let (rows, k) = (max_rows.clamp(1, ROWS_AT_ONCE), max_top_k(width));
+        let parts =
+            (top_k_parts(width as u32) as usize * k).max(argmax_parts(width as u32) as usize);
+        Self { rows, candidates: rows * k, scratch: if k > 0 { rows * parts } else { 0 } }
     }
 }
 
-/// Buffers of the kernels.
+/// Buffers of the kernels, for any request.
 pub(super) struct TopK {
-    request: Request,
-    /// Ids, then the bits of their logits: `[2, rows, k]`.
-    best: DeviceBuffer<u32>,
-    host: PinnedBuffer<u32>,
     probabilities: DeviceBuffer<f32>,
     scratch: DeviceBuffer<u64>,
     counters: DeviceBuffer<u32>,
 }
 
+/// A selection.
+#[derive(Clone, Copy)]
+pub(super) struct Request {
+    /// `[rows, width]`: logits.
+    pub(super) logits: Address,
+    pub(super) rows: usize,
+    pub(super) width: usize,
+    pub(super) k: usize,
+    /// Host memory: `[rows, k]` ids.
+    pub(super) ids: Address,
+    /// Host memory: `[rows, k]` logits.
+    pub(super) values: Address,
+    /// The stamp of the step.
+    pub(super) stamp: Address,
+    /// Host memory: `[rows]` stamps.
+    pub(super) stamps: Address,
+}
+
 impl TopK {
-    fn new(context: &Context, request: Request) -> Result<Self, Error> {
-        let Request { rows, k, .. } = request;
+    /// Bytes for rows of `width` elements.
+    pub(super) fn bytes(width: usize, max_rows: usize) -> usize {
+        let Sizes { rows, candidates, scratch } = Sizes::new(width, max_rows);
+        4 * candidates + 8 * scratch + 4 * rows
+    }
+
+    pub(super) fn new(context: &Context, width: usize, max_rows: usize) -> Result<Self, Error> {
+        let Sizes { rows, candidates, scratch } = Sizes::new(width, max_rows);
         Ok(Self {
-            request,
-            best: DeviceBuffer::new(context, 2 * rows * k)?,
-            host: PinnedBuffer::new(context, 2 * rows * k)?,
-            probabilities: DeviceBuffer::new(context, rows * k)?,
-            scratch: DeviceBuffer::new(context, rows * request.parts() as usize * k)?,
+            probabilities: DeviceBuffer::new(context, candidates)?,
+            scratch: DeviceBuffer::new(context, scratch)?,
             counters: DeviceBuffer::zeroed(context, rows)?,
         })
     }
 
-    /// Selects the `k` largest elements of rows of `width` logits, which earlier work on the stream
-    /// writes, and waits for the result. The buffers are kept for the next call.
-    pub(super) fn choose(
-        room: &mut Option<Self>,
-        (gpu, stream, profile): (&Gpu, &Stream, Option<&mut Profile>),
-        (logits, width): (Address, usize),
-        k: usize,
-        out: &mut [Candidate],
-    ) -> Result<(), Error> {
-        let request = Request { rows: out.len() / k, width, k };
-        let this = match room {
-            Some(this) if this.request == request => this,
-            _ => room.insert(Self::new(gpu.context(), request)?),
-        };
-        this.record(gpu, logits)?.queue(stream)?;
-        let bytes = 2 * out.len() * size_of::<u32>();
-        let mut copy = || this.best.copy_to_pinned(stream, 0, &mut this.host, 0..2 * out.len());
-        match profile {
-            Some(profile) => profile.read_back(stream, bytes, || Ok(copy()?))?,
-            None => copy()?,
-        }
-        stream.synchronize()?;
-        let (ids, logits) = this.host[..2 * out.len()].split_at(out.len());
-        for ((candidate, id), bits) in out.iter_mut().zip(ids).zip(logits) {
-            *candidate = Candidate { id: *id, logit: f32::from_bits(*bits) };
-        }
-        Ok(())
+    pub(super) fn held_bytes(&self) -> usize {
+        self.probabilities.size_bytes() + self.scratch.size_bytes() + self.counters.size_bytes()
     }
 
-    fn record(&self, gpu: &Gpu, logits: Address) -> Result<Recording, Error> {
-        let Request { rows, width, k } = self.request;
-        let (ids, values) = (self.best.address(), self.best.address() + 4 * (rows * k) as Address);
-        let mut list = LaunchList::default();
+    /// Queues the reset of the counters, which launches that did not finish leave above 0.
+    pub(super) fn reset_counters(&self, stream: &Stream) -> Result<(), Error> {
+        Ok(self.counters.fill_zero(stream)?)
+    }
+
+    /// Records the launches of a selection.
+    pub(super) fn record(&self, request: Request, launches: &mut LaunchList) {
+        let Request { rows, width, k, .. } = request;
+        for first in (0..rows).step_by(ROWS_AT_ONCE) {
+            let words = |count: usize| 4 * count as Address;
+            let part = Request {
+                logits: request.logits + words(first * width),
+                rows: (rows - first).min(ROWS_AT_ONCE),
+                ids: request.ids + words(first * k),
+                values: request.values + words(first * k),
+                stamps: request.stamps + words(first),
+                ..request
+            };
+            self.record_part(part, launches);
+        }
+    }
+
+    fn record_part(&self, request: Request, launches: &mut LaunchList) {
+        let Request { logits, rows, width, k, ids, values, stamp, stamps } = request;
         if k == 1 {
             let params = ArgmaxParams {
                 logits,
@@ -100,29 +114,32 @@ impl TopK {
                 values,
                 scratch: self.scratch.address(),
                 counters: self.counters.address(),
+                stamp,
+                stamps,
                 rows: rows as u32,
                 vocab_size: width as u32,
-                parts: self.request.parts(),
+                parts: argmax_parts(width as u32),
                 reserved: 0,
             };
-            list.push(params.launch(), params);
-        } else {
-            let params = TopKParams {
-                logits,
-                ids,
-                values,
-                probabilities: self.probabilities.address(),
-                scratch: self.scratch.address(),
-                counters: self.counters.address(),
-                rows: rows as u32,
-                vocab_size: width as u32,
-                k: k as u32,
-                parts: self.request.parts(),
-                temperature: 1.0,
-                reserved: 0,
-            };
-            list.push(params.launch(), params);
+            launches.push(params.launch(), params);
+            return;
         }
-        Recording::load(gpu, list)
+        let params = TopKParams {
+            logits,
+            ids,
+            values,
+            probabilities: self.probabilities.address(),
+            scratch: self.scratch.address(),
+            counters: self.counters.address(),
+            stamp,
+            stamps,
+            rows: rows as u32,
+            vocab_size: width as u32,
+            k: k as u32,
+            parts: top_k_parts(width as u32),
+            temperature: 1.0,
+            reserved: 0,
+        };
+        launches.push(params.launch(), params);
     }
 }

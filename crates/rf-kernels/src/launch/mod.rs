@@ -12,25 +12,36 @@ use std::time::Instant;
 
 use bytemuck::Pod;
 use memchr::memmem;
-use rf_hip::{Context, Event, Function, GraphExec, LaunchConfig, Module, Stream};
+use rf_hip::{Context, Event, Function, LaunchConfig, Module, Stream};
 
 use crate::error::Error;
+use crate::objects::{Choice, CodeObjects};
 use crate::params::Launch;
 
 /// A device with its kernels. The first use of a kernel loads its translation unit.
 pub(crate) struct Gpu {
     context: Context,
-    /// The code of each translation unit, and its module.
-    units: Vec<(Vec<u8>, Mutex<Option<Module>>)>,
+    code: Mutex<LoadedCode>,
     functions: Mutex<HashMap<&'static str, Function>>,
     /// Compute units over which work is divided.
     compute_units: usize,
 }
 
+/// The code for the device, and the modules of its translation units.
+struct LoadedCode {
+    objects: CodeObjects,
+    modules: HashMap<usize, Module>,
+}
+
 impl Gpu {
-    pub(crate) fn new(context: Context, units: Vec<Vec<u8>>, compute_units: usize) -> Self {
-        let units = units.into_iter().map(|code| (code, Mutex::new(None))).collect();
-        Self { context, units, functions: Mutex::default(), compute_units }
+    pub(crate) fn new(context: Context, objects: CodeObjects, compute_units: usize) -> Self {
+        let code = Mutex::new(LoadedCode { objects, modules: HashMap::new() });
+        Self { context, code, functions: Mutex::default(), compute_units }
+    }
+
+    /// The origin of the code in use.
+    pub(crate) fn choice(&self) -> Choice {
+        self.code.lock().unwrap_or_else(PoisonError::into_inner).objects.choice().clone()
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -63,19 +74,27 @@ impl Gpu {
     fn find(&self, name: &'static str) -> Result<Function, Error> {
         // PTX contains `.entry name(`. A code object contains the symbol between zero bytes.
         let (entry, symbol) = (format!(".entry {name}("), format!("\0{name}\0"));
-        for (code, module) in &self.units {
-            let names = |needle: &str| memmem::find(code, needle.as_bytes()).is_some();
-            if !names(&entry) && !names(&symbol) {
-                continue;
+        let has_kernel = |code: &[u8]| {
+            [&entry, &symbol].iter().any(|name| memmem::find(code, name.as_bytes()).is_some())
+        };
+        let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+        let LoadedCode { objects, modules } = &mut *code;
+        let unit = objects.position(has_kernel).ok_or(Error::NoKernel { name })?;
+        loop {
+            if let Some(module) = modules.get(&unit) {
+                return Ok(module.function(name)?);
             }
-            let mut module = module.lock().unwrap_or_else(PoisonError::into_inner);
-            let module = match &*module {
-                Some(module) => module,
-                None => module.insert(Module::load(&self.context, code)?),
-            };
-            return Ok(module.function(name)?);
+            let loaded = Module::load(&self.context, &objects.unit(unit)?);
+            // Some drivers refuse code when its first kernel is looked up.
+            match loaded.and_then(|module| Ok((module.function(name)?, module))) {
+                Ok((function, module)) => {
+                    modules.insert(unit, module);
+                    return Ok(function);
+                }
+                Err(error) if error.is_refused_code() => objects.replace(&error)?,
+                Err(error) => return Err(error.into()),
+            }
         }
-        Err(Error::NoKernel { name })
     }
 }
 
@@ -97,6 +116,17 @@ impl LaunchList {
         if !launch.grid.contains(&0) {
             self.launches.push((self.op, launch, Box::new(params)));
         }
+    }
+
+    /// Inserts a launch, which belongs to the op of the launch before it.
+    pub(crate) fn insert<P: Pod + Send>(&mut self, at: usize, launch: Launch, params: P) {
+        let op = at.checked_sub(1).and_then(|before| self.launches.get(before)).map(|(op, ..)| *op);
+        self.launches.insert(at, (op.unwrap_or(0), launch, Box::new(params)));
+    }
+
+    /// Number of launches.
+    pub(crate) fn len(&self) -> usize {
+        self.launches.len()
     }
 
     /// The op and the kernel of each launch.
@@ -150,7 +180,12 @@ impl Recording {
 
     /// Queues all launches.
     pub(crate) fn queue(&self, stream: &Stream) -> Result<(), Error> {
-        for launch in &self.launches {
+        self.queue_range(0..self.len(), stream)
+    }
+
+    /// Queues some launches.
+    pub(crate) fn queue_range(&self, range: Range<usize>, stream: &Stream) -> Result<(), Error> {
+        for launch in &self.launches[range] {
             launch.params.queue(stream, launch)?;
         }
         Ok(())
@@ -180,12 +215,6 @@ impl Recording {
     /// The op and the kernel of each launch.
     pub(crate) fn ops(&self) -> impl Iterator<Item = (usize, &'static str)> {
         self.launches.iter().map(|launch| (launch.op, launch.kernel))
-    }
-
-    /// Captures all launches as a graph of the runtime.
-    pub(crate) fn capture(&self, stream: &Stream) -> Result<GraphExec, Error> {
-        let graph = stream.capture(|| self.queue(stream))?;
-        Ok(graph.instantiate()?)
     }
 
     /// Number of launches.

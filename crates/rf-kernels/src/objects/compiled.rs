@@ -31,13 +31,22 @@ type Compile<'a> = dyn Fn(&str, &str, &[&str]) -> Result<Vec<u8>, rf_hip::Error>
 
 /// The units for `arch`, from the cache or from libhiprtc.
 pub(super) fn units(arch: &str) -> Result<Vec<Vec<u8>>, rf_hip::Error> {
+    compile(arch, SOURCES)
+}
+
+/// One unit for `arch`, from the cache or from libhiprtc.
+pub(super) fn unit(arch: &str, source: &Source) -> Result<Vec<u8>, rf_hip::Error> {
+    Ok(compile(arch, std::slice::from_ref(source))?.swap_remove(0))
+}
+
+fn compile(arch: &str, sources: &[Source]) -> Result<Vec<Vec<u8>>, rf_hip::Error> {
     let compiler = Compiler::load()?;
     let (major, minor) = compiler.version()?;
     let compile = |text: &str, name: &str, options: &[&str]| {
         compiler.compile(rf_hip::Source { name, text, headers: &[] }, options)
     };
     let cache = Cache { folder: folder(), version: format!("hiprtc {major}.{minor}") };
-    cache.units(arch, SOURCES, &compile)
+    cache.units(arch, sources, &compile)
 }
 
 /// Returns true if libhiprtc is installed.

@@ -33,6 +33,7 @@ mod rope;
 mod row_ops;
 mod rows;
 mod sampling;
+mod step;
 mod weight;
 
 pub use attention::AttentionParams;
@@ -57,6 +58,7 @@ pub use rows::{
     PairParams, QuantizeParams, RmsNormParams, rms_norm_threads,
 };
 pub use sampling::{ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, top_k_parts};
+pub use step::{CopyBytesParams, LoadRowsParams, LoadStepParams, PassStampParams, StoreRowsParams};
 pub use weight::{Activations, Weight};
 
 /// An address in device memory.

@@ -19,14 +19,18 @@ const TOP_K_THREADS: u32 = 1024;
 pub struct ArgmaxParams {
     /// `[rows, vocab_size]` f32.
     pub logits: Address,
-    /// `[rows]` u32.
+    /// `[rows]` u32 in host memory.
     pub ids: Address,
-    /// `[rows]` f32: their logits.
+    /// `[rows]` f32 in host memory: their logits.
     pub values: Address,
     /// `[rows, parts]` u64.
     pub scratch: Address,
     /// `[rows]` u32: 0 before and after.
     pub counters: Address,
+    /// u32: the stamp of the step, see [`LoadStepParams`](super::LoadStepParams).
+    pub stamp: Address,
+    /// `[rows]` u32 in host memory: the stamp, after the results of a row.
+    pub stamps: Address,
     /// Number of rows.
     pub rows: u32,
     /// Logits per row.
@@ -55,9 +59,9 @@ pub fn argmax_parts(vocab_size: u32) -> u32 {
 pub struct TopKParams {
     /// `[rows, vocab_size]` f32.
     pub logits: Address,
-    /// `[rows, k]` u32.
+    /// `[rows, k]` u32 in host memory.
     pub ids: Address,
-    /// `[rows, k]` f32: their logits.
+    /// `[rows, k]` f32 in host memory: their logits.
     pub values: Address,
     /// `[rows, k]` f32: softmax of `values / temperature`.
     pub probabilities: Address,
@@ -65,6 +69,10 @@ pub struct TopKParams {
     pub scratch: Address,
     /// `[rows]` u32: 0 before and after.
     pub counters: Address,
+    /// u32: the stamp of the step, see [`LoadStepParams`](super::LoadStepParams).
+    pub stamp: Address,
+    /// `[rows]` u32 in host memory: the stamp, after the results of a row.
+    pub stamps: Address,
     /// Number of rows.
     pub rows: u32,
     /// Logits per row, at most 2²⁰.

@@ -1,4 +1,7 @@
 // Choice of tokens. Twin: crates/rf-kernels/src/params/sampling.rs.
+//
+// ids, values and stamps are in host memory. stamps[r] = *stamp (params/step.h) after the results
+// of row r.
 #pragma once
 
 // ids[r] = the best token of row r: the largest logit, and the lowest id among equal logits.
@@ -8,6 +11,8 @@ struct RfArgmaxParams {
     float *values;               // [rows]: logits
     unsigned long long *scratch; // [rows, parts]
     unsigned *counters;          // [rows], 0 before and after
+    const unsigned *stamp;
+    unsigned *stamps;            // [rows]
     unsigned rows;
     unsigned vocab_size;
     unsigned parts; // workgroups per row
@@ -23,6 +28,8 @@ struct RfTopKParams {
     float *probabilities;        // [rows, k]
     unsigned long long *scratch; // [rows, parts, k]
     unsigned *counters;          // [rows], 0 before and after
+    const unsigned *stamp;
+    unsigned *stamps;            // [rows]
     unsigned rows;
     unsigned vocab_size;
     unsigned k;     // at most 256 and vocab_size

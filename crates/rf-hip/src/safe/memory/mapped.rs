@@ -10,8 +10,8 @@ use bytemuck::Pod;
 use super::{HostMemory, size_bytes};
 use crate::{Context, Error, result::memory as raw};
 
-/// `len` elements of host memory that kernels can access; initially zero. Suits small amounts of
-/// data, because every access of a kernel crosses the bus.
+/// `len` elements of coherent host memory that kernels can access; initially zero. Suits small
+/// amounts of data, because every access of a kernel crosses the bus.
 ///
 /// On the device only kernels access the memory, and a launch is unsafe: its caller guarantees that
 /// the kernel does not write what the host reads. See [`Stream::launch`](crate::Stream::launch).

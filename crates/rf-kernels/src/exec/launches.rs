@@ -1,0 +1,217 @@
+//! The launches of a step: inputs, ops, and results.
+
+use rf_graph::{Graph, Stage, ValueId};
+use rf_kv::PageGroup;
+
+use super::program::{BatchProgram, DeviceProgram};
+use super::record;
+use super::results::{MAX_STORED_FLOATS, Results};
+use super::step::{STAMPS, Shape, StepMemory};
+use super::top_k::{self, TopK};
+use crate::error::Error;
+use crate::launch::{Gpu, LaunchList, Recording};
+use crate::params::{Address, PassStampParams, RowMemory as _, StoreRowsParams};
+
+/// Most launches of a captured graph. On AMD, replays of graphs of 200 launches read stale
+/// addresses (ROCm/hip #3887), so longer steps are several graphs.
+pub(super) const MAX_GRAPH_LAUNCHES: usize = 149;
+
+/// The steps that share their launches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) shape: Shape,
+    pub(super) stage: usize,
+    /// The number of candidates per output row; 0 for whole rows.
+    pub(super) k: usize,
+}
+
+/// The recorded launches of a step.
+pub(super) struct StepLaunches {
+    /// The block of host memory with the inputs.
+    pub(super) block: usize,
+    pub(super) input: Recording,
+    pub(super) ops: Recording,
+    pub(super) output: Recording,
+    /// Ends of the parts of `ops` that are graphs of their own, but for the last one.
+    pub(super) cuts: Vec<usize>,
+    pub(super) result: ResultPlan,
+}
+
+/// The result of a step in host memory.
+#[derive(Clone, Debug)]
+pub(super) struct ResultPlan {
+    /// Number of stamps.
+    pub(super) stamps: usize,
+    pub(super) kind: ResultKind,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum ResultKind {
+    /// Rows that the step stores: the first element of each output.
+    StoredRows(Vec<usize>),
+    /// Rows that are copied after the step.
+    CopiedRows,
+    /// Candidates: their number.
+    Candidates(usize),
+}
+
+impl StepLaunches {
+    pub(super) fn queue(&self, stream: &rf_hip::Stream) -> Result<(), Error> {
+        [&self.input, &self.ops, &self.output].into_iter().try_for_each(|part| part.queue(stream))
+    }
+
+    /// Number of launches.
+    pub(super) fn len(&self) -> usize {
+        self.input.len() + self.ops.len() + self.output.len()
+    }
+}
+
+/// The number of output rows of a stage, and their width.
+pub(super) fn output_shape(graph: &Graph, stage: &Stage, shape: Shape) -> (usize, usize) {
+    // Several outputs have as many rows each.
+    let rows = graph.value(stage.outputs[0]).rows;
+    (shape.rows_of(rows), graph.width_of(&stage.outputs))
+}
+
+/// The places that the launches of a stage's steps access.
+pub(super) struct StepPlaces<'a> {
+    pub(super) gpu: &'a Gpu,
+    pub(super) program: &'a DeviceProgram,
+    pub(super) step: &'a StepMemory,
+    pub(super) results: &'a Results,
+    pub(super) top_k: &'a TopK,
+    pub(super) stage: &'a Stage,
+}
+
+impl StepPlaces<'_> {
+    /// Records the launches of a step that reads its inputs from a block. Steps that may become
+    /// graphs are `divided`.
+    pub(super) fn record(
+        &self,
+        key: Key,
+        block: usize,
+        divided: bool,
+    ) -> Result<StepLaunches, Error> {
+        let (shape, stage) = (key.shape, self.stage);
+        let groups = PageGroup::ALL.map(|group| self.step.params(&shape, group));
+        let program = BatchProgram { program: self.program, shape, groups };
+
+        let mut input = LaunchList::default();
+        let load = self.step.load(block);
+        input.push(load.launch(), load);
+        let inputs = stage
+            .inputs
+            .iter()
+            .map(|id| (self.program.graph.value(*id).width * shape.tokens, program.address(*id)));
+        for rows in self.step.load_rows(block, inputs) {
+            input.push(rows.launch(), rows);
+        }
+
+        let mut ops = record::record(program, stage.ops.clone())?;
+        // A stage has as many launches of results as outputs, or more for many candidates.
+        let edges = input.len() + stage.outputs.len() + shape.outputs.div_ceil(64);
+        let cuts = if divided { cuts(ops.len(), edges) } else { Vec::new() };
+        for (part, end) in cuts.iter().enumerate() {
+            let (from, to) = (self.step.stamp(part), self.step.stamp(part + 1));
+            let params = PassStampParams { from, to };
+            ops.insert(end - 1, params.launch(), params);
+        }
+
+        let mut output = LaunchList::default();
+        let stamp = self.step.stamp(cuts.len());
+        let result = self.record_result(key, &program, (block, stamp), &mut output);
+        Ok(StepLaunches {
+            block,
+            input: Recording::load(self.gpu, input)?,
+            ops: Recording::load(self.gpu, ops)?,
+            output: Recording::load(self.gpu, output)?,
+            cuts,
+            result,
+        })
+    }
+
+    fn record_result(
+        &self,
+        key: Key,
+        program: &BatchProgram<'_>,
+        (block, stamp): (usize, Address),
+        launches: &mut LaunchList,
+    ) -> ResultPlan {
+        let Key { shape, k, .. } = key;
+        let outputs = &self.stage.outputs;
+        let (stamps, values) = (self.results.stamps(block), self.results.values());
+        let words = |count: usize| 4 * count as Address;
+        let rows = output_shape(&self.program.graph, self.stage, shape).0;
+        if k > 0 && rows > 0 {
+            let request = top_k::Request {
+                logits: program.address(outputs[0]),
+                rows,
+                width: program.width(outputs[0]),
+                k,
+                ids: values,
+                values: values + words(rows * k),
+                stamp,
+                stamps,
+            };
+            self.top_k.record(request, launches);
+            return ResultPlan { stamps: rows, kind: ResultKind::Candidates(rows * k) };
+        }
+        let floats = |id: &ValueId| rows * program.width(*id);
+        let is_stored = outputs.iter().map(floats).sum::<usize>() <= MAX_STORED_FLOATS;
+        let mut result = ResultPlan { stamps: 0, kind: ResultKind::CopiedRows };
+        if !is_stored || rows == 0 {
+            let params = StoreRowsParams { stamp, stamps, ..StoreRowsParams::default() };
+            launches.push(params.launch(), params);
+            result.stamps = StoreRowsParams::groups(0);
+            return result;
+        }
+        let (mut firsts, mut first) = (Vec::new(), 0);
+        for id in outputs {
+            let params = StoreRowsParams {
+                from: program.address(*id),
+                to: values + words(first),
+                stamp,
+                stamps: stamps + words(result.stamps),
+                count: floats(id) as u32,
+                reserved: 0,
+            };
+            launches.push(params.launch(), params);
+            firsts.push(first);
+            first += floats(id);
+            result.stamps += StoreRowsParams::groups(floats(id));
+        }
+        result.kind = ResultKind::StoredRows(firsts);
+        result
+    }
+}
+
+/// The ends of all parts but the last of `ops` launches. Each part becomes a graph with at most
+/// [`MAX_GRAPH_LAUNCHES`], of which `edges` are left for inputs and results. All parts but the last
+/// end with an additional launch, which passes the stamp on.
+fn cuts(ops: usize, edges: usize) -> Vec<usize> {
+    let most = MAX_GRAPH_LAUNCHES.saturating_sub(edges).max(2);
+    let parts = ops.saturating_sub(1).div_ceil(most - 1).clamp(1, STAMPS);
+    let part = (ops + parts - 1).div_ceil(parts);
+    (1..parts).map(|cut| cut * part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_graph_has_less_than_150_launches() {
+        for (ops, edges, parts) in
+            [(1, 2, 1), (147, 2, 1), (148, 2, 2), (196, 2, 2), (484, 2, 4), (1000, 7, 8)]
+        {
+            let cuts = cuts(ops, edges);
+            assert_eq!(cuts.len() + 1, parts, "{ops}");
+            let all = ops + cuts.len();
+            let ends: Vec<_> = cuts.into_iter().chain([all]).collect();
+            let starts = [0].into_iter().chain(ends.iter().copied());
+            for (start, end) in starts.zip(&ends) {
+                assert!(start < *end && end - start + edges < 150, "{ops}: {start}..{end}");
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Captured graphs: the steps that have one, and when a replay is trusted.
+//!
+//! Replays of graphs are known to go wrong on some versions of HIP, after the first replays too.
+//! Therefore:
+//!
+//! - A graph contains kernels only and is short ([`MAX_GRAPH_LAUNCHES`]).
+//! - The result of every replay carries the stamp of the step from its first kernel to its last
+//!   one, so a replay with inputs of another step is seen and not used.
+//! - At the first, second, fourth, … replay of a graph the step is computed by plain launches, too,
+//!   and all bits of the outputs are compared.
+//!
+//! A replay that fails either test ends the use of graphs by the executor. Plain launches compute
+//! the step again.
+//!
+//! [`MAX_GRAPH_LAUNCHES`]: super::launches::MAX_GRAPH_LAUNCHES
+
+use rf_hip::{GraphExec, Stream};
+
+use super::launches::{Key, StepLaunches};
+use crate::error::Error;
+
+/// Recorded steps that are kept, with their graphs: those used last.
+const MAX_STEPS: usize = 16;
+
+/// A step whose launches are kept.
+pub(super) struct Entry {
+    pub(super) launches: StepLaunches,
+    state: State,
+}
+
+enum State {
+    /// No graph yet. The first use may be the only one.
+    New,
+    /// The next use captures a graph.
+    Used,
+    /// The graphs of the parts, and the number of replays.
+    Captured { parts: Vec<GraphExec>, replays: u64 },
+    /// No graph: the runtime does not capture the launches, or replays them wrongly.
+    Refused,
+}
+
+impl Entry {
+    pub(super) fn new(launches: StepLaunches) -> Self {
+        Self { launches, state: State::New }
+    }
+
+    /// Counts a use of the step with plain launches.
+    pub(super) fn note_use(&mut self) {
+        if matches!(self.state, State::New) {
+            self.state = State::Used;
+        }
+    }
+
+    /// Counts a replay and returns its number, from 1. Captures the launches at the second use;
+    /// `None` before that, and if the runtime refuses.
+    pub(super) fn next_replay(&mut self, stream: &Stream) -> Option<u64> {
+        if matches!(self.state, State::Used) {
+            self.state = match self.launches.capture(stream) {
+                Ok(parts) => State::Captured { parts, replays: 0 },
+                Err(error) => {
+                    tracing::warn!(
+                        "a step runs without a graph: could not capture {} launches: {error}",
+                        self.launches.len()
+                    );
+                    State::Refused
+                }
+            };
+        }
+        match &mut self.state {
+            State::Captured { replays, .. } => {
+                *replays += 1;
+                Some(*replays)
+            }
+            State::New | State::Used | State::Refused => None,
+        }
+    }
+
+    /// Drops the graphs for good.
+    pub(super) fn forget_graphs(&mut self) {
+        self.state = State::Refused;
+    }
+
+    /// Queues the graphs.
+    ///
+    /// # Errors
+    ///
+    /// The failure, with the number of parts before it.
+    pub(super) fn replay(&self, stream: &Stream) -> Result<(), (usize, rf_hip::Error)> {
+        let State::Captured { parts, .. } = &self.state else { return Ok(()) };
+        let mut parts = parts.iter().enumerate();
+        parts.try_for_each(|(i, part)| part.launch(stream).map_err(|error| (i, error)))
+    }
+}
+
+impl StepLaunches {
+    /// Captures and instantiates the graphs of all parts.
+    fn capture(&self, stream: &Stream) -> Result<Vec<GraphExec>, Error> {
+        let ends = self.cuts.iter().copied().chain([self.ops.len()]);
+        let (mut graphs, mut start) = (Vec::new(), 0);
+        for (part, end) in ends.enumerate() {
+            let is_last = part == self.cuts.len();
+            let graph = stream.capture(|| {
+                if part == 0 {
+                    self.input.queue(stream)?;
+                }
+                self.ops.queue_range(start..end, stream)?;
+                if is_last { self.output.queue(stream) } else { Ok(()) }
+            })?;
+            graphs.push(graph.instantiate()?);
+            start = end;
+        }
+        Ok(graphs)
+    }
+}
+
+/// The steps that were used last.
+#[derive(Default)]
+pub(super) struct KeptSteps {
+    /// The last one was used last.
+    entries: Vec<(Key, Entry)>,
+}
+
+impl KeptSteps {
+    /// Takes a step out.
+    pub(super) fn take(&mut self, key: Key) -> Option<Entry> {
+        let place = self.entries.iter().position(|(other, _)| *other == key)?;
+        Some(self.entries.remove(place).1)
+    }
+
+    /// Puts a step back as the one that was used last.
+    pub(super) fn put(&mut self, key: Key, entry: Entry) {
+        if self.entries.len() == MAX_STEPS {
+            self.entries.remove(0);
+        }
+        self.entries.push((key, entry));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+    }
+}

@@ -1,0 +1,409 @@
+//! The run of a step: by plain launches or as captured graphs, with the check of its result.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use rf_graph::{Batch, Candidate, Costs, Stage};
+use rf_hip::Stream;
+
+use super::kv::{KvMemory, SavedStates};
+use super::launches::{Key, ResultKind, StepLaunches, StepPlaces, output_shape};
+use super::padding::{PaddedBatch, Padding};
+use super::profile::Profile;
+use super::program::DeviceProgram;
+use super::replay::{Entry, KeptSteps};
+use super::results::Results;
+use super::rope::RopeTables;
+use super::step::{Shape, StepMemory};
+use super::top_k::TopK;
+use super::work::Work;
+use crate::error::Error;
+use crate::launch::Gpu;
+
+/// Largest number of tokens of a step whose launches are kept and captured.
+const MAX_KEPT_TOKENS: usize = 64;
+
+/// The requested output and its destination.
+pub(super) enum Output<'a> {
+    /// Whole rows, `[rows, width]`.
+    Rows(&'a mut [f32]),
+    /// The largest elements of each row: their number per row, and `[rows, k]` candidates.
+    Best(usize, &'a mut [Candidate]),
+}
+
+impl Output<'_> {
+    fn k(&self) -> usize {
+        match self {
+            Self::Rows(_) => 0,
+            Self::Best(k, _) => *k,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Rows(rows) => rows.is_empty(),
+            Self::Best(_, best) => best.is_empty(),
+        }
+    }
+}
+
+/// The outcome of a replay.
+enum Replayed {
+    /// The result has the stamp of the step.
+    Fresh,
+    /// The result is that of another step.
+    Stale,
+    /// The runtime refused the graph; the number of parts that run nevertheless.
+    Refused(usize, rf_hip::Error),
+}
+
+/// A program in device memory, and the steps that ran on it.
+pub(super) struct Runner {
+    pub(super) gpu: Arc<Gpu>,
+    pub(super) stream: Stream,
+    pub(super) program: DeviceProgram,
+    pub(super) stages: Vec<Stage>,
+    pub(super) kv: KvMemory,
+    pub(super) ropes: RopeTables,
+    pub(super) step: StepMemory,
+    pub(super) results: Results,
+    pub(super) top_k: TopK,
+    pub(super) work: Work,
+    pub(super) padding: Padding,
+    pub(super) kept: KeptSteps,
+    /// True if steps are replayed as graphs.
+    pub(super) graphs: bool,
+    /// The block of the next step whose launches are not kept.
+    pub(super) next_block: usize,
+    /// True if the runtime copied to device memory after the last step.
+    pub(super) is_copied: bool,
+    /// True if the cache may have wrong values.
+    pub(super) is_damaged: bool,
+    pub(super) costs: Costs,
+    pub(super) profile: Option<Profile>,
+}
+
+impl Runner {
+    /// Records the launches of a step, see [`StepPlaces::record`].
+    pub(super) fn record(
+        &self,
+        key: Key,
+        block: usize,
+        divided: bool,
+    ) -> Result<StepLaunches, Error> {
+        let places = StepPlaces {
+            gpu: &self.gpu,
+            program: &self.program,
+            step: &self.step,
+            results: &self.results,
+            top_k: &self.top_k,
+            stage: &self.stages[key.stage],
+        };
+        places.record(key, block, divided)
+    }
+
+    pub(super) fn run(
+        &mut self,
+        batch: &Batch<'_>,
+        stage: usize,
+        mut out: Output<'_>,
+    ) -> Result<(), Error> {
+        if self.is_damaged {
+            return Err(Error::Stale);
+        }
+        let started = Instant::now();
+        let padding = self.padding.clone();
+        let padded = padding.pad(batch);
+        let all = padded.as_ref().map_or(*batch, PaddedBatch::batch);
+        let shape = Shape::of(&all);
+        self.make_room(&all, &shape)?;
+        let key = Key { shape, stage, k: out.k() };
+        if self.profile.is_some() {
+            return self.run_profiled(key, (&all, batch), &mut out, started);
+        }
+        if shape.tokens > MAX_KEPT_TOKENS {
+            return self.run_once(key, &all, &mut out);
+        }
+        let mut entry = match self.kept.take(key) {
+            Some(entry) => entry,
+            None => Entry::new(self.record(key, 0, true)?),
+        };
+        let outcome = self.run_kept(&mut entry, key, &all, &mut out);
+        self.kept.put(key, entry);
+        outcome
+    }
+
+    /// Extends the arrays and the tables of RoPE for a batch.
+    fn make_room(&mut self, batch: &Batch<'_>, shape: &Shape) -> Result<(), Error> {
+        let pages = self.step.pages_of(batch);
+        if !self.step.has_room(shape, pages) {
+            self.finish()?;
+            // Recordings contain the addresses of the old memory.
+            self.kept.clear();
+            let sizes = self.step.sizes().with_room_for(pages);
+            self.step = StepMemory::new(self.gpu.context(), sizes)?;
+        }
+        let positions = batch.spans.iter().map(|s| s.past_tokens + s.tokens.len()).max();
+        self.is_copied |= self.ropes.extend_to(&self.stream, positions.unwrap_or(0))?;
+        Ok(())
+    }
+
+    /// Waits for all steps and checks those that nobody has checked.
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
+        self.stream.synchronize()?;
+        for (block, stamp) in self.step.take_unchecked().into_iter().enumerate() {
+            self.check_stamp(block, stamp)?;
+        }
+        Ok(())
+    }
+
+    /// Checks a step without outputs, which nobody waited for. Steps after it have read the cache
+    /// that it wrote, so the executor is damaged if it was wrong.
+    fn check_stamp(&mut self, block: usize, stamp: Option<u32>) -> Result<(), Error> {
+        if stamp.is_some_and(|stamp| !self.results.are_of(block, 1, stamp)) {
+            self.is_damaged = true;
+            return Err(Error::Stale);
+        }
+        Ok(())
+    }
+
+    /// Writes the inputs of a step to a block that the device is done with. Returns the stamp of
+    /// the step and the number of bytes.
+    fn write_inputs(
+        &mut self,
+        block: usize,
+        key: Key,
+        batch: &Batch<'_>,
+    ) -> Result<(u32, usize), Error> {
+        let unchecked = self.step.claim(block, &self.stream)?;
+        self.check_stamp(block, unchecked)?;
+        let inputs = self.stages[key.stage].inputs.iter();
+        let widths: Vec<usize> = inputs.map(|id| self.program.graph.value(*id).width).collect();
+        Ok(self.step.write(block, batch, &widths))
+    }
+
+    /// Runs a step whose launches are not kept. A step without outputs is queued only, so that the
+    /// device has the next chunk of a prompt when it is done with this one.
+    fn run_once(&mut self, key: Key, batch: &Batch<'_>, out: &mut Output<'_>) -> Result<(), Error> {
+        self.next_block = 1 - self.next_block;
+        let launches = self.record(key, self.next_block, false)?;
+        let (stamp, _) = self.write_inputs(launches.block, key, batch)?;
+        launches.queue(&self.stream)?;
+        if out.is_empty() {
+            return self.step.leave(launches.block, &self.stream);
+        }
+        self.expect(&launches, stamp, key, out)
+    }
+
+    /// Runs a step by plain launches.
+    fn run_plain(
+        &mut self,
+        launches: &StepLaunches,
+        key: Key,
+        batch: &Batch<'_>,
+        out: &mut Output<'_>,
+    ) -> Result<(), Error> {
+        let (stamp, _) = self.write_inputs(launches.block, key, batch)?;
+        launches.queue(&self.stream)?;
+        self.expect(launches, stamp, key, out)
+    }
+
+    /// Runs a step whose launches are kept: as graphs from the second use on.
+    fn run_kept(
+        &mut self,
+        entry: &mut Entry,
+        key: Key,
+        batch: &Batch<'_>,
+        out: &mut Output<'_>,
+    ) -> Result<(), Error> {
+        // On AMD, a graph after a copy of the runtime may read what was there before the copy
+        // (ROCm/hip #3902).
+        let is_copied = std::mem::take(&mut self.is_copied);
+        let replay = if self.graphs && !is_copied { entry.next_replay(&self.stream) } else { None };
+        let Some(replay) = replay else {
+            entry.note_use();
+            return self.run_plain(&entry.launches, key, batch, out);
+        };
+        let is_checked = replay.is_power_of_two();
+        let states = if is_checked {
+            self.kv.save_states(&self.stream, batch)?
+        } else {
+            SavedStates::default()
+        };
+        let mut has_run = true;
+        let reason = match self.replay(entry, key, batch, out)? {
+            Replayed::Fresh if !is_checked => return Ok(()),
+            Replayed::Fresh => {
+                let replayed = self.snapshot(key, out)?;
+                self.kv.restore_states(&self.stream, &states)?;
+                self.run_plain(&entry.launches, key, batch, out)?;
+                if replayed == self.snapshot(key, out)? {
+                    return Ok(());
+                }
+                "the results of a replay differ from those of plain launches".to_owned()
+            }
+            Replayed::Stale => "a replay used the inputs of another step".to_owned(),
+            Replayed::Refused(parts, error) => {
+                has_run = parts > 0;
+                format!("a replay failed: {error}")
+            }
+        };
+        tracing::warn!(
+            "captured graphs are switched off: {reason}; the step is computed again by plain \
+             launches (--graphs off does without graphs from the start)"
+        );
+        self.graphs = false;
+        self.kept.clear();
+        entry.forget_graphs();
+        if self.kv.has_states() && has_run && !is_checked {
+            // The states before the step are gone.
+            return Err(Error::Stale);
+        }
+        self.kv.restore_states(&self.stream, &states)?;
+        self.work.reset_counters(&self.stream)?;
+        self.top_k.reset_counters(&self.stream)?;
+        self.run_plain(&entry.launches, key, batch, out)
+    }
+
+    fn replay(
+        &mut self,
+        entry: &Entry,
+        key: Key,
+        batch: &Batch<'_>,
+        out: &mut Output<'_>,
+    ) -> Result<Replayed, Error> {
+        let (stamp, _) = self.write_inputs(entry.launches.block, key, batch)?;
+        match entry.replay(&self.stream) {
+            Ok(()) => {}
+            Err((_, error)) if error.is_device_lost() => return Err(error.into()),
+            Err((parts, error)) => return Ok(Replayed::Refused(parts, error)),
+        }
+        let is_fresh = self.collect(&entry.launches, stamp, key, out)?;
+        Ok(if is_fresh { Replayed::Fresh } else { Replayed::Stale })
+    }
+
+    /// The bits of all output rows in device memory and of the result.
+    fn snapshot(&self, key: Key, out: &Output<'_>) -> Result<Vec<u32>, Error> {
+        let Key { shape, stage, .. } = key;
+        let (rows, width) = output_shape(&self.program.graph, &self.stages[stage], shape);
+        let mut values = vec![0.0_f32; rows * width];
+        let mut done = 0;
+        for id in &self.stages[stage].outputs {
+            let first = self.program.plan.offset(*id) * shape.tokens;
+            let range = done..done + rows * self.program.graph.value(*id).width;
+            done = range.end;
+            self.work.arena.copy_to_slice(&self.stream, first, &mut values[range])?;
+        }
+        let mut bits: Vec<u32> = values.into_iter().map(f32::to_bits).collect();
+        if let Output::Best(_, best) = out {
+            bits.extend(best.iter().flat_map(|best| [best.id, best.logit.to_bits()]));
+        }
+        Ok(bits)
+    }
+
+    /// As [`Self::collect`], of launches whose result has to be that of the step.
+    fn expect(
+        &mut self,
+        launches: &StepLaunches,
+        stamp: u32,
+        key: Key,
+        out: &mut Output<'_>,
+    ) -> Result<(), Error> {
+        if self.collect(launches, stamp, key, out)? { Ok(()) } else { Err(Error::Stale) }
+    }
+
+    /// Waits for a step and copies its result. Returns false, with a useless result, if it is that
+    /// of another step.
+    fn collect(
+        &mut self,
+        launches: &StepLaunches,
+        stamp: u32,
+        key: Key,
+        out: &mut Output<'_>,
+    ) -> Result<bool, Error> {
+        let is_copied = matches!(launches.result.kind, ResultKind::CopiedRows) && !out.is_empty();
+        if let (true, Output::Rows(rows)) = (is_copied, &mut *out) {
+            self.copy_rows(key, rows)?;
+        }
+        self.finish()?;
+        if !self.results.are_of(launches.block, launches.result.stamps, stamp) {
+            return Ok(false);
+        }
+        match (&launches.result.kind, out) {
+            (ResultKind::CopiedRows, Output::Rows(rows)) => {
+                if is_copied && rows.len() <= self.results.rows.len() {
+                    rows.copy_from_slice(&self.results.rows[..rows.len()]);
+                }
+            }
+            (ResultKind::StoredRows(firsts), Output::Rows(rows)) => {
+                // Padding adds rows after those of the batch, and there are none of it in a stage
+                // with several outputs.
+                let outputs = &self.stages[key.stage].outputs;
+                let total: usize = self.program.graph.width_of(outputs);
+                let count = rows.len() / total.max(1);
+                let mut rest = &mut **rows;
+                for (id, first) in outputs.iter().zip(firsts) {
+                    let floats = count * self.program.graph.value(*id).width;
+                    let (part, others) = std::mem::take(&mut rest).split_at_mut(floats);
+                    self.results.read_rows(*first, part);
+                    rest = others;
+                }
+            }
+            (ResultKind::Candidates(all), Output::Best(_, best)) => {
+                self.results.read_candidates(*all, best);
+            }
+            // The launches were recorded for this request.
+            (_, _) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Queues the copy of the rows of a stage's outputs.
+    fn copy_rows(&mut self, key: Key, out: &mut [f32]) -> Result<(), Error> {
+        let outputs = &self.stages[key.stage].outputs;
+        let total = self.program.graph.width_of(outputs);
+        let rows = out.len() / total.max(1);
+        let is_pinned = out.len() <= self.results.rows.len();
+        let mut done = 0;
+        for id in outputs {
+            let first = self.program.plan.offset(*id) * key.shape.tokens;
+            let range = done..done + rows * self.program.graph.value(*id).width;
+            done = range.end;
+            let arena = &self.work.arena;
+            if is_pinned {
+                arena.copy_to_pinned(&self.stream, first, &mut self.results.rows, range)?;
+            } else {
+                arena.copy_to_slice(&self.stream, first, &mut out[range])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a step with an event between launches. `all` is the padded batch.
+    fn run_profiled(
+        &mut self,
+        key: Key,
+        (all, batch): (&Batch<'_>, &Batch<'_>),
+        out: &mut Output<'_>,
+        started: Instant,
+    ) -> Result<(), Error> {
+        let launches = self.record(key, 0, false)?;
+        let (stamp, bytes) = self.write_inputs(launches.block, key, all)?;
+        let stream = &self.stream;
+        let Some(profile) = &mut self.profile else { return Ok(()) };
+        profile.start(stream)?;
+        launches.input.queue(stream)?;
+        profile.uploaded(stream, bytes)?;
+        profile.queue(&launches.ops, stream)?;
+        let read_bytes = match &*out {
+            Output::Rows(rows) => size_of_val(&**rows),
+            Output::Best(_, best) => size_of_val(&**best),
+        };
+        profile.read_back(stream, read_bytes, || launches.output.queue(stream))?;
+        self.expect(&launches, stamp, key, out)?;
+        let is_last = key.stage + 1 == self.stages.len();
+        let Some(profile) = &mut self.profile else { return Ok(()) };
+        let program = (&self.program.graph, &self.costs);
+        profile.finish(&launches.ops, program, (batch, is_last), started)
+    }
+}

@@ -1,0 +1,176 @@
+//! Replays of captured graphs that go wrong, as HIP's are known to: no result of them is used, and
+//! the executor does without graphs from then on.
+
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "functions of tests, which print skipped tests"
+)]
+
+mod stand_in;
+
+use std::time::Duration;
+
+use rf_graph::case::{Case, Schedule, cases, rms_norm};
+use rf_graph::{Backend, BackendError, Batch, Candidate, Executor, Program, fuse};
+use rf_kernels::{GpuBackend, GpuOptions};
+use stand_in::{Call, Outputs, Session, library, session};
+
+const LIMIT: Duration = Duration::from_mins(5);
+
+/// Uses of the decode step: one by plain launches, and these many as graphs.
+const REPLAYS: usize = 6;
+
+/// Numbers of replays that are compared with plain launches.
+const CHECKED: [usize; 3] = [1, 2, 4];
+
+fn compile(program: Program) -> Result<Box<dyn Executor>, BackendError> {
+    let backend = GpuBackend::new(GpuOptions::default()).map_err(BackendError::from)?;
+    let program = Program { graph: fuse(program.graph, backend.fusions()), ..program };
+    backend.compile(program, &mut |_| ())
+}
+
+fn case(name: &str) -> Case {
+    cases().into_iter().find(|case| case.name() == name).unwrap()
+}
+
+/// A prompt, then a decode step again and again. `k` > 0 asks for that many candidates.
+fn decode(name: &str, k: usize) -> Result<Outputs, BackendError> {
+    let case = case(name);
+    let program = case.program();
+    let output = program.graph.value(program.graph.output());
+    let mut executor = compile(program)?;
+    let mut forward = |batch: &Batch<'_>| {
+        let rows = batch.rows(output.rows);
+        if k == 0 || rows == 0 {
+            let mut out = vec![f32::NAN; rows * output.width];
+            executor.forward(batch, &mut out)?;
+            return Ok(out);
+        }
+        let mut best = vec![Candidate::default(); rows * k];
+        executor.forward_top_k(batch, k, &mut best)?;
+        Ok(best.iter().flat_map(|best| [best.id as f32, best.logit]).collect())
+    };
+    let batches = case.batches();
+    let steps = [&batches[0]].into_iter().chain([&batches[1]; 1 + REPLAYS]);
+    steps.map(|batch| batch.with(&mut forward)).collect()
+}
+
+/// A program of so many launches that a step is several graphs.
+fn long(copies: usize) -> Result<Outputs, BackendError> {
+    let case = rms_norm(80, Schedule::single(3));
+    let program = case.timed_program(copies);
+    let output = program.graph.value(program.graph.output());
+    let mut executor = compile(program)?;
+    let mut forward = |batch: &Batch<'_>| {
+        let mut out = vec![f32::NAN; batch.rows(output.rows) * output.width];
+        executor.forward(batch, &mut out)?;
+        Ok(out)
+    };
+    (0..=REPLAYS).map(|_| case.timed_batch().with(&mut forward)).collect()
+}
+
+fn graph_launches(calls: &[Call]) -> usize {
+    let launches = calls.iter().filter(|call| call.function == "hipGraphLaunch");
+    launches.map(|call| call.number as usize).max().unwrap_or(0)
+}
+
+/// Runs a scenario with each wrong replay. The results are those of right replays, and a wrong one
+/// that is noticed is the last.
+fn check(session: &Session, parts: usize, scenario: impl Fn() -> Result<Outputs, BackendError>) {
+    let (expected, calls) = session.run("", &scenario);
+    let expected = expected.unwrap();
+    assert_eq!(graph_launches(&calls), parts * REPLAYS);
+    let mut runs = 0;
+    for replay in 1..=REPLAYS {
+        for part in 0..parts {
+            let number = parts * (replay - 1) + part + 1;
+            for wrong in ["stale", "skipped", "altered"] {
+                // The stamp passes the first and the last kernel of a graph. A wrong result between
+                // is seen by the next comparison only.
+                let is_seen = match wrong {
+                    "stale" => part == 0,
+                    "skipped" => true,
+                    _ => false,
+                };
+                if !is_seen && !CHECKED.contains(&replay) {
+                    continue;
+                }
+                let plan = format!("replay:{number}:{wrong}");
+                let (outcome, calls) = session.run(&plan, &scenario);
+                runs += 1;
+                assert_eq!(outcome.unwrap(), expected, "{plan}");
+                assert_eq!(graph_launches(&calls), parts * replay, "{plan}");
+                assert_eq!(calls.last().unwrap().live_objects, 0, "{plan}");
+            }
+        }
+    }
+    println!("{runs} runs");
+}
+
+#[test]
+fn rows_of_wrong_replays_are_not_used() {
+    let Some(session) = session("rows_of_wrong_replays_are_not_used", &library(), &[], LIMIT)
+    else {
+        return;
+    };
+    check(&session, 1, || decode("model/llama-q8_0", 0));
+}
+
+#[test]
+fn candidates_of_wrong_replays_are_not_used() {
+    let name = "candidates_of_wrong_replays_are_not_used";
+    let Some(session) = session(name, &library(), &[], LIMIT) else { return };
+    for k in [1, 5] {
+        check(&session, 1, || decode("model/llama-q8_0", k));
+    }
+}
+
+#[test]
+fn a_long_step_is_several_graphs_and_each_of_them_is_checked() {
+    let name = "a_long_step_is_several_graphs_and_each_of_them_is_checked";
+    let Some(session) = session(name, &library(), &[], LIMIT) else { return };
+    check(&session, 3, || long(400));
+}
+
+/// A wrong result between two comparisons is used, and the next comparison ends the graphs.
+#[test]
+fn a_graph_that_goes_wrong_later_is_found() {
+    let name = "a_graph_that_goes_wrong_later_is_found";
+    let Some(session) = session(name, &library(), &[], LIMIT) else { return };
+    let scenario = || decode("model/llama-q8_0", 0);
+    let expected = session.run("", scenario).0.unwrap();
+    let (outcome, calls) = session.run("replay:3+:altered", scenario);
+    let outputs = outcome.unwrap();
+    assert_ne!(outputs[4], expected[4], "the third replay is wrong and not compared");
+    assert_eq!(outputs[5..], expected[5..]);
+    assert_eq!(graph_launches(&calls), 4);
+}
+
+/// Recurrent states are replaced by a step, so a wrong replay can be repaired only if they were
+/// saved before it.
+#[test]
+fn a_wrong_replay_of_a_recurrent_model_is_an_error_or_repaired() {
+    let name = "a_wrong_replay_of_a_recurrent_model_is_an_error_or_repaired";
+    let Some(session) = session(name, &library(), &[], LIMIT) else { return };
+    let scenario = || decode("model/lfm2", 0);
+    let expected = session.run("", scenario).0.unwrap();
+    assert_ne!(expected[1], expected[2], "the state changes from step to step");
+    for replay in 1..=REPLAYS {
+        for wrong in ["stale", "skipped"] {
+            let plan = format!("replay:{replay}:{wrong}");
+            match session.run(&plan, scenario).0 {
+                Ok(outputs) => {
+                    assert!(CHECKED.contains(&replay), "{plan}");
+                    assert_eq!(outputs, expected, "{plan}");
+                }
+                Err(BackendError::Device(text)) => {
+                    assert!(!CHECKED.contains(&replay), "{plan}: {text}");
+                    assert!(text.contains("an earlier step"), "{text}");
+                }
+                Err(error) => panic!("{plan}: {error}"),
+            }
+        }
+    }
+}

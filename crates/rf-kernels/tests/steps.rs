@@ -1,0 +1,203 @@
+//! The steps of an executor: padding of decode batches, queued prompt chunks, kept graphs.
+
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "functions of tests, which print skipped tests"
+)]
+
+mod stand_in;
+
+use std::time::Duration;
+
+use rf_graph::case::cases;
+use rf_graph::{Backend, BackendError, Batch, Executor, Program, Span, fuse};
+use rf_kernels::{GpuBackend, GpuOptions};
+use rf_kv::{PageGroup, PageId};
+use stand_in::{Call, Outputs, library, session};
+
+const LIMIT: Duration = Duration::from_mins(5);
+
+/// Pages of the cache: enough for padding.
+const NUM_PAGES: usize = 80;
+
+/// A model with a large cache, and the width of its output.
+fn model(name: &str) -> Result<(Box<dyn Executor>, usize), BackendError> {
+    let case = cases().into_iter().find(|case| case.name() == name).unwrap();
+    let mut program = case.program();
+    program.kv.num_pages.full = NUM_PAGES;
+    if program.kv.num_pages.window > 0 {
+        program.kv.num_pages.window = NUM_PAGES;
+    }
+    (program.max_batch_tokens, program.max_output_rows) = (100, 100);
+    let backend = GpuBackend::new(GpuOptions::default()).map_err(BackendError::from)?;
+    let program = Program { graph: fuse(program.graph, backend.fusions()), ..program };
+    let width = program.graph.value(program.graph.output()).width;
+    Ok((backend.compile(program, &mut |_| ())?, width))
+}
+
+/// The pages of a sequence: two of its own.
+fn pages(sequence: usize) -> Vec<PageId> {
+    (0..2).map(|page| PageId::new((2 * sequence + page) as u32)).collect()
+}
+
+/// Runs tokens of sequences, `(sequence, past tokens, ids)` each, with the last outputs of those
+/// that are `wanted`.
+fn forward(
+    executor: &mut dyn Executor,
+    width: usize,
+    parts: &[(usize, usize, Vec<u32>)],
+    wanted: bool,
+) -> Result<Vec<f32>, BackendError> {
+    let tables: Vec<_> = parts.iter().map(|(sequence, ..)| pages(*sequence)).collect();
+    let (mut ids, mut spans, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+    for ((_, past_tokens, tokens), pages) in parts.iter().zip(&tables) {
+        let first = ids.len();
+        ids.extend(tokens);
+        rows.push(ids.len() - 1);
+        let past_tokens = *past_tokens;
+        let tokens = first..ids.len();
+        spans.push(Span { tokens, past_tokens, pages, window_pages: pages, state: None });
+    }
+    let output_rows = if wanted { &rows[..] } else { &[] };
+    let mut out = vec![f32::NAN; output_rows.len() * width];
+    executor.forward(&Batch { ids: &ids, spans: &spans, output_rows, input: None }, &mut out)?;
+    Ok(out)
+}
+
+fn prompt(sequence: usize) -> Vec<u32> {
+    (0..7).map(|i| ((13 * sequence + 5 * i) % 200) as u32).collect()
+}
+
+/// Decode batches of 2, 3, 4, 7, 8 and 11 sequences: every size is a graph of its own or of its
+/// padded size, and runs several times.
+fn decode(name: &str) -> Result<Outputs, BackendError> {
+    const SEQUENCES: usize = 11;
+    let (mut executor, width) = model(name)?;
+    for sequence in 0..SEQUENCES {
+        forward(&mut *executor, width, &[(sequence, 0, prompt(sequence))], false)?;
+    }
+    let mut outputs = Vec::new();
+    for size in [2, 3, 4, 7, 8, 11] {
+        for _ in 0..4 {
+            let parts: Vec<_> = (0..size).map(|i| (i, 7, vec![(3 * i) as u32])).collect();
+            outputs.push(forward(&mut *executor, width, &parts, true)?);
+        }
+    }
+    // The last page belongs to nobody.
+    let mut page = Vec::new();
+    executor.read_page(PageGroup::Full, PageId::new(NUM_PAGES as u32 - 1), &mut page)?;
+    outputs.push(page.into_iter().map(f32::from).collect());
+    Ok(outputs)
+}
+
+/// The number of calls of a function.
+fn count(calls: &[Call], function: &str) -> usize {
+    let calls = calls.iter().filter(|call| call.function == function);
+    calls.map(|call| call.number as usize).max().unwrap_or(0)
+}
+
+fn relative_distance(a: &[f32], b: &[f32]) -> f32 {
+    let distance: f32 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
+    let energy: f32 = b.iter().map(|b| b * b).sum();
+    distance / energy
+}
+
+#[test]
+fn padded_batches_give_the_rows_of_their_sequences_and_touch_no_page_of_others() {
+    let name = "padded_batches_give_the_rows_of_their_sequences_and_touch_no_page_of_others";
+    let Some(session) = session(name, &library(), &[], LIMIT) else { return };
+    for model in ["model/llama-q8_0", "model/gpt-oss", "model/gemma"] {
+        let (outcome, calls) = session.run("", || decode(model));
+        let mut outputs = outcome.unwrap();
+        let page = outputs.pop().unwrap();
+        let unwritten = vec![page[0]; page.len()];
+        assert_eq!(page, unwritten, "{model}: a page of nobody is written");
+        for same in outputs.chunks(4) {
+            assert!(same.iter().all(|output| *output == same[0]), "{model}");
+        }
+        // Rows do not depend on the batch, up to rounding.
+        let all = outputs.last().unwrap();
+        for output in &outputs {
+            let distance = relative_distance(output, all);
+            assert!(distance < 1e-6, "{model}: {distance}");
+        }
+        // The prompt, and sizes 2, 4, 8 and 12; experts are not padded.
+        let sizes = if model == "model/gpt-oss" { 6 } else { 4 };
+        assert_eq!(count(&calls, "hipStreamBeginCapture"), 1 + sizes, "{model}");
+    }
+}
+
+/// Chunks of a prompt without outputs, then one with an output. Each has more than 64 tokens.
+fn chunks(waits: bool) -> Result<Outputs, BackendError> {
+    let (mut executor, width) = model("model/llama-q8_0")?;
+    let pages: Vec<PageId> = (0..40).map(PageId::new).collect();
+    let mut outputs = Vec::new();
+    for chunk in 0..5 {
+        let ids: Vec<u32> = (0..100).map(|i| (7 * i + chunk) % 200).collect();
+        let past_tokens = 100 * chunk as usize;
+        let pages = &pages[..(past_tokens + 100).div_ceil(16)];
+        let spans = [Span { tokens: 0..100, past_tokens, pages, window_pages: &[], state: None }];
+        let output_rows: &[usize] = if chunk == 4 { &[99] } else { &[] };
+        let mut out = vec![f32::NAN; output_rows.len() * width];
+        executor
+            .forward(&Batch { ids: &ids, spans: &spans, output_rows, input: None }, &mut out)?;
+        if waits {
+            executor.wait()?;
+        }
+        outputs.push(out);
+    }
+    Ok(outputs)
+}
+
+#[test]
+fn chunks_without_outputs_are_queued_without_a_wait() {
+    let name = "chunks_without_outputs_are_queued_without_a_wait";
+    let Some(session) = session(name, &library(), &[], LIMIT) else { return };
+    let (waiting, with) = session.run("", || chunks(true));
+    let (queued, without) = session.run("", || chunks(false));
+    assert_eq!(queued.unwrap(), waiting.unwrap());
+    // Waiting for the stream, and for the event after a step whose memory is used again.
+    let waits = ["hipStreamSynchronize", "hipEventSynchronize"];
+    assert_eq!(count(&with, waits[0]), count(&without, waits[0]) + 5);
+    // The third and the later chunks wait for the one two before.
+    assert_eq!(count(&without, waits[1]), count(&with, waits[1]) + 3);
+    // A chunk whose results never arrive: later ones fail, too.
+    let last = count(&without, "hipModuleLaunchKernel");
+    let lost = session.run(&format!("kernel:{}:719", last / 2), || chunks(false)).0;
+    assert!(matches!(lost, Err(BackendError::Device(_))), "{lost:?}");
+}
+
+/// Two uses of more shapes than are kept.
+fn shapes() -> Result<Outputs, BackendError> {
+    let (mut executor, width) = model("model/llama-q8_0")?;
+    let mut outputs = Vec::new();
+    for tokens in 1..=24 {
+        for _ in 0..2 {
+            let ids = (0..tokens).collect();
+            outputs.push(forward(&mut *executor, width, &[(0, 0, ids)], true)?);
+        }
+    }
+    Ok(outputs)
+}
+
+#[test]
+fn few_graphs_are_kept() {
+    let Some(session) = session("few_graphs_are_kept", &library(), &[], LIMIT) else { return };
+    let (outcome, calls) = session.run("", shapes);
+    outcome.unwrap();
+    assert_eq!(count(&calls, "hipGraphInstantiateWithFlags"), 24);
+    assert_eq!(calls.last().unwrap().live_objects, 0);
+    let (mut graphs, mut most) = (0_i32, 0);
+    for call in &calls {
+        match &*call.function {
+            "hipGraphInstantiateWithFlags" => graphs += 1,
+            "hipGraphExecDestroy" => graphs -= 1,
+            _ => {}
+        }
+        most = most.max(graphs);
+    }
+    // The oldest one is dropped when the seventeenth is put back.
+    assert!((16..=17).contains(&most), "{most}");
+}
