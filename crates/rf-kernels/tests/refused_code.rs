@@ -1,0 +1,175 @@
+//! A driver that refuses the embedded code: ROCm's compiler replaces it, or the error says what is
+//! missing. The reason is printed once.
+
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "functions of tests, which print skipped tests"
+)]
+
+mod stand_in;
+
+use std::{
+    fmt::{Debug, Write as _},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use rf_graph::BackendError;
+use rf_graph::case::cases;
+use rf_graph::conformance::{Outcome, check};
+use rf_kernels::objects::{Choice, embedded_targets};
+use rf_kernels::{GpuBackend, GpuOptions};
+use rf_kernels_build::Compiler;
+use stand_in::{Outputs, Session, library, session};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+const LIMIT: Duration = Duration::from_mins(10);
+
+/// `hipErrorNoBinaryForGpu`, for the first module.
+const REFUSED: &str = "hipModuleLoadData:1:209";
+
+/// Builds the stand-in for libhiprtc in a folder as `ROCM_PATH` has it. `None` without a compiler.
+fn rocm_with_compiler(folder: &Path) -> Option<PathBuf> {
+    let clang = Compiler::find().ok()?.path().to_owned();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in/hiprtc.c");
+    std::fs::create_dir(folder.join("lib")).unwrap();
+    let library = folder.join("lib/libhiprtc.so.7");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(library)
+        .arg(source)
+        .status();
+    built.is_ok_and(|status| status.success()).then_some(clang)
+}
+
+/// Checks the results of a case, which loads a few units.
+fn run(backend: &GpuBackend) {
+    let case = cases().into_iter().find(|case| case.name() == "add").unwrap();
+    let outcome = check(backend, &case);
+    assert!(matches!(outcome, Ok(Outcome::Passed { .. })), "{outcome:?}");
+}
+
+/// Opens the backend with a fault and runs a case on it. Returns the origin of the code, and the
+/// warnings.
+fn open(session: &Session, plan: &str) -> (Result<Choice, rf_kernels::Error>, Vec<String>) {
+    let warnings = Warnings::default();
+    let mut code = None;
+    let (outcome, calls) = session.run(plan, || {
+        let subscriber = tracing_subscriber::registry().with(warnings.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            let backend = GpuBackend::new(GpuOptions::default());
+            if let Ok(backend) = &backend {
+                run(backend);
+            }
+            code = Some(backend.map(|backend| backend.code()));
+        });
+        Ok(Outputs::new())
+    });
+    outcome.unwrap();
+    let loads = calls.iter().filter(|call| call.function == "hipModuleLoadData");
+    assert!(loads.map(|call| call.number).max() >= Some(1), "{plan}");
+    assert_eq!(calls.last().unwrap().live_objects, 0, "{plan}");
+    (code.unwrap(), warnings.0.lock().unwrap().clone())
+}
+
+/// The texts of warnings.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl<S: Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() == Level::WARN {
+            let mut text = Text(String::new());
+            event.record(&mut text);
+            self.0.lock().unwrap().push(text.0);
+        }
+    }
+}
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            write!(self.0, "{value:?}").unwrap();
+        }
+    }
+}
+
+#[test]
+fn refused_code_is_compiled_on_the_machine_and_gives_the_same_results() {
+    let name = "refused_code_is_compiled_on_the_machine_and_gives_the_same_results";
+    let folder = tempfile::TempDir::new().unwrap();
+    let Some(clang) = rocm_with_compiler(folder.path()) else {
+        println!("skipped: no cc or no clang for kernels");
+        return;
+    };
+    let variables = [("ROCM_PATH", folder.path()), ("TEST_HIPRTC_CLANG", &*clang)];
+    let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
+    let (code, warnings) = open(&session, "");
+    assert!(matches!(code.unwrap(), Choice::Exact { .. }));
+    assert_eq!(warnings, [""; 0]);
+
+    let (code, warnings) = open(&session, REFUSED);
+    let code = code.unwrap();
+    let refusals: Vec<_> =
+        warnings.iter().filter(|text| text.contains("the driver refuses the code")).collect();
+    assert_eq!(refusals.len(), 1, "{warnings:?}");
+    assert!(refusals[0].contains("hipErrorNoBinaryForGpu"), "{refusals:?}");
+    if embedded_targets().any(|target| target.ends_with("-generic")) {
+        assert!(matches!(code, Choice::Generic { .. }), "{code}");
+        let both = format!("{REFUSED},hipModuleLoadData:2:209");
+        assert!(matches!(open(&session, &both).0.unwrap(), Choice::RunTime { .. }));
+    } else {
+        assert!(matches!(code, Choice::RunTime { .. }), "{code}");
+    }
+    // A kernel that is not found counts, too: older drivers refuse code only then.
+    let (code, _) = open(&session, "hipModuleGetFunction:1:500");
+    assert!(!matches!(code.unwrap(), Choice::Exact { .. }));
+}
+
+#[test]
+fn refused_code_without_a_compiler_is_an_error_with_the_cure() {
+    let name = "refused_code_without_a_compiler_is_an_error_with_the_cure";
+    let nowhere = Path::new("/nowhere");
+    let variables = [("ROCM_PATH", nowhere)];
+    let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
+    if rf_hip::Compiler::load().is_ok() {
+        println!("skipped: this machine has libhiprtc");
+        return;
+    }
+    // Every kind of code.
+    let error = BackendError::from(open(&session, "hipModuleLoadData:*:209").0.unwrap_err());
+    let BackendError::Device(text) = &error else { panic!("{error:?}") };
+    for part in ["refuses the kernels", "hipErrorNoBinaryForGpu", "libhiprtc", "ROCm 6.4"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // Out of memory and a lost device are no reason for other code.
+    for (status, text) in [(2, "out of memory"), (719, "(719)")] {
+        let (code, warnings) = open(&session, &format!("hipModuleLoadData:1:{status}"));
+        let error = BackendError::from(code.unwrap_err()).to_string();
+        assert!(error.contains(text) && warnings.is_empty(), "{error} {warnings:?}");
+    }
+}
+
+#[test]
+fn a_compiler_that_fails_is_an_error_that_names_it() {
+    let name = "a_compiler_that_fails_is_an_error_that_names_it";
+    let folder = tempfile::TempDir::new().unwrap();
+    if rocm_with_compiler(folder.path()).is_none() {
+        println!("skipped: no cc or no clang for kernels");
+        return;
+    }
+    let variables = [("ROCM_PATH", folder.path()), ("TEST_HIPRTC_FAILS", Path::new("1"))];
+    let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
+    let code = open(&session, "hipModuleLoadData:*:209").0;
+    let error = BackendError::from(code.unwrap_err()).to_string();
+    assert!(error.contains("could not be compiled on this machine"), "{error}");
+    assert!(error.contains("the compiler of the test fails"), "{error}");
+}
