@@ -7,7 +7,7 @@ use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_device::gpu::{self, Gpu};
 use rf_graph::Backend;
 #[cfg(feature = "gpu")]
-use rf_kernels::{GpuBackend, GpuOptions, GraphMode};
+use rf_kernels::GraphMode;
 use rf_profile::{
     baseline::{DeviceKind, Hardware},
     roofline::Limits,
@@ -49,7 +49,7 @@ impl Target {
     /// [`Error::Device`] without a GPU, its runtime or code for it.
     #[cfg(feature = "gpu")]
     pub fn gpu(number: Option<usize>) -> Result<Self, Error> {
-        let (gpu, backend) = gpu::open_backend(number)?;
+        let (gpu, backend) = gpu::open_backend(number, None)?;
         Ok(Self { device: Device::Gpu(Box::new(gpu)), backend: Box::new(backend) })
     }
 
@@ -122,7 +122,13 @@ impl Target {
                 hardware
             }
             #[cfg(feature = "gpu")]
-            Device::Gpu(gpu) => hardware.with_gpu(&gpu.runtime, &gpu.info),
+            Device::Gpu(gpu) => match gpu.runtime() {
+                Ok(runtime) => match runtime.device(gpu.report().ordinal) {
+                    Ok(device) => hardware.with_gpu(&runtime, device.info()),
+                    Err(_) => hardware,
+                },
+                Err(_) => hardware,
+            },
         }
     }
 
@@ -132,7 +138,8 @@ impl Target {
             Device::Cpu { threads, .. } => Limits::measure_host(*threads),
             #[cfg(feature = "gpu")]
             Device::Gpu(gpu) => {
-                Limits::measure_device(&gpu.runtime.device(gpu.info.ordinal)?.context()?)
+                let device = gpu.runtime()?.device(gpu.report().ordinal)?;
+                Limits::measure_device(&device.context()?)
             }
         }
     }
@@ -153,15 +160,8 @@ impl Target {
             Device::Cpu { .. } => Ok(None),
             #[cfg(feature = "gpu")]
             Device::Gpu(gpu) => {
-                let options = GpuOptions {
-                    ordinal: Some(gpu.info.ordinal),
-                    graphs: GraphMode::Off,
-                    ..GpuOptions::default()
-                };
-                match GpuBackend::on(&gpu.runtime, options) {
-                    Ok(backend) => Ok(Some(Box::new(backend))),
-                    Err(error) => Err(Error::Unsupported(error.to_string())),
-                }
+                let backend = gpu.backend(GraphMode::Off);
+                Ok(Some(Box::new(backend.map_err(|error| Error::Unsupported(error.to_string()))?)))
             }
         }
     }

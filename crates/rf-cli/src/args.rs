@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::Result;
 use clap::Args;
 use rf_cpu::{CpuOptions, Isa};
-use rf_device::{Device, DeviceOptions, GpuLayers};
+use rf_device::{Device, DeviceOptions, GpuLayers, Graphs};
 use rf_engine::Model;
 use rf_engine::sampling::{DryConfig, MirostatConfig, MirostatVersion, SamplerConfig, SamplerKind};
 use rf_grammar::Grammar;
@@ -50,13 +50,24 @@ pub(crate) struct DeviceArgs {
     /// as many as memory needs with -ngl auto]
     #[arg(long, value_name = "N")]
     n_cpu_moe: Option<usize>,
+    /// Replay captured graphs on the GPU: on, off or auto (off with versions of HIP that replay
+    /// them wrongly). Every replay is checked
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    graphs: Graphs,
 }
 
 impl DeviceArgs {
     /// The options of the device. `cpu` is for the layers that the CPU gets.
     pub(crate) fn options(&self, cpu: CpuOptions) -> DeviceOptions {
         let cpu_experts = if self.cpu_moe { Some(usize::MAX) } else { self.n_cpu_moe };
-        DeviceOptions { device: self.device, gpu_layers: self.gpu_layers, cpu_experts, cpu }
+        DeviceOptions {
+            device: self.device,
+            gpu_layers: self.gpu_layers,
+            cpu_experts,
+            cpu,
+            graphs: self.graphs,
+            prober: None,
+        }
     }
 }
 

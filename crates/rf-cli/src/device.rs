@@ -7,9 +7,25 @@ use crate::terminal;
 
 /// Opens the devices that a model may use, and prints what the user should know about the choice.
 pub(crate) fn open(options: rf_device::DeviceOptions) -> Result<Placement> {
-    let placement = Placement::open(options)?;
+    let placement = Placement::open(rf_device::DeviceOptions { prober: prober(), ..options })?;
     placement.warnings().iter().for_each(terminal::warn);
     Ok(placement)
+}
+
+/// Lists the GPUs in child processes of this program, so that a driver that crashes does not end it.
+#[cfg(feature = "gpu")]
+pub(crate) fn prober() -> Option<&'static rf_device::Prober> {
+    static PROBER: std::sync::OnceLock<Option<rf_device::Prober>> = std::sync::OnceLock::new();
+    let new = || {
+        let program = std::env::current_exe().ok()?;
+        Some(rf_device::Prober::new(program, [std::ffi::OsString::from("probe")]))
+    };
+    PROBER.get_or_init(new).as_ref()
+}
+
+#[cfg(not(feature = "gpu"))]
+fn prober() -> Option<&'static rf_device::Prober> {
+    None
 }
 
 /// Measurements of GPUs.
@@ -22,14 +38,14 @@ pub(crate) mod gpus {
 
     /// Measures the limits of a GPU, except arithmetic.
     pub(crate) fn limits(number: usize) -> Result<Limits> {
-        let gpu = gpu::find(Some(number))?;
-        Ok(Limits::measure_device(&gpu.runtime.device(gpu.info.ordinal)?.context()?)?)
+        let gpu = gpu::find(Some(number), super::prober())?;
+        Ok(Limits::measure_device(&gpu.device()?.context()?)?)
     }
 
     /// Samples the memory in use on a GPU.
     pub(crate) fn sample_memory(number: usize, tracker: &mut MemoryTracker) -> Result<()> {
-        let gpu = gpu::find(Some(number))?;
-        Ok(tracker.sample_device(&gpu.runtime.device(gpu.info.ordinal)?.context()?)?)
+        let gpu = gpu::find(Some(number), super::prober())?;
+        Ok(tracker.sample_device(&gpu.device()?.context()?)?)
     }
 }
 

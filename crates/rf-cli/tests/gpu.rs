@@ -84,6 +84,68 @@ fn a_library_that_is_none_is_told_from_one_that_is_absent() {
     assert!(doctor.stdout.contains("ROCm's runtime does not load"), "{}", doctor.stdout);
 }
 
+/// A runtime whose first function ends the process, unless the environment shows it GPU 1 alone.
+#[cfg(target_os = "linux")]
+fn crashing_runtime(folder: &Path) -> Option<std::path::PathBuf> {
+    let (source, library) = (folder.join("crash.c"), folder.join("libamdhip64.so"));
+    let functions = "int hipInit(unsigned flags) {
+        const char *visible = getenv(\"ROCR_VISIBLE_DEVICES\");
+        if (visible == NULL || strcmp(visible, \"1\") != 0) abort();
+        return 100;
+    }
+    int hipGetDeviceCount(int *count) { *count = 0; return 0; }";
+    let stubs = [
+        "hipDeviceGet",
+        "hipDeviceGetAttribute",
+        "hipMalloc",
+        "hipFree",
+        "hipMemcpyHtoDAsync",
+        "hipMemcpyDtoHAsync",
+        "hipStreamCreateWithPriority",
+        "hipStreamDestroy",
+        "hipStreamSynchronize",
+        "hipModuleUnload",
+        "hipModuleGetFunction",
+        "hipModuleLaunchKernel",
+        "hipSetDevice",
+        "hipModuleLoadData",
+    ];
+    let stubs: String = stubs.map(|name| format!("int {name}(void) {{ return 1; }}\n")).concat();
+    let text = format!("#include <stdlib.h>\n#include <string.h>\n{functions}\n{stubs}");
+    std::fs::write(&source, text).unwrap();
+    let mut cc = std::process::Command::new("cc");
+    let built = cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    built.is_ok_and(|status| status.success()).then_some(library)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_driver_that_crashes_takes_no_program_down() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let Some(library) = crashing_runtime(folder.path()) else {
+        println!("skipped: no C compiler");
+        return;
+    };
+    let finish = |arguments: &[&str]| {
+        let mut command = rf_cli(folder.path(), arguments);
+        command.env_remove("ROCFORGE_DEVICE").env("ROCFORGE_GPU_PLATFORM", "amd");
+        command.env("ROCFORGE_HIP_LIBRARY", &library).env_remove("ROCR_VISIBLE_DEVICES");
+        Finished::of(command.output().unwrap())
+    };
+    let run = finish(&["run", "-n", "4", "--temp", "0", "--raw", "Once upon a time"]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert!(run.stderr.contains("everything runs on the CPU"), "{}", run.stderr);
+    assert!(run.stderr.contains("SIGABRT"), "{}", run.stderr);
+    let run = finish(&["run", "-n", "4", "--device", "gpu", "Hello"]);
+    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    for command in ["devices", "doctor", "selftest"] {
+        let finished = finish(&[command]);
+        assert!(finished.code.is_some(), "{command} ends by a signal");
+        let output = finished.stdout + &finished.stderr;
+        assert!(output.contains("SIGABRT"), "{command}: {output}");
+    }
+}
+
 /// Runs the program on an emulated card with injected faults.
 #[cfg(target_os = "linux")]
 fn emulated(faults: &str, arguments: &[&str]) -> Finished {

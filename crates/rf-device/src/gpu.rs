@@ -1,36 +1,27 @@
 //! The GPUs of this machine: which there are, which are usable, and which one is the best.
+//!
+//! With a [`Prober`], a child process lists them, so a driver that crashes or hangs takes only the
+//! child with it, and a GPU that is not used is not touched in this process.
 
-use std::cmp::Reverse;
 use std::fmt;
 
-use rf_hip::{DeviceInfo, Platform, Runtime};
-use rf_kernels::objects::{self, Choice};
-use rf_kernels::{GpuBackend, GpuOptions};
+use rf_hip::{Device, Platform, Runtime};
+use rf_kernels::{GpuBackend, GpuOptions, GraphMode};
 
 use crate::error::{Error, Warning, sentence};
 use crate::open_gpu::OpenGpu;
+use crate::options::Graphs;
+use crate::probe::{self, DeviceReport, PlatformReport, Prober};
 
 /// A GPU that a runtime lists.
+#[derive(Clone, Debug)]
 pub struct Gpu {
-    /// Its number over all runtimes, AMD's first.
-    pub number: usize,
-    /// The runtime that lists it.
-    pub runtime: Runtime,
-    /// Its properties.
-    pub info: DeviceInfo,
-    /// The code object for it, or the reason why there is none.
-    pub code: Result<Choice, objects::Error>,
+    report: DeviceReport,
 }
 
-/// The GPUs of all runtimes that load.
-#[derive(Default)]
+/// The reports on all platforms, in order of preference.
 struct GpuInventory {
-    /// GPUs in the order of their numbers.
-    gpus: Vec<Gpu>,
-    /// Runtimes that loaded.
-    runtimes: Vec<Runtime>,
-    /// Runtimes and devices that failed, AMD's first.
-    failures: Vec<(Platform, rf_hip::Error)>,
+    reports: Vec<PlatformReport>,
 }
 
 /// Opens a GPU by its number, or the best one, with its own type of backend.
@@ -38,9 +29,12 @@ struct GpuInventory {
 /// # Errors
 ///
 /// If there is no such GPU or it cannot be used; the message has the cure.
-pub fn open_backend(number: Option<usize>) -> Result<(Gpu, GpuBackend), Error> {
-    let gpu = find(number)?;
-    let backend = gpu.backend()?;
+pub fn open_backend(
+    number: Option<usize>,
+    prober: Option<&Prober>,
+) -> Result<(Gpu, GpuBackend), Error> {
+    let gpu = find(number, prober)?;
+    let backend = gpu.backend(GraphMode::Auto)?;
     Ok((gpu, backend))
 }
 
@@ -49,49 +43,43 @@ pub fn open_backend(number: Option<usize>) -> Result<(Gpu, GpuBackend), Error> {
 /// # Errors
 ///
 /// If there is no such GPU; the message has the cure.
-pub fn find(number: Option<usize>) -> Result<Gpu, Error> {
-    let mut inventory = GpuInventory::new()?;
-    let gpus = &inventory.gpus;
-    let index = match number {
-        Some(number) => gpus.iter().position(|gpu| gpu.number == number),
-        None => inventory.best().map(|gpu| gpu.number).or((!gpus.is_empty()).then_some(0)),
+pub fn find(number: Option<usize>, prober: Option<&Prober>) -> Result<Gpu, Error> {
+    let inventory = GpuInventory::new(prober)?;
+    let gpu = match number {
+        Some(number) => inventory.gpus().find(|gpu| gpu.number == number),
+        None => probe::best(&inventory.reports).or_else(|| inventory.gpus().next()),
     };
-    match index {
-        Some(index) => Ok(inventory.gpus.swap_remove(index)),
+    match gpu {
+        Some(report) => Ok(Gpu { report: report.clone() }),
         None => Err(inventory.absence(number)),
     }
 }
 
-/// The platforms that `ROCFORGE_GPU_PLATFORM` allows, in order of preference.
-///
-/// # Errors
-///
-/// If the variable names no platform.
-pub(crate) fn platforms() -> Result<Vec<Platform>, Error> {
-    let name = std::env::var("ROCFORGE_GPU_PLATFORM").unwrap_or_default();
-    match name.to_ascii_lowercase().as_str() {
-        "" => Ok(vec![Platform::Amd, Platform::Nvidia]),
-        "amd" => Ok(vec![Platform::Amd]),
-        "nvidia" => Ok(vec![Platform::Nvidia]),
-        _ => Err(Error::Platform(Box::new(rf_hip::Error::UnknownPlatform { name }))),
-    }
-}
-
-pub(crate) fn open(number: Option<usize>) -> Result<OpenGpu, Error> {
-    find(number)?.open()
+pub(crate) fn open(
+    number: Option<usize>,
+    prober: Option<&Prober>,
+    graphs: Graphs,
+) -> Result<OpenGpu, Error> {
+    find(number, prober)?.open(graphs)
 }
 
 /// Opens the best GPU if it is likely faster than the CPU, or if the user requires one.
-pub(crate) fn open_if_usable(required: bool, warnings: &mut Vec<Warning>) -> Option<OpenGpu> {
-    let inventory = match GpuInventory::new() {
+pub(crate) fn open_if_usable(
+    required: bool,
+    prober: Option<&Prober>,
+    graphs: Graphs,
+    warnings: &mut Vec<Warning>,
+) -> Option<OpenGpu> {
+    let inventory = match GpuInventory::new(prober) {
         Ok(inventory) => inventory,
         Err(error) => {
             warnings.push(Warning::EverythingOnCpu { reason: sentence(&error) });
             return None;
         }
     };
-    if let Some(gpu) = inventory.best().filter(|gpu| required || gpu.is_worthwhile()) {
-        return match gpu.open() {
+    let best = probe::best(&inventory.reports).map(|report| Gpu { report: report.clone() });
+    if let Some(gpu) = best.filter(|gpu| required || gpu.is_worthwhile()) {
+        return match gpu.open(graphs) {
             Ok(open) => Some(open),
             Err(error) => {
                 let reason = std::error::Error::source(&error).map(sentence);
@@ -101,14 +89,16 @@ pub(crate) fn open_if_usable(required: bool, warnings: &mut Vec<Warning>) -> Opt
             }
         };
     }
-    for gpu in &inventory.gpus {
-        let reason = match &gpu.code {
-            Ok(_) => "the CPU is likely faster (--device gpu uses it anyway)".to_owned(),
-            Err(error) => error.to_string(),
+    for report in inventory.gpus() {
+        let reason = match &report.problem {
+            None => "the CPU is likely faster (--device gpu uses it anyway)".to_owned(),
+            Some(problem) => problem.clone(),
         };
+        let gpu = Gpu { report: report.clone() };
         warnings.push(Warning::GpuNotUsed { gpu: gpu.to_string(), reason });
     }
-    if inventory.gpus.is_empty() && required {
+    let is_broken = inventory.reports.iter().any(|report| report.is_broken);
+    if inventory.gpus().next().is_none() && (required || is_broken) {
         let reason = inventory.absence(None).to_string();
         warnings.push(Warning::EverythingOnCpu { reason });
     }
@@ -120,102 +110,119 @@ impl GpuInventory {
     ///
     /// # Errors
     ///
-    /// If that variable names no platform. A runtime that does not load is in `failures`.
-    fn new() -> Result<Self, Error> {
-        let mut inventory = Self::default();
-        for platform in platforms()? {
-            match Runtime::load_platform(platform) {
-                Ok(runtime) => {
-                    inventory.add(platform, &runtime);
-                    inventory.runtimes.push(runtime);
-                }
-                Err(error) => inventory.failures.push((platform, error)),
-            }
-        }
-        Ok(inventory)
-    }
-
-    fn add(&mut self, platform: Platform, runtime: &Runtime) {
-        let count = match runtime.device_count() {
-            Ok(count) => count,
-            Err(error) => {
-                self.failures.push((platform, error));
-                return;
-            }
+    /// If that variable names no platform. A runtime that does not load has an error in its report.
+    fn new(prober: Option<&Prober>) -> Result<Self, Error> {
+        let reports = match prober {
+            Some(prober) => prober.survey()?,
+            None => probe::numbered(probe::platforms()?.into_iter().map(probe::list).collect()),
         };
-        for ordinal in 0..count {
-            match runtime.device(ordinal) {
-                Ok(device) => {
-                    let info = device.info().clone();
-                    let code = objects::choose(&info.arch);
-                    let number = self.gpus.len();
-                    self.gpus.push(Gpu { number, runtime: runtime.clone(), info, code });
-                }
-                Err(error) => self.failures.push((platform, error)),
-            }
-        }
+        Ok(Self { reports })
     }
 
-    /// The best usable GPU: AMD before NVIDIA, discrete before integrated, then by memory.
-    fn best(&self) -> Option<&Gpu> {
-        let usable = self.gpus.iter().filter(|gpu| gpu.code.is_ok());
-        usable.max_by_key(|gpu| {
-            let DeviceInfo { platform, integrated, total_memory_bytes, .. } = gpu.info;
-            (platform == Platform::Amd, !integrated, total_memory_bytes, Reverse(gpu.number))
-        })
+    fn gpus(&self) -> impl Iterator<Item = &DeviceReport> {
+        self.reports.iter().flat_map(|report| &report.devices)
     }
 
     /// The reason why there is no GPU, or none with this number.
     fn absence(&self, number: Option<usize>) -> Error {
-        if let Some(number) = number.filter(|_| !self.gpus.is_empty()) {
-            return Error::NoSuchGpu { number, last: self.gpus.len() - 1 };
+        let last = self.gpus().last();
+        if let (Some(number), Some(last)) = (number, last) {
+            return Error::NoSuchGpu { number, last: last.number };
         }
-        if let Some(runtime) = self.runtimes.first() {
-            let library = runtime.library_path().display();
-            return Error::NoGpu { runtime: format!("{} ({library})", runtime.platform()) };
+        let works = |report: &&PlatformReport| report.error.is_none();
+        if let Some(report) = self.reports.iter().find(works) {
+            let library = report.library.as_deref().unwrap_or_default();
+            return Error::NoGpu { runtime: format!("{} ({library})", report.platform) };
         }
-        let is_absent =
-            |error: &rf_hip::Error| matches!(error, rf_hip::Error::LibraryNotFound { .. });
-        match self.failures.iter().find(|(_, error)| !is_absent(error)) {
-            Some((platform, error)) => {
-                Error::RuntimeFailed { platform: platform.to_string(), reason: error.to_string() }
-            }
+        match self.reports.iter().find(|report| !report.is_absent) {
+            Some(report) => Error::RuntimeFailed {
+                platform: report.platform.clone(),
+                reason: report.error.clone().unwrap_or_default(),
+            },
             None => Error::NoRuntime,
         }
     }
 }
 
 impl Gpu {
-    fn open(&self) -> Result<OpenGpu, Error> {
+    /// Its number over all runtimes, AMD's first.
+    pub fn number(&self) -> usize {
+        self.report.number
+    }
+
+    /// Its properties.
+    pub fn report(&self) -> &DeviceReport {
+        &self.report
+    }
+
+    /// Loads the runtime, and opens this device and no other.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::GpuUnusable`] if the driver fails.
+    pub fn device(&self) -> Result<Device, Error> {
+        self.runtime()
+            .and_then(|runtime| runtime.device(self.report.ordinal))
+            .map_err(|error| self.unusable(error))
+    }
+
+    /// Opens the backend on it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::GpuUnusable`] if the driver fails, or there is no code for the device.
+    pub fn backend(&self, graphs: GraphMode) -> Result<GpuBackend, Error> {
+        if self.report.code_kind.as_deref() == Some(probe::RUN_TIME) {
+            tracing::warn!(
+                "ROCm compiles the kernels for {} on this machine: that takes minutes the first time",
+                self.report.arch
+            );
+        }
+        let ordinal = Some(self.report.ordinal);
+        let options = GpuOptions { ordinal, graphs, ..GpuOptions::default() };
+        let runtime = self.runtime().map_err(|error| self.unusable(error))?;
+        GpuBackend::on(&runtime, options).map_err(|error| self.unusable(error))
+    }
+
+    fn open(&self, graphs: Graphs) -> Result<OpenGpu, Error> {
+        let graphs = match graphs {
+            Graphs::Auto => GraphMode::Auto,
+            Graphs::On => GraphMode::On,
+            Graphs::Off => GraphMode::Off,
+        };
         Ok(OpenGpu {
-            backend: Box::new(self.backend()?),
-            number: self.number,
-            name: self.info.name.clone(),
-            arch: self.info.arch.clone(),
+            backend: Box::new(self.backend(graphs)?),
+            number: self.report.number,
+            name: self.report.name.clone(),
+            arch: self.report.arch.clone(),
         })
     }
 
-    fn backend(&self) -> Result<GpuBackend, Error> {
-        if let Ok(Choice::RunTime { arch }) = &self.code {
-            tracing::warn!(
-                "ROCm compiles the kernels for {arch} on this machine: that takes minutes the first time"
-            );
-        }
-        let options = GpuOptions { ordinal: Some(self.info.ordinal), ..GpuOptions::default() };
-        GpuBackend::on(&self.runtime, options)
-            .map_err(|error| Error::GpuUnusable { gpu: self.to_string(), source: Box::new(error) })
+    /// Loads the runtime that lists it, unless it is loaded.
+    ///
+    /// # Errors
+    ///
+    /// If the runtime fails.
+    pub fn runtime(&self) -> Result<Runtime, rf_hip::Error> {
+        let is_amd = self.report.platform == Platform::Amd.to_string();
+        Runtime::load_platform(if is_amd { Platform::Amd } else { Platform::Nvidia })
+    }
+
+    fn unusable(&self, error: impl std::error::Error + Send + Sync + 'static) -> Error {
+        Error::GpuUnusable { gpu: self.to_string(), source: Box::new(error) }
     }
 
     /// Returns true if the GPU is likely faster than the CPU. Desktop processors have integrated
     /// GPUs of two compute units, which only drive the screen.
     fn is_worthwhile(&self) -> bool {
         const FEW_COMPUTE_UNITS: u32 = 4;
-        !self.info.integrated || self.info.compute_units >= FEW_COMPUTE_UNITS
+        !self.report.integrated || self.report.compute_units >= FEW_COMPUTE_UNITS
     }
 }
 
 impl fmt::Display for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GPU {}, {} ({})", self.number, self.info.name, self.info.arch)
+        let DeviceReport { number, name, arch, .. } = &self.report;
+        write!(f, "GPU {number}, {name} ({arch})")
     }
 }

@@ -39,7 +39,11 @@ mod placement;
 pub mod probe;
 
 pub use error::{Error, Warning};
+#[cfg(not(feature = "gpu"))]
+pub use gpu::Prober;
 pub use loading::{LoadEvent, LoadedModel, Reopen};
 pub use open_gpu::OpenGpu;
-pub use options::{Device, DeviceOptions, GpuLayers};
+pub use options::{Device, DeviceOptions, GpuLayers, Graphs};
 pub use placement::{LayerPlacement, Placement};
+#[cfg(feature = "gpu")]
+pub use probe::Prober;

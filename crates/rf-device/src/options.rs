@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use rf_cpu::CpuOptions;
 
+use crate::Prober;
+
 /// The devices that a model may use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceOptions {
@@ -17,6 +19,23 @@ pub struct DeviceOptions {
     pub cpu_experts: Option<usize>,
     /// Threads and instruction set of the CPU, for the layers that it gets.
     pub cpu: CpuOptions,
+    /// The use of captured graphs on the GPU.
+    pub graphs: Graphs,
+    /// Lists the GPUs in child processes. Without it, this process loads every driver, and one that
+    /// crashes takes it down.
+    pub prober: Option<&'static Prober>,
+}
+
+/// The use of captured graphs for steps of a few tokens on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Graphs {
+    /// On, except with versions of HIP that are known to replay them wrongly.
+    #[default]
+    Auto,
+    /// On. Every replay is checked, as with [`Graphs::Auto`].
+    On,
+    /// Off: plain launches.
+    Off,
 }
 
 /// A device as users name it: `auto`, `cpu`, `gpu` or the number of a GPU.
@@ -68,6 +87,19 @@ impl FromStr for Device {
     }
 }
 
+impl FromStr for Graphs {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.to_ascii_lowercase().as_str() {
+            "auto" => Ok(Self::Auto),
+            "on" => Ok(Self::On),
+            "off" => Ok(Self::Off),
+            _ => Err("expected on, off or auto"),
+        }
+    }
+}
+
 impl FromStr for GpuLayers {
     type Err = &'static str;
 
@@ -107,6 +139,15 @@ mod tests {
         for bad in ["tpu", "-1", "0,1", "gpu0"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn graphs_are_a_word() {
+        let parse = |text: &str| text.parse::<Graphs>();
+        assert_eq!(parse("auto"), Ok(Graphs::Auto));
+        assert_eq!(parse("ON"), Ok(Graphs::On));
+        assert_eq!(parse("off"), Ok(Graphs::Off));
+        assert!(parse("1").is_err());
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Placement {
     ///
     /// If the options contradict each other, or the GPU that they name cannot be used.
     pub fn open(options: DeviceOptions) -> Result<Self, Error> {
-        let DeviceOptions { device, gpu_layers, cpu_experts, cpu } = options;
+        let DeviceOptions { device, gpu_layers, cpu_experts, cpu, graphs, prober } = options;
         if device == Device::Cpu && gpu_layers.requires_gpu() {
             return Err(Error::LayersWithoutGpu { layers: gpu_layers });
         }
@@ -61,11 +61,14 @@ impl Placement {
         let gpu = match device {
             _ if gpu_layers == GpuLayers::Last(0) => None,
             Device::Cpu => None,
-            Device::Gpu => Some(gpu::open(None)?),
-            Device::Number(number) => Some(gpu::open(Some(number))?),
+            Device::Gpu => Some(gpu::open(None, prober, graphs)?),
+            Device::Number(number) => Some(gpu::open(Some(number), prober, graphs)?),
             // Everything on the GPU, or an error.
-            Device::Auto if gpu_layers == GpuLayers::All => Some(gpu::open(None)?),
-            Device::Auto => gpu::open_if_usable(gpu_layers.requires_gpu(), &mut warnings),
+            Device::Auto if gpu_layers == GpuLayers::All => Some(gpu::open(None, prober, graphs)?),
+            Device::Auto => {
+                let required = gpu_layers.requires_gpu();
+                gpu::open_if_usable(required, prober, graphs, &mut warnings)
+            }
         };
         let is_auto = device == Device::Auto && gpu_layers != GpuLayers::All;
         Ok(Self { gpu, cpu, gpu_layers, cpu_experts, is_auto, warnings })

@@ -2,12 +2,13 @@
 //! the child with it.
 //!
 //! The program names a command of its own for the child ([`Prober::new`]), which calls [`answer`].
+//! Where no runtime library is installed, no child starts.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -20,13 +21,15 @@ use rf_kernels::{GpuBackend, GpuOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, sentence};
-use crate::gpu;
 
 /// Loading a runtime and listing GPUs takes a few seconds, even where a card has to wake up.
 const LISTING_LIMIT: Duration = Duration::from_secs(30);
 
 /// The first kernels of a process include the compilation of PTX by the driver.
 const RUNNING_LIMIT: Duration = Duration::from_mins(3);
+
+/// Kind of code that the machine's ROCm compiles.
+pub(crate) const RUN_TIME: &str = "run-time";
 
 /// Conformance cases that show that a GPU works: one simple op, and a matmul with the instructions
 /// of the architecture.
@@ -47,8 +50,11 @@ pub struct PlatformReport {
     pub compiler: Option<String>,
     /// True if the runtime library is not installed.
     pub is_absent: bool,
-    /// The reason why the platform does not work.
+    /// The reason why the platform does not work, or a GPU of it.
     pub error: Option<String>,
+    /// True if the driver crashed or hung, or could not be examined.
+    #[serde(default)]
+    pub is_broken: bool,
     /// GPUs that the runtime lists.
     pub devices: Vec<DeviceReport>,
 }
@@ -87,35 +93,60 @@ pub struct DeviceReport {
 }
 
 /// Starts child processes that examine drivers.
+#[derive(Debug)]
 pub struct Prober {
     program: PathBuf,
     arguments: Vec<OsString>,
+    reports: OnceLock<Vec<PlatformReport>>,
 }
 
 impl Prober {
     /// The child is `program` with `arguments`, followed by the two arguments of [`answer`]: the
     /// platform in lower case, and the ordinal of a GPU if kernels are to run.
     pub fn new(program: PathBuf, arguments: impl IntoIterator<Item = OsString>) -> Self {
-        Self { program, arguments: arguments.into_iter().collect() }
+        let arguments = arguments.into_iter().collect();
+        Self { program, arguments, reports: OnceLock::new() }
     }
 
-    /// Examines every platform that `ROCFORGE_GPU_PLATFORM` allows.
+    /// Examines every platform that `ROCFORGE_GPU_PLATFORM` allows, all at the same time. Later
+    /// calls return the same reports.
     ///
     /// # Errors
     ///
     /// If that variable names no platform. A driver that fails is an `error` in its report.
     pub fn survey(&self) -> Result<Vec<PlatformReport>, Error> {
-        let mut number = 0;
-        let mut reports = Vec::new();
-        for platform in gpu::platforms()? {
-            let mut report = self.list(platform);
-            for device in &mut report.devices {
-                device.number = number;
-                number += 1;
+        let platforms = platforms()?;
+        let reports = self.reports.get_or_init(|| {
+            let reports = thread::scope(|scope| {
+                let children: Vec<_> = platforms
+                    .iter()
+                    .map(|&platform| scope.spawn(move || self.list(platform, &[])))
+                    .collect();
+                let join =
+                    |child: thread::ScopedJoinHandle<'_, _>| child.join().unwrap_or_default();
+                children.into_iter().map(join).collect()
+            });
+            numbered(reports)
+        });
+        Ok(reports.clone())
+    }
+
+    /// Of an AMD driver that cannot list all GPUs: the numbers of those that it lists alone, for
+    /// `ROCR_VISIBLE_DEVICES`, with their names.
+    pub fn visible_alone(&self) -> Vec<(usize, String)> {
+        const MOST: usize = 8;
+        let mut alone = Vec::new();
+        for number in 0..MOST {
+            let value = number.to_string();
+            let report = self.list(Platform::Amd, &[("ROCR_VISIBLE_DEVICES", &value)]);
+            match report.devices.first() {
+                Some(device) => alone.push((number, device.name.clone())),
+                // There are no more.
+                None if !report.is_broken => break,
+                None => {}
             }
-            reports.push(report);
         }
-        Ok(reports)
+        alone
     }
 
     /// Runs kernels on a GPU and compares their results with the CPU's.
@@ -126,26 +157,37 @@ impl Prober {
     pub fn run_kernels(&self, device: &DeviceReport) -> Result<(), Error> {
         let platform = device.platform.to_lowercase();
         let ordinal = device.ordinal.to_string();
-        let answer = self.run(&[&platform, &ordinal], RUNNING_LIMIT)?;
+        let answer = self.run(&[&platform, &ordinal], &[], RUNNING_LIMIT)?;
         let verdict: Result<(), String> = parse(&answer)?;
         verdict.map_err(Error::Probe)
     }
 
-    fn list(&self, platform: Platform) -> PlatformReport {
+    fn list(&self, platform: Platform, variables: &[(&str, &str)]) -> PlatformReport {
+        if !Runtime::is_installed(platform) {
+            // Nothing of a driver runs.
+            return list(platform);
+        }
         let name = platform.to_string();
-        let answer = self.run(&[&name.to_lowercase()], LISTING_LIMIT);
+        let answer = self.run(&[&name.to_lowercase()], variables, LISTING_LIMIT);
         answer.and_then(|answer| parse(&answer)).unwrap_or_else(|error| PlatformReport {
             platform: name,
             error: Some(sentence(&error)),
+            is_broken: true,
             ..PlatformReport::default()
         })
     }
 
     /// Runs the child and returns its output.
-    fn run(&self, arguments: &[&str], limit: Duration) -> Result<Vec<u8>, Error> {
+    fn run(
+        &self,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+        limit: Duration,
+    ) -> Result<Vec<u8>, Error> {
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -187,6 +229,28 @@ impl Prober {
     }
 }
 
+/// The platforms that `ROCFORGE_GPU_PLATFORM` allows, in order of preference.
+///
+/// # Errors
+///
+/// If the variable names no platform.
+pub(crate) fn platforms() -> Result<Vec<Platform>, Error> {
+    let name = std::env::var("ROCFORGE_GPU_PLATFORM").unwrap_or_default();
+    match name.to_ascii_lowercase().as_str() {
+        "" => Ok(vec![Platform::Amd, Platform::Nvidia]),
+        "amd" => Ok(vec![Platform::Amd]),
+        "nvidia" => Ok(vec![Platform::Nvidia]),
+        _ => Err(Error::Platform(Box::new(rf_hip::Error::UnknownPlatform { name }))),
+    }
+}
+
+/// Numbers the GPUs of all platforms.
+pub(crate) fn numbered(mut reports: Vec<PlatformReport>) -> Vec<PlatformReport> {
+    let devices = reports.iter_mut().flat_map(|report| &mut report.devices);
+    devices.enumerate().for_each(|(number, device)| device.number = number);
+    reports
+}
+
 /// The GPU that is used where the user names none.
 pub fn best(reports: &[PlatformReport]) -> Option<&DeviceReport> {
     let usable = reports.iter().flat_map(|report| &report.devices).filter(|device| device.usable);
@@ -217,7 +281,7 @@ fn parse<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, Error> {
 }
 
 /// Loads a runtime and lists its GPUs, in this process.
-fn list(platform: Platform) -> PlatformReport {
+pub(crate) fn list(platform: Platform) -> PlatformReport {
     let mut report = PlatformReport { platform: platform.to_string(), ..PlatformReport::default() };
     let runtime = match Runtime::load_platform(platform) {
         Ok(runtime) => runtime,
@@ -237,11 +301,15 @@ fn list(platform: Platform) -> PlatformReport {
         let version = Compiler::load().and_then(|compiler| compiler.version());
         report.compiler = version.ok().map(|(major, minor)| format!("{major}.{minor}"));
     }
-    match runtime.devices() {
-        Ok(devices) => {
-            report.devices = devices.iter().map(|d| DeviceReport::of(d.info())).collect();
+    let count = runtime.device_count().unwrap_or_else(|error| {
+        report.error = Some(error.to_string());
+        0
+    });
+    for ordinal in 0..count {
+        match runtime.device(ordinal) {
+            Ok(device) => report.devices.push(DeviceReport::of(device.info())),
+            Err(error) => report.error = Some(format!("device {ordinal}: {error}")),
         }
-        Err(error) => report.error = Some(error.to_string()),
     }
     report
 }
@@ -259,7 +327,7 @@ impl DeviceReport {
             Choice::Exact { .. } => "exact",
             Choice::Generic { .. } => "generic",
             Choice::Ptx { .. } => "ptx",
-            _ => "run-time",
+            _ => RUN_TIME,
         };
         Self {
             number: info.ordinal,

@@ -16,7 +16,7 @@ pub struct Target {
 enum Isa {
     /// AMD: an ELF code object for one gfx.
     Gfx,
-    /// AMD: an ELF code object (version 6) for a whole family; needs ROCm 6.3 or newer at run time.
+    /// AMD: an ELF code object (version 6) for a whole family; needs ROCm 6.4 or newer at run time.
     GfxGeneric,
     /// NVIDIA: PTX, text that the driver compiles.
     Ptx,

@@ -1,16 +1,18 @@
 //! The GPU backend: a device with its code objects.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rf_graph::case::measure_peak;
 use rf_graph::{Backend, BackendError, Executor, Fusions, MemoryNeed, Peak, Program, Progress};
-use rf_hip::{DeviceInfo, Runtime, SyncMode};
+use rf_hip::{DeviceInfo, Platform, Runtime, SyncMode};
 
 use crate::error::Error;
 use crate::exec::{self, FUSIONS, GpuExecutor};
 use crate::graphs::GraphMode;
 use crate::launch::Gpu;
 use crate::objects::{Choice, CodeObjects};
+use crate::system;
 
 /// The choice of a device, and its settings.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,6 +89,13 @@ impl GpuBackend {
         self.gpu.context().info()
     }
 
+    /// Returns true if the memory of the device is that of the machine, and its runtime counts only
+    /// a part of it.
+    fn shares_memory(&self) -> bool {
+        let DeviceInfo { platform, integrated, .. } = self.device();
+        *platform == Platform::Amd && *integrated
+    }
+
     /// The kernels that programs of this backend have used, by name.
     pub fn used_kernels(&self) -> Vec<&'static str> {
         self.gpu.used_kernels()
@@ -112,8 +121,32 @@ impl Backend for GpuBackend {
         FUSIONS
     }
 
+    /// Free device memory. For an integrated AMD GPU that of the machine: HIP counts only the part
+    /// that is reserved for the GPU, and allocates beyond it.
     fn available_memory_bytes(&self) -> Option<u64> {
-        self.gpu.context().memory_info().ok().map(|(free, _)| free)
+        let free = self.gpu.context().memory_info().ok().map(|(free, _)| free);
+        let shared = self
+            .shares_memory()
+            .then(|| system::shared_memory_bytes(Path::new("/"), &self.device().pci_bus_id));
+        free.max(shared.flatten())
+    }
+
+    /// As the method of the trait, but a program that is too large for an integrated AMD GPU is a
+    /// warning: the free memory is a guess.
+    fn check_memory(&self, program: &Program) -> Result<(), BackendError> {
+        let need = self.memory_need(program)?;
+        match self.available_memory_bytes() {
+            Some(available_bytes) if need.total_bytes() > available_bytes => {
+                let error =
+                    BackendError::DoesNotFit { backend: self.name(), need, available_bytes };
+                if !self.shares_memory() {
+                    return Err(error);
+                }
+                tracing::warn!("{error}; the GPU shares the memory of the machine, so it may fit");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Times the fastest matmuls, because no API reports the peak of the matrix units.

@@ -26,6 +26,7 @@ mod exec;
 mod graphs;
 mod launch;
 mod pack;
+mod system;
 
 pub mod objects;
 pub mod params;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use rf_device::probe;
+use rf_device::probe::{self, PlatformReport};
 
 use self::check::{Check, Level};
 use self::system::System;
@@ -44,7 +44,9 @@ pub(crate) fn doctor(arguments: &DoctorArgs) -> Result<()> {
             tried.push((device.number, verdict.map_err(|error| error.to_string())));
         }
     }
-    let checks = checks::all(&system, &reports, &tried);
+    let is_broken = |report: &PlatformReport| report.is_broken && report.platform == "AMD";
+    let alone = if reports.iter().any(is_broken) { prober.visible_alone() } else { Vec::new() };
+    let checks = checks::all(&system, &reports, &tried, &alone);
     let mut out = io::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&checks)?)?;

@@ -1,11 +1,12 @@
 //! `rf-cli probe`: the hidden command of the child process that examines a driver.
 
-use std::ffi::OsString;
-use std::{env, io};
+use std::io;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use rf_device::probe::{self, Platform, Prober};
+
+use crate::device;
 
 /// Arguments of `rf-cli probe`.
 #[derive(Debug, Args)]
@@ -31,6 +32,6 @@ pub(crate) fn probe(arguments: &ProbeArgs) -> Result<()> {
 }
 
 /// Starts children that run `rf-cli probe`.
-pub(crate) fn prober() -> Result<Prober> {
-    Ok(Prober::new(env::current_exe()?, [OsString::from("probe")]))
+pub(crate) fn prober() -> Result<&'static Prober> {
+    device::prober().context("this program does not know its own file")
 }

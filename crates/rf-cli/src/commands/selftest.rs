@@ -51,10 +51,10 @@ pub(crate) fn selftest(arguments: &SelftestArgs) -> Result<()> {
             "no group's name contains the text: the first column of rf-cli selftest has the names"
         ));
     }
-    let (gpu, backend) = rf_device::gpu::open_backend(arguments.device)?;
+    let (gpu, backend) = rf_device::gpu::open_backend(arguments.device, crate::device::prober())?;
     let mut out = io::stdout().lock();
     writeln!(out, "{gpu}, code for {}", backend.code())?;
-    let copy_bandwidth = if arguments.quick { None } else { copy_bandwidth(gpu.number) };
+    let copy_bandwidth = if arguments.quick { None } else { copy_bandwidth(gpu.number()) };
     if let Some(bandwidth) = copy_bandwidth {
         writeln!(out, "copies within its memory: {:.0} GB/s", bandwidth / 1e9)?;
     }

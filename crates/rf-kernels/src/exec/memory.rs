@@ -1,6 +1,9 @@
 //! The memory that a program needs on a device.
 
+use std::path::Path;
+
 use rf_graph::{MemoryNeed, MemoryUse, Plan, Program};
+use rf_hip::{DeviceInfo, Platform};
 
 use super::analysis::GraphAnalysis;
 use super::padding::Padding;
@@ -13,9 +16,29 @@ use super::work::Work;
 use crate::error::Error;
 use crate::launch::Gpu;
 use crate::params::MatmulDevice;
+use crate::system;
 
 /// Device memory that the driver takes for queues, code, graphs and rounded allocations.
 const RESERVE_BYTES: u64 = 64 << 20;
+
+/// The same for AMD cards. HIP keeps the arguments of graphs in device memory, and crashes where
+/// there is none left (ROCm/rocm-systems #10021).
+const AMD_RESERVE_BYTES: u64 = 512 << 20;
+
+/// The same for AMD cards with a screen, whose windows take memory at any time.
+const AMD_DISPLAY_RESERVE_BYTES: u64 = 1 << 30;
+
+/// The memory of a device that programs leave free.
+fn reserve_bytes(info: &DeviceInfo) -> u64 {
+    match info.platform {
+        Platform::Amd if info.integrated => RESERVE_BYTES,
+        Platform::Amd if system::has_display(Path::new("/"), &info.pci_bus_id) => {
+            AMD_DISPLAY_RESERVE_BYTES
+        }
+        Platform::Amd => AMD_RESERVE_BYTES,
+        Platform::Nvidia => RESERVE_BYTES,
+    }
+}
 
 /// Computes the memory of an executor without allocating any. `held` equals
 /// [`Executor::memory`](rf_graph::Executor::memory).
@@ -38,5 +61,5 @@ pub(crate) fn memory_need(gpu: &Gpu, program: &Program) -> Result<MemoryNeed, Er
         states_bytes: kv_plan.states_bytes() as u64,
         buffers_bytes: buffers as u64,
     };
-    Ok(MemoryNeed { held, reserve_bytes: RESERVE_BYTES })
+    Ok(MemoryNeed { held, reserve_bytes: reserve_bytes(gpu.context().info()) })
 }

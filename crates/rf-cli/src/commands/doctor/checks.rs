@@ -3,7 +3,8 @@
 use std::env;
 use std::ffi::OsString;
 
-use rf_device::probe::{DeviceReport, PlatformReport};
+use rf_device::probe::{DeviceReport, Platform, PlatformReport};
+use rf_kernels::graph_problem;
 use rf_kernels::objects::{self, Choice};
 
 use super::check::Check;
@@ -20,6 +21,7 @@ pub(super) fn all(
     system: &System,
     reports: &[PlatformReport],
     tried: &KernelResults,
+    alone: &[(usize, String)],
 ) -> Vec<Check> {
     let mut checks = vec![program()];
     let find = |platform: &str| reports.iter().find(|report| report.platform == platform);
@@ -30,7 +32,7 @@ pub(super) fn all(
     if let Some(report) = find("AMD") {
         let is_wanted = system.amd_cards > 0 || system.kfd.is_some() || !report.is_absent;
         if is_wanted {
-            amd(system, report, &mut checks);
+            amd(system, report, alone, &mut checks);
         } else if !others_work("AMD") {
             checks.push(no_card(env::var_os("ROCFORGE_HIP_LIBRARY")));
         }
@@ -74,7 +76,13 @@ fn no_card(library: Option<OsString>) -> Check {
     }
 }
 
-fn amd(system: &System, report: &PlatformReport, checks: &mut Vec<Check>) {
+/// The findings about AMD. `alone` are the GPUs that a driver lists alone, if it does not list all.
+fn amd(
+    system: &System,
+    report: &PlatformReport,
+    alone: &[(usize, String)],
+    checks: &mut Vec<Check>,
+) {
     // If the GPUs work, problems are only warnings.
     let works = !report.devices.is_empty();
     let mut push = |check: Check| checks.push(if works { check.at_most_warn() } else { check });
@@ -88,7 +96,12 @@ fn amd(system: &System, report: &PlatformReport, checks: &mut Vec<Check>) {
             push(interface(system, Some(node), ""));
         }
     }
-    push(amd_runtime(system, report));
+    push(amd_runtime(system, report, alone));
+    let hip = report.version.as_deref().and_then(major_minor);
+    if let Some(problem) = graph_problem(Platform::Amd, hip) {
+        let cure = "install another version of ROCm; until then --graphs on uses them, and every replay is checked";
+        push(Check::warn(format!("captured graphs are off: {problem}"), cure));
+    }
     if let Some(version) = &report.compiler {
         push(Check::ok(format!(
             "libhiprtc {version}, which compiles kernels that are not embedded"
@@ -110,8 +123,8 @@ fn amd(system: &System, report: &PlatformReport, checks: &mut Vec<Check>) {
     let listed: Vec<_> = report.devices.iter().map(|device| device.arch.clone()).collect();
     // With the variable, HIP lists the overridden architectures.
     let cards = if system.archs.is_empty() && value.is_none() { &listed } else { &system.archs };
-    let hip = report.version.as_deref().and_then(major_minor);
-    let situation = Situation { value: value.as_deref(), cards, hip, code_for: &code_for };
+    let (value, has_compiler) = (value.as_deref(), report.compiler.is_some());
+    let situation = Situation { value, cards, hip, has_compiler, code_for: &code_for };
     overrides::check(&situation).into_iter().for_each(push);
 }
 
@@ -159,7 +172,7 @@ fn interface(system: &System, node: Option<&Node>, name: &str) -> Check {
     }
 }
 
-fn amd_runtime(system: &System, report: &PlatformReport) -> Check {
+fn amd_runtime(system: &System, report: &PlatformReport, alone: &[(usize, String)]) -> Check {
     let rocm =
         system.rocm_version.as_ref().map(|version| format!(", ROCm {version}")).unwrap_or_default();
     let Some(library) = &report.library else {
@@ -167,14 +180,18 @@ fn amd_runtime(system: &System, report: &PlatformReport) -> Check {
         return if report.is_absent {
             Check::fail(
                 "ROCm's libamdhip64 is not installed",
-                "install ROCm 6.3 or newer (the package hip-runtime-amd is enough); if it is not in /opt/rocm, set \
+                "install ROCm 6.4 or newer (the package hip-runtime-amd is enough); if it is not in /opt/rocm, set \
                  ROCM_PATH",
             )
         } else {
-            Check::fail(
-                format!("ROCm's runtime does not load: {error}"),
-                "install ROCm again, and check sudo dmesg",
-            )
+            let cure = match alone.first() {
+                Some((number, name)) => format!(
+                    "export ROCR_VISIBLE_DEVICES={number}, with which it lists {}; check sudo dmesg",
+                    name.escape_debug()
+                ),
+                None => "install ROCm again, and check sudo dmesg".to_owned(),
+            };
+            Check::fail(format!("ROCm's runtime does not load: {error}"), cure)
         };
     };
     let version = report.version.as_deref().unwrap_or("of unknown version");
@@ -193,7 +210,7 @@ fn amd_runtime(system: &System, report: &PlatformReport) -> Check {
     }
     match report.version.as_deref().and_then(major_minor) {
         Some(version) if version < (6, 0) => {
-            Check::warn(what, "this version is not supported: install ROCm 6.3 or newer")
+            Check::warn(what, "this version is not supported: install ROCm 6.4 or newer")
         }
         _ => Check::ok(what),
     }
@@ -250,7 +267,7 @@ fn code_for(arch: &str) -> Code {
     }
 }
 
-/// Parses the first two numbers of `6.3.42134`.
+/// Parses the first two numbers of `6.4.43482`.
 fn major_minor(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.split('.').map_while(|number| number.parse().ok());
     Some((numbers.next()?, numbers.next()?))
@@ -280,7 +297,8 @@ mod tests {
     }
 
     fn failures(system: &System, report: PlatformReport) -> Vec<Check> {
-        let checks = all(system, &[report], &Vec::new());
+        let alone = if report.is_broken { vec![(1, "Radeon".to_owned())] } else { Vec::new() };
+        let checks = all(system, &[report], &Vec::new(), &alone);
         checks.into_iter().filter(|check| check.level == Level::Fail).collect()
     }
 
@@ -288,7 +306,7 @@ mod tests {
     fn a_missing_rocm_is_named_where_there_is_a_card() {
         let failures = failures(&system(), absent());
         assert_eq!(failures.len(), 1, "{failures:?}");
-        assert!(failures[0].cure.as_ref().unwrap().contains("ROCm 6.3"), "{failures:?}");
+        assert!(failures[0].cure.as_ref().unwrap().contains("ROCm 6.4"), "{failures:?}");
     }
 
     #[test]
@@ -315,10 +333,29 @@ mod tests {
         let report = PlatformReport {
             platform: "AMD".into(),
             error: Some(error.into()),
+            is_broken: true,
             ..PlatformReport::default()
         };
         let failures = failures(&system(), report);
         assert!(failures[0].what.contains("SIGSEGV"), "{failures:?}");
+        // The driver works with one of the GPUs.
+        let cure = failures[0].cure.as_ref().unwrap();
+        assert!(cure.starts_with("export ROCR_VISIBLE_DEVICES=1"), "{cure}");
+    }
+
+    #[test]
+    fn graphs_that_a_version_of_hip_replays_wrongly_are_named() {
+        let checks = |version: &str| {
+            let report = PlatformReport {
+                platform: "AMD".into(),
+                library: Some("libamdhip64.so.7".into()),
+                version: Some(version.into()),
+                ..PlatformReport::default()
+            };
+            let checks = all(&system(), &[report], &Vec::new(), &[]);
+            checks.into_iter().filter(|check| check.what.contains("graphs are off")).count()
+        };
+        assert_eq!((checks("7.2.53211"), checks("7.1.52802")), (1, 0));
     }
 
     #[test]

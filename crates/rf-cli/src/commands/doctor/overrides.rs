@@ -10,6 +10,8 @@ pub(super) struct Situation<'a> {
     pub(super) cards: &'a [String],
     /// Version of HIP, if it is known.
     pub(super) hip: Option<(u32, u32)>,
+    /// True if libhiprtc compiles code that HIP does not load.
+    pub(super) has_compiler: bool,
     /// Looks up the code object for an architecture.
     pub(super) code_for: &'a dyn Fn(&str) -> Code,
 }
@@ -19,13 +21,13 @@ pub(super) struct Situation<'a> {
 pub(super) enum Code {
     /// Code for exactly this architecture, also compiled on this machine.
     Own,
-    /// Code for the family, which HIP 6.3 and newer load.
+    /// Code for the family, which HIP 6.4 and newer load.
     Family,
     None,
 }
 
 /// The first version of HIP that loads the code of a family.
-const FAMILY_CODE_FROM: (u32, u32) = (6, 3);
+const FAMILY_CODE_FROM: (u32, u32) = (6, 4);
 
 /// Architectures whose code runs on others: prefix of the others, name, value of the variable. The
 /// best is first.
@@ -61,7 +63,14 @@ impl Situation<'_> {
     /// Suggests an override for a card without code.
     fn suggest(&self, card: &str) -> Option<Check> {
         if self.runs(card) {
-            return None;
+            let is_compiled = (self.code_for)(card) == Code::Family && !self.loads_family_code();
+            return is_compiled.then(|| {
+                let (major, minor) = self.hip.unwrap_or_default();
+                Check::ok(format!(
+                    "HIP {major}.{minor} does not load the code for the family of {card}: libhiprtc compiles \
+                     the kernels on first use, which takes minutes"
+                ))
+            });
         }
         let set =
             self.stand_in(card).map(|value| format!("export HSA_OVERRIDE_GFX_VERSION={value}"));
@@ -72,7 +81,7 @@ impl Situation<'_> {
         let what = format!(
             "the only code for {card} is that of its family, which HIP {major}.{minor} does not load"
         );
-        let newer = "install ROCm 6.3 or newer";
+        let newer = "install ROCm 6.4 or newer, or libhiprtc of this one";
         Some(Check::warn(what, set.map_or(newer.to_owned(), |set| format!("{newer}, or {set}"))))
     }
 
@@ -105,9 +114,13 @@ impl Situation<'_> {
     fn runs(&self, card: &str) -> bool {
         match (self.code_for)(card) {
             Code::Own => true,
-            Code::Family => self.hip.is_none_or(|hip| hip >= FAMILY_CODE_FROM),
+            Code::Family => self.has_compiler || self.loads_family_code(),
             Code::None => false,
         }
+    }
+
+    fn loads_family_code(&self) -> bool {
+        self.hip.is_none_or(|hip| hip >= FAMILY_CODE_FROM)
     }
 
     /// The override with which a card runs as another architecture.
@@ -145,13 +158,14 @@ mod tests {
 
     fn checks(value: Option<&str>, card: &str, hip: (u32, u32)) -> Vec<Check> {
         let cards = [card.to_owned()];
-        check(&Situation { value, cards: &cards, hip: Some(hip), code_for: &code_for })
+        let (hip, has_compiler) = (Some(hip), false);
+        check(&Situation { value, cards: &cards, hip, has_compiler, code_for: &code_for })
     }
 
     #[test]
     fn nothing_is_said_of_a_card_that_runs() {
         assert_eq!(checks(None, "gfx1100", (5, 7)), []);
-        assert_eq!(checks(None, "gfx1031", (6, 3)), []);
+        assert_eq!(checks(None, "gfx1031", (6, 4)), []);
         assert_eq!(checks(Some(""), "gfx1031", (7, 0)), []);
     }
 
@@ -159,14 +173,24 @@ mod tests {
     fn the_exact_value_is_named_where_one_helps() {
         let cure = |card, hip| checks(None, card, hip).pop().and_then(|check| check.cure);
         let set = |value| Some(format!("export HSA_OVERRIDE_GFX_VERSION={value}"));
-        // HIP 6.2 does not load a family's code.
-        let newer = cure("gfx1031", (6, 2)).unwrap();
-        assert!(newer.starts_with("install ROCm 6.3"), "{newer}");
+        // HIP 6.3 does not load a family's code.
+        let newer = cure("gfx1031", (6, 3)).unwrap();
+        assert!(newer.starts_with("install ROCm 6.4"), "{newer}");
         assert!(newer.ends_with("export HSA_OVERRIDE_GFX_VERSION=10.3.0"), "{newer}");
         assert_eq!(cure("gfx1102", (7, 0)), set("11.0.0"));
         assert_eq!(cure("gfx1151", (7, 0)), set("11.0.0"));
         assert_eq!(cure("gfx1201", (7, 0)), None);
         assert_eq!(cure("gfx90a", (7, 0)), None);
+    }
+
+    #[test]
+    fn code_that_hip_does_not_load_is_compiled_if_that_is_possible() {
+        let cards = ["gfx1031".to_owned()];
+        let (value, hip) = (None, Some((6, 1)));
+        let situation =
+            Situation { value, cards: &cards, hip, has_compiler: true, code_for: &code_for };
+        let checks = check(&situation);
+        assert!(checks[0].level == Level::Ok && checks[0].what.contains("on first use"));
     }
 
     #[test]
