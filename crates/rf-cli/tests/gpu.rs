@@ -189,3 +189,59 @@ fn a_fault_of_the_gpu_is_an_error_or_changes_nothing() {
         }
     }
 }
+
+/// The report of a self-test of the groups whose names contain `norm`, on an emulated card.
+#[cfg(target_os = "linux")]
+fn selftest(faults: &str, arguments: &[&str]) -> Option<(Finished, serde_json::Value)> {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("report.json");
+    let report = ["selftest", "--quick", "norm", "--report", path.to_str().unwrap()];
+    let finished = emulated(faults, &[&report[..], arguments].concat());
+    if finished.stderr.contains("carries no kernels") {
+        println!("skipped: {}", finished.stderr);
+        return None;
+    }
+    let text = std::fs::read_to_string(path).unwrap_or_else(|_| panic!("{}", finished.stderr));
+    Some((finished, serde_json::from_str(&text).unwrap()))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_selftest_writes_one_file_with_all_that_an_issue_needs() {
+    let Some((finished, report)) = selftest("", &[]) else { return };
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    assert_eq!(report["device"]["arch"], "gfx1100");
+    assert!(report["program"].as_str().unwrap().contains("revision"));
+    assert!(report["platform"]["version"].is_string() && report["kernels"].is_string());
+    let groups = report["groups"].as_array().unwrap();
+    assert!(groups.len() >= 2, "{groups:?}");
+    for case in groups.iter().flat_map(|group| group["cases"].as_array().unwrap()) {
+        assert!(case["nmse"].as_f64().unwrap() <= case["allowed_nmse"].as_f64().unwrap());
+        // The name was printed before the case started.
+        assert!(finished.stderr.contains(case["name"].as_str().unwrap()), "{case}");
+    }
+    assert_eq!(finished.stdout.lines().filter(|line| line.contains(" ok")).count(), groups.len());
+}
+
+/// The next group runs after a group whose child crashes, hangs or loses the device.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_selftest_survives_a_driver_that_fails() {
+    for (fault, arguments, problem) in [
+        ("kernel:5:crash", &[][..], "SIGABRT"),
+        ("kernel:5:hang", &["--timeout", "3"], "no result within 3 s"),
+        ("kernel:5:hipErrorIllegalAddress", &[], "hipErrorIllegalAddress"),
+    ] {
+        let Some((finished, report)) = selftest(fault, arguments) else { return };
+        assert_eq!(finished.code, Some(1), "{fault}: {}", finished.stderr);
+        let groups = report["groups"].as_array().unwrap();
+        assert!(groups.len() >= 2, "{fault}: {groups:?}");
+        for group in groups {
+            // Each child counts its kernels.
+            let text = group.to_string();
+            assert!(text.contains(problem), "{fault}: {text}");
+            assert!(finished.stdout.contains(group["name"].as_str().unwrap()), "{fault}");
+        }
+        assert!(finished.stderr.contains("attach the file"), "{fault}: {}", finished.stderr);
+    }
+}

@@ -37,6 +37,8 @@ mod options;
 mod placement;
 #[cfg(feature = "gpu")]
 pub mod probe;
+#[cfg(feature = "gpu")]
+pub mod selftest;
 
 pub use error::{Error, Warning};
 #[cfg(not(feature = "gpu"))]

@@ -162,6 +162,13 @@ impl Prober {
         verdict.map_err(Error::Probe)
     }
 
+    /// The command of a child, without the arguments of [`answer`].
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments);
+        command
+    }
+
     fn list(&self, platform: Platform, variables: &[(&str, &str)]) -> PlatformReport {
         if !Runtime::is_installed(platform) {
             // Nothing of a driver runs.
@@ -184,8 +191,8 @@ impl Prober {
         variables: &[(&str, &str)],
         limit: Duration,
     ) -> Result<Vec<u8>, Error> {
-        let mut child = Command::new(&self.program)
-            .args(&self.arguments)
+        let mut child = self
+            .command()
             .args(arguments)
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
@@ -378,7 +385,7 @@ fn run_kernels(platform: Platform, ordinal: usize) -> Result<(), Box<dyn std::er
 }
 
 /// Kills the child without waiting: one that hangs in the kernel does not die.
-fn give_up(child: &mut Child) {
+pub(crate) fn give_up(child: &mut Child) {
     drop(child.kill());
     drop(child.try_wait());
 }

@@ -1,7 +1,7 @@
 //! Fault injection: which call of which function fails with which status, and which replays of
 //! graphs go wrong.
 
-use std::{collections::HashMap, ops::RangeInclusive, str::FromStr};
+use std::{collections::HashMap, ops::RangeInclusive, process, str::FromStr, thread};
 
 use crate::Status;
 
@@ -13,6 +13,9 @@ use crate::Status;
 ///   `kernel` (each execution of a kernel, also within a graph).
 /// - `CALLS` counts from 1: one call `3`, a range `3-5`, all from one on `3+`, or all `*`.
 /// - `STATUS` is a name such as `hipErrorOutOfMemory`, or a number.
+///
+/// `crash` in place of a status ends the process, as ROCm does after a memory fault, and `hang`
+/// never returns.
 ///
 /// `replay:CALLS:WRONG` counts the launches of graphs. They succeed and go wrong as HIP's are known
 /// to: `stale` (the first kernel has no effect, so the others read what an earlier replay left),
@@ -53,6 +56,8 @@ struct Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     Failure(Status),
+    Crash,
+    Hang,
     Replay(WrongReplay),
 }
 
@@ -97,6 +102,10 @@ impl FaultPlan {
     pub fn next(&mut self, function: &'static str) -> Option<Status> {
         match self.effect(function)? {
             Effect::Failure(status) => Some(status),
+            Effect::Crash => process::abort(),
+            Effect::Hang => loop {
+                thread::park();
+            },
             Effect::Replay(_) => None,
         }
     }
@@ -105,7 +114,7 @@ impl FaultPlan {
     pub(crate) fn next_replay(&mut self) -> Option<WrongReplay> {
         match self.effect("replay")? {
             Effect::Replay(wrong) => Some(wrong),
-            Effect::Failure(_) => None,
+            Effect::Failure(_) | Effect::Crash | Effect::Hang => None,
         }
     }
 
@@ -146,9 +155,12 @@ fn fault(text: &str) -> Result<Fault, PlanError> {
             .map(Effect::Replay)
             .ok_or_else(|| format!("'{status}' is not stale, skipped or altered"))
     } else {
-        Status::from_text(status)
-            .map(Effect::Failure)
-            .ok_or_else(|| format!("'{status}' is no status: use its name in HIP or its number"))
+        let effect = match status {
+            "crash" => Some(Effect::Crash),
+            "hang" => Some(Effect::Hang),
+            status => Status::from_text(status).map(Effect::Failure),
+        };
+        effect.ok_or_else(|| format!("'{status}' is no status: use its name in HIP or its number"))
     };
     Ok(Fault {
         function: function.to_owned(),

@@ -1,6 +1,6 @@
-//! The self-test of a device: conformance by group of cases, and the speed of kernels.
+//! The self-test of a device: groups of conformance cases, and the speed of kernels.
 //!
-//! `rf-cli selftest` prints the results. A [`Group`] has the conformance cases of an op with a
+//! `rf-cli selftest` runs the groups and prints the results. A [`Group`] has the conformance cases of an op with a
 //! format, and the cases whose speed is reported for the group.
 //!
 //! A kernel takes microseconds, and the step around it tens of microseconds. Therefore [`speed`]
@@ -10,7 +10,6 @@
 use std::time::{Duration, Instant};
 
 use rf_graph::case::{self, Case, Format, Shape, Timer};
-use rf_graph::conformance::{Mismatch, Outcome, check};
 use rf_graph::{Backend, BackendError, OpCost, fuse};
 
 /// The conformance cases of one op with one format.
@@ -60,38 +59,6 @@ impl Group {
     /// The cases whose speed is reported with the group.
     pub fn speeds(&self) -> Vec<Case> {
         case::speed::selftest(&self.op, self.format)
-    }
-}
-
-/// The results of the cases of a group.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// Cases that ran.
-    pub cases: usize,
-    /// Cases that the backend does not support.
-    pub skipped: usize,
-    /// NMSE and the bound of the case that is closest to its bound.
-    pub worst: (f64, f64),
-    /// Cases that failed.
-    pub failures: Vec<Mismatch>,
-}
-
-impl Report {
-    /// Runs a case on a backend and adds its result.
-    pub fn run(&mut self, backend: &dyn Backend, case: &Case) {
-        self.cases += 1;
-        let bound = case.bound().nmse();
-        match check(backend, case) {
-            Ok(Outcome::Passed { deviation, .. }) => {
-                let (nmse, of) = self.worst;
-                // Exact results have a bound of 0.
-                if of == 0.0 || deviation.nmse / bound > nmse / of {
-                    self.worst = (deviation.nmse, bound);
-                }
-            }
-            Ok(_) => self.skipped += 1,
-            Err(failure) => self.failures.push(failure),
-        }
     }
 }
 
@@ -172,7 +139,7 @@ fn seconds(backend: &dyn Backend, case: &Case, copies: usize) -> Result<f64, Bac
 
 #[cfg(test)]
 mod tests {
-    use rf_graph::{DType, KvType, ReferenceBackend};
+    use rf_graph::{DType, KvType};
 
     use super::*;
 
@@ -203,17 +170,6 @@ mod tests {
         assert_eq!(some.len(), 3);
         assert_eq!((some.first(), some.last()), (all.first(), all.last()));
         assert_eq!(names(1), all[..1]);
-    }
-
-    #[test]
-    fn a_report_counts_cases_and_keeps_the_one_closest_to_its_bound() {
-        let group = groups("rms_norm").pop().unwrap();
-        let mut report = Report::default();
-        for case in group.cases(2) {
-            report.run(&ReferenceBackend, case);
-        }
-        assert_eq!((report.cases, report.skipped, report.failures.len()), (2, 0, 0));
-        assert_eq!(report.worst, (0.0, group.cases(1)[0].bound().nmse()));
     }
 
     #[test]

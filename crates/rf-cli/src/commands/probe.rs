@@ -1,12 +1,14 @@
-//! `rf-cli probe`: the hidden command of the child process that examines a driver.
+//! `rf-cli probe`: the hidden command of the child processes that examine drivers and test kernels.
 
 use std::io;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use rf_device::probe::{self, Platform, Prober};
+use rf_device::selftest;
+use rf_profile::roofline::Limits;
 
-use crate::device;
+use crate::{device, terminal};
 
 /// Arguments of `rf-cli probe`.
 #[derive(Debug, Args)]
@@ -14,6 +16,12 @@ pub(crate) struct ProbeArgs {
     platform: PlatformName,
     /// Run kernels on this GPU instead of listing all
     ordinal: Option<usize>,
+    /// Run this self-test, a plan in JSON
+    #[arg(long, requires = "ordinal")]
+    selftest: Option<String>,
+    /// Skip the first N groups of the self-test
+    #[arg(long, default_value_t = 0)]
+    skip: usize,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -28,7 +36,21 @@ pub(crate) fn probe(arguments: &ProbeArgs) -> Result<()> {
         PlatformName::Amd => Platform::Amd,
         PlatformName::Nvidia => Platform::Nvidia,
     };
-    Ok(probe::answer(platform, arguments.ordinal, io::stdout().lock())?)
+    let (Some(plan), Some(ordinal)) = (&arguments.selftest, arguments.ordinal) else {
+        return Ok(probe::answer(platform, arguments.ordinal, io::stdout().lock())?);
+    };
+    let plan = serde_json::from_str(plan)?;
+    // The bandwidth that speeds are compared with.
+    let bandwidth = |context: &_| match Limits::measure_device(context) {
+        Ok(limits) => limits.bandwidth_bytes_per_s,
+        Err(error) => {
+            terminal::warn(format_args!("the bandwidth of copies is not known: {error}"));
+            None
+        }
+    };
+    let out = io::stdout().lock();
+    selftest::answer((platform, ordinal), &plan, arguments.skip, bandwidth, out)
+        .map_err(|error| anyhow::anyhow!(error))
 }
 
 /// Starts children that run `rf-cli probe`.

@@ -1,18 +1,27 @@
 //! `rf-cli selftest`: checks every kernel on the user's GPU against the CPU reference, and reports
 //! its speed.
 
-use std::io::{self, Write};
-use std::time::Instant;
+use std::env;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use rf_graph::case::{Case, Shape};
-use rf_kernels::GpuBackend;
-use rf_kernels::selftest::{Group, Report, Speed, groups, speed};
+use rf_device::gpu::{self, Gpu};
+use rf_device::probe::Prober;
+use rf_device::selftest::{
+    CaseReport, GroupReport, SelftestEvent, SelftestPlan, SelftestReport, SpeedReport,
+};
+use rf_kernels::{objects, selftest::groups};
 
+use crate::commands::probe::prober;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::terminal::{self, Palette};
+use crate::version;
 
 /// Arguments of `rf-cli selftest`.
 #[derive(Debug, Args)]
@@ -22,10 +31,14 @@ the results of the CPU reference; the next column is the error that its arithmet
 are of 1 token, or of 512. GB/s count the weights or the KV cache that a kernel reads; the next
 column is the share of the bandwidth at which the device copies its own memory.
 
+The cases run in a child process. Where the driver crashes or hangs, the line of the group names
+the case, and the test goes on with the next group. The name of each case is printed to standard
+error before it starts.
+
 Exit codes: 0 every case passed, 1 a case failed or did not run.
 
 Examples:
-  rf-cli selftest
+  rf-cli selftest --report selftest.json
   rf-cli selftest --quick Q4_K")]
 pub(crate) struct SelftestArgs {
     /// Only groups whose names contain this text
@@ -37,98 +50,192 @@ pub(crate) struct SelftestArgs {
     /// Three cases of each group, and no speeds
     #[arg(long)]
     quick: bool,
+    /// Write all results and the versions of device, driver and program to this JSON file, for an
+    /// issue
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Give up on a case after N seconds
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    timeout: u64,
 }
 
 /// Cases of a group that a quick test runs.
 const QUICK_CASES: usize = 3;
 
+/// Variables that choose or change a GPU.
+const VARIABLES: [&str; 9] = [
+    "AMD_SERIALIZE_KERNEL",
+    "GPU_ENABLE_WGP_MODE",
+    "GPU_FORCE_BLIT_COPY_SIZE",
+    "HIP_HOST_COHERENT",
+    "HIP_VISIBLE_DEVICES",
+    "HSA_OVERRIDE_GFX_VERSION",
+    "ROCFORGE_GPU_PLATFORM",
+    "ROCFORGE_HIP_LIBRARY",
+    "ROCR_VISIBLE_DEVICES",
+];
+
 /// Runs `rf-cli selftest`.
 pub(crate) fn selftest(arguments: &SelftestArgs) -> Result<()> {
-    let started = Instant::now();
-    let groups = groups(arguments.filter.as_deref().unwrap_or_default());
-    if groups.is_empty() {
+    let filter = arguments.filter.clone().unwrap_or_default();
+    if groups(&filter).is_empty() {
         return Err(bad_input!(
             "no group's name contains the text: the first column of rf-cli selftest has the names"
         ));
     }
-    let (gpu, backend) = rf_device::gpu::open_backend(arguments.device, crate::device::prober())?;
-    let mut out = io::stdout().lock();
-    writeln!(out, "{gpu}, code for {}", backend.code())?;
-    let copy_bandwidth = if arguments.quick { None } else { copy_bandwidth(gpu.number()) };
-    if let Some(bandwidth) = copy_bandwidth {
-        writeln!(out, "copies within its memory: {:.0} GB/s", bandwidth / 1e9)?;
+    let prober = prober()?;
+    let gpu = gpu::find(arguments.device, Some(prober))?;
+    if let Some(problem) = &gpu.report().problem {
+        bail!("{gpu} cannot be used: {problem}");
     }
-    Line::head().write(&mut out)?;
+    let mut report = new_report(prober, &gpu)?;
+    let plan = SelftestPlan {
+        filter,
+        cases_per_group: arguments.quick.then_some(QUICK_CASES),
+        times: !arguments.quick,
+        case_limit: Duration::from_secs(arguments.timeout.max(1)),
+    };
     let watch = Watch::new();
-    let mut total = Report::default();
-    for group in &groups {
-        let most = if arguments.quick { QUICK_CASES } else { usize::MAX };
-        let report = check(group, most, &backend, &watch)?;
-        Line::of_group(group, &report).write(&mut out)?;
-        total.cases += report.cases;
-        total.skipped += report.skipped;
-        total.failures.extend(report.failures);
-        if !arguments.quick {
-            for case in group.speeds() {
-                match speed(&backend, &case) {
-                    Ok(speed) => Line::of_speed(&case, speed, copy_bandwidth).write(&mut out)?,
-                    Err(error) => writeln!(out, "  {}: not timed: {error}", what(&case))?,
-                }
-            }
+    let mut output = Output { gpu: &gpu, is_shown: false, failure: None };
+    let mut observe = |report: &SelftestReport, event: SelftestEvent<'_>| {
+        let shown = output.show(report, &event);
+        let written = match (&arguments.report, &event) {
+            (Some(path), SelftestEvent::Group(_)) => write(path, report),
+            _ => Ok(()),
+        };
+        if let Err(error) = shown.and(written) {
+            output.failure.get_or_insert(error);
         }
-        if watch.requested() {
-            return Err(Interrupted.into());
-        }
+        let is_over = watch.requested() || output.failure.is_some();
+        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let is_whole = report.run((prober, &gpu), &plan, &mut observe)?;
+    if let Some(error) = output.failure {
+        return Err(error);
     }
-    let Report { cases, skipped, failures, .. } = total;
-    let seconds = started.elapsed().as_secs_f64();
-    writeln!(out, "{cases} cases in {seconds:.1} s, {skipped} skipped, {} wrong", failures.len())?;
-    out.flush()?;
-    let is_wrong = !failures.is_empty();
-    for failure in failures {
-        let failure = anyhow::Error::from(failure);
-        terminal::note(format_args!("{} {failure:#}", Palette::stderr().red("wrong:")));
+    if let Some(path) = &arguments.report {
+        write(path, &report)?;
+        terminal::note(format_args!("written: {}", path.display()));
     }
-    if is_wrong {
-        bail!("{gpu} computes other results than the CPU: please report this output");
+    if !is_whole {
+        return Err(Interrupted.into());
+    }
+    let wrong = finish(&report)?;
+    if wrong > 0 {
+        let attach = if arguments.report.is_some() { "the file" } else { "the file of --report" };
+        bail!(
+            "{gpu} computes other results than the CPU, or its driver fails: please attach {attach} to an issue"
+        );
     }
     Ok(())
 }
 
-/// The bandwidth of copies within the device's memory, which speeds are compared with.
-fn copy_bandwidth(number: usize) -> Option<f64> {
-    match crate::device::gpus::limits(number) {
-        Ok(limits) => limits.bandwidth_bytes_per_s,
-        Err(error) => {
-            terminal::warn(format_args!("the bandwidth of copies is not known: {error:#}"));
-            None
-        }
-    }
+/// A report without results.
+fn new_report(prober: &Prober, gpu: &Gpu) -> Result<SelftestReport> {
+    let device = gpu.report().clone();
+    let reports = prober.survey()?;
+    let platform = reports.into_iter().find(|report| report.platform == device.platform);
+    let set = |name: &str| Some((name.to_owned(), env::var(name).ok()?));
+    Ok(SelftestReport {
+        program: version::long().to_owned(),
+        kernels: objects::build_note().to_owned(),
+        system: fs::read_to_string("/proc/version").unwrap_or_default().trim().to_owned(),
+        platform: platform.unwrap_or_default(),
+        device,
+        environment: VARIABLES.into_iter().filter_map(set).collect(),
+        code: None,
+        copy_bandwidth: None,
+        groups: Vec::new(),
+        running: None,
+        seconds: 0.0,
+    })
 }
 
-/// Runs the cases of a group.
-fn check(group: &Group, most: usize, backend: &GpuBackend, watch: &Watch) -> Result<Report> {
-    let mut report = Report::default();
-    for case in group.cases(most) {
-        if watch.requested() {
-            return Err(Interrupted.into());
-        }
-        report.run(backend, case);
-    }
-    Ok(report)
+fn write(path: &Path, report: &SelftestReport) -> Result<()> {
+    let text = serde_json::to_string_pretty(report)?;
+    rf_profile::replace_file(path, |out| writeln!(out, "{text}"))
+        .with_context(|| format!("{} is not written", path.display()))
 }
 
-/// The work that is timed: `512 tokens, 4096 x 4096`.
-fn what(case: &Case) -> String {
-    let batch = case.timed_batch();
-    let tokens = match batch.tokens() {
-        1 => "1 token".to_owned(),
-        tokens => format!("{tokens} tokens"),
-    };
-    match case.shape() {
-        Shape::Matrix { rows, columns } => format!("{tokens}, {rows} x {columns}"),
-        Shape::Row { columns } => format!("{tokens} of {columns}"),
-        _ => format!("{tokens} at depth {}", batch.past_tokens()),
+/// Prints the failures and a summary. Returns the number of wrong cases and groups.
+fn finish(report: &SelftestReport) -> Result<usize> {
+    let cases = || report.groups.iter().flat_map(|group| &group.cases);
+    let count = |test: fn(&CaseReport) -> bool| cases().filter(|case| test(case)).count();
+    let (all, skipped) = (cases().count(), count(|case| case.skipped.is_some()));
+    let failures = cases().filter_map(|case| case.failure.as_ref());
+    let problems = report.groups.iter().filter_map(|group| group.problem.as_ref());
+    let wrong: Vec<&String> = failures.chain(problems).collect();
+    let mut out = io::stdout().lock();
+    let (seconds, number) = (report.seconds, wrong.len());
+    writeln!(out, "{all} cases in {seconds:.1} s, {skipped} skipped, {number} wrong")?;
+    out.flush()?;
+    for text in &wrong {
+        terminal::note(format_args!("{} {text}", Palette::stderr().red("wrong:")));
+    }
+    Ok(number)
+}
+
+/// Prints the progress.
+struct Output<'a> {
+    gpu: &'a Gpu,
+    /// True if the name of a case is the last line of the terminal.
+    is_shown: bool,
+    failure: Option<anyhow::Error>,
+}
+
+impl Output<'_> {
+    fn show(&mut self, report: &SelftestReport, event: &SelftestEvent<'_>) -> Result<()> {
+        match event {
+            SelftestEvent::Open => {
+                let code = report.code.as_deref().unwrap_or_default();
+                let mut out = io::stdout().lock();
+                writeln!(out, "{}, code for {code}", self.gpu)?;
+                if let Some(bandwidth) = report.copy_bandwidth {
+                    writeln!(out, "copies within its memory: {:.0} GB/s", bandwidth / 1e9)?;
+                }
+                Line::head().write(&mut out)?;
+            }
+            SelftestEvent::Begin { case, .. } => self.name(case)?,
+            SelftestEvent::Group(group) => {
+                self.clear()?;
+                let mut out = io::stdout().lock();
+                Line::of_group(group).write(&mut out)?;
+                for speed in &group.speeds {
+                    match &speed.failure {
+                        None => Line::of_speed(speed, report.copy_bandwidth).write(&mut out)?,
+                        Some(error) => writeln!(out, "  {}: not timed: {error}", speed.what)?,
+                    }
+                }
+                if let Some(problem) = &group.problem {
+                    writeln!(out, "  {problem}")?;
+                }
+                out.flush()?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Prints the name of a case before it starts: what a machine that freezes shows last.
+    fn name(&mut self, case: &str) -> io::Result<()> {
+        let mut out = io::stderr().lock();
+        if out.is_terminal() {
+            write!(out, "\r\x1b[K{}", Palette::stderr().dim(case))?;
+            self.is_shown = true;
+        } else {
+            writeln!(out, "{case}")?;
+        }
+        out.flush()
+    }
+
+    /// Removes the name of a case.
+    fn clear(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_shown) {
+            let mut out = io::stderr().lock();
+            write!(out, "\r\x1b[K")?;
+            out.flush()?;
+        }
+        Ok(())
     }
 }
 
@@ -161,41 +268,37 @@ impl Line {
         }
     }
 
-    fn of_group(group: &Group, report: &Report) -> Self {
-        let (nmse, allowed) = report.worst;
-        let mark = match report {
-            Report { failures, .. } if !failures.is_empty() => "WRONG",
-            Report { cases, skipped, .. } if cases == skipped => "skipped",
+    fn of_group(group: &GroupReport) -> Self {
+        let worst = group.worst();
+        let mark = match group {
+            _ if group.problem.is_some() => "FAILED",
+            _ if group.is_wrong() => "WRONG",
+            _ if group.cases.iter().all(|case| case.skipped.is_some()) => "skipped",
             _ => "ok",
         };
+        let nmse = worst.and_then(|case| case.nmse);
         Self {
-            name: group.name(),
-            cases: report.cases.to_string(),
-            nmse: format!("{nmse:.1e}"),
-            allowed: format!("{allowed:.1e}"),
+            name: group.name.clone(),
+            cases: group.cases.len().to_string(),
+            nmse: nmse.map_or("-".into(), |nmse| format!("{nmse:.1e}")),
+            allowed: worst.map_or("-".into(), |case| format!("{:.1e}", case.allowed_nmse)),
             mark,
             ..Self::default()
         }
     }
 
-    fn of_speed(case: &Case, speed: Speed, copy_bandwidth: Option<f64>) -> Self {
-        let mut line = Self {
-            name: format!("  {}", what(case)),
-            us: format!("{:.1}", speed.seconds * 1e6),
+    fn of_speed(speed: &SpeedReport, copy_bandwidth: Option<f64>) -> Self {
+        let text =
+            |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(String::new, show);
+        let share = speed.bytes_per_s.zip(copy_bandwidth).map(|(rate, copy)| rate / copy);
+        Self {
+            name: format!("  {}", speed.what),
+            us: text(speed.us, |us| format!("{us:.1}")),
+            gigabytes: text(speed.bytes_per_s, |rate| format!("{:.0}", rate / 1e9)),
+            share: text(share, |share| format!("{:.0}%", 100.0 * share)),
+            operations: text(speed.operations_per_s, |rate| format!("{:.1}", rate / 1e12)),
             ..Self::default()
-        };
-        match (case.shape(), case.timed_batch().tokens()) {
-            // Latency alone bounds an op on one row.
-            (Shape::Row { .. }, _) => {}
-            (_, 1) => {
-                let rate = speed.bytes_per_second();
-                let share = copy_bandwidth.map(|copy| format!("{:.0}%", 100.0 * rate / copy));
-                line.gigabytes = format!("{:.0}", rate / 1e9);
-                line.share = share.unwrap_or_default();
-            }
-            _ => line.operations = format!("{:.1}", speed.operations_per_second() / 1e12),
         }
-        line
     }
 
     /// Prints the line at once, so the last line shows where a driver crashed.
@@ -207,7 +310,7 @@ impl Line {
         );
         let palette = Palette::stdout();
         match *mark {
-            "WRONG" => writeln!(out, "{}", palette.red(text.trim_end()))?,
+            "WRONG" | "FAILED" => writeln!(out, "{}", palette.red(text.trim_end()))?,
             _ => writeln!(out, "{}", text.trim_end())?,
         }
         out.flush()

@@ -3,7 +3,7 @@
 use rf_quant::DType;
 
 use super::bound::Bound;
-use super::definition::{Case, Format};
+use super::definition::{Case, Format, Shape};
 use super::net::Net;
 use super::schedule::Schedule;
 use crate::op::{Activation, ExpertGroups, GateFunction, Router};
@@ -69,6 +69,16 @@ pub(super) fn cases() -> Vec<Case> {
         cases.extend(prompts(dtype));
     }
     cases
+}
+
+/// The selection of 8 experts by logits `[tokens, experts]`. Copies read the same logits.
+pub fn route_of(experts: usize, schedule: Schedule) -> Case {
+    let what = (None, Shape::Row { columns: experts });
+    Case::new(format!("route/8-of-{experts}"), what, Bound::Float, schedule, move |net, copies| {
+        let logits = net.input(experts);
+        let routes = (0..copies).map(|_| net.g.route(logits, &Router::softmax(8)));
+        routes.last().unwrap_or(logits)
+    })
 }
 
 /// A routing: number of experts, and the router with or without its vectors.

@@ -26,6 +26,7 @@ pub(super) fn cases() -> Vec<Case> {
         cases.extend(fused(dtype));
     }
     cases.extend(microscaled());
+    cases.extend(subnormals());
     cases.extend(mixed());
     cases
 }
@@ -134,6 +135,23 @@ fn microscaled() -> Vec<Case> {
         }
     }
     cases
+}
+
+/// Weights and activations that are subnormal in f16. A matrix unit that takes them for 0 loses the
+/// whole result.
+fn subnormals() -> Vec<Case> {
+    // f16 has normal numbers from 6.1e-5 and subnormal ones in steps of 6e-8.
+    let tests = [("weights", 4e-6, 1.0), ("activations", 1.0, 1e-5)];
+    let case = |(which, weight_scale, scale): (&str, f32, f32)| {
+        let name = format!("matmul/F16/f16-subnormal-{which}");
+        let (format, bound) = (Format::Weight(DType::F16), Bound::of_matmul(DType::F16));
+        among(name, format, bound, move |net| {
+            let x = net.embedding(DType::F32, 256, scale);
+            let w = net.scaled_matrix(DType::F16, 37, 256, weight_scale);
+            net.g.matmul(x, w)
+        })
+    };
+    tests.map(case).into()
 }
 
 /// Several matmuls of one normalised operand, such as QKV. Each case outputs one of them.

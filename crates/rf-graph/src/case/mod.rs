@@ -43,10 +43,11 @@ pub use attention::{attention, kv_append};
 pub use bound::Bound;
 pub use definition::{Case, Format, Shape};
 pub use embed::embed;
+pub use experts::route_of;
 pub use matmul::matmul;
 pub use net::blocks_like;
 pub use numbers::Numbers;
-pub use rows::{rms_norm, scale};
+pub use rows::{layer_norm, rms_norm, rope_of_heads, scale};
 pub use schedule::{CaseBatch, Schedule};
 pub use timer::{Timer, measure_peak};
 

@@ -63,6 +63,18 @@ impl Net {
         self.matrices(1, dtype, rows, columns)[0]
     }
 
+    /// A matrix of normal numbers times a scale.
+    pub(super) fn scaled_matrix(
+        &mut self,
+        dtype: DType,
+        rows: usize,
+        columns: usize,
+        scale: f32,
+    ) -> WeightId {
+        let weight = self.weight(dtype, rows, columns, |numbers| scale * numbers.normal());
+        self.g.weight(weight)
+    }
+
     /// Equal matrices as separate weights. They share their bytes in the host's memory.
     pub(super) fn matrices(
         &mut self,

@@ -24,6 +24,33 @@ pub fn rms_norm(columns: usize, schedule: Schedule) -> Case {
     })
 }
 
+/// Layer norm of rows `[tokens, columns]`. Copies form a chain.
+pub fn layer_norm(columns: usize, schedule: Schedule) -> Case {
+    let name = format!("layer_norm/{columns}");
+    let what = (None, Shape::Row { columns });
+    Case::new(name, what, Bound::Float, schedule, move |net, copies| {
+        let mut x = net.input(columns);
+        for _ in 0..copies {
+            let (weight, bias) = (net.norm_weight(columns), net.vector(columns));
+            x = net.g.layer_norm(x, weight, Some(bias), 1e-5);
+        }
+        x
+    })
+}
+
+/// RoPE of `num_heads` heads of 128 elements. Copies form a chain.
+pub fn rope_of_heads(num_heads: usize, schedule: Schedule) -> Case {
+    let columns = num_heads * 128;
+    let what = (None, Shape::Row { columns });
+    Case::new(format!("rope/{num_heads}x128"), what, Bound::Float, schedule, move |net, copies| {
+        let mut x = net.input(columns);
+        for _ in 0..copies {
+            x = net.g.rope(x, &rope(RopeStyle::Neox, 128, 128, 1.0));
+        }
+        x
+    })
+}
+
 /// Negation of rows `[tokens, columns]`: the op with the least work. Copies form a chain: each
 /// reads the result of the one before.
 pub fn scale(columns: usize, schedule: Schedule) -> Case {

@@ -8,8 +8,9 @@ use rf_quant::DType;
 use super::attention::{attention, kv_append};
 use super::definition::{Case, Format};
 use super::embed::embed;
+use super::experts::route_of;
 use super::matmul::matmul;
-use super::rows::{rms_norm, scale};
+use super::rows::{layer_norm, rms_norm, rope_of_heads, scale};
 use super::schedule::Schedule;
 use crate::kv::KvType;
 
@@ -105,6 +106,9 @@ pub fn selftest(op: &str, format: Option<Format>) -> Vec<Case> {
             vec![attention(kv, USUAL_HEADS, Schedule::at_depth(4096, 1))]
         }
         ("rms_norm", None) => vec![rms_norm(4096, Schedule::single(1))],
+        ("layer_norm", None) => vec![layer_norm(4096, Schedule::single(1))],
+        ("rope", None) => vec![rope_of_heads(32, Schedule::single(1))],
+        ("route", None) => vec![route_of(128, Schedule::single(1))],
         _ => Vec::new(),
     }
 }
@@ -159,6 +163,9 @@ mod tests {
         let mut cases = vec![
             embed(DType::Q4_0, 40, 96),
             rms_norm(80, Schedule::single(3)),
+            layer_norm(80, Schedule::single(3)),
+            rope_of_heads(2, Schedule::single(3)),
+            route_of(16, Schedule::single(3)),
             scale(64, Schedule::single(1)),
             kv_append(KvType::Q8_0, [3, 2, 32], Schedule::single(40)),
         ];

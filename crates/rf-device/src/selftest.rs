@@ -1,0 +1,213 @@
+//! The self-test of a GPU in child processes: a driver that crashes or hangs ends a group of cases
+//! and not the test.
+//!
+//! One child runs the groups one after another and writes a line before and after each case
+//! ([`answer`]). Where it ends early or says nothing for too long, the next child goes on with the
+//! group after that.
+
+mod child;
+mod message;
+mod report;
+
+use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rf_kernels::selftest::{Group, groups};
+
+pub use child::answer;
+use message::Message;
+pub use message::SelftestPlan;
+pub use report::{CaseReport, GroupReport, SelftestReport, SpeedReport};
+
+use crate::error::Error;
+use crate::gpu::Gpu;
+use crate::probe::{Prober, RUN_TIME, give_up};
+
+/// Loading the runtime and the first kernels.
+const OPENING_LIMIT: Duration = Duration::from_mins(3);
+
+/// The same where ROCm compiles the kernels.
+const COMPILING_LIMIT: Duration = Duration::from_mins(30);
+
+/// The progress of a self-test.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SelftestEvent<'a> {
+    /// The GPU is open.
+    Open,
+    /// A case or a measurement of a group begins.
+    Begin {
+        /// The name of the group.
+        group: &'a str,
+        /// The name of the case.
+        case: &'a str,
+    },
+    /// A group ended, or its child did.
+    Group(&'a GroupReport),
+    /// Nothing new; the caller may stop the test.
+    Idle,
+}
+
+/// The reader of a child's lines.
+struct Lines {
+    child: Child,
+    messages: Receiver<Message>,
+}
+
+impl SelftestReport {
+    /// Runs a self-test on a GPU and adds its results. `observe` sees every step, with the report so
+    /// far, and may break the test off. Returns false then.
+    ///
+    /// # Errors
+    ///
+    /// If no child starts, or no child opens the GPU.
+    pub fn run(
+        &mut self,
+        (prober, gpu): (&Prober, &Gpu),
+        plan: &SelftestPlan,
+        observe: &mut dyn FnMut(&Self, SelftestEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, Error> {
+        let started = Instant::now();
+        let names: Vec<String> = groups(&plan.filter).iter().map(Group::name).collect();
+        let is_compiled = gpu.report().code_kind.as_deref() == Some(RUN_TIME);
+        let opening_limit = if is_compiled { COMPILING_LIMIT } else { OPENING_LIMIT };
+        while self.groups.len() < names.len() {
+            let mut lines = Lines::start(prober, gpu, plan, self.groups.len())?;
+            let mut group = GroupReport::default();
+            let (mut has_begun, mut limit) = (false, opening_limit);
+            let end = loop {
+                let stopped = &mut || observe(self, SelftestEvent::Idle).is_break();
+                let message = match lines.next(limit, stopped) {
+                    Ok(message) => message,
+                    Err(end) => break end,
+                };
+                self.seconds = started.elapsed().as_secs_f64();
+                match message {
+                    Message::Open { code, copy_bandwidth } => {
+                        (self.code, self.copy_bandwidth) = (Some(code), copy_bandwidth);
+                        if self.groups.is_empty() {
+                            _ = observe(self, SelftestEvent::Open);
+                        }
+                    }
+                    Message::Group => {
+                        (has_begun, limit) = (true, plan.case_limit);
+                        let name = names.get(self.groups.len()).cloned().unwrap_or_default();
+                        group = GroupReport { name, ..GroupReport::default() };
+                    }
+                    Message::Begin(case) => {
+                        self.running = Some(case);
+                        let case = self.running.as_deref().unwrap_or_default();
+                        _ = observe(self, SelftestEvent::Begin { group: &group.name, case });
+                    }
+                    Message::Case(case) => group.cases.push(case),
+                    Message::Speed(speed) => group.speeds.push(speed),
+                    Message::End => {
+                        has_begun = false;
+                        self.add(std::mem::take(&mut group), observe);
+                    }
+                }
+            };
+            let problem = match end {
+                End::Stopped => return Ok(false),
+                End::Ended(_) if self.groups.len() == names.len() => break,
+                End::Ended(how) => format!("the process ended ({how})"),
+                End::Silent => format!("the driver hangs: no result within {} s", limit.as_secs()),
+            };
+            if has_begun {
+                let case = self.running.take().unwrap_or_default();
+                group.problem = Some(format!("{case}: {problem}"));
+                self.add(group, observe);
+            } else if !self.groups.last().is_some_and(GroupReport::loses_device) {
+                return Err(Error::Probe(format!("{gpu} cannot be tested: {problem}")));
+            }
+        }
+        self.seconds = started.elapsed().as_secs_f64();
+        Ok(true)
+    }
+
+    fn add(
+        &mut self,
+        group: GroupReport,
+        observe: &mut dyn FnMut(&Self, SelftestEvent<'_>) -> ControlFlow<()>,
+    ) {
+        self.running = None;
+        self.groups.push(group);
+        if let Some(group) = self.groups.last() {
+            _ = observe(self, SelftestEvent::Group(group));
+        }
+    }
+}
+
+/// Why a child says nothing more.
+enum End {
+    /// It ended, with this status.
+    Ended(String),
+    /// It said nothing within the limit.
+    Silent,
+    /// The caller stopped it.
+    Stopped,
+}
+
+impl Lines {
+    fn start(
+        prober: &Prober,
+        gpu: &Gpu,
+        plan: &SelftestPlan,
+        skipped_groups: usize,
+    ) -> Result<Self, Error> {
+        let plan = serde_json::to_string(plan).map_err(|error| Error::Probe(error.to_string()))?;
+        let (platform, ordinal) = (gpu.report().platform.to_lowercase(), gpu.report().ordinal);
+        let mut child = prober
+            .command()
+            .args([&platform, &ordinal.to_string(), "--selftest", &plan])
+            .args(["--skip", &skipped_groups.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| {
+                Error::Probe(format!("cannot start a process for the test: {error}"))
+            })?;
+        let stdout = child.stdout.take();
+        let (send, messages) = mpsc::channel();
+        // The thread ends with the child. A child that cannot be killed keeps it waiting.
+        thread::spawn(move || {
+            let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines());
+            for line in lines.map_while(Result::ok) {
+                let Ok(message) = serde_json::from_str(&line) else { continue };
+                if send.send(message).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { child, messages })
+    }
+
+    /// The next message, unless none comes within the limit or `stopped` returns true.
+    fn next(&mut self, limit: Duration, stopped: &mut dyn FnMut() -> bool) -> Result<Message, End> {
+        const TURN: Duration = Duration::from_millis(100);
+        let start = Instant::now();
+        loop {
+            match self.messages.recv_timeout(TURN) {
+                Ok(message) => return Ok(message),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.child.wait();
+                    let status = status.map_or_else(|error| error.to_string(), |s| s.to_string());
+                    return Err(End::Ended(status));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if stopped() {
+                give_up(&mut self.child);
+                return Err(End::Stopped);
+            }
+            if start.elapsed() > limit {
+                give_up(&mut self.child);
+                return Err(End::Silent);
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The work of the child process: runs groups of cases and writes a line before and after each.
+
+use std::io::{self, Write};
+use std::time::Instant;
+
+use rf_graph::BackendError;
+use rf_graph::case::{Case, Shape};
+use rf_graph::conformance::{Mismatch, Outcome, check};
+use rf_hip::{Context, Platform, Runtime};
+use rf_kernels::selftest::{Group, groups, speed};
+use rf_kernels::{GpuBackend, GpuOptions};
+
+use super::message::{Message, SelftestPlan};
+use super::report::{CaseReport, SpeedReport};
+use crate::error::sentence;
+
+/// Runs the groups of a plan but the first `skip` on the GPU with that ordinal. `bandwidth`
+/// measures the copies within its memory.
+///
+/// # Errors
+///
+/// If the GPU cannot be opened, or writing fails.
+pub fn answer(
+    (platform, ordinal): (Platform, usize),
+    plan: &SelftestPlan,
+    skip: usize,
+    bandwidth: impl FnOnce(&Context) -> Option<f64>,
+    out: impl Write,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let runtime = Runtime::load_platform(platform)?;
+    let options = GpuOptions { ordinal: Some(ordinal), ..GpuOptions::default() };
+    let backend = GpuBackend::on(&runtime, options)?;
+    let mut out = Lines { out };
+    let copy_bandwidth =
+        if plan.times { bandwidth(&runtime.device(ordinal)?.context()?) } else { None };
+    out.write(&Message::Open { code: backend.code().to_string(), copy_bandwidth })?;
+    for group in groups(&plan.filter).into_iter().skip(skip) {
+        if !out.run(&group, plan, &backend)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Writes messages.
+struct Lines<W> {
+    out: W,
+}
+
+impl<W: Write> Lines<W> {
+    /// Writes a line at once, so that it is there if the next call of the driver crashes.
+    fn write(&mut self, message: &Message) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, message)?;
+        self.out.write_all(b"\n")?;
+        self.out.flush()
+    }
+
+    /// Runs a group. Returns false if the device may be lost.
+    fn run(
+        &mut self,
+        group: &Group,
+        plan: &SelftestPlan,
+        backend: &GpuBackend,
+    ) -> io::Result<bool> {
+        self.write(&Message::Group)?;
+        for case in group.cases(plan.cases_per_group.unwrap_or(usize::MAX)) {
+            self.write(&Message::Begin(case.name().to_owned()))?;
+            let report = run(backend, case);
+            self.write(&Message::Case(report.clone()))?;
+            if report.is_device_lost {
+                self.write(&Message::End)?;
+                return Ok(false);
+            }
+        }
+        for case in group.speeds().iter().filter(|_| plan.times) {
+            self.write(&Message::Begin(what(case)))?;
+            self.write(&Message::Speed(measure(backend, case)))?;
+        }
+        self.write(&Message::End)?;
+        Ok(true)
+    }
+}
+
+fn run(backend: &GpuBackend, case: &Case) -> CaseReport {
+    let started = Instant::now();
+    let outcome = check(backend, case);
+    let mut report = CaseReport {
+        name: case.name().to_owned(),
+        allowed_nmse: case.bound().nmse(),
+        seconds: started.elapsed().as_secs_f64(),
+        ..CaseReport::default()
+    };
+    match outcome {
+        Ok(Outcome::Passed { deviation, .. }) => {
+            (report.nmse, report.peak) = (Some(deviation.nmse), Some(deviation.peak));
+        }
+        Ok(Outcome::Skipped(why)) => report.skipped = Some(why),
+        Ok(_) => report.skipped = Some("it did not run".to_owned()),
+        Err(error) => {
+            report.failure = Some(sentence(&error));
+            match error {
+                Mismatch::Deviates { deviation, .. } => {
+                    (report.nmse, report.peak) = (Some(deviation.nmse), Some(deviation.peak));
+                }
+                Mismatch::Failed { source, .. } => {
+                    report.is_device_lost = matches!(*source, BackendError::Device(_));
+                }
+                _ => {}
+            }
+        }
+    }
+    report
+}
+
+fn measure(backend: &GpuBackend, case: &Case) -> SpeedReport {
+    let what = what(case);
+    match speed(backend, case) {
+        Ok(speed) => {
+            let mut report =
+                SpeedReport { what, us: Some(speed.seconds * 1e6), ..SpeedReport::default() };
+            match (case.shape(), case.timed_batch().tokens()) {
+                // Latency alone bounds an op on one row.
+                (Shape::Row { .. }, _) => {}
+                (_, 1) => report.bytes_per_s = Some(speed.bytes_per_second()),
+                _ => report.operations_per_s = Some(speed.operations_per_second()),
+            }
+            report
+        }
+        Err(error) => {
+            SpeedReport { what, failure: Some(sentence(&error)), ..SpeedReport::default() }
+        }
+    }
+}
+
+/// The work that is timed: `512 tokens, 4096 x 4096`.
+fn what(case: &Case) -> String {
+    let batch = case.timed_batch();
+    let tokens = match batch.tokens() {
+        1 => "1 token".to_owned(),
+        tokens => format!("{tokens} tokens"),
+    };
+    match case.shape() {
+        Shape::Matrix { rows, columns } => format!("{tokens}, {rows} x {columns}"),
+        Shape::Row { columns } => format!("{tokens} of {columns}"),
+        _ => format!("{tokens} at depth {}", batch.past_tokens()),
+    }
+}
