@@ -12,7 +12,8 @@ pub(crate) fn open(options: rf_device::DeviceOptions) -> Result<Placement> {
     Ok(placement)
 }
 
-/// Lists the GPUs in child processes of this program, so that a driver that crashes does not end it.
+/// Lists the GPUs in child processes of this program, so that a driver that crashes does not end
+/// it.
 #[cfg(feature = "gpu")]
 pub(crate) fn prober() -> Option<&'static rf_device::Prober> {
     static PROBER: std::sync::OnceLock<Option<rf_device::Prober>> = std::sync::OnceLock::new();

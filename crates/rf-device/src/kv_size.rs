@@ -113,7 +113,8 @@ mod tests {
 
     use super::*;
     use crate::loading::tests::{TestGpu, recurrent};
-    use crate::options::{Device, DeviceOptions};
+    use crate::options::Device;
+    use crate::placement::DeviceOptions;
 
     fn model() -> Model {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data");

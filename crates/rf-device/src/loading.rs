@@ -140,7 +140,8 @@ pub(crate) mod tests {
     };
 
     use super::*;
-    use crate::options::{Device, DeviceOptions, GpuLayers};
+    use crate::options::{Device, GpuLayers};
+    use crate::placement::DeviceOptions;
 
     /// A GPU with a given amount of memory, of which the first attempts to allocate fail.
     pub(crate) struct TestGpu {

@@ -1,30 +1,7 @@
-//! The options that choose a device.
+//! The values of options that choose a device.
 
 use std::fmt;
 use std::str::FromStr;
-
-use rf_cpu::CpuOptions;
-
-use crate::Prober;
-
-/// The devices that a model may use.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DeviceOptions {
-    /// The device.
-    pub device: Device,
-    /// Layers on the GPU.
-    pub gpu_layers: GpuLayers,
-    /// Of the layers on the GPU, those among the first N of the model have their experts on the
-    /// CPU. By default, none if the number of layers is given, else as few as memory needs.
-    pub cpu_experts: Option<usize>,
-    /// Threads and instruction set of the CPU, for the layers that it gets.
-    pub cpu: CpuOptions,
-    /// The use of captured graphs on the GPU.
-    pub graphs: Graphs,
-    /// Lists the GPUs in child processes. Without it, this process loads every driver, and one that
-    /// crashes takes it down.
-    pub prober: Option<&'static Prober>,
-}
 
 /// The use of captured graphs for steps of a few tokens on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,30 @@ use rf_engine::hybrid::{self, DeviceLayers, HybridBackend};
 use rf_engine::{EngineOptions, Model};
 use rf_graph::{Backend, Layout, MemoryNeed};
 
+use crate::Prober;
 use crate::error::{Error, Warning};
 use crate::gpu;
 use crate::open_gpu::OpenGpu;
-use crate::options::{Device, DeviceOptions, GpuLayers};
+use crate::options::{Device, GpuLayers, Graphs};
+
+/// The devices that a model may use.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceOptions {
+    /// The device.
+    pub device: Device,
+    /// Layers on the GPU.
+    pub gpu_layers: GpuLayers,
+    /// Of the layers on the GPU, those among the first N of the model have their experts on the
+    /// CPU. By default, none if the number of layers is given, else as few as memory needs.
+    pub cpu_experts: Option<usize>,
+    /// Threads and instruction set of the CPU, for the layers that it gets.
+    pub cpu: CpuOptions,
+    /// The use of captured graphs on the GPU.
+    pub graphs: Graphs,
+    /// Lists the GPUs in child processes. Without it, this process loads every driver, and one that
+    /// crashes takes it down.
+    pub prober: Option<&'static Prober>,
+}
 
 /// The backends that a model may be loaded on.
 pub struct Placement {

@@ -17,7 +17,7 @@ use rf_graph::conformance::{self, Outcome};
 pub use rf_hip::Platform;
 use rf_hip::{Compiler, DeviceInfo, Runtime};
 use rf_kernels::objects::{self, Choice};
-use rf_kernels::{GpuBackend, GpuOptions};
+use rf_kernels::{GpuBackend, GpuOptions, graph_problem};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, sentence};
@@ -50,6 +50,9 @@ pub struct PlatformReport {
     pub compiler: Option<String>,
     /// True if the runtime library is not installed.
     pub is_absent: bool,
+    /// The reason why captured graphs are off by default with this version.
+    #[serde(default)]
+    pub graph_problem: Option<String>,
     /// The reason why the platform does not work, or a GPU of it.
     pub error: Option<String>,
     /// True if the driver crashed or hung, or could not be examined.
@@ -302,6 +305,8 @@ pub(crate) fn list(platform: Platform) -> PlatformReport {
     report.library = Some(file_of(runtime.library_path()));
     if let Ok(versions) = runtime.versions() {
         report.version = versions.runtime.map(|version| version.to_string());
+        let version = versions.runtime.map(|version| (version.major, version.minor));
+        report.graph_problem = graph_problem(platform, version).map(str::to_owned);
         report.driver_version = Some(versions.driver.to_string());
     }
     if platform == Platform::Amd {

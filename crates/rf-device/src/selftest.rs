@@ -27,10 +27,10 @@ use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::probe::{Prober, RUN_TIME, give_up};
 
-/// Loading the runtime and the first kernels.
+/// The longest time to load the runtime and the first kernels.
 const OPENING_LIMIT: Duration = Duration::from_mins(3);
 
-/// The same where ROCm compiles the kernels.
+/// The longest time to open a GPU whose kernels ROCm compiles.
 const COMPILING_LIMIT: Duration = Duration::from_mins(30);
 
 /// The progress of a self-test.
@@ -59,8 +59,8 @@ struct Lines {
 }
 
 impl SelftestReport {
-    /// Runs a self-test on a GPU and adds its results. `observe` sees every step, with the report so
-    /// far, and may break the test off. Returns false then.
+    /// Runs a self-test on a GPU and adds its results. `observe` sees every step, with the report
+    /// so far, and may break the test off. Returns false then.
     ///
     /// # Errors
     ///

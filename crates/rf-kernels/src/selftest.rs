@@ -1,7 +1,7 @@
 //! The self-test of a device: groups of conformance cases, and the speed of kernels.
 //!
-//! `rf-cli selftest` runs the groups and prints the results. A [`Group`] has the conformance cases of an op with a
-//! format, and the cases whose speed is reported for the group.
+//! `rf-cli selftest` runs the groups and prints the results. A [`Group`] has the conformance cases
+//! of an op with a format, and the cases whose speed is reported for the group.
 //!
 //! A kernel takes microseconds, and the step around it tens of microseconds. Therefore [`speed`]
 //! times programs with few and with many copies of an op, and divides the difference by the number

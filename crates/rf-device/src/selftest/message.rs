@@ -1,4 +1,4 @@
-//! What parent and child say to each other.
+//! The plan that a child gets, and the lines that it writes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::report::{CaseReport, SpeedReport};
 
-/// What to test.
+/// The cases of a self-test, and their limit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SelftestPlan {
     /// Only groups whose names contain this text.
@@ -19,7 +19,7 @@ pub struct SelftestPlan {
     pub case_limit: Duration,
 }
 
-/// What a child says, one line each.
+/// A line of a child.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
     /// The GPU is open: the origin of its code, and the bandwidth of copies in its memory.

@@ -1,6 +1,7 @@
 //! The launches of a step: inputs, ops, and results.
 
 use rf_graph::{Graph, Stage, ValueId};
+use rf_hip::Stream;
 use rf_kv::PageGroup;
 
 use super::program::{BatchProgram, DeviceProgram};
@@ -56,7 +57,7 @@ pub(super) enum ResultKind {
 }
 
 impl StepLaunches {
-    pub(super) fn queue(&self, stream: &rf_hip::Stream) -> Result<(), Error> {
+    pub(super) fn queue(&self, stream: &Stream) -> Result<(), rf_hip::Error> {
         [&self.input, &self.ops, &self.output].into_iter().try_for_each(|part| part.queue(stream))
     }
 

@@ -21,11 +21,11 @@ use crate::system;
 /// Device memory that the driver takes for queues, code, graphs and rounded allocations.
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// The same for AMD cards. HIP keeps the arguments of graphs in device memory, and crashes where
-/// there is none left (ROCm/rocm-systems #10021).
+/// Device memory that stays free on AMD cards. HIP keeps the arguments of graphs in device memory,
+/// and crashes where there is none left (ROCm/rocm-systems #10021).
 const AMD_RESERVE_BYTES: u64 = 512 << 20;
 
-/// The same for AMD cards with a screen, whose windows take memory at any time.
+/// Device memory that stays free on AMD cards with a screen, whose windows take some at any time.
 const AMD_DISPLAY_RESERVE_BYTES: u64 = 1 << 30;
 
 /// The memory of a device that programs leave free.

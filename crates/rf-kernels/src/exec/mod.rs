@@ -245,7 +245,8 @@ impl Executor for GpuExecutor {
             let params = self.runner.kv.page_copy(*copy)?;
             launches.push(params.launch(), params);
         }
-        Ok(Recording::load(&self.runner.gpu, launches)?.queue(&self.runner.stream)?)
+        let copies = Recording::load(&self.runner.gpu, launches)?;
+        Ok(copies.queue(&self.runner.stream).map_err(Error::from)?)
     }
 
     fn read_page(

@@ -17,10 +17,12 @@
 use rf_hip::{GraphExec, Stream};
 
 use super::launches::{Key, StepLaunches};
-use crate::error::Error;
 
 /// Recorded steps that are kept, with their graphs: those used last.
 const MAX_STEPS: usize = 16;
+
+/// Attempts to capture a step. One fails if another thread waits for the device meanwhile.
+const MAX_CAPTURES: u32 = 3;
 
 /// A step whose launches are kept.
 pub(super) struct Entry {
@@ -31,8 +33,8 @@ pub(super) struct Entry {
 enum State {
     /// No graph yet. The first use may be the only one.
     New,
-    /// The next use captures a graph.
-    Used,
+    /// The next use captures a graph, after this number of failures.
+    Used(u32),
     /// The graphs of the parts, and the number of replays.
     Captured { parts: Vec<GraphExec>, replays: u64 },
     /// No graph: the runtime does not capture the launches, or replays them wrongly.
@@ -47,16 +49,20 @@ impl Entry {
     /// Counts a use of the step with plain launches.
     pub(super) fn note_use(&mut self) {
         if matches!(self.state, State::New) {
-            self.state = State::Used;
+            self.state = State::Used(0);
         }
     }
 
     /// Counts a replay and returns its number, from 1. Captures the launches at the second use;
     /// `None` before that, and if the runtime refuses.
     pub(super) fn next_replay(&mut self, stream: &Stream) -> Option<u64> {
-        if matches!(self.state, State::Used) {
+        if let State::Used(failures) = self.state {
             self.state = match self.launches.capture(stream) {
                 Ok(parts) => State::Captured { parts, replays: 0 },
+                Err(error) if failures + 1 < MAX_CAPTURES && !error.is_unsupported() => {
+                    tracing::debug!("capturing {} launches: {error}", self.launches.len());
+                    State::Used(failures + 1)
+                }
                 Err(error) => {
                     tracing::warn!(
                         "a step runs without a graph: could not capture {} launches: {error}",
@@ -71,7 +77,7 @@ impl Entry {
                 *replays += 1;
                 Some(*replays)
             }
-            State::New | State::Used | State::Refused => None,
+            State::New | State::Used(_) | State::Refused => None,
         }
     }
 
@@ -94,7 +100,7 @@ impl Entry {
 
 impl StepLaunches {
     /// Captures and instantiates the graphs of all parts.
-    fn capture(&self, stream: &Stream) -> Result<Vec<GraphExec>, Error> {
+    fn capture(&self, stream: &Stream) -> Result<Vec<GraphExec>, rf_hip::Error> {
         let ends = self.cuts.iter().copied().chain([self.ops.len()]);
         let (mut graphs, mut start) = (Vec::new(), 0);
         for (part, end) in ends.enumerate() {

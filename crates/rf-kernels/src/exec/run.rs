@@ -283,16 +283,13 @@ impl Runner {
     }
 
     /// The bits of all output rows in device memory and of the result.
-    fn snapshot(&self, key: Key, out: &Output<'_>) -> Result<Vec<u32>, Error> {
-        let Key { shape, stage, .. } = key;
-        let (rows, width) = output_shape(&self.program.graph, &self.stages[stage], shape);
+    fn snapshot(&mut self, key: Key, out: &Output<'_>) -> Result<Vec<u32>, Error> {
+        let (rows, width) = output_shape(&self.program.graph, &self.stages[key.stage], key.shape);
         let mut values = vec![0.0_f32; rows * width];
-        let mut done = 0;
-        for id in &self.stages[stage].outputs {
-            let first = self.program.plan.offset(*id) * shape.tokens;
-            let range = done..done + rows * self.program.graph.value(*id).width;
-            done = range.end;
-            self.work.arena.copy_to_slice(&self.stream, first, &mut values[range])?;
+        self.copy_rows(key, &mut values)?;
+        self.stream.synchronize()?;
+        if let Some(rows) = self.results.rows.get(..values.len()) {
+            values.copy_from_slice(rows);
         }
         let mut bits: Vec<u32> = values.into_iter().map(f32::to_bits).collect();
         if let Output::Best(_, best) = out {
@@ -399,7 +396,7 @@ impl Runner {
             Output::Rows(rows) => size_of_val(&**rows),
             Output::Best(_, best) => size_of_val(&**best),
         };
-        profile.read_back(stream, read_bytes, || launches.output.queue(stream))?;
+        profile.read_back(stream, read_bytes, || Ok(launches.output.queue(stream)?))?;
         self.expect(&launches, stamp, key, out)?;
         let is_last = key.stage + 1 == self.stages.len();
         let Some(profile) = &mut self.profile else { return Ok(()) };

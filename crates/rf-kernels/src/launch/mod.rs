@@ -179,16 +179,17 @@ impl Recording {
     }
 
     /// Queues all launches.
-    pub(crate) fn queue(&self, stream: &Stream) -> Result<(), Error> {
+    pub(crate) fn queue(&self, stream: &Stream) -> Result<(), rf_hip::Error> {
         self.queue_range(0..self.len(), stream)
     }
 
     /// Queues some launches.
-    pub(crate) fn queue_range(&self, range: Range<usize>, stream: &Stream) -> Result<(), Error> {
-        for launch in &self.launches[range] {
-            launch.params.queue(stream, launch)?;
-        }
-        Ok(())
+    pub(crate) fn queue_range(
+        &self,
+        range: Range<usize>,
+        stream: &Stream,
+    ) -> Result<(), rf_hip::Error> {
+        self.launches[range].iter().try_for_each(|launch| launch.params.queue(stream, launch))
     }
 
     /// Queues all launches with an event before each and one after the last, so the number of
