@@ -131,7 +131,7 @@ fn candidates_of_wrong_replays_are_not_used() {
 fn a_long_step_is_several_graphs_and_each_of_them_is_checked() {
     let name = "a_long_step_is_several_graphs_and_each_of_them_is_checked";
     let Some(session) = session(name, &library(), &[], LIMIT) else { return };
-    check(&session, 3, || long(400));
+    check(&session, 3, || long(300));
 }
 
 /// A wrong result between two comparisons is used, and the next comparison ends the graphs.

@@ -158,7 +158,9 @@ trait Params: Send {
 impl<P: Pod + Send> Params for P {
     fn queue(&self, stream: &Stream, to: &Recorded) -> Result<(), rf_hip::Error> {
         // SAFETY: structs of `params` have the layout of the kernel parameters (checked against the
-        // code objects). Recordings of an executor contain only addresses of buffers that it owns.
+        // code objects). Recordings of an executor contain only addresses of buffers that it owns,
+        // and it waits before it drops them. It writes memory of the host that kernels read
+        // (`StepMemory::write`) and reads what they write (`Results`) only when the device is done.
         unsafe { stream.launch(&to.function, to.config, self) }
     }
 }
