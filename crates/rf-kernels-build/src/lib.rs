@@ -41,6 +41,7 @@
 
 mod compile;
 mod compiler;
+mod delta;
 mod error;
 mod selection;
 mod sources;
@@ -48,6 +49,7 @@ mod targets;
 
 pub use compile::{Cache, ObjectFile, compile_all};
 pub use compiler::{Compiler, SupportedTargets, UnsupportedTarget};
+pub use delta::delta;
 pub use error::Error;
 pub use selection::Selection;
 pub use sources::{Sources, Unit};

@@ -101,6 +101,11 @@ impl Target {
         common.chain(architecture).collect()
     }
 
+    /// The family whose members have most of their code in common; `None` outside of RDNA.
+    pub fn family(&self) -> Option<&'static str> {
+        ["gfx10", "gfx11", "gfx12"].into_iter().find(|family| self.name.starts_with(family))
+    }
+
     /// The file extension of compiled code.
     pub(crate) fn extension(&self) -> &'static str {
         match self.isa {
@@ -124,6 +129,15 @@ mod tests {
         for (index, target) in TARGETS.iter().enumerate() {
             assert_eq!(TARGETS.iter().position(|other| other.name == target.name), Some(index));
         }
+    }
+
+    #[test]
+    fn the_targets_of_rdna_have_families() {
+        let family =
+            |name| TARGETS.iter().find(|target| target.name == name).and_then(Target::family);
+        assert_eq!(family("gfx11-generic"), family("gfx1151"));
+        assert_ne!(family("gfx1030"), family("gfx1201"));
+        assert_eq!((family("gfx90a"), family("sm_80")), (None, None));
     }
 
     #[test]

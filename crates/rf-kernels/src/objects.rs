@@ -10,11 +10,13 @@
 //! before 6.4 refuses generic code, for instance.
 
 mod compiled;
+mod delta;
 mod embedded;
 
 use std::{borrow::Cow, fmt};
 
 use embedded::Embedded;
+use rayon::prelude::*;
 use thiserror::Error;
 
 /// The origin of the code for a device.
@@ -239,7 +241,7 @@ impl fmt::Display for Choice {
 }
 
 fn embedded_units(target: &str) -> Result<Vec<Vec<u8>>, Error> {
-    let objects = embedded::OBJECTS.iter().filter(|object| object.target == target);
+    let objects = embedded::OBJECTS.par_iter().filter(|object| object.target == target);
     let inflated = objects.map(|object| {
         let (unit, target) = (object.unit, object.target);
         object.inflate().ok_or(Error::Damaged { unit, target })

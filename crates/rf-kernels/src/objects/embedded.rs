@@ -2,6 +2,8 @@
 
 use miniz_oxide::inflate;
 
+use super::delta;
+
 /// The source of a translation unit, with all of its headers.
 pub(crate) struct Source {
     pub(crate) unit: &'static str,
@@ -12,13 +14,20 @@ pub(crate) struct Source {
 pub(crate) struct Embedded {
     pub(crate) unit: &'static str,
     pub(crate) target: &'static str,
+    /// The target of the unit's object from which this one is a difference.
+    base: Option<&'static str>,
     deflated: &'static [u8],
 }
 
 impl Embedded {
     /// The code object; `None` if its checksum is wrong.
     pub(crate) fn inflate(&self) -> Option<Vec<u8>> {
-        inflate::decompress_to_vec_zlib(self.deflated).ok()
+        let bytes = inflate::decompress_to_vec_zlib(self.deflated).ok()?;
+        let Some(base) = self.base else { return Some(bytes) };
+        // A base is whole.
+        let is_base =
+            |other: &&Self| other.unit == self.unit && other.target == base && other.base.is_none();
+        delta::apply(&OBJECTS.iter().find(is_base)?.inflate()?, &bytes)
     }
 }
 
@@ -43,7 +52,7 @@ mod tests {
         let whole = miniz_oxide::deflate::compress_to_vec_zlib(b"\x7fELF and what follows", 6);
         let inflate = |bytes: &[u8]| {
             let deflated = bytes.to_vec().leak();
-            Embedded { unit: "unit", target: "gfx1100", deflated }.inflate()
+            Embedded { unit: "unit", target: "gfx1100", base: None, deflated }.inflate()
         };
         assert_eq!(inflate(&whole).as_deref(), Some(&b"\x7fELF and what follows"[..]));
         for length in 0..whole.len() {
