@@ -13,7 +13,8 @@
 //! as the others are. It is the state after the last token, so the sequence cannot be cut.
 //! [`PagePool::checkpoint`] keeps a state in the prefix cache.
 //!
-//! **Where to start.** [`PagePool::grow`] allocates pages for new tokens. [`PagePool::fork`] and
+//! **Where to start.** [`PagePool::grow`] allocates pages for new tokens, and
+//! [`PagePool::reserve`] for values after them that are not kept. [`PagePool::fork`] and
 //! [`PagePool::match_prefix`] share pages. [`PagePool::truncate`], [`PagePool::drop_front`] and
 //! [`PagePool::release`] return them.
 //!
@@ -66,6 +67,6 @@ mod stats;
 mod table;
 
 pub use page::{InvalidPageSize, PageCounts, PageGroup, PageId, PageSize};
-pub use pool::{CopyPage, CutCause, NotCut, OutOfPages, PagePool};
+pub use pool::{CopyPage, CutCause, NotCut, OutOfPages, PagePool, Reserved};
 pub use stats::PoolStats;
 pub use table::{PageTable, Slot};

@@ -1,6 +1,9 @@
 //! The pool: allocates pages, counts their holders and takes them back.
 
+mod reserved;
 mod sharing;
+
+pub use self::reserved::Reserved;
 
 use crate::group::GroupPages;
 use crate::page::{PageCounts, PageGroup, PageId, PageSize};
@@ -168,6 +171,22 @@ impl PagePool {
         }
         OutOfPages::check(self.pages_needed(table, new_len_tokens), self.available_pages())?;
         self.count_unfilled(table, false);
+        let mut copies = self.add_pages(table, new_len_tokens)?;
+        if self.has_states() {
+            copies.extend(self.own_state(table)?);
+        }
+        table.len_tokens = new_len_tokens;
+        self.count_unfilled(table, true);
+        Ok(copies)
+    }
+
+    /// Gives a table pages for tokens up to `new_len_tokens` that no other table and no cached
+    /// prefix has. Returns the copies of pages that it shared.
+    fn add_pages(
+        &mut self,
+        table: &mut PageTable,
+        new_len_tokens: usize,
+    ) -> Result<Vec<CopyPage>, OutOfPages> {
         let mut copies = Vec::new();
         for &group in self.token_groups() {
             if let Some(from) = self.page_to_copy(table, group, new_len_tokens) {
@@ -189,11 +208,6 @@ impl PagePool {
                 table.group_mut(group).pages.push(page);
             }
         }
-        if self.has_states() {
-            copies.extend(self.own_state(table)?);
-        }
-        table.len_tokens = new_len_tokens;
-        self.count_unfilled(table, true);
         Ok(copies)
     }
 
@@ -328,17 +342,22 @@ impl PagePool {
                 PageGroup::State => 0,
                 PageGroup::Full | PageGroup::Window => self.page_size.pages_for(len_tokens),
             };
-            let of_group = table.group_mut(group);
-            let first = keep.max(of_group.dropped_pages);
-            // The last page first, so that it is evicted and allocated before the others.
-            for &page in of_group.pages.get(first..).unwrap_or_default().iter().rev() {
-                self.drop_holder(group, page);
-            }
-            of_group.pages.truncate(keep);
-            of_group.dropped_pages = of_group.dropped_pages.min(keep);
+            self.keep_pages(table, group, keep);
         }
         table.len_tokens = len_tokens;
         self.count_unfilled(table, true);
+    }
+
+    /// Returns all but the first `keep` pages of a group.
+    fn keep_pages(&mut self, table: &mut PageTable, group: PageGroup, keep: usize) {
+        let of_group = table.group_mut(group);
+        let first = keep.max(of_group.dropped_pages);
+        // The last page first, so that it is evicted and allocated before the others.
+        for &page in of_group.pages.get(first..).unwrap_or_default().iter().rev() {
+            self.drop_holder(group, page);
+        }
+        of_group.pages.truncate(keep);
+        of_group.dropped_pages = of_group.dropped_pages.min(keep);
     }
 
     fn allocate(&mut self, group: PageGroup) -> Result<PageId, OutOfPages> {

@@ -63,6 +63,11 @@ enum Operation {
         by_tokens: usize,
         token: u32,
     },
+    /// Writes values after the last token, which are not kept.
+    Reserve {
+        which: prop::sample::Index,
+        by_tokens: usize,
+    },
     Fork {
         which: prop::sample::Index,
     },
@@ -90,6 +95,8 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(text, len_tokens)| Operation::Start { text, len_tokens }),
         4 => (which(), prop_oneof![1..50_usize, Just(32)], 0..3_u32)
             .prop_map(|(which, by_tokens, token)| Operation::Grow { which, by_tokens, token }),
+        2 => (which(), 0..50_usize)
+            .prop_map(|(which, by_tokens)| Operation::Reserve { which, by_tokens }),
         2 => which().prop_map(|which| Operation::Fork { which }),
         2 => (which(), which()).prop_map(|(which, to)| Operation::Truncate { which, to }),
         3 => which().prop_map(|which| Operation::DropFront { which }),
@@ -183,6 +190,10 @@ impl World {
                 let mut tokens = self.sequences[index].tokens.clone();
                 tokens.extend(std::iter::repeat_n(*token, *by_tokens));
                 self.write(index, &tokens);
+            }
+            Operation::Reserve { which, by_tokens } => {
+                let Some(index) = self.pick(*which) else { return };
+                self.reserve(index, *by_tokens);
             }
             Operation::Fork { which } => {
                 let Some(index) = self.pick(*which) else { return };
@@ -279,6 +290,47 @@ impl World {
             }
         }
         self.note_peaks();
+    }
+
+    /// Writes values after the last token of a sequence, as a draft does.
+    fn reserve(&mut self, index: usize, by_tokens: usize) {
+        let sequence = &mut self.sequences[index];
+        let len_tokens = sequence.tokens.len();
+        let available = self.pool.available_pages();
+        let needed = self.pool.pages_needed(&sequence.table, len_tokens + by_tokens);
+        let needed = PageCounts { states: 0, ..needed };
+        let before = pages(&sequence.table);
+        let used = PageGroup::ALL.map(|group| self.pool.stats(group).used_pages);
+        let refused = match self.pool.reserve(&mut sequence.table, len_tokens + by_tokens) {
+            Ok(reserved) => {
+                assert!(needed.fits_in(available));
+                for copy in reserved.copies() {
+                    assert_ne!(copy.group, PageGroup::State);
+                    let storage = &mut self.storage[copy.group.index()];
+                    let contents = storage[copy.from.index()].clone();
+                    storage[copy.to.index()] = contents;
+                }
+                assert_eq!(reserved.table().len_tokens(), len_tokens);
+                for position in len_tokens..len_tokens + by_tokens {
+                    for &group in self.groups {
+                        let page = reserved.table().pages(group)[position / self.size.tokens()];
+                        let slot = position % self.size.tokens();
+                        self.storage[group.index()][page.index()][slot] = Some(vec![u32::MAX]);
+                    }
+                }
+                drop(reserved);
+                for group in PageGroup::ALL {
+                    let peak = &mut self.peak_used_pages[group.index()];
+                    *peak = (*peak).max(used[group.index()] + needed.of(group));
+                }
+                None
+            }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = refused {
+            assert_eq!(OutOfPages::check(needed, available), Err(error));
+            assert_eq!(pages(&self.sequences[index].table), before);
+        }
     }
 
     fn note_peaks(&mut self) {
