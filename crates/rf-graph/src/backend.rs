@@ -87,7 +87,7 @@ pub trait Executor: Send {
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError>;
 
     /// Runs one stage of a batch ([`Graph::stages`]) and writes its outputs to `out`, one after the
-    /// other, each `[tokens, width]`. The caller runs all stages of a batch in order.
+    /// other, each `[rows, width]`. Stages that share values run in order.
     ///
     /// # Errors
     ///

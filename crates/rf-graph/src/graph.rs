@@ -50,8 +50,8 @@ impl Graph {
     }
 }
 
-/// Consecutive ops that run without the caller. A stage of a split program gets every value that it
-/// needs from the caller; those of an [observed](crate::observe()) one share values, which the
+/// Consecutive ops that run without the caller. A stage gets every value that it needs from the
+/// caller, except in an [observed](crate::observe()) program: its stages share values, which the
 /// reference and the CPU backend keep until the end of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stage {
@@ -59,15 +59,13 @@ pub struct Stage {
     pub ops: Range<usize>,
     /// The values of [`Op::Input`], which the caller passes one after the other.
     pub inputs: Vec<ValueId>,
-    /// The values that the caller receives one after the other: several only where all have a row
-    /// per token.
+    /// The values that the caller receives one after the other, all with as many rows.
     pub outputs: Vec<ValueId>,
 }
 
 impl Graph {
-    /// The stages of the graph, which another backend's work separates: consecutive ops
-    /// [`Op::Output`] end one. Ops after the last of them are a stage that ends in the output of
-    /// the graph.
+    /// The stages of the graph, between which the caller works: consecutive ops [`Op::Output`] end
+    /// one. Ops after the last of them are a stage that ends in the output of the graph.
     pub fn stages(&self) -> Vec<Stage> {
         let is_output = |op: &Op| matches!(op, Op::Output { .. });
         let mut start = 0;

@@ -54,7 +54,7 @@ pub enum Op {
     /// Rows that the caller receives. Consecutive ones are the end of a stage
     /// ([`Graph::stages`](crate::Graph::stages)).
     Output {
-        /// `[tokens, width]`.
+        /// `[rows, width]`.
         x: ValueId,
     },
     /// `out = x / √(mean(x²) + eps) · weight`, over groups of as many columns as the weight has:

@@ -1,24 +1,15 @@
-//! The model around its layers: embedding, output norm and head.
+//! The model around its layers: embedding and head.
 
 use rf_gguf::Gguf;
-use rf_graph::layer::{LayerSpec, LayerWeights, NormKind, layer};
-use rf_graph::{Function, Graph, ValueId, Weight, WeightId};
+use rf_graph::layer::{LayerWeights, layer};
+use rf_graph::{Graph, ValueId, Weight};
 
 use crate::config::ModelConfig;
 use crate::error::Error;
+use crate::head::{Head, logits, norm, output_matrix, output_norm, scores};
+use crate::mtp;
 use crate::pooling::Pooling;
 use crate::weights::Weights;
-
-/// The output that is computed from the state of each requested row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Head {
-    /// The logits of the next token, `[vocab_size]`.
-    Logits,
-    /// The state itself after the output norm, `[hidden_size]`: what embeddings are pooled from.
-    State,
-    /// The scores of a reranker, `[labels]`.
-    Scores,
-}
 
 /// Builds the graph of a model for sequences of up to `context_tokens`, and its weights by
 /// [`WeightId::index`](rf_graph::WeightId::index).
@@ -26,14 +17,15 @@ pub enum Head {
 /// # Errors
 ///
 /// If a tensor is missing, has an unexpected shape or type, or is not used by the architecture, or
-/// if the model has no logits and they are requested.
+/// if logits or an MTP block are requested and the model has none.
 pub fn build(
     gguf: &Gguf,
     config: &ModelConfig,
     context_tokens: usize,
     head: Head,
 ) -> Result<(Graph, Vec<Weight>), Error> {
-    if head == Head::Logits && !config.generates() {
+    let is_of_logits = matches!(head, Head::Logits | Head::LogitsAndMtp);
+    if is_of_logits && !config.generates() {
         let architecture = config.architecture.clone();
         let pooling = config.pooling.map_or("none", Pooling::name);
         return Err(Error::NoLogits { architecture, pooling });
@@ -64,85 +56,36 @@ pub fn build(
         let input = per_layer.as_ref().map(|input| input.of_layer(&mut w, index));
         x = layer(&mut w, spec, x, input)?;
     }
-    let mut x = w.graph.select_rows(x);
-    if !config.is_encoder {
-        x = norm(&mut w, config.output_norm, &config.layers[0], x)?;
-    }
     let output = match head {
-        Head::Logits => logits(&mut w, config, table, x)?,
-        Head::State => x,
-        Head::Scores => scores(&mut w, config, x)?,
+        Head::Logits => {
+            let x = w.graph.select_rows(x);
+            let x = output_norm(&mut w, config, x)?;
+            let output = output_matrix(&mut w, config, table)?;
+            logits(&mut w, config, output, x)
+        }
+        Head::LogitsAndMtp => {
+            let state = output_norm(&mut w, config, x)?;
+            w.graph.output(state);
+            let output = output_matrix(&mut w, config, table)?;
+            mtp::block(&mut w, config, context_tokens, (table, output))?;
+            let state = w.graph.input(hidden_size);
+            let x = w.graph.select_rows(state);
+            logits(&mut w, config, output, x)
+        }
+        Head::State | Head::Scores => {
+            let x = w.graph.select_rows(x);
+            let x = if config.is_encoder { x } else { output_norm(&mut w, config, x)? };
+            if head == Head::State { x } else { scores(&mut w, config, x)? }
+        }
     };
-    let mut unused = w.unused(config.num_layers());
+    let num_blocks = config.num_layers() + usize::from(head == Head::LogitsAndMtp);
+    let mut unused = w.unused(num_blocks);
     unused.retain(|name| !head.ignores(name));
     if !unused.is_empty() {
         let architecture = config.architecture.clone();
         return Err(Error::UnknownTensors { architecture, tensors: unused });
     }
     Ok(w.graph.finish(output))
-}
-
-impl Head {
-    /// Returns true if a tensor belongs to another head.
-    fn ignores(self, name: &str) -> bool {
-        let is_of_logits = name.starts_with("output.");
-        let is_of_scores = name.starts_with("cls.");
-        match self {
-            Self::Logits => false,
-            Self::State => is_of_logits || is_of_scores,
-            Self::Scores => is_of_logits,
-        }
-    }
-}
-
-/// The logits of the next token; without an output matrix, the embedding `table` is it.
-fn logits(
-    w: &mut Weights<'_>,
-    config: &ModelConfig,
-    table: WeightId,
-    x: ValueId,
-) -> Result<ValueId, Error> {
-    let (hidden_size, vocab_size) = (config.hidden_size, config.vocab_size);
-    let tied = !w.has("output.weight");
-    let output = if tied { table } else { w.matrix("output.weight", vocab_size, hidden_size)? };
-    let bias = w.optional_vector("output.bias", vocab_size)?;
-    let mut logits = w.graph.linear(x, output, bias);
-    #[expect(clippy::float_cmp, reason = "a factor of exactly 1 is no op")]
-    if config.logit_scale != 1.0 {
-        logits = w.graph.scale(logits, config.logit_scale);
-    }
-    if let Some(cap) = config.logit_softcap {
-        logits = w.graph.map(logits, Function::Softcap(cap));
-    }
-    Ok(logits)
-}
-
-/// The scores of a reranker: `tanh(Wx + b)`, if the model has that layer, then a row per label.
-fn scores(w: &mut Weights<'_>, config: &ModelConfig, mut x: ValueId) -> Result<ValueId, Error> {
-    let hidden_size = config.hidden_size;
-    if w.has("cls.weight") {
-        let weight = w.matrix("cls.weight", hidden_size, hidden_size)?;
-        let bias = w.optional_vector("cls.bias", hidden_size)?;
-        x = w.graph.linear(x, weight, bias);
-        // A softcap of 1 is tanh.
-        x = w.graph.map(x, Function::Softcap(1.0));
-    }
-    let labels = w.rows("cls.output.weight");
-    let weight = w.matrix("cls.output.weight", labels, hidden_size)?;
-    let bias = w.optional_vector("cls.output.bias", labels)?;
-    Ok(w.graph.linear(x, weight, bias))
-}
-
-/// A norm of the model, of the kind that its layers have.
-fn norm(w: &mut Weights<'_>, stem: &str, layer: &LayerSpec, x: ValueId) -> Result<ValueId, Error> {
-    let weight = w.vector(&format!("{stem}.weight"), layer.hidden_size)?;
-    Ok(match layer.norm {
-        NormKind::Rms => w.graph.rms_norm(x, weight, layer.norm_eps),
-        NormKind::Layer => {
-            let bias = w.optional_vector(&format!("{stem}.bias"), layer.hidden_size)?;
-            w.graph.layer_norm(x, weight, bias, layer.norm_eps)
-        }
-    })
 }
 
 /// The embeddings of a token for each layer alone (Gemma 3n, 4), side by side.

@@ -25,6 +25,9 @@ pub struct ModelConfig {
     pub max_context_length: Option<usize>,
     /// The layers.
     pub layers: Vec<LayerSpec>,
+    /// The layer of the block that guesses the token after the next one (MTP), if the file has one:
+    /// of several blocks, the first. It follows the last layer.
+    pub mtp: Option<LayerSpec>,
     /// Factor on the embedding of a token.
     pub embedding_scale: f32,
     /// The norm before the head: the tensor `{output_norm}.weight`.
@@ -92,6 +95,11 @@ impl ModelConfig {
         self.layers.iter().filter_map(LayerSpec::kv_layer).collect()
     }
 
+    /// As [`kv_layers`](Self::kv_layers), with the layer of the MTP block as the last one.
+    pub fn kv_layers_with_mtp(&self) -> Vec<KvLayer> {
+        self.layers.iter().chain(&self.mtp).filter_map(LayerSpec::kv_layer).collect()
+    }
+
     /// Returns true if layers attend to a latent in place of keys and values.
     pub fn has_latents(&self) -> bool {
         self.kv_layers().iter().any(|layer| layer.latent_dim.is_some())
@@ -119,15 +127,23 @@ impl ModelConfig {
 
     /// The layers for a context of `context_tokens`.
     pub(crate) fn layers_for(&self, context_tokens: usize) -> Vec<LayerSpec> {
-        let mut layers = self.layers.clone();
+        self.layers.iter().map(|layer| self.for_context(layer, context_tokens)).collect()
+    }
+
+    /// The layer of the MTP block for a context of `context_tokens`.
+    pub(crate) fn mtp_for(&self, context_tokens: usize) -> Option<LayerSpec> {
+        self.mtp.as_ref().map(|layer| self.for_context(layer, context_tokens))
+    }
+
+    fn for_context(&self, layer: &LayerSpec, context_tokens: usize) -> LayerSpec {
+        let mut layer = layer.clone();
         if let Some(long) = &self.long_rope
             && context_tokens > long.original_context
+            && let Some(attention) = layer.attention_mut()
         {
-            for attention in layers.iter_mut().filter_map(LayerSpec::attention_mut) {
-                attention.rope = Some(long.rope.clone());
-            }
+            attention.rope = Some(long.rope.clone());
         }
-        layers
+        layer
     }
 }
 
@@ -231,6 +247,7 @@ pub(crate) fn hybrid(
         context_length: keys.size("context_length")?,
         max_context_length: None,
         layers,
+        mtp: None,
         embedding_scale: 1.0,
         output_norm: "output_norm",
         learned_positions: false,

@@ -88,6 +88,14 @@ pub enum Error {
         /// Name of the pooling of the file, or `none`.
         pooling: &'static str,
     },
+    /// The model was to guess further tokens with a block that the file lacks.
+    #[error(
+        "the file of architecture '{architecture}' has no block that predicts further tokens (MTP)"
+    )]
+    NoMtpBlock {
+        /// `general.architecture`.
+        architecture: String,
+    },
     /// The file is a vocabulary without a model.
     #[error("the file has no tensors: it is a vocabulary, not a model")]
     VocabularyOnly,

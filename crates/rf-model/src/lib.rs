@@ -61,13 +61,17 @@ mod build;
 mod config;
 mod error;
 mod families;
+mod head;
 mod keys;
+mod mtp;
 mod pooling;
 mod rope;
 mod weights;
 
-pub use build::{Head, build};
+pub use build::build;
 pub use config::ModelConfig;
 pub use error::Error;
 pub use families::{golden_models, supported_architectures};
+pub use head::Head;
+pub use mtp::MtpStage;
 pub use pooling::Pooling;

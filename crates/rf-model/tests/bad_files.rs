@@ -90,6 +90,25 @@ impl File {
             .tensor("blk.0.ssm_out.weight", &[16, 8])
     }
 
+    /// A model whose MTP block is wanted.
+    fn with_mtp() -> Self {
+        let llama = Self::llama();
+        let of_layer = llama.tensors.clone();
+        let of_layer = of_layer.iter().filter_map(|(name, shape)| {
+            let stem = name.strip_prefix("blk.0.")?;
+            Some((&*format!("blk.1.{stem}").leak(), shape.clone()))
+        });
+        let mut file = llama
+            .head(Head::LogitsAndMtp)
+            .key("block_count", Value::U32(2))
+            .key("nextn_predict_layers", Value::U32(1))
+            .tensor("blk.1.nextn.enorm.weight", &[8])
+            .tensor("blk.1.nextn.hnorm.weight", &[8])
+            .tensor("blk.1.nextn.eh_proj.weight", &[16, 8]);
+        file.tensors.extend(of_layer);
+        file
+    }
+
     fn head(self, head: Head) -> Self {
         Self { head, ..self }
     }
@@ -208,6 +227,48 @@ fn tensors_that_the_architecture_does_not_use() {
     // Blocks after the last layer predict further tokens and are ignored.
     let file = File::llama().tensor("blk.1.nextn.eh_proj.weight", &[16, 8]);
     assert_eq!(file.error(), None);
+}
+
+#[test]
+fn a_block_for_further_tokens() {
+    let file = File::with_mtp;
+    assert_eq!(file().error(), None);
+    assert_eq!(file().head(Head::Logits).error(), None);
+    // The embedding, output matrix and norm may be its own.
+    let own = file()
+        .tensor("blk.1.nextn.embed_tokens.weight", &[8, 32])
+        .tensor("blk.1.nextn.shared_head_head.weight", &[8, 32])
+        .tensor("blk.1.nextn.shared_head_norm.weight", &[8]);
+    assert_eq!(own.error(), None);
+    check(
+        &file().without("blk.1.nextn.enorm.weight"),
+        "the file has no tensor 'blk.1.nextn.enorm.weight'",
+    );
+    check(&file().without("blk.1.attn_q.weight"), "the file has no tensor 'blk.1.attn_q.weight'");
+    check(
+        &file().tensor("blk.1.nextn.eh_proj.weight", &[8, 8]),
+        "tensor 'blk.1.nextn.eh_proj.weight' has shape [8, 8], expected [16, 8]",
+    );
+    check(
+        &file().tensor("blk.1.nextn.other.weight", &[8]),
+        "architecture 'llama' is not supported with these tensors: blk.1.nextn.other.weight",
+    );
+    let without =
+        "the file of architecture 'llama' has no block that predicts further tokens (MTP)";
+    check(&file().without("blk.1.nextn.eh_proj.weight"), without);
+    check(&File::llama().head(Head::LogitsAndMtp), without);
+    // Of several blocks the first one is used, and the others are ignored.
+    let several = file()
+        .key("block_count", Value::U32(3))
+        .key("nextn_predict_layers", Value::U32(2))
+        .tensor("blk.2.nextn.eh_proj.weight", &[16, 8]);
+    assert_eq!(several.error(), None);
+    // States have no block that could be like them.
+    let states = File::mamba2()
+        .key("block_count", Value::U32(2))
+        .key("nextn_predict_layers", Value::U32(1))
+        .tensor("blk.1.nextn.eh_proj.weight", &[16, 8]);
+    assert_eq!(ModelConfig::from_gguf(&states.gguf()).unwrap().mtp, None);
 }
 
 #[test]

@@ -6,9 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use rf_gguf::Gguf;
-use rf_graph::{Backend, Batch, KvLayout, KvType, Program, ReferenceBackend, Span};
+use rf_graph::{Backend, Batch, Executor, KvLayout, KvType, Program, ReferenceBackend, Span};
 use rf_kv::PageId;
-use rf_model::{Head, ModelConfig, Pooling, build, golden_models, supported_architectures};
+use rf_model::{
+    Head, ModelConfig, MtpStage, Pooling, build, golden_models, supported_architectures,
+};
 use serde_json::Value;
 
 /// The golden models outside of the repository.
@@ -28,13 +30,22 @@ fn numbers(value: &Value) -> Vec<usize> {
     value.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as usize).collect()
 }
 
-/// Rows of the output at some positions of a text, in one batch.
-fn rows(gguf: &Gguf, head: Head, ids: &[u32], context: usize, positions: &[usize]) -> Vec<f32> {
+/// Calls `run` with a model on the reference backend, and a batch of a text whose output is
+/// requested at some positions.
+fn with_batch<R>(
+    (gguf, head, context): (&Gguf, Head, usize),
+    ids: &[u32],
+    positions: &[usize],
+    run: impl FnOnce(&mut dyn Executor, Batch<'_>) -> R,
+) -> R {
     let config = ModelConfig::from_gguf(gguf).unwrap();
     let (graph, weights) = build(gguf, &config, context, head).unwrap();
-    let width = graph.value(graph.output()).width;
     let pages: Vec<PageId> = (0..ids.len().div_ceil(16)).map(|i| PageId::new(i as u32)).collect();
-    let mut kv = KvLayout::new(config.kv_layers(), 16, pages.len(), KvType::F32);
+    let layers = match head {
+        Head::LogitsAndMtp => config.kv_layers_with_mtp(),
+        _ => config.kv_layers(),
+    };
+    let mut kv = KvLayout::new(layers, 16, pages.len(), KvType::F32);
     (kv.states, kv.num_pages.states) = (config.states(), 1);
     let (max_batch_tokens, max_output_rows) = (ids.len(), positions.len());
     let program = Program { graph, weights, kv, max_batch_tokens, max_output_rows };
@@ -46,10 +57,19 @@ fn rows(gguf: &Gguf, head: Head, ids: &[u32], context: usize, positions: &[usize
         window_pages: &[],
         state: Some(PageId::new(0)),
     };
-    let batch = Batch { ids, spans: &[span], output_rows: positions, input: None };
-    let mut out = vec![0.0; positions.len() * width];
-    executor.forward(&batch, &mut out).unwrap();
-    out
+    run(&mut *executor, Batch { ids, spans: &[span], output_rows: positions, input: None })
+}
+
+/// Rows of the output at some positions of a text, in one batch.
+fn rows(gguf: &Gguf, head: Head, ids: &[u32], context: usize, positions: &[usize]) -> Vec<f32> {
+    let config = ModelConfig::from_gguf(gguf).unwrap();
+    let (graph, _) = build(gguf, &config, context, head).unwrap();
+    let width = graph.value(graph.output()).width;
+    with_batch((gguf, head, context), ids, positions, |executor, batch| {
+        let mut out = vec![0.0; positions.len() * width];
+        executor.forward(&batch, &mut out).unwrap();
+        out
+    })
 }
 
 /// What the golden file of a model stores: logits of some positions, or the embedding or scores of
@@ -104,7 +124,11 @@ fn softmax(x: &[f32]) -> Vec<f32> {
 fn error(folder: &Path, model: &Value) -> f32 {
     let gguf = Gguf::open(folder.join(model["file"].as_str().unwrap())).unwrap();
     let (ours, stored) = output(&gguf, model);
-    let stored = std::fs::read(folder.join(stored)).unwrap();
+    largest_difference(ours, &folder.join(stored))
+}
+
+fn largest_difference(ours: Vec<f32>, stored: &Path) -> f32 {
+    let stored = std::fs::read(stored).unwrap();
     let stored = stored.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b));
     assert_eq!(ours.len(), stored.len());
     ours.into_iter().zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
@@ -149,4 +173,59 @@ fn every_architecture_matches_its_golden_models() {
             "{name} of {architecture} is not checked"
         );
     }
+}
+
+/// The logits of the MTP block and of the model at every position, in the three stages of a batch.
+fn mtp_logits(gguf: &Gguf, ids: &[u32], context: usize) -> (Vec<f32>, Vec<f32>) {
+    let config = ModelConfig::from_gguf(gguf).unwrap();
+    let (tokens, width, vocab_size) = (ids.len(), config.hidden_size, config.vocab_size);
+    let all: Vec<usize> = (0..tokens).collect();
+    with_batch((gguf, Head::LogitsAndMtp, context), ids, &all, |executor, batch| {
+        let mut states = vec![0.0; tokens * width];
+        executor.forward_stage(MtpStage::Trunk.index(), &batch, &mut states).unwrap();
+        let mut before = vec![0.0; width];
+        before.extend_from_slice(&states[..states.len() - width]);
+        let input = Batch { input: Some(&before), ..batch };
+        let mut block = vec![0.0; tokens * (width + vocab_size)];
+        executor.forward_stage(MtpStage::Block.index(), &input, &mut block).unwrap();
+        let input = Batch { input: Some(&states), ..batch };
+        let mut logits = vec![0.0; tokens * vocab_size];
+        executor.forward_stage(MtpStage::Logits.index(), &input, &mut logits).unwrap();
+        (block.split_off(tokens * width), logits)
+    })
+}
+
+#[test]
+fn mtp_blocks_match_their_golden_models() {
+    let Some(folder) = folder() else {
+        eprintln!("skipped: shared/golden/arch is not beside the project");
+        return;
+    };
+    let mut checked = Vec::new();
+    for model in index(&folder) {
+        let Some(stored) = model["mtp_logits"].as_str() else { continue };
+        let name = model["name"].as_str().unwrap();
+        let gguf = Gguf::open(folder.join(model["file"].as_str().unwrap())).unwrap();
+        let ids: Vec<u32> = numbers(&model["ids"]).into_iter().map(|id| id as u32).collect();
+        let context = model["n_ctx"].as_u64().unwrap() as usize;
+        let (block, logits) = mtp_logits(&gguf, &ids, context);
+        let vocab_size = block.len() / ids.len();
+        let top = |row: &[f32]| (0..vocab_size).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap();
+        let found: Vec<usize> = block.chunks(vocab_size).map(top).collect();
+        assert_eq!(found, numbers(&model["mtp_top1"]), "{name}");
+        let positions = numbers(&model["positions"]);
+        let at = |p: &usize| block[p * vocab_size..][..vocab_size].to_vec();
+        let error =
+            largest_difference(positions.iter().flat_map(at).collect(), &folder.join(stored));
+        let bound = model["bound"].as_f64().unwrap() as f32;
+        eprintln!("{name:24} off by {error:.1e}, bound {bound:.1e}");
+        assert!(error <= bound, "{name}: off by {error}");
+        // The stages change nothing else.
+        let whole = rows(&gguf, Head::Logits, &ids, context, &positions);
+        let at = |p: &usize| logits[p * vocab_size..][..vocab_size].to_vec();
+        let staged: Vec<f32> = positions.iter().flat_map(at).collect();
+        assert!(whole == staged, "{name}");
+        checked.push(name.to_owned());
+    }
+    assert_eq!(checked, ["qwen35_mtp", "glm4moe"]);
 }

@@ -78,6 +78,15 @@ impl LayerSpec {
         }
     }
 
+    /// Sets the index of the layer of the KV cache that the layer fills, if it fills one.
+    pub fn set_kv_layer(&mut self, index: usize) {
+        match &mut self.mixer {
+            Mixer::Attention(attention) => attention.kv_layer = index,
+            Mixer::Latent(latent) => latent.kv_layer = index,
+            Mixer::ShortConv(_) | Mixer::DeltaNet(_) | Mixer::Mamba(_) | Mixer::None => {}
+        }
+    }
+
     /// The shapes of the layer's recurrent states.
     pub fn states(&self) -> Vec<StateShape> {
         match self.mixer {

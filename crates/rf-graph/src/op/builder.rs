@@ -91,6 +91,11 @@ impl GraphBuilder {
         self.push(Op::Input { out }, out)
     }
 
+    /// Appends [`Op::Output`].
+    pub fn output(&mut self, x: ValueId) {
+        self.ops.push(Op::Output { x });
+    }
+
     /// Appends [`Op::RmsNorm`].
     pub fn rms_norm(&mut self, x: ValueId, weight: WeightId, eps: f32) -> ValueId {
         assert!(self.width(x).is_multiple_of(self.shape(weight).columns));

@@ -38,6 +38,7 @@ use self::family::Family;
 use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::keys::Keys;
+use crate::mtp;
 use crate::weights::WeightTable;
 
 /// Every supported architecture, with the golden models that prove it.
@@ -109,7 +110,8 @@ impl ModelConfig {
             name: keys.architecture.clone(),
             supported: supported_architectures(),
         })?;
-        let config = (family.config)(&keys, family.weights)?;
+        let mut config = (family.config)(&keys, family.weights)?;
+        config.mtp = mtp::layer_spec(&keys, &config)?;
         check_parts(&keys, &config, family.weights)?;
         let has_windows = config.attentions().any(|a| a.window.or(a.chunk).is_some());
         if !config.is_causal() && has_windows {
