@@ -10,7 +10,7 @@
 
 use rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, Layout,
-    MemoryNeed, MemoryUse, Program, Progress, Side, Split, SplitError, Timeline, split,
+    MemoryNeed, MemoryUse, Program, Progress, Side, Split, SplitError, Timeline, Turn, split,
 };
 use rf_kv::{CopyPage, PageGroup, PageId};
 
@@ -137,8 +137,8 @@ impl Backend for HybridBackend<'_> {
     }
 
     fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
-        let Split { first, second, widths, .. } = self.parts(program.clone())?;
-        let width = widths.into_iter().max().unwrap_or(0);
+        let Split { first, second, stages } = self.parts(program.clone())?;
+        let width = widest(&stages);
         // What a stage reads, and what it writes.
         let buffers_bytes = (2 * program.max_batch_tokens * width * size_of::<f32>()) as u64;
         let held = MemoryUse { buffers_bytes, ..MemoryUse::default() };
@@ -159,7 +159,7 @@ impl Backend for HybridBackend<'_> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Executor>, BackendError> {
         let tokens = program.max_batch_tokens;
-        let Split { first, second, stages, widths } = self.parts(program)?;
+        let Split { first, second, stages } = self.parts(program)?;
         let bytes = [weight_bytes(&second), weight_bytes(&first)];
         let total_bytes = bytes[0] + bytes[1];
         let mut load = |backend: &dyn Backend, part: Program, before, bytes: u64| {
@@ -171,11 +171,16 @@ impl Backend for HybridBackend<'_> {
         // The device has less memory than the host, so a failure shows first there.
         let second = load(self.second, second, 0, bytes[0])?;
         let first = load(self.first, first, bytes[0], bytes[1])?;
-        let floats = tokens * widths.iter().max().copied().unwrap_or(0);
+        let floats = tokens * widest(&stages);
         let (input, output) = (vec![0.0; floats], vec![0.0; floats]);
         let max_tokens = tokens;
-        Ok(Box::new(HybridExecutor { first, second, stages, widths, max_tokens, input, output }))
+        Ok(Box::new(HybridExecutor { first, second, stages, max_tokens, input, output }))
     }
+}
+
+/// The largest width that a part hands over.
+fn widest(stages: &[Vec<Turn>]) -> usize {
+    stages.iter().flatten().map(|turn| turn.width).max().unwrap_or(0)
 }
 
 fn weight_bytes(program: &Program) -> u64 {
@@ -185,55 +190,73 @@ fn weight_bytes(program: &Program) -> u64 {
 struct HybridExecutor {
     first: Box<dyn Executor>,
     second: Box<dyn Executor>,
-    stages: Vec<Side>,
-    /// For each stage but the last, the width of what it hands over.
-    widths: Vec<usize>,
+    stages: Vec<Vec<Turn>>,
     /// Largest number of tokens of a batch.
     max_tokens: usize,
-    /// The inputs of the next stage; it has room for the largest batch and width.
+    /// The inputs of the next turn; it has room for the largest batch and width.
     input: Vec<f32>,
-    /// The outputs of the next stage; it is as large as `input`.
+    /// The outputs of the next turn; it is as large as `input`.
     output: Vec<f32>,
 }
 
 impl HybridExecutor {
-    /// Runs all stages but the last. Returns the executor of the last stage, and its input.
-    fn run_before_last(
+    /// Runs all turns of a stage but the last, and calls `run_last` with the executor of that one,
+    /// its stage there and the batch for it.
+    fn run(
         &mut self,
+        stage: usize,
         batch: &Batch<'_>,
-    ) -> Result<(&mut dyn Executor, &[f32]), BackendError> {
+        run_last: impl FnOnce(&mut dyn Executor, usize, &Batch<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
         let tokens = batch.ids.len();
         if tokens > self.max_tokens {
             let what = format!("{tokens} tokens are more than the program allows");
             return Err(BackendError::InvalidBatch(what));
         }
-        let last = self.stages.len() - 1;
-        let (mut counts, mut floats) = ([0; 2], 0);
-        for (i, (side, width)) in self.stages.iter().zip(&self.widths).enumerate() {
-            let (executor, stage) = match side {
-                Side::First => (&mut self.first, &mut counts[0]),
-                Side::Second => (&mut self.second, &mut counts[1]),
+        let Some((last, turns)) = self.stages.get(stage).and_then(|turns| turns.split_last())
+        else {
+            let what = format!("stage {stage} of {}", self.stages.len());
+            return Err(BackendError::InvalidBatch(what));
+        };
+        let mut floats = None;
+        for Turn { side, stage, width } in turns {
+            let executor = match side {
+                Side::First => &mut self.first,
+                Side::Second => &mut self.second,
             };
+            let input = floats.map_or(batch.input, |floats| Some(&self.input[..floats]));
             // What is handed over has one row per token, so no output rows are selected.
-            let input = (i > 0).then(|| &self.input[..floats]);
             let batch = Batch { output_rows: &[], input, ..*batch };
-            floats = tokens * width;
-            executor.forward_stage(*stage, &batch, &mut self.output[..floats])?;
-            *stage += 1;
+            let output = &mut self.output[..tokens * width];
+            executor.forward_stage(*stage, &batch, output)?;
+            floats = Some(output.len());
             std::mem::swap(&mut self.input, &mut self.output);
         }
-        let executor = match self.stages[last] {
+        let executor = match last.side {
             Side::First => self.first.as_mut(),
             Side::Second => self.second.as_mut(),
         };
-        Ok((executor, &self.input[..floats]))
+        let input = floats.map_or(batch.input, |floats| Some(&self.input[..floats]));
+        run_last(executor, last.stage, &Batch { input, ..*batch })
+    }
+
+    fn last_stage(&self) -> usize {
+        self.stages.len() - 1
     }
 }
 
 impl Executor for HybridExecutor {
     fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        let (last, residual) = self.run_before_last(batch)?;
-        last.forward(&Batch { input: Some(residual), ..*batch }, out)
+        self.forward_stage(self.last_stage(), batch, out)
+    }
+
+    fn forward_stage(
+        &mut self,
+        stage: usize,
+        batch: &Batch<'_>,
+        out: &mut [f32],
+    ) -> Result<(), BackendError> {
+        self.run(stage, batch, |last, stage, batch| last.forward_stage(stage, batch, out))
     }
 
     fn wait(&mut self) -> Result<(), BackendError> {
@@ -242,7 +265,7 @@ impl Executor for HybridExecutor {
     }
 
     fn max_top_k(&self) -> usize {
-        match self.stages.last() {
+        match self.stages.iter().flatten().last().map(|turn| turn.side) {
             Some(Side::First) => self.first.max_top_k(),
             _ => self.second.max_top_k(),
         }
@@ -254,8 +277,7 @@ impl Executor for HybridExecutor {
         k: usize,
         out: &mut [Candidate],
     ) -> Result<(), BackendError> {
-        let (last, residual) = self.run_before_last(batch)?;
-        last.forward_top_k(&Batch { input: Some(residual), ..*batch }, k, out)
+        self.run(self.last_stage(), batch, |last, _, batch| last.forward_top_k(batch, k, out))
     }
 
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {

@@ -100,7 +100,7 @@ pub use op_cost::{OpCost, Peak};
 pub use plan::Plan;
 pub use reference::ReferenceBackend;
 pub use rf_quant::DType;
-pub use split::{Layout, Side, Split, SplitError, split};
+pub use split::{Layout, Side, Split, SplitError, Turn, split};
 pub use telemetry::{
     BackendExecutionSummary, OpSummary, Timeline, TimelineEvent, TimelineTrack, TrackKind,
 };

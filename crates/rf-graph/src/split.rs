@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::backend::Program;
-use crate::graph::Graph;
+use crate::graph::{Graph, Stage};
 use crate::kv::KvLayout;
 use crate::op::{Op, Operand};
 use crate::value::{RowKind, ValueId, WeightId};
@@ -16,7 +16,9 @@ pub struct Layout {
     /// The embedding and this many layers, counted from the first one. With 0, the embedding is on
     /// the second backend.
     pub layers: usize,
-    /// The feed-forward parts with experts of this many layers, counted from the first one.
+    /// The feed-forward parts with experts of this many layers, counted from the first one. A later
+    /// stage with layers of its own, as the block for further tokens (MTP), counts as the last
+    /// layer of the first stage.
     pub expert_layers: usize,
 }
 
@@ -29,19 +31,28 @@ pub enum Side {
     Second,
 }
 
-/// A program in two parts, whose stages run in turns: [`Graph::stages`]. The outputs of a stage are
-/// the inputs of the next one.
+/// A program in two parts.
 #[derive(Debug)]
 pub struct Split {
     /// The part of the first backend.
     pub first: Program,
     /// The part of the second backend.
     pub second: Program,
-    /// The part that each stage belongs to, in the order of execution. The last one computes the
-    /// output of the whole program.
-    pub stages: Vec<Side>,
-    /// For each stage but the last, the width of all its outputs together.
-    pub widths: Vec<usize>,
+    /// The turns of both parts that take the place of each stage of the whole program, in the order
+    /// of execution. The outputs of a turn are the inputs of the next one; the first has the inputs
+    /// of the stage, and the last one its outputs.
+    pub stages: Vec<Vec<Turn>>,
+}
+
+/// A stage of a part: [`Graph::stages`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The part.
+    pub side: Side,
+    /// The number of the stage in the part.
+    pub stage: usize,
+    /// The width of all values together that the next turn gets; 0 for the last one.
+    pub width: usize,
 }
 
 /// A program cannot be split as requested.
@@ -62,6 +73,9 @@ pub enum SplitError {
         /// The layer, or the number of layers before the cut.
         layer: usize,
     },
+    /// The stages of the program share values: it is an [observed](crate::observe()) one.
+    #[error("an observed model cannot be split")]
+    Observed,
     /// One part would have no ops.
     #[error("there is nothing to split: one backend would run the whole model")]
     Undivided,
@@ -84,28 +98,32 @@ pub fn split(program: Program, layout: Layout) -> Result<Split, SplitError> {
     let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
     let sides = sides(&graph, layout)?;
     let (graph, sides) = with_shared_caches(graph, &sides);
-    let runs = runs(&graph, &sides);
-    let last_run = |side| runs.iter().rposition(|run| run.side == side);
-    let (Some(_), Some(_)) = (last_run(Side::First), last_run(Side::Second)) else {
+    let runs = runs(&graph, &sides)?;
+    let has_runs = |side| runs.iter().flatten().any(|run| run.side == side);
+    if !has_runs(Side::First) || !has_runs(Side::Second) {
         return Err(SplitError::Undivided);
-    };
+    }
     let part = |side| {
         let caches = Caches::of(&graph, &sides, side, &kv);
         let kv = caches.layout(&kv);
         let mut part = Part::new(&graph, &weights, caches);
-        for (i, run) in runs.iter().enumerate().filter(|(_, run)| run.side == side) {
-            let before = i.checked_sub(1).map_or(&[][..], |before| &runs[before].outputs);
-            part.add_stage(before, &graph.ops[run.ops.clone()], &run.outputs);
+        for runs in &runs {
+            for (i, run) in runs.iter().enumerate().filter(|(_, run)| run.side == side) {
+                let before = i.checked_sub(1).map_or(&[][..], |before| &runs[before].outputs);
+                part.add_stage(before, &graph.ops[run.ops.clone()], &run.outputs);
+            }
         }
         let Part { graph, weights, .. } = part;
         Program { graph, weights, kv, max_batch_tokens, max_output_rows }
     };
-    Ok(Split {
-        first: part(Side::First),
-        second: part(Side::Second),
-        stages: runs.iter().map(|run| run.side).collect(),
-        widths: runs[..runs.len() - 1].iter().map(|run| graph.width_of(&run.outputs)).collect(),
-    })
+    let mut counts = [0; 2];
+    let mut turn = |run: &Run| {
+        let count = &mut counts[usize::from(run.side == Side::Second)];
+        *count += 1;
+        Turn { side: run.side, stage: *count - 1, width: graph.width_of(&run.outputs) }
+    };
+    let stages = runs.iter().map(|runs| runs.iter().map(&mut turn).collect()).collect();
+    Ok(Split { first: part(Side::First), second: part(Side::Second), stages })
 }
 
 /// The side of each op.
@@ -123,6 +141,8 @@ fn sides(graph: &Graph, layout: Layout) -> Result<Vec<Side>, SplitError> {
     };
     let mut sides = vec![Side::Second; ops.len()];
     sides[..first].fill(Side::First);
+    let first_stage = graph.stages().first().map_or(0, |stage| stage.ops.end);
+    let last_layer = graph.layer_ends.partition_point(|end| *end <= first_stage).saturating_sub(1);
     // The place after the last op that mixed tokens.
     let mut mixed = 1;
     for (i, op) in ops.iter().enumerate() {
@@ -130,7 +150,8 @@ fn sides(graph: &Graph, layout: Layout) -> Result<Vec<Side>, SplitError> {
             mixed = i + 1;
         }
         let layer = graph.layer_ends.partition_point(|end| *end <= i);
-        if matches!(op, Op::Route { .. }) && i >= first && layer < expert_layers {
+        let has_experts_first = layer.min(last_layer) < expert_layers;
+        if matches!(op, Op::Route { .. }) && i >= first && has_experts_first {
             let layer_start = layer.checked_sub(1).map_or(1, |before| graph.layer_ends[before]);
             let layer_end = graph.layer_ends.get(layer).copied().unwrap_or(ops.len() - 1);
             let start = cheapest(&costs, (mixed.max(layer_start)..=i).rev());
@@ -149,6 +170,8 @@ fn cut(graph: &Graph, costs: &[Option<usize>], layers: usize) -> Option<usize> {
     let selects = |op: &Op| op.outputs().iter().any(|x| graph.value(*x).rows == RowKind::Output);
     let start = graph.layer_ends[layers - 1];
     let next_end = graph.layer_ends.get(layers).copied().unwrap_or(graph.ops.len());
+    let stage_end = graph.stages().iter().map(|stage| stage.ops.end).find(|end| *end > start)?;
+    let next_end = next_end.min(stage_end);
     let next = &graph.ops[start..next_end];
     let later = next.iter().position(|op| uses_cache(op) || selects(op));
     let end = later.map_or(next_end - 1, |later| start + later);
@@ -200,19 +223,26 @@ struct Run {
     side: Side,
     /// Indices into the ops of the graph.
     ops: Range<usize>,
-    /// The values alive after the run, which are handed over; none after the last run.
+    /// The values alive after the run, which are handed over; none after the last run of a stage.
     outputs: Vec<ValueId>,
 }
 
-fn runs(graph: &Graph, sides: &[Side]) -> Vec<Run> {
-    let mut start = 0;
-    let runs = sides.chunk_by(|a, b| a == b).map(|sides| {
-        let ops = start..start + sides.len();
-        start = ops.end;
-        let outputs = if start == graph.ops.len() { Vec::new() } else { alive_at(graph, start) };
-        Run { side: sides[0], ops, outputs }
-    });
-    runs.collect()
+/// The runs of each stage of a program.
+fn runs(graph: &Graph, sides: &[Side]) -> Result<Vec<Vec<Run>>, SplitError> {
+    let runs = |stage: Stage| {
+        let (mut start, end) = (stage.ops.start, stage.ops.end);
+        if end < graph.ops.len() && !alive_at(graph, end).is_empty() {
+            return Err(SplitError::Observed);
+        }
+        let runs = sides[stage.ops].chunk_by(|a, b| a == b).map(|sides| {
+            let ops = start..start + sides.len();
+            start = ops.end;
+            let outputs = if start == end { Vec::new() } else { alive_at(graph, start) };
+            Run { side: sides[0], ops, outputs }
+        });
+        Ok(runs.collect())
+    };
+    graph.stages().into_iter().map(runs).collect()
 }
 
 /// The values that ops before a place write and that ops from there on read, in the order of their
@@ -309,17 +339,22 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Adds ops with the values that are handed over before and after them. Without outputs, the
-    /// stage computes the output of the whole program.
+    /// Adds ops with the values that are handed over before and after them. Without such outputs,
+    /// the ops are the end of a stage of the whole program.
     fn add_stage(&mut self, inputs: &[ValueId], ops: &[Op], outputs: &[ValueId]) {
         self.value_ids.fill(None);
+        let last_output = ops.iter().rev().find_map(|op| match op {
+            Op::Output { x } => Some(*x),
+            _ => None,
+        });
+        let output = outputs.first().copied().or(last_output).unwrap_or(self.whole.output);
         let inputs = inputs.iter().map(|out| Op::Input { out: *out });
         let outputs_of = outputs.iter().map(|x| Op::Output { x: *x });
         for mut op in inputs.chain(ops.iter().cloned()).chain(outputs_of) {
             self.renumber(&mut op);
             self.graph.ops.push(op);
         }
-        self.graph.output = self.value(*outputs.first().unwrap_or(&self.whole.output));
+        self.graph.output = self.value(output);
     }
 
     fn value(&mut self, id: ValueId) -> ValueId {
@@ -384,23 +419,22 @@ mod tests {
         out.iter().map(|x| x.to_bits()).collect()
     }
 
-    /// The results of a batch: the stages of both parts in turns.
+    /// The results of a batch of a program of one stage.
     fn in_turns(
         parts: &mut [Box<dyn Executor>; 2],
-        (stages, widths): (&[Side], &[usize]),
+        turns: &[Turn],
         batch: &Batch<'_>,
         out: &mut [f32],
     ) {
-        let (mut counts, mut handed_over) = ([0; 2], None::<Vec<f32>>);
-        for (i, side) in stages.iter().enumerate() {
-            let part = usize::from(*side == Side::Second);
+        let mut handed_over = None::<Vec<f32>>;
+        for Turn { side, stage, width } in turns {
+            let part = &mut parts[usize::from(*side == Side::Second)];
             let batch = Batch { input: handed_over.as_deref(), ..*batch };
-            let Some(width) = widths.get(i) else {
-                return parts[part].forward(&batch, out).unwrap();
-            };
+            if *width == 0 {
+                return part.forward_stage(*stage, &batch, out).unwrap();
+            }
             let mut next = vec![f32::NAN; batch.ids.len() * width];
-            parts[part].forward_stage(counts[part], &batch, &mut next).unwrap();
-            counts[part] += 1;
+            part.forward_stage(*stage, &batch, &mut next).unwrap();
             handed_over = Some(next);
         }
     }
@@ -410,7 +444,8 @@ mod tests {
     fn check(case: &Case, layout: Layout) -> Result<(Vec<Side>, [[usize; 2]; 2]), SplitError> {
         let program = case.program();
         let value = program.graph.value(program.graph.output());
-        let Split { first, second, stages, widths } = split(program, layout)?;
+        let Split { first, second, stages } = split(program, layout)?;
+        let [turns] = stages.as_slice() else { panic!("one stage: {stages:?}") };
         let caches = [&first, &second].map(|Program { kv, .. }| [kv.layers.len(), kv.states.len()]);
         let mut whole = executor(case.program());
         let mut parts = [executor(first), executor(second)];
@@ -419,12 +454,12 @@ mod tests {
                 let rows = batch.rows(value.rows);
                 let expected = output(&mut *whole, batch, rows, value.width);
                 let mut actual = vec![f32::NAN; rows * value.width];
-                in_turns(&mut parts, (&stages, &widths), batch, &mut actual);
+                in_turns(&mut parts, turns, batch, &mut actual);
                 let actual: Vec<u32> = actual.into_iter().map(f32::to_bits).collect();
                 assert_eq!(actual, expected, "{} with {layout:?}", case.name());
             });
         }
-        Ok((stages, caches))
+        Ok((turns.iter().map(|turn| turn.side).collect(), caches))
     }
 
     #[test]
@@ -469,7 +504,7 @@ mod tests {
         let case = models().into_iter().find(|case| case.name() == "model/gemma4").unwrap();
         let widths = |layers| {
             let split = split(case.program(), Layout { layers, expert_layers: 0 }).unwrap();
-            split.widths[0]
+            split.stages[0][0].width
         };
         // The residual, the input of a layer, keys and values of 2 heads of 64 and of 1 of 128.
         let (residual, input, window, full) = (160, 32, 2 * 2 * 64, 2 * 128);
@@ -500,6 +535,13 @@ mod tests {
         let only_dense =
             split(model("model/glm4.5").program(), Layout { layers: 0, expert_layers: 1 });
         assert_eq!(only_dense.unwrap_err(), SplitError::Undivided);
+    }
+
+    #[test]
+    fn an_observed_model_is_not_split() {
+        let observed = crate::observe(models()[0].program(), |_| true).program;
+        let error = split(observed, Layout { layers: 0, expert_layers: 1 }).unwrap_err();
+        assert_eq!(error, SplitError::Observed);
     }
 
     #[test]
