@@ -11,14 +11,16 @@ use crate::device::Placement;
 use crate::failure::bad_input;
 use crate::hub;
 use crate::loading::{self, ModelFile, Source};
+use crate::terminal;
 
 /// Flags of speculative decoding.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Speculative decoding")]
 pub(crate) struct DraftArgs {
     /// Guess tokens and check several in one batch, which changes the speed and not the text: from
-    /// repetitions in the text (ngram) or with the model of -md (draft); auto is draft with -md,
-    /// ngram on a CPU, else off
+    /// repetitions in the text (ngram), with the model of -md (draft), or with the head of the
+    /// model that predicts further tokens (mtp); auto is draft with -md, on a CPU mtp if the file
+    /// has such a head and else ngram, and off on a GPU
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Auto)]
     spec: Mode,
     /// Draft tokens with this smaller model, which must have the same vocabulary (-md)
@@ -52,6 +54,8 @@ pub(crate) enum Mode {
 /// Checked flags, and the opened draft model.
 pub(crate) struct Drafts {
     mode: Mode,
+    /// The model has a head that predicts further tokens.
+    has_mtp: bool,
     model: Option<(ModelFile, Model)>,
     options: SpeculationOptions,
 }
@@ -59,6 +63,8 @@ pub(crate) struct Drafts {
 /// Checked flags, and the loaded draft model.
 pub(crate) struct LoadedDrafts {
     mode: Mode,
+    /// The mode was not chosen by the user.
+    is_auto: bool,
     engine: Option<Engine>,
     options: SpeculationOptions,
 }
@@ -88,19 +94,31 @@ impl DraftArgs {
         let has_model = self.has_model();
         let mode = match self.spec {
             Mode::Auto if has_model => Mode::Draft,
-            Mode::Ngram if has_model => {
+            Mode::Ngram | Mode::Mtp if has_model => {
+                let name = if self.spec == Mode::Mtp { "mtp" } else { "ngram" };
                 return Err(bad_input!(
-                    "--spec ngram needs no draft model: leave out -md, or give --spec draft"
+                    "--spec {name} needs no draft model: leave out -md, or give --spec draft"
                 ));
             }
             Mode::Draft if !has_model => {
                 return Err(bad_input!("--spec draft needs a draft model: give one with -md FILE"));
             }
-            Mode::Mtp => return Err(without_mtp(model)),
             mode => mode,
         };
+        let has_mtp = model.config().mtp.is_some();
+        if mode == Mode::Mtp {
+            let heads = mtp_heads(model);
+            if !has_mtp {
+                return Err(without_mtp(heads));
+            }
+            if heads > 1 {
+                terminal::note(format_args!(
+                    "the file has {heads} MTP heads: the first one drafts"
+                ));
+            }
+        }
         let draft = if mode == Mode::Draft { self.open_model(model)? } else { None };
-        Ok(Drafts { mode, model: draft, options })
+        Ok(Drafts { mode, has_mtp, model: draft, options })
     }
 
     fn open_model(&self, model: &Model) -> Result<Option<(ModelFile, Model)>> {
@@ -115,12 +133,19 @@ impl DraftArgs {
     }
 }
 
-/// Why a model does not predict several tokens itself.
-fn without_mtp(model: &Model) -> anyhow::Error {
+/// The number of heads that predict further tokens (MTP), as the metadata has it.
+fn mtp_heads(model: &Model) -> i128 {
     let key = format!("{}.nextn_predict_layers", model.config().architecture);
-    let heads = model.gguf().metadata().get(&key).and_then(rf_gguf::Value::as_integer);
-    if heads.is_some_and(|heads| heads > 0) {
-        bad_input!("--spec mtp is not supported: the heads of the file are not used, so give ngram")
+    model.gguf().metadata().get(&key).and_then(rf_gguf::Value::as_integer).unwrap_or(0)
+}
+
+/// Why a model does not predict several tokens itself.
+fn without_mtp(heads: i128) -> anyhow::Error {
+    if heads > 0 {
+        bad_input!(
+            "--spec mtp: the file lacks the tensors of its MTP heads: give ngram, or convert the \
+             model again with them"
+        )
     } else {
         bad_input!(
             "--spec mtp: the model has no heads that predict several tokens (MTP): give ngram, or \
@@ -130,13 +155,25 @@ fn without_mtp(model: &Model) -> anyhow::Error {
 }
 
 impl Drafts {
-    /// Returns true if the model will check drafts: [`EngineOptions::speculates`].
-    pub(crate) fn are_used(&self, placement: &Placement) -> bool {
+    /// The source of drafts on the devices of a placement. It stays [`Mode::Auto`] with a GPU.
+    fn mode_on(&self, placement: &Placement) -> Mode {
         match self.mode {
-            Mode::Off => false,
-            Mode::Auto => placement.gpu().is_none(),
-            Mode::Ngram | Mode::Draft | Mode::Mtp => true,
+            Mode::Auto if placement.gpu().is_some() => Mode::Auto,
+            Mode::Auto if self.has_mtp => Mode::Mtp,
+            Mode::Auto => Mode::Ngram,
+            mode => mode,
         }
+    }
+
+    /// The options of an engine that checks the drafts.
+    pub(crate) fn engine_options(
+        &self,
+        placement: &Placement,
+        options: EngineOptions,
+    ) -> EngineOptions {
+        let mode = self.mode_on(placement);
+        let speculates = !matches!(mode, Mode::Off | Mode::Auto);
+        EngineOptions { speculates, mtp: mode == Mode::Mtp, ..options }
     }
 
     /// Loads the draft model, if there is one, for a model with these options. It is loaded first,
@@ -147,7 +184,8 @@ impl Drafts {
         context_tokens: usize,
         options: EngineOptions,
     ) -> Result<LoadedDrafts> {
-        let Self { mode, model, options: limits } = self;
+        let (is_auto, mode) = (self.mode == Mode::Auto, self.mode_on(placement));
+        let Self { model, options: limits, .. } = self;
         let load = |(file, model): (ModelFile, Model)| {
             let most = model.config().max_context_length.unwrap_or(usize::MAX);
             let context_tokens = Some(context_tokens.min(most));
@@ -158,12 +196,13 @@ impl Drafts {
                 sequences: 1,
                 checkpoints: 0,
                 speculates: true,
+                mtp: false,
                 ..options
             };
             let source = Source { file: &file, template: None, quiet: true };
             Ok::<_, anyhow::Error>(loading::load(model, placement, options, source)?.engine)
         };
-        Ok(LoadedDrafts { mode, engine: model.map(load).transpose()?, options: limits })
+        Ok(LoadedDrafts { mode, is_auto, engine: model.map(load).transpose()?, options: limits })
     }
 }
 
@@ -175,13 +214,20 @@ impl LoadedDrafts {
         engine: &Engine,
         is_exact: bool,
     ) -> Result<Option<Speculation>> {
-        Ok(match (self.mode, self.engine) {
-            (_, Some(draft)) => Some(Speculation::draft_model(engine, draft, self.options)?),
-            (Mode::Ngram, None) => Some(Speculation::ngram(engine, self.options)?),
+        let limits = self.options;
+        let found = match (self.mode, self.engine) {
+            (_, Some(draft)) => Speculation::draft_model(engine, draft, limits),
+            (Mode::Mtp, None) => Speculation::mtp(engine, limits),
+            (Mode::Ngram, None) => Speculation::ngram(engine, limits),
+            // The GPU did not do, so that the CPU has the model.
+            (Mode::Auto, None) if is_exact => Speculation::ngram(engine, limits),
+            (Mode::Auto | Mode::Off | Mode::Draft, None) => return Ok(None),
+        };
+        match found {
             // A model whose cache cannot drop tokens decodes one by one.
-            (Mode::Auto, None) if is_exact => Speculation::ngram(engine, self.options).ok(),
-            _ => None,
-        })
+            Err(_) if self.is_auto => Ok(None),
+            found => Ok(Some(found?)),
+        }
     }
 }
 

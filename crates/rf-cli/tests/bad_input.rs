@@ -65,9 +65,15 @@ fn a_file_that_is_no_prompt_cache() {
     assert_eq!(written.code, Some(0), "{}", written.stderr);
     let other = [&arguments[..], &["story.cache", "--cache-type", "q8_0"]].concat();
     let message = "'story.cache': the prompt cache is of another model, device or kind of cache \
-                   (--cache-type, -c): delete it, or give another name";
+                   (--cache-type, -c, --spec): delete it, or give another name";
     check(&finish(folder.path(), &other), 2, message);
     let bytes = fs::read(&cache).unwrap();
+    // The version follows the eight bytes of the name.
+    let later = [&bytes[..8], &7_u32.to_le_bytes(), &bytes[12..]].concat();
+    fs::write(&cache, later).unwrap();
+    let finished = finish(folder.path(), &[&arguments[..], &["story.cache"]].concat());
+    let message = "'story.cache': the prompt cache has version 7, 1 is supported: delete it";
+    check(&finished, 2, message);
     fs::write(&cache, &bytes[..bytes.len() / 2]).unwrap();
     let finished = finish(folder.path(), &[&arguments[..], &["story.cache"]].concat());
     let message = "'story.cache': the prompt cache is truncated or damaged: delete it";
@@ -311,6 +317,11 @@ fn drafts_that_cannot_be_made() {
         &run(&["--spec", "ngram", "-md", "other.gguf"]),
         2,
         "--spec ngram needs no draft model: leave out -md, or give --spec draft",
+    );
+    check(
+        &run(&["--spec", "mtp", "-md", "other.gguf"]),
+        2,
+        "--spec mtp needs no draft model: leave out -md, or give --spec draft",
     );
     let message = "--draft-max 0 drafts nothing: give 1 or more, or --spec off";
     check(&run(&["--draft-max", "0"]), 2, message);

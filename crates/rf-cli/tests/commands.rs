@@ -7,7 +7,7 @@ mod program;
 use std::fs;
 use std::path::PathBuf;
 
-use program::{demo_model, finish, finish_with_input, shared};
+use program::{finish, finish_with_input, shared};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -181,47 +181,6 @@ fn threads_batches_and_isas_do_not_change_the_answer() {
         assert_eq!(run(&["--isa", isa.name()]), expected, "{isa}");
         assert_eq!(run(&["--tier", isa.name()]), expected, "{isa} by the older name of the flag");
     }
-}
-
-#[test]
-fn drafts_change_the_speed_only() {
-    let folder = TempDir::new().unwrap();
-    let story = "Once upon a time, there was a fox. The fox lost a key in the garden. ";
-    fs::write(folder.path().join("story.txt"), story.repeat(3)).unwrap();
-    let demo = demo_model();
-    let demo = demo.to_str().unwrap();
-    let run = |arguments: &[&str]| {
-        let basic = ["run", "--json", "--raw", "-n", "20", "-t", "1", "-f", "story.txt"];
-        finish(folder.path(), &[&basic, arguments].concat()).json()
-    };
-    let of = |json: &Value, name: &str| json["timings"][name].as_u64().unwrap();
-    let fixed = ["--draft-max", "4", "--draft-min", "4"];
-    // A bias makes a text that repeats.
-    let greedy = ["--temp", "0", "--logit-bias", "903+100"];
-    let sampled = ["--temp", "1", "-s", "3", "--logit-bias", "903+100"];
-    for sampling in [&greedy[..], &sampled] {
-        let without = run(&[sampling, &["--spec", "off"]].concat());
-        assert_eq!(of(&without, "drafted_tokens"), 0);
-        for drafts in [&["--spec", "ngram"][..], &["-md", demo], &["--spec", "auto"]] {
-            let with = run(&[sampling, drafts, &fixed].concat());
-            assert_eq!(with["ids"], without["ids"], "{drafts:?}");
-            assert!(of(&with, "drafted_tokens") > 0, "{drafts:?}");
-        }
-    }
-    // The model as its own draft model is always right.
-    let itself = ["--temp", "0", "--ignore-eos", "-md", demo, "--draft", "4"];
-    let itself = run(&[&itself[..], &["--draft-n-min", "4"]].concat());
-    assert_eq!(of(&itself, "accepted_tokens"), of(&itself, "drafted_tokens"));
-
-    let bench =
-        ["bench", "-p", "0", "-n", "16", "-r", "2", "-t", "1", "-f", "story.txt", "-md", demo];
-    let json = finish(folder.path(), &[&bench[..], &["-o", "json"], &fixed].concat()).json();
-    let rows: Vec<_> = json.as_array().unwrap().iter().collect();
-    let drafted = |row: &Value| row["n_drafted"].as_u64().unwrap() > 0;
-    assert_eq!(rows.iter().map(|row| drafted(row)).collect::<Vec<_>>(), [false, false, true]);
-    assert!(rows.iter().all(|row| row["speculative"] == drafted(row) && row["n_gen"] == 16));
-    let table = finish(folder.path(), &[&bench[..], &fixed].concat()).stdout;
-    assert!(table.contains(" text |") && table.contains(" text drafts "), "{table}");
 }
 
 #[test]

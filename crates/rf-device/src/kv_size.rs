@@ -130,6 +130,7 @@ mod tests {
         sequences: 1,
         checkpoints: 0,
         speculates: false,
+        mtp: false,
         pooling: None,
     };
 

@@ -192,6 +192,7 @@ pub(crate) mod tests {
         sequences: 1,
         checkpoints: 0,
         speculates: false,
+        mtp: false,
         pooling: None,
     };
 

@@ -1,7 +1,6 @@
 //! Decoding of one sequence: the candidates for each next token, computed one by one or ahead with
 //! a draft.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -169,24 +168,19 @@ impl<'a> Decoding<'a> {
     /// A draft for which context, batch and KV cache have room.
     fn draft_after(
         &mut self,
-        engine: &Engine,
-        session: &Session,
+        engine: &mut Engine,
+        session: &mut Session,
         newest: u32,
         most: usize,
     ) -> Result<Draft, Error> {
         let Some(speculation) = &mut self.speculation else { return Ok(Draft::default()) };
         let _span = tracing::debug_span!("draft").entered();
-        let replayed = self.replay.len();
-        let len = session.len() + replayed + 1;
-        let past = match replayed {
-            0 => Cow::Borrowed(session.tokens()),
-            _ => Cow::Owned([session.tokens(), &self.replay].concat()),
-        };
+        let len = session.len() + self.replay.len() + 1;
         // A draft is not split into batches.
         let batch = engine.batch_tokens().min(session.tokens_to_checkpoint());
-        let room = batch.saturating_sub(replayed + 1);
-        let room = room.min(engine.context_tokens().saturating_sub(len));
-        let mut draft = speculation.draft(&past, newest, most.min(room), replayed)?;
+        let room = batch.saturating_sub(self.replay.len() + 1);
+        let most = most.min(room).min(engine.context_tokens().saturating_sub(len));
+        let mut draft = speculation.draft((engine, session), &self.replay, newest, most)?;
         let needed = session.pages_needed_tentatively(len + draft.ids.len());
         if !needed.fits_in(engine.available_pages()) {
             draft.ids.clear();

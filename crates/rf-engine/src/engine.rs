@@ -1,14 +1,16 @@
 //! A model on a backend: where tokens become logits.
 
 mod cache;
+mod feed;
+mod mtp;
 mod saved;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use rf_graph::{
-    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, KvLayout,
-    MemoryNeed, MemoryUse, Progress, Span, Timeline,
+    Backend, BackendExecutionSummary, Batch, Candidate, Executor, KvLayout, MemoryNeed, MemoryUse,
+    Progress, Span, Timeline,
 };
 use rf_kv::{PageGroup, PagePool, PageSize};
 use rf_model::Pooling;
@@ -18,7 +20,12 @@ use crate::error::Error;
 use crate::identity::identity;
 use crate::model::{Model, fused};
 use crate::options::EngineOptions;
+use crate::sampling::Sampler;
 use crate::session::{Session, lock};
+use feed::{Pieces, Step};
+use mtp::Mtp;
+
+pub use feed::{Feed, Outputs};
 
 /// A model loaded on a backend.
 pub struct Engine {
@@ -33,40 +40,13 @@ pub struct Engine {
     /// See [`EngineOptions::checkpoints`].
     checkpoints: usize,
     pooling: Option<Pooling>,
+    /// The block that guesses further tokens, if it is loaded.
+    mtp: Option<Mtp>,
     /// See [`identity`].
     identity: u128,
     /// Elements of an output row.
     output_width: usize,
 }
-
-/// New tokens of one sequence.
-#[derive(Debug)]
-pub struct Feed<'a> {
-    /// The sequence. The tokens are appended to it.
-    pub session: &'a mut Session,
-    /// At least one token.
-    pub ids: &'a [u32],
-    /// Tokens whose logits are computed.
-    pub outputs: Outputs,
-}
-
-/// Tokens whose logits are computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outputs {
-    /// None: the tokens are only added to the cache.
-    None,
-    /// The first token.
-    First,
-    /// The last token.
-    Last,
-    /// The last so many tokens.
-    Tail(usize),
-    /// All tokens.
-    All,
-}
-
-/// Runs one batch on an executor and stores its output.
-type Step<'a> = dyn FnMut(&mut dyn Executor, &Batch<'_>) -> Result<(), BackendError> + 'a;
 
 impl Engine {
     /// Loads a model. An `Arc<Model>` stays available to the caller.
@@ -101,7 +81,9 @@ impl Engine {
         let output_width = program.graph.value(program.graph.output()).width;
         let identity = identity(backend.name(), &program);
         let executor = backend.compile(program, progress)?;
+        let mtp = options.has_mtp().then(|| Mtp::new(model.config().hidden_size, output_width));
         Ok(Self {
+            mtp,
             identity,
             kv,
             memory_need,
@@ -232,6 +214,28 @@ impl Engine {
         Ok(())
     }
 
+    /// Returns true if the model's block for further tokens (MTP) is loaded.
+    pub(crate) fn has_mtp(&self) -> bool {
+        self.mtp.is_some()
+    }
+
+    /// Guesses `len` tokens after `ids`: the newest token of a sequence, and those before it that
+    /// the cache lacks. Guesses none where the cache is full.
+    ///
+    /// # Errors
+    ///
+    /// If the block is not loaded, or the backend fails.
+    pub(crate) fn draft(
+        &mut self,
+        session: &mut Session,
+        ids: &[u32],
+        len: usize,
+        sampler: &mut Sampler,
+    ) -> Result<Vec<u32>, Error> {
+        let Some(mtp) = &mut self.mtp else { return Err(Error::NoMtp) };
+        mtp.draft(self.executor.as_mut(), session, ids, len, sampler)
+    }
+
     fn check_generates(&self) -> Result<(), Error> {
         if self.pooling.is_some() { Err(Error::LoadedToEmbed) } else { Ok(()) }
     }
@@ -314,7 +318,7 @@ impl Engine {
     fn batch(
         &mut self,
         feeds: &mut [Feed<'_>],
-        pieces: &[(usize, Range<usize>)],
+        pieces: &Pieces,
         step: &mut Step<'_>,
     ) -> Result<(), Error> {
         let tokens: usize = pieces.iter().map(|(_, range)| range.len()).sum();
@@ -355,7 +359,7 @@ impl Engine {
         &mut self,
         pool: &mut PagePool,
         feeds: &mut [Feed<'_>],
-        pieces: &[(usize, Range<usize>)],
+        pieces: &Pieces,
         step: &mut Step<'_>,
     ) -> Result<(), Error> {
         let mut ids = Vec::new();
@@ -395,7 +399,11 @@ impl Engine {
             })
             .collect();
         let batch = Batch { ids: &ids, spans: &spans, output_rows: &output_rows, input: None };
-        Ok(step(self.executor.as_mut(), &batch)?)
+        let executor = self.executor.as_mut();
+        let Some(mtp) = &mut self.mtp else { return Ok(step(executor, &batch)?) };
+        mtp.compute(executor, &batch, (feeds, pieces), step)?;
+        mtp.keep_states(feeds, pieces);
+        Ok(())
     }
 }
 

@@ -64,6 +64,12 @@ pub enum Error {
         "drafts need room for another state of the recurrent layers: load the model for drafts"
     )]
     NoDraftStates,
+    /// Drafts of the model's own block were requested of an engine without it.
+    #[error(
+        "the model's block for further tokens (MTP) is not loaded: load the model with it, or take \
+         drafts from the text"
+    )]
+    NoMtp,
     /// The draft model has another vocabulary.
     #[error(
         "the draft model has another vocabulary, first at token {id}: use a smaller model of the \
@@ -142,8 +148,8 @@ pub enum SavedError {
     Damaged,
     /// The sequence is one of another model, another kind of cache or another backend.
     #[error(
-        "the prompt cache is of another model, device or kind of cache (--cache-type, -c): delete it, \
-         or give another name"
+        "the prompt cache is of another model, device or kind of cache (--cache-type, -c, --spec): \
+         delete it, or give another name"
     )]
     OtherModel,
     /// The output cannot be written.

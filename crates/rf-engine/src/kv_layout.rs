@@ -42,8 +42,8 @@ pub(crate) fn full_layout(
             reason: "no cache could be that large",
         });
     }
-    let mut layout =
-        KvLayout::new(config.kv_layers(), page_size.tokens(), num_pages, options.kv_type);
+    let layers = if options.has_mtp() { config.kv_layers_with_mtp() } else { config.kv_layers() };
+    let mut layout = KvLayout::new(layers, page_size.tokens(), num_pages, options.kv_type);
     layout.states = config.states();
     if !layout.states.is_empty() {
         let more = options.checkpoints.saturating_add(usize::from(options.speculates));

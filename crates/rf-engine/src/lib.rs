@@ -63,6 +63,7 @@ mod stop;
 mod synthetic;
 mod timeline;
 mod timings;
+mod token_states;
 mod vocabulary;
 
 pub use activations::{ActivationSums, Activations};

@@ -206,6 +206,7 @@ impl Model {
         let context_tokens = self.context_tokens(options);
         let kv = full_layout(&self.config, context_tokens, options)?;
         let head = match options.pooling {
+            None if options.mtp => Head::LogitsAndMtp,
             None => Head::Logits,
             Some(Pooling::Rank) => Head::Scores,
             Some(Pooling::Mean | Pooling::Cls | Pooling::Last) => Head::State,

@@ -31,6 +31,10 @@ pub struct EngineOptions {
     /// Drafts are checked for one sequence ([`Speculation`](crate::Speculation)): room for its
     /// recurrent states before a draft. It takes memory only in models with recurrent layers.
     pub speculates: bool,
+    /// Load the model's block for further tokens (MTP), which drafts for
+    /// [`Speculation::mtp`](crate::Speculation::mtp): its weights, and its layer of the KV cache.
+    /// Every batch computes the block too.
+    pub mtp: bool,
     /// Embed texts with this pooling, or score them with [`Pooling::Rank`], in place of generation.
     pub pooling: Option<Pooling>,
 }
@@ -38,6 +42,11 @@ pub struct EngineOptions {
 impl EngineOptions {
     /// The largest default context, so that a model made for 128k tokens runs on a small machine.
     pub const DEFAULT_CONTEXT_TOKENS: usize = 4096;
+
+    /// Returns true if the MTP block is loaded: engines that embed do not draft.
+    pub(crate) fn has_mtp(&self) -> bool {
+        self.mtp && self.pooling.is_none()
+    }
 }
 
 impl Default for EngineOptions {
@@ -51,6 +60,7 @@ impl Default for EngineOptions {
             sequences: 1,
             checkpoints: 0,
             speculates: false,
+            mtp: false,
             pooling: None,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rf_kv::{NotCut, PageCounts, PagePool, PageTable};
 
 use crate::checkpoints::{Checkpoint, Checkpoints};
+use crate::token_states::TokenStates;
 
 /// A sequence: the tokens in the cache, and the pages and recurrent states that hold them. Dropping
 /// it frees both.
@@ -24,6 +25,8 @@ pub struct Session {
     /// The sequence before the tokens that were added tentatively, if it has recurrent states:
     /// they cannot be cut, so the session returns to them.
     before: Option<PageTable>,
+    /// The model's states of the newest tokens, if its MTP block reads them.
+    pub(crate) token_states: TokenStates,
 }
 
 impl Session {
@@ -37,6 +40,7 @@ impl Session {
             is_tentative: false,
             checkpoints: Checkpoints::default(),
             before: None,
+            token_states: TokenStates::default(),
         }
     }
 
@@ -55,6 +59,7 @@ impl Session {
             is_tentative: false,
             checkpoints: Checkpoints::default(),
             before: None,
+            token_states: TokenStates::default(),
         }
     }
 
@@ -80,8 +85,8 @@ impl Session {
     pub fn fork(&self) -> Self {
         let table = lock(&self.pool).fork(&self.table);
         let (pool, tokens) = (Arc::clone(&self.pool), self.tokens.clone());
-        let checkpoints = self.checkpoints.clone();
-        Self { pool, table, tokens, checkpoints, before: None, ..*self }
+        let (checkpoints, token_states) = (self.checkpoints.clone(), self.token_states.clone());
+        Self { pool, table, tokens, checkpoints, before: None, token_states, ..*self }
     }
 
     /// Calls `compute`. If `is_tentative`, the tokens that it adds may be dropped again: the pages
@@ -115,6 +120,8 @@ impl Session {
     /// computed again.
     pub(crate) fn confirm(&mut self, len_tokens: usize, page_tokens: usize) {
         let pool = Arc::clone(&self.pool);
+        // Also those of tokens that the session keeps and computes again.
+        self.token_states.truncate(len_tokens);
         if let Some(before) = self.before.take() {
             let is_cut = len_tokens < self.tokens.len();
             let released = if is_cut { std::mem::replace(&mut self.table, before) } else { before };
@@ -247,6 +254,7 @@ impl Session {
 
     fn cut(&mut self, len_tokens: usize) {
         self.tokens.truncate(len_tokens);
+        self.token_states.truncate(len_tokens);
         self.published_tokens = self.published_tokens.min(len_tokens);
         self.checkpoints = Checkpoints::default();
     }

@@ -18,15 +18,17 @@
 //! of the states per draft, and some more tokens in a batch per rejection. States after each token
 //! would save those, but take the bytes of the states of a sequence for each token of a draft.
 //!
-//! Drafts come from the text itself ([`Speculation::ngram`]) or from a smaller model
-//! ([`Speculation::draft_model`]). Their length follows the share of accepted tokens and the
-//! measured times of batches; drafts that do not pay are left out.
+//! Drafts come from the text itself ([`Speculation::ngram`]), from a smaller model
+//! ([`Speculation::draft_model`]) or from a block of the model itself ([`Speculation::mtp`]). Their
+//! length follows the share of accepted tokens and the measured times of batches; drafts that do
+//! not pay are left out.
 
 mod draft_model;
 mod lengths;
 mod ngrams;
 
-use std::time::Duration;
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 use draft_model::DraftModel;
 use lengths::DraftLengths;
@@ -34,6 +36,8 @@ use ngrams::NgramIndex;
 
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::sampling::{Sampler, SamplerConfig};
+use crate::session::Session;
 
 /// Limits of drafts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +69,8 @@ pub struct Speculation {
 enum Source {
     Ngrams(NgramIndex),
     Model(Box<DraftModel>),
+    /// The model's own block.
+    Mtp(Box<Sampler>),
 }
 
 /// A guess of the tokens after the newest one.
@@ -101,11 +107,26 @@ impl Speculation {
         Self::new(engine, Source::Model(Box::new(DraftModel::new(draft)?)), options)
     }
 
+    /// Drafts from the block of `engine`'s own model that guesses further tokens (MTP): the most
+    /// probable tokens, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// If an option is out of range, the cache of `engine` cannot drop tokens, or `engine` was
+    /// loaded without the block ([`EngineOptions::mtp`](crate::EngineOptions::mtp)).
+    pub fn mtp(engine: &Engine, options: SpeculationOptions) -> Result<Self, Error> {
+        if !engine.has_mtp() {
+            return Err(Error::NoMtp);
+        }
+        let sampler = Sampler::new(SamplerConfig::greedy())?;
+        Self::new(engine, Source::Mtp(Box::new(sampler)), options)
+    }
+
     /// The draft model, if there is one.
     pub fn draft_engine(&self) -> Option<&Engine> {
         match &self.source {
             Source::Model(draft) => Some(&draft.engine),
-            Source::Ngrams(_) => None,
+            Source::Ngrams(_) | Source::Mtp(_) => None,
         }
     }
 
@@ -134,32 +155,42 @@ impl Speculation {
         }
     }
 
-    /// Drafts at most `most` tokens after `past` and `newest`, the newest token of the sequence.
-    /// The cache of the model lacks the last `replayed` tokens of `past`.
+    /// Drafts at most `most` tokens after the tokens of `session`, those of `replayed`, which the
+    /// cache lacks, and `newest`, the newest token of the sequence. `engine` checks the draft.
     ///
     /// # Errors
     ///
-    /// If the draft model fails.
+    /// If the draft model or the block of `engine` fails.
     pub(crate) fn draft(
         &mut self,
-        past: &[u32],
+        (engine, session): (&mut Engine, &mut Session),
+        replayed: &[u32],
         newest: u32,
         most: usize,
-        replayed: usize,
     ) -> Result<Draft, Error> {
-        let replay = self.replays.then_some(replayed);
-        match &mut self.source {
+        let replay = self.replays.then_some(replayed.len());
+        let mut choose = |kind| self.lengths.choose(kind, most, replay);
+        let (ids, time) = match &mut self.source {
             Source::Ngrams(index) => {
                 index.push(newest);
-                Ok(draft_of_ngrams(index, |kind| self.lengths.choose(kind, most, replay)))
+                return Ok(draft_of_ngrams(index, choose));
             }
             Source::Model(model) => {
-                let len = self.lengths.choose(0, most, replay);
-                let (ids, time) = model.draft(past, newest, len)?;
-                self.lengths.note_drafting(ids.len(), time);
-                Ok(Draft { ids, kind: 0 })
+                let past = match replayed {
+                    [] => Cow::Borrowed(session.tokens()),
+                    _ => Cow::Owned([session.tokens(), replayed].concat()),
+                };
+                model.draft(&past, newest, choose(0))?
             }
-        }
+            Source::Mtp(sampler) => {
+                let start = Instant::now();
+                let ids = [replayed, &[newest]].concat();
+                let ids = engine.draft(session, &ids, choose(0), sampler)?;
+                (ids, start.elapsed())
+            }
+        };
+        self.lengths.note_drafting(ids.len(), time);
+        Ok(Draft { ids, kind: 0 })
     }
 
     /// Appends a token to the sequence. [`draft`](Self::draft) does so itself.

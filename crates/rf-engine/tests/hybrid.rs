@@ -52,6 +52,7 @@ const BASE: EngineOptions = EngineOptions {
     sequences: 2,
     checkpoints: 0,
     speculates: false,
+    mtp: false,
     pooling: None,
 };
 

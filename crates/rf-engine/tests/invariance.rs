@@ -40,6 +40,7 @@ const BASE: EngineOptions = EngineOptions {
     sequences: 3,
     checkpoints: 0,
     speculates: false,
+    mtp: false,
     pooling: None,
 };
 

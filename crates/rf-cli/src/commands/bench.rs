@@ -268,8 +268,10 @@ impl Runner {
         let pages = model.context_tokens(&options).div_ceil(options.page_tokens);
         let kv_tokens = pages.saturating_mul(options.page_tokens).saturating_mul(sequences);
         let options = EngineOptions { kv_tokens: Some(kv_tokens), ..options };
-        let speculates = drafts.as_ref().is_some_and(|drafts| drafts.are_used(placement));
-        let options = EngineOptions { speculates, ..options };
+        let options = match &drafts {
+            Some(drafts) => drafts.engine_options(placement, options),
+            None => options,
+        };
         let context_tokens = model.context_tokens(&options);
         let drafts = drafts.map(|drafts| drafts.load(placement, context_tokens, options));
         let drafts = drafts.transpose()?;

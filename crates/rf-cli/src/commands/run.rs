@@ -167,8 +167,8 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
         Some(_) => 0,
         None => placement.states_that_fit(&model, CHAT_CHECKPOINTS)?,
     };
-    let speculates = drafts.are_used(&placement);
-    let engine_options = EngineOptions { checkpoints, speculates, ..engine_options };
+    let engine_options = EngineOptions { checkpoints, ..engine_options };
+    let engine_options = drafts.engine_options(&placement, engine_options);
     let template = Some(&template);
     let source = Source { file: &file, template, quiet: arguments.quiet };
     let drafts = drafts.load(&placement, model.context_tokens(&engine_options), engine_options)?;

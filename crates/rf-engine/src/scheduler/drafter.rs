@@ -3,8 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use rf_kv::PageCounts;
-
+use crate::engine::Engine;
 use crate::scheduler::event::RequestError;
 use crate::scheduler::sequence::{Rank, Sequence};
 use crate::speculation::{Draft, Speculation};
@@ -27,9 +26,9 @@ impl Drafter {
     /// pages have room for it. Panics become errors.
     pub(super) fn plan(
         &mut self,
+        engine: &mut Engine,
         sequence: &mut Sequence,
         max_tokens: usize,
-        available: PageCounts,
     ) -> Result<(), RequestError> {
         let uncomputed = sequence.uncomputed_tokens();
         if !sequence.decodes() || sequence.planned_tokens != uncomputed {
@@ -39,32 +38,36 @@ impl Drafter {
         let remaining = sequence.choice.generation.remaining_tokens().saturating_sub(1);
         let batch = max_tokens.min(sequence.session.tokens_to_checkpoint());
         let most = remaining.min(batch.saturating_sub(uncomputed));
-        let draft = catch_unwind(AssertUnwindSafe(|| self.draft(sequence, most)))
+        let draft = catch_unwind(AssertUnwindSafe(|| self.draft(engine, sequence, most)))
             .unwrap_or_else(|payload| Err(RequestError::from_panic(&*payload)))?;
         let len_tokens = sequence.tokens.len() + draft.ids.len();
         let needed = sequence.session.pages_needed_tentatively(len_tokens);
-        if !draft.ids.is_empty() && needed.fits_in(available) {
+        if !draft.ids.is_empty() && needed.fits_in(engine.available_pages()) {
             sequence.plan_draft(draft);
         }
         Ok(())
     }
 
     /// Drafts tokens after those of a sequence, of which the last ones are not computed yet.
-    fn draft(&mut self, sequence: &Sequence, most: usize) -> Result<Draft, RequestError> {
-        let Some((newest, past)) = sequence.tokens.split_last() else {
-            return Ok(Draft::default());
-        };
-        if self.rank == Some(sequence.rank) {
+    fn draft(
+        &mut self,
+        engine: &mut Engine,
+        sequence: &mut Sequence,
+        most: usize,
+    ) -> Result<Draft, RequestError> {
+        let Sequence { tokens, session, rank, .. } = sequence;
+        let Some((newest, past)) = tokens.split_last() else { return Ok(Draft::default()) };
+        if self.rank == Some(*rank) {
             for id in past.get(self.known_tokens..).unwrap_or_default() {
                 self.speculation.push(*id);
             }
         } else {
             self.speculation.start(past);
-            self.rank = Some(sequence.rank);
+            self.rank = Some(*rank);
         }
-        self.known_tokens = sequence.tokens.len();
-        let replayed = sequence.uncomputed_tokens() - 1;
-        Ok(self.speculation.draft(past, *newest, most, replayed)?)
+        self.known_tokens = tokens.len();
+        let replayed = &past[session.len()..];
+        Ok(self.speculation.draft((engine, session), replayed, *newest, most)?)
     }
 
     /// Notes the time of a step in which a sequence decoded alone.

@@ -189,9 +189,8 @@ impl Worker {
         let (Some(drafter), [sequence]) = (&mut self.drafter, self.running.as_mut_slice()) else {
             return;
         };
-        let (max_tokens, available) =
-            (self.options.max_batched_tokens, self.engine.available_pages());
-        if let Err(error) = drafter.plan(sequence, max_tokens, available) {
+        let max_tokens = self.options.max_batched_tokens;
+        if let Err(error) = drafter.plan(&mut self.engine, sequence, max_tokens) {
             tracing::warn!(%error, "no more drafts");
             self.drafter = None;
         }

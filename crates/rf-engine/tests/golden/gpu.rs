@@ -11,6 +11,7 @@ use rf_kernels::{GpuBackend, GpuOptions};
 use crate::models::{
     TinyModel, all_logits, argmax, data, demo, greedy, ids, json, load, logits_by_token, shared,
 };
+use crate::mtp;
 
 /// The GPU, if this machine has one.
 fn gpu() -> Option<GpuBackend> {
@@ -76,6 +77,35 @@ fn a_model_with_latents_is_split_between_cpu_and_gpu() {
     }
 }
 
+/// The first layers, or the experts of the last ones, are on the CPU.
+#[test]
+fn a_model_that_drafts_with_its_own_block_is_split_between_cpu_and_gpu() {
+    let Some(gpu) = gpu() else { return };
+    let cpu = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
+    let (folder, index) = (data(), json(&data().join("index.json")));
+    let models = index["models"].as_array().unwrap();
+    let entry = models.iter().find(|entry| entry["name"] == "glm4moe").unwrap();
+    let model = TinyModel { folder: &folder, entry };
+    for (layers, expert_layers) in [(2, 0), (0, 3)] {
+        let layout = Layout { layers, expert_layers };
+        mtp::check_greedy(&model, &HybridBackend::new(&cpu, &gpu, layout));
+    }
+}
+
+#[test]
+fn shared_models_draft_with_their_own_blocks_on_the_gpu() {
+    let (Some(backend), Some(folder)) = (gpu(), shared("golden/arch")) else { return };
+    let index = json(&folder.join("index.json"));
+    let models = index["models"].as_array().unwrap().iter();
+    let with_block: Vec<_> = models.filter(|entry| entry["mtp_logits"].is_string()).collect();
+    assert_eq!(with_block.len(), 2);
+    for entry in with_block {
+        let model = TinyModel { folder: &folder, entry };
+        mtp::check(&model, &backend, "the GPU");
+        mtp::check_greedy(&model, &backend);
+    }
+}
+
 /// Separate from the models in the repository: on an emulated card all of them take minutes.
 #[test]
 fn shared_golden_models_match_on_the_gpu() {
@@ -100,6 +130,10 @@ fn check_golden_models(backend: &GpuBackend, folder: &Path) {
             let error = model.largest_error(&logits);
             eprintln!("{:24} {form:14} {error:.1e}", model.name());
             wrong.extend(model.deviations(&logits, &format!("the GPU in {form}")));
+        }
+        if entry["mtp_logits"].is_string() {
+            mtp::check(&model, backend, "the GPU");
+            mtp::check_greedy(&model, backend);
         }
         if model.is_recurrent() || model.has_latents() {
             let deviation = model.chunk_deviation(backend);

@@ -6,6 +6,7 @@
 mod gpu;
 mod latent;
 mod models;
+mod mtp;
 
 use std::path::Path;
 

@@ -78,7 +78,7 @@ pub(crate) fn greedy(engine: &mut Engine, prompt: &[u32], n: usize) -> Vec<u32> 
     greedy_with(engine, prompt, n, None).ids
 }
 
-fn greedy_with(
+pub(crate) fn greedy_with(
     engine: &mut Engine,
     prompt: &[u32],
     n: usize,
@@ -120,7 +120,7 @@ impl TinyModel<'_> {
         load(&self.path(), backend, EngineOptions { batch_tokens, ..self.options() })
     }
 
-    fn options(&self) -> EngineOptions {
+    pub(crate) fn options(&self) -> EngineOptions {
         let context_tokens = self.entry["n_ctx"].as_u64().unwrap_or(128) as usize;
         EngineOptions {
             kv_type: KvType::F32,
@@ -129,7 +129,7 @@ impl TinyModel<'_> {
         }
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.folder.join(self.entry["file"].as_str().unwrap())
     }
 
@@ -202,7 +202,7 @@ impl TinyModel<'_> {
         self.open().config().has_latents()
     }
 
-    fn open(&self) -> Model {
+    pub(crate) fn open(&self) -> Model {
         Model::open(self.path()).unwrap()
     }
 
@@ -222,7 +222,12 @@ impl TinyModel<'_> {
 
     /// The logits at the stored positions, and the stored ones.
     pub(crate) fn at_positions(&self, logits: &[f32]) -> (Vec<f32>, Vec<f32>) {
-        let stored = self.folder.join(self.entry["logits"].as_str().unwrap());
+        self.at_positions_of("logits", logits)
+    }
+
+    /// As [`at_positions`](Self::at_positions), of a file that the index names.
+    pub(crate) fn at_positions_of(&self, file: &str, logits: &[f32]) -> (Vec<f32>, Vec<f32>) {
+        let stored = self.folder.join(self.entry[file].as_str().unwrap());
         let stored = std::fs::read(stored).unwrap();
         let stored = stored.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         let vocab = logits.len() / self.ids().len();

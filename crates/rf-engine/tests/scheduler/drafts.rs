@@ -18,7 +18,7 @@ use crate::support::{
 };
 
 /// A model on one thread: many short generations, for which threads are no help.
-fn engine(path: &Path, options: EngineOptions) -> Engine {
+pub(crate) fn engine(path: &Path, options: EngineOptions) -> Engine {
     let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
     Engine::load(Model::open(path).unwrap(), &backend, options, &mut |_| ()).unwrap()
 }
@@ -28,7 +28,7 @@ pub(crate) fn fixed(tokens: usize) -> SpeculationOptions {
     SpeculationOptions { max_draft_tokens: tokens, min_draft_tokens: tokens }
 }
 
-fn generate(
+pub(crate) fn generate(
     engine: &mut Engine,
     session: &mut Session,
     prompt: &[u32],
@@ -386,102 +386,4 @@ fn what_cannot_draft_is_refused() {
     let embeds = EngineOptions { pooling: Some(Pooling::Mean), ..ENGINE };
     let embeds = Speculation::ngram(&engine(&tiny(), embeds), fixed(4)).err();
     assert!(matches!(embeds, Some(Error::CannotDropTokens)), "{embeds:?}");
-}
-
-/// The tokens that the χ² test allows.
-const ALLOWED: [u32; 4] = [3, 4, 5, 6];
-
-/// The tokens per sample of the χ² test.
-const DRAWN: usize = 3;
-
-/// Counts of samples, with a bias for one token: each is `DRAWN` tokens of `ALLOWED`, which index
-/// the cells.
-fn counts(model: &Path, bias: (u32, f32), samples: u64) -> (Vec<f64>, usize) {
-    let mut engine = engine(model, ENGINE);
-    let ruled_out = (0..512).filter(|id| !ALLOWED.contains(id)).map(|id| (id, f32::NEG_INFINITY));
-    let mut logit_bias: Vec<_> = ruled_out.collect();
-    logit_bias.push(bias);
-    let prompt = chi_squared_prompt();
-    let mut speculation = Speculation::ngram(&engine, fixed(DRAWN - 2)).unwrap();
-    let mut session = engine.session();
-    let (mut counts, mut accepted) = (vec![0.0; ALLOWED.len().pow(DRAWN as u32)], 0);
-    for seed in 0..samples {
-        let sampler = SamplerConfig {
-            temperature: 1.0,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            logit_bias: logit_bias.clone(),
-            seed: Some(seed),
-            ..SamplerConfig::default()
-        };
-        let extras = Extras { speculation: Some(&mut speculation), constraint: None };
-        let options = with_sampler(sampler, DRAWN);
-        let outcome = generate(&mut engine, &mut session, &prompt, &options, extras);
-        accepted += outcome.timings.accepted_tokens;
-        let position = |id: &u32| ALLOWED.iter().position(|allowed| allowed == id).unwrap();
-        let cell = outcome.ids.iter().fold(0, |cell, id| cell * ALLOWED.len() + position(id));
-        counts[cell] += 1.0;
-    }
-    (counts, accepted)
-}
-
-/// Every three of the allowed tokens in a row, so that there always is a draft.
-fn chi_squared_prompt() -> Vec<u32> {
-    let digits = |number: usize| [number / 16, number / 4 % 4, number % 4].map(|d| ALLOWED[d]);
-    (0..40).flat_map(|index| digits(index * 37 % 64)).collect()
-}
-
-/// The probabilities of the cells, from logits that are computed without drafts.
-fn probabilities(model: &Path) -> Vec<f64> {
-    let mut engine = engine(model, ENGINE);
-    let mut cells = vec![(chi_squared_prompt(), 1.0)];
-    for _ in 0..DRAWN {
-        let mut next = Vec::new();
-        for (ids, probability) in cells {
-            let mut session = engine.session();
-            let feed = Feed { session: &mut session, ids: &ids, outputs: Outputs::Last };
-            let logits = engine.forward(&mut [feed]).unwrap();
-            let weights = ALLOWED.map(|id| f64::from(logits[id as usize]).exp());
-            let sum: f64 = weights.iter().sum();
-            for (id, weight) in ALLOWED.into_iter().zip(weights) {
-                next.push(([&ids[..], &[id]].concat(), probability * weight / sum));
-            }
-        }
-        cells = next;
-    }
-    cells.into_iter().map(|(_, probability)| probability).collect()
-}
-
-/// χ² over the cells that 5 samples or more are expected in, with the others as one, and its
-/// 99.9 % quantile (Wilson and Hilferty's approximation).
-fn chi_squared(counts: &[f64], probabilities: &[f64]) -> (f64, f64) {
-    let total: f64 = counts.iter().sum();
-    let expected = probabilities.iter().map(|probability| probability * total);
-    let (large, small): (Vec<_>, Vec<_>) =
-        counts.iter().copied().zip(expected).partition(|(_, expected)| *expected >= 5.0);
-    let rest = small.iter().fold((0.0, 0.0), |sum, cell| (sum.0 + cell.0, sum.1 + cell.1));
-    let cells: Vec<_> = large.into_iter().chain((rest.1 >= 5.0).then_some(rest)).collect();
-    let sum = cells.iter().map(|(count, expected)| (count - expected).powi(2) / expected).sum();
-    let degrees = (cells.len() - 1) as f64;
-    let part = 2.0 / (9.0 * degrees);
-    (sum, degrees * (1.0 - part + 3.09 * part.sqrt()).powi(3))
-}
-
-#[test]
-fn drafts_keep_the_distribution() {
-    let probabilities = probabilities(&tiny());
-    let (unbiased, accepted) = counts(&tiny(), (ALLOWED[0], 0.0), 300);
-    assert!(accepted > 10, "drafts are accepted: {accepted}");
-    let (sum, limit) = chi_squared(&unbiased, &probabilities);
-    assert!(sum < limit, "χ² = {sum}, limit {limit}");
-    // A planted bias is found, for the token that is nearest to a probability of ½.
-    let cells = probabilities.chunks(probabilities.len() / ALLOWED.len());
-    let marginals = ALLOWED.into_iter().zip(cells.map(|cells| cells.iter().sum::<f64>()));
-    let by_distance =
-        |a: &(u32, f64), b: &(u32, f64)| (a.1 - 0.5).abs().total_cmp(&(b.1 - 0.5).abs());
-    let (id, _) = marginals.min_by(by_distance).unwrap();
-    let (biased, _) = counts(&tiny(), (id, 1.0), 300);
-    let (sum, limit) = chi_squared(&biased, &probabilities);
-    assert!(sum > limit, "χ² = {sum}, limit {limit}");
 }

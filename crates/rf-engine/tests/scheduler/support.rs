@@ -24,6 +24,7 @@ pub(crate) const ENGINE: EngineOptions = EngineOptions {
     sequences: 64,
     checkpoints: 0,
     speculates: false,
+    mtp: false,
     pooling: None,
 };
 

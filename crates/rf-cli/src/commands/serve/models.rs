@@ -251,8 +251,10 @@ impl Settings {
         let options = EngineOptions { pooling, sequences, checkpoints, ..options };
         let context = model.context_tokens(&options);
         let drafts = (!embeds).then(|| self.drafts.open(&model)).transpose()?;
-        let speculates = drafts.as_ref().is_some_and(|drafts| drafts.are_used(&self.placement));
-        let options = EngineOptions { speculates, ..options };
+        let options = match &drafts {
+            Some(drafts) => drafts.engine_options(&self.placement, options),
+            None => options,
+        };
         let drafts = drafts.map(|drafts| drafts.load(&self.placement, context, options));
         let drafts = drafts.transpose()?;
         let kv_tokens = match self.kv_size {

@@ -1,4 +1,4 @@
-//! Models with recurrent layers, of random numbers.
+//! Models of random numbers: with recurrent layers, and with a block for further tokens (MTP).
 
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
@@ -18,6 +18,9 @@ pub(crate) struct Shape {
     /// `feed_forward_length` by layer.
     feed_forward: &'static [u32],
     tensors: &'static [(&'static str, &'static [u64], &'static [usize])],
+    /// The layer that the block for further tokens is like, if there is a block. The layers then
+    /// change the residual so little that the block is often right.
+    mtp_like: Option<usize>,
 }
 
 pub(crate) const HIDDEN: u64 = 64;
@@ -45,6 +48,7 @@ pub(crate) const LFM2: Shape = Shape {
         ("ffn_up.weight", &[HIDDEN, 96], &[0, 1, 2, 3]),
         ("ffn_down.weight", &[96, HIDDEN], &[0, 1, 2, 3]),
     ],
+    mtp_like: None,
 };
 
 /// Gated delta rules, and gated attention in every second layer.
@@ -87,6 +91,7 @@ pub(crate) const QWEN35: Shape = Shape {
         ("ffn_up.weight", &[HIDDEN, 96], &[0, 1, 2, 3]),
         ("ffn_down.weight", &[96, HIDDEN], &[0, 1, 2, 3]),
     ],
+    mtp_like: None,
 };
 
 /// A state space, a feed-forward layer, attention, and a state space.
@@ -122,6 +127,7 @@ pub(crate) const NEMOTRON_H: Shape = Shape {
         ("attn_v.weight", &[HIDDEN, 32], &[2]),
         ("attn_output.weight", &[64, HIDDEN], &[2]),
     ],
+    mtp_like: None,
 };
 
 /// State spaces only: there are no keys and values.
@@ -149,19 +155,66 @@ pub(crate) const MAMBA2: Shape = Shape {
         ("ssm_norm.weight", &[80], &[0, 1]),
         ("ssm_out.weight", &[80, HIDDEN], &[0, 1]),
     ],
+    mtp_like: None,
 };
 
 pub(crate) const SHAPES: [Shape; 4] = [LFM2, QWEN35, NEMOTRON_H, MAMBA2];
+
+/// Attention with norms of queries and keys.
+const QWEN3_MTP: Shape = Shape {
+    architecture: "qwen3",
+    layers: 2,
+    keys: &[("attention.head_count", 2)],
+    kv_heads: &[1; 2],
+    feed_forward: &[96; 2],
+    tensors: &[
+        ("attn_norm.weight", &[HIDDEN], &[0, 1]),
+        ("attn_q.weight", &[HIDDEN, 64], &[0, 1]),
+        ("attn_k.weight", &[HIDDEN, 32], &[0, 1]),
+        ("attn_v.weight", &[HIDDEN, 32], &[0, 1]),
+        ("attn_q_norm.weight", &[32], &[0, 1]),
+        ("attn_k_norm.weight", &[32], &[0, 1]),
+        ("attn_output.weight", &[64, HIDDEN], &[0, 1]),
+        ("ffn_norm.weight", &[HIDDEN], &[0, 1]),
+        ("ffn_gate.weight", &[HIDDEN, 96], &[0, 1]),
+        ("ffn_up.weight", &[HIDDEN, 96], &[0, 1]),
+        ("ffn_down.weight", &[96, HIDDEN], &[0, 1]),
+    ],
+    mtp_like: Some(1),
+};
+
+/// Windows of a page in all layers, that of the block too.
+const COHERE2_MTP: Shape = Shape {
+    architecture: "cohere2",
+    keys: &[("attention.head_count", 2), ("attention.sliding_window", 16)],
+    tensors: &[
+        ("attn_norm.weight", &[HIDDEN], &[0, 1]),
+        ("attn_q.weight", &[HIDDEN, 64], &[0, 1]),
+        ("attn_k.weight", &[HIDDEN, 32], &[0, 1]),
+        ("attn_v.weight", &[HIDDEN, 32], &[0, 1]),
+        ("attn_output.weight", &[64, HIDDEN], &[0, 1]),
+        ("ffn_gate.weight", &[HIDDEN, 96], &[0, 1]),
+        ("ffn_up.weight", &[HIDDEN, 96], &[0, 1]),
+        ("ffn_down.weight", &[96, HIDDEN], &[0, 1]),
+    ],
+    ..QWEN3_MTP
+};
+
+/// Models with a block for further tokens, the last one with recurrent layers.
+pub(crate) const WITH_MTP: [Shape; 3] =
+    [QWEN3_MTP, COHERE2_MTP, Shape { mtp_like: Some(3), ..QWEN35 }];
 
 impl Shape {
     pub(crate) fn model(&self) -> Model {
         let mut writer = GgufWriter::new();
         let name = |key: &str| format!("{}.{key}", self.architecture);
         writer.add("general.architecture", self.architecture).unwrap();
+        let blocks = u32::from(self.mtp_like.is_some());
         for (key, value) in [
             ("context_length", 8192),
             ("embedding_length", HIDDEN as u32),
-            ("block_count", self.layers),
+            ("block_count", self.layers + blocks),
+            ("nextn_predict_layers", blocks),
         ] {
             writer.add(name(key), value).unwrap();
         }
@@ -184,28 +237,54 @@ impl Shape {
         writer.add_tensor("token_embd.weight", &[HIDDEN, 512], DType::F32).unwrap();
         writer.add_tensor(format!("{norm}.weight"), &[HIDDEN], DType::F32).unwrap();
         for (stem, shape, layers) in self.tensors {
-            for layer in *layers {
+            let block = self.mtp_like.filter(|like| layers.contains(like));
+            let block = block.map(|_| self.layers as usize);
+            for layer in layers.iter().copied().chain(block) {
                 writer.add_tensor(format!("blk.{layer}.{stem}"), shape, DType::F32).unwrap();
+            }
+        }
+        if self.mtp_like.is_some() {
+            writer.add_tensor("output.weight", &[HIDDEN, 512], DType::F32).unwrap();
+            let shapes: [(_, &[u64]); 3] =
+                [("enorm", &[HIDDEN]), ("hnorm", &[HIDDEN]), ("eh_proj", &[2 * HIDDEN, HIDDEN])];
+            for (stem, shape) in shapes {
+                let name = format!("blk.{}.nextn.{stem}.weight", self.layers);
+                writer.add_tensor(name, shape, DType::F32).unwrap();
             }
         }
         let mut numbers = Numbers::new(self.architecture);
         let mut bytes = Vec::new();
         let written = writer.write_to(&mut bytes, |tensor, out| {
-            let columns = tensor.shape()[0] as f32;
-            for _ in 0..tensor.size_bytes() / 4 {
-                let x = numbers.normal();
-                let value = match tensor.name() {
-                    name if name.ends_with("norm.weight") => 1.0 + 0.2 * x,
-                    name if name.ends_with("ssm_a") => -x.exp(),
-                    name if name.contains("conv") => x,
-                    _ => x / columns.sqrt(),
-                };
+            let columns = tensor.shape()[0] as usize;
+            for index in 0..tensor.size_bytes() as usize / 4 {
+                let element = [index / columns, index % columns];
+                let value = self.element(tensor.name(), columns, element, numbers.normal());
                 out.write_all(&value.to_le_bytes())?;
             }
             Ok(())
         });
         written.unwrap();
         Model::from_gguf(Gguf::from_bytes(bytes).unwrap()).unwrap()
+    }
+
+    /// An element of a tensor, from a normal number.
+    fn element(&self, name: &str, columns: usize, [row, column]: [usize; 2], x: f32) -> f32 {
+        let small = if self.mtp_like.is_some() { 0.15 } else { 1.0 };
+        let x_of_row = x / (columns as f32).sqrt();
+        match name {
+            name if name.ends_with("norm.weight") => 1.0 + 0.2 * x,
+            name if name.ends_with("ssm_a") => -x.exp(),
+            name if name.contains("conv") => x,
+            "token_embd.weight" if self.mtp_like.is_some() => x,
+            // The block sees the embedding of the token, and little of the state.
+            name if name.ends_with("eh_proj.weight") => {
+                small * x_of_row + f32::from(u8::from(row == column))
+            }
+            name if ["attn_output.", "ffn_down.", "ssm_out."].iter().any(|n| name.contains(n)) => {
+                small * x_of_row
+            }
+            _ => x_of_row,
+        }
     }
 
     pub(crate) fn engine(&self, threads: usize, options: EngineOptions) -> Engine {

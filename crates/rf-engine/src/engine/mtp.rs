@@ -1,0 +1,246 @@
+//! Drafts from the model's own block (MTP). The engine computes the block after every batch of the
+//! model, with the same tokens, so that its cache has the tokens of every sequence: whatever the
+//! scheduler, the prefix cache and preemption do. A draft writes to the cache after the newest
+//! token; the batch that checks the draft overwrites these values.
+
+use std::sync::Arc;
+
+use rf_graph::{Batch, Executor, Span};
+use rf_kv::PageGroup;
+use rf_model::MtpStage;
+
+use super::feed::{Feed, Pieces, Step};
+use crate::error::Error;
+use crate::sampling::Sampler;
+use crate::session::{Session, lock};
+
+/// The values between the stages of a batch.
+pub(super) struct Mtp {
+    hidden_size: usize,
+    vocab_size: usize,
+    /// The states of the batch, `[tokens, hidden_size]`.
+    states: Vec<f32>,
+    /// For each token, the state of the token before it.
+    before: Vec<f32>,
+    /// The state and the logits of a drafted token.
+    output: Vec<f32>,
+}
+
+impl Mtp {
+    pub(super) fn new(hidden_size: usize, vocab_size: usize) -> Self {
+        let (states, before, output) = (Vec::new(), Vec::new(), Vec::new());
+        Self { hidden_size, vocab_size, states, before, output }
+    }
+
+    /// Computes a batch: the model, the block, and `step`, which takes the logits.
+    pub(super) fn compute(
+        &mut self,
+        executor: &mut dyn Executor,
+        batch: &Batch<'_>,
+        (feeds, pieces): (&[Feed<'_>], &Pieces),
+        step: &mut Step<'_>,
+    ) -> Result<(), Error> {
+        let width = self.hidden_size;
+        self.states.resize(batch.ids.len() * width, 0.0);
+        let no_rows = Batch { output_rows: &[], ..*batch };
+        executor.forward_stage(MtpStage::Trunk.index(), &no_rows, &mut self.states)?;
+        self.before.clear();
+        let spans = batch.spans.iter().zip(pieces);
+        for (Span { tokens, past_tokens, .. }, (index, _)) in spans {
+            let known = &feeds[*index].session.token_states;
+            known.push_before(*past_tokens, 1, width, &mut self.before);
+            let others = tokens.start * width..(tokens.end - 1) * width;
+            self.before.extend_from_slice(&self.states[others]);
+        }
+        let input = Batch { input: Some(&self.before), ..no_rows };
+        executor.forward_stage(MtpStage::Block.index(), &input, &mut [])?;
+        Ok(step(executor, &Batch { input: Some(&self.states), ..*batch })?)
+    }
+
+    /// Keeps the states of a computed batch for the next one.
+    pub(super) fn keep_states(&self, feeds: &mut [Feed<'_>], pieces: &Pieces) {
+        let mut rest = &self.states[..];
+        for (index, range) in pieces {
+            let (states, others) = rest.split_at(range.len() * self.hidden_size);
+            rest = others;
+            let session = &mut *feeds[*index].session;
+            session.token_states.set(session.tokens.len(), self.hidden_size, states);
+        }
+    }
+
+    /// Guesses `len` tokens after `ids`: the newest token of a sequence, and those before it that
+    /// the cache lacks. Guesses none where the cache is full.
+    pub(super) fn draft(
+        &mut self,
+        executor: &mut dyn Executor,
+        session: &mut Session,
+        ids: &[u32],
+        len: usize,
+        sampler: &mut Sampler,
+    ) -> Result<Vec<u32>, Error> {
+        let width = self.hidden_size;
+        let mut past_tokens = session.len();
+        let mut draft = Vec::with_capacity(len);
+        if len == 0 || past_tokens == 0 {
+            return Ok(draft);
+        }
+        self.before.clear();
+        session.token_states.push_before(past_tokens, ids.len(), width, &mut self.before);
+        let pool = Arc::clone(&session.pool);
+        let mut pool = lock(&pool);
+        // The last drafted token is not computed.
+        let end = past_tokens + ids.len() + len - 1;
+        let Ok(room) = pool.reserve(&mut session.table, end) else { return Ok(draft) };
+        executor.copy_pages(room.copies())?;
+        self.output.resize(width + self.vocab_size, 0.0);
+        let mut ids = ids.to_vec();
+        loop {
+            let span = Span {
+                tokens: 0..ids.len(),
+                past_tokens,
+                pages: room.table().pages(PageGroup::Full),
+                window_pages: room.table().pages(PageGroup::Window),
+                state: room.table().state(),
+            };
+            let (spans, output_rows) = (&[span], &[ids.len() - 1]);
+            let batch = Batch { ids: &ids, spans, output_rows, input: Some(&self.before) };
+            executor.forward_stage(MtpStage::Block.index(), &batch, &mut self.output)?;
+            let (state, logits) = self.output.split_at(width);
+            let id = sampler.sample(logits)?;
+            draft.push(id);
+            if draft.len() == len {
+                return Ok(draft);
+            }
+            self.before.clear();
+            self.before.extend_from_slice(state);
+            past_tokens += ids.len();
+            ids.clear();
+            ids.push(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use rf_cpu::{CpuBackend, CpuOptions};
+    use rf_graph::KvType;
+
+    use crate::engine::{Engine, Feed, Outputs};
+    use crate::model::Model;
+    use crate::options::EngineOptions;
+    use crate::sampling::{Sampler, SamplerConfig};
+    use crate::session::Session;
+
+    /// A golden model with its block, a text, and the block's most probable token at each position.
+    fn golden(folder: &Path, name: &str) -> (Engine, Vec<u32>, Vec<u32>) {
+        let index = std::fs::read(folder.join("index.json")).unwrap();
+        let index: serde_json::Value = serde_json::from_slice(&index).unwrap();
+        let models = index["models"].as_array().unwrap();
+        let entry = models.iter().find(|entry| entry["name"] == name).unwrap();
+        let ids = |key: &str| serde_json::from_value(entry[key].clone()).unwrap();
+        let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
+        let options = EngineOptions {
+            kv_type: KvType::F32,
+            page_tokens: 16,
+            sequences: 2,
+            speculates: true,
+            mtp: true,
+            ..EngineOptions::default()
+        };
+        let model = Model::open(folder.join(name).with_extension("gguf")).unwrap();
+        let engine = Engine::load(model, &backend, options, &mut |_| ()).unwrap();
+        (engine, ids("ids"), ids("mtp_top1"))
+    }
+
+    fn data() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+    }
+
+    fn feed(engine: &mut Engine, session: &mut Session, ids: &[u32]) {
+        engine.forward(&mut [Feed { session, ids, outputs: Outputs::None }]).unwrap();
+    }
+
+    fn greedy() -> Sampler {
+        Sampler::new(SamplerConfig::greedy()).unwrap()
+    }
+
+    #[test]
+    fn the_first_drafted_token_is_the_golden_one_after_batches_and_drafts_of_any_size() {
+        let (mut engine, ids, top) = golden(&data(), "glm4moe");
+        for (chunk, len) in [(1, 1), (1, 20), (7, 3), (40, 2)] {
+            let mut session = engine.session();
+            for chunk in ids.chunks(chunk) {
+                feed(&mut engine, &mut session, chunk);
+                let used_pages = engine.kv_stats().used_pages;
+                let at = session.len();
+                let Some(newest) = ids.get(at) else { break };
+                let draft = engine.draft(&mut session, &[*newest], len, &mut greedy()).unwrap();
+                assert_eq!((draft.len(), draft[0]), (len, top[at]), "position {at}");
+                assert_eq!((session.len(), engine.kv_stats().used_pages), (at, used_pages));
+            }
+        }
+    }
+
+    #[test]
+    fn drafts_go_on_after_forks_and_rejected_tokens() {
+        let (mut engine, ids, top) = golden(&data(), "glm4moe");
+        let mut session = engine.session();
+        feed(&mut engine, &mut session, &ids[..20]);
+        let mut fork = session.fork();
+        // The fork shares the page that its draft writes to.
+        for session in [&mut fork, &mut session] {
+            let draft = engine.draft(session, &[ids[20]], 5, &mut greedy()).unwrap();
+            assert_eq!(draft[0], top[20]);
+        }
+        let drafted = [ids[20], ids[21], 7, 8, 9];
+        fork.tentatively(true, |fork| feed(&mut engine, fork, &drafted));
+        fork.confirm(22, 16);
+        for (session, at) in [(&mut fork, 22), (&mut session, 20)] {
+            let draft = engine.draft(session, &[ids[at]], 3, &mut greedy()).unwrap();
+            assert_eq!(draft[0], top[at]);
+        }
+    }
+
+    #[test]
+    fn drafts_begin_with_tokens_that_are_computed_again() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/golden/arch");
+        if !folder.is_dir() {
+            eprintln!("skipped: shared/golden/arch is not beside the project");
+            return;
+        }
+        let (mut engine, ids, top) = golden(&folder, "qwen35_mtp");
+        let mut session = engine.session();
+        feed(&mut engine, &mut session, &ids[..50]);
+        let drafted = [ids[50], ids[51], ids[52], 7, 8];
+        session.tentatively(true, |session| feed(&mut engine, session, &drafted));
+        session.confirm(53, 16);
+        assert_eq!(session.len(), 50, "the states before the draft");
+        let draft = engine.draft(&mut session, &ids[50..54], 2, &mut greedy()).unwrap();
+        assert_eq!(draft[0], top[53]);
+        feed(&mut engine, &mut session, &ids[50..60]);
+        let draft = engine.draft(&mut session, &ids[60..61], 2, &mut greedy()).unwrap();
+        assert_eq!(draft[0], top[60]);
+    }
+
+    #[test]
+    fn a_full_cache_has_no_drafts() {
+        let (mut engine, ids, top) = golden(&data(), "glm4moe");
+        let mut session = engine.session();
+        let context_tokens = engine.context_tokens();
+        let text: Vec<u32> = ids.iter().copied().cycle().take(context_tokens - 1).collect();
+        feed(&mut engine, &mut session, &text);
+        let mut draft = |session: &mut Session, len| {
+            engine.draft(session, &[ids[0]], len, &mut greedy()).unwrap()
+        };
+        assert_eq!(draft(&mut session, 1).len(), 1);
+        assert_eq!(draft(&mut session, 2), [0_u32; 0]);
+        session.reset();
+        assert_eq!(draft(&mut session, 2), [0_u32; 0]);
+        // The block's cache follows another text in the same pages.
+        feed(&mut engine, &mut session, &ids[..30]);
+        let next = engine.draft(&mut session, &ids[30..31], 1, &mut greedy()).unwrap();
+        assert_eq!(next, [top[30]]);
+    }
+}

@@ -1,0 +1,132 @@
+//! The block for further tokens (MTP) of golden models, in the stages of its program.
+
+use std::path::Path;
+
+use rf_cpu::{CpuBackend, CpuOptions, Isa};
+use rf_engine::{EngineOptions, Speculation, SpeculationOptions};
+use rf_graph::{Backend, Batch, Executor, KvLayout, KvType, Program, ReferenceBackend, Span, fuse};
+use rf_kv::PageId;
+use rf_model::{Head, ModelConfig, MtpStage};
+
+use crate::models::{TinyModel, data, greedy_with, ids, json, load, shared};
+
+const PAGE_TOKENS: usize = 16;
+
+/// The program of a model with its block.
+fn compile(model: &TinyModel<'_>, backend: &dyn Backend, tokens: usize) -> Box<dyn Executor> {
+    let file = model.open();
+    let config = file.config();
+    let context_tokens = model.entry["n_ctx"].as_u64().unwrap() as usize;
+    let head = Head::LogitsAndMtp;
+    let (graph, weights) = rf_model::build(file.gguf(), config, context_tokens, head).unwrap();
+    let layers = config.kv_layers_with_mtp();
+    let mut kv = KvLayout::new(layers, PAGE_TOKENS, tokens.div_ceil(PAGE_TOKENS), KvType::F32);
+    (kv.states, kv.num_pages.states) = (config.states(), 1);
+    let graph = fuse(graph, backend.fusions());
+    let (max_batch_tokens, max_output_rows) = (tokens, tokens);
+    let program = Program { graph, weights, kv, max_batch_tokens, max_output_rows };
+    backend.compile(program, &mut |_| ()).unwrap()
+}
+
+/// The logits of the block at every position of a text, in batches of at most `chunk` tokens.
+fn block_logits(
+    executor: &mut dyn Executor,
+    config: &ModelConfig,
+    ids: &[u32],
+    chunk: usize,
+) -> Vec<f32> {
+    let (width, vocab_size) = (config.hidden_size, config.vocab_size);
+    let pages = ids.len().div_ceil(PAGE_TOKENS) as u32;
+    let pages: Vec<PageId> = (0..pages).map(PageId::new).collect();
+    let (mut last, mut logits) = (vec![0.0; width], Vec::new());
+    let mut past_tokens = 0;
+    for ids in ids.chunks(chunk) {
+        let tokens = ids.len();
+        let rows: Vec<usize> = (0..tokens).collect();
+        let span = Span {
+            tokens: 0..tokens,
+            past_tokens,
+            pages: &pages,
+            window_pages: &[],
+            state: Some(PageId::new(0)),
+        };
+        let batch = Batch { ids, spans: &[span], output_rows: &rows, input: None };
+        let mut states = vec![0.0; tokens * width];
+        executor.forward_stage(MtpStage::Trunk.index(), &batch, &mut states).unwrap();
+        let before = [&last, &states[..(tokens - 1) * width]].concat();
+        last = states.split_off((tokens - 1) * width);
+        let mut block = vec![0.0; tokens * (width + vocab_size)];
+        let batch = Batch { input: Some(&before), ..batch };
+        executor.forward_stage(MtpStage::Block.index(), &batch, &mut block).unwrap();
+        logits.extend_from_slice(&block[tokens * width..]);
+        past_tokens += tokens;
+    }
+    logits
+}
+
+/// Checks the logits of a block on a backend, of a prompt and of single tokens.
+pub(crate) fn check(model: &TinyModel<'_>, backend: &dyn Backend, what: &str) {
+    let ids_of_text = model.ids();
+    let mut executor = compile(model, backend, ids_of_text.len());
+    let (name, file) = (model.name(), model.open());
+    let config = file.config();
+    let bound = model.entry["bound"].as_f64().unwrap() as f32;
+    for chunk in [ids_of_text.len(), 7, 1] {
+        let logits = block_logits(&mut *executor, config, &ids_of_text, chunk);
+        let (ours, stored) = model.at_positions_of("mtp_logits", &logits);
+        let errors = ours.iter().zip(&stored).map(|(a, b)| (a - b).abs());
+        let error = errors.max_by(f32::total_cmp).unwrap();
+        eprintln!("{name:12} MTP on {what} in batches of {chunk:3}: {error:.1e}");
+        assert!(error < bound, "{name} on {what}: off by {error}, bound {bound}");
+        let top = ids(&model.entry["mtp_top1"]);
+        for (position, (row, top)) in logits.chunks(config.vocab_size).zip(top).enumerate() {
+            let largest = row.iter().copied().max_by(f32::total_cmp).unwrap();
+            let below = largest - row[top as usize];
+            assert!(below < bound, "{name} on {what}: position {position}, {below} below");
+        }
+    }
+}
+
+/// Greedy ids with drafts of the block, for which both models are rarely right: their weights are
+/// random.
+pub(crate) fn check_greedy(model: &TinyModel<'_>, backend: &dyn Backend) {
+    let expected = ids(&model.entry["greedy"]);
+    let options = EngineOptions { speculates: true, mtp: true, ..model.options() };
+    let mut engine = load(&model.path(), backend, options);
+    for tokens in [1, 3] {
+        let lengths = SpeculationOptions { max_draft_tokens: tokens, min_draft_tokens: tokens };
+        let mut speculation = Speculation::mtp(&engine, lengths).unwrap();
+        let text = model.ids();
+        let found = greedy_with(&mut engine, &text, expected.len(), Some(&mut speculation));
+        assert_eq!(found.ids, expected, "{}", model.name());
+        assert!(found.timings.drafted_tokens >= tokens * (expected.len() - 1 - tokens));
+    }
+}
+
+fn check_folder(folder: &Path) -> Vec<String> {
+    let index = json(&folder.join("index.json"));
+    let mut checked = Vec::new();
+    for entry in index["models"].as_array().unwrap() {
+        let model = TinyModel { folder, entry };
+        if !entry["mtp_logits"].is_string() {
+            assert!(model.open().config().mtp.is_none(), "{}", model.name());
+            continue;
+        }
+        check(&model, &ReferenceBackend, "the reference");
+        for isa in Isa::available() {
+            let options = CpuOptions { threads: Some(2), isa: Some(isa) };
+            let backend = CpuBackend::new(options).unwrap();
+            check(&model, &backend, &isa.to_string());
+            check_greedy(&model, &backend);
+        }
+        checked.push(model.name().to_owned());
+    }
+    checked
+}
+
+#[test]
+fn blocks_for_further_tokens_match_on_every_isa() {
+    assert_eq!(check_folder(&data()), ["glm4moe"]);
+    let Some(folder) = shared("golden/arch") else { return };
+    assert_eq!(check_folder(&folder), ["qwen35_mtp", "glm4moe"]);
+}
