@@ -195,6 +195,7 @@ impl Drafts {
                 kv_tokens: None,
                 sequences: 1,
                 checkpoints: 0,
+                host_state_bytes: 0,
                 speculates: true,
                 mtp: false,
                 ..options

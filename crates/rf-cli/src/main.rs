@@ -22,6 +22,7 @@ mod interrupt;
 mod limits;
 mod loading;
 mod logging;
+mod prefix_cache;
 mod recording;
 mod sources;
 mod telemetry;

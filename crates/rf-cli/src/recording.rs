@@ -14,7 +14,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::device::{Placement, gpus};
-use crate::{limits, logging, telemetry, terminal};
+use crate::{limits, logging, prefix_cache, telemetry, terminal};
 
 /// Events of each backend that are recorded: about 50 MB of a file, a thousand tokens of a small
 /// model. Later events repeat the pattern of the first ones.
@@ -36,6 +36,8 @@ struct RunMeasurements {
     memory: MemoryTracker,
     page_tokens: u64,
     total_pages: u64,
+    /// A line about the prefix cache.
+    prefix_cache: Option<String>,
 }
 
 impl Recording {
@@ -72,6 +74,7 @@ impl Recording {
             memory,
             page_tokens: engine.page_tokens() as u64,
             total_pages: engine.kv_stats().total_pages as u64,
+            prefix_cache: prefix_cache::line(engine),
         });
     }
 
@@ -89,6 +92,9 @@ impl Recording {
             terminal::note(format_args!("{}{}", ttft.format_table(), ttft.optimization_summary()));
             if let Some(run) = &self.run {
                 terminal::note(format_args!("\n{}", run.memory_report(&spans)));
+                if let Some(line) = &run.prefix_cache {
+                    terminal::note(line);
+                }
             }
         }
         let Some(path) = &self.trace else { return Ok(()) };

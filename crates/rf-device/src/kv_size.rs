@@ -11,6 +11,8 @@ use crate::placement::Placement;
 const CPU_CONTEXTS: usize = 8;
 /// The part of the memory beside the weights that recurrent states may take.
 const STATES_SHARE: u64 = 8;
+/// The most host memory for recurrent states, unless the user says otherwise.
+const MOST_HOST_STATES: u64 = 8 << 30;
 /// The largest cache of a model that is divided between devices, in contexts: every layer that the
 /// cache displaces from the GPU costs more than it gains.
 const DIVIDED_CONTEXTS: usize = 4;
@@ -45,6 +47,22 @@ impl Placement {
         let room = free.saturating_sub(model.gguf().file_bytes()) / STATES_SHARE;
         let fits = usize::try_from(room / bytes).unwrap_or(usize::MAX);
         Ok(fits.min(most).max(1))
+    }
+
+    /// Computes the bytes of host memory for recurrent states that a GPU has no room for: an eighth
+    /// of what the model's file leaves free, at most 8 GiB. 0 without a GPU, where the pages of
+    /// states are in host memory, and for a model without such states.
+    ///
+    /// # Errors
+    ///
+    /// If the threads of the CPU cannot be started.
+    pub fn host_state_bytes(&self, model: &Model) -> Result<u64, Error> {
+        if self.gpu().is_none() || !model.config().is_recurrent() {
+            return Ok(0);
+        }
+        let free = self.cpu()?.available_memory_bytes().unwrap_or(0);
+        let room = free.saturating_sub(model.gguf().file_bytes());
+        Ok((room / STATES_SHARE).min(MOST_HOST_STATES))
     }
 
     /// Computes the tokens of a KV cache that fits into the free memory together with the model: at
@@ -129,6 +147,7 @@ mod tests {
         kv_tokens: None,
         sequences: 1,
         checkpoints: 0,
+        host_state_bytes: 0,
         speculates: false,
         mtp: false,
         pooling: None,
@@ -167,6 +186,23 @@ mod tests {
         };
         let eight = 8 * state as u64;
         assert_eq!([0, 5 * eight, 6 * eight - 1, 100 * eight].map(states), [1, 5, 5, 64]);
+    }
+
+    #[test]
+    fn states_of_a_gpu_take_a_part_of_host_memory() {
+        let bytes = |model: &Model, is_gpu| {
+            let gpu = TestGpu { available_bytes: u64::MAX / 100, failures: 0.into() };
+            let cpu = DeviceOptions { device: Device::Cpu, ..DeviceOptions::default() };
+            let placement = if is_gpu {
+                Placement::with_gpu(Box::new(gpu), DeviceOptions::default())
+            } else {
+                Placement::open(cpu).unwrap()
+            };
+            placement.host_state_bytes(model).unwrap()
+        };
+        let most = bytes(&recurrent(), true);
+        assert!(most > 0 && most <= 8 << 30, "{most}");
+        assert_eq!((bytes(&recurrent(), false), bytes(&model(), true)), (0, 0));
     }
 
     #[test]

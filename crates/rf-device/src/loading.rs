@@ -191,6 +191,7 @@ pub(crate) mod tests {
         kv_tokens: None,
         sequences: 1,
         checkpoints: 0,
+        host_state_bytes: 0,
         speculates: false,
         mtp: false,
         pooling: None,

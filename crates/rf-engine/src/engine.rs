@@ -2,8 +2,10 @@
 
 mod cache;
 mod feed;
+mod host_states;
 mod mtp;
 mod saved;
+mod stats;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -23,9 +25,11 @@ use crate::options::EngineOptions;
 use crate::sampling::Sampler;
 use crate::session::{Session, lock};
 use feed::{Pieces, Step};
+use host_states::HostStates;
 use mtp::Mtp;
 
 pub use feed::{Feed, Outputs};
+pub use stats::PrefixCacheStats;
 
 /// A model loaded on a backend.
 pub struct Engine {
@@ -37,8 +41,9 @@ pub struct Engine {
     context_tokens: usize,
     batch_tokens: usize,
     page_tokens: usize,
-    /// See [`EngineOptions::checkpoints`].
-    checkpoints: usize,
+    /// True if the prefix cache keeps recurrent states.
+    keeps_states: bool,
+    host_states: HostStates,
     pooling: Option<Pooling>,
     /// The block that guesses further tokens, if it is loaded.
     mtp: Option<Mtp>,
@@ -77,7 +82,11 @@ impl Engine {
         );
         backend.check_memory(&program)?;
         let kv = program.kv.clone();
+        // As many bytes as a page has on the device.
+        let state_bytes = held.states_bytes / (kv.num_pages.states as u64).max(1);
+        let state_slots = options.host_state_bytes.checked_div(state_bytes).unwrap_or(0) as usize;
         let pool = PagePool::with_window(kv.num_pages, page_size, kv.window);
+        let pool = pool.with_state_slots(state_slots);
         let output_width = program.graph.value(program.graph.output()).width;
         let identity = identity(backend.name(), &program);
         let executor = backend.compile(program, progress)?;
@@ -85,14 +94,15 @@ impl Engine {
         Ok(Self {
             mtp,
             identity,
-            kv,
             memory_need,
             context_tokens: model.context_tokens(&options),
             batch_tokens: model.batch_tokens(&options),
             page_tokens: page_size.tokens(),
-            checkpoints: options.checkpoints,
+            keeps_states: state_bytes > 0 && options.checkpoints.max(state_slots) > 0,
+            host_states: HostStates::default(),
             pooling: options.pooling,
             output_width,
+            kv,
             pool: Arc::new(Mutex::new(pool)),
             executor,
             model,
@@ -368,6 +378,7 @@ impl Engine {
             let feed = &mut feeds[*index];
             let session = &mut *feed.session;
             let copies = pool.grow(&mut session.table, session.tokens.len() + range.len())?;
+            self.host_states.follow(pool, self.executor.as_mut())?;
             self.executor.copy_pages(&copies)?;
             let first = ids.len();
             ids.extend_from_slice(&feed.ids[range.clone()]);

@@ -82,9 +82,7 @@ impl Engine {
         // The last token is always computed: its logits are not in the cache.
         let common = session.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
         session.truncate_or_reset(common.min(prompt.len() - 1));
-        if self.keeps_states() {
-            session.keep_states(prompt, self.page_tokens());
-        }
+        self.keep_states(session, prompt);
         let cached_tokens = session.len();
         let mut timings = Timings {
             prompt_tokens: prompt.len() - cached_tokens,

@@ -68,7 +68,7 @@ mod vocabulary;
 
 pub use activations::{ActivationSums, Activations};
 pub use embed::Normalization;
-pub use engine::{Engine, Feed, Outputs};
+pub use engine::{Engine, Feed, Outputs, PrefixCacheStats};
 pub use error::{Error, SavedError};
 pub use generate::{Extras, Outcome};
 pub use generation::{GenerateOptions, StopReason};

@@ -28,6 +28,10 @@ pub struct EngineOptions {
     /// that begins like an earlier one is not computed from its start. They take memory only in
     /// models with recurrent layers.
     pub checkpoints: usize,
+    /// Bytes of host memory for recurrent states that the prefix cache evicts from the memory of
+    /// the device: those that were not used for longest make room. A prompt that goes on from one
+    /// copies it back. Nothing is held before.
+    pub host_state_bytes: u64,
     /// Drafts are checked for one sequence ([`Speculation`](crate::Speculation)): room for its
     /// recurrent states before a draft. It takes memory only in models with recurrent layers.
     pub speculates: bool,
@@ -59,6 +63,7 @@ impl Default for EngineOptions {
             kv_tokens: None,
             sequences: 1,
             checkpoints: 0,
+            host_state_bytes: 0,
             speculates: false,
             mtp: false,
             pooling: None,

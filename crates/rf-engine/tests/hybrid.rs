@@ -51,6 +51,7 @@ const BASE: EngineOptions = EngineOptions {
     kv_tokens: Some(2 * 96),
     sequences: 2,
     checkpoints: 0,
+    host_state_bytes: 0,
     speculates: false,
     mtp: false,
     pooling: None,

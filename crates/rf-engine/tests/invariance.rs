@@ -39,6 +39,7 @@ const BASE: EngineOptions = EngineOptions {
     kv_tokens: Some(3 * 192),
     sequences: 3,
     checkpoints: 0,
+    host_state_bytes: 0,
     speculates: false,
     mtp: false,
     pooling: None,

@@ -11,7 +11,9 @@
 //! **States.** Recurrent layers keep no positions but a state of fixed size. A sequence of such a
 //! model also holds one page of [`PageGroup::State`], which is shared, copied, counted and returned
 //! as the others are. It is the state after the last token, so the sequence cannot be cut.
-//! [`PagePool::checkpoint`] keeps a state in the prefix cache.
+//! [`PagePool::checkpoint`] keeps a state in the prefix cache. Where pages are few, states that
+//! leave it go to a store outside of the pool, whose slots the pool counts
+//! ([`PagePool::with_state_slots`]).
 //!
 //! **Where to start.** [`PagePool::grow`] allocates pages for new tokens, and
 //! [`PagePool::reserve`] for values after them that are not kept. [`PagePool::fork`] and
@@ -64,9 +66,11 @@ mod page;
 mod pool;
 mod prefix;
 mod stats;
+mod stored;
 mod table;
 
 pub use page::{InvalidPageSize, PageCounts, PageGroup, PageId, PageSize};
 pub use pool::{CopyPage, CutCause, NotCut, OutOfPages, PagePool, Reserved};
 pub use stats::PoolStats;
+pub use stored::{StateMove, StateSlot};
 pub use table::{PageTable, Slot};

@@ -9,6 +9,7 @@ use crate::group::GroupPages;
 use crate::page::{PageCounts, PageGroup, PageId, PageSize};
 use crate::prefix::PrefixCache;
 use crate::stats::PoolStats;
+use crate::stored::{StateMove, StateSlot, StoredStates};
 use crate::table::{DROPPED, GroupTable, PageTable};
 
 /// All pages of a KV cache.
@@ -102,8 +103,30 @@ impl PagePool {
             (PageGroup::Window, None) => GroupPages::new(0),
             _ => GroupPages::new(num_pages.of(group)),
         });
-        let prefix = PrefixCache::new(counts(&groups, GroupPages::len));
+        let prefix = PrefixCache::new(counts(&groups, GroupPages::len), 0);
         Self { page_size, window, groups, prefix }
+    }
+
+    /// The same empty pool with a store of `slots` states outside of it. States that leave the
+    /// prefix cache for want of pages go there, in place of those that were not used for longest,
+    /// and come back when a sequence begins with their tokens: see
+    /// [`take_state_moves`](Self::take_state_moves).
+    #[must_use]
+    pub fn with_state_slots(self, slots: usize) -> Self {
+        let prefix = PrefixCache::new(self.num_pages(), slots);
+        Self { prefix, ..self }
+    }
+
+    /// The copies between pages of states and the store, which the caller must execute in this
+    /// order: after [`grow`](Self::grow), before the copies that it returns, and after
+    /// [`match_prefix`](Self::match_prefix), before a page is written.
+    pub fn take_state_moves(&mut self) -> Vec<StateMove> {
+        self.prefix.stored.take_moves()
+    }
+
+    /// Forgets states in the store, because they could not be copied there.
+    pub fn forget_stored(&mut self, slot: StateSlot) {
+        self.prefix.stored.clear(slot);
     }
 
     /// The number of all pages.
@@ -156,7 +179,7 @@ impl PagePool {
     /// The new tokens may start in the last page. If another table holds that page as well, this
     /// table gets a new one, and the backend must execute the returned copy first. There is at most
     /// one copy per group. States are copied as well if the prefix cache has them and a page is
-    /// available; otherwise they leave the cache.
+    /// available; otherwise they leave the cache, for the store if there is one.
     ///
     /// # Errors
     ///
@@ -263,7 +286,12 @@ impl PagePool {
     /// [`PageGroup::Full`].
     pub fn stats(&self, group: PageGroup) -> PoolStats {
         let cached_pages = self.prefix.len(group);
-        PoolStats { cached_pages, ..self.groups[group.index()].stats() }
+        let stats = PoolStats { cached_pages, ..self.groups[group.index()].stats() };
+        if group != PageGroup::State {
+            return stats;
+        }
+        let StoredStates { stores, loads, .. } = self.prefix.stored;
+        PoolStats { stored: self.prefix.stored.len(), stores, loads, ..stats }
     }
 
     /// The groups that have pages of tokens.
@@ -297,7 +325,7 @@ impl PagePool {
             table.group_mut(group).pages[0] = to;
             return Ok(Some(CopyPage { group, from, to }));
         }
-        self.prefix.remove(group, from);
+        self.prefix.evict(group, from);
         Ok(None)
     }
 
@@ -363,7 +391,7 @@ impl PagePool {
     fn allocate(&mut self, group: PageGroup) -> Result<PageId, OutOfPages> {
         let Self { groups, prefix, .. } = self;
         let pages = &mut groups[group.index()];
-        let page = pages.allocate(|page| prefix.remove(group, page));
+        let page = pages.allocate(|page| prefix.evict(group, page));
         page.ok_or(OutOfPages { needed: 1, free: 0 })
     }
 

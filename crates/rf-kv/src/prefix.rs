@@ -12,12 +12,13 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::page::{PageCounts, PageGroup, PageId};
+use crate::stored::StoredStates;
 
 /// A place in the tree of cached prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     /// Never reused, so that children of an evicted node do not match under another node.
-    id: u64,
+    pub(crate) id: u64,
     /// Hash of all tokens up to and including this node.
     chain_hash: u64,
 }
@@ -51,6 +52,8 @@ pub(crate) struct PrefixCache {
     last_id: u64,
     window: NodePages,
     states: NodePages,
+    /// States of nodes outside of the pool.
+    pub(crate) stored: StoredStates,
 }
 
 /// The pages of a group that nodes have in addition to those of [`PageGroup::Full`].
@@ -58,8 +61,8 @@ pub(crate) struct PrefixCache {
 struct NodePages {
     /// By the id of the node. Pages of nodes that are gone stay until they are evicted.
     pages: HashMap<u64, PageId>,
-    /// The id of the node of each page.
-    nodes: Vec<Option<u64>>,
+    /// The node of each page.
+    nodes: Vec<Option<Node>>,
 }
 
 impl NodePages {
@@ -69,24 +72,26 @@ impl NodePages {
 
     fn insert(&mut self, page: PageId, node: Node) {
         self.pages.insert(node.id, page);
-        self.nodes[page.index()] = Some(node.id);
+        self.nodes[page.index()] = Some(node);
     }
 
     fn remove(&mut self, page: PageId) {
         if let Some(node) = self.nodes[page.index()].take() {
-            self.pages.remove(&node);
+            self.pages.remove(&node.id);
         }
     }
 }
 
 impl PrefixCache {
-    pub(crate) fn new(num_pages: PageCounts) -> Self {
+    /// A cache for pages of a pool, and for `state_slots` states outside of it.
+    pub(crate) fn new(num_pages: PageCounts, state_slots: usize) -> Self {
         Self {
             by_hash: HashMap::new(),
             entries: (0..num_pages.full).map(|_| None).collect(),
             last_id: Node::ROOT.id,
             window: NodePages::new(num_pages.window),
             states: NodePages::new(num_pages.states),
+            stored: StoredStates::new(state_slots),
         }
     }
 
@@ -124,6 +129,38 @@ impl PrefixCache {
         self.states.pages.get(&node.id).copied()
     }
 
+    /// Returns true if the states of a node are stored outside of the pool.
+    pub(crate) fn has_stored_state(&self, node: Node) -> bool {
+        self.stored.contains(node.id)
+    }
+
+    /// Removes the states of a node, in the pool and outside. Returns their page.
+    pub(crate) fn remove_state(&mut self, node: Node) -> Option<PageId> {
+        self.stored.remove(node.id);
+        let page = self.find_state(node)?;
+        self.states.remove(page);
+        Some(page)
+    }
+
+    /// Removes a page, because it is about to be written. States that a later sequence can begin
+    /// with are stored first.
+    pub(crate) fn evict(&mut self, group: PageGroup, page: PageId) {
+        if group == PageGroup::State
+            && let Some(node) = self.states.nodes[page.index()]
+            && self.is_alive(node)
+        {
+            self.stored.store(node.id, page);
+        }
+        self.remove(group, page);
+    }
+
+    /// Returns true if the page of a node is cached.
+    fn is_alive(&self, node: Node) -> bool {
+        let page = self.by_hash.get(&node.chain_hash);
+        let entry = page.and_then(|page| self.entries[page.index()].as_ref());
+        entry.is_some_and(|entry| entry.node == node)
+    }
+
     /// Adds `page`, which must not be cached yet, as a child of `parent`. Returns its node, and the
     /// page that it displaces because of an equal hash. The displaced page is no longer cached.
     pub(crate) fn insert(
@@ -135,8 +172,10 @@ impl PrefixCache {
         self.last_id += 1;
         let node = Node { id: self.last_id, chain_hash: parent.child_hash(tokens) };
         let displaced = self.by_hash.insert(node.chain_hash, page);
-        if let Some(displaced) = displaced {
-            self.entries[displaced.index()] = None;
+        if let Some(displaced) = displaced
+            && let Some(entry) = self.entries[displaced.index()].take()
+        {
+            self.stored.remove(entry.node.id);
         }
         self.entries[page.index()] =
             Some(Entry { node, parent_id: parent.id, tokens: tokens.into() });
@@ -153,12 +192,13 @@ impl PrefixCache {
         self.states.insert(page, node);
     }
 
-    /// Removes a page, because it is about to be written.
+    /// Removes a page.
     pub(crate) fn remove(&mut self, group: PageGroup, page: PageId) {
         match group {
             PageGroup::Full => {
                 if let Some(entry) = self.entries[page.index()].take() {
                     self.by_hash.remove(&entry.node.chain_hash);
+                    self.stored.remove(entry.node.id);
                 }
             }
             PageGroup::Window => self.window.remove(page),
@@ -174,7 +214,7 @@ mod tests {
     const TOKENS: [u32; 4] = [1, 2, 3, 4];
 
     fn cache() -> PrefixCache {
-        PrefixCache::new(PageCounts { full: 4, window: 2, states: 0 })
+        PrefixCache::new(PageCounts { full: 4, window: 2, states: 0 }, 0)
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use rf_kv::{
     CutCause, NotCut, OutOfPages, PageCounts, PageGroup, PageId, PagePool, PageSize, PageTable,
+    StateMove,
 };
 
 /// Miri is slow.
@@ -21,10 +22,11 @@ proptest! {
     fn pool_agrees_with_the_naive_model(
         size in prop::sample::select(&PageSize::ALL[..2]),
         num_pages in num_pages(),
+        state_slots in 0..4_usize,
         window in window(),
         operations in prop::collection::vec(operation(), 1..OPERATIONS),
     ) {
-        let mut world = World::new(num_pages, size, window);
+        let mut world = World::new(num_pages, state_slots, size, window);
         for operation in operations {
             world.apply(&operation);
             world.check();
@@ -35,11 +37,12 @@ proptest! {
     #[test]
     fn the_same_operations_give_the_same_pages(
         num_pages in num_pages(),
+        state_slots in 0..4_usize,
         window in window(),
         operations in prop::collection::vec(operation(), 1..OPERATIONS),
     ) {
         let run = || {
-            let mut world = World::new(num_pages, PageSize::Tokens16, window);
+            let mut world = World::new(num_pages, state_slots, PageSize::Tokens16, window);
             let mut seen = Vec::new();
             for operation in &operations {
                 world.apply(operation);
@@ -49,6 +52,39 @@ proptest! {
         };
         prop_assert_eq!(run(), run());
     }
+}
+
+/// Conversations whose turns begin like earlier ones, with few pages of states, so that checkpoints
+/// go to the store and come back.
+#[test]
+fn turns_go_on_from_states_that_were_stored() {
+    let mut random = 1_u64;
+    let mut next = |most: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) % most
+    };
+    let mut loads = 0;
+    for _ in 0..CASES {
+        let num_pages = PageCounts { full: 40, window: 0, states: 1 + next(3) as usize };
+        let mut world = World::new(num_pages, next(5) as usize, PageSize::Tokens16, None);
+        for _ in 0..OPERATIONS / 4 {
+            let (text, pages) = (next(4) as u8, 1 + next(4) as usize);
+            world.apply(&Operation::Start { text, len_tokens: 16 * pages });
+            world.check();
+            let index = world.sequences.len() - 1;
+            world.checkpoint(index);
+            let longer = [&world.sequences[index].tokens[..], &[9; 5]].concat();
+            world.write(index, &longer);
+            world.check();
+            if next(4) > 0 || world.sequences.len() == num_pages.states {
+                let sequence = world.sequences.swap_remove(next(index as u64 + 1) as usize);
+                world.pool.release(sequence.table);
+            }
+        }
+        loads += world.pool.stats(PageGroup::State).loads;
+        world.finish();
+    }
+    assert!(loads > u64::from(CASES), "{loads}");
 }
 
 #[derive(Clone, Debug)]
@@ -138,6 +174,26 @@ fn pages(table: &PageTable) -> [Vec<PageId>; 3] {
     PageGroup::ALL.map(|group| table.pages(group).to_vec())
 }
 
+/// Executes moves of states.
+fn move_states(
+    moves: Vec<StateMove>,
+    storage: &mut [Vec<Vec<Option<Vec<u32>>>>; 3],
+    store: &mut [Option<Vec<u32>>],
+) {
+    let pages = &mut storage[PageGroup::State.index()];
+    for each in moves {
+        match each {
+            StateMove::Store { from, slot } => {
+                store[slot.index()].clone_from(&pages[from.index()][0]);
+            }
+            StateMove::Load { slot, to } => {
+                pages[to.index()][0].clone_from(&store[slot.index()]);
+                assert!(pages[to.index()][0].is_some());
+            }
+        }
+    }
+}
+
 struct World {
     pool: PagePool,
     size: PageSize,
@@ -147,14 +203,23 @@ struct World {
     /// The storage of a backend by group: for each slot, all tokens up to and including its own,
     /// because keys and values depend on those. A page of states has one slot.
     storage: [Vec<Vec<Option<Vec<u32>>>>; 3],
+    /// The store of states outside of the pool, by slot.
+    store: Vec<Option<Vec<u32>>>,
     sequences: Vec<Sequence>,
     peak_used_pages: [usize; 3],
 }
 
 impl World {
-    fn new(num_pages: PageCounts, size: PageSize, window: Option<usize>) -> Self {
+    fn new(
+        num_pages: PageCounts,
+        state_slots: usize,
+        size: PageSize,
+        window: Option<usize>,
+    ) -> Self {
+        let pool = PagePool::with_window(num_pages, size, window).with_state_slots(state_slots);
         Self {
-            pool: PagePool::with_window(num_pages, size, window),
+            pool,
+            store: vec![None; state_slots],
             size,
             window,
             groups: &PageGroup::OF_TOKENS[..if window.is_some() { 2 } else { 1 }],
@@ -179,10 +244,12 @@ impl World {
                 let tokens: Vec<u32> =
                     (0..*len_tokens as u32).map(|p| p / 24 * u32::from(*text)).collect();
                 let table = self.pool.match_prefix(&tokens[..len_tokens - 1]);
+                self.move_states();
                 assert!(table.len_tokens() < tokens.len());
                 let matched = tokens[..table.len_tokens()].to_vec();
                 let dropped_tokens = self.first_seen(matched.len()).min(matched.len());
                 self.sequences.push(Sequence { table, tokens: matched, dropped_tokens });
+                self.check_states();
                 self.write(self.sequences.len() - 1, &tokens);
             }
             Operation::Grow { which, by_tokens, token } => {
@@ -237,13 +304,11 @@ impl World {
             }
             Operation::Publish { which, checkpoints } => {
                 let Some(index) = self.pick(*which) else { return };
-                let Sequence { table, tokens, .. } = &self.sequences[index];
-                self.pool.publish(table, tokens);
-                if *checkpoints && self.pool.checkpoint(table, tokens) {
-                    let again = self.pool.match_prefix(tokens);
-                    assert_eq!(again.len_tokens(), tokens.len());
-                    self.note_peaks();
-                    self.pool.release(again);
+                if *checkpoints {
+                    self.checkpoint(index);
+                } else {
+                    let Sequence { table, tokens, .. } = &self.sequences[index];
+                    self.pool.publish(table, tokens);
                 }
             }
             Operation::Release { which } => {
@@ -266,6 +331,8 @@ impl World {
         match self.pool.grow(&mut sequence.table, tokens.len()) {
             Ok(copies) => {
                 assert!(needed.fits_in(available));
+                let moves = self.pool.take_state_moves();
+                move_states(moves, &mut self.storage, &mut self.store);
                 for copy in copies {
                     let storage = &mut self.storage[copy.group.index()];
                     let contents = storage[copy.from.index()].clone();
@@ -290,6 +357,25 @@ impl World {
             }
         }
         self.note_peaks();
+    }
+
+    /// Publishes the pages of a sequence, and the states where they end.
+    fn checkpoint(&mut self, index: usize) {
+        let Sequence { table, tokens, .. } = &self.sequences[index];
+        self.pool.publish(table, tokens);
+        if self.pool.checkpoint(table, tokens) {
+            let again = self.pool.match_prefix(tokens);
+            assert_eq!(self.pool.take_state_moves(), []);
+            assert_eq!(again.len_tokens(), tokens.len());
+            self.note_peaks();
+            self.pool.release(again);
+        }
+    }
+
+    /// Copies states to the store and back.
+    fn move_states(&mut self) {
+        let moves = self.pool.take_state_moves();
+        move_states(moves, &mut self.storage, &mut self.store);
     }
 
     /// Writes values after the last token of a sequence, as a draft does.
@@ -368,6 +454,7 @@ impl World {
         assert_eq!((stats.used_pages, stats.unfilled_tokens), (held.len(), 0));
         assert_eq!(stats.free_pages + stats.used_pages + stats.idle_pages, stats.total_pages);
         assert!(stats.idle_pages <= stats.cached_pages);
+        assert!(stats.stored <= self.store.len() && stats.stored as u64 <= stats.stores);
     }
 
     fn check_group(&self, group: PageGroup) {

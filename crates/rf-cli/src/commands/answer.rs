@@ -103,8 +103,12 @@ pub(super) fn summary(timings: &Timings, memory_bytes: u64) -> String {
     let throughput = |per_second: Option<f64>| {
         per_second.map(|rate| format!(" ({rate:.1} t/s)")).unwrap_or_default()
     };
+    let cached = match timings.cached_tokens {
+        0 => String::new(),
+        tokens => format!(", {tokens} from the cache"),
+    };
     format!(
-        "prompt {} tokens{}, generated {} tokens{}{}, TTFT {:.0} ms, memory {}",
+        "prompt {} tokens{}{cached}, generated {} tokens{}{}, TTFT {:.0} ms, memory {}",
         timings.prompt_tokens,
         throughput(timings.prompt_tokens_per_second()),
         timings.generated_tokens,

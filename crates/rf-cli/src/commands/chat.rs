@@ -13,7 +13,7 @@ use super::answer::{OutputForm, conversation_ids, extras, stream, summary};
 use super::input::Input;
 use crate::failure::{bad_input, sentence};
 use crate::terminal::{self, Palette};
-use crate::{drafts, sources};
+use crate::{drafts, prefix_cache, sources};
 
 /// A conversation at the terminal.
 pub(super) struct Chat {
@@ -275,11 +275,13 @@ impl Chat {
     fn stats(&self) {
         if let Some(last) = &self.last {
             terminal::note(format_args!(
-                "last answer: {}, {} prompt tokens from the cache, seed {}",
+                "last answer: {}, seed {}",
                 summary(&last.timings, self.memory_bytes()),
-                last.timings.cached_tokens,
                 last.seed
             ));
+        }
+        if let Some(line) = prefix_cache::line(&self.engine) {
+            terminal::note(line);
         }
         let memory = self.engine.memory();
         terminal::note(format_args!(

@@ -163,11 +163,14 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     }
     let placement = device::open(arguments.device.options(cpu))?;
     // Only a conversation goes back to earlier turns.
-    let checkpoints = match request {
-        Some(_) => 0,
-        None => placement.states_that_fit(&model, CHAT_CHECKPOINTS)?,
+    let (checkpoints, host_state_bytes) = match request {
+        Some(_) => (0, 0),
+        None => (
+            placement.states_that_fit(&model, CHAT_CHECKPOINTS)?,
+            placement.host_state_bytes(&model)?,
+        ),
     };
-    let engine_options = EngineOptions { checkpoints, ..engine_options };
+    let engine_options = EngineOptions { checkpoints, host_state_bytes, ..engine_options };
     let engine_options = drafts.engine_options(&placement, engine_options);
     let template = Some(&template);
     let source = Source { file: &file, template, quiet: arguments.quiet };

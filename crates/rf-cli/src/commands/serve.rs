@@ -101,6 +101,11 @@ struct SchedulingArgs {
     /// allows; on a CPU at most eight contexts; of several models, four contexts each]
     #[arg(long, value_name = "N")]
     kv_size: Option<usize>,
+    /// Keep recurrent states of earlier prompts that the device has no room for in at most N MiB of
+    /// host memory (-cram) [default: an eighth of what is free, at most 8192; 0 on a CPU, where all
+    /// states are in host memory]
+    #[arg(long, value_name = "N")]
+    cache_ram: Option<u64>,
     /// Let at most N requests wait; more are refused with status 429
     #[arg(long, value_name = "N", default_value_t = SchedulerOptions::default().max_queued)]
     max_queued: usize,
@@ -131,6 +136,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         context: arguments.ctx_size,
         embeds: arguments.embedding,
         kv_size: arguments.scheduling.kv_size,
+        cache_ram: arguments.scheduling.cache_ram,
         scheduler: arguments.scheduling.options(),
         drafts: arguments.drafts.clone(),
         is_single: files.len() == 1,

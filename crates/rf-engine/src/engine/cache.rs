@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rf_kv::{PageCounts, PageGroup, PagePool, PoolStats};
 
 use super::Engine;
+use super::stats::PrefixCacheStats;
 use crate::error::Error;
 use crate::session::{Session, lock};
 
@@ -31,19 +32,46 @@ impl Engine {
 
     /// A new sequence with the longest prefix of a prompt in the prefix cache, in full pages. The
     /// last token is left out: its logits are not in the cache.
-    pub(crate) fn session_with_prefix(&self, prompt: &[u32]) -> Session {
-        if self.keeps_states() {
+    pub(crate) fn session_with_prefix(&mut self, prompt: &[u32]) -> Session {
+        if self.keeps_states {
             let mut session = self.session();
-            session.keep_states(prompt, self.page_tokens);
+            self.keep_states(&mut session, prompt);
             return session;
         }
         let prefix = &prompt[..prompt.len().saturating_sub(1)];
         Session::from_prefix(Arc::clone(&self.pool), prefix)
     }
 
-    /// Returns true if the prefix cache keeps recurrent states.
-    pub(crate) fn keeps_states(&self) -> bool {
-        self.is_recurrent() && self.checkpoints > 0
+    /// Prepares the extension of a session to `prompt`, if the prefix cache keeps recurrent states:
+    /// an empty session takes over the longest prefix, whose states may come from host memory.
+    pub(crate) fn keep_states(&mut self, session: &mut Session, prompt: &[u32]) {
+        if !self.keeps_states {
+            return;
+        }
+        session.keep_states(prompt, self.page_tokens);
+        let moved = {
+            let pool = &mut lock(&self.pool);
+            self.host_states.follow(pool, self.executor.as_mut())
+        };
+        if let Err(error) = moved {
+            tracing::warn!(%error, "a prompt is computed from its start");
+            lock(&self.pool).forget_checkpoint(session.tokens());
+            session.reset();
+        }
+    }
+
+    /// Statistics of the prefix cache.
+    pub fn prefix_cache_stats(&self) -> PrefixCacheStats {
+        let tokens = self.kv_stats();
+        let states = self.kv_stats_of(PageGroup::State);
+        PrefixCacheStats {
+            lookup_tokens: tokens.prefix_lookup_tokens,
+            found_tokens: tokens.prefix_hit_tokens,
+            device_states: states.cached_pages,
+            host_states: states.stored,
+            host_state_bytes: self.host_states.bytes(),
+            host_state_loads: states.loads,
+        }
     }
 
     /// Checks that the newest tokens of a sequence can be dropped, as drafts need.

@@ -256,7 +256,7 @@ impl Shared {
     }
 
     /// Publishes the statistics. Their waiting sequences are those that have started before.
-    pub(super) fn publish(&self, stats: SchedulerStats) {
-        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+    pub(super) fn publish(&self, stats: &SchedulerStats) {
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = *stats;
     }
 }

@@ -18,6 +18,10 @@ pub struct SchedulerStats {
     pub prefix_cache_queries: u64,
     /// Tokens of prompts found in the prefix cache.
     pub prefix_cache_hits: u64,
+    /// Recurrent states that the prefix cache has in host memory, for want of pages.
+    pub host_states: usize,
+    /// Recurrent states that were copied back from host memory.
+    pub host_state_loads: u64,
     /// Preemptions of sequences.
     pub preemptions: u64,
     /// Tokens of the prompts of all requests that have started, cached ones included.

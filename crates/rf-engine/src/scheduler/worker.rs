@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use rf_kv::{OutOfPages, PageCounts};
+use rf_kv::{OutOfPages, PageCounts, PageGroup};
 
 use crate::engine::Engine;
 use crate::error::Error;
@@ -140,11 +140,14 @@ impl Worker {
                 self.clear(id);
             }
             let pool = self.engine.kv_stats();
-            self.shared.publish(SchedulerStats {
+            let states = self.engine.kv_stats_of(PageGroup::State);
+            self.shared.publish(&SchedulerStats {
                 running: self.running.len(),
                 waiting: self.waiting.num_preempted(),
                 kv_pages_total: pool.total_pages,
                 kv_pages_used: pool.used_pages,
+                host_states: states.stored,
+                host_state_loads: states.loads,
                 ..self.stats
             });
             for (id, event) in std::mem::take(&mut self.last_events) {

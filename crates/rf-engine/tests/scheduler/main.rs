@@ -4,11 +4,13 @@
 
 mod answers;
 mod backend;
+mod checkpoints;
 mod choices;
 mod constraints;
 mod distribution;
 mod drafts;
 mod faults;
+mod host_states;
 mod limits;
 mod mtp;
 mod random;

@@ -16,13 +16,14 @@ use rf_graph::{Backend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kv::{CutCause, NotCut, PageGroup};
 
+use crate::checkpoints::{self, with_checkpoints};
 use crate::drafts::{add, compare, fixed, prompts};
-use crate::saved;
 use crate::support::{
     ENGINE, PAGE_TOKENS, SCHEDULER, alone, ask, end, greedy, prompt, sampled, submit, tiny,
     with_sampler,
 };
-use shapes::{HIDDEN, LFM2, QWEN35, SHAPES, threads_of_cpu};
+use crate::{host_states, saved};
+use shapes::{HIDDEN, QWEN35, SHAPES, Shape, threads_of_cpu};
 
 fn feed(engine: &mut Engine, session: &mut Session, ids: &[u32]) -> Vec<u32> {
     let logits = engine.forward(&mut [Feed { session, ids, outputs: Outputs::All }]).unwrap();
@@ -67,16 +68,6 @@ fn answers_are_those_of_each_alone_with_few_states() {
     check_answers_with_few_states(&threads_of_cpu(2));
 }
 
-#[test]
-fn a_later_turn_goes_on_from_the_nearest_checkpoint() {
-    check_turns_with_checkpoints(&threads_of_cpu(2));
-}
-
-#[test]
-fn a_session_goes_on_from_a_checkpoint_where_it_is_cut() {
-    check_a_session_with_checkpoints(&threads_of_cpu(2));
-}
-
 /// One test for the GPU: while a stream captures, no other thread may wait for the device.
 #[test]
 fn states_on_a_gpu_follow_their_sequences() {
@@ -89,8 +80,10 @@ fn states_on_a_gpu_follow_their_sequences() {
     };
     check_forks_and_cuts(&backend);
     check_answers_with_few_states(&backend);
-    check_turns_with_checkpoints(&backend);
-    check_a_session_with_checkpoints(&backend);
+    checkpoints::check_turns(&backend);
+    checkpoints::check_a_session(&backend);
+    host_states::check_on_gpu(&backend);
+    check_states_after_chunks(&backend, 1e-4);
     check_drafts_of_a_scheduler(&backend);
     let cpu = threads_of_cpu(2);
     for shape in SHAPES {
@@ -352,90 +345,31 @@ fn check_drafts_of_a_scheduler(backend: &dyn Backend) {
     }
 }
 
-/// Options with states for some sequences and for checkpoints.
-fn with_checkpoints(checkpoints: usize) -> EngineOptions {
-    let kv_tokens = Some(64 * 512);
-    EngineOptions { context_tokens: Some(512), kv_tokens, sequences: 3, checkpoints, ..ENGINE }
+/// The recurrent states after a prompt that is computed in batches of some tokens.
+fn states_after(shape: &Shape, backend: &dyn Backend, batch_tokens: usize) -> Vec<f32> {
+    let options = EngineOptions { context_tokens: Some(512), batch_tokens, ..ENGINE };
+    let mut engine = shape.engine_on(backend, options);
+    let mut session = engine.session();
+    engine.prefill(&mut session, &prompt(3, 300)).unwrap();
+    saved::states(&engine, &session)
 }
 
-fn check_turns_with_checkpoints(backend: &dyn Backend) {
+fn check_states_after_chunks(backend: &dyn Backend, bound: f32) {
     for shape in SHAPES {
-        let mut alone_engine = shape.engine_on(backend, with_checkpoints(0));
-        let engine = shape.engine_on(backend, with_checkpoints(8));
-        let scheduler = Scheduler::start(engine, SCHEDULER).unwrap();
-        let handle = scheduler.handle();
-        let mut asks = |text: &[u32], cached_tokens: usize| {
-            let answer = ask(&handle, text, &greedy(20));
-            let expected = alone(&mut alone_engine, text, &greedy(20)).ids;
-            assert_eq!(answer.ids, expected, "{}", shape.architecture);
-            assert_eq!(answer.timings.cached_tokens, cached_tokens, "{}", shape.architecture);
-            answer.ids
-        };
-        let first = prompt(1, 100);
-        let answer = asks(&first, 0);
-        // The last token of the answer is not computed, so its last full page ends at 112.
-        let second = [&first[..], &answer, &prompt(2, 30)].concat();
-        let answer = asks(&second, 112);
-        asks(&[&second[..], &answer, &prompt(3, 11)].concat(), 160);
-        // Another last message, and another answer.
-        asks(&[&first[..], &prompt(4, 25)].concat(), 96);
-        asks(&second, 144);
-        // Texts that begin alike: the second one shows where, and the third one begins there.
-        let system = prompt(5, 60);
-        let text = |seed| [&system[..], &prompt(seed, 40)].concat();
-        asks(&text(6), 0);
-        asks(&text(7), 0);
-        asks(&text(8), 48);
-        end(scheduler);
-    }
-}
-
-fn check_a_session_with_checkpoints(backend: &dyn Backend) {
-    for shape in SHAPES {
-        let mut alone_engine = shape.engine_on(backend, with_checkpoints(0));
-        let options = EngineOptions { sequences: 1, ..with_checkpoints(3) };
-        let mut engine = shape.engine_on(backend, options);
-        let mut session = engine.session();
-        let text = prompt(1, 100);
-        for (len, more, cached_tokens) in [(100, 0, 0), (100, 9, 96), (98, 5, 96), (40, 0, 0)] {
-            let text = [&text[..len], &prompt(9, more)].concat();
-            let outcome = engine
-                .generate(&mut session, &text, &greedy(8), &mut |_| ControlFlow::Continue(()))
-                .unwrap();
-            assert_eq!(outcome.timings.cached_tokens, cached_tokens, "{}", shape.architecture);
-            assert_eq!(outcome.ids, alone(&mut alone_engine, &text, &greedy(8)).ids);
+        let whole = states_after(&shape, backend, 512);
+        let largest = whole.iter().map(|x| x.abs()).fold(0.0, f32::max);
+        assert!(largest > 0.0);
+        for batch_tokens in [1, 7, 64, 200] {
+            let chunks = states_after(&shape, backend, batch_tokens);
+            assert_eq!(chunks.len(), whole.len());
+            let errors = chunks.iter().zip(&whole).map(|(a, b)| (a - b).abs());
+            let error = errors.max_by(f32::total_cmp).unwrap() / largest;
+            assert!(error <= bound, "{} in chunks of {batch_tokens}: {error}", shape.architecture);
         }
     }
 }
 
 #[test]
-fn a_turn_after_a_long_history_computes_what_is_new_and_at_most_a_page() {
-    let options =
-        EngineOptions { context_tokens: Some(4200), batch_tokens: 512, ..with_checkpoints(8) };
-    let mut engine = QWEN35.engine(2, options);
-    let history = prompt(1, 4000);
-    let mut session = engine.session();
-    let go_on = &mut |_: &str| ControlFlow::Continue(());
-    engine.generate(&mut session, &history, &greedy(1), go_on).unwrap();
-    // Another conversation in between, and a turn that begins like the first one.
-    session.reset();
-    engine.generate(&mut session, &prompt(2, 300), &greedy(1), go_on).unwrap();
-    let next = [&history[..], &prompt(3, 40)].concat();
-    let outcome = engine.generate(&mut session, &next, &greedy(1), go_on).unwrap();
-    let computed = outcome.timings.prompt_tokens;
-    assert!((40..=40 + 16).contains(&computed), "{computed}");
-}
-
-#[test]
-fn a_prompt_is_computed_again_without_checkpoints() {
-    let scheduler =
-        Scheduler::start(LFM2.engine(2, EngineOptions { sequences: 4, ..ENGINE }), SCHEDULER)
-            .unwrap();
-    let handle = scheduler.handle();
-    let ids = prompt(4, 70);
-    let first = ask(&handle, &ids, &greedy(10));
-    let second = ask(&handle, &ids, &greedy(10));
-    assert_eq!(first.ids, second.ids);
-    assert_eq!(second.timings.cached_tokens, 0);
-    end(scheduler);
+fn the_states_after_a_prompt_do_not_depend_on_its_chunks() {
+    check_states_after_chunks(&threads_of_cpu(2), 0.0);
 }

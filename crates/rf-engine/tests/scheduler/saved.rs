@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use rf_engine::hybrid::HybridBackend;
-use rf_engine::{Engine, EngineOptions, Error, Model, SavedError};
+use rf_engine::{Engine, EngineOptions, Error, Model, SavedError, Session};
 use rf_graph::{Backend, KvType, Layout, ReferenceBackend};
 use rf_kv::PageGroup;
 
@@ -21,6 +21,26 @@ fn saved(engine: &mut Engine, prompt: &[u32]) -> Vec<u8> {
     let mut bytes = Vec::new();
     engine.save(&session, &mut bytes).unwrap();
     bytes
+}
+
+/// The recurrent states of a sequence: the last page of a saved one, before the hash.
+pub(crate) fn states(engine: &Engine, session: &Session) -> Vec<f32> {
+    let mut bytes = Vec::new();
+    engine.save(session, &mut bytes).unwrap();
+    let mut rest = &bytes[8 + 4 + 16 + 8 + 4 * session.len()..];
+    let mut page = &[][..];
+    let number = |rest: &mut &[u8]| {
+        let (number, others) = rest.split_first_chunk().unwrap();
+        *rest = others;
+        u64::from_le_bytes(*number) as usize
+    };
+    for _ in PageGroup::ALL {
+        for _ in 0..number(&mut rest) {
+            let len = number(&mut rest);
+            (page, rest) = rest.split_at(len);
+        }
+    }
+    page.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)).collect()
 }
 
 /// Saves a prompt with one engine and goes on with another: with the same prompt and a longer one.

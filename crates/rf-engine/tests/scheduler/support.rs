@@ -23,6 +23,7 @@ pub(crate) const ENGINE: EngineOptions = EngineOptions {
     kv_tokens: Some(64 * 160),
     sequences: 64,
     checkpoints: 0,
+    host_state_bytes: 0,
     speculates: false,
     mtp: false,
     pooling: None,

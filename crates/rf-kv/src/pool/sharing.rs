@@ -43,7 +43,9 @@ impl PagePool {
         let Some(state) = table.state() else { return false };
         let (cached_tokens, node) = self.find_chain(tokens);
         let is_cached = cached_tokens == tokens.len() && cached_tokens == table.len_tokens;
-        if !is_cached || self.prefix.find_state(node).is_some() {
+        let has_state =
+            self.prefix.find_state(node).is_some() || self.prefix.has_stored_state(node);
+        if !is_cached || has_state {
             return false;
         }
         // The page may still be cached for a node that was evicted.
@@ -56,9 +58,8 @@ impl PagePool {
     pub fn forget_checkpoint(&mut self, tokens: &[u32]) {
         let (cached_tokens, node) = self.find_chain(tokens);
         if cached_tokens == tokens.len()
-            && let Some(state) = self.prefix.find_state(node)
+            && let Some(state) = self.prefix.remove_state(node)
         {
-            self.prefix.remove(PageGroup::State, state);
             self.groups[PageGroup::State.index()].end_cached(state);
         }
     }
@@ -91,7 +92,7 @@ impl PagePool {
 
     /// A table with the longest cached prefix of `tokens`, in full pages. With a sliding window, a
     /// prefix also needs the window pages that its next token sees, and with recurrent states those
-    /// after its last token.
+    /// after its last token: cached, or stored outside of the pool if a page is available for them.
     ///
     /// Leave out the last token of a prompt, so that at least one token remains to compute logits
     /// for.
@@ -100,7 +101,9 @@ impl PagePool {
         let mut node = Node::ROOT;
         // The longest prefix so far, and the start of the unbroken window pages at its end.
         let (mut matched, mut unbroken) = (0, 0);
-        let mut state = None;
+        // The states of that prefix: a page, or else the node of stored ones.
+        let (mut state, mut stored) = (None, None);
+        let can_load = self.groups[PageGroup::State.index()].available() > 0;
         for chunk in tokens.chunks_exact(self.page_size.tokens()) {
             let Some((page, found)) = self.prefix.find(node, chunk) else {
                 break;
@@ -115,8 +118,10 @@ impl PagePool {
             let first_page = self.first_window_page(pages.len() * self.page_size.tokens());
             let has_window = self.window.is_none() || unbroken <= first_page;
             let state_here = self.prefix.find_state(node);
-            if has_window && (!self.has_states() || state_here.is_some()) {
+            let is_stored = state_here.is_none() && can_load && self.prefix.has_stored_state(node);
+            if has_window && (!self.has_states() || state_here.is_some() || is_stored) {
                 (matched, state) = (pages.len(), state_here);
+                stored = is_stored.then_some(node);
             }
         }
         let len_tokens = matched * self.page_size.tokens();
@@ -132,9 +137,24 @@ impl PagePool {
         }
         table.group_mut(PageGroup::State).pages.extend(state);
         self.hold(&table);
+        if let Some(node) = stored {
+            let page = self.load_state(node);
+            table.group_mut(PageGroup::State).pages.extend(page);
+        }
         let counted = &mut self.groups[PageGroup::Full.index()].counted;
         counted.prefix_lookup_tokens += tokens.len() as u64;
         counted.prefix_hit_tokens += len_tokens as u64;
         table
+    }
+
+    /// Gives the stored states of a node a page, which is cached for it.
+    fn load_state(&mut self, node: Node) -> Option<PageId> {
+        let slot = self.prefix.stored.pin(node.id)?;
+        let page = self.allocate(PageGroup::State).ok();
+        self.prefix.stored.load(slot, page);
+        if let Some(page) = page {
+            self.prefix.insert_state(page, node);
+        }
+        page
     }
 }

@@ -146,6 +146,9 @@ impl Exposition<'_> {
         self.family("kv_cache_usage_perc", "gauge", "Used part of the KV cache, 0 to 1", |model| {
             one(model.stats.kv_pages_used as f64 / model.stats.kv_pages_total.max(1) as f64)
         });
+        self.family("host_states", "gauge", "Recurrent states in host memory", |model| {
+            one(model.stats.host_states as f64)
+        });
         self.family("num_preemptions_total", "counter", "Sequences put back to wait", |model| {
             let earlier = model.metrics.earlier_preemptions.load(Relaxed);
             one((earlier + model.stats.preemptions) as f64)

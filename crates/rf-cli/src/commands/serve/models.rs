@@ -177,6 +177,8 @@ pub(super) struct Settings {
     pub(super) embeds: bool,
     /// Tokens of the KV cache.
     pub(super) kv_size: Option<usize>,
+    /// MiB of host memory for recurrent states.
+    pub(super) cache_ram: Option<u64>,
     pub(super) scheduler: SchedulerOptions,
     pub(super) drafts: DraftArgs,
     /// True if the server has one model, which may use all memory.
@@ -248,7 +250,13 @@ impl Settings {
         let states = |most| self.placement.states_that_fit(&model, most);
         let sequences = states(self.scheduler.max_num_seqs)?;
         let checkpoints = if self.scheduler.prefix_cache { states(MAX_CHECKPOINTS)? } else { 0 };
-        let options = EngineOptions { pooling, sequences, checkpoints, ..options };
+        let host_state_bytes = match self.cache_ram {
+            _ if !self.scheduler.prefix_cache => 0,
+            Some(mib) => mib.saturating_mul(1 << 20),
+            None => self.placement.host_state_bytes(&model)?,
+        };
+        let options =
+            EngineOptions { pooling, sequences, checkpoints, host_state_bytes, ..options };
         let context = model.context_tokens(&options);
         let drafts = (!embeds).then(|| self.drafts.open(&model)).transpose()?;
         let options = match &drafts {
