@@ -115,6 +115,10 @@ using namespace rf;
 // Threads per workgroup of kernels with one vector of four columns per lane.
 constexpr u32 ROW_THREADS = 128;
 
+// Threads per workgroup of kernels with whole rows, and the vectors that each keeps in registers: rows of
+// 16384 columns.
+[[maybe_unused]] constexpr u32 WHOLE_ROW_THREADS = 512, WHOLE_ROW_HELD = 8;
+
 namespace {
 
 // Columns of x.
@@ -192,6 +196,14 @@ RF_DEVICE const f32x4 *vectors_of(const float *x, u64 row, u32 columns) {
     return reinterpret_cast<const f32x4 *>(x + row * columns);
 }
 
+// A vector of a row of the gated unit; with a norm the whole wave computes one.
+RF_DEVICE f32x4 glu_of(const RfGluParams &p, u64 row, u32 vector) {
+    f32x4 gate = vectors_of(p.gate, row, p.columns)[vector], up = vectors_of(p.up, row, p.columns)[vector], v;
+    if (p.norm) up = normalised(up, p);
+    for (u32 i = 0; i < VECTOR; i++) v[i] = gated_unit(p.activation, gate[i], up[i]);
+    return v;
+}
+
 } // namespace
 
 // Quantises activations to int8. Grid: x = 512 columns each, y = row. A lane processes four
@@ -203,6 +215,16 @@ RF_KERNEL(ROW_THREADS) quantize_f32_q8(RfQuantizeParams p) {
     f32x4 v = inside ? vectors_of(p.x, row, p.columns)[vector] : f32x4{0.0f, 0.0f, 0.0f, 0.0f};
     store_operand(p.out, row, p.columns, vector, inside, v);
 }
+
+#if RF_MATRIX_UNIT
+// As quantize_f32_q8, for operands that are also stored as f16, whose scale the whole row decides. Grid:
+// x = row.
+RF_KERNEL(WHOLE_ROW_THREADS) halve_f32_f16(RfQuantizeParams p) {
+    u64 row = group_x();
+    store_row<WHOLE_ROW_HELD>(p.out, row, p.columns, WHOLE_ROW_THREADS,
+                              [&](u32 vector) { return vectors_of(p.x, row, p.columns)[vector]; });
+}
+#endif
 
 // rf_graph::reference::rms_norm over a complete row, with optional residual addition before and
 // quantisation after. Grid: x = row. The columns are a multiple of 4. Reads 4 bytes per column (8
@@ -224,15 +246,19 @@ RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
     u32 vector = group_x() * ROW_THREADS + thread_x();
     u64 row = group_y();
     bool inside = vector < p.columns / VECTOR;
-    f32x4 v = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (inside) {
-        f32x4 gate = vectors_of(p.gate, row, p.columns)[vector], up = vectors_of(p.up, row, p.columns)[vector];
-        // Whole waves are inside.
-        if (p.norm) up = normalised(up, p);
-        for (u32 i = 0; i < VECTOR; i++) v[i] = gated_unit(p.activation, gate[i], up[i]);
-    }
+    // With a norm, whole waves are inside.
+    f32x4 v = inside ? glu_of(p, row, vector) : f32x4{0.0f, 0.0f, 0.0f, 0.0f};
     store_operand(p.out, row, p.columns, vector, inside, v);
 }
+
+#if RF_MATRIX_UNIT
+// As glu_f32_q8, for operands that are also stored as f16, whose scale the whole row decides. Grid: x = row.
+RF_KERNEL(WHOLE_ROW_THREADS) glu_f32_f16(RfGluParams p) {
+    u64 row = group_x();
+    store_row<WHOLE_ROW_HELD>(p.out, row, p.columns, WHOLE_ROW_THREADS,
+                              [&](u32 vector) { return glu_of(p, row, vector); });
+}
+#endif
 
 // rf_graph::reference::glu with f32 output only, for any number of columns: a lane per element.
 // Grid: x over all elements.

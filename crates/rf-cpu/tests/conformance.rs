@@ -41,7 +41,7 @@ fn run(case: &Case, backends: &[(String, CpuBackend)]) -> (Vec<String>, Deviatio
     let prepared = prepare(case).unwrap();
     for (name, backend) in backends {
         match prepared.check(backend) {
-            Ok(Outcome::Passed { deviation, outputs }) => match &first {
+            Ok(Outcome::Passed { deviation, outputs, .. }) => match &first {
                 None => first = Some((name, bits(&outputs), deviation)),
                 Some((first, expected, _)) if *expected != bits(&outputs) => {
                     wrong.push(format!("{}: {name} and {first} differ", case.name()));

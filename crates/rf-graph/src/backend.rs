@@ -24,6 +24,13 @@ pub trait Backend: Send + Sync {
     /// The supported fusions. [`fuse`](crate::fuse()) applies no others.
     fn fusions(&self) -> Fusions;
 
+    /// Returns true if matmuls with weights of 16 bits, and attention over a cache that is not f32,
+    /// may round their left operand to f16.
+    /// [`Bound::with_f16_operands`](crate::case::Bound::with_f16_operands) states the allowed error.
+    fn rounds_operands_to_f16(&self) -> bool {
+        false
+    }
+
     /// Free memory for a program, in bytes; `None` if unknown.
     fn available_memory_bytes(&self) -> Option<u64>;
 

@@ -19,10 +19,14 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, ScopedJoinHandle};
 
+use rf_quant::DType;
+
 use crate::backend::{Backend, BackendError, Batch, Program};
 use crate::case::{Bound, Case, CaseBatch};
 use crate::fuse::{Fusions, fuse};
 use crate::graph::Graph;
+use crate::kv::KvType;
+use crate::op::{Op, Projection};
 use crate::reference::ReferenceBackend;
 
 /// Runs a case on a backend.
@@ -86,6 +90,8 @@ impl Prepared<'_> {
     /// If a result exceeds the bound of the case, or the backend fails.
     pub fn check(&self, backend: &dyn Backend) -> Result<Outcome, Mismatch> {
         let case = self.case;
+        let rounds = backend.rounds_operands_to_f16() && has_f16_operands(&self.program);
+        let bound = if rounds { case.bound().with_f16_operands() } else { case.bound() };
         let mut worst = Deviation::default();
         let mut outputs = Vec::new();
         let mut graphs: Vec<Graph> = Vec::new();
@@ -104,7 +110,6 @@ impl Prepared<'_> {
                 Err(source) => return Err(failed(case, fusions, source)),
             };
             let deviation = Deviation::between(&actual, &self.expected);
-            let bound = case.bound();
             if !deviation.is_within(bound) {
                 let case = case.name().to_owned();
                 let fusions = Box::new(fusions);
@@ -113,8 +118,24 @@ impl Prepared<'_> {
             worst = worst.max(deviation);
             outputs.extend(actual);
         }
-        Ok(Outcome::Passed { deviation: worst, outputs })
+        Ok(Outcome::Passed { deviation: worst, bound, outputs })
     }
+}
+
+/// Returns true if a backend may round a left operand of the program to f16: of matmuls with weights
+/// of 16 bits, and of attention over a cache that is not f32.
+fn has_f16_operands(program: &Program) -> bool {
+    let graph = &program.graph;
+    graph.ops().iter().any(|op| match op {
+        Op::MatMul(m) => {
+            let dtype = |p: &Projection| graph.weight(p.weight).dtype;
+            m.projections.iter().map(dtype).any(|d| matches!(d, DType::F16 | DType::Bf16))
+        }
+        Op::Attention { attention, .. } => {
+            attention.latent_dim.is_none() && program.kv.dtype != KvType::F32
+        }
+        _ => false,
+    })
 }
 
 /// A program with another graph over the same weights.
@@ -153,6 +174,8 @@ pub enum Outcome {
     Passed {
         /// The largest deviation of all forms.
         deviation: Deviation,
+        /// The allowed deviation.
+        bound: Bound,
         /// Every output of every form and batch, for backends that guarantee more than a bound.
         outputs: Vec<Vec<f32>>,
     },

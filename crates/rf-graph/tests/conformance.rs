@@ -16,7 +16,7 @@ fn every_fused_form_of_every_case_computes_the_same_on_the_reference() {
     // The number of different forms of a case, whose results are equal.
     let count = |case: &Case| {
         match prepare(case).unwrap().check(&ReferenceBackend).unwrap() {
-            Outcome::Passed { deviation, outputs } => {
+            Outcome::Passed { deviation, outputs, .. } => {
                 // A fused op rounds where its parts round, so the reference gives the same bits.
                 // But the sum with a shared expert rounds once where it is one of the experts.
                 if case.name().contains("/shared") {

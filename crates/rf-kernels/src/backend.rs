@@ -12,6 +12,7 @@ use crate::exec::{self, FUSIONS, GpuExecutor};
 use crate::graphs::GraphMode;
 use crate::launch::Gpu;
 use crate::objects::{Choice, CodeObjects};
+use crate::params::{MatmulDevice, MatrixUnit};
 use crate::system;
 
 /// The choice of a device, and its settings.
@@ -119,6 +120,12 @@ impl Backend for GpuBackend {
 
     fn fusions(&self) -> Fusions {
         FUSIONS
+    }
+
+    /// On matrix units, for several rows.
+    fn rounds_operands_to_f16(&self) -> bool {
+        let info = self.device();
+        MatmulDevice::new(self.gpu.compute_units(), &info.arch).matrix_unit != MatrixUnit::None
     }
 
     /// Free device memory. For an integrated AMD GPU that of the machine: HIP counts only the part

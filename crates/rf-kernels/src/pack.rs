@@ -5,6 +5,7 @@
 //! and for TQ1_0, which becomes TQ2_0 (22 % more).
 
 mod bits;
+mod magnitude;
 
 use bytemuck::{Pod, cast_slice};
 use rf_quant::{
@@ -13,6 +14,8 @@ use rf_quant::{
 };
 use rf_quant::{BlockMxfp4, BlockMxfp6E2M3, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K};
 use rf_quant::{BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, DType};
+
+pub(crate) use magnitude::{half_unit, largest_magnitude};
 
 use bits::{
     bits_at_top, even, fifth_bits, interleave, nibbles_by_block, nibbles_of_128, pack_bytes,
@@ -149,6 +152,16 @@ impl PackedLayout {
         let (scale, rest) = rest.split_at_mut(scale);
         let planes = Planes { low, high, scale, super_scale: &mut rest[..super_scale] };
         self.fill(source, planes);
+    }
+
+    /// The planes of a buffer that [`Self::pack`] has filled.
+    pub(crate) fn planes<'a>(&self, packed: &'a [u8], rows: usize) -> [&'a [u8]; 4] {
+        let mut rest = packed;
+        self.plane_bytes(rows).map(|bytes| {
+            let (plane, others) = rest.split_at(bytes);
+            rest = others;
+            plane
+        })
     }
 
     /// Packs all blocks of `source` on all cores.

@@ -27,7 +27,13 @@ constexpr u32 MAX_SPLITS = 128;
 // The minimum number of keys in a split; smaller splits cost more than they save.
 constexpr u32 MIN_SPLIT_KEYS = 64;
 
-// Keys per lane and tile, limited by registers.
+// Loads at a time of the workgroup that combines the splits, and keys per lane and tile, limited by
+// registers.
+#if RF_NVIDIA
+constexpr u32 COMBINE_AT_ONCE = 16;
+#else
+constexpr u32 COMBINE_AT_ONCE = 8;
+#endif
 #if RF_NVIDIA
 constexpr u32 decode_steps(u32, u32 parts) { return 4 / parts; }
 #elif RF_GFX9
@@ -272,9 +278,8 @@ RF_DEVICE void combine_splits(const RfAttentionParams &p, u32 token, u32 first_h
             bool inside = vector < vectors;
             const f32x4 *column = partials + (inside ? vector : 0);
             f32x4 o = {0.0f, 0.0f, 0.0f, 0.0f};
-            // Eight loads at a time. Splits after the last one have weight 0 and read the last part
-            // again.
-            constexpr u32 AT_ONCE = 8;
+            // Splits after the last one have weight 0 and read the last part again.
+            constexpr u32 AT_ONCE = COMBINE_AT_ONCE;
             for_each<PER_LANE>([&](auto number) {
                 constexpr u32 j = decltype(number)::value;
                 for (u32 s = 0; s < WAVE && j * WAVE + s < splits; s += AT_ONCE) {
@@ -329,6 +334,8 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     using Wave = DecodeWave<TYPE, LANES, PARTS, HEADS, decode_steps(HEADS, PARTS)>;
     RF_SHARED static DecodeShared<LANES * PARTS * KV_CHUNK, HEADS> shared;
 
+    let_next_start();
+    await_previous();
     u32 token = group_z(), kv_head = group_y(), split = group_x();
     RfSpan span = p.batch.spans[p.batch.span_of[token]];
     if (span.num_tokens > p.short_span) return;

@@ -4,13 +4,14 @@
 // per wave; tiles with the most visible keys come first. The workgroup iterates over the keys
 // visible to any of its queries, KEYS at a time: it loads keys into LDS, computes scores with
 // matrix units, computes softmax weights relative to the largest score so far, loads values into
-// the same LDS, and computes weighted sums with matrix units. During each computation the next
-// operand is loaded from memory to registers.
+// LDS, and computes weighted sums with matrix units. During each computation the next operand is
+// loaded from memory to registers; two barriers per tile of keys hand over LDS alone, so that these
+// loads stay in flight.
 //
-// Per tile of keys a wave computes 2 · KEYS / 16 · DIM / 16 tile matmuls (rf/mma_f16.h) of two
-// matrix-unit operations each; a workgroup reads every key and value once. Sums over all keys are
-// f32 additions outside the matrix units, one per tile of keys, so that rounding errors do not
-// accumulate over a long context.
+// Queries and weights are rounded to f16 (2^-12 of themselves), keys and values are f16 as stored. Per
+// tile of keys a wave computes 2 · KEYS / 16 · DIM / 16 tile matmuls (rf/mma_f16.h); a workgroup reads
+// every key and value once. Sums over all keys are f32 additions outside the matrix units, one per
+// tile of keys, so that rounding errors do not accumulate over a long context.
 #pragma once
 
 #include "rf/attention_tile.h"
@@ -40,7 +41,7 @@ RF_DEVICE QueryTile find_tile(const RfAttentionParams &p, u32 tile, u32 queries)
 template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS>
 struct PrefillTile {
     using Element = typename TileElement<TYPE>::Type;
-    using Engine = Tile<Element>;
+    using Engine = Tile<Element, 1>;
     using Row = KvRow<TYPE>;
     static constexpr u32 THREADS = WAVES * WAVE;
     static constexpr u32 CHUNKS = DIM / KV_CHUNK, COUNT = KEYS * CHUNKS / THREADS;
@@ -58,8 +59,9 @@ struct PrefillTile {
     static constexpr u32 TRANSPOSED_STRIDE = KEYS + 8, TRANSPOSED_SHIFT = 8;
     static constexpr u32 COLUMN_STRIDE = Engine::COLUMNS_TRANSPOSED ? TRANSPOSED_STRIDE : STRIDE;
     static constexpr u32 TRANSPOSED_ELEMENTS = DIM * TRANSPOSED_STRIDE + DIM / KV_CHUNK * TRANSPOSED_SHIFT;
-    static constexpr u32 ELEMENTS =
-        Engine::COLUMNS_TRANSPOSED && TRANSPOSED_ELEMENTS > KEYS * STRIDE ? TRANSPOSED_ELEMENTS : KEYS * STRIDE;
+    static constexpr u32 KEY_ELEMENTS = KEYS * STRIDE;
+    static constexpr u32 VALUE_ELEMENTS = Engine::COLUMNS_TRANSPOSED ? TRANSPOSED_ELEMENTS : KEYS * STRIDE;
+    static constexpr u32 SCALES = Row::SCALED ? GROUPS * KEYS : 4;
 
     // A part of a tile as stored in memory: this thread's chunks FIRST … FIRST + HELD − 1.
     struct Raw {
@@ -388,11 +390,11 @@ struct PrefillWave {
         }
     }
 
-    // Transposes through LDS, which the wave's queries no longer need: lanes then hold consecutive
-    // elements of a row.
+    // Transposes eight rows at a time through LDS, which the wave's queries no longer need: lanes then
+    // hold consecutive elements of a row.
     RF_DEVICE_MEMBER void write(const RfAttentionParams &p, u32 head, u32 first_token, u32 tokens, u8 *x) const {
-        constexpr u32 STRIDE = DIM + 4;
-        static_assert(TILE * STRIDE * sizeof(float) <= Engine::template X_BYTES<DIM>);
+        constexpr u32 STRIDE = DIM + 4, AT_ONCE = TILE / 2;
+        static_assert(AT_ONCE * STRIDE * sizeof(float) <= Engine::template X_BYTES<DIM>);
         float *rows = reinterpret_cast<float *>(x);
         float scale[ROWS];
 #pragma unroll
@@ -401,22 +403,28 @@ struct PrefillWave {
             // The weights are 2^WEIGHT_SHIFT times those relative to `m`.
             scale[r] = normalisation(p, head, m[r] - WEIGHT_SHIFT, sum) * Tile::Row::FACTOR;
         }
-#pragma unroll
-        for (u32 d = 0; d < STEPS; d++) {
-#pragma unroll
-            for (u32 e = 0; e < 8; e++) {
-                u32 column = d * TILE + Engine::y_first() + Engine::y_step(e);
-                rows[Engine::x_row(e) * STRIDE + column] = o[d][e] * scale[Engine::lane_row(e)];
-            }
-        }
-        wave_barrier();
         u32 vectors = p.cache.head_dim / VECTOR, columns = p.num_heads * p.cache.head_dim;
-        for (u32 row = 0; row < tokens; row++) {
-            for (u32 first = 0; first < vectors; first += WAVE) {
-                u32 vector = first + lane();
-                bool inside = vector < vectors;
-                f32x4 v = *reinterpret_cast<const f32x4 *>(rows + row * STRIDE + (inside ? vector : 0) * VECTOR);
-                store_operand(p.out, first_token + row, columns, head * vectors + vector, inside, v);
+#pragma unroll
+        for (u32 half = 0; half < 2; half++) {
+            wave_barrier();
+#pragma unroll
+            for (u32 d = 0; d < STEPS; d++) {
+#pragma unroll
+                for (u32 e = 0; e < 8; e++) {
+                    u32 column = d * TILE + Engine::y_first() + Engine::y_step(e), row = Engine::x_row(e);
+                    float v = o[d][e] * scale[Engine::lane_row(e)];
+                    if (row / AT_ONCE == half) rows[row % AT_ONCE * STRIDE + column] = v;
+                }
+            }
+            wave_barrier();
+            for (u32 row = half * AT_ONCE; row < tokens && row < (half + 1) * AT_ONCE; row++) {
+                for (u32 first = 0; first < vectors; first += WAVE) {
+                    u32 vector = first + lane();
+                    bool inside = vector < vectors;
+                    const float *from = rows + row % AT_ONCE * STRIDE + (inside ? vector : 0) * VECTOR;
+                    f32x4 v = *reinterpret_cast<const f32x4 *>(from);
+                    store_operand(p.out, first_token + row, columns, head * vectors + vector, inside, v);
+                }
             }
         }
     }
@@ -429,8 +437,9 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
     using Engine = typename Tile::Engine;
     constexpr u32 X_BYTES = Engine::template X_BYTES<DIM>;
     RF_SHARED __attribute__((aligned(16))) static u8 queries[WAVES * X_BYTES];
-    RF_SHARED __attribute__((aligned(16))) static typename Tile::Element kv[Tile::ELEMENTS];
-    RF_SHARED __attribute__((aligned(16))) static float scales[Tile::Row::SCALED ? Tile::GROUPS * KEYS : 4];
+    RF_SHARED __attribute__((aligned(16))) static typename Tile::Element keys[Tile::KEY_ELEMENTS];
+    RF_SHARED __attribute__((aligned(16))) static typename Tile::Element values[Tile::VALUE_ELEMENTS];
+    RF_SHARED __attribute__((aligned(16))) static float key_scales[Tile::SCALES], value_scales[Tile::SCALES];
     RF_SHARED static float factors[WAVES * TILE];
 
     u32 head = group_x();
@@ -474,30 +483,29 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         bool concerned = own_tokens > 0 && key <= own_last && last_key >= first_seen(p, own_position);
         bool all_seen = last_key <= own_position && key >= first_seen(p, own_last);
 
-        barrier();
+        // The keys before have been read since the last barrier but one, the values since the last one.
         if constexpr (Tile::AHEAD) {
-            t.store_keys(raw, kv, scales);
+            t.store_keys(raw, keys, key_scales);
             t.template fetch<KvHalf::Value>(raw, key, last_position);
         } else {
-            t.copy_keys(kv, scales, key, last_position);
+            t.copy_keys(keys, key_scales, key, last_position);
         }
-        barrier();
+        lds_barrier();
         typename Wave::Accumulator s[Wave::KEY_TILES];
         float rescale[Wave::ROWS];
         if (concerned) {
-            w.scores(x, kv, scales, s);
+            w.scores(x, keys, key_scales, s);
             w.weights(p, key, all_seen, s, rescale);
         }
 
-        barrier();
         if constexpr (Tile::AHEAD) {
-            t.store_values(raw, kv, scales);
+            t.store_values(raw, values, value_scales);
             if (key + KEYS <= last_position) t.template fetch<KvHalf::Key>(raw, key + KEYS, last_position);
         } else {
-            t.copy_values(kv, scales, key, last_position);
+            t.copy_values(values, value_scales, key, last_position);
         }
-        barrier();
-        if (concerned) w.add_values(kv, scales, s, rescale);
+        lds_barrier();
+        if (concerned) w.add_values(values, value_scales, s, rescale);
     }
     if (own_tokens > 0) w.write(p, head, first_token, own_tokens, x);
 }

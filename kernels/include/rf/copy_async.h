@@ -17,11 +17,23 @@ RF_DEVICE void copy_async_16(void *lds, const void *from, bool exists) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
+// Ends a group of copies of this thread, which may be empty.
+RF_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+
+// Waits until at most GROUPS of the last groups of this thread are unfinished.
+template <u32 GROUPS>
+RF_DEVICE void copy_async_wait_but() {
+    asm volatile("cp.async.wait_group %0;" : : "n"(GROUPS) : "memory");
+}
+
 // Waits for all copies of this thread. A barrier makes them visible to the other threads.
 RF_DEVICE void copy_async_wait() { asm volatile("cp.async.wait_all;" : : : "memory"); }
 #else
 constexpr bool COPY_ASYNC = false;
 RF_DEVICE void copy_async_16(void *, const void *, bool) {}
+RF_DEVICE void copy_async_commit() {}
+template <u32 GROUPS>
+RF_DEVICE void copy_async_wait_but() {}
 RF_DEVICE void copy_async_wait() {}
 #endif
 

@@ -78,6 +78,13 @@ typedef f16 f16x16 __attribute__((ext_vector_type(16)));
 #error "device code for AMD or NVIDIA only"
 #endif
 
+// Whether the target has matrix units, in addition to dot4 and fused multiply-adds.
+#if RF_GFX11 || RF_GFX12 || RF_NVIDIA
+#define RF_MATRIX_UNIT 1
+#else
+#define RF_MATRIX_UNIT 0
+#endif
+
 namespace rf {
 
 constexpr u32 WAVE = 32;
@@ -123,6 +130,21 @@ RF_DEVICE void barrier() {
 #endif
 }
 
+// Workgroup barrier for LDS alone: writes to LDS before it are visible to the others after it, and
+// loads from memory may still be on their way.
+//
+// `barrier` waits for all loads on AMD: before gfx12 LLVM waits for them at every `s_barrier` that it
+// knows of, and the fence drops the vector cache.
+RF_DEVICE void lds_barrier() {
+#if RF_GFX12
+    asm volatile("s_wait_dscnt 0x0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" ::: "memory");
+#elif RF_GFX10 || RF_GFX11
+    asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory");
+#else
+    barrier();
+#endif
+}
+
 // Wave barrier. The lanes of a wave run in lockstep; writes of one lane to LDS before it are
 // visible to the others after it.
 RF_DEVICE void wave_barrier() {
@@ -145,6 +167,34 @@ RF_DEVICE u32 arrive(u32 *counter) {
     u32 before;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
     return before;
+#endif
+}
+
+// ---- launches -----------------------------------------------------------------------------
+
+// On NVIDIA from sm_90 on, a launch may begin before the one before it has ended (programmatic dependent
+// launch): when all workgroups of that one have called `let_next_start`. Nothing that an earlier launch
+// writes may be read, and nothing written, before `await_previous`. On other targets both do nothing.
+#if RF_NVIDIA && __CUDA_ARCH__ >= 900
+RF_DEVICE void let_next_start() { asm volatile("griddepcontrol.launch_dependents;" : : : "memory"); }
+RF_DEVICE void await_previous() { asm volatile("griddepcontrol.wait;" : : : "memory"); }
+#else
+RF_DEVICE void let_next_start() {}
+RF_DEVICE void await_previous() {}
+#endif
+
+// ---- LDS ----------------------------------------------------------------------------------
+
+// The LDS of a workgroup as a T, once per kernel. On NVIDIA, where the compiler allows 48 KiB, it is what
+// the launch adds; on AMD it is part of the kernel.
+template <typename T>
+RF_DEVICE T *shared_memory() {
+#if RF_NVIDIA
+    extern RF_SHARED u32x4 rf_dynamic_lds[];
+    return reinterpret_cast<T *>(rf_dynamic_lds);
+#else
+    RF_SHARED static T memory;
+    return &memory;
 #endif
 }
 
@@ -327,6 +377,24 @@ RF_DEVICE u32 opaque(u32 value) {
     return value;
 }
 RF_DEVICE float opaque(float value) { return __builtin_bit_cast(float, opaque(__builtin_bit_cast(u32, value))); }
+
+// The same value, computed where this call is: what depends on it is not kept in registers across a loop
+// around the call.
+RF_DEVICE u32 computed_here(u32 value) {
+#if RF_AMD
+    asm volatile("" : "+v"(value));
+#else
+    asm volatile("" : "+r"(value));
+#endif
+    return value;
+}
+
+// Prevents instructions from being moved across this point (AMD).
+RF_DEVICE void schedule_fence() {
+#if RF_AMD
+    __builtin_amdgcn_sched_barrier(0);
+#endif
+}
 
 // Prevents the compiler from reusing values that were loaded from memory before this call.
 RF_DEVICE void forget_memory() { asm volatile("" ::: "memory"); }

@@ -400,7 +400,7 @@ struct Matmul {
         Stage &first = stages[BUFFERS == 2 ? range.first % 2 : 0];
         store(self.fetch(range.first, first), first);
         if constexpr (ASYNC) copy_async_wait();
-        barrier();
+        lds_barrier();
 #pragma unroll 1
         for (u32 s = range.first; s < range.end; s++) {
             bool more = s + 1 < range.end;
@@ -414,10 +414,10 @@ struct Matmul {
             }
             if (!more) break;
             if constexpr (!AHEAD) next = self.fetch(s + 1, other);
-            if constexpr (BUFFERS == 1) barrier();
+            if constexpr (BUFFERS == 1) lds_barrier();
             store(next, other);
             if constexpr (ASYNC) copy_async_wait();
-            barrier();
+            lds_barrier();
         }
         auto row_of_sum = [&](u32 n) {
             u32 r = n / LANE_SUMS / Shape::TOKEN_TILES;
@@ -452,12 +452,20 @@ struct Matmul {
 #define RF_MATMUL_OF(SHAPE, PREFIX, NAME, FORMAT)                                                                      \
     RF_MATMUL_KERNEL(rf::SHAPE) PREFIX##_##NAME##_q8_f32(RfMatmulParams p) { rf::Matmul<rf::FORMAT, rf::SHAPE>::run(p); }
 
+// Matrix units multiply up to 64 tokens with f16 operands: rf/matmul_skinny.h.
+#if RF_MATRIX_UNIT
+#define RF_MATMUL_SLIM(NAME, FORMAT)
+#else
+#define RF_MATMUL_SLIM(NAME, FORMAT)                                                                                   \
+    RF_MATMUL_OF(MatmulSlim64, matmul_slim64, NAME, FORMAT)                                                            \
+    RF_MATMUL_OF(MatmulSlim32, matmul_slim32, NAME, FORMAT)                                                            \
+    RF_MATMUL_OF(MatmulSlim16, matmul_slim16, NAME, FORMAT)
+#endif
+
 // The kernels of one format: RfMatmulParams; grid [tiles of tokens, Σ ⌈rows / ROWS⌉, parts of the
 // columns], Shape::THREADS threads.
 #define RF_MATMUL(NAME, FORMAT, NUMBER)                                                                                \
     RF_MATMUL_OF(MatmulWide, matmul_wide, NAME, FORMAT)                                                                \
     RF_MATMUL_OF(MatmulMiddle, matmul_middle, NAME, FORMAT)                                                            \
     RF_MATMUL_OF(MatmulNarrow, matmul_narrow, NAME, FORMAT)                                                            \
-    RF_MATMUL_OF(MatmulSlim64, matmul_slim64, NAME, FORMAT)                                                            \
-    RF_MATMUL_OF(MatmulSlim32, matmul_slim32, NAME, FORMAT)                                                            \
-    RF_MATMUL_OF(MatmulSlim16, matmul_slim16, NAME, FORMAT)
+    RF_MATMUL_SLIM(NAME, FORMAT)

@@ -341,9 +341,9 @@ struct FloatMatmul {
         self.fetch(next, range.first);
 #pragma unroll 1
         for (u32 s = range.first; s < range.end; s++) {
-            barrier();
+            lds_barrier();
             store(next, stage);
-            barrier();
+            lds_barrier();
             if (s + 1 < range.end) self.fetch(next, s + 1);
 #pragma unroll 1
             for (u32 c = 0; c < WAVE_COLUMNS; c += 16) {

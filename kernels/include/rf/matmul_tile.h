@@ -5,13 +5,6 @@
 #include "rf/lanes.h"
 #include "rf/params/matmul.h"
 
-// Whether the target has matrix units, in addition to dot4 and fused multiply-adds.
-#if RF_GFX11 || RF_GFX12 || RF_NVIDIA
-#define RF_MATRIX_UNIT 1
-#else
-#define RF_MATRIX_UNIT 0
-#endif
-
 // On NVIDIA registers are limited such that AT_ONCE workgroups fit on a multiprocessor.
 #if RF_NVIDIA
 #define RF_MATMUL_KERNEL(SHAPE) RF_KERNEL_AT_ONCE(SHAPE::THREADS, SHAPE::AT_ONCE)
@@ -41,11 +34,12 @@ RF_DEVICE RfProjection chosen(bool first, const RfProjection &a, const RfProject
             first ? held(a.bias) : held(b.bias),
             first ? held(a.out) : held(b.out),
             first ? held(a.rows) : held(b.rows),
-            first ? held(a.format) : held(b.format)};
+            first ? held(a.format) : held(b.format),
+            first ? a.half_unit : b.half_unit,
+            0};
 }
 
-// The tile of a workgroup. group_x is the tile of tokens, so that consecutive workgroups share
-// weights; group_y is the tile of rows over all projections.
+// The place of a tile. Consecutive workgroups have tiles of other tokens, so that they share weights.
 struct MatmulPlace {
     RfProjection projection;
     u32 first_row;
@@ -65,10 +59,26 @@ struct MatmulPlace {
     }
 };
 
+// A tile of the output: its index along the tokens, and along the rows of all projections.
+struct MatmulTile {
+    u32 token, row;
+};
+
+// Tiles along the rows of all projections.
 template <typename Shape>
-RF_DEVICE MatmulPlace place_of_group(const RfMatmulParams &params) {
+RF_DEVICE u32 row_tiles(const RfMatmulParams &params) {
+    u32 tiles = 0;
+#pragma unroll
+    for (u32 i = 0; i < RF_MAX_PROJECTIONS; i++) {
+        if (i < params.num_projections) tiles += (params.projections[i].rows + Shape::ROWS - 1) / Shape::ROWS;
+    }
+    return tiles;
+}
+
+template <typename Shape>
+RF_DEVICE MatmulPlace place_of_tile(const RfMatmulParams &params, MatmulTile at) {
     RfProjection p = params.projections[0];
-    u32 tile = group_y();
+    u32 tile = at.row;
 #pragma unroll
     for (u32 i = 1; i < RF_MAX_PROJECTIONS; i++) {
         u32 tiles = (p.rows + Shape::ROWS - 1) / Shape::ROWS;
@@ -78,13 +88,19 @@ RF_DEVICE MatmulPlace place_of_group(const RfMatmulParams &params) {
     }
     u32 row = tile * Shape::ROWS;
     if (params.groups.tiles) {
-        RfExpertTile group = params.groups.tiles[group_x()];
+        RfExpertTile group = params.groups.tiles[at.token];
         u32 weight_row = group.expert * p.rows + row;
         if (p.bias) p.bias += group.expert * p.rows;
         return {p, row, weight_row, group.first, group.count};
     }
-    u32 first = group_x() * Shape::TOKENS, rest = params.tokens - first;
+    u32 first = at.token * Shape::TOKENS, rest = params.tokens - first;
     return {p, row, row, first, rest < Shape::TOKENS ? rest : Shape::TOKENS};
+}
+
+// The tile of a workgroup of a grid of tiles.
+template <typename Shape>
+RF_DEVICE MatmulPlace place_of_group(const RfMatmulParams &params) {
+    return place_of_tile<Shape>(params, {group_x(), group_y()});
 }
 
 // The stages of a workgroup: all, or those of its part of the columns.
@@ -111,12 +127,12 @@ RF_DEVICE void add_parts(float (&values)[SUMS], float *lds, u32 k_wave, u32 tile
 #pragma unroll
     for (u32 half = Shape::K_WAVES / 2; half > 0; half /= 2) {
         float *place = lds + ((k_wave % half) * TILE_WAVES + tile_wave) * SUMS * WAVE + lane();
-        barrier();
+        lds_barrier();
         if (k_wave >= half && k_wave < 2 * half) {
 #pragma unroll
             for (u32 i = 0; i < SUMS; i++) place[i * WAVE] = values[i];
         }
-        barrier();
+        lds_barrier();
         if (k_wave < half) {
 #pragma unroll
             for (u32 i = 0; i < SUMS; i++) values[i] += place[i * WAVE];

@@ -19,7 +19,9 @@ constexpr u32 GLU_THREADS = 16 * WAVE;
 template <typename F>
 RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
     RF_SHARED float gates[32], ups[32];
+    let_next_start();
     load_grid<F>(p.waves * WAVE);
+    await_previous();
     u32 blocks = p.columns / 32, slot = group_y(), first_row = group_x() * 32;
     float squares = wave() == 0 ? norm_squares(p.norm_in) : 0.0f;
     RfActivations x = p.x_q8;
@@ -54,11 +56,11 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
 
 } // namespace rf
 
-// The matrix-vector kernels of a format.
-#define RF_MATVEC(NAME, FORMAT, NUMBER)                                                            \
-    RF_KERNEL(rf::MATVEC_THREADS_1) matvec_##NAME##_q8_f32_n1(RfMatvecParams p) {                  \
-        rf::matvec<rf::FORMAT, 1>(p);                                                              \
-    }                                                                                              \
+// Matrix units multiply 2 to 64 columns: rf/matmul_skinny.h.
+#if RF_MATRIX_UNIT
+#define RF_MATVEC_FEW(NAME, FORMAT)
+#else
+#define RF_MATVEC_FEW(NAME, FORMAT)                                                                \
     RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_q8_f32_n2(RfMatvecParams p) {                    \
         rf::matvec<rf::FORMAT, 2>(p);                                                              \
     }                                                                                              \
@@ -67,7 +69,15 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
     }                                                                                              \
     RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_q8_f32_n8(RfMatvecParams p) {                    \
         rf::matvec<rf::FORMAT, 8>(p);                                                              \
+    }
+#endif
+
+// The matrix-vector kernels of a format.
+#define RF_MATVEC(NAME, FORMAT, NUMBER)                                                            \
+    RF_KERNEL(rf::MATVEC_THREADS_1) matvec_##NAME##_q8_f32_n1(RfMatvecParams p) {                  \
+        rf::matvec<rf::FORMAT, 1>(p);                                                              \
     }                                                                                              \
+    RF_MATVEC_FEW(NAME, FORMAT)                                                                    \
     RF_KERNEL_AT_ONCE(rf::GLU_THREADS, 2) matvec_glu_##NAME##_q8_n1(RfMatvecGluParams p) {         \
         rf::matvec_glu<rf::FORMAT>(p);                                                             \
     }                                                                                              \

@@ -1,13 +1,13 @@
 // Matrix multiplication of float tiles by a wave: acc[x][y] += Σ_k X[x][k] · Y[y][k] over 16 × 16 ×
 // 16, summed in f32.
 //
-// X has f32 precision (queries, softmax weights, activations); Y is f16 as stored (keys, values,
-// weights). For matrix units X is split into two f16, a high and a low part, and a multiplication
-// takes two operations. |x| must be below 65504, and magnitudes below 2^-24 are lost, so callers
-// scale X.
+// X is f32 (queries, softmax weights, activations); Y is f16 as stored (keys, values, weights). For
+// matrix units X becomes TERMS f16: one, rounded to nearest, or two, a high and a low part, which have
+// the precision of f32 and take two operations. |x| must be below 65504, and magnitudes below 2^-24 are
+// lost, so callers scale X.
 //
-// MatrixTile uses the matrix units of gfx11, gfx12 and NVIDIA; FmaTile<E> uses fused multiply-adds,
-// with Y of f16 or f32. Tile<E> is the better available one. Both define
+// MatrixTileOf<TERMS> uses the matrix units of gfx11, gfx12 and NVIDIA; FmaTile<E> uses fused
+// multiply-adds, with Y of f16 or f32. Tile<E, TERMS> is the better available one. Both define
 //
 //   Accumulator            8 sums per lane; sum e is of row x_row(e) and y_first() + y_step(e)
 //   LANE_ROWS, lane_row(e) the number of distinct rows x among these, and the row of sum e
@@ -53,23 +53,39 @@ RF_DEVICE SplitPair split_f16(float a, float b) {
 
 #if RF_GFX11 || RF_GFX12 || RF_NVIDIA
 
-struct MatrixTile {
+// Two f32 as a word of two f16, rounded to nearest.
+RF_DEVICE u32 round_f16(float low, float high) { return __builtin_bit_cast(u32, f16x2{(f16)low, (f16)high}); }
+
+template <u32 TERMS>
+struct MatrixTileOf {
     using Element = f16;
     using Accumulator = f32x8;
     RF_DEVICE_MEMBER static Accumulator zero() { return Accumulator{0, 0, 0, 0, 0, 0, 0, 0}; }
+    // Keeps the multiplications before this point, and loads from LDS after it (AMD).
+    RF_DEVICE_MEMBER static void pin(Accumulator &acc) {
+#if RF_AMD
+        asm volatile("" : "+v"(acc) : : "memory");
+#else
+        (void)acc;
+#endif
+    }
 
     // Rows of COLUMNS f16 with an offset of four banks between consecutive rows.
     template <u32 COLUMNS>
     static constexpr u32 STRIDE = COLUMNS + 8;
     template <u32 COLUMNS>
-    static constexpr u32 X_BYTES = 2 * TILE * STRIDE<COLUMNS> * sizeof(f16);
+    static constexpr u32 X_BYTES = TERMS * TILE * STRIDE<COLUMNS> * sizeof(f16);
 
     template <u32 COLUMNS>
     RF_DEVICE_MEMBER static void store_x(u8 *tile, u32 row, u32 column, f32x4 v) {
-        SplitPair first = split_f16(v[0], v[1]), last = split_f16(v[2], v[3]);
         u8 *to = tile + (row * STRIDE<COLUMNS> + column) * sizeof(f16);
-        *reinterpret_cast<u32x2 *>(to) = u32x2{first.high, last.high};
-        *reinterpret_cast<u32x2 *>(to + X_BYTES<COLUMNS> / 2) = u32x2{first.low, last.low};
+        if constexpr (TERMS == 1) {
+            *reinterpret_cast<u32x2 *>(to) = u32x2{round_f16(v[0], v[1]), round_f16(v[2], v[3])};
+        } else {
+            SplitPair first = split_f16(v[0], v[1]), last = split_f16(v[2], v[3]);
+            *reinterpret_cast<u32x2 *>(to) = u32x2{first.high, last.high};
+            *reinterpret_cast<u32x2 *>(to + X_BYTES<COLUMNS> / 2) = u32x2{first.low, last.low};
+        }
     }
 
 #if RF_NVIDIA
@@ -142,14 +158,18 @@ struct MatrixTile {
     }
 
     struct X {
-        Fragment high, low;
+        Fragment term[TERMS];
     };
     RF_DEVICE_MEMBER static X x_of(const Accumulator &acc) {
         X x;
         for (u32 i = 0; i < 4; i++) {
-            SplitPair pair = split_f16(acc[2 * i], acc[2 * i + 1]);
-            x.high.word[i] = pair.high;
-            x.low.word[i] = pair.low;
+            if constexpr (TERMS == 1) {
+                x.term[0].word[i] = round_f16(acc[2 * i], acc[2 * i + 1]);
+            } else {
+                SplitPair pair = split_f16(acc[2 * i], acc[2 * i + 1]);
+                x.term[0].word[i] = pair.high;
+                x.term[TERMS - 1].word[i] = pair.low;
+            }
         }
         return x;
     }
@@ -230,30 +250,42 @@ struct MatrixTile {
     }
 
     struct X {
-        Fragment high, low;
+        Fragment term[TERMS];
     };
     RF_DEVICE_MEMBER static X x_of(const Accumulator &acc) {
-        u32x4 high, low;
+        u32x4 words[TERMS];
         for (u32 i = 0; i < 4; i++) {
-            SplitPair pair = split_f16(acc[2 * i], acc[2 * i + 1]);
-            high[i] = pair.high;
-            low[i] = pair.low;
+            if constexpr (TERMS == 1) {
+                words[0][i] = round_f16(acc[2 * i], acc[2 * i + 1]);
+            } else {
+                SplitPair pair = split_f16(acc[2 * i], acc[2 * i + 1]);
+                words[0][i] = pair.high;
+                words[TERMS - 1][i] = pair.low;
+            }
         }
-        return {both_halves(high), both_halves(low)};
+        X x;
+        for (u32 term = 0; term < TERMS; term++) x.term[term] = both_halves(words[term]);
+        return x;
     }
 #endif
 
     template <u32 COLUMNS>
     RF_DEVICE_MEMBER static X load_x(const u8 *tile, u32 k) {
         const u8 *plane = tile + k * sizeof(f16);
-        return {load_x_plane(plane, STRIDE<COLUMNS>), load_x_plane(plane + X_BYTES<COLUMNS> / 2, STRIDE<COLUMNS>)};
+        X x;
+        for (u32 term = 0; term < TERMS; term++) {
+            x.term[term] = load_x_plane(plane + term * (X_BYTES<COLUMNS> / TERMS), STRIDE<COLUMNS>);
+        }
+        return x;
     }
     RF_DEVICE_MEMBER static Accumulator product(const X &x, const Fragment &y, Accumulator acc) {
-        multiply_add(x.high, y, acc);
-        multiply_add(x.low, y, acc);
+        for (u32 term = 0; term < TERMS; term++) multiply_add(x.term[term], y, acc);
         return acc;
     }
 };
+
+// For operands that are f16 already.
+using MatrixTile = MatrixTileOf<1>;
 
 #endif
 
@@ -359,19 +391,19 @@ struct FmaTile {
 };
 
 namespace detail {
-template <typename E>
+template <typename E, u32 TERMS>
 struct TileOf {
     using Type = FmaTile<E>;
 };
 #if RF_GFX11 || RF_GFX12 || RF_NVIDIA
-template <>
-struct TileOf<f16> {
-    using Type = MatrixTile;
+template <u32 TERMS>
+struct TileOf<f16, TERMS> {
+    using Type = MatrixTileOf<TERMS>;
 };
 #endif
 } // namespace detail
 
-template <typename E>
-using Tile = typename detail::TileOf<E>::Type;
+template <typename E, u32 TERMS = 2>
+using Tile = typename detail::TileOf<E, TERMS>::Type;
 
 } // namespace rf

@@ -42,14 +42,6 @@ RF_DEVICE u32 opaque_uniform(u32 value) {
     return value;
 }
 
-
-// Prevents instructions from being moved across this point (AMD).
-RF_DEVICE void schedule_fence() {
-#if RF_AMD
-    __builtin_amdgcn_sched_barrier(0);
-#endif
-}
-
 #if RF_GFX11 || RF_GFX12
 
 // WMMA with tokens as matrix A and weight rows as matrix B: a lane holds one row and 8 tokens, and

@@ -41,6 +41,7 @@ pub(super) fn size_of(name: &str) -> Option<usize> {
         RopeParams,
         RouteParams,
         RouterParams,
+        SkinnyParams,
         StoreRowsParams,
         TopKParams,
     ];

@@ -91,7 +91,8 @@ fn run(backend: &GpuBackend, case: &Case) -> CaseReport {
         ..CaseReport::default()
     };
     match outcome {
-        Ok(Outcome::Passed { deviation, .. }) => {
+        Ok(Outcome::Passed { deviation, bound, .. }) => {
+            report.allowed_nmse = bound.nmse();
             (report.nmse, report.peak) = (Some(deviation.nmse), Some(deviation.peak));
         }
         Ok(Outcome::Skipped(why)) => report.skipped = Some(why),
@@ -99,7 +100,8 @@ fn run(backend: &GpuBackend, case: &Case) -> CaseReport {
         Err(error) => {
             report.failure = Some(sentence(&error));
             match error {
-                Mismatch::Deviates { deviation, .. } => {
+                Mismatch::Deviates { deviation, bound, .. } => {
+                    report.allowed_nmse = bound.nmse();
                     (report.nmse, report.peak) = (Some(deviation.nmse), Some(deviation.peak));
                 }
                 Mismatch::Failed { source, .. } => {

@@ -9,7 +9,8 @@ use rf_graph::{Backend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
 
 use crate::models::{
-    TinyModel, all_logits, argmax, data, demo, greedy, ids, json, load, logits_by_token, shared,
+    F16_DEVIATION, TinyModel, all_logits, argmax, data, demo, greedy, ids, json, load,
+    logits_by_token, shared,
 };
 use crate::mtp;
 
@@ -72,7 +73,8 @@ fn a_model_with_latents_is_split_between_cpu_and_gpu() {
         let layout = Layout { layers, expert_layers: 0 };
         let backend = HybridBackend::new(&cpu, &gpu, layout);
         let mut engine = model.load(&backend);
-        let wrong = model.deviations(&all_logits(&mut engine, &model.ids()), "both");
+        let logits = all_logits(&mut engine, &model.ids());
+        let wrong = model.deviations_from_f16(&logits, "both", gpu.rounds_operands_to_f16());
         assert!(wrong.is_empty(), "{layers} layers on the CPU: {wrong:?}");
     }
 }
@@ -126,10 +128,14 @@ fn check_golden_models(backend: &GpuBackend, folder: &Path) {
         let (mut engine, ids) = (model.load(backend), model.ids());
         let whole = all_logits(&mut engine, &ids);
         let by_token = logits_by_token(&mut engine, &ids);
-        for (logits, form) in [(whole, "a prompt"), (by_token, "single tokens")] {
+        // Single tokens have operands of f32.
+        let from_f16 = backend.rounds_operands_to_f16();
+        let forms = [(whole, "a prompt", from_f16), (by_token, "single tokens", false)];
+        for (logits, form, from_f16) in forms {
             let error = model.largest_error(&logits);
             eprintln!("{:24} {form:14} {error:.1e}", model.name());
-            wrong.extend(model.deviations(&logits, &format!("the GPU in {form}")));
+            let what = format!("the GPU in {form}");
+            wrong.extend(model.deviations_from_f16(&logits, &what, from_f16));
         }
         if entry["mtp_logits"].is_string() {
             mtp::check(&model, backend, "the GPU");
@@ -138,7 +144,8 @@ fn check_golden_models(backend: &GpuBackend, folder: &Path) {
         if model.is_recurrent() || model.has_latents() {
             let deviation = model.chunk_deviation(backend);
             eprintln!("{:24} {:14} {deviation:.1e}", model.name(), "chunks");
-            if deviation.is_nan() || deviation >= 1e-4 {
+            let most = if from_f16 { F16_DEVIATION } else { 1e-4 };
+            if deviation.is_nan() || deviation >= most {
                 wrong.push(format!("{} on the GPU in chunks: {deviation}", model.name()));
             }
         }

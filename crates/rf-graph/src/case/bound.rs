@@ -26,8 +26,12 @@ pub enum Bound {
     CacheInt8,
     /// Attention over values that are rounded to eight-bit floats after f32 arithmetic.
     CacheFp8,
+    /// A matmul or attention whose left operand is rounded to f16, otherwise as [`Self::Float`].
+    HalfOperands,
     /// Whole layers in f32.
     FloatModel,
+    /// Whole layers in f32, with the left operand of every matmul and of attention rounded to f16.
+    HalfModel,
     /// Whole layers with int8 activations in every matmul.
     Int8Model,
 }
@@ -60,10 +64,25 @@ impl Bound {
             // element per case gives 2e-7 at the median and 5e-5 at worst; two are allowed. Values
             // without any rounding would be off by 2⁻⁵ everywhere, 7e-4.
             Self::CacheFp8 => 1.1e-4,
+            // Rounding to f16 is off by up to 2⁻¹¹ of a value, 4e-8 at the mean of the squares for
+            // each operand. Attention rounds queries, keys, weights and values: 1.6e-7.
+            Self::HalfOperands => 4e-7,
             // Two layers of f32 arithmetic, without an amplification of errors.
             Self::FloatModel => 2e-9,
+            // Four such matmuls per layer; errors add up along the residual.
+            Self::HalfModel => 2e-6,
             // Four quantised matmuls per layer and the head; errors add up along the residual.
             Self::Int8Model => 1.5e-3,
+        }
+    }
+
+    /// The bound for a backend that rounds the left operands of matmuls and attention to f16.
+    #[must_use]
+    pub fn with_f16_operands(self) -> Self {
+        match self {
+            Self::Float | Self::CacheF16 | Self::CacheInt8 => Self::HalfOperands,
+            Self::FloatModel => Self::HalfModel,
+            other => other,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::op::Activation;
 use crate::value::ValueId;
 
 /// Batch sizes on both sides of the block sizes of kernels.
-const TOKENS: [usize; 6] = [1, 3, 5, 13, 20, 33];
+const TOKENS: [usize; 7] = [1, 2, 3, 5, 13, 20, 33];
 
 /// Batch sizes above the largest tile, with the last tile partly filled.
 const MANY_TOKENS: [usize; 2] = [70, 140];

@@ -2,10 +2,10 @@
 
 use rf_graph::{
     Attention, Combine, DType, Epilogue, ExpertMatMul, Graph, MatMul, Op, Prologue, Storage,
-    ValueId, WeightId,
+    ValueId, WeightId, WeightShape,
 };
 
-use crate::params::{Address, ExpertGroups, ExpertTile, MatmulDevice, SMALLEST_TILE};
+use crate::params::{Address, ExpertGroups, ExpertTile, FEW_TOKENS, MatmulDevice, SMALLEST_TILE};
 
 /// Spare rows after the last row of an operand. Kernels for several columns read them and ignore
 /// the values.
@@ -16,8 +16,9 @@ pub(super) struct GraphAnalysis {
     pub(super) matmul_device: MatmulDevice,
     /// Operands by value, for those with [`Storage::MatMulOperand`].
     operands: Vec<Option<OperandForm>>,
-    /// Elements per token of the largest scratch operand.
+    /// Elements per token of the largest scratch operand of int8, and of f16.
     scratch_per_token: usize,
+    scratch_halves_per_token: usize,
     /// Elements of all query heads of the largest attention.
     pub(super) attention_width: usize,
     /// Query heads of the largest attention.
@@ -35,18 +36,51 @@ pub(super) struct GraphAnalysis {
     pub(super) sum_width: usize,
 }
 
-/// The form in which a value is stored for the matmul that reads it.
+/// The forms in which a value is stored for the matmuls that read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct OperandForm {
-    /// As int8 with a scale per block, for quantised weights.
-    pub(super) q8: bool,
-    /// As f32, for float weights.
-    pub(super) f32: bool,
+    /// Those for one row.
+    one: Forms,
+    /// Those for 2 to [`FEW_TOKENS`] rows.
+    few: Forms,
+    /// Those for more rows.
+    many: Forms,
     /// Columns of a row. A value that the experts of each slot read has several rows per token.
     pub(super) columns: usize,
+    /// True if the op that writes several rows may leave the factor of the norm out, too.
+    few_lack_norm: bool,
     /// `eps` of the norm whose sums of squares are stored with a single row. Such a row lacks the
     /// factor of the norm, which the reading matmul applies.
     pub(super) norm_eps: Option<f32>,
+}
+
+/// Forms of a left operand.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Forms {
+    /// As int8 with a scale per block.
+    pub(super) q8: bool,
+    /// As f32.
+    pub(super) f32: bool,
+    /// As f16 with a scale per row.
+    pub(super) f16: bool,
+}
+
+impl Forms {
+    const Q8: Self = Self { q8: true, f32: false, f16: false };
+    const F32: Self = Self { q8: false, f32: true, f16: false };
+    const F16: Self = Self { q8: false, f32: false, f16: true };
+
+    fn and(self, other: Self) -> Self {
+        Self { q8: self.q8 || other.q8, f32: self.f32 || other.f32, f16: self.f16 || other.f16 }
+    }
+
+    /// Floats of a row of `width` columns: f32, codes and scales, f16 and the scale of the row.
+    fn floats(self, width: usize) -> usize {
+        let f32 = if self.f32 { width } else { 0 };
+        let q8 = if self.q8 { width / 4 + width / 16 } else { 0 };
+        let f16 = if self.f16 { width / 2 + 1 } else { 0 };
+        f32 + q8 + f16
+    }
 }
 
 impl GraphAnalysis {
@@ -55,6 +89,7 @@ impl GraphAnalysis {
             matmul_device,
             operands: vec![None; graph.values().len()],
             scratch_per_token: 32,
+            scratch_halves_per_token: 0,
             attention_width: 1,
             attention_heads: 1,
             attention_kv_heads: 1,
@@ -68,12 +103,12 @@ impl GraphAnalysis {
             analysis.add(graph, op);
         }
         for op in graph.ops() {
-            let (norm, weight) = match op {
+            let (norm, weight, is_matmul) = match op {
                 Op::MatMul(MatMul { projections, epilogue: Epilogue::RmsNorm(norm), .. }) => {
-                    (*norm, Some(graph.weight(projections[0].weight)))
+                    (*norm, Some(graph.weight(projections[0].weight)), true)
                 }
                 Op::ExpertMatMul(m) => match m.combine {
-                    Some(Combine { norm: Some(norm), .. }) => (norm, graph.expert_weight(m)),
+                    Some(Combine { norm: Some(norm), .. }) => (norm, graph.expert_weight(m), false),
                     _ => continue,
                 },
                 _ => continue,
@@ -81,6 +116,8 @@ impl GraphAnalysis {
             if let Some(form) = &mut analysis.operands[norm.out.index()] {
                 let is_fused = weight.is_some_and(|w| has_fused_rows(w.dtype, w.rows));
                 form.norm_eps = is_fused.then_some(norm.eps);
+                let is_skinny = |w: WeightShape| matmul_device.is_skinny(w.dtype, w.columns);
+                form.few_lack_norm = is_matmul && weight.is_some_and(is_skinny);
             }
         }
         analysis
@@ -90,7 +127,7 @@ impl GraphAnalysis {
         match op {
             Op::MatMul(m) => {
                 if let Prologue::Plain(x) = m.prologue {
-                    self.add_operand(graph, x, form_of(graph, m));
+                    self.add_operand(graph, x, form_of(graph, m, self.matmul_device));
                 }
             }
             Op::ExpertMatMul(m) => {
@@ -127,12 +164,17 @@ impl GraphAnalysis {
         match value.storage {
             Storage::MatMulOperand => {
                 let all = self.operands[x.index()].get_or_insert(form);
-                (all.q8, all.f32) = (all.q8 || form.q8, all.f32 || form.f32);
+                all.add(form);
             }
-            Storage::F32 if form.q8 => {
-                self.scratch_per_token = self.scratch_per_token.max(value.width);
+            Storage::F32 => {
+                if form.all().q8 {
+                    self.scratch_per_token = self.scratch_per_token.max(value.width);
+                }
+                if form.all().f16 {
+                    let widest = self.scratch_halves_per_token.max(value.width);
+                    self.scratch_halves_per_token = widest;
+                }
             }
-            Storage::F32 => {}
         }
     }
 
@@ -178,15 +220,65 @@ impl GraphAnalysis {
     pub(super) fn scratch_elements(&self, max_tokens: usize) -> usize {
         (self.scratch_per_token * (max_tokens + SPARE_ROWS)).next_multiple_of(256)
     }
+
+    /// Floats of the scratch operand of f16 for the largest batch: the halves, then the scales of
+    /// rows. There is at least one.
+    pub(super) fn scratch_half_floats(&self, max_tokens: usize) -> usize {
+        match self.scratch_halves_per_token {
+            0 => 1,
+            width => self.scratch_half_scales(max_tokens) + max_tokens.max(width),
+        }
+    }
+
+    /// The first float of the scales of rows of [`Self::scratch_half_floats`].
+    pub(super) fn scratch_half_scales(&self, max_tokens: usize) -> usize {
+        (self.scratch_halves_per_token * max_tokens / 2).next_multiple_of(64)
+    }
 }
 
 impl OperandForm {
-    /// Floats of a row: the stored parts of f32, codes, scales and sums of squares.
+    /// The same forms for any number of rows.
+    fn always(forms: Forms, columns: usize) -> Self {
+        Self { one: forms, few: forms, many: forms, columns, ..Self::default() }
+    }
+
+    /// Adds the forms of another reader.
+    fn add(&mut self, other: Self) {
+        self.one = self.one.and(other.one);
+        self.few = self.few.and(other.few);
+        self.many = self.many.and(other.many);
+    }
+
+    /// The forms for any number of rows.
+    fn all(self) -> Forms {
+        self.one.and(self.few).and(self.many)
+    }
+
+    /// The forms for a number of rows.
+    pub(super) fn forms(self, rows: usize) -> Forms {
+        match rows {
+            0..=1 => self.one,
+            2..=FEW_TOKENS => self.few,
+            _ => self.many,
+        }
+    }
+
+    /// The epsilon of a norm whose factor rows lack. Of several rows only the matmuls with f16
+    /// operands apply it.
+    pub(super) fn missing_norm(self, rows: usize) -> Option<f32> {
+        let is_applied = match rows {
+            0..=1 => true,
+            2..=FEW_TOKENS => self.few_lack_norm && self.few == Forms::F16,
+            _ => false,
+        };
+        self.norm_eps.filter(|_| is_applied)
+    }
+
+    /// Floats of a row: the stored forms and sums of squares.
     pub(super) fn floats(self, width: usize) -> usize {
-        let f32 = if self.f32 { width } else { 0 };
-        let q8 = if self.q8 { width / 4 + width / 16 } else { 0 };
         let squares = if self.norm_eps.is_some() { width / 32 } else { 0 };
-        f32 + q8 + squares
+        let most = self.one.floats(width).max(self.few.floats(width));
+        (most + squares).max(self.many.floats(width))
     }
 }
 
@@ -201,23 +293,26 @@ pub(super) fn form_of_experts(graph: &Graph, m: &ExpertMatMul) -> OperandForm {
     let weight = graph.expert_weight(m);
     let is_float = weight.is_some_and(|weight| weight.dtype.is_float());
     let columns = weight.map_or(1, |weight| weight.columns);
-    OperandForm { q8: !is_float, f32: is_float, columns, norm_eps: None }
+    OperandForm::always(if is_float { Forms::F32 } else { Forms::Q8 }, columns)
 }
 
 /// The form in which a matmul with a matrix per head reads its left operand.
 pub(super) fn form_of_heads(graph: &Graph, heads: &[WeightId]) -> OperandForm {
     let weight = graph.weight(heads[0]);
-    let is_float = weight.dtype.is_float();
-    OperandForm { q8: !is_float, f32: is_float, columns: weight.columns, norm_eps: None }
+    let forms = if weight.dtype.is_float() { Forms::F32 } else { Forms::Q8 };
+    OperandForm::always(forms, weight.columns)
 }
 
 /// The form in which a matmul reads its left operand.
-pub(super) fn form_of(graph: &Graph, m: &MatMul) -> OperandForm {
-    let is_float = |p: &rf_graph::Projection| graph.weight(p.weight).dtype.is_float();
-    OperandForm {
-        q8: !m.projections.iter().all(is_float),
-        f32: m.projections.iter().any(is_float),
-        columns: graph.value(m.prologue.shape_of()).width,
-        norm_eps: None,
+pub(super) fn form_of(graph: &Graph, m: &MatMul, device: MatmulDevice) -> OperandForm {
+    let columns = graph.value(m.prologue.shape_of()).width;
+    let mut form = OperandForm { columns, ..OperandForm::default() };
+    for projection in &m.projections {
+        let dtype = graph.weight(projection.weight).dtype;
+        let one = if dtype.is_float() { Forms::F32 } else { Forms::Q8 };
+        let few = if device.is_skinny(dtype, columns) { Forms::F16 } else { one };
+        let many = if device.halves(dtype, columns) { Forms::F16 } else { one };
+        form.add(OperandForm { one, few, many, ..form });
     }
+    form
 }

@@ -1,4 +1,8 @@
-//! The KV cache and the recurrent states in device memory: pages that hold all layers of a group.
+//! The KV cache and the recurrent states in device memory.
+//!
+//! The pages of a layer lie one after the other: attention reads neighbouring pages, and so few
+//! pages of the memory's address translation. A page of the engine is one such page in each layer
+//! of its group. Recurrent states are read once per step, so a page of them has all layers.
 
 use std::ops::Range;
 
@@ -7,6 +11,7 @@ use rf_hip::{DeviceBuffer, Stream};
 use rf_kv::{CopyPage, PageGroup, PageId};
 
 use crate::error::Error;
+use crate::launch::{Gpu, LaunchList, Recording};
 use crate::params::{self, Address, CopyBytesParams, MAX_HEAD_DIM, MAX_LATENT_HEAD_DIM};
 
 /// Head sizes are multiples of this: the elements of a head that a lane loads.
@@ -16,15 +21,24 @@ const HEAD_MULTIPLE: usize = 8;
 #[derive(Clone, Debug)]
 pub(super) struct KvPlan {
     layout: KvLayout,
-    /// Byte offsets of each layer in a page of its group: keys, values, scales of keys, scales of
-    /// values.
-    offsets: Vec<[u32; 4]>,
+    layers: Vec<LayerPlan>,
     /// Byte offset of each recurrent state in a page.
     state_offsets: Vec<usize>,
     /// By [`PageGroup::index`].
     page_bytes: [usize; 3],
     /// Pages of each group after those of the layout, by [`PageGroup::index`].
     spare_pages: [usize; 3],
+}
+
+/// The pages of a layer.
+#[derive(Clone, Copy, Debug)]
+struct LayerPlan {
+    group: PageGroup,
+    /// Byte offset of the first page.
+    start: usize,
+    page_bytes: usize,
+    /// Byte offsets within a page: keys, values, scales of keys, scales of values.
+    offsets: [u32; 4],
 }
 
 /// A layer of the cache as kernels see it.
@@ -37,7 +51,7 @@ pub(super) struct KvPlace {
 impl KvPlan {
     pub(super) fn new(layout: &KvLayout) -> Result<Self, Error> {
         let mut page_bytes = [0_usize; 3];
-        let mut offsets = Vec::with_capacity(layout.layers.len());
+        let mut layers = Vec::with_capacity(layout.layers.len());
         for layer in &layout.layers {
             let (heads, head_dim) = (layer.num_kv_heads, layer.head_dim);
             let is_latent = layer.latent_dim.is_some();
@@ -55,19 +69,21 @@ impl KvPlan {
                 other => return Err(Error::Unsupported { what: format!("a KV cache of {other}") }),
             };
             let data_bytes = rows * head_dim * element_bytes;
-            let end = &mut page_bytes[layer.group.index()];
             // The values of a latent layer are a part of its keys.
             let parts = if is_latent { [1, 0] } else { [1, 1] };
             let bytes = [data_bytes, scale_bytes].map(|bytes| parts.map(|part| part * bytes));
-            offsets.push([bytes[0][0], bytes[0][1], bytes[1][0], bytes[1][1]].map(|bytes| {
-                let at = *end;
-                *end += bytes.next_multiple_of(16);
+            let mut end = 0;
+            let offsets = [bytes[0][0], bytes[0][1], bytes[1][0], bytes[1][1]].map(|bytes| {
+                let at: usize = end;
+                end += bytes.next_multiple_of(16);
                 at as u32
-            }));
-        }
-        let mut page_bytes = page_bytes.map(|bytes| bytes.next_multiple_of(256));
-        if page_bytes.iter().any(|bytes| u32::try_from(*bytes).is_err()) {
-            return Err(Error::Unsupported { what: "KV pages beyond 4 GiB".into() });
+            });
+            if u32::try_from(end).is_err() {
+                return Err(Error::Unsupported { what: "KV pages beyond 4 GiB".into() });
+            }
+            let group = layer.group;
+            layers.push(LayerPlan { group, start: 0, page_bytes: end, offsets });
+            page_bytes[group.index()] += end;
         }
         let mut state_offsets = Vec::with_capacity(layout.states.len());
         let end = &mut page_bytes[PageGroup::State.index()];
@@ -76,13 +92,40 @@ impl KvPlan {
             *end += (state.len() * size_of::<f32>()).next_multiple_of(256);
         }
         let spare_pages = [0; 3];
-        Ok(Self { layout: layout.clone(), offsets, state_offsets, page_bytes, spare_pages })
+        let mut plan =
+            Self { layout: layout.clone(), layers, state_offsets, page_bytes, spare_pages };
+        plan.place_layers();
+        Ok(plan)
     }
 
-    /// Adds pages after those of the layout, which kernels write and no sequence owns.
+    /// Sets the start of each layer: after all pages of the one before. Saturates as
+    /// [`Self::bytes`].
+    fn place_layers(&mut self) {
+        for group in PageGroup::OF_TOKENS {
+            let mut start = self.group_start(group);
+            let num_pages = self.all_pages(group);
+            for layer in self.layers.iter_mut().filter(|layer| layer.group == group) {
+                layer.start = start;
+                start = start.saturating_add(layer.page_bytes.saturating_mul(num_pages));
+            }
+        }
+    }
+
+    /// Pages of the layout and spare ones.
+    fn all_pages(&self, group: PageGroup) -> usize {
+        self.layout.num_pages.of(group).saturating_add(self.spare_pages[group.index()])
+    }
+
+    /// Adds pages after those of the layout, which kernels write and no sequence owns: those of
+    /// tokens, and one for a state that is saved.
     pub(super) fn with_spare_pages(self, pages: impl Fn(PageGroup) -> usize) -> Self {
-        let spare_pages = PageGroup::ALL.map(pages);
-        Self { spare_pages, ..self }
+        let spare_pages = PageGroup::ALL.map(|group| match group {
+            PageGroup::State => usize::from(!self.state_offsets.is_empty()),
+            PageGroup::Full | PageGroup::Window => pages(group),
+        });
+        let mut plan = Self { spare_pages, ..self };
+        plan.place_layers();
+        plan
     }
 
     /// Bytes of the pages of tokens without the spare ones. Saturates, so that a cache beyond the
@@ -109,8 +152,7 @@ impl KvPlan {
 
     /// Bytes of a group with its spare pages. Saturates as [`Self::bytes`].
     fn group_bytes(&self, group: PageGroup) -> usize {
-        let spare_bytes = self.page_bytes[group.index()] * self.spare_pages[group.index()];
-        self.pages_bytes(group).saturating_add(spare_bytes)
+        self.page_bytes[group.index()].saturating_mul(self.all_pages(group))
     }
 
     /// The first byte of a group, whose pages are after those of the groups before it.
@@ -132,13 +174,13 @@ impl KvPlan {
 
     /// The kernel parameters of all layers for a cache that starts at `start`.
     pub(super) fn places(&self, start: Address) -> Vec<KvPlace> {
-        let layers = self.layout.layers.iter().zip(&self.offsets);
-        let place = |(layer, offsets): (&KvLayer, &[u32; 4])| {
-            let [keys, values, key_scales, value_scales] = *offsets;
+        let layers = self.layout.layers.iter().zip(&self.layers);
+        let place = |(layer, plan): (&KvLayer, &LayerPlan)| {
+            let [keys, values, key_scales, value_scales] = plan.offsets;
             let group = layer.group;
             let cache = params::KvCache {
-                pages: start + self.group_start(group) as Address,
-                page_bytes: self.page_bytes[group.index()] as u64,
+                pages: start + plan.start as Address,
+                page_bytes: plan.page_bytes as u64,
                 keys,
                 values,
                 key_scales,
@@ -169,9 +211,14 @@ impl KvPlan {
     }
 }
 
-/// Recurrent states on the host, each with its place in the cache.
+/// Recurrent states of before a step.
 #[derive(Default)]
-pub(super) struct SavedStates(Vec<(usize, Vec<u8>)>);
+pub(super) struct SavedStates {
+    /// The page that the spare page has a copy of.
+    on_device: Option<PageId>,
+    /// Pages on the host, each with its place in the cache.
+    on_host: Vec<(usize, Vec<u8>)>,
+}
 
 /// The memory of the cache.
 pub(super) struct KvMemory {
@@ -182,6 +229,8 @@ pub(super) struct KvMemory {
 impl KvMemory {
     pub(super) fn new(stream: &Stream, plan: KvPlan) -> Result<Self, Error> {
         let memory = DeviceBuffer::new(stream.context(), plan.all_bytes())?;
+        // Copies of pages of states include the gaps between states, which no kernel writes.
+        memory.fill_bytes(stream, plan.group_start(PageGroup::State)..plan.all_bytes(), 0)?;
         Ok(Self { plan, memory })
     }
 
@@ -195,43 +244,88 @@ impl KvMemory {
         self.plan.states(self.memory.address())
     }
 
-    /// Copies the recurrent states of the sequences of a batch to the host.
+    /// Saves the recurrent states of the sequences of a batch: that of a single sequence on the
+    /// device, several on the host.
     pub(super) fn save_states(
         &self,
+        gpu: &Gpu,
         stream: &Stream,
         batch: &Batch<'_>,
     ) -> Result<SavedStates, Error> {
         let bytes = self.plan.page_bytes[PageGroup::State.index()];
-        let mut pages = Vec::new();
-        for state in batch.spans.iter().filter_map(|span| span.state).filter(|_| bytes > 0) {
-            let start = self.plan.group_start(PageGroup::State) + state.index() * bytes;
+        let mut saved = SavedStates::default();
+        // A sequence that begins has none.
+        let spans = batch.spans.iter().filter(|span| span.past_tokens > 0);
+        let states: Vec<PageId> = spans.filter_map(|span| span.state).collect();
+        if bytes == 0 {
+            return Ok(saved);
+        }
+        if let ([state], true) = (&states[..], self.plan.spare_pages[PageGroup::State.index()] > 0)
+        {
+            self.copy_state(gpu, stream, [state.index(), self.spare_state()])?;
+            saved.on_device = Some(*state);
+            return Ok(saved);
+        }
+        for state in states {
+            let start = self.state_start(state.index());
             let mut page = vec![0; bytes];
             self.memory.copy_to_slice(stream, start, &mut page)?;
-            pages.push((start, page));
+            saved.on_host.push((start, page));
         }
-        Ok(SavedStates(pages))
+        Ok(saved)
     }
 
     /// Writes saved states back.
-    pub(super) fn restore_states(&self, stream: &Stream, saved: &SavedStates) -> Result<(), Error> {
-        for (start, page) in &saved.0 {
+    pub(super) fn restore_states(
+        &self,
+        gpu: &Gpu,
+        stream: &Stream,
+        saved: &SavedStates,
+    ) -> Result<(), Error> {
+        if let Some(state) = saved.on_device {
+            self.copy_state(gpu, stream, [self.spare_state(), state.index()])?;
+        }
+        for (start, page) in &saved.on_host {
             self.memory.copy_from_slice(stream, *start, page)?;
         }
         Ok(())
     }
 
-    /// The copy of a page, by a kernel: a copy of the runtime may be on another queue, and a graph
-    /// that follows it may start too early.
-    pub(super) fn page_copy(&self, copy: CopyPage) -> Result<CopyBytesParams, BackendError> {
+    /// The number of the page that no sequence owns.
+    fn spare_state(&self) -> usize {
+        self.plan.layout.num_pages.of(PageGroup::State)
+    }
+
+    /// The first byte of the states of a page.
+    fn state_start(&self, page: usize) -> usize {
+        let bytes = self.plan.page_bytes[PageGroup::State.index()];
+        self.plan.group_start(PageGroup::State) + page * bytes
+    }
+
+    /// Queues the copy of a page of states, by a kernel as those of [`Self::page_copies`].
+    fn copy_state(&self, gpu: &Gpu, stream: &Stream, pages: [usize; 2]) -> Result<(), Error> {
+        let [from, to] =
+            pages.map(|page| self.memory.address() + self.state_start(page) as Address);
+        let vectors = (self.plan.page_bytes[PageGroup::State.index()] / 16) as u64;
+        let params = CopyBytesParams { from, to, vectors };
+        let mut launches = LaunchList::default();
+        launches.push(params.launch(), params);
+        Ok(Recording::load(gpu, launches)?.queue(stream)?)
+    }
+
+    /// The copies of a page in each layer, by kernels: a copy of the runtime may be on another queue,
+    /// and a graph that follows it may start too early.
+    pub(super) fn page_copies(&self, copy: CopyPage) -> Result<Vec<CopyBytesParams>, BackendError> {
         let CopyPage { group, from, to } = copy;
-        let (from, to) = (self.page_range(group, from)?, self.page_range(group, to)?);
+        let ranges = self.page_ranges(group, from)?.into_iter().zip(self.page_ranges(group, to)?);
         let address = |offset: usize| self.memory.address() + offset as Address;
-        // Pages start at multiples of 256 bytes.
-        Ok(CopyBytesParams {
+        // Pages start at multiples of 16 bytes.
+        let copies = ranges.map(|(from, to)| CopyBytesParams {
             from: address(from.start),
             to: address(to.start),
             vectors: (from.len() / 16) as u64,
-        })
+        });
+        Ok(copies.collect())
     }
 
     /// Appends the bytes of a page.
@@ -242,11 +336,12 @@ impl KvMemory {
         page: PageId,
         out: &mut Vec<u8>,
     ) -> Result<(), BackendError> {
-        let range = self.page_range(group, page)?;
-        let start = out.len();
-        out.resize(start + range.len(), 0);
-        let copied = self.memory.copy_to_slice(stream, range.start, &mut out[start..]);
-        copied.map_err(|e| Error::from(e).into())
+        self.page_ranges(group, page)?.into_iter().try_for_each(|range| {
+            let start = out.len();
+            out.resize(start + range.len(), 0);
+            let copied = self.memory.copy_to_slice(stream, range.start, &mut out[start..]);
+            copied.map_err(|e| Error::from(e).into())
+        })
     }
 
     /// Replaces the bytes of a page.
@@ -257,25 +352,43 @@ impl KvMemory {
         page: PageId,
         bytes: &[u8],
     ) -> Result<(), BackendError> {
-        let range = self.page_range(group, page)?;
-        if bytes.len() != range.len() {
-            let what = format!("{} bytes for a page of {}", bytes.len(), range.len());
+        let ranges = self.page_ranges(group, page)?;
+        let page_bytes = self.plan.page_bytes[group.index()];
+        if bytes.len() != page_bytes {
+            let what = format!("{} bytes for a page of {page_bytes}", bytes.len());
             return Err(BackendError::InvalidBatch(what));
         }
-        let copied = self.memory.copy_from_slice(stream, range.start, bytes);
-        copied.map_err(|e| Error::from(e).into())
+        let mut rest = bytes;
+        ranges.into_iter().try_for_each(|range| {
+            let (part, others) = rest.split_at(range.len());
+            rest = others;
+            let copied = self.memory.copy_from_slice(stream, range.start, part);
+            copied.map_err(|e| Error::from(e).into())
+        })
     }
 
-    /// The bytes of a page, none of a group without layers.
-    fn page_range(&self, group: PageGroup, page: PageId) -> Result<Range<usize>, BackendError> {
+    /// The bytes of a page in each layer of its group; of states, those of all layers.
+    fn page_ranges(
+        &self,
+        group: PageGroup,
+        page: PageId,
+    ) -> Result<Vec<Range<usize>>, BackendError> {
         let num_pages = self.plan.layout.num_pages.of(group);
         if page.index() >= num_pages {
             let what = format!("page {} of {num_pages}", page.index());
             return Err(BackendError::InvalidBatch(what));
         }
+        let at = |start: usize, bytes: usize| {
+            let start = start + page.index() * bytes;
+            start..start + bytes
+        };
         let bytes = self.plan.page_bytes[group.index()];
-        let start = self.plan.group_start(group) + page.index() * bytes;
-        Ok(start..start + bytes)
+        if group == PageGroup::State {
+            let ranges = [at(self.plan.group_start(group), bytes)];
+            return Ok(ranges.into_iter().filter(|range| !range.is_empty()).collect());
+        }
+        let layers = self.plan.layers.iter().filter(|layer| layer.group == group);
+        Ok(layers.map(|layer| at(layer.start, layer.page_bytes)).collect())
     }
 
     /// Bytes of the pages of tokens without the spare ones.
@@ -309,10 +422,21 @@ mod tests {
         for (kv_type, row_bytes) in [(KvType::F16, 1152), (KvType::Q8_0, 576 + 18 * 2)] {
             let layout = KvLayout::new(vec![KvLayer::latent(576, 512); 47], 32, 4, kv_type);
             let plan = KvPlan::new(&layout).unwrap();
-            // Pages start at multiples of 256 bytes.
-            let page_bytes = (32_usize * 47 * row_bytes).next_multiple_of(256);
+            let page_bytes = 32_usize * 47 * row_bytes;
             assert_eq!((plan.bytes(), plan.states_bytes()), (4 * page_bytes, 0), "{kv_type}");
         }
+    }
+
+    #[test]
+    fn the_pages_of_a_layer_lie_one_after_the_other() {
+        let layers = vec![KvLayer::new(2, 64), KvLayer::new(4, 64)];
+        let plan = KvPlan::new(&KvLayout::new(layers, 16, 3, KvType::F16)).unwrap();
+        let (first, second) = (16 * 2 * 64 * 2 * 2, 16 * 4 * 64 * 2 * 2);
+        let places = plan.places(0);
+        let pages = |place: &KvPlace| (place.cache.pages, place.cache.page_bytes);
+        assert_eq!(pages(&places[0]), (0, first));
+        assert_eq!(pages(&places[1]), (3 * first, second));
+        assert_eq!(plan.bytes() as u64, 3 * (first + second));
     }
 
     #[test]

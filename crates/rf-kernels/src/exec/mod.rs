@@ -242,8 +242,9 @@ impl Executor for GpuExecutor {
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
         let mut launches = LaunchList::default();
         for copy in copies {
-            let params = self.runner.kv.page_copy(*copy)?;
-            launches.push(params.launch(), params);
+            for params in self.runner.kv.page_copies(*copy)? {
+                launches.push(params.launch(), params);
+            }
         }
         let copies = Recording::load(&self.runner.gpu, launches)?;
         Ok(copies.queue(&self.runner.stream).map_err(Error::from)?)

@@ -7,7 +7,9 @@ use super::analysis::GraphAnalysis;
 use super::kv::KvPlace;
 use super::step::Shape;
 use super::weights::Place;
-use crate::params::{Activations, Address, Batch, KvCache, NormIn, Operand, RowMemory, State};
+use crate::params::{
+    Activations, Address, Batch, Halves, KvCache, NormIn, Operand, RowMemory, State,
+};
 
 /// The graph, its plan, and the addresses of weights, KV cache and activations.
 pub(super) struct DeviceProgram {
@@ -36,6 +38,8 @@ pub(super) struct DeviceProgram {
 pub(super) struct ScratchAddresses {
     /// Scratch operand of matmuls that quantise their input.
     pub(super) operand: Activations,
+    /// Scratch operand of f16 matmuls.
+    pub(super) halves: Halves,
     /// Partial results of attention and matmuls.
     pub(super) partials: Address,
     /// Counters of finished partial results.
@@ -48,7 +52,7 @@ pub(super) struct ScratchAddresses {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredOperand {
     pub(super) operand: Operand,
-    /// The missing factor of a single row after an RMSNorm epilogue.
+    /// The missing factor of each row after an RMSNorm epilogue.
     pub(super) norm: Option<NormIn>,
 }
 
@@ -79,8 +83,8 @@ impl BatchProgram<'_> {
         (self.groups[PageGroup::State.index()], self.program.states[state])
     }
 
-    /// Addresses of a value that is stored as an operand: f32, codes, scales and sums of squares,
-    /// one after the other.
+    /// Addresses of a value that is stored as an operand, one after the other: f32, f16, codes and
+    /// their scales, scales of f16, sums of squares.
     pub(super) fn operand(&self, id: ValueId) -> Option<StoredOperand> {
         let form = self.program.analysis.operand(id)?;
         let (rows, width) = (self.rows(id), self.width(id));
@@ -90,18 +94,25 @@ impl BatchProgram<'_> {
             next += 4 * floats as Address;
             address
         };
-        let f32 = if form.f32 { take(rows * width) } else { 0 };
+        let forms = form.forms(rows);
+        let f32 = if forms.f32 { take(rows * width) } else { 0 };
+        let mut f16 = Halves::default();
+        if forms.f16 {
+            f16.x = take(rows * width / 2);
+        }
         let mut q8 = Activations::default();
-        if form.q8 {
+        if forms.q8 {
             q8 = Activations { q: take(rows * width / 4), meta: take(rows * width / 16) };
         }
-        // Kernels for several rows write complete norms, without a missing factor.
-        let norm = form.norm_eps.filter(|_| rows == 1).map(|eps| NormIn {
-            squares: take(width / 32),
+        if forms.f16 {
+            f16.scale = take(rows);
+        }
+        let norm = form.missing_norm(rows).map(|eps| NormIn {
+            squares: take(rows * width / 32),
             count: (width / 32) as u32,
             eps,
         });
-        Some(StoredOperand { operand: Operand { q8, f32 }, norm })
+        Some(StoredOperand { operand: Operand { q8, f32, f16 }, norm })
     }
 
     pub(super) fn weight(&self, id: WeightId) -> &Place {

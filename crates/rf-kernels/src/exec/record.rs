@@ -10,6 +10,7 @@ mod experts;
 mod heads;
 mod matmul;
 mod recurrent;
+mod skinny;
 
 use std::ops::Range;
 
@@ -320,28 +321,44 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_of_prefill_has_the_epilogues_as_launches() {
-        let first = [
-            "matmul_slim64_q4_k_q8_f32",
-            "matmul_slim64_q6_k_q8_f32",
+    fn a_layer_of_a_few_tokens_has_its_epilogues_in_the_matmuls() {
+        let layer = [
+            "matmul_skinny64_q4_k_f16_f32",
+            "matmul_skinny64_q6_k_f16_f32",
             "rope_append_f32",
             "attention_prefill_f16_d64",
-            "matmul_slim64_q4_k_q8_f32",
-            "rms_norm_f32_q8",
-            "matmul_slim64_q4_k_q8_f32",
-            "glu_f32_q8",
-            "matmul_slim64_q6_k_q8_f32",
+            "matmul_skinny64_q4_k_f16_f32",
+            "matmul_skinny64_q4_k_f16_f32",
+            "matmul_skinny64_q6_k_f16_f32",
         ];
         let mut expected = vec!["embed_rms_norm_q4_k_f32_q8"];
-        expected.extend(first);
-        expected.push("rms_norm_f32_q8");
-        expected.extend(first);
+        expected.extend([layer; 2].concat());
         expected.extend(TAIL);
         assert_eq!(kernels("model/llama-q4_k", 40), expected);
-        // Up to eight tokens use the same launches with matrix-vector kernels.
         let few = kernels("model/llama-q4_k", 3);
         assert_eq!(few.len(), expected.len());
-        assert_eq!(few[1], "matvec_q4_k_q8_f32_n4");
+        assert_eq!(few[1], "matmul_skinny8_q4_k_f16_f32");
+    }
+
+    #[test]
+    fn a_layer_of_prefill_has_the_epilogues_as_launches() {
+        let layer = [
+            "matmul_middle_q4_k_f16_f32",
+            "matmul_middle_q6_k_f16_f32",
+            "rope_append_f32",
+            "attention_prefill_f16_d64",
+            "matmul_middle_q4_k_f16_f32",
+            "rms_norm_f32_q8",
+            "matmul_middle_q4_k_f16_f32",
+            "glu_f32_f16",
+            "matmul_middle_q6_k_f16_f32",
+        ];
+        let mut expected = vec!["embed_rms_norm_q4_k_f32_q8"];
+        expected.extend(layer);
+        expected.push("rms_norm_f32_q8");
+        expected.extend(layer);
+        expected.extend(TAIL);
+        assert_eq!(kernels("model/llama-q4_k", 100), expected);
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl Runner {
         };
         let is_checked = replay.is_power_of_two();
         let states = if is_checked {
-            self.kv.save_states(&self.stream, batch)?
+            self.kv.save_states(&self.gpu, &self.stream, batch)?
         } else {
             SavedStates::default()
         };
@@ -235,7 +235,7 @@ impl Runner {
             Replayed::Fresh if !is_checked => return Ok(()),
             Replayed::Fresh => {
                 let replayed = self.snapshot(key, out)?;
-                self.kv.restore_states(&self.stream, &states)?;
+                self.kv.restore_states(&self.gpu, &self.stream, &states)?;
                 self.run_plain(&entry.launches, key, batch, out)?;
                 if replayed == self.snapshot(key, out)? {
                     return Ok(());
@@ -259,7 +259,7 @@ impl Runner {
             // The states before the step are gone.
             return Err(Error::Stale);
         }
-        self.kv.restore_states(&self.stream, &states)?;
+        self.kv.restore_states(&self.gpu, &self.stream, &states)?;
         self.work.reset_counters(&self.stream)?;
         self.top_k.reset_counters(&self.stream)?;
         self.run_plain(&entry.launches, key, batch, out)

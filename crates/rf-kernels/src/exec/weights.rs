@@ -4,7 +4,7 @@ use rf_graph::{DType, Graph, Op, Operand, Progress, Weight, WeightId, WeightShap
 use rf_hip::{DeviceBuffer, PinnedBuffer, Stream};
 
 use crate::error::Error;
-use crate::pack::PackedLayout;
+use crate::pack::{PackedLayout, half_unit, largest_magnitude};
 use crate::params::{self, Address};
 
 /// Bytes of each of the two staging buffers. The host fills one while the other is copied.
@@ -13,6 +13,8 @@ const STAGING_BYTES: usize = 32 << 20;
 /// The memory of all weights of a program.
 pub(super) struct Weights {
     memory: DeviceBuffer<u8>,
+    /// By [`WeightId::index`].
+    half_units: Vec<f32>,
 }
 
 /// A weight in device memory.
@@ -22,6 +24,9 @@ pub(super) struct Place {
     pub(super) rows: usize,
     /// Addresses of the planes. For a vector, `low` is the address of its f32.
     pub(super) planes: params::Weight,
+    /// The power of two by which f16 matmuls multiply the weights, so that their largest is within
+    /// the range of f16; 1 for weights that are f16.
+    pub(super) half_unit: f32,
 }
 
 /// The storage form of a weight, which is known before memory is allocated.
@@ -92,7 +97,8 @@ impl WeightPlan {
         self.bytes.max(1)
     }
 
-    /// The addresses of all weights, by [`WeightId::index`], for an allocation at `base`.
+    /// The addresses of all weights, by [`WeightId::index`], for an allocation at `base`. Units of
+    /// f16 are 1.
     pub(super) fn places(&self, base: Address) -> Vec<Place> {
         let place = |(weight, (form, at)): (&WeightShape, &(Form, usize))| {
             let planes = match form {
@@ -106,7 +112,7 @@ impl WeightPlan {
                     params::Weight { low, high, scale, super_scale }
                 }
             };
-            Place { dtype: weight.dtype, rows: weight.rows, planes }
+            Place { dtype: weight.dtype, rows: weight.rows, planes, half_unit: 1.0 }
         };
         self.weights.iter().zip(&self.forms).map(place).collect()
     }
@@ -131,7 +137,9 @@ impl Weights {
             PinnedBuffer::<u8>::new(stream.context(), largest)?,
         ];
         let (mut done_bytes, mut turn) = (0, 0);
+        let mut half_units = Vec::with_capacity(weights.len());
         for (weight, (form, at)) in weights.into_iter().zip(&plan.forms) {
+            let mut largest_weight = 0.0_f32;
             match form {
                 Form::Vector => {
                     let values: Vec<f32> =
@@ -156,6 +164,11 @@ impl Weights {
                         let plane_bytes = layout.plane_bytes(rows);
                         let used = plane_bytes.iter().sum();
                         layout.pack(source, rows, &mut buffer[..used]);
+                        if weight.dtype() != DType::F16 {
+                            let planes = layout.planes(&buffer[..used], rows);
+                            let largest = largest_magnitude(weight.dtype(), planes);
+                            largest_weight = largest_weight.max(largest);
+                        }
                         let mut from = 0;
                         let before = layout.plane_bytes(first_row + first);
                         for ((offset, before), bytes) in
@@ -171,15 +184,17 @@ impl Weights {
                     weight.release();
                 }
             }
+            half_units.push(half_unit(largest_weight));
         }
         stream.synchronize()?;
         progress(Progress { done_bytes: total_bytes, total_bytes });
-        Ok(Self { memory })
+        Ok(Self { memory, half_units })
     }
 
     /// The addresses of all weights, by [`WeightId::index`].
     pub(super) fn places(&self, plan: &WeightPlan) -> Vec<Place> {
-        plan.places(self.memory.address())
+        let places = plan.places(self.memory.address()).into_iter().zip(&self.half_units);
+        places.map(|(place, half_unit)| Place { half_unit: *half_unit, ..place }).collect()
     }
 
     pub(super) fn bytes(&self) -> usize {

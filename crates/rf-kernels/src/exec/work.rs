@@ -6,7 +6,7 @@ use rf_hip::{DeviceBuffer, Stream};
 use super::analysis::{GraphAnalysis, SPARE_ROWS};
 use super::program::ScratchAddresses;
 use crate::error::Error;
-use crate::params::Activations;
+use crate::params::{Activations, Address, Halves};
 
 /// The arena of the plan, and memory that ops use while they run.
 pub(super) struct Work {
@@ -14,6 +14,10 @@ pub(super) struct Work {
     pub(super) arena: DeviceBuffer<f32>,
     /// Scratch operand of matmuls that quantise their input.
     operand: Q8Buffer,
+    /// Scratch operand of f16 matmuls: the halves, then the scales of rows.
+    halves: DeviceBuffer<f32>,
+    /// The first float of the scales in `halves`.
+    half_scales: usize,
     /// Partial results of attention with divided keys (sums and statistics), and of matmuls with
     /// divided columns.
     partials: DeviceBuffer<f32>,
@@ -50,7 +54,10 @@ impl Work {
         let operand = analysis.scratch_elements(max_tokens);
         let arena = plan.floats_per_row() * (max_tokens + SPARE_ROWS);
         let counts = analysis.arrival_count(max_tokens) + analysis.group_words(max_tokens);
-        let floats = arena + analysis.partial_floats() + analysis.head_rows(max_tokens).len();
+        let floats = arena
+            + analysis.partial_floats()
+            + analysis.head_rows(max_tokens).len()
+            + analysis.scratch_half_floats(max_tokens);
         4 * (floats + counts) + operand + operand / 4
     }
 
@@ -58,6 +65,7 @@ impl Work {
         self.arena.size_bytes()
             + self.operand.q.size_bytes()
             + self.operand.meta.size_bytes()
+            + self.halves.size_bytes()
             + self.partials.size_bytes()
             + self.arrivals.size_bytes()
             + self.groups.size_bytes()
@@ -79,6 +87,8 @@ impl Work {
             head_rows,
             arena: DeviceBuffer::new(context, arena)?,
             operand: Q8Buffer::new(stream, analysis.scratch_elements(max_tokens))?,
+            halves: DeviceBuffer::new(context, analysis.scratch_half_floats(max_tokens))?,
+            half_scales: analysis.scratch_half_scales(max_tokens),
             partials: DeviceBuffer::new(context, analysis.partial_floats())?,
             arrivals: DeviceBuffer::zeroed(context, analysis.arrival_count(max_tokens))?,
             groups: DeviceBuffer::new(context, analysis.group_words(max_tokens))?,
@@ -88,6 +98,10 @@ impl Work {
     pub(super) fn scratch(&self) -> ScratchAddresses {
         ScratchAddresses {
             operand: self.operand.params(),
+            halves: Halves {
+                x: self.halves.address(),
+                scale: self.halves.address() + 4 * self.half_scales as Address,
+            },
             partials: self.partials.address(),
             arrivals: self.arrivals.address(),
             groups: self.groups.address(),

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{Address, Batch, KvCache, Launch, Operand};
+use super::{Address, Batch, KvCache, Launch, MatmulDevice, MatrixUnit, Operand};
 
 /// Threads of a decode workgroup: four waves.
 const DECODE_THREADS: u32 = 128;
@@ -58,12 +58,18 @@ impl AttentionParams {
     /// The window of attention that is not causal.
     pub const BOTH_DIRECTIONS: u32 = u32::MAX;
 
-    /// Sets the number of splits that fills the device, for at most `context` visible keys and at
-    /// most `max_splits` partial results.
+    /// Sets the number of splits that fills the device once, for at most `context` visible keys and
+    /// at most `max_splits` partial results.
     #[must_use]
-    pub fn with_splits(self, context: usize, compute_units: usize, max_splits: usize) -> Self {
+    pub fn with_splits(self, context: usize, device: MatmulDevice, max_splits: usize) -> Self {
         let groups = (self.batch.num_tokens * self.cache.num_kv_heads).max(1) as usize;
-        let wanted = (4 * compute_units).div_ceil(groups);
+        // Workgroups that registers allow at once. More would be a second round that is nearly
+        // empty.
+        let at_once = match device.matrix_unit {
+            MatrixUnit::Nvidia if self.heads_per_wave() == 2 || self.cache.head_dim > 256 => 3,
+            _ => 4,
+        };
+        let wanted = at_once * device.compute_units / groups;
         let splits = wanted.min(context.div_ceil(MIN_SPLIT_KEYS)).min(max_splits).min(MAX_SPLITS);
         Self { splits: splits.max(1) as u32, ..self }
     }
@@ -74,13 +80,18 @@ impl AttentionParams {
         PREFILL.iter().all(|sizes| sizes.iter().any(|size| head_dim <= size.head_dim as usize))
     }
 
-    /// The launch for spans of few tokens.
-    pub fn decode_launch(&self) -> Launch {
-        let heads_per_wave = match self.num_heads / self.cache.num_kv_heads.max(1) {
+    /// The logarithm of the query heads of a wave of the decode kernel.
+    fn heads_per_wave(&self) -> usize {
+        match self.num_heads / self.cache.num_kv_heads.max(1) {
             0 | 1 => 0,
             2 | 3 => 1,
             _ => 2,
-        };
+        }
+    }
+
+    /// The launch for spans of few tokens.
+    pub fn decode_launch(&self) -> Launch {
+        let heads_per_wave = self.heads_per_wave();
         let size = match self.cache.head_dim {
             0..=64 => 0,
             65..=128 => 1,
@@ -207,12 +218,15 @@ mod tests {
 
     #[test]
     fn splits_fill_the_device_within_their_limits() {
+        let h200 = MatmulDevice::new(132, "sm_90");
         let splits =
-            |tokens, context| params(1, 128, tokens, 1).with_splits(context, 132, 1024).splits;
+            |tokens, context| params(1, 128, tokens, 1).with_splits(context, h200, 1024).splits;
         assert_eq!(splits(1, 64), 1);
         assert_eq!(splits(1, 1024), 16);
-        assert_eq!(splits(1, 1 << 20), 66);
-        assert_eq!(splits(8, 1 << 20), 9);
-        assert_eq!(params(1, 128, 1, 1).with_splits(1 << 20, 10_000, 1024).splits, 128);
+        // Three workgroups with four heads per wave, for each of 132 processors.
+        assert_eq!(splits(1, 1 << 20), 3 * 132 / 8);
+        assert_eq!(splits(8, 1 << 20), 6);
+        let large = MatmulDevice::new(10_000, "gfx1100");
+        assert_eq!(params(1, 128, 1, 1).with_splits(1 << 20, large, 1024).splits, 128);
     }
 }

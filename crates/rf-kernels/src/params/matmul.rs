@@ -4,11 +4,11 @@ use bytemuck::{Pod, Zeroable};
 
 use rf_quant::DType;
 
-use super::{Activations, Address, Launch, Weight};
+use super::{Activations, Address, Halves, Launch, Weight};
 
 /// One weight matrix of a matmul.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct Projection {
     /// `[rows, columns]`.
     pub weight: Weight,
@@ -20,6 +20,11 @@ pub struct Projection {
     pub rows: u32,
     /// Index of the format in `DType::ALL`.
     pub format: u32,
+    /// Of a matmul with f16 operands: the power of two by which the weights are multiplied before
+    /// they become f16.
+    pub half_unit: f32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// A tile of a matmul of experts, in device memory.
@@ -59,7 +64,7 @@ pub const MAX_PROJECTIONS: usize = 4;
 /// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)`. With groups, the rows of x are slots of a mixture of
 /// experts.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct MatmulParams {
     /// The first [`num_projections`](Self::num_projections) entries are used.
     pub projections: [Projection; MAX_PROJECTIONS],
@@ -87,8 +92,14 @@ pub struct MatmulParams {
     pub arrivals: Address,
     /// Parts of the columns, from [`divided`](Self::divided); 0 and 1 are the whole.
     pub parts: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Of an f16 matmul: the workgroups, which share all tiles ([`halves`](Self::halves)).
+    pub streams: u32,
+    /// Of an f16 matmul: `[tokens, columns]`.
+    pub x_f16: Halves,
+    /// Of an f16 matmul: tiles that each workgroup computes alone.
+    pub rounds: u32,
+    /// Of an f16 matmul: tiles along the tokens.
+    pub token_tiles: u32,
 }
 
 /// The device properties that the choice of a tile depends on.
@@ -96,33 +107,59 @@ pub struct MatmulParams {
 pub struct MatmulDevice {
     /// Number of compute units.
     pub compute_units: usize,
-    /// True if the code for the device uses matrix units: `RF_MATRIX_UNIT` of `rf/matmul_tile.h`.
-    pub matrix_unit: bool,
+    /// The matrix units that the code for the device uses.
+    pub matrix_unit: MatrixUnit,
+}
+
+/// A kind of matrix unit; all but `None` are `RF_MATRIX_UNIT` of `rf/matmul_tile.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatrixUnit {
+    /// None: dot products of four int8.
+    None,
+    /// RDNA 3: int8 and f16 at the same speed.
+    Rdna3,
+    /// RDNA 4: int8 at twice the speed of f16.
+    Rdna4,
+    /// NVIDIA's `mma`.
+    Nvidia,
 }
 
 impl MatmulDevice {
     /// A device with this number of compute units and an architecture such as `gfx1100` or `sm_90`.
     pub fn new(compute_units: usize, arch: &str) -> Self {
-        let matrix_unit = ["gfx11", "gfx12", "sm_"].iter().any(|family| arch.starts_with(family));
+        let matrix_unit = match arch {
+            arch if arch.starts_with("gfx11") => MatrixUnit::Rdna3,
+            arch if arch.starts_with("gfx12") => MatrixUnit::Rdna4,
+            arch if arch.starts_with("sm_") => MatrixUnit::Nvidia,
+            _ => MatrixUnit::None,
+        };
         Self { compute_units, matrix_unit }
     }
 
     /// Floats of the partial sums of any matmul.
     pub fn partial_floats(self) -> usize {
-        let floats = SLIM.map(|tile| {
+        let slim = SLIM.map(|tile| {
             let (rows, tokens) = tile.extent(false);
             self.compute_units * (tile.groups_per_unit() * rows * tokens) as usize
         });
-        floats.into_iter().max().unwrap_or(0)
+        let skinny = match self.matrix_unit {
+            MatrixUnit::None => 0,
+            _ => self.skinny_partial_floats(),
+        };
+        slim.into_iter().max().unwrap_or(0).max(self.half_partial_floats()).max(skinny)
     }
 
     /// Counters of any matmul: tiles whose columns are divided.
     pub fn arrivals(self) -> usize {
-        self.compute_units
-            * SLIM.map(TileSize::groups_per_unit).into_iter().max().unwrap_or(0) as usize
-            / 2
+        let slim = SLIM.map(TileSize::groups_per_unit).into_iter().max().unwrap_or(0);
+        let slim = self.compute_units * slim as usize / 2;
+        slim.max(self.half_arrivals()).max(self.skinny_arrivals())
     }
 }
+
+/// Largest number of tokens of a matmul whose time is that of loading and unpacking its weights.
+/// Operands of more tokens may be f16.
+pub const FEW_TOKENS: usize = 64;
 
 /// Tokens of the smallest tile.
 pub const SMALLEST_TILE: u32 = 32;
@@ -148,7 +185,7 @@ pub enum TileSize {
 const SLIM: [TileSize; 3] = [TileSize::Slim16, TileSize::Slim32, TileSize::Slim64];
 
 /// Largest number of parts into which columns are divided.
-const MAX_PARTS: u32 = 8;
+pub(super) const MAX_PARTS: u32 = 8;
 
 /// Least number of columns of a part: a stage of a workgroup.
 const MIN_PART_COLUMNS: u32 = 256;
@@ -177,7 +214,8 @@ impl TileSize {
     }
 
     /// Threads of a workgroup.
-    fn threads(self, float: bool, matrix_unit: bool) -> u32 {
+    fn threads(self, float: bool, matrix_unit: MatrixUnit) -> u32 {
+        let matrix_unit = matrix_unit != MatrixUnit::None;
         match self {
             // Without a matrix unit, a wave has half the sums.
             Self::Wide | Self::Middle if !float && !matrix_unit => 512,
@@ -286,7 +324,7 @@ impl MatmulParams {
     }
 
     /// Tiles along the rows of all projections.
-    fn row_tiles(&self, tile_rows: u32) -> u32 {
+    pub(super) fn row_tiles(&self, tile_rows: u32) -> u32 {
         let projections = &self.projections[..self.num_projections as usize];
         projections.iter().map(|p| p.rows.div_ceil(tile_rows)).sum()
     }
@@ -296,7 +334,7 @@ impl MatmulParams {
 mod tests {
     use super::*;
 
-    const H200: MatmulDevice = MatmulDevice { compute_units: 132, matrix_unit: true };
+    const H200: MatmulDevice = MatmulDevice { compute_units: 132, matrix_unit: MatrixUnit::Nvidia };
 
     fn params(rows: &[u32], tokens: u32) -> MatmulParams {
         let mut params = MatmulParams {
@@ -379,6 +417,8 @@ mod tests {
         assert_eq!(params(&[64], 64).launch(DType::Q8_0, device).block, [256, 1, 1]);
         assert_eq!(params(&[64], 32).launch(DType::Q8_0, device).block, [128, 1, 1]);
         assert_eq!(params(&[8192], 512).launch(DType::F16, device).block, [256, 1, 1]);
-        assert!(MatmulDevice::new(48, "gfx1100").matrix_unit);
+        let unit = |arch| MatmulDevice::new(48, arch).matrix_unit;
+        assert_eq!(unit("gfx1100"), MatrixUnit::Rdna3);
+        assert_eq!((unit("gfx1030"), unit("gfx90a")), (MatrixUnit::None, MatrixUnit::None));
     }
 }

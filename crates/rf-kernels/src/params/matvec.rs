@@ -23,7 +23,7 @@ const WAVES_PER_UNIT: u32 = 32;
 /// `1 / √(Σ x² / columns + eps)`, and the sums of squares from which the next matmul computes that
 /// factor.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct NormOut {
     /// `[rows]`.
     pub weight: Address,
@@ -123,7 +123,7 @@ pub struct MatvecGluParams {
 /// `Σₛ pₛ · (xₛ · Wₑᵀ (+ bias)) (+ residual)` of one token over the slots `s` of a route, with an
 /// RMSNorm epilogue as in [`MatvecParams`].
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct MatvecSumParams {
     /// The matrices of all experts one below the other, with `rows` of one expert and a bias
     /// `[experts, rows]`; `out` is `[1, rows]`.

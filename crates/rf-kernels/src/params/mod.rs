@@ -27,12 +27,14 @@ mod embed;
 mod experts;
 mod latent;
 mod matmul;
+mod matmul_half;
 mod matvec;
 mod recurrent;
 mod rope;
 mod row_ops;
 mod rows;
 mod sampling;
+mod skinny;
 mod step;
 mod weight;
 
@@ -44,8 +46,8 @@ pub use experts::{
 };
 pub use latent::{LatentAppendParams, LatentParams, MAX_LATENT_HEAD_DIM};
 pub use matmul::{
-    ExpertGroups, ExpertTile, MAX_PROJECTIONS, MatmulDevice, MatmulParams, Projection,
-    SMALLEST_TILE, TileSize,
+    ExpertGroups, ExpertTile, FEW_TOKENS, MAX_PROJECTIONS, MatmulDevice, MatmulParams, MatrixUnit,
+    Projection, SMALLEST_TILE, TileSize,
 };
 pub use matvec::{MatvecGluParams, MatvecParams, MatvecSumParams, NormIn, NormOut, RouterParams};
 pub use recurrent::{CausalConvParams, MAX_KEY_DIM, MAX_TAPS, RecurrenceParams, State};
@@ -58,8 +60,9 @@ pub use rows::{
     PairParams, QuantizeParams, RmsNormParams, rms_norm_threads,
 };
 pub use sampling::{ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, top_k_parts};
+pub use skinny::{SkinnyEpilogue, SkinnyParams};
 pub use step::{CopyBytesParams, LoadRowsParams, LoadStepParams, PassStampParams, StoreRowsParams};
-pub use weight::{Activations, Weight};
+pub use weight::{Activations, Halves, Weight};
 
 /// An address in device memory.
 pub type Address = u64;

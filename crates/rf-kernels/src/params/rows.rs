@@ -3,7 +3,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{Activations, Address, Launch};
+use super::{Activations, Address, Halves, Launch};
 
 /// Columns that a lane loads at a time.
 pub(super) const VECTOR: u32 = 4;
@@ -11,8 +11,11 @@ pub(super) const VECTOR: u32 = 4;
 /// Threads of a workgroup where each lane processes one vector.
 const ROW_THREADS: u32 = 128;
 
-/// The left operand of a matmul as int8, f32 or both; null disables a form. The number of columns
-/// is a multiple of 32 for int8, otherwise of 4.
+/// Threads of a workgroup with a whole row.
+const WHOLE_ROW_THREADS: u32 = 512;
+
+/// The left operand of a matmul as int8, f16, f32 or several of them; null disables a form. The
+/// number of columns is a multiple of 32 for int8 and f16, otherwise of 4.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Operand {
@@ -20,6 +23,18 @@ pub struct Operand {
     pub q8: Activations,
     /// `[rows, columns]` f32.
     pub f32: Address,
+    /// `[rows, columns]`.
+    pub f16: Halves,
+}
+
+impl Operand {
+    /// The operand from a row of `columns` columns on. It has no form f32.
+    #[must_use]
+    pub fn from_row(self, row: usize, columns: usize) -> Self {
+        let q8 = if self.q8.q == 0 { self.q8 } else { self.q8.from_row(row, columns) };
+        let f16 = if self.f16.x == 0 { self.f16 } else { self.f16.from_row(row, columns) };
+        Self { q8, f32: 0, f16 }
+    }
 }
 
 /// `out = x`, quantised.
@@ -39,6 +54,9 @@ pub struct QuantizeParams {
 impl QuantizeParams {
     /// The launch.
     pub fn launch(&self) -> Launch {
+        if self.out.f16.x != 0 {
+            return Launch::linear("halve_f32_f16", self.rows as usize, WHOLE_ROW_THREADS);
+        }
         by_row("quantize_f32_q8", self.columns, self.rows)
     }
 }
@@ -111,6 +129,9 @@ pub struct GluParams {
 impl GluParams {
     /// The launch.
     pub fn launch(&self) -> Launch {
+        if self.out.f16.x != 0 {
+            return Launch::linear("glu_f32_f16", self.rows as usize, WHOLE_ROW_THREADS);
+        }
         if self.columns.is_multiple_of(VECTOR) {
             return by_row("glu_f32_q8", self.columns, self.rows);
         }

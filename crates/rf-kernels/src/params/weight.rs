@@ -28,6 +28,25 @@ pub struct Activations {
     pub meta: Address,
 }
 
+/// Rows of activations as f16, in the order of `kernels/include/rf/halves.h`, with a scale per row.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct Halves {
+    /// `[rows, columns]` f16.
+    pub x: Address,
+    /// `[rows]` f32.
+    pub scale: Address,
+}
+
+impl Halves {
+    /// The activations from a row of `columns` columns on.
+    #[must_use]
+    pub fn from_row(self, row: usize, columns: usize) -> Self {
+        let scale = row * size_of::<f32>();
+        Self { x: self.x + (2 * row * columns) as Address, scale: self.scale + scale as Address }
+    }
+}
+
 impl Activations {
     /// The activations from a row of `columns` columns on.
     #[must_use]

@@ -10,6 +10,8 @@ struct RfProjection {
     float *out;         // [tokens, rows]
     unsigned rows;
     unsigned format;    // number of the format: DType::ALL of rf-quant
+    float half_unit;    // f16 operands: the power of two by which weights are multiplied as f16
+    unsigned reserved;
 };
 
 // A tile of a matmul of experts: slots of one expert.
@@ -50,5 +52,9 @@ struct RfMatmulParams {
     float *partials;    // [tiles of rows, parts, sums of a workgroup], with several parts
     unsigned *arrivals; // [tiles of rows], zero before the first and after every launch
     unsigned parts;     // of the columns: the extent of the grid in z
-    unsigned reserved;
+    // For f16 operands:
+    unsigned streams;     // the workgroups, which share all tiles
+    RfHalves x_f16;       // [tokens, columns]
+    unsigned rounds;      // whole tiles of each workgroup; rounds · streams is at most the number of tiles
+    unsigned token_tiles; // ⌈tokens / TOKENS⌉, or the tiles of the groups
 };

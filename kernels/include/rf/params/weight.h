@@ -28,3 +28,10 @@ struct RfActivations {
     signed char *q;
     float *meta;
 };
+
+// Rows of activations as f16 words, in the order that rf/halves.h describes; x = scale · half.
+// `columns` is a multiple of 32.
+struct RfHalves {
+    void *x;      // [rows, columns] f16
+    float *scale; // [rows]
+};

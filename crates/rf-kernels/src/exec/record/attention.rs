@@ -132,8 +132,7 @@ impl Recorder<'_> {
         }
         if shape.shortest_span <= short_span {
             let visible = a.reach().map_or(shape.context, |reach| reach.min(shape.context));
-            let compute_units = program.analysis.matmul_device.compute_units;
-            let params = params.with_splits(visible, compute_units, max_splits);
+            let params = params.with_splits(visible, program.analysis.matmul_device, max_splits);
             self.launches.push(params.decode_launch(), params);
         }
         Ok(())

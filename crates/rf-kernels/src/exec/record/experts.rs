@@ -124,6 +124,7 @@ impl Recorder<'_> {
                 out: self.memory.address(projection.out),
                 rows: first.rows as u32,
                 format: format_number(first.dtype),
+                ..Projection::default()
             };
         }
         projections

@@ -28,6 +28,7 @@ impl Recorder<'_> {
             out: self.memory.address(out),
             rows: first.rows as u32,
             format: format_number(first.dtype),
+            ..Projection::default()
         };
         let mut projections = [Projection::default(); MAX_PROJECTIONS];
         projections[0] = projection;

@@ -8,9 +8,9 @@ use crate::error::Error;
 use crate::exec::analysis::{OperandForm, form_of, has_fused_rows};
 use crate::exec::program::StoredOperand;
 use crate::params::{
-    Address, MAX_PROJECTIONS, MatmulParams, MatvecGluParams, MatvecParams, NormOut, Operand,
-    Projection, QuantizeParams, RouteParams, RouterParams, RowMemory, activation_number,
-    record_glu, record_rms_norm,
+    Address, FEW_TOKENS, MAX_PROJECTIONS, MatmulParams, MatvecGluParams, MatvecParams, NormOut,
+    Operand, Projection, QuantizeParams, RouteParams, RouterParams, RowMemory, SkinnyParams,
+    activation_number, record_glu, record_rms_norm,
 };
 
 /// Largest number of rows for which a matmul is a matrix-vector multiplication.
@@ -27,9 +27,9 @@ fn mixes(dtype: DType) -> bool {
 
 /// A projection with the format that selects its kernel.
 #[derive(Clone, Copy)]
-struct TypedProjection {
-    dtype: DType,
-    params: Projection,
+pub(super) struct TypedProjection {
+    pub(super) dtype: DType,
+    pub(super) params: Projection,
 }
 
 impl Recorder<'_> {
@@ -43,7 +43,8 @@ impl Recorder<'_> {
         if rows == 0 {
             return Ok(());
         }
-        let x = self.operand(x, form_of(&self.memory.program.graph, m));
+        let device = self.memory.program.analysis.matmul_device;
+        let x = self.operand(x, form_of(&self.memory.program.graph, m, device));
         match &m.epilogue {
             Epilogue::None => self.projections(m, x, rows, NormOut::default()),
             Epilogue::RmsNorm(norm) => {
@@ -73,7 +74,7 @@ impl Recorder<'_> {
                 let weight = self.memory.weight(m.projections[0].weight);
                 if rows == 1 && has_fused_rows(weight.dtype, weight.rows) {
                     self.gate_and_up(m, x, *activation, *out);
-                } else {
+                } else if !self.skinny_glu(m, x, rows, (*activation, *out)) {
                     self.projections(m, x, rows, NormOut::default());
                     let outputs = [0, 1].map(|i| m.projections[i].out);
                     record_glu(*activation, outputs, *out, &self.memory, &mut self.launches);
@@ -83,8 +84,7 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// The norm that the matmul of one row before it writes; `None` if the norm has a launch of its
-    /// own.
+    /// The norm that the matmul before it writes; `None` if the norm has a launch of its own.
     pub(super) fn norm_out(&self, norm: &RowNorm) -> Option<NormOut> {
         let StoredOperand { operand, norm: lacking } = self.memory.operand(norm.out)?;
         let squares = lacking?.squares;
@@ -96,14 +96,20 @@ impl Recorder<'_> {
         if let Some(stored) = self.memory.operand(x) {
             return stored;
         }
+        let (scratch, forms) = (self.memory.program.scratch, form.forms(self.memory.rows(x)));
         let mut operand = Operand { f32: self.memory.address(x), ..Operand::default() };
-        if form.q8 {
-            operand.q8 = self.memory.program.scratch.operand;
+        if forms.q8 {
+            operand.q8 = scratch.operand;
+        }
+        if forms.f16 {
+            operand.f16 = scratch.halves;
+        }
+        if forms.q8 || forms.f16 {
             let rows = self.memory.rows(x) * self.memory.width(x) / form.columns;
             for first in (0..rows).step_by(MAX_GRID) {
                 let params = QuantizeParams {
                     x: operand.f32 + (4 * first * form.columns) as Address,
-                    out: Operand { f32: 0, q8: operand.q8.from_row(first, form.columns) },
+                    out: operand.from_row(first, form.columns),
                     columns: form.columns as u32,
                     rows: (rows - first).min(MAX_GRID) as u32,
                 };
@@ -113,23 +119,27 @@ impl Recorder<'_> {
         StoredOperand { operand, norm: None }
     }
 
+    /// The projections of a matmul, with their formats.
+    pub(super) fn typed_projections(&self, m: &MatMul) -> Vec<TypedProjection> {
+        let typed = |p: &rf_graph::Projection| {
+            let place = self.memory.weight(p.weight);
+            let params = Projection {
+                weight: place.planes,
+                bias: p.bias.map_or(0, |bias| self.memory.vector(bias)),
+                out: self.memory.address(p.out),
+                rows: place.rows as u32,
+                format: format_number(place.dtype),
+                half_unit: place.half_unit,
+                reserved: 0,
+            };
+            TypedProjection { dtype: place.dtype, params }
+        };
+        m.projections.iter().map(typed).collect()
+    }
+
     /// Records all projections, with one launch for those of one format or of mixed formats.
     fn projections(&mut self, m: &MatMul, x: StoredOperand, rows: usize, norm_out: NormOut) {
-        let projections: Vec<TypedProjection> = m
-            .projections
-            .iter()
-            .map(|p| {
-                let place = self.memory.weight(p.weight);
-                let params = Projection {
-                    weight: place.planes,
-                    bias: p.bias.map_or(0, |bias| self.memory.vector(bias)),
-                    out: self.memory.address(p.out),
-                    rows: place.rows as u32,
-                    format: format_number(place.dtype),
-                };
-                TypedProjection { dtype: place.dtype, params }
-            })
-            .collect();
+        let projections = self.typed_projections(m);
         let columns = self.memory.program.graph.weight(m.projections[0].weight).columns as u32;
         let (x_q8, x_f32, tokens) = (x.operand.q8, x.operand.f32, rows as u32);
         let residual = m.residual.map_or(0, |residual| self.memory.address(residual));
@@ -139,7 +149,19 @@ impl Recorder<'_> {
                 *slot = projection.params;
             }
             let num_projections = group.len() as u32;
-            if rows <= MATVEC_ROWS {
+            if self.is_skinny(rows, group[0].dtype, columns) {
+                let params = SkinnyParams {
+                    projections,
+                    x: x.operand.f16,
+                    residual,
+                    norm_in: x.norm.unwrap_or_default(),
+                    num_projections,
+                    columns,
+                    tokens,
+                    ..SkinnyParams::default()
+                };
+                self.skinny(&params, group[0].dtype, norm_out);
+            } else if rows <= MATVEC_ROWS {
                 let params = MatvecParams {
                     projections,
                     x_q8,
@@ -160,6 +182,7 @@ impl Recorder<'_> {
                     projections,
                     x_q8,
                     x_f32,
+                    x_f16: x.operand.f16,
                     residual,
                     num_projections,
                     columns,
@@ -168,8 +191,14 @@ impl Recorder<'_> {
                 };
                 let (dtype, device) = (group[0].dtype, self.memory.program.analysis.matmul_device);
                 let scratch = self.memory.program.scratch;
-                let params = params.divided(dtype, device, (scratch.partials, scratch.arrivals));
-                self.launches.push(params.launch(dtype, device), params);
+                let scratch = (scratch.partials, scratch.arrivals);
+                if rows > FEW_TOKENS && device.halves(dtype, columns as usize) {
+                    let (params, launch) = params.halves(dtype, device, scratch);
+                    self.launches.push(launch, params);
+                } else {
+                    let params = params.divided(dtype, device, scratch);
+                    self.launches.push(params.launch(dtype, device), params);
+                }
             }
         }
     }

@@ -1,0 +1,174 @@
+//! The launch of f16 matmuls: `kernels/include/rf/matmul_half.h`.
+
+use rf_quant::{DType, Family};
+
+use super::matmul::MAX_PARTS;
+use super::{Address, Launch, MatmulDevice, MatmulParams, MatrixUnit};
+
+/// A tile of 128 rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HalfTile {
+    /// By 256 tokens.
+    Wide,
+    /// By 128 tokens.
+    Middle,
+}
+
+impl HalfTile {
+    const ALL: [Self; 2] = [Self::Wide, Self::Middle];
+    const ROWS: u32 = 128;
+
+    fn tokens(self) -> u32 {
+        match self {
+            Self::Wide => 256,
+            Self::Middle => 128,
+        }
+    }
+
+    fn threads(self, unit: MatrixUnit) -> u32 {
+        match (self, unit) {
+            (Self::Middle, MatrixUnit::Nvidia) => 128,
+            _ => 256,
+        }
+    }
+
+    /// Workgroups that a compute unit runs at once, as far as registers and LDS allow. A compute
+    /// unit of AMD is a workgroup processor here.
+    fn groups_per_unit(self, unit: MatrixUnit) -> u32 {
+        match (self, unit) {
+            (Self::Wide, MatrixUnit::Nvidia) => 1,
+            (Self::Wide, _) | (Self::Middle, MatrixUnit::Nvidia) => 2,
+            (Self::Middle, _) => 3,
+        }
+    }
+
+    /// LDS that the launch adds: two stages of weights and three of tokens, in rows of 72 f16. On
+    /// AMD the kernel has its LDS.
+    fn dynamic_lds_bytes(self, unit: MatrixUnit) -> u32 {
+        match unit {
+            MatrixUnit::Nvidia => 2 * 72 * (2 * Self::ROWS + 3 * self.tokens()),
+            _ => 0,
+        }
+    }
+}
+
+impl MatmulDevice {
+    /// Returns true if matmuls of more than [`FEW_TOKENS`](super::FEW_TOKENS) tokens with weights of
+    /// this format have f16 operands.
+    ///
+    /// On RDNA 4 int8 is faster where unpacking to f16 and to int8 take about as long: a
+    /// multiplication of 16 × 16 × 16 takes 16 cycles in f16 and 8 in int8, and int8 needs about 8
+    /// vector instructions more for scales of 32 columns, 11 or more with minima or scales of 16.
+    pub fn halves(self, dtype: DType, columns: usize) -> bool {
+        let is_half = match dtype.family() {
+            Family::Float => dtype != DType::F32 && columns.is_multiple_of(32),
+            Family::Block32 => self.matrix_unit != MatrixUnit::Rdna4,
+            _ => true,
+        };
+        self.matrix_unit != MatrixUnit::None && is_half
+    }
+
+    /// Workgroups of an f16 matmul: as many as the device runs at once.
+    fn streams(self, tile: HalfTile) -> u32 {
+        self.compute_units as u32 * tile.groups_per_unit(self.matrix_unit)
+    }
+
+    /// Floats of the partial sums of any f16 matmul: for each workgroup those of a tile that it
+    /// begins and of one that it ends.
+    pub(super) fn half_partial_floats(self) -> usize {
+        if self.matrix_unit == MatrixUnit::None {
+            return 0;
+        }
+        let floats = |tile: HalfTile| 2 * self.streams(tile) * HalfTile::ROWS * tile.tokens();
+        HalfTile::ALL.map(floats).into_iter().max().unwrap_or(0) as usize
+    }
+
+    /// Counters of any f16 matmul: one for each workgroup, for the tile that it begins.
+    pub(super) fn half_arrivals(self) -> usize {
+        HalfTile::ALL.map(|tile| self.streams(tile)).into_iter().max().unwrap_or(0) as usize
+    }
+}
+
+impl MatmulParams {
+    /// An f16 matmul of more than [`FEW_TOKENS`](super::FEW_TOKENS) tokens; all projections have the
+    /// format `dtype`. `scratch` are the addresses of partial sums and of arrivals.
+    ///
+    /// Every workgroup computes the same number of whole tiles, and all of them share those that
+    /// are left.
+    pub fn halves(
+        self,
+        dtype: DType,
+        device: MatmulDevice,
+        scratch: (Address, Address),
+    ) -> (Self, Launch) {
+        let unit = device.matrix_unit;
+        let tile = match unit {
+            MatrixUnit::Nvidia => HalfTile::Middle,
+            _ if self.tokens <= HalfTile::Middle.tokens() => HalfTile::Middle,
+            _ => HalfTile::Wide,
+        };
+        let kernel = match tile {
+            HalfTile::Wide => kernel_name!(dtype, "matmul_wide_", "_f16_f32"),
+            HalfTile::Middle => kernel_name!(dtype, "matmul_middle_", "_f16_f32"),
+        };
+        let token_tiles = self.tokens.div_ceil(tile.tokens());
+        let tiles = token_tiles * self.row_tiles(HalfTile::ROWS);
+        let places = device.streams(tile).max(1);
+        let rounds = tiles / places;
+        // A tile is divided into few parts, since the last workgroup to finish adds them all.
+        let streams = if rounds == 0 { places.min(MAX_PARTS * tiles) } else { places };
+        let (partials, arrivals) = scratch;
+        let launch = Launch {
+            kernel,
+            grid: [streams, 1, 1],
+            block: [tile.threads(unit), 1, 1],
+            lds_bytes: tile.dynamic_lds_bytes(unit),
+        };
+        (Self { partials, arrivals, streams, rounds, token_tiles, ..self }, launch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::Projection;
+
+    fn launched(rows: u32, tokens: u32, arch: &str) -> (MatmulParams, Launch) {
+        let mut params =
+            MatmulParams { num_projections: 1, columns: 4096, tokens, ..MatmulParams::default() };
+        params.projections[0] = Projection { rows, ..Projection::default() };
+        params.halves(DType::Q4K, MatmulDevice::new(132, arch), (1, 2))
+    }
+
+    #[test]
+    fn workgroups_share_the_tiles_that_are_left() {
+        let (params, launch) = launched(12288, 512, "sm_90");
+        assert_eq!(launch.kernel, "matmul_middle_q4_k_f16_f32");
+        assert_eq!((launch.grid, launch.block), ([264, 1, 1], [128, 1, 1]));
+        // 384 tiles: one for each workgroup, and 120 for all.
+        assert_eq!((params.streams, params.rounds, params.token_tiles), (264, 1, 4));
+        let (params, launch) = launched(12288, 512, "gfx1100");
+        assert_eq!((launch.kernel, launch.lds_bytes), ("matmul_wide_q4_k_f16_f32", 0));
+        assert_eq!((params.streams, params.rounds, params.token_tiles), (264, 0, 2));
+    }
+
+    #[test]
+    fn a_small_matrix_has_few_parts_per_tile() {
+        let (params, launch) = launched(256, 100, "sm_90");
+        assert_eq!((params.streams, params.rounds), (2 * MAX_PARTS, 0));
+        assert_eq!(launch.grid, [2 * MAX_PARTS, 1, 1]);
+    }
+
+    #[test]
+    fn formats_have_f16_operands_where_these_are_faster() {
+        let halves = |arch, dtype| MatmulDevice::new(48, arch).halves(dtype, 4096);
+        for dtype in [DType::Q4_0, DType::Q4K, DType::F16, DType::Mxfp4, DType::Iq2S] {
+            assert!(
+                halves("gfx1100", dtype) && halves("sm_90", dtype) && !halves("gfx1030", dtype)
+            );
+        }
+        assert!(halves("gfx1201", DType::Q4K) && !halves("gfx1201", DType::Q8_0));
+        assert!(!halves("sm_90", DType::F32));
+        assert!(!MatmulDevice::new(48, "sm_90").halves(DType::F16, 40));
+    }
+}

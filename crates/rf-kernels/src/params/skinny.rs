@@ -1,0 +1,183 @@
+//! Twin of `kernels/include/rf/params/skinny.h`.
+
+use bytemuck::{Pod, Zeroable};
+
+use rf_quant::{DType, Family};
+
+use super::matmul::MAX_PARTS;
+use super::{
+    Address, Halves, Launch, MAX_PROJECTIONS, MatmulDevice, MatrixUnit, NormIn, Projection,
+};
+
+/// What a [`SkinnyParams`] computes from the sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkinnyEpilogue {
+    /// Nothing: the outputs of the projections.
+    None,
+    /// Also the operand of the matmuls after an RMS norm, without the factor of a row.
+    Norm,
+    /// The gated unit of two projections, in their place.
+    Glu,
+}
+
+/// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)` for 2 to [`FEW_TOKENS`](super::FEW_TOKENS) rows of f16, with
+/// an epilogue.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct SkinnyParams {
+    /// The first [`num_projections`](Self::num_projections) entries are used; all have one format.
+    pub projections: [Projection; MAX_PROJECTIONS],
+    /// `[tokens, columns]`.
+    pub x: Halves,
+    /// `[tokens, rows]` or null; with one projection only.
+    pub residual: Address,
+    /// The factor that the rows of x lack: `[tokens, count]` squares.
+    pub norm_in: NormIn,
+    /// `[tokens, rows]`: the result of the epilogue.
+    pub out: Halves,
+    /// `[rows]` f32; norm.
+    pub norm_weight: Address,
+    /// `[tokens, rows]` f32 or null: the result of the norm as f32.
+    pub out_f32: Address,
+    /// `[tokens, rows / 32]` f32; norm.
+    pub squares: Address,
+    /// Sums of the parts of the columns.
+    pub partials: Address,
+    /// `[tiles of rows]` u32, zero before and after.
+    pub arrivals: Address,
+    /// Number of projections, 1 to 4.
+    pub num_projections: u32,
+    /// Input features.
+    pub columns: u32,
+    /// Rows of the output.
+    pub tokens: u32,
+    /// Parts of the columns, from [`with_epilogue`](Self::with_epilogue).
+    pub parts: u32,
+    /// 0 none, 1 norm, 2 gated unit.
+    pub epilogue: u32,
+    /// Activation function as in [`GluParams`](super::GluParams).
+    pub activation: u32,
+}
+
+/// Waves of a workgroup, and its rows.
+const WAVES: u32 = 4;
+const ROWS: u32 = 32;
+
+/// Least number of blocks of 32 columns of a wave of a part.
+const MIN_WAVE_BLOCKS: u32 = 8;
+
+impl MatmulDevice {
+    /// Returns true if matmuls of 2 to [`FEW_TOKENS`](super::FEW_TOKENS) tokens with weights of this
+    /// format have f16 operands.
+    pub fn is_skinny(self, dtype: DType, columns: usize) -> bool {
+        let is_half = match dtype.family() {
+            Family::Float => dtype != DType::F32 && columns.is_multiple_of(32),
+            _ => true,
+        };
+        self.matrix_unit != MatrixUnit::None && is_half
+    }
+
+    /// Workgroups of a skinny matmul that the device runs at once, as far as registers allow.
+    fn skinny_places(self, tokens: u32) -> u32 {
+        let groups = match self.matrix_unit {
+            MatrixUnit::Nvidia if tokens <= 32 => 3,
+            MatrixUnit::Nvidia => 2,
+            _ => 6,
+        };
+        self.compute_units as u32 * groups
+    }
+
+    /// Floats of the partial sums of any skinny matmul.
+    pub(super) fn skinny_partial_floats(self) -> usize {
+        let floats = |tokens| (self.skinny_places(tokens) * tokens * ROWS) as usize;
+        floats(32).max(floats(64))
+    }
+
+    /// Counters of any skinny matmul.
+    pub(super) fn skinny_arrivals(self) -> usize {
+        self.skinny_places(32) as usize
+    }
+}
+
+impl SkinnyParams {
+    /// Sets the epilogue, and divides the columns such that the workgroups fill the device.
+    #[must_use]
+    pub fn with_epilogue(self, epilogue: SkinnyEpilogue, device: MatmulDevice) -> Self {
+        let number = match epilogue {
+            SkinnyEpilogue::None => 0,
+            SkinnyEpilogue::Norm => 1,
+            SkinnyEpilogue::Glu => 2,
+        };
+        let params = Self { epilogue: number, ..self };
+        let most = MAX_PARTS.min(self.columns / 32 / (WAVES * MIN_WAVE_BLOCKS)).max(1);
+        let tiles = params.row_tiles().max(1);
+        let places = device.skinny_places(Self::kernel_tokens(self.tokens, device));
+        Self { parts: (places / tiles).clamp(1, most), ..params }
+    }
+
+    /// The launch; all projections have the format `dtype`.
+    pub fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
+        let kernel = match Self::kernel_tokens(self.tokens, device) {
+            8 => kernel_name!(dtype, "matmul_skinny8_", "_f16_f32"),
+            16 => kernel_name!(dtype, "matmul_skinny16_", "_f16_f32"),
+            32 => kernel_name!(dtype, "matmul_skinny32_", "_f16_f32"),
+            _ => kernel_name!(dtype, "matmul_skinny64_", "_f16_f32"),
+        };
+        let grid = [self.row_tiles(), self.parts, 1];
+        Launch { kernel, grid, block: [32 * WAVES, 1, 1], lds_bytes: 0 }
+    }
+
+    /// Tokens of the kernel: the matrix unit has tiles of 8 on NVIDIA, of 16 on AMD.
+    fn kernel_tokens(tokens: u32, device: MatmulDevice) -> u32 {
+        let smallest = if device.matrix_unit == MatrixUnit::Nvidia { 8 } else { 16 };
+        tokens.next_power_of_two().max(smallest)
+    }
+
+    /// Workgroups along the rows.
+    fn row_tiles(&self) -> u32 {
+        if self.epilogue == 2 {
+            return self.projections[0].rows.div_ceil(ROWS / 2);
+        }
+        let projections = &self.projections[..self.num_projections as usize];
+        projections.iter().map(|p| p.rows.div_ceil(ROWS)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launched(rows: &[u32], tokens: u32, epilogue: SkinnyEpilogue, arch: &str) -> Launch {
+        let device = MatmulDevice::new(132, arch);
+        let mut params = SkinnyParams {
+            num_projections: rows.len() as u32,
+            columns: 4096,
+            tokens,
+            ..SkinnyParams::default()
+        };
+        for (projection, rows) in params.projections.iter_mut().zip(rows) {
+            projection.rows = *rows;
+        }
+        let params = params.with_epilogue(epilogue, device);
+        assert!(
+            params.parts * params.row_tiles() <= device.skinny_places(32).max(params.row_tiles())
+        );
+        params.launch(DType::Q4K, device)
+    }
+
+    #[test]
+    fn columns_are_divided_until_the_device_is_full() {
+        let launch = launched(&[4096], 2, SkinnyEpilogue::None, "sm_90");
+        assert_eq!((launch.kernel, launch.grid), ("matmul_skinny8_q4_k_f16_f32", [128, 3, 1]));
+        let launch = launched(&[4096, 1024, 1000], 16, SkinnyEpilogue::None, "sm_90");
+        assert_eq!((launch.kernel, launch.grid), ("matmul_skinny16_q4_k_f16_f32", [192, 2, 1]));
+        let launch = launched(&[64], 33, SkinnyEpilogue::None, "gfx1100");
+        assert_eq!((launch.kernel, launch.grid), ("matmul_skinny64_q4_k_f16_f32", [2, 4, 1]));
+    }
+
+    #[test]
+    fn gate_and_up_share_a_workgroup() {
+        let launch = launched(&[11008, 11008], 5, SkinnyEpilogue::Glu, "gfx1201");
+        assert_eq!((launch.kernel, launch.grid), ("matmul_skinny16_q4_k_f16_f32", [688, 1, 1]));
+    }
+}

@@ -1,0 +1,137 @@
+// Activations and weights as f16, in the order of the f16 matmul.
+//
+// A block of 32 columns has 16 words of two columns. Word 4j + h, h = 0 or 1, has columns
+// 16h + 4j and 16h + 4j + 2, word 4j + 2 + h the columns after these. Words of four int8 then become
+// words of two f16 without exchanging bytes: even and odd bytes are masked and shifted together.
+//
+// Activations x are stored as x / scale with one scale per row, a power of two that brings the
+// largest magnitude of the row to 2^13 … 2^14. Weights are multiplied by a power of two per matrix, their
+// unit (RfProjection), which does the same: values down to 2^-28 of the largest one keep their
+// precision.
+#pragma once
+
+#include "rf/formats.h"
+#include "rf/mma_f16.h"
+#include "rf/params/rows.h"
+
+namespace rf {
+
+// The words of a block.
+constexpr u32 HALF_WORDS = 16;
+
+namespace detail {
+
+RF_DEVICE f16x2 pair(u32 word) { return __builtin_bit_cast(f16x2, word); }
+RF_DEVICE u32 word(f16x2 pair) { return __builtin_bit_cast(u32, pair); }
+RF_DEVICE f16x2 both(float value) { return f16x2{(f16)value, (f16)value}; }
+
+// Bytes 0 and 2 (ODD: 1 and 3) of a word of codes 0 … 31, as 32 + code: the code is at bit 5 of an
+// f16 whose unit is 2^-5.
+template <bool ODD>
+RF_DEVICE f16x2 small_codes(u32 codes) {
+    return pair(((ODD ? codes >> 3 : codes << 5) & 0x03e003e0u) | 0x50005000u);
+}
+
+// Bytes 0 and 2 (ODD: 1 and 3) of a word of four int8. Exact: 1024 + 128 + q has the unit 1.
+template <bool ODD>
+RF_DEVICE f16x2 signed_codes(u32 q) {
+    u32 biased = q ^ 0x80808080u;
+    f16x2 shifted = pair(((ODD ? biased >> 8 : biased) & 0x00ff00ffu) | 0x64006400u);
+    return shifted - f16x2{(f16)1152.0f, (f16)1152.0f};
+}
+
+} // namespace detail
+
+// A quantised format with halves(raw, unit, out), which computes the words of a block times `unit`.
+//
+// Errors: 2^-12 of a weight; with minima also 0.012 of a step, by the rounding of the offset
+// −32 · scale − minimum.
+template <typename F>
+struct Halves : F {
+    RF_DEVICE_MEMBER static void halves(const typename F::Raw &raw, float unit, u32 (&out)[HALF_WORDS]);
+    // Prepares `halves` in a workgroup of `threads` threads.
+    RF_DEVICE_MEMBER static void prepare(u32 threads) { load_grid<F>(threads); }
+};
+
+template <typename F>
+inline __attribute__((device, always_inline)) void Halves<F>::halves(const typename F::Raw &raw, float unit,
+                                                                    u32 (&out)[HALF_WORDS]) {
+    BlockScales s = F::scales(raw);
+    u32 q[8], large[8];
+    F::unpack(raw, q);
+    if constexpr (F::PARTS == 2) F::unpack_large(raw, large);
+#pragma unroll
+    for (u32 h = 0; h < 2; h++) {
+        float factor = s.scale[h] * unit;
+        f16x2 scale = detail::both(factor), offset = {};
+        if constexpr (F::MINIMA) offset = detail::both(fma(-32.0f, factor, -unit * s.minimum[h]));
+#pragma unroll
+        for (u32 j = 0; j < 4; j++) {
+            u32 codes = q[4 * h + j];
+            f16x2 even, odd;
+            if constexpr (F::MINIMA) {
+                even = __builtin_elementwise_fma(detail::small_codes<false>(codes), scale, offset);
+                odd = __builtin_elementwise_fma(detail::small_codes<true>(codes), scale, offset);
+            } else {
+                even = detail::signed_codes<false>(codes), odd = detail::signed_codes<true>(codes);
+                if constexpr (F::PARTS == 2) {
+                    f16x2 unit = detail::both((float)F::LARGE);
+                    u32 larger = large[4 * h + j];
+                    even = __builtin_elementwise_fma(detail::signed_codes<false>(larger), unit, even);
+                    odd = __builtin_elementwise_fma(detail::signed_codes<true>(larger), unit, odd);
+                }
+                even = even * scale, odd = odd * scale;
+            }
+            out[4 * j + h] = detail::word(even);
+            out[4 * j + 2 + h] = detail::word(odd);
+        }
+    }
+}
+
+// The same members for weights of 16 bits.
+struct FloatHalves {
+    static constexpr u32 LOW = 64, HIGH = 0, SCALE = 0, SUPER = 0;
+    struct Raw {
+        u32x4 part[4];
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        Raw raw;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) raw.part[i] = at<u32x4>(row.low, block * 4 + i);
+        return raw;
+    }
+    RF_DEVICE_MEMBER static void prepare(u32) {}
+
+    // Calls f(even, odd, first, second) for two words of the result and the words of the columns
+    // (0, 1) and (2, 3) from which they come.
+    template <typename Function>
+    RF_DEVICE_MEMBER static void for_words(const Raw &raw, u32 (&out)[HALF_WORDS], Function f) {
+#pragma unroll
+        for (u32 i = 0; i < 8; i++) {
+            u32 h = i / 4, j = i % 4, word = 8 * h + 2 * j;
+            f(out[4 * j + h], out[4 * j + 2 + h], raw.part[word / 4][word % 4], raw.part[word / 4][word % 4 + 1]);
+        }
+    }
+};
+// Exact; the unit is 1.
+struct F16Halves : FloatHalves {
+    RF_DEVICE_MEMBER static void halves(const Raw &raw, float, u32 (&out)[HALF_WORDS]) {
+        for_words(raw, out, [](u32 &even, u32 &odd, u32 first, u32 second) {
+            even = detail::select_bytes(second, first, 0x05040100u);
+            odd = detail::select_bytes(second, first, 0x07060302u);
+        });
+    }
+};
+// Exact for weights whose eight bits a normal f16 has.
+struct Bf16Halves : FloatHalves {
+    RF_DEVICE_MEMBER static void halves(const Raw &raw, float unit, u32 (&out)[HALF_WORDS]) {
+        for_words(raw, out, [unit](u32 &even, u32 &odd, u32 first, u32 second) {
+            auto low = [unit](u32 word) { return bf16_value((u16)word) * unit; };
+            auto high = [unit](u32 word) { return bf16_value((u16)(word >> 16)) * unit; };
+            even = pack_f16(low(first), low(second));
+            odd = pack_f16(high(first), high(second));
+        });
+    }
+};
+
+} // namespace rf

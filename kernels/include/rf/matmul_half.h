@@ -1,0 +1,374 @@
+// Matrix × matrix on f16 matrix units, for every format: out[token][row] = Σ_c w[row][c] · x[token][c].
+// Weights become f16 once per tile (halves.h), activations are f16 already, sums are f32.
+//
+// A workgroup computes tiles of Shape::ROWS × Shape::TOKENS. It processes the columns in stages of two
+// blocks of 32: each thread loads Shape::FETCH_ROWS blocks of weights, unpacks them to LDS, and copies
+// Shape::FETCH_TOKENS pieces of 16 bytes of activations. Memory is read a stage ahead (NVIDIA:
+// activations two stages ahead, by asynchronous copies), while the current stage is multiplied.
+//
+// Per stage and wave of 64 × 32: 32 multiplications of 16 × 16 × 16, and for each of them 1.5
+// operations that unpack weights (Q4_K) and one that reads LDS. The matrix unit limits the speed.
+//
+// Tiles rarely fill a device evenly: 384 tiles on 264 places are two rounds, the second of which is half
+// empty. So the grid may have as many workgroups as the device has places. Each computes a tile per
+// round, and an equal share of the stages of the tiles that are left (Osama et al., "Stream-K", 2023). A
+// tile that several workgroups share is finished by the last of them to arrive, which adds the sums in
+// the order of the columns.
+//
+// The experts of a mixture are one launch, as in matmul.h.
+#pragma once
+
+#include "rf/copy_async.h"
+#include "rf/halves.h"
+#include "rf/matmul_tile.h"
+#include "rf/mma_f16.h"
+
+#if RF_MATRIX_UNIT
+
+namespace rf {
+
+template <u32 WAVE_ROWS_, u32 WAVE_TOKENS_, u32 ROW_WAVES_, u32 TOKEN_WAVES_, u32 AT_ONCE_>
+struct HalfShape {
+    static constexpr u32 WAVE_ROWS = WAVE_ROWS_, WAVE_TOKENS = WAVE_TOKENS_;
+    static constexpr u32 ROW_WAVES = ROW_WAVES_, TOKEN_WAVES = TOKEN_WAVES_;
+    static constexpr u32 THREADS = WAVE * ROW_WAVES * TOKEN_WAVES;
+    static constexpr u32 ROWS = WAVE_ROWS * ROW_WAVES, TOKENS = WAVE_TOKENS * TOKEN_WAVES;
+    // Workgroups on a multiprocessor of NVIDIA, which limits the registers of a thread.
+    static constexpr u32 AT_ONCE = AT_ONCE_;
+    static constexpr u32 ROW_TILES = WAVE_ROWS / TILE, TOKEN_TILES = WAVE_TOKENS / TILE;
+    static constexpr u32 SUMS = ROW_TILES * TOKEN_TILES * 8;
+    // Columns of a stage, and the distance of rows in LDS, which spreads them over the banks.
+    static constexpr u32 BLOCKS = 2, COLUMNS = 32 * BLOCKS, STRIDE = COLUMNS + 8;
+    static constexpr u32 PIECES = COLUMNS / 8; // of 16 bytes
+    static constexpr u32 FETCH_ROWS = ROWS * BLOCKS / THREADS;
+    static constexpr u32 FETCH_TOKENS = TOKENS * PIECES / THREADS;
+    static_assert(FETCH_ROWS * THREADS == ROWS * BLOCKS && FETCH_TOKENS * THREADS == TOKENS * PIECES);
+};
+
+// More tokens per tile take fewer operations to unpack; for few tokens such a tile is half empty.
+#if RF_NVIDIA
+using HalfWide = HalfShape<64, 64, 2, 4, 1>;
+using HalfMiddle = HalfShape<64, 64, 2, 2, 2>;
+constexpr u32 HALF_ROW_BUFFERS = 2, HALF_TOKEN_BUFFERS = 3;
+#else
+using HalfWide = HalfShape<64, 64, 2, 4, 1>;
+using HalfMiddle = HalfShape<64, 32, 2, 4, 1>;
+constexpr u32 HALF_ROW_BUFFERS = 1, HALF_TOKEN_BUFFERS = 1;
+#endif
+
+// The stages of the tiles from `first_tile` on, numbered tile by tile and divided over workgroups.
+struct HalfShares {
+    u32 stages;     // of a tile
+    u32 first_tile;
+    u32 least, larger; // units of a workgroup; the first `larger` workgroups have one more
+
+    RF_DEVICE_MEMBER static HalfShares of(const RfMatmulParams &params, u32 tiles, u32 stages) {
+        u32 first_tile = params.rounds * params.streams, units = (tiles - first_tile) * stages;
+        return {stages, first_tile, units / params.streams, units % params.streams};
+    }
+    // The first unit of a workgroup.
+    RF_DEVICE_MEMBER u32 first(u32 group) const { return group * least + (group < larger ? group : larger); }
+    // The workgroup of a unit.
+    RF_DEVICE_MEMBER u32 owner(u32 unit) const {
+        u32 in_larger = larger * (least + 1);
+        return unit < in_larger ? unit / (least + 1) : larger + (unit - in_larger) / least;
+    }
+};
+
+template <typename F, typename Shape>
+struct HalfMatmul {
+    struct Rows {
+        alignas(16) f16 of[Shape::ROWS][Shape::STRIDE];
+    };
+    struct Tokens {
+        alignas(16) f16 of[Shape::TOKENS][Shape::STRIDE];
+    };
+    struct Lds {
+        Rows rows[HALF_ROW_BUFFERS];
+        Tokens tokens[HALF_TOKEN_BUFFERS];
+    };
+    using Sums = MatrixTile::Accumulator[Shape::ROW_TILES][Shape::TOKEN_TILES];
+    // Tiles of tokens whose operands are in registers: RDNA 3 holds each of them twice, in both halves of
+    // a wave, and 64 × 64 sums leave room for two.
+    static constexpr bool ROOM_FOR_ALL = Shape::TOKEN_TILES * sizeof(MatrixTile::Fragment) <= 64;
+    static constexpr u32 TILES_AT_ONCE = ROOM_FOR_ALL ? Shape::TOKEN_TILES : 2;
+
+    struct Fetch {
+        typename F::Raw rows[Shape::FETCH_ROWS];
+        u32x4 tokens[COPY_ASYNC ? 1 : Shape::FETCH_TOKENS];
+    };
+
+    // The operands of a tile. The weights start at its first row.
+    RfWeight weight;
+    const f16 *x;
+    u32 blocks;
+    u32 last_row; // the last valid one of this tile
+    u32 tokens;   // of this tile
+    u32 thread;
+    float unit;   // of the weights
+    u32 x_rows[Shape::FETCH_TOKENS];
+
+    RF_DEVICE_MEMBER u32 row_of_fetch(u32 i) const {
+        return thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
+    }
+    RF_DEVICE_MEMBER u32 token_of_fetch(u32 i) const {
+        return thread / Shape::PIECES + i * (Shape::THREADS / Shape::PIECES);
+    }
+
+    RF_DEVICE_MEMBER void fetch_rows(Fetch &f, u32 stage) const {
+        u32 block = stage * Shape::BLOCKS + thread % Shape::BLOCKS;
+        block = block < blocks ? block : blocks - 1;
+#pragma unroll
+        for (u32 i = 0; i < Shape::FETCH_ROWS; i++) {
+            u32 row = row_of_fetch(i);
+            f.rows[i] = F::fetch(weight, (row < last_row ? row : last_row) * blocks + block);
+        }
+    }
+
+    // Columns after the last one are zeros here, whatever the weights are.
+    RF_DEVICE_MEMBER void fetch_tokens(Fetch &f, u32 stage, Tokens &to) const {
+        u32 piece = thread % Shape::PIECES, column = stage * Shape::COLUMNS + piece * 8;
+        bool inside = column < blocks * 32;
+#pragma unroll
+        for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
+            u32 token = token_of_fetch(i);
+            const f16 *from = x + (u64)x_rows[i] * (blocks * 32) + column;
+            bool exists = inside && token < tokens;
+            if constexpr (COPY_ASYNC) {
+                copy_async_16(to.of[token] + piece * 8, from, exists);
+            } else {
+                f.tokens[i] = u32x4{0, 0, 0, 0};
+                if (exists) f.tokens[i] = *reinterpret_cast<const u32x4 *>(from);
+            }
+        }
+    }
+
+    RF_DEVICE_MEMBER void store_rows(const Fetch &f, Rows &to) const {
+        u32 column = thread % Shape::BLOCKS * 32;
+#pragma unroll
+        for (u32 i = 0; i < Shape::FETCH_ROWS; i++) {
+            u32 words[HALF_WORDS];
+            F::halves(f.rows[i], unit, words);
+            u32x4 *at = reinterpret_cast<u32x4 *>(to.of[row_of_fetch(i)] + column);
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) at[j] = u32x4{words[4 * j], words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]};
+        }
+    }
+
+    RF_DEVICE_MEMBER void store_tokens(const Fetch &f, Tokens &to) const {
+        if constexpr (!COPY_ASYNC) {
+#pragma unroll
+            for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
+                *reinterpret_cast<u32x4 *>(to.of[token_of_fetch(i)] + thread % Shape::PIECES * 8) = f.tokens[i];
+            }
+        }
+    }
+
+    RF_DEVICE_MEMBER static void multiply(const Rows &rows, const Tokens &tokens, u32 wave_row, u32 wave_token,
+                                          Sums &sums) {
+#pragma unroll
+        for (u32 k = 0; k < Shape::COLUMNS; k += TILE) {
+#pragma unroll
+            for (u32 first = 0; first < Shape::TOKEN_TILES; first += TILES_AT_ONCE) {
+                MatrixTile::Fragment y[TILES_AT_ONCE];
+#pragma unroll
+                for (u32 t = 0; t < TILES_AT_ONCE; t++) {
+                    y[t] = MatrixTile::load_rows<Shape::STRIDE>(tokens.of[wave_token + (first + t) * TILE] + k);
+                }
+#pragma unroll
+                for (u32 r = 0; r < Shape::ROW_TILES; r++) {
+                    const u8 *plane = reinterpret_cast<const u8 *>(rows.of[wave_row + r * TILE] + k);
+                    MatrixTile::Fragment x = MatrixTile::load_x_plane(plane, Shape::STRIDE);
+#pragma unroll
+                    for (u32 t = 0; t < TILES_AT_ONCE; t++) MatrixTile::multiply_add(x, y[t], sums[r][first + t]);
+                }
+                // Otherwise the compiler would load all operands first, and keep sums in memory.
+#pragma unroll
+                for (u32 n = 0; n < Shape::ROW_TILES * TILES_AT_ONCE; n++) {
+                    MatrixTile::pin(sums[n / TILES_AT_ONCE][first + n % TILES_AT_ONCE]);
+                }
+            }
+        }
+    }
+
+    // The sums of the stages `first` … `end` of the tile.
+    RF_DEVICE_MEMBER void sum_stages(Lds &lds, u32 first, u32 end, u32 wave_row, u32 wave_token, Sums &sums) const {
+        Fetch next;
+        // All waves have read the last stage of the tile before.
+        lds_barrier();
+        fetch_rows(next, first);
+        if constexpr (COPY_ASYNC) {
+            fetch_tokens(next, first, lds.tokens[first % HALF_TOKEN_BUFFERS]);
+            copy_async_commit();
+            if (first + 1 < end) fetch_tokens(next, first + 1, lds.tokens[(first + 1) % HALF_TOKEN_BUFFERS]);
+            copy_async_commit();
+            store_rows(next, lds.rows[first % HALF_ROW_BUFFERS]);
+#pragma unroll 1
+            for (u32 s = first; s < end; s++) {
+                copy_async_wait_but<1>();
+                lds_barrier();
+                bool more = s + 1 < end;
+                if (more) fetch_rows(next, s + 1);
+                if (s + 2 < end) fetch_tokens(next, s + 2, lds.tokens[(s + 2) % HALF_TOKEN_BUFFERS]);
+                copy_async_commit();
+                multiply(lds.rows[s % HALF_ROW_BUFFERS], lds.tokens[s % HALF_TOKEN_BUFFERS], wave_row, wave_token, sums);
+                if (more) store_rows(next, lds.rows[(s + 1) % HALF_ROW_BUFFERS]);
+            }
+            copy_async_wait_but<0>();
+        } else {
+            fetch_tokens(next, first, lds.tokens[0]);
+#pragma unroll 1
+            for (u32 s = first; s < end; s++) {
+                store_rows(next, lds.rows[0]);
+                store_tokens(next, lds.tokens[0]);
+                lds_barrier();
+                if (s + 1 < end) {
+                    fetch_rows(next, s + 1);
+                    fetch_tokens(next, s + 1, lds.tokens[0]);
+                }
+                multiply(lds.rows[0], lds.tokens[0], wave_row, wave_token, sums);
+                if (s + 1 < end) lds_barrier();
+            }
+        }
+    }
+
+    RF_DEVICE_MEMBER static void run(const RfMatmulParams &params) {
+        Lds &lds = *shared_memory<Lds>();
+        F::prepare(Shape::THREADS);
+        u32 stages = (params.columns / 32 + Shape::BLOCKS - 1) / Shape::BLOCKS;
+        HalfShares shares = HalfShares::of(params, params.token_tiles * row_tiles<Shape>(params), stages);
+        u32 unit = shares.first(group_x()), end = shares.first(group_x() + 1);
+#pragma unroll 1
+        for (u32 round = 0; round < params.rounds || unit < end; round++) {
+            bool is_whole = round < params.rounds;
+            u32 index = is_whole ? round * params.streams + group_x() : shares.first_tile + unit / stages;
+            u32 stage = is_whole ? 0 : unit % stages, rest = is_whole ? stages : end - unit;
+            u32 last = stages - stage < rest ? stages : stage + rest;
+            tile(params, lds, index, {stage, last}, shares);
+            if (!is_whole) unit += last - stage;
+        }
+    }
+
+private:
+    // Sums the stages `range` of a tile and writes them, or passes them on if other workgroups have the rest.
+    RF_DEVICE_MEMBER static void tile(const RfMatmulParams &params, Lds &lds, u32 index, MatmulStages range,
+                                      const HalfShares &shares) {
+        u32 wave_row = wave() % Shape::ROW_WAVES * Shape::WAVE_ROWS;
+        u32 wave_token = wave() / Shape::ROW_WAVES * Shape::WAVE_TOKENS;
+        MatmulTile at = {index % params.token_tiles, index / params.token_tiles};
+        MatmulPlace place = place_of_tile<Shape>(params, at);
+        const RfProjection &p = place.projection;
+        if (place.first_row >= p.rows || place.tokens == 0) return;
+        HalfMatmul self;
+        self.thread = computed_here(thread_x());
+        self.blocks = params.columns / 32;
+        self.weight = row_of<F>(p.weight, place.weight_row, self.blocks);
+        self.x = static_cast<const f16 *>(params.x_f16.x);
+        self.last_row = p.rows - 1 - place.first_row;
+        self.tokens = place.tokens;
+        self.unit = p.half_unit;
+#pragma unroll
+        for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) self.x_rows[i] = place.x_row(params, self.token_of_fetch(i));
+
+        Sums sums;
+#pragma unroll
+        for (u32 r = 0; r < Shape::ROW_TILES; r++) {
+#pragma unroll
+            for (u32 t = 0; t < Shape::TOKEN_TILES; t++) sums[r][t] = MatrixTile::zero();
+        }
+        self.sum_stages(lds, range.first, range.end, wave_row, wave_token, sums);
+        if (range.end - range.first < shares.stages) {
+            if (!join(params, shares, index - shares.first_tile, sums)) return;
+        }
+        write(params, place, wave_row, wave_token, sums);
+    }
+
+    // Calls f(n, tile, e) for sum n of a lane, which is sum e of a tile of the matrix unit.
+    template <typename Function>
+    RF_DEVICE_MEMBER static void for_each_sum(Sums &sums, Function f) {
+#pragma unroll
+        for (u32 n = 0; n < Shape::SUMS; n++) {
+            // Otherwise the compiler would load all sums at once and need twice the registers.
+            if (n % 8 == 0) schedule_fence();
+            f(n, sums[n / 8 / Shape::TOKEN_TILES][n / 8 % Shape::TOKEN_TILES], n % 8);
+        }
+    }
+
+    // The sums of a lane in slot `slot`; sum n of a lane is THREADS floats after the one before.
+    RF_DEVICE_MEMBER static float *slot_of(const RfMatmulParams &params, u32 slot) {
+        return params.partials + (u64)slot * (Shape::SUMS * Shape::THREADS) + thread_x();
+    }
+
+    // Passes the sums of a part of a tile on. Returns true in the workgroup that is the last to do so, with
+    // the sums of the whole tile. A workgroup has parts of at most two tiles: it continues one (slot 2g)
+    // and begins another (slot 2g + 1).
+    RF_DEVICE_MEMBER static bool join(const RfMatmulParams &params, const HalfShares &shares, u32 tile, Sums &sums) {
+        RF_SHARED static u32 arrived;
+        u32 group = group_x(), first_unit = tile * shares.stages;
+        u32 first_group = shares.owner(first_unit), last_group = shares.owner(first_unit + shares.stages - 1);
+        float *own = slot_of(params, 2 * group + (group == first_group));
+        for_each_sum(sums, [&](u32 n, auto &tile, u32 e) { own[n * Shape::THREADS] = tile[e]; });
+        device_fence();
+        barrier();
+        if (thread_x() == 0) arrived = arrive(params.arrivals + first_group);
+        barrier();
+        if (arrived != last_group - first_group) return false;
+        device_fence();
+        if (thread_x() == 0) params.arrivals[first_group] = 0;
+        const float *from = slot_of(params, 2 * first_group + 1);
+        for_each_sum(sums, [&](u32 n, auto &tile, u32 e) { tile[e] = from[n * Shape::THREADS]; });
+#pragma unroll 1
+        for (u32 g = first_group + 1; g <= last_group; g++) {
+            from = slot_of(params, 2 * g);
+            for_each_sum(sums, [&](u32 n, auto &tile, u32 e) { tile[e] += from[n * Shape::THREADS]; });
+        }
+        return true;
+    }
+
+    RF_DEVICE_MEMBER static void write(const RfMatmulParams &params, const MatmulPlace &place, u32 wave_row,
+                                       u32 wave_token, Sums &sums) {
+        const RfProjection &p = place.projection;
+        u32 first_token = computed_here(wave_token + MatrixTile::y_first());
+        u32 first_row = computed_here(wave_row + MatrixTile::x_row(0));
+#pragma unroll
+        for (u32 t = 0; t < Shape::TOKEN_TILES; t++) {
+#pragma unroll
+            for (u32 e = 0; e < 8; e++) {
+                if (MatrixTile::lane_row(e) > 0) continue;
+                u32 token = first_token + t * TILE + MatrixTile::y_step(e);
+                if (token >= place.tokens) continue;
+                u32 out_row = place.out_row(params, token);
+                float scale = params.x_f16.scale[place.x_row(params, token)] * reciprocal(p.half_unit);
+#pragma unroll
+                for (u32 r = 0; r < Shape::ROW_TILES; r++) {
+#pragma unroll
+                    for (u32 i = 0; i < MatrixTile::LANE_ROWS; i++) {
+                        // The sum of the same token and of lane row i, which is 8 rows after the first.
+                        u32 n = e + 2 * i;
+                        u32 row = place.first_row + first_row + r * TILE + i * 8;
+                        write_sum(params, p, row, out_row, sums[r][t][n] * scale);
+                    }
+                }
+            }
+        }
+    }
+};
+
+} // namespace rf
+
+// The kernels of one format: RfMatmulParams; grid [streams], Shape::THREADS threads.
+#define RF_HALF_MATMUL_OF(NAME, FORMAT)                                                                                \
+    RF_MATMUL_KERNEL(rf::HalfWide) matmul_wide_##NAME##_f16_f32(RfMatmulParams p) {                                    \
+        rf::HalfMatmul<FORMAT, rf::HalfWide>::run(p);                                                                  \
+    }                                                                                                                  \
+    RF_MATMUL_KERNEL(rf::HalfMiddle) matmul_middle_##NAME##_f16_f32(RfMatmulParams p) {                                \
+        rf::HalfMatmul<FORMAT, rf::HalfMiddle>::run(p);                                                                \
+    }
+#define RF_HALF_MATMUL(NAME, FORMAT, NUMBER) RF_HALF_MATMUL_OF(NAME, rf::Halves<rf::FORMAT>)
+
+#else
+
+#define RF_HALF_MATMUL_OF(NAME, FORMAT)
+#define RF_HALF_MATMUL(NAME, FORMAT, NUMBER)
+
+#endif

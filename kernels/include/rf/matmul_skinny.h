@@ -1,0 +1,369 @@
+// Matrix × few rows on f16 matrix units, for every format: out[token][row] = Σ_c w[row][c] · x[token][c]
+// for 2 to 64 tokens. Its time is that of reading the weights once.
+//
+// A lane owns whole blocks: it loads a block of 32 columns of a row of weights with one instruction,
+// unpacks it to f16 words (halves.h) in registers, and loads the words of the same block of a row of
+// activations, which lie in the same order. The sum over columns may take them in any order, so these
+// words are the operands of the matrix unit as they are: neither LDS nor an exchange between lanes is
+// needed (but for RDNA 3, whose operands are in both halves of a wave).
+//
+// A workgroup of 4 waves computes 32 rows for all tokens; each wave has every 4th step of SkinnyUnit::BLOCKS
+// blocks. If the rows are too few to fill the device, further workgroups divide the columns. Waves add
+// their sums in LDS, workgroups in memory, in a fixed order.
+//
+// Bytes moved: the weights once; activations come from the caches, 64 bytes per block and token for each
+// 32 rows. Per block of a row: about 50 instructions of one lane unpack 4-bit weights.
+#pragma once
+
+#include "rf/activation.h"
+#include "rf/halves.h"
+#include "rf/matmul_tile.h"
+#include "rf/matvec.h"
+#include "rf/params/skinny.h"
+#include "rf/rows.h"
+
+#if RF_MATRIX_UNIT
+
+namespace rf {
+
+// The matrix unit with operands that lie in lanes by blocks. A tile is 16 rows by TOKENS tokens.
+#if RF_NVIDIA
+// mma.sync m16n8k16: lane 4g + j has columns of block j of rows g and g + 8, and of token g.
+struct SkinnyUnit {
+    static constexpr u32 BLOCKS = 4, LANE_ROWS = 2, X_BLOCKS = 1, TOKENS = 8, SUMS = 4;
+    using Sums = f32x4;
+    RF_DEVICE_MEMBER static u32 block() { return lane() % 4; }
+    RF_DEVICE_MEMBER static u32 row(u32 i) { return lane() / 4 + 8 * i; }
+    RF_DEVICE_MEMBER static u32 token() { return lane() / 4; }
+    RF_DEVICE_MEMBER static u32 sum_row(u32 e) { return lane() / 4 + e / 2 * 8; }
+    RF_DEVICE_MEMBER static u32 sum_token(u32 e) { return lane() % 4 * 2 + e % 2; }
+
+    struct Rows {
+        u32 words[LANE_ROWS][HALF_WORDS];
+    };
+    RF_DEVICE_MEMBER static void prepare(Rows &) {}
+    RF_DEVICE_MEMBER static void multiply_add(const Rows &w, const u32 (&x)[X_BLOCKS][HALF_WORDS], Sums &sums) {
+        float a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+#pragma unroll
+        for (u32 i = 0; i < HALF_WORDS; i += 2) {
+            asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                "{%0, %1, %2, %3};"
+                : "+f"(a), "+f"(b), "+f"(c), "+f"(d)
+                : "r"(w.words[0][i]), "r"(w.words[1][i]), "r"(w.words[0][i + 1]), "r"(w.words[1][i + 1]), "r"(x[0][i]),
+                  "r"(x[0][i + 1]));
+        }
+        sums = Sums{a, b, c, d};
+    }
+    RF_DEVICE_MEMBER static void pin(Sums &) {}
+};
+#elif RF_GFX12
+// Lane 16h + r has the columns of block h of row r, and of token r.
+struct SkinnyUnit {
+    static constexpr u32 BLOCKS = 2, LANE_ROWS = 1, X_BLOCKS = 1, TOKENS = 16, SUMS = 8;
+    using Sums = f32x8;
+    RF_DEVICE_MEMBER static u32 block() { return lane() / 16; }
+    RF_DEVICE_MEMBER static u32 row(u32) { return lane() % 16; }
+    RF_DEVICE_MEMBER static u32 token() { return lane() % 16; }
+    RF_DEVICE_MEMBER static u32 sum_row(u32) { return lane() % 16; }
+    RF_DEVICE_MEMBER static u32 sum_token(u32 e) { return lane() / 16 * 8 + e; }
+
+    struct Rows {
+        u32 words[LANE_ROWS][HALF_WORDS];
+    };
+    RF_DEVICE_MEMBER static void prepare(Rows &) {}
+    RF_DEVICE_MEMBER static void multiply_add(const Rows &w, const u32 (&x)[X_BLOCKS][HALF_WORDS], Sums &sums) {
+#pragma unroll
+        for (u32 i = 0; i < HALF_WORDS; i += 4) {
+            u32x4 rows = {w.words[0][i], w.words[0][i + 1], w.words[0][i + 2], w.words[0][i + 3]};
+            u32x4 tokens = {x[0][i], x[0][i + 1], x[0][i + 2], x[0][i + 3]};
+            sums = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(__builtin_bit_cast(f16x8, tokens),
+                                                                    __builtin_bit_cast(f16x8, rows), sums);
+        }
+    }
+    // Loads of the next activations come after this point: all at once, they would need too many registers.
+    RF_DEVICE_MEMBER static void pin(Sums &sums) { asm volatile("" : "+v"(sums) : : "memory"); }
+};
+#else
+// Both halves of a wave have all columns of an operand. A lane loads one block of a row, and gets the other
+// one from the other half; it loads both blocks of its token.
+struct SkinnyUnit {
+    static constexpr u32 BLOCKS = 2, LANE_ROWS = 1, X_BLOCKS = 2, TOKENS = 16, SUMS = 8;
+    using Sums = f32x8;
+    RF_DEVICE_MEMBER static u32 block() { return lane() / 16; }
+    RF_DEVICE_MEMBER static u32 row(u32) { return lane() % 16; }
+    RF_DEVICE_MEMBER static u32 token() { return lane() % 16; }
+    RF_DEVICE_MEMBER static u32 sum_row(u32) { return lane() % 16; }
+    RF_DEVICE_MEMBER static u32 sum_token(u32 e) { return lane() / 16 + 2 * e; }
+
+    struct Rows {
+        u32 words[LANE_ROWS][HALF_WORDS]; // of the own block; after `prepare` of the first one
+        u32 last[HALF_WORDS];
+    };
+    RF_DEVICE_MEMBER static void prepare(Rows &w) {
+        bool upper = lane() >= 16;
+#pragma unroll
+        for (u32 i = 0; i < HALF_WORDS; i++) {
+            u32 own = w.words[0][i], other = xor_lane<16>(own);
+            w.words[0][i] = upper ? other : own;
+            w.last[i] = upper ? own : other;
+        }
+    }
+    RF_DEVICE_MEMBER static f16x16 operand(const u32 *words) {
+        typedef u32 u32x8 __attribute__((ext_vector_type(8)));
+        u32x8 v;
+#pragma unroll
+        for (u32 i = 0; i < 8; i++) v[i] = words[i];
+        return __builtin_bit_cast(f16x16, v);
+    }
+    RF_DEVICE_MEMBER static void multiply_add(const Rows &w, const u32 (&x)[X_BLOCKS][HALF_WORDS], Sums &sums) {
+#pragma unroll
+        for (u32 i = 0; i < HALF_WORDS; i += 8) {
+            sums = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(operand(x[0] + i), operand(w.words[0] + i), sums);
+            sums = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(operand(x[1] + i), operand(w.last + i), sums);
+        }
+    }
+    // Loads of the next activations come after this point: all at once, they would need too many registers.
+    RF_DEVICE_MEMBER static void pin(Sums &sums) { asm volatile("" : "+v"(sums) : : "memory"); }
+};
+#endif
+
+constexpr u32 SKINNY_WAVES = 4, SKINNY_THREADS = SKINNY_WAVES * WAVE;
+constexpr u32 SKINNY_ROW_TILES = 2, SKINNY_ROWS = 16 * SKINNY_ROW_TILES;
+
+// A factor per token: that of its row of x, and of a norm that the row lacks.
+template <u32 TOKENS>
+RF_DEVICE void token_factors(const RfSkinnyParams &p, float (&factors)[TOKENS]) {
+    for (u32 token = wave(); token < p.tokens; token += SKINNY_WAVES) {
+        float factor = p.x_f16.scale[token];
+        if (p.norm_in.count > 0) {
+            RfNormIn norm = p.norm_in;
+            norm.squares += (u64)token * norm.count;
+            factor *= norm_factor(norm, norm_squares(norm), p.columns);
+        }
+        if (lane() == 0) factors[token] = factor;
+    }
+}
+
+template <typename F, u32 TOKEN_TILES>
+struct SkinnyMatmul {
+    using Unit = SkinnyUnit;
+    static constexpr u32 TOKENS = TOKEN_TILES * Unit::TOKENS;
+    // Tokens whose sums waves exchange at a time.
+    static constexpr u32 PASS_TOKENS = TOKENS < 32 ? TOKENS : 32, PASS_TILES = PASS_TOKENS / Unit::TOKENS;
+    using Raw = typename F::Raw[SKINNY_ROW_TILES][Unit::LANE_ROWS];
+    using Sums = typename Unit::Sums[SKINNY_ROW_TILES][TOKEN_TILES];
+
+    struct Lds {
+        float sums[SKINNY_WAVES][SKINNY_ROWS][PASS_TOKENS + 1]; // in different banks for different rows
+        float factors[TOKENS];
+        u32 arrived;
+    };
+
+    // The weights of the two row tiles, each starting at its first row, and their last valid rows.
+    RfWeight weight[SKINNY_ROW_TILES];
+    u32 last_row[SKINNY_ROW_TILES];
+    float unit[SKINNY_ROW_TILES];
+    const u32 *x; // words
+    u32 blocks, tokens;
+
+    RF_DEVICE_MEMBER void fetch(Raw &raw, u32 step) const {
+        u32 block = step * Unit::BLOCKS + Unit::block();
+        block = block < blocks ? block : blocks - 1;
+#pragma unroll
+        for (u32 r = 0; r < SKINNY_ROW_TILES; r++) {
+#pragma unroll
+            for (u32 i = 0; i < Unit::LANE_ROWS; i++) {
+                u32 row = Unit::row(i);
+                raw[r][i] = F::fetch(weight[r], (row < last_row[r] ? row : last_row[r]) * blocks + block);
+            }
+        }
+    }
+
+    // The words of this lane's token in a tile of tokens: zeros for tokens and blocks that do not exist.
+    RF_DEVICE_MEMBER void fetch_x(u32 (&words)[Unit::X_BLOCKS][HALF_WORDS], u32 step, u32 tile) const {
+        u32 token = tile * Unit::TOKENS + Unit::token();
+#pragma unroll
+        for (u32 b = 0; b < Unit::X_BLOCKS; b++) {
+            u32 block = step * Unit::BLOCKS + (Unit::X_BLOCKS == 1 ? Unit::block() : b);
+            const u32x4 *from = reinterpret_cast<const u32x4 *>(x + ((u64)token * blocks + block) * HALF_WORDS);
+            bool exists = token < tokens && block < blocks;
+#pragma unroll
+            for (u32 i = 0; i < HALF_WORDS / 4; i++) {
+                u32x4 part = {0, 0, 0, 0};
+                if (exists) part = from[i];
+#pragma unroll
+                for (u32 j = 0; j < 4; j++) words[b][4 * i + j] = part[j];
+            }
+        }
+    }
+
+    // The sums of this wave's steps of the range. The weights of the next step are loaded as soon as those of
+    // this one are unpacked.
+    RF_DEVICE_MEMBER void add_steps(MatmulStages range, Sums &sums) const {
+        u32 step = range.first + wave();
+        Raw raw;
+        if (step < range.end) fetch(raw, step);
+        await_previous();
+#pragma unroll 1
+        for (; step < range.end; step += SKINNY_WAVES) {
+            typename Unit::Rows rows[SKINNY_ROW_TILES];
+#pragma unroll
+            for (u32 r = 0; r < SKINNY_ROW_TILES; r++) {
+#pragma unroll
+                for (u32 i = 0; i < Unit::LANE_ROWS; i++) F::halves(raw[r][i], unit[r], rows[r].words[i]);
+                Unit::prepare(rows[r]);
+            }
+            if (step + SKINNY_WAVES < range.end) fetch(raw, step + SKINNY_WAVES);
+#pragma unroll
+            for (u32 t = 0; t < TOKEN_TILES; t++) {
+                u32 words[Unit::X_BLOCKS][HALF_WORDS];
+                fetch_x(words, step, t);
+#pragma unroll
+                for (u32 r = 0; r < SKINNY_ROW_TILES; r++) {
+                    Unit::multiply_add(rows[r], words, sums[r][t]);
+                    Unit::pin(sums[r][t]);
+                }
+            }
+        }
+    }
+
+    // Adds the sums of all waves. Calls f(sum, token) with lane r of a wave for row r.
+    template <typename Function>
+    RF_DEVICE_MEMBER static void add_waves(const RfSkinnyParams &p, Lds &lds, const Sums &sums, Function f) {
+#pragma unroll
+        for (u32 first = 0; first < TOKEN_TILES; first += PASS_TILES) {
+            if (first > 0) lds_barrier();
+#pragma unroll
+            for (u32 r = 0; r < SKINNY_ROW_TILES; r++) {
+#pragma unroll
+                for (u32 t = 0; t < PASS_TILES; t++) {
+#pragma unroll
+                    for (u32 e = 0; e < Unit::SUMS; e++) {
+                        u32 row = r * 16 + Unit::sum_row(e), token = t * Unit::TOKENS + Unit::sum_token(e);
+                        lds.sums[wave()][row][token] = sums[r][first + t][e];
+                    }
+                }
+            }
+            lds_barrier();
+            for (u32 token = wave(); token < PASS_TOKENS; token += SKINNY_WAVES) {
+                u32 own = first * Unit::TOKENS + token;
+                if (own >= p.tokens) break;
+                float sum = 0.0f;
+#pragma unroll
+                for (u32 w = 0; w < SKINNY_WAVES; w++) sum += lds.sums[w][lane()][token];
+                f(sum, own);
+            }
+        }
+    }
+
+    // As add_waves, also over all workgroups with other columns of these rows. The last of them to arrive
+    // calls f, with the factor of each token applied.
+    template <typename Function>
+    RF_DEVICE_MEMBER static void total(const RfSkinnyParams &p, Lds &lds, const Sums &sums, Function f) {
+        if (p.parts == 1) {
+            add_waves(p, lds, sums, [&](float sum, u32 token) { f(sum * lds.factors[token], token); });
+            return;
+        }
+        float *parts = p.partials + (u64)group_x() * p.parts * (SKINNY_ROWS * TOKENS) + lane();
+        add_waves(p, lds, sums, [&](float sum, u32 token) { parts[(group_y() * TOKENS + token) * SKINNY_ROWS] = sum; });
+        device_fence();
+        barrier();
+        if (thread_x() == 0) lds.arrived = arrive(p.arrivals + group_x());
+        barrier();
+        if (lds.arrived + 1 != p.parts) return;
+        device_fence();
+        if (thread_x() == 0) p.arrivals[group_x()] = 0;
+        for (u32 token = wave(); token < p.tokens; token += SKINNY_WAVES) {
+            float sum = 0.0f;
+            for (u32 part = 0; part < p.parts; part++) sum += parts[(part * TOKENS + token) * SKINNY_ROWS];
+            f(sum * lds.factors[token], token);
+        }
+    }
+
+    RF_DEVICE_MEMBER static void run(const RfSkinnyParams &p) {
+        RF_SHARED static Lds lds;
+        let_next_start();
+        F::prepare(SKINNY_THREADS);
+        bool is_glu = p.epilogue == RF_SKINNY_GLU;
+        // Pointers that are loaded after a fence would be flat: of memory or LDS.
+        const RfHalves out = p.out;
+        const float *residual = p.residual, *norm_weight = p.norm_weight;
+        float *squares_out = p.squares, *out_f32 = p.out_f32;
+        // Of gate and up the same 16 rows; otherwise 32 rows of a projection.
+        u32 rows_per_group = is_glu ? SKINNY_ROWS / 2 : SKINNY_ROWS;
+        Place place = place_of(p.projections, is_glu ? 1 : p.num_projections, group_x(), rows_per_group);
+        const RfProjection projection = p.projections[place.projection];
+        SkinnyMatmul self;
+        self.blocks = p.columns / 32;
+        self.tokens = p.tokens;
+        self.x = static_cast<const u32 *>(p.x_f16.x);
+        const RfProjection &up = is_glu ? p.projections[1] : projection;
+        u32 second = is_glu ? place.row : place.row + 16, end = projection.rows;
+        second = second < end ? second : end - 1;
+        self.weight[0] = row_of<F>(projection.weight, place.row, self.blocks);
+        self.weight[1] = row_of<F>(up.weight, second, self.blocks);
+        self.last_row[0] = end - 1 - place.row;
+        self.last_row[1] = end - 1 - second;
+        self.unit[0] = projection.half_unit;
+        self.unit[1] = up.half_unit;
+
+        Sums sums = {};
+        u32 steps = (self.blocks + Unit::BLOCKS - 1) / Unit::BLOCKS;
+        self.add_steps({steps * group_y() / p.parts, steps * (group_y() + 1) / p.parts}, sums);
+#pragma unroll
+        for (u32 r = 0; r < SKINNY_ROW_TILES; r++) {
+#pragma unroll
+            for (u32 t = 0; t < TOKEN_TILES; t++) sums[r][t] *= reciprocal(self.unit[r]);
+        }
+        token_factors(p, lds.factors);
+        if (is_glu) {
+            total(p, lds, sums, [&](float sum, u32 token) {
+                u32 column = place.row + lane() % 16;
+                float v = gated_unit(p.activation, sum, xor_lane<16>(sum));
+                if (lane() < 16 && column < end) store_f16_of(out, token, end, column, v);
+            });
+        } else {
+            total(p, lds, sums, [&](float sum, u32 token) {
+                u32 row = place.row + lane();
+                bool inside = row < end;
+                u64 index = (u64)token * end + (inside ? row : 0);
+                if (projection.bias) sum += inside ? projection.bias[row] : 0.0f;
+                if (residual) sum += residual[index];
+                if (inside) projection.out[index] = sum;
+                if (p.epilogue != RF_SKINNY_NORM) return;
+                float squares = wave_sum(inside ? sum * sum : 0.0f);
+                if (lane() == 0) squares_out[(u64)token * (end / SKINNY_ROWS) + group_x()] = squares;
+                float v = sum * norm_weight[inside ? row : 0];
+                if (inside) store_f16_of(out, token, end, row, v);
+                if (inside && out_f32) out_f32[index] = v;
+            });
+        }
+    }
+};
+
+} // namespace rf
+
+// The kernel of one format for a number of tiles of tokens: RfSkinnyParams; grid [Σ ⌈rows / 32⌉ (gate and up:
+// ⌈rows / 16⌉), parts of the columns], SKINNY_THREADS threads.
+#define RF_SKINNY_OF(NAME, FORMAT, N)                                                                                  \
+    RF_SKINNY_KERNEL(N) matmul_skinny##N##_##NAME##_f16_f32(RfSkinnyParams p) {                                        \
+        rf::SkinnyMatmul<FORMAT, N / rf::SkinnyUnit::TOKENS>::run(p);                                                  \
+    }
+#else
+#define RF_SKINNY_OF(NAME, FORMAT, N)
+#endif
+
+#if RF_NVIDIA
+#define RF_SKINNY_KERNEL(N) RF_KERNEL_AT_ONCE(rf::SKINNY_THREADS, N <= 32 ? 3 : 2)
+#define RF_SKINNY_SMALLEST(NAME, FORMAT) RF_SKINNY_OF(NAME, FORMAT, 8)
+#else
+#define RF_SKINNY_KERNEL(N) RF_LARGE_KERNEL(rf::SKINNY_THREADS)
+#define RF_SKINNY_SMALLEST(NAME, FORMAT)
+#endif
+
+#define RF_SKINNY_MATMULS(NAME, FORMAT)                                                                                \
+    RF_SKINNY_SMALLEST(NAME, FORMAT)                                                                                   \
+    RF_SKINNY_OF(NAME, FORMAT, 16)                                                                                     \
+    RF_SKINNY_OF(NAME, FORMAT, 32)                                                                                     \
+    RF_SKINNY_OF(NAME, FORMAT, 64)
+#define RF_SKINNY(NAME, FORMAT, NUMBER) RF_SKINNY_MATMULS(NAME, rf::Halves<rf::FORMAT>)
