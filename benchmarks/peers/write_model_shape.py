@@ -43,6 +43,16 @@ SHAPES = {
         "arch": "llama", "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 32, "head_dim": 128, "vocab": 32000,
         "context": 4096, "eps": 1e-5, "rope": 10000.0, "ff": 11008,
     },
+    # meta-llama/Meta-Llama-3-8B
+    "llama3-8b": {
+        "arch": "llama", "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128, "vocab": 128256,
+        "context": 131072, "eps": 1e-5, "rope": 500000.0, "ff": 14336,
+    },
+    # The shape of Qwen/Qwen2-1.5B without its biases.
+    "qwen2-1.5b": {
+        "arch": "llama", "layers": 28, "hidden": 1536, "heads": 12, "kv_heads": 2, "head_dim": 128, "vocab": 151936,
+        "context": 32768, "eps": 1e-6, "rope": 1e6, "ff": 8960, "tied": True,
+    },
     # Gemma 3's 12 B (google/gemma-3-12b-it) with Gemma 4's heads of 512 and two key-value heads in every sixth layer.
     "gemma4-12b": {
         "arch": "gemma4", "layers": 48, "hidden": 3840, "heads": 16, "kv_heads": 8, "head_dim": 256, "vocab": 262144,

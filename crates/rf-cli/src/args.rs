@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::Result;
 use clap::Args;
 use rf_cpu::{CpuOptions, Isa};
-use rf_device::{Device, DeviceOptions, GpuLayers, Graphs};
+use rf_device::{Device, DeviceOptions, GpuLayers, Graphs, Shares, SplitMode};
 use rf_engine::Model;
 use rf_engine::sampling::{DryConfig, MirostatConfig, MirostatVersion, SamplerConfig, SamplerKind};
 use rf_grammar::Grammar;
@@ -24,7 +24,7 @@ use crate::{escapes, sources, terminal};
 #[command(next_help_heading = "Device")]
 pub(crate) struct DeviceArgs {
     /// Compute on this device: cpu, gpu, auto (a GPU if one is usable), or a number from
-    /// `rf-cli devices`
+    /// `rf-cli devices`; several, as in 0,1, share the layers
     #[arg(
         long,
         value_name = "DEVICE",
@@ -43,6 +43,14 @@ pub(crate) struct DeviceArgs {
         allow_negative_numbers = true
     )]
     pub(crate) gpu_layers: GpuLayers,
+    /// How several GPUs share a model: layer (each usable GPU has some layers, as does each that
+    /// --device names), or none (one GPU computes) (-sm)
+    #[arg(long, value_name = "MODE", default_value = "none")]
+    split_mode: SplitMode,
+    /// Deal the layers over all usable GPUs, or those of --device, in these shares, as in 3,1 (-ts)
+    /// [default: the free memory of each]
+    #[arg(long, value_name = "SHARES")]
+    tensor_split: Option<Shares>,
     /// Keep the experts of all layers on the CPU, in host memory (-cmoe)
     #[arg(long, conflicts_with = "n_cpu_moe")]
     cpu_moe: bool,
@@ -63,6 +71,8 @@ impl DeviceArgs {
         DeviceOptions {
             device: self.device,
             gpu_layers: self.gpu_layers,
+            split: self.split_mode,
+            shares: self.tensor_split.unwrap_or_default(),
             cpu_experts,
             cpu,
             graphs: self.graphs,

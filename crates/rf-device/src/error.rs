@@ -23,6 +23,14 @@ pub enum Error {
         /// Layers that the user asked for.
         layers: GpuLayers,
     },
+    /// There is not one share for each GPU.
+    #[error("-ts has {shares} shares for {gpus} GPUs: give one for each, in the order of --device")]
+    ShareCount {
+        /// Shares that the user gave.
+        shares: usize,
+        /// GPUs that are used.
+        gpus: usize,
+    },
     /// The program was built without the feature `gpu`.
     #[error(
         "this program was built without GPU support: build it with the feature gpu, or use --device cpu"

@@ -63,6 +63,35 @@ pub(crate) fn open(
     find(number, prober)?.open(graphs)
 }
 
+/// Opens the usable GPUs beside one: those of the same platform that are likely faster than the
+/// CPU. One that fails is a warning.
+pub(crate) fn open_others(
+    first: &OpenGpu,
+    prober: Option<&Prober>,
+    graphs: Graphs,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<OpenGpu>, Error> {
+    let inventory = GpuInventory::new(prober)?;
+    let platform = |number| inventory.gpus().find(|gpu| gpu.number == number).map(|g| &g.platform);
+    let of_first = platform(first.number);
+    let mut others = Vec::new();
+    for report in inventory.gpus() {
+        let gpu = Gpu { report: report.clone() };
+        let is_other = report.number != first.number && Some(&report.platform) == of_first;
+        if !is_other || report.problem.is_some() || !gpu.is_worthwhile() {
+            continue;
+        }
+        match gpu.open(graphs) {
+            Ok(open) => others.push(open),
+            Err(error) => {
+                let reason = sentence(&error);
+                warnings.push(Warning::GpuNotUsed { gpu: gpu.to_string(), reason });
+            }
+        }
+    }
+    Ok(others)
+}
+
 /// Opens the best GPU if it is likely faster than the CPU, or if the user requires one.
 pub(crate) fn open_if_usable(
     required: bool,

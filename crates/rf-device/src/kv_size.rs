@@ -26,7 +26,7 @@ impl Placement {
     /// If the threads of the CPU cannot be started.
     pub fn available_memory_bytes(&self) -> Result<Option<u64>, Error> {
         match self.gpu() {
-            Some(gpu) => Ok(gpu.backend.available_memory_bytes()),
+            Some(_) => Ok(self.gpu_memory_bytes()),
             None => Ok(self.cpu()?.available_memory_bytes()),
         }
     }
@@ -92,7 +92,7 @@ impl Placement {
         };
         // A model without a GPU may have one all the same, which it does not fit on.
         let free = match self.gpu().filter(|_| layers.layers > 0) {
-            Some(gpu) => gpu.backend.available_memory_bytes().map(|bytes| bytes / 10 * 9),
+            Some(_) => self.gpu_memory_bytes().map(|bytes| bytes / 10 * 9),
             None => self.cpu()?.available_memory_bytes(),
         };
         let Some(free) = free else { return Ok(context) };
@@ -163,7 +163,7 @@ mod tests {
         let tokens = |available_bytes| {
             let gpu = TestGpu { available_bytes, failures: 0.into() };
             let options = DeviceOptions { device: Device::Gpu, ..DeviceOptions::default() };
-            let placement = Placement::with_gpu(Box::new(gpu), options);
+            let placement = Placement::with_gpus(vec![Box::new(gpu)], options);
             placement.kv_tokens_that_fit(&model, &OPTIONS, 4096).unwrap()
         };
         assert_eq!(tokens(u64::MAX / 100), 4096);
@@ -181,7 +181,7 @@ mod tests {
         let states = |room_bytes| {
             let available_bytes = model.gguf().file_bytes() + room_bytes;
             let gpu = TestGpu { available_bytes, failures: 0.into() };
-            let placement = Placement::with_gpu(Box::new(gpu), DeviceOptions::default());
+            let placement = Placement::with_gpus(vec![Box::new(gpu)], DeviceOptions::default());
             placement.states_that_fit(&model, 64).unwrap()
         };
         let eight = 8 * state as u64;
@@ -194,7 +194,7 @@ mod tests {
             let gpu = TestGpu { available_bytes: u64::MAX / 100, failures: 0.into() };
             let cpu = DeviceOptions { device: Device::Cpu, ..DeviceOptions::default() };
             let placement = if is_gpu {
-                Placement::with_gpu(Box::new(gpu), DeviceOptions::default())
+                Placement::with_gpus(vec![Box::new(gpu)], DeviceOptions::default())
             } else {
                 Placement::open(cpu).unwrap()
             };

@@ -45,7 +45,7 @@ pub use error::{Error, Warning};
 pub use gpu::Prober;
 pub use loading::{LoadEvent, LoadedModel, Reopen};
 pub use open_gpu::OpenGpu;
-pub use options::{Device, GpuLayers, Graphs};
+pub use options::{Device, GpuLayers, GpuNumbers, Graphs, Shares, SplitMode};
 pub use placement::{DeviceOptions, LayerPlacement, Placement};
 #[cfg(feature = "gpu")]
 pub use probe::Prober;

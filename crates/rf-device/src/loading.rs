@@ -5,7 +5,6 @@ use rf_engine::{Engine, EngineOptions, Model};
 use rf_graph::Progress;
 
 use crate::error::{Error, Warning, sentence};
-use crate::open_gpu::OpenGpu;
 use crate::placement::{LayerPlacement, Placement};
 
 /// A loaded model and where its layers run.
@@ -47,12 +46,12 @@ impl Placement {
         options: EngineOptions,
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
-        let Some(gpu) = self.gpu() else {
+        if self.gpus().is_empty() {
             return self.load_layers(model, DeviceLayers::default(), options, observe);
-        };
-        match self.load_with_gpu(model, reopen, gpu, options, observe) {
+        }
+        match self.load_with_gpu(model, reopen, options, observe) {
             Err(error) if self.is_auto() && error.is_of_device() => {
-                let (gpu, reason) = (gpu.to_string(), sentence(&error));
+                let (gpu, reason) = (self.names(), sentence(&error));
                 observe(LoadEvent::Warning(&Warning::CpuTakesOver { gpu, reason }));
                 let model = reopen().map_err(Error::Reopen)?;
                 self.load_layers(model, DeviceLayers::default(), options, observe)
@@ -66,7 +65,6 @@ impl Placement {
         &self,
         model: Model,
         reopen: &Reopen<'_>,
-        gpu: &OpenGpu,
         options: EngineOptions,
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
@@ -75,8 +73,8 @@ impl Placement {
         let mut model = Some(model);
         loop {
             if gpu_layers.layers == 0 {
-                let free_bytes = gpu.backend.available_memory_bytes();
-                return Err(Error::NothingFits { gpu: gpu.to_string(), free_bytes });
+                let free_bytes = self.gpu_memory_bytes();
+                return Err(Error::NothingFits { gpu: self.names(), free_bytes });
             }
             let model = match model.take() {
                 Some(model) => model,
@@ -101,6 +99,12 @@ impl Placement {
                 outcome => return outcome,
             }
         }
+    }
+
+    /// The GPUs, for messages.
+    fn names(&self) -> String {
+        let names: Vec<String> = self.gpus().iter().map(ToString::to_string).collect();
+        names.join(" and ")
     }
 
     fn load_layers(
@@ -210,7 +214,7 @@ pub(crate) mod tests {
     ) -> (Result<usize, Error>, Vec<Warning>) {
         let gpu = TestGpu { available_bytes, failures: failures.into() };
         let options = DeviceOptions { device, gpu_layers, ..DeviceOptions::default() };
-        let placement = Placement::with_gpu(Box::new(gpu), options);
+        let placement = Placement::with_gpus(vec![Box::new(gpu)], options);
         let mut warnings = Vec::new();
         let outcome = placement.load(model(), &|| Ok(model()), OPTIONS, &mut |event| {
             if let LoadEvent::Warning(warning) = event {
@@ -238,6 +242,35 @@ pub(crate) mod tests {
         assert!(
             matches!(&warnings[..], [Warning::FewerLayers { layers, .. }] if *layers == all - 1)
         );
+    }
+
+    #[test]
+    fn two_gpus_share_the_layers() {
+        let need = model().memory_need(&ReferenceBackend, &OPTIONS).unwrap().total_bytes();
+        let load = |available_bytes, gpu_layers| {
+            let gpu = || TestGpu { available_bytes, failures: 0.into() };
+            let options = DeviceOptions { gpu_layers, ..DeviceOptions::default() };
+            let gpus: Vec<Box<dyn Backend>> = vec![Box::new(gpu()), Box::new(gpu())];
+            let placement = Placement::with_gpus(gpus, options);
+            let expected = placement.memory_need(&model(), &OPTIONS).unwrap();
+            let loaded = placement.load(model(), &|| Ok(model()), OPTIONS, &mut |_| ()).unwrap();
+            assert_eq!(loaded.engine.memory_need(), expected);
+            loaded.placement
+        };
+        let all = all_layers();
+        let whole = load(need, GpuLayers::Auto);
+        assert_eq!((&*whole.backends, whole.gpu_layers), ("GPU", all));
+        let names = whole.to_string();
+        let (first, second) = (all.div_ceil(2), all / 2);
+        let expected =
+            format!("0, Test (gfx0) with {first} layers and GPU 1, Test (gfx0) with {second}");
+        assert!(names.contains(&expected), "{names}");
+        // Neither has room for the model, and the second one not for its half either: its part has
+        // the output matrix.
+        let divided = load(need / 4 * 3, GpuLayers::Auto);
+        assert_eq!((&*divided.backends, divided.gpu_layers < all), ("GPU,CPU", true));
+        let with_cpu = load(need, GpuLayers::Last(2));
+        assert_eq!((&*with_cpu.backends, with_cpu.gpu_layers), ("GPU,CPU", 2));
     }
 
     #[test]
@@ -300,7 +333,7 @@ pub(crate) mod tests {
         let load = |available_bytes, gpu_layers| {
             let gpu = TestGpu { available_bytes, failures: 0.into() };
             let options = DeviceOptions { gpu_layers, ..DeviceOptions::default() };
-            let placement = Placement::with_gpu(Box::new(gpu), options);
+            let placement = Placement::with_gpus(vec![Box::new(gpu)], options);
             let need = placement.memory_need(&recurrent(), &OPTIONS).unwrap();
             let LoadedModel { engine, placement } =
                 placement.load(recurrent(), &|| Ok(recurrent()), OPTIONS, &mut |_| ()).unwrap();

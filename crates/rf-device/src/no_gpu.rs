@@ -16,6 +16,15 @@ pub(crate) fn open(
     Err(Error::WithoutGpuSupport)
 }
 
+pub(crate) fn open_others(
+    _first: &OpenGpu,
+    _prober: Option<&Prober>,
+    _graphs: Graphs,
+    _warnings: &mut Vec<Warning>,
+) -> Result<Vec<OpenGpu>, Error> {
+    Err(Error::WithoutGpuSupport)
+}
+
 pub(crate) fn open_if_usable(
     required: bool,
     _prober: Option<&Prober>,

@@ -15,7 +15,7 @@ pub enum Graphs {
     Off,
 }
 
-/// A device as users name it: `auto`, `cpu`, `gpu` or the number of a GPU.
+/// A device as users name it: `auto`, `cpu`, `gpu`, or the numbers of GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// A GPU if one is usable, else the CPU.
@@ -25,8 +25,50 @@ pub enum Device {
     Cpu,
     /// The best GPU.
     Gpu,
-    /// The GPU with this number in the list of devices.
-    Number(usize),
+    /// The GPUs with these numbers in the list of devices; several share the layers.
+    Numbers(GpuNumbers),
+}
+
+/// The most GPUs that share a model.
+pub(crate) const MAX_GPUS: usize = 16;
+
+/// Numbers of GPUs, all different.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuNumbers {
+    numbers: [u8; MAX_GPUS],
+    count: usize,
+}
+
+impl GpuNumbers {
+    /// The numbers, at least one.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.numbers[..self.count].iter().map(|number| usize::from(*number))
+    }
+}
+
+/// How several GPUs share a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SplitMode {
+    /// One GPU computes, unless several are named.
+    #[default]
+    None,
+    /// Each usable GPU has a part of the layers.
+    Layer,
+}
+
+/// The shares of the layers that GPUs get, in their order. Without any, layers are dealt by free
+/// memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shares {
+    values: [f32; MAX_GPUS],
+    count: usize,
+}
+
+impl Shares {
+    /// The shares, not all 0.
+    pub fn as_slice(&self) -> &[f32] {
+        &self.values[..self.count]
+    }
 }
 
 /// Layers on the GPU, counted from the end, with the output as one layer.
@@ -56,11 +98,62 @@ impl FromStr for Device {
             "" | "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
             "gpu" => Ok(Self::Gpu),
-            number => number
-                .parse()
-                .map(Self::Number)
-                .map_err(|_| "expected cpu, gpu, auto or the number of a GPU"),
+            numbers => numbers.parse().map(Self::Numbers),
         }
+    }
+}
+
+impl FromStr for GpuNumbers {
+    type Err = &'static str;
+
+    /// Parses `1` or `0,1`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut all = Self { numbers: [0; MAX_GPUS], count: 0 };
+        for number in text.split(',') {
+            let number = number.trim().parse().map_err(
+                |_| "expected cpu, gpu, auto, or the number of a GPU, or several as in 0,1",
+            )?;
+            if all.iter().any(|other| other == usize::from(number)) {
+                return Err("a GPU is named twice");
+            }
+            let place = all.numbers.get_mut(all.count).ok_or("at most 16 GPUs share a model")?;
+            *place = number;
+            all.count += 1;
+        }
+        Ok(all)
+    }
+}
+
+impl FromStr for SplitMode {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.to_ascii_lowercase().as_str() {
+            "none" => Ok(Self::None),
+            "layer" => Ok(Self::Layer),
+            "row" | "tensor" => Err("layers are not divided between GPUs: expected none or layer"),
+            _ => Err("expected none or layer"),
+        }
+    }
+}
+
+impl FromStr for Shares {
+    type Err = &'static str;
+
+    /// Parses `3,1` or, as llama.cpp allows, `3/1`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut all = Self::default();
+        for share in text.split([',', '/']) {
+            let share: f32 = share.trim().parse().map_err(|_| "expected shares such as 3,1")?;
+            if !(0.0..=1e9).contains(&share) {
+                return Err("expected shares from 0 on, such as 3,1");
+            }
+            let place = all.values.get_mut(all.count).ok_or("at most 16 GPUs share a model")?;
+            *place = share;
+            all.count += 1;
+        }
+        let sum: f32 = all.as_slice().iter().sum();
+        if sum > 0.0 { Ok(all) } else { Err("expected a share above 0") }
     }
 }
 
@@ -112,10 +205,34 @@ mod tests {
         assert_eq!(parse("auto"), Ok(Device::Auto));
         // An empty environment variable counts as unset.
         assert_eq!(parse(""), Ok(Device::Auto));
-        assert_eq!(parse("12"), Ok(Device::Number(12)));
-        for bad in ["tpu", "-1", "0,1", "gpu0"] {
+        let numbers = |text| match parse(text) {
+            Ok(Device::Numbers(numbers)) => numbers.iter().collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(numbers("12"), [12]);
+        assert_eq!(numbers("1, 0"), [1, 0]);
+        let many = (0..17).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        for bad in ["tpu", "-1", "0,0", "0,", "gpu0", &many] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn shares_are_numbers_of_which_one_is_above_0() {
+        let parse = |text: &str| text.parse::<Shares>().map(|shares| shares.as_slice().to_vec());
+        assert_eq!(parse("3,1"), Ok(vec![3.0, 1.0]));
+        assert_eq!(parse("0.5/0"), Ok(vec![0.5, 0.0]));
+        for bad in ["", "0", "0,0", "-1,2", "nan", "inf,1", "a"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_mode_of_layers_is_a_word() {
+        assert_eq!("Layer".parse(), Ok(SplitMode::Layer));
+        assert_eq!("none".parse(), Ok(SplitMode::None));
+        assert!("row".parse::<SplitMode>().unwrap_err().contains("none or layer"));
+        assert!("2".parse::<SplitMode>().is_err());
     }
 
     #[test]

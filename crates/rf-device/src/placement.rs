@@ -11,7 +11,7 @@ use crate::Prober;
 use crate::error::{Error, Warning};
 use crate::gpu;
 use crate::open_gpu::OpenGpu;
-use crate::options::{Device, GpuLayers, Graphs};
+use crate::options::{Device, GpuLayers, Graphs, Shares, SplitMode};
 
 /// The devices that a model may use.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +20,10 @@ pub struct DeviceOptions {
     pub device: Device,
     /// Layers on the GPU.
     pub gpu_layers: GpuLayers,
+    /// How several GPUs share them.
+    pub split: SplitMode,
+    /// What each GPU gets of them; with any, all usable GPUs are used.
+    pub shares: Shares,
     /// Of the layers on the GPU, those among the first N of the model have their experts on the
     /// CPU. By default, none if the number of layers is given, else as few as memory needs.
     pub cpu_experts: Option<usize>,
@@ -34,7 +38,9 @@ pub struct DeviceOptions {
 
 /// The backends that a model may be loaded on.
 pub struct Placement {
-    gpu: Option<OpenGpu>,
+    gpus: Vec<OpenGpu>,
+    /// What each GPU gets of the layers, in parts of the sum.
+    shares: Vec<f32>,
     cpu: CpuOptions,
     gpu_layers: GpuLayers,
     cpu_experts: Option<usize>,
@@ -51,7 +57,7 @@ pub struct LayerPlacement {
     pub threads: usize,
     /// Instruction set and threads of the CPU, if it has layers.
     pub cpu: Option<String>,
-    /// Number, name and architecture of the GPU, if it has layers.
+    /// Number, name and architecture of the GPU, if it has layers; of several, with their layers.
     pub gpu: Option<String>,
     /// Marketing name of the GPU, if it has layers.
     pub gpu_name: Option<String>,
@@ -73,33 +79,57 @@ impl Placement {
     ///
     /// If the options contradict each other, or the GPU that they name cannot be used.
     pub fn open(options: DeviceOptions) -> Result<Self, Error> {
-        let DeviceOptions { device, gpu_layers, cpu_experts, cpu, graphs, prober } = options;
+        let DeviceOptions { device, gpu_layers, cpu_experts, cpu, graphs, prober, .. } = options;
         if device == Device::Cpu && gpu_layers.requires_gpu() {
             return Err(Error::LayersWithoutGpu { layers: gpu_layers });
         }
         let mut warnings = Vec::new();
-        let gpu = match device {
-            _ if gpu_layers == GpuLayers::Last(0) => None,
-            Device::Cpu => None,
-            Device::Gpu => Some(gpu::open(None, prober, graphs)?),
-            Device::Number(number) => Some(gpu::open(Some(number), prober, graphs)?),
+        let mut gpus: Vec<OpenGpu> = match device {
+            _ if gpu_layers == GpuLayers::Last(0) => Vec::new(),
+            Device::Cpu => Vec::new(),
+            Device::Gpu => vec![gpu::open(None, prober, graphs)?],
+            Device::Numbers(numbers) => {
+                let open = |number| gpu::open(Some(number), prober, graphs);
+                numbers.iter().map(open).collect::<Result<_, _>>()?
+            }
             // Everything on the GPU, or an error.
-            Device::Auto if gpu_layers == GpuLayers::All => Some(gpu::open(None, prober, graphs)?),
+            Device::Auto if gpu_layers == GpuLayers::All => vec![gpu::open(None, prober, graphs)?],
             Device::Auto => {
                 let required = gpu_layers.requires_gpu();
-                gpu::open_if_usable(required, prober, graphs, &mut warnings)
+                let gpu = gpu::open_if_usable(required, prober, graphs, &mut warnings);
+                gpu.into_iter().collect()
             }
         };
+        let given = options.shares.as_slice();
+        let is_shared = options.split == SplitMode::Layer || !given.is_empty();
+        if let (true, Device::Gpu | Device::Auto, [gpu]) = (is_shared, device, &gpus[..]) {
+            let others = gpu::open_others(gpu, prober, graphs, &mut warnings)?;
+            gpus.extend(others);
+            gpus.sort_by_key(|gpu| gpu.number);
+        }
+        if !given.is_empty() && !gpus.is_empty() && given.len() != gpus.len() {
+            return Err(Error::ShareCount { shares: given.len(), gpus: gpus.len() });
+        }
+        let free = |gpu: &OpenGpu| gpu.backend.available_memory_bytes().unwrap_or(1) as f32;
+        let shares =
+            if given.is_empty() { gpus.iter().map(free).collect() } else { given.to_vec() };
         let is_auto = device == Device::Auto && gpu_layers != GpuLayers::All;
-        Ok(Self { gpu, cpu, gpu_layers, cpu_experts, is_auto, warnings })
+        Ok(Self { gpus, shares, cpu, gpu_layers, cpu_experts, is_auto, warnings })
     }
 
-    /// A placement with a GPU of a test.
+    /// A placement with GPUs of a test.
     #[cfg(test)]
-    pub(crate) fn with_gpu(backend: Box<dyn Backend>, options: DeviceOptions) -> Self {
-        let gpu = OpenGpu { backend, number: 0, name: "Test".into(), arch: "gfx0".into() };
+    pub(crate) fn with_gpus(backends: Vec<Box<dyn Backend>>, options: DeviceOptions) -> Self {
+        let open = |(number, backend)| OpenGpu {
+            backend,
+            number,
+            name: "Test".into(),
+            arch: "gfx0".into(),
+        };
+        let gpus: Vec<OpenGpu> = (0..).zip(backends).map(open).collect();
         Self {
-            gpu: Some(gpu),
+            shares: vec![1.0; gpus.len()],
+            gpus,
             cpu: options.cpu,
             gpu_layers: options.gpu_layers,
             cpu_experts: options.cpu_experts,
@@ -113,9 +143,52 @@ impl Placement {
         &self.warnings
     }
 
-    /// The GPU, if one is used.
+    /// The GPU, if one is used; of several, the one with the first layers.
     pub fn gpu(&self) -> Option<&OpenGpu> {
-        self.gpu.as_ref()
+        self.gpus.first()
+    }
+
+    /// The GPUs that are used, in the order of their layers.
+    pub fn gpus(&self) -> &[OpenGpu] {
+        &self.gpus
+    }
+
+    /// Bytes that a model may take on the GPUs together if each gets its share. `None` without a
+    /// GPU, or if the memory of one is unknown.
+    pub(crate) fn gpu_memory_bytes(&self) -> Option<u64> {
+        let all: f32 = self.shares.iter().sum();
+        let parts = self.gpus.iter().zip(&self.shares).filter(|(_, share)| **share > 0.0);
+        let most = parts.map(|(gpu, share)| {
+            let free = gpu.backend.available_memory_bytes()?;
+            // One GPU has all, to the byte.
+            Some(if *share < all { (free as f64 * f64::from(all / share)) as u64 } else { free })
+        });
+        most.collect::<Option<Vec<u64>>>()?.into_iter().min()
+    }
+
+    /// The names of the GPUs in use, for messages; of several, with `layers` dealt over them.
+    pub(crate) fn gpu_names(&self, layers: usize) -> String {
+        match &self.gpus[..] {
+            [gpu] => gpu.to_string(),
+            gpus => {
+                let counts = hybrid::deal(layers, &self.shares);
+                let name = |(gpu, count)| match count {
+                    1 => format!("{gpu} with 1 layer"),
+                    _ => format!("{gpu} with {count} layers"),
+                };
+                gpus.iter().zip(counts).map(name).collect::<Vec<_>>().join(" and ")
+            }
+        }
+    }
+
+    /// Calls `run` with the backend of all GPUs; there is at least one.
+    fn with_gpus_as_one<R>(&self, run: impl FnOnce(&dyn Backend) -> R) -> R {
+        let parts = self.gpus.iter().zip(&self.shares);
+        let parts: Vec<_> = parts.map(|(gpu, share)| (&*gpu.backend, *share)).collect();
+        match HybridBackend::dealt(&parts) {
+            Some(hybrid) => run(&hybrid),
+            None => run(parts[0].0),
+        }
     }
 
     /// Starts the CPU backend with the threads and the instruction set of the options.
@@ -153,16 +226,19 @@ impl Placement {
         model: &Model,
         options: &EngineOptions,
     ) -> Result<DeviceLayers, Error> {
-        let Some(gpu) = &self.gpu else { return Ok(DeviceLayers::default()) };
+        if self.gpus.is_empty() {
+            return Ok(DeviceLayers::default());
+        }
         let all = hybrid::layer_count(model);
         let cpu_experts = self.cpu_experts.map(|layers| layers.min(hybrid::expert_layers(model)));
         let layers = match self.gpu_layers {
             GpuLayers::All => all,
             GpuLayers::Last(count) => count.min(all),
             GpuLayers::Auto => {
-                let free_bytes = gpu.backend.available_memory_bytes().unwrap_or(u64::MAX);
-                let gpu = &*gpu.backend;
-                return Ok(hybrid::layers_that_fit(model, options, gpu, free_bytes, cpu_experts)?);
+                let free_bytes = self.gpu_memory_bytes().unwrap_or(u64::MAX);
+                return self.with_gpus_as_one(|gpu| {
+                    Ok(hybrid::layers_that_fit(model, options, gpu, free_bytes, cpu_experts)?)
+                });
             }
         };
         Ok(DeviceLayers { layers, without_experts: cpu_experts.unwrap_or(0) })
@@ -180,7 +256,7 @@ impl Placement {
         })
     }
 
-    /// Calls `run` with the backend that has some layers on the GPU and all others on the CPU.
+    /// Calls `run` with the backend that has some layers on the GPUs and all others on the CPU.
     pub(crate) fn with_backend<R>(
         &self,
         num_layers: usize,
@@ -190,27 +266,28 @@ impl Placement {
         let DeviceLayers { layers, without_experts } = gpu_layers;
         let placement =
             LayerPlacement { gpu_layers: layers, num_layers, ..LayerPlacement::default() };
-        let Some(gpu) = self.gpu.as_ref().filter(|_| layers > 0) else {
+        let Some(gpu) = self.gpu().filter(|_| layers > 0) else {
             let cpu = self.cpu()?;
             let placement = placement.on_cpu(&cpu);
             return run(&cpu, placement);
         };
         let placement = LayerPlacement {
-            gpu: Some(gpu.to_string()),
+            gpu: Some(self.gpu_names(layers)),
             gpu_name: Some(gpu.name.clone()),
             ..placement
         };
         let first_layers = (num_layers + 1).saturating_sub(layers);
         if first_layers == 0 && without_experts == 0 {
             let backends = gpu.backend.name().to_owned();
-            return run(&*gpu.backend, LayerPlacement { backends, threads: 1, ..placement });
+            let placement = LayerPlacement { backends, threads: 1, ..placement };
+            return self.with_gpus_as_one(|gpu| run(gpu, placement));
         }
         let cpu = self.cpu()?;
         let mut placement = placement.on_cpu(&cpu);
         placement.backends = format!("{},{}", gpu.backend.name(), cpu.name());
         placement.cpu_expert_layers = without_experts;
         let layout = Layout { layers: first_layers, expert_layers: without_experts };
-        run(&HybridBackend::new(&cpu, &*gpu.backend, layout), placement)
+        self.with_gpus_as_one(|gpu| run(&HybridBackend::new(&cpu, gpu, layout), placement))
     }
 }
 

@@ -1,4 +1,4 @@
-//! One model on two backends: the first layers on one, the last ones on the other. Of the last
+//! One model on several backends: the first layers on one, the next ones on another. Of the last
 //! layers, the feed-forward parts with experts may be on the first backend too: expert weights are
 //! most of a model, and a token reads few of them.
 //!
@@ -8,6 +8,7 @@
 //! and shared keys and values of Gemma 4. It moves once per batch, and twice for each layer whose
 //! experts are on the other backend.
 
+use rf_graph::BackendError::DoesNotFit;
 use rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, Layout,
     MemoryNeed, MemoryUse, Program, Progress, Side, Split, SplitError, Timeline, Turn, split,
@@ -18,21 +19,70 @@ use crate::error::Error;
 use crate::model::{Model, fused};
 use crate::options::EngineOptions;
 
-/// Two backends that run the stages of a program in turns.
+/// Two backends, or more, that run the stages of a program in turns.
 ///
-/// Each part is fused for its backend. Where both backends compute the same bits, so does the
-/// hybrid.
+/// Each part is fused for its backend. Where all backends compute the same bits, so does the hybrid.
 pub struct HybridBackend<'a> {
     first: &'a dyn Backend,
-    second: &'a dyn Backend,
-    layout: Layout,
+    second: Second<'a>,
+    cut: Cut,
+}
+
+/// What runs the ops that the first backend does not.
+enum Second<'a> {
+    Backend(&'a dyn Backend),
+    Hybrid(Box<HybridBackend<'a>>),
+}
+
+/// The ops of the first backend.
+#[derive(Clone, Copy)]
+enum Cut {
+    /// Those of a layout.
+    Layout(Layout),
+    /// The embedding and this share of the layers, with the output as one.
+    Share(f32),
 }
 
 impl<'a> HybridBackend<'a> {
     /// The ops of the layout go to `first`, all others to `second`.
     pub fn new(first: &'a dyn Backend, second: &'a dyn Backend, layout: Layout) -> Self {
-        Self { first, second, layout }
+        Self { first, second: Second::Backend(second), cut: Cut::Layout(layout) }
     }
+
+    /// Deals the layers of a program over backends as [`deal`] says. `None` for fewer than two.
+    ///
+    /// The parts of a prompt that need no output rows do not wait for each other: while a device
+    /// computes its layers of one chunk, the device before it computes the next chunk.
+    pub fn dealt(backends: &[(&'a dyn Backend, f32)]) -> Option<Self> {
+        let [(first, share), rest @ ..] = backends else { return None };
+        let second = match rest {
+            [] => return None,
+            [(last, _)] => Second::Backend(*last),
+            _ => Second::Hybrid(Box::new(Self::dealt(rest)?)),
+        };
+        let all: f32 = backends.iter().map(|(_, share)| share).sum();
+        Some(Self { first: *first, second, cut: Cut::Share(share / all) })
+    }
+}
+
+/// The layers of each of several devices, by their shares: in turn, each gets its share of what is
+/// left, rounded.
+pub fn deal(layers: usize, shares: &[f32]) -> Vec<usize> {
+    let mut left = layers;
+    let mut counts: Vec<usize> = (1..shares.len())
+        .map(|next| {
+            let of = &shares[next - 1..];
+            let count = part_of(left, of[0] / of.iter().sum::<f32>());
+            left -= count;
+            count
+        })
+        .collect();
+    counts.push(left);
+    counts
+}
+
+fn part_of(layers: usize, share: f32) -> usize {
+    ((layers as f32 * share).round() as usize).min(layers)
 }
 
 /// Layers of a model as `-ngl` counts them: the output is one.
@@ -74,7 +124,11 @@ pub fn layers_that_fit(
             Err(SplitError::Undivided) if layers == all => program.clone(),
             Err(_) => return Ok(false),
         };
-        Ok(backend.memory_need(&fused(part, backend))?.total_bytes() <= free_bytes)
+        let part = fused(part, backend);
+        let is_small = backend.memory_need(&part)?.total_bytes() <= free_bytes;
+        // Of several devices, each has its own memory.
+        let fits = is_small && !matches!(backend.check_memory(&part), Err(DoesNotFit { .. }));
+        Ok(fits)
     };
     let [least, most] = without_experts.map_or([0, expert_layers(model)], |layers| [layers; 2]);
     if fits(all, most)? {
@@ -104,15 +158,47 @@ pub fn expert_layers(model: &Model) -> usize {
     layers.iter().rposition(|layer| layer.experts.is_some()).map_or(0, |last| last + 1)
 }
 
+/// A program for a hybrid.
+enum Parts<'a> {
+    /// A backend runs all of it.
+    Whole(&'a dyn Backend, Box<Program>),
+    /// Both have a part.
+    Divided(Box<Split>),
+}
+
 impl HybridBackend<'_> {
+    fn second(&self) -> &dyn Backend {
+        match &self.second {
+            Second::Backend(backend) => *backend,
+            Second::Hybrid(hybrid) => &**hybrid,
+        }
+    }
+
     /// The parts of a program, each fused for its backend.
-    fn parts(&self, program: Program) -> Result<Split, BackendError> {
-        let parts = split(program, self.layout).map_err(|error| BackendError::Unsupported {
+    fn parts(&self, program: Program) -> Result<Parts<'_>, BackendError> {
+        let layout = match self.cut {
+            Cut::Layout(layout) => layout,
+            Cut::Share(share) => {
+                let num_layers = program.graph.num_layers();
+                match part_of(num_layers + 1, share) {
+                    0 => {
+                        let whole = fused(program, self.second());
+                        return Ok(Parts::Whole(self.second(), Box::new(whole)));
+                    }
+                    layers if layers > num_layers => {
+                        let whole = fused(program, self.first);
+                        return Ok(Parts::Whole(self.first, Box::new(whole)));
+                    }
+                    layers => Layout { layers, expert_layers: 0 },
+                }
+            }
+        };
+        let parts = split(program, layout).map_err(|error| BackendError::Unsupported {
             backend: self.name(),
             what: format!("it: {error}"),
         })?;
-        let (first, second) = (fused(parts.first, self.first), fused(parts.second, self.second));
-        Ok(Split { first, second, ..parts })
+        let (first, second) = (fused(parts.first, self.first), fused(parts.second, self.second()));
+        Ok(Parts::Divided(Box::new(Split { first, second, ..parts })))
     }
 }
 
@@ -122,7 +208,7 @@ impl Backend for HybridBackend<'_> {
     }
 
     fn description(&self) -> String {
-        format!("{}; {}", self.first.description(), self.second.description())
+        format!("{}; {}", self.first.description(), self.second().description())
     }
 
     /// None: the program is cut before each part is fused.
@@ -130,27 +216,37 @@ impl Backend for HybridBackend<'_> {
         Fusions::NONE
     }
 
+    fn rounds_operands_to_f16(&self) -> bool {
+        self.first.rounds_operands_to_f16() || self.second().rounds_operands_to_f16()
+    }
+
     fn available_memory_bytes(&self) -> Option<u64> {
-        let (first, second) =
-            (self.first.available_memory_bytes()?, self.second.available_memory_bytes()?);
-        Some(first.saturating_add(second))
+        let first = self.first.available_memory_bytes()?;
+        Some(first.saturating_add(self.second().available_memory_bytes()?))
     }
 
     fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
-        let Split { first, second, stages } = self.parts(program.clone())?;
+        let Split { first, second, stages } = match self.parts(program.clone())? {
+            Parts::Whole(backend, program) => return backend.memory_need(&program),
+            Parts::Divided(split) => *split,
+        };
         let width = widest(&stages);
         // What a stage reads, and what it writes.
         let buffers_bytes = (2 * program.max_batch_tokens * width * size_of::<f32>()) as u64;
         let held = MemoryUse { buffers_bytes, ..MemoryUse::default() };
         let buffers = MemoryNeed { held, reserve_bytes: 0 };
-        Ok(self.first.memory_need(&first)? + self.second.memory_need(&second)? + buffers)
+        Ok(self.first.memory_need(&first)? + self.second().memory_need(&second)? + buffers)
     }
 
     /// Checks each part against the memory of its backend.
     fn check_memory(&self, program: &Program) -> Result<(), BackendError> {
-        let Split { first, second, .. } = self.parts(program.clone())?;
-        self.second.check_memory(&second)?;
-        self.first.check_memory(&first)
+        match self.parts(program.clone())? {
+            Parts::Whole(backend, program) => backend.check_memory(&program),
+            Parts::Divided(parts) => {
+                self.second().check_memory(&parts.second)?;
+                self.first.check_memory(&parts.first)
+            }
+        }
     }
 
     fn compile(
@@ -159,7 +255,10 @@ impl Backend for HybridBackend<'_> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Executor>, BackendError> {
         let tokens = program.max_batch_tokens;
-        let Split { first, second, stages } = self.parts(program)?;
+        let Split { first, second, stages } = match self.parts(program)? {
+            Parts::Whole(backend, program) => return backend.compile(*program, progress),
+            Parts::Divided(split) => *split,
+        };
         let bytes = [weight_bytes(&second), weight_bytes(&first)];
         let total_bytes = bytes[0] + bytes[1];
         let mut load = |backend: &dyn Backend, part: Program, before, bytes: u64| {
@@ -169,7 +268,7 @@ impl Backend for HybridBackend<'_> {
             })
         };
         // The device has less memory than the host, so a failure shows first there.
-        let second = load(self.second, second, 0, bytes[0])?;
+        let second = load(self.second(), second, 0, bytes[0])?;
         let first = load(self.first, first, bytes[0], bytes[1])?;
         let floats = tokens * widest(&stages);
         let (input, output) = (vec![0.0; floats], vec![0.0; floats]);

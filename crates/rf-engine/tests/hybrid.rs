@@ -5,7 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::hybrid::{DeviceLayers, HybridBackend, expert_layers, layer_count, layers_that_fit};
+use rf_engine::hybrid::{
+    DeviceLayers, HybridBackend, deal, expert_layers, layer_count, layers_that_fit,
+};
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
 use rf_graph::{Backend, Layout, ReferenceBackend};
 
@@ -95,6 +97,41 @@ fn two_cpus_give_the_bits_of_one_wherever_the_cut_is() {
             assert!(same && actual.len() == expected.len(), "{first_layers} layers first");
         }
     }
+}
+
+#[test]
+fn layers_that_are_dealt_over_cpus_give_the_bits_of_one() {
+    for model in [tiny, demo, gemma4, deepseek2] {
+        let expected = logits(&mut load(model(), &cpu(2)));
+        let cpus = [cpu(1), cpu(2), cpu(1)];
+        for shares in [&[1.0, 1.0][..], &[3.0, 1.0, 2.0], &[1.0, 1.0, 0.0], &[0.0, 1.0, 1.0]] {
+            let parts: Vec<(&dyn Backend, f32)> =
+                cpus.iter().zip(shares).map(|(cpu, share)| (cpu as _, *share)).collect();
+            let dealt = HybridBackend::dealt(&parts).unwrap();
+            let need = model().memory_need(&dealt, &OPTIONS).unwrap();
+            let mut engine = load(model(), &dealt);
+            assert_eq!(engine.memory(), need.held);
+            let actual = logits(&mut engine);
+            let same = actual.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same && actual.len() == expected.len(), "{shares:?}");
+            // After layers of another CPU.
+            let first = cpu(1);
+            let below = HybridBackend::new(&first, &dealt, layers(1));
+            let actual = logits(&mut load(model(), &below));
+            let same = actual.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same, "{shares:?} after a layer");
+        }
+    }
+}
+
+#[test]
+fn layers_are_dealt_by_shares() {
+    assert_eq!(deal(33, &[1.0, 1.0]), [17, 16]);
+    assert_eq!(deal(33, &[3.0, 1.0]), [25, 8]);
+    assert_eq!(deal(5, &[1.0, 1.0, 1.0]), [2, 2, 1]);
+    assert_eq!(deal(4, &[0.0, 1.0]), [0, 4]);
+    assert_eq!(deal(4, &[1.0]), [4]);
+    assert!(HybridBackend::dealt(&[]).is_none());
 }
 
 #[test]

@@ -64,6 +64,11 @@ pub struct Stage {
 }
 
 impl Graph {
+    /// The layers of a graph that is not fused, as [`split`](crate::split) counts them; 0 for others.
+    pub fn num_layers(&self) -> usize {
+        self.layer_ends.len()
+    }
+
     /// The stages of the graph, between which the caller works: consecutive ops [`Op::Output`] end
     /// one. Ops after the last of them are a stage that ends in the output of the graph.
     pub fn stages(&self) -> Vec<Stage> {

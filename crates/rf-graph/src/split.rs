@@ -91,6 +91,8 @@ pub enum SplitError {
 /// embedding and output matrix, is in both. A layer of the KV cache that both parts read is in
 /// both, too: its keys and values are handed over. A recurrent state is in the part of its layer.
 ///
+/// A part can be split again: its layers are those of which it has ops.
+///
 /// # Errors
 ///
 /// If the program cannot be split there.
@@ -110,10 +112,10 @@ pub fn split(program: Program, layout: Layout) -> Result<Split, SplitError> {
         for runs in &runs {
             for (i, run) in runs.iter().enumerate().filter(|(_, run)| run.side == side) {
                 let before = i.checked_sub(1).map_or(&[][..], |before| &runs[before].outputs);
-                part.add_stage(before, &graph.ops[run.ops.clone()], &run.outputs);
+                part.add_stage(before, run);
             }
         }
-        let Part { graph, weights, .. } = part;
+        let (graph, weights) = part.finish();
         Program { graph, weights, kv, max_batch_tokens, max_output_rows }
     };
     let mut counts = [0; 2];
@@ -200,6 +202,8 @@ fn with_shared_caches(graph: Graph, sides: &[Side]) -> (Graph, Vec<Side>) {
         })
     };
     let (mut ops, mut new_sides) = (Vec::new(), Vec::new());
+    // The number of new ops at the end of each old one.
+    let mut ends = Vec::with_capacity(graph.ops.len());
     let mut repeated: Vec<(Side, Op)> = Vec::new();
     for (op, &side) in graph.ops.iter().zip(sides) {
         for (_, append) in repeated.extract_if(.., |(reader, _)| *reader == side) {
@@ -208,6 +212,7 @@ fn with_shared_caches(graph: Graph, sides: &[Side]) -> (Graph, Vec<Side>) {
         }
         ops.push(op.clone());
         new_sides.push(side);
+        ends.push(ops.len());
         let other = if side == Side::First { Side::Second } else { Side::First };
         if let Op::KvAppend { layer, .. } = op
             && reads(other, *layer)
@@ -215,7 +220,8 @@ fn with_shared_caches(graph: Graph, sides: &[Side]) -> (Graph, Vec<Side>) {
             repeated.push((other, op.clone()));
         }
     }
-    (Graph { ops, ..graph }, new_sides)
+    let layer_ends = graph.layer_ends.iter().map(|end| ends[end - 1]).collect();
+    (Graph { ops, layer_ends, ..graph }, new_sides)
 }
 
 /// Consecutive ops of one side.
@@ -317,6 +323,8 @@ struct Part<'a> {
     /// values of its own.
     value_ids: Vec<Option<ValueId>>,
     weight_ids: Vec<Option<WeightId>>,
+    /// The end of the last ops of each layer of the whole program.
+    layer_ends: Vec<Option<usize>>,
 }
 
 impl<'a> Part<'a> {
@@ -336,12 +344,24 @@ impl<'a> Part<'a> {
             weights: Vec::new(),
             value_ids: vec![None; whole.values.len()],
             weight_ids: vec![None; whole_weights.len()],
+            layer_ends: vec![None; whole.layer_ends.len()],
         }
     }
 
     /// Adds ops with the values that are handed over before and after them. Without such outputs,
     /// the ops are the end of a stage of the whole program.
-    fn add_stage(&mut self, inputs: &[ValueId], ops: &[Op], outputs: &[ValueId]) {
+    fn add_stage(&mut self, inputs: &[ValueId], run: &Run) {
+        let (ops, outputs) = (&self.whole.ops[run.ops.clone()], &run.outputs[..]);
+        let first = self.graph.ops.len() + inputs.len();
+        let starts = [0].into_iter().chain(self.whole.layer_ends.iter().copied());
+        for ((start, end), own) in
+            starts.zip(&self.whole.layer_ends).zip(self.layer_ends.iter_mut())
+        {
+            let (start, end) = (run.ops.start.max(start), run.ops.end.min(*end));
+            if start < end {
+                *own = Some(first + end - run.ops.start);
+            }
+        }
         self.value_ids.fill(None);
         let last_output = ops.iter().rev().find_map(|op| match op {
             Op::Output { x } => Some(*x),
@@ -355,6 +375,11 @@ impl<'a> Part<'a> {
             self.graph.ops.push(op);
         }
         self.graph.output = self.value(output);
+    }
+
+    fn finish(self) -> (Graph, Vec<Weight>) {
+        let layer_ends = self.layer_ends.into_iter().flatten().collect();
+        (Graph { layer_ends, ..self.graph }, self.weights)
     }
 
     fn value(&mut self, id: ValueId) -> ValueId {
@@ -429,7 +454,7 @@ mod tests {
         let mut handed_over = None::<Vec<f32>>;
         for Turn { side, stage, width } in turns {
             let part = &mut parts[usize::from(*side == Side::Second)];
-            let batch = Batch { input: handed_over.as_deref(), ..*batch };
+            let batch = Batch { input: handed_over.as_deref().or(batch.input), ..*batch };
             if *width == 0 {
                 return part.forward_stage(*stage, &batch, out).unwrap();
             }
@@ -496,6 +521,37 @@ mod tests {
             "model/qwen3.5" | "model/qwen3-next" => vec![recurrence, recurrence, attention],
             "model/nemotron-h" => vec![recurrence, [0, 0], attention, recurrence, [0, 0]],
             _ => vec![attention; count],
+        }
+    }
+
+    #[test]
+    fn a_part_is_split_again() {
+        for case in models() {
+            let count = case.program().graph.layer_ends.len();
+            for layers in 1..count {
+                let whole = split(case.program(), Layout { layers, expert_layers: 0 }).unwrap();
+                assert_eq!(whole.second.graph.layer_ends.len(), count - layers, "{}", case.name());
+                let value = case.program().graph.value(case.program().graph.output());
+                let Split { first: second, second: third, stages } =
+                    split(whole.second, Layout { layers: 1, expert_layers: 0 }).unwrap();
+                let mut expected = executor(case.program());
+                let mut first = executor(whole.first);
+                let mut parts = [executor(second), executor(third)];
+                for batch in case.batches() {
+                    batch.with(|batch| {
+                        let rows = batch.rows(value.rows);
+                        let expected = output(&mut *expected, batch, rows, value.width);
+                        let mut actual = vec![f32::NAN; rows * value.width];
+                        let width = whole.stages[0][0].width;
+                        let mut handed_over = vec![f32::NAN; batch.ids.len() * width];
+                        first.forward_stage(0, batch, &mut handed_over).unwrap();
+                        let batch = Batch { input: Some(&handed_over), ..*batch };
+                        in_turns(&mut parts, &stages[0], &batch, &mut actual);
+                        let actual: Vec<u32> = actual.into_iter().map(f32::to_bits).collect();
+                        assert_eq!(actual, expected, "{} after {layers}", case.name());
+                    });
+                }
+            }
         }
     }
 
