@@ -115,8 +115,8 @@ using namespace rf;
 // Threads per workgroup of kernels with one vector of four columns per lane.
 constexpr u32 ROW_THREADS = 128;
 
-// Threads per workgroup of kernels with whole rows, and the vectors that each keeps in registers: rows of
-// 16384 columns.
+// Threads per workgroup of kernels with whole rows, and the vectors that each keeps in registers:
+// rows of 16384 columns.
 [[maybe_unused]] constexpr u32 WHOLE_ROW_THREADS = 512, WHOLE_ROW_HELD = 8;
 
 namespace {
@@ -217,8 +217,8 @@ RF_KERNEL(ROW_THREADS) quantize_f32_q8(RfQuantizeParams p) {
 }
 
 #if RF_MATRIX_UNIT
-// As quantize_f32_q8, for operands that are also stored as f16, whose scale the whole row decides. Grid:
-// x = row.
+// As quantize_f32_q8, for operands that are also stored as f16, whose scale the whole row decides.
+// Grid: x = row.
 RF_KERNEL(WHOLE_ROW_THREADS) halve_f32_f16(RfQuantizeParams p) {
     u64 row = group_x();
     store_row<WHOLE_ROW_HELD>(p.out, row, p.columns, WHOLE_ROW_THREADS,
@@ -252,7 +252,8 @@ RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
 }
 
 #if RF_MATRIX_UNIT
-// As glu_f32_q8, for operands that are also stored as f16, whose scale the whole row decides. Grid: x = row.
+// As glu_f32_q8, for operands that are also stored as f16, whose scale the whole row decides. Grid:
+// x = row.
 RF_KERNEL(WHOLE_ROW_THREADS) glu_f32_f16(RfGluParams p) {
     u64 row = group_x();
     store_row<WHOLE_ROW_HELD>(p.out, row, p.columns, WHOLE_ROW_THREADS,

@@ -22,7 +22,7 @@ pub struct DeviceOptions {
     pub gpu_layers: GpuLayers,
     /// How several GPUs share them.
     pub split: SplitMode,
-    /// What each GPU gets of them; with any, all usable GPUs are used.
+    /// The shares of the GPUs in the layers; with any, all usable GPUs are used.
     pub shares: Shares,
     /// Of the layers on the GPU, those among the first N of the model have their experts on the
     /// CPU. By default, none if the number of layers is given, else as few as memory needs.
@@ -39,7 +39,7 @@ pub struct DeviceOptions {
 /// The backends that a model may be loaded on.
 pub struct Placement {
     gpus: Vec<OpenGpu>,
-    /// What each GPU gets of the layers, in parts of the sum.
+    /// The shares of the GPUs in the layers, as parts of their sum.
     shares: Vec<f32>,
     cpu: CpuOptions,
     gpu_layers: GpuLayers,

@@ -21,14 +21,15 @@ use crate::options::EngineOptions;
 
 /// Two backends, or more, that run the stages of a program in turns.
 ///
-/// Each part is fused for its backend. Where all backends compute the same bits, so does the hybrid.
+/// Each part is fused for its backend. Where all backends compute the same bits, so does the
+/// hybrid.
 pub struct HybridBackend<'a> {
     first: &'a dyn Backend,
     second: Second<'a>,
     cut: Cut,
 }
 
-/// What runs the ops that the first backend does not.
+/// The backend of the ops that the first one does not run.
 enum Second<'a> {
     Backend(&'a dyn Backend),
     Hybrid(Box<HybridBackend<'a>>),

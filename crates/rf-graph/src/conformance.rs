@@ -122,8 +122,8 @@ impl Prepared<'_> {
     }
 }
 
-/// Returns true if a backend may round a left operand of the program to f16: of matmuls with weights
-/// of 16 bits, and of attention over a cache that is not f32.
+/// Returns true if a backend may round a left operand of the program to f16: of matmuls with
+/// weights of 16 bits, and of attention over a cache that is not f32.
 fn has_f16_operands(program: &Program) -> bool {
     let graph = &program.graph;
     graph.ops().iter().any(|op| match op {

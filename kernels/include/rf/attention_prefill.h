@@ -8,10 +8,10 @@
 // loaded from memory to registers; two barriers per tile of keys hand over LDS alone, so that these
 // loads stay in flight.
 //
-// Queries and weights are rounded to f16 (2^-12 of themselves), keys and values are f16 as stored. Per
-// tile of keys a wave computes 2 · KEYS / 16 · DIM / 16 tile matmuls (rf/mma_f16.h); a workgroup reads
-// every key and value once. Sums over all keys are f32 additions outside the matrix units, one per
-// tile of keys, so that rounding errors do not accumulate over a long context.
+// Queries and weights are rounded to f16 (2^-12 of themselves), keys and values are f16 as stored.
+// Per tile of keys a wave computes 2 · KEYS / 16 · DIM / 16 tile matmuls (rf/mma_f16.h); a
+// workgroup reads every key and value once. Sums over all keys are f32 additions outside the matrix
+// units, one per tile of keys, so that rounding errors do not accumulate over a long context.
 #pragma once
 
 #include "rf/attention_tile.h"
@@ -390,8 +390,8 @@ struct PrefillWave {
         }
     }
 
-    // Transposes eight rows at a time through LDS, which the wave's queries no longer need: lanes then
-    // hold consecutive elements of a row.
+    // Transposes eight rows at a time through LDS, which the wave's queries no longer need: lanes
+    // then hold consecutive elements of a row.
     RF_DEVICE_MEMBER void write(const RfAttentionParams &p, u32 head, u32 first_token, u32 tokens, u8 *x) const {
         constexpr u32 STRIDE = DIM + 4, AT_ONCE = TILE / 2;
         static_assert(AT_ONCE * STRIDE * sizeof(float) <= Engine::template X_BYTES<DIM>);
@@ -483,7 +483,8 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         bool concerned = own_tokens > 0 && key <= own_last && last_key >= first_seen(p, own_position);
         bool all_seen = last_key <= own_position && key >= first_seen(p, own_last);
 
-        // The keys before have been read since the last barrier but one, the values since the last one.
+        // The keys before have been read since the last barrier but one, the values since the last
+        // one.
         if constexpr (Tile::AHEAD) {
             t.store_keys(raw, keys, key_scales);
             t.template fetch<KvHalf::Value>(raw, key, last_position);

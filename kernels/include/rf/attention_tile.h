@@ -11,8 +11,8 @@ namespace rf {
 // Weights are at most 2^WEIGHT_SHIFT, because f16 is coarse below 2^-14.
 constexpr float WEIGHT_SHIFT = 10.0f;
 
-// Queries are scaled such that the largest of a row has this exponent, which keeps the others, or their
-// low parts, within the range of f16.
+// Queries are scaled such that the largest of a row has this exponent, which keeps the others, or
+// their low parts, within the range of f16.
 constexpr u32 QUERY_EXPONENT = 12;
 
 // Prevents the compiler from moving code across this point, which would need too many registers.

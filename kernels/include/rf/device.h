@@ -133,8 +133,8 @@ RF_DEVICE void barrier() {
 // Workgroup barrier for LDS alone: writes to LDS before it are visible to the others after it, and
 // loads from memory may still be on their way.
 //
-// `barrier` waits for all loads on AMD: before gfx12 LLVM waits for them at every `s_barrier` that it
-// knows of, and the fence drops the vector cache.
+// `barrier` waits for all loads on AMD: before gfx12 LLVM waits for them at every `s_barrier` that
+// it knows of, and the fence drops the vector cache.
 RF_DEVICE void lds_barrier() {
 #if RF_GFX12
     asm volatile("s_wait_dscnt 0x0\n\ts_barrier_signal -1\n\ts_barrier_wait -1" ::: "memory");
@@ -172,9 +172,10 @@ RF_DEVICE u32 arrive(u32 *counter) {
 
 // ---- launches -----------------------------------------------------------------------------
 
-// On NVIDIA from sm_90 on, a launch may begin before the one before it has ended (programmatic dependent
-// launch): when all workgroups of that one have called `let_next_start`. Nothing that an earlier launch
-// writes may be read, and nothing written, before `await_previous`. On other targets both do nothing.
+// On NVIDIA from sm_90 on, a launch may begin before the one before it has ended (programmatic
+// dependent launch): when all workgroups of that one have called `let_next_start`. Nothing that an
+// earlier launch writes may be read, and nothing written, before `await_previous`. On other targets
+// both do nothing.
 #if RF_NVIDIA && __CUDA_ARCH__ >= 900
 RF_DEVICE void let_next_start() { asm volatile("griddepcontrol.launch_dependents;" : : : "memory"); }
 RF_DEVICE void await_previous() { asm volatile("griddepcontrol.wait;" : : : "memory"); }
@@ -185,8 +186,8 @@ RF_DEVICE void await_previous() {}
 
 // ---- LDS ----------------------------------------------------------------------------------
 
-// The LDS of a workgroup as a T, once per kernel. On NVIDIA, where the compiler allows 48 KiB, it is what
-// the launch adds; on AMD it is part of the kernel.
+// The LDS of a workgroup as a T, once per kernel. On NVIDIA, where the compiler allows 48 KiB, it
+// is what the launch adds; on AMD it is part of the kernel.
 template <typename T>
 RF_DEVICE T *shared_memory() {
 #if RF_NVIDIA
@@ -378,8 +379,8 @@ RF_DEVICE u32 opaque(u32 value) {
 }
 RF_DEVICE float opaque(float value) { return __builtin_bit_cast(float, opaque(__builtin_bit_cast(u32, value))); }
 
-// The same value, computed where this call is: what depends on it is not kept in registers across a loop
-// around the call.
+// The same value, computed where this call is: what depends on it is not kept in registers across a
+// loop around the call.
 RF_DEVICE u32 computed_here(u32 value) {
 #if RF_AMD
     asm volatile("" : "+v"(value));

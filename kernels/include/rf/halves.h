@@ -1,13 +1,14 @@
 // Activations and weights as f16, in the order of the f16 matmul.
 //
 // A block of 32 columns has 16 words of two columns. Word 4j + h, h = 0 or 1, has columns
-// 16h + 4j and 16h + 4j + 2, word 4j + 2 + h the columns after these. Words of four int8 then become
-// words of two f16 without exchanging bytes: even and odd bytes are masked and shifted together.
+// 16h + 4j and 16h + 4j + 2, word 4j + 2 + h the columns after these. Words of four int8 then
+// become words of two f16 without exchanging bytes: even and odd bytes are masked and shifted
+// together.
 //
 // Activations x are stored as x / scale with one scale per row, a power of two that brings the
-// largest magnitude of the row to 2^13 … 2^14. Weights are multiplied by a power of two per matrix, their
-// unit (RfProjection), which does the same: values down to 2^-28 of the largest one keep their
-// precision.
+// largest magnitude of the row to 2^13 … 2^14. Weights are multiplied by a power of two per matrix,
+// their unit (RfProjection), which does the same: values down to 2^-28 of the largest one keep
+// their precision.
 #pragma once
 
 #include "rf/formats.h"

@@ -1,19 +1,21 @@
-// Matrix × matrix on f16 matrix units, for every format: out[token][row] = Σ_c w[row][c] · x[token][c].
-// Weights become f16 once per tile (halves.h), activations are f16 already, sums are f32.
+// Matrix × matrix on f16 matrix units, for every format: out[token][row] = Σ_c w[row][c] ·
+// x[token][c]. Weights become f16 once per tile (halves.h), activations are f16 already, sums are
+// f32.
 //
-// A workgroup computes tiles of Shape::ROWS × Shape::TOKENS. It processes the columns in stages of two
-// blocks of 32: each thread loads Shape::FETCH_ROWS blocks of weights, unpacks them to LDS, and copies
-// Shape::FETCH_TOKENS pieces of 16 bytes of activations. Memory is read a stage ahead (NVIDIA:
-// activations two stages ahead, by asynchronous copies), while the current stage is multiplied.
+// A workgroup computes tiles of Shape::ROWS × Shape::TOKENS. It processes the columns in stages of
+// two blocks of 32: each thread loads Shape::FETCH_ROWS blocks of weights, unpacks them to LDS, and
+// copies Shape::FETCH_TOKENS pieces of 16 bytes of activations. Memory is read a stage ahead
+// (NVIDIA: activations two stages ahead, by asynchronous copies), while the current stage is
+// multiplied.
 //
 // Per stage and wave of 64 × 32: 32 multiplications of 16 × 16 × 16, and for each of them 1.5
 // operations that unpack weights (Q4_K) and one that reads LDS. The matrix unit limits the speed.
 //
-// Tiles rarely fill a device evenly: 384 tiles on 264 places are two rounds, the second of which is half
-// empty. So the grid may have as many workgroups as the device has places. Each computes a tile per
-// round, and an equal share of the stages of the tiles that are left (Osama et al., "Stream-K", 2023). A
-// tile that several workgroups share is finished by the last of them to arrive, which adds the sums in
-// the order of the columns.
+// Tiles rarely fill a device evenly: 384 tiles on 264 places are two rounds, the second of which is
+// half empty. So the grid may have as many workgroups as the device has places. Each computes a
+// tile per round, and an equal share of the stages of the tiles that are left (Osama et al.,
+// "Stream-K", 2023). A tile that several workgroups share is finished by the last of them to
+// arrive, which adds the sums in the order of the columns.
 //
 // The experts of a mixture are one launch, as in matmul.h.
 #pragma once
@@ -88,8 +90,8 @@ struct HalfMatmul {
         Tokens tokens[HALF_TOKEN_BUFFERS];
     };
     using Sums = MatrixTile::Accumulator[Shape::ROW_TILES][Shape::TOKEN_TILES];
-    // Tiles of tokens whose operands are in registers: RDNA 3 holds each of them twice, in both halves of
-    // a wave, and 64 × 64 sums leave room for two.
+    // Tiles of tokens whose operands are in registers: RDNA 3 holds each of them twice, in both
+    // halves of a wave, and 64 × 64 sums leave room for two.
     static constexpr bool ROOM_FOR_ALL = Shape::TOKEN_TILES * sizeof(MatrixTile::Fragment) <= 64;
     static constexpr u32 TILES_AT_ONCE = ROOM_FOR_ALL ? Shape::TOKEN_TILES : 2;
 
@@ -250,7 +252,8 @@ struct HalfMatmul {
     }
 
 private:
-    // Sums the stages `range` of a tile and writes them, or passes them on if other workgroups have the rest.
+    // Sums the stages `range` of a tile and writes them, or passes them on if other workgroups have
+    // the rest.
     RF_DEVICE_MEMBER static void tile(const RfMatmulParams &params, Lds &lds, u32 index, MatmulStages range,
                                       const HalfShares &shares) {
         u32 wave_row = wave() % Shape::ROW_WAVES * Shape::WAVE_ROWS;
@@ -299,9 +302,9 @@ private:
         return params.partials + (u64)slot * (Shape::SUMS * Shape::THREADS) + thread_x();
     }
 
-    // Passes the sums of a part of a tile on. Returns true in the workgroup that is the last to do so, with
-    // the sums of the whole tile. A workgroup has parts of at most two tiles: it continues one (slot 2g)
-    // and begins another (slot 2g + 1).
+    // Passes the sums of a part of a tile on. Returns true in the workgroup that is the last to do
+    // so, with the sums of the whole tile. A workgroup has parts of at most two tiles: it continues
+    // one (slot 2g) and begins another (slot 2g + 1).
     RF_DEVICE_MEMBER static bool join(const RfMatmulParams &params, const HalfShares &shares, u32 tile, Sums &sums) {
         RF_SHARED static u32 arrived;
         u32 group = group_x(), first_unit = tile * shares.stages;
@@ -343,7 +346,8 @@ private:
                 for (u32 r = 0; r < Shape::ROW_TILES; r++) {
 #pragma unroll
                     for (u32 i = 0; i < MatrixTile::LANE_ROWS; i++) {
-                        // The sum of the same token and of lane row i, which is 8 rows after the first.
+                        // The sum of the same token and of lane row i, which is 8 rows after the
+                        // first.
                         u32 n = e + 2 * i;
                         u32 row = place.first_row + first_row + r * TILE + i * 8;
                         write_sum(params, p, row, out_row, sums[r][t][n] * scale);

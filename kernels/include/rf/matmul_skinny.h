@@ -1,18 +1,18 @@
-// Matrix × few rows on f16 matrix units, for every format: out[token][row] = Σ_c w[row][c] · x[token][c]
-// for 2 to 64 tokens. Its time is that of reading the weights once.
+// Matrix × few rows on f16 matrix units, for every format: out[token][row] = Σ_c w[row][c] ·
+// x[token][c] for 2 to 64 tokens. Its time is that of reading the weights once.
 //
-// A lane owns whole blocks: it loads a block of 32 columns of a row of weights with one instruction,
-// unpacks it to f16 words (halves.h) in registers, and loads the words of the same block of a row of
-// activations, which lie in the same order. The sum over columns may take them in any order, so these
-// words are the operands of the matrix unit as they are: neither LDS nor an exchange between lanes is
-// needed (but for RDNA 3, whose operands are in both halves of a wave).
+// A lane owns whole blocks: it loads a block of 32 columns of a row of weights with one
+// instruction, unpacks it to f16 words (halves.h) in registers, and loads the words of the same
+// block of a row of activations, which lie in the same order. The sum over columns may take them in
+// any order, so these words are the operands of the matrix unit as they are: neither LDS nor an
+// exchange between lanes is needed (but for RDNA 3, whose operands are in both halves of a wave).
 //
-// A workgroup of 4 waves computes 32 rows for all tokens; each wave has every 4th step of SkinnyUnit::BLOCKS
-// blocks. If the rows are too few to fill the device, further workgroups divide the columns. Waves add
-// their sums in LDS, workgroups in memory, in a fixed order.
+// A workgroup of 4 waves computes 32 rows for all tokens; each wave has every 4th step of
+// SkinnyUnit::BLOCKS blocks. If the rows are too few to fill the device, further workgroups divide
+// the columns. Waves add their sums in LDS, workgroups in memory, in a fixed order.
 //
-// Bytes moved: the weights once; activations come from the caches, 64 bytes per block and token for each
-// 32 rows. Per block of a row: about 50 instructions of one lane unpack 4-bit weights.
+// Bytes moved: the weights once; activations come from the caches, 64 bytes per block and token for
+// each 32 rows. Per block of a row: about 50 instructions of one lane unpack 4-bit weights.
 #pragma once
 
 #include "rf/activation.h"
@@ -80,12 +80,13 @@ struct SkinnyUnit {
                                                                     __builtin_bit_cast(f16x8, rows), sums);
         }
     }
-    // Loads of the next activations come after this point: all at once, they would need too many registers.
+    // Loads of the next activations come after this point: all at once, they would need too many
+    // registers.
     RF_DEVICE_MEMBER static void pin(Sums &sums) { asm volatile("" : "+v"(sums) : : "memory"); }
 };
 #else
-// Both halves of a wave have all columns of an operand. A lane loads one block of a row, and gets the other
-// one from the other half; it loads both blocks of its token.
+// Both halves of a wave have all columns of an operand. A lane loads one block of a row, and gets
+// the other one from the other half; it loads both blocks of its token.
 struct SkinnyUnit {
     static constexpr u32 BLOCKS = 2, LANE_ROWS = 1, X_BLOCKS = 2, TOKENS = 16, SUMS = 8;
     using Sums = f32x8;
@@ -122,7 +123,8 @@ struct SkinnyUnit {
             sums = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(operand(x[1] + i), operand(w.last + i), sums);
         }
     }
-    // Loads of the next activations come after this point: all at once, they would need too many registers.
+    // Loads of the next activations come after this point: all at once, they would need too many
+    // registers.
     RF_DEVICE_MEMBER static void pin(Sums &sums) { asm volatile("" : "+v"(sums) : : "memory"); }
 };
 #endif
@@ -179,7 +181,8 @@ struct SkinnyMatmul {
         }
     }
 
-    // The words of this lane's token in a tile of tokens: zeros for tokens and blocks that do not exist.
+    // The words of this lane's token in a tile of tokens: zeros for tokens and blocks that do not
+    // exist.
     RF_DEVICE_MEMBER void fetch_x(u32 (&words)[Unit::X_BLOCKS][HALF_WORDS], u32 step, u32 tile) const {
         u32 token = tile * Unit::TOKENS + Unit::token();
 #pragma unroll
@@ -197,8 +200,8 @@ struct SkinnyMatmul {
         }
     }
 
-    // The sums of this wave's steps of the range. The weights of the next step are loaded as soon as those of
-    // this one are unpacked.
+    // The sums of this wave's steps of the range. The weights of the next step are loaded as soon
+    // as those of this one are unpacked.
     RF_DEVICE_MEMBER void add_steps(MatmulStages range, Sums &sums) const {
         u32 step = range.first + wave();
         Raw raw;
@@ -256,8 +259,8 @@ struct SkinnyMatmul {
         }
     }
 
-    // As add_waves, also over all workgroups with other columns of these rows. The last of them to arrive
-    // calls f, with the factor of each token applied.
+    // As add_waves, also over all workgroups with other columns of these rows. The last of them to
+    // arrive calls f, with the factor of each token applied.
     template <typename Function>
     RF_DEVICE_MEMBER static void total(const RfSkinnyParams &p, Lds &lds, const Sums &sums, Function f) {
         if (p.parts == 1) {
@@ -343,8 +346,8 @@ struct SkinnyMatmul {
 
 } // namespace rf
 
-// The kernel of one format for a number of tiles of tokens: RfSkinnyParams; grid [Σ ⌈rows / 32⌉ (gate and up:
-// ⌈rows / 16⌉), parts of the columns], SKINNY_THREADS threads.
+// The kernel of one format for a number of tiles of tokens: RfSkinnyParams; grid [Σ ⌈rows / 32⌉
+// (gate and up: ⌈rows / 16⌉), parts of the columns], SKINNY_THREADS threads.
 #define RF_SKINNY_OF(NAME, FORMAT, N)                                                                                  \
     RF_SKINNY_KERNEL(N) matmul_skinny##N##_##NAME##_f16_f32(RfSkinnyParams p) {                                        \
         rf::SkinnyMatmul<FORMAT, N / rf::SkinnyUnit::TOKENS>::run(p);                                                  \

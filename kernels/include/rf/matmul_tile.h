@@ -39,7 +39,8 @@ RF_DEVICE RfProjection chosen(bool first, const RfProjection &a, const RfProject
             0};
 }
 
-// The place of a tile. Consecutive workgroups have tiles of other tokens, so that they share weights.
+// The place of a tile. Consecutive workgroups have tiles of other tokens, so that they share
+// weights.
 struct MatmulPlace {
     RfProjection projection;
     u32 first_row;

@@ -2,9 +2,9 @@
 // 16, summed in f32.
 //
 // X is f32 (queries, softmax weights, activations); Y is f16 as stored (keys, values, weights). For
-// matrix units X becomes TERMS f16: one, rounded to nearest, or two, a high and a low part, which have
-// the precision of f32 and take two operations. |x| must be below 65504, and magnitudes below 2^-24 are
-// lost, so callers scale X.
+// matrix units X becomes TERMS f16: one, rounded to nearest, or two, a high and a low part, which
+// have the precision of f32 and take two operations. |x| must be below 65504, and magnitudes below
+// 2^-24 are lost, so callers scale X.
 //
 // MatrixTileOf<TERMS> uses the matrix units of gfx11, gfx12 and NVIDIA; FmaTile<E> uses fused
 // multiply-adds, with Y of f16 or f32. Tile<E, TERMS> is the better available one. Both define

@@ -1,5 +1,5 @@
-// Shared code of row-wise kernels: sums over a workgroup, RMSNorm of a row that is read once, and the
-// conversion of activations to int8 and f16.
+// Shared code of row-wise kernels: sums over a workgroup, RMSNorm of a row that is read once, and
+// the conversion of activations to int8 and f16.
 //
 // A lane processes four consecutive columns at a time (a vector), so 8 consecutive lanes hold a
 // block of 32.
@@ -65,8 +65,8 @@ RF_DEVICE void store_q8(const RfActivations &out, u64 row, u32 columns, u32 vect
     if (word == 0) *reinterpret_cast<f32x2 *>(out.meta + row * (columns / 16) + block * 2) = f32x2{d, d * (float)sum};
 }
 
-// The scale of a row of RfHalves whose largest magnitude is `largest`: the quotients are below 2^14.
-// Rows below 2^-113 have the smallest normal scale.
+// The scale of a row of RfHalves whose largest magnitude is `largest`: the quotients are below
+// 2^14. Rows below 2^-113 have the smallest normal scale.
 RF_DEVICE float half_scale(float largest) {
     u32 exponent = __builtin_bit_cast(u32, largest) >> 23;
     return __builtin_bit_cast(float, (exponent > 14 ? exponent - 13 : 1) << 23);
@@ -75,7 +75,8 @@ RF_DEVICE float half_scale(float largest) {
 // The largest finite f16.
 constexpr float HALF_MAX = 65504.0f;
 
-// Stores a vector of a row, in the order of rf/halves.h; `inverse` is the reciprocal of the row's scale.
+// Stores a vector of a row, in the order of rf/halves.h; `inverse` is the reciprocal of the row's
+// scale.
 RF_DEVICE void store_f16(const RfHalves &out, u64 row, u32 columns, u32 vector, float inverse, f32x4 v) {
     u32 block = vector / 8, h = vector % 8 / 4, j = vector % 4;
     u32 *words = static_cast<u32 *>(out.x) + row * (columns / 2) + block * 16 + 4 * j + h;
@@ -84,7 +85,8 @@ RF_DEVICE void store_f16(const RfHalves &out, u64 row, u32 columns, u32 vector, 
     words[2] = __builtin_bit_cast(u32, f16x2{(f16)v[1], (f16)v[3]});
 }
 
-// The scale of rows whose largest magnitude is not known when they are stored: results of attention.
+// The scale of rows whose largest magnitude is not known when they are stored: results of
+// attention.
 constexpr float FIXED_HALF_SCALE = 16.0f;
 
 // Stores a vector of a row with the scale FIXED_HALF_SCALE, up to the largest f16.
@@ -124,8 +126,9 @@ RF_DEVICE void store_scaled(const RfOperand &out, u64 row, u32 columns, u32 vect
     }
 }
 
-// Stores a row by a workgroup of `threads`, with HELD vectors per thread in registers; `source(vector)`
-// computes a vector, and vectors beyond these are computed twice. All lanes of a wave compute one.
+// Stores a row by a workgroup of `threads`, with HELD vectors per thread in registers;
+// `source(vector)` computes a vector, and vectors beyond these are computed twice. All lanes of a
+// wave compute one.
 template <u32 HELD, typename Source>
 RF_DEVICE void store_row(const RfOperand &out, u64 row, u32 columns, u32 threads, Source source) {
     RF_SHARED static float partial[MAX_WAVES];
@@ -159,8 +162,8 @@ RF_DEVICE void store_row(const RfOperand &out, u64 row, u32 columns, u32 threads
 // source provides the columns: `load(vector)` reads a vector; `keep(vector, v)` is called once per
 // vector and may store it; `again(vector)` reads a vector beyond HELD a second time.
 //
-// One barrier, and one more for f16. In rows of up to 4 · HELD · threads columns everything is read once, with all loads
-// in flight.
+// One barrier, and one more for f16. In rows of up to 4 · HELD · threads columns everything is read
+// once, with all loads in flight.
 template <u32 HELD, typename Source>
 RF_DEVICE void rms_norm_row(const Source &source, const float *weight, float eps, const RfOperand &out, u64 row,
                             u32 columns, u32 threads) {

@@ -237,7 +237,7 @@ impl GraphAnalysis {
 }
 
 impl OperandForm {
-    /// The same forms for any number of rows.
+    /// A form with the same forms for any number of rows.
     fn always(forms: Forms, columns: usize) -> Self {
         Self { one: forms, few: forms, many: forms, columns, ..Self::default() }
     }

@@ -313,8 +313,8 @@ impl KvMemory {
         Ok(Recording::load(gpu, launches)?.queue(stream)?)
     }
 
-    /// The copies of a page in each layer, by kernels: a copy of the runtime may be on another queue,
-    /// and a graph that follows it may start too early.
+    /// The copies of a page in each layer, by kernels: a copy of the runtime may be on another
+    /// queue, and a graph that follows it may start too early.
     pub(super) fn page_copies(&self, copy: CopyPage) -> Result<Vec<CopyBytesParams>, BackendError> {
         let CopyPage { group, from, to } = copy;
         let ranges = self.page_ranges(group, from)?.into_iter().zip(self.page_ranges(group, to)?);

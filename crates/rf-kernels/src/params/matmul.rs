@@ -92,13 +92,13 @@ pub struct MatmulParams {
     pub arrivals: Address,
     /// Parts of the columns, from [`divided`](Self::divided); 0 and 1 are the whole.
     pub parts: u32,
-    /// Of an f16 matmul: the workgroups, which share all tiles ([`halves`](Self::halves)).
+    /// Workgroups of an f16 matmul, which share all tiles ([`halves`](Self::halves)).
     pub streams: u32,
-    /// Of an f16 matmul: `[tokens, columns]`.
+    /// `[tokens, columns]`, for f16 matmuls.
     pub x_f16: Halves,
-    /// Of an f16 matmul: tiles that each workgroup computes alone.
+    /// Tiles of an f16 matmul that each workgroup computes alone.
     pub rounds: u32,
-    /// Of an f16 matmul: tiles along the tokens.
+    /// Tiles of an f16 matmul along the tokens.
     pub token_tiles: u32,
 }
 

@@ -9,7 +9,7 @@ use super::{
     Address, Halves, Launch, MAX_PROJECTIONS, MatmulDevice, MatrixUnit, NormIn, Projection,
 };
 
-/// What a [`SkinnyParams`] computes from the sums.
+/// The work of a skinny matmul after its sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkinnyEpilogue {
     /// Nothing: the outputs of the projections.
@@ -20,8 +20,8 @@ pub enum SkinnyEpilogue {
     Glu,
 }
 
-/// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)` for 2 to [`FEW_TOKENS`](super::FEW_TOKENS) rows of f16, with
-/// an epilogue.
+/// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)` for 2 to [`FEW_TOKENS`](super::FEW_TOKENS) rows of f16,
+/// with an epilogue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct SkinnyParams {
@@ -67,8 +67,8 @@ const ROWS: u32 = 32;
 const MIN_WAVE_BLOCKS: u32 = 8;
 
 impl MatmulDevice {
-    /// Returns true if matmuls of 2 to [`FEW_TOKENS`](super::FEW_TOKENS) tokens with weights of this
-    /// format have f16 operands.
+    /// Returns true if matmuls of 2 to [`FEW_TOKENS`](super::FEW_TOKENS) tokens with weights of
+    /// this format have f16 operands.
     pub fn is_skinny(self, dtype: DType, columns: usize) -> bool {
         let is_half = match dtype.family() {
             Family::Float => dtype != DType::F32 && columns.is_multiple_of(32),

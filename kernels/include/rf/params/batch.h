@@ -27,8 +27,8 @@ struct RfBatch {
 // Storage formats; the numbers are those of KvType in params/batch.rs.
 enum RfKvType : unsigned { RF_KV_F32 = 0, RF_KV_F16 = 1, RF_KV_Q8_0 = 2, RF_KV_FP8 = 3 };
 
-// The cache of one layer. A page of it holds the keys and values of `page_tokens` positions, and the pages
-// lie one after the other:
+// The cache of one layer. A page of it holds the keys and values of `page_tokens` positions, and
+// the pages lie one after the other:
 //
 //   keys, values              [num_kv_heads][page_tokens][head_dim] of the storage format
 //   key_scales, value_scales  [num_kv_heads][page_tokens][⌈head_dim / 32⌉] of f16, q8_0 only

@@ -10,10 +10,12 @@ enum RfSkinnyEpilogue : unsigned {
     RF_SKINNY_GLU = 2   // projections gate and up
 };
 
-// outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual), all projections of the same x and format. With an epilogue also:
+// outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual), all projections of the same x and format. With an epilogue
+// also:
 //
-//   norm   the operand of the matmuls after an RMS norm, without its factor per row: out · norm_weight as
-//          f16 (and f32), and the sums of squares of 32 columns each, from which a reader computes the
+// norm   the operand of the matmuls after an RMS norm, without its factor per row: out ·
+// norm_weight as f16 (and f32), and the sums of squares of 32 columns each, from which a reader
+// computes the
 //          factor (RfNormIn)
 //   gate and up  activation(out₀) · out₁ as f16; neither out₀ nor out₁ is written
 struct RfSkinnyParams {

@@ -17,8 +17,8 @@ impl Recorder<'_> {
         (2..=FEW_TOKENS).contains(&rows) && device.is_skinny(dtype, columns as usize)
     }
 
-    /// Records a matmul of few rows. With `norm_out` it also writes the operand of the matmuls after
-    /// the norm.
+    /// Records a matmul of few rows. With `norm_out` it also writes the operand of the matmuls
+    /// after the norm.
     pub(super) fn skinny(&mut self, params: &SkinnyParams, dtype: DType, norm_out: NormOut) {
         let epilogue = match norm_out.squares {
             0 => SkinnyEpilogue::None,
