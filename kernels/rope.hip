@@ -109,8 +109,6 @@ RF_KERNEL(HEAD_THREADS) latent_append_f32(RfLatentAppendParams p) {
 // bytes per element; writes 4 per element of q, and k and v in the cache format.
 RF_KERNEL(HEAD_THREADS) rope_append_f32(RfRopeAppendParams p) {
     RF_SHARED static float exchange[HEAD_WAVES][MAX_HEAD_DIM];
-    let_next_start();
-    await_previous();
     if (head_index() >= p.num_heads + 2 * p.cache.num_kv_heads) return;
     if (p.cache.head_dim <= 64) {
         rope_append<2>(p, exchange[wave()]);

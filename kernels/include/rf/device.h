@@ -170,20 +170,6 @@ RF_DEVICE u32 arrive(u32 *counter) {
 #endif
 }
 
-// ---- launches -----------------------------------------------------------------------------
-
-// On NVIDIA from sm_90 on, a launch may begin before the one before it has ended (programmatic
-// dependent launch): when all workgroups of that one have called `let_next_start`. Nothing that an
-// earlier launch writes may be read, and nothing written, before `await_previous`. On other targets
-// both do nothing.
-#if RF_NVIDIA && __CUDA_ARCH__ >= 900
-RF_DEVICE void let_next_start() { asm volatile("griddepcontrol.launch_dependents;" : : : "memory"); }
-RF_DEVICE void await_previous() { asm volatile("griddepcontrol.wait;" : : : "memory"); }
-#else
-RF_DEVICE void let_next_start() {}
-RF_DEVICE void await_previous() {}
-#endif
-
 // ---- LDS ----------------------------------------------------------------------------------
 
 // The LDS of a workgroup as a T, once per kernel. On NVIDIA, where the compiler allows 48 KiB, it

@@ -206,7 +206,6 @@ struct SkinnyMatmul {
         u32 step = range.first + wave();
         Raw raw;
         if (step < range.end) fetch(raw, step);
-        await_previous();
 #pragma unroll 1
         for (; step < range.end; step += SKINNY_WAVES) {
             typename Unit::Rows rows[SKINNY_ROW_TILES];
@@ -285,7 +284,6 @@ struct SkinnyMatmul {
 
     RF_DEVICE_MEMBER static void run(const RfSkinnyParams &p) {
         RF_SHARED static Lds lds;
-        let_next_start();
         F::prepare(SKINNY_THREADS);
         bool is_glu = p.epilogue == RF_SKINNY_GLU;
         // Pointers that are loaded after a fence would be flat: of memory or LDS.

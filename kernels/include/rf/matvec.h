@@ -200,7 +200,6 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
         u32 spans = blocks / SPAN;
         if (spans > 0) {
             Steps steps = Steps::fetch(row_weight, first);
-            await_previous();
             squares = norm_squares(norm);
 #pragma unroll 1
             for (u32 i = 1; i < spans; i++) {
@@ -213,11 +212,9 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
             steps.add_to(sums, x, columns, first);
             first += SPAN;
         } else {
-            await_previous();
             squares = norm_squares(norm);
         }
     } else if constexpr (TOKENS == 1) {
-        await_previous();
         squares = norm_squares(norm);
     }
     for (; first < blocks; first += WAVE)
@@ -314,7 +311,6 @@ RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &project
     float sums[ROWS][TOKENS];
     RfWeight row_weight[ROWS];
     if (TOKENS == 1 && p.route) {
-        await_previous();
         u32 slot = group_y(), token = slot / p.used;
         u32 expert = (u32)p.route[token * 2 * p.used + slot % p.used];
         u64 x_row = p.shared_x ? token : slot;
@@ -348,8 +344,6 @@ template <typename F, u32 TOKENS>
 RF_DEVICE void matvec(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
     u32 waves = TOKENS == 1 ? p.waves : MATVEC_WAVES;
-    let_next_start();
-    if constexpr (TOKENS > 1) await_previous();
     load_grid<F>(waves * WAVE);
     Place place = place_of(p.projections, p.num_projections, group_x(), waves * ROWS);
     const RfProjection &projection = p.projections[place.projection];
@@ -366,7 +360,6 @@ RF_DEVICE void matvec(const RfMatvecParams &p) {
 template <typename, typename... FORMATS>
 RF_DEVICE void matvec_mixed(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<Q4_0, 1>;
-    let_next_start();
     Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
     // Copies in registers. Beyond a number of uses, clang copies parameters to scratch memory.
     const RfProjection projection = p.projections[place.projection];

@@ -19,9 +19,7 @@ constexpr u32 GLU_THREADS = 16 * WAVE;
 template <typename F>
 RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
     RF_SHARED float gates[32], ups[32];
-    let_next_start();
     load_grid<F>(p.waves * WAVE);
-    await_previous();
     u32 blocks = p.columns / 32, slot = group_y(), first_row = group_x() * 32;
     float squares = wave() == 0 ? norm_squares(p.norm_in) : 0.0f;
     RfActivations x = p.x_q8;

@@ -25,9 +25,7 @@ template <typename F>
 RF_DEVICE void matvec_sum(const RfMatvecSumParams &p) {
     constexpr u32 ROWS = 2;
     RF_SHARED u32 arrived;
-    let_next_start();
     load_grid<F>(SUM_THREADS);
-    await_previous();
     const RfProjection &projection = p.projection;
     u32 row = (group_x() * SUM_WAVES + wave()) * ROWS, blocks = p.columns / 32;
     u32 slot = group_y() * p.used / p.parts, end = (group_y() + 1) * p.used / p.parts;
