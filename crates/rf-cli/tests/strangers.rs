@@ -184,7 +184,11 @@ fn flags_that_are_not_supported_are_named() {
     for (arguments, expected) in [
         (&["run", "-hello"][..], "unknown flag '-hello'"),
         (&["run", "--lora", "a.gguf", "hi"], "--lora is not supported: merge the adapter"),
-        (&["bench", "-ts", "3,1"], "-ts is not supported: one GPU computes"),
+        (&["bench", "-mg", "1"], "-mg is not supported: select the GPU with --device N"),
+        (
+            &["bench", "-sm", "row"],
+            "invalid value 'row' for '--split-mode <MODE>': layers are not divided between GPUs",
+        ),
         (&["quantize", "--prune-layers", "1", "a", "b", "q4_0"], "--prune-layers is not supported"),
         (&["quantize", "-t", "100000", "a", "b", "q4_0"], "100000 threads are not supported"),
     ] {
