@@ -64,7 +64,7 @@ pub struct Stage {
 }
 
 impl Graph {
-    /// The layers of a graph that is not fused, as [`split`](crate::split) counts them; 0 for
+    /// The layers of a graph that is not fused, as [`split()`](crate::split()) counts them; 0 for
     /// others.
     pub fn num_layers(&self) -> usize {
         self.layer_ends.len()
