@@ -1,6 +1,7 @@
 //! Fault injection: which call of which function fails with which status, and which replays of
 //! graphs go wrong.
 
+use std::time::Duration;
 use std::{collections::HashMap, ops::RangeInclusive, process, str::FromStr, thread};
 
 use crate::Status;
@@ -9,13 +10,13 @@ use crate::Status;
 ///
 /// The text form is a list of `FUNCTION:CALLS:STATUS`, separated by commas or line ends:
 ///
-/// - `FUNCTION` is a function of HIP, `allocation` (each function that allocates device memory) or
-///   `kernel` (each execution of a kernel, also within a graph).
+/// - `FUNCTION` is a function of HIP, `allocation` (each function that allocates device memory),
+///   `kernel` (each execution of a kernel, also within a graph) or the symbol of a kernel.
 /// - `CALLS` counts from 1: one call `3`, a range `3-5`, all from one on `3+`, or all `*`.
 /// - `STATUS` is a name such as `hipErrorOutOfMemory`, or a number.
 ///
 /// `crash` in place of a status ends the process, as ROCm does after a memory fault, and `hang`
-/// never returns.
+/// never returns. `20ms` makes a call slow, and it succeeds; a kernel with `skipped` has no effect.
 ///
 /// `replay:CALLS:WRONG` counts the launches of graphs. They succeed and go wrong as HIP's are known
 /// to: `stale` (the first kernel has no effect, so the others read what an earlier replay left),
@@ -43,7 +44,7 @@ use crate::Status;
 pub struct FaultPlan {
     faults: Vec<Fault>,
     /// The number of calls of each function so far.
-    calls: HashMap<&'static str, u64>,
+    calls: HashMap<String, u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -58,7 +59,19 @@ enum Effect {
     Failure(Status),
     Crash,
     Hang,
+    Slow(Duration),
+    /// A kernel has no effect.
+    Skipped,
     Replay(WrongReplay),
+}
+
+/// The fault of an execution of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KernelFault {
+    /// The device is lost.
+    Failure(Status),
+    /// The kernel has no effect.
+    Skipped,
 }
 
 /// How a replay goes wrong.
@@ -98,14 +111,33 @@ pub struct PlanError {
 }
 
 impl FaultPlan {
-    /// Counts a call of `function` and returns the status with which it fails.
-    pub fn next(&mut self, function: &'static str) -> Option<Status> {
+    /// Counts a call of `function` and returns the status with which it fails. A call that the plan
+    /// makes slow takes its time here.
+    pub fn next(&mut self, function: &str) -> Option<Status> {
+        match self.fault(function)? {
+            KernelFault::Failure(status) => Some(status),
+            KernelFault::Skipped => None,
+        }
+    }
+
+    /// Counts an execution of a kernel and returns how it fails.
+    pub(crate) fn next_kernel(&mut self, symbol: &str) -> Option<KernelFault> {
+        let (any, own) = (self.fault("kernel"), self.fault(symbol));
+        any.or(own)
+    }
+
+    fn fault(&mut self, function: &str) -> Option<KernelFault> {
         match self.effect(function)? {
-            Effect::Failure(status) => Some(status),
+            Effect::Failure(status) => Some(KernelFault::Failure(status)),
             Effect::Crash => process::abort(),
             Effect::Hang => loop {
                 thread::park();
             },
+            Effect::Slow(duration) => {
+                thread::sleep(duration);
+                None
+            }
+            Effect::Skipped => Some(KernelFault::Skipped),
             Effect::Replay(_) => None,
         }
     }
@@ -114,12 +146,15 @@ impl FaultPlan {
     pub(crate) fn next_replay(&mut self) -> Option<WrongReplay> {
         match self.effect("replay")? {
             Effect::Replay(wrong) => Some(wrong),
-            Effect::Failure(_) | Effect::Crash | Effect::Hang => None,
+            _ => None,
         }
     }
 
-    fn effect(&mut self, function: &'static str) -> Option<Effect> {
-        let calls = self.calls.entry(function).or_default();
+    fn effect(&mut self, function: &str) -> Option<Effect> {
+        if !self.calls.contains_key(function) {
+            self.calls.insert(function.to_owned(), 0);
+        }
+        let calls = self.calls.get_mut(function)?;
         *calls += 1;
         let applies = |fault: &&Fault| fault.function == function && fault.calls.contains(&*calls);
         self.faults.iter().find(applies).map(|fault| fault.effect)
@@ -158,15 +193,28 @@ fn fault(text: &str) -> Result<Fault, PlanError> {
         let effect = match status {
             "crash" => Some(Effect::Crash),
             "hang" => Some(Effect::Hang),
+            // Functions of HIP have a status to tell the caller; kernels have none.
+            "skipped" if !function.starts_with("hip") && function != "allocation" => {
+                Some(Effect::Skipped)
+            }
+            status if let Some(duration) = milliseconds(status) => Some(Effect::Slow(duration)),
             status => Status::from_text(status).map(Effect::Failure),
         };
-        effect.ok_or_else(|| format!("'{status}' is no status: use its name in HIP or its number"))
+        effect.ok_or_else(|| {
+            format!(
+                "'{status}' is no status: use its name in HIP, its number, or a time such as 20ms"
+            )
+        })
     };
     Ok(Fault {
         function: function.to_owned(),
         calls: range.map_err(error)?,
         effect: effect.map_err(error)?,
     })
+}
+
+fn milliseconds(text: &str) -> Option<Duration> {
+    text.strip_suffix("ms")?.parse().ok().map(Duration::from_millis)
 }
 
 fn range(text: &str) -> Option<RangeInclusive<u64>> {
@@ -213,10 +261,36 @@ mod tests {
             "a:1:0",
             "replay:1:2",
             "hipFree:1:stale",
+            "hipFree:1:skipped",
+            "hipFree:1:-1ms",
         ] {
             let error = plan.parse::<FaultPlan>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("fault '{plan}': ")), "{error}");
         }
+    }
+
+    #[test]
+    fn kernels_fail_by_number_and_by_symbol() {
+        let mut plan: FaultPlan = "kernel:2:719, add_f32:2+:skipped".parse().unwrap();
+        let failed: Vec<_> = ["add_f32", "mul_f32", "add_f32", "add_f32"]
+            .map(|kernel| plan.next_kernel(kernel))
+            .into();
+        let lost = Some(KernelFault::Failure(Status::LAUNCH_FAILURE));
+        let skipped = Some(KernelFault::Skipped);
+        assert_eq!(failed, [None, lost, skipped, skipped]);
+        assert_eq!((plan.calls("kernel"), plan.calls("add_f32")), (4, 3));
+    }
+
+    #[test]
+    fn slow_calls_succeed() {
+        let mut plan: FaultPlan = "hipMemcpyDtoHAsync:2:30ms".parse().unwrap();
+        let mut call = || {
+            let start = std::time::Instant::now();
+            assert_eq!(plan.next("hipMemcpyDtoHAsync"), None);
+            start.elapsed()
+        };
+        call();
+        assert!(call() >= Duration::from_millis(30));
     }
 
     #[test]

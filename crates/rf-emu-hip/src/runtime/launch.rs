@@ -8,6 +8,7 @@ use super::{Device, Runtime};
 use crate::{
     Status,
     device::{LDS_BYTES, MAX_THREADS, Properties},
+    faults::KernelFault,
     journal::print,
     settings::Settings,
 };
@@ -145,9 +146,13 @@ impl Runtime {
     pub(super) fn run_kernel(&mut self, launch: &Launch) -> Result<(), Status> {
         let function = self.functions.get_mut(&launch.function).ok_or(Status::INVALID_HANDLE)?;
         let device = function.device;
-        if let Some(status) = self.faults.next("kernel") {
-            self.lose(device, status);
-            return Ok(());
+        match self.faults.next_kernel(&function.kernel.name) {
+            Some(KernelFault::Failure(status)) => {
+                self.lose(device, status);
+                return Ok(());
+            }
+            Some(KernelFault::Skipped) => return Ok(()),
+            None => {}
         }
         let outcome = function.program().and_then(|program| {
             let Device { memory, properties, .. } = &self.devices[device];
