@@ -89,13 +89,26 @@ impl Prepared<'_> {
     ///
     /// If a result exceeds the bound of the case, or the backend fails.
     pub fn check(&self, backend: &dyn Backend) -> Result<Outcome, Mismatch> {
+        self.check_forms(backend, &backend.fusions().subsets())
+    }
+
+    /// As [`Self::check`], with these fusions in place of each one alone and all together.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::check`].
+    pub fn check_forms(
+        &self,
+        backend: &dyn Backend,
+        forms: &[Fusions],
+    ) -> Result<Outcome, Mismatch> {
         let case = self.case;
         let rounds = backend.rounds_operands_to_f16() && has_f16_operands(&self.program);
         let bound = if rounds { case.bound().with_f16_operands() } else { case.bound() };
         let mut worst = Deviation::default();
         let mut outputs = Vec::new();
         let mut graphs: Vec<Graph> = Vec::new();
-        for fusions in backend.fusions().subsets() {
+        for &fusions in forms {
             let graph = fuse(self.program.graph.clone(), fusions);
             if graphs.contains(&graph) {
                 continue;
