@@ -8,7 +8,7 @@ use crate::commands::{
     tokenize,
 };
 #[cfg(feature = "gpu")]
-use crate::commands::{devices, doctor, probe, selftest};
+use crate::commands::{devices, doctor, probe, selftest, tune};
 use crate::version;
 
 /// Run GGUF language models.
@@ -70,6 +70,9 @@ pub(crate) enum Command {
     /// Check every GPU kernel against the CPU reference and measure its speed
     #[cfg(feature = "gpu")]
     Selftest(selftest::SelftestArgs),
+    /// Measure which launches are fastest on a GPU, and use them from then on
+    #[cfg(feature = "gpu")]
+    Tune(Box<tune::TuneArgs>),
     /// Examine a driver, for `devices` and `doctor`
     #[cfg(feature = "gpu")]
     #[command(hide = true)]
@@ -99,6 +102,8 @@ impl Command {
             Self::Doctor(arguments) => doctor::doctor(arguments),
             #[cfg(feature = "gpu")]
             Self::Selftest(arguments) => selftest::selftest(arguments),
+            #[cfg(feature = "gpu")]
+            Self::Tune(arguments) => tune::tune(arguments),
             #[cfg(feature = "gpu")]
             Self::Probe(arguments) => probe::probe(arguments),
             Self::Completions(arguments) => {

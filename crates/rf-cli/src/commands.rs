@@ -24,3 +24,5 @@ pub(crate) mod run;
 pub(crate) mod selftest;
 pub(crate) mod serve;
 pub(crate) mod tokenize;
+#[cfg(feature = "gpu")]
+pub(crate) mod tune;

@@ -1,5 +1,7 @@
 //! Devices for the commands: opens them, prints warnings, and measures GPUs.
 
+use std::io::{self, IsTerminal as _};
+
 use anyhow::Result;
 pub(crate) use rf_device::{OpenGpu, Placement};
 
@@ -9,7 +11,23 @@ use crate::terminal;
 pub(crate) fn open(options: rf_device::DeviceOptions) -> Result<Placement> {
     let placement = Placement::open(rf_device::DeviceOptions { prober: prober(), ..options })?;
     placement.warnings().iter().for_each(terminal::warn);
+    placement.gpu().into_iter().for_each(offer_tuning);
     Ok(placement)
+}
+
+/// Says once per card that it can be tuned.
+fn offer_tuning(gpu: &OpenGpu) {
+    let Some(table) = gpu.untuned.as_deref().filter(|_| io::stderr().is_terminal()) else { return };
+    let said = table.with_extension("offered");
+    let write = || {
+        std::fs::create_dir_all(said.parent()?).ok()?;
+        std::fs::File::create_new(&said).ok()
+    };
+    if write().is_some() {
+        terminal::note(format_args!(
+            "{gpu} is new: `rf-cli tune --quick` measures in 10 s whether other launches are faster on it"
+        ));
+    }
 }
 
 /// Lists the GPUs in child processes of this program, so that a driver that crashes does not end

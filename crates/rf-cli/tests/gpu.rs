@@ -149,12 +149,66 @@ fn a_driver_that_crashes_takes_no_program_down() {
 /// Runs the program on an emulated card with injected faults.
 #[cfg(target_os = "linux")]
 fn emulated(faults: &str, arguments: &[&str]) -> Finished {
+    Finished::of(emulated_command(faults, arguments).output().unwrap())
+}
+
+#[cfg(target_os = "linux")]
+fn emulated_command(faults: &str, arguments: &[&str]) -> std::process::Command {
     let library = std::env::current_exe().unwrap().with_file_name("librf_emu_hip.so");
     let mut command = rf_cli(Path::new(env!("CARGO_MANIFEST_DIR")), arguments);
     command.env_remove("ROCFORGE_DEVICE").env("ROCFORGE_GPU_PLATFORM", "amd");
     command.env("ROCFORGE_HIP_LIBRARY", library).env("ROCFORGE_EMU_ARCH", "gfx1100");
     command.env("ROCFORGE_EMU_CHECK", "none").env("ROCFORGE_EMU_FAIL", faults);
-    Finished::of(command.output().unwrap())
+    command
+}
+
+/// Tunes the tile of prefill for a small model on an emulated card, twice, and shows the table.
+#[cfg(target_os = "linux")]
+fn tuned(faults: &str) -> Option<[Finished; 3]> {
+    let cache = tempfile::TempDir::new().unwrap();
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../rf-engine/tests/data/smollm3.gguf");
+    let run = |arguments: &[&str]| {
+        let mut command = emulated_command(faults, arguments);
+        Finished::of(command.env("XDG_CACHE_HOME", cache.path()).output().unwrap())
+    };
+    let tune = ["tune", "-m", model, "prefill_tile"];
+    let first = run(&tune);
+    if first.stderr.contains("carries no kernels") {
+        println!("skipped: {}", first.stderr);
+        return None;
+    }
+    Some([first, run(&tune), run(&["tune", "--show"])])
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn tuning_replaces_a_slow_default() {
+    // The default of this card.
+    let Some(finished) = tuned("matmul_wide_f16_f16_f32:*:10ms") else { return };
+    for Finished { code, stdout, stderr } in &finished {
+        assert_eq!(*code, Some(0), "{stderr}");
+        let line = stdout.lines().find(|line| line.starts_with("prefill_tile")).unwrap();
+        let words: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(words[..3], ["prefill_tile", "F16", "128"], "{stdout}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_value_that_fails_is_reported_and_not_tried_again() {
+    for (fault, problem) in [("crash", "SIGABRT"), ("skipped", "wrong results: NMSE")] {
+        let fault = format!("matmul_middle_f16_f16_f32:*:{fault}");
+        let Some(finished) = tuned(&fault) else { return };
+        let [first, second, shown] = finished;
+        assert_eq!(first.code, Some(0), "{fault}: {}", first.stderr);
+        let warning = "warning: prefill_tile 128 for F16 failed";
+        assert!(first.stderr.contains(warning), "{fault}: {}", first.stderr);
+        assert!(first.stderr.contains(problem), "{fault}: {}", first.stderr);
+        // The only value of the knob is left out.
+        assert_eq!(second.code, Some(0), "{fault}: {}", second.stderr);
+        assert!(!second.stderr.contains(warning), "{fault}: {}", second.stderr);
+        assert!(shown.stdout.contains(problem), "{fault}: {}", shown.stdout);
+    }
 }
 
 /// Each fault ends the program with an error that names the function, or does not change the text.

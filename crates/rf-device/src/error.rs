@@ -103,6 +103,10 @@ pub enum Error {
     /// The process that examines a driver failed.
     #[error("{0}")]
     Probe(String),
+    /// The message to such a process cannot be written.
+    #[cfg(feature = "gpu")]
+    #[error(transparent)]
+    Message(#[from] serde_json::Error),
 }
 
 impl Error {

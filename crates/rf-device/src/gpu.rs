@@ -12,6 +12,7 @@ use crate::error::{Error, Warning, sentence};
 use crate::open_gpu::OpenGpu;
 use crate::options::Graphs;
 use crate::probe::{self, DeviceReport, PlatformReport, Prober};
+use crate::tuning::{self, TuningTable};
 
 /// A GPU that a runtime lists.
 #[derive(Clone, Debug)]
@@ -210,7 +211,8 @@ impl Gpu {
         let ordinal = Some(self.report.ordinal);
         let options = GpuOptions { ordinal, graphs, ..GpuOptions::default() };
         let runtime = self.runtime().map_err(|error| self.unusable(error))?;
-        GpuBackend::on(&runtime, options).map_err(|error| self.unusable(error))
+        let backend = GpuBackend::on(&runtime, options).map_err(|error| self.unusable(error))?;
+        Ok(tuning::apply(&self.report, backend))
     }
 
     fn open(&self, graphs: Graphs) -> Result<OpenGpu, Error> {
@@ -224,6 +226,7 @@ impl Gpu {
             number: self.report.number,
             name: self.report.name.clone(),
             arch: self.report.arch.clone(),
+            untuned: TuningTable::path(&self.report).ok().filter(|path| !path.exists()),
         })
     }
 

@@ -31,6 +31,8 @@ pub mod gpu;
 #[path = "no_gpu.rs"]
 mod gpu;
 mod kv_size;
+#[cfg(feature = "gpu")]
+mod lines;
 mod loading;
 mod open_gpu;
 mod options;
@@ -39,6 +41,8 @@ mod placement;
 pub mod probe;
 #[cfg(feature = "gpu")]
 pub mod selftest;
+#[cfg(feature = "gpu")]
+pub mod tuning;
 
 pub use error::{Error, Warning};
 #[cfg(not(feature = "gpu"))]

@@ -1,6 +1,7 @@
 //! A GPU in use.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use rf_graph::Backend;
 
@@ -14,6 +15,8 @@ pub struct OpenGpu {
     pub name: String,
     /// Architecture, such as `gfx1100`.
     pub arch: String,
+    /// The file for its tuned launches, if there is none yet.
+    pub untuned: Option<PathBuf>,
 }
 
 impl fmt::Display for OpenGpu {

@@ -125,6 +125,7 @@ impl Placement {
             number,
             name: "Test".into(),
             arch: "gfx0".into(),
+            untuned: None,
         };
         let gpus: Vec<OpenGpu> = (0..).zip(backends).map(open).collect();
         Self {

@@ -9,12 +9,8 @@ mod child;
 mod message;
 mod report;
 
-use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rf_kernels::selftest::{Group, groups};
 
@@ -25,13 +21,8 @@ pub use report::{CaseReport, GroupReport, SelftestReport, SpeedReport};
 
 use crate::error::Error;
 use crate::gpu::Gpu;
-use crate::probe::{Prober, RUN_TIME, give_up};
-
-/// The longest time to load the runtime and the first kernels.
-const OPENING_LIMIT: Duration = Duration::from_mins(3);
-
-/// The longest time to open a GPU whose kernels ROCm compiles.
-const COMPILING_LIMIT: Duration = Duration::from_mins(30);
+use crate::lines::{End, Lines, opening_limit};
+use crate::probe::Prober;
 
 /// The progress of a self-test.
 #[derive(Debug)]
@@ -52,12 +43,6 @@ pub enum SelftestEvent<'a> {
     Idle,
 }
 
-/// The reader of a child's lines.
-struct Lines {
-    child: Child,
-    messages: Receiver<Message>,
-}
-
 impl SelftestReport {
     /// Runs a self-test on a GPU and adds its results. `observe` sees every step, with the report
     /// so far, and may break the test off. Returns false then.
@@ -73,12 +58,12 @@ impl SelftestReport {
     ) -> Result<bool, Error> {
         let started = Instant::now();
         let names: Vec<String> = groups(&plan.filter).iter().map(Group::name).collect();
-        let is_compiled = gpu.report().code_kind.as_deref() == Some(RUN_TIME);
-        let opening_limit = if is_compiled { COMPILING_LIMIT } else { OPENING_LIMIT };
         while self.groups.len() < names.len() {
-            let mut lines = Lines::start(prober, gpu, plan, self.groups.len())?;
+            let (text, skip) = (serde_json::to_string(plan)?, self.groups.len().to_string());
+            let arguments = ["--selftest", &text, "--skip", &skip];
+            let mut lines = Lines::<Message>::start(prober, gpu, &arguments)?;
             let mut group = GroupReport::default();
-            let (mut has_begun, mut limit) = (false, opening_limit);
+            let (mut has_begun, mut limit) = (false, opening_limit(gpu));
             let end = loop {
                 let stopped = &mut || observe(self, SelftestEvent::Idle).is_break();
                 let message = match lines.next(limit, stopped) {
@@ -138,76 +123,6 @@ impl SelftestReport {
         self.groups.push(group);
         if let Some(group) = self.groups.last() {
             _ = observe(self, SelftestEvent::Group(group));
-        }
-    }
-}
-
-/// Why a child says nothing more.
-enum End {
-    /// It ended, with this status.
-    Ended(String),
-    /// It said nothing within the limit.
-    Silent,
-    /// The caller stopped it.
-    Stopped,
-}
-
-impl Lines {
-    fn start(
-        prober: &Prober,
-        gpu: &Gpu,
-        plan: &SelftestPlan,
-        skipped_groups: usize,
-    ) -> Result<Self, Error> {
-        let plan = serde_json::to_string(plan).map_err(|error| Error::Probe(error.to_string()))?;
-        let (platform, ordinal) = (gpu.report().platform.to_lowercase(), gpu.report().ordinal);
-        let mut child = prober
-            .command()
-            .args([&platform, &ordinal.to_string(), "--selftest", &plan])
-            .args(["--skip", &skipped_groups.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| {
-                Error::Probe(format!("cannot start a process for the test: {error}"))
-            })?;
-        let stdout = child.stdout.take();
-        let (send, messages) = mpsc::channel();
-        // The thread ends with the child. A child that cannot be killed keeps it waiting.
-        thread::spawn(move || {
-            let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines());
-            for line in lines.map_while(Result::ok) {
-                let Ok(message) = serde_json::from_str(&line) else { continue };
-                if send.send(message).is_err() {
-                    break;
-                }
-            }
-        });
-        Ok(Self { child, messages })
-    }
-
-    /// The next message, unless none comes within the limit or `stopped` returns true.
-    fn next(&mut self, limit: Duration, stopped: &mut dyn FnMut() -> bool) -> Result<Message, End> {
-        const TURN: Duration = Duration::from_millis(100);
-        let start = Instant::now();
-        loop {
-            match self.messages.recv_timeout(TURN) {
-                Ok(message) => return Ok(message),
-                Err(RecvTimeoutError::Disconnected) => {
-                    let status = self.child.wait();
-                    let status = status.map_or_else(|error| error.to_string(), |s| s.to_string());
-                    return Err(End::Ended(status));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if stopped() {
-                give_up(&mut self.child);
-                return Err(End::Stopped);
-            }
-            if start.elapsed() > limit {
-                give_up(&mut self.child);
-                return Err(End::Silent);
-            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rf_graph::case::measure_peak;
+use rf_graph::case::{Format, measure_peak};
 use rf_graph::{Backend, BackendError, Executor, Fusions, MemoryNeed, Peak, Program, Progress};
 use rf_hip::{DeviceInfo, Platform, Runtime, SyncMode};
 
@@ -14,6 +14,7 @@ use crate::launch::Gpu;
 use crate::objects::{Choice, CodeObjects};
 use crate::params::{MatmulDevice, MatrixUnit};
 use crate::system;
+use crate::tuning::{Knob, Tuning};
 
 /// The choice of a device, and its settings.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +39,7 @@ pub struct GpuBackend {
     gpu: Arc<Gpu>,
     /// True if steps of a few tokens are replayed as captured graphs.
     graphs: bool,
+    tuning: Tuning,
 }
 
 impl GpuBackend {
@@ -82,7 +84,31 @@ impl GpuBackend {
         let gpu = Arc::new(Gpu::new(context, objects, compute_units));
         // A driver that refuses the code does so now.
         gpu.function(FIRST_KERNEL)?;
-        Ok(Self { gpu, graphs: options.graphs.is_on(runtime) })
+        let graphs = options.graphs.is_on(runtime);
+        Ok(Self { gpu, graphs, tuning: Tuning::default() })
+    }
+
+    /// A backend on the same device, with these choices.
+    #[must_use]
+    pub fn with_tuning(&self, tuning: Tuning) -> Self {
+        Self { gpu: Arc::clone(&self.gpu), graphs: self.graphs, tuning }
+    }
+
+    /// The choices that replace those of formulas.
+    pub fn tuning(&self) -> &Tuning {
+        &self.tuning
+    }
+
+    /// A digest of the code to which a choice applies, and of the number of compute units; `None`
+    /// if this device has no such code. A choice that was measured with other code does not hold.
+    pub fn code_digest(&self, knob: Knob, format: Format) -> Option<u128> {
+        knob.kernel(format).and_then(|kernel| self.gpu.code_digest(kernel))
+    }
+
+    /// The device as kernels are chosen for it.
+    pub(crate) fn matmul_device(&self) -> MatmulDevice {
+        let device = MatmulDevice::new(self.gpu.compute_units(), &self.device().arch);
+        MatmulDevice { tuning: self.tuning, ..device }
     }
 
     /// Name, architecture and limits of the device.
@@ -115,7 +141,14 @@ impl Backend for GpuBackend {
 
     fn description(&self) -> String {
         let info = self.device();
-        format!("{} ({}, {})", info.name, info.arch, self.code())
+        let code = self.code();
+        match self.tuning.len() {
+            0 => format!("{} ({}, {code})", info.name, info.arch),
+            tuned => {
+                let digest = self.tuning.digest();
+                format!("{} ({}, {code}, {tuned} tuned choices {digest:08x})", info.name, info.arch)
+            }
+        }
     }
 
     fn fusions(&self) -> Fusions {
@@ -124,8 +157,7 @@ impl Backend for GpuBackend {
 
     /// On matrix units, for several rows.
     fn rounds_operands_to_f16(&self) -> bool {
-        let info = self.device();
-        MatmulDevice::new(self.gpu.compute_units(), &info.arch).matrix_unit != MatrixUnit::None
+        self.matmul_device().matrix_unit != MatrixUnit::None
     }
 
     /// Free device memory. For an integrated AMD GPU that of the machine: HIP counts only the part
@@ -162,7 +194,7 @@ impl Backend for GpuBackend {
     }
 
     fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
-        Ok(exec::memory_need(&self.gpu, program)?)
+        Ok(exec::memory_need(&self.gpu, self.matmul_device(), program)?)
     }
 
     fn compile(
@@ -171,7 +203,7 @@ impl Backend for GpuBackend {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Executor>, BackendError> {
         self.check_memory(&program)?;
-        let gpu = Arc::clone(&self.gpu);
+        let gpu = (Arc::clone(&self.gpu), self.matmul_device());
         Ok(Box::new(GpuExecutor::new(gpu, self.graphs, program, progress)?))
     }
 }

@@ -29,8 +29,11 @@ mod pack;
 mod system;
 
 pub mod objects;
+#[macro_use]
 pub mod params;
 pub mod selftest;
+pub mod tune;
+pub mod tuning;
 
 pub use backend::{GpuBackend, GpuOptions};
 pub use error::Error;

@@ -13,9 +13,11 @@ mod compiled;
 mod delta;
 mod embedded;
 
+use std::path::PathBuf;
 use std::{borrow::Cow, fmt};
 
 use embedded::Embedded;
+use memchr::memmem;
 use rayon::prelude::*;
 use thiserror::Error;
 
@@ -118,6 +120,12 @@ pub fn embedded_targets() -> impl Iterator<Item = &'static str> {
     embedded::targets()
 }
 
+/// `$XDG_CACHE_HOME/rocmforge`, where files of a card are kept; `XDG_CACHE_HOME` defaults to
+/// `~/.cache`. `None` if the environment has no home directory.
+pub fn cache_folder() -> Option<PathBuf> {
+    compiled::cache_folder()
+}
+
 /// The origin of the code for a device of `arch` (`gfx1100`, `sm_90`; features after a colon are
 /// ignored), without loading or compiling it.
 ///
@@ -163,9 +171,13 @@ impl CodeObjects {
         &self.choice
     }
 
-    /// The index of the unit whose code satisfies `test`.
-    pub(crate) fn position(&self, test: impl Fn(&[u8]) -> bool) -> Option<usize> {
-        self.units.iter().position(|code| test(code))
+    /// The index of the unit that has a kernel.
+    pub(crate) fn unit_of(&self, kernel: &str) -> Option<usize> {
+        // PTX contains `.entry name(`. A code object contains the symbol between zero bytes.
+        let names = [format!(".entry {kernel}("), format!("\0{kernel}\0")];
+        let finders = names.each_ref().map(|name| memmem::Finder::new(name.as_bytes()));
+        let has_kernel = |code: &Vec<u8>| finders.iter().any(|name| name.find(code).is_some());
+        self.units.iter().position(has_kernel)
     }
 
     /// The code of a unit in use.

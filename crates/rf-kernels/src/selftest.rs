@@ -101,7 +101,7 @@ pub fn speed(backend: &dyn Backend, case: &Case) -> Result<Speed, BackendError> 
 }
 
 /// The number of copies of an op that read more memory than any cache holds, within limits.
-fn copies(case: &Case, cost: OpCost) -> usize {
+pub(crate) fn copies(case: &Case, cost: OpCost) -> usize {
     const WORKING_SET_BYTES: u64 = 400 << 20;
     const MAX_COPIES: usize = 48;
     match case.shape() {

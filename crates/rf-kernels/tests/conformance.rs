@@ -4,10 +4,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rf_graph::case::{Case, cases};
+use rf_graph::case::{Case, Format, cases};
 use rf_graph::conformance::{Outcome, prepare};
+use rf_graph::{Backend, DType, Fusions, KvType};
+use rf_kernels::tuning::{Knob, Tuning};
 use rf_kernels::{GpuBackend, GpuOptions};
 
 /// Prefixes of the names of cases that this backend does not pass, each with its reason.
@@ -17,9 +19,10 @@ const IGNORED: [(&str, &str); 0] = [];
 /// another.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
+/// Every case, unfused and with all fusions. [`every_template_passes`] has each fusion alone.
 #[test]
 fn every_case_passes() {
-    check(GpuOptions::default(), |_| true);
+    check(GpuOptions::default(), Tuning::NONE, Forms::Ends, |_| true);
 }
 
 /// With one compute unit, small matmuls use the tiles of large ones.
@@ -27,7 +30,37 @@ fn every_case_passes() {
 fn large_tiles_pass() {
     let options = GpuOptions { compute_units: Some(1), ..GpuOptions::default() };
     let groups = ["matmul/", "expert_matmul/", "experts/"];
-    check(options, |case| groups.iter().any(|group| case.name().starts_with(group)));
+    check(options, Tuning::NONE, Forms::Ends, |case| {
+        groups.iter().any(|group| case.name().starts_with(group))
+    });
+}
+
+/// Choices of launches that `rf-cli tune` may make: the smallest and the largest value of every
+/// knob, for matmuls of a few and of many tokens, their epilogues, and attention. Weights have a
+/// format of each family, whose kernels differ in unpacking only.
+#[test]
+fn other_choices_pass() {
+    let formats = DType::ALL.map(Format::Weight).into_iter();
+    let formats: Vec<Format> = formats.chain(KvType::ALL.map(Format::Cache)).collect();
+    let families = [DType::F16, DType::Q8_0, DType::Q4K, DType::Iq2S, DType::Mxfp4];
+    let parts = ["/64x256", "/large", "/glu-Silu", "/rms_norm", "attention/long", "experts/Q4_K"];
+    for is_largest in [false, true] {
+        let mut tuning = Tuning::NONE;
+        for (knob, format) in Knob::ALL.iter().flat_map(|k| formats.iter().map(move |f| (*k, *f))) {
+            let values = knob.values();
+            let value = if is_largest { values.last() } else { values.first() };
+            assert!(tuning.set(knob, format, value.copied()));
+        }
+        let selects = |case: &Case| {
+            let is_of_format = match case.format() {
+                Some(Format::Weight(dtype)) => families.contains(&dtype),
+                Some(Format::Cache(_)) => true,
+                _ => false,
+            };
+            is_of_format && parts.iter().any(|part| case.name().contains(part))
+        };
+        check(GpuOptions::default(), tuning, Forms::Ends, selects);
+    }
 }
 
 /// A part of the cases that uses every row of the table of kernels: for each op one case of each
@@ -48,7 +81,8 @@ fn every_template_passes() {
         ];
         op != "model" && is_new || others.contains(&case.name())
     };
-    let Some(used) = check(GpuOptions::default(), selects) else { return };
+    let options = GpuOptions::default();
+    let Some(used) = check(options, Tuning::NONE, Forms::All, selects) else { return };
     let Ok(backend) = GpuBackend::new(GpuOptions::default()) else { return };
     let arch = backend.device().arch.clone();
     let is_of_device = |row: &&str| {
@@ -80,21 +114,36 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// The fusions with which a case is checked.
+#[derive(Clone, Copy)]
+enum Forms {
+    /// None, and all.
+    Ends,
+    /// These, and each fusion alone.
+    All,
+}
+
 /// Checks the selected cases. For work on one kernel, `ROCFORGE_CONFORMANCE` restricts them to
 /// names that contain its value. Returns the kernels that were used, or `None` without a GPU.
-fn check(options: GpuOptions, mut selects: impl FnMut(&Case) -> bool) -> Option<Vec<&'static str>> {
+fn check(
+    options: GpuOptions,
+    tuning: Tuning,
+    forms: Forms,
+    mut selects: impl FnMut(&Case) -> bool,
+) -> Option<Vec<&'static str>> {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let backend = match GpuBackend::new(options) {
-        Ok(backend) => backend,
+        Ok(backend) => backend.with_tuning(tuning),
         Err(error) => {
             println!("skipped: {error}");
             return None;
         }
     };
-    println!("{}", rf_graph::Backend::description(&backend));
+    println!("{}", backend.description());
     let filter = std::env::var("ROCFORGE_CONFORMANCE").unwrap_or_default();
     let (mut wrong, mut ran) = (Vec::new(), 0);
     let mut worst: BTreeMap<String, (f64, f64, String)> = BTreeMap::new();
+    let mut times: BTreeMap<String, Duration> = BTreeMap::new();
     for case in cases() {
         if !case.name().contains(&filter) || !selects(&case) {
             continue;
@@ -105,7 +154,12 @@ fn check(options: GpuOptions, mut selects: impl FnMut(&Case) -> bool) -> Option<
         }
         ran += 1;
         let start = Instant::now();
-        match prepare(&case).and_then(|case| case.check(&backend)) {
+        let ends = [Fusions::NONE, backend.fusions()];
+        let checked = prepare(&case).and_then(|case| match forms {
+            Forms::Ends => case.check_forms(&backend, &ends),
+            Forms::All => case.check(&backend),
+        });
+        match checked {
             Ok(Outcome::Passed { deviation, bound, .. }) => {
                 let entry = worst.entry(format!("{bound:?}")).or_default();
                 if deviation.nmse >= entry.0 {
@@ -115,11 +169,13 @@ fn check(options: GpuOptions, mut selects: impl FnMut(&Case) -> bool) -> Option<
             Ok(other) => wrong.push(format!("{}: {other:?}", case.name())),
             Err(mismatch) => wrong.push(format!("{mismatch}: {:?}", source(&mismatch))),
         }
-        if start.elapsed().as_secs() > 10 {
-            println!("{} took {:?}", case.name(), start.elapsed());
-        }
+        *times.entry(case.op().to_owned()).or_default() += start.elapsed();
     }
-    println!("{ran} cases; the largest deviation by bound:");
+    println!("{ran} cases; the time by op:");
+    for (op, time) in times {
+        println!("{op:24} {:6.1} s", time.as_secs_f64());
+    }
+    println!("the largest deviation by bound:");
     for (bound, (nmse, peak, case)) in worst {
         println!("{bound:16} NMSE {nmse:.1e} peak {peak:.1e} {case}");
     }

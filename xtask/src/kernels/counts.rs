@@ -149,7 +149,7 @@ fn matvec(what: &'static str, dtype: DType, tokens: u32) -> Case {
         tokens,
         ..MatvecParams::default()
     }
-    .with_waves();
+    .with_waves(&[dtype], MatmulDevice::new(1, TARGET));
     let launch = params.launch(&[dtype]);
     Case::new(what, dtype, rows * columns, launch, &params, &arena)
 }
@@ -167,7 +167,7 @@ fn gate_and_up(dtype: DType) -> Case {
         tokens: 1,
         ..MatvecGluParams::default()
     }
-    .with_waves(1);
+    .with_waves(dtype, MatmulDevice::new(1, TARGET));
     let launch = params.launch(dtype);
     Case::new("gate and up", dtype, 2 * rows * columns, launch, &params, &arena)
 }

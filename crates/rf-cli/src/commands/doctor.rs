@@ -10,7 +10,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use rf_device::probe::{self, PlatformReport};
+use rf_device::probe::{self, DeviceReport, PlatformReport};
+use rf_device::tuning;
 
 use self::check::{Check, Level};
 use self::system::System;
@@ -46,7 +47,9 @@ pub(crate) fn doctor(arguments: &DoctorArgs) -> Result<()> {
     }
     let is_broken = |report: &PlatformReport| report.is_broken && report.platform == "AMD";
     let alone = if reports.iter().any(is_broken) { prober.visible_alone() } else { Vec::new() };
-    let checks = checks::all(&system, &reports, &tried, &alone);
+    let mut checks = checks::all(&system, &reports, &tried, &alone);
+    let usable = reports.iter().flat_map(|report| &report.devices).filter(|device| device.usable);
+    checks.extend(usable.map(tuning));
     let mut out = io::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&checks)?)?;
@@ -60,6 +63,23 @@ pub(crate) fn doctor(arguments: &DoctorArgs) -> Result<()> {
         writeln!(out, "`rf-cli run` uses GPU {}, {}", best.number, best.name)?;
     }
     Ok(())
+}
+
+/// Whether the launches of a GPU are tuned.
+fn tuning(device: &DeviceReport) -> Check {
+    let gpu = format!("GPU {}, {}", device.number, device.name.escape_debug());
+    match tuning::find(device) {
+        Some(table) => {
+            let tuned = table.choices.iter().filter(|choice| choice.value.is_some()).count();
+            let measured = table.choices.len();
+            Check::ok(format!(
+                "{tuned} of {measured} measured launches of {gpu} differ from the defaults"
+            ))
+        }
+        None => Check::ok(format!(
+            "{gpu} is not tuned: `rf-cli tune -m MODEL` finds faster launches, if there are any"
+        )),
+    }
 }
 
 fn write_check(out: &mut impl Write, check: &Check) -> io::Result<()> {

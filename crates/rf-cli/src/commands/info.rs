@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+#[cfg(feature = "gpu")]
+pub(super) use self::report::ModelKeys;
 use self::report::Report;
 use crate::args::{ComputeArgs, ModelArgs};
 use crate::loading::ModelFile;

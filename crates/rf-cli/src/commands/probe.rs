@@ -1,11 +1,12 @@
-//! `rf-cli probe`: the hidden command of the child processes that examine drivers and test kernels.
+//! `rf-cli probe`: the hidden command of the child processes that examine drivers, test
+//! kernels and measure them.
 
 use std::io;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use rf_device::probe::{self, Platform, Prober};
-use rf_device::selftest;
+use rf_device::{selftest, tuning};
 use rf_profile::roofline::Limits;
 
 use crate::{device, terminal};
@@ -19,7 +20,10 @@ pub(crate) struct ProbeArgs {
     /// Run this self-test, a plan in JSON
     #[arg(long, requires = "ordinal")]
     selftest: Option<String>,
-    /// Skip the first N groups of the self-test
+    /// Make these measurements, a plan in JSON
+    #[arg(long, requires = "ordinal", conflicts_with = "selftest")]
+    tune: Option<String>,
+    /// Skip the first N groups of the self-test, or trials
     #[arg(long, default_value_t = 0)]
     skip: usize,
 }
@@ -36,6 +40,11 @@ pub(crate) fn probe(arguments: &ProbeArgs) -> Result<()> {
         PlatformName::Amd => Platform::Amd,
         PlatformName::Nvidia => Platform::Nvidia,
     };
+    if let (Some(plan), Some(ordinal)) = (&arguments.tune, arguments.ordinal) {
+        let (plan, out) = (serde_json::from_str(plan)?, io::stdout().lock());
+        return tuning::answer((platform, ordinal), &plan, arguments.skip, out)
+            .map_err(|error| anyhow::anyhow!(error));
+    }
     let (Some(plan), Some(ordinal)) = (&arguments.selftest, arguments.ordinal) else {
         return Ok(probe::answer(platform, arguments.ordinal, io::stdout().lock())?);
     };

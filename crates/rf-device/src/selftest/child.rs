@@ -13,6 +13,7 @@ use rf_kernels::{GpuBackend, GpuOptions};
 use super::message::{Message, SelftestPlan};
 use super::report::{CaseReport, SpeedReport};
 use crate::error::sentence;
+use crate::lines::write_line;
 
 /// Runs the groups of a plan but the first `skip` on the GPU with that ordinal. `bandwidth`
 /// measures the copies within its memory.
@@ -48,11 +49,8 @@ struct Lines<W> {
 }
 
 impl<W: Write> Lines<W> {
-    /// Writes a line at once, so that it is there if the next call of the driver crashes.
     fn write(&mut self, message: &Message) -> io::Result<()> {
-        serde_json::to_writer(&mut self.out, message)?;
-        self.out.write_all(b"\n")?;
-        self.out.flush()
+        write_line(&mut self.out, message)
     }
 
     /// Runs a group. Returns false if the device may be lost.

@@ -20,6 +20,22 @@ pub fn matmul(dtype: DType, rows: usize, columns: usize, schedule: Schedule) -> 
     named(format!("matmul/{dtype}/{rows}x{columns}"), dtype, [rows, columns], schedule)
 }
 
+/// `silu(x · Gᵀ) · (x · Uᵀ)`, G and U `[rows, columns]` in a format. Copies read the same `x`.
+pub fn gated_unit(dtype: DType, rows: usize, columns: usize, schedule: Schedule) -> Case {
+    let what = (Some(Format::Weight(dtype)), Shape::Matrix { rows, columns });
+    let name = format!("gated_unit/{dtype}/{rows}x{columns}");
+    Case::new(name, what, Bound::of_matmul(dtype), schedule, move |net, copies| {
+        let mut out = net.input(columns);
+        let x = out;
+        let weights = net.matrices(2 * copies, dtype, rows, columns);
+        for pair in weights.chunks_exact(2) {
+            let (gate, up) = (net.g.matmul(x, pair[0]), net.g.matmul(x, pair[1]));
+            out = net.g.glu(Activation::Silu, gate, up);
+        }
+        out
+    })
+}
+
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = shapes();
     for dtype in DType::ALL {

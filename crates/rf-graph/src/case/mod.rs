@@ -44,7 +44,7 @@ pub use bound::Bound;
 pub use definition::{Case, Format, Shape};
 pub use embed::embed;
 pub use experts::route_of;
-pub use matmul::matmul;
+pub use matmul::{gated_unit, matmul};
 pub use net::blocks_like;
 pub use numbers::Numbers;
 pub use rows::{layer_norm, rms_norm, rope_of_heads, scale};

@@ -42,9 +42,12 @@ fn reserve_bytes(info: &DeviceInfo) -> u64 {
 
 /// Computes the memory of an executor without allocating any. `held` equals
 /// [`Executor::memory`](rf_graph::Executor::memory).
-pub(crate) fn memory_need(gpu: &Gpu, program: &Program) -> Result<MemoryNeed, Error> {
+pub(crate) fn memory_need(
+    gpu: &Gpu,
+    device: MatmulDevice,
+    program: &Program,
+) -> Result<MemoryNeed, Error> {
     let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
-    let device = MatmulDevice::new(gpu.compute_units(), &gpu.context().info().arch);
     let analysis = GraphAnalysis::new(graph, device);
     let plan = Plan::with_floats(graph, |id| analysis.floats(graph, id));
     let kv_plan = Padding::kv_plan(graph, kv)?;

@@ -66,14 +66,13 @@ pub(crate) struct GpuExecutor {
 
 impl GpuExecutor {
     pub(crate) fn new(
-        gpu: Arc<Gpu>,
+        (gpu, device): (Arc<Gpu>, MatmulDevice),
         graphs: bool,
         program: Program,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
         let (limits, costs) = (BatchLimits::new(&program), Costs::new(&program));
         let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
-        let device = MatmulDevice::new(gpu.compute_units(), &gpu.context().info().arch);
         let analysis = GraphAnalysis::new(&graph, device);
         let plan = Plan::with_floats(&graph, |id| analysis.floats(&graph, id));
         let weight_plan = WeightPlan::new(&graph, &weights);

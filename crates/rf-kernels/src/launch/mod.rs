@@ -11,8 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use bytemuck::Pod;
-use memchr::memmem;
 use rf_hip::{Context, Event, Function, LaunchConfig, Module, Stream};
+use twox_hash::XxHash3_128;
 
 use crate::error::Error;
 use crate::objects::{Choice, CodeObjects};
@@ -71,15 +71,17 @@ impl Gpu {
         names
     }
 
+    /// A digest of the translation unit of a kernel; `None` without one.
+    pub(crate) fn code_digest(&self, name: &str) -> Option<u128> {
+        let code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+        let unit = code.objects.unit_of(name)?;
+        Some(XxHash3_128::oneshot(&code.objects.unit(unit).ok()?))
+    }
+
     fn find(&self, name: &'static str) -> Result<Function, Error> {
-        // PTX contains `.entry name(`. A code object contains the symbol between zero bytes.
-        let (entry, symbol) = (format!(".entry {name}("), format!("\0{name}\0"));
-        let has_kernel = |code: &[u8]| {
-            [&entry, &symbol].iter().any(|name| memmem::find(code, name.as_bytes()).is_some())
-        };
         let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
         let LoadedCode { objects, modules } = &mut *code;
-        let unit = objects.position(has_kernel).ok_or(Error::NoKernel { name })?;
+        let unit = objects.unit_of(name).ok_or(Error::NoKernel { name })?;
         loop {
             if let Some(module) = modules.get(&unit) {
                 return Ok(module.function(name)?);

@@ -45,7 +45,10 @@ fn compile(arch: &str, sources: &[Source]) -> Result<Vec<Vec<u8>>, rf_hip::Error
     let compile = |text: &str, name: &str, options: &[&str]| {
         compiler.compile(rf_hip::Source { name, text, headers: &[] }, options)
     };
-    let cache = Cache { folder: folder(), version: format!("hiprtc {major}.{minor}") };
+    let cache = Cache {
+        folder: cache_folder().map(|folder| folder.join("kernels")),
+        version: format!("hiprtc {major}.{minor}"),
+    };
     cache.units(arch, sources, &compile)
 }
 
@@ -54,13 +57,14 @@ pub(super) fn available() -> bool {
     Compiler::load().is_ok()
 }
 
-/// The cache directory; `None`, which disables the cache, if the environment has no home directory.
-fn folder() -> Option<PathBuf> {
+/// The folder for files of this program that can be made again; `None` if the environment has no
+/// home directory.
+pub(super) fn cache_folder() -> Option<PathBuf> {
     // The XDG specification requires that relative paths are ignored.
     let absolute =
         |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(base.join("rocmforge/kernels"))
+    Some(base.join("rocmforge"))
 }
 
 struct Cache {

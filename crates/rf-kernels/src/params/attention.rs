@@ -1,14 +1,17 @@
 //! Twin of `kernels/include/rf/params/attention.h`.
 
 use bytemuck::{Pod, Zeroable};
+use rf_graph::KvType;
+use rf_graph::case::Format;
 
 use super::{Address, Batch, KvCache, Launch, MatmulDevice, MatrixUnit, Operand};
+use crate::tuning::Knob;
 
 /// Threads of a decode workgroup: four waves.
 const DECODE_THREADS: u32 = 128;
 
 /// Smallest number of keys for a decode workgroup.
-const MIN_SPLIT_KEYS: usize = 64;
+pub(crate) const MIN_SPLIT_KEYS: usize = 64;
 
 /// Largest number of splits that the kernel combines.
 const MAX_SPLITS: usize = 128;
@@ -69,8 +72,14 @@ impl AttentionParams {
             MatrixUnit::Nvidia if self.heads_per_wave() == 2 || self.cache.head_dim > 256 => 3,
             _ => 4,
         };
-        let wanted = at_once * device.compute_units / groups;
-        let splits = wanted.min(context.div_ceil(MIN_SPLIT_KEYS)).min(max_splits).min(MAX_SPLITS);
+        let tuned = |knob, default| {
+            let kv = KvType::ALL.get(self.cache.kv_type as usize);
+            let value = kv.and_then(|kv| device.tuning.get(knob, Format::Cache(*kv)));
+            value.map_or(default, |value| value as usize)
+        };
+        let wanted = tuned(Knob::DecodeGroups, at_once) * device.compute_units / groups;
+        let keys = tuned(Knob::DecodeKeys, MIN_SPLIT_KEYS);
+        let splits = wanted.min(context.div_ceil(keys)).min(max_splits).min(MAX_SPLITS);
         Self { splits: splits.max(1) as u32, ..self }
     }
 

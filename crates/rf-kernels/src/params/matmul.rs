@@ -2,9 +2,11 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use rf_graph::case::Format;
 use rf_quant::DType;
 
 use super::{Activations, Address, Halves, Launch, Weight};
+use crate::tuning::{Knob, Tuning};
 
 /// One weight matrix of a matmul.
 #[repr(C)]
@@ -109,6 +111,8 @@ pub struct MatmulDevice {
     pub compute_units: usize,
     /// The matrix units that the code for the device uses.
     pub matrix_unit: MatrixUnit,
+    /// Choices that replace those of the formulas.
+    pub tuning: Tuning,
 }
 
 /// A kind of matrix unit; all but `None` are `RF_MATRIX_UNIT` of `rf/matmul_tile.h`.
@@ -133,7 +137,12 @@ impl MatmulDevice {
             arch if arch.starts_with("sm_") => MatrixUnit::Nvidia,
             _ => MatrixUnit::None,
         };
-        Self { compute_units, matrix_unit }
+        Self { compute_units, matrix_unit, tuning: Tuning::default() }
+    }
+
+    /// The value of a knob for matrices of a format; `None` where formulas choose.
+    pub(super) fn tuned(self, knob: Knob, dtype: DType) -> Option<u32> {
+        self.tuning.get(knob, Format::Weight(dtype))
     }
 
     /// Floats of the partial sums of any matmul.
@@ -334,7 +343,8 @@ impl MatmulParams {
 mod tests {
     use super::*;
 
-    const H200: MatmulDevice = MatmulDevice { compute_units: 132, matrix_unit: MatrixUnit::Nvidia };
+    const H200: MatmulDevice =
+        MatmulDevice { compute_units: 132, matrix_unit: MatrixUnit::Nvidia, tuning: Tuning::NONE };
 
     fn params(rows: &[u32], tokens: u32) -> MatmulParams {
         let mut params = MatmulParams {

@@ -4,6 +4,7 @@ use rf_quant::{DType, Family};
 
 use super::matmul::MAX_PARTS;
 use super::{Address, Launch, MatmulDevice, MatmulParams, MatrixUnit};
+use crate::tuning::Knob;
 
 /// A tile of 128 rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,11 @@ impl HalfTile {
             Self::Wide => 256,
             Self::Middle => 128,
         }
+    }
+
+    /// The tile by this many tokens.
+    fn of(tokens: u32) -> Self {
+        if tokens > Self::Middle.tokens() { Self::Wide } else { Self::Middle }
     }
 
     fn threads(self, unit: MatrixUnit) -> u32 {
@@ -60,10 +66,11 @@ impl MatmulDevice {
     /// multiplication of 16 × 16 × 16 takes 16 cycles in f16 and 8 in int8, and int8 needs about 8
     /// vector instructions more for scales of 32 columns, 11 or more with minima or scales of 16.
     pub fn halves(self, dtype: DType, columns: usize) -> bool {
-        let is_half = match dtype.family() {
-            Family::Float => dtype != DType::F32 && columns.is_multiple_of(32),
-            Family::Block32 => self.matrix_unit != MatrixUnit::Rdna4,
-            _ => true,
+        let is_half = match (dtype.family(), self.tuned(Knob::PrefillBits, dtype)) {
+            (Family::Float, _) => dtype != DType::F32 && columns.is_multiple_of(32),
+            (_, Some(bits)) => bits == 16,
+            (Family::Block32, None) => self.matrix_unit != MatrixUnit::Rdna4,
+            (_, None) => true,
         };
         self.matrix_unit != MatrixUnit::None && is_half
     }
@@ -103,6 +110,7 @@ impl MatmulParams {
     ) -> (Self, Launch) {
         let unit = device.matrix_unit;
         let tile = match unit {
+            _ if let Some(tokens) = device.tuned(Knob::PrefillTile, dtype) => HalfTile::of(tokens),
             MatrixUnit::Nvidia => HalfTile::Middle,
             _ if self.tokens <= HalfTile::Middle.tokens() => HalfTile::Middle,
             _ => HalfTile::Wide,

@@ -4,8 +4,10 @@ use bytemuck::{Pod, Zeroable};
 use rf_quant::DType;
 
 use super::{
-    Activations, Address, Launch, MAX_PROJECTIONS, Operand, Projection, RouteParams, Weight,
+    Activations, Address, Launch, MAX_PROJECTIONS, MatmulDevice, Operand, Projection, RouteParams,
+    Weight,
 };
+use crate::tuning::Knob;
 
 /// Output rows of a block of int8 activations, which one workgroup computes for one token.
 const BLOCK: u32 = 32;
@@ -221,10 +223,16 @@ impl MatvecParams {
     }
 
     /// Sets the number of waves of a workgroup. With an RMSNorm epilogue, a workgroup computes
-    /// exactly one block of rows.
+    /// exactly one block of rows. Kernels for several formats, several tokens or floats have a
+    /// fixed number.
     #[must_use]
-    pub fn with_waves(self) -> Self {
-        let waves = if self.norm_out.squares == 0 { WAVES } else { BLOCK_WAVES };
+    pub fn with_waves(self, dtypes: &[DType], device: MatmulDevice) -> Self {
+        let first = dtypes[0];
+        let is_mixed = dtypes.iter().any(|dtype| *dtype != first);
+        let is_fixed = is_mixed || first.is_float() || self.route == 0 && self.tokens > 1;
+        let tuned = device.tuned(Knob::MatvecWaves, first).filter(|_| !is_fixed);
+        let has_norm = self.norm_out.squares != 0;
+        let waves = if has_norm { BLOCK_WAVES } else { tuned.unwrap_or(WAVES) };
         Self { waves, ..self }
     }
 }
@@ -278,11 +286,12 @@ impl MatvecGluParams {
     /// Sets the number of waves of a workgroup: twice as many for few outputs, if the device holds
     /// all waves at once.
     #[must_use]
-    pub fn with_waves(self, compute_units: usize) -> Self {
+    pub fn with_waves(self, dtype: DType, device: MatmulDevice) -> Self {
         let [groups, slots, _] = self.grid();
         let waves = groups * slots * 2 * WAVES;
-        let fits = waves as usize <= compute_units * WAVES_PER_UNIT as usize;
-        Self { waves: if fits { 2 * WAVES } else { WAVES }, ..self }
+        let fits = waves as usize <= device.compute_units * WAVES_PER_UNIT as usize;
+        let tuned = device.tuned(Knob::GluWaves, dtype);
+        Self { waves: tuned.unwrap_or(if fits { 2 * WAVES } else { WAVES }), ..self }
     }
 
     fn grid(&self) -> [u32; 3] {

@@ -39,6 +39,7 @@ mod step;
 mod weight;
 
 pub use attention::AttentionParams;
+pub(crate) use attention::MIN_SPLIT_KEYS;
 pub use batch::{Batch, KvCache, Span};
 pub use embed::{EmbedParams, embed_rms_norm_threads};
 pub use experts::{

@@ -6,8 +6,10 @@ use rf_quant::{DType, Family};
 
 use super::matmul::MAX_PARTS;
 use super::{
-    Address, Halves, Launch, MAX_PROJECTIONS, MatmulDevice, MatrixUnit, NormIn, Projection,
+    Address, FEW_TOKENS, Halves, Launch, MAX_PROJECTIONS, MatmulDevice, MatrixUnit, NormIn,
+    Projection,
 };
+use crate::tuning::Knob;
 
 /// The work of a skinny matmul after its sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,9 @@ pub struct SkinnyParams {
 const WAVES: u32 = 4;
 const ROWS: u32 = 32;
 
+/// Largest number of workgroups per compute unit.
+const MAX_GROUPS: u32 = 8;
+
 /// Least number of blocks of 32 columns of a wave of a part.
 const MIN_WAVE_BLOCKS: u32 = 8;
 
@@ -77,32 +82,52 @@ impl MatmulDevice {
         self.matrix_unit != MatrixUnit::None && is_half
     }
 
-    /// Workgroups of a skinny matmul that the device runs at once, as far as registers allow.
-    fn skinny_places(self, tokens: u32) -> u32 {
-        let groups = match self.matrix_unit {
+    /// Workgroups of a skinny matmul that a compute unit runs at once, as far as registers allow.
+    pub(crate) fn skinny_groups(self, tokens: u32) -> u32 {
+        match self.matrix_unit {
             MatrixUnit::Nvidia if tokens <= 32 => 3,
             MatrixUnit::Nvidia => 2,
             _ => 6,
+        }
+    }
+
+    /// Workgroups over which a skinny matmul is divided, for the tokens of a kernel.
+    fn skinny_places(self, dtype: DType, tokens: u32) -> u32 {
+        let knob = match tokens {
+            0..=16 => Knob::SkinnyGroups16,
+            17..=32 => Knob::SkinnyGroups32,
+            _ => Knob::SkinnyGroups64,
         };
+        let groups = self.tuned(knob, dtype).unwrap_or_else(|| self.skinny_groups(tokens));
         self.compute_units as u32 * groups
+    }
+
+    /// Workgroups of any skinny matmul.
+    fn most_skinny_places(self) -> u32 {
+        self.compute_units as u32 * MAX_GROUPS
     }
 
     /// Floats of the partial sums of any skinny matmul.
     pub(super) fn skinny_partial_floats(self) -> usize {
-        let floats = |tokens| (self.skinny_places(tokens) * tokens * ROWS) as usize;
-        floats(32).max(floats(64))
+        (self.most_skinny_places() * ROWS) as usize * FEW_TOKENS
     }
 
     /// Counters of any skinny matmul.
     pub(super) fn skinny_arrivals(self) -> usize {
-        self.skinny_places(32) as usize
+        self.most_skinny_places() as usize
     }
 }
 
 impl SkinnyParams {
-    /// Sets the epilogue, and divides the columns such that the workgroups fill the device.
+    /// Sets the epilogue, and divides the columns such that the workgroups fill the device. All
+    /// projections have the format `dtype`.
     #[must_use]
-    pub fn with_epilogue(self, epilogue: SkinnyEpilogue, device: MatmulDevice) -> Self {
+    pub fn with_epilogue(
+        self,
+        epilogue: SkinnyEpilogue,
+        dtype: DType,
+        device: MatmulDevice,
+    ) -> Self {
         let number = match epilogue {
             SkinnyEpilogue::None => 0,
             SkinnyEpilogue::Norm => 1,
@@ -111,7 +136,7 @@ impl SkinnyParams {
         let params = Self { epilogue: number, ..self };
         let most = MAX_PARTS.min(self.columns / 32 / (WAVES * MIN_WAVE_BLOCKS)).max(1);
         let tiles = params.row_tiles().max(1);
-        let places = device.skinny_places(Self::kernel_tokens(self.tokens, device));
+        let places = device.skinny_places(dtype, Self::kernel_tokens(self.tokens, device));
         Self { parts: (places / tiles).clamp(1, most), ..params }
     }
 
@@ -158,10 +183,9 @@ mod tests {
         for (projection, rows) in params.projections.iter_mut().zip(rows) {
             projection.rows = *rows;
         }
-        let params = params.with_epilogue(epilogue, device);
-        assert!(
-            params.parts * params.row_tiles() <= device.skinny_places(32).max(params.row_tiles())
-        );
+        let params = params.with_epilogue(epilogue, DType::Q4K, device);
+        let places = device.skinny_places(DType::Q4K, 32);
+        assert!(params.parts * params.row_tiles() <= places.max(params.row_tiles()));
         params.launch(DType::Q4K, device)
     }
 

@@ -44,7 +44,7 @@ pub(super) struct Report {
 
 /// Hyper-parameters from the metadata, also of architectures that are not supported.
 #[derive(Debug, Serialize)]
-struct ModelKeys {
+pub(in crate::commands) struct ModelKeys {
     context_length: Option<u64>,
     hidden_size: Option<u64>,
     num_layers: Option<u64>,
@@ -52,7 +52,7 @@ struct ModelKeys {
     num_kv_heads: Option<u64>,
     head_dim: Option<u64>,
     /// Elements of the latent of keys and values, which all heads share.
-    latent_dim: Option<u64>,
+    pub(in crate::commands) latent_dim: Option<u64>,
     intermediate_size: Option<u64>,
     num_experts: Option<u64>,
     num_experts_used: Option<u64>,
@@ -245,7 +245,18 @@ impl Report {
 }
 
 impl ModelKeys {
-    fn of(gguf: &Gguf) -> Self {
+    /// The heads for queries, those for keys and values, and the elements of a head.
+    #[cfg(feature = "gpu")]
+    pub(in crate::commands) fn heads(&self) -> Option<[usize; 3]> {
+        let all = [self.num_heads?, self.num_kv_heads?, self.head_dim?].map(usize::try_from);
+        let [Ok(num_heads), Ok(num_kv_heads), Ok(head_dim)] = all else { return None };
+        let is_possible = num_kv_heads > 0
+            && num_heads.is_multiple_of(num_kv_heads)
+            && (1..=512).contains(&head_dim);
+        is_possible.then_some([num_heads, num_kv_heads, head_dim])
+    }
+
+    pub(in crate::commands) fn of(gguf: &Gguf) -> Self {
         let metadata = gguf.metadata();
         let architecture = metadata.get("general.architecture").and_then(Value::as_str);
         let value = |key: &str| metadata.get(&format!("{}.{key}", architecture?));

@@ -194,7 +194,7 @@ impl Recorder<'_> {
             shared_x: u32::from(batch.shared_x),
             ..MatvecParams::default()
         }
-        .with_waves();
+        .with_waves(&[batch.dtype], self.memory.program.analysis.matmul_device);
         self.launches.push(params.launch(&[batch.dtype]), params);
     }
 
@@ -226,7 +226,7 @@ impl Recorder<'_> {
             shared_x: u32::from(batch.shared_x),
             ..MatvecGluParams::default()
         }
-        .with_waves(self.memory.program.analysis.matmul_device.compute_units);
+        .with_waves(batch.dtype, self.memory.program.analysis.matmul_device);
         self.launches.push(params.launch(batch.dtype), params);
     }
 

@@ -65,7 +65,7 @@ impl Recorder<'_> {
                 used: slots,
                 ..MatvecParams::default()
             }
-            .with_waves();
+            .with_waves(&[first.dtype], self.memory.program.analysis.matmul_device);
             self.launches.push(params.launch(&[first.dtype]), params);
         }
     }

@@ -162,6 +162,7 @@ impl Recorder<'_> {
                 };
                 self.skinny(&params, group[0].dtype, norm_out);
             } else if rows <= MATVEC_ROWS {
+                let dtypes: Vec<DType> = group.iter().map(|p| p.dtype).collect();
                 let params = MatvecParams {
                     projections,
                     x_q8,
@@ -174,8 +175,7 @@ impl Recorder<'_> {
                     tokens,
                     ..MatvecParams::default()
                 }
-                .with_waves();
-                let dtypes: Vec<DType> = group.iter().map(|p| p.dtype).collect();
+                .with_waves(&dtypes, self.memory.program.analysis.matmul_device);
                 self.launches.push(params.launch(&dtypes), params);
             } else {
                 let params = MatmulParams {
@@ -239,7 +239,7 @@ impl Recorder<'_> {
             activation: activation_number(activation),
             ..MatvecGluParams::default()
         }
-        .with_waves(self.memory.program.analysis.matmul_device.compute_units);
+        .with_waves(gate.dtype, self.memory.program.analysis.matmul_device);
         self.launches.push(params.launch(gate.dtype), params);
     }
 }

@@ -72,7 +72,8 @@ impl Recorder<'_> {
         let device = self.memory.program.analysis.matmul_device;
         let scratch = self.memory.program.scratch;
         let (partials, arrivals) = (scratch.partials, scratch.arrivals);
-        let params = SkinnyParams { partials, arrivals, ..*params }.with_epilogue(epilogue, device);
+        let params = SkinnyParams { partials, arrivals, ..*params };
+        let params = params.with_epilogue(epilogue, dtype, device);
         self.launches.push(params.launch(dtype, device), params);
     }
 }

@@ -1,0 +1,353 @@
+//! Tuned launches: measured on a GPU in child processes, kept in a file per card, and applied when
+//! the card is opened.
+//!
+//! The files are `$XDG_CACHE_HOME/rocmforge/tune/ARCH-NAME-UNITScu.toml`. A choice holds for the
+//! code with which it was measured: each has a digest of its translation unit. A variant that
+//! crashed or hung the driver is not tried again with the same code.
+
+mod child;
+mod run;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use rf_kernels::tuning::{Knob, Tuning, format_named};
+use rf_kernels::{GpuBackend, objects};
+use serde::{Deserialize, Serialize};
+
+use crate::probe::DeviceReport;
+
+pub use child::answer;
+pub use run::{TrialEnd, TrialName, TuneEvent, TunePlan, TuneSubject};
+
+/// Version of the file format.
+const SCHEMA: u32 = 1;
+
+/// The variable that switches tuned launches off.
+const VARIABLE: &str = "ROCFORGE_TUNING";
+
+/// The results of tuning a card.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TuningTable {
+    /// Version of the file format.
+    pub schema: u32,
+    /// Marketing name of the GPU.
+    pub device: String,
+    /// Architecture, such as `gfx1100`.
+    pub arch: String,
+    /// Compute units, or multiprocessors.
+    pub compute_units: u32,
+    /// The runtime with which it was measured.
+    pub runtime: String,
+    /// Version of the program.
+    pub program: String,
+    /// The measured knobs.
+    #[serde(default, rename = "choice")]
+    pub choices: Vec<TuningChoice>,
+    /// Values that do not work.
+    #[serde(default, rename = "failure")]
+    pub failures: Vec<TuningFailure>,
+}
+
+/// A measured knob for a format.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TuningChoice {
+    /// [`Knob::name`].
+    pub knob: String,
+    /// Name of the format.
+    pub format: String,
+    /// Digest of the code.
+    pub code: String,
+    /// The value; without one, nothing is faster than the choice of the formulas.
+    pub value: Option<u32>,
+    /// Time of the measured step, in microseconds.
+    pub us: f64,
+    /// The same with the choice of the formulas.
+    pub default_us: f64,
+}
+
+/// A value that computed a wrong result, or with which the driver failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TuningFailure {
+    /// [`Knob::name`].
+    pub knob: String,
+    /// Name of the format.
+    pub format: String,
+    /// Digest of the code.
+    pub code: String,
+    /// The value.
+    pub value: u32,
+    /// What happened.
+    pub reason: String,
+}
+
+/// The part of a file that all versions have.
+#[derive(Deserialize)]
+struct Header {
+    schema: u32,
+}
+
+/// A file that is not a table for a card.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// The file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The file is not a table.
+    #[error("{} is no table of rf-cli tune: {reason}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The error of the parser.
+        reason: String,
+    },
+    /// The table has another version.
+    #[error("{} has version {schema}, this program reads version {SCHEMA}", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        schema: u32,
+    },
+    /// The table is for another card.
+    #[error("{} is for {device} ({arch}, {compute_units} compute units), not for this GPU", path.display())]
+    OtherDevice {
+        /// The file.
+        path: PathBuf,
+        /// Its device.
+        device: String,
+        /// Its architecture.
+        arch: String,
+        /// Its number of compute units.
+        compute_units: u32,
+    },
+    /// There is no folder for caches.
+    #[error("neither XDG_CACHE_HOME nor HOME names a folder for the table")]
+    NoFolder,
+}
+
+impl TuningTable {
+    /// An empty table for a card.
+    pub fn new(device: &DeviceReport, runtime: String, program: String) -> Self {
+        Self {
+            schema: SCHEMA,
+            device: device.name.clone(),
+            arch: device.arch.clone(),
+            compute_units: device.compute_units,
+            runtime,
+            program,
+            choices: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// The file of a card.
+    ///
+    /// # Errors
+    ///
+    /// If the environment has no home directory.
+    pub fn path(device: &DeviceReport) -> Result<PathBuf, TableError> {
+        let folder = objects::cache_folder().ok_or(TableError::NoFolder)?;
+        let word = |text: &str| {
+            let letters = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
+            letters.collect::<String>().to_lowercase()
+        };
+        // Features after a colon differ between drivers.
+        let arch = device.arch.split(':').next().unwrap_or_default();
+        let name = format!("{}-{}-{}cu.toml", word(arch), word(&device.name), device.compute_units);
+        Ok(folder.join("tune").join(name))
+    }
+
+    /// Reads a table for a card.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is no table, or is for another card.
+    pub fn read(path: &Path, device: &DeviceReport) -> Result<Self, TableError> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| TableError::File { path: path.to_owned(), source })?;
+        let syntax = |error: toml::de::Error| {
+            let reason = error.message().to_owned();
+            TableError::Syntax { path: path.to_owned(), reason }
+        };
+        let Header { schema } = toml::from_str(&text).map_err(syntax)?;
+        if schema != SCHEMA {
+            return Err(TableError::Version { path: path.to_owned(), schema });
+        }
+        let table: Self = toml::from_str(&text).map_err(syntax)?;
+        let is_same = table.arch == device.arch
+            && table.device == device.name
+            && table.compute_units == device.compute_units;
+        if !is_same {
+            let Self { device, arch, compute_units, .. } = table;
+            let path = path.to_owned();
+            return Err(TableError::OtherDevice { path, device, arch, compute_units });
+        }
+        Ok(table)
+    }
+
+    /// The text of the file.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// Writes the table. An interruption leaves the earlier file.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), TableError> {
+        let write = || {
+            let folder = path.parent().unwrap_or(Path::new("."));
+            fs::create_dir_all(folder)?;
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            file.write_all(self.to_toml().as_bytes())?;
+            file.persist(path)?;
+            Ok(())
+        };
+        write().map_err(|source| TableError::File { path: path.to_owned(), source })
+    }
+
+    /// The choices for the code of a backend, and the number of those that are for other code.
+    pub fn tuning(&self, backend: &GpuBackend) -> (Tuning, usize) {
+        let (mut tuning, mut stale) = (Tuning::default(), 0);
+        for choice in &self.choices {
+            let Some(value) = choice.value else { continue };
+            let (knob, format) = (Knob::named(&choice.knob), format_named(&choice.format));
+            let is_set = knob.zip(format).is_some_and(|(knob, format)| {
+                let code = backend.code_digest(knob, format).map(digest_text);
+                code.as_ref() == Some(&choice.code) && tuning.set(knob, format, Some(value))
+            });
+            stale += usize::from(!is_set);
+        }
+        (tuning, stale)
+    }
+
+    /// The entry of a knob and a format, which is new if the code is.
+    fn choice(&mut self, knob: &str, format: &str, code: &str) -> &mut TuningChoice {
+        let is_of = |choice: &TuningChoice| choice.knob == knob && choice.format == format;
+        self.choices.retain(|choice| !is_of(choice) || choice.code == code);
+        let at = self.choices.iter().position(is_of).unwrap_or_else(|| {
+            self.choices.push(TuningChoice {
+                knob: knob.to_owned(),
+                format: format.to_owned(),
+                code: code.to_owned(),
+                value: None,
+                us: 0.0,
+                default_us: 0.0,
+            });
+            self.choices.len() - 1
+        });
+        &mut self.choices[at]
+    }
+}
+
+/// A digest in files.
+fn digest_text(digest: u128) -> String {
+    format!("{digest:032x}")
+}
+
+/// The table of a card, where there is one; one that cannot be used is a warning in the log.
+pub fn find(device: &DeviceReport) -> Option<TuningTable> {
+    if std::env::var_os(VARIABLE).is_some_and(|value| value == "off") {
+        return None;
+    }
+    let path = TuningTable::path(device).ok().filter(|path| path.exists())?;
+    match TuningTable::read(&path, device) {
+        Ok(table) => Some(table),
+        Err(error) => {
+            tracing::warn!("tuned launches are not used: {error}: run `rf-cli tune` again");
+            None
+        }
+    }
+}
+
+/// A backend with the tuned launches of its card.
+pub(crate) fn apply(device: &DeviceReport, backend: GpuBackend) -> GpuBackend {
+    let Some(table) = find(device) else { return backend };
+    let (tuning, stale) = table.tuning(&backend);
+    if stale > 0 {
+        tracing::info!(
+            "{stale} tuned choices are for other kernels: `rf-cli tune` measures them again"
+        );
+    }
+    if tuning.is_empty() { backend } else { backend.with_tuning(tuning) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(name: &str) -> DeviceReport {
+        DeviceReport {
+            number: 0,
+            platform: "AMD".into(),
+            ordinal: 0,
+            name: name.into(),
+            arch: "gfx1100".into(),
+            memory_bytes: 24 << 30,
+            compute_units: 48,
+            wave_size: 32,
+            integrated: false,
+            pci_bus_id: String::new(),
+            usable: true,
+            code: None,
+            code_kind: None,
+            problem: None,
+        }
+    }
+
+    fn table() -> TuningTable {
+        let card = device("AMD Radeon RX 7900 XTX");
+        let mut table = TuningTable::new(&card, "HIP 7.1".into(), "0.1.0".into());
+        *table.choice("matvec_waves", "Q4_K", "ab") = TuningChoice {
+            value: Some(16),
+            us: 10.5,
+            default_us: 12.25,
+            ..table.choice("matvec_waves", "Q4_K", "ab").clone()
+        };
+        table.choice("decode_keys", "f16", "cd");
+        table.failures.push(TuningFailure {
+            knob: "prefill_bits".into(),
+            format: "Q4_K".into(),
+            code: "ef".into(),
+            value: 8,
+            reason: "the process ended (signal: 11 (SIGSEGV))".into(),
+        });
+        table
+    }
+
+    #[test]
+    fn a_table_survives_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tune/card.toml");
+        let card = device("AMD Radeon RX 7900 XTX");
+        table().write(&path).unwrap();
+        assert_eq!(TuningTable::read(&path, &card).unwrap(), table());
+        let other = TuningTable::read(&path, &device("AMD Radeon RX 7900 XT"));
+        assert!(matches!(other, Err(TableError::OtherDevice { .. })));
+        fs::write(&path, "schema = 2\n").unwrap();
+        let newer = TuningTable::read(&path, &card);
+        assert!(matches!(newer, Err(TableError::Version { schema: 2, .. })));
+        for text in ["", "schema = 1\ndevice = 5", "[[choice]", "schema = \"1\""] {
+            fs::write(&path, text).unwrap();
+            let damaged = TuningTable::read(&path, &card);
+            assert!(matches!(damaged, Err(TableError::Syntax { .. })), "{text:?}: {damaged:?}");
+        }
+    }
+
+    #[test]
+    fn new_code_replaces_an_entry() {
+        let mut table = table();
+        assert_eq!(table.choice("matvec_waves", "Q4_K", "ab").value, Some(16));
+        assert_eq!(table.choice("matvec_waves", "Q4_K", "other").value, None);
+        assert_eq!(table.choices.len(), 2);
+    }
+}

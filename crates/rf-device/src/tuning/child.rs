@@ -1,0 +1,71 @@
+//! The work of the child process: makes the trials and writes a line before and after each.
+
+use std::io::Write;
+
+use rf_graph::BackendError;
+use rf_hip::{Platform, Runtime};
+use rf_kernels::tune::{Subject, Verdict, trials};
+use rf_kernels::{GpuBackend, GpuOptions};
+
+use super::digest_text;
+use super::run::{Message, TrialEnd, TrialName, TunePlan, TuneSubject};
+use crate::error::sentence;
+use crate::lines::write_line;
+
+/// Makes the trials of a plan but the first `skip` on the GPU with that ordinal.
+///
+/// # Errors
+///
+/// If the GPU cannot be opened, or writing fails.
+pub fn answer(
+    (platform, ordinal): (Platform, usize),
+    plan: &TunePlan,
+    skip: usize,
+    mut out: impl Write,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let options = GpuOptions { ordinal: Some(ordinal), ..GpuOptions::default() };
+    let backend = GpuBackend::on(&Runtime::load_platform(platform)?, options)?;
+    let subjects: Vec<Subject> = plan.subjects.iter().filter_map(TuneSubject::subject).collect();
+    let named = trials(&backend, &subjects).into_iter().map(|trial| {
+        let code = backend.code_digest(trial.knob(), trial.format()).unwrap_or_default();
+        let name = TrialName {
+            knob: trial.knob().name().to_owned(),
+            format: trial.format().name().to_owned(),
+            value: trial.value(),
+            code: digest_text(code),
+        };
+        (name, trial)
+    });
+    let failed = |name: &TrialName| {
+        plan.failures.iter().any(|failure| {
+            (&failure.knob, &failure.format, &failure.code, failure.value)
+                == (&name.knob, &name.format, &name.code, name.value)
+        })
+    };
+    let filter = plan.filter.to_lowercase();
+    let is_wanted = |name: &TrialName| {
+        let text = format!("{} {}", name.knob, name.format).to_lowercase();
+        text.contains(&filter) && !failed(name)
+    };
+    let trials: Vec<_> = named.filter(|(name, _)| is_wanted(name)).collect();
+    write_line(&mut out, &Message::Open(trials.len()))?;
+    for (name, trial) in trials.into_iter().skip(skip) {
+        write_line(&mut out, &Message::Begin(name))?;
+        let result = trial.run(&backend, plan.block);
+        let is_lost = matches!(&result, Err(BackendError::Device(_)));
+        let end = match result {
+            Ok(Verdict::Measured(comparison)) => comparison.into(),
+            Ok(Verdict::Wrong { nmse, allowed }) => {
+                TrialEnd::Failed(format!("wrong results: NMSE {nmse:.1e}, allowed {allowed:.1e}"))
+            }
+            Ok(_) => TrialEnd::NotMeasured("it did not run".to_owned()),
+            Err(error @ BackendError::Device(_)) => TrialEnd::Failed(sentence(&error)),
+            Err(error) => TrialEnd::NotMeasured(sentence(&error)),
+        };
+        write_line(&mut out, &Message::End(end))?;
+        if is_lost {
+            break;
+        }
+    }
+    Ok(())
+}

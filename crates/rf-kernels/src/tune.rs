@@ -1,0 +1,274 @@
+//! Measures the choices of launches on a card: the work of `rf-cli tune`.
+//!
+//! A [`Trial`] is a value of a [`Knob`] for the matrices or the cache of a model. Its results are
+//! compared with those of the formulas' choice before it is timed. The time is that of a step with
+//! copies of the op that read more memory than any cache holds, so the fixed cost of a step makes
+//! gains look smaller, not larger. Steps of both choices alternate: A-B-A-B.
+
+use std::time::{Duration, Instant};
+
+use rf_graph::case::{Case, CaseBatch, Format, Schedule, Timer, attention, gated_unit, matmul};
+use rf_graph::conformance::Deviation;
+use rf_graph::{Backend, BackendError, DType, KvType, Program, fuse};
+
+use crate::GpuBackend;
+use crate::selftest::copies;
+use crate::tuning::Knob;
+
+/// What a model has on a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Subject {
+    /// Weight matrices.
+    Matrix {
+        /// Their format.
+        dtype: DType,
+        /// Output features.
+        rows: usize,
+        /// Input features.
+        columns: usize,
+    },
+    /// A KV cache.
+    Cache {
+        /// Its type.
+        kv: KvType,
+        /// Query heads.
+        num_heads: usize,
+        /// Key and value heads.
+        num_kv_heads: usize,
+        /// Elements of a head.
+        head_dim: usize,
+    },
+}
+
+/// A value of a knob to measure.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    knob: Knob,
+    value: u32,
+    subject: Subject,
+}
+
+/// The result of a trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The results are right.
+    Measured(Comparison),
+    /// The results differ from those of the formulas' choice.
+    Wrong {
+        /// NMSE of the difference.
+        nmse: f64,
+        /// The NMSE that is allowed.
+        allowed: f64,
+    },
+}
+
+/// Times of a step: with the formulas' choice, and with the value of a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Comparison {
+    /// The smaller median of two, in seconds, with the formulas' choice.
+    pub default_s: f64,
+    /// The smaller median of two, in seconds, with the value of the trial.
+    pub tuned_s: f64,
+    /// True if both medians with the value are smaller by [`MIN_GAIN`] than both without.
+    pub is_faster: bool,
+}
+
+/// The least gain for which a value replaces the choice of a formula, as a part of the time.
+pub const MIN_GAIN: f64 = 0.03;
+
+/// Depth at which attention of one token is timed.
+const DEPTH: usize = 4096;
+
+/// The trials for these subjects on a device, in the order of [`Knob::ALL`].
+pub fn trials(backend: &GpuBackend, subjects: &[Subject]) -> Vec<Trial> {
+    let device = backend.matmul_device();
+    let mut trials = Vec::new();
+    for knob in Knob::ALL {
+        for &subject in subjects {
+            let format = subject.format();
+            if !knob.applies(format, device) || backend.code_digest(knob, format).is_none() {
+                continue;
+            }
+            let default = knob.default_value(format, device);
+            let values = knob.values().iter().filter(|value| Some(**value) != default);
+            trials.extend(values.map(|&value| Trial { knob, value, subject }));
+        }
+    }
+    trials
+}
+
+impl Subject {
+    /// The format.
+    pub fn format(&self) -> Format {
+        match *self {
+            Self::Matrix { dtype, .. } => Format::Weight(dtype),
+            Self::Cache { kv, .. } => Format::Cache(kv),
+        }
+    }
+}
+
+impl Trial {
+    /// The knob.
+    pub fn knob(&self) -> Knob {
+        self.knob
+    }
+
+    /// The format.
+    pub fn format(&self) -> Format {
+        self.subject.format()
+    }
+
+    /// The value.
+    pub fn value(&self) -> u32 {
+        self.value
+    }
+
+    /// The op and the batch on which the knob acts.
+    fn case(&self) -> Case {
+        match self.subject {
+            Subject::Matrix { dtype, rows, columns } => {
+                let tokens = match self.knob {
+                    Knob::PrefillBits | Knob::PrefillTile => 512,
+                    Knob::SkinnyGroups16 => 8,
+                    Knob::SkinnyGroups32 => 32,
+                    Knob::SkinnyGroups64 => 64,
+                    _ => 1,
+                };
+                let schedule = Schedule::single(tokens);
+                match self.knob {
+                    Knob::GluWaves => gated_unit(dtype, rows, columns, schedule),
+                    _ => matmul(dtype, rows, columns, schedule),
+                }
+            }
+            Subject::Cache { kv, num_heads, num_kv_heads, head_dim } => {
+                attention(kv, [num_heads, num_kv_heads, head_dim], Schedule::at_depth(DEPTH, 1))
+            }
+        }
+    }
+
+    /// Compares the value with the formulas' choice. Each of the four times is the median of steps
+    /// that last `block` together.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails, or lacks the memory.
+    pub fn run(&self, backend: &GpuBackend, block: Duration) -> Result<Verdict, BackendError> {
+        let mut tuning = *backend.tuning();
+        tuning.set(self.knob, self.format(), None);
+        let default = backend.with_tuning(tuning);
+        tuning.set(self.knob, self.format(), Some(self.value));
+        let tuned = backend.with_tuning(tuning);
+        let case = self.case();
+        // Both may differ from the exact result by the bound.
+        let allowed = 4.0 * case.bound().with_f16_operands().nmse();
+        let deviation = Deviation::between(&results(&tuned, &case)?, &results(&default, &case)?);
+        if deviation.nmse.is_nan() || deviation.nmse > allowed {
+            return Ok(Verdict::Wrong { nmse: deviation.nmse, allowed });
+        }
+        let copies = copies(&case, case.cost()).next_multiple_of(3);
+        let timer = |backend: &GpuBackend| {
+            Timer::new(backend, &case, fused(backend, case.timed_program(copies)))
+        };
+        let mut timers = [timer(&default)?, timer(&tuned)?];
+        // Warm up: plain launches, graph capture, first replay.
+        for timer in &mut timers {
+            for _ in 0..3 {
+                timer.step()?;
+            }
+        }
+        let mut step = |side: usize| {
+            let start = Instant::now();
+            timers[side].step()?;
+            Ok(start.elapsed().as_secs_f64())
+        };
+        compare(block.as_secs_f64(), &mut step).map(Verdict::Measured)
+    }
+}
+
+fn fused(backend: &GpuBackend, mut program: Program) -> Program {
+    program.graph = fuse(program.graph, backend.fusions());
+    program
+}
+
+/// The results of the timed batch.
+fn results(backend: &GpuBackend, case: &Case) -> Result<Vec<Vec<f32>>, BackendError> {
+    let program = fused(backend, case.timed_program(1));
+    let width = program.graph.value(program.graph.output()).width;
+    let mut executor = backend.compile(program, &mut |_| ())?;
+    let [fill @ .., timed] = case.batches() else { return Ok(Vec::new()) };
+    for batch in fill {
+        batch.with_output_rows(&[], |batch| executor.forward(batch, &mut []))?;
+    }
+    let rows: Vec<usize> = (0..CaseBatch::tokens(timed)).collect();
+    let mut out = vec![f32::NAN; rows.len() * width];
+    timed.with_output_rows(&rows, |batch| executor.forward(batch, &mut out))?;
+    Ok(vec![out])
+}
+
+/// Compares two kinds of steps, A-B-A-B. `step` runs one of side 0 or 1 and returns its seconds.
+fn compare<E>(
+    block_s: f64,
+    step: &mut dyn FnMut(usize) -> Result<f64, E>,
+) -> Result<Comparison, E> {
+    const MIN_STEPS: usize = 5;
+    let mut median = |side: usize| {
+        let (mut times, mut sum_s) = (Vec::new(), 0.0);
+        while times.len() < MIN_STEPS || sum_s < block_s {
+            let seconds = step(side)?;
+            sum_s += seconds;
+            times.push(seconds);
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times[times.len() / 2])
+    };
+    let first: [f64; 2] = [median(0)?, median(1)?];
+    let second: [f64; 2] = [median(0)?, median(1)?];
+    let [default_s, tuned_s] = [0, 1].map(|side| first[side].min(second[side]));
+    let is_faster = first[1].max(second[1]) <= (1.0 - MIN_GAIN) * default_s;
+    Ok(Comparison { default_s, tuned_s, is_faster })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    /// Steps that take these seconds: of either side before and after the first round.
+    fn compared(default: [f64; 2], tuned: [f64; 2]) -> Comparison {
+        let (mut last, mut turns) = (1, 0);
+        let mut step = |side: usize| {
+            if side != last {
+                (last, turns) = (side, turns + 1);
+            }
+            let round = (turns - 1) / 2;
+            Ok::<_, Infallible>([default, tuned][side][round])
+        };
+        let Ok(comparison) = compare(1.0, &mut step);
+        assert_eq!(turns, 4);
+        comparison
+    }
+
+    #[test]
+    fn a_value_must_be_faster_by_three_percent_in_both_rounds() {
+        let faster = compared([0.1, 0.11], [0.09, 0.095]);
+        assert_eq!(faster, Comparison { default_s: 0.1, tuned_s: 0.09, is_faster: true });
+        assert!(!compared([0.1, 0.1], [0.098, 0.098]).is_faster);
+        // The clock of the card rose in between.
+        assert!(!compared([0.1, 0.08], [0.09, 0.075]).is_faster);
+        assert!(!compared([0.1, 0.1], [0.2, 0.05]).is_faster);
+    }
+
+    #[test]
+    fn a_block_has_at_least_five_steps() {
+        let mut count = 0;
+        let mut step = |_| {
+            count += 1;
+            Ok::<_, Infallible>(10.0)
+        };
+        let Ok(_) = compare(1.0, &mut step);
+        assert_eq!(count, 4 * 5);
+    }
+}
