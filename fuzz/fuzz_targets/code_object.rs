@@ -22,7 +22,8 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let grid = Grid { workgroups: [2, 1, 1], workgroup_size: [33, 1, 1], dynamic_lds_bytes: 0 };
     let mut options = Options::default();
-    options.checks = Checks { sgpr_hazards: true, ..Checks::ALL };
+    options.checks = Checks::ALL;
+    options.checks.sgpr_hazards = true;
     options.threads = 1;
     options.max_instructions = 500;
     let buffer = memory.allocate(256).unwrap_or_default();
