@@ -63,7 +63,7 @@ pub struct TuningChoice {
     pub value: Option<u32>,
     /// Time of the measured step, in microseconds.
     pub us: f64,
-    /// The same with the choice of the formulas.
+    /// Time of that step with the choice of the formulas, in microseconds.
     pub default_us: f64,
 }
 
@@ -78,7 +78,7 @@ pub struct TuningFailure {
     pub code: String,
     /// The value.
     pub value: u32,
-    /// What happened.
+    /// The wrong result, or the failure of the driver.
     pub reason: String,
 }
 

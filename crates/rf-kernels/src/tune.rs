@@ -12,10 +12,11 @@ use rf_graph::conformance::Deviation;
 use rf_graph::{Backend, BackendError, DType, KvType, Program, fuse};
 
 use crate::GpuBackend;
+use crate::params::{MIN_SPLIT_KEYS, MatmulDevice, MatrixUnit};
 use crate::selftest::copies;
-use crate::tuning::Knob;
+use crate::tuning::{Knob, Tuning};
 
-/// What a model has on a card.
+/// Weights or a cache of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Subject {
@@ -88,15 +89,55 @@ pub fn trials(backend: &GpuBackend, subjects: &[Subject]) -> Vec<Trial> {
     for knob in Knob::ALL {
         for &subject in subjects {
             let format = subject.format();
-            if !knob.applies(format, device) || backend.code_digest(knob, format).is_none() {
+            if !applies(knob, format, device) || backend.code_digest(knob, format).is_none() {
                 continue;
             }
-            let default = knob.default_value(format, device);
+            let default = default_value(knob, format, device);
             let values = knob.values().iter().filter(|value| Some(**value) != default);
             trials.extend(values.map(|&value| Trial { knob, value, subject }));
         }
     }
     trials
+}
+
+/// Columns of a usual matrix.
+const COLUMNS: usize = 4096;
+
+/// Returns true if a device has launches with a choice for a format.
+fn applies(knob: Knob, format: Format, device: MatmulDevice) -> bool {
+    use Knob::{SkinnyGroups16, SkinnyGroups32, SkinnyGroups64};
+    let untuned = MatmulDevice { tuning: Tuning::NONE, ..device };
+    match (knob, format) {
+        (Knob::MatvecWaves | Knob::GluWaves, Format::Weight(dtype)) => !dtype.is_float(),
+        (Knob::PrefillBits, Format::Weight(dtype)) => {
+            !dtype.is_float() && device.matrix_unit != MatrixUnit::None
+        }
+        (Knob::PrefillTile, Format::Weight(dtype)) => untuned.halves(dtype, COLUMNS),
+        (SkinnyGroups16 | SkinnyGroups32 | SkinnyGroups64, Format::Weight(dtype)) => {
+            device.is_skinny(dtype, COLUMNS)
+        }
+        (Knob::DecodeGroups | Knob::DecodeKeys, Format::Cache(_)) => true,
+        _ => false,
+    }
+}
+
+/// The value that the formulas choose for a format, where they choose one for all shapes.
+fn default_value(knob: Knob, format: Format, device: MatmulDevice) -> Option<u32> {
+    let untuned = MatmulDevice { tuning: Tuning::NONE, ..device };
+    match (knob, format) {
+        (Knob::MatvecWaves, _) => Some(8),
+        (Knob::DecodeKeys, _) => Some(MIN_SPLIT_KEYS as u32),
+        (Knob::PrefillBits, Format::Weight(dtype)) => {
+            Some(if untuned.halves(dtype, COLUMNS) { 16 } else { 8 })
+        }
+        (Knob::PrefillTile, _) => {
+            Some(if device.matrix_unit == MatrixUnit::Nvidia { 128 } else { 256 })
+        }
+        (Knob::SkinnyGroups16, _) => Some(device.skinny_groups(16)),
+        (Knob::SkinnyGroups32, _) => Some(device.skinny_groups(32)),
+        (Knob::SkinnyGroups64, _) => Some(device.skinny_groups(64)),
+        _ => None,
+    }
 }
 
 impl Subject {

@@ -2,15 +2,13 @@
 //!
 //! The formulas of [`params`](crate::params) choose the waves, tiles and divisions of a launch. A
 //! [`Tuning`] replaces some of these choices by values that were measured on a card, see
-//! [`tune`](crate::tune). A choice changes the order of sums, and [`Knob::PrefillBits`] the rounding
-//! of operands; results stay within the bounds of the conformance cases with any choice.
+//! [`tune`](crate::tune). A choice changes the order of sums, and [`Knob::PrefillBits`] the
+//! rounding of operands; results stay within the bounds of the conformance cases with any choice.
 
 use rf_graph::KvType;
 use rf_graph::case::Format;
 use rf_quant::DType;
 use twox_hash::XxHash3_128;
-
-use crate::params::{MIN_SPLIT_KEYS, MatmulDevice, MatrixUnit};
 
 /// A choice of a launch, for weights or a KV cache of one format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,9 +28,9 @@ pub enum Knob {
     PrefillTile,
     /// Workgroups per compute unit over which a matmul of 2 to 16 tokens is divided.
     SkinnyGroups16,
-    /// The same for 17 to 32 tokens.
+    /// Workgroups per compute unit over which a matmul of 17 to 32 tokens is divided.
     SkinnyGroups32,
-    /// The same for 33 to 64 tokens.
+    /// Workgroups per compute unit over which a matmul of 33 to 64 tokens is divided.
     SkinnyGroups64,
 }
 
@@ -100,43 +98,6 @@ impl Knob {
         }
     }
 
-    /// Returns true if a device has launches with this choice for a format.
-    pub(crate) fn applies(self, format: Format, device: MatmulDevice) -> bool {
-        let untuned = MatmulDevice { tuning: Tuning::NONE, ..device };
-        match (self, format) {
-            (Self::MatvecWaves | Self::GluWaves, Format::Weight(dtype)) => !dtype.is_float(),
-            (Self::PrefillBits, Format::Weight(dtype)) => {
-                !dtype.is_float() && device.matrix_unit != MatrixUnit::None
-            }
-            (Self::PrefillTile, Format::Weight(dtype)) => untuned.halves(dtype, COLUMNS),
-            (
-                Self::SkinnyGroups16 | Self::SkinnyGroups32 | Self::SkinnyGroups64,
-                Format::Weight(dtype),
-            ) => device.is_skinny(dtype, COLUMNS),
-            (Self::DecodeGroups | Self::DecodeKeys, Format::Cache(_)) => true,
-            _ => false,
-        }
-    }
-
-    /// The value that the formulas choose for a format, where they choose one for all shapes.
-    pub(crate) fn default_value(self, format: Format, device: MatmulDevice) -> Option<u32> {
-        let untuned = MatmulDevice { tuning: Tuning::NONE, ..device };
-        match (self, format) {
-            (Self::MatvecWaves, _) => Some(8),
-            (Self::DecodeKeys, _) => Some(MIN_SPLIT_KEYS as u32),
-            (Self::PrefillBits, Format::Weight(dtype)) => {
-                Some(if untuned.halves(dtype, COLUMNS) { 16 } else { 8 })
-            }
-            (Self::PrefillTile, _) => {
-                Some(if device.matrix_unit == MatrixUnit::Nvidia { 128 } else { 256 })
-            }
-            (Self::SkinnyGroups16, _) => Some(device.skinny_groups(16)),
-            (Self::SkinnyGroups32, _) => Some(device.skinny_groups(32)),
-            (Self::SkinnyGroups64, _) => Some(device.skinny_groups(64)),
-            _ => None,
-        }
-    }
-
     /// A kernel of the translation unit to which a choice applies.
     pub(crate) fn kernel(self, format: Format) -> Option<&'static str> {
         match (self, format) {
@@ -164,9 +125,6 @@ impl Knob {
         }
     }
 }
-
-/// Columns of a usual matrix.
-const COLUMNS: usize = 4096;
 
 /// The format with the name that tables show, for weights or a KV cache: `Q4_K`, `f16`.
 pub fn format_named(name: &str) -> Option<Format> {

@@ -156,7 +156,7 @@ fn new_table(prober: &Prober, gpu: &Gpu) -> Result<TuningTable> {
     Ok(TuningTable::new(gpu.report(), runtime, version::short().to_owned()))
 }
 
-/// What is measured.
+/// The weights and caches for which launches are measured.
 fn subjects(arguments: &TuneArgs) -> Result<Vec<TuneSubject>> {
     let cache = |kv: KvType, [num_heads, num_kv_heads, head_dim]: [usize; 3]| TuneSubject::Cache {
         format: kv.name().to_owned(),

@@ -16,7 +16,7 @@ use crate::probe::Prober;
 /// The longest time of a trial.
 const TRIAL_LIMIT: Duration = Duration::from_mins(2);
 
-/// What is measured.
+/// The measurements of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TunePlan {
     /// Matrices and caches.
@@ -108,7 +108,7 @@ pub enum TrialEnd {
     Measured {
         /// Time of a step, in microseconds.
         us: f64,
-        /// The same with the choice of the formulas.
+        /// Time of that step with the choice of the formulas, in microseconds.
         default_us: f64,
         /// True if the value is faster beyond doubt.
         is_faster: bool,

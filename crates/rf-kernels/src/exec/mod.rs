@@ -96,6 +96,7 @@ impl GpuExecutor {
             None => Ok(0),
         });
         let rope_addresses = addresses.collect::<Result<_, _>>()?;
+        ropes.extend_to(&stream, 1)?;
         let output_width = graph.value(graph.output()).width;
         let top_k = TopK::new(context, output_width, max_output_rows)?;
         let width = stages.iter().map(|stage| graph.width_of(&stage.outputs)).max().unwrap_or(1);

@@ -1,13 +1,15 @@
 //! Tables of cos and sin for RoPE, computed in f64 on the host and extended as sequences grow.
 
+use rayon::prelude::*;
 use rf_graph::Rope;
 use rf_hip::{Context, DeviceBuffer, Stream};
 
 use crate::error::Error;
 use crate::params::Address;
 
-/// Positions added at a time, so that decode rarely extends a table.
-const POSITIONS_AT_ONCE: usize = 512;
+/// Positions that a table has from the start. The copy that extends it waits for the device, and
+/// the chunks of a prompt should not.
+const FIRST_POSITIONS: usize = 8192;
 
 /// One table for each distinct RoPE of the graph.
 pub(super) struct RopeTables {
@@ -57,20 +59,20 @@ impl RopeTables {
         kinds.iter().map(|rope| rope.dims() * self.max_positions * size_of::<f32>()).sum()
     }
 
-    /// Extends all tables to positions `..positions`. Returns true if that took a copy.
+    /// Extends all tables to positions `..positions` or more. Returns true if that took a copy.
     pub(super) fn extend_to(&mut self, stream: &Stream, positions: usize) -> Result<bool, Error> {
         let mut is_copied = false;
         for table in &mut self.tables {
             if positions <= table.filled_positions {
                 continue;
             }
-            let end = positions.next_multiple_of(POSITIONS_AT_ONCE).min(self.max_positions);
-            let dims = table.rope.dims();
-            let rows = table.filled_positions..end;
-            let values: Vec<f32> = rows
-                .flat_map(|position| (0..dims / 2).map(move |pair| (position, pair)))
-                .flat_map(|(position, pair)| <[f32; 2]>::from(table.rope.cos_sin(position, pair)))
-                .collect();
+            let end = positions.next_power_of_two().max(FIRST_POSITIONS).min(self.max_positions);
+            let (rope, dims) = (&table.rope, table.rope.dims());
+            let row = |position| {
+                (0..dims / 2).flat_map(move |pair| <[f32; 2]>::from(rope.cos_sin(position, pair)))
+            };
+            let rows = (table.filled_positions..end).into_par_iter();
+            let values: Vec<f32> = rows.flat_map_iter(row).collect();
             table.memory.copy_from_slice(stream, table.filled_positions * dims, &values)?;
             table.filled_positions = end;
             is_copied = true;

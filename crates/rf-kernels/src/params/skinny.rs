@@ -22,7 +22,7 @@ pub enum SkinnyEpilogue {
     Glu,
 }
 
-/// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)` for 2 to [`FEW_TOKENS`](super::FEW_TOKENS) rows of f16,
+/// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)` for 2 to [`FEW_TOKENS`] rows of f16,
 /// with an epilogue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
@@ -72,7 +72,7 @@ const MAX_GROUPS: u32 = 8;
 const MIN_WAVE_BLOCKS: u32 = 8;
 
 impl MatmulDevice {
-    /// Returns true if matmuls of 2 to [`FEW_TOKENS`](super::FEW_TOKENS) tokens with weights of
+    /// Returns true if matmuls of 2 to [`FEW_TOKENS`] tokens with weights of
     /// this format have f16 operands.
     pub fn is_skinny(self, dtype: DType, columns: usize) -> bool {
         let is_half = match dtype.family() {
