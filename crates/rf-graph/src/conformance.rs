@@ -92,11 +92,11 @@ impl Prepared<'_> {
         self.check_forms(backend, &backend.fusions().subsets())
     }
 
-    /// As [`Self::check`], with these fusions in place of each one alone and all together.
+    /// Checks a backend with these fusions only; [`Self::check`] takes none, each one alone, and all.
     ///
     /// # Errors
     ///
-    /// As [`Self::check`].
+    /// If a result exceeds the bound of the case, or the backend fails.
     pub fn check_forms(
         &self,
         backend: &dyn Backend,

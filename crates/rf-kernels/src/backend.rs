@@ -203,7 +203,7 @@ impl Backend for GpuBackend {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Executor>, BackendError> {
         self.check_memory(&program)?;
-        let gpu = (Arc::clone(&self.gpu), self.matmul_device());
-        Ok(Box::new(GpuExecutor::new(gpu, self.graphs, program, progress)?))
+        let (gpu, device) = (Arc::clone(&self.gpu), self.matmul_device());
+        Ok(Box::new(GpuExecutor::new(gpu, device, self.graphs, program, progress)?))
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn doctor(arguments: &DoctorArgs) -> Result<()> {
     Ok(())
 }
 
-/// Whether the launches of a GPU are tuned.
+/// Returns the number of tuned launches of a GPU, or how to tune it.
 fn tuning(device: &DeviceReport) -> Check {
     let gpu = format!("GPU {}, {}", device.number, device.name.escape_debug());
     match tuning::find(device) {

@@ -1,5 +1,6 @@
 //! `rf-cli tune`: measures which launches are fastest on the user's GPU and keeps the choices.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -12,6 +13,7 @@ use indicatif::ProgressBar;
 use rf_device::gpu::{self, Gpu};
 use rf_device::probe::{PlatformReport, Prober};
 use rf_device::tuning::{TrialEnd, TuneEvent, TunePlan, TuneSubject, TuningFailure, TuningTable};
+use rf_engine::Model;
 use rf_gguf::{Gguf, TensorInfo};
 use rf_graph::{DType, KvType};
 
@@ -183,6 +185,8 @@ fn subjects(arguments: &TuneArgs) -> Result<Vec<TuneSubject>> {
     if let Some(heads) = keys.heads().filter(|_| keys.latent_dim.is_none()) {
         subjects.extend(caches(heads));
     }
+    // Refuses numbers of heads that no model has.
+    Model::from_gguf(gguf)?;
     if subjects.is_empty() {
         return Err(bad_input!("the file has no layers: rf-cli info shows what it has"));
     }
@@ -206,15 +210,14 @@ fn matrices(gguf: &Gguf) -> Vec<TuneSubject> {
         }
     }
     shapes.sort_by_key(|(.., bytes)| std::cmp::Reverse(*bytes));
-    let mut subjects: Vec<TuneSubject> = Vec::new();
-    for (dtype, [rows, columns], _) in shapes {
-        let format = dtype.name().to_owned();
-        let is_known = |other: &TuneSubject| matches!(other, TuneSubject::Matrix { format: known, .. } if *known == format);
-        if !subjects.iter().any(is_known) {
-            subjects.push(TuneSubject::Matrix { format, rows, columns });
-        }
-    }
-    subjects
+    let mut known = HashSet::new();
+    shapes.retain(|(dtype, ..)| known.insert(*dtype));
+    let subject = |(dtype, [rows, columns], _): (DType, [usize; 2], usize)| TuneSubject::Matrix {
+        format: dtype.name().to_owned(),
+        rows,
+        columns,
+    };
+    shapes.into_iter().map(subject).collect()
 }
 
 fn measure(
@@ -272,10 +275,7 @@ fn measure(
     if !is_whole && !is_over {
         return Err(Interrupted.into());
     }
-    let has_failed = |failure: &TuningFailure| {
-        let text = format!("{} {}", failure.knob, failure.format).to_lowercase();
-        text.contains(&plan.filter.to_lowercase())
-    };
+    let has_failed = |failure: &TuningFailure| plan.selects(&failure.knob, &failure.format);
     if is_none && !plan.failures.iter().any(has_failed) {
         return Err(bad_input!(
             "no knob or format contains the text: rf-cli tune --show has those that were measured"
@@ -283,7 +283,7 @@ fn measure(
     }
     table.write(path)?;
     print(&table)?;
-    if is_over {
+    if !is_whole {
         terminal::note("stopped after 10 s: without --quick, everything is measured");
     }
     terminal::note(format_args!("written: {}", path.display()));

@@ -42,11 +42,7 @@ pub fn answer(
                 == (&name.knob, &name.format, &name.code, name.value)
         })
     };
-    let filter = plan.filter.to_lowercase();
-    let is_wanted = |name: &TrialName| {
-        let text = format!("{} {}", name.knob, name.format).to_lowercase();
-        text.contains(&filter) && !failed(name)
-    };
+    let is_wanted = |name: &TrialName| plan.selects(&name.knob, &name.format) && !failed(name);
     let trials: Vec<_> = named.filter(|(name, _)| is_wanted(name)).collect();
     write_line(&mut out, &Message::Open(trials.len()))?;
     for (name, trial) in trials.into_iter().skip(skip) {

@@ -7,7 +7,7 @@ use rf_graph::{DType, KvType};
 use rf_kernels::tune::{Comparison, Subject};
 use serde::{Deserialize, Serialize};
 
-use super::{TuningFailure, TuningTable};
+use super::{TuningChoice, TuningFailure, TuningTable};
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::lines::{End, Lines, opening_limit};
@@ -52,6 +52,13 @@ pub enum TuneSubject {
         /// Elements of a head.
         head_dim: usize,
     },
+}
+
+impl TunePlan {
+    /// Returns true if the filter names a knob and a format.
+    pub fn selects(&self, knob: &str, format: &str) -> bool {
+        format!("{knob} {format}").to_lowercase().contains(&self.filter.to_lowercase())
+    }
 }
 
 impl TuneSubject {
@@ -229,6 +236,12 @@ impl TuningTable {
                 }
             }
             TrialEnd::Failed(reason) => {
+                let is_of = |choice: &&mut TuningChoice| {
+                    (&choice.knob, &choice.format, choice.value) == (knob, format, Some(*value))
+                };
+                if let Some(choice) = self.choices.iter_mut().find(is_of) {
+                    (choice.value, choice.us) = (None, choice.default_us);
+                }
                 self.failures.retain(|failure| {
                     (&failure.knob, &failure.format, failure.value) != (knob, format, *value)
                 });
@@ -289,6 +302,8 @@ mod tests {
         assert!(table.choices.is_empty());
         assert_eq!(table.failures.len(), 1);
         assert_eq!(table.failures[0].reason, "wrong: NMSE 0.1");
+        let chosen = added(&[(32, measured(90.0, 100.0)), (32, failed("it crashed"))]);
+        assert_eq!((chosen.choices[0].value, chosen.failures.len()), (None, 1));
         let not = added(&[(32, TrialEnd::NotMeasured("out of memory".into()))]);
         assert!(not.choices.is_empty() && not.failures.is_empty());
     }

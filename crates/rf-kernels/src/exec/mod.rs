@@ -66,7 +66,8 @@ pub(crate) struct GpuExecutor {
 
 impl GpuExecutor {
     pub(crate) fn new(
-        (gpu, device): (Arc<Gpu>, MatmulDevice),
+        gpu: Arc<Gpu>,
+        device: MatmulDevice,
         graphs: bool,
         program: Program,
         progress: &mut dyn FnMut(Progress),

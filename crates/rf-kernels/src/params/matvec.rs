@@ -210,9 +210,9 @@ impl MatvecParams {
     /// The launch; `dtypes` are the formats of the projections.
     pub fn launch(&self, dtypes: &[DType]) -> Launch {
         let first = dtypes[0];
-        let mixed = dtypes.iter().any(|dtype| *dtype != first);
         let columns = if self.route == 0 { self.tokens } else { 1 };
-        let kernel = if mixed { mixed_kernel(dtypes) } else { kernel_of(first, columns) };
+        let kernel =
+            if is_mixed(dtypes) { mixed_kernel(dtypes) } else { kernel_of(first, columns) };
         let rows_per_group = self.waves * rows_per_wave(first, columns);
         let groups = self.projections[..self.num_projections as usize]
             .iter()
@@ -228,13 +228,17 @@ impl MatvecParams {
     #[must_use]
     pub fn with_waves(self, dtypes: &[DType], device: MatmulDevice) -> Self {
         let first = dtypes[0];
-        let is_mixed = dtypes.iter().any(|dtype| *dtype != first);
-        let is_fixed = is_mixed || first.is_float() || self.route == 0 && self.tokens > 1;
+        let is_fixed = is_mixed(dtypes) || first.is_float() || self.route == 0 && self.tokens > 1;
         let tuned = device.tuned(Knob::MatvecWaves, first).filter(|_| !is_fixed);
         let has_norm = self.norm_out.squares != 0;
         let waves = if has_norm { BLOCK_WAVES } else { tuned.unwrap_or(WAVES) };
         Self { waves, ..self }
     }
+}
+
+/// Returns true if the formats differ.
+fn is_mixed(dtypes: &[DType]) -> bool {
+    dtypes.iter().any(|dtype| *dtype != dtypes[0])
 }
 
 /// The kernel for a format and 1, 2, 4 or 8 columns.

@@ -22,8 +22,7 @@ pub enum SkinnyEpilogue {
     Glu,
 }
 
-/// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)` for 2 to [`FEW_TOKENS`] rows of f16,
-/// with an epilogue.
+/// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)` for 2 to [`FEW_TOKENS`] rows of f16, with an epilogue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct SkinnyParams {
@@ -72,8 +71,8 @@ const MAX_GROUPS: u32 = 8;
 const MIN_WAVE_BLOCKS: u32 = 8;
 
 impl MatmulDevice {
-    /// Returns true if matmuls of 2 to [`FEW_TOKENS`] tokens with weights of
-    /// this format have f16 operands.
+    /// Returns true if matmuls of 2 to [`FEW_TOKENS`] tokens with weights of this format have f16
+    /// operands.
     pub fn is_skinny(self, dtype: DType, columns: usize) -> bool {
         let is_half = match dtype.family() {
             Family::Float => dtype != DType::F32 && columns.is_multiple_of(32),
@@ -197,6 +196,13 @@ mod tests {
         assert_eq!((launch.kernel, launch.grid), ("matmul_skinny16_q4_k_f16_f32", [192, 2, 1]));
         let launch = launched(&[64], 33, SkinnyEpilogue::None, "gfx1100");
         assert_eq!((launch.kernel, launch.grid), ("matmul_skinny64_q4_k_f16_f32", [2, 4, 1]));
+    }
+
+    #[test]
+    fn the_memory_of_parts_holds_every_choice() {
+        for knob in [Knob::SkinnyGroups16, Knob::SkinnyGroups32, Knob::SkinnyGroups64] {
+            assert!(knob.values().iter().all(|groups| *groups <= MAX_GROUPS));
+        }
     }
 
     #[test]

@@ -64,7 +64,7 @@ int hiprtcCompileProgram(struct program *program, int num_options, const char **
         program->log = "the compiler of the test fails";
         return COMPILATION;
     }
-    char source[] = "/tmp/hiprtc-XXXXXX.hip", object[sizeof source + 3];
+    char source[] = P_tmpdir "/hiprtc-XXXXXX.hip", object[sizeof source + 3];
     int descriptor = mkstemps(source, 4);
     size_t length = strlen(program->text);
     if (descriptor < 0 || write(descriptor, program->text, length) != (ssize_t)length) return INVALID_INPUT;
