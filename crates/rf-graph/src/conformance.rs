@@ -92,7 +92,8 @@ impl Prepared<'_> {
         self.check_forms(backend, &backend.fusions().subsets())
     }
 
-    /// Checks a backend with these fusions only; [`Self::check`] takes none, each one alone, and all.
+    /// Checks a backend with these fusions only; [`Self::check`] takes none, each one alone, and
+    /// all.
     ///
     /// # Errors
     ///
