@@ -241,6 +241,8 @@ struct Runner {
     text: Option<Text>,
     /// The path, as llama-bench prints it.
     name: String,
+    /// Tokens between two outputs of a prompt.
+    n_batch: usize,
 }
 
 impl Runner {
@@ -287,7 +289,7 @@ impl Runner {
         };
         let feeder = SyntheticFeeder::new(engine, sequences);
         let text = text.map(|ids| Text { ids, speculation });
-        Ok(Self { feeder, placement: layers, text, name })
+        Ok(Self { feeder, placement: layers, text, name, n_batch: setup.n_batch })
     }
 
     /// Measures decode after the text: without drafts, and with them if there is a source.
@@ -343,11 +345,13 @@ impl Runner {
         Ok(samples_ns)
     }
 
-    /// Feeds tokens to a sequence batch by batch, with the logits of the last token of each.
+    /// Feeds tokens to a sequence, as llama-bench does: `n_batch` at a time, with the logits of the
+    /// last token of each. The engine divides them into batches of at most `n_ubatch` tokens, which
+    /// do not wait for each other.
     fn prompt(&mut self, sequence: usize, mut tokens: usize, watch: &Watch) -> Result<()> {
         while tokens > 0 {
             watch.check()?;
-            let count = tokens.min(self.feeder.engine.batch_tokens());
+            let count = tokens.min(self.n_batch);
             self.feeder.prompt(sequence, count)?;
             tokens -= count;
         }
