@@ -20,6 +20,7 @@ RF_DEVICE u32 selected_expert(const RfGroupExpertsParams &p, u32 slot) {
 
 // rf::route of a token per wave, four per workgroup (grid: x).
 RF_KERNEL(EXPERT_THREADS) route_f32(RfRouteParams p) {
+    follow_previous_kernels();
     u32 token = group_x() * EXPERT_WAVES + wave();
     if (token < p.tokens) route(p, token);
 }
@@ -29,6 +30,7 @@ RF_KERNEL(EXPERT_THREADS) route_f32(RfRouteParams p) {
 // Each wave has a range of slots. Reads the selected experts twice per expert from the caches:
 // 8 · tokens · used · experts bytes.
 RF_KERNEL(GROUP_THREADS) group_experts(RfGroupExpertsParams p) {
+    follow_previous_kernels();
     RF_SHARED u32 lower[GROUP_WAVES], own[GROUP_WAVES];
     u32 expert = group_x(), slots = p.tokens * p.used;
     u32 range = (slots + GROUP_THREADS - 1) / GROUP_THREADS * WAVE;
@@ -72,6 +74,7 @@ RF_KERNEL(GROUP_THREADS) group_experts(RfGroupExpertsParams p) {
 // rf_graph::reference::combine_experts: a lane per column. Grid: x = 128 columns each, y = token.
 // Reads 4 · used bytes per column, 4 more with a residual, and writes 4.
 RF_KERNEL(EXPERT_THREADS) combine_experts_f32(RfExpertRowsParams p) {
+    follow_previous_kernels();
     u32 column = group_x() * EXPERT_THREADS + thread_x();
     if (column >= p.columns) return;
     u64 token = group_y();
@@ -86,6 +89,7 @@ RF_KERNEL(EXPERT_THREADS) combine_experts_f32(RfExpertRowsParams p) {
 // Op::ScaleExperts of rf_graph: a lane per column. Grid: x = 128 columns each, y = token. Reads and
 // writes 4 · used bytes per column.
 RF_KERNEL(EXPERT_THREADS) scale_experts_f32(RfExpertRowsParams p) {
+    follow_previous_kernels();
     u32 column = group_x() * EXPERT_THREADS + thread_x();
     if (column >= p.columns) return;
     u64 token = group_y(), first = token * p.used * p.columns + column;

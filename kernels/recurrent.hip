@@ -16,6 +16,7 @@ constexpr u32 MAX_TAPS = 4;
 // each, z = span. Only the workgroups of the first tokens of a span access its state, and they read
 // the old one before they write the new one. Reads and writes 4 bytes per column and token.
 RF_KERNEL(RECURRENT_THREADS) causal_conv_f32(RfCausalConvParams p) {
+    follow_previous_kernels();
     u32 column = group_x() * RECURRENT_THREADS + thread_x();
     RfSpan span = p.batch.spans[group_z()];
     u32 first = group_y() * CONV_TOKENS, kept = p.taps - 1;
@@ -63,9 +64,21 @@ RF_KERNEL(RECURRENT_THREADS) causal_conv_f32(RfCausalConvParams p) {
 }
 
 // rf_graph::reference: one token of the gated delta rule after the other.
-RF_KERNEL(RECURRENT_THREADS) delta_net_f32_d128(RfRecurrenceParams p) { recur<128, DeltaRule>(p); }
-RF_LARGE_KERNEL(RECURRENT_THREADS) delta_net_f32_d256(RfRecurrenceParams p) { recur<256, DeltaRule>(p); }
+RF_KERNEL(RECURRENT_THREADS) delta_net_f32_d128(RfRecurrenceParams p) {
+    follow_previous_kernels();
+    recur<128, DeltaRule>(p);
+}
+RF_LARGE_KERNEL(RECURRENT_THREADS) delta_net_f32_d256(RfRecurrenceParams p) {
+    follow_previous_kernels();
+    recur<256, DeltaRule>(p);
+}
 
 // rf_graph::reference: one token of the selective state space after the other.
-RF_KERNEL(RECURRENT_THREADS) state_space_f32_d128(RfRecurrenceParams p) { recur<128, StateSpaceRule>(p); }
-RF_LARGE_KERNEL(RECURRENT_THREADS) state_space_f32_d256(RfRecurrenceParams p) { recur<256, StateSpaceRule>(p); }
+RF_KERNEL(RECURRENT_THREADS) state_space_f32_d128(RfRecurrenceParams p) {
+    follow_previous_kernels();
+    recur<128, StateSpaceRule>(p);
+}
+RF_LARGE_KERNEL(RECURRENT_THREADS) state_space_f32_d256(RfRecurrenceParams p) {
+    follow_previous_kernels();
+    recur<256, StateSpaceRule>(p);
+}

@@ -64,6 +64,7 @@ RF_DEVICE void rope_append(const RfRopeAppendParams &p, float (&exchange)[MAX_HE
 
 // rf_graph::reference::rope for every head. Reads and writes 4 bytes per element.
 RF_KERNEL(HEAD_THREADS) rope_f32(RfRopeParams p) {
+    follow_previous_kernels();
     RF_SHARED static float exchange[HEAD_WAVES][MAX_HEAD_DIM];
     if (head_index() >= p.num_heads) return;
     if (p.head_dim <= 64) {
@@ -79,6 +80,7 @@ RF_KERNEL(HEAD_THREADS) rope_f32(RfRopeParams p) {
 
 // Keys, then values. Reads 4 bytes per element and writes the cache format.
 RF_KERNEL(HEAD_THREADS) kv_append_f32(RfKvAppendParams p) {
+    follow_previous_kernels();
     if (head_index() >= 2 * p.cache.num_kv_heads) return;
     if (p.cache.head_dim <= 64) {
         kv_append<2>(p);
@@ -94,6 +96,7 @@ RF_KERNEL(HEAD_THREADS) kv_append_f32(RfKvAppendParams p) {
 // The keys of latent attention, which have no values: a wave per 32 elements. Grid: x = four of
 // them each, y = token. Reads 4 bytes per element and writes the cache format.
 RF_KERNEL(HEAD_THREADS) latent_append_f32(RfLatentAppendParams p) {
+    follow_previous_kernels();
     u32 group = head_index(), head_dim = p.cache.head_dim, token = group_y();
     if (group >= kv_groups(p.cache)) return;
     u32 first = group * KV_GROUP, rest = head_dim - first, position = p.batch.positions[token];
@@ -108,6 +111,7 @@ RF_KERNEL(HEAD_THREADS) latent_append_f32(RfLatentAppendParams p) {
 // Norms, RoPE and cache write in one kernel: heads of queries, of keys, of values. Reads 4
 // bytes per element; writes 4 per element of q, and k and v in the cache format.
 RF_KERNEL(HEAD_THREADS) rope_append_f32(RfRopeAppendParams p) {
+    follow_previous_kernels();
     RF_SHARED static float exchange[HEAD_WAVES][MAX_HEAD_DIM];
     if (head_index() >= p.num_heads + 2 * p.cache.num_kv_heads) return;
     if (p.cache.head_dim <= 64) {

@@ -209,6 +209,7 @@ RF_DEVICE f32x4 glu_of(const RfGluParams &p, u64 row, u32 vector) {
 // Quantises activations to int8. Grid: x = 512 columns each, y = row. A lane processes four
 // columns. Reads 4 bytes per column and writes 1.25 (and 4 as f32).
 RF_KERNEL(ROW_THREADS) quantize_f32_q8(RfQuantizeParams p) {
+    follow_previous_kernels();
     u32 vector = group_x() * ROW_THREADS + thread_x();
     u64 row = group_y();
     bool inside = vector < p.columns / VECTOR;
@@ -220,6 +221,7 @@ RF_KERNEL(ROW_THREADS) quantize_f32_q8(RfQuantizeParams p) {
 // As quantize_f32_q8, for operands that are also stored as f16, whose scale the whole row decides.
 // Grid: x = row.
 RF_KERNEL(WHOLE_ROW_THREADS) halve_f32_f16(RfQuantizeParams p) {
+    follow_previous_kernels();
     u64 row = group_x();
     store_row<WHOLE_ROW_HELD>(p.out, row, p.columns, WHOLE_ROW_THREADS,
                               [&](u32 vector) { return vectors_of(p.x, row, p.columns)[vector]; });
@@ -230,6 +232,7 @@ RF_KERNEL(WHOLE_ROW_THREADS) halve_f32_f16(RfQuantizeParams p) {
 // quantisation after. Grid: x = row. The columns are a multiple of 4. Reads 4 bytes per column (8
 // with a residual); writes 1.25, and 4 for each f32 output.
 RF_KERNEL(MAX_WAVES * WAVE) rms_norm_f32_q8(RfRmsNormParams p) {
+    follow_previous_kernels();
     u64 row = group_x();
     const f32x4 *x = vectors_of(p.x, row, p.columns);
     if (p.residual) {
@@ -243,6 +246,7 @@ RF_KERNEL(MAX_WAVES * WAVE) rms_norm_f32_q8(RfRmsNormParams p) {
 // rf_graph::reference::glu, quantised; with a norm, a wave has a group of it. Grid: x = 512 columns
 // each, y = row. Reads 8 bytes per column and writes 1.25 (and 4 as f32).
 RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
+    follow_previous_kernels();
     u32 vector = group_x() * ROW_THREADS + thread_x();
     u64 row = group_y();
     bool inside = vector < p.columns / VECTOR;
@@ -255,6 +259,7 @@ RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
 // As glu_f32_q8, for operands that are also stored as f16, whose scale the whole row decides. Grid:
 // x = row.
 RF_KERNEL(WHOLE_ROW_THREADS) glu_f32_f16(RfGluParams p) {
+    follow_previous_kernels();
     u64 row = group_x();
     store_row<WHOLE_ROW_HELD>(p.out, row, p.columns, WHOLE_ROW_THREADS,
                               [&](u32 vector) { return glu_of(p, row, vector); });
@@ -264,6 +269,7 @@ RF_KERNEL(WHOLE_ROW_THREADS) glu_f32_f16(RfGluParams p) {
 // rf_graph::reference::glu with f32 output only, for any number of columns: a lane per element.
 // Grid: x over all elements.
 RF_KERNEL(ROW_THREADS) glu_f32(RfGluParams p) {
+    follow_previous_kernels();
     u64 i = (u64)group_x() * ROW_THREADS + thread_x();
     if (i < (u64)p.rows * p.columns) p.out.f32[i] = gated_unit(p.activation, p.gate[i], p.up[i]);
 }
@@ -271,6 +277,7 @@ RF_KERNEL(ROW_THREADS) glu_f32(RfGluParams p) {
 // rf_graph::reference::rms_norm over groups of any size: a wave per group, four per workgroup.
 // Grid: x.
 RF_KERNEL(ROW_THREADS) rms_norm_f32(RfGroupNormParams p) {
+    follow_previous_kernels();
     u32 group = group_x() * (ROW_THREADS / WAVE) + wave();
     if (group >= p.groups) return;
     const float *x = p.x + (u64)group * p.group;
@@ -285,6 +292,7 @@ RF_KERNEL(ROW_THREADS) rms_norm_f32(RfGroupNormParams p) {
 // Op::LayerNorm of rf_graph: a wave per row, four per workgroup. Grid: x. Reads x three times,
 // the second and third time from the cache.
 RF_KERNEL(ROW_THREADS) layer_norm_f32(RfGroupNormParams p) {
+    follow_previous_kernels();
     u32 group = group_x() * (ROW_THREADS / WAVE) + wave();
     if (group >= p.groups) return;
     const float *x = p.x + (u64)group * p.group;
@@ -304,15 +312,18 @@ RF_KERNEL(ROW_THREADS) layer_norm_f32(RfGroupNormParams p) {
 // Sums and products. Grid: x = 512 elements each; elements beyond the last multiple of four are
 // processed one by one.
 RF_KERNEL(ROW_THREADS) add_f32(RfPairParams p) {
+    follow_previous_kernels();
     for_pairs(p, [](auto a, auto b) { return a + b; });
 }
 RF_KERNEL(ROW_THREADS) mul_f32(RfPairParams p) {
+    follow_previous_kernels();
     for_pairs(p, [](auto a, auto b) { return a * b; });
 }
 
 // rf_graph::reference::map and sigmoid_gate, and Op::ScaleByPosition. Grid: x = 512 columns each, y
 // = row. A lane processes four columns. Reads 4 bytes per column, and 4 of a gate per column.
 RF_KERNEL(ROW_THREADS) map_f32(RfMapParams p) {
+    follow_previous_kernels();
     u32 first = (group_x() * ROW_THREADS + thread_x()) * VECTOR;
     u64 row = group_y();
     float factor = p.function == RF_POSITION_SCALE ? position_scale(p, p.positions[row]) : p.parameter;
@@ -332,6 +343,7 @@ RF_KERNEL(ROW_THREADS) map_f32(RfMapParams p) {
 
 // Copies rows, or a part of each, or of each group of columns. Grid: x = 512 columns each, y = row.
 RF_KERNEL(ROW_THREADS) copy_rows_f32(RfCopyRowsParams p) {
+    follow_previous_kernels();
     u32 first = (group_x() * ROW_THREADS + thread_x()) * VECTOR;
     u32 row = p.indices ? p.indices[group_y()] : group_y();
     const float *x = p.x + (u64)row * p.x_columns + p.start;
@@ -348,6 +360,7 @@ RF_KERNEL(ROW_THREADS) copy_rows_f32(RfCopyRowsParams p) {
 // Op::JoinGroups of rf_graph. Grid: x = 512 columns of out each, y = row. Reads and writes 4 bytes
 // per column.
 RF_KERNEL(ROW_THREADS) join_groups_f32(RfJoinParams p) {
+    follow_previous_kernels();
     u32 part = p.a_part + p.b_part, columns = p.groups * part;
     u32 first = (group_x() * ROW_THREADS + thread_x()) * VECTOR;
     u64 row = group_y();

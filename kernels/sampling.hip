@@ -91,6 +91,7 @@ RF_DEVICE void sort_keys(u32 k, TopKShared &shared) {
 
 // Reads the logits once. A lane reads every (256 · parts)-th logit, with four loads in flight.
 RF_KERNEL(ARGMAX_THREADS) argmax_f32(RfArgmaxParams p) {
+    follow_previous_kernels();
     RF_SHARED static u64 wave_keys[ARGMAX_THREADS / WAVE];
     constexpr u32 WAVES = ARGMAX_THREADS / WAVE, TOGETHER = 4;
     u32 part = group_x(), row = group_y(), stride = p.parts * ARGMAX_THREADS;
@@ -131,6 +132,7 @@ RF_KERNEL(ARGMAX_THREADS) argmax_f32(RfArgmaxParams p) {
 
 // Reads the logits once; a workgroup holds a range of them in registers.
 RF_KERNEL(TOP_K_THREADS) top_k_f32(RfTopKParams p) {
+    follow_previous_kernels();
     RF_SHARED static TopKShared shared;
     u32 part = group_x(), row = group_y(), length = (p.vocab_size + p.parts - 1) / p.parts;
     const float *logits = p.logits + (u64)row * p.vocab_size;

@@ -12,6 +12,7 @@ constexpr u32 ROWS_PER_THREAD = 16, PAIRS_PER_THREAD = 4, VECTORS_PER_THREAD = 4
 // Reads the block once, in pairs of words. The first pairs are on their way while the header is
 // read, which takes a round trip over the bus.
 RF_KERNEL(THREADS) load_step_u32(RfLoadStepParams p) {
+    follow_previous_kernels();
     u32 first = group_x() * THREADS + thread_x(), stride = p.groups * THREADS;
     const u64 *pairs = p.block + 1;
     u64 header = read_host(p.block), pair = read_host(pairs + first);
@@ -26,6 +27,7 @@ RF_KERNEL(THREADS) load_step_u32(RfLoadStepParams p) {
 
 // A workgroup copies 8 KiB.
 RF_KERNEL(THREADS) load_rows_f32(RfLoadRowsParams p) {
+    follow_previous_kernels();
     u32 first = group_x() * THREADS * PAIRS_PER_THREAD + thread_x();
     u64 pair[PAIRS_PER_THREAD];
 #pragma unroll
@@ -43,6 +45,7 @@ RF_KERNEL(THREADS) load_rows_f32(RfLoadRowsParams p) {
 // A workgroup copies 16 KiB. Every thread releases its writes, and the barrier orders them before
 // the stamp of the workgroup.
 RF_KERNEL(THREADS) store_rows_f32(RfStoreRowsParams p) {
+    follow_previous_kernels();
     u32 stamp = *p.stamp, first = group_x() * THREADS * ROWS_PER_THREAD + thread_x();
     float value[ROWS_PER_THREAD];
 #pragma unroll
@@ -61,11 +64,13 @@ RF_KERNEL(THREADS) store_rows_f32(RfStoreRowsParams p) {
 }
 
 RF_KERNEL(THREADS) pass_stamp(RfPassStampParams p) {
+    follow_previous_kernels();
     if (thread_x() == 0) *p.to = *p.from;
 }
 
 // A workgroup copies 16 KiB.
 RF_KERNEL(THREADS) copy_bytes(RfCopyBytesParams p) {
+    follow_previous_kernels();
     u64 first = (u64)group_x() * THREADS * VECTORS_PER_THREAD + thread_x();
     const u32x4 *from = (const u32x4 *)p.from;
     u32x4 *to = (u32x4 *)p.to, vector[VECTORS_PER_THREAD];

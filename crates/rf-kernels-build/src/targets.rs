@@ -38,9 +38,9 @@ const fn target(name: &'static str, isa: Isa, default_in: DefaultIn) -> Target {
 }
 
 /// An optimised build covers RDNA 2 to 4 and NVIDIA. Besides the generic targets, which ROCm before
-/// 6.4 does not load, it has the architectures of most cards exactly. Any other build covers what
-/// its tests can run, to be short.
-pub(crate) const TARGETS: [Target; 16] = [
+/// 6.4 does not load, it has the architectures of most cards exactly. In PTX for `sm_90` kernels
+/// start before the previous one ends. Any other build covers what its tests can run, to be short.
+pub(crate) const TARGETS: [Target; 17] = [
     target("gfx9-generic", Isa::GfxGeneric, DefaultIn::NoBuild),
     target("gfx90a", Isa::Gfx, DefaultIn::NoBuild),
     target("gfx942", Isa::Gfx, DefaultIn::NoBuild),
@@ -57,6 +57,7 @@ pub(crate) const TARGETS: [Target; 16] = [
     target("gfx1200", Isa::Gfx, DefaultIn::OptimisedBuilds),
     target("gfx1201", Isa::Gfx, DefaultIn::OptimisedBuilds),
     target("sm_80", Isa::Ptx, DefaultIn::EveryBuild),
+    target("sm_90", Isa::Ptx, DefaultIn::OptimisedBuilds),
 ];
 
 impl Target {
@@ -101,9 +102,9 @@ impl Target {
         common.chain(architecture).collect()
     }
 
-    /// The family whose members have most of their code in common; `None` outside of RDNA.
+    /// The family whose members have most of their code in common; `None` for CDNA and Vega.
     pub fn family(&self) -> Option<&'static str> {
-        ["gfx10", "gfx11", "gfx12"].into_iter().find(|family| self.name.starts_with(family))
+        ["gfx10", "gfx11", "gfx12", "sm_"].into_iter().find(|family| self.name.starts_with(family))
     }
 
     /// The file extension of compiled code.
@@ -132,12 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn the_targets_of_rdna_have_families() {
+    fn similar_targets_have_a_family() {
         let family =
             |name| TARGETS.iter().find(|target| target.name == name).and_then(Target::family);
         assert_eq!(family("gfx11-generic"), family("gfx1151"));
         assert_ne!(family("gfx1030"), family("gfx1201"));
-        assert_eq!((family("gfx90a"), family("sm_80")), (None, None));
+        assert_eq!(family("sm_80"), family("sm_90"));
+        assert_eq!((family("gfx90a"), family("gfx9-generic")), (None, None));
     }
 
     #[test]

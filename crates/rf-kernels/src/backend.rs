@@ -83,7 +83,7 @@ impl GpuBackend {
             options.compute_units.unwrap_or(context.info().compute_units as usize).max(1);
         let gpu = Arc::new(Gpu::new(context, objects, compute_units));
         // A driver that refuses the code does so now.
-        gpu.function(FIRST_KERNEL)?;
+        gpu.kernel(FIRST_KERNEL)?;
         let graphs = options.graphs.is_on(runtime);
         Ok(Self { gpu, graphs, tuning: Tuning::default() })
     }

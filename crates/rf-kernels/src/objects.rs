@@ -180,6 +180,12 @@ impl CodeObjects {
         self.units.iter().position(has_kernel)
     }
 
+    /// Whether a kernel of a unit waits for the kernels before it (`await_previous_kernels` in the
+    /// sources), so that it can start before these end.
+    pub(crate) fn waits(&self, unit: usize, kernel: &str) -> bool {
+        matches!(self.choice, Choice::Ptx { .. }) && waits(&self.units[unit], kernel)
+    }
+
     /// The code of a unit in use.
     ///
     /// # Errors
@@ -250,6 +256,16 @@ impl fmt::Display for Choice {
             Self::RunTime { arch } => write!(f, "{arch} (compiled on first use)"),
         }
     }
+}
+
+/// Whether a kernel in PTX contains the instruction.
+fn waits(ptx: &[u8], kernel: &str) -> bool {
+    let Some(start) = memmem::find(ptx, format!(".entry {kernel}(").as_bytes()) else {
+        return false;
+    };
+    let body = &ptx[start + 1..];
+    let end = memmem::find(body, b".entry ").unwrap_or(body.len());
+    memmem::find(&body[..end], b"griddepcontrol.wait").is_some()
 }
 
 fn embedded_units(target: &str) -> Result<Vec<Vec<u8>>, Error> {
@@ -360,6 +376,15 @@ mod tests {
     }
 
     #[test]
+    fn kernels_that_wait_are_found_in_ptx() {
+        let ptx =
+            b".visible .entry first(\n{ ret; }\n.visible .entry second(\n{ griddepcontrol.wait; }";
+        assert!(!waits(ptx, "first"));
+        assert!(waits(ptx, "second"));
+        assert!(!waits(ptx, "seco"));
+    }
+
+    #[test]
     fn invalid_code_is_an_error_and_the_device_stays_usable() {
         const KERNEL: &str = "rope_f32";
         let context = match rf_hip::Runtime::load().and_then(|runtime| runtime.device(0)?.context())
@@ -393,13 +418,13 @@ mod tests {
             [&first[..first.len() / 2], &name].concat(),
         ];
         for code in wrong {
-            let error = gpu(vec![code]).function(KERNEL).err();
+            let error = gpu(vec![code]).kernel(KERNEL).err();
             let is_refused = matches!(error, Some(crate::Error::Objects(Error::Refused { .. })));
             assert!(is_refused, "{error:?}");
         }
-        let error = gpu(Vec::new()).function(KERNEL).err();
+        let error = gpu(Vec::new()).kernel(KERNEL).err();
         assert!(matches!(error, Some(crate::Error::NoKernel { name: KERNEL })), "{error:?}");
-        gpu(good.units.clone()).function(KERNEL).unwrap();
+        gpu(good.units.clone()).kernel(KERNEL).unwrap();
     }
 
     #[test]

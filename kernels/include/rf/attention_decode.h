@@ -334,6 +334,7 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     using Wave = DecodeWave<TYPE, LANES, PARTS, HEADS, decode_steps(HEADS, PARTS)>;
     RF_SHARED static DecodeShared<LANES * PARTS * KV_CHUNK, HEADS> shared;
 
+    follow_previous_kernels();
     u32 token = group_z(), kv_head = group_y(), split = group_x();
     RfSpan span = p.batch.spans[p.batch.span_of[token]];
     if (span.num_tokens > p.short_span) return;

@@ -170,6 +170,38 @@ RF_DEVICE u32 arrive(u32 *counter) {
 #endif
 }
 
+// ---- kernels in a row ---------------------------------------------------------------------
+
+// On NVIDIA from compute capability 9.0 on, the workgroups of a kernel can start before the kernels
+// queued before it end (programmatic dependent launch): what does not depend on those overlaps with
+// their end. The host launches kernels this way that contain `await_previous_kernels`.
+#if RF_NVIDIA && __CUDA_ARCH__ >= 900
+#define RF_KERNELS_OVERLAP 1
+#else
+#define RF_KERNELS_OVERLAP 0
+#endif
+
+// Lets the next kernel start as soon as all workgroups of this one have called this or ended.
+RF_DEVICE void allow_next_kernel() {
+#if RF_KERNELS_OVERLAP
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Waits until all previous kernels are done and their writes are visible. Before it, a kernel reads
+// weights and tables only, and writes LDS only.
+RF_DEVICE void await_previous_kernels() {
+#if RF_KERNELS_OVERLAP
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// For kernels that have nothing to do before their inputs are there.
+RF_DEVICE void follow_previous_kernels() {
+    allow_next_kernel();
+    await_previous_kernels();
+}
+
 // ---- LDS ----------------------------------------------------------------------------------
 
 // The LDS of a workgroup as a T, once per kernel. On NVIDIA, where the compiler allows 48 KiB, it

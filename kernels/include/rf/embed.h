@@ -112,6 +112,7 @@ RF_DEVICE u32 table_row(const RfEmbedParams &p, u64 index) {
 template <typename Row>
 RF_DEVICE void embed(const RfEmbedParams &p) {
     Row::prepare(EMBED_THREADS);
+    follow_previous_kernels();
     u32 index = group_x();
     Row row = Row::of(p.table, table_row(p, index), p.columns);
     float *x = p.x + (u64)index * p.columns;
@@ -142,6 +143,7 @@ struct EmbeddingSource {
 template <typename Row>
 RF_DEVICE void embed_rms_norm(const RfEmbedParams &p) {
     Row::prepare(p.threads);
+    follow_previous_kernels();
     u64 index = group_x();
     f32x4 *x = reinterpret_cast<f32x4 *>(p.x + index * p.columns);
     EmbeddingSource<Row> source = {Row::of(p.table, table_row(p, index), p.columns), p.scale, x};

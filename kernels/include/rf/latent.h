@@ -398,6 +398,7 @@ RF_DEVICE void attention_latent(const RfLatentParams &p) {
     using Wave = LatentWave<TYPE, DIM>;
     using Engine = typename Wave::Engine;
     RF_SHARED static typename Wave::Shared shared;
+    follow_previous_kernels();
     LatentTile tile = find_latent_tile(p, group_y());
     if (tile.rows == 0) return;
     u32 last_key = tile.span.past_tokens + (tile.first + tile.rows - 1) / p.num_heads;

@@ -150,6 +150,12 @@ template <typename F, u32 TOKEN_TILES>
 struct SkinnyMatmul {
     using Unit = SkinnyUnit;
     static constexpr u32 TOKENS = TOKEN_TILES * Unit::TOKENS;
+    // Tokens of a wave whose results are on their way together. On AMD other waves hide the loads.
+#if RF_NVIDIA
+    static constexpr u32 TOGETHER = TOKENS / SKINNY_WAVES < 4 ? TOKENS / SKINNY_WAVES : 4;
+#else
+    static constexpr u32 TOGETHER = 1;
+#endif
     // Tokens whose sums waves exchange at a time.
     static constexpr u32 PASS_TOKENS = TOKENS < 32 ? TOKENS : 32, PASS_TILES = PASS_TOKENS / Unit::TOKENS;
     using Raw = typename F::Raw[SKINNY_ROW_TILES][Unit::LANE_ROWS];
@@ -206,6 +212,7 @@ struct SkinnyMatmul {
         u32 step = range.first + wave();
         Raw raw;
         if (step < range.end) fetch(raw, step);
+        await_previous_kernels();
 #pragma unroll 1
         for (; step < range.end; step += SKINNY_WAVES) {
             typename Unit::Rows rows[SKINNY_ROW_TILES];
@@ -229,9 +236,31 @@ struct SkinnyMatmul {
         }
     }
 
-    // Adds the sums of all waves. Calls f(sum, token) with lane r of a wave for row r.
-    template <typename Function>
-    RF_DEVICE_MEMBER static void add_waves(const RfSkinnyParams &p, Lds &lds, const Sums &sums, Function f) {
+    // Calls f(sum, token, load(token)) with lane r of a wave for row r, for the tokens of this wave
+    // from `first` to `end`; sum(tokens, sums) adds up several. The loads for several tokens are on
+    // their way together.
+    template <typename Sum, typename Load, typename Function>
+    RF_DEVICE_MEMBER static void for_tokens(u32 first, u32 end, Sum sum, Load load, Function f) {
+#pragma unroll 1
+        for (u32 token = first + wave(); token < end; token += TOGETHER * SKINNY_WAVES) {
+            float sums[TOGETHER] = {}, loaded[TOGETHER];
+            u32 own[TOGETHER];
+#pragma unroll
+            for (u32 i = 0; i < TOGETHER; i++) {
+                // No branch around a load: after the last token it is read again.
+                own[i] = token + i * SKINNY_WAVES < end ? token + i * SKINNY_WAVES : token;
+                loaded[i] = load(own[i]);
+            }
+            sum(own, sums);
+#pragma unroll
+            for (u32 i = 0; i < TOGETHER; i++)
+                if (token + i * SKINNY_WAVES < end) f(sums[i], own[i], loaded[i]);
+        }
+    }
+
+    // Adds the sums of all waves: see for_tokens.
+    template <typename Load, typename Function>
+    RF_DEVICE_MEMBER static void add_waves(const RfSkinnyParams &p, Lds &lds, const Sums &sums, Load load, Function f) {
 #pragma unroll
         for (u32 first = 0; first < TOKEN_TILES; first += PASS_TILES) {
             if (first > 0) lds_barrier();
@@ -247,27 +276,32 @@ struct SkinnyMatmul {
                 }
             }
             lds_barrier();
-            for (u32 token = wave(); token < PASS_TOKENS; token += SKINNY_WAVES) {
-                u32 own = first * Unit::TOKENS + token;
-                if (own >= p.tokens) break;
-                float sum = 0.0f;
+            u32 before = first * Unit::TOKENS, end = before + PASS_TOKENS;
+            end = end < p.tokens ? end : p.tokens;
+            auto sum = [&](const u32 (&own)[TOGETHER], float (&of)[TOGETHER]) {
 #pragma unroll
-                for (u32 w = 0; w < SKINNY_WAVES; w++) sum += lds.sums[w][lane()][token];
-                f(sum, own);
-            }
+                for (u32 i = 0; i < TOGETHER; i++)
+#pragma unroll
+                    for (u32 w = 0; w < SKINNY_WAVES; w++)
+                        of[i] += lds.sums[w][lane()][own[i] - before];
+            };
+            for_tokens(before, end, sum, load, f);
         }
     }
 
-    // As add_waves, also over all workgroups with other columns of these rows. The last of them to
-    // arrive calls f, with the factor of each token applied.
-    template <typename Function>
-    RF_DEVICE_MEMBER static void total(const RfSkinnyParams &p, Lds &lds, const Sums &sums, Function f) {
+    // As add_waves, also over all workgroups with other columns of these rows, and with the factor
+    // of each token applied. The last workgroup to arrive calls f.
+    template <typename Load, typename Function>
+    RF_DEVICE_MEMBER static void total(const RfSkinnyParams &p, Lds &lds, const Sums &sums, Load load, Function f) {
+        auto scaled = [&](float sum, u32 token, float loaded) { f(sum * lds.factors[token], token, loaded); };
         if (p.parts == 1) {
-            add_waves(p, lds, sums, [&](float sum, u32 token) { f(sum * lds.factors[token], token); });
+            add_waves(p, lds, sums, load, scaled);
             return;
         }
         float *parts = p.partials + (u64)group_x() * p.parts * (SKINNY_ROWS * TOKENS) + lane();
-        add_waves(p, lds, sums, [&](float sum, u32 token) { parts[(group_y() * TOKENS + token) * SKINNY_ROWS] = sum; });
+        auto nothing = [](u32) { return 0.0f; };
+        add_waves(p, lds, sums, nothing,
+                  [&](float sum, u32 token, float) { parts[(group_y() * TOKENS + token) * SKINNY_ROWS] = sum; });
         device_fence();
         barrier();
         if (thread_x() == 0) lds.arrived = arrive(p.arrivals + group_x());
@@ -275,15 +309,17 @@ struct SkinnyMatmul {
         if (lds.arrived + 1 != p.parts) return;
         device_fence();
         if (thread_x() == 0) p.arrivals[group_x()] = 0;
-        for (u32 token = wave(); token < p.tokens; token += SKINNY_WAVES) {
-            float sum = 0.0f;
-            for (u32 part = 0; part < p.parts; part++) sum += parts[(part * TOKENS + token) * SKINNY_ROWS];
-            f(sum * lds.factors[token], token);
-        }
+        auto sum = [&](const u32 (&own)[TOGETHER], float (&of)[TOGETHER]) {
+            for (u32 part = 0; part < p.parts; part++)
+#pragma unroll
+                for (u32 i = 0; i < TOGETHER; i++) of[i] += parts[(part * TOKENS + own[i]) * SKINNY_ROWS];
+        };
+        for_tokens(0, p.tokens, sum, load, scaled);
     }
 
     RF_DEVICE_MEMBER static void run(const RfSkinnyParams &p) {
         RF_SHARED static Lds lds;
+        allow_next_kernel();
         F::prepare(SKINNY_THREADS);
         bool is_glu = p.epilogue == RF_SKINNY_GLU;
         // Pointers that are loaded after a fence would be flat: of memory or LDS.
@@ -318,25 +354,27 @@ struct SkinnyMatmul {
         }
         token_factors(p, lds.factors);
         if (is_glu) {
-            total(p, lds, sums, [&](float sum, u32 token) {
+            auto nothing = [](u32) { return 0.0f; };
+            total(p, lds, sums, nothing, [&](float sum, u32 token, float) {
                 u32 column = place.row + lane() % 16;
                 float v = gated_unit(p.activation, sum, xor_lane<16>(sum));
                 if (lane() < 16 && column < end) store_f16_of(out, token, end, column, v);
             });
         } else {
-            total(p, lds, sums, [&](float sum, u32 token) {
-                u32 row = place.row + lane();
-                bool inside = row < end;
-                u64 index = (u64)token * end + (inside ? row : 0);
-                if (projection.bias) sum += inside ? projection.bias[row] : 0.0f;
-                if (residual) sum += residual[index];
-                if (inside) projection.out[index] = sum;
+            u32 row = place.row + lane();
+            bool inside = row < end;
+            auto index = [&](u32 token) { return (u64)token * end + (inside ? row : 0); };
+            float bias = projection.bias && inside ? projection.bias[row] : 0.0f;
+            auto before = [&](u32 token) { return residual ? residual[index(token)] : 0.0f; };
+            total(p, lds, sums, before, [&](float sum, u32 token, float before) {
+                sum = sum + bias + before;
+                if (inside) projection.out[index(token)] = sum;
                 if (p.epilogue != RF_SKINNY_NORM) return;
                 float squares = wave_sum(inside ? sum * sum : 0.0f);
                 if (lane() == 0) squares_out[(u64)token * (end / SKINNY_ROWS) + group_x()] = squares;
                 float v = sum * norm_weight[inside ? row : 0];
                 if (inside) store_f16_of(out, token, end, row, v);
-                if (inside && out_f32) out_f32[index] = v;
+                if (inside && out_f32) out_f32[index(token)] = v;
             });
         }
     }

@@ -183,8 +183,9 @@ RF_DEVICE float norm_factor(const RfNormIn &norm, float squares, u32 columns) {
     return rsqrt(wave_sum(squares) * reciprocal_estimate((float)columns) + norm.eps);
 }
 
-// sums[r][t] = Σ over the columns, for rows at arbitrary addresses; the same in every lane.
-template <typename F, u32 STEPS, u32 ROWS, u32 TOKENS>
+// sums[r][t] = Σ over the columns, for rows at arbitrary addresses; the same in every lane. With
+// AWAITS the activations are those of a previous kernel, which may not be done.
+template <typename F, u32 STEPS, bool AWAITS, u32 ROWS, u32 TOKENS>
 RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight)[ROWS], const RfActivations &x,
                         const RfNormIn &norm, u32 columns) {
     u32 blocks = columns / 32;
@@ -200,6 +201,7 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
         u32 spans = blocks / SPAN;
         if (spans > 0) {
             Steps steps = Steps::fetch(row_weight, first);
+            if constexpr (AWAITS) await_previous_kernels();
             squares = norm_squares(norm);
 #pragma unroll 1
             for (u32 i = 1; i < spans; i++) {
@@ -212,9 +214,11 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
             steps.add_to(sums, x, columns, first);
             first += SPAN;
         } else {
+            if constexpr (AWAITS) await_previous_kernels();
             squares = norm_squares(norm);
         }
     } else if constexpr (TOKENS == 1) {
+        if constexpr (AWAITS) await_previous_kernels();
         squares = norm_squares(norm);
     }
     for (; first < blocks; first += WAVE)
@@ -311,16 +315,17 @@ RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &project
     float sums[ROWS][TOKENS];
     RfWeight row_weight[ROWS];
     if (TOKENS == 1 && p.route) {
+        await_previous_kernels();
         u32 slot = group_y(), token = slot / p.used;
         u32 expert = (u32)p.route[token * 2 * p.used + slot % p.used];
         u64 x_row = p.shared_x ? token : slot;
         RfActivations x{p.x_q8.q + x_row * p.columns, p.x_q8.meta + x_row * (p.columns / 16)};
         neighbours<F, ROWS>(row_weight, 0, projection.weight, expert * projection.rows + row, p.columns / 32);
-        row_sums<F, STEPS>(sums, row_weight, x, p.norm_in, p.columns);
+        row_sums<F, STEPS, false>(sums, row_weight, x, p.norm_in, p.columns);
         return write_rows(sums, projection_of(projection, slot, expert), nullptr, row, 1);
     }
     neighbours<F, ROWS>(row_weight, 0, projection.weight, row, p.columns / 32);
-    row_sums<F, STEPS>(sums, row_weight, p.x_q8, p.norm_in, p.columns);
+    row_sums<F, STEPS, true>(sums, row_weight, p.x_q8, p.norm_in, p.columns);
     return write_rows(sums, projection, p.residual, row, p.tokens);
 }
 
@@ -344,6 +349,7 @@ template <typename F, u32 TOKENS>
 RF_DEVICE void matvec(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
     u32 waves = TOKENS == 1 ? p.waves : MATVEC_WAVES;
+    if constexpr (TOKENS == 1) allow_next_kernel();
     load_grid<F>(waves * WAVE);
     Place place = place_of(p.projections, p.num_projections, group_x(), waves * ROWS);
     const RfProjection &projection = p.projections[place.projection];
@@ -360,6 +366,7 @@ RF_DEVICE void matvec(const RfMatvecParams &p) {
 template <typename, typename... FORMATS>
 RF_DEVICE void matvec_mixed(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<Q4_0, 1>;
+    allow_next_kernel();
     Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
     // Copies in registers. Beyond a number of uses, clang copies parameters to scratch memory.
     const RfProjection projection = p.projections[place.projection];

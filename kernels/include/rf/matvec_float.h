@@ -96,6 +96,7 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
     Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
     const RfProjection &projection = p.projections[place.projection];
     u32 row = place.row + wave() * ROWS;
+    follow_previous_kernels();
     if (row >= projection.rows) return;
     float sums[ROWS][TOKENS];
     float squares = TOKENS == 1 ? norm_squares(p.norm_in) : 0.0f;
@@ -128,6 +129,7 @@ RF_DEVICE void router(const RfRouterParams &p) {
     bool is_shared = expert == p.route.experts;
     const Element *row = static_cast<const Element *>(is_shared ? p.shared_weight : p.weight);
     if (!is_shared) row += (u64)expert * p.columns;
+    follow_previous_kernels();
     float squares = wave() == 0 ? norm_squares(p.norm_in) : 0.0f, sum = 0.0f;
     if (p.columns % N == 0) {
 #pragma unroll 2

@@ -19,8 +19,10 @@ constexpr u32 GLU_THREADS = 16 * WAVE;
 template <typename F>
 RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
     RF_SHARED float gates[32], ups[32];
+    allow_next_kernel();
     load_grid<F>(p.waves * WAVE);
     u32 blocks = p.columns / 32, slot = group_y(), first_row = group_x() * 32;
+    await_previous_kernels();
     float squares = wave() == 0 ? norm_squares(p.norm_in) : 0.0f;
     RfActivations x = p.x_q8;
     if (p.route) {
@@ -34,7 +36,7 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
         u32 row = first_row + own;
         RfWeight row_weight[2] = {row_of<F>(p.gate, row, blocks), row_of<F>(p.up, row, blocks)};
         float sums[2][1];
-        row_sums<F, 1>(sums, row_weight, x, RfNormIn{}, p.columns);
+        row_sums<F, 1, false>(sums, row_weight, x, RfNormIn{}, p.columns);
         if (lane() == 0) {
             gates[own] = sums[0][0];
             ups[own] = sums[1][0];

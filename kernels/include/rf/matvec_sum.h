@@ -25,7 +25,9 @@ template <typename F>
 RF_DEVICE void matvec_sum(const RfMatvecSumParams &p) {
     constexpr u32 ROWS = 2;
     RF_SHARED u32 arrived;
+    allow_next_kernel();
     load_grid<F>(SUM_THREADS);
+    await_previous_kernels();
     const RfProjection &projection = p.projection;
     u32 row = (group_x() * SUM_WAVES + wave()) * ROWS, blocks = p.columns / 32;
     u32 slot = group_y() * p.used / p.parts, end = (group_y() + 1) * p.used / p.parts;

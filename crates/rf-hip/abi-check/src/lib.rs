@@ -26,8 +26,8 @@ mod numbers;
 
 use constants::Status;
 use handles::{
-    ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle, GraphUpdateInfo,
-    ModuleHandle, NodeHandle, PoolHandle, ProgramHandle, StreamHandle,
+    AttributedLaunch, ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle,
+    GraphUpdateInfo, ModuleHandle, NodeHandle, PoolHandle, ProgramHandle, StreamHandle,
 };
 
 macro_rules! check_all {

@@ -6,7 +6,10 @@ use cubecl_hip_sys as new;
 use cudarc::driver::sys as cuda;
 use hip_runtime_sys as old;
 
-use crate::{constants, handles::GraphUpdateInfo};
+use crate::{
+    constants,
+    handles::{AttributedLaunch, GraphUpdateInfo, LaunchAttribute},
+};
 
 macro_rules! same {
     ($($ours:expr, $($theirs:expr),+;)*) => {$(
@@ -174,4 +177,17 @@ same! {
     size_of::<GraphUpdateInfo>(), size_of::<TheirUpdateInfo>();
     offset_of!(GraphUpdateInfo, error_node), offset_of!(TheirUpdateInfo, errorNode);
     offset_of!(GraphUpdateInfo, error_from_node), offset_of!(TheirUpdateInfo, errorFromNode);
+}
+
+type TheirLaunch = cuda::CUlaunchConfig;
+type TheirAttribute = cuda::CUlaunchAttribute;
+same! {
+    size_of::<AttributedLaunch>(), size_of::<TheirLaunch>();
+    offset_of!(AttributedLaunch, block), offset_of!(TheirLaunch, blockDimX);
+    offset_of!(AttributedLaunch, lds_bytes), offset_of!(TheirLaunch, sharedMemBytes);
+    offset_of!(AttributedLaunch, stream), offset_of!(TheirLaunch, hStream);
+    offset_of!(AttributedLaunch, attributes), offset_of!(TheirLaunch, attrs);
+    offset_of!(AttributedLaunch, num_attributes), offset_of!(TheirLaunch, numAttrs);
+    size_of::<LaunchAttribute>(), size_of::<TheirAttribute>();
+    offset_of!(LaunchAttribute, value), offset_of!(TheirAttribute, value);
 }

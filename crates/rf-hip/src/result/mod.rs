@@ -50,6 +50,8 @@ pub(crate) struct Api {
     pub(crate) platform: Platform,
     pub(crate) functions: Functions,
     pub(crate) library_path: PathBuf,
+    /// Whether [`module::launch_early`] lets kernels start early.
+    pub(crate) early_launches: bool,
 }
 
 impl Api {
@@ -59,9 +61,11 @@ impl Api {
         let functions = Functions::resolve(platform, &library);
         // Unloading a GPU driver while its threads run crashes the process, so it stays loaded.
         std::mem::forget::<Library>(library);
-        let api = Self { platform, functions, library_path };
+        let mut api = Self { platform, functions, library_path, early_launches: false };
         api.check_core()?;
         let outcome = call!(api, init(0));
+        api.early_launches = api.functions.cuda_launch_with_attributes.pointer.is_some()
+            && api.versions().is_ok_and(|(_, cuda)| cuda >= constants::CUDA_WITH_EARLY_LAUNCHES);
         match outcome.as_ref().map_err(Error::status) {
             Err(Some(constants::NO_DEVICE | constants::INVALID_DEVICE)) => Ok(api),
             _ => outcome.map(|()| api),

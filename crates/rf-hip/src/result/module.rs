@@ -5,7 +5,9 @@ use std::ffi::{CStr, c_int, c_void};
 use super::{Api, text_of};
 use crate::{
     Error, LaunchConfig, Platform,
-    sys::{FunctionHandle, ModuleHandle, StreamHandle, constants},
+    sys::{
+        AttributedLaunch, FunctionHandle, LaunchAttribute, ModuleHandle, StreamHandle, constants,
+    },
 };
 
 /// The buffer size for messages of the PTX compiler.
@@ -135,4 +137,33 @@ pub(crate) unsafe fn launch(
     let mut arguments = [params.cast_mut()];
     let (arguments, extra) = (arguments.as_mut_ptr(), std::ptr::null_mut());
     call!(api, launch(function, gx, gy, gz, bx, by, bz, config.lds_bytes, stream, arguments, extra))
+}
+
+/// As [`launch`], but the kernel may start before earlier kernels of the stream end, where the
+/// runtime supports that.
+///
+/// # Safety
+///
+/// See [`launch`]; the function waits for earlier kernels before it accesses memory that these
+/// write, and before it writes memory that these read.
+pub(crate) unsafe fn launch_early(
+    api: &Api,
+    function: FunctionHandle,
+    config: &LaunchConfig,
+    stream: StreamHandle,
+    params: *const c_void,
+) -> Result<(), Error> {
+    if !api.early_launches {
+        // SAFETY: the same contract.
+        return unsafe { launch(api, function, config, stream, params) };
+    }
+    let mut value = [0; 16];
+    value[0] = 1;
+    let mut attribute = LaunchAttribute { id: constants::LAUNCH_EARLY, padding: 0, value };
+    let LaunchConfig { grid, block, lds_bytes } = *config;
+    let (attributes, num_attributes) = (&raw mut attribute, 1);
+    let config = AttributedLaunch { grid, block, lds_bytes, stream, attributes, num_attributes };
+    let mut arguments = [params.cast_mut()];
+    let (arguments, extra) = (arguments.as_mut_ptr(), std::ptr::null_mut());
+    call!(api, cuda_launch_with_attributes(&raw const config, function, arguments, extra))
 }

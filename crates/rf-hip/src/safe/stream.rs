@@ -8,7 +8,7 @@ use std::sync::{
 use super::{Kept, report_drop};
 use crate::{
     Context, Error, Event, Function, LaunchConfig,
-    result::{event as raw_event, module, stream as raw},
+    result::{Api, event as raw_event, module, stream as raw},
     sys::StreamHandle,
 };
 
@@ -127,14 +127,44 @@ impl Stream {
         config: LaunchConfig,
         params: &P,
     ) -> Result<(), Error> {
+        let api = self.prepare_launch(function)?;
+        let params = std::ptr::from_ref(params).cast();
+        // SAFETY: both objects are alive and of this context; the caller guarantees the rest.
+        unsafe { module::launch(api, function.handle(), &config, self.handle(), params) }
+    }
+
+    /// As [`Stream::launch`], but the kernel may start before earlier kernels of the stream end:
+    /// CUDA's programmatic dependent launch. Where the runtime has no such launch, as on AMD, the
+    /// kernel starts after them.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Stream::launch`].
+    ///
+    /// # Safety
+    ///
+    /// That of [`Stream::launch`]. Also, the function waits for earlier kernels
+    /// (`griddepcontrol.wait`) before it accesses memory that these write, before it writes memory
+    /// that these read, and in at least one thread in any case.
+    pub unsafe fn launch_early<P: Copy>(
+        &self,
+        function: &Function,
+        config: LaunchConfig,
+        params: &P,
+    ) -> Result<(), Error> {
+        let api = self.prepare_launch(function)?;
+        let params = std::ptr::from_ref(params).cast();
+        // SAFETY: both objects are alive and of this context; the caller guarantees the rest.
+        unsafe { module::launch_early(api, function.handle(), &config, self.handle(), params) }
+    }
+
+    /// Checks the function, keeps its module for a graph, and makes the context current.
+    fn prepare_launch(&self, function: &Function) -> Result<&Api, Error> {
         self.context().expect_same(function.context(), "launching")?;
         if self.is_recording() {
             self.keep(function.module());
         }
-        let api = self.context().enter()?;
-        let params = std::ptr::from_ref(params).cast();
-        // SAFETY: both objects are alive and of this context; the caller guarantees the rest.
-        unsafe { module::launch(api, function.handle(), &config, self.handle(), params) }
+        self.context().enter()
     }
 
     pub(crate) fn handle(&self) -> StreamHandle {

@@ -50,6 +50,12 @@ pub(crate) const FUNCTION_SCRATCH_BYTES: c_int = 3;
 pub(crate) const FUNCTION_REGISTERS: c_int = 4;
 pub(crate) const FUNCTION_MAX_DYNAMIC_LDS_BYTES: c_int = 8;
 
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`: a kernel may start before those queued
+/// before it end.
+pub(crate) const LAUNCH_EARLY: c_int = 6;
+/// The first CUDA version whose graphs can contain early launches.
+pub(crate) const CUDA_WITH_EARLY_LAUNCHES: c_int = 12_030;
+
 /// Allows all other calls while a stream captures. The stricter modes protect against uses of the
 /// legacy stream, which this crate never uses.
 pub(crate) const CAPTURE_RELAXED: c_int = 2;

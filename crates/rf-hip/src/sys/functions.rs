@@ -150,6 +150,10 @@ macro_rules! functions {
                 lds_bytes: c_uint, stream: StreamHandle,
                 params: *mut *mut c_void, extra: *mut *mut c_void
             ) -> Status [hipModuleLaunchKernel] [cuLaunchKernel];
+            cuda_launch_with_attributes(
+                config: *const AttributedLaunch, function: FunctionHandle,
+                params: *mut *mut c_void, extra: *mut *mut c_void
+            ) -> Status [] [cuLaunchKernelEx];
 
             // ---- graphs
             capture_begin(stream: StreamHandle, mode: c_int) -> Status

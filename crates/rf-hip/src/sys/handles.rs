@@ -1,7 +1,7 @@
-//! Handles of the runtime's objects, and the one structure that is passed by address.
+//! Handles of the runtime's objects, and the structures that are passed by address.
 
 use std::{
-    ffi::{c_int, c_void},
+    ffi::{c_int, c_uint, c_void},
     ptr,
 };
 
@@ -53,4 +53,23 @@ pub(crate) struct GraphUpdateInfo {
     pub(crate) result: c_int,
     pub(crate) error_node: NodeHandle,
     pub(crate) error_from_node: NodeHandle,
+}
+
+/// `CUlaunchConfig`
+#[repr(C)]
+pub(crate) struct AttributedLaunch {
+    pub(crate) grid: [c_uint; 3],
+    pub(crate) block: [c_uint; 3],
+    pub(crate) lds_bytes: c_uint,
+    pub(crate) stream: StreamHandle,
+    pub(crate) attributes: *mut LaunchAttribute,
+    pub(crate) num_attributes: c_uint,
+}
+
+/// `CUlaunchAttribute`. The value is a union of 64 bytes.
+#[repr(C)]
+pub(crate) struct LaunchAttribute {
+    pub(crate) id: c_int,
+    pub(crate) padding: c_int,
+    pub(crate) value: [c_int; 16],
 }

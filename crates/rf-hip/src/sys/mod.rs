@@ -13,7 +13,8 @@ mod table;
 
 pub(crate) use constants::Status;
 pub(crate) use handles::{
-    ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle, GraphUpdateInfo,
-    ModuleHandle, NodeHandle, PoolHandle, ProgramHandle, StreamHandle,
+    AttributedLaunch, ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle,
+    GraphUpdateInfo, LaunchAttribute, ModuleHandle, NodeHandle, PoolHandle, ProgramHandle,
+    StreamHandle,
 };
 pub(crate) use table::{CompilerFunctions, Entry, Functions};

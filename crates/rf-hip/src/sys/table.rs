@@ -7,8 +7,8 @@ use libloading::Library;
 use super::{
     constants::Status,
     handles::{
-        ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle, GraphUpdateInfo,
-        ModuleHandle, NodeHandle, PoolHandle, ProgramHandle, StreamHandle,
+        AttributedLaunch, ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle,
+        GraphUpdateInfo, ModuleHandle, NodeHandle, PoolHandle, ProgramHandle, StreamHandle,
     },
 };
 use crate::Platform;

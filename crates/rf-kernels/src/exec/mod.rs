@@ -160,7 +160,7 @@ impl GpuExecutor {
             }
         }
         let mut kernels = STEP_KERNELS.iter().chain(&top_k::KERNELS);
-        kernels.try_for_each(|kernel| self.runner.gpu.function(kernel).map(drop))
+        kernels.try_for_each(|kernel| self.runner.gpu.kernel(kernel).map(drop))
     }
 
     fn last_stage(&self) -> usize {

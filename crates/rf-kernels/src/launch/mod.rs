@@ -22,9 +22,17 @@ use crate::params::Launch;
 pub(crate) struct Gpu {
     context: Context,
     code: Mutex<LoadedCode>,
-    functions: Mutex<HashMap<&'static str, Function>>,
+    kernels: Mutex<HashMap<&'static str, Kernel>>,
     /// Compute units over which work is divided.
     compute_units: usize,
+}
+
+/// A loaded kernel.
+#[derive(Clone)]
+pub(crate) struct Kernel {
+    pub(crate) function: Function,
+    /// Whether it waits for earlier kernels itself, so that it can start before these end.
+    waits: bool,
 }
 
 /// The code for the device, and the modules of its translation units.
@@ -36,7 +44,7 @@ struct LoadedCode {
 impl Gpu {
     pub(crate) fn new(context: Context, objects: CodeObjects, compute_units: usize) -> Self {
         let code = Mutex::new(LoadedCode { objects, modules: HashMap::new() });
-        Self { context, code, functions: Mutex::default(), compute_units }
+        Self { context, code, kernels: Mutex::default(), compute_units }
     }
 
     /// The origin of the code in use.
@@ -53,20 +61,20 @@ impl Gpu {
     }
 
     /// A kernel by its symbol.
-    pub(crate) fn function(&self, name: &'static str) -> Result<Function, Error> {
-        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = functions.get(name) {
-            return Ok(function.clone());
+    pub(crate) fn kernel(&self, name: &'static str) -> Result<Kernel, Error> {
+        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = kernels.get(name) {
+            return Ok(kernel.clone());
         }
-        let function = self.find(name)?;
-        functions.insert(name, function.clone());
-        Ok(function)
+        let kernel = self.find(name)?;
+        kernels.insert(name, kernel.clone());
+        Ok(kernel)
     }
 
     /// The kernels that were used, by name.
     pub(crate) fn used_kernels(&self) -> Vec<&'static str> {
-        let functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut names: Vec<_> = functions.keys().copied().collect();
+        let kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names: Vec<_> = kernels.keys().copied().collect();
         names.sort_unstable();
         names
     }
@@ -78,20 +86,20 @@ impl Gpu {
         Some(XxHash3_128::oneshot(&code.objects.unit(unit).ok()?))
     }
 
-    fn find(&self, name: &'static str) -> Result<Function, Error> {
+    fn find(&self, name: &'static str) -> Result<Kernel, Error> {
         let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
         let LoadedCode { objects, modules } = &mut *code;
         let unit = objects.unit_of(name).ok_or(Error::NoKernel { name })?;
         loop {
             if let Some(module) = modules.get(&unit) {
-                return Ok(module.function(name)?);
+                let (function, waits) = (module.function(name)?, objects.waits(unit, name));
+                return Ok(Kernel { function, waits });
             }
             let loaded = Module::load(&self.context, &objects.unit(unit)?);
             // Some drivers refuse code when its first kernel is looked up.
-            match loaded.and_then(|module| Ok((module.function(name)?, module))) {
-                Ok((function, module)) => {
+            match loaded.and_then(|module| module.function(name).map(|_| module)) {
+                Ok(module) => {
                     modules.insert(unit, module);
-                    return Ok(function);
                 }
                 Err(error) if error.is_refused_code() => objects.replace(&error)?,
                 Err(error) => return Err(error.into()),
@@ -146,8 +154,8 @@ pub(crate) struct Recording {
 struct Recorded {
     /// Index of the op in the graph.
     op: usize,
-    kernel: &'static str,
-    function: Function,
+    name: &'static str,
+    kernel: Kernel,
     config: LaunchConfig,
     params: Box<dyn Params>,
 }
@@ -163,7 +171,10 @@ impl<P: Pod + Send> Params for P {
         // code objects). Recordings of an executor contain only addresses of buffers that it owns,
         // and it waits before it drops them. It writes memory of the host that kernels read
         // (`StepMemory::write`) and reads what they write (`Results`) only when the device is done.
-        unsafe { stream.launch(&to.function, to.config, self) }
+        let in_order = || unsafe { stream.launch(&to.kernel.function, to.config, self) };
+        // SAFETY: as above; a kernel that waits does so before it accesses more than weights.
+        let early = || unsafe { stream.launch_early(&to.kernel.function, to.config, self) };
+        if to.kernel.waits { early() } else { in_order() }
     }
 }
 
@@ -171,13 +182,13 @@ impl Recording {
     /// Loads the kernels of a list.
     pub(crate) fn load(gpu: &Gpu, list: LaunchList) -> Result<Self, Error> {
         let launches = list.launches.into_iter().map(|(op, launch, params)| {
-            let Launch { kernel, grid, block, lds_bytes } = launch;
-            let function = gpu.function(kernel)?;
+            let Launch { kernel: name, grid, block, lds_bytes } = launch;
+            let kernel = gpu.kernel(name)?;
             if lds_bytes > 0 {
-                function.set_max_dynamic_lds_bytes(lds_bytes)?;
+                kernel.function.set_max_dynamic_lds_bytes(lds_bytes)?;
             }
             let config = LaunchConfig { grid, block, lds_bytes };
-            Ok(Recorded { op, kernel, function, config, params })
+            Ok(Recorded { op, name, kernel, config, params })
         });
         Ok(Self { launches: launches.collect::<Result<_, Error>>()? })
     }
@@ -219,7 +230,7 @@ impl Recording {
 
     /// The op and the kernel of each launch.
     pub(crate) fn ops(&self) -> impl Iterator<Item = (usize, &'static str)> {
-        self.launches.iter().map(|launch| (launch.op, launch.kernel))
+        self.launches.iter().map(|launch| (launch.op, launch.name))
     }
 
     /// Number of launches.
