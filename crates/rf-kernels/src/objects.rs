@@ -180,8 +180,8 @@ impl CodeObjects {
         self.units.iter().position(has_kernel)
     }
 
-    /// Whether a kernel of a unit waits for the kernels before it (`await_previous_kernels` in the
-    /// sources), so that it can start before these end.
+    /// Returns true if a kernel of a unit waits for earlier kernels itself, so that it can start
+    /// before these end: `await_previous_kernels` in the sources.
     pub(crate) fn waits(&self, unit: usize, kernel: &str) -> bool {
         matches!(self.choice, Choice::Ptx { .. }) && waits(&self.units[unit], kernel)
     }
@@ -258,7 +258,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// Whether a kernel in PTX contains the instruction.
+/// Returns true if a kernel in PTX contains `griddepcontrol.wait`.
 fn waits(ptx: &[u8], kernel: &str) -> bool {
     let Some(start) = memmem::find(ptx, format!(".entry {kernel}(").as_bytes()) else {
         return false;

@@ -71,7 +71,7 @@ pub(crate) struct BenchArgs {
     /// Compute with N CPU threads [default: one per core]
     #[arg(short, long, value_name = "N", value_delimiter = ',')]
     threads: Vec<Numbers>,
-    /// Process at most N tokens per batch
+    /// Feed a prompt N tokens at a time, with the logits of the last one
     #[arg(short, long, value_name = "N", value_delimiter = ',', default_value = "2048")]
     batch_size: Vec<Numbers>,
     /// Process at most N tokens per batch, as in llama.cpp (-ub): the smaller limit counts

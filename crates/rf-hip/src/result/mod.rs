@@ -50,7 +50,7 @@ pub(crate) struct Api {
     pub(crate) platform: Platform,
     pub(crate) functions: Functions,
     pub(crate) library_path: PathBuf,
-    /// Whether [`module::launch_early`] lets kernels start early.
+    /// True if the runtime has early launches: see [`module::launch`].
     pub(crate) early_launches: bool,
 }
 

@@ -122,48 +122,37 @@ pub(crate) unsafe fn max_workgroups(
     Ok(count)
 }
 
+/// The kernel starts after earlier kernels of the stream end. With `early` it may start before,
+/// where the runtime supports that.
+///
 /// # Safety
 ///
 /// See [`super`]; `params` has the type of the function's only parameter, and its addresses are
-/// valid for the accesses of the function.
+/// valid for the accesses of the function. With `early` the function waits for earlier kernels
+/// before it accesses memory that these write, and before it writes memory that these read.
 pub(crate) unsafe fn launch(
     api: &Api,
     function: FunctionHandle,
     config: &LaunchConfig,
     stream: StreamHandle,
     params: *const c_void,
+    early: bool,
 ) -> Result<(), Error> {
-    let ([gx, gy, gz], [bx, by, bz]) = (config.grid, config.block);
-    let mut arguments = [params.cast_mut()];
-    let (arguments, extra) = (arguments.as_mut_ptr(), std::ptr::null_mut());
-    call!(api, launch(function, gx, gy, gz, bx, by, bz, config.lds_bytes, stream, arguments, extra))
-}
-
-/// As [`launch`], but the kernel may start before earlier kernels of the stream end, where the
-/// runtime supports that.
-///
-/// # Safety
-///
-/// See [`launch`]; the function waits for earlier kernels before it accesses memory that these
-/// write, and before it writes memory that these read.
-pub(crate) unsafe fn launch_early(
-    api: &Api,
-    function: FunctionHandle,
-    config: &LaunchConfig,
-    stream: StreamHandle,
-    params: *const c_void,
-) -> Result<(), Error> {
-    if !api.early_launches {
-        // SAFETY: the same contract.
-        return unsafe { launch(api, function, config, stream, params) };
-    }
-    let mut value = [0; 16];
-    value[0] = 1;
-    let mut attribute = LaunchAttribute { id: constants::LAUNCH_EARLY, padding: 0, value };
     let LaunchConfig { grid, block, lds_bytes } = *config;
-    let (attributes, num_attributes) = (&raw mut attribute, 1);
-    let config = AttributedLaunch { grid, block, lds_bytes, stream, attributes, num_attributes };
     let mut arguments = [params.cast_mut()];
     let (arguments, extra) = (arguments.as_mut_ptr(), std::ptr::null_mut());
-    call!(api, cuda_launch_with_attributes(&raw const config, function, arguments, extra))
+    if early && api.early_launches {
+        let mut value = [0; 16];
+        value[0] = 1;
+        let mut attribute = LaunchAttribute { id: constants::LAUNCH_EARLY, padding: 0, value };
+        let (attributes, num_attributes) = (&raw mut attribute, 1);
+        let config =
+            AttributedLaunch { grid, block, lds_bytes, stream, attributes, num_attributes };
+        return call!(
+            api,
+            cuda_launch_with_attributes(&raw const config, function, arguments, extra)
+        );
+    }
+    let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
+    call!(api, launch(function, gx, gy, gz, bx, by, bz, lds_bytes, stream, arguments, extra))
 }

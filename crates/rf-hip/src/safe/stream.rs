@@ -8,7 +8,7 @@ use std::sync::{
 use super::{Kept, report_drop};
 use crate::{
     Context, Error, Event, Function, LaunchConfig,
-    result::{Api, event as raw_event, module, stream as raw},
+    result::{event as raw_event, module, stream as raw},
     sys::StreamHandle,
 };
 
@@ -127,10 +127,8 @@ impl Stream {
         config: LaunchConfig,
         params: &P,
     ) -> Result<(), Error> {
-        let api = self.prepare_launch(function)?;
-        let params = std::ptr::from_ref(params).cast();
-        // SAFETY: both objects are alive and of this context; the caller guarantees the rest.
-        unsafe { module::launch(api, function.handle(), &config, self.handle(), params) }
+        // SAFETY: the same contract.
+        unsafe { self.queue_kernel(function, config, params, false) }
     }
 
     /// As [`Stream::launch`], but the kernel may start before earlier kernels of the stream end:
@@ -152,19 +150,28 @@ impl Stream {
         config: LaunchConfig,
         params: &P,
     ) -> Result<(), Error> {
-        let api = self.prepare_launch(function)?;
-        let params = std::ptr::from_ref(params).cast();
-        // SAFETY: both objects are alive and of this context; the caller guarantees the rest.
-        unsafe { module::launch_early(api, function.handle(), &config, self.handle(), params) }
+        // SAFETY: the same contract.
+        unsafe { self.queue_kernel(function, config, params, true) }
     }
 
-    /// Checks the function, keeps its module for a graph, and makes the context current.
-    fn prepare_launch(&self, function: &Function) -> Result<&Api, Error> {
+    /// # Safety
+    ///
+    /// That of [`Stream::launch`], and with `early` that of [`Stream::launch_early`].
+    unsafe fn queue_kernel<P: Copy>(
+        &self,
+        function: &Function,
+        config: LaunchConfig,
+        params: &P,
+        early: bool,
+    ) -> Result<(), Error> {
         self.context().expect_same(function.context(), "launching")?;
         if self.is_recording() {
             self.keep(function.module());
         }
-        self.context().enter()
+        let api = self.context().enter()?;
+        let params = std::ptr::from_ref(params).cast();
+        // SAFETY: both objects are alive and of this context; the caller guarantees the rest.
+        unsafe { module::launch(api, function.handle(), &config, self.handle(), params, early) }
     }
 
     pub(crate) fn handle(&self) -> StreamHandle {

@@ -31,7 +31,7 @@ pub(crate) struct Gpu {
 #[derive(Clone)]
 pub(crate) struct Kernel {
     pub(crate) function: Function,
-    /// Whether it waits for earlier kernels itself, so that it can start before these end.
+    /// True if the kernel waits for earlier kernels itself, so that it can start before these end.
     waits: bool,
 }
 
