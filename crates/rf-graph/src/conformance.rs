@@ -21,8 +21,9 @@ use std::thread::{self, ScopedJoinHandle};
 
 use rf_quant::DType;
 
-use crate::backend::{Backend, BackendError, Batch, Program};
+use crate::backend::{Backend, Batch, Program};
 use crate::case::{Bound, Case, CaseBatch};
+use crate::error::BackendError;
 use crate::fuse::{Fusions, fuse};
 use crate::graph::Graph;
 use crate::kv::KvType;

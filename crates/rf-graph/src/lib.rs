@@ -66,6 +66,7 @@ mod backend;
 pub mod case;
 pub mod conformance;
 mod cost;
+mod error;
 mod fuse;
 mod graph;
 mod kv;
@@ -81,10 +82,9 @@ mod telemetry;
 mod value;
 mod weight;
 
-pub use backend::{
-    Backend, BackendError, Batch, BatchLimits, Candidate, Executor, Program, Progress, Span,
-};
+pub use backend::{Backend, Batch, BatchLimits, Candidate, Executor, Program, Progress, Span};
 pub use cost::Costs;
+pub use error::BackendError;
 pub use fuse::{Fusions, WeightRule, fuse};
 pub use graph::{Graph, Stage};
 pub use kv::{KvLayer, KvLayout, KvType, StateShape};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::definition::Case;
 use super::schedule::CaseBatch;
 use super::speed;
-use crate::backend::{Backend, BackendError, Executor, Program};
+use crate::backend::{Backend, Executor, Program};
+use crate::error::BackendError;
 use crate::op_cost::Peak;
 
 /// A compiled case with a full cache, ready to run its timed batch.

@@ -4,7 +4,8 @@
 use rf_kv::{CopyPage, PageGroup, PageId};
 use rf_quant::E4m3;
 
-use crate::backend::{BackendError, Batch, Span};
+use crate::backend::{Batch, Span};
+use crate::error::BackendError;
 use crate::kv::{KvLayer, KvLayout, KvType};
 
 /// Keys and values of every layer, after rounding to the storage type.
