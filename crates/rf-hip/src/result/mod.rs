@@ -72,6 +72,13 @@ impl Api {
         }
     }
 
+    /// Returns true if both were loaded from one library, which the process has once.
+    pub(crate) fn is_same_library(&self, other: &Self) -> bool {
+        let is_same_file =
+            || self.platform == other.platform && self.library_path == other.library_path;
+        ptr::eq(self, other) || is_same_file()
+    }
+
     /// Checks for the functions that every program needs, so that their absence is reported at
     /// load.
     fn check_core(&self) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! Contexts: devices in use.
 
-use std::{ffi::c_int, ptr, sync::Arc};
+use std::{ffi::c_int, sync::Arc};
 
 use super::report_drop;
 use crate::{
@@ -92,7 +92,7 @@ impl Context {
         if self.same_device(other) {
             return Ok(());
         }
-        if !ptr::eq(self.api(), other.api()) {
+        if !self.shares_runtime(other) {
             return Err(Error::ContextMismatch { operation: "peer access" });
         }
         let api = self.enter()?;
@@ -126,6 +126,13 @@ impl Context {
         unsafe { memory::pool_trim(api, pool, keep) }
     }
 
+    /// Returns true if the objects of both contexts belong to one runtime library, also if it was
+    /// loaded twice. A stream can then wait for the events of the other context, and kernels of
+    /// both access the same [`MappedBuffer`](crate::MappedBuffer)s.
+    pub fn shares_runtime(&self, other: &Self) -> bool {
+        self.api().is_same_library(other.api())
+    }
+
     /// Makes this context current on the calling thread and returns the runtime functions.
     pub(crate) fn enter(&self) -> Result<&Api, Error> {
         let inner = &*self.inner;
@@ -148,7 +155,7 @@ impl Context {
 
     /// Returns true if objects of both contexts can be used in one call.
     pub(crate) fn same_device(&self, other: &Self) -> bool {
-        ptr::eq(self.api(), other.api()) && self.inner.device == other.inner.device
+        self.shares_runtime(other) && self.inner.device == other.inner.device
     }
 
     pub(crate) fn expect_same(&self, other: &Self, operation: &'static str) -> Result<(), Error> {

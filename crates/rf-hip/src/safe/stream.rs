@@ -98,7 +98,7 @@ impl Stream {
     ///
     /// [`Error::ContextMismatch`] for an event of another runtime, or an error of the runtime call.
     pub fn wait(&self, event: &Event) -> Result<(), Error> {
-        if !std::ptr::eq(self.context().api(), event.context().api()) {
+        if !self.context().shares_runtime(event.context()) {
             return Err(Error::ContextMismatch { operation: "waiting for an event" });
         }
         let api = self.context().enter()?;

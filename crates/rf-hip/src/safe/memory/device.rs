@@ -219,7 +219,7 @@ impl<T: Pod> DeviceBuffer<T> {
             // SAFETY: both ranges are inside live allocations; a graph keeps them.
             return unsafe { raw::copy_on_device(api, to, from, bytes, stream.handle()) };
         }
-        if !std::ptr::eq(self.context().api(), source.context().api()) {
+        if !self.context().shares_runtime(source.context()) {
             return Err(Error::ContextMismatch { operation: "copying" });
         }
         stream.refuse_capture("copying between devices")?;

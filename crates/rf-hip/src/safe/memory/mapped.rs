@@ -59,6 +59,27 @@ impl<T> MappedBuffer<T> {
     pub fn device_address(&self) -> u64 {
         self.device_address
     }
+
+    /// The address for kernels of another device; 0 if the buffer is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ContextMismatch`] for a device of another runtime, or an error of the runtime call.
+    pub fn address_on(&self, context: &Context) -> Result<u64, Error> {
+        if !self.context().shares_runtime(context) {
+            return Err(Error::ContextMismatch { operation: "sharing mapped memory" });
+        }
+        if self.device_address == 0 {
+            return Ok(0);
+        }
+        // SAFETY: allocated as mapped, and portable: every context of the runtime maps it.
+        unsafe { raw::host_device_address(context.enter()?, self.memory.pointer) }
+    }
+
+    /// The context of the buffer.
+    pub fn context(&self) -> &Context {
+        &self.memory.context
+    }
 }
 
 impl<T: Pod> Deref for MappedBuffer<T> {
