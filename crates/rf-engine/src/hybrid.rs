@@ -8,10 +8,13 @@
 //! and shared keys and values of Gemma 4. It moves once per batch, and twice for each layer whose
 //! experts are on the other backend.
 
+use std::sync::Arc;
+
 use rf_graph::BackendError::DoesNotFit;
 use rf_graph::{
-    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, Layout,
-    MemoryNeed, MemoryUse, Program, Progress, Side, Split, SplitError, Timeline, Turn, split,
+    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, Input,
+    Layout, MemoryNeed, MemoryUse, Program, Progress, QueuedRows, Side, Split, SplitError,
+    Timeline, Turn, split,
 };
 use rf_kv::{CopyPage, PageGroup, PageId};
 
@@ -301,11 +304,15 @@ struct HybridExecutor {
 
 impl HybridExecutor {
     /// Runs all turns of a stage but the last, and calls `run_last` with the executor of that one,
-    /// its stage there and the batch for it.
+    /// its stage there and the batch for it. Turns are queued where their executors do so: then
+    /// the next one begins when its device has the rows, and this thread does not wait.
+    ///
+    /// `has_output` is false if the caller does not read what the last turn computes.
     fn run(
         &mut self,
         stage: usize,
         batch: &Batch<'_>,
+        has_output: bool,
         run_last: impl FnOnce(&mut dyn Executor, usize, &Batch<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
         let tokens = batch.ids.len();
@@ -319,30 +326,48 @@ impl HybridExecutor {
             return Err(BackendError::InvalidBatch(what));
         };
         let mut floats = None;
+        let mut queued: Option<Arc<dyn QueuedRows>> = None;
+        let mut is_queued = false;
         for Turn { side, stage, width } in turns {
             let executor = match side {
                 Side::First => &mut self.first,
                 Side::Second => &mut self.second,
             };
-            let input = floats.map_or(batch.input, |floats| Some(&self.input[..floats]));
+            let input = input_of(batch, queued.as_ref(), floats.map(|len| &self.input[..len]));
             // What is handed over has one row per token, so no output rows are selected.
             let batch = Batch { output_rows: &[], input, ..*batch };
+            let next = executor.queue_stage(*stage, &batch)?;
+            if next.is_some() {
+                (queued, is_queued) = (next, true);
+                continue;
+            }
             let output = &mut self.output[..tokens * width];
             executor.forward_stage(*stage, &batch, output)?;
-            floats = Some(output.len());
+            (queued, floats) = (None, Some(output.len()));
             std::mem::swap(&mut self.input, &mut self.output);
         }
         let executor = match last.side {
             Side::First => self.first.as_mut(),
             Side::Second => self.second.as_mut(),
         };
-        let input = floats.map_or(batch.input, |floats| Some(&self.input[..floats]));
-        run_last(executor, last.stage, &Batch { input, ..*batch })
+        let input = input_of(batch, queued.as_ref(), floats.map(|len| &self.input[..len]));
+        run_last(executor, last.stage, &Batch { input, ..*batch })?;
+        // The output is wrong if a queued turn failed.
+        if is_queued && has_output { self.wait() } else { Ok(()) }
     }
 
     fn last_stage(&self) -> usize {
         self.stages.len() - 1
     }
+}
+
+/// The input of a turn: the rows of the turn before, or the input of the batch for the first one.
+fn input_of<'a>(
+    batch: &Batch<'a>,
+    queued: Option<&'a Arc<dyn QueuedRows>>,
+    rows: Option<&'a [f32]>,
+) -> Option<Input<'a>> {
+    queued.map(Input::Queued).or(rows.map(Input::Rows)).or(batch.input)
 }
 
 impl Executor for HybridExecutor {
@@ -356,7 +381,10 @@ impl Executor for HybridExecutor {
         batch: &Batch<'_>,
         out: &mut [f32],
     ) -> Result<(), BackendError> {
-        self.run(stage, batch, |last, stage, batch| last.forward_stage(stage, batch, out))
+        let has_output = !out.is_empty();
+        self.run(stage, batch, has_output, |last, stage, batch| {
+            last.forward_stage(stage, batch, out)
+        })
     }
 
     fn wait(&mut self) -> Result<(), BackendError> {
@@ -377,7 +405,10 @@ impl Executor for HybridExecutor {
         k: usize,
         out: &mut [Candidate],
     ) -> Result<(), BackendError> {
-        self.run(self.last_stage(), batch, |last, _, batch| last.forward_top_k(batch, k, out))
+        let has_output = !out.is_empty();
+        self.run(self.last_stage(), batch, has_output, |last, _, batch| {
+            last.forward_top_k(batch, k, out)
+        })
     }
 
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {

@@ -1,12 +1,14 @@
 //! The contract between graphs and backends: programs, batches and executors.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rf_kv::{CopyPage, PageCounts, PageGroup, PageId};
 
 use crate::error::BackendError;
 use crate::fuse::Fusions;
 use crate::graph::Graph;
+use crate::input::{Input, QueuedRows};
 use crate::kv::KvLayout;
 use crate::memory::{MemoryNeed, MemoryUse};
 use crate::op_cost::Peak;
@@ -112,6 +114,24 @@ pub trait Executor: Send {
             return Err(BackendError::InvalidBatch(what));
         }
         self.forward(batch, out)
+    }
+
+    /// Queues a stage of a batch and returns its outputs, which the executor may compute later:
+    /// the input of a stage of another executor. Returns `None`, and does nothing, if the backend
+    /// computes such a batch only in [`Self::forward_stage`].
+    ///
+    /// A failure of the stage may be reported by [`Self::wait`] only.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Self::forward_stage`].
+    fn queue_stage(
+        &mut self,
+        stage: usize,
+        batch: &Batch<'_>,
+    ) -> Result<Option<Arc<dyn QueuedRows>>, BackendError> {
+        _ = (stage, batch);
+        Ok(None)
     }
 
     /// Waits for all batches. A batch without output rows may still be computed when
@@ -243,9 +263,9 @@ pub struct Batch<'a> {
     pub spans: &'a [Span<'a>],
     /// Indices into `ids` of the rows whose output is requested, ascending.
     pub output_rows: &'a [usize],
-    /// Values of the ops [`Op::Input`](crate::Op::Input) of the stage, one after the other, each
-    /// `[tokens, width]`; `None` for a stage without them.
-    pub input: Option<&'a [f32]>,
+    /// Values of the ops [`Op::Input`](crate::Op::Input) of the stage; `None` for a stage without
+    /// them.
+    pub input: Option<Input<'a>>,
 }
 
 /// Consecutive tokens of one sequence.
@@ -295,13 +315,22 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
     /// Number of rows of a value of this kind.
     pub fn rows(&self, kind: RowKind) -> usize {
         match kind {
             RowKind::Token => self.ids.len(),
             RowKind::Output => self.output_rows.len(),
         }
+    }
+
+    /// The values of [`Self::input`] in host memory; empty without any. Waits for queued ones.
+    ///
+    /// # Errors
+    ///
+    /// If the device that computes them failed.
+    pub fn input_rows(&self) -> Result<&'a [f32], BackendError> {
+        self.input.map_or(Ok(&[]), Input::rows)
     }
 
     /// Checks the batch against the limits of a program, for one of its stages.
@@ -333,7 +362,7 @@ impl Batch<'_> {
         let Some(input_width) = limits.input_widths.get(stage) else {
             return invalid(format!("stage {stage} of {}", limits.input_widths.len()));
         };
-        let floats = self.input.map(<[f32]>::len);
+        let floats = self.input.map(Input::floats);
         if floats != input_width.map(|width| n * width) {
             let width = input_width.unwrap_or(0);
             let given = floats.unwrap_or(0);

@@ -284,7 +284,7 @@ fn costs(graph: &Graph) -> Vec<Option<usize>> {
 mod tests {
     use super::*;
     use crate::case::{Case, cases};
-    use crate::{Backend, Batch, Executor, ReferenceBackend};
+    use crate::{Backend, Batch, Executor, Input, ReferenceBackend};
 
     /// Models of two layers, with batches of sequences of several lengths.
     fn models() -> Vec<Case> {
@@ -316,7 +316,8 @@ mod tests {
         let mut handed_over = None::<Vec<f32>>;
         for Turn { side, stage, width } in turns {
             let part = &mut parts[usize::from(*side == Side::Second)];
-            let batch = Batch { input: handed_over.as_deref().or(batch.input), ..*batch };
+            let input = handed_over.as_deref().map(Input::Rows).or(batch.input);
+            let batch = Batch { input, ..*batch };
             if *width == 0 {
                 return part.forward_stage(*stage, &batch, out).unwrap();
             }
@@ -407,7 +408,7 @@ mod tests {
                         let width = whole.stages[0][0].width;
                         let mut handed_over = vec![f32::NAN; batch.ids.len() * width];
                         first.forward_stage(0, batch, &mut handed_over).unwrap();
-                        let batch = Batch { input: Some(&handed_over), ..*batch };
+                        let batch = Batch { input: Some(Input::Rows(&handed_over)), ..*batch };
                         in_turns(&mut parts, &stages[0], &batch, &mut actual);
                         let actual: Vec<u32> = actual.into_iter().map(f32::to_bits).collect();
                         assert_eq!(actual, expected, "{} after {layers}", case.name());

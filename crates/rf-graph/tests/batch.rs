@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use rf_graph::{
-    Attention, Backend, BackendError, Batch, BatchLimits, Fusions, GraphBuilder, KvLayer, KvLayout,
-    KvType, Program, QkNorm, ReferenceBackend, Rope, RopeStyle, Span, Weight, fuse,
+    Attention, Backend, BackendError, Batch, BatchLimits, Fusions, GraphBuilder, Input, KvLayer,
+    KvLayout, KvType, Program, QkNorm, ReferenceBackend, Rope, RopeStyle, Span, Weight, fuse,
 };
 use rf_kv::{CopyPage, PageCounts, PageGroup, PageId};
 
@@ -91,7 +91,8 @@ fn batches_at_the_limits_are_valid() {
 #[test]
 fn a_batch_has_input_if_and_only_if_the_program_does() {
     let spans = [span(0..2, 0, &PAGES)];
-    let rejection = |input, input_width| {
+    let rejection = |input: Option<&[f32]>, input_width| {
+        let input = input.map(Input::Rows);
         let batch = Batch { ids: &[1, 2], spans: &spans, output_rows: &[], input };
         batch.check(&limits(input_width), 0).err().map(|error| error.to_string())
     };

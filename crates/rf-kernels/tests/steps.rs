@@ -9,13 +9,16 @@
 
 mod stand_in;
 
+use std::path::Path;
 use std::time::Duration;
 
 use rf_graph::case::cases;
-use rf_graph::{Backend, BackendError, Batch, Executor, Program, Span, fuse};
+use rf_graph::{
+    Backend, BackendError, Batch, Executor, Input, Layout, Program, Span, Split, Turn, fuse, split,
+};
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kv::{PageGroup, PageId};
-use stand_in::{Call, Outputs, library, session};
+use stand_in::{Call, Outputs, arch, library, session};
 
 const LIMIT: Duration = Duration::from_mins(5);
 
@@ -161,12 +164,97 @@ fn chunks_without_outputs_are_queued_without_a_wait() {
     // Waiting for the stream, and for the event after a step whose memory is used again.
     let waits = ["hipStreamSynchronize", "hipEventSynchronize"];
     assert_eq!(count(&with, waits[0]), count(&without, waits[0]) + 5);
-    // The third and the later chunks wait for the one two before.
-    assert_eq!(count(&without, waits[1]), count(&with, waits[1]) + 3);
+    // The fifth chunk waits for the one four before.
+    assert_eq!(count(&without, waits[1]), count(&with, waits[1]) + 1);
     // A chunk whose results never arrive: later ones fail, too.
     let last = count(&without, "hipModuleLaunchKernel");
     let lost = session.run(&format!("kernel:{}:719", last / 2), || chunks(false)).0;
     assert!(matches!(lost, Err(BackendError::Device(_))), "{lost:?}");
+}
+
+/// The form in which rows go from one device to the next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HandOver {
+    /// The host waits for them and copies them.
+    Host,
+    /// The second device waits for them.
+    Queued,
+}
+
+/// Chunks of a prompt on two devices, each with a layer. The last chunk has outputs.
+fn divided_chunks(form: HandOver, chunks: usize) -> Result<Outputs, BackendError> {
+    const TOKENS: usize = 100;
+    let case = cases().into_iter().find(|case| case.name() == "model/llama-q8_0").unwrap();
+    let mut program = case.program();
+    program.kv.num_pages.full = NUM_PAGES;
+    (program.max_batch_tokens, program.max_output_rows) = (TOKENS, TOKENS);
+    let output_width = program.graph.value(program.graph.output()).width;
+    let Split { first, second, stages } =
+        split(program, Layout { layers: 1, expert_layers: 0 }).unwrap();
+    let [Turn { width, .. }, _] = stages[0][..] else { panic!("{stages:?}") };
+    let open = |ordinal, part: Program| {
+        let options = GpuOptions { ordinal: Some(ordinal), ..GpuOptions::default() };
+        let backend = GpuBackend::new(options).map_err(BackendError::from)?;
+        let part = Program { graph: fuse(part.graph, backend.fusions()), ..part };
+        backend.compile(part, &mut |_| ())
+    };
+    let (mut first, mut second) = (open(0, first)?, open(1, second)?);
+    let pages: Vec<PageId> = (0..NUM_PAGES as u32).map(PageId::new).collect();
+    let mut outputs = Vec::new();
+    for chunk in 0..chunks {
+        let ids: Vec<u32> = (0..TOKENS).map(|i| ((7 * i + 31 * chunk) % 200) as u32).collect();
+        let past_tokens = TOKENS * chunk;
+        let pages = &pages[..(past_tokens + TOKENS).div_ceil(16)];
+        let spans =
+            [Span { tokens: 0..TOKENS, past_tokens, pages, window_pages: &[], state: None }];
+        let batch = Batch { ids: &ids, spans: &spans, output_rows: &[], input: None };
+        let mut rows = vec![f32::NAN; TOKENS * width];
+        let queued = match form {
+            HandOver::Host => {
+                first.forward_stage(0, &batch, &mut rows)?;
+                None
+            }
+            HandOver::Queued => first.queue_stage(0, &batch)?,
+        };
+        assert_eq!(queued.is_some(), form == HandOver::Queued);
+        let input = Some(queued.as_ref().map_or(Input::Rows(&rows), Input::Queued));
+        let all_rows: Vec<usize> = (0..TOKENS).collect();
+        let output_rows = if chunk + 1 == chunks { &all_rows[..] } else { &[] };
+        let mut out = vec![f32::NAN; output_rows.len() * output_width];
+        second.forward_stage(0, &Batch { input, output_rows, ..batch }, &mut out)?;
+        outputs.push(out);
+        if let Some(queued) = queued.filter(|_| chunk == 0) {
+            // The host may wait, too.
+            outputs.push(queued.wait()?.to_vec());
+        } else if chunk == 0 {
+            outputs.push(rows);
+        }
+    }
+    first.wait()?;
+    Ok(outputs)
+}
+
+#[test]
+fn rows_are_handed_to_another_device_without_a_wait() {
+    const CHUNKS: usize = 7;
+    let name = "rows_are_handed_to_another_device_without_a_wait";
+    let devices = [arch(), arch()].into_iter().flatten().collect::<Vec<_>>().join(",");
+    let variables = [("ROCFORGE_EMU_ARCH", Path::new(&devices))];
+    let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
+    let (expected, with) = session.run("", || divided_chunks(HandOver::Host, CHUNKS));
+    let (queued, without) = session.run("", || divided_chunks(HandOver::Queued, CHUNKS));
+    assert_eq!(queued.unwrap(), expected.unwrap());
+    let waits = |calls: &[Call]| count(calls, "hipStreamSynchronize");
+    assert_eq!(waits(&with), waits(&without) + CHUNKS);
+    // Memory for the four chunks that may be queued on the second device, and for the next one.
+    assert_eq!(count(&without, "hipHostMalloc"), count(&with, "hipHostMalloc") + 5);
+    assert_eq!(without.last().unwrap().live_objects, 0);
+    for function in ["hipStreamWaitEvent", "hipHostGetDevicePointer"] {
+        let last = count(&without, function);
+        let plan = format!("{function}:{last}:719");
+        let lost = session.run(&plan, || divided_chunks(HandOver::Queued, CHUNKS)).0;
+        assert!(matches!(lost, Err(BackendError::Device(_))), "{function}: {lost:?}");
+    }
 }
 
 /// Two uses of more shapes than are kept.

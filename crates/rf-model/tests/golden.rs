@@ -6,7 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use rf_gguf::Gguf;
-use rf_graph::{Backend, Batch, Executor, KvLayout, KvType, Program, ReferenceBackend, Span};
+use rf_graph::{
+    Backend, Batch, Executor, Input, KvLayout, KvType, Program, ReferenceBackend, Span,
+};
 use rf_kv::PageId;
 use rf_model::{
     Head, ModelConfig, MtpStage, Pooling, build, golden_models, supported_architectures,
@@ -185,10 +187,10 @@ fn mtp_logits(gguf: &Gguf, ids: &[u32], context: usize) -> (Vec<f32>, Vec<f32>) 
         executor.forward_stage(MtpStage::Trunk.index(), &batch, &mut states).unwrap();
         let mut before = vec![0.0; width];
         before.extend_from_slice(&states[..states.len() - width]);
-        let input = Batch { input: Some(&before), ..batch };
+        let input = Batch { input: Some(Input::Rows(&before)), ..batch };
         let mut block = vec![0.0; tokens * (width + vocab_size)];
         executor.forward_stage(MtpStage::Block.index(), &input, &mut block).unwrap();
-        let input = Batch { input: Some(&states), ..batch };
+        let input = Batch { input: Some(Input::Rows(&states)), ..batch };
         let mut logits = vec![0.0; tokens * vocab_size];
         executor.forward_stage(MtpStage::Logits.index(), &input, &mut logits).unwrap();
         (block.split_off(tokens * width), logits)

@@ -157,6 +157,7 @@ impl Executor for CpuExecutor {
             let what = format!("room for {} outputs, {rows} × {width} are due", out.len());
             return Err(BackendError::InvalidBatch(what));
         }
+        let input = batch.input_rows()?;
         let positions = batch.spans.iter().map(|s| s.past_tokens + s.tokens.len()).max();
         for rope in &mut self.ropes {
             rope.extend_to(positions.unwrap_or(0));
@@ -178,6 +179,7 @@ impl Executor for CpuExecutor {
             damaged: OnceLock::new(),
             threads: team.active(),
             batch,
+            input,
             serial: self.serial,
             token_spans,
             arena: Shared::new(bytemuck::cast_slice_mut(&mut self.arena)),
@@ -299,6 +301,8 @@ struct Region<'a> {
     /// Number of threads of the team that work at present.
     threads: usize,
     batch: &'a Batch<'a>,
+    /// The values of the ops [`Op::Input`].
+    input: &'a [f32],
     /// The number of this batch, from 1 on.
     serial: u64,
     /// Index of the span of each token.

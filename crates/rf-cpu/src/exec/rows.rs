@@ -119,7 +119,7 @@ impl Region<'_> {
             Op::Input { out } => {
                 let columns = self.columns_before(self.inputs, *out).unwrap_or(0);
                 let out = self.rows(*out);
-                let x = &self.batch.input.unwrap_or_default()[columns * self.tokens()..];
+                let x = &self.input[columns * self.tokens()..];
                 by_row(share, |token| {
                     // SAFETY: each row belongs to one piece.
                     let row = unsafe { out.row_mut(token, 0..out.width) };

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rf_graph::{Batch, Executor, Span};
+use rf_graph::{Batch, Executor, Input, Span};
 use rf_kv::PageGroup;
 use rf_model::MtpStage;
 
@@ -52,9 +52,9 @@ impl Mtp {
             let others = tokens.start * width..(tokens.end - 1) * width;
             self.before.extend_from_slice(&self.states[others]);
         }
-        let input = Batch { input: Some(&self.before), ..no_rows };
+        let input = Batch { input: Some(Input::Rows(&self.before)), ..no_rows };
         executor.forward_stage(MtpStage::Block.index(), &input, &mut [])?;
-        Ok(step(executor, &Batch { input: Some(&self.states), ..*batch })?)
+        Ok(step(executor, &Batch { input: Some(Input::Rows(&self.states)), ..*batch })?)
     }
 
     /// Keeps the states of a computed batch for the next one.
@@ -103,7 +103,8 @@ impl Mtp {
                 state: room.table().state(),
             };
             let (spans, output_rows) = (&[span], &[ids.len() - 1]);
-            let batch = Batch { ids: &ids, spans, output_rows, input: Some(&self.before) };
+            let batch =
+                Batch { ids: &ids, spans, output_rows, input: Some(Input::Rows(&self.before)) };
             executor.forward_stage(MtpStage::Block.index(), &batch, &mut self.output)?;
             let (state, logits) = self.output.split_at(width);
             let id = sampler.sample(logits)?;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::EngineOptions;
 use rf_engine::hybrid::HybridBackend;
+use rf_engine::{EngineOptions, Feed, Outputs, Session};
 use rf_graph::{Backend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
 
@@ -65,6 +65,55 @@ fn golden_models_match_on_two_gpus() {
     let both = HybridBackend::dealt(&[(&first, 1.0), (&second, 1.0)]).unwrap();
     let names = ["smollm3", "gemma4_e4b", "deepseek2_groups"];
     check_golden_models(&both, &data(), |name| names.contains(&name));
+}
+
+/// Chunks of more than 64 tokens are queued on all devices at once.
+#[test]
+fn long_prompts_on_two_gpus_give_what_one_gives() {
+    const CHUNK: usize = 65;
+    let Some(first) = gpu() else { return };
+    let second = match GpuBackend::new(GpuOptions { ordinal: Some(1), ..GpuOptions::default() }) {
+        Ok(second) => second,
+        Err(error) => return eprintln!("skipped: one device ({error})"),
+    };
+    let options = EngineOptions {
+        context_tokens: Some(4 * CHUNK),
+        batch_tokens: CHUNK,
+        kv_tokens: Some(8 * CHUNK),
+        sequences: 2,
+        ..EngineOptions::default()
+    };
+    let prompt = |seed: usize, len: usize| -> Vec<u32> {
+        (0..len).map(|i| ((seed + 31 * i * i + 7 * i) % 500) as u32).collect()
+    };
+    let logits = |backend: &dyn Backend, is_profiled: bool| {
+        let mut engine = load(&demo().join("stories-7m-Q8_0.gguf"), backend, options);
+        assert!(!is_profiled || engine.profile(true));
+        let (mut a, mut b) = (engine.session(), engine.session());
+        let (long, other, rest) = (prompt(3, 4 * CHUNK - 2), prompt(5, 2 * CHUNK), [7, 8]);
+        let mut feed = |session: &mut Session, ids: &[u32], outputs| {
+            engine.forward(&mut [Feed { session, ids, outputs }]).unwrap()
+        };
+        // Without outputs, so that the next prompt follows in the same queue.
+        feed(&mut a, &long, Outputs::None);
+        let of_other = feed(&mut b, &other, Outputs::Tail(3));
+        [of_other, feed(&mut a, &rest, Outputs::All)].concat()
+    };
+    let expected = logits(&first, false);
+    let two: [(&dyn Backend, f32); 2] = [(&first, 1.0), (&second, 1.0)];
+    let three: [(&dyn Backend, f32); 3] = [(&second, 1.0), (&first, 1.0), (&second, 1.0)];
+    for parts in [&two[..], &three] {
+        let dealt = HybridBackend::dealt(parts).unwrap();
+        let queued = logits(&dealt, false);
+        // While ops are timed, nothing is queued.
+        assert!(queued == logits(&dealt, true), "{} devices", parts.len());
+        // The ops at a cut are not fused.
+        let square = |x: f32| f64::from(x) * f64::from(x);
+        let distance: f64 = queued.iter().zip(&expected).map(|(a, b)| square(a - b)).sum();
+        let relative = distance / expected.iter().copied().map(square).sum::<f64>();
+        eprintln!("{} devices: {relative:.1e}", parts.len());
+        assert!(queued.len() == expected.len() && relative < 1e-5, "{relative}");
+    }
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::{EngineOptions, Speculation, SpeculationOptions};
-use rf_graph::{Backend, Batch, Executor, KvLayout, KvType, Program, ReferenceBackend, Span, fuse};
+use rf_graph::{
+    Backend, Batch, Executor, Input, KvLayout, KvType, Program, ReferenceBackend, Span, fuse,
+};
 use rf_kv::PageId;
 use rf_model::{Head, ModelConfig, MtpStage};
 
@@ -56,7 +58,7 @@ fn block_logits(
         let before = [&last, &states[..(tokens - 1) * width]].concat();
         last = states.split_off((tokens - 1) * width);
         let mut block = vec![0.0; tokens * (width + vocab_size)];
-        let batch = Batch { input: Some(&before), ..batch };
+        let batch = Batch { input: Some(Input::Rows(&before)), ..batch };
         executor.forward_stage(MtpStage::Block.index(), &batch, &mut block).unwrap();
         logits.extend_from_slice(&block[tokens * width..]);
         past_tokens += tokens;

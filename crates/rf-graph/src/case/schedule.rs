@@ -6,6 +6,7 @@ use rf_kv::{PageCounts, PageGroup, PageId, PagePool, PageSize, PageTable};
 
 use super::numbers::Numbers;
 use crate::backend::{Batch, Span};
+use crate::input::Input;
 use crate::kv::{KvLayer, KvLayout, KvType, StateShape};
 
 /// Rows of the embedding tables that inputs come from.
@@ -72,7 +73,8 @@ impl CaseBatch {
                 state: span.state,
             })
             .collect();
-        f(&Batch { ids: &self.ids, spans: &spans, output_rows: rows, input: self.input.as_deref() })
+        let input = self.input.as_deref().map(Input::Rows);
+        f(&Batch { ids: &self.ids, spans: &spans, output_rows: rows, input })
     }
 
     /// The number of tokens.

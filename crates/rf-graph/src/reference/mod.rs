@@ -101,7 +101,7 @@ impl Executor for Reference {
             let what = format!("room for {} values of output, expected {expected}", out.len());
             return Err(BackendError::InvalidBatch(what));
         }
-        let mut run = Run::new(&self.program, &mut self.cache, batch, &mut self.values);
+        let mut run = Run::new(&self.program, &mut self.cache, batch, &mut self.values)?;
         for op in &graph.ops()[stage.ops.clone()] {
             run.op(op);
         }

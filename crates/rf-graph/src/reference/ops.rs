@@ -2,6 +2,7 @@
 
 use super::cache::Cache;
 use crate::backend::{Batch, Program, Span};
+use crate::error::BackendError;
 use crate::op::{
     Activation, Attention, Combine, Epilogue, ExpertMatMul, ExpertProjection, Function,
     GateFunction, Op, Prologue, Rope, Router, RowNorm,
@@ -25,8 +26,8 @@ impl<'a> Run<'a> {
         cache: &'a mut Cache,
         batch: &'a Batch<'a>,
         values: &'a mut [Vec<f32>],
-    ) -> Self {
-        Self { program, cache, batch, values, input: batch.input.unwrap_or_default() }
+    ) -> Result<Self, BackendError> {
+        Ok(Self { program, cache, batch, values, input: batch.input_rows()? })
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm per op, to be read as a table")]

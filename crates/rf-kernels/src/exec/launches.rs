@@ -52,6 +52,8 @@ pub(super) enum ResultKind {
     StoredRows(Vec<usize>),
     /// Rows that are copied after the step.
     CopiedRows,
+    /// Rows that another device reads.
+    HandedRows,
     /// Candidates: their number.
     Candidates(usize),
 }
@@ -82,6 +84,10 @@ pub(super) struct StepPlaces<'a> {
     pub(super) results: &'a Results,
     pub(super) top_k: &'a TopK,
     pub(super) stage: &'a Stage,
+    /// The rows of input, if they are not in the block.
+    pub(super) input: Option<Address>,
+    /// The place of the outputs, if they are handed over.
+    pub(super) output: Option<Address>,
 }
 
 impl StepPlaces<'_> {
@@ -104,7 +110,8 @@ impl StepPlaces<'_> {
             .inputs
             .iter()
             .map(|id| (self.program.graph.value(*id).width * shape.tokens, program.address(*id)));
-        for rows in self.step.load_rows(block, inputs) {
+        let from = self.input.unwrap_or_else(|| self.step.rows(block));
+        for rows in StepMemory::load_rows(from, inputs) {
             input.push(rows.launch(), rows);
         }
 
@@ -158,6 +165,11 @@ impl StepPlaces<'_> {
             return ResultPlan { stamps: rows, kind: ResultKind::Candidates(rows * k) };
         }
         let floats = |id: &ValueId| rows * program.width(*id);
+        if let Some(to) = self.output {
+            let outputs = outputs.iter().map(|id| (program.address(*id), floats(id)));
+            hand_over(outputs, to, (stamp, stamps), launches);
+            return ResultPlan { stamps: 1, kind: ResultKind::HandedRows };
+        }
         let is_stored = outputs.iter().map(floats).sum::<usize>() <= MAX_STORED_FLOATS;
         let mut result = ResultPlan { stamps: 0, kind: ResultKind::CopiedRows };
         if !is_stored || rows == 0 {
@@ -183,6 +195,25 @@ impl StepPlaces<'_> {
         }
         result.kind = ResultKind::StoredRows(firsts);
         result
+    }
+}
+
+/// Stores outputs, `(address, elements)` each, one after the other. Launches of limited size share
+/// the stamps.
+fn hand_over(
+    outputs: impl Iterator<Item = (Address, usize)>,
+    mut to: Address,
+    (stamp, stamps): (Address, Address),
+    launches: &mut LaunchList,
+) {
+    for (mut from, mut left) in outputs {
+        while left > 0 {
+            let floats = left.min(MAX_STORED_FLOATS);
+            let (count, bytes) = (floats as u32, (4 * floats) as Address);
+            let params = StoreRowsParams { from, to, stamp, stamps, count, reserved: 0 };
+            launches.push(params.launch(), params);
+            (from, to, left) = (from + bytes, to + bytes, left - floats);
+        }
     }
 }
 

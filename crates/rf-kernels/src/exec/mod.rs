@@ -4,9 +4,11 @@
 //! ([`step`]), queues the launches ([`launches`]), waits once, and reads the result from memory
 //! that the device wrote ([`results`]): the first and the last kernels of the step make the copies.
 //! Steps of a few tokens are replayed as captured graphs ([`replay`]). Launches of a prompt chunk
-//! are recorded each time, and chunks without outputs are queued one after another.
+//! are recorded each time, and chunks without outputs are queued one after another. So are chunks
+//! whose outputs another device reads ([`hand_over`]).
 
 mod analysis;
+mod hand_over;
 mod kv;
 mod launches;
 mod memory;
@@ -27,7 +29,7 @@ use std::sync::Arc;
 
 use rf_graph::{
     BackendError, BackendExecutionSummary, Batch, BatchLimits, Candidate, Costs, Executor,
-    MemoryUse, Plan, Program, Progress, Timeline,
+    MemoryUse, Plan, Program, Progress, QueuedRows, Timeline,
 };
 use rf_hip::Stream;
 use rf_kv::{CopyPage, PageGroup, PageId};
@@ -36,6 +38,7 @@ use crate::error::Error;
 use crate::launch::{Gpu, LaunchList, Recording};
 use crate::params::MatmulDevice;
 use analysis::GraphAnalysis;
+use hand_over::HandOvers;
 use kv::KvMemory;
 use launches::{Key, output_shape};
 use padding::Padding;
@@ -127,6 +130,7 @@ impl GpuExecutor {
             ropes,
             step,
             results,
+            hand_overs: HandOvers::default(),
             top_k,
             work,
             padding,
@@ -208,7 +212,18 @@ impl Executor for GpuExecutor {
         out: &mut [f32],
     ) -> Result<(), BackendError> {
         self.check(batch, stage, out.len(), 0)?;
-        Ok(self.runner.run(batch, stage, Output::Rows(out))?)
+        let (batch, handed) = self.runner.take_input(batch, stage)?;
+        Ok(self.runner.run(&batch, handed, stage, Output::Rows(out))?)
+    }
+
+    fn queue_stage(
+        &mut self,
+        stage: usize,
+        batch: &Batch<'_>,
+    ) -> Result<Option<Arc<dyn QueuedRows>>, BackendError> {
+        batch.check(&self.limits, stage)?;
+        let (batch, handed) = self.runner.take_input(batch, stage)?;
+        Ok(self.runner.hand_over(&batch, handed, stage)?.map(|rows| rows as _))
     }
 
     fn max_top_k(&self) -> usize {
@@ -230,10 +245,9 @@ impl Executor for GpuExecutor {
         }
         let stage = self.last_stage();
         self.check(batch, stage, out.len(), k)?;
-        if out.is_empty() {
-            return Ok(self.runner.run(batch, stage, Output::Rows(&mut []))?);
-        }
-        Ok(self.runner.run(batch, stage, Output::Best(k, out))?)
+        let (batch, handed) = self.runner.take_input(batch, stage)?;
+        let out = if out.is_empty() { Output::Rows(&mut []) } else { Output::Best(k, out) };
+        Ok(self.runner.run(&batch, handed, stage, out)?)
     }
 
     fn wait(&mut self) -> Result<(), BackendError> {

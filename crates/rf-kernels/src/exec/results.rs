@@ -13,8 +13,8 @@ use super::top_k::max_top_k;
 use crate::error::Error;
 use crate::params::{Address, StoreRowsParams};
 
-/// Largest output that kernels write to host memory: 2 MiB. Larger outputs are copied after the
-/// step.
+/// Largest output that a kernel writes to host memory: 2 MiB. Larger outputs are copied after the
+/// step, or written by several launches if another device reads them.
 pub(super) const MAX_STORED_FLOATS: usize = 512 << 10;
 
 /// Largest output that is copied through pinned memory. Larger outputs, as for perplexity, are

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use rf_graph::{Batch, Candidate, Costs, Stage};
+use rf_graph::{BackendError, Batch, Candidate, Costs, Input, Stage};
 use rf_hip::Stream;
 
+use super::hand_over::{HandOvers, HandedRows};
 use super::kv::{KvMemory, SavedStates};
 use super::launches::{Key, ResultKind, StepLaunches, StepPlaces, output_shape};
 use super::padding::{PaddedBatch, Padding};
@@ -14,7 +15,7 @@ use super::program::DeviceProgram;
 use super::replay::{Entry, KeptSteps};
 use super::results::Results;
 use super::rope::RopeTables;
-use super::step::{Shape, StepMemory};
+use super::step::{BLOCKS, Shape, StepMemory};
 use super::top_k::TopK;
 use super::work::Work;
 use crate::error::Error;
@@ -67,6 +68,7 @@ pub(super) struct Runner {
     pub(super) ropes: RopeTables,
     pub(super) step: StepMemory,
     pub(super) results: Results,
+    pub(super) hand_overs: HandOvers,
     pub(super) top_k: TopK,
     pub(super) work: Work,
     pub(super) padding: Padding,
@@ -91,38 +93,93 @@ impl Runner {
         block: usize,
         divided: bool,
     ) -> Result<StepLaunches, Error> {
-        let places = StepPlaces {
+        self.places(key.stage).record(key, block, divided)
+    }
+
+    fn places(&self, stage: usize) -> StepPlaces<'_> {
+        StepPlaces {
             gpu: &self.gpu,
             program: &self.program,
             step: &self.step,
             results: &self.results,
             top_k: &self.top_k,
-            stage: &self.stages[key.stage],
-        };
-        places.record(key, block, divided)
+            stage: &self.stages[stage],
+            input: None,
+            output: None,
+        }
     }
 
+    /// Returns true if the launches of a batch are not kept, so that they may access memory of this
+    /// step only.
+    fn runs_once(&self, batch: &Batch<'_>) -> bool {
+        batch.ids.len() > MAX_KEPT_TOKENS && self.profile.is_none()
+    }
+
+    /// Takes queued rows of input out of a batch: those that the device can wait for. Waits for
+    /// others.
+    pub(super) fn take_input<'a>(
+        &self,
+        batch: &Batch<'a>,
+        stage: usize,
+    ) -> Result<(Batch<'a>, Option<Arc<HandedRows>>), BackendError> {
+        let Some(Input::Queued(rows)) = batch.input else { return Ok((*batch, None)) };
+        // Kernels read pairs, so each op but the last has a whole number of them.
+        let widths = self.input_widths(stage);
+        let odd = |width: &usize| (width * batch.ids.len()) % 2 == 1;
+        let has_pairs = !widths.iter().rev().skip(1).any(odd);
+        if self.runs_once(batch)
+            && has_pairs
+            && let Some(rows) = HandedRows::of(rows, self.gpu.context())
+        {
+            return Ok((Batch { input: None, ..*batch }, Some(rows)));
+        }
+        Ok((Batch { input: Some(Input::Rows(rows.wait()?)), ..*batch }, None))
+    }
+
+    fn input_widths(&self, stage: usize) -> Vec<usize> {
+        let inputs = self.stages[stage].inputs.iter();
+        inputs.map(|id| self.program.graph.value(*id).width).collect()
+    }
+
+    /// Queues a stage whose outputs another device reads; `None` for a batch that cannot be queued.
+    pub(super) fn hand_over(
+        &mut self,
+        batch: &Batch<'_>,
+        handed: Option<Arc<HandedRows>>,
+        stage: usize,
+    ) -> Result<Option<Arc<HandedRows>>, Error> {
+        if !self.runs_once(batch) {
+            return Ok(None);
+        }
+        let key = self.prepare(batch, stage, 0)?;
+        let (rows, width) = output_shape(&self.program.graph, &self.stages[stage], key.shape);
+        let most = self.step.sizes().max_tokens * width;
+        let to = self.hand_overs.take(self.gpu.context(), rows * width, most)?;
+        let (launches, _) = self.queue_once(key, batch, handed, Some(&to))?;
+        to.mark_written(&self.stream)?;
+        self.step.leave(launches.block, &self.stream)?;
+        Ok(Some(to))
+    }
+
+    /// Runs a step, with rows of input from another device if there are any.
     pub(super) fn run(
         &mut self,
         batch: &Batch<'_>,
+        handed: Option<Arc<HandedRows>>,
         stage: usize,
         mut out: Output<'_>,
     ) -> Result<(), Error> {
-        if self.is_damaged {
-            return Err(Error::Stale);
-        }
         let started = Instant::now();
+        if self.runs_once(batch) {
+            let key = self.prepare(batch, stage, out.k())?;
+            return self.run_once(key, batch, handed, &mut out);
+        }
         let padding = self.padding.clone();
         let padded = padding.pad(batch);
         let all = padded.as_ref().map_or(*batch, PaddedBatch::batch);
-        let shape = Shape::of(&all);
-        self.make_room(&all, &shape)?;
-        let key = Key { shape, stage, k: out.k() };
+        let key = self.prepare(&all, stage, out.k())?;
         if self.profile.is_some() {
             return self.run_profiled(key, (&all, batch), &mut out, started);
-        }
-        if shape.tokens > MAX_KEPT_TOKENS {
-            return self.run_once(key, &all, &mut out);
         }
         let mut entry = match self.kept.take(key) {
             Some(entry) => entry,
@@ -131,6 +188,16 @@ impl Runner {
         let outcome = self.run_kept(&mut entry, key, &all, &mut out);
         self.kept.put(key, entry);
         outcome
+    }
+
+    /// Prepares the memory for a step.
+    fn prepare(&mut self, batch: &Batch<'_>, stage: usize, k: usize) -> Result<Key, Error> {
+        if self.is_damaged {
+            return Err(Error::Stale);
+        }
+        let shape = Shape::of(batch);
+        self.make_room(batch, &shape)?;
+        Ok(Key { shape, stage, k })
     }
 
     /// Extends the arrays and the tables of RoPE for a batch.
@@ -150,6 +217,7 @@ impl Runner {
 
     /// Waits for all steps and checks those that nobody has checked.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
+        self.step.await_handed()?;
         self.stream.synchronize()?;
         for (block, stamp) in self.step.take_unchecked().into_iter().enumerate() {
             self.check_stamp(block, stamp)?;
@@ -177,22 +245,51 @@ impl Runner {
     ) -> Result<(u32, usize), Error> {
         let unchecked = self.step.claim(block, &self.stream)?;
         self.check_stamp(block, unchecked)?;
-        let inputs = self.stages[key.stage].inputs.iter();
-        let widths: Vec<usize> = inputs.map(|id| self.program.graph.value(*id).width).collect();
-        Ok(self.step.write(block, batch, &widths))
+        Ok(match batch.input {
+            Some(Input::Rows(rows)) => {
+                self.step.write(block, batch, rows, &self.input_widths(key.stage))
+            }
+            _ => self.step.write(block, batch, &[], &[]),
+        })
     }
 
     /// Runs a step whose launches are not kept. A step without outputs is queued only, so that the
     /// device has the next chunk of a prompt when it is done with this one.
-    fn run_once(&mut self, key: Key, batch: &Batch<'_>, out: &mut Output<'_>) -> Result<(), Error> {
-        self.next_block = 1 - self.next_block;
-        let launches = self.record(key, self.next_block, false)?;
-        let (stamp, _) = self.write_inputs(launches.block, key, batch)?;
-        launches.queue(&self.stream)?;
+    fn run_once(
+        &mut self,
+        key: Key,
+        batch: &Batch<'_>,
+        handed: Option<Arc<HandedRows>>,
+        out: &mut Output<'_>,
+    ) -> Result<(), Error> {
+        let (launches, stamp) = self.queue_once(key, batch, handed, None)?;
         if out.is_empty() {
             return self.step.leave(launches.block, &self.stream);
         }
         self.expect(&launches, stamp, key, out)
+    }
+
+    /// Queues a step whose launches are not kept, with the rows of other devices that it reads and
+    /// writes.
+    fn queue_once(
+        &mut self,
+        key: Key,
+        batch: &Batch<'_>,
+        from: Option<Arc<HandedRows>>,
+        to: Option<&HandedRows>,
+    ) -> Result<(StepLaunches, u32), Error> {
+        self.next_block = (self.next_block + 1) % BLOCKS;
+        let input = from.as_ref().map(|rows| rows.address_on(self.gpu.context())).transpose()?;
+        let places = self.places(key.stage);
+        let places = StepPlaces { input, output: to.map(HandedRows::address), ..places };
+        let launches = places.record(key, self.next_block, false)?;
+        let (stamp, _) = self.write_inputs(launches.block, key, batch)?;
+        if let Some(rows) = from {
+            self.stream.wait(rows.written())?;
+            self.step.hold(launches.block, rows);
+        }
+        launches.queue(&self.stream)?;
+        Ok((launches, stamp))
     }
 
     /// Runs a step by plain launches.
@@ -320,6 +417,7 @@ impl Runner {
     ) -> Result<bool, Error> {
         let is_copied = matches!(launches.result.kind, ResultKind::CopiedRows) && !out.is_empty();
         if let (true, Output::Rows(rows)) = (is_copied, &mut *out) {
+            self.step.await_handed()?;
             self.copy_rows(key, rows)?;
         }
         self.finish()?;

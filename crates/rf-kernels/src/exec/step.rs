@@ -1,20 +1,24 @@
 //! The data of a batch: blocks of host memory that the device reads when a step starts, and the
 //! arrays in device memory that its kernels read.
 
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use rf_graph::{Batch, RowKind};
 use rf_hip::{Context, DeviceBuffer, Event, MappedBuffer, Stream};
 use rf_kv::{PageCounts, PageGroup};
 
+use super::hand_over::HandedRows;
 use crate::error::Error;
 use crate::params::{self, Address, LoadRowsParams, LoadStepParams};
 
 /// Contexts up to this length share a recording: attention over them takes little time.
 const MIN_CONTEXT: usize = 256;
 
-/// Blocks of host memory: a step is queued while the device runs the one before.
-pub(super) const BLOCKS: usize = 2;
+/// Blocks of host memory: the steps that may be queued at once. A chunk of a prompt is queued while
+/// the device runs the one before, and of a model on several devices while a later device runs a
+/// chunk before that.
+pub(super) const BLOCKS: usize = 4;
 
 /// Words before the arrays in device memory: the stamp of the step, and its copies after each part
 /// of a divided graph.
@@ -66,7 +70,7 @@ impl Shape {
 /// The largest batch that the arrays have room for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepSizes {
-    max_tokens: usize,
+    pub(super) max_tokens: usize,
     max_outputs: usize,
     /// Page numbers of all spans and groups.
     max_pages: usize,
@@ -135,6 +139,8 @@ pub(super) struct StepMemory {
 struct Block {
     host: MappedBuffer<u32>,
     device_use: DeviceUse,
+    /// The rows of another device that the step reads.
+    handed: Option<Arc<HandedRows>>,
     /// Recorded after the step.
     done: Event,
 }
@@ -158,13 +164,14 @@ impl StepMemory {
             Ok::<_, Error>(Block {
                 host,
                 device_use: DeviceUse::None,
+                handed: None,
                 done: Event::new(context, false)?,
             })
         };
         Ok(Self {
             sizes,
             device: DeviceBuffer::new(context, STAMPS + sizes.len())?,
-            blocks: [block()?, block()?],
+            blocks: [block()?, block()?, block()?, block()?],
             last_stamp: 0,
         })
     }
@@ -199,7 +206,10 @@ impl StepMemory {
     /// Waits until the device does not read a block. Returns the stamp of its step if nobody has
     /// checked the results.
     pub(super) fn claim(&mut self, block: usize, stream: &Stream) -> Result<Option<u32>, Error> {
-        let Block { device_use, done, .. } = &mut self.blocks[block];
+        let Block { device_use, handed, done, .. } = &mut self.blocks[block];
+        if let Some(rows) = handed {
+            rows.written().synchronize()?;
+        }
         let unchecked = match *device_use {
             DeviceUse::None => None,
             DeviceUse::Queued => {
@@ -211,7 +221,7 @@ impl StepMemory {
                 Some(stamp)
             }
         };
-        *device_use = DeviceUse::None;
+        (*device_use, *handed) = (DeviceUse::None, None);
         Ok(unchecked)
     }
 
@@ -223,9 +233,22 @@ impl StepMemory {
         Ok(())
     }
 
+    /// Holds rows of another device, which the step that reads a block reads too.
+    pub(super) fn hold(&mut self, block: usize, rows: Arc<HandedRows>) {
+        self.blocks[block].handed = Some(rows);
+    }
+
+    /// Waits for the rows of other devices that queued steps read. If such a device is lost, the
+    /// stream of this one may wait forever.
+    pub(super) fn await_handed(&self) -> Result<(), Error> {
+        let mut handed = self.blocks.iter().filter_map(|block| block.handed.as_ref());
+        handed.try_for_each(|rows| Ok(rows.written().synchronize()?))
+    }
+
     /// The stamps of steps whose results nobody has checked, by block. The stream is idle.
     pub(super) fn take_unchecked(&mut self) -> [Option<u32>; BLOCKS] {
         self.blocks.each_mut().map(|block| {
+            block.handed = None;
             match std::mem::replace(&mut block.device_use, DeviceUse::None) {
                 DeviceUse::Unchecked(stamp) => Some(stamp),
                 DeviceUse::None | DeviceUse::Queued => None,
@@ -233,13 +256,14 @@ impl StepMemory {
         })
     }
 
-    /// Writes a batch to a block that was claimed. `inputs` are the widths of the stage's rows of
-    /// input. Returns the stamp of the step and the number of bytes.
+    /// Writes a batch to a block that was claimed, with rows of input of these widths. Returns the
+    /// stamp of the step and the number of bytes.
     pub(super) fn write(
         &mut self,
         block: usize,
         batch: &Batch<'_>,
-        inputs: &[usize],
+        mut input: &[f32],
+        widths: &[usize],
     ) -> (u32, usize) {
         let shape = Shape::of(batch);
         let (at, groups) = (self.layout(&shape), self.groups());
@@ -276,8 +300,8 @@ impl StepMemory {
         }
         let len = (at.pages + page).next_multiple_of(2);
         let mut bytes = (HEADER + len) * size_of::<u32>();
-        let (mut input, mut first) = (batch.input.unwrap_or_default(), 0);
-        for width in inputs {
+        let mut first = 0;
+        for width in widths {
             let (values, rest) = input.split_at(width * shape.tokens);
             rows[first..first + values.len()].copy_from_slice(bytemuck::cast_slice(values));
             first += values.len().next_multiple_of(2);
@@ -301,15 +325,17 @@ impl StepMemory {
         }
     }
 
-    /// The launches that copy rows of input of a block: of each op the number of elements and the
-    /// place.
+    /// The address of the rows of input of a block.
+    pub(super) fn rows(&self, block: usize) -> Address {
+        self.blocks[block].host.device_address() + (4 * self.sizes.arrays_end()) as Address
+    }
+
+    /// The launches that copy rows of input from host memory: of each op the number of elements and
+    /// the place.
     pub(super) fn load_rows(
-        &self,
-        block: usize,
+        mut from: Address,
         inputs: impl Iterator<Item = (usize, Address)>,
     ) -> Vec<LoadRowsParams> {
-        let mut from =
-            self.blocks[block].host.device_address() + (4 * self.sizes.arrays_end()) as Address;
         let inputs = inputs.map(|(floats, to)| {
             // Rows have room for one more element.
             let pairs = floats.div_ceil(2);

@@ -169,8 +169,9 @@ impl<P: Pod + Send> Params for P {
     fn queue(&self, stream: &Stream, to: &Recorded) -> Result<(), rf_hip::Error> {
         // SAFETY: structs of `params` have the layout of the kernel parameters (checked against the
         // code objects). Recordings of an executor contain only addresses of buffers that it owns,
-        // and it waits before it drops them. It writes memory of the host that kernels read
-        // (`StepMemory::write`) and reads what they write (`Results`) only when the device is done.
+        // or that it holds until the step is done (`HandedRows`), and it waits before it drops
+        // them. It writes memory of the host that kernels read (`StepMemory::write`) and reads what
+        // they write (`Results`, `HandedRows`) only when the device is done.
         let in_order = || unsafe { stream.launch(&to.kernel.function, to.config, self) };
         // SAFETY: as above; a kernel that waits does so before it accesses more than weights.
         let early = || unsafe { stream.launch_early(&to.kernel.function, to.config, self) };

@@ -115,7 +115,7 @@ pub(crate) fn session(
 }
 
 /// A device for which kernels are embedded.
-fn arch() -> Option<&'static str> {
+pub(crate) fn arch() -> Option<&'static str> {
     embedded_targets().find(|target| target.starts_with("gfx1") && !target.contains("generic"))
 }
 
