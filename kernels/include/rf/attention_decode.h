@@ -1,9 +1,11 @@
 // Decode attention: rf_graph::reference::attention for few tokens over a long cache, memory bound.
 //
-// Grid: x = split, y = key/value head, z = token. A split is a range of the keys visible to the
-// token. A workgroup computes all query heads of one key/value head for a split, so that keys and
-// values are read from memory once. Its four waves are divided among groups of HEADS query heads
-// and, if there are fewer than four groups, among the keys.
+// Grid: x = split, y = key/value heads, z = token. A split is a range of the keys visible to the
+// token. A workgroup computes all query heads of `kv_heads_together` key/value heads for a split,
+// so that keys and values are read from memory once. Its four waves are divided among groups of
+// HEADS query heads and, if there are fewer than four groups, among the keys. One key/value head
+// per workgroup keeps more of the device busy; four need no exchange between waves, on which many
+// sequences with few keys spend most of their time.
 //
 // A wave has LANES lanes per key, with PARTS chunks of eight elements of the head each (LANES ·
 // PARTS · 8 ≥ head_dim), and processes tiles of STEPS keys per lane: dot products; sums over the
@@ -335,16 +337,23 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     RF_SHARED static DecodeShared<LANES * PARTS * KV_CHUNK, HEADS> shared;
 
     follow_previous_kernels();
-    u32 token = group_z(), kv_head = group_y(), split = group_x();
+#if RF_NVIDIA
+    u32 kv_heads_together = p.kv_heads_together;
+#else
+    // The code for several needs more scalar registers than there are.
+    constexpr u32 kv_heads_together = 1;
+#endif
+    u32 token = group_z(), first_kv_head = group_y() * kv_heads_together, split = group_x();
     RfSpan span = p.batch.spans[p.batch.span_of[token]];
     if (span.num_tokens > p.short_span) return;
     u32 position = seen_from(p, span, span.past_tokens + token - span.first_token);
     DecodeRange range = decode_range(p, position, split, Wave::TILE);
     if (split >= range.active_splits) return;
 
-    u32 head_dim = p.cache.head_dim, group = p.num_heads / p.cache.num_kv_heads;
+    u32 head_dim = p.cache.head_dim, heads_per_kv = p.num_heads / p.cache.num_kv_heads;
+    u32 group = heads_per_kv * kv_heads_together, group_head = first_kv_head * heads_per_kv;
     u32 chunks = head_dim / KV_CHUNK;
-    Wave w = {p, p.batch.pages + span.first_page, kv_head, lane() / LANES, {}};
+    Wave w = {p, p.batch.pages + span.first_page, first_kv_head, lane() / LANES, {}};
     for (u32 part = 0; part < PARTS; part++) {
         u32 chunk = part * LANES + lane() % LANES;
         w.chunk[part] = chunk < chunks ? chunk : chunks - 1;
@@ -358,10 +367,12 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     for (u32 first_group = 0; first_group < groups; first_group += together) {
         u32 first_head = (first_group + wave() / slices) * HEADS;
         if (first_head < group) {
+            // Each of several key/value heads has HEADS query heads.
+            if (kv_heads_together > 1) w.kv_head = first_kv_head + first_head / HEADS;
             float q[HEADS][PARTS * KV_CHUNK];
             for (u32 h = 0; h < HEADS; h++) {
                 // Heads beyond the group repeat its last head; their results are not used.
-                u32 head = kv_head * group + (first_head + h < group ? first_head + h : group - 1);
+                u32 head = group_head + (first_head + h < group ? first_head + h : group - 1);
                 u64 row = (u64)token * p.num_heads + head;
                 for (u32 part = 0; part < PARTS; part++) {
                     const f32x4 *from =
@@ -398,19 +409,19 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
         barrier();
         u32 heads = group - first_group * HEADS;
         heads = heads < together * HEADS ? heads : together * HEADS;
-        merge_waves(p, shared, token, kv_head * group + first_group * HEADS, heads, slices, split, range.active_splits);
+        merge_waves(p, shared, token, group_head + first_group * HEADS, heads, slices, split, range.active_splits);
         barrier();
     }
     if (range.active_splits == 1) return;
 
     device_fence();
     barrier();
-    u32 *arrivals = p.arrivals + token * p.cache.num_kv_heads + kv_head;
+    u32 *arrivals = p.arrivals + token * p.cache.num_kv_heads + first_kv_head;
     if (thread_x() == 0) shared.arrived = arrive(arrivals);
     barrier();
     if (shared.arrived + 1 != range.active_splits) return;
     device_fence();
-    combine_splits(p, token, kv_head * group, group, range.active_splits);
+    combine_splits(p, token, group_head, group, range.active_splits);
     if (thread_x() == 0) *arrivals = 0;
 }
 

@@ -181,7 +181,12 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(case(format!("attention/long/chunk-64/{kv}"), kv, long.clone(), chunk));
         let variant = Variant { window: Some(100), ..variant };
         cases.push(case(format!("attention/long/window-100/{kv}"), kv, long, variant));
+        // More sequences and heads than a GPU has places for workgroups.
+        let variant = Variant { num_kv_heads: 32, group: 1, head_dim: 32, ..PLAIN };
+        cases.push(case(format!("attention/many/{kv}"), kv, many(), variant));
     }
+    let variant = Variant { num_kv_heads: 16, group: 2, head_dim: 32, ..PLAIN };
+    cases.push(case("attention/many/gqa-2".into(), KvType::F16, many(), variant));
     for kv in KvType::ALL {
         cases.extend(layers(kv));
     }
@@ -289,6 +294,14 @@ fn one_layer(net: &mut Net, layer: usize, group: usize, appends: bool) -> ValueI
 fn sum(net: &mut Net, values: &[ValueId]) -> ValueId {
     let (first, others) = values.split_first().expect("values");
     others.iter().fold(*first, |sum, value| net.g.add(sum, *value))
+}
+
+/// Short prompts of 64 sequences, then a token of each.
+fn many() -> Schedule {
+    let prompts: Vec<(usize, usize)> =
+        (0..64).map(|sequence| (sequence, 1 + sequence % 4)).collect();
+    let tokens: Vec<(usize, usize)> = (0..64).map(|sequence| (sequence, 1)).collect();
+    Schedule::steps(16, &[&prompts, &tokens])
 }
 
 /// Prompts and single tokens of three sequences, alone and together, across page boundaries.

@@ -53,8 +53,8 @@ pub struct AttentionParams {
     /// Largest number of tokens of a span for the decode kernel; longer spans use the prefill
     /// kernel.
     pub short_span: u32,
-    /// Padding.
-    pub reserved: u32,
+    /// Key and value heads of a decode workgroup: 1, or 2 or 4 on NVIDIA.
+    pub kv_heads_together: u32,
 }
 
 impl AttentionParams {
@@ -65,7 +65,6 @@ impl AttentionParams {
     /// at most `max_splits` partial results.
     #[must_use]
     pub fn with_splits(self, context: usize, device: MatmulDevice, max_splits: usize) -> Self {
-        let groups = (self.batch.num_tokens * self.cache.num_kv_heads).max(1) as usize;
         // Workgroups that registers allow at once. More would be a second round that is nearly
         // empty.
         let at_once = match device.matrix_unit {
@@ -77,10 +76,35 @@ impl AttentionParams {
             let value = kv.and_then(|kv| device.tuning.get(knob, Format::Cache(*kv)));
             value.map_or(default, |value| value as usize)
         };
-        let wanted = tuned(Knob::DecodeGroups, at_once) * device.compute_units / groups;
+        let places = tuned(Knob::DecodeGroups, at_once) * device.compute_units;
+        let kv_heads_together = self.kv_heads_together(places, device.matrix_unit);
+        let groups = self.batch.num_tokens * self.cache.num_kv_heads / kv_heads_together;
+        let wanted = places / groups.max(1) as usize;
         let keys = tuned(Knob::DecodeKeys, MIN_SPLIT_KEYS);
         let splits = wanted.min(context.div_ceil(keys)).min(max_splits).min(MAX_SPLITS);
-        Self { splits: splits.max(1) as u32, ..self }
+        Self { splits: splits.max(1) as u32, kv_heads_together, ..self }
+    }
+
+    /// The most key and value heads of a workgroup with which the workgroups still take three
+    /// quarters of the places of the device.
+    fn kv_heads_together(&self, places: usize, unit: MatrixUnit) -> u32 {
+        let kv_heads = self.cache.num_kv_heads.max(1);
+        let fits = |together: &u32| {
+            let groups = self.batch.num_tokens as usize * (kv_heads / together) as usize;
+            kv_heads.is_multiple_of(*together) && groups >= places * 3 / 4
+        };
+        // A wave has query heads of one key and value head.
+        let is_whole = self.num_heads == kv_heads * self.kernel_heads();
+        if unit == MatrixUnit::Nvidia && is_whole {
+            [4, 2].into_iter().find(fits).unwrap_or(1)
+        } else {
+            1
+        }
+    }
+
+    /// Query heads of a wave of the decode kernel.
+    fn kernel_heads(&self) -> u32 {
+        if self.cache.head_dim > 256 { 2 } else { 1 << self.heads_per_wave() }
     }
 
     /// Returns true if a prefill kernel has heads of this size. Otherwise spans of any length use
@@ -108,7 +132,8 @@ impl AttentionParams {
             _ => 3,
         };
         let kernel = DECODE[self.cache.kv_type as usize % 4][size][heads_per_wave];
-        let grid = [self.splits, self.cache.num_kv_heads, self.batch.num_tokens];
+        let kv_groups = self.cache.num_kv_heads / self.kv_heads_together.max(1);
+        let grid = [self.splits, kv_groups, self.batch.num_tokens];
         Launch { kernel, grid, block: [DECODE_THREADS, 1, 1], lds_bytes: 0 }
     }
 
@@ -220,6 +245,9 @@ mod tests {
         let launch = params(2, 96, 3, 3).decode_launch();
         assert_eq!(launch.kernel, "attention_decode_q8_0_d128_g4");
         assert_eq!((launch.grid, launch.block), ([5, 8, 3], [DECODE_THREADS, 1, 1]));
+        let launch =
+            AttentionParams { kv_heads_together: 4, ..params(1, 96, 3, 3) }.decode_launch();
+        assert_eq!(launch.grid, [5, 2, 3]);
         let launch = params(1, 512, 3, 3).decode_launch();
         assert_eq!(launch.kernel, "attention_decode_f16_d512_g2");
         assert!(AttentionParams::has_prefill(256) && !AttentionParams::has_prefill(512));
@@ -235,6 +263,15 @@ mod tests {
         // Three workgroups with four heads per wave, for each of 132 processors.
         assert_eq!(splits(1, 1 << 20), 3 * 132 / 8);
         assert_eq!(splits(8, 1 << 20), 6);
+        let together = |head_dim, kv_heads, tokens| {
+            let mut params = params(1, head_dim, tokens, tokens);
+            (params.cache.num_kv_heads, params.num_heads) = (kv_heads, 32);
+            params.with_splits(256, h200, 1024).kv_heads_together
+        };
+        // 2,048 heads and tokens on 528 places, then half and a quarter of them.
+        assert_eq!([64, 32, 16].map(|tokens| together(128, 32, tokens)), [4, 2, 1]);
+        // A wave has four of eight query heads, and the kernel for large heads has two of one.
+        assert_eq!((together(128, 4, 1024), together(512, 32, 64)), (1, 1));
         let large = MatmulDevice::new(10_000, "gfx1100");
         assert_eq!(params(1, 128, 1, 1).with_splits(1 << 20, large, 1024).splits, 128);
     }

@@ -31,5 +31,7 @@ struct RfAttentionParams {
     unsigned num_heads;  // a multiple of cache.num_kv_heads
     unsigned splits;     // decode: number of workgroups per sequence, at most 128
     unsigned short_span; // tokens
-    unsigned reserved;
+    // Decode on NVIDIA: key/value heads of a workgroup, 1, 2 or 4. Several only if each has as many
+    // query heads as a wave.
+    unsigned kv_heads_together;
 };
