@@ -11,11 +11,16 @@
 // SkinnyUnit::BLOCKS blocks. If the rows are too few to fill the device, further workgroups divide
 // the columns. Waves add their sums in LDS, workgroups in memory, in a fixed order.
 //
+// Beyond 32 tokens, activations are most of the bytes that a multiprocessor of NVIDIA reads. There
+// a wave has 32 rows of its own and all steps, and the waves share the activations of a step in
+// LDS.
+//
 // Bytes moved: the weights once; activations come from the caches, 64 bytes per block and token for
-// each 32 rows. Per block of a row: about 50 instructions of one lane unpack 4-bit weights.
+// each 32 rows, or 128. Per block of a row: about 50 instructions of one lane unpack 4-bit weights.
 #pragma once
 
 #include "rf/activation.h"
+#include "rf/copy_async.h"
 #include "rf/halves.h"
 #include "rf/matmul_tile.h"
 #include "rf/matvec.h"
@@ -146,23 +151,45 @@ RF_DEVICE void token_factors(const RfSkinnyParams &p, float (&factors)[TOKENS]) 
     }
 }
 
+// LDS for the sums of waves, and before that for two stages of activations.
+template <typename Stage, u32 PASS_TOKENS, bool HAS_STAGES>
+union SkinnyExchange {
+    float sums[SKINNY_WAVES][SKINNY_ROWS][PASS_TOKENS + 1]; // in different banks for different rows
+    Stage stages[2];
+};
+template <typename Stage, u32 PASS_TOKENS>
+union SkinnyExchange<Stage, PASS_TOKENS, false> {
+    float sums[SKINNY_WAVES][SKINNY_ROWS][PASS_TOKENS + 1];
+};
+
 template <typename F, u32 TOKEN_TILES>
 struct SkinnyMatmul {
     using Unit = SkinnyUnit;
     static constexpr u32 TOKENS = TOKEN_TILES * Unit::TOKENS;
+    // Waves have rows of their own, and share activations.
+    static constexpr bool OWN_ROWS = COPY_ASYNC && TOKENS >= 64;
+    // Waves among which the steps of a row and its results are divided.
+    static constexpr u32 ROW_WAVES = OWN_ROWS ? 1 : SKINNY_WAVES;
     // Tokens of a wave whose results are on their way together. On AMD other waves hide the loads.
 #if RF_NVIDIA
-    static constexpr u32 TOGETHER = TOKENS / SKINNY_WAVES < 4 ? TOKENS / SKINNY_WAVES : 4;
+    static constexpr u32 TOGETHER = TOKENS / ROW_WAVES < 4 ? TOKENS / ROW_WAVES : 4;
 #else
     static constexpr u32 TOGETHER = 1;
 #endif
     // Tokens whose sums waves exchange at a time.
     static constexpr u32 PASS_TOKENS = TOKENS < 32 ? TOKENS : 32, PASS_TILES = PASS_TOKENS / Unit::TOKENS;
+    // Pieces of a step of a token.
+    static constexpr u32 PIECES = Unit::BLOCKS * HALF_WORDS / 4;
     using Raw = typename F::Raw[SKINNY_ROW_TILES][Unit::LANE_ROWS];
     using Sums = typename Unit::Sums[SKINNY_ROW_TILES][TOKEN_TILES];
 
+    // The activations of a step: pieces of 16 bytes, at places that spread them over the banks.
+    struct Stage {
+        u32x4 pieces[TOKENS][PIECES];
+    };
+    using Exchange = SkinnyExchange<Stage, PASS_TOKENS, OWN_ROWS>;
     struct Lds {
-        float sums[SKINNY_WAVES][SKINNY_ROWS][PASS_TOKENS + 1]; // in different banks for different rows
+        Exchange exchange;
         float factors[TOKENS];
         u32 arrived;
     };
@@ -173,6 +200,7 @@ struct SkinnyMatmul {
     float unit[SKINNY_ROW_TILES];
     const u32 *x; // words
     u32 blocks, tokens;
+    u32 own_results; // tokens of this wave's results; with own rows only
 
     RF_DEVICE_MEMBER void fetch(Raw &raw, u32 step) const {
         u32 block = step * Unit::BLOCKS + Unit::block();
@@ -206,15 +234,49 @@ struct SkinnyMatmul {
         }
     }
 
+    // The place of a piece of a token. The eight lanes that read at the same time have the same
+    // word of four blocks of an even and of an odd token.
+    RF_DEVICE_MEMBER static u32 place_of_piece(u32 token, u32 piece) {
+        return piece ^ (piece / 8 % 2) ^ (token % 2 * 2);
+    }
+    // Starts to copy the activations of a step, with zeros for tokens and blocks that do not exist.
+    RF_DEVICE_MEMBER void copy_x(Stage &stage, u32 step) const {
+        u32 piece = thread_x() % PIECES, block = step * Unit::BLOCKS + piece / 4;
+#pragma unroll
+        for (u32 first = 0; first < TOKENS; first += SKINNY_THREADS / PIECES) {
+            u32 token = first + thread_x() / PIECES;
+            const u32 *from = x + ((u64)token * blocks + block) * HALF_WORDS + piece % 4 * 4;
+            copy_async_16(&stage.pieces[token][place_of_piece(token, piece)], from, token < tokens && block < blocks);
+        }
+        copy_async_commit();
+    }
+    // As fetch_x, of a copied step.
+    RF_DEVICE_MEMBER static void read_x(u32 (&words)[Unit::X_BLOCKS][HALF_WORDS], const Stage &stage, u32 tile) {
+        u32 token = tile * Unit::TOKENS + Unit::token();
+#pragma unroll
+        for (u32 i = 0; i < HALF_WORDS / 4; i++) {
+            u32x4 part = stage.pieces[token][place_of_piece(token, Unit::block() * 4 + i)];
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) words[0][4 * i + j] = part[j];
+        }
+    }
+
     // The sums of this wave's steps of the range. The weights of the next step are loaded as soon
     // as those of this one are unpacked.
-    RF_DEVICE_MEMBER void add_steps(MatmulStages range, Sums &sums) const {
-        u32 step = range.first + wave();
+    RF_DEVICE_MEMBER void add_steps(Exchange &exchange, MatmulStages range, Sums &sums) const {
+        u32 step = range.first + (OWN_ROWS ? 0 : wave());
         Raw raw;
         if (step < range.end) fetch(raw, step);
         await_previous_kernels();
+        if constexpr (OWN_ROWS) copy_x(exchange.stages[step % 2], step);
 #pragma unroll 1
-        for (; step < range.end; step += SKINNY_WAVES) {
+        for (; step < range.end; step += ROW_WAVES) {
+            if constexpr (OWN_ROWS) {
+                // All waves have read the stage that the next copies overwrite.
+                copy_async_wait();
+                lds_barrier();
+                if (step + 1 < range.end) copy_x(exchange.stages[(step + 1) % 2], step + 1);
+            }
             typename Unit::Rows rows[SKINNY_ROW_TILES];
 #pragma unroll
             for (u32 r = 0; r < SKINNY_ROW_TILES; r++) {
@@ -222,11 +284,15 @@ struct SkinnyMatmul {
                 for (u32 i = 0; i < Unit::LANE_ROWS; i++) F::halves(raw[r][i], unit[r], rows[r].words[i]);
                 Unit::prepare(rows[r]);
             }
-            if (step + SKINNY_WAVES < range.end) fetch(raw, step + SKINNY_WAVES);
+            if (step + ROW_WAVES < range.end) fetch(raw, step + ROW_WAVES);
 #pragma unroll
             for (u32 t = 0; t < TOKEN_TILES; t++) {
                 u32 words[Unit::X_BLOCKS][HALF_WORDS];
-                fetch_x(words, step, t);
+                if constexpr (OWN_ROWS) {
+                    read_x(words, exchange.stages[step % 2], t);
+                } else {
+                    fetch_x(words, step, t);
+                }
 #pragma unroll
                 for (u32 r = 0; r < SKINNY_ROW_TILES; r++) {
                     Unit::multiply_add(rows[r], words, sums[r][t]);
@@ -242,28 +308,29 @@ struct SkinnyMatmul {
     template <typename Sum, typename Load, typename Function>
     RF_DEVICE_MEMBER static void for_tokens(u32 first, u32 end, Sum sum, Load load, Function f) {
 #pragma unroll 1
-        for (u32 token = first + wave(); token < end; token += TOGETHER * SKINNY_WAVES) {
+        for (u32 token = first + (OWN_ROWS ? 0 : wave()); token < end; token += TOGETHER * ROW_WAVES) {
             float sums[TOGETHER] = {}, loaded[TOGETHER];
             u32 own[TOGETHER];
 #pragma unroll
             for (u32 i = 0; i < TOGETHER; i++) {
                 // No branch around a load: after the last token it is read again.
-                own[i] = token + i * SKINNY_WAVES < end ? token + i * SKINNY_WAVES : token;
+                own[i] = token + i * ROW_WAVES < end ? token + i * ROW_WAVES : token;
                 loaded[i] = load(own[i]);
             }
             sum(own, sums);
 #pragma unroll
             for (u32 i = 0; i < TOGETHER; i++)
-                if (token + i * SKINNY_WAVES < end) f(sums[i], own[i], loaded[i]);
+                if (token + i * ROW_WAVES < end) f(sums[i], own[i], loaded[i]);
         }
     }
 
-    // Adds the sums of all waves: see for_tokens.
+    // Adds the sums of the waves of a row: see for_tokens.
     template <typename Load, typename Function>
-    RF_DEVICE_MEMBER static void add_waves(const RfSkinnyParams &p, Lds &lds, const Sums &sums, Load load, Function f) {
+    RF_DEVICE_MEMBER void add_waves(Lds &lds, const Sums &sums, Load load, Function f) const {
+        auto &of_waves = lds.exchange.sums;
 #pragma unroll
         for (u32 first = 0; first < TOKEN_TILES; first += PASS_TILES) {
-            if (first > 0) lds_barrier();
+            if (OWN_ROWS || first > 0) lds_barrier();
 #pragma unroll
             for (u32 r = 0; r < SKINNY_ROW_TILES; r++) {
 #pragma unroll
@@ -271,19 +338,19 @@ struct SkinnyMatmul {
 #pragma unroll
                     for (u32 e = 0; e < Unit::SUMS; e++) {
                         u32 row = r * 16 + Unit::sum_row(e), token = t * Unit::TOKENS + Unit::sum_token(e);
-                        lds.sums[wave()][row][token] = sums[r][first + t][e];
+                        of_waves[wave()][row][token] = sums[r][first + t][e];
                     }
                 }
             }
             lds_barrier();
             u32 before = first * Unit::TOKENS, end = before + PASS_TOKENS;
-            end = end < p.tokens ? end : p.tokens;
+            end = end < results() ? end : results();
             auto sum = [&](const u32 (&own)[TOGETHER], float (&of)[TOGETHER]) {
 #pragma unroll
                 for (u32 i = 0; i < TOGETHER; i++)
 #pragma unroll
-                    for (u32 w = 0; w < SKINNY_WAVES; w++)
-                        of[i] += lds.sums[w][lane()][own[i] - before];
+                    for (u32 w = 0; w < ROW_WAVES; w++)
+                        of[i] += of_waves[OWN_ROWS ? wave() : w][lane()][own[i] - before];
             };
             for_tokens(before, end, sum, load, f);
         }
@@ -292,15 +359,15 @@ struct SkinnyMatmul {
     // As add_waves, also over all workgroups with other columns of these rows, and with the factor
     // of each token applied. The last workgroup to arrive calls f.
     template <typename Load, typename Function>
-    RF_DEVICE_MEMBER static void total(const RfSkinnyParams &p, Lds &lds, const Sums &sums, Load load, Function f) {
+    RF_DEVICE_MEMBER void total(const RfSkinnyParams &p, Lds &lds, const Sums &sums, Load load, Function f) const {
         auto scaled = [&](float sum, u32 token, float loaded) { f(sum * lds.factors[token], token, loaded); };
         if (p.parts == 1) {
-            add_waves(p, lds, sums, load, scaled);
+            add_waves(lds, sums, load, scaled);
             return;
         }
-        float *parts = p.partials + (u64)group_x() * p.parts * (SKINNY_ROWS * TOKENS) + lane();
+        float *parts = p.partials + (u64)group() * p.parts * (SKINNY_ROWS * TOKENS) + lane();
         auto nothing = [](u32) { return 0.0f; };
-        add_waves(p, lds, sums, nothing,
+        add_waves(lds, sums, nothing,
                   [&](float sum, u32 token, float) { parts[(group_y() * TOKENS + token) * SKINNY_ROWS] = sum; });
         device_fence();
         barrier();
@@ -314,8 +381,13 @@ struct SkinnyMatmul {
 #pragma unroll
                 for (u32 i = 0; i < TOGETHER; i++) of[i] += parts[(part * TOKENS + own[i]) * SKINNY_ROWS];
         };
-        for_tokens(0, p.tokens, sum, load, scaled);
+        for_tokens(0, results(), sum, load, scaled);
     }
+
+    // The tokens whose results this wave computes.
+    RF_DEVICE_MEMBER u32 results() const { return OWN_ROWS ? own_results : tokens; }
+    // The number of this wave's 32 rows among those of all projections.
+    RF_DEVICE_MEMBER static u32 group() { return OWN_ROWS ? group_x() * SKINNY_WAVES + wave() : group_x(); }
 
     RF_DEVICE_MEMBER static void run(const RfSkinnyParams &p) {
         RF_SHARED static Lds lds;
@@ -328,14 +400,17 @@ struct SkinnyMatmul {
         float *squares_out = p.squares, *out_f32 = p.out_f32;
         // Of gate and up the same 16 rows; otherwise 32 rows of a projection.
         u32 rows_per_group = is_glu ? SKINNY_ROWS / 2 : SKINNY_ROWS;
-        Place place = place_of(p.projections, is_glu ? 1 : p.num_projections, group_x(), rows_per_group);
+        Place place = place_of(p.projections, is_glu ? 1 : p.num_projections, group(), rows_per_group);
         const RfProjection projection = p.projections[place.projection];
         SkinnyMatmul self;
         self.blocks = p.columns / 32;
-        self.tokens = p.tokens;
+        self.tokens = self.own_results = p.tokens;
         self.x = static_cast<const u32 *>(p.x_f16.x);
         const RfProjection &up = is_glu ? p.projections[1] : projection;
-        u32 second = is_glu ? place.row : place.row + 16, end = projection.rows;
+        u32 end = projection.rows;
+        // Waves after the last row have no result, but copy activations for the others.
+        if (OWN_ROWS && place.row >= end) place.row = 0, self.own_results = 0;
+        u32 second = is_glu ? place.row : place.row + 16;
         second = second < end ? second : end - 1;
         self.weight[0] = row_of<F>(projection.weight, place.row, self.blocks);
         self.weight[1] = row_of<F>(up.weight, second, self.blocks);
@@ -346,7 +421,7 @@ struct SkinnyMatmul {
 
         Sums sums = {};
         u32 steps = (self.blocks + Unit::BLOCKS - 1) / Unit::BLOCKS;
-        self.add_steps({steps * group_y() / p.parts, steps * (group_y() + 1) / p.parts}, sums);
+        self.add_steps(lds.exchange, {steps * group_y() / p.parts, steps * (group_y() + 1) / p.parts}, sums);
 #pragma unroll
         for (u32 r = 0; r < SKINNY_ROW_TILES; r++) {
 #pragma unroll
@@ -355,7 +430,7 @@ struct SkinnyMatmul {
         token_factors(p, lds.factors);
         if (is_glu) {
             auto nothing = [](u32) { return 0.0f; };
-            total(p, lds, sums, nothing, [&](float sum, u32 token, float) {
+            self.total(p, lds, sums, nothing, [&](float sum, u32 token, float) {
                 u32 column = place.row + lane() % 16;
                 float v = gated_unit(p.activation, sum, xor_lane<16>(sum));
                 if (lane() < 16 && column < end) store_f16_of(out, token, end, column, v);
@@ -366,12 +441,12 @@ struct SkinnyMatmul {
             auto index = [&](u32 token) { return (u64)token * end + (inside ? row : 0); };
             float bias = projection.bias && inside ? projection.bias[row] : 0.0f;
             auto before = [&](u32 token) { return residual ? residual[index(token)] : 0.0f; };
-            total(p, lds, sums, before, [&](float sum, u32 token, float before) {
+            self.total(p, lds, sums, before, [&](float sum, u32 token, float before) {
                 sum = sum + bias + before;
                 if (inside) projection.out[index(token)] = sum;
                 if (p.epilogue != RF_SKINNY_NORM) return;
                 float squares = wave_sum(inside ? sum * sum : 0.0f);
-                if (lane() == 0) squares_out[(u64)token * (end / SKINNY_ROWS) + group_x()] = squares;
+                if (lane() == 0) squares_out[(u64)token * (end / SKINNY_ROWS) + group()] = squares;
                 float v = sum * norm_weight[inside ? row : 0];
                 if (inside) store_f16_of(out, token, end, row, v);
                 if (inside && out_f32) out_f32[index(token)] = v;
@@ -383,7 +458,8 @@ struct SkinnyMatmul {
 } // namespace rf
 
 // The kernel of one format for a number of tiles of tokens: RfSkinnyParams; grid [Σ ⌈rows / 32⌉
-// (gate and up: ⌈rows / 16⌉), parts of the columns], SKINNY_THREADS threads.
+// (gate and up: ⌈rows / 16⌉), parts of the columns], SKINNY_THREADS threads; beyond 32 tokens, a
+// quarter of these workgroups on NVIDIA.
 #define RF_SKINNY_OF(NAME, FORMAT, N)                                                                                  \
     RF_SKINNY_KERNEL(N) matmul_skinny##N##_##NAME##_f16_f32(RfSkinnyParams p) {                                        \
         rf::SkinnyMatmul<FORMAT, N / rf::SkinnyUnit::TOKENS>::run(p);                                                  \

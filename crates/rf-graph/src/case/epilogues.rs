@@ -13,11 +13,17 @@ use crate::value::ValueId;
 /// Batch sizes on both sides of what kernels block by; one row has kernels of its own.
 const TOKENS: [usize; 4] = [1, 3, 13, 33];
 
+/// Columns that GPUs divide over workgroups.
+const WIDE: usize = 2048;
+
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in DType::ALL {
         cases.extend(Activation::GATED.map(|activation| gated_unit(dtype, activation)));
-        cases.extend([norm(dtype), attention(dtype)]);
+        cases.extend([norm(dtype, "rms_norm", 512), attention(dtype)]);
+    }
+    for dtype in [DType::Q4K, DType::Q8_0, DType::F16] {
+        cases.extend([norm(dtype, "rms_norm/wide", WIDE), wide_gated_unit(dtype)]);
     }
     cases
 }
@@ -49,11 +55,23 @@ fn gated_unit(dtype: DType, activation: Activation) -> Case {
     })
 }
 
+/// Gate and up of many columns, and the gated unit.
+fn wide_gated_unit(dtype: DType) -> Case {
+    case("glu/wide", dtype, Schedule::batches(&[3, 48]), move |net| {
+        let x = net.input(WIDE);
+        let (gate, up) = (net.matrix(dtype, 96, WIDE), net.matrix(dtype, 96, WIDE));
+        let (gate, up) = (net.g.matmul(x, gate), net.g.matmul(x, up));
+        let y = net.g.glu(Activation::Silu, gate, up);
+        let down = net.matrix(DType::F32, 37, 96);
+        net.g.matmul(y, down)
+    })
+}
+
 /// A matmul with residual, the norm of their sum, and a matmul that is added to the sum.
-fn norm(dtype: DType) -> Case {
-    case("rms_norm", dtype, Schedule::batches(&TOKENS), move |net| {
-        let (stream, x) = (net.input(256), net.input(512));
-        let w = net.matrix(dtype, 256, 512);
+fn norm(dtype: DType, name: &str, columns: usize) -> Case {
+    case(name, dtype, Schedule::batches(&TOKENS), move |net| {
+        let (stream, x) = (net.input(256), net.input(columns));
+        let w = net.matrix(dtype, 256, columns);
         let y = net.g.matmul(x, w);
         let stream = net.g.add(stream, y);
         let gains = net.norm_weight(256);

@@ -67,6 +67,9 @@ const ROWS: u32 = 32;
 /// Largest number of workgroups per compute unit.
 const MAX_GROUPS: u32 = 8;
 
+/// Largest number of parts per compute unit, of all groups of 32 rows that have several.
+const MAX_UNIT_PARTS: u32 = 2 * MAX_GROUPS;
+
 /// Least number of blocks of 32 columns of a wave of a part.
 const MIN_WAVE_BLOCKS: u32 = 8;
 
@@ -106,9 +109,20 @@ impl MatmulDevice {
         self.compute_units as u32 * MAX_GROUPS
     }
 
+    /// Groups of 32 rows in a workgroup of the kernel for this many tokens: each wave has its own,
+    /// or all have the same.
+    fn skinny_row_groups(self, kernel_tokens: u32) -> u32 {
+        if self.matrix_unit == MatrixUnit::Nvidia && kernel_tokens > 32 { WAVES } else { 1 }
+    }
+
+    /// Parts of any skinny matmul, of all its groups of 32 rows.
+    fn most_parts(self) -> u32 {
+        self.compute_units as u32 * MAX_UNIT_PARTS
+    }
+
     /// Floats of the partial sums of any skinny matmul.
     pub(super) fn skinny_partial_floats(self) -> usize {
-        (self.most_skinny_places() * ROWS) as usize * FEW_TOKENS
+        (self.most_parts() * ROWS) as usize * FEW_TOKENS
     }
 
     /// Counters of any skinny matmul.
@@ -133,10 +147,27 @@ impl SkinnyParams {
             SkinnyEpilogue::Glu => 2,
         };
         let params = Self { epilogue: number, ..self };
-        let most = MAX_PARTS.min(self.columns / 32 / (WAVES * MIN_WAVE_BLOCKS)).max(1);
-        let tiles = params.row_tiles().max(1);
-        let places = device.skinny_places(dtype, Self::kernel_tokens(self.tokens, device));
-        Self { parts: (places / tiles).clamp(1, most), ..params }
+        let tokens = Self::kernel_tokens(self.tokens, device);
+        let row_groups = device.skinny_row_groups(tokens);
+        // The blocks of a part are divided over four waves, or each wave has all of them.
+        let min_blocks = if row_groups > 1 { 2 } else { WAVES } * MIN_WAVE_BLOCKS;
+        let most = MAX_PARTS.min(self.columns / 32 / min_blocks).max(1);
+        let tiles = params.row_tiles(row_groups).max(1);
+        let places = device.skinny_places(dtype, tokens);
+        let parts = match places / tiles {
+            0 | 1 if row_groups > 1 => Self::even_parts(tiles, device.compute_units as u32),
+            parts => parts,
+        };
+        let room = device.most_parts() / (tiles * row_groups);
+        Self { parts: parts.min(room).clamp(1, most), ..params }
+    }
+
+    /// The number of parts of `tiles` workgroups for which the compute unit with the most work has
+    /// the least. More parts divide it more evenly, but memory hands over their sums.
+    fn even_parts(tiles: u32, compute_units: u32) -> u32 {
+        // In 60ths of the work of a workgroup with all columns.
+        let most_work = |parts: u32| (tiles * parts).div_ceil(compute_units.max(1)) * 60 / parts;
+        (1..=4).min_by_key(|parts| most_work(*parts) + 3 * (parts - 1)).unwrap_or(1)
     }
 
     /// The launch; all projections have the format `dtype`.
@@ -147,7 +178,8 @@ impl SkinnyParams {
             32 => kernel_name!(dtype, "matmul_skinny32_", "_f16_f32"),
             _ => kernel_name!(dtype, "matmul_skinny64_", "_f16_f32"),
         };
-        let grid = [self.row_tiles(), self.parts, 1];
+        let groups = device.skinny_row_groups(Self::kernel_tokens(self.tokens, device));
+        let grid = [self.row_tiles(groups), self.parts, 1];
         Launch { kernel, grid, block: [32 * WAVES, 1, 1], lds_bytes: 0 }
     }
 
@@ -157,13 +189,15 @@ impl SkinnyParams {
         tokens.next_power_of_two().max(smallest)
     }
 
-    /// Workgroups along the rows.
-    fn row_tiles(&self) -> u32 {
-        if self.epilogue == 2 {
-            return self.projections[0].rows.div_ceil(ROWS / 2);
-        }
-        let projections = &self.projections[..self.num_projections as usize];
-        projections.iter().map(|p| p.rows.div_ceil(ROWS)).sum()
+    /// Workgroups along the rows, with this many groups of 32 rows each.
+    fn row_tiles(&self, groups: u32) -> u32 {
+        let all: u32 = if self.epilogue == 2 {
+            self.projections[0].rows.div_ceil(ROWS / 2)
+        } else {
+            let projections = &self.projections[..self.num_projections as usize];
+            projections.iter().map(|p| p.rows.div_ceil(ROWS)).sum()
+        };
+        all.div_ceil(groups)
     }
 }
 
@@ -183,8 +217,9 @@ mod tests {
             projection.rows = *rows;
         }
         let params = params.with_epilogue(epilogue, DType::Q4K, device);
-        let places = device.skinny_places(DType::Q4K, 32);
-        assert!(params.parts * params.row_tiles() <= places.max(params.row_tiles()));
+        let row_groups = device.skinny_row_groups(SkinnyParams::kernel_tokens(tokens, device));
+        let parts = params.parts * params.row_tiles(row_groups) * row_groups;
+        assert!(params.parts == 1 || parts <= device.most_parts());
         params.launch(DType::Q4K, device)
     }
 
@@ -196,6 +231,18 @@ mod tests {
         assert_eq!((launch.kernel, launch.grid), ("matmul_skinny16_q4_k_f16_f32", [192, 2, 1]));
         let launch = launched(&[64], 33, SkinnyEpilogue::None, "gfx1100");
         assert_eq!((launch.kernel, launch.grid), ("matmul_skinny64_q4_k_f16_f32", [2, 4, 1]));
+    }
+
+    #[test]
+    fn waves_of_many_tokens_have_rows_of_their_own() {
+        let launch = launched(&[4096], 48, SkinnyEpilogue::Norm, "sm_90");
+        assert_eq!((launch.kernel, launch.grid), ("matmul_skinny64_q4_k_f16_f32", [32, 8, 1]));
+        // With three parts of 172 workgroups, no unit of 132 has more than a third of the work of
+        // four; with one part, some have that of two.
+        let launch = launched(&[11008, 11008], 64, SkinnyEpilogue::Glu, "sm_90");
+        assert_eq!(launch.grid, [172, 3, 1]);
+        let launch = launched(&[32000], 64, SkinnyEpilogue::None, "sm_90");
+        assert_eq!(launch.grid, [250, 1, 1]);
     }
 
     #[test]
