@@ -301,7 +301,7 @@ struct Region<'a> {
     /// Number of threads of the team that work at present.
     threads: usize,
     batch: &'a Batch<'a>,
-    /// The values of the ops [`Op::Input`].
+    /// The values of the ops [`Op::Input`](rf_graph::Op::Input).
     input: &'a [f32],
     /// The number of this batch, from 1 on.
     serial: u64,
