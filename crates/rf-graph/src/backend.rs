@@ -333,6 +333,11 @@ impl<'a> Batch<'a> {
         self.input.map_or(Ok(&[]), Input::rows)
     }
 
+    /// Bytes of [`Self::input`].
+    pub fn input_bytes(&self) -> u64 {
+        self.input.map_or(0, |input| (input.floats() * size_of::<f32>()) as u64)
+    }
+
     /// Checks the batch against the limits of a program, for one of its stages.
     ///
     /// # Errors

@@ -181,10 +181,7 @@ impl<'a> BatchClock<'a> {
             add(&profile.batches, 1);
             add(&profile.tokens, batch.ids.len() as u64);
         }
-        add(
-            &profile.input_bytes,
-            batch.input.map_or(0, |input| input.floats() * size_of::<f32>()) as u64,
-        );
+        add(&profile.input_bytes, batch.input_bytes());
         let mut sums = profile.costs.lock().unwrap_or_else(PoisonError::into_inner);
         for (sum, op) in sums[ops.clone()].iter_mut().zip(&graph.ops()[ops]) {
             *sum += costs.of(graph, op, batch);

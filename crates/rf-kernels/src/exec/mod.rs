@@ -222,8 +222,11 @@ impl Executor for GpuExecutor {
         batch: &Batch<'_>,
     ) -> Result<Option<Arc<dyn QueuedRows>>, BackendError> {
         batch.check(&self.limits, stage)?;
+        if !self.runner.runs_once(batch) {
+            return Ok(None);
+        }
         let (batch, handed) = self.runner.take_input(batch, stage)?;
-        Ok(self.runner.hand_over(&batch, handed, stage)?.map(|rows| rows as _))
+        Ok(Some(self.runner.hand_over(&batch, handed, stage)?))
     }
 
     fn max_top_k(&self) -> usize {

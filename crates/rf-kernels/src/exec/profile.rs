@@ -180,8 +180,7 @@ impl Profile {
             self.summary.batches += 1;
             self.summary.tokens += batch.ids.len() as u64;
         }
-        self.summary.input_bytes +=
-            batch.input.map_or(0, |input| input.floats() * size_of::<f32>()) as u64;
+        self.summary.input_bytes += batch.input_bytes();
         Ok(())
     }
 }

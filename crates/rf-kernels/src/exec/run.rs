@@ -111,7 +111,7 @@ impl Runner {
 
     /// Returns true if the launches of a batch are not kept, so that they may access memory of this
     /// step only.
-    fn runs_once(&self, batch: &Batch<'_>) -> bool {
+    pub(super) fn runs_once(&self, batch: &Batch<'_>) -> bool {
         batch.ids.len() > MAX_KEPT_TOKENS && self.profile.is_none()
     }
 
@@ -141,16 +141,13 @@ impl Runner {
         inputs.map(|id| self.program.graph.value(*id).width).collect()
     }
 
-    /// Queues a stage whose outputs another device reads; `None` for a batch that cannot be queued.
+    /// Queues a stage whose outputs another device reads, for a batch that runs once.
     pub(super) fn hand_over(
         &mut self,
         batch: &Batch<'_>,
         handed: Option<Arc<HandedRows>>,
         stage: usize,
-    ) -> Result<Option<Arc<HandedRows>>, Error> {
-        if !self.runs_once(batch) {
-            return Ok(None);
-        }
+    ) -> Result<Arc<HandedRows>, Error> {
         let key = self.prepare(batch, stage, 0)?;
         let (rows, width) = output_shape(&self.program.graph, &self.stages[stage], key.shape);
         let most = self.step.sizes().max_tokens * width;
@@ -158,7 +155,7 @@ impl Runner {
         let (launches, _) = self.queue_once(key, batch, handed, Some(&to))?;
         to.mark_written(&self.stream)?;
         self.step.leave(launches.block, &self.stream)?;
-        Ok(Some(to))
+        Ok(to)
     }
 
     /// Runs a step, with rows of input from another device if there are any.
