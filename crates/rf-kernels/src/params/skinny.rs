@@ -237,7 +237,8 @@ mod tests {
     fn waves_of_many_tokens_have_rows_of_their_own() {
         let launch = launched(&[4096], 48, SkinnyEpilogue::Norm, "sm_90");
         assert_eq!((launch.kernel, launch.grid), ("matmul_skinny64_q4_k_f16_f32", [32, 8, 1]));
-        // Of 172 workgroups on 132 units some units have two; of 516 thirds none has more than four.
+        // Of 172 workgroups on 132 units some units have two; of 516 thirds none has more than
+        // four.
         let launch = launched(&[11008, 11008], 64, SkinnyEpilogue::Glu, "sm_90");
         assert_eq!(launch.grid, [172, 3, 1]);
         let launch = launched(&[32000], 64, SkinnyEpilogue::None, "sm_90");
