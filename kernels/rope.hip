@@ -41,7 +41,7 @@ RF_DEVICE void rope_append(const RfRopeAppendParams &p, float (&exchange)[MAX_HE
     u32 kv_heads = p.cache.num_kv_heads, head_dim = p.cache.head_dim, token = group_y();
     if (head_index() >= p.num_heads + kv_heads) {
         u32 kv_head = head_index() - p.num_heads - kv_heads;
-        auto head = Head<STEPS>::read(p.v + ((u64)token * kv_heads + kv_head) * head_dim, head_dim);
+        auto head = Head<STEPS>::read(p.heads.v + ((u64)token * kv_heads + kv_head) * head_dim, head_dim);
         head.template append<KvHalf::Value>(p.batch, p.cache, token, kv_head);
         return;
     }
@@ -49,10 +49,10 @@ RF_DEVICE void rope_append(const RfRopeAppendParams &p, float (&exchange)[MAX_HE
     bool is_query = head_index() < p.num_heads;
     u32 kv_head = head_index() - p.num_heads;
     u64 row = is_query ? (u64)token * p.num_heads + head_index() : (u64)token * kv_heads + kv_head;
-    const float *norm = is_query ? p.q_norm : p.k_norm;
-    auto head = Head<STEPS>::read((is_query ? p.q : p.k) + row * head_dim, head_dim);
-    if (norm) head.norm(norm, p.eps);
-    head.rotate(p.rope, p.batch.positions[token], exchange);
+    const float *norm = is_query ? p.heads.q_norm : p.heads.k_norm;
+    auto head = Head<STEPS>::read((is_query ? p.q : p.heads.k) + row * head_dim, head_dim);
+    if (norm) head.norm(norm, p.heads.eps);
+    head.rotate(p.heads.rope, p.batch.positions[token], exchange);
     if (is_query) {
         head.write(p.q_out + row * head_dim);
     } else {

@@ -5,7 +5,9 @@ use rf_quant::DType;
 use crate::backend::{Batch, Program};
 use crate::graph::Graph;
 use crate::kv::KvLayout;
-use crate::op::{Attention, Combine, Epilogue, ExpertProjection, Op, Operand, Prologue, Rope};
+use crate::op::{
+    Attention, Combine, Epilogue, ExpertProjection, Op, Operand, Prologue, Rope, RopeAppend,
+};
 use crate::op_cost::OpCost;
 use crate::value::{ValueId, WeightId};
 
@@ -139,12 +141,12 @@ impl Costs {
                 operations += elements(*out) + NORM * elements(norm.out);
             }
             Op::Rope { x, rope, .. } => operations += rotations(rope, elements(*x)),
-            Op::RopeAppend { q, k, qk_norm, rope, .. } => {
-                let rotated = elements(*q) + elements(*k);
-                operations += rotations(rope, rotated);
-                operations += if qk_norm.is_some() { NORM * rotated } else { 0 };
-            }
-            Op::Attention { attention, .. } => {
+            Op::RopeAppend { heads, .. } => operations += head_operations(heads, elements),
+            Op::Attention { append, attention, .. } => {
+                if let Some(heads) = append {
+                    operations += head_operations(heads, elements);
+                    bytes += tokens * self.cached_bytes(heads.layer);
+                }
                 let (pairs, positions) = seen(attention, batch);
                 // Queries by keys, and scores by values.
                 let products = attention.head_dim + attention.value_dim();
@@ -218,6 +220,13 @@ const SOFTMAX: usize = 4;
 /// Operations of `RoPE`: four multiplications and two sums for each rotated pair of elements.
 fn rotations(rope: &Rope, elements: usize) -> usize {
     3 * elements * rope.dims() / rope.head_dim.max(1)
+}
+
+/// Operations of the norms and RoPE of queries and keys, of which a value has `elements`.
+fn head_operations(heads: &RopeAppend, elements: impl Fn(ValueId) -> usize) -> usize {
+    let rotated = elements(heads.q) + elements(heads.k);
+    let norms = if heads.qk_norm.is_some() { NORM * rotated } else { 0 };
+    rotations(&heads.rope, rotated) + norms
 }
 
 /// Pairs of query and visible key, and positions visible to at least one query, over all

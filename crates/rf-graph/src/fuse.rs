@@ -13,7 +13,7 @@ mod uses;
 use std::collections::HashMap;
 
 use crate::graph::Graph;
-use crate::op::{MatMul, Op, Prologue, QkNorm};
+use crate::op::{MatMul, Op, Prologue, QkNorm, RopeAppend};
 use crate::value::ValueId;
 use uses::{Uses, remove};
 
@@ -31,6 +31,8 @@ pub struct Fusions {
     pub shared_expert: Option<usize>,
     /// Head norms, RoPE of q and k and [`Op::KvAppend`] become [`Op::RopeAppend`].
     pub rope_append: bool,
+    /// [`Op::RopeAppend`] becomes part of the [`Op::Attention`] that reads its queries.
+    pub append_attention: bool,
     /// [`Op::Add`] becomes the residual of the matmul or the sum of experts whose output it reads,
     /// if no other op reads that output.
     pub residual: bool,
@@ -65,6 +67,7 @@ impl Fusions {
         shared_operand: false,
         shared_expert: None,
         rope_append: false,
+        append_attention: false,
         residual: false,
         norm_prologue: false,
         glu_prologue: false,
@@ -91,6 +94,7 @@ impl Fusions {
         glu_prologue: false,
         shared_expert: Some(usize::MAX),
         glu_epilogue: Some(WeightRule::ANY),
+        append_attention: true,
         gated_norm: Some(128),
         route_epilogue: true,
         combine_epilogue: Some(WeightRule::ANY),
@@ -109,6 +113,7 @@ impl Fusions {
         let epilogues_only = Self { norm_prologue: false, glu_prologue: false, ..self };
         let prologues_only = Self {
             shared_expert: None,
+            append_attention: false,
             glu_epilogue: None,
             gated_norm: None,
             route_epilogue: false,
@@ -123,6 +128,7 @@ impl Fusions {
             Self { shared_operand: self.shared_operand, ..none },
             Self { shared_expert: self.shared_expert, ..none },
             Self { rope_append: self.rope_append, ..none },
+            Self { append_attention: self.append_attention, rope_append: self.rope_append, ..none },
             Self { residual: self.residual, ..none },
             Self { norm_prologue: self.norm_prologue, ..none },
             Self { glu_prologue: self.glu_prologue, ..none },
@@ -156,6 +162,9 @@ pub fn fuse(mut graph: Graph, fusions: Fusions) -> Graph {
     }
     if fusions.rope_append {
         rope_append(&mut graph);
+    }
+    if fusions.append_attention {
+        append_attention(&mut graph);
     }
     if fusions.shared_operand {
         shared_operand(&mut graph);
@@ -278,7 +287,25 @@ fn rope_append(graph: &mut Graph) {
             (q, k) = (q_in, k_in);
             removed.extend([k_norm, q_norm]);
         }
-        graph.ops[step] = Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out };
+        let heads = RopeAppend { q, k, v, qk_norm, rope, layer };
+        graph.ops[step] = Op::RopeAppend { heads, q_out };
+    }
+    remove(graph, &removed);
+}
+
+/// `rope(norm(q))` and the append of keys and values, and the attention that follows → one op.
+fn append_attention(graph: &mut Graph) {
+    let mut removed = Vec::new();
+    for step in 1..graph.ops.len() {
+        let (before, rest) = graph.ops.split_at_mut(step);
+        if let (Op::RopeAppend { heads, q_out }, Op::Attention { append, q, attention, .. }) =
+            (&before[step - 1], &mut rest[0])
+            && q == q_out
+            && attention.layer == heads.layer
+        {
+            *append = Some(heads.clone());
+            removed.push(step - 1);
+        }
     }
     remove(graph, &removed);
 }

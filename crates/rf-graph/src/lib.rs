@@ -95,8 +95,8 @@ pub use observe::{Observation, Observed, observe};
 pub use op::{
     Activation, Attention, CausalConv, Combine, DeltaHeads, DeltaNet, Epilogue, ExpertGroups,
     ExpertMatMul, ExpertProjection, Function, GateFunction, GraphBuilder, MatMul, Op, Operand,
-    PositionScale, Projection, Prologue, QkNorm, Rope, RopeStyle, Router, RowNorm, StateSpace,
-    StateSpaceHeads,
+    PositionScale, Projection, Prologue, QkNorm, Rope, RopeAppend, RopeStyle, Router, RowNorm,
+    StateSpace, StateSpaceHeads,
 };
 pub use op_cost::{OpCost, Peak};
 pub use plan::Plan;

@@ -12,7 +12,7 @@ mod matmul;
 mod recurrent;
 mod router;
 
-pub use attention::{Attention, PositionScale, QkNorm, Rope, RopeStyle};
+pub use attention::{Attention, PositionScale, QkNorm, Rope, RopeAppend, RopeStyle};
 pub use builder::GraphBuilder;
 pub use experts::{Combine, ExpertMatMul, ExpertProjection};
 pub use function::{Activation, Function};
@@ -105,6 +105,8 @@ pub enum Op {
     },
     /// Attention of the queries over the cache of a layer.
     Attention {
+        /// Fused: the op that writes `q`, which is scratch then.
+        append: Option<RopeAppend>,
         /// `[tokens, num_heads · head_dim]`, after RoPE.
         q: ValueId,
         /// Heads, scale, mask, softcap and sinks.
@@ -273,18 +275,8 @@ pub enum Op {
     StateSpace(StateSpace),
     /// Fused: per-head norms of q and k (if any), RoPE of q and k, and [`Op::KvAppend`].
     RopeAppend {
-        /// `[tokens, num_heads · head_dim]`.
-        q: ValueId,
-        /// `[tokens, num_kv_heads · head_dim]`.
-        k: ValueId,
-        /// `[tokens, num_kv_heads · head_dim]`.
-        v: ValueId,
-        /// Norm of each query and key head before RoPE.
-        qk_norm: Option<QkNorm>,
-        /// Frequencies and pairing.
-        rope: Rope,
-        /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
-        layer: usize,
+        /// The heads.
+        heads: RopeAppend,
         /// Queries after RoPE; shape of `q`.
         q_out: ValueId,
     },
@@ -377,9 +369,16 @@ macro_rules! operands {
                 list.extend([Input(k), KvLayer(layer)]);
                 list.extend(v.into_iter().map(Input));
             }
-            Op::Attention { q, attention: Attention { layer, sinks, .. }, out } => {
-                list.extend([Input(q), KvLayer(layer), Output(out)]);
+            Op::Attention { append, q, attention: Attention { layer, sinks, .. }, out } => {
+                list.push(if append.is_some() { Scratch(q) } else { Input(q) });
+                list.extend([KvLayer(layer), Output(out)]);
                 list.extend(sinks.into_iter().map(Vector));
+                if let Some(RopeAppend { q, k, v, qk_norm, layer, .. }) = append {
+                    list.extend([Input(q), Input(k), Input(v), KvLayer(layer)]);
+                    if let Some(QkNorm { q, k, .. }) = qk_norm {
+                        list.extend([Vector(q), Vector(k)]);
+                    }
+                }
             }
             Op::HeadMatMul { x, weights, out } => {
                 list.extend([Input(x), Output(out)]);
@@ -437,7 +436,7 @@ macro_rules! operands {
                 list.extend([Input(xbc), Input(dt), State(state), Output(out)]);
                 list.extend([Vector(dt_bias), Vector(decay), Vector(skip)]);
             }
-            Op::RopeAppend { q, k, v, qk_norm, layer, q_out, .. } => {
+            Op::RopeAppend { heads: RopeAppend { q, k, v, qk_norm, layer, .. }, q_out } => {
                 list.extend([Input(q), Input(k), Input(v), KvLayer(layer), Output(q_out)]);
                 if let Some(QkNorm { q, k, .. }) = qk_norm {
                     list.extend([Vector(q), Vector(k)]);
@@ -499,7 +498,8 @@ impl Op {
             Self::MatMul(m) => m.name(),
             Self::Rope { .. } => "rope",
             Self::KvAppend { .. } => "kv_append",
-            Self::Attention { .. } => "attention",
+            Self::Attention { append: None, .. } => "attention",
+            Self::Attention { append: Some(_), .. } => "rope+kv_append+attention",
             Self::Glu { .. } => "glu",
             Self::GatedNorm { .. } => "rms_norm+glu",
             Self::Add { .. } => "add",

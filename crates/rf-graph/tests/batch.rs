@@ -4,7 +4,7 @@
 
 use rf_graph::{
     Attention, Backend, BackendError, Batch, BatchLimits, Fusions, GraphBuilder, Input, KvLayer,
-    KvLayout, KvType, Program, QkNorm, ReferenceBackend, Rope, RopeStyle, Span, Weight, fuse,
+    KvLayout, KvType, Program, ReferenceBackend, Rope, RopeStyle, Span, Weight, fuse,
 };
 use rf_kv::{CopyPage, PageCounts, PageGroup, PageId};
 
@@ -180,7 +180,11 @@ fn outputs(program: Program, ids: &[u32]) -> Vec<f32> {
 fn the_fused_rope_does_not_change_its_inputs() {
     let fused = program(Fusions::ALL, true);
     let has_norms = |op: &rf_graph::Op| {
-        matches!(op, rf_graph::Op::RopeAppend { qk_norm: Some(QkNorm { .. }), .. })
+        let heads = match op {
+            rf_graph::Op::Attention { append, .. } => append.as_ref(),
+            _ => None,
+        };
+        heads.is_some_and(|heads| heads.qk_norm.is_some())
     };
     assert!(fused.graph.ops().iter().any(has_norms));
     assert_eq!(outputs(fused, &[1, 2, 3]), outputs(program(Fusions::NONE, true), &[1, 2, 3]));

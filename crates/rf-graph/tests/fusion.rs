@@ -150,16 +150,10 @@ fn llama(dtype: DType, num_layers: usize) -> Graph {
 }
 
 #[test]
-fn a_layer_with_epilogues_is_six_ops() {
+fn a_layer_with_epilogues_is_five_ops() {
     let graph = fuse(llama(DType::Q4K, 3), QUANTIZED_EPILOGUES);
-    let layer = [
-        "matmul",
-        "rope+kv_append",
-        "attention",
-        "matmul+rms_norm",
-        "matmul+glu",
-        "matmul+rms_norm",
-    ];
+    let layer =
+        ["matmul", "rope+kv_append+attention", "matmul+rms_norm", "matmul+glu", "matmul+rms_norm"];
     let mut expected = vec!["embed+rms_norm"];
     expected.extend([layer; 3].concat());
     // The selection of rows follows the last layer.
@@ -190,8 +184,8 @@ fn epilogues_follow_the_rule_for_weights() {
     // With float weights, norms and gated units remain separate ops.
     let floats = names(&fuse(llama(DType::F16, 2), QUANTIZED_EPILOGUES));
     assert_eq!(
-        floats[1..9],
-        ["matmul", "rope+kv_append", "attention", "matmul", "rms_norm", "matmul", "glu", "matmul",]
+        floats[1..8],
+        ["matmul", "rope+kv_append+attention", "matmul", "rms_norm", "matmul", "glu", "matmul"]
     );
     let rule = WeightRule { quantized: true, row_multiple: 1024 };
     let rows =
@@ -286,7 +280,7 @@ fn subsets_have_each_fusion_alone() {
     let subsets = Fusions::ALL.subsets();
     assert_eq!((subsets[0], *subsets.last().unwrap()), (Fusions::NONE, Fusions::ALL));
     assert!(subsets.contains(&Fusions::PROLOGUES) && subsets.contains(&Fusions::EPILOGUES));
-    assert_eq!(subsets.len(), 17);
+    assert_eq!(subsets.len(), 18);
     assert_eq!(Fusions::NONE.subsets(), [Fusions::NONE]);
 }
 
@@ -306,7 +300,7 @@ fn fused_ops_have_the_attributes_of_the_ops_they_replace() {
     let [
         _,
         Op::MatMul(qkv),
-        Op::RopeAppend { qk_norm, .. },
+        Op::RopeAppend { heads, .. },
         _,
         Op::MatMul(o),
         Op::MatMul(up),
@@ -318,7 +312,7 @@ fn fused_ops_have_the_attributes_of_the_ops_they_replace() {
     assert!(matches!(qkv.prologue, Prologue::RmsNorm { .. }));
     assert_eq!([qkv, o, up, down].map(|m| m.projections.len()), [3, 1, 2, 1]);
     assert_eq!([qkv, o, up, down].map(|m| m.residual.is_some()), [false, true, false, true]);
-    assert!(qk_norm.is_some());
+    assert!(heads.qk_norm.is_some());
     assert!(matches!(down.prologue, Prologue::Glu { activation: Activation::Silu, .. }));
     assert_eq!(down.projections[0].out, graph.output());
 }
@@ -339,6 +333,10 @@ fn each_switch_enables_only_its_own_fusion() {
     assert_eq!((residual.len(), count(&residual, "add")), (17, 0));
     let rope = with(Fusions { rope_append: true, ..Fusions::NONE });
     assert_eq!((rope.len(), count(&rope, "rope"), count(&rope, "rms_norm")), (15, 0, 2));
+    assert_eq!(with(Fusions { append_attention: true, ..Fusions::NONE }), all);
+    let attention = Fusions { append_attention: true, rope_append: true, ..Fusions::NONE };
+    let names = ["rope+kv_append+attention", "rope+kv_append", "attention"];
+    assert_eq!(names.map(|name| count(&with(attention), name)), [1, 0, 0]);
 }
 
 #[test]
@@ -431,6 +429,20 @@ fn rope_and_append_are_fused_only_if_q_and_k_have_the_same_rope() {
     assert_eq!(rotated(&normal, &rope(10.0), 4), left);
     // Heads of the cache have 8 elements and heads of RoPE have 4.
     assert_eq!(rotated(&rope(10.0), &rope(10.0), 8), left);
+}
+
+#[test]
+fn attention_over_keys_that_are_appended_already_is_an_op_of_its_own() {
+    let ops = fused(Fusions::EPILOGUES, |g| {
+        let (q, k, v) = (input(g), input(g), input(g));
+        let (q, k) = (g.rope(q, &rope(10.0)), g.rope(k, &rope(10.0)));
+        let y = g.attention(q, k, v, &attention(4));
+        // A second attention over the same cache has queries of its own.
+        let other = g.attend(v, &attention(4));
+        g.add(y, other)
+    });
+    let attention = ["rope+kv_append+attention", "attention"];
+    assert_eq!(ops, [&["embed"; 3][..], &attention, &["add"]].concat());
 }
 
 #[test]

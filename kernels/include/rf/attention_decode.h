@@ -12,12 +12,17 @@
 // lanes of a key, distributed such that each lane holds the sum of one key and head; weights
 // relative to the largest score so far; values. Scores are in units of log 2.
 //
+// A launch that appends takes queries, keys and values as matmuls wrote them. Each wave applies
+// norm and RoPE to its queries, and the workgroups whose keys include that of the token write it
+// and its value to the cache before they read them there.
+//
 // Workgroups store (largest score, sum of weights, weighted sum of values) in memory. The last
 // workgroup to finish combines them in the order of the splits; the result does not depend on which
 // workgroup is last.
 #pragma once
 
 #include "rf/attention_score.h"
+#include "rf/head_chunks.h"
 #include "rf/kv_row.h"
 #include "rf/lanes.h"
 #include "rf/rows.h"
@@ -91,33 +96,39 @@ struct DecodeWave {
     const RfAttentionParams &p;
     const u32 *table; // page indices of the sequence
     u32 kv_head;
-    u32 key;          // this lane's
-    u32 chunk[PARTS]; // this lane's; lanes beyond the head read its last chunk and have a zero q
+    u32 key; // this lane's
+    ChunkPlaces<LANES, PARTS> places; // lanes beyond the head have a zero q
 
     template <KvHalf HALF>
     RF_DEVICE_MEMBER void fetch(Tile &t, u32 tile, u32 last_key) const {
         u32 first = tile * TILE;
         auto head = KvHead<TYPE>::template in_page<HALF>(p.cache, kv_page_of(p.cache, table, first), kv_head);
         u32 slot = kv_slot(p.cache, first);
+#pragma unroll
         for (u32 u = 0; u < STEPS; u++) {
             // Rows after the last one may be uninitialised.
             u32 row = u * KEYS + key;
             row = slot + (first + row > last_key ? last_key - first : row);
+#pragma unroll
             for (u32 part = 0; part < PARTS; part++) {
-                t.raw[u][part] = head.fetch(row, chunk[part]);
-                if constexpr (Row::SCALED) t.scale[u][part] = head.fetch_scale(row, chunk[part]);
+                t.raw[u][part] = head.fetch(row, places.chunk[part]);
+                if constexpr (Row::SCALED) t.scale[u][part] = head.fetch_scale(row, places.chunk[part]);
             }
         }
     }
 
     RF_DEVICE_MEMBER void scores(const Tile &keys, const float (&q)[HEADS][PARTS * KV_CHUNK], float *sums) const {
+#pragma unroll
         for (u32 u = 0; u < STEPS; u++) {
+#pragma unroll
             for (u32 part = 0; part < PARTS; part++) {
                 auto k = Row::values(keys.raw[u][part]);
                 float scale = Row::SCALED ? f16_value(keys.scale[u][part]) : 1.0f;
+#pragma unroll
                 for (u32 h = 0; h < HEADS; h++) {
                     const float *own = q[h] + part * KV_CHUNK;
                     float dot = (float)k[0] * own[0];
+#pragma unroll
                     for (u32 i = 1; i < KV_CHUNK; i++) dot = fma((float)k[i], own[i], dot);
                     dot = Row::SCALED ? dot * scale : dot;
                     sums[u * HEADS + h] = part == 0 ? dot : sums[u * HEADS + h] + dot;
@@ -331,6 +342,32 @@ RF_DEVICE void merge_waves(const RfAttentionParams &p, const DecodeShared<DIM, H
     }
 }
 
+// Writes the keys and values of a token to the cache, for `heads` key/value heads from `first` on:
+// a wave per key or value.
+template <RfKvType TYPE, u32 LANES, u32 PARTS>
+RF_DEVICE void append_token(const RfAttentionParams &p, const ChunkPlaces<LANES, PARTS> &places,
+                            const ChunkTurns<PARTS> &turns, const u32 *table, u32 token, u32 position, u32 first,
+                            u32 heads) {
+    RfKvCache cache = p.cache;
+    cache.type = TYPE;
+    u32 slot = kv_slot(cache, position);
+    u8 *page = kv_page_of(cache, table, position);
+    for (u32 i = wave(); i < 2 * heads; i += DECODE_WAVES) {
+        u32 kv_head = first + i / 2;
+        bool is_key = i % 2 == 0;
+        const float *row =
+            (is_key ? p.heads.k : p.heads.v) + ((u64)token * cache.num_kv_heads + kv_head) * cache.head_dim;
+        Chunks<PARTS> x[1];
+        read_chunks<PARTS>(x[0], row, places.chunk);
+        if (is_key) turn_heads(x, places, turns, p.heads.k_norm, p.heads.eps, cache.head_dim);
+        u32 offset = is_key ? kv_row_offset<KvHalf::Key>(cache, kv_head, slot)
+                            : kv_row_offset<KvHalf::Value>(cache, kv_head, slot);
+        u32 scales = is_key ? kv_scale_offset<KvHalf::Key>(cache, kv_head, slot)
+                            : kv_scale_offset<KvHalf::Value>(cache, kv_head, slot);
+        store_chunks<TYPE>(x[0], places, page + offset, reinterpret_cast<f16 *>(page + scales));
+    }
+}
+
 template <RfKvType TYPE, u32 LANES, u32 HEADS, u32 PARTS = 1>
 RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     using Wave = DecodeWave<TYPE, LANES, PARTS, HEADS, decode_steps(HEADS, PARTS)>;
@@ -352,13 +389,16 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
 
     u32 head_dim = p.cache.head_dim, heads_per_kv = p.num_heads / p.cache.num_kv_heads;
     u32 group = heads_per_kv * kv_heads_together, group_head = first_kv_head * heads_per_kv;
-    u32 chunks = head_dim / KV_CHUNK;
-    Wave w = {p, p.batch.pages + span.first_page, first_kv_head, lane() / LANES, {}};
-    for (u32 part = 0; part < PARTS; part++) {
-        u32 chunk = part * LANES + lane() % LANES;
-        w.chunk[part] = chunk < chunks ? chunk : chunks - 1;
-    }
+    auto places = ChunkPlaces<LANES, PARTS>::of(head_dim);
+    Wave w = {p, p.batch.pages + span.first_page, first_kv_head, lane() / LANES, places};
     float factor = query_factor(p) * KvRow<TYPE>::FACTOR;
+
+    bool appends = p.heads.k != nullptr;
+    if (appends && split + 1 == range.active_splits) {
+        auto turns = ChunkTurns<PARTS>::read(p.heads.rope, position, places.chunk);
+        append_token<TYPE>(p, places, turns, w.table, token, position, first_kv_head, kv_heads_together);
+        barrier();
+    }
 
     // Groups of HEADS heads are distributed over the waves, with several waves for different keys
     // of a group.
@@ -369,21 +409,26 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
         if (first_head < group) {
             // Each of several key/value heads has HEADS query heads.
             if (kv_heads_together > 1) w.kv_head = first_kv_head + first_head / HEADS;
-            float q[HEADS][PARTS * KV_CHUNK];
+            // Addresses that follow from it take no registers in the loop over keys.
+            u32 chunk[PARTS];
+#pragma unroll
+            for (u32 part = 0; part < PARTS; part++) chunk[part] = computed_here(places.chunk[part]);
+            Chunks<PARTS> q[HEADS];
+#pragma unroll
             for (u32 h = 0; h < HEADS; h++) {
                 // Heads beyond the group repeat its last head; their results are not used.
                 u32 head = group_head + (first_head + h < group ? first_head + h : group - 1);
-                u64 row = (u64)token * p.num_heads + head;
-                for (u32 part = 0; part < PARTS; part++) {
-                    const f32x4 *from =
-                        reinterpret_cast<const f32x4 *>(p.q + row * head_dim + w.chunk[part] * KV_CHUNK);
-                    f32x4 low = from[0], high = from[1];
-                    bool inside = part * LANES + lane() % LANES < chunks;
-                    float *own = q[h] + part * KV_CHUNK;
-                    for (u32 j = 0; j < 4; j++) {
-                        own[j] = inside ? low[j] * factor : 0.0f;
-                        own[j + 4] = inside ? high[j] * factor : 0.0f;
-                    }
+                read_chunks<PARTS>(q[h], p.q + ((u64)token * p.num_heads + head) * head_dim, chunk);
+            }
+            if (appends) {
+                auto turns = ChunkTurns<PARTS>::read(p.heads.rope, position, chunk);
+                turn_heads(q, places, turns, p.heads.q_norm, p.heads.eps, head_dim);
+            }
+#pragma unroll
+            for (u32 h = 0; h < HEADS; h++) {
+#pragma unroll
+                for (u32 i = 0; i < PARTS * KV_CHUNK; i++) {
+                    q[h][i] = places.inside[i / KV_CHUNK] ? q[h][i] * factor : 0.0f;
                 }
             }
             typename Wave::State s;

@@ -123,17 +123,12 @@ struct Head {
 #endif
     }
 
-    // Quantises 32 elements to Q8_0 as rf_quant does: d = max|x| / 127 in f32, 1/d is computed
-    // before d is rounded to f16, q = x · (1/d), ties away from zero.
+    // Quantises 32 elements.
     RF_DEVICE_MEMBER void store_q8_0(u8 *row, f16 *scales, u32 step) const {
         static_assert(KV_GROUP == WAVE);
-        float scale = __builtin_fminf(wave_max(__builtin_fabsf(x[step])) / 127.0f, 65504.0f);
-        float inverse = 1.0f / scale;
-        float level = inverse < __builtin_inff() ? __builtin_fabsf(x[step] * inverse) : 0.0f;
-        // One ulp below one half: with one half, 0.49999997 would be rounded to 1.
-        i32 q = (i32)(level + 0x1.fffffep-2f);
+        float scale = q8_0_scale(wave_max(__builtin_fabsf(x[step])));
         u32 d = index(step);
-        if (d < dim) row[d] = (u8)(x[step] < 0.0f ? -q : q);
+        if (d < dim) row[d] = q8_0_code(x[step], 1.0f / scale);
         if (lane() == 0) scales[step] = (f16)scale;
     }
 };

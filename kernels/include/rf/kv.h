@@ -44,4 +44,14 @@ RF_DEVICE u32 kv_scale_offset(const RfKvCache &cache, u32 kv_head, u32 slot) {
     return first + (kv_head * cache.page_tokens + slot) * kv_groups(cache) * (u32)sizeof(f16);
 }
 
+// Q8_0 as rf_quant has it: d = max|x| / 127 in f32, 1/d is computed before d is rounded to f16,
+// q = x · (1/d), ties away from zero.
+RF_DEVICE float q8_0_scale(float largest) { return __builtin_fminf(largest / 127.0f, 65504.0f); }
+RF_DEVICE u8 q8_0_code(float x, float inverse) {
+    float level = inverse < __builtin_inff() ? __builtin_fabsf(x * inverse) : 0.0f;
+    // One ulp below one half: with one half, 0.49999997 would be rounded to 1.
+    i32 q = (i32)(level + 0x1.fffffep-2f);
+    return (u8)(x < 0.0f ? -q : q);
+}
+
 } // namespace rf

@@ -84,12 +84,13 @@ impl Step {
                 Self::HeadMatMul(HeadMatMulStep::new(x, weights, out, storage, isa))
             }
             Op::Rope { x, rope, out } => Self::Rope { x, rope: table(&rope), out },
-            Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {
+            Op::RopeAppend { heads, q_out } => {
+                let rf_graph::RopeAppend { q, k, v, qk_norm, rope, layer } = heads;
                 let rope = table(&rope);
                 Self::RopeAppend(RopeAppend { q, k, v, qk_norm, rope, layer, q_out })
             }
             Op::KvAppend { k, v, layer } => Self::KvAppend { k, v, layer },
-            Op::Attention { q, attention, out } => {
+            Op::Attention { append: None, q, attention, out } => {
                 let is_latent = attention.latent_dim.is_some();
                 let step = AttentionStep { q, attention, out };
                 if is_latent { Self::LatentAttention(step) } else { Self::Attention(step) }

@@ -63,6 +63,8 @@ struct Variant {
     softcap: Option<f32>,
     sinks: bool,
     rope: Option<RopeStyle>,
+    /// Elements of a head that RoPE rotates; all by default.
+    rope_dims: Option<usize>,
     qk_norm: bool,
     /// The factor of queries and values, and the divisor of keys.
     stretch: Option<f32>,
@@ -80,6 +82,7 @@ const PLAIN: Variant = Variant {
     softcap: None,
     sinks: false,
     rope: None,
+    rope_dims: None,
     qk_norm: false,
     stretch: None,
 };
@@ -116,7 +119,8 @@ impl Variant {
             k = net.g.rms_norm(k, k_norm, 1e-6);
         }
         if let Some(style) = self.rope {
-            let rope = rope(style, self.head_dim, self.head_dim, 1.0);
+            let dims = self.rope_dims.unwrap_or(self.head_dim);
+            let rope = rope(style, self.head_dim, dims, 1.0);
             q = net.g.rope(q, &rope);
             k = net.g.rope(k, &rope);
         }
@@ -170,6 +174,7 @@ pub(super) fn cases() -> Vec<Case> {
         ] {
             cases.push(case(format!("attention/{name}/{kv}"), kv, turns(32), variant));
         }
+        cases.extend(rotated_heads(kv));
         // 300 positions: the prompt in two chunks, then tokens one by one.
         let long = Schedule::steps(16, &[&[(0, 170)], &[(0, 128)], &[(0, 1)], &[(0, 1)]]);
         let variant = Variant { num_kv_heads: 1, rope: Some(RopeStyle::Neox), ..PLAIN };
@@ -182,16 +187,45 @@ pub(super) fn cases() -> Vec<Case> {
         let variant = Variant { window: Some(100), ..variant };
         cases.push(case(format!("attention/long/window-100/{kv}"), kv, long, variant));
         // More sequences and heads than a GPU has places for workgroups.
-        let variant = Variant { num_kv_heads: 32, group: 1, head_dim: 32, ..PLAIN };
+        let rope = Some(RopeStyle::Normal);
+        let variant = Variant { num_kv_heads: 32, group: 1, head_dim: 32, rope, ..PLAIN };
         cases.push(case(format!("attention/many/{kv}"), kv, many(), variant));
     }
-    let variant = Variant { num_kv_heads: 16, group: 2, head_dim: 32, ..PLAIN };
+    let rope = Some(RopeStyle::Neox);
+    let variant = Variant { num_kv_heads: 16, group: 2, head_dim: 32, rope, ..PLAIN };
     cases.push(case("attention/many/gqa-2".into(), KvType::F16, many(), variant));
     for kv in KvType::ALL {
         cases.extend(layers(kv));
     }
     cases.push(after_input());
     cases
+}
+
+/// RoPE of all or some elements of heads of each size, with and without norms.
+fn rotated_heads(kv: KvType) -> Vec<Case> {
+    use RopeStyle::{Neox, Normal};
+    let sizes = [
+        (128, 128, 4, Neox, true),
+        (256, 64, 4, Normal, false),
+        (512, 512, 2, Neox, false),
+        (512, 64, 1, Neox, true),
+        // Not whole chunks of eight elements of each half.
+        (32, 24, 3, Neox, true),
+        (8, 8, 1, Normal, false),
+    ];
+    let case_of = |(head_dim, dims, group, style, qk_norm)| {
+        let variant = Variant {
+            num_kv_heads: 2,
+            group,
+            head_dim,
+            rope: Some(style),
+            rope_dims: Some(dims),
+            qk_norm,
+            ..PLAIN
+        };
+        case(format!("attention/rope-{dims}/head-dim-{head_dim}/{kv}"), kv, turns(32), variant)
+    };
+    sizes.map(case_of).into()
 }
 
 /// KV heads, head size and window of the layers of one cache.

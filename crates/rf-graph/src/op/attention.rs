@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::value::WeightId;
+use crate::value::{ValueId, WeightId};
 
 /// Per-head RMSNorm of queries and keys (Qwen3, Gemma 3).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +14,24 @@ pub struct QkNorm {
     pub k: WeightId,
     /// Constant that is added to the mean square.
     pub eps: f32,
+}
+
+/// The heads of tokens as matmuls write them, and their way into attention: per-head norms of q and
+/// k (if any), RoPE of q and k, and [`Op::KvAppend`](crate::Op::KvAppend).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RopeAppend {
+    /// `[tokens, num_heads · head_dim]`.
+    pub q: ValueId,
+    /// `[tokens, num_kv_heads · head_dim]`.
+    pub k: ValueId,
+    /// `[tokens, num_kv_heads · head_dim]`.
+    pub v: ValueId,
+    /// Norm of each query and key head before RoPE.
+    pub qk_norm: Option<QkNorm>,
+    /// Frequencies and pairing.
+    pub rope: Rope,
+    /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
+    pub layer: usize,
 }
 
 /// The pairing of the elements of a head that RoPE rotates together.

@@ -167,7 +167,7 @@ impl GraphBuilder {
             "a window of attention in both directions"
         );
         let out = self.value(self.rows(q), a.num_heads * a.value_dim());
-        self.push(Op::Attention { q, attention: a.clone(), out }, out)
+        self.push(Op::Attention { append: None, q, attention: a.clone(), out }, out)
     }
 
     /// Appends [`Op::Glu`].

@@ -5,7 +5,7 @@ use crate::backend::{Batch, Program, Span};
 use crate::error::BackendError;
 use crate::op::{
     Activation, Attention, Combine, Epilogue, ExpertMatMul, ExpertProjection, Function,
-    GateFunction, Op, Prologue, Rope, Router, RowNorm,
+    GateFunction, Op, Prologue, Rope, RopeAppend, Router, RowNorm,
 };
 use crate::value::{ValueId, WeightId};
 use crate::weight::Weight;
@@ -113,7 +113,10 @@ impl<'a> Run<'a> {
                 let (k, v) = (self.get(*k).to_vec(), v.map(|v| self.get(v).to_vec()));
                 self.cache.append(*layer, self.batch, &k, v.as_deref());
             }
-            Op::Attention { q, attention: a, out } => {
+            Op::Attention { append, q, attention: a, out } => {
+                if let Some(heads) = append {
+                    self.rope_append(heads, *q);
+                }
                 let sinks = a.sinks.map(|s| weights[s.index()].row_f32(0));
                 let y = attention(a, sinks.as_deref(), self.get(*q), self.batch, |span, p| {
                     self.cache.read(a.layer, span, p)
@@ -226,20 +229,24 @@ impl<'a> Run<'a> {
             Op::CausalConv(conv) => self.causal_conv(conv),
             Op::DeltaNet(op) => self.delta_net(op),
             Op::StateSpace(op) => self.state_space(op),
-            Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {
-                let normalised = |x: ValueId, weight: Option<WeightId>| match (weight, qk_norm) {
-                    (Some(weight), Some(norm)) => {
-                        rms_norm(self.get(x), &weights[weight.index()].row_f32(0), norm.eps)
-                    }
-                    _ => self.get(x).to_vec(),
-                };
-                let q = self.rotated(normalised(*q, qk_norm.map(|norm| norm.q)), rope);
-                let k = self.rotated(normalised(*k, qk_norm.map(|norm| norm.k)), rope);
-                let v = self.get(*v).to_vec();
-                self.cache.append(*layer, self.batch, &k, Some(&v));
-                self.set(*q_out, q);
-            }
+            Op::RopeAppend { heads, q_out } => self.rope_append(heads, *q_out),
         }
+    }
+
+    fn rope_append(&mut self, heads: &RopeAppend, q_out: ValueId) {
+        let RopeAppend { q, k, v, qk_norm, rope, layer } = heads;
+        let weights = &self.program.weights;
+        let normalised = |x: ValueId, weight: Option<WeightId>| match (weight, qk_norm) {
+            (Some(weight), Some(norm)) => {
+                rms_norm(self.get(x), &weights[weight.index()].row_f32(0), norm.eps)
+            }
+            _ => self.get(x).to_vec(),
+        };
+        let q = self.rotated(normalised(*q, qk_norm.map(|norm| norm.q)), rope);
+        let k = self.rotated(normalised(*k, qk_norm.map(|norm| norm.k)), rope);
+        let v = self.get(*v).to_vec();
+        self.cache.append(*layer, self.batch, &k, Some(&v));
+        self.set(q_out, q);
     }
 
     /// Selects the experts of every token by the rows of `logits`.

@@ -1,8 +1,9 @@
 //! Padding of decode batches: few sizes, so that few graphs serve batches whose size changes with
 //! every sequence that starts or ends.
 //!
-//! A dummy sequence of one token fills a place. All of them are in one page of the cache that no
-//! sequence owns, at positions of their own.
+//! A dummy sequence of one token fills a place. All of them are the same token at the same position
+//! of one page that no sequence owns. So all write the same key, and attention, which reads it
+//! while others write it, has the same result in each step.
 
 use rf_graph::{Batch, BatchLimits, Graph, KvLayout, Op, Span};
 use rf_kv::{PageGroup, PageId};
@@ -53,11 +54,9 @@ impl Padding {
                 Op::ExpertMatMul(_) | Op::HeadMatMul { .. } | Op::Input { .. } | Op::Output { .. }
             )
         };
-        let largest_gap = SIZES.windows(2).map(|sizes| sizes[1] - sizes[0]).max().unwrap_or(0);
         let is_padded = kv.states.is_empty()
             && !kv.layers.is_empty()
             && kv.num_pages.full >= MIN_PAGES
-            && kv.page_tokens >= largest_gap
             && graph.ops().iter().all(is_padded);
         let has_pages = group != PageGroup::State && kv.num_pages.of(group) > 0;
         usize::from(is_padded && has_pages)
@@ -87,7 +86,7 @@ impl Padding {
         let mut spans = batch.spans.to_vec();
         spans.extend((tokens..size).map(|token| Span {
             tokens: token..token + 1,
-            past_tokens: token - tokens,
+            past_tokens: 0,
             pages: &pages[..1],
             window_pages: &pages[1..],
             state: None,
@@ -135,11 +134,10 @@ mod tests {
         assert_eq!(all.ids.len(), all.spans.len());
         assert_eq!(all.ids[..next], ids);
         assert_eq!(all.output_rows.len(), if outputs == 0 { 0 } else { all.ids.len() });
+        // All dummies are the same token at the same place.
+        assert!(all.ids[next..].iter().all(|id| *id == DUMMY_ID));
         let mut dummies = all.spans[lengths.len()..].iter();
-        assert!(dummies.all(|span| span.pages == [PageId::new(64)]));
-        // Positions in the page differ, so that no two dummies write the same bytes.
-        let dummies = all.spans[lengths.len()..].iter().map(|span| span.past_tokens);
-        assert!(dummies.eq(0..all.ids.len() - next));
+        assert!(dummies.all(|span| span.pages == [PageId::new(64)] && span.past_tokens == 0));
         Some(all.ids.len())
     }
 

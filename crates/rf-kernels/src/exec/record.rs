@@ -14,14 +14,17 @@ mod skinny;
 
 use std::ops::Range;
 
-use rf_graph::{Fusions, Op, QkNorm, Rope, RopeStyle, RowNorm, ValueId, WeightId, WeightRule};
+use rf_graph::{
+    Fusions, Op, QkNorm, Rope, RopeAppend, RopeStyle, RowNorm, ValueId, WeightId, WeightRule,
+};
 
 use super::program::BatchProgram;
 use crate::error::Error;
 use crate::launch::LaunchList;
 use crate::params::{
-    EmbedParams, GATED_NORM_GROUP, KvAppendParams, LatentAppendParams, MAX_SLOTS, RopeAppendParams,
-    RopeParams, RopeTable, RowMemory, embed_rms_norm_threads, record_rms_norm, record_row_op,
+    EmbedParams, GATED_NORM_GROUP, KvAppendParams, LatentAppendParams, MAX_SLOTS, NewHeads,
+    RopeAppendParams, RopeParams, RopeTable, RowMemory, embed_rms_norm_threads, record_rms_norm,
+    record_row_op,
 };
 
 /// The fusions with kernels. Epilogues of one row are part of the matrix-vector kernels for
@@ -91,34 +94,15 @@ impl Recorder<'_> {
                 };
                 self.launches.push(params.launch(), params);
             }
-            Op::RopeAppend { q, k, v, qk_norm, rope, layer, q_out } => {
-                let norm = |pick: fn(&QkNorm) -> WeightId| {
-                    qk_norm.as_ref().map_or(0, |norm| self.memory.vector(pick(norm)))
-                };
-                let (batch, cache) = self.memory.cache(*layer);
-                let params = RopeAppendParams {
-                    batch,
-                    cache,
-                    rope: self.rope_table(rope),
-                    q: self.memory.address(*q),
-                    k: self.memory.address(*k),
-                    v: self.memory.address(*v),
-                    q_out: self.memory.address(*q_out),
-                    q_norm: norm(|norm| norm.q),
-                    k_norm: norm(|norm| norm.k),
-                    eps: qk_norm.map_or(0.0, |norm| norm.eps),
-                    num_heads: (self.memory.width(*q) / rope.head_dim) as u32,
-                };
-                self.launches.push(params.launch(), params);
-            }
+            Op::RopeAppend { heads, q_out } => self.rope_append(heads, *q_out),
             Op::KvAppend { k, v: None, layer } => {
                 let (batch, cache) = self.memory.cache(*layer);
                 let params = LatentAppendParams { batch, cache, k: self.memory.address(*k) };
                 self.launches.push(params.launch(), params);
             }
-            Op::Attention { q, attention, out } => match attention.latent_dim {
+            Op::Attention { append, q, attention, out } => match attention.latent_dim {
                 Some(latent_dim) => self.latent_attention(*q, (attention, latent_dim), *out),
-                None => return self.attention(*q, attention, *out),
+                None => return self.attention(append.as_ref(), *q, attention, *out),
             },
             Op::HeadMatMul { x, weights, out } => self.head_matmul(*x, weights, *out),
             Op::EmbedPosition { table, out } => self.embed_position(*table, *out),
@@ -210,6 +194,36 @@ impl Recorder<'_> {
         self.launches.push(params.launch(), params);
     }
 
+    /// Records [`Op::RopeAppend`].
+    fn rope_append(&mut self, heads: &RopeAppend, q_out: ValueId) {
+        let (batch, cache) = self.memory.cache(heads.layer);
+        let params = RopeAppendParams {
+            batch,
+            cache,
+            heads: self.new_heads(heads),
+            q: self.memory.address(heads.q),
+            q_out: self.memory.address(q_out),
+            num_heads: (self.memory.width(heads.q) / heads.rope.head_dim) as u32,
+            reserved: 0,
+        };
+        self.launches.push(params.launch(), params);
+    }
+
+    fn new_heads(&self, heads: &RopeAppend) -> NewHeads {
+        let norm = |pick: fn(&QkNorm) -> WeightId| {
+            heads.qk_norm.as_ref().map_or(0, |norm| self.memory.vector(pick(norm)))
+        };
+        NewHeads {
+            rope: self.rope_table(&heads.rope),
+            k: self.memory.address(heads.k),
+            v: self.memory.address(heads.v),
+            q_norm: norm(|norm| norm.q),
+            k_norm: norm(|norm| norm.k),
+            eps: heads.qk_norm.map_or(0.0, |norm| norm.eps),
+            reserved: 0,
+        }
+    }
+
     fn rope_table(&self, rope: &Rope) -> RopeTable {
         RopeTable {
             table: self.memory.program.ropes[self.op],
@@ -225,7 +239,10 @@ impl Recorder<'_> {
 /// The RoPE attributes of an op; `None` for ops without RoPE.
 pub(super) fn rope_of(op: &Op) -> Option<&Rope> {
     match op {
-        Op::Rope { rope, .. } | Op::RopeAppend { rope, .. } => Some(rope),
+        Op::Rope { rope, .. } => Some(rope),
+        Op::RopeAppend { heads, .. } | Op::Attention { append: Some(heads), .. } => {
+            Some(&heads.rope)
+        }
         _ => None,
     }
 }
@@ -298,10 +315,9 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_of_decode_is_six_launches() {
+    fn a_layer_of_decode_is_five_launches() {
         let layer = [
             "matvec_mixed_q4_k_q6_k_q8_f32_n1",
-            "rope_append_f32",
             "attention_decode_f16_d64_g2",
             "matvec_q4_k_q8_f32_n1",
             "matvec_glu_q4_k_q8_n1",
@@ -438,6 +454,17 @@ mod tests {
         assert_eq!(kernels_of_op("head_matmul/Q4_0/3x37x256", 1), few);
         let many = ["quantize_f32_q8", "group_experts", "matmul_narrow_q4_0_q8_f32"];
         assert_eq!(kernels_of_op("head_matmul/Q4_0/3x37x256", 40), many);
+    }
+
+    #[test]
+    fn attention_appends_only_if_every_sequence_has_one_token() {
+        let name = "attention/rope+norm/q8_0";
+        assert_eq!(kernels_of_op(name, 1), ["attention_decode_q8_0_d64_g2"]);
+        for (tokens, kernel) in
+            [(2, "attention_decode_q8_0_d64_g2"), (40, "attention_prefill_q8_0_d64")]
+        {
+            assert_eq!(kernels_of_op(name, tokens), ["rope_append_f32", kernel]);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use rf_graph::KvType;
 use rf_graph::case::Format;
 
-use super::{Address, Batch, KvCache, Launch, MatmulDevice, MatrixUnit, Operand};
+use super::{Address, Batch, KvCache, Launch, MatmulDevice, MatrixUnit, NewHeads, Operand};
 use crate::tuning::Knob;
 
 /// Threads of a decode workgroup: four waves.
@@ -24,6 +24,9 @@ pub struct AttentionParams {
     pub batch: Batch,
     /// The cache of the layer.
     pub cache: KvCache,
+    /// For [`Self::decode_launch`] of spans of one token: if `k` is not null, `q` is before norm
+    /// and RoPE, and the launch appends the keys and values of its tokens.
+    pub heads: NewHeads,
     /// `[tokens, num_heads · head_dim]` f32, rotated.
     pub q: Address,
     /// Attention sinks, `[num_heads]` f32 or null.

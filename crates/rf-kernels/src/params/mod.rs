@@ -52,7 +52,7 @@ pub use matmul::{
 };
 pub use matvec::{MatvecGluParams, MatvecParams, MatvecSumParams, NormIn, NormOut, RouterParams};
 pub use recurrent::{CausalConvParams, MAX_KEY_DIM, MAX_TAPS, RecurrenceParams, State};
-pub use rope::{KvAppendParams, MAX_HEAD_DIM, RopeAppendParams, RopeParams, RopeTable};
+pub use rope::{KvAppendParams, MAX_HEAD_DIM, NewHeads, RopeAppendParams, RopeParams, RopeTable};
 pub(crate) use row_ops::{
     RowMemory, activation_number, record_glu, record_rms_norm, record_row_op,
 };

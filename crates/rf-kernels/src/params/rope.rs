@@ -68,6 +68,34 @@ impl KvAppendParams {
     }
 }
 
+/// Keys and values on their way to the cache, with the norms and RoPE of queries and keys.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct NewHeads {
+    /// The RoPE.
+    pub rope: RopeTable,
+    /// `[tokens, num_kv_heads · head_dim]` f32.
+    pub k: Address,
+    /// `[tokens, num_kv_heads · head_dim]` f32.
+    pub v: Address,
+    /// `[head_dim]` f32 or null.
+    pub q_norm: Address,
+    /// `[head_dim]` f32 or null.
+    pub k_norm: Address,
+    /// Constant that is added to the mean squares.
+    pub eps: f32,
+    /// 0.
+    pub reserved: u32,
+}
+
+impl NewHeads {
+    /// Returns true if attention can take heads with this RoPE: its lanes have chunks of eight
+    /// elements, and those of a pair are in two whole chunks.
+    pub(crate) fn has_whole_chunks(&self) -> bool {
+        self.rope.dims.is_multiple_of(16)
+    }
+}
+
 /// Optional per-head norms of q and k, RoPE of q and k, and the append to the KV cache.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
@@ -76,24 +104,16 @@ pub struct RopeAppendParams {
     pub batch: Batch,
     /// The layer; its `head_dim` at most [`MAX_HEAD_DIM`].
     pub cache: KvCache,
-    /// The RoPE.
-    pub rope: RopeTable,
+    /// The keys and values.
+    pub heads: NewHeads,
     /// `[tokens, num_heads · head_dim]` f32.
     pub q: Address,
-    /// `[tokens, num_kv_heads · head_dim]` f32.
-    pub k: Address,
-    /// `[tokens, num_kv_heads · head_dim]` f32.
-    pub v: Address,
     /// `[tokens, num_heads · head_dim]` f32; may be `q`.
     pub q_out: Address,
-    /// `[head_dim]` f32 or null.
-    pub q_norm: Address,
-    /// `[head_dim]` f32 or null.
-    pub k_norm: Address,
-    /// Constant that is added to the mean squares.
-    pub eps: f32,
     /// Query heads.
     pub num_heads: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 impl RopeAppendParams {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rf/params/batch.h"
+#include "rf/params/rope.h"
 #include "rf/params/rows.h"
 
 // The window of attention that is not causal.
@@ -14,6 +15,9 @@ constexpr unsigned RF_BOTH_DIRECTIONS = 0xFFFFFFFF;
 struct RfAttentionParams {
     RfBatch batch;
     RfKvCache cache;
+    // Decode of spans of one token only: if heads.k is not null, q is before norm and RoPE, and the
+    // launch writes the keys and values of its tokens to the cache.
+    RfNewHeads heads;
     const float *q;     // [tokens, num_heads · head_dim]
     const float *sinks; // [num_heads] or null
     RfOperand out;      // [tokens, num_heads · head_dim]; as int8 where head_dim is a multiple of 32

@@ -31,18 +31,25 @@ struct RfKvAppendParams {
     const float *v;  // [tokens, num_kv_heads · head_dim]
 };
 
-// q_out = rope(norm(q)); cache ← rope(norm(k)), v. The norms are per head, x / √(mean(x²) + eps) ·
-// w, and optional.
-struct RfRopeAppendParams {
-    RfBatch batch;
-    RfKvCache cache; // head_dim is at most 512
+// Keys and values on their way to the cache, and what is done to queries and keys before attention:
+// rope(norm(x)). The norms are per head, x / √(mean(x²) + eps) · w, and optional.
+struct RfNewHeads {
     RfRope rope;
-    const float *q;      // [tokens, num_heads · head_dim]
     const float *k;      // [tokens, num_kv_heads · head_dim]
     const float *v;      // [tokens, num_kv_heads · head_dim]
-    float *q_out;        // [tokens, num_heads · head_dim]; may be q
     const float *q_norm; // [head_dim] or null
     const float *k_norm; // [head_dim] or null
     float eps;
+    unsigned reserved;
+};
+
+// q_out = rope(norm(q)); cache ← rope(norm(k)), v.
+struct RfRopeAppendParams {
+    RfBatch batch;
+    RfKvCache cache; // head_dim is at most 512
+    RfNewHeads heads;
+    const float *q; // [tokens, num_heads · head_dim]
+    float *q_out;   // [tokens, num_heads · head_dim]; may be q
     unsigned num_heads;
+    unsigned reserved;
 };

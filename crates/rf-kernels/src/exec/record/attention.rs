@@ -2,12 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use rf_graph::{Attention, ValueId};
+use rf_graph::{Attention, RopeAppend, ValueId};
 
 use super::Recorder;
 use crate::error::Error;
 use crate::exec::analysis::GraphAnalysis;
-use crate::params::{AttentionParams, LatentParams, MatvecSumParams, RowMemory};
+use crate::params::{AttentionParams, LatentParams, MatvecSumParams, NewHeads, RowMemory};
 
 /// Largest number of tokens of a span for the decode kernel, which reads the keys once per token
 /// and divides them over the device. Longer spans use the prefill kernel, where a tile of queries
@@ -88,18 +88,30 @@ impl Recorder<'_> {
         }
     }
 
-    /// Records [`Op::Attention`](rf_graph::Op::Attention) over keys and values.
+    /// Records [`Op::Attention`](rf_graph::Op::Attention) over keys and values. If every sequence
+    /// has one token, the launch of attention also rotates and appends; otherwise a launch before
+    /// it does, since a token may read the keys of others of its span.
     ///
     /// # Errors
     ///
     /// If the length of a chunk is no power of two.
     pub(super) fn attention(
         &mut self,
+        append: Option<&RopeAppend>,
         q: ValueId,
         a: &Attention,
         out: ValueId,
     ) -> Result<(), Error> {
         let (program, shape) = (self.memory.program, self.memory.shape);
+        let (mut new_heads, mut from) = (NewHeads::default(), q);
+        if let Some(heads) = append {
+            let params = self.new_heads(heads);
+            if shape.longest_span == 1 && params.has_whole_chunks() {
+                (new_heads, from) = (params, heads.q);
+            } else {
+                self.rope_append(heads, q);
+            }
+        }
         let max_splits = (MAX_PARTIALS / shape.tokens.max(1)).max(1);
         let partials = program.scratch.partials;
         let short_span =
@@ -108,7 +120,8 @@ impl Recorder<'_> {
         let params = AttentionParams {
             batch,
             cache,
-            q: self.memory.address(q),
+            heads: new_heads,
+            q: self.memory.address(from),
             sinks: a.sinks.map_or(0, |sinks| self.memory.vector(sinks)),
             out: self.memory.output(out),
             partials,
