@@ -20,15 +20,11 @@ use std::{
     thread,
 };
 
-use miniz_oxide::deflate::compress_to_vec_zlib;
 use rf_kernels_build::{
-    Cache, Compiler, Error, ObjectFile, Selection, Sources, Unit, compile_all, delta,
+    Cache, Compiler, Error, ObjectFile, Selection, Sources, Unit, compile_all, packed,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn error::Error>>;
-
-/// The level of compression: 9 takes three times as long for two percent.
-const LEVEL: u8 = 6;
 
 fn main() -> ExitCode {
     match build() {
@@ -111,9 +107,9 @@ fn print_objects(objects: &[ObjectFile<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes `embedded.rs`, which `src/objects/embedded.rs` includes, and the compressed objects into
-/// `out`. An object of a family is stored as its difference from the first one of the family, if
-/// that is smaller: without it, twelve targets would take three times the space.
+/// Writes `embedded.rs`, which `src/objects/embedded.rs` includes, and the packed objects into
+/// `out`. An object of a family is stored as its difference from the first one of the family:
+/// otherwise twelve targets would take more than twice the space.
 fn embed(out: &Path, units: &[Unit], objects: &[ObjectFile<'_>], note: &str) -> Result<()> {
     let mut text = format!("pub(crate) const NOTE: &str = {note:?};\n");
     text.push_str("pub(crate) static SOURCES: &[Source] = &[\n");
@@ -121,29 +117,27 @@ fn embed(out: &Path, units: &[Unit], objects: &[ObjectFile<'_>], note: &str) -> 
         writeln!(text, "Source {{ unit: {:?}, text: {:?} }},", unit.name, unit.text)?;
     }
     text.push_str("];\npub(crate) static OBJECTS: &[Embedded] = &[\n");
-    let mut bases: HashMap<(&str, &str), &ObjectFile<'_>> = HashMap::new();
+    let mut firsts: HashMap<(&str, &str), &ObjectFile<'_>> = HashMap::new();
     for object in objects {
         let (unit, target) = (&object.unit.name, object.target.name);
-        let name = format!("{unit}.{target}.zlib");
-        // Copied rather than included from the cache: another build may prune the cache, and cargo
-        // would not run this script again.
-        let size = fs::copy(compressed(&object.path)?, out.join(&name))?;
-        let mut base = None;
-        if let Some(family) = object.target.family() {
-            let first = *bases.entry((family, unit)).or_insert(object);
-            if first.target != object.target {
-                let difference = delta(&fs::read(&first.path)?, &fs::read(&object.path)?);
-                let deflated = compress_to_vec_zlib(&difference, LEVEL);
-                if (deflated.len() as u64) < size {
-                    fs::write(out.join(&name), deflated)?;
-                    base = Some(first.target.name);
-                }
-            }
+        let name = format!("{unit}.{target}.packed");
+        let first = match object.target.family() {
+            Some(family) => *firsts.entry((family, unit)).or_insert(object),
+            None => object,
+        };
+        let base = (first.target != object.target).then_some(first.target.name);
+        if base.is_some() {
+            let difference = packed(&fs::read(&first.path)?, &fs::read(&object.path)?);
+            fs::write(out.join(&name), difference)?;
+        } else {
+            // Copied rather than included from the cache: another build may prune the cache, and
+            // cargo would not run this script again.
+            fs::copy(packed_alone(&object.path)?, out.join(&name))?;
         }
         writeln!(
             text,
             "Embedded {{ unit: {unit:?}, target: {target:?}, base: {base:?}, \
-             deflated: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\")) }},"
+             packed: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\")) }},"
         )?;
     }
     text.push_str("];\n");
@@ -151,13 +145,14 @@ fn embed(out: &Path, units: &[Unit], objects: &[ObjectFile<'_>], note: &str) -> 
     Ok(())
 }
 
-/// The path of the compressed object, which lies in the cache next to the object.
-fn compressed(object: &Path) -> Result<PathBuf> {
-    let path = object.with_added_extension("zlib");
+/// The path of the packed object, which lies in the cache next to the object. Another form of
+/// packing needs another extension, because builds of other revisions share the cache.
+fn packed_alone(object: &Path) -> Result<PathBuf> {
+    let path = object.with_added_extension("packed");
     if !path.is_file() {
         let folder = path.parent().ok_or("the cache has no folder")?;
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(&compress_to_vec_zlib(&fs::read(object)?, LEVEL))?;
+        file.write_all(&packed(&[], &fs::read(object)?))?;
         file.persist(&path)?;
     }
     Ok(path)

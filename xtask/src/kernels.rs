@@ -12,7 +12,7 @@ mod snapshot;
 
 use std::{
     collections::BTreeMap,
-    env,
+    env, fs,
     io::{self, Write},
     path::Path,
     process::ExitCode,
@@ -22,10 +22,13 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
-use rf_kernels_build::{Cache, Compiler, ObjectFile, Selection, Sources, compile_all};
+use rf_kernels_build::{Cache, Compiler, ObjectFile, Selection, Sources, compile_all, packed};
 
 use self::{catalogue::Catalogue, report::Report};
 use crate::instructions::snapshot::Snapshot;
+
+/// The most bytes of an AMD target's code, packed alone. PTX is text and larger.
+const MOST_PACKED_BYTES: usize = 2_000_000;
 
 /// The options of `cargo xtask kernels`.
 #[derive(Args)]
@@ -37,8 +40,9 @@ pub(crate) struct Options {
     /// Print registers, LDS and waves per SIMD of every kernel
     #[arg(long)]
     report: bool,
-    /// Exit with 1 on a warning, on a kernel that violates `kernels.toml`, and on a kernel that is
-    /// missing from `kernels/resources.toml` or worse than recorded there
+    /// Exit with 1 on a warning, on a target of more than 2 MB, on a kernel that violates
+    /// `kernels.toml`, and on a kernel that is missing from `kernels/resources.toml` or worse than
+    /// recorded there
     #[arg(long, requires = "report")]
     check: bool,
     /// Write `kernels/resources.toml` and `kernels/instructions.toml`
@@ -69,9 +73,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let started = Instant::now();
     let objects = compile_all(&compiler, &cache, &sources, &supported.targets, threads)?;
     cache.prune();
-    print_objects(&mut out, &objects, started.elapsed())?;
+    let too_large = print_objects(&mut out, &objects, started.elapsed())?;
 
     let mut findings = warnings(&objects);
+    findings.extend(too_large);
     if options.report {
         findings.extend(report(root, options, &compiler, &objects, &mut out)?);
         findings.extend(count_instructions(root, options, &compiler, &objects, &mut out)?);
@@ -166,45 +171,56 @@ fn count_instructions(
     Ok(findings)
 }
 
-/// Prints one row per target and one per unit.
+/// Prints one row per target and one per unit. Returns a finding for each target that is too large.
 fn print_objects(
     out: &mut impl Write,
     objects: &[ObjectFile<'_>],
     elapsed: Duration,
-) -> Result<()> {
+) -> Result<Vec<String>> {
     let mut by_target: BTreeMap<&str, Sum> = BTreeMap::new();
     let mut by_unit: BTreeMap<&str, Sum> = BTreeMap::new();
     for object in objects {
-        let bytes = object.path.metadata()?.len();
+        let code = fs::read(&object.path)?;
+        let packed_bytes = packed(&[], &code).len();
         for sum in [
             by_target.entry(object.target.name).or_default(),
             by_unit.entry(&object.unit.name).or_default(),
         ] {
             sum.objects += 1;
-            sum.bytes += bytes;
+            sum.bytes += code.len();
+            sum.packed_bytes += packed_bytes;
             sum.compiled += usize::from(object.compile_time.is_some());
             sum.compile_time += object.compile_time.unwrap_or_default();
         }
     }
-    for (title, sums) in [("target", by_target), ("unit", by_unit)] {
+    for (title, sums) in [("target", &by_target), ("unit", &by_unit)] {
         writeln!(
             out,
-            "\n{title:<20} {:>7} {:>8} {:>9} {:>7}",
-            "objects", "compiled", "seconds", "KiB"
+            "\n{title:<22} {:>7} {:>8} {:>9} {:>7} {:>10}",
+            "objects", "compiled", "seconds", "KiB", "packed KiB"
         )?;
         for (name, sum) in sums {
             writeln!(
                 out,
-                "{name:<20} {:>7} {:>8} {:>9.1} {:>7}",
+                "{name:<22} {:>7} {:>8} {:>9.1} {:>7} {:>10}",
                 sum.objects,
                 sum.compiled,
                 sum.compile_time.as_secs_f64(),
-                sum.bytes / 1024
+                sum.bytes / 1024,
+                sum.packed_bytes / 1024
             )?;
         }
     }
     writeln!(out, "\nelapsed: {:.1} s", elapsed.as_secs_f64())?;
-    Ok(())
+    let too_large = by_target
+        .iter()
+        .filter(|(name, sum)| name.starts_with("gfx") && sum.packed_bytes > MOST_PACKED_BYTES);
+    Ok(too_large
+        .map(|(name, sum)| {
+            let bytes = sum.packed_bytes;
+            format!("{name}: {bytes} bytes of packed code, at most {MOST_PACKED_BYTES} allowed")
+        })
+        .collect())
 }
 
 #[derive(Default)]
@@ -212,7 +228,8 @@ struct Sum {
     objects: usize,
     compiled: usize,
     compile_time: Duration,
-    bytes: u64,
+    bytes: usize,
+    packed_bytes: usize,
 }
 
 /// The compiler's warnings without duplicates: most warnings occur for every target.

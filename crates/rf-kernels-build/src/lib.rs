@@ -49,7 +49,7 @@ mod targets;
 
 pub use compile::{Cache, ObjectFile, compile_all};
 pub use compiler::{Compiler, SupportedTargets, UnsupportedTarget};
-pub use delta::delta;
+pub use delta::{delta, packed};
 pub use error::Error;
 pub use selection::Selection;
 pub use sources::{Sources, Unit};

@@ -2,15 +2,22 @@
 
 /// The bytes that a difference from `base` stands for; `None` if it is damaged.
 pub(super) fn apply(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(base.len());
-    let mut rest = delta;
-    while !rest.is_empty() {
-        let literals = number(&mut rest)?;
-        out.extend(take(&mut rest, literals)?);
-        let (start, len) = (number(&mut rest)?, number(&mut rest)?);
-        out.extend(base.get(start..start.checked_add(len)?)?);
+    let mut records = delta;
+    let num_literals = number(&mut records)?;
+    let mut literals = take(&mut records, num_literals)?;
+    let mut out = base.to_vec();
+    while !records.is_empty() {
+        let [new, distance, len] =
+            [number(&mut records)?, number(&mut records)?, number(&mut records)?];
+        out.extend(take(&mut literals, new)?);
+        let start = out.len().checked_sub(distance)?;
+        if len > distance {
+            return None;
+        }
+        out.extend_from_within(start..start + len);
     }
-    Some(out)
+    out.extend(literals);
+    Some(out.split_off(base.len()))
 }
 
 fn number(rest: &mut &[u8]) -> Option<usize> {
@@ -49,6 +56,17 @@ mod tests {
         }
         assert!(delta(&base, &moved).len() < 100);
         assert_eq!(apply(&[], &delta(&[], &moved)), Some(moved));
+    }
+
+    #[test]
+    fn repetitions_are_copies_without_a_base_too() {
+        let once = noise(40_000, 1);
+        let twice = [&once, &noise(3, 2)[..], &once].concat();
+        for bytes in [&twice, &vec![0; 5000], &vec![7; 43]] {
+            let difference = delta(&[], bytes);
+            assert!(difference.len() < once.len() + 100, "{}", difference.len());
+            assert_eq!(apply(&[], &difference).as_ref(), Some(bytes));
+        }
     }
 
     #[test]

@@ -14,20 +14,22 @@ pub(crate) struct Source {
 pub(crate) struct Embedded {
     pub(crate) unit: &'static str,
     pub(crate) target: &'static str,
-    /// The target of the unit's object from which this one is a difference.
+    /// The target of the unit's object from which this one is a difference; otherwise it is one
+    /// from nothing.
     base: Option<&'static str>,
-    deflated: &'static [u8],
+    /// From `rf_kernels_build::packed`.
+    packed: &'static [u8],
 }
 
 impl Embedded {
     /// The code object; `None` if its checksum is wrong.
     pub(crate) fn inflate(&self) -> Option<Vec<u8>> {
-        let bytes = inflate::decompress_to_vec_zlib(self.deflated).ok()?;
-        let Some(base) = self.base else { return Some(bytes) };
-        // A base is whole.
+        let difference = inflate::decompress_to_vec_zlib(self.packed).ok()?;
+        let Some(base) = self.base else { return delta::apply(&[], &difference) };
+        // A base has none itself.
         let is_base =
             |other: &&Self| other.unit == self.unit && other.target == base && other.base.is_none();
-        delta::apply(&OBJECTS.iter().find(is_base)?.inflate()?, &bytes)
+        delta::apply(&OBJECTS.iter().find(is_base)?.inflate()?, &difference)
     }
 }
 
@@ -49,10 +51,10 @@ mod tests {
 
     #[test]
     fn damage_is_detected() {
-        let whole = miniz_oxide::deflate::compress_to_vec_zlib(b"\x7fELF and what follows", 6);
+        let whole = rf_kernels_build::packed(&[], b"\x7fELF and what follows");
         let inflate = |bytes: &[u8]| {
-            let deflated = bytes.to_vec().leak();
-            Embedded { unit: "unit", target: "gfx1100", base: None, deflated }.inflate()
+            let packed = bytes.to_vec().leak();
+            Embedded { unit: "unit", target: "gfx1100", base: None, packed }.inflate()
         };
         assert_eq!(inflate(&whole).as_deref(), Some(&b"\x7fELF and what follows"[..]));
         for length in 0..whole.len() {
