@@ -58,9 +58,8 @@ template <typename F>
 inline __attribute__((device, always_inline)) void Halves<F>::halves(const typename F::Raw &raw, float unit,
                                                                     u32 (&out)[HALF_WORDS]) {
     BlockScales s = F::scales(raw);
-    u32 q[8], large[8];
+    u32 q[8];
     F::unpack(raw, q);
-    if constexpr (F::PARTS == 2) F::unpack_large(raw, large);
 #pragma unroll
     for (u32 h = 0; h < 2; h++) {
         float factor = s.scale[h] * unit;
@@ -75,18 +74,49 @@ inline __attribute__((device, always_inline)) void Halves<F>::halves(const typen
                 odd = __builtin_elementwise_fma(detail::small_codes<true>(codes), scale, offset);
             } else {
                 even = detail::signed_codes<false>(codes), odd = detail::signed_codes<true>(codes);
-                if constexpr (F::PARTS == 2) {
-                    f16x2 unit = detail::both((float)F::LARGE);
-                    u32 larger = large[4 * h + j];
-                    even = __builtin_elementwise_fma(detail::signed_codes<false>(larger), unit, even);
-                    odd = __builtin_elementwise_fma(detail::signed_codes<true>(larger), unit, odd);
-                }
                 even = even * scale, odd = odd * scale;
             }
             out[4 * j + h] = detail::word(even);
             out[4 * j + 2 + h] = detail::word(odd);
         }
     }
+}
+
+// FP6 codes: sign, exponent and mantissa move to the fields of an f16. Its value is 2^(BIAS - 15)
+// times that of the code, also where both are subnormal, so the product with `normal` is exact.
+template <u32 MANTISSA_BITS, u32 BIAS>
+RF_DEVICE void six_bit_halves(const detail::SixBitRaw &raw, float unit, u32 (&out)[HALF_WORDS]) {
+    f16x2 normal = detail::both((float)(1u << (15 - BIAS))), scale = detail::both(detail::e8m0(raw.scale) * unit);
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) {
+        u32 h = i / 4, j = i % 4;
+        // Bytes with the sign at bit 7, and with the other five bits of a code.
+        u32 signs = raw.high[h] << 2 * j, low = h == 0 ? raw.low[j] : raw.low[j] >> 4;
+        u32 magnitudes = (low & 0x0f0f0f0fu) | ((signs >> 2) & 0x10101010u);
+        u32 even, odd;
+        if constexpr (MANTISSA_BITS == 2) {
+            // A byte is the upper one of its f16.
+            u32 bytes = magnitudes | (signs & 0x80808080u);
+            even = detail::select_bytes(0, bytes, 0x02040004u), odd = bytes & 0xff00ff00u;
+        } else {
+            even = ((magnitudes << 7) & 0x0f800f80u) | ((signs << 8) & 0x80008000u);
+            odd = ((magnitudes >> 1) & 0x0f800f80u) | (signs & 0x80008000u);
+        }
+        out[4 * j + h] = detail::word(detail::pair(even) * normal * scale);
+        out[4 * j + 2 + h] = detail::word(detail::pair(odd) * normal * scale);
+    }
+}
+
+template <>
+inline __attribute__((device, always_inline)) void Halves<Mxfp6E2M3>::halves(const Raw &raw, float unit,
+                                                                            u32 (&out)[HALF_WORDS]) {
+    six_bit_halves<3, 1>(raw, unit, out);
+}
+
+template <>
+inline __attribute__((device, always_inline)) void Halves<Mxfp6E3M2>::halves(const Raw &raw, float unit,
+                                                                            u32 (&out)[HALF_WORDS]) {
+    six_bit_halves<2, 3>(raw, unit, out);
 }
 
 // The same members for weights of 16 bits.
