@@ -70,7 +70,8 @@ impl<'a> HybridBackend<'a> {
 }
 
 /// The layers of each of several devices, by their shares: in turn, each gets its share of what is
-/// left, rounded.
+/// left, rounded. What is near a tie goes to the later device: the last one has the output as a
+/// layer, which has no work in most of a prompt, and the free memory of equal cards differs a little.
 pub fn deal(layers: usize, shares: &[f32]) -> Vec<usize> {
     let mut left = layers;
     let mut counts: Vec<usize> = (1..shares.len())
@@ -86,7 +87,8 @@ pub fn deal(layers: usize, shares: &[f32]) -> Vec<usize> {
 }
 
 fn part_of(layers: usize, share: f32) -> usize {
-    ((layers as f32 * share).round() as usize).min(layers)
+    const TIE: f32 = 0.25;
+    ((layers as f32 * share - TIE).round().max(0.0) as usize).min(layers)
 }
 
 /// Layers of a model as `-ngl` counts them: the output is one.

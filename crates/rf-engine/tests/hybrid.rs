@@ -126,9 +126,11 @@ fn layers_that_are_dealt_over_cpus_give_the_bits_of_one() {
 
 #[test]
 fn layers_are_dealt_by_shares() {
-    assert_eq!(deal(33, &[1.0, 1.0]), [17, 16]);
+    assert_eq!(deal(33, &[1.0, 1.0]), [16, 17]);
+    assert_eq!(deal(33, &[1.01, 1.0]), [16, 17]);
+    assert_eq!(deal(33, &[1.1, 1.0]), [17, 16]);
     assert_eq!(deal(33, &[3.0, 1.0]), [25, 8]);
-    assert_eq!(deal(5, &[1.0, 1.0, 1.0]), [2, 2, 1]);
+    assert_eq!(deal(5, &[1.0, 1.0, 1.0]), [1, 2, 2]);
     assert_eq!(deal(4, &[0.0, 1.0]), [0, 4]);
     assert_eq!(deal(4, &[1.0]), [4]);
     assert!(HybridBackend::dealt(&[]).is_none());
