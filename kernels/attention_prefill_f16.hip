@@ -4,12 +4,18 @@
 
 using namespace rf;
 
-#define PREFILL(NAME, DIM, WAVES, KEYS)                                                                                \
-    RF_LARGE_KERNEL((WAVES) * WAVE) NAME(RfAttentionParams p) {                                                        \
+// AT_ONCE: workgroups on a multiprocessor of NVIDIA, which limits the registers of a thread.
+#if RF_NVIDIA
+#define PREFILL_KERNEL(WAVES, AT_ONCE) RF_KERNEL_AT_ONCE((WAVES) * WAVE, AT_ONCE)
+#else
+#define PREFILL_KERNEL(WAVES, AT_ONCE) RF_LARGE_KERNEL((WAVES) * WAVE)
+#endif
+#define PREFILL(NAME, DIM, WAVES, KEYS, AT_ONCE)                                                                       \
+    PREFILL_KERNEL(WAVES, AT_ONCE) NAME(RfAttentionParams p) {                                                         \
         attention_prefill<RF_KV_F16, DIM, WAVES, KEYS>(p);                                                             \
     }
 
-PREFILL(attention_prefill_f16_d64, 64, 4, 64)
-PREFILL(attention_prefill_f16_d96, 96, 3, 32)
-PREFILL(attention_prefill_f16_d128, 128, 4, 32)
-PREFILL(attention_prefill_f16_d256, 256, 2, 16)
+PREFILL(attention_prefill_f16_d64, 64, 4, 64, 3)
+PREFILL(attention_prefill_f16_d96, 96, 3, 32, 4)
+PREFILL(attention_prefill_f16_d128, 128, 4, 32, 2)
+PREFILL(attention_prefill_f16_d256, 256, 2, 16, 4)

@@ -71,7 +71,8 @@ impl<'a> HybridBackend<'a> {
 
 /// The layers of each of several devices, by their shares: in turn, each gets its share of what is
 /// left, rounded. What is near a tie goes to the later device: the last one has the output as a
-/// layer, which has no work in most of a prompt, and the free memory of equal cards differs a little.
+/// layer, which has no work in most of a prompt, and the free memory of equal cards differs a
+/// little.
 pub fn deal(layers: usize, shares: &[f32]) -> Vec<usize> {
     let mut left = layers;
     let mut counts: Vec<usize> = (1..shares.len())

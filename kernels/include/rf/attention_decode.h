@@ -38,8 +38,10 @@ constexpr u32 MIN_SPLIT_KEYS = 64;
 // registers.
 #if RF_NVIDIA
 constexpr u32 COMBINE_AT_ONCE = 16;
+constexpr bool READ_AGAIN = false;
 #else
 constexpr u32 COMBINE_AT_ONCE = 8;
+constexpr bool READ_AGAIN = true;
 #endif
 #if RF_NVIDIA
 constexpr u32 decode_steps(u32, u32 parts) { return 4 / parts; }
@@ -99,10 +101,16 @@ struct DecodeWave {
     u32 key; // this lane's
     ChunkPlaces<LANES, PARTS> places; // lanes beyond the head have a zero q
 
+    // The page of a tile, or of the last one, in a vector register until it is used.
+    RF_DEVICE_MEMBER u32 page_of(u32 tile, u32 end_tile) const {
+        tile = tile < end_tile ? tile : end_tile - 1;
+        return table[opaque(tile * TILE >> __builtin_ctz(p.cache.page_tokens))];
+    }
+
     template <KvHalf HALF>
-    RF_DEVICE_MEMBER void fetch(Tile &t, u32 tile, u32 last_key) const {
+    RF_DEVICE_MEMBER void fetch(Tile &t, u32 page, u32 tile, u32 last_key) const {
         u32 first = tile * TILE;
-        auto head = KvHead<TYPE>::template in_page<HALF>(p.cache, kv_page_of(p.cache, table, first), kv_head);
+        auto head = KvHead<TYPE>::template in_page<HALF>(p.cache, kv_page(p.cache, page), kv_head);
         u32 slot = kv_slot(p.cache, first);
 #pragma unroll
         for (u32 u = 0; u < STEPS; u++) {
@@ -203,14 +211,21 @@ struct DecodeWave {
         if (tile >= range.end_tile) return;
 
         Tile keys, values;
-        fetch<KvHalf::Key>(keys, tile, range.last_key);
-        fetch<KvHalf::Value>(values, tile, range.last_key);
+        u32 page = uniform(page_of(tile, range.end_tile)), next_page = page_of(tile + stride, range.end_tile);
+        fetch<KvHalf::Key>(keys, page, tile, range.last_key);
+        fetch<KvHalf::Value>(values, page, tile, range.last_key);
         u32 own_key = own_step() * KEYS + key;
         while (true) {
             u32 next = tile + stride;
             float sums[SUMS];
             scores(keys, q, sums);
-            if (next < range.end_tile) fetch<KvHalf::Key>(keys, next, range.last_key);
+            bool more = next < range.end_tile;
+            page = uniform(next_page);
+            // AMD counts loads in flight, so those that may not happen are waited for as if they
+            // had not: the last tile is read again.
+            if (READ_AGAIN || more) fetch<KvHalf::Key>(keys, page, more ? next : tile, range.last_key);
+            // Before the values, so that a wait for it is none for them.
+            next_page = page_of(next + stride, range.end_tile);
 
             u32 position = tile * TILE + own_key;
             bool seen = position >= range.first_key && position <= range.last_key;
@@ -228,8 +243,16 @@ struct DecodeWave {
                 s.l[r] += weights[r];
             }
             weigh(values, s, weights);
-            if (next >= range.end_tile) break;
-            fetch<KvHalf::Value>(values, next, range.last_key);
+            // Otherwise the next values would be loaded to other registers and copied, which waits
+            // for them.
+            for_each<HEADS>([&](auto head) {
+                for (u32 j = 0; j < PARTS * KV_CHUNK; j++) computed_before(s.o[decltype(head)::value][j]);
+            });
+            forget_memory();
+            if (READ_AGAIN || more) fetch<KvHalf::Value>(values, page, more ? next : tile, range.last_key);
+            // Nor are they loaded later than here.
+            forget_memory();
+            if (!more) break;
             tile = next;
         }
     }

@@ -69,6 +69,11 @@ struct PrefillTile {
         u16 scale[HELD];
     };
 
+    // The pages of these pairs of keys.
+    struct Pages {
+        u32 page[HELD / 2];
+    };
+
     const RfAttentionParams &p;
     const u32 *table;
     u32 kv_head;
@@ -79,16 +84,29 @@ struct PrefillTile {
     RF_DEVICE_MEMBER static u32 chunk(u32 i) { return (i / 2 * THREADS + thread_x()) % CHUNKS; }
     RF_DEVICE_MEMBER static u32 key(u32 i) { return pair(i) * 2 + i % 2; }
 
+    // The positions of this thread's pairs in a tile. Keys after the last one have weight 0, but
+    // their values must be finite.
+    RF_DEVICE_MEMBER static u32 position(u32 i, u32 first_key, u32 last_key) {
+        u32 position = first_key + key(i);
+        return position < last_key ? position : last_key;
+    }
+
     // `first_key` is even, so the keys of a pair are in one page.
-    template <KvHalf HALF>
-    RF_DEVICE_MEMBER void fetch(Raw &r, u32 first_key, u32 last_key, u32 first = 0) const {
+    RF_DEVICE_MEMBER void find_pages(Pages &pages, u32 first_key, u32 last_key, u32 first = 0) const {
 #pragma unroll
         for (u32 i = 0; i < HELD; i += 2) {
-            // Keys after the last one have weight 0, but their values must be finite.
-            u32 position = first_key + key(first + i), c = chunk(first + i) < chunks ? chunk(first + i) : 0;
-            position = position < last_key ? position : last_key;
-            u32 slot = kv_slot(p.cache, position), next = position < last_key ? slot + 1 : slot;
-            auto head = KvHead<TYPE>::template in_page<HALF>(p.cache, kv_page_of(p.cache, table, position), kv_head);
+            pages.page[i / 2] = table[position(first + i, first_key, last_key) >> __builtin_ctz(p.cache.page_tokens)];
+        }
+    }
+
+    template <KvHalf HALF>
+    RF_DEVICE_MEMBER void fetch(Raw &r, const Pages &pages, u32 first_key, u32 last_key, u32 first = 0) const {
+#pragma unroll
+        for (u32 i = 0; i < HELD; i += 2) {
+            u32 first_position = position(first + i, first_key, last_key);
+            u32 c = chunk(first + i) < chunks ? chunk(first + i) : 0;
+            u32 slot = kv_slot(p.cache, first_position), next = first_position < last_key ? slot + 1 : slot;
+            auto head = KvHead<TYPE>::template in_page<HALF>(p.cache, kv_page(p.cache, pages.page[i / 2]), kv_head);
             r.raw[i] = head.fetch(slot, c);
             r.raw[i + 1] = head.fetch(next, c);
             if constexpr (Row::SCALED) {
@@ -162,7 +180,9 @@ struct PrefillTile {
         for (u32 first = 0; first < COUNT; first += HELD) {
             keep_order();
             Raw r;
-            fetch<KvHalf::Key>(r, first_key, last_key, first);
+            Pages pages;
+            find_pages(pages, first_key, last_key, first);
+            fetch<KvHalf::Key>(r, pages, first_key, last_key, first);
             store_keys(r, tile, scales, first);
         }
     }
@@ -171,7 +191,9 @@ struct PrefillTile {
         for (u32 first = 0; first < COUNT; first += HELD) {
             keep_order();
             Raw r;
-            fetch<KvHalf::Value>(r, first_key, last_key, first);
+            Pages pages;
+            find_pages(pages, first_key, last_key, first);
+            fetch<KvHalf::Value>(r, pages, first_key, last_key, first);
             store_values(r, tile, scales, first);
         }
     }
@@ -477,7 +499,12 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
     Tile t = {p, p.batch.pages + tile.span.first_page, head / group, p.cache.head_dim / KV_CHUNK};
     typename Tile::Raw raw;
     u32 key = first_seen(p, first_position) & ~1u;
-    if constexpr (Tile::AHEAD) t.template fetch<KvHalf::Key>(raw, key, last_position);
+    // The pages are found a tile ahead too, so that a fetch does not wait for them.
+    typename Tile::Pages pages;
+    if constexpr (Tile::AHEAD) {
+        t.find_pages(pages, key, last_position);
+        t.template fetch<KvHalf::Key>(raw, pages, key, last_position);
+    }
     for (; key <= last_position; key += KEYS) {
         u32 last_key = key + KEYS - 1;
         bool concerned = own_tokens > 0 && key <= own_last && last_key >= first_seen(p, own_position);
@@ -487,7 +514,8 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         // one.
         if constexpr (Tile::AHEAD) {
             t.store_keys(raw, keys, key_scales);
-            t.template fetch<KvHalf::Value>(raw, key, last_position);
+            t.template fetch<KvHalf::Value>(raw, pages, key, last_position);
+            t.find_pages(pages, key + KEYS, last_position);
         } else {
             t.copy_keys(keys, key_scales, key, last_position);
         }
@@ -501,7 +529,7 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
 
         if constexpr (Tile::AHEAD) {
             t.store_values(raw, values, value_scales);
-            if (key + KEYS <= last_position) t.template fetch<KvHalf::Key>(raw, key + KEYS, last_position);
+            if (key + KEYS <= last_position) t.template fetch<KvHalf::Key>(raw, pages, key + KEYS, last_position);
         } else {
             t.copy_values(values, value_scales, key, last_position);
         }

@@ -397,6 +397,15 @@ RF_DEVICE u32 opaque(u32 value) {
 }
 RF_DEVICE float opaque(float value) { return __builtin_bit_cast(float, opaque(__builtin_bit_cast(u32, value))); }
 
+// A value that is the same in all lanes, in a scalar register where there are those.
+RF_DEVICE u32 uniform(u32 value) {
+#if RF_AMD && !RF_GFX9
+    return __builtin_amdgcn_readfirstlane(value);
+#else
+    return value;
+#endif
+}
+
 // The same value, computed where this call is: what depends on it is not kept in registers across a
 // loop around the call.
 RF_DEVICE u32 computed_here(u32 value) {
@@ -412,6 +421,13 @@ RF_DEVICE u32 computed_here(u32 value) {
 RF_DEVICE void schedule_fence() {
 #if RF_AMD
     __builtin_amdgcn_sched_barrier(0);
+#endif
+}
+
+// Computes a value before the loads from memory that follow a call of forget_memory (AMD).
+RF_DEVICE void computed_before(float &value) {
+#if RF_AMD
+    asm volatile("" : "+v"(value));
 #endif
 }
 
