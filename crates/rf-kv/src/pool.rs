@@ -155,7 +155,7 @@ impl PagePool {
 
     /// An upper bound of the pages that a table needs to reach a length in steps of at most
     /// `step_tokens` tokens, with [`drop_front`](Self::drop_front) after each. Pages that other
-    /// tables hold too count as this table's own.
+    /// tables hold too count as this table's own, except the one that the first step copies.
     pub fn pages_needed_in_steps(
         &self,
         table: &PageTable,
@@ -168,7 +168,9 @@ impl PagePool {
             let seen = window.saturating_sub(1).saturating_add(step_tokens);
             let most = self.page_size.most_pages_for(seen);
             let held = table.held_pages(PageGroup::Window).len();
-            needed.window = needed.window.min(most.saturating_sub(held));
+            // A copy adds no page to the table, but takes one from the pool.
+            let copy = self.page_to_copy(table, PageGroup::Window, new_len_tokens).is_some();
+            needed.window = needed.window.min(most.saturating_sub(held) + usize::from(copy));
         }
         needed
     }

@@ -301,6 +301,23 @@ fn the_pages_of_a_window_suffice_for_any_steps_of_their_sequences() {
 }
 
 #[test]
+fn the_bound_of_a_window_includes_the_copy_of_a_shared_page() {
+    // The next token sees tokens of all three pages.
+    let mut pool = windowed(16, 8);
+    let mut first = table(&mut pool, 33);
+    let mut second = pool.fork(&first);
+    let bound = |pool: &PagePool, table: &PageTable| pool.pages_needed_in_steps(table, 100, 1);
+    for (table, pages) in [(&mut first, 1), (&mut second, 0)] {
+        assert_eq!(pool.pages_needed(table, 34).window, pages);
+        assert_eq!(bound(&pool, table).window, pages);
+        pool.grow(table, 34).unwrap();
+        assert_eq!(bound(&pool, table).window, 0);
+    }
+    pool.release(first);
+    pool.release(second);
+}
+
+#[test]
 fn a_prefix_is_found_where_the_pages_of_its_window_are_cached() {
     let mut pool = windowed(16, 8);
     let tokens: Vec<u32> = (0..96).collect();

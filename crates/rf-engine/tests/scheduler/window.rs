@@ -1,11 +1,14 @@
 //! Models with sliding windows, whose pages are returned when the window has passed them.
 
-use rf_engine::scheduler::{Scheduler, SchedulerOptions};
+use std::sync::mpsc::channel;
+
+use rf_engine::scheduler::{Event, Scheduler, SchedulerOptions};
 use rf_engine::{EngineOptions, Feed, GenerateOptions, Outputs, Session};
 use rf_kv::{CutCause, NotCut, PageGroup, PageSize};
 
 use crate::support::{
-    ENGINE, PAGE_TOKENS, SCHEDULER, alone, ask, data, end, engine, greedy, prompt, sampled, submit,
+    ENGINE, PAGE_TOKENS, SCHEDULER, alone, ask, data, end, engine, greedy, prompt, sampled, sink,
+    submit,
 };
 
 /// Models of layers with and without a window of 16 tokens, which is one page.
@@ -139,5 +142,46 @@ fn sequences_share_few_windows_and_preempt_each_other() {
             }
             end(scheduler);
         }
+    }
+}
+
+/// Five choices begin in one step, and each needs a copy of the window page that they share. The
+/// next request arrives before that step, when the free pages suffice for one of both.
+#[test]
+fn a_request_that_arrives_when_choices_begin_waits_for_their_pages() {
+    for name in MODELS {
+        let path = data(name);
+        let few = EngineOptions { batch_tokens: 24, ..few(2) };
+        let options = SchedulerOptions { max_batched_tokens: 24, ..SCHEDULER };
+        let engine = engine(&path, few);
+        assert_eq!(engine.kv_stats_of(PageGroup::Window).total_pages, 7);
+        let scheduler = Scheduler::start(engine, options).unwrap();
+        let handle = scheduler.handle();
+        let (sender, receiver) = channel();
+        let (ids, next) = (prompt(3, 24), prompt(4, 40));
+        let (_, first) = submit(&handle, &ids, &sampled(5, 6), |request| {
+            request.num_choices = 5;
+            let mut original = std::mem::replace(&mut request.sink, Box::new(sink(channel().0)));
+            let (mut sender, handle, next) = (Some(sender), scheduler.handle(), next.clone());
+            request.sink = Box::new(move |event: Event| {
+                // The scheduler waits for the sink, and reads the request before the next step.
+                if matches!(event, Event::Token { .. })
+                    && let Some(sender) = sender.take()
+                {
+                    let (_, events) = submit(&handle, &next, &greedy(6), |_| ());
+                    sender.send(events).unwrap();
+                }
+                original.event(event)
+            });
+        });
+        let second = receiver.recv().unwrap();
+        let mut alone_engine = self::engine(&path, whole());
+        for (answer, seed) in first.answers().unwrap().into_iter().zip(5..) {
+            let expected = alone(&mut alone_engine, &ids, &sampled(seed, 6)).ids;
+            assert_eq!(answer.ids, expected, "{name}, seed {seed}");
+        }
+        let expected = alone(&mut alone_engine, &next, &greedy(6)).ids;
+        assert_eq!(second.answer().ids, expected, "{name}");
+        assert_eq!(end(scheduler).preemptions, 0, "{name}");
     }
 }
