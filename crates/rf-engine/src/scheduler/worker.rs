@@ -184,6 +184,10 @@ impl Worker {
         if !has_preempted {
             self.admit(budget);
         }
+        debug_assert!(
+            self.pages_planned().fits_in(self.engine.available_pages()),
+            "the pages of all planned tokens are available"
+        );
         self.plan_draft();
     }
 
