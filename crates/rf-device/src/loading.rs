@@ -261,13 +261,13 @@ pub(crate) mod tests {
         let whole = load(need, GpuLayers::Auto);
         assert_eq!((&*whole.backends, whole.gpu_layers), ("GPU", all));
         let names = whole.to_string();
-        let (first, second) = (all.div_ceil(2), all / 2);
+        let (first, second) = (all / 2, all.div_ceil(2));
         let expected =
             format!("0, Test (gfx0) with {first} layers and GPU 1, Test (gfx0) with {second}");
         assert!(names.contains(&expected), "{names}");
         // Neither has room for the model, and the second one not for its half either: its part has
         // the output matrix.
-        let divided = load(need / 4 * 3, GpuLayers::Auto);
+        let divided = load(need / 2, GpuLayers::Auto);
         assert_eq!((&*divided.backends, divided.gpu_layers < all), ("GPU,CPU", true));
         let with_cpu = load(need, GpuLayers::Last(2));
         assert_eq!((&*with_cpu.backends, with_cpu.gpu_layers), ("GPU,CPU", 2));
