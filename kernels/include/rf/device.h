@@ -425,7 +425,7 @@ RF_DEVICE void schedule_fence() {
 }
 
 // Computes a value before the loads from memory that follow a call of forget_memory (AMD).
-RF_DEVICE void computed_before(float &value) {
+RF_DEVICE void computed_before([[maybe_unused]] float &value) {
 #if RF_AMD
     asm volatile("" : "+v"(value));
 #endif
