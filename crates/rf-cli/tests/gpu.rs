@@ -227,7 +227,7 @@ fn a_fault_of_the_gpu_is_an_error_or_changes_nothing() {
     for (fault, is_fatal) in [
         ("hipModuleLoadData:2:hipErrorNoBinaryForGpu", true),
         ("hipMemcpyHtoDAsync:5:hipErrorInvalidValue", true),
-        ("kernel:300:hipErrorIllegalAddress", true),
+        ("kernel:200:hipErrorIllegalAddress", true),
         ("hipStreamSynchronize:4:hipErrorLaunchFailure", true),
         ("hipStreamBeginCapture:1:hipErrorNotSupported", false),
         ("hipGraphInstantiateWithFlags:1:hipErrorOutOfMemory", false),
