@@ -499,7 +499,7 @@ impl Op {
             Self::Rope { .. } => "rope",
             Self::KvAppend { .. } => "kv_append",
             Self::Attention { append: None, .. } => "attention",
-            Self::Attention { append: Some(_), .. } => "rope+kv_append+attention",
+            Self::Attention { append: Some(_), .. } => "rope+attention",
             Self::Glu { .. } => "glu",
             Self::GatedNorm { .. } => "rms_norm+glu",
             Self::Add { .. } => "add",

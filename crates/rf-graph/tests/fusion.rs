@@ -152,8 +152,7 @@ fn llama(dtype: DType, num_layers: usize) -> Graph {
 #[test]
 fn a_layer_with_epilogues_is_five_ops() {
     let graph = fuse(llama(DType::Q4K, 3), QUANTIZED_EPILOGUES);
-    let layer =
-        ["matmul", "rope+kv_append+attention", "matmul+rms_norm", "matmul+glu", "matmul+rms_norm"];
+    let layer = ["matmul", "rope+attention", "matmul+rms_norm", "matmul+glu", "matmul+rms_norm"];
     let mut expected = vec!["embed+rms_norm"];
     expected.extend([layer; 3].concat());
     // The selection of rows follows the last layer.
@@ -185,7 +184,7 @@ fn epilogues_follow_the_rule_for_weights() {
     let floats = names(&fuse(llama(DType::F16, 2), QUANTIZED_EPILOGUES));
     assert_eq!(
         floats[1..8],
-        ["matmul", "rope+kv_append+attention", "matmul", "rms_norm", "matmul", "glu", "matmul"]
+        ["matmul", "rope+attention", "matmul", "rms_norm", "matmul", "glu", "matmul"]
     );
     let rule = WeightRule { quantized: true, row_multiple: 1024 };
     let rows =
@@ -335,7 +334,7 @@ fn each_switch_enables_only_its_own_fusion() {
     assert_eq!((rope.len(), count(&rope, "rope"), count(&rope, "rms_norm")), (15, 0, 2));
     assert_eq!(with(Fusions { append_attention: true, ..Fusions::NONE }), all);
     let attention = Fusions { append_attention: true, rope_append: true, ..Fusions::NONE };
-    let names = ["rope+kv_append+attention", "rope+kv_append", "attention"];
+    let names = ["rope+attention", "rope+kv_append", "attention"];
     assert_eq!(names.map(|name| count(&with(attention), name)), [1, 0, 0]);
 }
 
@@ -441,7 +440,7 @@ fn attention_over_keys_that_are_appended_already_is_an_op_of_its_own() {
         let other = g.attend(v, &attention(4));
         g.add(y, other)
     });
-    let attention = ["rope+kv_append+attention", "attention"];
+    let attention = ["rope+attention", "attention"];
     assert_eq!(ops, [&["embed"; 3][..], &attention, &["add"]].concat());
 }
 

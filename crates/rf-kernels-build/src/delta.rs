@@ -21,7 +21,7 @@ const LEVEL: u8 = 6;
 ///
 /// # Panics
 ///
-/// As [`delta`].
+/// If the arguments have 4 GiB or more, which no code object has.
 pub fn packed(base: &[u8], bytes: &[u8]) -> Vec<u8> {
     compress_to_vec_zlib(&delta(base, bytes), LEVEL)
 }

@@ -35,7 +35,8 @@ constexpr u32 MAX_SPLITS = 128;
 constexpr u32 MIN_SPLIT_KEYS = 64;
 
 // Loads at a time of the workgroup that combines the splits, and keys per lane and tile, limited by
-// registers.
+// registers. READ_AGAIN: whether a wave after its last tile loads a tile again, which it does not
+// use.
 #if RF_NVIDIA
 constexpr u32 COMBINE_AT_ONCE = 16;
 constexpr bool READ_AGAIN = false;
@@ -221,8 +222,8 @@ struct DecodeWave {
             scores(keys, q, sums);
             bool more = next < range.end_tile;
             page = uniform(next_page);
-            // AMD counts loads in flight, so those that may not happen are waited for as if they
-            // had not: the last tile is read again.
+            // AMD counts loads in flight. Of loads behind a branch the number is not known, so a
+            // wait for those before them would be one for them, too.
             if (READ_AGAIN || more) fetch<KvHalf::Key>(keys, page, more ? next : tile, range.last_key);
             // Before the values, so that a wait for it is none for them.
             next_page = page_of(next + stride, range.end_tile);

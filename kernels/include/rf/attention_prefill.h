@@ -84,8 +84,8 @@ struct PrefillTile {
     RF_DEVICE_MEMBER static u32 chunk(u32 i) { return (i / 2 * THREADS + thread_x()) % CHUNKS; }
     RF_DEVICE_MEMBER static u32 key(u32 i) { return pair(i) * 2 + i % 2; }
 
-    // The positions of this thread's pairs in a tile. Keys after the last one have weight 0, but
-    // their values must be finite.
+    // The position of key i of this thread in a tile, or the last one: keys after that have weight
+    // 0, but their values must be finite.
     RF_DEVICE_MEMBER static u32 position(u32 i, u32 first_key, u32 last_key) {
         u32 position = first_key + key(i);
         return position < last_key ? position : last_key;
