@@ -11,7 +11,7 @@ use super::step::{STAMPS, Shape, StepMemory};
 use super::top_k::{self, TopK};
 use crate::error::Error;
 use crate::launch::{Gpu, LaunchList, Recording};
-use crate::params::{Address, MatrixUnit, PassStampParams, RowMemory as _, StoreRowsParams};
+use crate::params::{Address, PassStampParams, RowMemory as _, StoreRowsParams};
 
 /// Most launches of a captured graph. On AMD, replays of graphs of 200 launches read stale
 /// addresses (ROCm/hip #3887), so longer steps are several graphs.
@@ -20,12 +20,6 @@ pub(super) const MAX_GRAPH_LAUNCHES: usize = 149;
 /// Launches of the first of several graphs. A device may start when the host has queued a whole
 /// graph, and the host queues the next one meanwhile.
 const FIRST_GRAPH_LAUNCHES: usize = 24;
-
-/// Graphs of a step of at least twice [`FIRST_GRAPH_LAUNCHES`]. HIP waits for the host after each
-/// graph, so on AMD there are no more than needed.
-fn least_parts(ops: usize, unit: MatrixUnit) -> usize {
-    if unit == MatrixUnit::Nvidia && ops >= 2 * FIRST_GRAPH_LAUNCHES { 2 } else { 1 }
-}
 
 /// The steps that share their launches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,9 +122,7 @@ impl StepPlaces<'_> {
         let mut ops = record::record(program, stage.ops.clone())?;
         // A stage has as many launches of results as outputs, or more for many candidates.
         let edges = input.len() + stage.outputs.len() + shape.outputs.div_ceil(64);
-        let unit = self.program.analysis.matmul_device.matrix_unit;
-        let least = least_parts(ops.len(), unit);
-        let cuts = if divided { cuts(ops.len(), edges, least) } else { Vec::new() };
+        let cuts = if divided { cuts(ops.len(), edges) } else { Vec::new() };
         for (part, end) in cuts.iter().enumerate() {
             let (from, to) = (self.step.stamp(part), self.step.stamp(part + 1));
             let params = PassStampParams { from, to };
@@ -233,9 +225,9 @@ fn hand_over(
 /// one, and parts of equal length. Each becomes a graph with at most [`MAX_GRAPH_LAUNCHES`], of
 /// which `edges` are left for inputs and results. All parts but the last end with an additional
 /// launch, which passes the stamp on.
-fn cuts(ops: usize, edges: usize, least_parts: usize) -> Vec<usize> {
+fn cuts(ops: usize, edges: usize) -> Vec<usize> {
     let most = MAX_GRAPH_LAUNCHES.saturating_sub(edges).max(2);
-    let parts = ops.saturating_sub(1).div_ceil(most - 1).max(least_parts).clamp(1, STAMPS);
+    let parts = ops.saturating_sub(1).div_ceil(most - 1).clamp(1, STAMPS);
     if parts == 1 {
         return Vec::new();
     }
@@ -251,17 +243,10 @@ mod tests {
 
     #[test]
     fn a_graph_has_less_than_150_launches() {
-        for (ops, edges, unit, parts) in [
-            (1, 2, MatrixUnit::Nvidia, 1),
-            (48, 2, MatrixUnit::Nvidia, 2),
-            (147, 2, MatrixUnit::None, 1),
-            (148, 2, MatrixUnit::None, 2),
-            (164, 2, MatrixUnit::Nvidia, 2),
-            (293, 2, MatrixUnit::None, 2),
-            (484, 2, MatrixUnit::None, 4),
-            (1000, 7, MatrixUnit::None, 8),
-        ] {
-            let cuts = cuts(ops, edges, least_parts(ops, unit));
+        for (ops, edges, parts) in
+            [(1, 2, 1), (147, 2, 1), (148, 2, 2), (293, 2, 2), (484, 2, 4), (1000, 7, 8)]
+        {
+            let cuts = cuts(ops, edges);
             assert_eq!(cuts.len() + 1, parts, "{ops}");
             let all = ops + cuts.len();
             let ends: Vec<_> = cuts.into_iter().chain([all]).collect();
