@@ -2,6 +2,7 @@
 
 use crate::engine::{Engine, Feed, Outputs};
 use crate::error::Error;
+use crate::sampling::SamplerConfig;
 use crate::session::Session;
 
 /// Feeds pseudo-random tokens to the sequences of an engine.
@@ -11,13 +12,15 @@ pub struct SyntheticFeeder {
     /// The sequences.
     pub sessions: Vec<Session>,
     random: u64,
+    /// Logits, if the backend does not select candidates.
+    logits: Vec<f32>,
 }
 
 impl SyntheticFeeder {
     /// Creates `sequences` empty sequences.
     pub fn new(engine: Engine, sequences: usize) -> Self {
         let sessions = (0..sequences).map(|_| engine.session()).collect();
-        Self { engine, sessions, random: 1 }
+        Self { engine, sessions, random: 1, logits: Vec::new() }
     }
 
     /// Truncates all sequences to `len_tokens`. A sequence whose sliding window has passed that
@@ -36,7 +39,7 @@ impl SyntheticFeeder {
         Ok(())
     }
 
-    /// Feeds `tokens` to one sequence, in batches, and computes the logits of the last one:
+    /// Feeds `tokens` to one sequence, in batches, and computes the candidates after the last one:
     /// prefill.
     ///
     /// # Errors
@@ -48,11 +51,12 @@ impl SyntheticFeeder {
         }
         let ids: Vec<u32> = (0..tokens).map(|_| self.random_id()).collect();
         let session = &mut self.sessions[sequence];
-        self.engine.forward(&mut [Feed { session, ids: &ids, outputs: Outputs::Last }])?;
-        Ok(())
+        let mut feeds = [Feed { session, ids: &ids, outputs: Outputs::Last }];
+        compute(&mut self.engine, &mut feeds, &mut self.logits)
     }
 
-    /// Feeds one token to each of the first `sequences` and computes their logits: a decode step.
+    /// Feeds one token to each of the first `sequences` and computes the candidates after them: a
+    /// decode step.
     ///
     /// # Errors
     ///
@@ -64,8 +68,7 @@ impl SyntheticFeeder {
             .zip(&ids)
             .map(|(session, ids)| Feed { session, ids, outputs: Outputs::Last })
             .collect();
-        self.engine.forward(&mut feeds)?;
-        Ok(())
+        compute(&mut self.engine, &mut feeds, &mut self.logits)
     }
 
     /// Knuth's MMIX generator. `measure_llama_cpp.py` draws the same ids.
@@ -77,4 +80,19 @@ impl SyntheticFeeder {
         let vocab_size = self.engine.model().config().vocab_size as u64;
         ((self.random >> 33) % vocab_size) as u32
     }
+}
+
+/// Computes what generation with the default sampler computes: the candidates of its top-k, or the
+/// logits if the backend does not select candidates.
+fn compute(
+    engine: &mut Engine,
+    feeds: &mut [Feed<'_>],
+    logits: &mut Vec<f32>,
+) -> Result<(), Error> {
+    let top_k = SamplerConfig::default().top_k;
+    if (1..=engine.max_top_k()).contains(&top_k) {
+        engine.forward_top_k(feeds, top_k)?;
+        return Ok(());
+    }
+    engine.forward_into(feeds, logits)
 }
