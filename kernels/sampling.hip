@@ -30,60 +30,91 @@ RF_DEVICE u32 arrival(u32 *counter) {
     return before;
 }
 
+// Keys among which the best are chosen by comparing all pairs, and how many more than k threads may
+// reach the bound that chooses them.
+constexpr u32 MAX_LISTED = 512, MORE_THREADS = 64;
+
 struct TopKShared {
     u32 counts[2][TOP_K_THREADS / WAVE];
-    u32 chosen;
+    u32 listed;
+    u64 list[MAX_LISTED];
     u64 keys[MAX_K];
 };
 
 // The sum over the workgroup. Calls alternate between two `turn`s, so that one barrier suffices.
-RF_DEVICE u32 workgroup_count(u32 count, u32 turn, TopKShared &shared) {
+RF_DEVICE u32 workgroup_sum(u32 count, u32 turn, TopKShared &shared) {
     count = wave_sum(count);
     if (lane() == 0) shared.counts[turn][wave()] = count;
     barrier();
     return wave_sum(shared.counts[turn][lane()]);
 }
 
-// Stores the min(k, number) best of the workgroup's keys in shared.keys, in any order, followed by
-// NO_KEY. The smallest of them is found bit by bit: it is the largest bound that at least k keys
-// reach. Keys are unique, so exactly k reach the final bound. (Loops over `keys` are unrolled
-// because registers cannot be indexed.)
+// The largest bound that at least k threads' counts reach in sum, found bit by bit; a smaller one
+// if it needs fewer than `more` above k.
+template <typename Count>
+RF_DEVICE u64 bound_of(u32 k, u32 more, TopKShared &shared, Count count_of) {
+    u64 bound = 0;
+    for (u32 bit = 64; bit-- > 0;) {
+        u64 higher = bound | 1ull << bit;
+        u32 count = workgroup_sum(count_of(higher), bit % 2, shared);
+        if (count >= k) bound = higher;
+        if (count >= k && count <= k + more) break;
+    }
+    return bound;
+}
+
+// Lists the keys from a bound on. Returns their number, of which MAX_LISTED are listed.
+RF_DEVICE u32 list_keys(const u64 (&keys)[HELD], u32 per_thread, u64 bound, TopKShared &shared) {
+    if (thread_x() == 0) shared.listed = 0;
+    barrier();
+#pragma unroll
+    for (u32 i = 0; i < HELD; i++) {
+        if (i < per_thread && keys[i] >= bound) {
+            u32 place = count_up(&shared.listed);
+            if (place < MAX_LISTED) shared.list[place] = keys[i];
+        }
+    }
+    barrier();
+    return shared.listed;
+}
+
+// Stores the min(k, number) best of the workgroup's keys in shared.keys, best first, followed by
+// NO_KEY. At least k threads hold a key from a bound on that k threads' best keys reach, so the k
+// best keys are among those. The place of each is the number of better ones. (Loops over `keys` are
+// unrolled because registers cannot be indexed.)
 RF_DEVICE void choose_best(const u64 (&keys)[HELD], u32 per_thread, u32 number, u32 k, TopKShared &shared) {
     u64 bound = NO_KEY + 1;
-    if (number > k) {
-        bound = 0;
-        for (u32 bit = 64; bit-- > 0;) {
-            u64 higher = bound | 1ull << bit;
+    if (number > k + MORE_THREADS) {
+        u64 own = NO_KEY;
+#pragma unroll
+        for (u32 i = 0; i < HELD; i++) {
+            if (i < per_thread) own = better(own, keys[i]);
+        }
+        bound = bound_of(k, MORE_THREADS, shared, [&](u64 higher) { return (u32)(own >= higher); });
+    }
+    u32 listed = list_keys(keys, per_thread, bound, shared);
+    if (listed > MAX_LISTED) {
+        // A few threads hold many of the best keys. All keys are unique, so exactly k reach the
+        // largest bound.
+        bound = bound_of(k, 0, shared, [&](u64 higher) {
             u32 count = 0;
 #pragma unroll
             for (u32 i = 0; i < HELD; i++) {
                 if (i < per_thread) count += keys[i] >= higher;
             }
-            count = workgroup_count(count, bit % 2, shared);
-            if (count >= k) bound = higher;
-            if (count == k) break;
-        }
+            return count;
+        });
+        listed = list_keys(keys, per_thread, bound, shared);
     }
-    if (thread_x() < MAX_K) shared.keys[thread_x()] = NO_KEY;
-    if (thread_x() == 0) shared.chosen = 0;
-    barrier();
-#pragma unroll
-    for (u32 i = 0; i < HELD; i++) {
-        if (i < per_thread && keys[i] >= bound) shared.keys[count_up(&shared.chosen)] = keys[i];
+    u32 mine = thread_x();
+    if (mine < MAX_K && mine >= listed) shared.keys[mine] = NO_KEY;
+    if (mine < listed) {
+        u64 key = shared.list[mine];
+        u32 place = 0;
+#pragma unroll 8
+        for (u32 i = 0; i < listed; i++) place += shared.list[i] > key;
+        if (place < MAX_K) shared.keys[place] = key;
     }
-    barrier();
-}
-
-// Sorts shared.keys, best first: the place of a key is the number of better keys, which four lanes
-// count.
-RF_DEVICE void sort_keys(u32 k, TopKShared &shared) {
-    u32 mine = thread_x() / 4;
-    u64 key = shared.keys[mine];
-    u32 place = 0;
-    for (u32 i = thread_x() % 4; i < k; i += 4) place += shared.keys[i] > key;
-    place = wave_sum<4>(place);
-    barrier();
-    if (thread_x() % 4 == 0 && mine < k) shared.keys[place] = key;
     barrier();
 }
 
@@ -157,7 +188,6 @@ RF_KERNEL(TOP_K_THREADS) top_k_f32(RfTopKParams p) {
         keys[i] = index < candidates ? read_published(&scratch[index]) : NO_KEY;
     }
     choose_best(keys, (candidates + TOP_K_THREADS - 1) / TOP_K_THREADS, candidates, p.k, shared);
-    sort_keys(p.k, shared);
 
     if (wave() != 0) return;
     float max = logit_of(shared.keys[0]), sum = 0.0f, weights[MAX_K / WAVE];

@@ -11,8 +11,8 @@ const WIDTH: usize = 5003;
 
 const PAGES: [PageId; 1] = [PageId::new(0)];
 
-/// A program whose output for token `t` has equal values, and for token 2 infinities and a NaN,
-/// which weights cannot have.
+/// A program whose output for token `t` has equal values, for token 2 infinities and a NaN, which
+/// weights cannot have, and for token 4 its largest values in a few threads of a workgroup.
 fn program() -> Program {
     /// Elements times this exceed f32.
     const LARGE: f32 = 1e10;
@@ -27,16 +27,20 @@ fn program() -> Program {
         let (row, id) = (i / WIDTH, i % WIDTH);
         // Many values occur several times.
         let plain = ((i * 7919 + row) % 1009) as f32 - 500.0;
-        if row == 2 { special(id).unwrap_or(plain) } else { plain }
+        match row {
+            2 => special(id).unwrap_or(plain),
+            4 if id % WIDTH.div_ceil(2) % 1024 < 300 => plain + 2000.0,
+            _ => plain,
+        }
     };
     // ∞ − ∞ is NaN.
     let other = |i: usize| if i == 2 * WIDTH + 99 { -LARGE } else { 0.0 };
     let mut rows = |values: Vec<f32>| {
-        let table = g.weight(Weight::f32("table", 4, WIDTH, values));
+        let table = g.weight(Weight::f32("table", 5, WIDTH, values));
         g.embed(table, SCALE)
     };
-    let x = rows((0..4 * WIDTH).map(value).collect());
-    let y = rows((0..4 * WIDTH).map(other).collect());
+    let x = rows((0..5 * WIDTH).map(value).collect());
+    let y = rows((0..5 * WIDTH).map(other).collect());
     let sum = g.add(x, y);
     let (graph, weights) = g.finish(sum);
     let kv = KvLayout::new(vec![], 16, 1, KvType::F16);
@@ -81,6 +85,7 @@ fn the_device_selects_the_largest_logits_of_the_whole_row() {
     for k in [1, 2, 40, 256] {
         run(executor.as_mut(), &[1], k);
         run(executor.as_mut(), &[2], k);
+        run(executor.as_mut(), &[4], k);
         run(executor.as_mut(), &[3, 2, 1, 0, 0, 1, 2, 3, 1, 2], k);
     }
 
