@@ -5,7 +5,7 @@
 using namespace rf;
 
 #define DECODE(NAME, LANES, HEADS, PARTS)                                                                              \
-    RF_LARGE_KERNEL(DECODE_THREADS) NAME(RfAttentionParams p) {                                                        \
+    RF_DECODE_KERNEL(HEADS, PARTS) NAME(RfAttentionParams p) {                                                         \
         attention_decode<RF_KV_F16, LANES, HEADS, PARTS>(p);                                                           \
     }
 

@@ -1,10 +1,11 @@
 // Decode attention: rf_graph::reference::attention for few tokens over a long cache, memory bound.
 //
-// Grid: x = split, y = key/value heads, z = token. A split is a range of the keys visible to the
-// token. A workgroup computes all query heads of `kv_heads_together` key/value heads for a split,
-// so that keys and values are read from memory once. Its four waves are divided among groups of
-// HEADS query heads and, if there are fewer than four groups, among the keys. One key/value head
-// per workgroup keeps more of the device busy; four need no exchange between waves, on which many
+// Grid: x = split, y = groups of heads, z = token. A split is a range of the keys visible to the
+// token. A workgroup computes `heads_together` query heads for a split: those of one key/value
+// head, so that keys and values are read from memory once. Its four waves are divided among groups
+// of HEADS query heads and, if there are fewer than four groups, among the keys. With few keys and
+// sequences a workgroup has some of these query heads only, which keeps more of the device busy;
+// with many it has those of several key/value heads, whose waves need no exchange, on which many
 // sequences with few keys spend most of their time.
 //
 // A wave has LANES lanes per key, with PARTS chunks of eight elements of the head each (LANES ·
@@ -14,7 +15,8 @@
 //
 // A launch that appends takes queries, keys and values as matmuls wrote them. Each wave applies
 // norm and RoPE to its queries, and the workgroups whose keys include that of the token write it
-// and its value to the cache before they read them there.
+// and its value to the cache before they read them there. Those of one key/value head write the
+// same bits.
 //
 // Workgroups store (largest score, sum of weights, weighted sum of values) in memory. The last
 // workgroup to finish combines them in the order of the splits; the result does not depend on which
@@ -102,10 +104,11 @@ struct DecodeWave {
     u32 key; // this lane's
     ChunkPlaces<LANES, PARTS> places; // lanes beyond the head have a zero q
 
-    // The page of a tile, or of the last one, in a vector register until it is used.
-    RF_DEVICE_MEMBER u32 page_of(u32 tile, u32 end_tile) const {
+    // The entry of the table with the page of a tile, or of the last one. A page is in a vector
+    // register until it is used.
+    RF_DEVICE_MEMBER const u32 *entry_of(u32 tile, u32 end_tile) const {
         tile = tile < end_tile ? tile : end_tile - 1;
-        return table[opaque(tile * TILE >> __builtin_ctz(p.cache.page_tokens))];
+        return table + opaque(tile * TILE >> __builtin_ctz(p.cache.page_tokens));
     }
 
     template <KvHalf HALF>
@@ -199,8 +202,28 @@ struct DecodeWave {
         });
     }
 
-    RF_DEVICE_MEMBER void run(State &s, const float (&q)[HEADS][PARTS * KV_CHUNK], const DecodeRange &range, u32 slice,
-                              u32 stride) const {
+    // The pages of the first tiles of a wave, and its tiles on their way to registers.
+    struct Start {
+        u32 tile, page, next_page;
+        Tile keys, values;
+    };
+
+    RF_DEVICE_MEMBER void find_pages(Start &start, const DecodeRange &range, u32 slice, u32 stride) const {
+        start.tile = range.first_tile + slice;
+        start.page = read_done(entry_of(start.tile, range.end_tile));
+        start.next_page = read_done(entry_of(start.tile + stride, range.end_tile));
+    }
+
+    RF_DEVICE_MEMBER void fetch_first(Start &start, const DecodeRange &range) const {
+        if (LOADS_EARLY && start.tile >= range.end_tile) return;
+        u32 page = uniform(start.page);
+        fetch<KvHalf::Key>(start.keys, page, start.tile, range.last_key);
+        fetch<KvHalf::Value>(start.values, page, start.tile, range.last_key);
+    }
+
+    // With LOADS_EARLY the tile of `start` is on its way.
+    RF_DEVICE_MEMBER void run(State &s, Start &start, const float (&q)[HEADS][PARTS * KV_CHUNK],
+                              const DecodeRange &range, u32 slice, u32 stride) const {
         for (u32 h = 0; h < HEADS; h++) {
             for (u32 j = 0; j < PARTS * KV_CHUNK; j++) s.o[h][j] = 0.0f;
         }
@@ -208,13 +231,14 @@ struct DecodeWave {
             s.m[r] = NO_SCORE;
             s.l[r] = 0.0f;
         }
-        u32 tile = range.first_tile + slice;
-        if (tile >= range.end_tile) return;
-
-        Tile keys, values;
-        u32 page = uniform(page_of(tile, range.end_tile)), next_page = page_of(tile + stride, range.end_tile);
-        fetch<KvHalf::Key>(keys, page, tile, range.last_key);
-        fetch<KvHalf::Value>(values, page, tile, range.last_key);
+        if constexpr (!LOADS_EARLY) start.tile = range.first_tile + slice;
+        if (start.tile >= range.end_tile) return;
+        if constexpr (!LOADS_EARLY) {
+            find_pages(start, range, slice, stride);
+            fetch_first(start, range);
+        }
+        u32 tile = start.tile, page = 0, next_page = start.next_page;
+        Tile &keys = start.keys, &values = start.values;
         u32 own_key = own_step() * KEYS + key;
         while (true) {
             u32 next = tile + stride;
@@ -226,7 +250,7 @@ struct DecodeWave {
             // wait for those before them would be one for them, too.
             if (READ_AGAIN || more) fetch<KvHalf::Key>(keys, page, more ? next : tile, range.last_key);
             // Before the values, so that a wait for it is none for them.
-            next_page = page_of(next + stride, range.end_tile);
+            next_page = *entry_of(next + stride, range.end_tile);
 
             u32 position = tile * TILE + own_key;
             bool seen = position >= range.first_key && position <= range.last_key;
@@ -397,40 +421,43 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     using Wave = DecodeWave<TYPE, LANES, PARTS, HEADS, decode_steps(HEADS, PARTS)>;
     RF_SHARED static DecodeShared<LANES * PARTS * KV_CHUNK, HEADS> shared;
 
-    follow_previous_kernels();
+    allow_next_kernel();
+    u32 head_dim = p.cache.head_dim, heads_per_kv = p.num_heads / p.cache.num_kv_heads;
 #if RF_NVIDIA
-    u32 kv_heads_together = p.kv_heads_together;
+    u32 group = p.heads_together, group_head = group_y() * group, first_kv_head = group_head / heads_per_kv;
+    u32 kv_heads_together = group > heads_per_kv ? group / heads_per_kv : 1;
 #else
-    // The code for several needs more scalar registers than there are.
+    // The code for other numbers of heads needs more scalar registers than there are.
+    u32 group = heads_per_kv, first_kv_head = group_y(), group_head = first_kv_head * heads_per_kv;
     constexpr u32 kv_heads_together = 1;
 #endif
-    u32 token = group_z(), first_kv_head = group_y() * kv_heads_together, split = group_x();
-    RfSpan span = p.batch.spans[p.batch.span_of[token]];
-    if (span.num_tokens > p.short_span) return;
+    u32 token = group_z(), split = group_x();
+    RfSpan span = span_of_token(p.batch, token);
+    if (span.num_tokens > p.short_span) return await_previous_kernels();
     u32 position = seen_from(p, span, span.past_tokens + token - span.first_token);
     DecodeRange range = decode_range(p, position, split, Wave::TILE);
-    if (split >= range.active_splits) return;
+    if (split >= range.active_splits) return await_previous_kernels();
 
-    u32 head_dim = p.cache.head_dim, heads_per_kv = p.num_heads / p.cache.num_kv_heads;
-    u32 group = heads_per_kv * kv_heads_together, group_head = first_kv_head * heads_per_kv;
     auto places = ChunkPlaces<LANES, PARTS>::of(head_dim);
     Wave w = {p, p.batch.pages + span.first_page, first_kv_head, lane() / LANES, places};
     float factor = query_factor(p) * KvRow<TYPE>::FACTOR;
-
-    bool appends = p.heads.k != nullptr;
-    if (appends && split + 1 == range.active_splits) {
-        auto turns = ChunkTurns<PARTS>::read(p.heads.rope, position, places.chunk);
-        append_token<TYPE>(p, places, turns, w.table, token, position, first_kv_head, kv_heads_together);
-        barrier();
-    }
 
     // Groups of HEADS heads are distributed over the waves, with several waves for different keys
     // of a group.
     u32 groups = (group + HEADS - 1) / HEADS;
     u32 slices = groups == 1 ? 4 : groups == 2 ? 2 : 1, together = DECODE_WAVES / slices;
+    typename Wave::Start start;
+    if constexpr (LOADS_EARLY) w.find_pages(start, range, wave() % slices, slices);
+    await_previous_kernels();
+    bool appends = p.heads.k != nullptr, appends_here = appends && split + 1 == range.active_splits;
+    auto append = [&](const ChunkTurns<PARTS> &turns) {
+        append_token<TYPE>(p, places, turns, w.table, token, position, first_kv_head, kv_heads_together);
+        barrier();
+    };
+    if (!LOADS_EARLY && appends_here) append(ChunkTurns<PARTS>::read(p.heads.rope, position, places.chunk));
     for (u32 first_group = 0; first_group < groups; first_group += together) {
         u32 first_head = (first_group + wave() / slices) * HEADS;
-        if (first_head < group) {
+        if (LOADS_EARLY || first_head < group) {
             // Each of several key/value heads has HEADS query heads.
             if (kv_heads_together > 1) w.kv_head = first_kv_head + first_head / HEADS;
             // Addresses that follow from it take no registers in the loop over keys.
@@ -446,7 +473,11 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
             }
             if (appends) {
                 auto turns = ChunkTurns<PARTS>::read(p.heads.rope, position, chunk);
+                if (LOADS_EARLY && appends_here && first_group == 0) append(turns);
+                if constexpr (LOADS_EARLY) w.fetch_first(start, range);
                 turn_heads(q, places, turns, p.heads.q_norm, p.heads.eps, head_dim);
+            } else if constexpr (LOADS_EARLY) {
+                w.fetch_first(start, range);
             }
 #pragma unroll
             for (u32 h = 0; h < HEADS; h++) {
@@ -456,8 +487,9 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
                 }
             }
             typename Wave::State s;
-            w.run(s, q, range, wave() % slices, slices);
+            w.run(s, start, q, range, wave() % slices, slices);
             Wave::finish(s);
+            // Waves after the last head exchange results that no wave reads.
             for_each<HEADS>([&](auto head) {
                 constexpr u32 h = decltype(head)::value, r = sum_register<Wave::SUMS, LANES>(h);
                 if (lane() < LANES) {
@@ -485,7 +517,7 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
 
     device_fence();
     barrier();
-    u32 *arrivals = p.arrivals + token * p.cache.num_kv_heads + first_kv_head;
+    u32 *arrivals = p.arrivals + token * p.num_heads + group_head;
     if (thread_x() == 0) shared.arrived = arrive(arrivals);
     barrier();
     if (shared.arrived + 1 != range.active_splits) return;
@@ -495,3 +527,12 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
 }
 
 } // namespace rf
+
+// Declares a decode kernel. On NVIDIA its registers allow as many workgroups at once as
+// AttentionParams::with_splits assumes.
+#if RF_NVIDIA
+#define RF_DECODE_KERNEL(HEADS, PARTS)                                                                                 \
+    RF_KERNEL_AT_ONCE(rf::DECODE_THREADS, (HEADS) == 4 || (PARTS) == 2 ? 3 : 4)
+#else
+#define RF_DECODE_KERNEL(HEADS, PARTS) RF_LARGE_KERNEL(rf::DECODE_THREADS)
+#endif

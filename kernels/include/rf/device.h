@@ -181,6 +181,14 @@ RF_DEVICE u32 arrive(u32 *counter) {
 #define RF_KERNELS_OVERLAP 0
 #endif
 
+// Whether workgroups load what they need later when they start, as far as it does not depend on
+// earlier kernels. On AMD other waves hide these loads, and registers are for more waves.
+#if RF_NVIDIA
+constexpr bool LOADS_EARLY = true;
+#else
+constexpr bool LOADS_EARLY = false;
+#endif
+
 // Lets the next kernel start as soon as all workgroups of this one have called this or ended.
 RF_DEVICE void allow_next_kernel() {
 #if RF_KERNELS_OVERLAP
@@ -193,6 +201,30 @@ RF_DEVICE void allow_next_kernel() {
 RF_DEVICE void await_previous_kernels() {
 #if RF_KERNELS_OVERLAP
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// A vector of device memory that an earlier kernel wrote, which is known to be done without
+// await_previous_kernels. The caches of this processor may hold older data.
+RF_DEVICE u32x4 read_done(const u32x4 *from) {
+#if RF_KERNELS_OVERLAP
+    u32x4 v;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "l"(from)
+                 : "memory");
+    return v;
+#else
+    return *from;
+#endif
+}
+RF_DEVICE u32 read_done(const u32 *from) {
+#if RF_KERNELS_OVERLAP
+    u32 v;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+    return v;
+#else
+    return *from;
 #endif
 }
 

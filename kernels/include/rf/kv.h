@@ -44,6 +44,13 @@ RF_DEVICE u32 kv_scale_offset(const RfKvCache &cache, u32 kv_head, u32 slot) {
     return first + (kv_head * cache.page_tokens + slot) * kv_groups(cache) * (u32)sizeof(f16);
 }
 
+// The span of a token, without await_previous_kernels: the first op of a step starts after the
+// arrays of the batch are complete.
+RF_DEVICE RfSpan span_of_token(const RfBatch &batch, u32 token) {
+    const RfSpan *span = batch.spans + read_done(batch.span_of + token);
+    return __builtin_bit_cast(RfSpan, read_done(reinterpret_cast<const u32x4 *>(span)));
+}
+
 // Q8_0 as rf_quant has it: d = max|x| / 127 in f32, 1/d is computed before d is rounded to f16,
 // q = x · (1/d), ties away from zero.
 RF_DEVICE float q8_0_scale(float largest) { return __builtin_fminf(largest / 127.0f, 65504.0f); }

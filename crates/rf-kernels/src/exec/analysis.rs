@@ -23,8 +23,6 @@ pub(super) struct GraphAnalysis {
     pub(super) attention_width: usize,
     /// Query heads of the largest attention.
     pub(super) attention_heads: usize,
-    /// Key and value heads of the largest attention.
-    pub(super) attention_kv_heads: usize,
     /// Experts per token and experts of the largest mixture.
     expert_slots: usize,
     experts: usize,
@@ -92,7 +90,6 @@ impl GraphAnalysis {
             scratch_halves_per_token: 0,
             attention_width: 1,
             attention_heads: 1,
-            attention_kv_heads: 1,
             expert_slots: 0,
             experts: 0,
             head_counts: Vec::new(),
@@ -152,7 +149,6 @@ impl GraphAnalysis {
             Op::Attention { attention: a, .. } => {
                 self.attention_width = self.attention_width.max(a.num_heads * a.head_dim);
                 self.attention_heads = self.attention_heads.max(a.num_heads);
-                self.attention_kv_heads = self.attention_kv_heads.max(a.num_kv_heads);
             }
             _ => {}
         }

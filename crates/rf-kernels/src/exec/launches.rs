@@ -135,7 +135,7 @@ impl StepPlaces<'_> {
         Ok(StepLaunches {
             block,
             input: Recording::load(self.gpu, input)?,
-            ops: Recording::load(self.gpu, ops)?,
+            ops: Recording::load(self.gpu, ops)?.starting_in_order(),
             output: Recording::load(self.gpu, output)?,
             cuts,
             result,

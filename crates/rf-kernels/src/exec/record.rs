@@ -318,7 +318,7 @@ mod tests {
     fn a_layer_of_decode_is_five_launches() {
         let layer = [
             "matvec_mixed_q4_k_q6_k_q8_f32_n1",
-            "attention_decode_f16_d64_g2",
+            "attention_decode_f16_d64_g1",
             "matvec_q4_k_q8_f32_n1",
             "matvec_glu_q4_k_q8_n1",
             "matvec_q6_k_q8_f32_n1",
@@ -459,9 +459,9 @@ mod tests {
     #[test]
     fn attention_appends_only_if_every_sequence_has_one_token() {
         let name = "attention/rope+norm/q8_0";
-        assert_eq!(kernels_of_op(name, 1), ["attention_decode_q8_0_d64_g2"]);
+        assert_eq!(kernels_of_op(name, 1), ["attention_decode_q8_0_d64_g1"]);
         for (tokens, kernel) in
-            [(2, "attention_decode_q8_0_d64_g2"), (40, "attention_prefill_q8_0_d64")]
+            [(2, "attention_decode_q8_0_d64_g1"), (40, "attention_prefill_q8_0_d64")]
         {
             assert_eq!(kernels_of_op(name, tokens), ["rope_append_f32", kernel]);
         }

@@ -156,6 +156,8 @@ struct Recorded {
     op: usize,
     name: &'static str,
     kernel: Kernel,
+    /// True if the kernel may start before earlier ones end.
+    starts_early: bool,
     config: LaunchConfig,
     params: Box<dyn Params>,
 }
@@ -173,9 +175,11 @@ impl<P: Pod + Send> Params for P {
         // them. It writes memory of the host that kernels read (`StepMemory::write`) and reads what
         // they write (`Results`, `HandedRows`) only when the device is done.
         let in_order = || unsafe { stream.launch(&to.kernel.function, to.config, self) };
-        // SAFETY: as above; a kernel that waits does so before it accesses more than weights.
+        // SAFETY: as above; a kernel that waits does so before it accesses more than weights and
+        // the arrays of the batch, which are complete when the first op starts
+        // (`starting_in_order`).
         let early = || unsafe { stream.launch_early(&to.kernel.function, to.config, self) };
-        if to.kernel.waits { early() } else { in_order() }
+        if to.starts_early { early() } else { in_order() }
     }
 }
 
@@ -189,9 +193,18 @@ impl Recording {
                 kernel.function.set_max_dynamic_lds_bytes(lds_bytes)?;
             }
             let config = LaunchConfig { grid, block, lds_bytes };
-            Ok(Recorded { op, name, kernel, config, params })
+            let starts_early = kernel.waits;
+            Ok(Recorded { op, name, kernel, starts_early, config, params })
         });
         Ok(Self { launches: launches.collect::<Result<_, Error>>()? })
+    }
+
+    /// Makes the first launch start only when all earlier kernels are done.
+    pub(crate) fn starting_in_order(mut self) -> Self {
+        if let Some(first) = self.launches.first_mut() {
+            first.starts_early = false;
+        }
+        self
     }
 
     /// Queues all launches.

@@ -37,7 +37,7 @@ pub struct AttentionParams {
     pub partials: Address,
     /// `[tokens, num_heads, splits, 2]` f32.
     pub statistics: Address,
-    /// `[tokens, num_kv_heads]` u32, zero before and after.
+    /// `[tokens, num_heads]` u32, zero before and after.
     pub arrivals: Address,
     /// Factor on the scores.
     pub scale: f32,
@@ -56,22 +56,23 @@ pub struct AttentionParams {
     /// Largest number of tokens of a span for the decode kernel; longer spans use the prefill
     /// kernel.
     pub short_span: u32,
-    /// Key and value heads of a decode workgroup: 1, or 2 or 4 on NVIDIA.
-    pub kv_heads_together: u32,
+    /// Query heads of a decode workgroup: those that share a key and value head; on NVIDIA also a
+    /// divisor of them, or those of two or four key and value heads.
+    pub heads_together: u32,
 }
 
 impl AttentionParams {
     /// The window of attention that is not causal.
     pub const BOTH_DIRECTIONS: u32 = u32::MAX;
 
-    /// Sets the number of splits that fills the device once, for at most `context` visible keys and
-    /// at most `max_splits` partial results.
+    /// Sets the query heads of a workgroup, and the number of splits that fills the device once,
+    /// for at most `context` visible keys and at most `max_splits` partial results.
     #[must_use]
     pub fn with_splits(self, context: usize, device: MatmulDevice, max_splits: usize) -> Self {
         // Workgroups that registers allow at once. More would be a second round that is nearly
         // empty.
         let at_once = match device.matrix_unit {
-            MatrixUnit::Nvidia if self.heads_per_wave() == 2 || self.cache.head_dim > 256 => 3,
+            MatrixUnit::Nvidia if self.heads_per_kv() >= 4 || self.cache.head_dim > 256 => 3,
             _ => 4,
         };
         let tuned = |knob, default| {
@@ -80,34 +81,44 @@ impl AttentionParams {
             value.map_or(default, |value| value as usize)
         };
         let places = tuned(Knob::DecodeGroups, at_once) * device.compute_units;
-        let kv_heads_together = self.kv_heads_together(places, device.matrix_unit);
-        let groups = self.batch.num_tokens * self.cache.num_kv_heads / kv_heads_together;
-        let wanted = places / groups.max(1) as usize;
         let keys = tuned(Knob::DecodeKeys, MIN_SPLIT_KEYS);
-        let splits = wanted.min(context.div_ceil(keys)).min(max_splits).min(MAX_SPLITS);
-        Self { splits: splits.max(1) as u32, kv_heads_together, ..self }
+        let most = context.div_ceil(keys).min(max_splits).clamp(1, MAX_SPLITS);
+        let heads_together = self.heads_together(most, places, device);
+        let groups = self.batch.num_tokens * self.num_heads / heads_together;
+        let splits = (places / groups.max(1) as usize).min(most);
+        Self { splits: splits.max(1) as u32, heads_together, ..self }
     }
 
-    /// The most key and value heads of a workgroup with which the workgroups still take three
-    /// quarters of the places of the device.
-    fn kv_heads_together(&self, places: usize, unit: MatrixUnit) -> u32 {
-        let kv_heads = self.cache.num_kv_heads.max(1);
+    /// The query heads of a workgroup: those of a key and value head. On NVIDIA the fewest with
+    /// which `splits` workgroups per token and group have a compute unit each, or those of the most
+    /// key and value heads with which the workgroups still take three quarters of the places of the
+    /// device.
+    fn heads_together(&self, splits: usize, places: usize, device: MatmulDevice) -> u32 {
+        let (tokens, kv_heads) = (self.batch.num_tokens as usize, self.cache.num_kv_heads.max(1));
+        let heads_per_kv = self.heads_per_kv();
+        if device.matrix_unit != MatrixUnit::Nvidia {
+            return heads_per_kv;
+        }
+        let is_alone = |heads: &u32| {
+            let groups = tokens * (self.num_heads / heads) as usize;
+            heads_per_kv.is_multiple_of(*heads) && groups * splits <= device.compute_units
+        };
+        if let Some(heads) = (1..heads_per_kv).find(is_alone) {
+            return heads;
+        }
         let fits = |together: &u32| {
-            let groups = self.batch.num_tokens as usize * (kv_heads / together) as usize;
+            let groups = tokens * (kv_heads / together) as usize;
             kv_heads.is_multiple_of(*together) && groups >= places * 3 / 4
         };
         // A wave has query heads of one key and value head.
-        let is_whole = self.num_heads == kv_heads * self.kernel_heads();
-        if unit == MatrixUnit::Nvidia && is_whole {
-            [4, 2].into_iter().find(fits).unwrap_or(1)
-        } else {
-            1
-        }
+        let is_whole = heads_per_kv == kernel_heads(self.cache.head_dim, heads_per_kv);
+        let together = [4, 2].into_iter().find(fits).filter(|_| is_whole);
+        heads_per_kv * together.unwrap_or(1)
     }
 
-    /// Query heads of a wave of the decode kernel.
-    fn kernel_heads(&self) -> u32 {
-        if self.cache.head_dim > 256 { 2 } else { 1 << self.heads_per_wave() }
+    /// Query heads that share a key and value head.
+    fn heads_per_kv(&self) -> u32 {
+        (self.num_heads / self.cache.num_kv_heads.max(1)).max(1)
     }
 
     /// Returns true if a prefill kernel has heads of this size. Otherwise spans of any length use
@@ -116,27 +127,18 @@ impl AttentionParams {
         PREFILL.iter().all(|sizes| sizes.iter().any(|size| head_dim <= size.head_dim as usize))
     }
 
-    /// The logarithm of the query heads of a wave of the decode kernel.
-    fn heads_per_wave(&self) -> usize {
-        match self.num_heads / self.cache.num_kv_heads.max(1) {
-            0 | 1 => 0,
-            2 | 3 => 1,
-            _ => 2,
-        }
-    }
-
     /// The launch for spans of few tokens.
     pub fn decode_launch(&self) -> Launch {
-        let heads_per_wave = self.heads_per_wave();
+        let heads = self.heads_together.clamp(1, self.heads_per_kv());
         let size = match self.cache.head_dim {
             0..=64 => 0,
             65..=128 => 1,
             129..=256 => 2,
             _ => 3,
         };
-        let kernel = DECODE[self.cache.kv_type as usize % 4][size][heads_per_wave];
-        let kv_groups = self.cache.num_kv_heads / self.kv_heads_together.max(1);
-        let grid = [self.splits, kv_groups, self.batch.num_tokens];
+        let kernel = DECODE[self.cache.kv_type as usize % 4][size][log_heads_per_wave(heads)];
+        let groups = self.num_heads / self.heads_together.max(1);
+        let grid = [self.splits, groups, self.batch.num_tokens];
         Launch { kernel, grid, block: [DECODE_THREADS, 1, 1], lds_bytes: 0 }
     }
 
@@ -151,6 +153,21 @@ impl AttentionParams {
         // A wave of 32 lanes processes 16 queries.
         Launch { kernel, grid, block: [2 * queries, 1, 1], lds_bytes: 0 }
     }
+}
+
+/// The logarithm of the query heads of a wave of the decode kernel, for workgroups with `heads`
+/// query heads of a key and value head.
+fn log_heads_per_wave(heads: u32) -> usize {
+    match heads {
+        0 | 1 => 0,
+        2 | 3 => 1,
+        _ => 2,
+    }
+}
+
+/// Query heads of a wave of that kernel.
+fn kernel_heads(head_dim: u32, heads: u32) -> u32 {
+    if head_dim > 256 { 2 } else { 1 << log_heads_per_wave(heads) }
 }
 
 /// A prefill kernel.
@@ -214,7 +231,15 @@ mod tests {
     fn params(kv_type: u32, head_dim: u32, tokens: u32, spans: u32) -> AttentionParams {
         let cache = KvCache { kv_type, head_dim, num_kv_heads: 8, ..KvCache::default() };
         let batch = Batch { num_tokens: tokens, num_spans: spans, ..Batch::default() };
-        AttentionParams { batch, cache, num_heads: 32, splits: 5, ..AttentionParams::default() }
+        let (num_heads, heads_together) = (32, 4);
+        AttentionParams {
+            batch,
+            cache,
+            num_heads,
+            heads_together,
+            splits: 5,
+            ..AttentionParams::default()
+        }
     }
 
     #[test]
@@ -248,8 +273,7 @@ mod tests {
         let launch = params(2, 96, 3, 3).decode_launch();
         assert_eq!(launch.kernel, "attention_decode_q8_0_d128_g4");
         assert_eq!((launch.grid, launch.block), ([5, 8, 3], [DECODE_THREADS, 1, 1]));
-        let launch =
-            AttentionParams { kv_heads_together: 4, ..params(1, 96, 3, 3) }.decode_launch();
+        let launch = AttentionParams { heads_together: 16, ..params(1, 96, 3, 3) }.decode_launch();
         assert_eq!(launch.grid, [5, 2, 3]);
         let launch = params(1, 512, 3, 3).decode_launch();
         assert_eq!(launch.kernel, "attention_decode_f16_d512_g2");
@@ -269,12 +293,14 @@ mod tests {
         let together = |head_dim, kv_heads, tokens| {
             let mut params = params(1, head_dim, tokens, tokens);
             (params.cache.num_kv_heads, params.num_heads) = (kv_heads, 32);
-            params.with_splits(256, h200, 1024).kv_heads_together
+            params.with_splits(256, h200, 1024).heads_together
         };
         // 2,048 heads and tokens on 528 places, then half and a quarter of them.
         assert_eq!([64, 32, 16].map(|tokens| together(128, 32, tokens)), [4, 2, 1]);
         // A wave has four of eight query heads, and the kernel for large heads has two of one.
-        assert_eq!((together(128, 4, 1024), together(512, 32, 64)), (1, 1));
+        assert_eq!((together(128, 4, 1024), together(512, 32, 64)), (8, 1));
+        // Four splits of 256 keys: 128 workgroups of one head, or of two for two tokens.
+        assert_eq!([1, 2, 4, 8].map(|tokens| together(128, 8, tokens)), [1, 2, 4, 4]);
         let large = MatmulDevice::new(10_000, "gfx1100");
         assert_eq!(params(1, 128, 1, 1).with_splits(1 << 20, large, 1024).splits, 128);
     }

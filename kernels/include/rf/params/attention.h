@@ -24,7 +24,7 @@ struct RfAttentionParams {
     // Decode only, if splits > 1.
     float *partials;    // [tokens, num_heads, splits, head_dim]
     float *statistics;  // [tokens, num_heads, splits, 2]
-    unsigned *arrivals; // [tokens, num_kv_heads], zero before the first and after every launch
+    unsigned *arrivals; // [tokens, num_heads], zero before the first and after every launch
     float scale;
     float softcap;       // 0: none
     // A key is visible if query position − key position < window; 0: all keys up to the query are;
@@ -35,7 +35,7 @@ struct RfAttentionParams {
     unsigned num_heads;  // a multiple of cache.num_kv_heads
     unsigned splits;     // decode: number of workgroups per sequence, at most 128
     unsigned short_span; // tokens
-    // Decode on NVIDIA: key/value heads of a workgroup, 1, 2 or 4. Several only if each has as many
-    // query heads as a wave.
-    unsigned kv_heads_together;
+    // Decode: query heads of a workgroup, those of a key/value head. On NVIDIA also a divisor of
+    // them, or those of two or four key/value heads, if each has as many as a wave.
+    unsigned heads_together;
 };

@@ -27,11 +27,11 @@ impl GraphAnalysis {
         attention.max(latents).max(self.matmul_device.partial_floats()).max(sums)
     }
 
-    /// Counters: of attention, one per token and key/value head; of latent attention; of a matmul;
+    /// Counters: of attention, one per token and query head; of latent attention; of a matmul;
     /// or of a sum of experts, one per 32 rows.
     pub(in crate::exec) fn arrival_count(&self, max_tokens: usize) -> usize {
         let latents = if self.latent_dim > 0 { LatentParams::MAX_ARRIVALS } else { 0 };
-        let attention = latents.max(max_tokens * self.attention_kv_heads);
+        let attention = latents.max(max_tokens * self.attention_heads);
         attention.max(self.matmul_device.arrivals()).max(self.sum_width / 32)
     }
 }
