@@ -158,6 +158,34 @@ struct WeightSteps {
         return steps;
     }
 
+    // The same with zeros for blocks beyond the row: these read its last block, and their
+    // activations are zero.
+    RF_DEVICE_MEMBER static WeightSteps fetch_inside(const RfWeight (&row_weight)[ROWS], u32 first, u32 blocks) {
+        WeightSteps steps;
+        u32 block = opaque(first);
+#pragma unroll
+        for (u32 i = 0; i < STEPS; i++) {
+            u32 own = block + i * WAVE;
+            own = own < blocks ? own : blocks - 1;
+#pragma unroll
+            for (u32 r = 0; r < ROWS; r++) steps.raw[i][r] = F::fetch(row_weight[r], own);
+        }
+        return steps;
+    }
+    RF_DEVICE_MEMBER void add_inside(float (&sums)[ROWS][1], const RfActivations &x, u32 columns, u32 first) const {
+        u32 blocks = columns / 32;
+#pragma unroll
+        for (u32 i = 0; i < STEPS; i++) {
+            u32 own = first + i * WAVE;
+            // The same for all lanes.
+            if (own - lane() >= blocks) break;
+            ActivationBlock block_x[1];
+            fetch_activations(block_x, x, columns, own < blocks ? own : blocks - 1);
+            if (own >= blocks) block_x[0].meta = f32x2{0.0f, 0.0f};
+            accumulate<F>(sums, raw[i], block_x);
+        }
+    }
+
     template <u32 TOKENS>
     RF_DEVICE_MEMBER void add_to(float (&sums)[ROWS][TOKENS], const RfActivations &x, u32 columns, u32 first) const {
         u32 block = opaque(first);
@@ -185,7 +213,7 @@ RF_DEVICE float norm_factor(const RfNormIn &norm, float squares, u32 columns) {
 
 // sums[r][t] = Σ over the columns, for rows at arbitrary addresses; the same in every lane. With
 // AWAITS the activations are those of a previous kernel, which may not be done.
-template <typename F, u32 STEPS, bool AWAITS, u32 ROWS, u32 TOKENS>
+template <typename F, bool AWAITS, u32 ROWS, u32 TOKENS>
 RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight)[ROWS], const RfActivations &x,
                         const RfNormIn &norm, u32 columns) {
     u32 blocks = columns / 32;
@@ -194,30 +222,8 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
 #pragma unroll
         for (u32 t = 0; t < TOKENS; t++) sums[r][t] = 0.0f;
     u32 first = lane();
-    constexpr u32 SPAN = STEPS * WAVE;
     float squares = 0.0f;
-    if constexpr (TOKENS == 1 && MATVEC_AHEAD<F>) {
-        using Steps = WeightSteps<F, STEPS, ROWS>;
-        u32 spans = blocks / SPAN;
-        if (spans > 0) {
-            Steps steps = Steps::fetch(row_weight, first);
-            if constexpr (AWAITS) await_previous_kernels();
-            squares = norm_squares(norm);
-#pragma unroll 1
-            for (u32 i = 1; i < spans; i++) {
-                Steps next = Steps::fetch(row_weight, first + SPAN);
-                forget_memory();
-                steps.add_to(sums, x, columns, first);
-                steps = next;
-                first += SPAN;
-            }
-            steps.add_to(sums, x, columns, first);
-            first += SPAN;
-        } else {
-            if constexpr (AWAITS) await_previous_kernels();
-            squares = norm_squares(norm);
-        }
-    } else if constexpr (TOKENS == 1) {
+    if constexpr (TOKENS == 1) {
         if constexpr (AWAITS) await_previous_kernels();
         squares = norm_squares(norm);
     }
@@ -231,6 +237,45 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
             sums[r][t] = wave_sum(sums[r][t]);
             if constexpr (TOKENS == 1) sums[r][t] *= factor;
         }
+}
+
+// The sums of `count` groups of ROWS rows, one after the other, for one token. The first weights of
+// a group are on their way while the last ones of the group before it are multiplied, and those of
+// the first group before `ready` waits for the activations. rows_of(i, row_weight) sets the rows of
+// group i, done(i, sums) gets the sums of each lane.
+template <typename F, u32 STEPS, u32 ROWS, typename RowsOf, typename Ready, typename Done>
+RF_DEVICE void stream_rows(u32 count, const RfActivations &x, u32 columns, RowsOf rows_of, Ready ready, Done done) {
+    using Steps = WeightSteps<F, STEPS, ROWS>;
+    constexpr u32 SPAN = STEPS * WAVE;
+    u32 blocks = columns / 32, group = 0, first = lane();
+    RfWeight row_weight[ROWS];
+    rows_of(group, row_weight);
+    Steps steps = Steps::fetch_inside(row_weight, first, blocks);
+    ready();
+    float sums[ROWS][1] = {};
+#pragma unroll 1
+    while (true) {
+        u32 current = first;
+        first += SPAN;
+        // The same for all lanes.
+        bool ends = first - lane() >= blocks;
+        if (ends) {
+            first = lane();
+            group++;
+            if (group < count) rows_of(group, row_weight);
+        }
+        Steps next = steps;
+        if (group < count) next = Steps::fetch_inside(row_weight, first, blocks);
+        forget_memory();
+        steps.add_inside(sums, x, columns, current);
+        if (ends) {
+            done(group - 1, sums);
+            if (group == count) return;
+#pragma unroll
+            for (u32 r = 0; r < ROWS; r++) sums[r][0] = 0.0f;
+        }
+        steps = next;
+    }
 }
 
 // The planes of ROWS consecutive rows. Planes have space after their last row (see
@@ -306,11 +351,52 @@ RF_DEVICE RfProjection projection_of(const RfProjection &experts, u32 slot, u32 
     return own;
 }
 
+// The groups of rows of one wave for one token, as streams; returns the value that lane r wrote
+// last. `weight_row` is the row of the weights for row `row` of the projection.
+template <typename F, u32 STEPS, u32 ROWS>
+RF_DEVICE float stream_projection(const RfMatvecParams &p, const RfProjection &to, const RfActivations &x,
+                                  u32 weight_row, u32 row, const float *residual) {
+    u32 stride = p.waves * ROWS, left = (to.rows - row + stride - 1) / stride;
+    u32 count = p.row_groups < left ? p.row_groups : left;
+    float squares = 0.0f, value = 0.0f, addend = 0.0f, next_addend = 0.0f;
+    auto addend_of = [&](u32 mine) {
+        if (lane() >= ROWS || mine >= to.rows) return 0.0f;
+        float bias = to.bias ? to.bias[mine] : 0.0f;
+        return residual ? bias + residual[mine] : bias;
+    };
+    stream_rows<F, STEPS, ROWS>(
+        count, x, p.columns,
+        [&](u32 i, RfWeight(&row_weight)[ROWS]) {
+            neighbours<F, ROWS>(row_weight, 0, to.weight, weight_row + i * stride, p.columns / 32);
+            if (i > 0) next_addend = addend_of(row + i * stride + lane());
+        },
+        [&] {
+            if (!p.route) await_previous_kernels();
+            squares = norm_squares(p.norm_in);
+            addend = addend_of(row + lane());
+        },
+        [&](u32 i, const float(&sums)[ROWS][1]) {
+            float factor = norm_factor(p.norm_in, squares, p.columns);
+            value = wave_sum(sums[0][0]);
+#pragma unroll
+            for (u32 r = 1; r < ROWS; r++) {
+                float other = wave_sum(sums[r][0]);
+                value = lane() == r ? other : value;
+            }
+            value = fma(value, factor, addend);
+            u32 mine = row + i * stride + lane();
+            if (lane() < ROWS && mine < to.rows) to.out[mine] = value;
+            addend = next_addend;
+        });
+    return value;
+}
+
 // One wave of a matmul; returns the value that lane r wrote. With a route, group_y is the slot: one
 // token, one expert.
 template <typename F, u32 TOKENS, u32 STEPS>
 RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &projection, u32 row) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
+    constexpr bool STREAMS = TOKENS == 1 && MATVEC_AHEAD<F>;
     if (row >= projection.rows) return 0.0f;
     float sums[ROWS][TOKENS];
     RfWeight row_weight[ROWS];
@@ -320,17 +406,27 @@ RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &project
         u32 expert = (u32)p.route[token * 2 * p.used + slot % p.used];
         u64 x_row = p.shared_x ? token : slot;
         RfActivations x{p.x_q8.q + x_row * p.columns, p.x_q8.meta + x_row * (p.columns / 16)};
-        neighbours<F, ROWS>(row_weight, 0, projection.weight, expert * projection.rows + row, p.columns / 32);
-        row_sums<F, STEPS, false>(sums, row_weight, x, p.norm_in, p.columns);
-        return write_rows(sums, projection_of(projection, slot, expert), nullptr, row, 1);
+        RfProjection own = projection_of(projection, slot, expert);
+        u32 weight_row = expert * projection.rows + row;
+        if constexpr (STREAMS) return stream_projection<F, STEPS, ROWS>(p, own, x, weight_row, row, nullptr);
+        neighbours<F, ROWS>(row_weight, 0, projection.weight, weight_row, p.columns / 32);
+        row_sums<F, false>(sums, row_weight, x, p.norm_in, p.columns);
+        return write_rows(sums, own, nullptr, row, 1);
     }
+    if constexpr (STREAMS) return stream_projection<F, STEPS, ROWS>(p, projection, p.x_q8, row, row, p.residual);
     neighbours<F, ROWS>(row_weight, 0, projection.weight, row, p.columns / 32);
-    row_sums<F, STEPS, true>(sums, row_weight, p.x_q8, p.norm_in, p.columns);
+    row_sums<F, true>(sums, row_weight, p.x_q8, p.norm_in, p.columns);
     return write_rows(sums, projection, p.residual, row, p.tokens);
 }
 
+// The weight of the norm for the row that a lane of the first wave writes, read before the sums or
+// by write_normed.
+RF_DEVICE float norm_weight(const RfNormOut &norm) {
+    return LOADS_EARLY && norm.squares && wave() == 0 ? norm.weight[group_x() * 32 + lane()] : 0.0f;
+}
+
 // Writes the 32 rows of a workgroup as the operand of the matmuls that follow a norm.
-RF_DEVICE void write_normed(const RfNormOut &norm, float value, u32 rows_per_wave, u32 rows) {
+RF_DEVICE void write_normed(const RfNormOut &norm, float weight, float value, u32 rows_per_wave, u32 rows) {
     RF_SHARED float values[32];
     if (lane() < rows_per_wave) values[wave() * rows_per_wave + lane()] = value;
     barrier();
@@ -339,7 +435,7 @@ RF_DEVICE void write_normed(const RfNormOut &norm, float value, u32 rows_per_wav
     float squares = wave_sum(x * x);
     if (lane() == 0) norm.squares[group_x()] = squares;
     u32 row = group_x() * 32 + lane();
-    x *= norm.weight[row];
+    x *= LOADS_EARLY ? weight : norm.weight[row];
     if (norm.out.f32) norm.out.f32[row] = x;
     if (norm.out.q8.q) write_block(x, norm.out.q8, 0, rows, group_x());
 }
@@ -347,16 +443,16 @@ RF_DEVICE void write_normed(const RfNormOut &norm, float value, u32 rows_per_wav
 // One workgroup of a matmul whose projections have one format.
 template <typename F, u32 TOKENS>
 RF_DEVICE void matvec(const RfMatvecParams &p) {
-    constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
-    u32 waves = TOKENS == 1 ? p.waves : MATVEC_WAVES;
+    constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>, STEPS = MATVEC_STEPS<F>;
+    u32 waves = TOKENS == 1 ? p.waves : MATVEC_WAVES, row_groups = TOKENS == 1 ? p.row_groups : 1;
     if constexpr (TOKENS == 1) allow_next_kernel();
     load_grid<F>(waves * WAVE);
-    Place place = place_of(p.projections, p.num_projections, group_x(), waves * ROWS);
+    Place place = place_of(p.projections, p.num_projections, group_x(), waves * ROWS * row_groups);
     const RfProjection &projection = p.projections[place.projection];
-    constexpr u32 STEPS = TOKENS == 1 ? MATVEC_STEPS<F> : 1;
+    float weight = TOKENS == 1 ? norm_weight(p.norm_out) : 0.0f;
     float value = matvec_rows<F, TOKENS, STEPS>(p, projection, place.row + wave() * ROWS);
     if constexpr (TOKENS == 1) {
-        if (p.norm_out.squares) write_normed(p.norm_out, value, ROWS, projection.rows);
+        if (p.norm_out.squares) write_normed(p.norm_out, weight, value, ROWS, projection.rows);
     }
 }
 
@@ -367,7 +463,7 @@ template <typename, typename... FORMATS>
 RF_DEVICE void matvec_mixed(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<Q4_0, 1>;
     allow_next_kernel();
-    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
+    Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS * p.row_groups);
     // Copies in registers. Beyond a number of uses, clang copies parameters to scratch memory.
     const RfProjection projection = p.projections[place.projection];
     const RfMatvecParams rest = p;

@@ -15,6 +15,9 @@
 namespace rf {
 
 constexpr u32 GLU_THREADS = 16 * WAVE;
+// More steps at once need more registers than 64, with which a multiprocessor of NVIDIA holds 32
+// waves.
+constexpr u32 GLU_STEPS = 1;
 
 template <typename F>
 RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
@@ -22,24 +25,45 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
     allow_next_kernel();
     load_grid<F>(p.waves * WAVE);
     u32 blocks = p.columns / 32, slot = group_y(), first_row = group_x() * 32;
-    await_previous_kernels();
-    float squares = wave() == 0 ? norm_squares(p.norm_in) : 0.0f;
+    float squares = 0.0f;
     RfActivations x = p.x_q8;
+    auto ready = [&] {
+        await_previous_kernels();
+        if (wave() == 0) squares = norm_squares(p.norm_in);
+    };
+    if (p.route || !MATVEC_AHEAD<F>) ready();
     if (p.route) {
         u32 token = slot / p.used;
         first_row += (u32)p.route[token * 2 * p.used + slot % p.used] * p.rows;
         u64 x_row = p.shared_x ? token : slot;
         x = {x.q + x_row * p.columns, x.meta + x_row * (p.columns / 16)};
     }
+    if constexpr (MATVEC_AHEAD<F>) {
+        auto rows_of = [&](u32 i, RfWeight(&row_weight)[2]) {
+            u32 row = first_row + i * p.waves + wave();
+            row_weight[0] = row_of<F>(p.gate, row, blocks);
+            row_weight[1] = row_of<F>(p.up, row, blocks);
+        };
+        auto ready_once = [&] {
+            if (!p.route) ready();
+        };
+        stream_rows<F, GLU_STEPS, 2>(32 / p.waves, x, p.columns, rows_of, ready_once, [&](u32 i, const float(&sums)[2][1]) {
+            float gate = wave_sum(sums[0][0]), up = wave_sum(sums[1][0]);
+            if (lane() > 0) return;
+            gates[i * p.waves + wave()] = gate;
+            ups[i * p.waves + wave()] = up;
+        });
+    } else {
 #pragma unroll 1
-    for (u32 own = wave(); own < 32; own += p.waves) {
-        u32 row = first_row + own;
-        RfWeight row_weight[2] = {row_of<F>(p.gate, row, blocks), row_of<F>(p.up, row, blocks)};
-        float sums[2][1];
-        row_sums<F, 1, false>(sums, row_weight, x, RfNormIn{}, p.columns);
-        if (lane() == 0) {
-            gates[own] = sums[0][0];
-            ups[own] = sums[1][0];
+        for (u32 own = wave(); own < 32; own += p.waves) {
+            u32 row = first_row + own;
+            RfWeight row_weight[2] = {row_of<F>(p.gate, row, blocks), row_of<F>(p.up, row, blocks)};
+            float sums[2][1];
+            row_sums<F, false>(sums, row_weight, x, RfNormIn{}, p.columns);
+            if (lane() == 0) {
+                gates[own] = sums[0][0];
+                ups[own] = sums[1][0];
+            }
         }
     }
     barrier();

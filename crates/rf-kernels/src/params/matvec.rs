@@ -4,8 +4,8 @@ use bytemuck::{Pod, Zeroable};
 use rf_quant::DType;
 
 use super::{
-    Activations, Address, Launch, MAX_PROJECTIONS, MatmulDevice, Operand, Projection, RouteParams,
-    Weight,
+    Activations, Address, Launch, MAX_PROJECTIONS, MatmulDevice, MatrixUnit, Operand, Projection,
+    RouteParams, Weight,
 };
 use crate::tuning::Knob;
 
@@ -20,6 +20,13 @@ const BLOCK_WAVES: u32 = 16;
 
 /// Waves of up to 64 registers that a compute unit holds at once.
 const WAVES_PER_UNIT: u32 = 32;
+
+/// Waves of up to 128 registers that a multiprocessor of NVIDIA holds at once: those that stream
+/// weights.
+const STREAM_WAVES_PER_UNIT: u32 = 16;
+
+/// The most groups of rows of such a wave. More than fit at once are enough to fill the device.
+const MAX_ROW_GROUPS: u32 = 8;
 
 /// The RMSNorm epilogue of a matmul of one token: it writes `w · x` without the factor
 /// `1 / √(Σ x² / columns + eps)`, and the sums of squares from which the next matmul computes that
@@ -80,6 +87,10 @@ pub struct MatvecParams {
     pub shared_x: u32,
     /// Waves of a workgroup: see [`with_waves`](Self::with_waves).
     pub waves: u32,
+    /// Groups of rows that a wave computes one after the other, chosen with the waves.
+    pub row_groups: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// `activation(x · Gᵀ (+ bias)) · (x · Uᵀ (+ bias))` of one token, or of each slot of a route.
@@ -213,13 +224,23 @@ impl MatvecParams {
         let columns = if self.route == 0 { self.tokens } else { 1 };
         let kernel =
             if is_mixed(dtypes) { mixed_kernel(dtypes) } else { kernel_of(first, columns) };
-        let rows_per_group = self.waves * rows_per_wave(first, columns);
+        let rows_per_group = self.waves * rows_per_wave(first, columns) * self.row_groups;
         let groups = self.projections[..self.num_projections as usize]
             .iter()
             .map(|p| p.rows.div_ceil(rows_per_group))
             .sum();
         let slots = if self.route == 0 { 1 } else { self.tokens * self.used };
         Launch { kernel, grid: [groups, slots, 1], block: [32 * self.waves, 1, 1], lds_bytes: 0 }
+    }
+
+    /// The fewest groups of rows per wave with which the device holds all waves at once, so that
+    /// all weights but the first ones are loaded while others are multiplied.
+    fn row_groups(&self, dtype: DType, device: MatmulDevice) -> u32 {
+        let projections = &self.projections[..self.num_projections as usize];
+        let rows: u32 = projections.iter().map(|projection| projection.rows).sum();
+        let waves = rows.div_ceil(rows_per_wave(dtype, 1));
+        let at_once = device.compute_units as u32 * STREAM_WAVES_PER_UNIT;
+        waves.div_ceil(at_once.max(1)).clamp(1, MAX_ROW_GROUPS)
     }
 
     /// Sets the number of waves of a workgroup. With an RMSNorm epilogue, a workgroup computes
@@ -232,7 +253,13 @@ impl MatvecParams {
         let tuned = device.tuned(Knob::MatvecWaves, first).filter(|_| !is_fixed);
         let has_norm = self.norm_out.squares != 0;
         let waves = if has_norm { BLOCK_WAVES } else { tuned.unwrap_or(WAVES) };
-        Self { waves, ..self }
+        let streams = device.matrix_unit == MatrixUnit::Nvidia
+            && !first.is_float()
+            && self.route == 0
+            && self.tokens == 1
+            && !has_norm;
+        let row_groups = if streams { self.row_groups(first, device) } else { 1 };
+        Self { waves, row_groups, ..self }
     }
 }
 

@@ -37,7 +37,9 @@ struct RfMatvecParams {
     unsigned tokens;
     unsigned used;
     unsigned shared_x;
-    unsigned waves; // of a workgroup: 4, 8 or 16; 16 with norm_out
+    unsigned waves;      // of a workgroup: 4, 8 or 16; 16 with norm_out
+    unsigned row_groups; // of a wave, one after the other; 1 with norm_out and except on NVIDIA
+    unsigned reserved;
 };
 
 enum RfActivation : unsigned { RF_SILU = 0, RF_GELU_TANH = 1, RF_CLAMPED_SWIGLU = 2 };
