@@ -135,31 +135,53 @@ struct SkinnyUnit {
 #endif
 
 constexpr u32 SKINNY_WAVES = 4, SKINNY_THREADS = SKINNY_WAVES * WAVE;
+// With few tokens on NVIDIA a workgroup can have more waves, which add their sums in LDS instead of
+// memory.
+constexpr u32 skinny_max_waves([[maybe_unused]] u32 tokens) {
+#if RF_NVIDIA
+    return tokens <= 16 ? 12 : SKINNY_WAVES;
+#else
+    return SKINNY_WAVES;
+#endif
+}
 constexpr u32 SKINNY_ROW_TILES = 2, SKINNY_ROWS = 16 * SKINNY_ROW_TILES;
 
-// A factor per token: that of its row of x, and of a norm that the row lacks.
-template <u32 TOKENS>
-RF_DEVICE void token_factors(const RfSkinnyParams &p, float (&factors)[TOKENS]) {
-    for (u32 token = wave(); token < p.tokens; token += SKINNY_WAVES) {
-        float factor = p.x_f16.scale[token];
-        if (p.norm_in.count > 0) {
-            RfNormIn norm = p.norm_in;
-            norm.squares += (u64)token * norm.count;
-            factor *= norm_factor(norm, norm_squares(norm), p.columns);
+// A factor per token: that of its row of x, and of a norm that the row lacks. The loads for
+// TOGETHER tokens of a wave are on their way together.
+template <u32 TOGETHER, u32 TOKENS>
+RF_DEVICE void token_factors(const RfSkinnyParams &p, u32 waves, float (&factors)[TOKENS]) {
+    const RfNormIn &norm = p.norm_in;
+#pragma unroll 1
+    for (u32 first = wave(); first < p.tokens; first += TOGETHER * waves) {
+        u32 token[TOGETHER];
+        float factor[TOGETHER], squares[TOGETHER] = {};
+#pragma unroll
+        for (u32 i = 0; i < TOGETHER; i++) {
+            token[i] = first + i * waves < p.tokens ? first + i * waves : first;
+            factor[i] = p.x_f16.scale[token[i]];
         }
-        if (lane() == 0) factors[token] = factor;
+#pragma unroll 4
+        for (u32 block = lane(); block < norm.count; block += WAVE) {
+#pragma unroll
+            for (u32 i = 0; i < TOGETHER; i++) squares[i] += norm.squares[(u64)token[i] * norm.count + block];
+        }
+#pragma unroll
+        for (u32 i = 0; i < TOGETHER; i++) {
+            factor[i] *= norm_factor(norm, squares[i], p.columns);
+            if (lane() == 0) factors[token[i]] = factor[i];
+        }
     }
 }
 
 // LDS for the sums of waves, and before that for two stages of activations.
-template <typename Stage, u32 PASS_TOKENS, bool HAS_STAGES>
+template <typename Stage, u32 WAVES, u32 PASS_TOKENS, bool HAS_STAGES>
 union SkinnyExchange {
-    float sums[SKINNY_WAVES][SKINNY_ROWS][PASS_TOKENS + 1]; // in different banks for different rows
+    float sums[WAVES][SKINNY_ROWS][PASS_TOKENS + 1]; // in different banks for different rows
     Stage stages[2];
 };
-template <typename Stage, u32 PASS_TOKENS>
-union SkinnyExchange<Stage, PASS_TOKENS, false> {
-    float sums[SKINNY_WAVES][SKINNY_ROWS][PASS_TOKENS + 1];
+template <typename Stage, u32 WAVES, u32 PASS_TOKENS>
+union SkinnyExchange<Stage, WAVES, PASS_TOKENS, false> {
+    float sums[WAVES][SKINNY_ROWS][PASS_TOKENS + 1];
 };
 
 template <typename F, u32 TOKEN_TILES>
@@ -168,13 +190,16 @@ struct SkinnyMatmul {
     static constexpr u32 TOKENS = TOKEN_TILES * Unit::TOKENS;
     // Waves have rows of their own, and share activations.
     static constexpr bool OWN_ROWS = COPY_ASYNC && TOKENS >= 64;
-    // Waves among which the steps of a row and its results are divided.
-    static constexpr u32 ROW_WAVES = OWN_ROWS ? 1 : SKINNY_WAVES;
-    // Tokens of a wave whose results are on their way together. On AMD other waves hide the loads.
+    // Waves of a workgroup: those of RfSkinnyParams up to this number where it is above
+    // SKINNY_WAVES.
+    static constexpr u32 MAX_WAVES = skinny_max_waves(TOKENS);
+    // Tokens of a wave whose results are on their way together, and parts of their sums. On AMD
+    // other waves hide the loads.
 #if RF_NVIDIA
-    static constexpr u32 TOGETHER = TOKENS / ROW_WAVES < 4 ? TOKENS / ROW_WAVES : 4;
+    static constexpr u32 TOGETHER = OWN_ROWS ? 16 : TOKENS / SKINNY_WAVES, PARTS_TOGETHER = 4;
+    static constexpr u32 FACTORS_TOGETHER = TOKENS / SKINNY_WAVES;
 #else
-    static constexpr u32 TOGETHER = 1;
+    static constexpr u32 TOGETHER = 1, PARTS_TOGETHER = 1, FACTORS_TOGETHER = 1;
 #endif
     // Tokens whose sums waves exchange at a time.
     static constexpr u32 PASS_TOKENS = TOKENS < 32 ? TOKENS : 32, PASS_TILES = PASS_TOKENS / Unit::TOKENS;
@@ -187,7 +212,7 @@ struct SkinnyMatmul {
     struct Stage {
         u32x4 pieces[TOKENS][PIECES];
     };
-    using Exchange = SkinnyExchange<Stage, PASS_TOKENS, OWN_ROWS>;
+    using Exchange = SkinnyExchange<Stage, MAX_WAVES, PASS_TOKENS, OWN_ROWS>;
     struct Lds {
         Exchange exchange;
         float factors[TOKENS];
@@ -201,6 +226,10 @@ struct SkinnyMatmul {
     const u32 *x; // words
     u32 blocks, tokens;
     u32 own_results; // tokens of this wave's results; with own rows only
+    u32 waves;       // of the workgroup; with MAX_WAVES above SKINNY_WAVES only
+
+    // Waves among which the steps of a row and its results are divided.
+    RF_DEVICE_MEMBER u32 row_waves() const { return OWN_ROWS ? 1 : MAX_WAVES == SKINNY_WAVES ? SKINNY_WAVES : waves; }
 
     RF_DEVICE_MEMBER void fetch(Raw &raw, u32 step) const {
         u32 block = step * Unit::BLOCKS + Unit::block();
@@ -263,14 +292,17 @@ struct SkinnyMatmul {
 
     // The sums of this wave's steps of the range. The weights of the next step are loaded as soon
     // as those of this one are unpacked.
-    RF_DEVICE_MEMBER void add_steps(Exchange &exchange, MatmulStages range, Sums &sums) const {
+    RF_DEVICE_MEMBER void add_steps(const RfSkinnyParams &p, Lds &lds, MatmulStages range, Sums &sums) const {
+        Exchange &exchange = lds.exchange;
         u32 step = range.first + (OWN_ROWS ? 0 : wave());
         Raw raw;
         if (step < range.end) fetch(raw, step);
         await_previous_kernels();
         if constexpr (OWN_ROWS) copy_x(exchange.stages[step % 2], step);
+        // Where each wave has many, while the first weights are on their way.
+        if constexpr (OWN_ROWS) token_factors<FACTORS_TOGETHER>(p, SKINNY_WAVES, lds.factors);
 #pragma unroll 1
-        for (; step < range.end; step += ROW_WAVES) {
+        for (; step < range.end; step += row_waves()) {
             if constexpr (OWN_ROWS) {
                 // All waves have read the stage that the next copies overwrite.
                 copy_async_wait();
@@ -284,7 +316,7 @@ struct SkinnyMatmul {
                 for (u32 i = 0; i < Unit::LANE_ROWS; i++) F::halves(raw[r][i], unit[r], rows[r].words[i]);
                 Unit::prepare(rows[r]);
             }
-            if (step + ROW_WAVES < range.end) fetch(raw, step + ROW_WAVES);
+            if (step + row_waves() < range.end) fetch(raw, step + row_waves());
 #pragma unroll
             for (u32 t = 0; t < TOKEN_TILES; t++) {
                 u32 words[Unit::X_BLOCKS][HALF_WORDS];
@@ -306,21 +338,20 @@ struct SkinnyMatmul {
     // from `first` to `end`; sum(tokens, sums) adds up several. The loads for several tokens are on
     // their way together.
     template <typename Sum, typename Load, typename Function>
-    RF_DEVICE_MEMBER static void for_tokens(u32 first, u32 end, Sum sum, Load load, Function f) {
+    RF_DEVICE_MEMBER void for_tokens(u32 first, u32 end, Sum sum, Load load, Function f) const {
 #pragma unroll 1
-        for (u32 token = first + (OWN_ROWS ? 0 : wave()); token < end; token += TOGETHER * ROW_WAVES) {
+        for (u32 token = first + (OWN_ROWS ? 0 : wave()); token < end; token += TOGETHER * row_waves()) {
             float sums[TOGETHER] = {}, loaded[TOGETHER];
             u32 own[TOGETHER];
 #pragma unroll
             for (u32 i = 0; i < TOGETHER; i++) {
-                // No branch around a load: after the last token it is read again.
-                own[i] = token + i * ROW_WAVES < end ? token + i * ROW_WAVES : token;
+                // No branches: after the last token the first one is read and written again.
+                own[i] = token + i * row_waves() < end ? token + i * row_waves() : token;
                 loaded[i] = load(own[i]);
             }
             sum(own, sums);
 #pragma unroll
-            for (u32 i = 0; i < TOGETHER; i++)
-                if (token + i * ROW_WAVES < end) f(sums[i], own[i], loaded[i]);
+            for (u32 i = 0; i < TOGETHER; i++) f(sums[i], own[i], loaded[i]);
         }
     }
 
@@ -348,8 +379,8 @@ struct SkinnyMatmul {
             auto sum = [&](const u32 (&own)[TOGETHER], float (&of)[TOGETHER]) {
 #pragma unroll
                 for (u32 i = 0; i < TOGETHER; i++)
-#pragma unroll
-                    for (u32 w = 0; w < ROW_WAVES; w++)
+#pragma unroll 4
+                    for (u32 w = 0; w < row_waves(); w++)
                         of[i] += of_waves[OWN_ROWS ? wave() : w][lane()][own[i] - before];
             };
             for_tokens(before, end, sum, load, f);
@@ -377,9 +408,24 @@ struct SkinnyMatmul {
         device_fence();
         if (thread_x() == 0) p.arrivals[group_x()] = 0;
         auto sum = [&](const u32 (&own)[TOGETHER], float (&of)[TOGETHER]) {
-            for (u32 part = 0; part < p.parts; part++)
+            for (u32 first = 0; first < p.parts; first += PARTS_TOGETHER) {
+                float values[PARTS_TOGETHER][TOGETHER];
 #pragma unroll
-                for (u32 i = 0; i < TOGETHER; i++) of[i] += parts[(part * TOKENS + own[i]) * SKINNY_ROWS];
+                for (u32 k = 0; k < PARTS_TOGETHER; k++) {
+                    // No branch around a load: after the last part it is read again.
+                    u32 part = first + k < p.parts ? first + k : p.parts - 1;
+#pragma unroll
+                    for (u32 i = 0; i < TOGETHER; i++) {
+                        // There is room for the parts of all tokens of the kernel.
+                        u32 token = OWN_ROWS ? own[0] + i : own[i];
+                        values[k][i] = parts[(part * TOKENS + token) * SKINNY_ROWS];
+                    }
+                }
+#pragma unroll
+                for (u32 k = 0; k < PARTS_TOGETHER; k++)
+#pragma unroll
+                    for (u32 i = 0; i < TOGETHER; i++) of[i] += first + k < p.parts ? values[k][i] : 0.0f;
+            }
         };
         for_tokens(0, results(), sum, load, scaled);
     }
@@ -392,7 +438,7 @@ struct SkinnyMatmul {
     RF_DEVICE_MEMBER static void run(const RfSkinnyParams &p) {
         RF_SHARED static Lds lds;
         allow_next_kernel();
-        F::prepare(SKINNY_THREADS);
+        F::prepare((MAX_WAVES == SKINNY_WAVES ? SKINNY_WAVES : p.waves) * WAVE);
         bool is_glu = p.epilogue == RF_SKINNY_GLU;
         // Pointers that are loaded after a fence would be flat: of memory or LDS.
         const RfHalves out = p.out;
@@ -405,6 +451,7 @@ struct SkinnyMatmul {
         SkinnyMatmul self;
         self.blocks = p.columns / 32;
         self.tokens = self.own_results = p.tokens;
+        self.waves = p.waves;
         self.x = static_cast<const u32 *>(p.x_f16.x);
         const RfProjection &up = is_glu ? p.projections[1] : projection;
         u32 end = projection.rows;
@@ -421,13 +468,13 @@ struct SkinnyMatmul {
 
         Sums sums = {};
         u32 steps = (self.blocks + Unit::BLOCKS - 1) / Unit::BLOCKS;
-        self.add_steps(lds.exchange, {steps * group_y() / p.parts, steps * (group_y() + 1) / p.parts}, sums);
+        self.add_steps(p, lds, {steps * group_y() / p.parts, steps * (group_y() + 1) / p.parts}, sums);
 #pragma unroll
         for (u32 r = 0; r < SKINNY_ROW_TILES; r++) {
 #pragma unroll
             for (u32 t = 0; t < TOKEN_TILES; t++) sums[r][t] *= reciprocal(self.unit[r]);
         }
-        token_factors(p, lds.factors);
+        if constexpr (!OWN_ROWS) token_factors<FACTORS_TOGETHER>(p, self.row_waves(), lds.factors);
         if (is_glu) {
             auto nothing = [](u32) { return 0.0f; };
             self.total(p, lds, sums, nothing, [&](float sum, u32 token, float) {
@@ -469,7 +516,8 @@ struct SkinnyMatmul {
 #endif
 
 #if RF_NVIDIA
-#define RF_SKINNY_KERNEL(N) RF_KERNEL_AT_ONCE(rf::SKINNY_THREADS, N <= 32 ? 3 : 2)
+#define RF_SKINNY_KERNEL(N)                                                                                            \
+    RF_KERNEL_AT_ONCE(rf::skinny_max_waves(N) * rf::WAVE, N <= 16 ? 1 : N <= 32 ? 3 : 2)
 #define RF_SKINNY_SMALLEST(NAME, FORMAT) RF_SKINNY_OF(NAME, FORMAT, 8)
 #else
 #define RF_SKINNY_KERNEL(N) RF_LARGE_KERNEL(rf::SKINNY_THREADS)

@@ -58,10 +58,20 @@ pub struct SkinnyParams {
     pub epilogue: u32,
     /// Activation function as in [`GluParams`](super::GluParams).
     pub activation: u32,
+    /// Waves of a workgroup, from [`with_epilogue`](Self::with_epilogue).
+    pub waves: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
-/// Waves of a workgroup, and its rows.
+/// Waves of a workgroup, and the most with up to [`MANY_WAVES_TOKENS`] on NVIDIA.
 const WAVES: u32 = 4;
+const MAX_WAVES: u32 = 12;
+
+/// The most tokens of a kernel whose workgroups can have more than [`WAVES`].
+const MANY_WAVES_TOKENS: u32 = 16;
+
+/// Rows of a workgroup.
 const ROWS: u32 = 32;
 
 /// Largest number of workgroups per compute unit.
@@ -159,7 +169,14 @@ impl SkinnyParams {
             parts => parts,
         };
         let room = device.most_parts() / (tiles * row_groups);
-        Self { parts: parts.min(room).clamp(1, most), ..params }
+        let parts = parts.min(room).clamp(1, most);
+        let is_few = device.matrix_unit == MatrixUnit::Nvidia && tokens <= MANY_WAVES_TOKENS;
+        if is_few && tiles <= device.compute_units as u32 {
+            // A workgroup per compute unit adds up in LDS what several would hand over in memory.
+            let together = parts.min(MAX_WAVES / WAVES);
+            return Self { parts: parts / together, waves: together * WAVES, ..params };
+        }
+        Self { parts, waves: WAVES, ..params }
     }
 
     /// The number of parts of `tiles` workgroups for which the compute unit with the most work has
@@ -180,7 +197,7 @@ impl SkinnyParams {
         };
         let groups = device.skinny_row_groups(Self::kernel_tokens(self.tokens, device));
         let grid = [self.row_tiles(groups), self.parts, 1];
-        Launch { kernel, grid, block: [32 * WAVES, 1, 1], lds_bytes: 0 }
+        Launch { kernel, grid, block: [32 * self.waves, 1, 1], lds_bytes: 0 }
     }
 
     /// Tokens of the kernel: the matrix unit has tiles of 8 on NVIDIA, of 16 on AMD.
@@ -226,7 +243,8 @@ mod tests {
     #[test]
     fn columns_are_divided_until_the_device_is_full() {
         let launch = launched(&[4096], 2, SkinnyEpilogue::None, "sm_90");
-        assert_eq!((launch.kernel, launch.grid), ("matmul_skinny8_q4_k_f16_f32", [128, 3, 1]));
+        assert_eq!((launch.kernel, launch.grid), ("matmul_skinny8_q4_k_f16_f32", [128, 1, 1]));
+        assert_eq!(launch.block, [384, 1, 1]);
         let launch = launched(&[4096, 1024, 1000], 16, SkinnyEpilogue::None, "sm_90");
         assert_eq!((launch.kernel, launch.grid), ("matmul_skinny16_q4_k_f16_f32", [192, 2, 1]));
         let launch = launched(&[64], 33, SkinnyEpilogue::None, "gfx1100");

@@ -35,4 +35,6 @@ struct RfSkinnyParams {
     unsigned parts;      // of the columns, at least 1
     unsigned epilogue;   // RfSkinnyEpilogue
     unsigned activation; // RfActivation
+    unsigned waves;      // of a workgroup: 4; on NVIDIA with up to 16 tokens also 8 or 12
+    unsigned reserved;
 };
