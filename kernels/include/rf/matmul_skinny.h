@@ -415,11 +415,8 @@ struct SkinnyMatmul {
                     // No branch around a load: after the last part it is read again.
                     u32 part = first + k < p.parts ? first + k : p.parts - 1;
 #pragma unroll
-                    for (u32 i = 0; i < TOGETHER; i++) {
-                        // There is room for the parts of all tokens of the kernel.
-                        u32 token = OWN_ROWS ? own[0] + i : own[i];
-                        values[k][i] = parts[(part * TOKENS + token) * SKINNY_ROWS];
-                    }
+                    for (u32 i = 0; i < TOGETHER; i++)
+                        values[k][i] = parts[(part * TOKENS + own[i]) * SKINNY_ROWS];
                 }
 #pragma unroll
                 for (u32 k = 0; k < PARTS_TOGETHER; k++)
