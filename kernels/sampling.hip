@@ -49,8 +49,8 @@ RF_DEVICE u32 workgroup_sum(u32 count, u32 turn, TopKShared &shared) {
     return wave_sum(shared.counts[turn][lane()]);
 }
 
-// The largest bound that at least k threads' counts reach in sum, found bit by bit; a smaller one
-// if it needs fewer than `more` above k.
+// The largest bound that at least k keys reach, found bit by bit, or a smaller one that at most
+// k + more keys reach. count_of(bound) is the number of a thread's keys that reach a bound.
 template <typename Count>
 RF_DEVICE u64 bound_of(u32 k, u32 more, TopKShared &shared, Count count_of) {
     u64 bound = 0;
@@ -79,9 +79,9 @@ RF_DEVICE u32 list_keys(const u64 (&keys)[HELD], u32 per_thread, u64 bound, TopK
 }
 
 // Stores the min(k, number) best of the workgroup's keys in shared.keys, best first, followed by
-// NO_KEY. At least k threads hold a key from a bound on that k threads' best keys reach, so the k
-// best keys are among those. The place of each is the number of better ones. (Loops over `keys` are
-// unrolled because registers cannot be indexed.)
+// NO_KEY or worse keys. A bound that the best keys of k threads reach is reached by the k best keys
+// of all. The place of a key is the number of better ones. (Loops over `keys` are unrolled because
+// registers cannot be indexed.)
 RF_DEVICE void choose_best(const u64 (&keys)[HELD], u32 per_thread, u32 number, u32 k, TopKShared &shared) {
     u64 bound = NO_KEY + 1;
     if (number > k + MORE_THREADS) {

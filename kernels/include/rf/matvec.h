@@ -158,8 +158,8 @@ struct WeightSteps {
         return steps;
     }
 
-    // The same with zeros for blocks beyond the row: these read its last block, and their
-    // activations are zero.
+    // The same for a row that may end within these steps: blocks beyond it read its last block, and
+    // add_inside multiplies them with zeros.
     RF_DEVICE_MEMBER static WeightSteps fetch_inside(const RfWeight (&row_weight)[ROWS], u32 first, u32 blocks) {
         WeightSteps steps;
         u32 block = opaque(first);
