@@ -24,20 +24,12 @@ constexpr u32 MATVEC_ROWS = TOKENS == 1 ? 2 : (TOKENS == 2 ? 4 : 2) / F::PARTS;
 constexpr u32 MATVEC_WAVES = 8;
 constexpr u32 MATVEC_THREADS = MATVEC_WAVES * WAVE, MATVEC_THREADS_1 = 2 * MATVEC_THREADS;
 
-// Steps whose loads a wave has in flight at once, and whether the next loads precede the use of the
-// current ones, as far as registers allow. An AMD SIMD switches between up to 16 waves, an NVIDIA
-// scheduler with so few rows between about four.
-#if RF_AMD
+// Whether the waves of one token stream their rows (stream_rows), with this number of steps of
+// weights at once, as far as registers allow. An AMD SIMD switches between up to 16 waves, an
+// NVIDIA scheduler with so few rows between about four.
+constexpr u32 MATVEC_STEPS = 2;
 template <typename F>
-constexpr u32 MATVEC_STEPS = 1;
-template <typename F>
-constexpr bool MATVEC_AHEAD = false;
-#else
-template <typename F>
-constexpr u32 MATVEC_STEPS = F::PARTS == 1 ? 2 : 1;
-template <typename F>
-constexpr bool MATVEC_AHEAD = F::PARTS == 1;
-#endif
+constexpr bool MATVEC_STREAMS = LOADS_EARLY && F::PARTS == 1;
 
 // One block of a row of activations.
 struct ActivationBlock {
@@ -141,58 +133,34 @@ RF_DEVICE void fetch_activations(ActivationBlock (&block_x)[TOKENS], const RfAct
         block_x[t] = ActivationBlock::fetch(x.q + (u64)t * columns, x.meta + (u64)t * (columns / 16), columns, block);
 }
 
-// STEPS steps of ROWS rows of weights in their memory format, starting at block `first`.
+// STEPS steps of ROWS rows of weights in their memory format, starting at block `first`. Blocks
+// beyond the rows are the last one of each, and are multiplied with zeros.
 template <typename F, u32 STEPS, u32 ROWS>
 struct WeightSteps {
     typename F::Raw raw[STEPS][ROWS];
 
-    RF_DEVICE_MEMBER static WeightSteps fetch(const RfWeight (&row_weight)[ROWS], u32 first) {
+    RF_DEVICE_MEMBER static WeightSteps fetch(const RfWeight (&row_weight)[ROWS], u32 first, u32 blocks) {
         WeightSteps steps;
-        // The offset of every load. Without `opaque` the compiler computes a 64-bit address for
-        // each.
-        u32 block = opaque(first);
-#pragma unroll
-        for (u32 i = 0; i < STEPS; i++)
-#pragma unroll
-            for (u32 r = 0; r < ROWS; r++) steps.raw[i][r] = F::fetch(row_weight[r], block + i * WAVE);
-        return steps;
-    }
-
-    // The same for a row that may end within these steps: blocks beyond it read its last block, and
-    // add_inside multiplies them with zeros.
-    RF_DEVICE_MEMBER static WeightSteps fetch_inside(const RfWeight (&row_weight)[ROWS], u32 first, u32 blocks) {
-        WeightSteps steps;
-        u32 block = opaque(first);
 #pragma unroll
         for (u32 i = 0; i < STEPS; i++) {
-            u32 own = block + i * WAVE;
-            own = own < blocks ? own : blocks - 1;
+            u32 block = first + i * WAVE;
+            block = block < blocks ? block : blocks - 1;
 #pragma unroll
-            for (u32 r = 0; r < ROWS; r++) steps.raw[i][r] = F::fetch(row_weight[r], own);
+            for (u32 r = 0; r < ROWS; r++) steps.raw[i][r] = F::fetch(row_weight[r], block);
         }
         return steps;
     }
-    RF_DEVICE_MEMBER void add_inside(float (&sums)[ROWS][1], const RfActivations &x, u32 columns, u32 first) const {
+
+    RF_DEVICE_MEMBER void add_to(float (&sums)[ROWS][1], const RfActivations &x, u32 columns, u32 first) const {
         u32 blocks = columns / 32;
 #pragma unroll
         for (u32 i = 0; i < STEPS; i++) {
-            u32 own = first + i * WAVE;
+            u32 block = first + i * WAVE;
             // The same for all lanes.
-            if (own - lane() >= blocks) break;
+            if (block - lane() >= blocks) break;
             ActivationBlock block_x[1];
-            fetch_activations(block_x, x, columns, own < blocks ? own : blocks - 1);
-            if (own >= blocks) block_x[0].meta = f32x2{0.0f, 0.0f};
-            accumulate<F>(sums, raw[i], block_x);
-        }
-    }
-
-    template <u32 TOKENS>
-    RF_DEVICE_MEMBER void add_to(float (&sums)[ROWS][TOKENS], const RfActivations &x, u32 columns, u32 first) const {
-        u32 block = opaque(first);
-#pragma unroll
-        for (u32 i = 0; i < STEPS; i++) {
-            ActivationBlock block_x[TOKENS];
-            fetch_activations(block_x, x, columns, block + i * WAVE);
+            fetch_activations(block_x, x, columns, block < blocks ? block : blocks - 1);
+            if (block >= blocks) block_x[0].meta = f32x2{0.0f, 0.0f};
             accumulate<F>(sums, raw[i], block_x);
         }
     }
@@ -227,8 +195,17 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
         if constexpr (AWAITS) await_previous_kernels();
         squares = norm_squares(norm);
     }
-    for (; first < blocks; first += WAVE)
-        WeightSteps<F, 1, ROWS>::fetch(row_weight, first).add_to(sums, x, columns, first);
+    for (; first < blocks; first += WAVE) {
+        // The offset of every load. Without `opaque` the compiler computes a 64-bit address for
+        // each.
+        u32 block = opaque(first), block_of_x = opaque(first);
+        typename F::Raw raw[ROWS];
+#pragma unroll
+        for (u32 r = 0; r < ROWS; r++) raw[r] = F::fetch(row_weight[r], block);
+        ActivationBlock block_x[TOKENS];
+        fetch_activations(block_x, x, columns, block_of_x);
+        accumulate<F>(sums, raw, block_x);
+    }
     float factor = TOKENS == 1 ? norm_factor(norm, squares, columns) : 1.0f;
 #pragma unroll
     for (u32 r = 0; r < ROWS; r++)
@@ -250,7 +227,7 @@ RF_DEVICE void stream_rows(u32 count, const RfActivations &x, u32 columns, RowsO
     u32 blocks = columns / 32, group = 0, first = lane();
     RfWeight row_weight[ROWS];
     rows_of(group, row_weight);
-    Steps steps = Steps::fetch_inside(row_weight, first, blocks);
+    Steps steps = Steps::fetch(row_weight, first, blocks);
     ready();
     float sums[ROWS][1] = {};
 #pragma unroll 1
@@ -265,9 +242,9 @@ RF_DEVICE void stream_rows(u32 count, const RfActivations &x, u32 columns, RowsO
             if (group < count) rows_of(group, row_weight);
         }
         Steps next = steps;
-        if (group < count) next = Steps::fetch_inside(row_weight, first, blocks);
+        if (group < count) next = Steps::fetch(row_weight, first, blocks);
         forget_memory();
-        steps.add_inside(sums, x, columns, current);
+        steps.add_to(sums, x, columns, current);
         if (ends) {
             done(group - 1, sums);
             if (group == count) return;
@@ -353,7 +330,7 @@ RF_DEVICE RfProjection projection_of(const RfProjection &experts, u32 slot, u32 
 
 // The groups of rows of one wave for one token, as streams; returns the value that lane r wrote
 // last. `weight_row` is the row of the weights for row `row` of the projection.
-template <typename F, u32 STEPS, u32 ROWS>
+template <typename F, u32 ROWS>
 RF_DEVICE float stream_projection(const RfMatvecParams &p, const RfProjection &to, const RfActivations &x,
                                   u32 weight_row, u32 row, const float *residual) {
     u32 stride = p.waves * ROWS, left = (to.rows - row + stride - 1) / stride;
@@ -364,7 +341,7 @@ RF_DEVICE float stream_projection(const RfMatvecParams &p, const RfProjection &t
         float bias = to.bias ? to.bias[mine] : 0.0f;
         return residual ? bias + residual[mine] : bias;
     };
-    stream_rows<F, STEPS, ROWS>(
+    stream_rows<F, MATVEC_STEPS, ROWS>(
         count, x, p.columns,
         [&](u32 i, RfWeight(&row_weight)[ROWS]) {
             neighbours<F, ROWS>(row_weight, 0, to.weight, weight_row + i * stride, p.columns / 32);
@@ -393,10 +370,10 @@ RF_DEVICE float stream_projection(const RfMatvecParams &p, const RfProjection &t
 
 // One wave of a matmul; returns the value that lane r wrote. With a route, group_y is the slot: one
 // token, one expert.
-template <typename F, u32 TOKENS, u32 STEPS>
+template <typename F, u32 TOKENS>
 RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &projection, u32 row) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
-    constexpr bool STREAMS = TOKENS == 1 && MATVEC_AHEAD<F>;
+    constexpr bool STREAMS = TOKENS == 1 && MATVEC_STREAMS<F>;
     if (row >= projection.rows) return 0.0f;
     float sums[ROWS][TOKENS];
     RfWeight row_weight[ROWS];
@@ -408,12 +385,12 @@ RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &project
         RfActivations x{p.x_q8.q + x_row * p.columns, p.x_q8.meta + x_row * (p.columns / 16)};
         RfProjection own = projection_of(projection, slot, expert);
         u32 weight_row = expert * projection.rows + row;
-        if constexpr (STREAMS) return stream_projection<F, STEPS, ROWS>(p, own, x, weight_row, row, nullptr);
+        if constexpr (STREAMS) return stream_projection<F, ROWS>(p, own, x, weight_row, row, nullptr);
         neighbours<F, ROWS>(row_weight, 0, projection.weight, weight_row, p.columns / 32);
         row_sums<F, false>(sums, row_weight, x, p.norm_in, p.columns);
         return write_rows(sums, own, nullptr, row, 1);
     }
-    if constexpr (STREAMS) return stream_projection<F, STEPS, ROWS>(p, projection, p.x_q8, row, row, p.residual);
+    if constexpr (STREAMS) return stream_projection<F, ROWS>(p, projection, p.x_q8, row, row, p.residual);
     neighbours<F, ROWS>(row_weight, 0, projection.weight, row, p.columns / 32);
     row_sums<F, true>(sums, row_weight, p.x_q8, p.norm_in, p.columns);
     return write_rows(sums, projection, p.residual, row, p.tokens);
@@ -443,14 +420,14 @@ RF_DEVICE void write_normed(const RfNormOut &norm, float weight, float value, u3
 // One workgroup of a matmul whose projections have one format.
 template <typename F, u32 TOKENS>
 RF_DEVICE void matvec(const RfMatvecParams &p) {
-    constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>, STEPS = MATVEC_STEPS<F>;
+    constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
     u32 waves = TOKENS == 1 ? p.waves : MATVEC_WAVES, row_groups = TOKENS == 1 ? p.row_groups : 1;
     if constexpr (TOKENS == 1) allow_next_kernel();
     load_grid<F>(waves * WAVE);
     Place place = place_of(p.projections, p.num_projections, group_x(), waves * ROWS * row_groups);
     const RfProjection &projection = p.projections[place.projection];
     float weight = TOKENS == 1 ? norm_weight(p.norm_out) : 0.0f;
-    float value = matvec_rows<F, TOKENS, STEPS>(p, projection, place.row + wave() * ROWS);
+    float value = matvec_rows<F, TOKENS>(p, projection, place.row + wave() * ROWS);
     if constexpr (TOKENS == 1) {
         if (p.norm_out.squares) write_normed(p.norm_out, weight, value, ROWS, projection.rows);
     }
@@ -468,7 +445,7 @@ RF_DEVICE void matvec_mixed(const RfMatvecParams &p) {
     const RfProjection projection = p.projections[place.projection];
     const RfMatvecParams rest = p;
     (void)((projection.format == FORMATS::NUMBER &&
-            (matvec_rows<FORMATS, 1, MATVEC_STEPS<FORMATS>>(rest, projection, place.row + wave() * ROWS), true)) || ...);
+            (matvec_rows<FORMATS, 1>(rest, projection, place.row + wave() * ROWS), true)) || ...);
 }
 
 } // namespace rf

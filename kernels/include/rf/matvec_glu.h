@@ -31,14 +31,14 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
         await_previous_kernels();
         if (wave() == 0) squares = norm_squares(p.norm_in);
     };
-    if (p.route || !MATVEC_AHEAD<F>) ready();
+    if (p.route || !MATVEC_STREAMS<F>) ready();
     if (p.route) {
         u32 token = slot / p.used;
         first_row += (u32)p.route[token * 2 * p.used + slot % p.used] * p.rows;
         u64 x_row = p.shared_x ? token : slot;
         x = {x.q + x_row * p.columns, x.meta + x_row * (p.columns / 16)};
     }
-    if constexpr (MATVEC_AHEAD<F>) {
+    if constexpr (MATVEC_STREAMS<F>) {
         auto rows_of = [&](u32 i, RfWeight(&row_weight)[2]) {
             u32 row = first_row + i * p.waves + wave();
             row_weight[0] = row_of<F>(p.gate, row, blocks);

@@ -71,7 +71,7 @@ pub(crate) struct BenchArgs {
     /// Compute with N CPU threads [default: one per core]
     #[arg(short, long, value_name = "N", value_delimiter = ',')]
     threads: Vec<Numbers>,
-    /// Feed a prompt N tokens at a time, with the logits of the last one
+    /// Feed a prompt N tokens at a time, each with the choice of candidates for the next token
     #[arg(short, long, value_name = "N", value_delimiter = ',', default_value = "2048")]
     batch_size: Vec<Numbers>,
     /// Process at most N tokens per batch, as in llama.cpp (-ub): the smaller limit counts
@@ -345,9 +345,9 @@ impl Runner {
         Ok(samples_ns)
     }
 
-    /// Feeds tokens to a sequence, as llama-bench does: `n_batch` at a time, with the logits of the
-    /// last token of each. The engine divides them into batches of at most `n_ubatch` tokens, which
-    /// do not wait for each other.
+    /// Feeds tokens to a sequence, as llama-bench does: `n_batch` at a time, each with the
+    /// candidates for the next token. The engine divides them into batches of at most `n_ubatch`
+    /// tokens, which do not wait for each other.
     fn prompt(&mut self, sequence: usize, mut tokens: usize, watch: &Watch) -> Result<()> {
         while tokens > 0 {
             watch.check()?;
