@@ -439,11 +439,8 @@ struct Matmul {
             u32 token = wave_token + i / LANE_TOKENS * Int8Tile::TOKENS + Int8Tile::token(i % LANE_TOKENS);
             out_rows[i] = token < place.tokens ? place.out_row(params, token) : NO_ROW;
         }
-#pragma unroll
-        for (u32 n = 0; n < ACC_FLOATS; n++) {
-            u32 t = n / LANE_SUMS % Shape::TOKEN_TILES;
-            write_sum(params, p, row_of_sum(n), out_rows[t * LANE_TOKENS + n % LANE_TOKENS], acc[n]);
-        }
+        auto out_row_of = [&](u32 n) { return out_rows[n / LANE_SUMS % Shape::TOKEN_TILES * LANE_TOKENS + n % LANE_TOKENS]; };
+        write_sums<ACC_FLOATS>(params, p, row_of_sum, out_row_of, [&](u32 n) { return acc[n]; });
     }
 };
 

@@ -360,12 +360,11 @@ struct FloatMatmul {
             return;
         }
         if (Shape::K_WAVES > 1 && k_wave > 0) return;
-#pragma unroll
-        for (u32 n = 0; n < SUMS; n++) {
+        auto out_row_of = [&](u32 n) {
             u32 token = token_of_sum(n);
-            u32 out_row = token < place.tokens ? place.out_row(params, token) : NO_ROW;
-            write_sum(params, p, row_of_sum(n), out_row, sums[n]);
-        }
+            return token < place.tokens ? place.out_row(params, token) : NO_ROW;
+        };
+        write_sums<SUMS>(params, p, row_of_sum, out_row_of, [&](u32 n) { return sums[n]; });
     }
 };
 

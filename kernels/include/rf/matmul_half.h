@@ -286,20 +286,21 @@ private:
         write(params, place, wave_row, wave_token, sums);
     }
 
-    // Calls f(n, tile, e) for sum n of a lane, which is sum e of a tile of the matrix unit.
+    // Calls f(n, tile, e) for the sums 4n … 4n + 3 of a lane, which are sums e … e + 3 of a tile of
+    // the matrix unit.
     template <typename Function>
-    RF_DEVICE_MEMBER static void for_each_sum(Sums &sums, Function f) {
+    RF_DEVICE_MEMBER static void for_each_four(Sums &sums, Function f) {
 #pragma unroll
-        for (u32 n = 0; n < Shape::SUMS; n++) {
+        for (u32 n = 0; n < Shape::SUMS / 4; n++) {
             // Otherwise the compiler would load all sums at once and need twice the registers.
-            if (n % 8 == 0) schedule_fence();
-            f(n, sums[n / 8 / Shape::TOKEN_TILES][n / 8 % Shape::TOKEN_TILES], n % 8);
+            if (n % 2 == 0) schedule_fence();
+            f(n, sums[n / 2 / Shape::TOKEN_TILES][n / 2 % Shape::TOKEN_TILES], n % 2 * 4);
         }
     }
 
-    // The sums of a lane in slot `slot`; sum n of a lane is THREADS floats after the one before.
-    RF_DEVICE_MEMBER static float *slot_of(const RfMatmulParams &params, u32 slot) {
-        return params.partials + (u64)slot * (Shape::SUMS * Shape::THREADS) + thread_x();
+    // The sums of a lane in slot `slot`; the next four of a lane are THREADS places further.
+    RF_DEVICE_MEMBER static f32x4 *slot_of(const RfMatmulParams &params, u32 slot) {
+        return reinterpret_cast<f32x4 *>(params.partials) + (u64)slot * (Shape::SUMS / 4 * Shape::THREADS) + thread_x();
     }
 
     // Passes the sums of a part of a tile on. Returns true in the workgroup that is the last to do
@@ -309,8 +310,10 @@ private:
         RF_SHARED static u32 arrived;
         u32 group = group_x(), first_unit = tile * shares.stages;
         u32 first_group = shares.owner(first_unit), last_group = shares.owner(first_unit + shares.stages - 1);
-        float *own = slot_of(params, 2 * group + (group == first_group));
-        for_each_sum(sums, [&](u32 n, auto &tile, u32 e) { own[n * Shape::THREADS] = tile[e]; });
+        f32x4 *own = slot_of(params, 2 * group + (group == first_group));
+        for_each_four(sums, [&](u32 n, auto &tile, u32 e) {
+            own[n * Shape::THREADS] = f32x4{tile[e], tile[e + 1], tile[e + 2], tile[e + 3]};
+        });
         device_fence();
         barrier();
         if (thread_x() == 0) arrived = arrive(params.arrivals + first_group);
@@ -318,12 +321,18 @@ private:
         if (arrived != last_group - first_group) return false;
         device_fence();
         if (thread_x() == 0) params.arrivals[first_group] = 0;
-        const float *from = slot_of(params, 2 * first_group + 1);
-        for_each_sum(sums, [&](u32 n, auto &tile, u32 e) { tile[e] = from[n * Shape::THREADS]; });
+        const f32x4 *from = slot_of(params, 2 * first_group + 1);
+        for_each_four(sums, [&](u32 n, auto &tile, u32 e) {
+            f32x4 four = from[n * Shape::THREADS];
+            for (u32 i = 0; i < 4; i++) tile[e + i] = four[i];
+        });
 #pragma unroll 1
         for (u32 g = first_group + 1; g <= last_group; g++) {
             from = slot_of(params, 2 * g);
-            for_each_sum(sums, [&](u32 n, auto &tile, u32 e) { tile[e] += from[n * Shape::THREADS]; });
+            for_each_four(sums, [&](u32 n, auto &tile, u32 e) {
+                f32x4 four = from[n * Shape::THREADS];
+                for (u32 i = 0; i < 4; i++) tile[e + i] += four[i];
+            });
         }
         return true;
     }
@@ -332,27 +341,30 @@ private:
                                        u32 wave_token, Sums &sums) {
         const RfProjection &p = place.projection;
         u32 first_token = computed_here(wave_token + MatrixTile::y_first());
-        u32 first_row = computed_here(wave_row + MatrixTile::x_row(0));
+        u32 first_row = computed_here(place.first_row + wave_row + MatrixTile::x_row(0));
+        // The tokens of a tile of which a lane has sums, and the tiles whose tokens are loaded at
+        // once.
+        constexpr u32 LANE_TOKENS = 8 / MatrixTile::LANE_ROWS;
+        constexpr u32 TILES = LANE_TOKENS * Shape::TOKEN_TILES <= 16 ? Shape::TOKEN_TILES : 1;
 #pragma unroll
-        for (u32 t = 0; t < Shape::TOKEN_TILES; t++) {
+        for (u32 first = 0; first < Shape::TOKEN_TILES; first += TILES) {
+            u32 out_rows[TILES][LANE_TOKENS];
+            float scales[TILES][LANE_TOKENS];
 #pragma unroll
-            for (u32 e = 0; e < 8; e++) {
-                if (MatrixTile::lane_row(e) > 0) continue;
-                u32 token = first_token + t * TILE + MatrixTile::y_step(e);
-                if (token >= place.tokens) continue;
-                u32 out_row = place.out_row(params, token);
-                float scale = params.x_f16.scale[place.x_row(params, token)] * reciprocal(p.half_unit);
+            for (u32 n = 0; n < TILES * 8; n++) {
+                if (MatrixTile::lane_row(n % 8) > 0) continue;
+                u32 t = n / 8, i = MatrixTile::y_index(n % 8);
+                u32 token = first_token + (first + t) * TILE + MatrixTile::y_step(n % 8);
+                out_rows[t][i] = token < place.tokens ? place.out_row(params, token) : NO_ROW;
+                scales[t][i] = params.x_f16.scale[place.x_row(params, token)] * reciprocal(p.half_unit);
+            }
 #pragma unroll
-                for (u32 r = 0; r < Shape::ROW_TILES; r++) {
-#pragma unroll
-                    for (u32 i = 0; i < MatrixTile::LANE_ROWS; i++) {
-                        // The sum of the same token and of lane row i, which is 8 rows after the
-                        // first.
-                        u32 n = e + 2 * i;
-                        u32 row = place.first_row + first_row + r * TILE + i * 8;
-                        write_sum(params, p, row, out_row, sums[r][t][n] * scale);
-                    }
-                }
+            for (u32 t = 0; t < TILES; t++) {
+                // Sum n is sum n % 8 of tile n / 8 of rows.
+                auto row_of = [&](u32 n) { return first_row + n / 8 * TILE + MatrixTile::lane_row(n % 8) * 8; };
+                auto out_row_of = [&](u32 n) { return out_rows[t][MatrixTile::y_index(n % 8)]; };
+                auto sum_of = [&](u32 n) { return sums[n / 8][first + t][n % 8] * scales[t][MatrixTile::y_index(n % 8)]; };
+                write_sums<Shape::ROW_TILES * 8>(params, p, row_of, out_row_of, sum_of);
             }
         }
     }

@@ -144,13 +144,51 @@ RF_DEVICE void add_parts(float (&values)[SUMS], float *lds, u32 k_wave, u32 tile
 // In place of a row of the output: the tile has no such token.
 constexpr u32 NO_ROW = ~0u;
 
-// Adds bias and residual to a sum and writes it. The matrix may end before the row.
-RF_DEVICE void write_sum(const RfMatmulParams &params, const RfProjection &p, u32 row, u32 out_row, float sum) {
-    if (row >= p.rows || out_row == NO_ROW) return;
-    u64 place = (u64)out_row * p.rows + row;
-    if (p.bias) sum += p.bias[row];
-    if (params.residual) sum += params.residual[place];
-    p.out[place] = sum;
+// Sums of a lane whose residuals are in registers at once.
+#if RF_NVIDIA
+constexpr u32 SUMS_AT_ONCE = 32;
+#else
+constexpr u32 SUMS_AT_ONCE = 8;
+#endif
+
+// Adds bias and residual to COUNT sums of a lane and writes them. Sum n, sum_of(n), is element
+// row_of(n) of row out_row_of(n) of the output; the matrix may end before that element. A compiler
+// may not move a load before a store, so the residuals of SUMS_AT_ONCE sums are loaded before these
+// are stored: one latency of memory for all of them.
+template <u32 COUNT, typename RowOf, typename OutRowOf, typename SumOf>
+RF_DEVICE void write_sums(const RfMatmulParams &params, const RfProjection &p, RowOf row_of, OutRowOf out_row_of,
+                          SumOf sum_of) {
+    constexpr u32 AT_ONCE = COUNT < SUMS_AT_ONCE ? COUNT : SUMS_AT_ONCE;
+    static_assert(COUNT % AT_ONCE == 0);
+#pragma unroll
+    for (u32 first = 0; first < COUNT; first += AT_ONCE) {
+        // The last row, and output row 0, in place of those that do not exist.
+        float bias[AT_ONCE], residual[AT_ONCE];
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; i++) bias[i] = residual[i] = 0.0f;
+        if (p.bias) {
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                u32 row = row_of(first + i);
+                bias[i] = p.bias[row < p.rows ? row : p.rows - 1];
+            }
+        }
+        if (params.residual) {
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                u32 row = row_of(first + i);
+                i32 out_row = (i32)out_row_of(first + i);
+                u64 start = (u64)(u32)(out_row > (i32)NO_ROW ? out_row : 0) * p.rows;
+                residual[i] = params.residual[start + (row < p.rows ? row : p.rows - 1)];
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; i++) {
+            u32 row = row_of(first + i), out_row = out_row_of(first + i);
+            float sum = sum_of(first + i) + bias[i] + residual[i];
+            if (row < p.rows && out_row != NO_ROW) p.out[(u64)out_row * p.rows + row] = sum;
+        }
+    }
 }
 
 // The sums of workgroups with different parts of the columns of a tile.
@@ -210,12 +248,13 @@ RF_DEVICE void write_parts(const RfMatmulParams &params, const MatmulPlace &plac
     constexpr u32 SHARE = SUMS / Shape::K_WAVES;
     float totals[SHARE];
     Parts::total(params, totals, tile, tile_wave, k_wave * SHARE);
-#pragma unroll
-    for (u32 i = 0; i < SHARE; i++) {
-        u32 n = k_wave * SHARE + i, token = token_of(n);
-        u32 out_row = token < place.tokens ? place.first_token + token : NO_ROW;
-        write_sum(params, place.projection, row_of(n), out_row, totals[i]);
-    }
+    auto out_row_of = [&](u32 i) {
+        u32 token = token_of(k_wave * SHARE + i);
+        return token < place.tokens ? place.first_token + token : NO_ROW;
+    };
+    write_sums<SHARE>(
+        params, place.projection, [&](u32 i) { return row_of(k_wave * SHARE + i); }, out_row_of,
+        [&](u32 i) { return totals[i]; });
 }
 
 } // namespace rf
